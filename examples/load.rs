@@ -36,7 +36,7 @@ struct Args {
     /// Arms.
     #[arg(long, default_value_t = 2)]
     arms: usize,
-    /// Decisions of a request, as of a device that decides for several users.
+    /// Decisions of a request: that of a device that decides for several users.
     #[arg(long, default_value_t = 1)]
     decisions: usize,
     /// Requests per second, a Poisson process.
@@ -45,13 +45,13 @@ struct Args {
     /// Seconds of arrivals.
     #[arg(long, default_value_t = 10.0)]
     seconds: f64,
-    /// This many clients instead, each of which asks again when it has its answer.
+    /// This many clients in place of a rate, each of which asks for its next decision when it has an answer.
     #[arg(long)]
     closed: Option<usize>,
-    /// What a decision answers.
+    /// What a client learns from a decision.
     #[arg(long, value_parser = ["arm", "scores"], default_value = "arm")]
     answers: String,
-    /// Prepared contexts.
+    /// Number of prepared contexts, each of a sender of its own.
     #[arg(long, default_value_t = 64)]
     bodies: usize,
     /// Decrypts each answer, and asks again for one that cannot be relied on.

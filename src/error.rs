@@ -30,13 +30,13 @@ pub enum Error {
         about: Kind,
     },
     /// Misuse: a path that the server does not have.
-    #[error("nothing is served at {path}")]
+    #[error("nothing is served at {path}: all paths begin with /v1, and README.md lists them")]
     UnknownPath {
         /// The path of the request.
         path: String,
     },
     /// Misuse: a path that is not served with this method.
-    #[error("this path is not served with this method")]
+    #[error("this path is not served with this method: README.md lists the methods of each path")]
     WrongMethod,
     /// Untrusted: a request that was refused before its route.
     #[error(transparent)]
@@ -134,21 +134,23 @@ pub enum Error {
     #[error(transparent)]
     Helba(#[from] helba::Error),
     /// Misuse: raises or repeats of a bandit with a clear policy.
-    #[error("bandit {id} has a policy in the clear, whose decisions are neither raised nor repeated")]
+    #[error(
+        "bandit {id} has a policy in the clear, whose decisions are neither raised nor repeated: name an encrypted bandit"
+    )]
     NotEncrypted {
         /// The bandit.
         id: String,
     },
     /// Misuse: an answer to a task that does not wait for one.
     #[error(
-        "task {task} does not wait for an answer: another raiser was faster, or its evaluation has ended"
+        "task {task} does not wait for an answer: another raiser was faster, or its evaluation has ended; ask for tasks again"
     )]
     TaskOver {
         /// The task.
         task: u64,
     },
     /// Capacity: no holder of the key raised the scores in time.
-    #[error("no holder of the key raised the scores in time")]
+    #[error("no holder of the key raised the scores in time: start a helba-raiser for this server")]
     NotRaised,
     /// Capacity: the evaluation that a decision was part of ended without an answer.
     #[error("the decision was not evaluated: {why}; ask again")]
@@ -157,7 +159,9 @@ pub enum Error {
         why: String,
     },
     /// Misuse: a wish for another answer to a decision whose feedback was counted.
-    #[error("the feedback on decision {id} was counted, so that it is not answered again")]
+    #[error(
+        "the feedback on decision {id} was counted, so that it is not answered again: ask for a new decision"
+    )]
     Returned {
         /// The decision.
         id: String,
@@ -169,10 +173,15 @@ pub enum Error {
     )]
     NotKept,
     /// Misuse: a second wish for another answer.
-    #[error("the user of this decision has asked again for this answer before")]
+    #[error(
+        "the user of this decision has asked again for this answer before: wait for the answer to that request"
+    )]
     AskedAgain,
     /// Misuse: a wish of somebody else.
-    #[error("the contexts of this decision came from another sender, and only their sender may ask again")]
+    #[error(
+        "the contexts of this decision came from another sender, and only their sender may ask again: send the header \
+         helba-sender of the request for the decision"
+    )]
     OtherSender,
     /// Capacity: so few asked again that an evaluation is not repeated.
     #[error(
@@ -187,10 +196,11 @@ pub enum Error {
     },
     /// Misuse: a wish for another answer that no other sender could have spoilt.
     #[error(
-        "the answer depends on contexts of this sender alone: they are longer than the bound `linear.l`, or the raise was wrong"
+        "the answer depends on contexts of this sender alone: they are longer than the bound `linear.l`, or the raise was wrong; \
+         send contexts within the bound"
     )]
     Alone,
-    /// The log of an encrypted bandit.
+    /// The log of an encrypted bandit failed or is damaged.
     #[error(
         "the log of an encrypted bandit: {0}; if this stays so after a restart of the server, see docs/DATA_MODEL.md"
     )]

@@ -1,5 +1,5 @@
-//! `POST /v1/bandits/{id}/decisions/{decision}/again`: answers an encrypted decision again whose answer
-//! cannot be relied on.
+//! `POST /v1/bandits/{id}/decisions/{decision}/again`: gives another answer to an encrypted decision, for a
+//! device that cannot rely on the last one.
 
 use super::decisions::sender_tag;
 use super::{AppState, refuse};

@@ -57,7 +57,7 @@ impl std::fmt::Display for AnswersSpent {
     }
 }
 
-/// The notice that a device gives once, when it does not ask again any more.
+/// The notice that a device gives once, when it stops asking again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RepeatsSpent {
     /// How often it has asked again under this key.

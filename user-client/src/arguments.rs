@@ -80,7 +80,7 @@ pub(crate) enum Command {
         /// File that `decide` wrote.
         #[arg(long)]
         pending: Option<PathBuf>,
-        /// Secret bundle.
+        /// Secret bundle, for encrypted bandits.
         #[arg(long)]
         secret: Option<PathBuf>,
         #[command(flatten)]
@@ -191,9 +191,9 @@ pub(crate) struct TraceAnswers {
 
 #[derive(Args)]
 pub(crate) struct Repeats {
-    /// Number of times that this device asks again under its key for a decision whose answer cannot be relied
-    /// on. Each tells the server a bit of a decryption. The parameters bound the number, by at most
-    /// 62, and devices that share a key share the bound.
+    /// Number of requests of this device under its key for another answer to a decision, where the last one
+    /// cannot be relied on. Each request tells the server a bit of a decryption. The parameters bound the
+    /// number, by at most 62, and devices that share a key share the bound.
     #[arg(long, value_name = "N", default_value_t = DEFAULT_REPEATS)]
     pub(crate) repeats: u64,
 }
@@ -202,7 +202,7 @@ pub(crate) struct Repeats {
 #[derive(Clone, Copy, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum Rule {
-    /// By the number of rounds. No device answers a question.
+    /// By the number of feedbacks. No device answers a question.
     GrowthOrEvery,
     /// By the trace of the batch, as in the paper. Each answer of a device tells the server one bit of a
     /// decryption.
@@ -246,14 +246,14 @@ pub(crate) struct Tuning {
     /// Regularisation of the ridge estimate [default: 1].
     #[arg(long, allow_negative_numbers = true)]
     pub(crate) lambda: Option<f64>,
-    /// Constant confidence width [default: 0.5].
+    /// Confidence width, which is constant: the β of the index u + β·√(z + c₁) [default: 0.5].
     #[arg(long, allow_negative_numbers = true)]
     pub(crate) alpha: Option<f64>,
     /// Number of rounds for which numbers are scaled [default: 1000; for `replay`, the rounds of the file].
     #[arg(long)]
     pub(crate) horizon: Option<u64>,
-    /// Number of feedbacks that may arrive before the trace condition they were tested with is answered
-    /// [default: 4].
+    /// With the schedule trace_or_growth, number of feedbacks that may arrive before the trace condition they
+    /// were tested with is answered. One more ends the batch [default: 4].
     #[arg(long)]
     pub(crate) unanswered: Option<u64>,
     /// Rule by which a batch ends; the server then computes the inverse and the estimate [default:
@@ -263,7 +263,8 @@ pub(crate) struct Tuning {
     /// What a device learns from a decision [default: arm].
     #[arg(long)]
     pub(crate) answers: Option<Learnt>,
-    /// States that everyone who holds the key may see the model, which `--answers scores` shows them.
+    /// States that everyone who holds the key may see the model. `--answers scores` needs it, because the
+    /// model can be computed from scores.
     #[arg(long, requires = "answers")]
     pub(crate) open_model: bool,
 }
@@ -273,7 +274,7 @@ pub(crate) struct Tuning {
 pub(crate) enum Learnt {
     /// Its arm.
     Arm,
-    /// The scores of its arms, from which the model can be computed. The server evaluates no circuit.
+    /// The scores of its arms, from which the model can be computed. The server evaluates no deep circuit.
     Scores,
 }
 

@@ -73,7 +73,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// Untrusted: a stored decision that cannot be read.
-    #[error("{} is not a pending decision", path.display())]
+    #[error("{} is not a pending decision: give the file that `decide` of this version wrote", path.display())]
     BadPending {
         /// The file.
         path: PathBuf,
@@ -97,7 +97,9 @@ pub enum Error {
     )]
     PlanMismatch,
     /// Untrusted: a task that no server of this bandit has. Nothing was decrypted for it.
-    #[error("the server's task cannot be answered: {0}")]
+    #[error(
+        "the server's task cannot be answered: {0}; the server deviates from the protocol, or has another version"
+    )]
     BadTask(&'static str),
     /// Untrusted: text that is no id.
     #[error("an id must have 1 to 64 letters, digits, '-' or '_'")]

@@ -27,7 +27,8 @@ pub struct Client {
     agent: Agent,
     server: String,
     token: Option<AccessToken>,
-    /// Sent with requests for encrypted decisions.
+    /// A random tag, which is sent with requests for encrypted decisions: a server evaluates the contexts of
+    /// a sender alone if they have spoilt an evaluation.
     sender: Option<SenderTag>,
 }
 
@@ -93,13 +94,6 @@ impl Client {
         // Without random numbers the server knows this client by its address alone.
         let sender = host::os_rng().ok().map(|mut rng| SenderTag::generate(&mut rng));
         Ok(Client { agent: config.new_agent(), server: server.into(), token: None, sender })
-    }
-
-    /// Sends `tag` with requests for encrypted decisions, in place of the random one that every client makes.
-    /// A server evaluates the contexts of a sender alone if they have spoilt an evaluation.
-    pub fn with_sender(mut self, tag: SenderTag) -> Self {
-        self.sender = Some(tag);
-        self
     }
 
     /// Sends `token` with every request: [`Device::token`](crate::Device::token) for encrypted bandits, or
@@ -268,10 +262,10 @@ impl Client {
         self.body(&mut response, limits.reply())
     }
 
-    /// Asks an encrypted bandit for another answer to `decision`, of which `answers` came before and the last
-    /// one cannot be relied on. Waits until others have asked too, and returns the reply for
+    /// Asks an encrypted bandit for another answer to `decision`, which has had `answers` answers, of which
+    /// the last cannot be relied on. Waits until others have asked too, and returns the reply for
     /// [`crate::BanditDevice::read`]. [`crate::BanditDevice::decide`] does this by itself, and counts how
-    /// often.
+    /// often. Callers who do it themselves ask [`crate::Device::may_repeat`] first.
     ///
     /// # Errors
     /// As [`Self::encrypted`]; [`Error::Refused`] with status 409 if the evaluation is not repeated.
@@ -307,7 +301,7 @@ impl Client {
     /// [`crate::BanditDevice::read`], which has a decision if the answers came under a ticket.
     ///
     /// # Errors
-    /// As [`Self::encrypted`]; [`Error::Refused`] with status 409 if a task does not wait any more.
+    /// As [`Self::encrypted`]; [`Error::Refused`] with status 409 if a task does not wait for an answer.
     pub fn post_raises(&self, id: &str, limits: &Limits, raises: &[u8]) -> Result<Vec<u8>, Error> {
         let mut response = self.send(&format!("bandits/{}/raises", checked(id)?), raises)?;
         self.body(&mut response, limits.reply())

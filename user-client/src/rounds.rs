@@ -53,13 +53,13 @@ fn ask(
 fn note_repeats(device: &Device, round: &PlayedRound) {
     if round.repeats > 0 {
         eprintln!(
-            "helba-client: asked {} times again for an answer that could not be relied on, each of which told the server a bit of a \
+            "helba-client: asked {} more times, because the answer could not be relied on; each request told the server a bit of a \
              decryption (docs/threat-model.md)",
             round.repeats
         );
     }
     if let Some(error) = &round.unrepeated {
-        eprintln!("helba-client: the decision is not repeated: {error}");
+        eprintln!("helba-client: the server gave no other answer to the decision: {error}");
     }
     crate::note(device);
 }
@@ -78,8 +78,8 @@ fn announce(arm: usize, reliable: bool, pending: &Path) -> anyhow::Result<()> {
     say!("{arm}");
     if !reliable {
         eprintln!(
-            "helba-client: the answer is outside its range, so that the arm is not to be relied on: contexts of somebody are longer \
-             than the bound `linear.l`, or the server deviates from the protocol"
+            "helba-client: the answer is outside its range, and the arm cannot be relied on: contexts of somebody are longer than the \
+             bound `linear.l`, or the server deviates from the protocol; ask for a new decision"
         );
     }
     eprintln!("the decision is kept in {} until its reward is returned", pending.display());

@@ -29,13 +29,13 @@ pub struct DecisionCircuit {
     scalars: Scalars,
     /// What the imaginary part of each slot, times 2, is multiplied by, under the trace condition.
     weights: Option<Vec<Complex64>>,
-    /// factor·√(z + c₁)/range on 2(z + c₁)/c₂ − 1.
+    /// β·√(z + c₁)/range, as a polynomial in 2(z + c₁)/c₂ − 1.
     root: Chebyshev,
-    /// The levels of a root of its degree.
+    /// The levels of a polynomial of the degree of the configuration, which a constant root takes too.
     root_levels: usize,
-    /// 2·c₁/c₂ − 1.
+    /// 2·c₁/c₂ − 1, the argument of the polynomial at z = 0.
     at_zero: f64,
-    /// What is added to each slot of an index, with the period of the arms.
+    /// What is added to each slot of the indices.
     offsets: Vec<Complex64>,
     argmax: Argmax,
 }
@@ -77,13 +77,13 @@ impl DecisionCircuit {
         Ok(DecisionCircuit { scalars, weights, root, root_levels, at_zero, offsets, argmax })
     }
 
-    /// What raised scores are multiplied by, if those of the ring of scores are z/r and u/r for r =
-    /// 2^`log_range`: r/c₂.
+    /// r/c₂, the factor of a raise of scores that are z/r and u/r in the ring of scores, for r =
+    /// 2^`log_range`. Raised scores are z/c₂ and u/c₂.
     pub fn factor(&self, log_range: i32) -> f64 {
         f64::from(log_range).exp2() / self.scalars.c2
     }
 
-    /// The comparison and the product over the pairs.
+    /// The circuit of the comparison and of the product over each row of pairs.
     pub fn argmax(&self) -> &Argmax {
         &self.argmax
     }

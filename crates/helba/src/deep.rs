@@ -5,8 +5,7 @@ use ckks::{Ciphertext, EvaluationKeys, Evaluator, KeyId, Params, PublicKey};
 use protocol::{Factors, Shape};
 
 /// Computes batch updates in the deep ring, with the parameters, public key and evaluation keys of a key
-/// pair.
-/// [`crate::Engine`] computes evaluations with the same keys.
+/// pair. [`crate::Engine`] computes evaluations with the same keys.
 #[derive(Debug, Clone)]
 pub struct DeepEngine {
     public_key: PublicKey,

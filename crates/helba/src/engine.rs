@@ -149,8 +149,9 @@ impl Engine {
         Ok(self.scores.mul_unrescaled(contexts, model)?)
     }
 
-    /// The scores of one user as an answer of the open tier, flooded. It is not re-randomised: its user holds
-    /// the key and can compute the model from one answer, so that there is no more to hide.
+    /// The scores of one user as an answer of the open tier, with the noise of [`SCORES_FLOOD_BITS`]. It is
+    /// not re-randomised: its user holds the key and can compute the model from one answer, so that there is
+    /// no more to hide.
     pub fn open_answer<R: CryptoRng>(&self, mut scores: Ciphertext, rng: &mut R) -> Ciphertext {
         // What packing would multiply by.
         self.scores.mul_integer_assign(&mut scores, self.ring.gap as i64);
@@ -228,10 +229,11 @@ impl Engine {
         Ok(Evaluated { folded, products })
     }
 
-    /// The answer of the users of one request in the ring of answers, flooded.
+    /// The answer to one request, in the ring of answers at level 0: the entries of its `users`, by their
+    /// numbers in the evaluation, with the noise of [`PACKED_FLOOD_BITS`].
     ///
     /// # Errors
-    /// [`Error::Broken`] if there is no such user.
+    /// [`Error::Broken`] if `users` is empty or the evaluation has no such user.
     pub fn answer<R: CryptoRng>(
         &self,
         evaluated: &Evaluated,

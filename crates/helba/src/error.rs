@@ -21,10 +21,12 @@ pub enum Error {
     #[error("the stored state cannot be read: {0}")]
     BadState(String),
     /// Untrusted: an answer to a trace question that this bandit did not ask with this decision.
-    #[error("the feedback answers a trace question that was not asked with this decision")]
+    #[error(
+        "the feedback answers a trace question that was not asked with this decision: answer the question that came with it, or none"
+    )]
     UnknownQuestion,
     /// Misuse: an answer to a task that does not wait for one.
-    #[error("task {task} does not wait for an answer")]
+    #[error("task {task} does not wait for an answer: ask for tasks again")]
     TaskOver {
         /// The task.
         task: u64,

@@ -6,14 +6,15 @@
 //!
 //! | step | file |
 //! |---|---|
-//! | contexts times model, packing, masks, the fold of all entries, answers | `engine` |
+//! | contexts times model, packing, masks, the fold of all entries, answers | [`Engine`] |
 //! | square root, comparison and argmax of all users | [`circuit`] |
-//! | feedback, batches and models | `state` |
-//! | inverse and estimate at the end of a batch | [`update`], with the operations of `deep` |
+//! | feedback, batches and models | [`EncryptedBandit`] |
+//! | inverse and estimate at the end of a batch | [`update`], on ciphertexts [`DeepEngine`] |
 //! | the masked exchange that brings a model back to a high level | [`refresh`] |
 //!
-//! The server learns nothing but how many users there are. The holder of the key who raises sees values under
-//! a mask that is uniform modulo q. A user sees its own arm. docs/threat-model.md has the arguments.
+//! The server decrypts nothing: it learns how many users there are, and when. The holder of the key who
+//! raises sees values under a mask that is uniform modulo q. A user sees its own arm. docs/threat-model.md
+//! has the arguments.
 //!
 //! Source: Algorithm 4 and section 5 of "Encrypted linear contextual bandit"; packing by Chen, Dai, Kim and
 //! Song 2021. Departure: contexts never enter the ring of the deep circuit.

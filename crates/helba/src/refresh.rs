@@ -5,14 +5,14 @@
 //!
 //! Source: Algorithm 10. Departures: every coefficient is masked, modulo Xᴺ + 1. The mask of the refresh
 //! is not uniform modulo q but two bits narrower, so that nothing wraps (docs/threat-model.md bounds what a
-//! user learns). A user answers the trace question with one bit, and not with the number.
+//! holder of the key learns). A device answers the trace question with one bit, and not with the number.
 
 use ckks::{Ciphertext, MaskSeed, Params, PublicKey};
 use rand::CryptoRng;
 
-/// The model under the mask of `seed`, re-randomised. A user who decrypts it sees noise. The scale of `model`
-/// is that of the level at which it will be encrypted again. The masked model has the canonical scale of its
-/// own level, as every ciphertext in a message.
+/// The model under the mask of `seed`, re-randomised. A holder of the key who decrypts it sees noise. The
+/// scale of `model` is that of the level at which it will be encrypted again. The masked model has the
+/// canonical scale of its own level, as every ciphertext in a message.
 pub fn hide<R: CryptoRng>(
     params: &Params,
     key: &PublicKey,
@@ -26,8 +26,8 @@ pub fn hide<R: CryptoRng>(
     masked
 }
 
-/// Removes the mask of `seed` at `level` from the model of `slots` values that a user encrypted again. The
-/// user kept only the coefficients of a message of `slots` values.
+/// Removes the mask of `seed` at `level` from the model of `slots` values that a holder of the key encrypted
+/// anew. The holder kept only the coefficients of a message of `slots` values.
 pub fn reveal(
     params: &Params,
     mut refreshed: Ciphertext,

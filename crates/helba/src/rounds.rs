@@ -45,7 +45,7 @@ impl Rounds {
 
     /// Marks a round that waits.
     pub(super) fn answer(&mut self, round: u64) {
-        // Bits of the rounds between had other owners before.
+        // Rounds that are forgotten by now have left their bits to the rounds in between.
         let first = (self.newest + 1).max((round + 1).saturating_sub(MOST_ROUNDS));
         for between in first..=round {
             let (word, bit) = Self::place(between);

@@ -9,9 +9,9 @@
 //! hash over all events so far: no mask is used for two sums or two models, whatever a crash undid.
 //!
 //! Under the trace condition a feedback carries the statistics of the trace too, and may answer the question
-//! whether the trace has reached C. What is not known to be tested is counted, and more than `unanswered`
-//! such feedbacks end the batch, so that nobody has to answer. A batch that a test or a missing test
-//! ends is closed before the feedback at hand is added.
+//! whether the trace has reached C. Feedbacks whose trace is not known to be below C are counted, and more
+//! than `unanswered` of them end the batch, so that nobody has to answer. A batch that a test or a missing
+//! test ends is closed before the feedback at hand is added.
 
 use super::engine::{Engine, Masked};
 use super::rounds::{MOST_ROUNDS, Round, Rounds};
@@ -369,7 +369,8 @@ impl EncryptedBandit {
     ///
     /// # Errors
     /// [`Error::Ckks`] for a frame that is not one of this bandit; [`protocol::Error::UnknownDecision`] for a
-    /// round that does not wait; [`Error::UnknownQuestion`]; [`Error::TaskOver`].
+    /// round that does not wait; [`Error::UnknownQuestion`]; [`Error::TaskOver`]; [`Error::BadState`] for
+    /// feedback of another schedule.
     pub fn apply(&mut self, engine: &Engine, event: &Event) -> Result<Applied, Error> {
         let (small, deep) = (engine.params(), engine.deep());
         let mut next = self.state.clone();
@@ -607,8 +608,8 @@ impl<C> State<C> {
         Receipt { decision: self.decision_id(round).to_string(), feedbacks, batches }
     }
 
-    /// The feedbacks of the next update, of which nothing is known but that their features are within their
-    /// bound. Under the trace condition these are the ones without a test.
+    /// The number of feedbacks of the next update of which nothing is known but that the norms of their
+    /// features are at most L. Under the trace condition these are the ones without a test.
     fn untested(&self) -> u64 {
         self.feedbacks - self.trace.as_ref().map_or(self.model_feedbacks, |trace| trace.tested_to)
     }
@@ -625,8 +626,7 @@ impl<C> State<C> {
 
     /// Adds an event to the history.
     fn note(&mut self, event: &Event) -> Result<(), Error> {
-        let bytes =
-            postcard::to_stdvec(event).map_err(|_| Error::Broken("an event that cannot be written"))?;
+        let bytes = event.to_bytes()?;
         self.history = *blake3::Hasher::new_keyed(&self.history).update(&bytes).finalize().as_bytes();
         Ok(())
     }

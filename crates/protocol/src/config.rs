@@ -28,8 +28,8 @@ pub(crate) const ROUGH_ARMS: usize = 32;
 #[serde(deny_unknown_fields)]
 pub struct BanditConfig {
     /// The linear bandit. The schedule must be a public one that bounds the length of a batch, or that of the
-    /// paper, [`Schedule::TraceOrGrowth`], under which a device tells the server one bit of a decryption per
-    /// round.
+    /// paper, [`Schedule::TraceOrGrowth`], under which a device of each evaluation may tell the server one
+    /// bit of a decryption.
     pub linear: LinearConfig,
     /// The number of rounds for which numbers are scaled. Learning continues beyond it, with less precision.
     #[serde(default = "default_horizon")]
@@ -146,7 +146,7 @@ impl BanditConfig {
         })
     }
 
-    /// Whether everyone who holds the key learns the model, which is stated wherever the bandit is.
+    /// Whether everyone who holds the key can compute the model, which every view of the bandit states.
     pub fn shows_model(&self) -> bool {
         self.answers == Answers::Scores
     }
@@ -339,9 +339,10 @@ impl BanditConfig {
 /// The public levels and sizes of a bandit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The level of raised scores of an evaluation with one user, which is the depth of what follows.
+    /// The level of raised scores of an evaluation with one user, which is the depth of the circuit and of
+    /// the fold of the answer.
     pub alone_level: usize,
-    /// The same with several users.
+    /// The level of raised scores of an evaluation with several users.
     pub scores_level: usize,
     /// The level of raised statistics.
     pub statistics_level: usize,
@@ -349,7 +350,7 @@ pub struct Plan {
     pub model_level: usize,
     /// The level of a masked model.
     pub refresh_level: usize,
-    /// The level of the answers.
+    /// The level of answers and of trace questions.
     pub answer_level: usize,
     /// The number of Newton steps of a batch update.
     pub newton_steps: usize,

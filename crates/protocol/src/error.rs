@@ -64,7 +64,9 @@ pub enum Error {
         want: usize,
     },
     /// Misuse: a request with no decision, or with more than fit into a ciphertext.
-    #[error("a request with {got} decisions: one has 1 to {most} of this bandit")]
+    #[error(
+        "the request is for {got} decisions, but a request to this bandit is for 1 to {most}: send several requests"
+    )]
     DecisionCount {
         /// The number of decisions.
         got: usize,
@@ -102,8 +104,10 @@ pub enum Error {
     /// Misuse: a reward out of range.
     #[error("the reward is not a number from -1 to 1: scale rewards before you send them")]
     RewardOutOfRange,
-    /// Untrusted: no decision of this bandit has this id.
-    #[error("no decision has the id {id}")]
+    /// Untrusted: no decision of this bandit has this id, or it is too old for feedback.
+    #[error(
+        "no decision that waits for feedback has the id {id}: it is of another bandit, or too old; ask for a new decision"
+    )]
     UnknownDecision {
         /// The id.
         id: String,

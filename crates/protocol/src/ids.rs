@@ -3,8 +3,9 @@
 use crate::Error;
 use serde::{Deserialize, Serialize};
 
-/// The id of a decision: 16 random bytes, which nobody can guess. In paths and JSON it is written as 32
-/// lower-case hexadecimal digits.
+/// The id of a decision: 16 bytes, which nobody can guess. Those of a clear policy are random; those of an
+/// encrypted bandit are the round (48 bits) and a code under the secret of the bandit (80 bits). In paths and
+/// JSON the id is written as 32 lower-case hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DecisionId(pub [u8; 16]);
 
@@ -68,11 +69,11 @@ pub struct Status {
     pub model_feedbacks: u64,
     /// The number of batches closed.
     pub batches: u64,
-    /// The number of models that users refreshed.
+    /// The number of models that holders of the key encrypted anew.
     pub refreshes: u64,
-    /// Whether a batch update is due or runs.
+    /// Whether the sum of a batch waits for a holder of the key, or its update is due or runs.
     pub updating: bool,
-    /// Whether a masked model waits for a user.
+    /// Whether a masked model waits for a holder of the key.
     pub refresh_due: bool,
     /// The number of decisions that wait for feedback.
     pub pending_decisions: usize,

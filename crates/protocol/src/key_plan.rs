@@ -35,7 +35,7 @@ pub struct KeyPlan {
     pub answers: AnswerKeys,
 }
 
-/// The keys that take the entries of a packed evaluation from the large ring into answers, all at the top
+/// The keys that take the entries of an evaluation from the large ring into answers, all at the top
 /// level of their parameters and under the secret of the ring of scores.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnswerKeys {

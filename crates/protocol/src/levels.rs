@@ -13,8 +13,8 @@ pub const REFRESH_LEVEL: usize = 2;
 /// The level of an answer.
 pub const ANSWER_LEVEL: usize = 0;
 
-/// The level at which the entries of a packed evaluation leave the large ring: one for the fold into the
-/// small ring, and where several users share the evaluation, one for the mask of each. A user alone has no
+/// The level at which the entries of an evaluation of `users` users leave the large ring: one for the fold
+/// into the small ring, and if there are several users, one for the mask of each. A user alone has no
 /// neighbour, and the fold keeps its entries alone.
 pub fn products_level(users: usize) -> usize {
     ANSWER_LEVEL + if users > 1 { 2 } else { 1 }

@@ -20,7 +20,7 @@
 //! The trace condition takes the place of user 0: coefficient 0 of the product of its statistics and M is the
 //! trace Σ xᵀAx of the batch, and it alone is raised, as the imaginary part of slot 0.
 //!
-//! No other product reaches a multiple of g, because f − f' is not one for 0 ≤ f, f' < L ≤ g. Contexts are
+//! No other product reaches a multiple of g, because f − f' is not one for 0 ≤ f, f' < L ≤ g. Features are
 //! divided by a power of two that is at least L, and the model by one that is at least the largest entry of
 //! A, so that scores are at most 1 in size ([`ScoreLayout::log_range`]).
 
@@ -123,9 +123,9 @@ pub struct ScoreLayout {
     places: usize,
     /// The number of the first user: 1 if the trace has place 0.
     first_user: usize,
-    /// log₂ of what contexts are divided by.
+    /// log₂ of the number that features are divided by; products of features are divided by its square.
     log_bound: i32,
-    /// log₂ of what the model is divided by.
+    /// log₂ of the number that the model is divided by.
     log_model: i32,
 }
 

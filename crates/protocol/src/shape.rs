@@ -46,7 +46,8 @@ impl Shape {
         self.arm_slots * self.arm_slots
     }
 
-    /// The slots that updates need and an evaluation with two places, of which the trace condition takes one.
+    /// The least number of slots of the deep ring: those of updates, or if they are more, those of an
+    /// evaluation with two places, of which the trace condition takes one.
     pub fn slots(&self) -> usize {
         (2 * self.user_slots()).max(self.update_slots())
     }

@@ -1,11 +1,11 @@
 //! Evaluations that are repeated, because their users ask again.
 //!
 //! Contexts that are too long spoil the answers of all users of an evaluation. A device sees that its answer
-//! is none, and asks again. Contexts of the last evaluations are kept for this. If more than half of the
-//! users of an evaluation ask, it is repeated in halves, and a half of which users ask again in halves of its
-//! own, until a sender is alone: its contexts are evaluated alone from then on ([`Senders`]). A repeat
-//! answers the users who asked, under a fresh mask and with the same rounds, ids and widths, so that each of
-//! them returns one feedback as before. All users who ask are halved together, and each who does not with one
+//! is outside its range, and asks again. Contexts of the last evaluations are kept for this. If more than
+//! half of the users of an evaluation ask, it is repeated in halves, and a half of which users ask again in
+//! halves of its own, until a sender is alone: its contexts are evaluated alone from then on ([`Senders`]). A
+//! repeat answers the users who asked, under a fresh mask and with the same rounds, ids and widths, so that
+//! each of them returns one feedback. All users who ask are halved together, and each who does not with one
 //! who does, since the answers of the others show nothing. Hence a sender is found in at most ⌈log₂ n⌉ + 1
 //! repeats of n senders.
 //!
@@ -38,7 +38,7 @@ const MOST_REPEATED: usize = 72;
 const LEAST_GRACE: u32 = 20;
 /// Contexts scored at a time.
 const CHUNK: usize = 64;
-/// The unit of memory for contexts, in bytes.
+/// The unit in which memory for contexts is counted, in bytes.
 pub(super) const UNIT: usize = 1 << 10;
 
 /// Contexts as they came, which hold their part of the memory for contexts.
@@ -123,7 +123,7 @@ enum Verdict {
     Spoilt,
     /// They do not.
     Right,
-    /// None of them waited for an answer, so that there was no repeat.
+    /// None of them waits for an answer, so that there is no repeat.
     Unheard,
     /// The repeat ended without answers.
     Failed,

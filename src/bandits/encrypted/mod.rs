@@ -1,10 +1,10 @@
-//! Encrypted bandits. A decision request holds contexts in the ring of scores; it waits until a holder of the
+//! Encrypted bandits. A decision request holds contexts in the ring of scores. It waits until a holder of the
 //! key has raised the scores of all who wait with it, and its answer is the encrypted action. In the open
-//! tier the scores themselves are the answer, at once. A feedback is some coefficients, acknowledged when the
-//! log has them on disk.
+//! tier the scores themselves are the answer, at once. A feedback is some coefficients of a ciphertext, and
+//! is acknowledged when the log has them on disk.
 //!
-//! Locks are taken in the order pool, live, and no other while one of `keeping` and `senders` is held. None
-//! is held while something is computed that takes long.
+//! `pool` is locked before `live`, and no other lock is taken while `keeping` or `senders` is held. None of
+//! these is held during a long computation.
 
 mod again;
 mod audit;
@@ -36,9 +36,8 @@ use state::{Live, Pending, SNAPSHOT, listed};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::sync::Semaphore;
 use tokio::sync::oneshot::Receiver;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use trace::Asked;
 use wire::{BanditView, Created, DecideReply, Decision, Limits, Raised, Raises, Ticket};
 
@@ -413,19 +412,16 @@ impl EncryptedServed {
         Ok(())
     }
 
-    /// Applies an event, which is not on disk yet.
-    fn begin_change(&self, event: &Event) -> Result<Pending, Error> {
-        let mut live = lock(&self.live);
-        if live.deleted {
-            return Err(self.deleted());
-        }
-        let (engine, live) = (&self.shared.engine, &mut *live);
-        self.shared.stages.beside(|| live.change(engine, event))
-    }
-
     /// Applies an event, and returns when it is on disk.
     fn change(&self, event: &Event) -> Result<Applied, Error> {
-        let Pending { applied, ticket } = self.begin_change(event)?;
+        let Pending { applied, ticket } = {
+            let mut live = lock(&self.live);
+            if live.deleted {
+                return Err(self.deleted());
+            }
+            let (engine, live) = (&self.shared.engine, &mut *live);
+            self.shared.stages.beside(|| live.change(engine, event))?
+        };
         ticket.wait()?;
         Ok(applied)
     }
@@ -493,10 +489,10 @@ impl EncryptedServed {
         });
     }
 
-    /// Tasks for a raiser, or none after `wait`.
+    /// Tasks for a raiser, or `None` if there were none within `wait`, at most [`LONGEST_WAIT`].
     ///
     /// # Errors
-    /// None.
+    /// [`Error::Broken`] if a computation panicked.
     pub(crate) async fn tasks(self: Arc<Self>, wait: Duration) -> Result<Option<Reply>, Error> {
         let served = self.clone();
         let own = blocking(move || Ok(served.own_task())).await?;

@@ -9,14 +9,14 @@ use zeroize::{Zeroize, Zeroizing};
 
 /// A decision as the device sees it. It has no Debug, because its values are private to the user.
 pub struct Choice {
-    /// The id that the feedback names.
+    /// The id of the decision, which the feedback names.
     pub id: DecisionId,
     /// The arm to play, from 0.
     pub arm: usize,
     /// The decrypted entry of each arm, near 1 for the arms worth playing; with `answers: scores` the index
     /// of each arm. They must stay on this device, because exact decryptions reveal the key to the server.
     pub values: Vec<f64>,
-    /// Round t.
+    /// Round t, from 1.
     pub round: u64,
     /// The number of feedbacks in the model of the decision.
     pub model_feedbacks: u64,
