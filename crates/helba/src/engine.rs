@@ -5,7 +5,7 @@ use ckks::{
     Ciphertext, EvaluationKeys, Evaluator, Fold, KeyId, MaskSeed, Packer, Params, Plaintext, PublicKey,
     Raise, RingSwitch, Rotations,
 };
-use protocol::exchange::{PACKED_FLOOD_BITS, SCORES_FLOOD_BITS, TRACE_FLOOD_BITS};
+use protocol::exchange::{ANSWER_FLOOD_BITS, SCORES_FLOOD_BITS, TRACE_FLOOD_BITS};
 use protocol::levels::{ANSWER_LEVEL, products_level};
 use protocol::{AnswerLayout, BanditConfig, LOG_SCORE, ScoreRing};
 use rand::CryptoRng;
@@ -230,7 +230,7 @@ impl Engine {
     }
 
     /// The answer to one request, in the ring of answers at level 0: the entries of its `users`, by their
-    /// numbers in the evaluation, with the noise of [`PACKED_FLOOD_BITS`].
+    /// numbers in the evaluation, with the noise of [`ANSWER_FLOOD_BITS`].
     ///
     /// # Errors
     /// [`Error::Broken`] if `users` is empty or the evaluation has no such user.
@@ -254,7 +254,7 @@ impl Engine {
                 switch.small().mul_plain(&evaluated.folded, &mask)?
             }
         };
-        ckks::flood_assign(switch.small().params(), &mut out, PACKED_FLOOD_BITS, rng);
+        ckks::flood_assign(switch.small().params(), &mut out, ANSWER_FLOOD_BITS, rng);
         Ok(out)
     }
 

@@ -28,7 +28,7 @@ pub const TRACE_FLOOD_BITS: u32 = 4;
 /// at N' = 2¹³ and 2⁻⁶ at 2¹⁵, but for the error of the evaluation in the user's own slots, which the noise
 /// blurs and does not hide. With the masks of 128 decisions of a request it is 2⁻⁶ at N' = 2¹³. An entry that
 /// is out of its range leaves as much more as it is larger.
-pub const PACKED_FLOOD_BITS: u32 = 12;
+pub const ANSWER_FLOOD_BITS: u32 = 12;
 
 /// The bits b of the noise that the server adds to the scores of the open tier
 /// ([`Answers::Scores`](crate::Answers::Scores)), in units of their range. It is 2⁸ times the noise of a

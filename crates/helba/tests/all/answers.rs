@@ -7,7 +7,7 @@ use ckks_secret::SecretKey;
 use helba::Engine;
 use helba::circuit::DecisionCircuit;
 use helba::{DeepEngine, Error, Scalars};
-use protocol::exchange::PACKED_FLOOD_BITS;
+use protocol::exchange::ANSWER_FLOOD_BITS;
 use protocol::levels::{DecisionLevels, products_level};
 use protocol::{AnswerLayout, BanditConfig, KeyPlan, Shape};
 use rand::{RngExt, SeedableRng};
@@ -76,7 +76,7 @@ impl World {
     /// coefficient, which is uniform.
     fn noise(&self) -> f64 {
         let slots = self.answers.params().max_slots() as f64;
-        (-f64::from(PACKED_FLOOD_BITS)).exp2() / 3f64.sqrt() * slots.sqrt()
+        (-f64::from(ANSWER_FLOOD_BITS)).exp2() / 3f64.sqrt() * slots.sqrt()
     }
 }
 
@@ -198,7 +198,7 @@ fn attack_a_neighbours_arm_is_not_in_an_answer() {
     };
     let fold = Fold::new(&world.switch, products_level(2), &world.layout.moves(users)).unwrap();
     let mut unmasked = fold.apply(&world.switch, &world.switch.split(&encrypted).unwrap()).unwrap();
-    ckks::flood_assign(world.answers.params(), &mut unmasked, PACKED_FLOOD_BITS, &mut rng);
+    ckks::flood_assign(world.answers.params(), &mut unmasked, ANSWER_FLOOD_BITS, &mut rng);
     assert_eq!(right(&unmasked), users - 1, "the control reads every arm");
     let evaluated = world.engine.fold(users, encrypted, &mut rng).unwrap();
     let masked = right(&world.engine.answer(&evaluated, &[0], &mut rng).unwrap());
