@@ -1,0 +1,356 @@
+//! An evaluation, from the seal of its pack to the answers to its users.
+
+use super::raises::GivenTo;
+use super::{EncryptedServed, Gathering, RAISER_RETURNS, Turn, User, blocking};
+use crate::bandits::encrypted::again::{Group, Sent};
+use crate::error::Error;
+use ckks::{Ciphertext, Packer};
+use helba::TraceTest;
+use helba::circuit::DecisionCircuit;
+use host::{lock, os_rng};
+use protocol::TaskKind;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+use rayon::prelude::*;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+use wire::{DecideReply, Decision, RaiseTask};
+
+/// The longest time after the answers for which the next pack waits for users to come back.
+const RETURN: Duration = Duration::from_millis(60);
+/// The time after which a raise is asked of the next raiser.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What an evaluation needs besides its users, to be repeated.
+struct Rest {
+    model: Arc<Ciphertext>,
+    /// The contexts of users who do not wait. `None` if some are not kept, so that there is no repeat.
+    others: Option<Vec<Sent>>,
+    /// Whether this is a repeat.
+    repeat: bool,
+}
+
+/// The frames of the answers of an evaluation, and seconds of its parts.
+struct Computed {
+    frames: Vec<Vec<u8>>,
+    /// The user who is asked for the trace, and the frame of the question.
+    question: Option<(usize, Vec<u8>)>,
+    circuit: f64,
+    answers: f64,
+}
+
+/// A pack that is closed, and what its evaluation needs.
+struct Sealed {
+    circuit: DecisionCircuit,
+    /// How many users' scores are in the pack, those of users who left among them.
+    packed: usize,
+    factor: f64,
+    seed: ckks::MaskSeed,
+    masked: Vec<u8>,
+    last_round: u64,
+    model_feedbacks: u64,
+    test: Option<TraceTest>,
+}
+
+impl EncryptedServed {
+    /// Seals a pack, has it raised, evaluates it and answers its users.
+    pub(super) async fn evaluate(self: &Arc<Self>, gathering: Gathering, mut turn: Turn) {
+        let Gathering { number: _, packer, users, model_feedbacks, model, test } = gathering;
+        // The contexts of users who left are in the pack.
+        let (gone, mut users): (Vec<User>, Vec<User>) =
+            users.into_iter().partition(|user| user.sender.is_closed());
+        if users.is_empty() {
+            return;
+        }
+        let count = users.len();
+        let kept = users.iter().all(|user| user.sent.is_some());
+        let others = gone.into_iter().map(|user| user.sent).collect::<Option<Vec<Sent>>>().filter(|_| kept);
+        let rest = Rest { model, others, repeat: false };
+        let served = self.clone();
+        let began = Instant::now();
+        let sealed = blocking(move || {
+            let decisions = users.iter().map(|user| user.numbers.len() as u64).sum();
+            let sealed = served.take_rounds(decisions).and_then(|first| {
+                let mut next = first;
+                for user in &mut users {
+                    user.round = next;
+                    next += user.numbers.len() as u64;
+                }
+                served.seal(packer, next - 1, model_feedbacks, test)
+            });
+            Ok((sealed, users))
+        });
+        let (sealed, mut users) = match sealed.await {
+            Ok(sealed) => sealed,
+            Err(error) => (Err(error), Vec::new()),
+        };
+        tracing::debug!(
+            bandit = self.created.id,
+            users = count,
+            seconds = began.elapsed().as_secs_f64(),
+            "sealed"
+        );
+        let done = match sealed {
+            Ok(sealed) => self.raise_and_answer(sealed, &mut users, rest, &mut turn).await,
+            Err(error) => Err(error),
+        };
+        if count > 1 {
+            self.wait_for_return(count).await;
+        }
+        drop(turn);
+        if let Err(error) = done {
+            self.refuse(users, &error);
+        }
+    }
+
+    /// Evaluates users of an evaluation again, under a fresh mask, and answers those who ask. Returns the
+    /// number under which they are kept, or `None` if they were refused.
+    pub(in crate::bandits::encrypted) async fn evaluate_again(self: &Arc<Self>, group: Group) -> Option<u64> {
+        let mut turn = self.turn().await?;
+        let (model, model_feedbacks, last) = (group.model.clone(), group.model_feedbacks, group.last);
+        let served = self.clone();
+        let sealed = blocking(move || {
+            let (packer, users, others) = served.pack_again(group)?;
+            Ok((served.seal(packer, last, model_feedbacks, None), users, others))
+        });
+        let (sealed, mut users, others) = match sealed.await {
+            Ok((Ok(sealed), users, others)) => (sealed, users, others),
+            Ok((Err(error), users, _)) => {
+                self.refuse(users, &error);
+                return None;
+            }
+            Err(error) => {
+                self.refuse(Vec::new(), &error);
+                return None;
+            }
+        };
+        let rest = Rest { model, others: Some(others), repeat: true };
+        match self.raise_and_answer(sealed, &mut users, rest, &mut turn).await {
+            Ok(kept) => kept,
+            Err(error) => {
+                self.refuse(users, &error);
+                None
+            }
+        }
+    }
+
+    /// Answers users whose evaluation ended with `error`.
+    fn refuse(&self, users: Vec<User>, error: &Error) {
+        tracing::warn!(bandit = self.created.id, users = users.len(), %error, "an evaluation ended");
+        let deleted = lock(&self.live).deleted;
+        for user in users {
+            let why = error.to_string();
+            let error = if deleted { self.deleted() } else { Error::NotEvaluated { why } };
+            let _ = user.sender.send(Err(error));
+        }
+    }
+
+    /// Waits until about as many users wait as were just answered. Those who ask again at once then share the
+    /// next evaluation, where two groups of them would take turns otherwise.
+    async fn wait_for_return(&self, answered: usize) {
+        let began = Instant::now();
+        while began.elapsed() < RETURN {
+            let waiting = self.users_waiting();
+            if waiting * 10 >= answered * 9 {
+                return;
+            }
+            tokio::time::sleep(RETURN / 12).await;
+        }
+    }
+
+    fn take_rounds(&self, count: u64) -> Result<u64, Error> {
+        let mut live = lock(&self.live);
+        if live.deleted {
+            return Err(self.deleted());
+        }
+        live.take_rounds(&self.shared.engine, count)
+    }
+
+    /// `last` is the last round of the users. `model_feedbacks` belongs to the model of the scores, which may
+    /// have been replaced since.
+    fn seal(
+        &self,
+        packer: Packer,
+        last: u64,
+        model_feedbacks: u64,
+        test: Option<TraceTest>,
+    ) -> Result<Sealed, Error> {
+        let engine = &self.shared.engine;
+        // Not `users`: the answer of a user alone is not masked, and those who left are in the pack.
+        let in_pack = packer.len();
+        let packed = rayon::scope(|_| packer.finish()).map_err(helba::Error::from)?;
+        let scalars = helba::Scalars::new(&self.created.config, last, model_feedbacks);
+        let circuit = engine.circuit(&self.created.config, scalars)?;
+        let factor = circuit.factor(self.exchanges.layout.log_range());
+        let masked = engine.mask(self.exchanges.scores(in_pack == 1), packed, &mut os_rng()?)?;
+        let (masked, seed) = (self.small_frame(masked.ciphertext), masked.seed);
+        Ok(Sealed { circuit, packed: in_pack, factor, seed, masked, last_round: last, model_feedbacks, test })
+    }
+
+    /// `turn` is the turn of the evaluation, and another one when its raise was late. Returns the number
+    /// under which a repeat is kept.
+    async fn raise_and_answer(
+        self: &Arc<Self>,
+        sealed: Sealed,
+        users: &mut Vec<User>,
+        rest: Rest,
+        turn: &mut Turn,
+    ) -> Result<Option<u64>, Error> {
+        let began = Instant::now();
+        let Sealed { circuit, packed, factor, seed, masked, last_round, model_feedbacks, test } = sealed;
+        let alone = packed == 1;
+        // What the mask becomes is computed while the raiser works.
+        let served = self.clone();
+        let mask = tokio::task::spawn_blocking(move || {
+            rayon::scope(|_| served.exchanges.scores(alone).encode_mask(&seed, factor))
+        });
+        let id = os_rng()?.next_u64() | 1 << 63;
+        let task = RaiseTask { id, kind: TaskKind::Scores { factor, alone }, masked };
+        let (sender, mut raised) = oneshot::channel();
+        let mut raising = self.begin(id, sender, self.exchanges.scores(alone).level())?;
+        let (mut asked, mut queued, mut late, mut last) = (0, false, false, began);
+        let raised = loop {
+            let stages = &self.shared.stages;
+            if began.elapsed() >= stages.longest_raise || last.elapsed() >= stages.last_raise {
+                return Err(Error::NotRaised);
+            }
+            let patience = match self.ask(&task, users, &mut asked, &mut raising.tickets, &mut queued)? {
+                GivenTo::Queued => RAISER_RETURNS,
+                GivenTo::Raiser => {
+                    last = Instant::now();
+                    PATIENCE
+                }
+                GivenTo::Nobody => PATIENCE,
+            };
+            match tokio::time::timeout(patience, &mut raised).await {
+                Ok(Ok(raised)) => break raised,
+                // The bandit was deleted.
+                Ok(Err(_)) => return Err(self.deleted()),
+                Err(_) if users.iter().all(|user| user.sender.is_closed()) => return Err(Error::NotRaised),
+                Err(_) => {}
+            }
+            if began.elapsed() >= stages.raise_turn && !std::mem::replace(&mut late, true) {
+                match stages.late.clone().try_acquire_owned() {
+                    Ok(place) => *turn = Turn { _bandit: None, _server: place },
+                    Err(_) => late = false,
+                }
+            }
+        };
+        let raise_seconds = began.elapsed().as_secs_f64();
+        let mask =
+            mask.await.map_err(|_| Error::Broken("a computation panicked"))?.map_err(helba::Error::from)?;
+        let turn = self.shared.stages.computing.clone().acquire_owned().await;
+        let waiting: Vec<User> = std::mem::take(users);
+        let (served, tests) = (self.clone(), test.is_some());
+        let work = move || {
+            let _turn = turn;
+            let answers = served.compute(&circuit, packed, raised, &mask, &waiting, tests);
+            (waiting, answers)
+        };
+        let (waiting, answers) =
+            tokio::task::spawn_blocking(work).await.map_err(|_| Error::Broken("a computation panicked"))?;
+        // Those who left are in the evaluation too.
+        let gone = rest.others.iter().flatten().map(|sent| sent.decisions);
+        let count = waiting.iter().map(|user| user.numbers.len()).chain(gone).sum::<usize>() as u32;
+        let Computed { frames, mut question, circuit, answers } = match answers {
+            Ok(computed) => computed,
+            Err(error) => {
+                *users = waiting;
+                return Err(error);
+            }
+        };
+        let seconds = began.elapsed().as_secs_f64();
+        // Kept before the first answer leaves, so that its user may ask again at once.
+        let kept = self.keep(&waiting, rest, (model_feedbacks, last_round));
+        for (at, (user, answer)) in waiting.into_iter().zip(frames).enumerate() {
+            let round = user.round;
+            let last = round + user.numbers.len() as u64;
+            let (id, others) = {
+                let live = lock(&self.live);
+                let others = (round + 1..last).map(|round| live.bandit.decision_id(round)).collect();
+                (live.bandit.decision_id(round), others)
+            };
+            let first = user.numbers[0] as u32;
+            let question = match (&test, question.take_if(|(asked, _)| *asked == at)) {
+                (Some(test), Some((_, frame))) => Some(self.question(round, test, frame)),
+                _ => None,
+            };
+            let decision =
+                Decision { id, others, round, model_feedbacks, user: first, users: count, answer, question };
+            // A user who is gone leaves a round without feedback.
+            let _ = user.sender.send(Ok(DecideReply { decision: Some(decision), ..DecideReply::default() }));
+        }
+        drop(raising);
+        tracing::info!(
+            bandit = self.created.id,
+            users = count,
+            raise = raise_seconds,
+            circuit,
+            answers,
+            seconds,
+            "evaluated"
+        );
+        Ok(kept)
+    }
+
+    /// Keeps an evaluation whose users are answered now. Returns the number of a repeat.
+    fn keep(
+        self: &Arc<Self>,
+        users: &[User],
+        rest: Rest,
+        (model_feedbacks, last): (u64, u64),
+    ) -> Option<u64> {
+        let Rest { model, others, repeat } = rest;
+        let mut group = Group::new(model, model_feedbacks, last);
+        others?.into_iter().for_each(|sent| group.push(sent, None));
+        for user in users {
+            let answered = (!user.sender.is_closed()).then_some((user.round, user.answers + 1));
+            group.push(user.sent.clone()?, answered);
+        }
+        if repeat {
+            return self.keep_repeat(group);
+        }
+        self.keep_first(group);
+        None
+    }
+
+    /// The frames of the answers of `users`, in their order, among the `packed` users of a pack, and the
+    /// trace question to one of them if the evaluation `tests` the trace, which has the place of a user.
+    fn compute(
+        &self,
+        circuit: &DecisionCircuit,
+        packed: usize,
+        raised: Ciphertext,
+        mask: &ckks::Plaintext,
+        users: &[User],
+        tests: bool,
+    ) -> Result<Computed, Error> {
+        let engine = &self.shared.engine;
+        let raise = self.exchanges.scores(packed == 1);
+        let mut rng = os_rng()?;
+        rayon::scope(|_| {
+            let mut clock = Instant::now();
+            let mut lap = || std::mem::replace(&mut clock, Instant::now()).elapsed().as_secs_f64();
+            let evaluated = engine.evaluate(circuit, packed, raise, raised, mask, &mut rng)?;
+            let circuit = lap();
+            let seeds: Vec<[u8; 32]> = users
+                .iter()
+                .map(|_| {
+                    let mut seed = [0; 32];
+                    rng.fill_bytes(&mut seed);
+                    seed
+                })
+                .collect();
+            let answer = |(user, seed): (&User, [u8; 32])| {
+                let mut rng = ChaCha20Rng::from_seed(seed);
+                let answer = engine.answer(&evaluated, &user.numbers, &mut rng)?;
+                Ok(ckks::write_ciphertext(engine.answer_params(), engine.key_id(), &answer))
+            };
+            let frames = users.par_iter().zip(seeds).map(answer).collect::<Result<Vec<_>, Error>>()?;
+            let question =
+                tests.then(|| self.ask_for_trace(&evaluated, users.len(), &mut rng)).transpose()?;
+            Ok(Computed { frames, question, circuit, answers: lap() })
+        })
+    }
+}

@@ -1,0 +1,161 @@
+//! Who is asked for a task: raisers who wait, the next raiser who comes, or users of an evaluation.
+
+use super::{EncryptedServed, Pool, User};
+use crate::error::Error;
+use ckks::Ciphertext;
+use helba::Task;
+use host::{lock, os_rng};
+use protocol::TaskKind;
+use rand::Rng;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+use wire::{DecideReply, RaiseTask, Ticket};
+
+/// The time after which a task of the bandit's own is given to the next raiser.
+const TASK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Who has the task of a raise.
+pub(super) enum GivenTo {
+    /// A raiser that waited, or a user.
+    Raiser,
+    /// Nobody yet: a raiser was here a moment ago, and finds the task when it comes back.
+    Queued,
+    /// Nobody: all were asked before.
+    Nobody,
+}
+
+/// An evaluation that waits for its raise. Dropped, it takes no raise any more, and its tickets are void.
+pub(super) struct Raising<'a> {
+    pool: &'a Mutex<Pool>,
+    task: u64,
+    pub(super) tickets: Vec<Ticket>,
+}
+
+impl Drop for Raising<'_> {
+    fn drop(&mut self) {
+        let mut pool = lock(self.pool);
+        pool.raising.remove(&self.task);
+        pool.withdraw(self.task);
+        self.tickets.iter().for_each(|ticket| drop(pool.tickets.remove(ticket)));
+    }
+}
+
+impl EncryptedServed {
+    /// Lets the raise of an evaluation come, at `level`.
+    pub(super) fn begin(
+        &self,
+        task: u64,
+        sender: oneshot::Sender<Ciphertext>,
+        level: usize,
+    ) -> Result<Raising<'_>, Error> {
+        let mut pool = lock(&self.pool);
+        if lock(&self.live).deleted {
+            return Err(self.deleted());
+        }
+        pool.raising.insert(task, (sender, level));
+        drop(pool);
+        Ok(Raising { pool: &self.pool, task, tickets: Vec::new() })
+    }
+
+    /// Asks the next raiser for a task, together with a task of the bandit's own if one waits.
+    pub(super) fn ask(
+        self: &Arc<Self>,
+        task: &RaiseTask,
+        users: &mut [User],
+        asked: &mut usize,
+        tickets: &mut Vec<Ticket>,
+        queued: &mut bool,
+    ) -> Result<GivenTo, Error> {
+        let mut tasks = vec![task.clone()];
+        tasks.extend(self.own_task());
+        let mut pool = lock(&self.pool);
+        let Err(mut tasks) = pool.give(tasks) else { return Ok(GivenTo::Raiser) };
+        if !*queued && pool.has_raiser() {
+            *queued = true;
+            pool.queued.push_back(tasks);
+            return Ok(GivenTo::Queued);
+        }
+        pool.withdraw(task.id);
+        while let Some(user) = users.get_mut(*asked) {
+            *asked += 1;
+            if user.sender.is_closed() {
+                continue;
+            }
+            let mut ticket = Ticket([0; 16]);
+            os_rng()?.fill_bytes(&mut ticket.0);
+            let (sender, receiver) = oneshot::channel();
+            let waiting = std::mem::replace(&mut user.sender, sender);
+            match waiting.send(Ok(DecideReply { decision: None, ticket: Some(ticket), tasks })) {
+                Ok(()) => {
+                    pool.tickets.insert(ticket, receiver);
+                    tickets.push(ticket);
+                    return Ok(GivenTo::Raiser);
+                }
+                Err(back) => tasks = back.map(|reply| reply.tasks).unwrap_or_default(),
+            }
+        }
+        Ok(GivenTo::Nobody)
+    }
+
+    /// The task of the bandit's own, unless a raiser has it.
+    pub(in crate::bandits::encrypted) fn own_task(&self) -> Option<RaiseTask> {
+        let Task { id, kind, masked } = lock(&self.live).bandit.task()?;
+        let mut pool = lock(&self.pool);
+        if pool.asked.is_some_and(|(last, when)| last == id && when.elapsed() < TASK_PATIENCE) {
+            return None;
+        }
+        pool.asked = Some((id, Instant::now()));
+        drop(pool);
+        let masked = Arc::unwrap_or_clone(masked);
+        let masked = match kind {
+            TaskKind::Model => {
+                let deep = self.shared.engine.deep();
+                ckks::write_ciphertext(deep.params(), deep.key_id(), &masked)
+            }
+            TaskKind::Scores { .. } | TaskKind::Sum => self.small_frame(masked),
+        };
+        Some(RaiseTask { id, kind, masked })
+    }
+
+    /// Gives the task of the bandit's own to a raiser that waits.
+    pub(in crate::bandits::encrypted) fn offer_task(&self) {
+        if lock(&self.pool).raisers.iter().all(oneshot::Sender::is_closed) {
+            return;
+        }
+        let Some(task) = self.own_task() else { return };
+        let mut pool = lock(&self.pool);
+        if pool.give(vec![task]).is_err() {
+            // All are gone: the next one who comes is asked.
+            pool.asked = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An evaluation that ends leaves nothing behind, however it ends: no raise, no ticket, no task in the
+    /// queue.
+    #[test]
+    fn evaluations_leave_nothing_behind() {
+        let pool: Mutex<Pool> = Mutex::default();
+        for id in 0..100 {
+            let (sender, _raised) = oneshot::channel();
+            let ticket = Ticket([id as u8; 16]);
+            let task = RaiseTask { id, kind: TaskKind::Sum, masked: vec![1] };
+            {
+                let mut pool = lock(&pool);
+                pool.raising.insert(id, (sender, 0));
+                pool.tickets.insert(ticket, oneshot::channel().1);
+                pool.queued.push_back(vec![task]);
+                pool.asked = Some((id, Instant::now()));
+            }
+            drop(Raising { pool: &pool, task: id, tickets: vec![ticket] });
+        }
+        let pool = lock(&pool);
+        assert!(pool.raising.is_empty() && pool.tickets.is_empty() && pool.queued.is_empty());
+        assert!(pool.asked.is_none(), "a task that nobody came for is given to the next raiser");
+    }
+}
