@@ -132,7 +132,7 @@ impl AppState {
     ///
     /// # Errors
     /// [`Error::StateInUse`], [`Error::StateFormat`], [`Error::OtherKeys`],
-    /// [`Error::CorruptState`], [`Error::FolderIsShared`], and those of the disk.
+    /// [`Error::CorruptState`], [`Error::Log`], [`Error::FolderIsShared`], and those of the disk.
     pub fn open(
         bundle: impl Into<Option<PublicBundle>>,
         folder: &Path,
