@@ -331,12 +331,12 @@ fn rounds_decide_as_the_twin() {
     }
 }
 
-/// Full evaluations, in which every user has contexts of its own and random neighbours. Every user gets an arm
-/// whose exact index is as large as the largest up to the resolution, and all but `near_ties` of 100 get the arm
-/// of the circuit in the clear; in near ties the noise of the answer decides, and more arms have more of them.
-/// Entries are those of the circuit up to 2⁻⁵ in root mean square. Prints how many got another arm than the
-/// circuit, and than the exact argmax, and the seconds of an evaluation. No update is made, so that its keys are
-/// left out.
+/// Full evaluations, in which every user has contexts of its own and random neighbours. Every user gets an
+/// arm whose exact index is as large as the largest up to the resolution, and all but `near_ties` of 100 get
+/// the arm of the circuit in the clear; in near ties the noise of the answer decides, and more arms have more
+/// of them. Entries are those of the circuit up to 2⁻⁵ in root mean square. Prints how many got another arm
+/// than the circuit, and than the exact argmax, and the seconds of an evaluation. No update is made, so that
+/// its keys are left out.
 fn decide_for_all(d: usize, k: usize, toy: bool, at_least: usize, near_ties: usize) {
     let shape = Shape::for_problem(d, k);
     let mut plan = KeyPlan::new(shape, toy).unwrap();
@@ -390,7 +390,8 @@ fn decide_for_all(d: usize, k: usize, toy: bool, at_least: usize, near_ties: usi
         "d = {d}, K = {k}: {users} users an evaluation of {seconds:.3} s; of {all}, another arm than the circuit in \
          the clear for {other}, than the exact argmax for {inexact}, up to {widest:.4} short; entries are up to {farthest:.3} off with their noise"
     );
-    // Near ties multiply the errors of scores by the slope of the comparison, so that single entries are farther off.
+    // Near ties multiply the errors of scores by the slope of the comparison, so that single entries are
+    // farther off.
     let deviation = (squares / (all * k) as f64).sqrt();
     assert!(deviation < (-5f64).exp2(), "{d} {k}: {deviation}");
     assert!(other * 100 <= all * near_ties, "{d} {k}: another arm in {other} of {all}");
