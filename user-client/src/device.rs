@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::Path;
 use wire::{AccessToken, BundleKind, BundleReader, Manifest, SecretBundle};
+use zeroize::Zeroizing;
 
 /// A device with the secret key. It has no Debug and no Clone.
 pub struct Device {
@@ -177,6 +178,13 @@ impl Device {
         let ((small, id), stated) = (self.scores(), &manifest.scores);
         same("fingerprint of scores", &stated.fingerprint, small.params().fingerprint().to_string())?;
         same("key id of scores", &stated.key_id, id.to_string())
+    }
+
+    /// A key of 32 bytes for data that this device keeps: the BLAKE3 derivation of `context` from the secret
+    /// key. `context` is a constant of the program, such as `"NAME YEAR PURPOSE"`. The server cannot compute
+    /// it: it knows the access token, and not the secret key.
+    pub fn derive_key(&self, context: &'static str) -> Zeroizing<[u8; 32]> {
+        Zeroizing::new(blake3::derive_key(context, &self.secret.to_bytes(self.key_id)))
     }
 
     #[cfg(test)]

@@ -23,7 +23,7 @@ pub use device::{Device, Opening};
 pub use error::Error;
 pub use http::{AnyBandit, Client};
 pub use pending::Pending;
-pub use raiser::{MOST_BANDITS, MOST_WAITING, Raiser, RaiserOptions, Stop};
+pub use raiser::{MOST_BANDITS, MOST_WAITING, Raiser, RaiserOptions, Stop, patiently};
 
 pub use ckks_secret::Passphrase;
 pub use host::os_rng;

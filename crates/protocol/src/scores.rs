@@ -207,12 +207,8 @@ impl ScoreLayout {
     /// [`Error::NormAboveBound`], which count the rows of all decisions.
     pub fn contexts(&self, decisions: &[&[Vec<f64>]]) -> Result<Vec<i64>, Error> {
         let step = self.ring.gap >> self.log_places(decisions.len())?;
-        if let Some(rows) = decisions.iter().find(|rows| rows.len() != self.arms) {
-            return Err(Error::ArmCount { got: rows.len(), want: self.arms });
-        }
         // All rows are checked before coefficients are filled, because coefficients contain features.
-        let check = |(row, x): (usize, &Vec<f64>)| check_features(row + 1, x, self.features, self.bound);
-        decisions.iter().flat_map(|rows| rows.iter()).enumerate().try_for_each(check)?;
+        self.check_contexts(decisions)?;
         let scale = f64::from(LOG_FACTOR as i32 - self.log_bound).exp2();
         let mut out = vec![0; self.ring.n()];
         for (b, rows) in decisions.iter().enumerate() {
@@ -223,6 +219,18 @@ impl ScoreLayout {
             }
         }
         Ok(out)
+    }
+
+    /// Checks contexts as [`Self::contexts`] does, for any number of decisions.
+    ///
+    /// # Errors
+    /// As [`Self::contexts`], but for the number of decisions.
+    pub fn check_contexts(&self, decisions: &[&[Vec<f64>]]) -> Result<(), Error> {
+        if let Some(rows) = decisions.iter().find(|rows| rows.len() != self.arms) {
+            return Err(Error::ArmCount { got: rows.len(), want: self.arms });
+        }
+        let check = |(row, x): (usize, &Vec<f64>)| check_features(row + 1, x, self.features, self.bound);
+        decisions.iter().flat_map(|rows| rows.iter()).enumerate().try_for_each(check)
     }
 
     /// The L coefficients of a feedback at the scale 2^[`LOG_SCORE`].

@@ -94,6 +94,15 @@ impl BanditDevice<'_> {
         self.contexts_of_several(&[rows], rng)
     }
 
+    /// Checks the rows of a decision as [`Self::contexts`] does, for programs that gather the decisions of
+    /// others into one request.
+    ///
+    /// # Errors
+    /// As [`Self::contexts`].
+    pub fn check_contexts(&self, rows: &[Vec<f64>]) -> Result<(), Error> {
+        Ok(self.exchanges.layout.check_contexts(&[rows])?)
+    }
+
     /// The most decisions of one request of a device that decides for several users.
     pub fn most_decisions(&self) -> usize {
         self.exchanges.layout.most_decisions()

@@ -13,7 +13,7 @@ use crate::bandit::has_ended;
 use crate::{BanditDevice, Client, Device, Error, MaskedTask};
 use backoff::Backoff;
 use protocol::TaskKind;
-use rand::SeedableRng;
+use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -65,7 +65,7 @@ pub struct Raiser {
 /// What the threads share.
 struct Shared {
     client: Client,
-    device: Device,
+    device: Arc<Device>,
     stop: Stop,
     rng: Mutex<ChaCha20Rng>,
     log: Box<dyn Fn(&str) + Send + Sync>,
@@ -77,13 +77,14 @@ impl Raiser {
     /// A raiser with the keys of `device`. `log` gets the lines of the log.
     pub fn new(
         client: Client,
-        device: Device,
+        device: impl Into<Arc<Device>>,
         options: RaiserOptions,
         stop: Stop,
         rng: ChaCha20Rng,
         log: impl Fn(&str) + Send + Sync + 'static,
     ) -> Self {
-        let (rng, log, faults) = (Mutex::new(rng), Box::new(log), Mutex::default());
+        let (device, rng, log) = (device.into(), Mutex::new(rng), Box::new(log));
+        let faults = Mutex::default();
         let shared = Arc::new(Shared { client, device, stop, rng, log, faults });
         Raiser { shared, options, threads: BTreeMap::new() }
     }
@@ -277,6 +278,32 @@ impl Shared {
     fn log(&self, line: &str) {
         let printable = |c: char| if c.is_control() { '\u{fffd}' } else { c };
         (self.log)(&line.chars().take(MOST_CHARS).map(printable).collect::<String>());
+    }
+}
+
+/// The result of `request`, repeated with growing pauses while the server cannot be reached or has no place,
+/// until `within` is over or `stop` is given. The request gets `rng`, from which pauses are drawn too. It
+/// must be one that may be sent twice.
+///
+/// # Errors
+/// Those of the last `request`.
+pub fn patiently<T, R: Rng>(
+    within: Duration,
+    stop: &Stop,
+    rng: &mut R,
+    mut request: impl FnMut(&mut R) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let (began, mut backoff) = (Instant::now(), Backoff::default());
+    loop {
+        match request(rng) {
+            Err(error) if is_temporary(&error) => {
+                let pause = backoff.pause(rng);
+                if began.elapsed() + pause > within || stop.wait(pause) {
+                    return Err(error);
+                }
+            }
+            done => return done,
+        }
     }
 }
 
