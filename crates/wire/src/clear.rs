@@ -89,7 +89,7 @@ pub struct DecideRequest {
     pub contexts: Option<Vec<Vec<f64>>>,
 }
 
-/// A decision of a clear policy.
+/// A decision of a clear policy, or of an encrypted bandit from an agent that decrypts it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Decided {
@@ -105,6 +105,10 @@ pub struct Decided {
     /// The task that the user answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaited: Option<Task>,
+    /// Only from an agent: whether the decrypted answer is in its range. If not, the arm must not be relied
+    /// on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reliable: Option<bool>,
     /// The guarantee, and the budget spent.
     pub privacy: Privacy,
 }

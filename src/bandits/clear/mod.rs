@@ -230,7 +230,15 @@ impl ClearBandit {
         tracing::info!(bandit = self.id, round = decision.round, "decided");
         let Decision { id, round, arm, awaited, published } = decision;
         let privacy = self.privacy(spent);
-        Reply::json(&Decided { decision: id.to_string(), round, arm, published, awaited, privacy })
+        Reply::json(&Decided {
+            decision: id.to_string(),
+            round,
+            arm,
+            published,
+            awaited,
+            reliable: None,
+            privacy,
+        })
     }
 
     /// The longest body of a feedback.

@@ -270,6 +270,7 @@ fn the_tool_in_the_clear() {
         arm: Some(3),
         published: vec![],
         awaited: None,
+        reliable: None,
         privacy: privacy.clone(),
     };
     let (out, _) = run(serde_json::to_vec(&decided).unwrap(), &["decide", "--bandit", "b-2"]);
