@@ -61,6 +61,7 @@ fn holders_reach_secret_keys_and_servers_public_ones() {
     for (from, to) in [
         ("keygen", "ckks-secret"),
         ("user-client", "ckks-secret"),
+        ("helba-agent", "ckks-secret"),
         ("sum-authority", "ckks-secret"),
         ("helba-server", "ckks"),
         ("secure-sum", "ckks"),
@@ -75,7 +76,7 @@ fn holders_reach_secret_keys_and_servers_public_ones() {
 fn devices_reach_no_circuit_of_the_server() {
     let graph = graph();
     for circuits in ["helba", "circuits", "helba-server"] {
-        for from in ["user-client", "wire", "protocol"] {
+        for from in ["helba-agent", "user-client", "wire", "protocol"] {
             if let Some(path) = path(&graph, from, circuits) {
                 panic!("{from} compiles the server's circuits: {}", path.join(" → "));
             }

@@ -1,0 +1,294 @@
+//! The requests of one bandit. Decisions that wait at the same time share a request to the server: those that
+//! come within [`WINDOW`], and those that come while a request is under way. A full request leaves at once,
+//! even beside others.
+
+use crate::Error;
+use crate::agent::{Inner, now};
+use crate::pending::Kept;
+use host::lock;
+use privacy::PrivacyStatement;
+use protocol::DecisionId;
+use rand::CryptoRng;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use user_client::{BanditDevice, Choice, patiently};
+use wire::{Counted, Created, Decided, Privacy};
+
+/// The time for which the first decision waits for others.
+const WINDOW: Duration = Duration::from_millis(3);
+/// The most requests for decisions of a bandit at a time, and the most feedbacks.
+const AT_A_TIME: usize = 4;
+/// The most decisions of a bandit that wait, and the most feedbacks.
+const MOST_WAITING: usize = 4096;
+/// The statement about an encrypted bandit.
+const STATEMENT: &str =
+    "The server sees no context and no reward, which are encrypted. Nothing is differentially private.";
+
+/// The queues of a bandit, which threads of its own serve until it is closed.
+#[derive(Default)]
+pub(crate) struct Desk {
+    queues: Mutex<Queues>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Queues {
+    decisions: VecDeque<Asked>,
+    /// Feedback on one decision is always in the same queue, so that it is returned in its order.
+    feedback: [VecDeque<Returned>; AT_A_TIME],
+    /// The number of requests for decisions that are under way.
+    under_way: usize,
+    /// Whether a thread waits for decisions to share its request.
+    gathering: bool,
+    closed: bool,
+}
+
+/// The answer to whoever waits. Those of one request share an error.
+pub(crate) type Answer<T> = Result<T, Arc<Error>>;
+
+struct Asked {
+    rows: Vec<Vec<f64>>,
+    answer: oneshot::Sender<Answer<Decided>>,
+}
+
+struct Returned {
+    decision: DecisionId,
+    reward: f64,
+    answer: oneshot::Sender<Answer<Counted>>,
+}
+
+impl Desk {
+    /// Serves the bandit `created` with threads of its own, which have ended when the returned one has.
+    /// Returns when the device has joined the bandit.
+    ///
+    /// # Errors
+    /// As [`user_client::Device::join`].
+    pub(crate) fn open(agent: &Arc<Inner>, created: Created) -> Result<(Arc<Desk>, JoinHandle<()>), Error> {
+        let desk = Arc::new(Desk::default());
+        let (done, join) = std::sync::mpsc::channel();
+        let (of_thread, agent) = (desk.clone(), agent.clone());
+        let thread = std::thread::spawn(move || match agent.device.join(&created) {
+            Err(error) => drop(done.send(Err(error))),
+            Ok(joined) => {
+                // Nobody is served before this is read.
+                let _ = done.send(Ok(()));
+                of_thread.serve(&agent, &joined);
+            }
+        });
+        join.recv().map_err(|_| Error::Broken("a thread of a bandit panicked"))??;
+        Ok((desk, thread))
+    }
+
+    /// A decision on `rows`.
+    ///
+    /// # Errors
+    /// Those of [`BanditDevice::decide_several`] and of the disk; [`Error::Overloaded`].
+    pub(crate) async fn decide(&self, rows: Vec<Vec<f64>>) -> Answer<Decided> {
+        let (answer, answered) = oneshot::channel();
+        self.push(|queues| &mut queues.decisions, Asked { rows, answer })?;
+        answered.await.unwrap_or_else(|_| Err(Error::Stopping.into()))
+    }
+
+    /// Returns the reward of a decision.
+    ///
+    /// # Errors
+    /// [`Error::UnknownDecision`], [`Error::Answered`], [`Error::Overloaded`]; those of
+    /// [`BanditDevice::feedback`], of the server and of the disk.
+    pub(crate) async fn feedback(&self, decision: DecisionId, reward: f64) -> Answer<Counted> {
+        let (answer, answered) = oneshot::channel();
+        let lane = usize::from(decision.0[15]) % AT_A_TIME;
+        self.push(|queues| &mut queues.feedback[lane], Returned { decision, reward, answer })?;
+        answered.await.unwrap_or_else(|_| Err(Error::Stopping.into()))
+    }
+
+    /// Ends the threads when they have answered what is under way.
+    pub(crate) fn close(&self) {
+        lock(&self.queues).closed = true;
+        self.changed.notify_all();
+    }
+
+    fn push<T>(&self, queue: impl Fn(&mut Queues) -> &mut VecDeque<T>, request: T) -> Result<(), Error> {
+        let mut queues = lock(&self.queues);
+        if queues.closed {
+            return Err(Error::Stopping);
+        }
+        let queue = queue(&mut queues);
+        if queue.len() == MOST_WAITING {
+            return Err(Error::Overloaded { most: MOST_WAITING });
+        }
+        queue.push_back(request);
+        drop(queues);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    fn serve(&self, agent: &Inner, joined: &BanditDevice) {
+        std::thread::scope(|scope| {
+            for lane in 0..AT_A_TIME {
+                scope.spawn(move || self.make_decisions(agent, joined));
+                scope.spawn(move || self.return_feedback(agent, joined, lane));
+            }
+        });
+        // Whoever came last is answered that the agent stops.
+        *lock(&self.queues) = Queues { closed: true, ..Queues::default() };
+    }
+
+    fn make_decisions(&self, agent: &Inner, joined: &BanditDevice) {
+        let mut rng = agent.fork_rng();
+        while let Some((load, under_way)) = self.next_load(joined.most_decisions()) {
+            let mut good = Vec::with_capacity(load.len());
+            for asked in load {
+                match joined.check_contexts(&asked.rows) {
+                    Ok(()) => good.push(asked),
+                    // Whoever has left wants no answer, here and below.
+                    Err(error) => drop(asked.answer.send(Err(Error::from(error).into()))),
+                }
+            }
+            if !good.is_empty() {
+                decide(agent, joined, good, under_way, &mut rng);
+            }
+        }
+    }
+
+    /// Waits for decisions, at most `most`, and counts their request as under way. `None` when the desk is
+    /// closed.
+    fn next_load(&self, most: usize) -> Option<(Vec<Asked>, UnderWay<'_>)> {
+        let ready = |queues: &Queues| {
+            let some = !queues.decisions.is_empty() && queues.under_way == 0;
+            !queues.gathering && (some || queues.decisions.len() >= most)
+        };
+        let idle = |queues: &mut Queues| !queues.closed && !ready(queues);
+        let queues = self.changed.wait_while(lock(&self.queues), idle);
+        let mut queues = queues.unwrap_or_else(PoisonError::into_inner);
+        if !queues.closed && queues.decisions.len() < most {
+            queues.gathering = true;
+            let few = |queues: &mut Queues| !queues.closed && queues.decisions.len() < most;
+            let gathered = self.changed.wait_timeout_while(queues, WINDOW, few);
+            queues = gathered.unwrap_or_else(PoisonError::into_inner).0;
+            queues.gathering = false;
+        }
+        if queues.closed {
+            return None;
+        }
+        let count = queues.decisions.len().min(most);
+        let load = queues.decisions.drain(..count).collect();
+        queues.under_way += 1;
+        drop(queues);
+        self.changed.notify_all();
+        Some((load, UnderWay(self)))
+    }
+
+    fn return_feedback(&self, agent: &Inner, joined: &BanditDevice, lane: usize) {
+        let mut rng = agent.fork_rng();
+        loop {
+            let idle = |queues: &mut Queues| !queues.closed && queues.feedback[lane].is_empty();
+            let queues = self.changed.wait_while(lock(&self.queues), idle);
+            let mut queues = queues.unwrap_or_else(PoisonError::into_inner);
+            if queues.closed {
+                return;
+            }
+            let Some(returned) = queues.feedback[lane].pop_front() else { continue };
+            drop(queues);
+            let Returned { decision, reward, answer } = returned;
+            let counted = feedback(agent, joined, decision, reward, &mut rng);
+            let _ = answer.send(counted.map_err(Arc::new));
+        }
+    }
+}
+
+/// A request for decisions that is under way, until it is dropped.
+struct UnderWay<'a>(&'a Desk);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.queues).under_way -= 1;
+        self.0.changed.notify_all();
+    }
+}
+
+/// Asks the server for the decisions of `load`, keeps them, and answers.
+fn decide<R: CryptoRng>(
+    agent: &Inner,
+    joined: &BanditDevice,
+    load: Vec<Asked>,
+    under_way: UnderWay,
+    rng: &mut R,
+) {
+    let rows: Vec<&[Vec<f64>]> = load.iter().map(|asked| &asked.rows[..]).collect();
+    let ask = |rng: &mut R| joined.decide_several(&agent.client, &rows, rng);
+    let made = patiently(agent.options.patience, &agent.stop, rng, ask).map_err(Error::from);
+    let kept = made.and_then(|round| {
+        let waiting = |(rows, choice): (&&[Vec<f64>], &Choice)| {
+            let question = choice.question.clone().filter(|_| agent.options.trace_answers);
+            (choice.id, Kept::Waiting { features: rows[choice.arm].clone(), question })
+        };
+        let waiting = rows.iter().zip(&round.choice).map(waiting).collect();
+        agent.pending.keep(&joined.created().id, waiting, now(), rng).map(|()| round)
+    });
+    match kept {
+        Ok(mut round) => {
+            for (asked, choice) in load.into_iter().zip(&round.choice) {
+                drop(asked.answer.send(Ok(decided(choice))));
+            }
+            drop(under_way);
+            agent.note(round.unrepeated.as_ref());
+            // The decisions count in any case, and the server gives the tasks to somebody else.
+            if let Err(error) = joined.answer_tasks(&agent.client, &mut round, rng) {
+                agent.log(&format!("tasks of bandit {}: {error}", joined.created().id));
+            }
+        }
+        Err(error) => {
+            let error = Arc::new(error);
+            load.into_iter().for_each(|asked| drop(asked.answer.send(Err(error.clone()))));
+        }
+    }
+}
+
+/// Returns the reward of a decision to the server, unless it was counted before.
+fn feedback<R: CryptoRng>(
+    agent: &Inner,
+    joined: &BanditDevice,
+    id: DecisionId,
+    reward: f64,
+    rng: &mut R,
+) -> Result<Counted, Error> {
+    let bandit = &joined.created().id;
+    let kept = agent.pending.find(bandit, id)?;
+    let (since, kept) = kept.ok_or_else(|| Error::UnknownDecision { id: id.to_string() })?;
+    let feedbacks = match &kept {
+        Kept::Answered { reward: first, feedbacks } if *first == reward => *feedbacks,
+        Kept::Answered { .. } => return Err(Error::Answered { id: id.to_string() }),
+        Kept::Waiting { features, question } => {
+            let body = joined.feedback(features, reward, question.as_ref(), rng)?;
+            let send = |_: &mut R| agent.client.feedback_encrypted(bandit, id, &body);
+            let receipt = patiently(agent.options.patience, &agent.stop, rng, send)?;
+            agent.note(None);
+            let receipt = receipt.feedbacks;
+            // The feedback was counted, whatever becomes of its receipt here.
+            if let Err(error) = agent.pending.answered(bandit, (since, id), (reward, receipt), now(), rng) {
+                agent.log(&format!("the receipt of decision {id} is not kept: {error}"));
+            }
+            receipt
+        }
+    };
+    Ok(Counted { of: id.to_string(), feedbacks, privacy: privacy() })
+}
+
+fn decided(choice: &Choice) -> Decided {
+    Decided {
+        decision: choice.id.to_string(),
+        round: choice.round,
+        arm: Some(choice.arm),
+        published: Vec::new(),
+        awaited: None,
+        reliable: Some(choice.reliable),
+        privacy: privacy(),
+    }
+}
+
+fn privacy() -> Privacy {
+    Privacy { statement: PrivacyStatement::none(STATEMENT), spent: None }
+}

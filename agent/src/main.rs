@@ -1,0 +1,140 @@
+//! `helba-agent`: encrypted bandits for applications that speak the JSON of clear ones.
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use helba_agent::{Agent, Options, local_token, private_folder};
+use host::say;
+use service::Connections;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use user_client::{Client, DEFAULT_REPEATS, Device, Opening, Passphrase, os_rng};
+
+/// Offers the encrypted bandits of a server by the JSON messages of clear bandits, to an application on this
+/// machine.
+///
+/// It holds the secret key: run it where the application's data may be read, and never on the server.
+/// Contexts and rewards are encrypted here, decisions are decrypted here, and it answers the tasks of its
+/// bandits. Requests need the token in --token-file. The log goes to stderr.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// Address of the server, https://HOST:PORT or http://HOST:PORT.
+    #[arg(long, value_name = "URL")]
+    server: String,
+    /// PEM file of the certificate authorities to trust, instead of those that browsers trust.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Secret bundle.
+    #[arg(long, value_name = "FILE")]
+    secret: PathBuf,
+    /// File whose first line is the passphrase of the secret bundle.
+    #[arg(long, value_name = "FILE")]
+    passphrase_file: Option<PathBuf>,
+    /// Accepts a bundle of toy keys, which protect nothing. For tests.
+    #[arg(long)]
+    toy: bool,
+    /// Address and port to listen on, a loopback address unless --any-address is given. Port 0 selects a free
+    /// port.
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8090")]
+    listen: String,
+    /// Accepts an address that other machines reach. Contexts, rewards and the token then travel in the
+    /// clear, unless a proxy with TLS stands in front.
+    #[arg(long)]
+    any_address: bool,
+    /// Host name of the agent, such as that of its proxy. It may be given several times.
+    #[arg(long = "host", value_name = "NAME")]
+    hosts: Vec<String>,
+    /// Folder for decisions that wait for feedback. It is created if it does not exist.
+    #[arg(long, value_name = "DIR")]
+    state: PathBuf,
+    /// File with the token of the application, 64 hexadecimal digits. It is created if it does not exist
+    /// [default: agent.token in the folder of --state].
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// The most decisions that wait for feedback, each with some hundred bytes. The oldest are forgotten.
+    #[arg(long, value_name = "N", default_value_t = 1 << 16, value_parser = clap::value_parser!(u32).range(1024..))]
+    max_pending: u32,
+    /// Days after which a decision without feedback is forgotten.
+    #[arg(long, value_name = "DAYS", default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
+    pending_days: u16,
+    /// Seconds for which requests to a server that cannot be reached are repeated.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    patience: u16,
+    /// Number of trace questions that are answered under the key, for bandits with the schedule
+    /// trace_or_growth. Each answer tells the server one bit of a decryption. The parameters bound the
+    /// number, by at most 1000, and devices that share a key share the bound.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    trace_answers: u64,
+    /// Number of times that an unreliable decision is asked for again under the key. Each tells the server a
+    /// bit of a decryption. The parameters bound the number, by at most 62, and devices that share a key
+    /// share the bound.
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_REPEATS)]
+    repeats: u64,
+    /// The most open connections.
+    #[arg(long, value_name = "N", default_value_t = Connections::default().most)]
+    max_connections: usize,
+}
+
+fn main() -> ExitCode {
+    host::exit("helba-agent", run(Arguments::parse()))
+}
+
+fn run(arguments: Arguments) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let served = runtime.block_on(serve(arguments));
+    // Requests that the server does not answer have no end.
+    runtime.shutdown_background();
+    served
+}
+
+async fn serve(arguments: Arguments) -> Result<()> {
+    let Arguments { server, secret, state, listen, hosts, trace_answers, .. } = arguments;
+    let listener = TcpListener::bind(&listen).await.with_context(|| format!("cannot listen on {listen}"))?;
+    let address = listener.local_addr().context("asking for the port")?;
+    let loopback = address.ip().to_canonical().is_loopback();
+    if !loopback && !arguments.any_address {
+        bail!(
+            "--listen {listen}: other machines reach this address, and contexts, rewards and the token would travel in the clear; \
+             listen on 127.0.0.1, or give --any-address"
+        );
+    }
+    let open = |path: &PathBuf| Passphrase::open(path).with_context(|| path.display().to_string());
+    let opening =
+        Opening { toy: arguments.toy, passphrase: arguments.passphrase_file.as_ref().map(open).transpose()? };
+    let device = Device::open(&secret, &opening).with_context(|| secret.display().to_string())?;
+    let device = device.with_most_answers(trace_answers).with_most_repeats(arguments.repeats);
+    let client = match arguments.ca {
+        Some(ca) => Client::with_ca(&server, &ca)?,
+        None => Client::new(&server)?,
+    };
+    let client = client.with_token(device.token().clone());
+    // A log on a full disk must not end the program.
+    let log = |line: &str| drop(writeln!(std::io::stderr(), "helba-agent: {line}"));
+    if client.shows_token() {
+        log(&format!("the access token is sent to {} without encryption: use https", client.server()));
+    }
+    let mut rng = os_rng()?;
+    private_folder(&state)?;
+    let token_file = arguments.token_file.unwrap_or_else(|| state.join("agent.token"));
+    let options = Options {
+        hosts: (loopback || !hosts.is_empty()).then_some(hosts),
+        most_pending: arguments.max_pending as usize,
+        pending_age: Duration::from_secs(24 * 3600 * u64::from(arguments.pending_days)),
+        patience: Duration::from_secs(arguments.patience.into()),
+        trace_answers: trace_answers > 0,
+        ..Options::new(local_token(&token_file, &mut rng)?.digest())
+    };
+    let connections = Connections { most: arguments.max_connections, ..Connections::default() };
+    let agent = Agent::open(client, device, &state, options, rng, log)?;
+    say!("listening on {address}; the token is in {}", token_file.display());
+    let mut heard = Ok(());
+    let stop = async { heard = service::stop_signal().await.context("listening for signals") };
+    if !agent.run(listener, connections, stop).await? {
+        log("requests were cut off");
+    }
+    log("stopped");
+    heard
+}

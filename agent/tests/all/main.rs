@@ -1,0 +1,10 @@
+//! The agent over HTTP, with toy keys and a server in this process.
+//!
+//! All files are one program: a program for each would link the whole crate again.
+
+mod agent;
+mod away;
+mod fixture;
+mod program;
+mod refusals;
+mod script;
