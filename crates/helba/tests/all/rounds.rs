@@ -332,12 +332,11 @@ fn rounds_decide_as_the_twin() {
 }
 
 /// Full evaluations, in which every user has contexts of its own and random neighbours. Every user gets an
-/// arm whose exact index is as large as the largest up to the resolution, and all but `near_ties` of 100 get
-/// the arm of the circuit in the clear; in near ties the noise of the answer decides, and more arms have more
-/// of them. Entries are those of the circuit up to 2⁻⁵ in root mean square. Prints how many got another arm
-/// than the circuit, and than the exact argmax, and the seconds of an evaluation. No update is made, so that
-/// its keys are left out.
-fn decide_for_all(d: usize, k: usize, toy: bool, at_least: usize, near_ties: usize) {
+/// arm whose exact index is as large as the largest up to the resolution. Entries are those of the circuit up
+/// to 2⁻⁵ in root mean square. Prints how many got another arm than the circuit, and than the exact argmax,
+/// and the seconds of an evaluation. No update is made, so that its keys are left out. Returns the share of
+/// decisions with the arm of the circuit in the clear.
+fn decide_for_all(d: usize, k: usize, toy: bool, at_least: usize) -> f64 {
     let shape = Shape::for_problem(d, k);
     let mut plan = KeyPlan::new(shape, toy).unwrap();
     plan.galois.retain(|key| key.storage == KeyStorage::Expanded);
@@ -394,31 +393,39 @@ fn decide_for_all(d: usize, k: usize, toy: bool, at_least: usize, near_ties: usi
     // farther off.
     let deviation = (squares / (all * k) as f64).sqrt();
     assert!(deviation < (-5f64).exp2(), "{d} {k}: {deviation}");
-    assert!(other * 100 <= all * near_ties, "{d} {k}: another arm in {other} of {all}");
+    (all - other) as f64 / all as f64
 }
 
 /// The ring of scores is as large as the deep ring, and the packs have more places than an evaluation has
 /// users.
 #[test]
 fn a_ring_of_scores_as_large_as_the_deep_ring_decides_for_all() {
-    decide_for_all(8, 32, true, 2, 1);
-    decide_for_all(16, 32, true, 8, 1);
+    assert_eq!(decide_for_all(8, 32, true, 2), 1.0);
+    assert_eq!(decide_for_all(16, 32, true, 8), 1.0);
 }
 
 #[test]
 #[ignore = "long: real parameters"]
 fn full_evaluations_decide_as_the_twin() {
-    decide_for_all(2, 2, false, 2048, 1);
-    decide_for_all(8, 8, false, 512, 1);
-    decide_for_all(16, 16, false, 1024, 2);
+    assert!(decide_for_all(2, 2, false, 2048) >= 0.99);
+    assert!(decide_for_all(8, 8, false, 512) >= 0.99);
 }
 
-/// The largest problems: scores in rings of 2¹⁴ and 2¹⁵ coefficients.
+/// The bound is the one that evaluations are to keep. It does not hold: in the recorded run 1013 of 1024
+/// decisions had the arm of the circuit in the clear.
+#[test]
+#[ignore = "long: real parameters"]
+fn full_evaluations_of_sixteen_arms_decide_as_the_twin() {
+    assert!(decide_for_all(16, 16, false, 1024) >= 0.99);
+}
+
+/// The largest problems: scores in rings of 2¹⁴ and 2¹⁵ coefficients. How many decisions have the arm of the
+/// circuit in the clear is printed, and no bound on it is stated.
 #[test]
 #[ignore = "long: real parameters"]
 fn the_largest_problems_decide_as_the_twin() {
-    decide_for_all(16, 32, false, 256, 2);
-    decide_for_all(16, 64, false, 100, 5);
+    decide_for_all(16, 32, false, 256);
+    decide_for_all(16, 64, false, 100);
 }
 
 /// A burst of feedbacks while a model is on its way: far more than the next update has steps for. Its result
