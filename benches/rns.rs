@@ -3,8 +3,8 @@
 //!
 //! Ids: `rns/KERNEL/n=2^15/bits=BITS/threads=1`, and the number of terms where there are several
 //! (`ntt_*_tfhe`: the transform of `tfhe-ntt`, whose inverse leaves the factor N; `ntt_*_tfhe32`: its
-//! transform of words of 32 bits, for primes that fit). `--no-default-features` leaves `tfhe-ntt` its kernels
-//! for AVX2, of which it takes those for AVX-512 otherwise. `rns/mod_up/set=SET/…`
+//! transform of words of 32 bits, for primes that fit). `tfhe-ntt` runs its kernels for AVX2, and with
+//! `--features tfhe-ntt-avx512` those for AVX-512. `rns/mod_up/set=SET/…`
 //! takes one digit to all primes, `rns/mod_down/set=SET/…` divides one polynomial by P, both at the top with
 //! the transforms. `RNS_KERNEL=scalar` measures the portable kernels, `RNS_KERNEL=avx2` those for AVX2.
 

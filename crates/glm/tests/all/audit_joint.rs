@@ -220,17 +220,21 @@ const AUDITS: [Row; 4] = [
 ];
 
 fn audit(pairs: usize) {
-    for (what, audit, little, share) in AUDITS {
-        let (stated, proved) = (audit().stated(), audit().proved());
-        let bound = |factor, pairs| audit().with_noise(factor).lower_bound(pairs);
-        let (right, less, none) = (bound(1.0, pairs), bound(little, pairs), bound(1e-3, 4000));
-        println!(
-            "{what}: at least {right:.3}, proved {proved:.3}, stated {stated:.3}; {little:.2} of the noise: {less:.3}; none: {none:.3}"
-        );
-        assert!(right <= proved && proved <= stated, "{what}");
-        assert!(right >= share * proved, "{what}: an attack that finds this little says nothing");
-        assert!(less > stated && none > stated, "{what}: noise that is missing must show");
-    }
+    std::thread::scope(|threads| {
+        for (what, audit, little, share) in AUDITS {
+            threads.spawn(move || {
+                let (stated, proved) = (audit().stated(), audit().proved());
+                let bound = |factor, pairs| audit().with_noise(factor).lower_bound(pairs);
+                let (right, less, none) = (bound(1.0, pairs), bound(little, pairs), bound(1e-3, 4000));
+                println!(
+                    "{what}: at least {right:.3}, proved {proved:.3}, stated {stated:.3}; {little:.2} of the noise: {less:.3}; none: {none:.3}"
+                );
+                assert!(right <= proved && proved <= stated, "{what}");
+                assert!(right >= share * proved, "{what}: an attack that finds this little says nothing");
+                assert!(less > stated && none > stated, "{what}: noise that is missing must show");
+            });
+        }
+    });
 }
 
 #[test]
