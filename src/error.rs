@@ -61,33 +61,26 @@ pub enum Error {
         /// The parameter, and the allowed values.
         why: String,
     },
-    /// Misuse: feedback on a decision that was replaced.
+    /// Misuse: feedback on a decision that has expired.
     #[error(
-        "decision {id} was replaced by a later decision: this policy learns in turn, so that each decision must be answered \
-         before the next one"
+        "decision {id} has expired: its feedback did not come within {wait} s, and the decision counts as `GET /v1/policies` \
+         says of its policy; create the bandit with a longer `wait` if rewards come later than that"
     )]
-    OutOfTurn {
+    Expired {
         /// The decision.
         id: String,
-    },
-    /// Misuse: a decision request while the decision before waits for its feedback.
-    #[error(
-        "another decision waits for its feedback, and this policy learns in turn: ask again when it is answered, or after \
-         {wait} s"
-    )]
-    TurnTaken {
-        /// Seconds until the waiting decision may be replaced.
+        /// The wait time, in seconds.
         wait: u64,
     },
-    /// Capacity: too many decisions without feedback.
+    /// Capacity: too many decisions that are not learnt yet.
     #[error(
-        "{limit} decisions wait for feedback, which is the limit, and none may be replaced yet: return feedback, or ask again \
-         after {wait} s"
+        "{limit} decisions are kept, which is the limit, and none may be replaced before it expires: return feedback, or ask \
+         again after {wait} s"
     )]
     TooManyOpen {
-        /// The most decisions that wait for feedback.
+        /// The most decisions that are kept.
         limit: usize,
-        /// Seconds until the oldest may be replaced.
+        /// Seconds until the next one expires.
         wait: u64,
     },
     /// Misuse: a second answer that differs from the first.
@@ -104,8 +97,11 @@ pub enum Error {
         /// The exchange of the request.
         exchange: u64,
     },
-    /// Misuse: feedback after the last batch.
-    #[error("decision {id} asks for no feedback: one arm is left, and `awaited` of the decision was null")]
+    /// Misuse: feedback that was not asked for.
+    #[error(
+        "decision {id} asks for no feedback: `awaited` of the decision was null, because its batch has all its users, or one \
+         arm is left"
+    )]
     Settled {
         /// The decision.
         id: String,
@@ -393,8 +389,7 @@ impl Error {
             Error::BadConfig { .. } => P::BadConfiguration,
             Error::BadJson { .. } => P::Malformed,
             Error::BadParameter { .. } => P::BadValue,
-            Error::OutOfTurn { .. } => P::OutOfTurn,
-            Error::TurnTaken { .. } => P::TurnTaken,
+            Error::Expired { .. } => P::Expired,
             Error::TooManyOpen { .. } => P::TooManyOpen,
             Error::Answered { .. } => P::Answered,
             Error::BatchOver { .. } => P::BatchOver,

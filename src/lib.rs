@@ -20,6 +20,7 @@
 //! [`Settings::max_in_flight`], and bandits by [`Settings::max_bandits`].
 
 mod bandits;
+mod clock;
 mod error;
 mod http;
 mod jobs;
@@ -27,6 +28,7 @@ mod policy;
 mod store;
 
 pub use bandits::{Audited, Audits, audit};
+pub use clock::Clock;
 pub use error::{Error, Kind};
 pub use http::{AppState, Settings, app, printable};
 pub use service::{Connections, serve, stop_signal};

@@ -100,10 +100,10 @@ struct Arguments {
     /// proxy.
     #[arg(long, value_name = "N", default_value_t = Connections::default().most_an_address)]
     max_connections_an_address: usize,
-    /// Seconds for which a decision without feedback is kept. New decisions that would replace it are refused
-    /// for this time.
-    #[arg(long, value_name = "SECONDS", default_value_t = Settings::default().hold.as_secs())]
-    hold: u64,
+    /// Seconds after which a decision of a clear policy without feedback expires, if the bandit was created
+    /// without `wait`. It then counts as the default reward of the bandit, or is left out.
+    #[arg(long, value_name = "SECONDS", default_value_t = Settings::default().wait.as_secs())]
+    wait: u64,
     /// The most users who wait for encrypted decisions. Further ones are answered 503.
     #[arg(long, value_name = "N", default_value_t = Settings::default().max_waiting)]
     max_waiting: usize,
@@ -304,7 +304,7 @@ async fn serve(arguments: Arguments) -> Result<()> {
     let hosts =
         (address.ip().to_canonical().is_loopback() || !arguments.hosts.is_empty()).then_some(arguments.hosts);
     let body_memory = arguments.max_body_memory.saturating_mul(1 << 20);
-    let hold = Duration::from_secs(arguments.hold);
+    let wait = Duration::from_secs(arguments.wait);
     let (max_waiting, raise_timeout) = (arguments.max_waiting, Duration::from_secs(arguments.raise_timeout));
     let settings = Settings {
         max_in_flight,
@@ -315,7 +315,7 @@ async fn serve(arguments: Arguments) -> Result<()> {
         keep_log: arguments.keep_log,
         context_memory: arguments.max_context_memory.saturating_mul(1 << 20),
         body_memory,
-        hold,
+        wait,
         hosts,
         restored,
         ..Settings::default()

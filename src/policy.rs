@@ -20,6 +20,7 @@ pub(crate) fn cards() -> Result<Vec<PolicyCard>, Error> {
         defaults: Map::new(),
         feedback: FeedbackKind::Encrypted,
         contextual: true,
+        late: None,
     };
     Ok(std::iter::once(helba).chain(policies::cards()?).collect())
 }

@@ -3,9 +3,11 @@
 mod clear;
 mod encrypted;
 
+use crate::clock::Clock;
 use crate::error::{Error, Kind};
 use crate::jobs::Updates;
 use crate::store::{self, Store};
+pub(crate) use clear::AskedTerms;
 use clear::ClearBandit;
 pub use encrypted::{Audited, Audits};
 pub(crate) use encrypted::{EncryptedServed, Sender, Stages};
@@ -20,7 +22,6 @@ use service::Content;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Duration;
 use wire::{Created, Manifest, PolicyCreated, PublicBundle, ScoreKeys};
 
 /// A loaded bandit. Methods may wait for the disk, except [`Self::kind`], [`Self::encrypted`] and those that
@@ -173,15 +174,17 @@ impl Entry {
 }
 
 /// Bounds on the bandits.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Room {
     /// The most bandits.
     pub(crate) most: usize,
     /// Whether everybody can create bandits with clear policies. These are then at most half of all bandits,
     /// so that bearers of the token can always create encrypted ones.
     pub(crate) clear_is_open: bool,
-    /// The time for which a decision of a clear policy without feedback is kept.
-    pub(crate) hold: Duration,
+    /// The seconds after which decisions of a clear policy expire if its creation names none.
+    pub(crate) wait: u64,
+    /// The time by which they expire.
+    pub(crate) clock: Clock,
 }
 
 /// All bandits.
@@ -239,7 +242,7 @@ impl Bandits {
             }
         }
         let ids = stored.iter().map(|row| row.id.clone()).collect::<Vec<_>>();
-        for (id, bandit) in ids.into_iter().zip(clear::load(&stored, &store, room.hold, restored)?) {
+        for (id, bandit) in ids.into_iter().zip(clear::load(&stored, &store, &room.clock, restored)?) {
             entries.insert(id, Entry::Loaded(Bandit::Clear(Arc::new(bandit))));
         }
         let (entries, creating) = (RwLock::new(entries), Mutex::new(()));
@@ -295,26 +298,34 @@ impl Bandits {
         })
     }
 
-    /// Reads the configuration of a clear policy.
+    /// Reads the configuration of a clear policy, and its terms for late feedback.
     ///
     /// # Errors
     /// [`Error::BadParameter`]; [`Error::TooManyBandits`] before noise is calibrated, which takes seconds.
-    pub(crate) fn policy(&self, request: Map<String, Value>) -> Result<PolicyConfig, Error> {
+    pub(crate) fn policy(
+        &self,
+        mut request: Map<String, Value>,
+    ) -> Result<(PolicyConfig, AskedTerms), Error> {
+        let asked = AskedTerms::take(&mut request)?;
         let config = PolicyConfig::from_request(request)?;
         if config.profile().calibrates {
             self.check_room(Kind::Clear)?;
         }
-        Ok(config)
+        Ok((config, asked))
     }
 
     /// Creates a bandit with a clear policy, which is durable when this returns.
     ///
     /// # Errors
     /// [`Error::TooManyBandits`], those of the policy and the disk.
-    pub(crate) fn create_clear(&self, config: PolicyConfig) -> Result<(String, Listed), Error> {
-        let new = clear::New::make(config)?;
-        let (store, hold) = (self.store.clone(), self.room.hold);
-        self.insert(Kind::Clear, |id| Ok(Bandit::Clear(Arc::new(new.store(id.to_string(), store, hold)?))))
+    pub(crate) fn create_clear(
+        &self,
+        config: PolicyConfig,
+        asked: AskedTerms,
+    ) -> Result<(String, Listed), Error> {
+        let new = clear::New::make(config, asked, self.room.wait)?;
+        let (store, clock) = (self.store.clone(), self.room.clock.clone());
+        self.insert(Kind::Clear, |id| Ok(Bandit::Clear(Arc::new(new.store(id.to_string(), store, clock)?))))
     }
 
     /// Adds the bandit that `make` creates and stores under a fresh id, if there is room for one more.

@@ -71,10 +71,10 @@ pub(super) async fn create(State(state): State<AppState>, request: Request) -> R
 }
 
 async fn create_clear(state: AppState, request: Map<String, Value>) -> Result<(String, Listed), Error> {
-    let config = state.0.bandits.policy(request)?;
+    let (config, asked) = state.0.bandits.policy(request)?;
     let work = if config.profile().calibrates { Work::Sizing } else { Work::Short };
     let place = state.0.admission.admit(work)?;
-    jobs::run(Some(place), move || state.0.bandits.create_clear(config)).await
+    jobs::run(Some(place), move || state.0.bandits.create_clear(config, asked)).await
 }
 
 enum Asked {

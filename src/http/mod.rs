@@ -29,6 +29,7 @@ mod raises;
 pub use problem::printable;
 
 use crate::bandits::{Bandit, Bandits, BodyLimit, EncryptedServed, Reply, Room, Stages};
+use crate::clock::Clock;
 use crate::error::Error;
 use crate::jobs::Admission;
 use access::Access;
@@ -58,9 +59,11 @@ pub struct Settings {
     /// The most bytes of request bodies above 64 KiB in memory. A request whose body does not fit is answered
     /// 503.
     pub body_memory: usize,
-    /// The time for which a decision of a clear policy without feedback is kept. New decisions that would
-    /// replace it are refused.
-    pub hold: Duration,
+    /// The time after which a decision of a clear policy without feedback expires, in whole seconds, if the
+    /// creation of its bandit names none.
+    pub wait: Duration,
+    /// The time by which they expire.
+    pub clock: Clock,
     /// Host names of this server besides loopback addresses. `None` admits requests for any host. A server
     /// that listens on a loopback address needs a list: without it, a page of any site can reach the server
     /// from a browser on the same machine, under a name that resolves to the loopback address (DNS
@@ -104,7 +107,8 @@ impl Default for Settings {
             ask_again: Duration::from_secs(10),
             keep_log: false,
             body_memory: 256 << 20,
-            hold: Duration::from_secs(60),
+            wait: Duration::from_secs(600),
+            clock: Clock::default(),
             hosts: None,
             restored: false,
         }
@@ -139,9 +143,9 @@ impl AppState {
         settings: Settings,
     ) -> Result<Self, Error> {
         let (stages, keep_log) = (Stages::new(&settings)?, settings.keep_log);
-        let Settings { max_in_flight, max_bandits, operator, body_memory, hold, hosts, restored, .. } =
-            settings;
-        let room = Room { most: max_bandits, clear_is_open: operator.is_none(), hold };
+        let Settings { max_in_flight, max_bandits, operator, body_memory, hosts, restored, .. } = settings;
+        let (wait, clock) = (settings.wait.as_secs(), settings.clock);
+        let room = Room { most: max_bandits, clear_is_open: operator.is_none(), wait, clock };
         let bandits = Bandits::open(bundle.into(), folder, room, stages, keep_log, restored)?;
         let participant = bandits.keys().ok().map(|keys| keys.manifest.token_digest);
         Ok(AppState(Arc::new(Inner {

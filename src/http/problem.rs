@@ -23,7 +23,7 @@ impl IntoResponse for Error {
             problem.detail = said;
         }
         let wait = match self {
-            Error::TurnTaken { wait } | Error::TooManyOpen { wait, .. } => Some(wait),
+            Error::TooManyOpen { wait, .. } => Some(wait),
             _ => (status == StatusCode::SERVICE_UNAVAILABLE).then_some(1),
         };
         let mut response = (status, Json(problem)).into_response();

@@ -13,8 +13,8 @@ pub(crate) trait Numbered {
 /// A map of the newest rows, at most `most`. Finding a row, and finding the oldest row, take logarithmic
 /// time.
 ///
-/// A change has two steps: [`set`](Self::set) and [`remove`](Self::remove) return edits and change nothing,
-/// and [`apply`](Self::apply) applies the edits after they are stored.
+/// A change has two steps: [`set`](Self::set) returns edits and changes nothing, and [`apply`](Self::apply)
+/// applies edits after they are stored.
 #[derive(Debug, Clone)]
 pub(crate) struct Recent<K, V> {
     most: usize,
@@ -68,6 +68,11 @@ impl<K: Copy + Ord, V: Numbered> Recent<K, V> {
         self.rows.get(key)
     }
 
+    /// The rows, the oldest first.
+    pub(crate) fn in_order(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.by_number.iter().filter_map(|(_, key)| self.rows.get_key_value(key))
+    }
+
     /// Whether the map has a row of this key.
     pub(crate) fn contains(&self, key: &K) -> bool {
         self.rows.contains_key(key)
@@ -78,24 +83,21 @@ impl<K: Copy + Ord, V: Numbered> Recent<K, V> {
         self.rows.len()
     }
 
-    /// The row with the smallest number.
-    pub(crate) fn oldest(&self) -> Option<&V> {
-        self.rows.get(&self.by_number.first()?.1)
-    }
-
     /// The edits that write a row. A new row beyond the bound replaces the oldest row.
     pub(crate) fn set(&self, key: K, value: V) -> Vec<Edit<K, V>> {
-        let new = usize::from(!self.contains(&key));
-        let excess = (self.len() + new).saturating_sub(self.most);
-        let oldest = self.by_number.iter().filter(|(_, old)| *old != key).take(excess);
-        let mut edits: Vec<_> = oldest.map(|(_, key)| Edit { key: *key, value: None }).collect();
-        edits.push(Edit { key, value: Some(value) });
-        edits
+        self.set_all(vec![(key, value)])
     }
 
-    /// The edit that removes a row.
-    pub(crate) fn remove(&self, key: K) -> Edit<K, V> {
-        Edit { key, value: None }
+    /// As [`set`](Self::set), for several rows with different keys. Of more than the bound, the last are
+    /// written.
+    pub(crate) fn set_all(&self, mut rows: Vec<(K, V)>) -> Vec<Edit<K, V>> {
+        rows.drain(..rows.len().saturating_sub(self.most));
+        let new = rows.iter().filter(|(key, _)| !self.contains(key)).count();
+        let excess = (self.len() + new).saturating_sub(self.most);
+        let oldest = self.by_number.iter().filter(|(_, old)| rows.iter().all(|(key, _)| key != old));
+        let mut edits: Vec<_> = oldest.take(excess).map(|(_, key)| Edit { key: *key, value: None }).collect();
+        edits.extend(rows.into_iter().map(|(key, value)| Edit { key, value: Some(value) }));
+        edits
     }
 
     /// The edits that remove every row.
@@ -162,6 +164,7 @@ mod tests {
     /// applied.
     #[test]
     fn the_oldest_make_room() {
+        let oldest = |recent: &Recent<u64, u64>| recent.in_order().next().map(|(_, number)| *number);
         let mut recent = Recent::<u64, u64>::new(3);
         for number in 1..=5 {
             let edits = recent.set(100 - number, number);
@@ -169,20 +172,24 @@ mod tests {
             assert!(!recent.contains(&(100 - number)));
             recent.apply(edits);
         }
-        assert_eq!((recent.len(), recent.oldest()), (3, Some(&3)));
+        assert_eq!((recent.len(), oldest(&recent)), (3, Some(3)));
         // A row that is written again takes its new number, and no row is removed.
         let edits = recent.set(97, 6);
         assert_eq!(edits.len(), 1);
         recent.apply(edits);
-        assert_eq!((recent.len(), recent.oldest()), (3, Some(&4)));
-        recent.apply(vec![recent.remove(96)]);
-        assert_eq!((recent.len(), recent.oldest()), (2, Some(&5)));
+        assert_eq!((recent.len(), oldest(&recent)), (3, Some(4)));
+        recent.apply(vec![Edit { key: 96, value: None }]);
+        assert_eq!((recent.len(), oldest(&recent)), (2, Some(5)));
+        // Several at once, of which the bound removes as many as one after the other.
+        let edits = recent.set_all(vec![(10, 20), (11, 21)]);
+        assert_eq!(edits.iter().filter(|edit| edit.value.is_none()).count(), 1);
+        assert_eq!(recent.set_all((0..5).map(|key| (key, 9)).collect()).len(), 5);
         let rows = encode(&[recent.set(1, 7)].concat()).unwrap();
         let rows: Vec<StoredRow> = rows.into_iter().map(|row| (row.key, row.value.unwrap())).collect();
         assert_eq!(Recent::<u64, u64>::read(3, &rows).unwrap().get(&1), Some(&7));
         let longer = [rows[0].1.as_slice(), &[0]].concat();
         assert!(Recent::<u64, u64>::read(3, &[(rows[0].0.clone(), longer)]).is_err());
         recent.apply(recent.clear());
-        assert!(recent.len() == 0 && recent.oldest().is_none());
+        assert!(recent.len() == 0 && oldest(&recent).is_none());
     }
 }

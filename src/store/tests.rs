@@ -151,7 +151,7 @@ fn another_format_is_refused() {
     drop(tables);
     for _ in 0..2 {
         let refused = Store::open(folder.path(), None).err().unwrap().to_string();
-        assert!(refused.contains("has format 4, this program reads 7"), "{refused}");
+        assert!(refused.contains("has format 4, this program reads 8"), "{refused}");
     }
 }
 

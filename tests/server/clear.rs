@@ -57,7 +57,7 @@ pub(crate) fn contexts(d: usize, k: usize, rng: &mut ChaCha20Rng) -> Features {
 }
 
 /// What comes of playing `arm`, in the form that the policy takes.
-fn outcome(
+pub(crate) fn outcome(
     kind: FeedbackKind,
     arm: usize,
     share: impl FnOnce(f64) -> u64,
@@ -79,7 +79,7 @@ pub(crate) fn elimination(model: Model, epsilon: u64) -> EliminationConfig {
     EliminationConfig { confidence: 0.1, ..EliminationConfig::new(5, 100_000, model, epsilon) }
 }
 
-fn cards(device: &Device) -> Vec<PolicyCard> {
+pub(crate) fn cards(device: &Device) -> Vec<PolicyCard> {
     serde_json::from_slice(&device.get("/policies").ok()).unwrap()
 }
 
@@ -102,6 +102,8 @@ fn every_policy_plays() {
             less.as_object_mut().unwrap().remove(parameter);
             assert_eq!(create(&device, &less).parameters[parameter], *default, "{name}: {parameter}");
         }
+        let late = card.late.as_ref().unwrap();
+        assert!(late.why.ends_with('.') && late.after_wait.ends_with('.'), "{name}");
         let statement = &created.privacy.statement;
         assert!(!statement.sentence.is_empty());
         let spent = |epsilon, delta| statement.epsilon.map(|_| Spent { epsilon, delta });
@@ -322,6 +324,27 @@ fn creations_that_are_refused() {
             json!({"policy": "elimination", "arms": 5, "horizon": 9, "epsilon": 1, "model": "pure", "growth": 1u64 << 60}),
             "growth",
         ),
+        (json!({"policy": "ucb1", "arms": 5, "wait": 0}), "wait is 0, it must be from 1 to 2592000 seconds"),
+        (json!({"policy": "ucb1", "arms": 5, "wait": 2.5}), "wait is 2.5, it must be a whole number"),
+        (json!({"policy": "ucb1", "arms": 5, "default_reward": 1.5}), "default_reward is 1.5"),
+        (json!({"policy": "ucb1", "arms": 5, "default_reward": "0"}), "default_reward is \"0\""),
+        (json!({"policy": "ars-ucb", "arms": 5, "default_reward": -1}), "default_reward is -1.0"),
+        (
+            json!({"policy": "ucb1", "arms": 5, "max_open": 1025}),
+            "max_open is 1025, it must be from 1 to 1024",
+        ),
+        (
+            json!({"policy": "oful", "arms": 4, "features": 64, "max_open": 513}),
+            "max_open is 513, it must be from 1 to 512",
+        ),
+        (
+            json!({"policy": "elimination", "arms": 5, "horizon": 9, "epsilon": 1, "model": "local", "default_reward": 0}),
+            "default_reward: users of this policy add noise",
+        ),
+        (
+            json!({"policy": "elimination", "arms": 5, "horizon": 9, "epsilon": 1, "model": "pure", "wait": 60}),
+            "wait: users of this policy answer an intermediary",
+        ),
     ];
     for (request, named) in cases {
         let problem = device.post("/bandits", request.to_string().as_bytes()).problem();
@@ -465,8 +488,9 @@ fn messages_that_are_refused() {
     assert_eq!(all.map(|id| view(&device, id)), after);
 }
 
-/// Random scripts: decisions, answers, replays, unknown ids and restarts, against UCB1 itself and a list
-/// of what was acknowledged. UCB1 draws nothing, so that arms must be equal.
+/// Random scripts: decisions, answers in any order, replays, unknown ids and restarts, against UCB1 itself, which
+/// plays in turn on the rewards of each arm, and a list of what was acknowledged. UCB1 draws nothing, so that
+/// arms must be equal.
 #[test]
 fn scripts_against_a_model() {
     for seed in 0..4 {
@@ -475,43 +499,38 @@ fn scripts_against_a_model() {
         let id = create(&server.device(), &json!({"policy": "ucb1", "arms": 3})).id;
         let mut twin = Ucb1::new(3).unwrap();
         let mut given: Vec<(String, usize)> = Vec::new();
-        let mut answers: HashMap<String, (f64, Vec<u8>)> = HashMap::new();
-        let mut rounds = 0;
+        // The reward of each decision that was answered, and whether the twin has learnt it.
+        let mut answers: HashMap<String, (f64, Vec<u8>, bool)> = HashMap::new();
         for _ in 0..120 {
             let device = server.device();
             match rng.random_range(0..10) {
                 0 => server = server.restart(),
                 1..5 => {
                     let decided = decided(&device, &id, None);
-                    // The one that waits is given again, under another name; one of its names answers it.
-                    if let Some((waits, arm)) = given.last_mut().filter(|(d, _)| !answers.contains_key(d)) {
-                        assert_eq!((decided.round, decided.arm), (rounds, Some(*arm)));
-                        assert_ne!(&decided.decision, waits);
-                        *waits = decided.decision;
-                        continue;
-                    }
-                    rounds += 1;
-                    assert_eq!(decided.round, rounds);
+                    assert_eq!(decided.round, given.len() as u64 + 1);
                     assert_eq!(decided.arm, Some(twin.decide(&(), &mut rng).unwrap()), "seed {seed}");
                     given.push((decided.decision, decided.arm.unwrap()));
                 }
-                // Mostly the newest, which alone may not be answered yet.
                 _ if !given.is_empty() => {
-                    let newest = given.len() - 1;
-                    let at = if rng.random_range(0..3) > 0 { newest } else { rng.random_range(0..=newest) };
-                    let (decision, arm) = &given[at];
+                    let (decision, arm) = &given[rng.random_range(0..given.len())];
                     let reward = f64::from(rng.random::<f64>() < MEANS[*arm]);
                     let answer = feedback(&device, &id, decision, &json!({"reward": reward}));
                     match answers.get(decision) {
-                        Some((first, before)) if *first == reward => {
+                        Some((first, before, _)) if *first == reward => {
                             assert_eq!(answer.ok(), *before, "a replay")
                         }
                         Some(_) => refused(answer, 409, "answered", decision),
-                        None => {
-                            assert_eq!(at, newest);
-                            twin.learn(&(), *arm, &reward, &mut rng).unwrap();
-                            answers.insert(decision.clone(), (reward, answer.ok()));
-                        }
+                        None => drop(answers.insert(decision.clone(), (reward, answer.ok(), false))),
+                    }
+                    loop {
+                        let arm = twin.decide(&(), &mut rng).unwrap();
+                        let ready = |(decision, of): &&(String, usize)| {
+                            *of == arm && answers.get(decision).is_some_and(|(.., learnt)| !learnt)
+                        };
+                        let Some((decision, _)) = given.iter().find(ready) else { break };
+                        let (reward, _, learnt) = answers.get_mut(decision).unwrap();
+                        twin.learn(&(), arm, reward, &mut rng).unwrap();
+                        *learnt = true;
                     }
                 }
                 _ => refused(
@@ -522,9 +541,9 @@ fn scripts_against_a_model() {
                 ),
             }
             let view = view(&server.device(), &id);
-            assert_eq!((view.round, view.feedbacks), (rounds, answers.len() as u64));
-            let waits = given.last().is_some_and(|(d, _)| !answers.contains_key(d));
-            assert_eq!(view.pending_decisions, usize::from(waits));
+            assert_eq!((view.round, view.feedbacks), (given.len() as u64, answers.len() as u64));
+            assert_eq!(view.pending_decisions, given.len() - answers.len());
+            assert_eq!(view.waiting, answers.values().filter(|(.., learnt)| !learnt).count() as u64);
         }
     }
 }

@@ -252,9 +252,13 @@ impl InProcess {
 
     /// Ended and started again on what it has stored.
     pub(crate) fn restart(self) -> Self {
+        self.restart_with(Settings::default())
+    }
+
+    pub(crate) fn restart_with(self, settings: Settings) -> Self {
         let InProcess { folder, state, _runtime: runtime, .. } = self;
         drop((runtime, state));
-        Self::open(folder, Settings::default())
+        Self::open(folder, settings)
     }
 
     fn open(folder: TempDir, settings: Settings) -> Self {

@@ -9,6 +9,7 @@ mod clear;
 mod durable;
 mod fixture;
 mod hostile;
+mod late;
 mod misuse;
 #[cfg(target_os = "linux")]
 mod power_loss;

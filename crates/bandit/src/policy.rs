@@ -28,6 +28,15 @@ pub trait Policy: Serialize + DeserializeOwned {
     /// If `context` is outside the shape or range of this policy. The state is then unchanged.
     fn decide(&mut self, context: &Self::Context, rng: &mut dyn Rng) -> Result<usize, Error>;
 
+    /// What [`learn`](Self::learn) must know of the last decision besides its context and arm, if other
+    /// decisions are made before its feedback comes.
+    fn mark(&self) -> u64 {
+        0
+    }
+
+    /// Makes the decision that had this [`mark`](Self::mark) the one that is learnt next.
+    fn recall(&mut self, _mark: u64) {}
+
     /// Learns from the feedback on playing `arm` in `context`. Feedback may be late and out of order unless
     /// the policy documents otherwise.
     ///

@@ -1,6 +1,6 @@
 //! Cards: the descriptions of all policies, for clients and readers.
 
-use crate::{Error, PolicyConfig};
+use crate::{Error, PolicyConfig, late};
 use serde_json::{Map, Value};
 use wire::PolicyCard;
 
@@ -157,6 +157,7 @@ fn card(about: &str, example: &str) -> Result<PolicyCard, Error> {
         defaults: example.keys().filter_map(default).collect(),
         feedback: profile.feedback,
         contextual: profile.features.is_some(),
+        late: Some(late::stated(config.name(), &profile)?),
         example: Value::Object(example),
     })
 }

@@ -7,7 +7,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use std::fmt::Debug;
 use std::sync::Arc;
-use wire::FeedbackKind;
+use wire::{FeedbackKind, LateRule};
 
 /// The parameters of one policy in a creation request.
 pub(crate) trait PolicyParameters:
@@ -73,8 +73,10 @@ pub struct Profile {
     pub epsilon: Option<Epsilon>,
     /// The kind of feedback that the policy learns from.
     pub feedback: FeedbackKind,
-    /// Whether the next decision voids a decision that has no feedback yet.
-    pub in_turn: bool,
+    /// The rule by which late feedback is learnt.
+    pub late: LateRule,
+    /// The most decisions that a contextual policy learns from; `None` if it knows no horizon.
+    pub horizon: Option<u64>,
     /// Whether users add the noise, so that the feedback received contains it.
     pub users_add_noise: bool,
     /// Whether devices choose the arms, so that decisions name none.
@@ -94,7 +96,8 @@ impl Profile {
             features: None,
             epsilon: None,
             feedback: FeedbackKind::Reward,
-            in_turn: true,
+            late: LateRule::AnyOrder,
+            horizon: None,
             users_add_noise: false,
             devices_choose: false,
             calibrates: false,
@@ -107,14 +110,38 @@ impl Profile {
         Profile { features: Some(features), ..Self::of(arms) }
     }
 
-    /// This profile with a guarantee of `epsilon`.
+    /// This profile with a guarantee of `epsilon`, whose proof needs rewards in the order of decisions.
     pub(crate) const fn private(self, epsilon: Epsilon) -> Self {
-        Profile { epsilon: Some(epsilon), ..self }
+        Profile { epsilon: Some(epsilon), ..self.late(LateRule::Queue) }
+    }
+
+    /// This profile with another rule for late feedback.
+    pub(crate) const fn late(self, late: LateRule) -> Self {
+        Profile { late, ..self }
+    }
+
+    /// This profile with a bound on the decisions that are learnt.
+    pub(crate) const fn until(self, horizon: u64) -> Self {
+        Profile { horizon: Some(horizon), ..self }
     }
 
     /// This profile with another kind of feedback.
     pub(crate) const fn from(self, feedback: FeedbackKind) -> Self {
         Profile { feedback, ..self }
+    }
+
+    /// Whether every decision must be learnt from, with a default value if its reward does not come.
+    pub fn keeps_places(&self) -> bool {
+        self.late == LateRule::Queue && self.epsilon.is_some()
+    }
+
+    /// The least and the largest reward, or sum of rewards.
+    pub fn rewards(&self) -> (f64, f64) {
+        match self.feedback {
+            FeedbackKind::Sum => (0.0, f64::MAX),
+            FeedbackKind::Reward if self.features.is_some() && self.horizon.is_none() => (f64::MIN, f64::MAX),
+            _ => (0.0, 1.0),
+        }
     }
 
     /// The number of features of an arm, and of arms; `None` if decisions take no context.

@@ -7,7 +7,7 @@ use bandit::delayed::{
     ArsClw, ArsClwConfig, ArsExp3, ArsExp3Config, ArsUcb, ArsUcbConfig, Clw, ClwConfig, MAX_SLOTS, Odaaf,
     OdaafConfig, OdaafRule, RoundSize, UpdateRule,
 };
-use wire::FeedbackKind;
+use wire::{FeedbackKind, LateRule};
 
 policy! {
     "ars-ucb",
@@ -46,7 +46,7 @@ policy! {
         #[serde(default = "three")]
         root: u32,
     } => ArsClw;
-    profile(p) Profile::of(p.arms).from(FeedbackKind::Sum);
+    profile(p) Profile::of(p.arms).from(FeedbackKind::Sum).late(LateRule::Queue);
     make(p) ArsClw::new(ArsClwConfig { arms: p.arms, first: p.first, root: p.root })?
 }
 
@@ -59,7 +59,7 @@ policy! {
         #[serde(default = "spaced")]
         rule: UpdateRule,
     } => Clw;
-    profile(p) Profile::of(p.arms).from(FeedbackKind::Sum);
+    profile(p) Profile::of(p.arms).from(FeedbackKind::Sum).late(LateRule::Queue);
     make(p) {
         let horizon = within("horizon", p.horizon, MAX_SLOTS)?;
         Clw::new(ClwConfig { arms: p.arms, horizon, interval: p.interval, rule: p.rule })?

@@ -8,6 +8,7 @@ mod card;
 mod config;
 mod delayed;
 mod error;
+mod late;
 mod limits;
 mod linear;
 mod registry;

@@ -19,7 +19,7 @@ policy! {
         #[serde(default = "half")]
         alpha: f64,
     } => Oful;
-    profile(p) Profile { in_turn: false, ..Profile::contextual(p.features, p.arms) };
+    profile(p) Profile::contextual(p.features, p.arms);
     make(p) Oful::new(LinearConfig {
         d: p.features,
         k: p.arms,
@@ -57,7 +57,7 @@ macro_rules! glm_policy {
                 kappa: Option<f64>,
                 $($(#[$attr])* $field: $of,)*
             } => $policy;
-            profile(p) Profile::contextual(p.features, p.arms)$(.private(p.$epsilon))?;
+            profile(p) Profile::contextual(p.features, p.arms).until(p.horizon)$(.private(p.$epsilon))?;
             make($maker) {
                 let p = $maker;
                 let $problem = problem(p.features, p.arms, p.horizon, p.delta, p.link, p.s, p.kappa)?;
@@ -101,7 +101,7 @@ policy! {
         #[serde(default = "one")]
         s: f64,
     } => Ecolog;
-    profile(p) Profile::contextual(p.features, p.arms);
+    profile(p) Profile::contextual(p.features, p.arms).until(p.horizon);
     make(p) {
         let (kappa, link) = (None, Link::Logistic);
         Ecolog::new(problem(p.features, p.arms, p.horizon, p.delta, link, p.s, kappa)?)?

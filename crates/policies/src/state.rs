@@ -19,6 +19,12 @@ pub(crate) trait State: Copied + Send + Sync {
 
     fn decide(&mut self, context: Option<&Features>, rng: &mut dyn Rng) -> Result<Option<usize>, Error>;
 
+    fn mark(&self) -> u64 {
+        0
+    }
+
+    fn recall(&mut self, _: u64) {}
+
     fn learn(
         &mut self,
         _: Option<&Features>,
@@ -31,6 +37,11 @@ pub(crate) trait State: Copied + Send + Sync {
 
     fn task(&self) -> Result<Option<Task>, Error> {
         Ok(None)
+    }
+
+    /// The number of answers that the batch under way still waits for, if users answer the server.
+    fn missing(&self) -> u64 {
+        0
     }
 
     /// Learns from the sums that answer the task. Returns the number of users who have now answered all tasks
@@ -123,6 +134,14 @@ where
         Ok(Some(self.0.decide(P::Context::of(context)?, rng)?))
     }
 
+    fn mark(&self) -> u64 {
+        self.0.mark()
+    }
+
+    fn recall(&mut self, mark: u64) {
+        self.0.recall(mark);
+    }
+
     fn learn(
         &mut self,
         context: Option<&Features>,
@@ -155,6 +174,10 @@ impl State for EliminationServer {
 
     fn task(&self) -> Result<Option<Task>, Error> {
         Ok(self.task())
+    }
+
+    fn missing(&self) -> u64 {
+        EliminationServer::missing(self)
     }
 
     fn report(&mut self, sums: &[u128], rng: &mut dyn Rng) -> Result<u64, Error> {
@@ -238,6 +261,48 @@ impl PolicyState {
     /// Those of the policy. The state must then be discarded.
     pub fn decide(&mut self, context: Option<&Features>, rng: &mut dyn Rng) -> Result<Option<usize>, Error> {
         self.state.decide(context, rng)
+    }
+
+    /// What the last decision must be [recalled](Self::recall) by, if others are made before its feedback.
+    pub fn mark(&self) -> u64 {
+        self.state.mark()
+    }
+
+    /// Makes the decision with this mark the one that is learnt next.
+    pub fn recall(&mut self, mark: u64) {
+        self.state.recall(mark);
+    }
+
+    /// Refuses feedback that the policy could not learn from, whenever its turn comes.
+    ///
+    /// # Errors
+    /// [`bandit::Error`] with the value that is out of range. That of a share depends on its batch, and is
+    /// found when it is learnt.
+    pub fn check_feedback(&self, feedback: &ClearFeedback) -> Result<(), Error> {
+        let ClearFeedback { reward, rewards, sum, .. } = feedback;
+        let profile = self.config.profile();
+        let (least, most) = profile.rewards();
+        let within = |value: f64| (least..=most).contains(&value);
+        if let Some(got) = reward.filter(|reward| !within(*reward)) {
+            let want = format!("in [{least}, {most}]");
+            return Err(bandit::Error::from(fault::OutOfRange::new("reward", got, want)).into());
+        }
+        if let Some(got) = sum.filter(|sum| !within(*sum)) {
+            return Err(bandit::Error::from(fault::OutOfRange::new("feedback", got, "at least 0")).into());
+        }
+        let Some(rewards) = rewards else { return Ok(()) };
+        if rewards.len() != profile.arms {
+            return Err(bandit::Error::Rewards { got: rewards.len(), k: profile.arms }.into());
+        }
+        match rewards.iter().enumerate().find(|(_, reward)| !within(**reward)) {
+            Some((arm, &got)) => Err(bandit::Error::RewardOfArm { arm, got, max: most }.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// The number of answers that the batch under way still waits for, if users answer the server.
+    pub fn missing(&self) -> u64 {
+        self.state.missing()
     }
 
     /// Learns from feedback on `arm`.

@@ -7,7 +7,7 @@ use crate::state::Direct;
 use bandit::distributed::{self, Elimination, EliminationServer, IdealSum, Model};
 use glm::shuffle::{self, ShuffleGlmServer};
 use serde::{Deserialize, Serialize};
-use wire::FeedbackKind;
+use wire::{FeedbackKind, LateRule};
 
 /// The elimination with these parameters. The model determines the roles of the server.
 pub(crate) fn elimination(parameters: distributed::EliminationParameters) -> PolicyConfig {
@@ -52,7 +52,7 @@ impl PolicyParameters for SummedElimination {
     fn profile(&self) -> Profile {
         let feedback = if self.0.model() == Model::Local { FeedbackKind::Share } else { FeedbackKind::Batch };
         let profile = Profile::of(self.0.arms()).private(self.0.epsilon());
-        Profile { feedback, in_turn: false, users_add_noise: true, ..profile }
+        Profile { feedback, users_add_noise: true, ..profile.late(LateRule::Batch) }
     }
 
     fn make(&self) -> Result<Self::State, Error> {
@@ -78,7 +78,7 @@ impl PolicyParameters for shuffle::ShuffleParameters {
             devices_choose: true,
             calibrates: true,
             labels: d.saturating_mul(d.saturating_add(1)) / 2,
-            ..Profile::of(self.arms).private(self.epsilon)
+            ..Profile::of(self.arms).private(self.epsilon).late(LateRule::Batch)
         }
     }
 

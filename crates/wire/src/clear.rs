@@ -26,6 +26,32 @@ pub struct PolicyCard {
     pub feedback: FeedbackKind,
     /// Whether a decision takes contexts.
     pub contextual: bool,
+    /// How late feedback is learnt. `None` for encrypted bandits, which learn from sums.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late: Option<LateFeedback>,
+}
+
+/// How a policy learns from feedback that comes late or not at all.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LateFeedback {
+    /// The order in which feedback is learnt.
+    pub rule: LateRule,
+    /// The reason for the rule, and for its being private.
+    pub why: String,
+    /// What becomes of a decision without feedback after the wait time, and of feedback that comes then.
+    pub after_wait: String,
+}
+
+/// The order in which a policy learns from feedback. Decisions are never held up by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LateRule {
+    /// As it arrives.
+    AnyOrder,
+    /// In the order of the decisions, for each arm if decisions take no contexts. What comes early waits.
+    Queue,
+    /// In batches of users, which wait for all their answers.
+    Batch,
 }
 
 /// The kind of feedback that a policy learns from, which determines the field of a [`ClearFeedback`].
@@ -56,6 +82,15 @@ pub struct PolicyCreated {
     pub policy: String,
     /// The parameters of the policy, with defaults filled in.
     pub parameters: Map<String, Value>,
+    /// The seconds after which a decision without feedback expires; `None` if users answer an intermediary.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait: Option<u64>,
+    /// The reward that an expired decision counts as; `None` if it is left out, or by what the policy needs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_reward: Option<f64>,
+    /// The most decisions that are kept: those without feedback, and those whose feedback is not learnt yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_open: Option<usize>,
     /// The guarantee, and the budget spent.
     pub privacy: Privacy,
 }
@@ -155,6 +190,16 @@ pub struct PolicyView {
     pub feedbacks: u64,
     /// The number of decisions that accept feedback.
     pub pending_decisions: usize,
+    /// The number of decisions whose feedback has come, or was replaced, and is not learnt yet.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub waiting: u64,
+    /// The number of expired decisions that count as the default reward.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub defaulted: u64,
+    /// The number of decisions that nothing is learnt from: expired ones, and feedback that had to make room
+    /// before its turn came.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left_out: u64,
     /// The task of the batch that the server waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaited: Option<Task>,

@@ -23,8 +23,8 @@ pub use bundle::{
     ScoresManifest,
 };
 pub use clear::{
-    ClearFeedback, Counted, DecideRequest, Decided, FeedbackKind, MAX_CLEAR_BYTES, PolicyCard, PolicyCreated,
-    PolicyView, Privacy, ShuffledBatch, Spent, SummedBatch,
+    ClearFeedback, Counted, DecideRequest, Decided, FeedbackKind, LateFeedback, LateRule, MAX_CLEAR_BYTES,
+    PolicyCard, PolicyCreated, PolicyView, Privacy, ShuffledBatch, Spent, SummedBatch,
 };
 pub use encrypted::{
     AskAgain, BanditView, Created, DECISIONS_HEADER, DecideReply, Decision, Limits, RaiseTask, Raised,

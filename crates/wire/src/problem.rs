@@ -106,8 +106,6 @@ problem_types! {
     BodyTimeout 408 "body_lost" "The body did not arrive in time."
     NoKeys 409 "no_keys" "The server has no key bundle, or not the one that this bandit needs."
     Settled 409 "settled" "The decision asks for no feedback."
-    OutOfTurn 409 "out_of_turn" "A later decision has replaced this one."
-    TurnTaken 409 "turn_taken" "The decision before still waits for its feedback."
     Answered 409 "answered" "Another answer was counted before."
     BatchOver 409 "batch_over" "The exchange is not the one under way."
     TakesBatches 409 "takes_batches" "Users of this bandit answer an intermediary."
@@ -132,6 +130,7 @@ problem_types! {
     TooFewAsked 409 "too_few_asked" "Too few users of the evaluation asked again in time."
     Alone 409 "alone" "The evaluation decided for no other sender, so that a repeat gives the same."
     NotAwaited 409 "not_awaited" "The bandit does not wait for this exchange."
+    Expired 410 "expired" "The wait time of the decision was over before its feedback came."
     TooLarge 413 "too_large" "The body is longer than such a message can be."
     MediaType 415 "media_type" "The body is declared as another media type than the request takes."
     WrongHost 421 "wrong_host" "The request names a host that this server is not."
@@ -158,6 +157,7 @@ impl ProblemType {
             405 => "Method Not Allowed",
             408 => "Request Timeout",
             409 => "Conflict",
+            410 => "Gone",
             413 => "Payload Too Large",
             415 => "Unsupported Media Type",
             421 => "Misdirected Request",

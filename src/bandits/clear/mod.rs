@@ -2,8 +2,10 @@
 //! guarantee unless users add it.
 
 mod state;
+mod terms;
 
 use super::{BodyLimit, Listed, Reply};
+use crate::clock::Clock;
 use crate::error::Error;
 use crate::store::{Store, Stored};
 use bandit::Features;
@@ -14,10 +16,10 @@ use protocol::DecisionId;
 use serde::de::{DeserializeOwned, DeserializeSeed};
 use serde_json::{Map, Value};
 use service::{Body, Content};
-use state::{Answer, ClearChange, ClearState, Clock, Decision};
+use state::{Answer, ClearChange, ClearState, Decision};
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+pub(crate) use terms::AskedTerms;
 use wire::{
     ClearFeedback, Counted, DecideRequest, Decided, FeedbackKind, MAX_CLEAR_BYTES, PolicyCreated, PolicyView,
     Privacy, Spent, SummedBatch,
@@ -35,8 +37,7 @@ pub(crate) struct ClearBandit {
     config: PolicyConfig,
     statement: PrivacyStatement,
     store: Arc<Store>,
-    /// The time for which a decision without feedback is kept.
-    hold: Duration,
+    clock: Clock,
     /// `None` after the bandit was deleted. Requests that found it before do not restore it.
     live: Mutex<Option<ClearState>>,
 }
@@ -45,21 +46,22 @@ pub(crate) struct ClearBandit {
 pub(super) struct New(ClearState);
 
 impl New {
-    /// Creates the policy. Calibrating its noise may take seconds.
+    /// Creates the policy. Calibrating its noise may take seconds. `wait` is the wait time in seconds if none is
+    /// asked for.
     ///
     /// # Errors
-    /// Those of the policy, which name the parameter.
-    pub(super) fn make(config: PolicyConfig) -> Result<Self, Error> {
-        ClearState::new(config).map(New)
+    /// Those of the terms and of the policy, which name the parameter.
+    pub(super) fn make(config: PolicyConfig, asked: AskedTerms, wait: u64) -> Result<Self, Error> {
+        ClearState::new(config, asked, wait).map(New)
     }
 
     /// Stores the bandit under `id`.
     ///
     /// # Errors
     /// Those of the disk.
-    pub(super) fn store(self, id: String, store: Arc<Store>, hold: Duration) -> Result<ClearBandit, Error> {
+    pub(super) fn store(self, id: String, store: Arc<Store>, clock: Clock) -> Result<ClearBandit, Error> {
         store.commit(&[(&id, self.0.created()?)])?;
-        ClearBandit::new(id, self.0, store, hold)
+        ClearBandit::new(id, self.0, store, clock)
     }
 }
 
@@ -71,7 +73,7 @@ impl New {
 pub(super) fn load(
     stored: &[Stored],
     store: &Arc<Store>,
-    hold: Duration,
+    clock: &Clock,
     restored: bool,
 ) -> Result<Vec<ClearBandit>, Error> {
     let read = |row| ClearState::read(row).map_err(|why| store.corrupt(row, why));
@@ -86,29 +88,34 @@ pub(super) fn load(
         }
         store.commit(&edits)?;
     }
-    let ready = |(row, state): (&Stored, _)| ClearBandit::new(row.id.clone(), state, store.clone(), hold);
+    let ready =
+        |(row, state): (&Stored, _)| ClearBandit::new(row.id.clone(), state, store.clone(), clock.clone());
     stored.iter().zip(states).map(ready).collect()
 }
 
 impl ClearBandit {
-    fn new(id: String, state: ClearState, store: Arc<Store>, hold: Duration) -> Result<Self, Error> {
+    fn new(id: String, state: ClearState, store: Arc<Store>, clock: Clock) -> Result<Self, Error> {
         let config = state.config().clone();
         let (policy, parameters) = (config.name().into(), config.parameters()?);
         let statement = state.statement()?;
         let live = Mutex::new(Some(state));
-        Ok(ClearBandit { id, policy, parameters, config, statement, store, hold, live })
+        Ok(ClearBandit { id, policy, parameters, config, statement, store, clock, live })
     }
 
     fn deleted(&self) -> Error {
         Error::UnknownBandit { id: self.id.clone() }
     }
 
-    fn created_at(&self, spent: Option<Spent>) -> PolicyCreated {
+    fn created_of(&self, state: &ClearState) -> PolicyCreated {
+        let terms = state.terms();
         PolicyCreated {
             id: self.id.clone(),
             policy: self.policy.clone(),
             parameters: self.parameters.clone(),
-            privacy: self.privacy(spent),
+            wait: terms.map(|terms| terms.wait),
+            default_reward: terms.and_then(|terms| terms.default_reward),
+            max_open: terms.map(|terms| terms.max_open),
+            privacy: self.privacy(state.spent()),
         }
     }
 
@@ -179,7 +186,7 @@ impl ClearBandit {
 
     /// The answer to its creation request. `None` if it was deleted.
     pub(super) fn created(&self) -> Option<Listed> {
-        lock(&self.live).as_ref().map(|state| Listed::Clear(self.created_at(state.spent())))
+        lock(&self.live).as_ref().map(|state| Listed::Clear(self.created_of(state)))
     }
 
     /// Its public state.
@@ -189,11 +196,16 @@ impl ClearBandit {
     pub(super) fn view(&self) -> Result<Reply, Error> {
         let live = lock(&self.live);
         let state = live.as_ref().ok_or_else(|| self.deleted())?;
+        let (pending_decisions, waiting) = state.pending(self.clock.now());
+        let (defaulted, left_out) = state.not_given();
         Reply::json(&PolicyView {
-            created: self.created_at(state.spent()),
+            created: self.created_of(state),
             round: state.round(),
             feedbacks: state.feedbacks(),
-            pending_decisions: state.pending(),
+            pending_decisions,
+            waiting,
+            defaulted,
+            left_out,
             awaited: state.awaited()?,
             published: state.published()?,
             restored: state.restored(),
@@ -206,25 +218,20 @@ impl ClearBandit {
         BodyLimit { bytes: BODY_BYTES + values * NUMBER_BYTES, content: Content::Json }
     }
 
-    /// Returns the decision that still waits for its feedback, or else a new one, which is then durable. Only
-    /// a new one changes the bandit.
+    /// Makes a decision, which is durable when this returns.
     ///
     /// # Errors
-    /// Those of the message, of the policy and of the disk.
+    /// Those of the message, of the policy and of the disk; [`Error::TooManyOpen`].
     pub(crate) fn decide(&self, body: Body) -> Result<Reply, Error> {
         let request =
             if body.is_empty() { DecideRequest::default() } else { json("a decision request", &body)? };
         let context = self.context(request)?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let clock = Clock { now, hold: self.hold.as_secs() };
+        let now = self.clock.now();
         let mut rng = os_rng()?;
         let (decision, spent) = {
             let mut live = lock(&self.live);
             let state = live.as_mut().ok_or_else(|| self.deleted())?;
-            let decision = match state.in_place_of_new(clock, &mut rng)? {
-                Some(waiting) => waiting,
-                None => self.store(state.decide(context, clock, &mut rng)?)?,
-            };
+            let decision = self.store(state.decide(context, now, &self.statement, &mut rng)?)?;
             (decision, state.spent())
         };
         tracing::info!(bandit = self.id, round = decision.round, "decided");
@@ -261,7 +268,9 @@ impl ClearBandit {
         let feedback: ClearFeedback = json("a feedback", &body)?;
         self.check(&feedback)?;
         let mut rng = os_rng()?;
-        let answer = self.change(|state| state.feedback(decision, &feedback, &self.statement, &mut rng))?;
+        let now = self.clock.now();
+        let answer =
+            self.change(|state| state.feedback(decision, &feedback, now, &self.statement, &mut rng))?;
         tracing::info!(bandit = self.id, feedbacks = answer.feedbacks, "counted");
         Reply::json(&self.counted(decision.to_string(), answer))
     }

@@ -42,7 +42,7 @@ fn keys() -> (PublicBundle, Device) {
 }
 
 fn open(folder: &Path, bundle: &PublicBundle) -> Bandits {
-    let room = Room { most: 64, clear_is_open: true, hold: Duration::ZERO };
+    let room = Room { most: 64, clear_is_open: true, wait: 1, clock: crate::clock::Clock::default() };
     let stages = Stages::new(&crate::Settings::default()).unwrap();
     Bandits::open(Some(bundle.clone()), folder, room, stages, false, false).unwrap()
 }

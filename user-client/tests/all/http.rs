@@ -251,8 +251,15 @@ fn the_tool_in_the_clear() {
     use privacy::PrivacyStatement;
     let privacy = wire::Privacy { statement: PrivacyStatement::none("Nothing is promised."), spent: None };
     let parameters = serde_json::Map::from_iter([("arms".to_string(), 5.into())]);
-    let created =
-        wire::PolicyCreated { id: "b-2".into(), policy: "ucb1".into(), parameters, privacy: privacy.clone() };
+    let created = wire::PolicyCreated {
+        id: "b-2".into(),
+        policy: "ucb1".into(),
+        parameters,
+        wait: Some(600),
+        default_reward: None,
+        max_open: Some(1024),
+        privacy: privacy.clone(),
+    };
     let run = |answer: Vec<u8>, arguments: &[&str]| {
         let server = one_answer("200 OK", "application/json", answer);
         let mut tool = Command::new(env!("CARGO_BIN_EXE_helba-client"));

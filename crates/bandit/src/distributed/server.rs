@@ -193,6 +193,11 @@ impl EliminationServer {
         Some(Task { exchange: self.exchange, batch: self.stage.batch(), users, ask })
     }
 
+    /// The number of shares that the current batch still waits for under [`Model::Local`].
+    pub fn missing(&self) -> u64 {
+        self.stage.mechanism().users() - self.shares.1 // a full batch is closed at once
+    }
+
     /// Adds one user's share under [`Model::Local`]. The last share of a batch completes it.
     ///
     /// # Errors

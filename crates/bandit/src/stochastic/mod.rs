@@ -14,7 +14,8 @@
 //! The source of noise is a parameter of each policy: [`GridLaplace`](privacy::laplace::GridLaplace) for real
 //! data, with a cryptographic generator as the `rng` of [`Policy`](crate::Policy), and
 //! [`HarnessLaplace`](privacy::laplace::HarnessLaplace) for simulation. Rewards are in [0, 1] and rounded to
-//! multiples of `2^-20`, so that sums are exact. Each decision must get its feedback before the next one.
+//! multiples of `2^-20`, so that sums are exact. Each decision must get its feedback before the next one;
+//! a service plays them in turn underneath, whenever rewards come (`policies`).
 //!
 //! Source throughout: Hu, Huang, Mehta, "Near-Optimal Algorithms for Private Online Learning in a Stochastic
 //! Environment".

@@ -20,8 +20,9 @@ privacy::stored! {
     /// explores, and its row belongs to the warm-up estimate. Every other round plays optimistically by the
     /// running estimate, which has its row and is renewed when H has grown.
     ///
-    /// - Features have norm up to 1, rewards lie in `[0, reward_max]`. Rounds are learnt in order:
-    ///   [`Policy::learn`] belongs to the last [`Policy::decide`], whose arm need not be the one played.
+    /// - Features have norm up to 1, rewards lie in `[0, reward_max]`. [`Policy::learn`] belongs to the last
+    ///   [`Policy::decide`], whose arm need not be the one played, or to the decision of [`Policy::recall`]:
+    ///   a row belongs to the data set that its decision chose, however many rows are learnt in between.
     /// - Privacy: [`JointConfig::privacy`]. Only the file of the curator can read its rows; arms are chosen
     ///   from the [`Billboard`] and the round's own arm set.
     /// - Cost: O(K d^2 + d^2 log T + d^3) per round, O(n d) per descent step.
@@ -131,6 +132,15 @@ impl Policy for JointGlm {
         }
         self.pending = Some(exploring.is_some());
         Ok(exploring.unwrap_or_else(|| self.billboard.exploits(&self.config, context)))
+    }
+
+    /// Whether the decision explores.
+    fn mark(&self) -> u64 {
+        u64::from(self.pending == Some(true))
+    }
+
+    fn recall(&mut self, mark: u64) {
+        self.pending = Some(mark == 1);
     }
 
     /// # Errors

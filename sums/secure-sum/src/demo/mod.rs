@@ -249,6 +249,9 @@ fn first_batch(
         id: BANDIT.into(),
         policy: "elimination".into(),
         parameters,
+        wait: None,
+        default_reward: None,
+        max_open: None,
         privacy: Privacy { statement, spent: None },
     };
     let ask = mechanism.ask(0).context("a model whose users add no noise")?;
@@ -258,6 +261,9 @@ fn first_batch(
         round: 0,
         feedbacks: 0,
         pending_decisions: 0,
+        waiting: 0,
+        defaulted: 0,
+        left_out: 0,
         awaited,
         published: Vec::new(),
         restored: 0,
