@@ -20,8 +20,9 @@
 //!
 //! Source of the turns: Joulani, Gyorgy, Szepesvari, "Online Learning under Delayed Feedback", 2013, QPM-D:
 //! the regret is that of the policy in turn plus, for each arm, its gap times the largest number of its rewards
-//! that were outstanding at once. Departures: the order of decisions under [`LateRule::Queue`]; bounds on
-//! what waits. `docs/late-feedback.md` has the proofs.
+//! that were outstanding at once. Departures: the order of decisions under [`LateRule::Queue`], where it is the
+//! number of decisions made on the arm while one was open; bounds on what waits. `docs/late-feedback.md` has
+//! the proofs.
 
 use crate::{Error, Profile};
 use wire::{FeedbackKind, LateFeedback, LateRule};
@@ -103,4 +104,37 @@ pub(crate) fn stated(name: &str, profile: &Profile) -> Result<LateFeedback, Erro
     };
     let after_wait = format!("{missing} A reward that comes then is refused (410, `expired`).");
     Ok(LateFeedback { rule: profile.late, why: why.into(), after_wait })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{PolicyConfig, PolicyState, cards};
+    use serde_json::Value;
+
+    /// No policy with a guarantee learns as rewards arrive: whoever comes late would move the rewards of others.
+    /// Its expired decisions keep their places. The control: some policies without one do neither.
+    #[test]
+    fn attack_no_guarantee_rests_on_when_rewards_come() {
+        let (mut kept, mut free) = (0, 0);
+        for card in cards().unwrap() {
+            let Value::Object(example) = card.example else { panic!("{}", card.policy) };
+            let config = PolicyConfig::from_request(example).unwrap();
+            let (profile, late) = (config.profile(), card.late.unwrap());
+            let guarantee = PolicyState::new(config).unwrap().privacy().unwrap().epsilon.is_some();
+            assert_eq!(late.rule, profile.late);
+            match late.rule {
+                LateRule::AnyOrder => {
+                    assert!(!guarantee, "{}", card.policy);
+                    free += 1;
+                }
+                LateRule::Queue => {
+                    assert_eq!(profile.keeps_places(), guarantee, "{}", card.policy);
+                    kept += usize::from(guarantee);
+                }
+                LateRule::Batch => assert!(profile.users_add_noise, "{}", card.policy),
+            }
+        }
+        assert!(kept >= 7 && free >= 10, "{kept} {free}");
+    }
 }

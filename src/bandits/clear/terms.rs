@@ -110,3 +110,26 @@ impl Terms {
         (1..=self.wait.saturating_mul(2)).contains(&left).then_some(left)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A decision has its wait time, also if the clock is set back by less than that. One whose time lies further
+    /// ahead has a wrong time, and must not hold up others for as long.
+    #[test]
+    fn clocks_that_are_set_back() {
+        let terms = Terms { wait: 60, default_reward: None, max_open: 1 };
+        for (at, now, left) in [
+            (1000, 1000, Some(60)),
+            (1000, 1059, Some(1)),
+            (1000, 1060, None),
+            (1000, 5000, None),
+            (1000, 940, Some(120)),
+            (1000, 939, None),
+            (u64::MAX, 1000, None),
+        ] {
+            assert_eq!(terms.left(at, now), left, "{at} {now}");
+        }
+    }
+}
