@@ -78,6 +78,11 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// Untrusted: bytes that are no decision that a holder of this key sealed.
+    #[error(
+        "the bytes are no decision that was sealed under this key: use the secret bundle that sealed it, and the bytes unchanged"
+    )]
+    BadSealedDecision,
     /// Misuse: the bandit or the server has other keys or parameters.
     #[error(
         "the {what} is {got} on the server, but {want} in the secret bundle: use the secret bundle that was generated with the \

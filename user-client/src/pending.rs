@@ -1,10 +1,20 @@
-use crate::Error;
+use crate::{Device, Error};
+use chacha20poly1305::aead::{Aead, Payload};
+use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
 use protocol::DecisionId;
+use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 use wire::{Created, TraceQuestion};
+use zeroize::Zeroizing;
+
+/// The first bytes of a sealed decision, which are authenticated with it: a name and the version 1.
+const SEALED: [u8; 10] = *b"HELBADEC\x01\0";
+const NONCE_BYTES: usize = 24;
+/// The context of the derivation of the key.
+const CONTEXT: &str = "helba user-client 2026 sealed decision";
 
 /// A decision that waits for its reward, for programs that end in between. The file contains features in the
 /// clear, so that only its owner can read it.
@@ -69,5 +79,34 @@ impl Pending {
         };
         File::open(path).and_then(|mut f| f.read_to_end(&mut bytes)).map_err(io)?;
         postcard::from_bytes(&bytes).map_err(|_| Error::BadPending { path: path.into() })
+    }
+
+    /// The decision as bytes that only a holder of the secret key can read, for a process that returns the
+    /// reward later: a name and a version, 24 random bytes, and the content of the file of [`Self::write`]
+    /// sealed by XChaCha20-Poly1305 under a key that is derived from the secret key.
+    ///
+    /// # Errors
+    /// [`Error::BadSealedDecision`] if the content has 256 GiB or more.
+    pub fn seal<R: CryptoRng>(&self, device: &Device, rng: &mut R) -> Result<Vec<u8>, Error> {
+        let content = Zeroizing::new(postcard::to_stdvec(self).map_err(|_| Error::BadSealedDecision)?);
+        let mut nonce = [0; NONCE_BYTES];
+        rng.fill_bytes(&mut nonce);
+        let sealed = XChaCha20Poly1305::new((&*device.derive_key(CONTEXT)).into())
+            .encrypt((&nonce).into(), Payload { msg: &content, aad: &SEALED })
+            .map_err(|_| Error::BadSealedDecision)?;
+        Ok([&SEALED[..], &nonce, &sealed].concat())
+    }
+
+    /// Opens the bytes of [`Self::seal`].
+    ///
+    /// # Errors
+    /// [`Error::BadSealedDecision`] for other bytes, and for those that another key sealed.
+    pub fn unseal(bytes: &[u8], device: &Device) -> Result<Self, Error> {
+        let rest = bytes.strip_prefix(&SEALED).ok_or(Error::BadSealedDecision)?;
+        let (nonce, sealed) = rest.split_first_chunk::<NONCE_BYTES>().ok_or(Error::BadSealedDecision)?;
+        let content = XChaCha20Poly1305::new((&*device.derive_key(CONTEXT)).into())
+            .decrypt(nonce.into(), Payload { msg: sealed, aad: &SEALED })
+            .map_err(|_| Error::BadSealedDecision)?;
+        postcard::from_bytes(&Zeroizing::new(content)).map_err(|_| Error::BadSealedDecision)
     }
 }

@@ -29,20 +29,37 @@ use ckks::{KeyId, Plaintext};
 use ckks_secret::{SecretKey, SeededCiphertext};
 use protocol::{Exchanges, LOG_FACTOR, LOG_SCORE, ScoreRing};
 use rand::CryptoRng;
+use std::sync::Arc;
 use wire::{Created, Limits, TraceQuestion, TracedFeedback};
 use zeroize::Zeroizing;
 
 /// A device of one encrypted bandit, whose keys and plan it has checked. Build it once for each bandit: the
 /// tables of the exchanges take tens of milliseconds.
 pub struct BanditDevice<'a> {
-    device: &'a Device,
-    small: &'a SecretKey,
+    device: Held<'a>,
     small_id: KeyId,
     /// The secret of the ring of scores under the primes of answers.
     answers: SecretKey,
     created: Created,
     exchanges: Exchanges,
     limits: Limits,
+}
+
+/// The device of a bandit.
+enum Held<'a> {
+    Borrowed(&'a Device),
+    Shared(Arc<Device>),
+}
+
+impl std::ops::Deref for Held<'_> {
+    type Target = Device;
+
+    fn deref(&self) -> &Device {
+        match self {
+            Held::Borrowed(device) => device,
+            Held::Shared(device) => device,
+        }
+    }
 }
 
 impl Device {
@@ -54,6 +71,20 @@ impl Device {
     /// [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Protocol`], [`Error::Ckks`] for a bandit that
     /// does not fit this device.
     pub fn join(&self, created: &Created) -> Result<BanditDevice<'_>, Error> {
+        Held::Borrowed(self).join(created)
+    }
+
+    /// As [`Self::join`], for a device that is shared by all who use the result.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub fn join_shared(self: Arc<Self>, created: &Created) -> Result<BanditDevice<'static>, Error> {
+        Held::Shared(self).join(created)
+    }
+}
+
+impl<'a> Held<'a> {
+    fn join(self, created: &Created) -> Result<BanditDevice<'a>, Error> {
         let (small, small_id) = self.scores();
         let ring = ScoreRing::beside(self.params().spec(), self.shape())?;
         same("parameters of scores", small.params().spec().name, ring.params.name.into())?;
@@ -70,7 +101,7 @@ impl Device {
         let answers = small.under(&ring.answers(params.spec()).validate()?);
         let limits = Limits::new(params, small_params, answers.params(), config, plan, &exchanges.layout)?;
         let created = created.clone();
-        Ok(BanditDevice { device: self, small, small_id, answers, created, exchanges, limits })
+        Ok(BanditDevice { device: self, small_id, answers, created, exchanges, limits })
     }
 }
 
@@ -119,7 +150,7 @@ impl BanditDevice<'_> {
         rng: &mut R,
     ) -> Result<Vec<u8>, Error> {
         let coefficients = Zeroizing::new(self.exchanges.layout.contexts(decisions)?);
-        Ok(self.encrypt(&coefficients, LOG_FACTOR, rng)?.to_bytes(self.small, self.small_id))
+        Ok(self.encrypt(&coefficients, LOG_FACTOR, rng)?.to_bytes(self.small(), self.small_id))
     }
 
     /// The body of the feedback on a decision: the frame of the coefficients of the statistics, at the top
@@ -140,15 +171,20 @@ impl BanditDevice<'_> {
         let layout = &self.exchanges.layout;
         let coefficients = Zeroizing::new(layout.statistics(features, reward)?);
         let encrypted = self.encrypt(&coefficients, LOG_SCORE, rng)?;
-        let statistics = encrypted.to_partial_bytes(self.small, self.small_id, coefficients.len());
+        let statistics = encrypted.to_partial_bytes(self.small(), self.small_id, coefficients.len());
         if !self.created.config.tests_trace() {
             return Ok(statistics);
         }
         let coefficients = Zeroizing::new(layout.trace(features)?);
-        let trace = self.encrypt(&coefficients, LOG_FACTOR, rng)?.to_bytes(self.small, self.small_id);
+        let trace = self.encrypt(&coefficients, LOG_FACTOR, rng)?.to_bytes(self.small(), self.small_id);
         // The question is answered last, so that every counted answer is sent.
         let answer = question.map(|question| self.answer_question(question, rng)).transpose()?.flatten();
         Ok(TracedFeedback { statistics, trace, answer }.to_bytes())
+    }
+
+    /// The secret key of the ring of scores.
+    fn small(&self) -> &SecretKey {
+        self.device.scores().0
     }
 
     /// Encrypts coefficients at the scale 2^`log_scale` and the top level of the ring of scores.
@@ -158,8 +194,8 @@ impl BanditDevice<'_> {
         log_scale: u32,
         rng: &mut R,
     ) -> Result<SeededCiphertext, Error> {
-        let (params, scale) = (self.small.params(), f64::from(log_scale).exp2());
+        let (params, scale) = (self.small().params(), f64::from(log_scale).exp2());
         let message = Plaintext::from_integers(params, coefficients, params.max_level(), scale)?;
-        Ok(ckks_secret::encrypt(self.small, &Zeroizing::new(message), rng))
+        Ok(ckks_secret::encrypt(self.small(), &Zeroizing::new(message), rng))
     }
 }

@@ -43,7 +43,7 @@ impl BanditDevice<'_> {
         }
         let masked = match task.kind {
             TaskKind::Scores { .. } | TaskKind::Sum => {
-                let params = self.small.params();
+                let params = self.small().params();
                 let read = ckks::read_ciphertext(params, self.small_id, params.max_level(), &task.masked)?;
                 // Scores and statistics have the scale of a product, and frames hold the canonical one.
                 read.with_scale(f64::from(LOG_SCORE).exp2())
@@ -75,7 +75,7 @@ impl BanditDevice<'_> {
     }
 
     fn raised<R: CryptoRng>(&self, task: &MaskedTask, rng: &mut R) -> Result<Raised, Error> {
-        let (deep, small, exchanges) = (self.device.secret(), self.small, &self.exchanges);
+        let (deep, small, exchanges) = (self.device.secret(), self.small(), &self.exchanges);
         let frame = |fresh: SeededCiphertext| fresh.to_bytes(deep, self.device.key_id());
         match task.kind {
             TaskKind::Scores { factor, alone } => {

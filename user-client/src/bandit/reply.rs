@@ -121,7 +121,7 @@ impl BanditDevice<'_> {
     /// range.
     fn indices(&self, decision: &Decision, count: usize) -> Result<Vec<(Vec<f64>, bool)>, Error> {
         let (layout, log) = (&self.exchanges.layout, self.exchanges.layout.log_places(count)?);
-        let params = self.small.params();
+        let params = self.small().params();
         let answer = ckks::read_ciphertext(params, self.small_id, params.max_level(), &decision.answer)?;
         // A product keeps the scale of its factors' product, and frames hold the canonical one.
         let answer = answer.with_scale(f64::from(LOG_SCORE).exp2());
@@ -135,7 +135,7 @@ impl BanditDevice<'_> {
                 scores.iter().flatten().zip(range.iter().cycle()).all(|(v, range)| range.contains(v));
             (values, reliable)
         };
-        Ok(ckks_secret::decrypt_coefficients(self.small, &answer)
+        Ok(ckks_secret::decrypt_coefficients(self.small(), &answer)
             .with(|coefficients| (0..count).map(|b| of_decision(coefficients, b)).collect()))
     }
 

@@ -1,11 +1,12 @@
 //! What a server may answer, and what the tool says to it.
 
+use crate::device::{keys, rng};
 use protocol::DecisionId;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use testkit::samples;
-use user_client::{AnyBandit, Client, Error, Pending};
+use user_client::{AnyBandit, Client, Device, Error, Pending};
 use wire::BanditView;
 
 /// A server that gives one answer to one request; returns its address.
@@ -243,6 +244,37 @@ fn pending_decisions_round_trip_and_are_not_overwritten() {
     std::fs::write(&path, b"short").unwrap();
     assert!(matches!(Pending::load(&path), Err(Error::BadPending { .. })));
     assert!(matches!(Pending::load(&dir.path().join("none")), Err(Error::NoPending { .. })));
+}
+
+/// Sealed decisions show no feature, open under the key that sealed them alone, and refuse every changed byte.
+/// The control is the content of the file, which shows the feature.
+#[test]
+fn attack_sealed_decisions_open_under_their_key_alone() {
+    let [device, stranger] = [0, 1].map(|at| Device::read(&keys()[at].1[..]).unwrap());
+    let feature = 0.5f64.to_le_bytes();
+    let shows = |bytes: &[u8]| bytes.windows(8).any(|bytes| bytes == feature);
+    for pending in [Pending { question: None, ..pending() }, pending()] {
+        let sealed = pending.seal(&device, &mut rng(1)).unwrap();
+        assert_eq!(Pending::unseal(&sealed, &device).unwrap(), pending);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pending");
+        pending.write(&mut Pending::reserve(&path).unwrap()).unwrap();
+        assert!(shows(&std::fs::read(&path).unwrap()) && !shows(&sealed));
+        let refused = |bytes: &[u8], device| {
+            assert!(matches!(Pending::unseal(bytes, device), Err(Error::BadSealedDecision)));
+        };
+        refused(&sealed, &stranger);
+        // Name, version, nonce, content, tag.
+        for at in [0, 8, 10, 33, 34, sealed.len() - 1] {
+            let mut bad = sealed.clone();
+            bad[at] ^= 1;
+            refused(&bad, &device);
+        }
+        for length in [0, 9, 10, 33, 34, sealed.len() - 1] {
+            refused(&sealed[..length], &device);
+        }
+        assert_ne!(pending.seal(&device, &mut rng(2)).unwrap(), sealed);
+    }
 }
 
 /// In the clear the tool prints the id alone on stdout, the promise on stderr; answers as they came.

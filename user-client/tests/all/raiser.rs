@@ -124,7 +124,7 @@ fn a_raiser_serves_the_bandits_it_is_given() {
     play(&device.join(&open).unwrap(), &client, 6, 1);
     raiser.expect("model encrypted anew");
     assert!(!raiser.has("scores raised"));
-    play(&device.join(&other).unwrap(), &client, 1, 2);
+    play(&std::sync::Arc::new(device).join_shared(&other).unwrap(), &client, 1, 2);
     assert!(!raiser.has(&format!("bandit {}", other.id)));
     // A deleted bandit ends its threads, and nothing else.
     client.delete(&open.id).unwrap();
