@@ -1,0 +1,251 @@
+"""The client, whose methods wait."""
+
+from __future__ import annotations
+
+import atexit
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Optional
+
+from . import _native, _requests
+from ._contexts import Contexts
+from ._errors import Error
+from ._native import Keys
+from ._replay import Replay, play
+from ._requests import Counted, Decision, Description, Path, Status, Token
+
+PATIENCE = 10.0
+"""Seconds for which requests are repeated while the server is away."""
+_FLUSH = 10.0
+"""The most seconds that the end of a client or of the program waits for answers to the server's tasks."""
+
+
+class Client:
+    """A server of bandits. The methods wait for it, without the interpreter's lock, and Ctrl-C ends a wait.
+
+    url is https://HOST:PORT, or on a private line http://HOST:PORT. With keys, it plays encrypted bandits,
+    whose contexts and rewards are encrypted in this process. token is an access token of 64 hexadecimal
+    digits, or the path of a file with one; keys have a token of their own. ca is a PEM file of the
+    authorities to trust instead of those that browsers trust. While the server cannot be reached, requests
+    are repeated for patience seconds.
+
+    A client may be used by several threads at once. Nothing is sent before the first call. `with` closes it.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        keys: Optional[Keys] = None,
+        token: Token = None,
+        ca: Optional[Path] = None,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._connection = _requests.connect(url, keys, token, ca, patience)
+        _open.add(self)
+
+    @property
+    def server(self) -> str:
+        """The address of the server."""
+        return self._connection.server
+
+    def create(
+        self,
+        *,
+        features: Optional[int] = None,
+        arms: Optional[int] = None,
+        policy: Optional[str] = None,
+        **configuration: Any,
+    ) -> Bandit:
+        """Creates a bandit: an encrypted one, or with policy, a name of `policies`, one that the server can read.
+
+        Further arguments are those of the configuration, such as horizon=5000, alpha=0.3 and lambda_=2.0 of an
+        encrypted bandit, or epsilon=1.0 of a policy. The request is sent once, because a repeated one may
+        create two bandits.
+        """
+        call = _requests.create(self._connection, features, arms, policy, configuration)
+        return Bandit(self._connection, call.result())
+
+    def bandit(self, bandit_id: str) -> Bandit:
+        """The bandit with this id."""
+        return Bandit(self._connection, _requests.found(self._connection, bandit_id).result())
+
+    def bandits(self) -> list[Bandit]:
+        """The bandits of both kinds that the token gives access to."""
+        return [Bandit(self._connection, one) for one in _requests.listed(self._connection).result()]
+
+    def policies(self) -> list[dict[str, Any]]:
+        """The clear policies of the server: each with its name, a sentence about it, and an example."""
+        return _requests.policies(self._connection).result()
+
+    def raiser(self, bandits: Iterable[str] = (), *, waiting: int = 2) -> Raiser:
+        """A raiser for these bandits, or for all encrypted ones of the server; `with` runs it on a thread."""
+        return Raiser(self._connection, [str(one) for one in bandits], waiting)
+
+    def raise_forever(self, bandits: Iterable[str] = (), *, waiting: int = 2) -> None:
+        """Raises for these bandits, or for all encrypted ones of the server, until Ctrl-C."""
+        with self.raiser(bandits, waiting=waiting) as raiser:
+            raiser.wait()
+
+    def close(self) -> None:
+        """Waits until the answers to tasks that the server gave with decisions are sent, for at most 10 s.
+
+        The end of the program does this by itself.
+        """
+        self._connection.flush(_FLUSH)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        if kind is None or issubclass(kind, Exception):
+            self.close()
+
+    def __repr__(self) -> str:
+        return f"<helba.Client {self.server}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a helba.Client cannot be pickled or copied: open one in each process")
+
+
+class Bandit:
+    """A bandit of a server, encrypted or with a clear policy. `Client.create` and `Client.bandit` return it."""
+
+    def __init__(self, connection: _native.Connection, description: Description) -> None:
+        self._connection = connection
+        self._description = description
+
+    @property
+    def bandit_id(self) -> str:
+        """The id of the bandit."""
+        return self._description.bandit_id
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the server sees neither contexts nor rewards."""
+        return self._description.encrypted
+
+    @property
+    def created(self) -> Mapping[str, Any]:
+        """The bandit as it was created: configuration or policy, parameters, and what holders of the key see."""
+        return self._description.created
+
+    def decide(self, contexts: Optional[Contexts] = None) -> Decision:
+        """Asks which arm to play.
+
+        contexts has one row of features for each arm: a list of lists, or an array of any real type. A clear
+        policy without contexts takes none. The rows of an encrypted bandit have a norm of at most l, by
+        default 1, and are encrypted before they are sent.
+
+        Raises ContextsError before anything is sent; RefusedError and UnreachableError.
+        """
+        return _requests.decide(self._connection, self._description, contexts).result()
+
+    def decide_many(self, contexts: Sequence[Contexts]) -> list[Decision]:
+        """Decisions for several users, in their order, each with an id and a feedback of its own.
+
+        An encrypted bandit makes them in as few requests as they fit into, with the bytes of one decision
+        each. A clear policy is asked once for each.
+        """
+        if not self.encrypted:
+            return [self.decide(one) for one in contexts]
+        return _requests.decide_several(self._connection, self._description, contexts).result()
+
+    def feedback(
+        self,
+        decision: Decision,
+        reward: Optional[float] = None,
+        *,
+        arm: Optional[int] = None,
+        rewards: Optional[Sequence[float]] = None,
+        sum: Optional[float] = None,
+        share: Optional[int] = None,
+    ) -> Counted:
+        """Returns the reward of a decision, from -1 to 1 for an encrypted bandit, and encrypted for it.
+
+        arm is the arm that was played, if it is not that of the decision. Some clear policies learn from the
+        rewards of all arms, the sum of what arrived, or a share instead. The first reward counts; the same
+        one may be sent again.
+        """
+        others = {"rewards": rewards, "sum": sum, "share": share}
+        call = _requests.feedback(self._connection, self._description, decision, reward, arm, others)
+        return call.result()
+
+    def status(self) -> Status:
+        """The counters of the bandit, which are public."""
+        return _requests.status(self._connection, self.bandit_id).result()
+
+    def delete(self) -> None:
+        """Deletes the bandit and what it has learnt."""
+        _requests.delete(self._connection, self.bandit_id).result()
+
+    def replay(self, contexts: Any, rewards: Any, progress: bool = False) -> Replay:
+        """Plays recorded rounds one after the other: contexts[t] decides, and rewards[t][arm] is returned.
+
+        contexts has the shape rounds x arms x features, rewards rounds x arms. With progress, a bar of tqdm
+        is shown if it is installed.
+        """
+        return play(self, contexts, rewards, progress)
+
+    def __repr__(self) -> str:
+        kind = "encrypted" if self.encrypted else self.created.get("policy")
+        return f"<helba.Bandit {self.bandit_id}, {kind}>"
+
+
+class Raiser:
+    """Answers what encrypted bandits ask of a holder of the key, so that no device is asked.
+
+    It sees masked values alone. `with client.raiser(): ...` runs it on a thread beside the program; the end
+    of the block stops it. It logs to the logger `helba`.
+    """
+
+    def __init__(self, connection: _native.Connection, bandits: list[str], waiting: int) -> None:
+        self._connection = connection
+        self._bandits = bandits
+        self._waiting = waiting
+        self._running: Optional[_native.Raising] = None
+
+    def start(self) -> None:
+        """Starts the thread."""
+        if self._running is not None:
+            raise Error("the raiser was started before: make another one with client.raiser()")
+        self._running = _native.Raising(self._connection, self._bandits, self._waiting)
+
+    def stop(self) -> None:
+        """Stops the thread, and waits until answers that were begun are sent, for about 10 s at most.
+
+        Raises what ended the raiser before, such as KeysError for a server with other keys.
+        """
+        if self._running is not None:
+            self._running.stop()
+            self._running.wait(2 * _FLUSH)
+
+    def wait(self, seconds: Optional[float] = None) -> bool:
+        """Waits until the raiser has ended, and returns whether it has. Raises what ended it."""
+        if self._running is None:
+            raise Error("the raiser was not started")
+        return bool(self._running.wait(seconds))
+
+    def __enter__(self) -> Raiser:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        self.stop()
+
+
+_open: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for client in list(_open):
+        try:
+            client.close()
+        except Error:
+            # A process that was forked off has nothing to wait for.
+            pass

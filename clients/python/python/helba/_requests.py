@@ -1,0 +1,342 @@
+"""Requests of both kinds of bandits as calls, for `helba` and `helba.aio`."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Optional, Union
+
+from . import _native
+from ._calls import Call
+from ._contexts import Contexts, reward_of, rows
+from ._errors import ArgumentError, DecisionError, Error, InsecureWarning, KeysError
+from ._native import Keys
+
+Path = Union[str, "os.PathLike[str]"]
+Token = Union[str, "os.PathLike[str]", None]
+
+_CLEAR_BYTES = b"HELBACLR\x01\x00"
+"""The first bytes of a stored decision of a clear policy; JSON follows."""
+
+
+class Decision:
+    """A decision: play `arm`, and return its reward with `Bandit.feedback`.
+
+    It holds the contexts of an encrypted bandit until it is dropped, and shows them to nobody.
+    """
+
+    __slots__ = ("_answer", "_details")
+
+    _answer: Optional[_native.Answer]
+    _details: dict[str, Any]
+
+    def __init__(self, answer: Optional[_native.Answer], details: dict[str, Any]) -> None:
+        self._answer = answer
+        self._details = details
+
+    @property
+    def arm(self) -> int:
+        """The arm to play, from 0."""
+        if self._answer is not None:
+            return self._answer.arm
+        arm = self._details["arm"]
+        if arm is None:
+            raise Error("devices of this policy choose their arms themselves: use `secure-sum users`")
+        return int(arm)
+
+    @property
+    def decision_id(self) -> str:
+        """The id of the decision, in hexadecimal."""
+        return self._answer.id if self._answer is not None else str(self._details["decision"])
+
+    @property
+    def bandit_id(self) -> str:
+        """The id of the bandit that decided."""
+        return self._answer.bandit if self._answer is not None else str(self._details["bandit"])
+
+    @property
+    def reliable(self) -> bool:
+        """Whether the arm can be relied on.
+
+        It is False if an encrypted answer is outside its range: contexts of somebody were too long, or the
+        server deviates from the protocol. Ask for a new decision then. A decision that was stored and a clear
+        one are reliable.
+        """
+        return self._answer is None or self._answer.reliable is not False
+
+    @property
+    def round(self) -> Optional[int]:
+        """The number of the decision, from 1; None if it was stored in between."""
+        return self._answer.round if self._answer is not None else self._details.get("round")
+
+    @property
+    def users(self) -> Optional[int]:
+        """How many decisions shared the encrypted evaluation; None of a clear one, or if it was stored in between."""
+        return self._answer.users if self._answer is not None else None
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether an encrypted bandit decided."""
+        return self._answer is not None
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        """The whole answer of a clear policy, with its privacy statement; empty of an encrypted bandit."""
+        return dict(self._details)
+
+    def to_bytes(self, keys: Optional[Keys] = None) -> bytes:
+        """The decision as bytes, so that another process can return its reward.
+
+        The bytes of an encrypted bandit's decision contain its contexts, and are sealed under `keys`.
+        """
+        if self._answer is None:
+            return _CLEAR_BYTES + json.dumps(self._details).encode()
+        if keys is None:
+            raise KeysError("the decision holds contexts: give the keys that seal it, as decision.to_bytes(keys)")
+        return self._answer.seal(keys)
+
+    @staticmethod
+    def from_bytes(data: bytes, keys: Optional[Keys] = None) -> Decision:
+        """The decision that `to_bytes` made the bytes of."""
+        if data.startswith(_CLEAR_BYTES):
+            try:
+                details = json.loads(data[len(_CLEAR_BYTES) :])
+                if not all(isinstance(details[name], str) for name in ("bandit", "decision")):
+                    raise ValueError
+            except (ValueError, LookupError, TypeError):
+                raise DecisionError("the bytes are no decision of this version: give them unchanged") from None
+            return Decision(None, details)
+        if keys is None:
+            raise KeysError("the decision is sealed: give the keys, as Decision.from_bytes(data, keys)")
+        return Decision(_native.Answer.unseal(data, keys), {})
+
+    def __repr__(self) -> str:
+        return f"<helba.Decision {self.decision_id} of bandit {self.bandit_id}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a helba.Decision cannot be pickled or copied: use to_bytes and from_bytes")
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The receipt of a feedback."""
+
+    decision_id: str
+    """The decision."""
+    feedbacks: int
+    """How many feedbacks the bandit has counted, with this one."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """The public state of a bandit."""
+
+    round: int
+    """The number of decisions."""
+    feedbacks: int
+    """The number of feedbacks that were counted."""
+    pending_decisions: int
+    """The number of decisions that wait for feedback."""
+    details: Mapping[str, Any] = field(repr=False, compare=False)
+    """The whole state as the server gives it."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """A bandit as it was created."""
+
+    bandit_id: str
+    encrypted: bool
+    created: Mapping[str, Any]
+
+    @staticmethod
+    def of(created: Mapping[str, Any]) -> Description:
+        return Description(str(created["id"]), "plan" in created, created)
+
+
+def connect(
+    url: str, keys: Optional[Keys], token: Token, ca: Optional[Path], patience: float
+) -> _native.Connection:
+    """A connection; nothing is sent."""
+    text, file = (token, None) if token is None or isinstance(token, str) else (None, token)
+    connection = _native.Connection(url, keys, text, file, ca, patience)
+    if connection.shows_token:
+        message = (
+            f"the access token is sent to {connection.server} without encryption, and everybody who reads it can use "
+            "it: use https, or a private line"
+        )
+        warnings.warn(message, InsecureWarning, stacklevel=3)
+    return connection
+
+
+def create(
+    connection: _native.Connection,
+    features: Optional[int],
+    arms: Optional[int],
+    policy: Optional[str],
+    configuration: dict[str, Any],
+) -> Call[Description]:
+    def described(text: str) -> Description:
+        return Description.of(json.loads(text))
+
+    if policy is not None and policy != "helba":
+        sizes = {"features": features, "arms": arms}
+        given = {name: size for name, size in sizes.items() if size is not None}
+        parameters = json.dumps({**given, **{_plain(name): value for name, value in configuration.items()}})
+        return Call(lambda done: connection.create_policy(policy, parameters, done), described)
+    if not connection.has_keys:
+        raise KeysError(
+            "an encrypted bandit needs keys, as helba.Client(url, helba.Keys.open(path)); without them, name a clear "
+            "policy of client.policies(), as policy='oful'"
+        )
+    if features is None or arms is None:
+        raise ArgumentError("give the numbers of features and of arms, as create(features=7, arms=4)")
+    text = encrypted_configuration(features, arms, configuration)
+    return Call(lambda done: connection.create(text, done), described)
+
+
+def _plain(name: str) -> str:
+    """`lambda_` is the parameter lambda, which is a keyword in Python."""
+    return name.rstrip("_")
+
+
+def encrypted_configuration(features: int, arms: int, changes: Mapping[str, Any]) -> str:
+    for name, size in (("features", features), ("arms", arms)):
+        if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= 1 << 16:
+            raise ArgumentError(f"{name} is {size!r}, it must be a whole number from 1 on")
+    configuration = json.loads(_native.default_configuration(features, arms))
+    linear = configuration["linear"]
+    for name, value in changes.items():
+        name = _plain(name)
+        if name == "alpha":
+            linear["width"] = {"constant": {"alpha": value}}
+        elif name in linear and name not in ("d", "k"):
+            linear[name] = value
+        elif name in configuration and name != "linear":
+            configuration[name] = value
+        else:
+            known = sorted({"alpha", *linear, *configuration} - {"d", "k", "linear", "lambda"} | {"lambda_"})
+            raise ArgumentError(f"an encrypted bandit has no parameter {name}; it has {', '.join(known)}")
+    try:
+        return json.dumps(configuration)
+    except TypeError as error:
+        raise ArgumentError(f"a parameter cannot be sent: {error}") from None
+
+
+def listed(connection: _native.Connection) -> Call[list[Description]]:
+    def finish(text: str) -> list[Description]:
+        return [Description.of(created) for created in json.loads(text)]
+
+    return Call(connection.bandits, finish)
+
+
+def policies(connection: _native.Connection) -> Call[list[dict[str, Any]]]:
+    def finish(text: str) -> list[dict[str, Any]]:
+        return list(json.loads(text))
+
+    return Call(connection.policies, finish)
+
+
+def found(connection: _native.Connection, bandit_id: str) -> Call[Description]:
+    return Call(
+        lambda done: connection.view(bandit_id, done), lambda text: Description.of(json.loads(text)["created"])
+    )
+
+
+def status(connection: _native.Connection, bandit_id: str) -> Call[Status]:
+    def finish(text: str) -> Status:
+        view = json.loads(text)
+        counters = view.get("status", view)
+        return Status(counters["round"], counters["feedbacks"], counters["pending_decisions"], view)
+
+    return Call(lambda done: connection.view(bandit_id, done), finish)
+
+
+def delete(connection: _native.Connection, bandit_id: str) -> Call[None]:
+    return Call(lambda done: connection.delete(bandit_id, done), lambda _: None)
+
+
+def decide(
+    connection: _native.Connection, bandit: Description, contexts: Optional[Contexts]
+) -> Call[Decision]:
+    if not bandit.encrypted:
+        given = None if contexts is None else rows(contexts)
+
+        def finish(text: str) -> Decision:
+            return Decision(None, {"bandit": bandit.bandit_id, **json.loads(text)})
+
+        return Call(lambda done: connection.decide_clear(bandit.bandit_id, given, done), finish)
+    several = decide_several(connection, bandit, [needed(contexts)])
+    return Call(several.start, lambda answers: several.finish(answers)[0])
+
+
+def decide_several(
+    connection: _native.Connection, bandit: Description, contexts: Sequence[Contexts]
+) -> Call[list[Decision]]:
+    """Decisions of an encrypted bandit."""
+    given = [rows(one) for one in contexts]
+
+    def finish(answers: list[_native.Answer]) -> list[Decision]:
+        return [Decision(answer, {}) for answer in answers]
+
+    return Call(lambda done: connection.decide(bandit.bandit_id, given, done), finish)
+
+
+def needed(contexts: Optional[Contexts]) -> Contexts:
+    if contexts is None:
+        raise ArgumentError("an encrypted bandit decides on contexts: give one row of features for each arm")
+    return contexts
+
+
+def most_decisions(connection: _native.Connection, bandit_id: str) -> Call[int]:
+    return Call(lambda done: connection.most_decisions(bandit_id, done), int)
+
+
+def flush(connection: _native.Connection, seconds: float) -> Call[None]:
+    return Call(lambda done: connection.flush(seconds, done), lambda _: None)
+
+
+def feedback(
+    connection: _native.Connection,
+    bandit: Description,
+    decision: Decision,
+    reward: Optional[float],
+    arm: Optional[int],
+    others: Mapping[str, Any],
+) -> Call[Counted]:
+    if decision.bandit_id != bandit.bandit_id:
+        raise DecisionError(f"the decision is of bandit {decision.bandit_id}, and this is bandit {bandit.bandit_id}")
+    given = {name: value for name, value in others.items() if value is not None}
+    answer = decision._answer
+    if answer is not None:
+        if reward is None or given:
+            raise ArgumentError("an encrypted bandit takes one reward, as feedback(decision, reward)")
+        earned = reward_of(reward)
+
+        def finish(text: str) -> Counted:
+            receipt = json.loads(text)
+            return Counted(receipt["decision"], receipt["feedbacks"])
+
+        return Call(lambda done: connection.feedback(answer, arm, earned, done), finish)
+    if arm is not None:
+        raise ArgumentError("a clear policy takes the reward of the arm that it decided for: leave arm out")
+    if reward is not None:
+        given["reward"] = reward_of(reward)
+    try:
+        text = json.dumps({name: _listed(value) for name, value in given.items()})
+    except TypeError as error:
+        raise ArgumentError(f"the feedback cannot be sent: {error}") from None
+
+    def counted(text: str) -> Counted:
+        receipt = json.loads(text)
+        return Counted(receipt["of"], receipt["feedbacks"])
+
+    identity = decision.decision_id
+    return Call(lambda done: connection.feedback_clear(bandit.bandit_id, identity, text, done), counted)
+
+
+def _listed(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else value

@@ -1,0 +1,31 @@
+//! The device of encrypted bandits in a Python process. The module `helba._native` has what needs the secret
+//! key or the network; names and sentences for users are in `python/helba`.
+//!
+//! A call takes plain values and returns plain values or JSON. It works on a thread of its own, without the
+//! interpreter ([`work`]).
+
+mod connection;
+mod decision;
+mod error;
+mod keys;
+mod raising;
+mod work;
+
+use pyo3::prelude::*;
+
+/// The device of encrypted bandits: keys, requests, decisions. Use the package `helba`.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use crate::connection::Connection;
+    #[pymodule_export]
+    use crate::connection::default_configuration;
+    #[pymodule_export]
+    use crate::decision::Answer;
+    #[pymodule_export]
+    use crate::error::problems;
+    #[pymodule_export]
+    use crate::keys::Keys;
+    #[pymodule_export]
+    use crate::raising::Raising;
+}
