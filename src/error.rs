@@ -1,5 +1,6 @@
 //! The errors of the server. `http::problem` turns an error into an answer.
 
+use crate::access::{Forbidden, Needs, TokenFault};
 use service::Rejection;
 use std::path::{Path, PathBuf};
 use wire::ProblemType;
@@ -20,14 +21,27 @@ pub enum Error {
          lists them, or start the server with the public key bundle"
     )]
     NoKeys,
-    /// Misuse: a request without the token that it needs.
-    #[error(
-        "the token is missing or does not permit this request: {} needs `Authorization: Bearer TOKEN` with {}",
-        .about.what(), .about.whose()
-    )]
+    /// Misuse: a request without a token that the server knows.
+    #[error("{}", .fault.sentence())]
     Unauthorized {
-        /// The kind of bandit that the request is about.
-        about: Kind,
+        /// What is wrong with its token.
+        fault: TokenFault,
+    },
+    /// Misuse: a request with a token that is not for it.
+    #[error("the token does not permit this request, which needs {needs}: {}", .why.sentence())]
+    ForbiddenScope {
+        /// The scope that the request needs.
+        needs: Needs,
+        /// Why the token does not permit it.
+        why: Forbidden,
+    },
+    /// The file of API tokens cannot be used, or not for this change.
+    #[error("{}: {why}", path.display())]
+    Tokens {
+        /// The file.
+        path: PathBuf,
+        /// The fault, and the remedy.
+        why: String,
     },
     /// Misuse: a path that the server does not have.
     #[error("nothing is served at {path}: all paths begin with /v1, and README.md lists them")]
@@ -211,7 +225,7 @@ pub enum Error {
     SizingNoise,
     /// Capacity: too many bandits.
     #[error(
-        "the server keeps at most {limit} bandits, and if it has keys and no operator's token, at most half of them may have \
+        "the server keeps at most {limit} bandits, and if it has keys and no operator's or API tokens, at most half of them may have \
          clear policies; delete a bandit, or start the server with a larger --max-bandits"
     )]
     TooManyBandits {
@@ -326,21 +340,49 @@ pub enum Kind {
     Clear,
 }
 
-impl Kind {
-    fn what(self) -> &'static str {
+/// The end of a sentence that asks for a token.
+const SEND: &str = "send `Authorization: Bearer TOKEN` with the token of the secret bundle that was made with this \
+                    server's keys (`helba-client --secret FILE`), or with the operator's token or an API token \
+                    (`helba-client --token-file FILE`, `secure-sum --server-token-file FILE`)";
+
+impl TokenFault {
+    /// The value of `WWW-Authenticate` (RFC 6750).
+    pub(crate) fn challenge(self) -> &'static str {
         match self {
-            Kind::Encrypted => "an encrypted bandit",
-            Kind::Clear => "a policy in the clear",
+            TokenFault::Missing => "Bearer",
+            TokenFault::Malformed => "Bearer error=\"invalid_request\"",
+            TokenFault::Unknown => "Bearer error=\"invalid_token\", error_description=\"unknown\"",
+            TokenFault::Expired => "Bearer error=\"invalid_token\", error_description=\"expired\"",
         }
     }
 
-    fn whose(self) -> &'static str {
+    fn sentence(self) -> String {
         match self {
-            Kind::Encrypted => {
-                "the token of the secret bundle made with this server's keys (`helba-client --secret FILE`)"
+            TokenFault::Missing => format!("the request has no token: {SEND}"),
+            TokenFault::Malformed => {
+                format!("the header `Authorization` is not `Bearer` and 64 hexadecimal digits: {SEND}")
             }
-            Kind::Clear => {
-                "the operator's token (`helba-client --token-file FILE`, `secure-sum --server-token-file FILE`)"
+            TokenFault::Unknown => format!(
+                "the server does not know the token, which was revoked, or belongs to another server or to other keys: {SEND}"
+            ),
+            TokenFault::Expired => {
+                "the token has expired: ask the operator for another one (`helba-server token create`)".into()
+            }
+        }
+    }
+}
+
+impl Forbidden {
+    fn sentence(&self) -> String {
+        match self {
+            Forbidden::Scope { has } => {
+                format!("the scope of the token is {has}; ask the operator for another token")
+            }
+            Forbidden::OtherBandit { only } => format!("the token is for bandit {only} and nothing else"),
+            Forbidden::ClearPolicy => {
+                "the token of the secret bundle is for encrypted bandits, and a policy in the clear \
+                needs the operator's token or an API token"
+                    .into()
             }
         }
     }
@@ -378,6 +420,7 @@ impl Error {
             Error::UnknownBandit { .. } => P::UnknownBandit,
             Error::NoKeys => P::NoKeys,
             Error::Unauthorized { .. } => P::Unauthorized,
+            Error::ForbiddenScope { .. } => P::ForbiddenScope,
             Error::UnknownPath { .. } => P::UnknownPath,
             Error::WrongMethod => P::WrongMethod,
             Error::Request(Rejection::BodyTooLarge { .. }) => P::TooLarge,
@@ -413,6 +456,7 @@ impl Error {
             Error::DiskFull { .. } => P::DiskFull,
             Error::Disk { .. }
             | Error::FolderIsShared { .. }
+            | Error::Tokens { .. }
             | Error::Database { .. }
             | Error::StateInUse { .. }
             | Error::OtherKeys { .. }

@@ -8,7 +8,8 @@
 //!
 //! | folder | does |
 //! |---|---|
-//! | `http` | routes, tokens, bodies and answers, with one file for each resource |
+//! | `http` | routes, bodies and answers, with one file for each resource |
+//! | `access` | tokens: the table of routes and scopes, and the file of API tokens |
 //! | `bandits` | the loaded bandits of both kinds |
 //! | `jobs` | bounds on the computations at a time, and batch updates in the background |
 //! | `store` | states and rows of clear policies on disk |
@@ -19,6 +20,7 @@
 //! the ciphertexts that they hold and by [`Settings::body_memory`], computations by
 //! [`Settings::max_in_flight`], and bandits by [`Settings::max_bandits`].
 
+mod access;
 mod bandits;
 mod clock;
 mod error;
@@ -27,6 +29,7 @@ mod jobs;
 mod policy;
 mod store;
 
+pub use access::{ApiToken, Forbidden, MOST_TOKENS, Needs, NewToken, Route, Scope, TokenFault, TokensFile};
 pub use bandits::{Audited, Audits, audit};
 pub use clock::Clock;
 pub use error::{Error, Kind};

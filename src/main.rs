@@ -2,13 +2,13 @@
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Parser, Subcommand};
-use helba_server::{AppState, Connections, Settings, app, printable};
+use helba_server::{ApiToken, AppState, Connections, NewToken, Scope, Settings, TokensFile, app, printable};
 use protocol::Shape;
 use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::net::TcpListener;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -46,6 +46,12 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Creates, lists and revokes API tokens, also while the server runs: it reads their file again when it
+    /// has changed. Once there is one, requests without a token are refused, except for GET /v1/health.
+    Token {
+        #[command(subcommand)]
+        command: TokenCommand,
+    },
     /// Replays the logs of encrypted bandits, and says whether each agrees with its snapshot. The server must
     /// be stopped. Nothing is changed. Fails if a bandit does not agree.
     Audit {
@@ -61,6 +67,49 @@ enum Command {
         /// One JSON object a line instead of text.
         #[arg(long)]
         json: bool,
+    },
+}
+
+#[derive(Subcommand)]
+enum TokenCommand {
+    /// Creates a token and prints it, once: the server keeps its digest only.
+    Create {
+        /// Folder for the state of the bandits.
+        #[arg(long, value_name = "DIR")]
+        state: PathBuf,
+        /// Name of the token, by which it is revoked.
+        #[arg(long)]
+        name: String,
+        /// What the token permits, separated by commas: `decide`, `feedback`, `raise`, or `admin`, which
+        /// permits everything.
+        #[arg(long, value_name = "SCOPES", value_delimiter = ',', required = true)]
+        scope: Vec<Scope>,
+        /// Id of the only bandit that the token is for [default: all bandits].
+        #[arg(long, value_name = "ID")]
+        bandit: Option<String>,
+        /// Time after which the token is refused, such as 90d or 12h [default: never].
+        #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+        expires: Option<Duration>,
+        /// New file for the token, which only its owner can read, instead of stdout.
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+    /// Lists the tokens: name, scopes, bandit, and when they expire. Nobody can print the tokens themselves.
+    List {
+        /// Folder for the state of the bandits.
+        #[arg(long, value_name = "DIR")]
+        state: PathBuf,
+        /// One JSON object a line instead of text.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Revokes a token: the next request with it is refused.
+    Revoke {
+        /// Folder for the state of the bandits.
+        #[arg(long, value_name = "DIR")]
+        state: PathBuf,
+        /// Name of the token.
+        name: String,
     },
 }
 
@@ -85,10 +134,14 @@ struct Arguments {
     /// The most bandits.
     #[arg(long, value_name = "N", default_value_t = Settings::default().max_bandits)]
     max_bandits: usize,
-    /// File with the operator's token, 64 hexadecimal digits (`helba-keygen token FILE` generates one). With
-    /// it, only the bearers of the token can create, use and delete bandits with clear policies.
+    /// File with the operator's token, 64 hexadecimal digits (`helba-keygen token FILE` generates one), which
+    /// permits everything. With it, requests without a token are refused, except for GET /v1/health.
     #[arg(long, value_name = "FILE")]
     operator_token_file: Option<PathBuf>,
+    /// Accepts an address that other machines reach without any token of the operator's. Everybody who
+    /// reaches it can then use clear policies.
+    #[arg(long)]
+    open: bool,
     /// Memory for request bodies above 64 KiB. A request whose body does not fit is answered 503.
     #[arg(long, value_name = "MIB", default_value_t = Settings::default().body_memory >> 20)]
     max_body_memory: usize,
@@ -146,6 +199,7 @@ fn main() -> ExitCode {
     tracing_subscriber::registry().with(log).with(level).init();
     let done = match (command, arguments) {
         (Some(Command::Check { keys, json }), _) => check(keys.as_deref(), json),
+        (Some(Command::Token { command }), _) => token(command),
         (Some(Command::Audit { keys, state, bandit, json }), _) => {
             audit(&keys, &state, bandit.as_deref(), json)
         }
@@ -191,6 +245,64 @@ fn check(keys: Option<&Path>, json: bool) -> Result<()> {
     }
     let outlook = report.kernel_outlook(rayon::current_num_threads());
     writeln!(out, "{choice}\nd = {dim}, K = {arm_slots}: {outlook}").context("writing to stdout")
+}
+
+/// Changes or prints the API tokens of a state folder.
+fn token(command: TokenCommand) -> Result<()> {
+    match command {
+        TokenCommand::Create { state, name, scope, bandit, expires, out } => {
+            let file = TokensFile::of(&state);
+            // Before the token exists, so that none is lost.
+            let create = |path: &PathBuf| {
+                let new = host::private_file().write(true).create_new(true).open(path);
+                new.with_context(|| format!("cannot create {}", path.display()))
+            };
+            let opened = out.as_ref().map(create).transpose()?;
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let expires = expires.map(|after| now.saturating_add(after).as_secs());
+            let new = NewToken { name, scopes: scope, bandit, expires };
+            let token = host::os_rng().map_err(Into::into).and_then(|mut rng| file.create(new, &mut rng));
+            match (opened, token) {
+                (Some(mut file), Ok(token)) => writeln!(file, "{}", *token.to_hex())
+                    .and_then(|()| file.sync_all())
+                    .context("writing the token"),
+                (None, Ok(token)) => {
+                    writeln!(std::io::stdout(), "{}", *token.to_hex()).context("writing to stdout")
+                }
+                (_, Err(error)) => {
+                    // Empty, and in the way of the next try.
+                    if let Some(path) = out {
+                        let _ = std::fs::remove_file(path);
+                    }
+                    Err(error.into())
+                }
+            }
+        }
+        TokenCommand::List { state, json } => {
+            let mut out = std::io::stdout();
+            for token in TokensFile::of(&state).list()? {
+                let line = if json { serde_json::to_string(&token)? } else { described(&token) };
+                writeln!(out, "{line}").context("writing to stdout")?;
+            }
+            Ok(())
+        }
+        TokenCommand::Revoke { state, name } => Ok(TokensFile::of(&state).revoke(&name)?),
+    }
+}
+
+/// The line of a token in the list.
+fn described(token: &ApiToken) -> String {
+    let time = |seconds: u64| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
+    let time =
+        |seconds| time(seconds).map_or("never".into(), |t| humantime::format_rfc3339_seconds(t).to_string());
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let end = match token.expires {
+        Some(seconds) if token.is_expired(now) => format!("expired {}", time(seconds)),
+        Some(seconds) => format!("expires {}", time(seconds)),
+        None => "never expires".into(),
+    };
+    let about = token.bandit.as_deref().map_or("all bandits".into(), |id| format!("bandit {id}"));
+    format!("{}  {}  {about}  {end}", token.name, token.scopes_text())
 }
 
 /// Prints a line for each bandit.
@@ -276,6 +388,20 @@ async fn serve(arguments: Arguments) -> Result<()> {
         format!("cannot listen on {listen}: choose another address with --listen, or stop the process that uses it")
     })?;
     let address = listener.local_addr().context("asking for the port")?;
+    let operator =
+        operator_token_file.as_deref().map(wire::AccessToken::open).transpose()?.map(|t| t.digest());
+    let loopback = address.ip().to_canonical().is_loopback();
+    if !loopback && operator.is_none() && !TokensFile::of(&state).exists() {
+        if !arguments.open {
+            bail!(
+                "--listen {listen}: other machines reach this address, and without tokens everybody there can use clear policies: \
+                 create one with `helba-server token create --state {} --name NAME --scope admin`, or give --operator-token-file; \
+                 or listen on 127.0.0.1; or give --open",
+                state.display()
+            );
+        }
+        tracing::warn!("--open: everybody who reaches {address} can use clear policies");
+    }
     let bundle = keys.as_deref().map(open_bundle).transpose()?;
     match &bundle {
         Some(PublicBundle { manifest, .. }) => {
@@ -296,13 +422,7 @@ async fn serve(arguments: Arguments) -> Result<()> {
         }
         None => tracing::info!("no --keys: only clear policies are served"),
     }
-    let operator =
-        operator_token_file.as_deref().map(wire::AccessToken::open).transpose()?.map(|t| t.digest());
-    if operator.is_none() && !address.ip().to_canonical().is_loopback() {
-        tracing::warn!("no --operator-token-file: everybody who reaches {address} can use clear policies");
-    }
-    let hosts =
-        (address.ip().to_canonical().is_loopback() || !arguments.hosts.is_empty()).then_some(arguments.hosts);
+    let hosts = (loopback || !arguments.hosts.is_empty()).then_some(arguments.hosts);
     let body_memory = arguments.max_body_memory.saturating_mul(1 << 20);
     let wait = Duration::from_secs(arguments.wait);
     let (max_waiting, raise_timeout) = (arguments.max_waiting, Duration::from_secs(arguments.raise_timeout));

@@ -133,8 +133,8 @@ impl From<protocol::Error> for Error {
 }
 
 impl Error {
-    /// The type of the problem document. A refusal of the server has the server's own document, but for a
-    /// token that the server does not know, which is no fault of the application.
+    /// The type of the problem document. A refusal of the server has the server's own document, but for one
+    /// of the agent's token, which is no fault of the application.
     pub(crate) fn problem(&self) -> ProblemType {
         use ProblemType as P;
         use user_client::Error as Client;

@@ -181,11 +181,13 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// The document of an error. A refusal of the server is passed on as it is, but for a token that the server
-/// does not know, which is no fault of the application.
+/// The document of an error. A refusal of the server is passed on as it is, but for one of the agent's own
+/// token, which is no fault of the application.
 fn problem(error: &Error) -> Problem {
+    let of_token = [ProblemType::Unauthorized, ProblemType::ForbiddenScope].map(ProblemType::reason);
+    let is_of_token = |problem: &Problem| problem.reason.as_deref().is_some_and(|r| of_token.contains(&r));
     match error {
-        Error::Client(user_client::Error::Refused(problem)) if problem.status != 401 => problem.clone(),
+        Error::Client(user_client::Error::Refused(problem)) if !is_of_token(problem) => problem.clone(),
         error => Problem { detail: error.to_string(), ..error.problem().into() },
     }
 }

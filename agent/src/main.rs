@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use user_client::{Client, DEFAULT_REPEATS, Device, Opening, Passphrase, os_rng};
+use wire::AccessToken;
 
 /// Offers the encrypted bandits of a server by the JSON messages of clear bandits, to an application on this
 /// machine.
@@ -30,6 +31,10 @@ struct Arguments {
     /// Secret bundle.
     #[arg(long, value_name = "FILE")]
     secret: PathBuf,
+    /// File with an API token of the server, instead of the token of the secret bundle. Its scopes are
+    /// `decide` and `feedback`; `raise`, if no raiser runs; `admin`, if the application creates bandits.
+    #[arg(long, value_name = "FILE")]
+    server_token_file: Option<PathBuf>,
     /// File whose first line is the passphrase of the secret bundle.
     #[arg(long, value_name = "FILE")]
     passphrase_file: Option<PathBuf>,
@@ -110,7 +115,8 @@ async fn serve(arguments: Arguments) -> Result<()> {
         Some(ca) => Client::with_ca(&server, &ca)?,
         None => Client::new(&server)?,
     };
-    let client = client.with_token(device.token().clone());
+    let token = arguments.server_token_file.as_deref().map(AccessToken::open).transpose()?;
+    let client = client.with_token(token.unwrap_or_else(|| device.token().clone()));
     // A log on a full disk must not end the program.
     let log = |line: &str| drop(writeln!(std::io::stderr(), "helba-agent: {line}"));
     if client.shows_token() {

@@ -178,9 +178,6 @@ impl Entry {
 pub(crate) struct Room {
     /// The most bandits.
     pub(crate) most: usize,
-    /// Whether everybody can create bandits with clear policies. These are then at most half of all bandits,
-    /// so that bearers of the token can always create encrypted ones.
-    pub(crate) clear_is_open: bool,
     /// The seconds after which decisions of a clear policy expire if its creation names none.
     pub(crate) wait: u64,
     /// The time by which they expire.
@@ -264,14 +261,14 @@ impl Bandits {
         (entries.len(), missing)
     }
 
-    /// The loaded bandits.
-    pub(crate) fn loaded(&self) -> Vec<Bandit> {
+    /// The loaded bandits by id.
+    pub(crate) fn loaded(&self) -> Vec<(String, Bandit)> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        let loaded = |entry: &Entry| match entry {
-            Entry::Loaded(bandit) => Some(bandit.clone()),
+        let loaded = |(id, entry): (&String, &Entry)| match entry {
+            Entry::Loaded(bandit) => Some((id.clone(), bandit.clone())),
             Entry::KeysMissing => None,
         };
-        entries.values().filter_map(loaded).collect()
+        entries.iter().filter_map(loaded).collect()
     }
 
     /// The bandit with this id.
@@ -293,28 +290,32 @@ impl Bandits {
     /// [`Error::NoKeys`], [`Error::TooManyBandits`], those of the configuration and the disk.
     pub(crate) fn create_encrypted(&self, config: BanditConfig) -> Result<(String, Listed), Error> {
         let shared = self.keys()?.encrypted.clone();
-        self.insert(Kind::Encrypted, |id| {
+        self.insert((Kind::Encrypted, false), |id| {
             Ok(Bandit::Encrypted(Arc::new(EncryptedServed::create(id, config, shared)?)))
         })
     }
 
-    /// Reads the configuration of a clear policy, and its terms for late feedback.
+    /// Reads the configuration of a clear policy, and its terms for late feedback. If everybody may create
+    /// them (`open`), they are at most half of all bandits, so that bearers of the token can always create
+    /// encrypted ones.
     ///
     /// # Errors
     /// [`Error::BadParameter`]; [`Error::TooManyBandits`] before noise is calibrated, which takes seconds.
     pub(crate) fn policy(
         &self,
         mut request: Map<String, Value>,
+        open: bool,
     ) -> Result<(PolicyConfig, AskedTerms), Error> {
         let asked = AskedTerms::take(&mut request)?;
         let config = PolicyConfig::from_request(request)?;
         if config.profile().calibrates {
-            self.check_room(Kind::Clear)?;
+            self.check_room(Kind::Clear, open)?;
         }
         Ok((config, asked))
     }
 
-    /// Creates a bandit with a clear policy, which is durable when this returns.
+    /// Creates a bandit with a clear policy, which is durable when this returns. `open` as for
+    /// [`Self::policy`].
     ///
     /// # Errors
     /// [`Error::TooManyBandits`], those of the policy and the disk.
@@ -322,20 +323,23 @@ impl Bandits {
         &self,
         config: PolicyConfig,
         asked: AskedTerms,
+        open: bool,
     ) -> Result<(String, Listed), Error> {
         let new = clear::New::make(config, asked, self.room.wait)?;
         let (store, clock) = (self.store.clone(), self.room.clock.clone());
-        self.insert(Kind::Clear, |id| Ok(Bandit::Clear(Arc::new(new.store(id.to_string(), store, clock)?))))
+        self.insert((Kind::Clear, open), |id| {
+            Ok(Bandit::Clear(Arc::new(new.store(id.to_string(), store, clock)?)))
+        })
     }
 
     /// Adds the bandit that `make` creates and stores under a fresh id, if there is room for one more.
     fn insert(
         &self,
-        kind: Kind,
+        (kind, open): (Kind, bool),
         make: impl FnOnce(&str) -> Result<Bandit, Error>,
     ) -> Result<(String, Listed), Error> {
         let _alone = lock(&self.creating);
-        self.check_room(kind)?;
+        self.check_room(kind, open)?;
         let mut id = [0; 16];
         os_rng()?.fill_bytes(&mut id);
         let id = ckks::Hex(&id).to_string();
@@ -348,9 +352,9 @@ impl Bandits {
     }
 
     /// Checks that there is room for one more bandit.
-    fn check_room(&self, kind: Kind) -> Result<(), Error> {
-        let Room { most, clear_is_open, .. } = self.room;
-        let half = kind == Kind::Clear && clear_is_open && self.keys.is_some();
+    fn check_room(&self, kind: Kind, open: bool) -> Result<(), Error> {
+        let Room { most, .. } = self.room;
+        let half = kind == Kind::Clear && open && self.keys.is_some();
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         let clear = entries.values().filter(|entry| entry.kind() == Kind::Clear).count();
         if entries.len() >= most || (half && clear >= most.div_ceil(2)) {

@@ -3,8 +3,10 @@
 
 use super::decisions::sender_tag;
 use super::{AppState, refuse};
+use crate::access::Caller;
 use crate::bandits::{BodyLimit, Reply};
 use crate::error::Error;
+use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use protocol::DecisionId;
@@ -16,11 +18,12 @@ const BODY: BodyLimit = BodyLimit { bytes: AskAgain::MOST_BYTES, content: Conten
 pub(super) async fn again(
     State(state): State<AppState>,
     names: Result<Path<(String, String)>, PathRejection>,
+    Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Reply, Error> {
     let find = || {
         let Path((id, decision)) = names?;
-        let bandit = state.find_for(&id, request.headers())?.encrypted(&id)?;
+        let bandit = state.find_for(&id, &caller)?.encrypted(&id)?;
         Ok((bandit, decision.parse::<DecisionId>()?, sender_tag(request.headers())?))
     };
     let (bandit, decision, tag) = match find() {

@@ -1,14 +1,15 @@
 //! `/v1/bandits`: bandits of either kind are created, listed, shown and deleted.
 
 use super::AppState;
-use crate::bandits::{BodyLimit, Listed, Reply};
+use crate::access::Caller;
+use crate::bandits::{Bandit, BodyLimit, Listed, Reply};
 use crate::error::{Error, Kind};
 use crate::jobs::{self, Work};
-use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use protocol::BanditConfig;
 use serde_json::{Map, Value};
 use service::Content;
@@ -16,17 +17,18 @@ use service::Content;
 /// The limit of a configuration, which has about a dozen numbers.
 const CONFIG: BodyLimit = BodyLimit { bytes: 16 << 10, content: Content::Json };
 
-/// Lists the bandits that the token permits to change. A token that the server does not know is refused, so
+/// Lists the bandits that the token gives access to. A token that the server does not know is refused, so
 /// that its bearer does not take it for one without bandits.
 pub(super) async fn list(
     State(state): State<AppState>,
-    headers: HeaderMap,
+    Extension(caller): Extension<Caller>,
 ) -> Result<Json<Vec<Listed>>, Error> {
-    state.0.access.check_known(&headers)?;
+    caller.check_given(&state.0.access)?;
     jobs::run(None, move || {
         let bandits = state.0.bandits.loaded().into_iter();
-        let may = bandits.filter(|bandit| state.0.access.check(&headers, bandit.kind()).is_ok());
-        Ok(Json(may.filter_map(|bandit| bandit.created()).collect()))
+        let may = |id: &str, bandit: &Bandit| caller.check_id(id).and(caller.check(bandit.kind())).is_ok();
+        let bandits = bandits.filter(|(id, bandit)| may(id, bandit));
+        Ok(Json(bandits.filter_map(|(_, bandit)| bandit.created()).collect()))
     })
     .await
 }
@@ -34,8 +36,9 @@ pub(super) async fn list(
 pub(super) async fn show(
     State(state): State<AppState>,
     id: Result<Path<String>, PathRejection>,
+    Extension(caller): Extension<Caller>,
 ) -> Result<Reply, Error> {
-    let bandit = state.0.bandits.find(&id?.0)?;
+    let bandit = state.find_for(&id?.0, &caller)?;
     // A commit may hold the lock while it waits for the disk.
     jobs::run(None, move || bandit.view()).await
 }
@@ -44,24 +47,27 @@ pub(super) async fn show(
 pub(super) async fn delete(
     State(state): State<AppState>,
     id: Result<Path<String>, PathRejection>,
-    headers: HeaderMap,
+    Extension(caller): Extension<Caller>,
 ) -> Result<StatusCode, Error> {
     let Path(id) = id?;
-    state.find_for(&id, &headers)?;
+    state.find_for(&id, &caller)?;
     jobs::run(None, move || state.0.bandits.delete(&id).map(|()| StatusCode::NO_CONTENT)).await
 }
 
-pub(super) async fn create(State(state): State<AppState>, request: Request) -> Result<Response, Error> {
-    let headers = request.headers().clone();
+pub(super) async fn create(
+    State(state): State<AppState>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> Result<Response, Error> {
     let body = state.body(request, CONFIG).await?;
     let (id, created) = match asked_for(&body)? {
         Asked::Policy(request) => {
-            state.0.access.check(&headers, Kind::Clear)?;
-            create_clear(state, request).await?
+            caller.check(Kind::Clear)?;
+            create_clear(state, request, caller.is_open()).await?
         }
         Asked::Encrypted(config) => {
             state.0.bandits.keys()?;
-            state.0.access.check(&headers, Kind::Encrypted)?;
+            caller.check(Kind::Encrypted)?;
             let place = state.0.admission.admit(Work::Short)?;
             jobs::run(Some(place), move || state.0.bandits.create_encrypted(config)).await?
         }
@@ -70,11 +76,16 @@ pub(super) async fn create(State(state): State<AppState>, request: Request) -> R
     Ok((StatusCode::CREATED, location, Json(created)).into_response())
 }
 
-async fn create_clear(state: AppState, request: Map<String, Value>) -> Result<(String, Listed), Error> {
-    let (config, asked) = state.0.bandits.policy(request)?;
+/// Creates a bandit with a clear policy, for everybody if `open`.
+async fn create_clear(
+    state: AppState,
+    request: Map<String, Value>,
+    open: bool,
+) -> Result<(String, Listed), Error> {
+    let (config, asked) = state.0.bandits.policy(request, open)?;
     let work = if config.profile().calibrates { Work::Sizing } else { Work::Short };
     let place = state.0.admission.admit(work)?;
-    jobs::run(Some(place), move || state.0.bandits.create_clear(config, asked)).await
+    jobs::run(Some(place), move || state.0.bandits.create_clear(config, asked, open)).await
 }
 
 enum Asked {
@@ -126,7 +137,7 @@ mod tests {
         let state = AppState::open(None, folder.path(), settings).unwrap();
         let costly = json!({"policy": "shuffle-glm", "arms": 2, "features": 1, "batches": [9], "epsilon": 4,
             "delta": 0.01, "gamma": 1, "steps": 2});
-        let make = |value: &Value| create_clear(state.clone(), request(value.clone()));
+        let make = |value: &Value| create_clear(state.clone(), request(value.clone()), true);
         let sizing = state.0.admission.admit(Work::Sizing).unwrap();
         assert!(matches!(make(&costly).await, Err(Error::SizingNoise)));
         assert!(make(&json!({"policy": "ucb1", "arms": 2})).await.is_ok());

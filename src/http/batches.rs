@@ -1,20 +1,23 @@
 //! `POST /v1/bandits/{id}/shuffled`: the sums of a batch of users, from an intermediary.
 
 use super::{AppState, refuse};
+use crate::access::Caller;
 use crate::bandits::{Bandit, Reply};
 use crate::error::Error;
 use crate::jobs::{self, Work};
+use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 
 pub(super) async fn receive(
     State(state): State<AppState>,
     id: Result<Path<String>, PathRejection>,
+    Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Reply, Error> {
     let find = || {
         let Path(id) = id?;
-        match state.find_for(&id, request.headers())? {
+        match state.find_for(&id, &caller)? {
             Bandit::Encrypted(_) => Err(Error::TakesFeedback { id }),
             Bandit::Clear(bandit) => Ok((bandit.batch_body()?, bandit)),
         }

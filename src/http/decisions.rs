@@ -1,9 +1,11 @@
 //! `POST /v1/bandits/{id}/decisions`: makes a decision.
 
 use super::{AppState, refuse};
+use crate::access::Caller;
 use crate::bandits::{Bandit, Reply, Sender};
 use crate::error::Error;
 use crate::jobs::{self, Work};
+use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::HeaderMap;
@@ -14,9 +16,10 @@ use wire::{DECISIONS_HEADER, SENDER_HEADER, SenderTag};
 pub(super) async fn decide(
     State(state): State<AppState>,
     id: Result<Path<String>, PathRejection>,
+    Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Reply, Error> {
-    let found = id.map_err(Error::from).and_then(|Path(id)| state.find_for(&id, request.headers()));
+    let found = id.map_err(Error::from).and_then(|Path(id)| state.find_for(&id, &caller));
     let bandit = match found {
         Ok(bandit) => bandit,
         Err(error) => return Err(refuse(request, error).await),

@@ -1,9 +1,11 @@
 //! `POST /v1/bandits/{id}/decisions/{decision}/feedback`: counts a feedback, and answers when it is on disk.
 
 use super::{AppState, refuse};
+use crate::access::Caller;
 use crate::bandits::{Bandit, Reply};
 use crate::error::Error;
 use crate::jobs::{self, Work};
+use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use protocol::DecisionId;
@@ -11,11 +13,12 @@ use protocol::DecisionId;
 pub(super) async fn feedback(
     State(state): State<AppState>,
     names: Result<Path<(String, String)>, PathRejection>,
+    Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Reply, Error> {
     let find = || {
         let Path((id, decision)) = names?;
-        let bandit = state.find_for(&id, request.headers())?;
+        let bandit = state.find_for(&id, &caller)?;
         let limit = bandit.feedback_body()?;
         Ok((bandit, limit, decision.parse::<DecisionId>()?))
     };

@@ -1,6 +1,6 @@
 //! The HTTP interface: routes under `/v1`, with one file for each resource. Each handler finds the bandit,
 //! reads the body, takes a place, computes and answers, in this order. A request that is refused before its
-//! body is read has its body discarded.
+//! body is read has its body discarded. [`Route`] is the table of routes; each is guarded by its row.
 //!
 //! | route | file |
 //! |---|---|
@@ -14,7 +14,6 @@
 //! | `GET, POST /bandits/{id}/raises` | `raises` |
 //! | `POST /bandits/{id}/shuffled` | `batches` |
 
-mod access;
 mod again;
 mod bandits;
 mod batches;
@@ -28,17 +27,17 @@ mod raises;
 
 pub use problem::printable;
 
+use crate::access::{Access, Caller, Route, TokensFile};
 use crate::bandits::{Bandit, Bandits, BodyLimit, EncryptedServed, Reply, Room, Stages};
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::jobs::Admission;
-use access::Access;
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, header};
+use axum::http::header;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{MethodFilter, MethodRouter, on};
 use service::{Bodies, Body, DISCARDED_BYTES, Hosts, Pace};
 use std::path::Path;
 use std::sync::Arc;
@@ -72,7 +71,8 @@ pub struct Settings {
     /// Whether the state folder was restored from a backup. Bandits with a privacy guarantee then start again
     /// without their data, because the lost state may have released it.
     pub restored: bool,
-    /// Digest of the operator's token. Without one, everybody who reaches the port can use clear policies.
+    /// Digest of the operator's token. Without one, and without API tokens in the state folder, everybody who
+    /// reaches the port can use clear policies.
     pub operator: Option<TokenDigest>,
     /// The most users who wait for encrypted decisions. Others are answered 503.
     pub max_waiting: usize,
@@ -135,8 +135,8 @@ impl AppState {
     /// Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// [`Error::StateInUse`], [`Error::StateFormat`], [`Error::OtherKeys`],
-    /// [`Error::CorruptState`], [`Error::Log`], [`Error::FolderIsShared`], and those of the disk.
+    /// [`Error::StateInUse`], [`Error::StateFormat`], [`Error::OtherKeys`], [`Error::CorruptState`],
+    /// [`Error::Log`], [`Error::FolderIsShared`], [`Error::Tokens`], and those of the disk.
     pub fn open(
         bundle: impl Into<Option<PublicBundle>>,
         folder: &Path,
@@ -145,12 +145,12 @@ impl AppState {
         let (stages, keep_log) = (Stages::new(&settings)?, settings.keep_log);
         let Settings { max_in_flight, max_bandits, operator, body_memory, hosts, restored, .. } = settings;
         let (wait, clock) = (settings.wait.as_secs(), settings.clock);
-        let room = Room { most: max_bandits, clear_is_open: operator.is_none(), wait, clock };
+        let room = Room { most: max_bandits, wait, clock };
         let bandits = Bandits::open(bundle.into(), folder, room, stages, keep_log, restored)?;
         let participant = bandits.keys().ok().map(|keys| keys.manifest.token_digest);
         Ok(AppState(Arc::new(Inner {
             bandits,
-            access: Access { participant, operator },
+            access: Access::new(participant, operator, TokensFile::of(folder))?,
             admission: Admission::new(max_in_flight),
             bodies: Bodies::within(body_memory, Pace::default()),
             hosts: Hosts(hosts),
@@ -181,11 +181,17 @@ impl AppState {
         self.0.bandits.count().1
     }
 
-    /// The bandit, if the token in `headers` permits to change it.
-    fn find_for(&self, id: &str, headers: &HeaderMap) -> Result<Bandit, Error> {
-        let bandit = self.0.bandits.find(id);
-        // Bandits without keys are encrypted, and need a token too.
-        bandit.and_then(|bandit| self.0.access.check(headers, bandit.kind()).map(|()| bandit))
+    /// The bandit, if the request of `caller` may be about it.
+    fn find_for(&self, id: &str, caller: &Caller) -> Result<Bandit, Error> {
+        caller.check_id(id)?;
+        let bandit = self.0.bandits.find(id)?;
+        caller.check(bandit.kind())?;
+        Ok(bandit)
+    }
+
+    /// Whether requests need tokens: the server has an operator's token or API tokens.
+    pub fn has_tokens(&self) -> bool {
+        self.0.access.is_on()
     }
 
     async fn body(&self, request: Request, limit: BodyLimit) -> Result<Body, Error> {
@@ -196,7 +202,7 @@ impl AppState {
 /// Returns `error` after the body of `request` was discarded.
 async fn refuse(request: Request, error: Error) -> Error {
     let most = match error {
-        Error::Unauthorized { .. } => DISCARDED_OF_STRANGERS,
+        Error::Unauthorized { .. } | Error::ForbiddenScope { .. } => DISCARDED_OF_STRANGERS,
         _ => DISCARDED_BYTES,
     };
     service::discard(request, most).await;
@@ -215,17 +221,11 @@ impl IntoResponse for Reply {
 
 /// The routes, under `/v1`.
 pub fn app(state: AppState) -> Router {
-    let routes = Router::new()
-        .route("/health", get(health::show))
-        .route("/keys", get(keys::show))
-        .route("/policies", get(policies::list))
-        .route("/bandits", get(bandits::list).post(bandits::create))
-        .route("/bandits/{id}", get(bandits::show).delete(bandits::delete))
-        .route("/bandits/{id}/decisions", post(decisions::decide))
-        .route("/bandits/{id}/decisions/{decision}/again", post(again::again))
-        .route("/bandits/{id}/decisions/{decision}/feedback", post(feedback::feedback))
-        .route("/bandits/{id}/raises", get(raises::wait).post(raises::answer))
-        .route("/bandits/{id}/shuffled", post(batches::receive));
+    let guarded = |routes: Router<AppState>, route: Route| {
+        let guard = middleware::from_fn_with_state((state.clone(), route), check_token);
+        routes.route(route.path(), handler(route).route_layer(guard))
+    };
+    let routes = Route::ALL.into_iter().fold(Router::new(), guarded);
     Router::new()
         .nest("/v1", routes)
         .fallback(async |request: Request| Error::UnknownPath {
@@ -234,6 +234,41 @@ pub fn app(state: AppState) -> Router {
         .method_not_allowed_fallback(async || Error::WrongMethod)
         .layer(middleware::from_fn_with_state(state.clone(), check_origin))
         .with_state(state)
+}
+
+/// What answers a route.
+fn handler(route: Route) -> MethodRouter<AppState> {
+    let method = MethodFilter::try_from(route.method()).unwrap_or(MethodFilter::GET);
+    match route {
+        Route::Health => on(method, health::show),
+        Route::Keys => on(method, keys::show),
+        Route::Policies => on(method, policies::list),
+        Route::List => on(method, bandits::list),
+        Route::Create => on(method, bandits::create),
+        Route::Show => on(method, bandits::show),
+        Route::Delete => on(method, bandits::delete),
+        Route::Decide => on(method, decisions::decide),
+        Route::Again => on(method, again::again),
+        Route::Feedback => on(method, feedback::feedback),
+        Route::Tasks => on(method, raises::wait),
+        Route::Raise => on(method, raises::answer),
+        Route::Shuffled => on(method, batches::receive),
+    }
+}
+
+/// Passes on what the row of the route permits, with its [`Caller`].
+async fn check_token(
+    State((state, route)): State<(AppState, Route)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    match state.0.access.caller(route, request.headers()) {
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
+        Err(error) => refuse(request, error).await.into_response(),
+    }
 }
 
 async fn check_origin(State(state): State<AppState>, request: Request, next: Next) -> Response {

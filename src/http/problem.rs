@@ -26,10 +26,18 @@ impl IntoResponse for Error {
             Error::TooManyOpen { wait, .. } => Some(wait),
             _ => (status == StatusCode::SERVICE_UNAVAILABLE).then_some(1),
         };
+        let challenge = match &self {
+            Error::Unauthorized { fault } => HeaderValue::try_from(fault.challenge()).ok(),
+            Error::ForbiddenScope { needs, .. } => {
+                let scope = needs.challenge();
+                HeaderValue::try_from(format!("Bearer error=\"insufficient_scope\"{scope}")).ok()
+            }
+            _ => None,
+        };
         let mut response = (status, Json(problem)).into_response();
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
-        if status == StatusCode::UNAUTHORIZED {
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        if let Some(challenge) = challenge {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
         }
         if let Some(seconds) = wait {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));

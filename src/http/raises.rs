@@ -1,11 +1,13 @@
 //! `/v1/bandits/{id}/raises`: a holder of the key waits for tasks of an encrypted bandit and answers them.
 
 use super::{AppState, refuse};
+use crate::access::Caller;
 use crate::bandits::{EncryptedServed, Reply};
 use crate::error::Error;
+use axum::Extension;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use std::sync::Arc;
@@ -19,8 +21,8 @@ pub(super) struct Wait {
     wait: u64,
 }
 
-fn encrypted(state: &AppState, id: &str, headers: &HeaderMap) -> Result<Arc<EncryptedServed>, Error> {
-    state.find_for(id, headers)?.encrypted(id)
+fn encrypted(state: &AppState, id: &str, caller: &Caller) -> Result<Arc<EncryptedServed>, Error> {
+    state.find_for(id, caller)?.encrypted(id)
 }
 
 /// Waits for tasks, and answers 204 if there was none.
@@ -28,9 +30,9 @@ pub(super) async fn wait(
     State(state): State<AppState>,
     id: Result<Path<String>, PathRejection>,
     query: Result<Query<Wait>, QueryRejection>,
-    headers: HeaderMap,
+    Extension(caller): Extension<Caller>,
 ) -> Result<Response, Error> {
-    let bandit = encrypted(&state, &id?.0, &headers)?;
+    let bandit = encrypted(&state, &id?.0, &caller)?;
     let Query(Wait { wait }) =
         query.map_err(|e| Error::BadJson { what: "the query of a request for tasks", why: e.body_text() })?;
     Ok(match bandit.tasks(Duration::from_secs(wait)).await? {
@@ -43,13 +45,14 @@ pub(super) async fn wait(
 pub(super) async fn answer(
     State(state): State<AppState>,
     id: Result<Path<String>, PathRejection>,
+    Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Reply, Error> {
-    let found = id.map_err(Error::from).and_then(|Path(id)| encrypted(&state, &id, request.headers()));
+    let found = id.map_err(Error::from).and_then(|Path(id)| encrypted(&state, &id, &caller));
     let bandit = match found {
         Ok(bandit) => bandit,
         Err(error) => return Err(refuse(request, error).await),
     };
     let body = state.body(request, bandit.raises_body()).await?;
-    bandit.raises(body).await
+    bandit.raises(body, caller).await
 }

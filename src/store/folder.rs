@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// [`Error::FolderIsShared`], and those of the disk.
-pub(super) fn prepare(folder: &Path) -> Result<(), Error> {
+pub(crate) fn prepare(folder: &Path) -> Result<(), Error> {
     let mut private = fs::DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);

@@ -3,6 +3,7 @@
 //! ```text
 //! DIR/state.redb      tables of states and rows of clear policies, see `tables`
 //! DIR/encrypted          encrypted bandits, see `bandits::encrypted`
+//! DIR/tokens          digests of API tokens, see `access`
 //! DIR/lock            locked by the process that uses the folder
 //! ```
 //! One transaction writes the state of a bandit and the changed rows of decisions and receipts. Its bytes do
@@ -14,7 +15,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use folder::lock;
+pub(crate) use folder::{lock, prepare};
 #[cfg(test)]
 pub(crate) use rows::StoredEdit;
 pub(crate) use rows::{Edit, Numbered, Recent, StoredRow, encode};

@@ -105,14 +105,17 @@ fn attack_strangers_change_no_policy_of_an_operator() {
     let decisions = format!("{bandit}/decisions");
     let decided: serde_json::Value = serde_json::from_slice(&operator.post(&decisions, b"").ok()).unwrap();
     let feedback = format!("{decisions}/{}/feedback", decided["decision"].as_str().unwrap());
-    for sender in [&stranger, &participant] {
-        unauthorized(sender.post("/bandits", policy));
-        unauthorized(sender.post(&decisions, b""));
-        unauthorized(sender.post(&feedback, br#"{"reward": 1}"#));
-        unauthorized(sender.post(&format!("{bandit}/shuffled"), b"{}"));
-        unauthorized(sender.delete(&bandit));
-        assert_eq!(ids(sender), [""; 0]);
+    for (sender, status) in [(&stranger, 401), (&participant, 403)] {
+        let refused = |answer: Answer| assert_eq!(answer.problem().status, status);
+        refused(sender.post("/bandits", policy));
+        refused(sender.post(&decisions, b""));
+        refused(sender.post(&feedback, br#"{"reward": 1}"#));
+        refused(sender.post(&format!("{bandit}/shuffled"), b"{}"));
+        refused(sender.get(&bandit));
+        refused(sender.delete(&bandit));
     }
+    unauthorized(stranger.get("/bandits"));
+    assert_eq!(ids(&participant), [""; 0]);
     // The operator's token admits to encrypted bandits too.
     let encrypted = operator.create(&encrypted(Answers::Arm));
     assert_eq!(ids(&participant), [encrypted.id]);

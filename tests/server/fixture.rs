@@ -150,6 +150,12 @@ impl Device {
         Device { base: self.base.clone(), agent: self.agent.clone(), keys: self.keys, bearer }
     }
 
+    /// As this one, with another value of the header.
+    pub(crate) fn with_bearer(&self, bearer: &str) -> Self {
+        let bearer = Some(bearer.to_string());
+        Device { base: self.base.clone(), agent: self.agent.clone(), keys: self.keys, bearer }
+    }
+
     /// The header of its token, for tests that speak HTTP by hand.
     pub(crate) fn authorization(&self) -> String {
         format!("Authorization: {}", self.bearer.as_deref().unwrap_or_default())

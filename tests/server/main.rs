@@ -15,5 +15,6 @@ mod misuse;
 mod power_loss;
 mod rounds;
 mod start;
+mod tokens;
 mod trace;
 mod users;

@@ -96,8 +96,9 @@ pub(crate) enum Command {
         /// Clear policies: address of the server, https://HOST:PORT or http://HOST:PORT.
         #[arg(long = "server", value_name = "URL", conflicts_with = "pending")]
         url: Option<String>,
-        /// Clear policies: file with the operator's token, if the server has one.
-        #[arg(long, value_name = "FILE", conflicts_with = "pending")]
+        /// File with the operator's token or an API token, 64 hexadecimal digits, instead of the token of the
+        /// secret bundle.
+        #[arg(long, value_name = "FILE")]
         token_file: Option<PathBuf>,
         /// Clear policies: id of the bandit.
         #[arg(long, conflicts_with = "pending")]
@@ -235,7 +236,8 @@ pub(crate) struct Server {
     /// PEM file of the certificate authorities to trust, instead of those that browsers trust.
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
-    /// File with the operator's token, 64 hexadecimal digits.
+    /// File with the operator's token or an API token, 64 hexadecimal digits, instead of the token of the
+    /// secret bundle.
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
 }

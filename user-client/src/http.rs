@@ -97,7 +97,7 @@ impl Client {
     }
 
     /// Sends `token` with every request: [`Device::token`](crate::Device::token) for encrypted bandits, or
-    /// the operator's token.
+    /// the operator's token, or an API token with the scopes of the requests.
     pub fn with_token(mut self, token: AccessToken) -> Self {
         self.token = Some(token);
         self

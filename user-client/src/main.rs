@@ -76,13 +76,14 @@ fn run(command: Command) -> anyhow::Result<()> {
             answers,
             arm,
             ca,
+            token_file,
             outcome,
             ..
         } => {
             let reward = outcome.reward.context("encrypted bandits take --reward")?;
             let waiting = Pending::load(&pending)?;
             let device = opening.device(&secret)?.with_most_answers(answers.trace_answers);
-            let client = connect(&waiting.server, ca.as_deref(), None, Some(&device))?;
+            let client = connect(&waiting.server, ca.as_deref(), token_file.as_deref(), Some(&device))?;
             rounds::feedback((&pending, &waiting), &device, &client, reward, arm)?;
         }
         Command::Feedback {
@@ -104,8 +105,12 @@ fn run(command: Command) -> anyhow::Result<()> {
              clear policy"
         ),
         Command::List { caller } => {
-            for bandit in caller.client()?.bandits()? {
-                say!("{}", line(&bandit));
+            let bandits = caller.client()?.bandits()?;
+            for bandit in &bandits {
+                say!("{}", line(bandit));
+            }
+            if bandits.is_empty() {
+                eprintln!("{}", caller.why_empty());
             }
         }
         Command::Delete { caller, bandit } => {
@@ -125,10 +130,27 @@ fn run(command: Command) -> anyhow::Result<()> {
 }
 
 impl Caller {
-    /// A client that sends the operator's token, if one is given, or else that of the secret bundle.
+    /// A client that sends the token of the file, if one is given, or else that of the secret bundle.
     fn client(&self) -> anyhow::Result<Client> {
         let device = self.secret.as_deref().map(|path| self.opening.device(path)).transpose()?;
         self.server.client(device.as_ref())
+    }
+
+    /// Why a list may be empty although the server has bandits.
+    fn why_empty(&self) -> &'static str {
+        match (&self.server.token_file, &self.secret) {
+            (Some(_), _) => {
+                "helba-client: the server has no bandit that the token in --token-file gives access to"
+            }
+            (None, Some(_)) => {
+                "helba-client: the server has no encrypted bandit; others are listed to the operator's token or an API token \
+                 (--token-file FILE)"
+            }
+            (None, None) => {
+                "helba-client: the server has no bandit that is open to everybody; encrypted ones are listed to the token of their \
+                 secret bundle (--secret FILE)"
+            }
+        }
     }
 }
 
@@ -145,7 +167,7 @@ impl BundleOptions {
 }
 
 impl Server {
-    /// A client that sends the operator's token, if one is given, or else that of the device.
+    /// A client that sends the token of the file, if one is given, or else that of the device.
     fn client(&self, device: Option<&Device>) -> anyhow::Result<Client> {
         connect(&self.url, self.ca.as_deref(), self.token_file.as_deref(), device)
     }

@@ -18,6 +18,7 @@ mod trace;
 mod workers;
 
 use super::{BodyLimit, Listed, Reply};
+use crate::access::Caller;
 use crate::error::Error;
 use crate::jobs::Updates;
 use again::{Keeping, Sent};
@@ -325,16 +326,18 @@ impl EncryptedServed {
         Ok(reply)
     }
 
-    /// Takes the answers of a raiser. A user who was asked in place of its answer gets its answer here.
+    /// Takes the answers of a raiser. A user who was asked in place of its answer gets its answer here. A
+    /// `caller` whose token permits decisions only raises scores, under the ticket of its request.
     ///
     /// # Errors
+    /// [`Error::ForbiddenScope`];
     /// [`Error::TaskOver`] if a task was answered before or has ended; those of the frames.
-    pub(crate) async fn raises(self: Arc<Self>, body: Body) -> Result<Reply, Error> {
+    pub(crate) async fn raises(self: Arc<Self>, body: Body, caller: Caller) -> Result<Reply, Error> {
         let turn = self.shared.stages.raises.clone().acquire_owned().await;
         let served = self.clone();
         let work = move || {
             let _turn = turn;
-            served.take_raises(&body)
+            served.take_raises(&body, &caller)
         };
         let waits = blocking(work).await?;
         let reply = match waits {
@@ -344,15 +347,27 @@ impl EncryptedServed {
         Ok(Reply::Binary(reply.to_bytes()))
     }
 
-    fn take_raises(self: &Arc<Self>, body: &[u8]) -> Result<Option<Receiver<Outcome>>, Error> {
+    fn take_raises(
+        self: &Arc<Self>,
+        body: &[u8],
+        caller: &Caller,
+    ) -> Result<Option<Receiver<Outcome>>, Error> {
         let message = Raises::read(body, &self.limits)?;
+        let all = || caller.check_raises_all();
+        let asked = message.ticket.is_some_and(|ticket| lock(&self.pool).has_ticket(ticket));
+        // Whoever is too late learns that.
+        let scores = |task| if asked { Ok(()) } else { lock(&self.pool).waits(task).and_then(|_| all()) };
         let (mut outcome, mut refused) = (None, None);
         for (task, raised) in message.raised {
             let done = match raised {
-                Raised::Scores(frame) => self.take_scores(task, &frame, message.ticket, &mut outcome),
-                Raised::Sum(frame) => self.answer_task(task, Event::Raised { task, frame }),
+                Raised::Scores(frame) => {
+                    scores(task).and_then(|()| self.take_scores(task, &frame, message.ticket, &mut outcome))
+                }
+                Raised::Sum(frame) => {
+                    all().and_then(|()| self.answer_task(task, Event::Raised { task, frame }))
+                }
                 Raised::Model { deep, scores } => {
-                    self.answer_task(task, Event::Refreshed { task, deep, scores })
+                    all().and_then(|()| self.answer_task(task, Event::Refreshed { task, deep, scores }))
                 }
             };
             if let Err(error) = done {

@@ -190,6 +190,11 @@ impl Pool {
         sender.send(raised).map_err(|_| over)
     }
 
+    /// Whether a user with this ticket waits.
+    pub(super) fn has_ticket(&self, ticket: Ticket) -> bool {
+        self.tickets.contains_key(&ticket)
+    }
+
     /// Where the user with this ticket waits.
     pub(super) fn take_ticket(&mut self, ticket: Ticket) -> Option<oneshot::Receiver<Outcome>> {
         self.tickets.remove(&ticket)

@@ -42,7 +42,7 @@ fn keys() -> (PublicBundle, Device) {
 }
 
 fn open(folder: &Path, bundle: &PublicBundle) -> Bandits {
-    let room = Room { most: 64, clear_is_open: true, wait: 1, clock: crate::clock::Clock::default() };
+    let room = Room { most: 64, wait: 1, clock: crate::clock::Clock::default() };
     let stages = Stages::new(&crate::Settings::default()).unwrap();
     Bandits::open(Some(bundle.clone()), folder, room, stages, false, false).unwrap()
 }
@@ -91,7 +91,8 @@ fn attack_updates_due_at_once_run_one_after_the_other() {
         drop(bandits);
         MOST.store(0, SeqCst);
         let bandits = open(folder.path(), &bundle);
-        let due: Vec<_> = bandits.loaded().into_iter().map(|bandit| bandit.encrypted("").unwrap()).collect();
+        let due: Vec<_> =
+            bandits.loaded().into_iter().map(|(_, bandit)| bandit.encrypted("").unwrap()).collect();
         assert_eq!(due.len(), DUE);
         assert_eq!(worked_off(&due).await, 1, "at the start");
 

@@ -31,7 +31,7 @@ impl Party {
         Self { url: url.into(), agent: config.build().into(), token: None }
     }
 
-    /// The same service, with `token` in every POST request.
+    /// The same service, with `token` in every request.
     pub fn with_token(self, token: Option<AccessToken>) -> Self {
         Self { token, ..self }
     }
@@ -71,7 +71,11 @@ impl Party {
     /// # Errors
     /// As [`post`](Self::post).
     pub fn get(&self, path: &str, limit: usize) -> Result<Vec<u8>, Error> {
-        self.ask(path, limit, |url| self.agent.get(url).call())
+        let token = self.token.as_ref().map(AccessToken::authorization);
+        self.ask(path, limit, |url| {
+            let get = self.agent.get(url);
+            token.iter().fold(get, |get, token| get.header("Authorization", token.as_str())).call()
+        })
     }
 
     fn ask(

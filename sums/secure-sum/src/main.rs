@@ -54,7 +54,8 @@ enum Role {
         /// Id of the bandit, with the policy `shuffle-glm`, or `elimination` under model shuffle.
         #[arg(long)]
         bandit: String,
-        /// File with the operator's token of helba-server, if the server has one.
+        /// File with a token of helba-server, if it has tokens: an API token of scope `feedback`, or the
+        /// operator's.
         #[arg(long, value_name = "FILE")]
         server_token_file: Option<PathBuf>,
     },
@@ -72,6 +73,9 @@ enum Role {
     Announce {
         #[command(flatten)]
         sums: Sums,
+        /// File with a token of helba-server, if it has tokens: an API token of any scope, or the operator's.
+        #[arg(long, value_name = "FILE")]
+        server_token_file: Option<PathBuf>,
         #[command(flatten)]
         token: TokenFile,
     },
@@ -79,7 +83,8 @@ enum Role {
     Collect {
         #[command(flatten)]
         sums: Sums,
-        /// File with the operator's token of helba-server, if the server has one.
+        /// File with a token of helba-server, if it has tokens: an API token of scope `feedback`, or the
+        /// operator's.
         #[arg(long, value_name = "FILE")]
         server_token_file: Option<PathBuf>,
         #[command(flatten)]
@@ -144,8 +149,9 @@ impl Sums {
         Ok(Collector::new([party(first), party(second)]))
     }
 
-    fn announce(&self, token: Option<&AccessToken>) -> Result<()> {
-        let task = BanditTask::ask(&Party::new(&self.server), &self.bandit)?;
+    fn announce(&self, token: Option<&AccessToken>, of_server: Option<AccessToken>) -> Result<()> {
+        let server = Party::new(&self.server).with_token(of_server);
+        let task = BanditTask::ask(&server, &self.bandit)?;
         let id = BatchId { number: self.batch, at_least: task.users() };
         match &self.adder {
             Some(adder) => Party::new(adder).with_token(token.cloned()).announce(id)?,
@@ -155,8 +161,8 @@ impl Sums {
         Ok(())
     }
 
-    fn collect(&self, token: Option<&AccessToken>, operator: Option<AccessToken>) -> Result<()> {
-        let (server, bandit) = (Party::new(&self.server).with_token(operator), &self.bandit);
+    fn collect(&self, token: Option<&AccessToken>, of_server: Option<AccessToken>) -> Result<()> {
+        let (server, bandit) = (Party::new(&self.server).with_token(of_server), &self.bandit);
         let exchange = match &self.adder {
             Some(adder) => {
                 let task = BanditTask::ask(&server, bandit)?;
@@ -287,7 +293,9 @@ fn run(role: Role) -> Result<()> {
             println!("exchange {exchange} delivered");
             Ok(())
         }
-        Role::Announce { sums, token } => sums.announce(token.read()?.as_ref()),
+        Role::Announce { sums, server_token_file, token: shown } => {
+            sums.announce(shown.read()?.as_ref(), token(server_token_file.as_deref())?)
+        }
         Role::Collect { sums, server_token_file, token: shown } => {
             sums.collect(shown.read()?.as_ref(), token(server_token_file.as_deref())?)
         }

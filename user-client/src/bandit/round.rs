@@ -179,13 +179,20 @@ impl BanditDevice<'_> {
         let raises = self.raise(&tasks, None, rng)?;
         round.sent += raises.len();
         match client.post_raises(&self.created.id, &self.limits, &raises) {
-            Err(error) if has_ended(&error) => Ok(()),
+            // A token for decisions alone leaves tasks to those whose token is for them.
+            Err(error) if has_ended(&error) || is_forbidden(&error) => Ok(()),
             reply => {
                 round.received += reply?.len();
                 Ok(())
             }
         }
     }
+}
+
+/// Whether the token does not permit the request.
+fn is_forbidden(error: &Error) -> bool {
+    let reason = ProblemType::ForbiddenScope.reason();
+    matches!(error, Error::Refused(problem) if problem.reason.as_deref() == Some(reason))
 }
 
 /// Whether another holder of the key was faster, or the evaluation has ended.

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use user_client::{Client, Device, MOST_WAITING, Opening, Passphrase, Raiser, RaiserOptions, Stop, os_rng};
+use wire::AccessToken;
 
 /// Raises scores and sums of encrypted bandits, and encrypts their models anew, for the server that has the
 /// public bundle of these keys.
@@ -26,6 +27,10 @@ struct Arguments {
     /// Secret bundle.
     #[arg(long, value_name = "FILE")]
     keys: PathBuf,
+    /// File with an API token of scope `raise`, or the operator's token, instead of the token of the secret
+    /// bundle.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
     /// File whose first line is the passphrase of the secret bundle.
     #[arg(long, value_name = "FILE")]
     passphrase_file: Option<PathBuf>,
@@ -45,7 +50,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let Arguments { server, ca, keys, passphrase_file, toy, bandits, waiting } = arguments;
+    let Arguments { server, ca, keys, token_file, passphrase_file, toy, bandits, waiting } = arguments;
     let open = |path: &PathBuf| Passphrase::open(path).with_context(|| path.display().to_string());
     let passphrase = passphrase_file.as_ref().map(open).transpose()?;
     let device = Device::open(&keys, &Opening { toy, passphrase }).context(keys.display().to_string())?;
@@ -53,7 +58,8 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         Some(ca) => Client::with_ca(&server, &ca)?,
         None => Client::new(&server)?,
     };
-    let client = client.with_token(device.token().clone());
+    let token = token_file.as_deref().map(AccessToken::open).transpose()?;
+    let client = client.with_token(token.unwrap_or_else(|| device.token().clone()));
     // A log on a full disk must not end the program.
     let log = |line: &str| drop(writeln!(std::io::stderr(), "helba-raiser: {line}"));
     if client.shows_token() {

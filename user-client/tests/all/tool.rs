@@ -1,6 +1,8 @@
 //! `helba-client` against a server of encrypted bandits.
 
+use crate::device::rng;
 use crate::server::Server;
+use helba_server::{NewToken, Scope, TokensFile};
 use std::process::{Command, Output};
 
 struct Tool<'a>(&'a Server);
@@ -107,4 +109,48 @@ fn the_tool_replays_on_encrypted_bandits() {
     // Who creates a bandit that shows its model says so.
     refused(&["--answers", "scores"], "compute the whole model");
     refused(&["--answers", "arm", "--open-model"], "open_model");
+}
+
+/// An API token in a file takes the place of that of the bundle, for encrypted bandits too. Each fault of a
+/// token has a sentence of its own, and an empty list says why it is empty.
+#[test]
+fn the_tool_sends_api_tokens() {
+    let server = Server::start("127.0.0.1:0");
+    let tool = Tool(&server);
+    let (_, stderr) = tool.run("list", &[]);
+    assert!(stderr.contains("no encrypted bandit") && stderr.contains("--token-file"), "{stderr}");
+    let (id, _) = tool.create(&[]);
+    std::fs::write(server.file("c.csv"), "0.5,0.1,0,0.2\n-0.3,0.4,0.2,0\n").unwrap();
+    let make = |name: &str, scopes: &[Scope]| {
+        let new = NewToken { name: name.into(), scopes: scopes.to_vec(), bandit: None, expires: None };
+        let token = TokensFile::of(&server.file("state")).create(new, &mut rng(name.len() as u64)).unwrap();
+        std::fs::write(server.file(name), token.to_hex().as_str()).unwrap();
+    };
+    make("phone", &[Scope::Decide, Scope::Feedback]);
+    make("asks", &[Scope::Decide]);
+    let fails = |command: &str, arguments: &[&str]| {
+        let out = tool.output(command, arguments);
+        assert!(!out.status.success());
+        String::from_utf8(out.stderr).unwrap()
+    };
+    let decide = ["--bandit", &id, "--contexts", "c.csv", "--token-file"];
+    let feedback = ["--pending", "c.pending", "--reward", "1", "--token-file"];
+    // Several rounds, so that tasks come with some of the decisions.
+    for _ in 0..3 {
+        tool.run("decide", &[&decide[..], &["phone"]].concat());
+        let said = fails("feedback", &[&feedback[..], &["asks"]].concat());
+        assert!(said.contains("403") && said.contains("the scope of the token is decide"), "{said}");
+        tool.run("feedback", &[&feedback[..], &["phone"]].concat());
+    }
+    assert!(
+        fails("create", &["--features", "4", "--arms", "2", "--token-file", "phone"]).contains("`admin`")
+    );
+    assert!(fails("delete", &["--bandit", &id, "--token-file", "phone"]).contains("403"));
+    let (list, _) = tool.run("list", &["--token-file", "phone"]);
+    assert!(list.starts_with(&id), "{list}");
+    std::fs::write(server.file("lost"), "1".repeat(64)).unwrap();
+    assert!(fails("list", &["--token-file", "lost"]).contains("does not know the token"));
+    let mut bare = Command::new(env!("CARGO_BIN_EXE_helba-client"));
+    let bare = bare.args(["list", "--server", &server.url()]).output().unwrap();
+    assert!(String::from_utf8_lossy(&bare.stderr).contains("the request has no token"));
 }

@@ -1,6 +1,6 @@
 //! `secure-sum users`: simulated users of one batch.
 
-use crate::{Agreed, address};
+use crate::{Agreed, address, token};
 use anyhow::{Context, Result, bail};
 use bandit::Environment;
 use clap::Args;
@@ -12,6 +12,7 @@ use rand::CryptoRng;
 use secure_sum::encrypted::{SumRing, encrypt};
 use secure_sum::shuffler::TaskDigest;
 use secure_sum::{BanditTask, Batch, Error, Party, ReportId, reports};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 #[derive(Args)]
@@ -21,6 +22,9 @@ pub(crate) struct Users {
     #[arg(long, requires = "bandit", value_parser = address)]
     #[arg(conflicts_with_all = ["horizon", "epsilon", "noise", "missing", "colluding"])]
     server: Option<String>,
+    /// File with a token of helba-server, if it has tokens: an API token of any scope, or the operator's.
+    #[arg(long, value_name = "FILE", requires = "server")]
+    server_token_file: Option<PathBuf>,
     /// Id of the bandit. Its policy is `elimination` under one of the models pure, renyi and concentrated;
     /// behind a shuffler, `elimination` under the model shuffle, or `shuffle-glm`.
     #[arg(long, requires = "server")]
@@ -95,13 +99,18 @@ impl Users {
         }
     }
 
+    /// The server of the bandit.
+    fn service(&self, url: &str) -> Result<Party> {
+        Ok(Party::new(url).with_token(token(self.server_token_file.as_deref())?))
+    }
+
     /// The batch, its number of users, and the mean of their rewards.
     fn asked(&self) -> Result<(Batch, u64, f64)> {
         let (Some(server), Some(bandit)) = (&self.server, &self.bandit) else {
             let (invited, horizon) = (self.invited.unwrap_or(0), self.horizon.unwrap_or(0));
             return Ok((Batch::new(&self.agreed.plan(invited, horizon)?)?, invited, self.mean_of(0)?));
         };
-        let task = BanditTask::ask(&Party::new(server), bandit)?;
+        let task = BanditTask::ask(&self.service(server)?, bandit)?;
         let users = task.users();
         let invited = self.invited.unwrap_or(users.into());
         let batch = task.batch(&self.bounds())?;
@@ -164,7 +173,7 @@ impl Users {
         let (Some(server), Some(bandit)) = (&self.server, &self.bandit) else {
             bail!("--shuffler needs --server and --bandit");
         };
-        let (server, patience) = (Party::new(server), Duration::from_secs(self.patience));
+        let (server, patience) = (self.service(server)?, Duration::from_secs(self.patience));
         let crowd = Crowd { server, bandit: bandit.clone(), shuffler: shuffler.clone(), patience };
         let task = BanditTask::ask(&crowd.server, bandit)?;
         let invited = self.invited.unwrap_or(task.users().into());

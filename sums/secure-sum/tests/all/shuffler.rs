@@ -4,7 +4,7 @@ use crate::common::{PROGRAM, bodies, party, refused};
 use bandit::Environment;
 use glm::shuffle::{Batch, Device, ShuffleParameters, Summation};
 use glm::{Descent, GlmEnvironment, Instance, onto_ball};
-use helba_server::{AppState, Settings, app};
+use helba_server::{AppState, NewToken, Scope, Settings, TokensFile, app};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use secure_sum::local::{Process, Relay};
@@ -127,8 +127,8 @@ fn an_elimination_learns_behind_a_shuffler() {
     assert!(sent.iter().all(|body| !reached.windows(16).any(|w| w == &body[..16])), "an id went on");
 }
 
-/// Where the service has an operator's token, shuffler and collector hand their sums on with it, and without
-/// it they do not.
+/// Where the service has tokens, shuffler and collector hand their sums on with one that permits it. With one
+/// for decisions they read the task, as users do, and hand nothing on.
 #[test]
 fn attack_sums_reach_an_operators_bandit_with_its_token_alone() {
     let folder = TempDir::new().unwrap();
@@ -140,6 +140,13 @@ fn attack_sums_reach_an_operators_bandit_with_its_token_alone() {
     let url = format!("http://{address}");
     let server = party(address).with_token(Some(token));
     let file = file.to_str().unwrap();
+    let reader = folder.path().join("reader.token");
+    let scopes = vec![Scope::Decide];
+    let wish = NewToken { name: "users".into(), scopes, bandit: None, expires: None };
+    let reading = TokensFile::of(&folder.path().join("state"));
+    let reading = reading.create(wish, &mut host::os_rng().unwrap()).unwrap();
+    std::fs::write(&reader, reading.to_hex().as_str()).unwrap();
+    let reader = ["--server-token-file", reader.to_str().unwrap()];
 
     let id = create(&server, &elimination(4));
     let start = |rest: &[&str]| {
@@ -147,11 +154,19 @@ fn attack_sums_reach_an_operators_bandit_with_its_token_alone() {
         Process::start(Path::new(PROGRAM), &[&arguments[..], rest].concat()).unwrap()
     };
     let counted = |shuffler: &Process| {
-        let users = users(address, &id, shuffler.address(), &["--mean", "0.1,0.9,0.3", "--patience", "1"]);
+        let more = [&["--mean", "0.1,0.9,0.3", "--patience", "1"][..], &reader].concat();
+        let users = users(address, &id, shuffler.address(), &more);
         { users }.output().unwrap();
         view(&server, &id).feedbacks
     };
-    assert_eq!(counted(&start(&[])), 0);
+    assert!(
+        Process::start(
+            Path::new(PROGRAM),
+            &["shuffler", "--listen", "127.0.0.1:0", "--server", &url, "--bandit", &id]
+        )
+        .is_err()
+    );
+    assert_eq!(counted(&start(&reader)), 0);
     assert!(counted(&start(&["--server-token-file", file])) > 0);
 
     let pure = json!({"policy": "elimination", "model": "pure", "arms": 2, "horizon": 20_000, "epsilon": 4});
@@ -164,9 +179,11 @@ fn attack_sums_reach_an_operators_bandit_with_its_token_alone() {
             [role, "--server", &url, "--bandit", &id, "--batch", "1", "--aggregators", &first, &second];
         Command::new(PROGRAM).args(same).args(rest).output().unwrap()
     };
-    ends(&run("announce", &[]), true, "");
-    ends(&run("users", &["--mean", "0.1,0.9"]), true, "");
+    ends(&run("announce", &[]), false, "the operator's token");
+    ends(&run("announce", &reader), true, "");
+    ends(&run("users", &[&["--mean", "0.1,0.9"][..], &reader].concat()), true, "");
     ends(&run("collect", &[]), false, "the operator's token");
+    ends(&run("collect", &reader), false, "needs the scope `feedback`");
     assert_eq!(view(&server, &id).feedbacks, 0);
     ends(&run("collect", &["--server-token-file", file]), true, "");
     assert!(view(&server, &id).feedbacks > 0);

@@ -1,0 +1,271 @@
+//! Access control by bearer tokens, of which the server knows the digests only.
+//!
+//! | token | permits to |
+//! |---|---|
+//! | token of the secret bundle | do everything with encrypted bandits |
+//! | operator's token | do everything |
+//! | API token | do what its scopes name, with all bandits or with one |
+//!
+//! [`Route`] says which scope each route needs. Tokens are *on* if the server has an operator's token or a
+//! file of API tokens, even one whose tokens were all revoked. Then nothing but `GET /v1/health` is answered
+//! without a token. While they are off, everybody who reaches the port can use clear policies, and can read
+//! keys, policies, and a bandit whose id is known.
+
+mod routes;
+mod tokens;
+
+pub use routes::{Needs, Route};
+pub use tokens::{ApiToken, MOST_TOKENS, NewToken, Scope, TokensFile};
+
+use crate::error::{Error, Kind};
+use axum::http::{HeaderMap, header};
+use std::time::SystemTime;
+use tokens::{Live, Tokens};
+use wire::TokenDigest;
+
+/// The tokens of a server.
+#[derive(Debug)]
+pub(crate) struct Access {
+    /// Digest of the token in the secret bundle. `None` if no keys are loaded.
+    participant: Option<TokenDigest>,
+    /// Digest of the operator's token. `None` if the server has none.
+    operator: Option<TokenDigest>,
+    api: Live,
+}
+
+/// The fault of a request whose bearer the server does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenFault {
+    /// There is no header `Authorization`.
+    Missing,
+    /// The header holds no token.
+    Malformed,
+    /// The server has no such token, or has it no longer.
+    Unknown,
+    /// The token has expired.
+    Expired,
+}
+
+/// Why a token that the server knows does not permit a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Forbidden {
+    /// The scope that the request needs is none of the token's.
+    Scope {
+        /// Those of the token.
+        has: String,
+    },
+    /// The token is for one bandit, and the request is about something else.
+    OtherBandit {
+        /// The bandit of the token.
+        only: String,
+    },
+    /// The token is that of the secret bundle, and the request is about a clear policy.
+    ClearPolicy,
+}
+
+/// The bearer of a token.
+#[derive(Debug, Clone)]
+enum Bearer {
+    /// Of the token in the secret bundle.
+    Participant,
+    Operator,
+    Api(ApiToken),
+}
+
+/// Who sent a request, and what it may do on its route.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    route: Route,
+    /// Whether tokens are off.
+    open: bool,
+    bearer: Result<Bearer, TokenFault>,
+}
+
+impl Access {
+    /// The tokens of a server with the state `folder`.
+    ///
+    /// # Errors
+    /// Those of [`TokensFile::list`].
+    pub(crate) fn new(
+        participant: Option<TokenDigest>,
+        operator: Option<TokenDigest>,
+        file: TokensFile,
+    ) -> Result<Self, Error> {
+        Ok(Access { participant, operator, api: Live::open(file)? })
+    }
+
+    /// Whether requests need tokens.
+    pub(crate) fn is_on(&self) -> bool {
+        self.operator.is_some() || self.api.current().is_on()
+    }
+
+    /// Who sent a request for `route`. What depends on the bandit is left to [`Caller::check`].
+    ///
+    /// # Errors
+    /// [`Error::Unauthorized`], [`Error::ForbiddenScope`].
+    pub(crate) fn caller(&self, route: Route, headers: &HeaderMap) -> Result<Caller, Error> {
+        let api = self.api.current();
+        let open = self.operator.is_none() && !api.is_on();
+        let caller = Caller { route, open, bearer: self.bearer(headers, &api, unix_now()) };
+        if !open && route.needs() != Needs::Nothing {
+            caller.check_scope()?;
+        }
+        Ok(caller)
+    }
+
+    /// The bearer of the token in `headers`. All digests are compared, each in constant time.
+    fn bearer(&self, headers: &HeaderMap, api: &Tokens, now: u64) -> Result<Bearer, TokenFault> {
+        let value = headers.get(header::AUTHORIZATION).ok_or(TokenFault::Missing)?;
+        let digest = value.to_str().ok().and_then(TokenDigest::of_authorization);
+        let digest = digest.ok_or(TokenFault::Malformed)?;
+        let found = api.find(&digest);
+        if self.operator == Some(digest) {
+            Ok(Bearer::Operator)
+        } else if self.participant == Some(digest) {
+            Ok(Bearer::Participant)
+        } else {
+            let token = found.ok_or(TokenFault::Unknown)?;
+            if token.is_expired(now) { Err(TokenFault::Expired) } else { Ok(Bearer::Api(token.clone())) }
+        }
+    }
+}
+
+impl Caller {
+    /// Checks what does not depend on the bandit.
+    fn check_scope(&self) -> Result<(), Error> {
+        let bearer = self.bearer.as_ref().map_err(|fault| Error::Unauthorized { fault: *fault })?;
+        let Bearer::Api(token) = bearer else { return Ok(()) };
+        let fits = match self.route.needs() {
+            Needs::Nothing | Needs::Reading | Needs::Token => true,
+            Needs::Scope(scope) => token.has(scope),
+            Needs::RaiseOrTicket => token.has(Scope::Raise) || token.has(Scope::Decide),
+        };
+        match &token.bandit {
+            _ if !fits => Err(self.forbidden(Forbidden::Scope { has: token.scopes_text() })),
+            // A bandit that does not exist yet is another one.
+            Some(only) if self.route == Route::Create => {
+                Err(self.forbidden(Forbidden::OtherBandit { only: only.clone() }))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that the request may name the bandit `id`, whether such a bandit exists or not: whoever has a
+    /// token for another bandit does not learn it.
+    ///
+    /// # Errors
+    /// [`Error::ForbiddenScope`].
+    pub(crate) fn check_id(&self, id: &str) -> Result<(), Error> {
+        match &self.bearer {
+            Ok(Bearer::Api(ApiToken { bandit: Some(only), .. })) if only != id => {
+                Err(self.forbidden(Forbidden::OtherBandit { only: only.clone() }))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that the request may be about a bandit of this kind.
+    ///
+    /// # Errors
+    /// [`Error::Unauthorized`], [`Error::ForbiddenScope`].
+    pub(crate) fn check(&self, about: Kind) -> Result<(), Error> {
+        if self.open && (about == Kind::Clear || self.route.needs() == Needs::Reading) {
+            return Ok(());
+        }
+        match &self.bearer {
+            Err(fault) => Err(Error::Unauthorized { fault: *fault }),
+            Ok(Bearer::Participant) if about == Kind::Clear => Err(self.forbidden(Forbidden::ClearPolicy)),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// Checks that a token that was given is one of the server's, so that nobody takes it for one without
+    /// bandits. A server that knows no token passes any.
+    ///
+    /// # Errors
+    /// [`Error::Unauthorized`].
+    pub(crate) fn check_given(&self, access: &Access) -> Result<(), Error> {
+        match self.bearer {
+            Ok(_) | Err(TokenFault::Missing) => Ok(()),
+            Err(_) if self.open && access.participant.is_none() => Ok(()),
+            Err(fault) => Err(Error::Unauthorized { fault }),
+        }
+    }
+
+    /// Whether everybody may use clear policies.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// Checks that the caller may answer every task of an encrypted bandit, and not only raise the scores
+    /// that its own ticket asks for.
+    ///
+    /// # Errors
+    /// [`Error::ForbiddenScope`].
+    pub(crate) fn check_raises_all(&self) -> Result<(), Error> {
+        match &self.bearer {
+            Ok(Bearer::Api(token)) if !token.has(Scope::Raise) => {
+                Err(self.forbidden(Forbidden::Scope { has: token.scopes_text() }))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn forbidden(&self, why: Forbidden) -> Error {
+        Error::ForbiddenScope { needs: self.route.needs(), why }
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn unix_now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::HeaderValue;
+    use rand::SeedableRng;
+    use wire::AccessToken;
+
+    /// What a caller may do: with encrypted bandits, and with clear ones.
+    fn allowed(access: &Access, route: Route, headers: &HeaderMap) -> [bool; 2] {
+        let may = |about| access.caller(route, headers).is_ok_and(|caller| caller.check(about).is_ok());
+        [Kind::Encrypted, Kind::Clear].map(may)
+    }
+
+    #[test]
+    fn tokens_open_what_they_are_for() {
+        let mut rng = rand_chacha::ChaCha20Rng::seed_from_u64(1);
+        let folder = tempfile::tempdir().unwrap();
+        let [participant, operator, stranger] = [(); 3].map(|()| AccessToken::generate(&mut rng));
+        let with = |value: String| {
+            HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_str(&value).unwrap())])
+        };
+        let bearer = |token: &AccessToken| with(token.authorization().to_string());
+        let file = || TokensFile::of(folder.path());
+        let server = |operator: Option<TokenDigest>, participant: Option<TokenDigest>| {
+            Access::new(participant, operator, file()).unwrap()
+        };
+        let decide = |access: &Access, headers: &HeaderMap| allowed(access, Route::Decide, headers);
+
+        let closed = server(Some(operator.digest()), Some(participant.digest()));
+        assert_eq!(decide(&closed, &bearer(&participant)), [true, false]);
+        assert_eq!(decide(&closed, &bearer(&operator)), [true, true]);
+        assert_eq!(decide(&closed, &bearer(&stranger)), [false, false]);
+        assert_eq!(decide(&closed, &HeaderMap::new()), [false, false]);
+        for bad in ["Bearer", "Bearer ", "Basic QQ==", &format!("Basic {}", *participant.to_hex())] {
+            assert_eq!(decide(&closed, &with(bad.to_string())), [false, false], "{bad}");
+        }
+        assert_eq!(decide(&closed, &with(format!("bearer {}", *participant.to_hex()))), [true, false]);
+        assert_eq!(allowed(&closed, Route::Health, &HeaderMap::new()), [false, false]);
+        assert!(closed.caller(Route::Health, &HeaderMap::new()).is_ok());
+
+        let open = server(None, Some(participant.digest()));
+        assert_eq!(decide(&open, &HeaderMap::new()), [false, true]);
+        assert_eq!(allowed(&open, Route::Show, &HeaderMap::new()), [true, true]);
+        let no_keys = server(None, None);
+        assert_eq!(decide(&no_keys, &HeaderMap::new()), [false, true]);
+        assert_eq!(decide(&no_keys, &bearer(&participant)), [false, true]);
+    }
+}

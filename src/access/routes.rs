@@ -1,0 +1,131 @@
+//! The routes of the server, and what a token must permit for each: the one table of access.
+
+use super::Scope;
+use axum::http::Method;
+
+/// A route under `/v1`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Route {
+    /// Answers while the server runs.
+    Health,
+    /// The manifest of the public bundle.
+    Keys,
+    /// The policies that the server offers.
+    Policies,
+    /// The bandits that the token gives access to.
+    List,
+    /// Creates a bandit.
+    Create,
+    /// The configuration and the state of a bandit.
+    Show,
+    /// Deletes a bandit.
+    Delete,
+    /// Makes a decision.
+    Decide,
+    /// Gives another answer to an encrypted decision.
+    Again,
+    /// Counts a feedback.
+    Feedback,
+    /// Waits for tasks of an encrypted bandit.
+    Tasks,
+    /// Takes the answers to tasks.
+    Raise,
+    /// Takes the sums of a batch from an intermediary.
+    Shuffled,
+}
+
+/// What a request needs on a server that has an operator's token or API tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// No token.
+    Nothing,
+    /// Any token of the server. A server without operator's and API tokens lets everybody read.
+    Reading,
+    /// Any token of the server, and the answer has what the token gives access to.
+    Token,
+    /// A token with this scope.
+    Scope(Scope),
+    /// A token with the scope `raise`; or with `decide` for the scores that its user was asked to raise, who
+    /// shows the ticket of that request.
+    RaiseOrTicket,
+}
+
+impl Needs {
+    /// The scope in the value of `WWW-Authenticate` (RFC 6750).
+    pub(crate) fn challenge(self) -> String {
+        let scope = match self {
+            Needs::Scope(scope) => scope,
+            Needs::RaiseOrTicket => Scope::Raise,
+            Needs::Nothing | Needs::Reading | Needs::Token => return String::new(),
+        };
+        format!(", scope=\"{scope}\"")
+    }
+}
+
+impl std::fmt::Display for Needs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Needs::Nothing => f.write_str("no token"),
+            Needs::Reading | Needs::Token => f.write_str("any token"),
+            Needs::Scope(scope) => write!(f, "the scope `{scope}`"),
+            Needs::RaiseOrTicket => f.write_str("the scope `raise`, or `decide` with a ticket"),
+        }
+    }
+}
+
+impl Route {
+    /// All routes.
+    pub const ALL: [Route; 13] = [
+        Route::Health,
+        Route::Keys,
+        Route::Policies,
+        Route::List,
+        Route::Create,
+        Route::Show,
+        Route::Delete,
+        Route::Decide,
+        Route::Again,
+        Route::Feedback,
+        Route::Tasks,
+        Route::Raise,
+        Route::Shuffled,
+    ];
+
+    /// Method, path and needs. A route cannot be served without a row here.
+    fn row(self) -> (Method, &'static str, Needs) {
+        use Needs::{Nothing, RaiseOrTicket, Reading, Token};
+        const ADMIN: Needs = Needs::Scope(Scope::Admin);
+        const DECIDE: Needs = Needs::Scope(Scope::Decide);
+        const FEEDBACK: Needs = Needs::Scope(Scope::Feedback);
+        match self {
+            Route::Health => (Method::GET, "/health", Nothing),
+            Route::Keys => (Method::GET, "/keys", Reading),
+            Route::Policies => (Method::GET, "/policies", Reading),
+            Route::List => (Method::GET, "/bandits", Token),
+            Route::Create => (Method::POST, "/bandits", ADMIN),
+            Route::Show => (Method::GET, "/bandits/{id}", Reading),
+            Route::Delete => (Method::DELETE, "/bandits/{id}", ADMIN),
+            Route::Decide => (Method::POST, "/bandits/{id}/decisions", DECIDE),
+            Route::Again => (Method::POST, "/bandits/{id}/decisions/{decision}/again", DECIDE),
+            Route::Feedback => (Method::POST, "/bandits/{id}/decisions/{decision}/feedback", FEEDBACK),
+            Route::Tasks => (Method::GET, "/bandits/{id}/raises", Needs::Scope(Scope::Raise)),
+            Route::Raise => (Method::POST, "/bandits/{id}/raises", RaiseOrTicket),
+            Route::Shuffled => (Method::POST, "/bandits/{id}/shuffled", FEEDBACK),
+        }
+    }
+
+    /// The method.
+    pub fn method(self) -> Method {
+        self.row().0
+    }
+
+    /// The path behind `/v1`, with the names of its parameters in braces.
+    pub fn path(self) -> &'static str {
+        self.row().1
+    }
+
+    /// What a request needs where tokens are on.
+    pub fn needs(self) -> Needs {
+        self.row().2
+    }
+}
