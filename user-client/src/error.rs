@@ -6,6 +6,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum Error {
     /// Misuse: a file of contexts that cannot be read.
+    #[cfg(feature = "http")]
     #[error("the contexts cannot be read: {0}")]
     Csv(#[from] csv::Error),
     /// Misuse: a secret bundle that other users can read.
@@ -147,4 +148,19 @@ pub enum Error {
     /// From ciphertexts.
     #[error(transparent)]
     Ckks(#[from] ckks::Error),
+}
+
+impl Error {
+    /// The refusal of a server with this status, whose phrase is `title`. `body` is its problem document;
+    /// that of a proxy, or of another kind of server, may be anything else.
+    pub fn refused(status: u16, title: &str, body: &[u8]) -> Self {
+        Error::Refused(serde_json::from_slice(body).unwrap_or_else(|_| {
+            let title = if title.is_empty() { "no problem document" } else { title };
+            wire::Problem::new(
+                status,
+                title,
+                "the answer has no problem document; check that the address is that of helba-server",
+            )
+        }))
+    }
 }

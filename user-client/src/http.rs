@@ -13,7 +13,7 @@ use ureq::{Agent, Body, RequestBuilder};
 use wire::{
     AccessToken, AskAgain, BanditView, ClearFeedback, Counted, Created, DECISIONS_HEADER, DecideRequest,
     Decided, Limits, MAX_CLEAR_BYTES, MAX_JSON_BYTES, Manifest, OCTET_STREAM, PolicyCard, PolicyCreated,
-    PolicyView, Problem, SENDER_HEADER, SenderTag, ShuffledBatch,
+    PolicyView, SENDER_HEADER, SenderTag, ShuffledBatch,
 };
 
 /// The time that a server gets for an answer that it need not compute.
@@ -374,16 +374,7 @@ impl Client {
             return Ok(response);
         }
         let body = self.body(&mut response, MAX_JSON_BYTES)?;
-        let problem = serde_json::from_slice(&body).unwrap_or_else(|_| {
-            // The answer is from a proxy, or from another kind of server.
-            let title = status.canonical_reason().unwrap_or("no problem document");
-            Problem::new(
-                status.as_u16(),
-                title,
-                "the answer has no problem document; check that the address is that of helba-server",
-            )
-        });
-        Err(Error::Refused(problem))
+        Err(Error::refused(status.as_u16(), status.canonical_reason().unwrap_or_default(), &body))
     }
 
     fn body(&self, response: &mut Response<Body>, limit: usize) -> Result<Vec<u8>, Error> {

@@ -4,25 +4,34 @@
 //! HTTP, and neither depends on the other. [`Raiser`] answers tasks for other devices. A server must not
 //! depend on this crate.
 //!
+//! Without the feature `http`, what is left does no I/O but for files, and also runs in a browser:
+//! [`BanditDevice::ask`] returns the requests of a decision one by one, and the caller sends them.
+//!
 //! One round, after [`Device::join`]: [`BanditDevice::play`] → play the arm → [`BanditDevice::feedback`] →
 //! [`Client::feedback_encrypted`].
 
 mod answers;
 mod bandit;
+#[cfg(feature = "http")]
 mod context;
 mod device;
 mod error;
+#[cfg(feature = "http")]
 mod http;
 mod pending;
+#[cfg(feature = "http")]
 mod raiser;
 
 pub use answers::{AnswersSpent, DEFAULT_REPEATS, MOST_ANSWERS, RepeatsSpent, most_answers, most_repeats};
-pub use bandit::{BanditDevice, Choice, MaskedTask, PlayedRound, ReadReply};
+pub use bandit::{Asking, BanditDevice, Choice, MaskedTask, PlayedRound, ReadReply, Request, Target};
+#[cfg(feature = "http")]
 pub use context::read_contexts;
 pub use device::{Device, Opening};
 pub use error::Error;
+#[cfg(feature = "http")]
 pub use http::{AnyBandit, Client};
 pub use pending::Pending;
+#[cfg(feature = "http")]
 pub use raiser::{MOST_BANDITS, MOST_WAITING, Raiser, RaiserOptions, Stop, patiently};
 
 pub use ckks_secret::Passphrase;

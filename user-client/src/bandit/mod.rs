@@ -8,20 +8,23 @@
 //! | trace question | `question` | this device about whether the trace has reached C; the server one bit of a decryption, counted |
 //! | tasks | `raise` | this device nothing: values of others are under a mask that is uniform modulo q, and the model under one that leaves a statistical distance of at most 2⁻⁴⁷ at λ = 1 (docs/threat-model.md); the server nothing: it gets fresh encryptions |
 //! | feedback | [`BanditDevice::feedback`] | the server nothing: it gets the first coefficients of a fresh encryption, and under the trace condition also a whole one |
-//! | request for another answer | `round` | the server one bit of a decryption, counted: that an entry was outside its range |
+//! | request for another answer | `asking` | the server one bit of a decryption, counted: that an entry was outside its range |
 //!
 //! Whether an answer to a task or a question is sent, and its length, depends on public numbers alone: never
 //! on a decrypted value.
 
+mod asking;
 mod question;
 mod raise;
 mod reply;
+#[cfg(feature = "http")]
 mod round;
 
+#[cfg(feature = "http")]
+pub(crate) use asking::has_ended;
+pub use asking::{Asking, PlayedRound, Request, Target};
 pub use raise::MaskedTask;
 pub use reply::{Choice, ReadReply};
-pub use round::PlayedRound;
-pub(crate) use round::has_ended;
 
 use crate::device::same;
 use crate::{Device, Error};
