@@ -2,15 +2,16 @@
 //! rounds against it over HTTP, and compares every decision with that of a twin in exact arithmetic.
 //!
 //! ```text
-//! cargo run --release --example quickstart -- [--rounds 300] [--data FILE] [--plot regret.svg] [--json]
+//! cargo run --release --example quickstart -- [--rounds 300] [--data FILE [--schema FILE]] [--plot regret.svg] [--json]
 //! ```
 
 mod support;
 
 use anyhow::{Context, Result, anyhow};
-use bandit::datasets::{PurchaseLog, Purchases};
+use bandit::datasets::Purchases;
 use bandit::{Arithmetic, HelbaClear, UniformRandom};
 use clap::Parser;
+use datasets::{Dataset, DatasetLog};
 use protocol::{Answers, BanditConfig};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -28,9 +29,13 @@ struct Args {
     /// Number of purchases to play.
     #[arg(long, default_value_t = 300)]
     rounds: usize,
-    /// Purchase file in the layout of data/README.md [default: the yogurt purchases].
+    /// Purchase file in the layout of data/README.md, a file that `helba-client data convert` wrote, or with
+    /// --schema any other [default: the yogurt purchases].
     #[arg(long)]
     data: Option<PathBuf>,
+    /// Schema of the file, as `helba-client data check` proposes one.
+    #[arg(long, requires = "data")]
+    schema: Option<PathBuf>,
     /// Writes the hit rate over the rounds as SVG to this file.
     #[arg(long)]
     plot: Option<PathBuf>,
@@ -48,17 +53,13 @@ struct Args {
 fn main() -> Result<()> {
     support::serve_if_asked()?;
     let args = Args::parse();
-    let purchases = Arc::new(match &args.data {
-        Some(path) => {
-            let file =
-                std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-            Purchases::read(file).with_context(|| format!("cannot use {}", path.display()))?
-        }
-        None => Purchases::yogurt()?,
+    let dataset = Arc::new(match &args.data {
+        Some(path) => Dataset::open(path, args.schema.as_deref())?,
+        None => Purchases::yogurt()?.into(),
     });
-    let rounds = args.rounds.min(purchases.rounds().len());
+    let rounds = args.rounds.min(dataset.rounds().len());
     anyhow::ensure!(rounds > 0, "nothing to run: --rounds is 0");
-    let (d, k) = (purchases.d(), purchases.brands().len());
+    let (d, k) = (dataset.d(), dataset.arms().len());
     let config = BanditConfig {
         horizon: rounds as u64,
         answers: if args.scores { Answers::Scores } else { Answers::Arm },
@@ -82,9 +83,10 @@ fn main() -> Result<()> {
     std::thread::scope(|scope| -> Result<()> {
         let raiser = scope.spawn(|| deployment.raise(&bandit, &stop, &AtomicU64::new(0)));
         let mut play_all = || -> Result<()> {
-            for (features, bought) in &purchases.rounds()[..rounds] {
-                let rows: Vec<Vec<f64>> = features.rows().map(<[f64]>::to_vec).collect();
-                let play = |arm| f64::from(arm == *bought);
+            for played in &dataset.rounds()[..rounds] {
+                let rows: Vec<Vec<f64>> = played.features.rows().map(<[f64]>::to_vec).collect();
+                // Every reward of the file is known, and the device chooses among its candidates.
+                let play = |arm| played.observed.reward(arm).unwrap_or(0.0);
                 let round = deployment.round(&bandit, &rows, play, args.synchronous, &mut rng)?;
                 let indices = twin.indices(&rows, round.round, round.model_feedbacks);
                 let scalars = helba::Scalars::new(&config, round.round, round.model_feedbacks);
@@ -104,25 +106,24 @@ fn main() -> Result<()> {
 
     let clear = |policy: &mut HelbaClear| -> Result<Vec<f64>> {
         let mut rng = ChaCha20Rng::seed_from_u64(1);
-        let mut env = PurchaseLog::new(purchases.clone());
+        let mut env = DatasetLog::new(dataset.clone());
         Ok(bandit::play(policy, &mut env, rounds, &mut rng.clone(), &mut rng)?.running_mean_reward())
     };
     let clear = clear(&mut HelbaClear::new(config.linear, Arithmetic::Exact)?)?;
     let random = {
         let mut rng = ChaCha20Rng::seed_from_u64(2);
-        let mut env = PurchaseLog::new(purchases.clone());
+        let mut env = DatasetLog::new(dataset.clone());
         bandit::play(&mut UniformRandom, &mut env, rounds, &mut rng.clone(), &mut rng)?.running_mean_reward()
     };
-    let mut bought = vec![0usize; k];
-    purchases.rounds()[..rounds].iter().for_each(|(_, b)| bought[*b] += 1);
-    let best_fixed = *bought.iter().max().unwrap_or(&0) as f64 / rounds as f64;
+    let (_, best_fixed) = dataset.best_fixed(rounds);
     let encrypted = log.running_hit_rate();
     let (hit, hit_clear, hit_random) = (last(&encrypted), last(&clear), last(&random));
 
     if let Some(path) = &args.plot {
         let series = [("encrypted", &encrypted), ("clear", &clear), ("random", &random)]
             .map(|(name, values)| plot::Series { name, values });
-        let svg = plot::svg("Share of purchases hit so far", "hit rate", &series)?;
+        let svg =
+            plot::svg("Mean reward so far (purchases: the share that was hit)", "mean reward", &series)?;
         std::fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))?;
     }
     let seconds = log.seconds();
@@ -146,13 +147,13 @@ fn main() -> Result<()> {
         return Ok(());
     }
     let mib = |bytes: f64| format!("{:.2} MiB", bytes / (1 << 20) as f64);
-    println!("\n{rounds} purchases, {k} brands, {d} features; the server saw ciphertexts only\n");
+    println!("\n{rounds} rounds, {k} candidates, {d} features; the server saw ciphertexts only\n");
     println!(
-        "  share of hits     encrypted {hit:.3}   clear {hit_clear:.3}   random {hit_random:.3}   best fixed brand {best_fixed:.3}"
+        "  mean reward       encrypted {hit:.3}   clear {hit_clear:.3}   random {hit_random:.3}   best fixed candidate {best_fixed:.3}"
     );
-    // An upper bound on twice the standard deviation of a share of this number of rounds.
+    // An upper bound on twice the standard deviation of a mean of this number of rounds.
     let chance = 1.0 / (rounds as f64).sqrt();
-    println!("                    (a share of {rounds} rounds has a random error of up to {chance:.2})");
+    println!("                    (a mean of {rounds} rounds has a random error of up to {chance:.2})");
     println!(
         "  same arm as the exact twin with the same history: {:.1} % of rounds ('clear' above has its own history)",
         100.0 * log.agreement()

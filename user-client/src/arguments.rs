@@ -130,17 +130,26 @@ pub(crate) enum Command {
         #[arg(long)]
         bandit: String,
     },
-    /// Plays a file of purchases, round by round: proposes a brand, and earns 1 if it is the one that was
-    /// bought.
+    /// Checks, converts and evaluates files of choices or logged decisions, without a server.
+    Data {
+        #[command(subcommand)]
+        command: DataCommand,
+    },
+    /// Plays a file of rounds whose rewards are all known: proposes a candidate, and earns its reward. In a
+    /// file of purchases, that is 1 for the brand that was bought, else 0.
     Replay {
         #[command(flatten)]
         server: Server,
         /// Secret bundle.
         #[arg(long)]
         secret: PathBuf,
-        /// File of the purchases.
+        /// File of the rounds: purchases in the layout of data/README.md, a file that `data convert` wrote,
+        /// or with --schema any other.
         #[arg(long)]
         data: PathBuf,
+        /// Schema of the file, as `data check` proposes one.
+        #[arg(long)]
+        schema: Option<PathBuf>,
         /// Number of rounds to play [default: all of the file].
         #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
         rounds: Option<u64>,
@@ -155,6 +164,37 @@ pub(crate) enum Command {
         answers: TraceAnswers,
         #[command(flatten)]
         repeats: Repeats,
+    },
+}
+
+/// What is done with a file of choices or logged decisions. docs/data.md describes layouts and schemas.
+#[derive(Subcommand)]
+pub(crate) enum DataCommand {
+    /// Counts what a schema makes of a file: rounds dropped and why, missing values, constant features,
+    /// leakage suspects, variance and norms lost. Without a schema, proposes one on stdout.
+    Check {
+        /// CSV, JSON lines (dsjson) or, if the program was built with it, Parquet.
+        file: PathBuf,
+        /// Schema, a TOML file.
+        #[arg(long)]
+        schema: Option<PathBuf>,
+        /// Prints one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Writes features and rewards as CSV, which `replay`, the quickstart and `helba-lab` read.
+    Convert {
+        /// CSV, JSON lines (dsjson) or, if the program was built with it, Parquet.
+        file: PathBuf,
+        /// Schema, a TOML file.
+        #[arg(long)]
+        schema: PathBuf,
+        /// File to write.
+        #[arg(long)]
+        output: PathBuf,
+        /// Prints what was lost as one JSON object.
+        #[arg(long)]
+        json: bool,
     },
 }
 

@@ -1,6 +1,7 @@
 //! `helba-client`: a device on the command line, for single steps or a file of purchases.
 
 mod arguments;
+mod data;
 mod replay;
 mod rounds;
 
@@ -8,6 +9,7 @@ use anyhow::{Context, bail};
 use arguments::{Arguments, BundleOptions, Caller, Command, Outcome, Server};
 use bandit::Schedule;
 use clap::Parser;
+use datasets::Dataset;
 use host::say;
 use protocol::{Answers, BanditConfig};
 use std::fs::File;
@@ -118,12 +120,24 @@ fn run(command: Command) -> anyhow::Result<()> {
             eprintln!("deleted {bandit}");
         }
         Command::Status { caller, bandit } => status(&caller.client()?, &bandit)?,
-        Command::Replay { server, secret, data, rounds, bandit, tuning, opening, answers, repeats } => {
-            let purchases = replay::read(&data)?;
+        Command::Data { command } => data::run(command)?,
+        Command::Replay {
+            server,
+            secret,
+            data,
+            schema,
+            rounds,
+            bandit,
+            tuning,
+            opening,
+            answers,
+            repeats,
+        } => {
+            let dataset = Dataset::open(&data, schema.as_deref())?;
             let device = opening.device(&secret)?.with_most_answers(answers.trace_answers);
             let device = device.with_most_repeats(repeats.repeats);
             let client = server.client(Some(&device))?;
-            replay::run(&client, (&secret, &device), &purchases, rounds, bandit.as_deref(), &tuning)?;
+            replay::run(&client, (&secret, &device), &dataset, rounds, bandit.as_deref(), &tuning)?;
         }
     }
     Ok(())

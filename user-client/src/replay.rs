@@ -1,26 +1,20 @@
-//! `helba-client replay`: plays a file of purchases round by round, with reward 1 for the brand that was
-//! bought.
+//! `helba-client replay`: plays a file whose rewards are all known, round by round.
 
 use crate::arguments::Tuning;
-use crate::{label, note, open};
+use crate::{label, note};
 use anyhow::{Context, bail};
-use bandit::datasets::Purchases;
+use datasets::Dataset;
 use host::say;
 use protocol::BanditConfig;
 use std::path::Path;
 use std::time::Instant;
 use user_client::{AnyBandit, BanditDevice, Client, Device, os_rng};
 
-/// Reads a file of purchases.
-pub(crate) fn read(data: &Path) -> anyhow::Result<Purchases> {
-    Purchases::read(open(data)?).with_context(|| data.display().to_string())
-}
-
-/// Plays `purchases` on `bandit`, or on a new bandit tuned by `tuning`, up to `rounds` rounds.
+/// Plays `dataset` on `bandit`, or on a new bandit tuned by `tuning`, up to `rounds` rounds.
 pub(crate) fn run(
     client: &Client,
     (secret, device): (&Path, &Device),
-    purchases: &Purchases,
+    dataset: &Dataset,
     rounds: Option<u64>,
     bandit: Option<&str>,
     tuning: &Tuning,
@@ -43,16 +37,16 @@ pub(crate) fn run(
             }
         },
         None => {
-            let mut config = BanditConfig::new(purchases.d(), purchases.brands().len());
-            config.horizon = purchases.rounds().len() as u64;
+            let mut config = BanditConfig::new(dataset.d(), dataset.arms().len());
+            config.horizon = dataset.rounds().len() as u64;
             tuning.apply(&mut config);
             client.create_encrypted(&config)?
         }
     };
     label(&created.config);
-    let all = purchases.rounds().len();
+    let all = dataset.rounds().len();
     let rounds = rounds.map_or(all, |rounds| all.min(usize::try_from(rounds).unwrap_or(all)));
-    play(client, device, &device.join(&created)?, purchases, rounds)
+    play(client, device, &device.join(&created)?, dataset, rounds)
 }
 
 /// Totals of all rounds: milliseconds, of which those of a decision include the device's part of it, and
@@ -70,15 +64,15 @@ fn play(
     client: &Client,
     device: &Device,
     bandit: &BanditDevice,
-    purchases: &Purchases,
+    dataset: &Dataset,
     rounds: usize,
 ) -> anyhow::Result<()> {
     let mut rng = os_rng()?;
-    let (mut spent, mut matched) = (Spent::default(), 0usize);
+    let (mut spent, mut earned) = (Spent::default(), 0.0);
     let id = &bandit.created().id;
     say!("bandit {id}");
-    for (t, (features, bought)) in purchases.rounds()[..rounds].iter().enumerate() {
-        let rows: Vec<Vec<f64>> = features.rows().map(<[f64]>::to_vec).collect();
+    for (t, played) in dataset.rounds()[..rounds].iter().enumerate() {
+        let rows: Vec<Vec<f64>> = played.features.rows().map(<[f64]>::to_vec).collect();
         let mut clock = Instant::now();
         let mut lap = |total: &mut f64| {
             *total += clock.elapsed().as_secs_f64() * 1e3;
@@ -87,23 +81,25 @@ fn play(
         let mut round = bandit.decide(client, &rows, &mut rng)?;
         lap(&mut spent.decide);
         let (arm, question) = (round.choice.arm, round.choice.question.as_ref());
-        let feedback = bandit.feedback(&rows[arm], f64::from(arm == *bought), question, &mut rng)?;
+        let reward =
+            played.observed.reward(arm).context("the device chose an arm that the round does not have")?;
+        let feedback = bandit.feedback(&rows[arm], reward, question, &mut rng)?;
         note(device);
         lap(&mut spent.device);
         client.feedback_encrypted(id, round.choice.id, &feedback)?;
         lap(&mut spent.feedback);
         bandit.answer_tasks(client, &mut round, &mut rng)?;
         lap(&mut spent.device);
-        matched += usize::from(arm == *bought);
+        earned += reward;
         spent.up += round.sent + feedback.len();
         spent.down += round.received;
         if (t + 1) % 100 == 0 || t + 1 == rounds {
             let n = (t + 1) as f64;
             say!(
-                "round {:5}  matched {:.3}  per round: decision {:.0} ms, feedback {:.0} ms, device {:.0} ms, up {:.2} MiB, \
+                "round {:5}  mean reward {:.3}  per round: decision {:.0} ms, feedback {:.0} ms, device {:.0} ms, up {:.2} MiB, \
                  down {:.2} MiB",
                 t + 1,
-                matched as f64 / n,
+                earned / n,
                 spent.decide / n,
                 spent.feedback / n,
                 spent.device / n,
@@ -112,8 +108,9 @@ fn play(
             );
         }
     }
-    let (brand, share) = purchases.best_fixed();
-    say!("always {}: {share:.3} of all purchases", purchases.brands()[brand]);
+    // On the rounds that were played: a share of others is no comparison.
+    let (arm, mean) = dataset.best_fixed(rounds);
+    say!("always {}: mean reward {mean:.3} of these {rounds} rounds", dataset.arms()[arm]);
     let status = client.encrypted(id)?.status;
     say!(
         "{} feedbacks counted, {} batch updates, {} models refreshed",

@@ -5,6 +5,7 @@
 //! `tests/mutations.rs` runs them on random and mutated inputs in every test run. `tests/seeds` has valid
 //! inputs, from which `examples/corpus.rs` writes the seed corpus.
 
+mod data;
 mod frames;
 mod messages;
 mod rest;
@@ -33,6 +34,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "device_message", run: messages::device, inputs: 5000 },
     Target { name: "json_message", run: messages::json, inputs: 5000 },
     Target { name: "policy_request", run: messages::policy, inputs: 5000 },
+    Target { name: "data_file", run: data::file, inputs: 1500 },
     Target { name: "sum_share", run: messages::share, inputs: 5000 },
 ];
 

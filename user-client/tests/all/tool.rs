@@ -96,7 +96,7 @@ fn the_tool_replays_on_encrypted_bandits() {
     std::fs::write(server.file("p.csv"), format!("id,price.a,price.b,choice\n{rows}")).unwrap();
     let (out, _) = tool.run("replay", &["--data", "p.csv"]);
     let id = out.lines().next().unwrap().strip_prefix("bandit ").unwrap();
-    assert!(out.contains("8 feedbacks counted") && out.contains("round     8  matched"), "{out}");
+    assert!(out.contains("8 feedbacks counted") && out.contains("round     8  mean reward"), "{out}");
     let (out, _) = tool.run("replay", &["--data", "p.csv", "--bandit", id, "--rounds", "2"]);
     assert!(out.contains("10 feedbacks counted"), "{out}");
     // Options that a bandit has already.

@@ -23,9 +23,27 @@ pub(crate) fn seeds(name: &str) -> Vec<Vec<u8>> {
         "device_message" => device_messages(),
         "json_message" => json_messages(),
         "policy_request" => policy_requests(),
+        "data_file" => data_files(),
         "sum_share" => shares(),
         other => panic!("no inputs for the target {other}"),
     }
+}
+
+/// The first rows of the files in `data/foreign`, after their schemas.
+fn data_files() -> Vec<Vec<u8>> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/foreign");
+    let read = |name: &str| std::fs::read(folder.join(name)).unwrap();
+    let seed = |(schema, file, bytes): (&str, &str, usize)| {
+        let file = read(file);
+        let end = file[..bytes].iter().rposition(|byte| *byte == b'\n').unwrap();
+        [&read(schema), &b"\0"[..], &file[..=end]].concat()
+    };
+    let files = [
+        ("cars.toml", "cars.csv", 4000),
+        ("ratings.toml", "ratings.csv", 2000),
+        ("logged.toml", "logged.json", 4000),
+    ];
+    files.into_iter().map(seed).collect()
 }
 
 fn rng() -> ChaCha20Rng {

@@ -1,0 +1,216 @@
+//! The rounds of a file, in memory.
+
+use crate::prepare::logged;
+use crate::table::Table;
+use crate::{Error, MAX_DATASET, Observed, Prepared, read_schema};
+use bandit::datasets::Purchases;
+use bandit::{Environment, Features, Outcome};
+use rand::Rng;
+use schema::{Encoding, Layout, NormRule, Schema};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Features and rewards of all rounds of a file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dataset {
+    arms: Vec<String>,
+    features: usize,
+    rounds: Vec<DataRound>,
+}
+
+/// One round.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DataRound {
+    /// The features of all candidates.
+    pub features: Features,
+    /// The rewards.
+    pub observed: Observed,
+}
+
+impl Dataset {
+    /// The rounds of a file: with a schema, of any file that it describes; without one, of a file in the
+    /// layout of `data/README.md` or one that [`convert`](crate::convert()) wrote. Every reward is known.
+    ///
+    /// # Errors
+    /// Those of [`any`](Self::any); [`Error::Logged`] where only rewards of logged actions are known.
+    pub fn open(path: &Path, schema: Option<&Path>) -> Result<Self, Error> {
+        let dataset = Self::any(path, schema)?;
+        if dataset.rounds.iter().any(|round| !matches!(round.observed, Observed::Every(_))) {
+            return Err(logged(path));
+        }
+        Ok(dataset)
+    }
+
+    /// The same, also where only the rewards of logged actions are known.
+    ///
+    /// # Errors
+    /// [`Error::File`] with line, column and value; [`Error::Schema`]; [`Error::TooLarge`] beyond
+    /// [`MAX_DATASET`].
+    pub fn any(path: &Path, schema: Option<&Path>) -> Result<Self, Error> {
+        if let Some(schema) = schema {
+            return Self::load(&Prepared::fit(path, &read_schema(schema)?)?);
+        }
+        let header = Table::open(path)?.header().to_vec();
+        if let Some(schema) = converted(&header) {
+            return Self::load(&Prepared::fit(path, &schema)?);
+        }
+        if ["id", "choice"].iter().all(|name| header.iter().any(|have| have == name)) {
+            return Purchases::read(crate::table::open(path)?).map(Self::from).map_err(|error| match error {
+                bandit::Error::File { line, reason } => Error::file(path, line, reason),
+                error => Error::file(path, 0, error.to_string()),
+            });
+        }
+        let reason = "the header is that of no layout this program knows: `helba-client data check FILE > schema.toml` writes a \
+                      schema, and --schema schema.toml names it";
+        Err(Error::file(path, 1, reason))
+    }
+
+    /// The rounds of a prepared file.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] beyond [`MAX_DATASET`]; [`Error::File`] if the file has changed.
+    pub fn load(prepared: &Prepared) -> Result<Self, Error> {
+        let (arms, features) = (prepared.arms().len(), prepared.transform().features());
+        // With the rewards of a round, and what a round takes besides.
+        let each = (arms * (features + 1) * size_of::<f64>() + size_of::<DataRound>()) as u64;
+        let bytes = prepared.rounds().saturating_mul(each);
+        if bytes > MAX_DATASET {
+            let (file, rounds) = (prepared.path().display().to_string(), prepared.rounds());
+            return Err(Error::TooLarge { file, rounds, arms, features, bytes, most: MAX_DATASET });
+        }
+        let mut rounds = Vec::with_capacity(prepared.rounds() as usize);
+        prepared.each(|round| {
+            let line = round.raw.line;
+            let features = Features::new(round.rows, features);
+            let features = features.map_err(|e| Error::file(prepared.path(), line, e.to_string()))?;
+            rounds.push(DataRound { features, observed: round.raw.observed });
+            Ok(())
+        })?;
+        Ok(Dataset { arms: prepared.arms().to_vec(), features, rounds })
+    }
+
+    /// Names of the candidates, in the order of the arms.
+    pub fn arms(&self) -> &[String] {
+        &self.arms
+    }
+
+    /// Number of features of a candidate, d.
+    pub fn d(&self) -> usize {
+        self.features
+    }
+
+    /// The rounds, in the order of the file.
+    pub fn rounds(&self) -> &[DataRound] {
+        &self.rounds
+    }
+
+    /// The arm with the largest sum of known rewards in the first `rounds` rounds (the first of equals), and
+    /// that sum divided by the number of rounds.
+    pub fn best_fixed(&self, rounds: usize) -> (usize, f64) {
+        let rounds = &self.rounds[..rounds.min(self.rounds.len())];
+        let sum = |arm| rounds.iter().filter_map(|round| round.observed.reward(arm)).sum::<f64>();
+        let sums: Vec<f64> = (0..self.arms.len()).map(sum).collect();
+        let best = bandit::vector::argmax(sums.iter().copied());
+        (best, sums[best] / rounds.len().max(1) as f64)
+    }
+}
+
+impl From<Purchases> for Dataset {
+    fn from(purchases: Purchases) -> Self {
+        let k = purchases.brands().len();
+        let round = |(features, bought): &(Features, usize)| DataRound {
+            features: features.clone(),
+            observed: Observed::Every((0..k).map(|arm| f64::from(arm == *bought)).collect()),
+        };
+        Dataset {
+            arms: purchases.brands().to_vec(),
+            features: purchases.d(),
+            rounds: purchases.rounds().iter().map(round).collect(),
+        }
+    }
+}
+
+/// The schema of a file that [`convert`](crate::convert()) wrote; `None` if the header is that of another.
+pub(crate) fn converted(header: &[String]) -> Option<Schema> {
+    let has = |name: &str| header.iter().any(|have| have == name);
+    let features: Vec<(&str, &str)> = header.iter().filter_map(|name| name.split_once('.')).collect();
+    let candidate = features
+        .iter()
+        .filter(|(kind, _)| kind.starts_with('x'))
+        .map(|(kind, _)| (kind.to_string(), Encoding::Plain));
+    let schema = Schema {
+        layout: Layout::Wide,
+        candidate: candidate.collect(),
+        norm: NormRule::Clip,
+        ..Schema::default()
+    };
+    if schema.candidate.is_empty() || !has("round") {
+        return None;
+    }
+    if features.iter().any(|(kind, _)| *kind == "reward") {
+        return Some(Schema { reward: Some("reward.{candidate}".into()), ..schema });
+    }
+    let logged = Schema {
+        chosen: Some("action".into()),
+        reward: Some("reward".into()),
+        propensity: has("propensity").then(|| "propensity".into()),
+        ..schema
+    };
+    (has("action") && has("reward")).then_some(logged)
+}
+
+/// A [`Dataset`] whose rewards are all known, played once in the order of the file, without random draws.
+///
+/// Expected rewards are unknown, so `regret` is the largest reward of the round less the reward: the loss
+/// against a player who knows all rewards.
+#[derive(Debug, Clone)]
+pub struct DatasetLog {
+    dataset: Arc<Dataset>,
+    begun: usize,
+    feedback: Option<f64>,
+}
+
+impl DatasetLog {
+    /// The log before its first round.
+    pub fn new(dataset: Arc<Dataset>) -> Self {
+        Self { dataset, begun: 0, feedback: None }
+    }
+
+    fn current(&self) -> Result<&DataRound, bandit::Error> {
+        let round = self.begun.checked_sub(1).and_then(|i| self.dataset.rounds.get(i));
+        round.ok_or(bandit::Error::NoRound)
+    }
+}
+
+impl Environment for DatasetLog {
+    type Context = Features;
+    type Feedback = f64;
+
+    fn arms(&self) -> usize {
+        self.dataset.arms.len()
+    }
+
+    fn begin(&mut self, _: &mut dyn Rng) -> bool {
+        let more = self.begun < self.dataset.rounds.len();
+        self.begun += usize::from(more);
+        self.feedback = None;
+        more
+    }
+
+    fn context(&self) -> Result<&Features, bandit::Error> {
+        Ok(&self.current()?.features)
+    }
+
+    fn play(&mut self, arm: usize, _: &mut dyn Rng) -> Result<Outcome, bandit::Error> {
+        let Observed::Every(rewards) = &self.current()?.observed else { return Err(bandit::Error::NoRound) };
+        let k = rewards.len();
+        let reward = *rewards.get(arm).ok_or(bandit::Error::Arm { arm, k })?;
+        let best = rewards.iter().copied().fold(0.0, f64::max);
+        self.feedback = Some(reward);
+        Ok(Outcome { reward, regret: best - reward })
+    }
+
+    fn feedback(&self) -> Result<&f64, bandit::Error> {
+        self.feedback.as_ref().ok_or(bandit::Error::NoRound)
+    }
+}

@@ -1,0 +1,228 @@
+//! JSON lines of VowpalWabbit's kind: a logged decision on each line.
+//!
+//! `_label_Action` (from 1) or `_labelIndex` (from 0) names the action, `_label_cost` its cost,
+//! `_label_probability` its probability. `c` holds the values that candidates share, and in `_multi` an
+//! object for each candidate. The path to a value, joined by dots, is its name.
+//!
+//! Source: VowpalWabbit's wiki, pages "DSJSON format" and "JSON example format". Names that begin with `_` are
+//! no features there, nor here.
+
+use crate::source::{Columns, Observed, RawRound, Read, propensity, reward};
+use crate::table::{TOO_LONG, open};
+use crate::{Error, MAX_LINE};
+use schema::{Cell, Schema};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+
+pub(crate) struct DsjsonRounds {
+    lines: Lines,
+    candidate: Columns,
+    context: Columns,
+    arms: usize,
+    reward: Option<String>,
+    range: [f64; 2],
+    propensity: Option<String>,
+    user: Option<String>,
+    time: Option<String>,
+}
+
+/// The number of a line, and its object.
+type NumberedLine = (u64, Map<String, Value>);
+
+/// The objects of a file, one on each line that is not empty.
+pub(crate) struct Lines {
+    path: PathBuf,
+    reader: BufReader<File>,
+    bytes: Vec<u8>,
+    line: u64,
+}
+
+impl Lines {
+    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
+        Ok(Lines { path: path.into(), reader: BufReader::new(open(path)?), bytes: Vec::new(), line: 0 })
+    }
+
+    /// The next object with the number of its line; `None` at the end.
+    pub(crate) fn read(&mut self) -> Result<Option<NumberedLine>, Error> {
+        loop {
+            self.line += 1;
+            self.bytes.clear();
+            let fault = |reason: String| Error::file(&self.path, self.line, reason);
+            let mut limited = (&mut self.reader).take(MAX_LINE as u64 + 1);
+            let got = limited.read_until(b'\n', &mut self.bytes).map_err(|e| fault(e.to_string()))?;
+            if got == 0 {
+                return Ok(None);
+            }
+            if got > MAX_LINE {
+                return Err(fault(TOO_LONG.into()));
+            }
+            let text = self.bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&self.bytes);
+            if text.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            return match serde_json::from_slice(text) {
+                Ok(object) => Ok(Some((self.line, object))),
+                Err(error) => Err(fault(format!(
+                    "the line is no JSON object ({error}): each line must hold one object and nothing else"
+                ))),
+            };
+        }
+    }
+}
+
+/// Puts the values of `value` into `into`, each under the path to it, without names that begin with `_`.
+pub(crate) fn flatten(prefix: &str, value: &Value, into: &mut BTreeMap<String, Cell>) {
+    let path = |name: &str| if prefix.is_empty() { name.to_string() } else { format!("{prefix}.{name}") };
+    let cell = match value {
+        Value::Object(map) => {
+            for (name, value) in map.iter().filter(|(name, _)| !name.starts_with('_')) {
+                flatten(&path(name), value, into);
+            }
+            return;
+        }
+        Value::Array(values) => {
+            for (i, value) in values.iter().enumerate() {
+                flatten(&path(&i.to_string()), value, into);
+            }
+            return;
+        }
+        Value::Null => Cell::Missing,
+        Value::Bool(value) => Cell::Number(f64::from(*value)),
+        Value::Number(number) => number.as_f64().map_or(Cell::Missing, Cell::Number),
+        Value::String(text) => Cell::parse(text),
+    };
+    if !prefix.is_empty() {
+        into.insert(prefix.into(), cell);
+    }
+}
+
+/// The objects of the candidates; `None` if the line is no decision.
+pub(crate) fn candidates(object: &Map<String, Value>) -> Option<&Vec<Value>> {
+    object.get("c")?.get("_multi")?.as_array()
+}
+
+impl DsjsonRounds {
+    pub(crate) fn open(path: &Path, schema: &Schema) -> Result<Self, Error> {
+        Ok(DsjsonRounds {
+            lines: Lines::open(path)?,
+            candidate: Columns::new(&schema.candidate, schema.missing),
+            context: Columns::new(&schema.context, schema.missing),
+            arms: schema.arms.unwrap_or(schema.candidates.len()),
+            reward: schema.reward.clone(),
+            range: schema.rewards(),
+            propensity: schema.propensity.clone(),
+            user: schema.user.clone(),
+            time: schema.time.clone(),
+        })
+    }
+
+    pub(crate) fn read(&mut self) -> Result<Read, Error> {
+        let Some((line, object)) = self.lines.read()? else { return Ok(Read::End) };
+        let path = &self.lines.path;
+        let drop = |reason: String| Ok(Read::Dropped { line, reason });
+        let Some(multi) = candidates(&object) else {
+            return drop("the line is no decision: it has no c with _multi".into());
+        };
+        if object.get("_skipLearn").and_then(Value::as_bool) == Some(true) {
+            return drop("_skipLearn is true".into());
+        }
+        let k = multi.len();
+        if self.arms != 0 && k != self.arms {
+            return drop(format!("the round has {k} candidates, and {} are needed", self.arms));
+        }
+        self.arms = k;
+        let mut shared = BTreeMap::new();
+        flatten("", &object["c"], &mut shared);
+        let cells = |columns: &Columns, values: &BTreeMap<String, Cell>| -> Result<_, Error> {
+            let mut cells = Vec::with_capacity(columns.names.len());
+            for (at, name) in columns.names.iter().enumerate() {
+                let cell = values.get(name).cloned().unwrap_or(Cell::Missing);
+                if let Some(reason) = columns.check(path, line, (at, name), &cell)? {
+                    return Ok(Err(reason));
+                }
+                cells.push(cell);
+            }
+            Ok(Ok(cells))
+        };
+        let context = match cells(&self.context, &shared)? {
+            Ok(context) => context,
+            Err(reason) => return drop(reason),
+        };
+        let mut own = Vec::with_capacity(k);
+        for candidate in multi {
+            let mut values = BTreeMap::new();
+            flatten("", candidate, &mut values);
+            match cells(&self.candidate, &values)? {
+                Ok(cells) => own.push(cells),
+                Err(reason) => return drop(reason),
+            }
+        }
+        let field = |name: &str| match object.get(name) {
+            None => shared.get(name).cloned().unwrap_or(Cell::Missing),
+            Some(value) => {
+                let mut one = BTreeMap::new();
+                flatten(name, value, &mut one);
+                one.remove(name).unwrap_or(Cell::Missing)
+            }
+        };
+        let arm = match action(path, line, &field, k)? {
+            Some(arm) => arm,
+            None => return drop("it names no action in _label_Action or _labelIndex".into()),
+        };
+        let rewarded = self.reward.as_deref().unwrap_or("_label_cost");
+        let value = field(rewarded);
+        if value.is_missing() {
+            return drop(format!("{rewarded} has no value"));
+        }
+        let reward = reward(path, line, rewarded, &value, self.range)?;
+        let likely = self.propensity.as_deref().unwrap_or("_label_probability");
+        let value = field(likely);
+        let propensity = match (value.is_missing(), &self.propensity) {
+            (true, None) => None,
+            _ => Some(propensity(path, line, likely, &value)?),
+        };
+        Ok(Read::Round(Box::new(RawRound {
+            line,
+            user: self.user.as_deref().map(|name| field(name).to_string()),
+            time: self.time.as_deref().map(field),
+            context,
+            candidates: own,
+            names: Vec::new(),
+            chosen: Some(arm),
+            observed: Observed::Played { arm, reward, propensity },
+            previous: None,
+        })))
+    }
+}
+
+/// The action of a decision among `k`, from 0.
+fn action(path: &Path, line: u64, field: &impl Fn(&str) -> Cell, k: usize) -> Result<Option<usize>, Error> {
+    let read = |name: &str, first: f64| -> Result<Option<usize>, Error> {
+        let cell = field(name);
+        if cell.is_missing() {
+            return Ok(None);
+        }
+        let arm = cell.number().map(|number| number - first);
+        match arm.filter(|arm| *arm >= 0.0 && arm.fract() == 0.0 && *arm < k as f64) {
+            Some(arm) => Ok(Some(arm as usize)),
+            None => {
+                let last = k as f64 - 1.0 + first;
+                let reason = format!(
+                    "the actions of this line are {first} to {last}: mend the number, or delete the line"
+                );
+                Err(Error::cell(path, line, name, &cell.to_string(), reason))
+            }
+        }
+    };
+    let (action, index) = (read("_label_Action", 1.0)?, read("_labelIndex", 0.0)?);
+    if let (Some(action), Some(index)) = (action, index)
+        && action != index
+    {
+        let reason = format!("_label_Action names action {} of the line: mend one of the two", action + 1);
+        return Err(Error::cell(path, line, "_labelIndex", &index.to_string(), reason));
+    }
+    Ok(action.or(index))
+}

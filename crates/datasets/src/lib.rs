@@ -1,0 +1,45 @@
+//! Files of choices and logged decisions as rounds of a bandit.
+//!
+//! [`Prepared::fit`] learns a transformation from a file and its schema, and then hands out the rounds one
+//! after the other; [`Dataset::open`] holds them in memory. [`guess()`] writes a schema for a file that has
+//! none, and [`check()`] counts what a schema would lose. Files are comma-separated values (also with
+//! semicolons, tabs or bars), JSON lines of VowpalWabbit's kind (`dsjson`), and with the feature `parquet`
+//! Parquet. They are read from first to last in several passes, and held in memory row by row:
+//!
+//! | what | at most |
+//! |---|---|
+//! | a row | [`MAX_LINE`] bytes |
+//! | candidates of a round | [`schema::MAX_CANDIDATES`] |
+//! | rounds and users whose names are kept | [`MAX_NAMES`] of each |
+//! | rounds of a [`Dataset`] | [`MAX_DATASET`] bytes of features |
+//!
+//! Programs that get named values from elsewhere use the crate `schema` alone.
+
+mod check;
+mod convert;
+mod dataset;
+mod dsjson;
+mod error;
+mod guess;
+mod long;
+#[cfg(feature = "parquet")]
+mod parquet;
+mod prepare;
+mod source;
+mod table;
+mod wide;
+
+pub use check::{Checked, Lost, check};
+pub use convert::convert;
+pub use dataset::{DataRound, Dataset, DatasetLog};
+pub use error::{Error, Place};
+pub use guess::{ColumnSeen, Guess, guess};
+pub use prepare::{Prepared, TransformedRound, read_schema};
+pub use source::{Dropped, Observed, RawRound, Source};
+
+/// The most bytes of a row.
+pub const MAX_LINE: usize = 1 << 20;
+/// The most names of rounds, and of users, that are kept.
+pub const MAX_NAMES: usize = 1 << 22;
+/// The most bytes of features of a [`Dataset`].
+pub const MAX_DATASET: u64 = 1 << 30;

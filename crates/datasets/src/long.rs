@@ -1,0 +1,257 @@
+//! Tables with a row for each candidate of a round.
+
+use crate::source::{Columns, Observed, RawRound, Read, propensity, reward};
+use crate::table::{Row, Table};
+use crate::{Error, MAX_NAMES};
+use schema::{Cell, MAX_CANDIDATES, Schema};
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+pub(crate) struct LongRounds {
+    path: PathBuf,
+    table: Table,
+    row: Row,
+    /// Whether `row` holds a row that belongs to the next round.
+    waiting: bool,
+    arms: Vec<String>,
+    candidate: Columns,
+    context: Columns,
+    own: Vec<usize>,
+    shared: Vec<usize>,
+    key: Vec<usize>,
+    named: Option<usize>,
+    chosen: Option<usize>,
+    reward: Option<usize>,
+    range: [f64; 2],
+    propensity: Option<usize>,
+    user: Option<usize>,
+    time: Option<usize>,
+    /// Hashes of the rounds read, to find rounds whose rows stand apart.
+    seen: HashSet<u64>,
+}
+
+/// A row of the round that is being read.
+struct Part {
+    line: u64,
+    cells: Vec<Cell>,
+    name: String,
+    chosen: bool,
+    reward: Cell,
+    propensity: Cell,
+}
+
+impl LongRounds {
+    pub(crate) fn open(path: &Path, schema: &Schema) -> Result<Self, Error> {
+        let table = Table::open(path)?;
+        let column = |name: &String| table.column(name);
+        let maybe = |name: &Option<String>| name.as_ref().map(column).transpose();
+        let key = match schema.round.is_empty() {
+            false => schema.round.iter().map(column).collect::<Result<_, _>>()?,
+            true => schema.user.iter().chain(&schema.time).map(column).collect::<Result<_, _>>()?,
+        };
+        let named = maybe(&schema.candidate_column)?;
+        if named.is_none() && (schema.previous || !schema.candidates.is_empty()) {
+            let reason =
+                "the schema tells candidates apart by their names: name their column in candidate_column";
+            return Err(Error::file(path, 1, reason));
+        }
+        Ok(LongRounds {
+            own: schema.candidate.keys().map(column).collect::<Result<_, _>>()?,
+            shared: schema.context.keys().map(column).collect::<Result<_, _>>()?,
+            key,
+            named,
+            chosen: maybe(&schema.chosen)?,
+            reward: maybe(&schema.reward)?,
+            range: schema.rewards(),
+            propensity: maybe(&schema.propensity)?,
+            user: maybe(&schema.user)?,
+            time: maybe(&schema.time)?,
+            candidate: Columns::new(&schema.candidate, schema.missing),
+            context: Columns::new(&schema.context, schema.missing),
+            arms: schema.candidates.clone(),
+            path: path.into(),
+            row: Row::default(),
+            waiting: false,
+            seen: HashSet::new(),
+            table,
+        })
+    }
+
+    fn text(&self, column: usize) -> &str {
+        self.row.cells[column].trim()
+    }
+
+    fn name(&self, column: usize) -> &str {
+        &self.table.header()[column]
+    }
+
+    fn key(&self) -> Vec<String> {
+        self.key.iter().map(|&column| self.text(column).to_string()).collect()
+    }
+
+    pub(crate) fn read(&mut self) -> Result<Read, Error> {
+        if !self.waiting && !self.table.read(&mut self.row)? {
+            return Ok(Read::End);
+        }
+        let (key, line) = (self.key(), self.row.line);
+        self.begin(&key)?;
+        let context: Vec<Cell> = self.shared.iter().map(|&column| Cell::parse(self.text(column))).collect();
+        let user = self.user.map(|column| self.text(column).to_string());
+        let time = self.time.map(|column| Cell::parse(self.text(column)));
+        let (mut parts, mut dropped) = (Vec::new(), None);
+        for (at, (cell, &column)) in context.iter().zip(&self.shared).enumerate() {
+            let reason = self.context.check(&self.path, line, (at, self.name(column)), cell)?;
+            dropped = dropped.or(reason);
+        }
+        loop {
+            if parts.len() == MAX_CANDIDATES {
+                let reason =
+                    format!("the round has more than {MAX_CANDIDATES} rows: name more columns in `round`");
+                return Err(Error::file(&self.path, self.row.line, reason));
+            }
+            for (cell, &column) in context.iter().zip(&self.shared) {
+                if Cell::parse(self.text(column)) != *cell {
+                    let reason = format!(
+                        "the rows of the round that begins in line {line} differ in it: move it from [context] to [candidate]"
+                    );
+                    let (line, text) = (self.row.line, self.text(column));
+                    return Err(Error::cell(&self.path, line, self.name(column), text, reason));
+                }
+            }
+            let (part, reason) = self.part()?;
+            parts.push(part);
+            dropped = dropped.or(reason);
+            self.waiting = self.table.read(&mut self.row)?;
+            if !self.waiting || self.key() != key {
+                break;
+            }
+        }
+        if let Some(reason) = dropped {
+            return Ok(Read::Dropped { line, reason });
+        }
+        self.round(
+            line,
+            parts,
+            RawRound {
+                line,
+                user,
+                time,
+                context,
+                candidates: Vec::new(),
+                names: Vec::new(),
+                chosen: None,
+                observed: Observed::Every(Vec::new()),
+                previous: None,
+            },
+        )
+    }
+
+    /// Refuses a round whose rows have ended before.
+    fn begin(&mut self, key: &[String]) -> Result<(), Error> {
+        let mut hasher = DefaultHasher::new();
+        key.hash(&mut hasher);
+        if self.seen.len() < MAX_NAMES && !self.seen.insert(hasher.finish()) {
+            let names: Vec<&str> = self.key.iter().map(|&column| self.name(column)).collect();
+            let names = names.join(", ");
+            let reason = format!(
+                "rows of this round stand apart: sort the file by {names}, or name in `round` the columns that tell rounds apart"
+            );
+            return Err(Error::cell(&self.path, self.row.line, &names, &key.join(", "), reason));
+        }
+        Ok(())
+    }
+
+    fn part(&self) -> Result<(Part, Option<String>), Error> {
+        let line = self.row.line;
+        let value = |column: &Option<usize>| column.map_or(Cell::Missing, |c| Cell::parse(self.text(c)));
+        let (mut cells, mut dropped) = (Vec::with_capacity(self.own.len()), None);
+        for (at, &column) in self.own.iter().enumerate() {
+            let cell = Cell::parse(self.text(column));
+            let reason = self.candidate.check(&self.path, line, (at, self.name(column)), &cell)?;
+            dropped = dropped.or(reason);
+            cells.push(cell);
+        }
+        let chosen = match self.chosen {
+            None => false,
+            Some(column) => match self.text(column) {
+                "1" | "1.0" | "true" | "True" | "TRUE" | "yes" | "Yes" => true,
+                "" | "0" | "0.0" | "false" | "False" | "FALSE" | "no" | "No" => false,
+                text => {
+                    let reason =
+                        "it must be 1 in the row of the candidate that was chosen, and 0 in the others";
+                    return Err(Error::cell(&self.path, line, self.name(column), text, reason));
+                }
+            },
+        };
+        let name = self.named.map_or(String::new(), |column| self.text(column).to_string());
+        let (reward, propensity) = (value(&self.reward), value(&self.propensity));
+        Ok((Part { line, cells, name, chosen, reward, propensity }, dropped))
+    }
+
+    fn round(&self, line: u64, mut parts: Vec<Part>, empty: RawRound) -> Result<Read, Error> {
+        let path = &self.path;
+        let drop = |reason: &str| Ok(Read::Dropped { line, reason: reason.into() });
+        if !self.arms.is_empty() {
+            let mut sorted: Vec<Option<Part>> = self.arms.iter().map(|_| None).collect();
+            for part in parts {
+                let (at, column) = (part.line, self.named.map_or("", |c| self.name(c)));
+                let Some(arm) = self.arms.iter().position(|arm| *arm == part.name) else {
+                    let reason = "`candidates` does not list it: add it, or delete the row";
+                    return Err(Error::cell(path, at, column, &part.name, reason));
+                };
+                if sorted[arm].is_some() {
+                    let reason = format!(
+                        "the round that begins in line {line} has it twice: name more columns in `round`"
+                    );
+                    return Err(Error::cell(path, at, column, &part.name, reason));
+                }
+                sorted[arm] = Some(part);
+            }
+            let Some(whole) = sorted.into_iter().collect::<Option<Vec<Part>>>() else {
+                return drop("a candidate of `candidates` has no row");
+            };
+            parts = whole;
+        }
+        let mut chosen = parts.iter().enumerate().filter(|(_, part)| part.chosen);
+        let (first, second) = (chosen.next(), chosen.next());
+        if let (Some(_), Some((_, part)), Some(column)) = (first, second, self.chosen) {
+            let reason = format!(
+                "two candidates are chosen in the round that begins in line {line}: mend one of them"
+            );
+            return Err(Error::cell(path, part.line, self.name(column), "1", reason));
+        }
+        let chosen = first.map(|(arm, _)| arm);
+        let named = |column: Option<usize>| column.map_or("", |c| self.name(c));
+        let observed = match (self.reward, self.chosen, chosen) {
+            (_, Some(_), None) => return drop("no candidate was chosen"),
+            (None, ..) => Observed::Every(parts.iter().map(|part| f64::from(part.chosen)).collect()),
+            (Some(_), Some(_), Some(arm)) => {
+                let part = &parts[arm];
+                if part.reward.is_missing() {
+                    return drop("the reward has no value");
+                }
+                let reward = reward(path, part.line, named(self.reward), &part.reward, self.range)?;
+                let probability = |_| propensity(path, part.line, named(self.propensity), &part.propensity);
+                Observed::Played { arm, reward, propensity: self.propensity.map(probability).transpose()? }
+            }
+            (Some(_), None, _) => {
+                let mut rewards = Vec::with_capacity(parts.len());
+                for part in &parts {
+                    if part.reward.is_missing() {
+                        return drop("the reward of a candidate has no value");
+                    }
+                    rewards.push(reward(path, part.line, named(self.reward), &part.reward, self.range)?);
+                }
+                Observed::Every(rewards)
+            }
+        };
+        let names = if self.arms.is_empty() && self.named.is_some() {
+            parts.iter().map(|part| part.name.clone()).collect()
+        } else {
+            Vec::new()
+        };
+        let candidates = parts.into_iter().map(|part| part.cells).collect();
+        Ok(Read::Round(Box::new(RawRound { candidates, names, chosen, observed, ..empty })))
+    }
+}

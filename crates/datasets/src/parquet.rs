@@ -1,0 +1,82 @@
+//! Rows of Parquet files with flat columns, uncompressed or compressed by Snappy.
+
+use crate::Error;
+use crate::table::{Row, open};
+use parquet::basic::LogicalType;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
+use parquet::record::reader::RowIter;
+use std::path::{Path, PathBuf};
+
+/// The most bytes of a row group, by the word of the file.
+const MAX_GROUP: i64 = 1 << 30;
+
+pub(crate) struct ParquetRows {
+    path: PathBuf,
+    rows: RowIter<'static>,
+    row: u64,
+}
+
+impl ParquetRows {
+    /// Opens a file. Returns the names of its columns too.
+    pub(crate) fn open(path: &Path) -> Result<(Vec<String>, Self), Error> {
+        let fault = |reason: String| Error::file(path, 0, format!("cannot be read as Parquet: {reason}"));
+        let reader = SerializedFileReader::new(open(path)?).map_err(|e| fault(e.to_string()))?;
+        let about = reader.metadata();
+        if let Some(group) = about.row_groups().iter().find(|group| group.total_byte_size() > MAX_GROUP) {
+            let bytes = group.total_byte_size();
+            return Err(fault(format!(
+                "a row group has {bytes} bytes, and {MAX_GROUP} are allowed: write smaller groups"
+            )));
+        }
+        let columns = about.file_metadata().schema().get_fields();
+        let name = |field: &std::sync::Arc<parquet::schema::types::Type>| {
+            let flat = field.is_primitive()
+                && !matches!(field.get_basic_info().logical_type_ref(), Some(LogicalType::Variant { .. }));
+            match flat {
+                true => Ok(field.name().to_string()),
+                false => {
+                    Err(Error::column(path, 0, field.name(), "it holds lists or groups: write flat columns"))
+                }
+            }
+        };
+        let header = columns.iter().map(name).collect::<Result<_, _>>()?;
+        let rows = RowIter::from_file_into(Box::new(reader));
+        Ok((header, ParquetRows { path: path.into(), rows, row: 0 }))
+    }
+
+    pub(crate) fn read(&mut self, row: &mut Row) -> Result<bool, Error> {
+        row.cells.clear();
+        self.row += 1;
+        row.line = self.row;
+        let Some(next) = self.rows.next() else { return Ok(false) };
+        let next =
+            next.map_err(|e| Error::file(&self.path, self.row, format!("cannot be read as Parquet: {e}")))?;
+        for (name, field) in next.get_column_iter() {
+            row.cells.push_field(&match field {
+                Field::Null => String::new(),
+                Field::Bool(value) => u8::from(*value).to_string(),
+                Field::Byte(x) => x.to_string(),
+                Field::Short(x) => x.to_string(),
+                Field::Int(x) | Field::Date(x) | Field::TimeMillis(x) => x.to_string(),
+                Field::Long(x)
+                | Field::TimeMicros(x)
+                | Field::TimestampMillis(x)
+                | Field::TimestampMicros(x) => x.to_string(),
+                Field::UByte(x) => x.to_string(),
+                Field::UShort(x) => x.to_string(),
+                Field::UInt(x) => x.to_string(),
+                Field::ULong(x) => x.to_string(),
+                Field::Float(x) => x.to_string(),
+                Field::Double(x) => x.to_string(),
+                Field::Str(text) => text.clone(),
+                other => {
+                    let reason =
+                        "a value of this type is no number and no text: write the column as one of them";
+                    return Err(Error::cell(&self.path, self.row, name, &other.to_string(), reason));
+                }
+            });
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,217 @@
+//! A file with its schema and what was learnt from it.
+
+use crate::source::Source;
+use crate::{Dropped, Error, Observed, RawRound};
+use schema::{ColumnFit, ColumnSummary, MomentFit, NormFit, Position, Schema, Transform};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// The most bytes of a schema file.
+const MAX_SCHEMA: u64 = 1 << 20;
+
+/// Reads a schema from a TOML file.
+///
+/// # Errors
+/// [`Error::File`] with the line of an entry that is none of a schema; [`Error::Schema`] for entries that
+/// contradict each other.
+pub fn read_schema(path: &Path) -> Result<Schema, Error> {
+    let mut text = String::new();
+    let file = crate::table::open(path)?;
+    let read = file.take(MAX_SCHEMA).read_to_string(&mut text);
+    read.map_err(|e| Error::file(path, 0, format!("cannot be read as UTF-8 text: {e}")))?;
+    let schema: Schema = toml::from_str(&text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start.min(text.len()));
+        let line = 1 + text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count();
+        Error::file(
+            path,
+            line as u64,
+            format!("{}: docs/data.md lists the entries of a schema", error.message()),
+        )
+    })?;
+    let checked = schema.validate();
+    checked.map_err(|error| Error::Schema { file: path.display().to_string(), error })?;
+    Ok(schema)
+}
+
+/// A file, its schema, and the transformation that was learnt from it.
+#[derive(Debug, Clone)]
+pub struct Prepared {
+    path: PathBuf,
+    schema: Schema,
+    transform: Transform,
+    arms: Vec<String>,
+    columns: Vec<ColumnSummary>,
+    rounds: u64,
+    dropped: Vec<Dropped>,
+    late: u64,
+    longest: f64,
+}
+
+/// A round with its features.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TransformedRound {
+    /// The round as it was read.
+    pub raw: RawRound,
+    /// K rows of d features.
+    pub rows: Vec<f64>,
+    /// Number of rows that were shortened to norm 1.
+    pub shortened: usize,
+}
+
+impl Prepared {
+    /// Reads `path` two or three times, and learns the transformation that `schema` describes. Features are
+    /// learnt from all rounds of the file, rewards from none.
+    ///
+    /// - Cost: O(rows) and, with principal components, O(rows·D²) and one decomposition of order D.
+    ///
+    /// # Errors
+    /// [`Error::File`] with line, column and value of what cannot be read; [`Error::Schema`].
+    pub fn fit(path: &Path, schema: &Schema) -> Result<Self, Error> {
+        let fault = |error| Error::Schema { file: path.display().to_string(), error };
+        let mut source = Source::open(path, schema)?;
+        let mut fit = ColumnFit::new(schema).map_err(fault)?;
+        while let Some(round) = source.next_round()? {
+            let seen = fit.see(&round.context, &round.candidates);
+            seen.map_err(|e| Error::at(path, round.line, e))?;
+        }
+        let (rounds, dropped, late) = (source.rounds(), source.dropped(), source.late());
+        if rounds == 0 {
+            let reason = match dropped.iter().max_by_key(|d| d.rounds) {
+                Some(d) => format!(
+                    "all {} rounds are dropped, most because {} (first in line {}): mend the file or the schema",
+                    dropped.iter().map(|d| d.rounds).sum::<u64>(),
+                    d.reason,
+                    d.first_line
+                ),
+                None => "no rounds follow the header".into(),
+            };
+            return Err(Error::file(path, 0, reason));
+        }
+        let arms = source.arms();
+        let columns = fit.summaries().cloned().collect();
+        let mut transform = fit.finish(arms.len()).map_err(fault)?;
+        if transform.projects().is_some() {
+            let mut moments = MomentFit::new(&transform);
+            each(path, schema, rounds, |round| {
+                let rows = transform.wide_rows(&round.context, &round.candidates, position(&round));
+                moments.see(&rows.map_err(|e| Error::at(path, round.line, e))?);
+                Ok(())
+            })?;
+            transform = moments.finish(transform);
+        }
+        let mut norms = NormFit::default();
+        each(path, schema, rounds, |round| {
+            let rows = transform.projected_rows(&round.context, &round.candidates, position(&round));
+            norms.see(&rows.map_err(|e| Error::at(path, round.line, e))?, transform.features());
+            Ok(())
+        })?;
+        let longest = norms.longest();
+        let transform = norms.finish(transform).map_err(fault)?;
+        let (path, schema) = (path.into(), schema.clone());
+        Ok(Prepared { path, schema, transform, arms, columns, rounds, dropped, late, longest })
+    }
+
+    /// Calls `take` with every round, in the order of the file.
+    ///
+    /// # Errors
+    /// The first error of `take`; [`Error::File`] if the file has changed.
+    pub fn each(&self, mut take: impl FnMut(TransformedRound) -> Result<(), Error>) -> Result<(), Error> {
+        each(&self.path, &self.schema, self.rounds, |raw| {
+            let made = self.transform.rows(&raw.context, &raw.candidates, position(&raw));
+            let (rows, shortened) = made.map_err(|e| Error::at(&self.path, raw.line, e))?;
+            take(TransformedRound { raw, rows, shortened })
+        })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The schema.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// The transformation.
+    pub fn transform(&self) -> &Transform {
+        &self.transform
+    }
+
+    /// Names of the candidates, in the order of the arms.
+    pub fn arms(&self) -> &[String] {
+        &self.arms
+    }
+
+    /// What was found in the columns of features.
+    pub fn columns(&self) -> &[ColumnSummary] {
+        &self.columns
+    }
+
+    /// Number of rounds, without those dropped.
+    pub fn rounds(&self) -> u64 {
+        self.rounds
+    }
+
+    /// The rounds that were dropped, by reason.
+    pub fn dropped(&self) -> &[Dropped] {
+        &self.dropped
+    }
+
+    /// Number of rounds that are earlier than their predecessor.
+    pub fn late(&self) -> u64 {
+        self.late
+    }
+
+    /// Length of the longest row before rows are divided or shortened.
+    pub fn longest(&self) -> f64 {
+        self.longest
+    }
+
+    /// Refuses a file in which only the rewards of logged actions are known.
+    ///
+    /// # Errors
+    /// [`Error::Logged`].
+    pub fn require_every_reward(&self) -> Result<(), Error> {
+        if self.schema.is_logged() { Err(logged(&self.path)) } else { Ok(()) }
+    }
+}
+
+pub(crate) fn logged(path: &Path) -> Error {
+    Error::Logged { file: path.display().to_string() }
+}
+
+pub(crate) fn position(round: &RawRound) -> Position {
+    Position { previous: round.previous }
+}
+
+/// Calls `take` with each of `rounds` rounds.
+fn each(
+    path: &Path,
+    schema: &Schema,
+    rounds: u64,
+    mut take: impl FnMut(RawRound) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut source = Source::open(path, schema)?;
+    while let Some(round) = source.next_round()? {
+        take(round)?;
+    }
+    if source.rounds() != rounds {
+        let reason = format!(
+            "the file had {rounds} rounds when it was read first, and has {} now: start again when nobody writes it",
+            source.rounds()
+        );
+        return Err(Error::file(path, 0, reason));
+    }
+    Ok(())
+}
+
+impl Observed {
+    /// The reward of an arm, if it is known.
+    pub fn reward(&self, arm: usize) -> Option<f64> {
+        match self {
+            Observed::Every(rewards) => rewards.get(arm).copied(),
+            Observed::Played { arm: played, reward, .. } => (arm == *played).then_some(*reward),
+        }
+    }
+}

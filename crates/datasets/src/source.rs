@@ -1,0 +1,284 @@
+//! Rounds of a file, as its schema names their parts.
+
+use crate::dsjson::DsjsonRounds;
+use crate::long::LongRounds;
+use crate::wide::WideRounds;
+use crate::{Error, MAX_NAMES};
+use schema::{Cell, Encoding, Layout, Missing, Schema};
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+
+/// A round before its values become features.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RawRound {
+    /// Its line in the file, from 1: the first of several.
+    pub line: u64,
+    /// The user.
+    pub user: Option<String>,
+    /// The time.
+    pub time: Option<Cell>,
+    /// A cell for each name of the schema's context.
+    pub context: Vec<Cell>,
+    /// For each candidate, a cell for each name of the schema's candidate.
+    pub candidates: Vec<Vec<Cell>>,
+    /// Names of the candidates, where they differ from round to round.
+    pub names: Vec<String>,
+    /// The candidate that was chosen.
+    pub chosen: Option<usize>,
+    /// The rewards.
+    pub observed: Observed,
+    /// The candidate that the same user chose in the round before; `None` unless the schema asks for it.
+    pub previous: Option<usize>,
+}
+
+/// The rewards of a round, from 0 to 1.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Observed {
+    /// Those of all candidates.
+    Every(Vec<f64>),
+    /// That of the logged action.
+    Played {
+        /// The action.
+        arm: usize,
+        /// Its reward.
+        reward: f64,
+        /// The probability with which it was chosen.
+        propensity: Option<f64>,
+    },
+}
+
+/// Rounds that were dropped, for one reason.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Dropped {
+    /// The reason.
+    pub reason: String,
+    /// The number of rounds.
+    pub rounds: u64,
+    /// The line of the first.
+    pub first_line: u64,
+}
+
+/// What a reader made of the next rows.
+pub(crate) enum Read {
+    Round(Box<RawRound>),
+    /// The rows are no round, for this reason.
+    Dropped {
+        line: u64,
+        reason: String,
+    },
+    End,
+}
+
+/// The rounds of a file, from first to last.
+pub struct Source {
+    path: PathBuf,
+    rounds: Rounds,
+    arms: Vec<String>,
+    /// Number of candidates; 0 before the first round, if the schema does not say it.
+    k: usize,
+    last: Option<HashMap<String, String>>,
+    dropped: BTreeMap<String, (u64, u64)>,
+    rows: u64,
+    late: u64,
+    before: Option<Cell>,
+}
+
+enum Rounds {
+    Wide(WideRounds),
+    Long(LongRounds),
+    Dsjson(DsjsonRounds),
+}
+
+impl Source {
+    /// Opens a file, and finds the columns of `schema`.
+    ///
+    /// # Errors
+    /// [`Error::File`] with the column that is missing, or with what the header lacks.
+    pub fn open(path: &Path, schema: &Schema) -> Result<Self, Error> {
+        let (rounds, arms) = match schema.layout {
+            Layout::Wide => {
+                let rounds = WideRounds::open(path, schema)?;
+                let arms = rounds.arms().to_vec();
+                (Rounds::Wide(rounds), arms)
+            }
+            Layout::Long => (Rounds::Long(LongRounds::open(path, schema)?), schema.candidates.clone()),
+            Layout::Dsjson => (Rounds::Dsjson(DsjsonRounds::open(path, schema)?), schema.candidates.clone()),
+        };
+        Ok(Source {
+            path: path.into(),
+            rounds,
+            k: schema.arms.unwrap_or(arms.len()),
+            arms,
+            last: schema.previous.then(HashMap::new),
+            dropped: BTreeMap::new(),
+            rows: 0,
+            late: 0,
+            before: None,
+        })
+    }
+
+    /// The names of the candidates, in the order of the arms; their numbers from 1 where they have none.
+    pub fn arms(&self) -> Vec<String> {
+        match self.arms.is_empty() {
+            true => (1..=self.k).map(|arm| arm.to_string()).collect(),
+            false => self.arms.clone(),
+        }
+    }
+
+    /// The next round; `None` after the last. Rounds that are dropped are counted.
+    ///
+    /// # Errors
+    /// [`Error::File`] with line, column and value.
+    pub fn next_round(&mut self) -> Result<Option<RawRound>, Error> {
+        loop {
+            let read = match &mut self.rounds {
+                Rounds::Wide(rounds) => rounds.read()?,
+                Rounds::Long(rounds) => rounds.read()?,
+                Rounds::Dsjson(rounds) => rounds.read()?,
+            };
+            let mut round = match read {
+                Read::End => return Ok(None),
+                Read::Dropped { line, reason } => {
+                    self.drop_round(line, reason);
+                    continue;
+                }
+                Read::Round(round) => *round,
+            };
+            let k = round.candidates.len();
+            if self.k == 0 && k >= 2 {
+                self.k = k;
+            }
+            if k != self.k || k < 2 {
+                let want = if self.k < 2 { "at least 2".into() } else { self.k.to_string() };
+                self.drop_round(round.line, format!("the round has {k} candidates, and {want} are needed"));
+                continue;
+            }
+            self.rows += 1;
+            self.follow(&mut round)?;
+            return Ok(Some(round));
+        }
+    }
+
+    fn drop_round(&mut self, line: u64, reason: String) {
+        self.dropped.entry(reason).or_insert((0, line)).0 += 1;
+    }
+
+    /// Counts rounds that are earlier than their predecessor, and fills in the last choice of the user.
+    fn follow(&mut self, round: &mut RawRound) -> Result<(), Error> {
+        if let Some(time) = &round.time {
+            if let Some(before) = &self.before {
+                self.late += u64::from(earlier(time, before));
+            }
+            self.before = Some(time.clone());
+        }
+        let Some(last) = &mut self.last else { return Ok(()) };
+        let name = |arm: usize| match (round.names.get(arm), self.arms.get(arm)) {
+            (Some(name), _) | (None, Some(name)) => name.clone(),
+            (None, None) => arm.to_string(),
+        };
+        let Some(user) = &round.user else { return Ok(()) };
+        let names = |wanted: &String| (0..round.candidates.len()).find(|&arm| name(arm) == *wanted);
+        let previous = last.get(user).and_then(names);
+        if let Some(chosen) = round.chosen {
+            if last.len() >= MAX_NAMES && !last.contains_key(user) {
+                let reason =
+                    format!("there are more than {MAX_NAMES} users: set previous = false, or split the file");
+                return Err(Error::file(&self.path, round.line, reason));
+            }
+            last.insert(user.clone(), name(chosen));
+        }
+        round.previous = previous;
+        Ok(())
+    }
+
+    /// The rounds that were dropped so far, by reason.
+    pub fn dropped(&self) -> Vec<Dropped> {
+        let one = |(reason, &(rounds, first_line)): (&String, &(u64, u64))| Dropped {
+            reason: reason.clone(),
+            rounds,
+            first_line,
+        };
+        self.dropped.iter().map(one).collect()
+    }
+
+    /// The number of rounds so far that are earlier than their predecessor.
+    pub fn late(&self) -> u64 {
+        self.late
+    }
+
+    /// The number of rounds so far, without those dropped.
+    pub fn rounds(&self) -> u64 {
+        self.rows
+    }
+}
+
+/// Whether `time` is before `other`: as numbers if both are, else as texts.
+fn earlier(time: &Cell, other: &Cell) -> bool {
+    match (time, other) {
+        (Cell::Number(time), Cell::Number(other)) => time < other,
+        _ => time.to_string() < other.to_string(),
+    }
+}
+
+/// The columns of a group of features: encodings and names, and the rule for missing values.
+pub(crate) struct Columns {
+    pub(crate) names: Vec<String>,
+    pub(crate) encodings: Vec<Encoding>,
+    missing: Missing,
+}
+
+impl Columns {
+    pub(crate) fn new(map: &BTreeMap<String, Encoding>, missing: Missing) -> Self {
+        Columns { names: map.keys().cloned().collect(), encodings: map.values().copied().collect(), missing }
+    }
+
+    /// Checks the cell of the feature number `at`, which stands in `column`. `Some` is the reason to drop the
+    /// round.
+    pub(crate) fn check(
+        &self,
+        file: &Path,
+        line: u64,
+        (at, column): (usize, &str),
+        cell: &Cell,
+    ) -> Result<Option<String>, Error> {
+        if cell.is_missing() && self.missing == Missing::Drop {
+            return Ok(Some(format!("{} has no value", self.names[at])));
+        }
+        self.encodings[at].check(column, cell).map_err(|e| Error::at(file, line, e))?;
+        Ok(None)
+    }
+}
+
+/// The reward of a number in the file, from 0 to 1.
+pub(crate) fn reward(
+    file: &Path,
+    line: u64,
+    column: &str,
+    cell: &Cell,
+    [zero, one]: [f64; 2],
+) -> Result<f64, Error> {
+    let Some(value) = cell.number() else {
+        let reason = "the reward is no finite number: mend the cell, or delete the round";
+        return Err(Error::cell(file, line, column, &cell.to_string(), reason));
+    };
+    let reward = (value - zero) / (one - zero);
+    // Ends of the range that are not exact in binary.
+    if !(-1e-9..=1.0 + 1e-9).contains(&reward) {
+        let reason = format!(
+            "the reward is outside reward_range = [{zero}, {one}]: set it to the values of reward 0 and reward 1"
+        );
+        return Err(Error::cell(file, line, column, &cell.to_string(), reason));
+    }
+    Ok(reward.clamp(0.0, 1.0))
+}
+
+/// The probability of a logged action.
+pub(crate) fn propensity(file: &Path, line: u64, column: &str, cell: &Cell) -> Result<f64, Error> {
+    match cell.number() {
+        Some(p) if p > 0.0 && p <= 1.0 => Ok(p),
+        _ => {
+            let reason = "a probability is above 0 and at most 1: mend the cell, or delete the round";
+            Err(Error::cell(file, line, column, &cell.to_string(), reason))
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Tables with a row for each round.
+
+use crate::Error;
+use crate::source::{Columns, Observed, RawRound, Read, propensity, reward};
+use crate::table::{Row, Table};
+use schema::{Cell, Schema};
+use std::path::{Path, PathBuf};
+
+const PATTERN: &str = "{feature}.{candidate}";
+
+pub(crate) struct WideRounds {
+    path: PathBuf,
+    table: Table,
+    row: Row,
+    arms: Vec<String>,
+    candidate: Columns,
+    context: Columns,
+    /// Columns of the candidate's features, arm by arm.
+    cells: Vec<Vec<usize>>,
+    shared: Vec<usize>,
+    /// Column of the choice, and how it writes each arm.
+    chosen: Option<(usize, Vec<String>)>,
+    rewards: Rewards,
+    range: [f64; 2],
+    propensity: Option<usize>,
+    user: Option<usize>,
+    time: Option<usize>,
+}
+
+enum Rewards {
+    Choice,
+    Every(Vec<usize>),
+    Logged(usize),
+}
+
+impl WideRounds {
+    pub(crate) fn open(path: &Path, schema: &Schema) -> Result<Self, Error> {
+        let table = Table::open(path)?;
+        let pattern = schema.pattern.as_deref().unwrap_or(PATTERN);
+        let of = |feature: &str, arm: &str| pattern.replace("{feature}", feature).replace("{candidate}", arm);
+        let every = schema.reward.as_ref().filter(|r| r.contains("{candidate}"));
+        let arms = match schema.candidates.is_empty() {
+            false => schema.candidates.clone(),
+            true => {
+                let mut patterns: Vec<String> =
+                    schema.candidate.keys().map(|f| pattern.replace("{feature}", f)).collect();
+                patterns.extend(every.cloned());
+                found(path, &table, &patterns)?
+            }
+        };
+        let column = |name: &String| table.column(name);
+        let cells = arms.iter().map(|arm| schema.candidate.keys().map(|f| column(&of(f, arm))).collect());
+        let rewards = match (&schema.reward, every) {
+            (None, _) => Rewards::Choice,
+            (_, Some(reward)) => Rewards::Every(
+                arms.iter()
+                    .map(|arm| column(&reward.replace("{candidate}", arm)))
+                    .collect::<Result<_, _>>()?,
+            ),
+            (Some(reward), None) => Rewards::Logged(column(reward)?),
+        };
+        let written = schema.chosen_pattern.as_deref().unwrap_or("{candidate}");
+        let written: Vec<String> = arms.iter().map(|arm| written.replace("{candidate}", arm)).collect();
+        let chosen = schema.chosen.as_ref().map(|name| Ok((column(name)?, written))).transpose()?;
+        if matches!(rewards, Rewards::Logged(_)) && chosen.is_none() {
+            let reason = "the reward is that of one action: name its column in `chosen`";
+            return Err(Error::column(path, 1, schema.reward.as_deref().unwrap_or_default(), reason));
+        }
+        Ok(WideRounds {
+            cells: cells.collect::<Result<_, _>>()?,
+            shared: schema.context.keys().map(column).collect::<Result<_, _>>()?,
+            chosen,
+            rewards,
+            range: schema.rewards(),
+            propensity: schema.propensity.as_ref().map(column).transpose()?,
+            user: schema.user.as_ref().map(column).transpose()?,
+            time: schema.time.as_ref().map(column).transpose()?,
+            candidate: Columns::new(&schema.candidate, schema.missing),
+            context: Columns::new(&schema.context, schema.missing),
+            path: path.into(),
+            row: Row::default(),
+            table,
+            arms,
+        })
+    }
+
+    pub(crate) fn arms(&self) -> &[String] {
+        &self.arms
+    }
+
+    pub(crate) fn read(&mut self) -> Result<Read, Error> {
+        if !self.table.read(&mut self.row)? {
+            return Ok(Read::End);
+        }
+        let Row { line, cells } = &self.row;
+        let (line, path) = (*line, &self.path);
+        let drop = |reason: String| Ok(Read::Dropped { line, reason });
+        let name = |column: usize| self.table.header()[column].as_str();
+        let mut context = Vec::with_capacity(self.shared.len());
+        for (at, &column) in self.shared.iter().enumerate() {
+            let cell = Cell::parse(&cells[column]);
+            if let Some(reason) = self.context.check(path, line, (at, name(column)), &cell)? {
+                return drop(reason);
+            }
+            context.push(cell);
+        }
+        let mut candidates = Vec::with_capacity(self.arms.len());
+        for columns in &self.cells {
+            let mut own = Vec::with_capacity(columns.len());
+            for (at, &column) in columns.iter().enumerate() {
+                let cell = Cell::parse(&cells[column]);
+                if let Some(reason) = self.candidate.check(path, line, (at, name(column)), &cell)? {
+                    return drop(reason);
+                }
+                own.push(cell);
+            }
+            candidates.push(own);
+        }
+        let chosen = match &self.chosen {
+            None => None,
+            Some((column, written)) => {
+                let cell = cells[*column].trim();
+                if Cell::parse(cell).is_missing() && !written.iter().any(|w| w == cell) {
+                    return drop("no candidate was chosen".into());
+                }
+                let arm = written.iter().position(|w| w == cell).ok_or_else(|| {
+                    let known = written.iter().take(10).cloned().collect::<Vec<_>>().join(", ");
+                    let reason = format!(
+                        "this is none of the candidates {known}: list it in `candidates`, or set chosen_pattern, or mend the cell"
+                    );
+                    Error::cell(path, line, name(*column), cell, reason)
+                })?;
+                Some(arm)
+            }
+        };
+        let value = |column: usize| Cell::parse(&cells[column]);
+        let observed = match (&self.rewards, chosen) {
+            (Rewards::Every(columns), _) => {
+                let mut rewards = Vec::with_capacity(columns.len());
+                for &column in columns {
+                    let cell = value(column);
+                    if cell.is_missing() {
+                        return drop("the reward of a candidate has no value".into());
+                    }
+                    rewards.push(reward(path, line, name(column), &cell, self.range)?);
+                }
+                Observed::Every(rewards)
+            }
+            (Rewards::Logged(column), Some(arm)) => {
+                let cell = value(*column);
+                if cell.is_missing() {
+                    return drop("the reward has no value".into());
+                }
+                let reward = reward(path, line, name(*column), &cell, self.range)?;
+                let probability = |&column: &usize| propensity(path, line, name(column), &value(column));
+                Observed::Played {
+                    arm,
+                    reward,
+                    propensity: self.propensity.as_ref().map(probability).transpose()?,
+                }
+            }
+            (Rewards::Choice, Some(arm)) => {
+                Observed::Every((0..self.arms.len()).map(|a| f64::from(a == arm)).collect())
+            }
+            (_, None) => return drop("no candidate was chosen".into()),
+        };
+        Ok(Read::Round(Box::new(RawRound {
+            line,
+            user: self.user.map(|column| cells[column].trim().to_string()),
+            time: self.time.map(value),
+            context,
+            candidates,
+            names: Vec::new(),
+            chosen,
+            observed,
+            previous: None,
+        })))
+    }
+}
+
+/// The candidates for which every one of `patterns` has a column, in the order of the first pattern's.
+fn found(path: &Path, table: &Table, patterns: &[String]) -> Result<Vec<String>, Error> {
+    let of = |pattern: &String| -> Vec<String> {
+        let (before, after) = pattern.split_once("{candidate}").unwrap_or((pattern, ""));
+        let between = |name: &String| {
+            let arm = name.strip_prefix(before)?.strip_suffix(after)?;
+            (!arm.is_empty()).then(|| arm.to_string())
+        };
+        table.header().iter().filter_map(between).collect()
+    };
+    let Some(first) = patterns.first() else {
+        let reason = "no column is named after candidates: list their names in `candidates`";
+        return Err(Error::file(path, 1, reason));
+    };
+    let others: Vec<Vec<String>> = patterns[1..].iter().map(of).collect();
+    let arms: Vec<String> =
+        of(first).into_iter().filter(|arm| others.iter().all(|have| have.contains(arm))).collect();
+    if arms.len() < 2 {
+        let reason = format!(
+            "{} candidates have a column for each of {}, and 2 are needed: mend `pattern`, or list the names in `candidates`",
+            arms.len(),
+            patterns.join(", ")
+        );
+        return Err(Error::file(path, 1, reason));
+    }
+    Ok(arms)
+}

@@ -1,0 +1,184 @@
+//! Every error names the file, the line, the column and the value where there are some, and what to do.
+
+use datasets::{Dataset, Prepared, guess, read_schema};
+use std::path::Path;
+
+const WIDE: &str = "layout = \"wide\"\nchosen = \"y\"\n[candidate]\nx = \"min-max\"\n";
+const LONG: &str = "layout = \"long\"\nround = [\"r\"]\nchosen = \"y\"\n[candidate]\nx = \"min-max\"\n";
+const JSON: &str = "layout = \"dsjson\"\n[candidate]\nx = \"min-max\"\n";
+
+/// The error of a file under a schema, without its folder.
+fn error(name: &str, bytes: &[u8], schema: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let [file, path] = [name, "s.toml"].map(|name| folder.path().join(name));
+    std::fs::write(&file, bytes).unwrap();
+    std::fs::write(&path, schema).unwrap();
+    let result = read_schema(&path).and_then(|schema| Prepared::fit(&file, &schema));
+    let error =
+        result.err().unwrap_or_else(|| panic!("{schema} accepts {:?}", String::from_utf8_lossy(bytes)));
+    error.to_string().replace(&format!("{}/", folder.path().display()), "")
+}
+
+#[track_caller]
+fn refused(name: &str, text: &str, schema: &str, wants: &[&str]) {
+    let got = error(name, text.as_bytes(), schema);
+    for want in wants {
+        assert!(got.contains(want), "{want:?} is not in {got:?}");
+    }
+}
+
+#[test]
+fn bad_tables_are_refused_at_their_place() {
+    let head = "x.a,x.b,y\n";
+    for (body, wants) in [
+        (
+            "1,2,a\n1,two,b\n",
+            &["f.csv, line 3, column x.b, value \"two\"", "no finite number", "one-hot"][..],
+        ),
+        ("1,2,a\n1,2\n", &["f.csv, line 3", "2 cells", "3 names"]),
+        ("1,2,c\n", &["line 2, column y, value \"c\"", "none of the candidates a, b", "chosen_pattern"]),
+        ("1,\"2,a\n", &["f.csv"]),
+        ("", &["f.csv", "no rounds follow the header"]),
+        (",1,a\n", &["all 1 rounds are dropped", "x has no value", "line 2"]),
+        ("2,2,a\n2,2,b\n", &["every row of features is zero"]),
+    ] {
+        refused("f.csv", &format!("{head}{body}"), WIDE, wants);
+    }
+    refused("f.csv", "x.a,y\n1,a\n", WIDE, &["line 1", "1 candidates", "x.{candidate}", "`pattern`"]);
+    refused(
+        "f.csv",
+        "x.a,x.b,z\n1,2,a\n",
+        WIDE,
+        &["line 1, column y", "no such column: the file has x.a, x.b, z"],
+    );
+    refused("f.csv", "x.a,x.a,y\n1,2,a\n", WIDE, &["column x.a", "rename"]);
+    refused("f.csv", "", WIDE, &["there is no header"]);
+    assert!(error("f.csv", b"x.a,x.b,y\n1,\xff,a\n", WIDE).contains("line 2: the row is not UTF-8"));
+    refused(
+        "f.csv",
+        "x.a,x.b,y\n1,2,a\n-1,2,b\n",
+        &WIDE.replace("min-max", "log"),
+        &["line 3, column x.a, value \"-1\"", "from 0"],
+    );
+    refused("f.parquet", "PAR1", WIDE, &["f.parquet", "Parquet"]);
+    refused("f.csv", "PAR1....", WIDE, &["ends in .parquet"]);
+}
+
+#[test]
+fn bad_rounds_of_long_tables_are_refused_at_their_place() {
+    let head = "r,x,y,w,p,g\n";
+    let with = |more: &str| LONG.replace("[candidate]", &format!("{more}\n[candidate]"));
+    for (body, schema, wants) in [
+        ("1,1,1,,,\n1,2,1,,,\n", LONG.to_string(), &["line 3, column y, value \"1\"", "two candidates"][..]),
+        ("1,1,2,,,\n", LONG.into(), &["line 2, column y, value \"2\"", "must be 1"]),
+        (
+            "1,1,1,,,\n1,2,0,,,\n2,1,1,,,\n2,3,0,,,\n1,3,0,,,\n",
+            LONG.into(),
+            &["line 6, column r, value \"1\"", "stand apart", "sort"],
+        ),
+        (
+            "1,1,1,9,,\n1,2,0,,,\n",
+            with("reward = \"w\""),
+            &["line 2, column w, value \"9\"", "reward_range = [0, 1]"],
+        ),
+        (
+            "1,1,1,1,2,\n1,2,0,,,\n",
+            with("reward = \"w\"\npropensity = \"p\""),
+            &["line 2, column p, value \"2\"", "above 0 and at most 1"],
+        ),
+        (
+            "1,1,1,1,,\n1,2,0,,,\n",
+            with("reward = \"w\"\npropensity = \"p\""),
+            &["line 2, column p", "above 0"],
+        ),
+        (
+            "1,1,1,,,u\n1,2,0,,,v\n",
+            format!("{LONG}[context]\ng = \"one-hot\"\n"),
+            &["line 3, column g, value \"v\"", "move it"],
+        ),
+        (
+            "1,1,1,,,u\n1,2,0,,,v\n",
+            with("candidate_column = \"g\"\ncandidates = [\"u\", \"t\"]"),
+            &["line 3, column g, value \"v\"", "does not list"],
+        ),
+        (
+            "1,1,1,,,u\n1,2,0,,,u\n",
+            with("candidate_column = \"g\"\ncandidates = [\"u\", \"t\"]"),
+            &["line 3, column g, value \"u\"", "twice"],
+        ),
+    ] {
+        refused("f.csv", &format!("{head}{body}"), &schema, wants);
+    }
+    let many: String = (0..66).map(|i| format!("{},k{i},{}\n", i / 2, 1 - i % 2)).collect();
+    let schema = LONG.replace("min-max", "one-hot");
+    refused("f.csv", &format!("r,x,y\n{many}"), &schema, &["line 66, column x, value \"k64\"", "hash:N"]);
+}
+
+#[test]
+fn bad_lines_of_json_are_refused_at_their_place() {
+    let line = |rest: &str| format!("{{\"c\":{{\"_multi\":[{{\"x\":1}},{{\"x\":2}}]}},{rest}}}\n");
+    let good = line("\"_label_cost\":0,\"_label_Action\":1,\"_label_probability\":0.5");
+    for (bad, wants) in [
+        ("{\"c\":\n".to_string(), &["f.json, line 2", "no JSON object"][..]),
+        (
+            line("\"_label_cost\":0,\"_label_Action\":3"),
+            &["line 2, column _label_Action, value \"3\"", "1 to 2"],
+        ),
+        (
+            line("\"_label_cost\":0,\"_label_Action\":1,\"_labelIndex\":1"),
+            &["line 2, column _labelIndex", "mend one"],
+        ),
+        (
+            line("\"_label_cost\":-2,\"_label_Action\":1"),
+            &["line 2, column _label_cost, value \"-2\"", "reward_range"],
+        ),
+        (
+            line("\"_label_cost\":0,\"_label_Action\":1,\"_label_probability\":0"),
+            &["column _label_probability, value \"0\""],
+        ),
+        (good.replace("\"x\":1", "\"x\":\"one\""), &["line 2, column x, value \"one\"", "no finite number"]),
+        (format!("{{\"c\":\"{}\"}}", "a".repeat(1 << 20)), &["line 2", "longer than 1 MiB"]),
+    ] {
+        refused("f.json", &format!("{good}{bad}"), JSON, wants);
+    }
+}
+
+/// A quote that is never closed makes no cell of the rest of a large file.
+#[test]
+fn rows_are_bounded() {
+    let mut text = String::from("x.a,x.b,y\n1,\"2,a\n");
+    text.extend(std::iter::repeat_n("1,2,a\n", 1 << 18));
+    refused("f.csv", &text, WIDE, &["a row is longer than 1 MiB", "quote"]);
+}
+
+#[test]
+fn bad_schemas_are_refused_by_entry() {
+    let table = "x.a,x.b,y\n1,2,a\n2,3,b\n";
+    for (schema, wants) in [
+        (WIDE.replace("min-max", "minmax"), &["s.toml, line 4", "minmax", "one-hot", "docs/data.md"][..]),
+        (WIDE.replace("chosen", "choosen"), &["s.toml, line 2", "choosen"]),
+        (WIDE.replace("chosen = \"y\"\n", ""), &["s.toml: schema, chosen:", "column of the choice"]),
+        ("layout = \"wide\"\nchosen = \"y\"\n".into(), &["schema, [candidate]", "identity"]),
+        (format!("previous = true\n{WIDE}"), &["schema, previous", "column of the user"]),
+        (format!("candidates = [\"a\"]\n{WIDE}"), &["schema, candidates", "2 to 4096"]),
+        (format!("reward_range = [1, 1]\n{WIDE}"), &["schema, reward_range"]),
+        (format!("interactions = [[\"x\", \"z\"]]\n{WIDE}"), &["schema, interactions", "z is no feature"]),
+        (format!("project = {{ features = 0 }}\n{WIDE}"), &["schema, project"]),
+        (format!("pattern = \"x\"\n{WIDE}"), &["schema, pattern", "{candidate}"]),
+        (format!("interactions = [{}]\n{WIDE}", "[\"x\", \"x\"], ".repeat(600)), &["601 features", "512"]),
+    ] {
+        refused("f.csv", table, &schema, wants);
+    }
+}
+
+#[test]
+fn files_without_a_known_layout_get_advice() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("f.csv");
+    std::fs::write(&file, "a,b\n1,2\n").unwrap();
+    assert!(Dataset::open(&file, None).unwrap_err().to_string().contains("data check FILE > schema.toml"));
+    assert!(guess(&file).unwrap_err().to_string().contains("no column looks like a choice"));
+    let missing = Dataset::open(Path::new("/nowhere/f.csv"), None).unwrap_err().to_string();
+    assert!(missing.starts_with("/nowhere/f.csv: cannot be opened"), "{missing}");
+    assert!(Dataset::open(folder.path(), None).unwrap_err().to_string().contains("folder"));
+}

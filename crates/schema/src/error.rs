@@ -1,0 +1,55 @@
+//! Errors of the crate.
+
+use fault::Fault;
+
+/// Errors of this crate.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Misuse: an entry of the schema.
+    #[error("schema, {key}: {reason}")]
+    Schema {
+        /// The entry.
+        key: String,
+        /// What is wrong with it, and what to do.
+        reason: String,
+    },
+    /// Untrusted: a value that its encoding does not take.
+    #[error("{column} is {value:?}: {reason}")]
+    Cell {
+        /// The name of the value.
+        column: String,
+        /// The value.
+        value: String,
+        /// What is wrong with it, and what to do.
+        reason: String,
+    },
+    /// Misuse: a round does not have the values or candidates of the schema.
+    #[error("the round has {got} {what}, the schema has {want}")]
+    Shape {
+        /// What is counted.
+        what: &'static str,
+        /// The number in the round.
+        got: usize,
+        /// The number in the schema.
+        want: usize,
+    },
+}
+
+impl Error {
+    /// The fault that the error is classified under.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Error::Schema { .. } => Fault::Configuration,
+            Error::Cell { .. } | Error::Shape { .. } => Fault::Value,
+        }
+    }
+
+    pub(crate) fn schema(key: impl Into<String>, reason: impl Into<String>) -> Self {
+        Error::Schema { key: key.into(), reason: reason.into() }
+    }
+
+    pub(crate) fn cell(column: &str, cell: &crate::Cell, reason: impl Into<String>) -> Self {
+        Error::Cell { column: column.into(), value: cell.to_string(), reason: reason.into() }
+    }
+}

@@ -1,0 +1,362 @@
+//! The schema: what people write.
+
+use crate::{Error, MAX_CANDIDATES, MAX_WIDE};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+/// How the values of a round are named, and how they become features, choices and rewards.
+///
+/// `docs/data.md` is the reference of every entry.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Schema {
+    /// Where candidates and their values stand.
+    pub layout: Layout,
+    /// Wide tables: how a column is named after a feature and a candidate, such as `{feature}.{candidate}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<String>,
+    /// Names of the candidates, in the order of the arms. Wide tables: those of the columns, if left out.
+    /// Long tables: left out if they differ from round to round.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub candidates: Vec<String>,
+    /// Number of candidates of a round, where they have no fixed names. Rounds with another number are
+    /// dropped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arms: Option<usize>,
+    /// Long tables: the column that names the candidate of a row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub candidate_column: Option<String>,
+    /// Column of the choice or of the logged action. Wide tables: it holds the name of a candidate. Long
+    /// tables: it holds 1 in the row of the candidate and 0 in the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chosen: Option<String>,
+    /// Wide tables: how the column `chosen` writes a candidate, such as `choice{candidate}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chosen_pattern: Option<String>,
+    /// Column of the reward. Left out, the reward is 1 for the candidate that was chosen, else 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reward: Option<String>,
+    /// The values that become reward 0 and reward 1. In the order `[0, -1]` a cost of -1 is the reward 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reward_range: Option<[f64; 2]>,
+    /// Column of the probability with which the logged action was chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub propensity: Option<String>,
+    /// Column of the user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Column of the time. Rounds stay in the order of the file; those before their predecessor are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<String>,
+    /// Long tables: the columns whose values name a round [default: user and time].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub round: Vec<String>,
+    /// What is done with a round that lacks a value of a feature.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub missing: Missing,
+    /// Whether every candidate gets a feature that is 1.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub bias: bool,
+    /// Whether the candidate is a feature: one-hot, in the order of the arms.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub identity: bool,
+    /// Whether there is a feature that is 1 for the candidate that the same user chose last.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub previous: bool,
+    /// Pairs of features whose products are features. `candidate` stands for the one-hot of the candidate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interactions: Vec<[String; 2]>,
+    /// What makes every row of features at most 1 long.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub norm: NormRule,
+    /// The projection to fewer features.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<Projection>,
+    /// Features of a candidate, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub candidate: BTreeMap<String, Encoding>,
+    /// Features of the user or the situation, which all candidates of a round share, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub context: BTreeMap<String, Encoding>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// Where the candidates of a round stand.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Layout {
+    /// A row is a round; the columns of a candidate are named by a pattern.
+    #[default]
+    Wide,
+    /// A row is a candidate of a round; the rows of a round stand together.
+    Long,
+    /// A line is a round, as a JSON object of VowpalWabbit's kind.
+    Dsjson,
+}
+
+/// What is done with a round that lacks a value of a feature.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Missing {
+    /// The round is dropped, and counted.
+    #[default]
+    Drop,
+    /// Numbers become the mean of the column; categories become zeros.
+    Mean,
+    /// The features become zeros, after scaling.
+    Zero,
+}
+
+/// What makes every row of features at most 1 long.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NormRule {
+    /// All rows are divided by the length of the longest, so that their proportions stay.
+    #[default]
+    Divide,
+    /// Rows that are longer than 1 are shortened to 1, and counted.
+    Clip,
+}
+
+/// A projection to fewer features. Where there are not more before, nothing is projected.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Projection {
+    /// Number of features after it, d.
+    pub features: usize,
+    /// The rule.
+    #[serde(default)]
+    pub by: ProjectionRule,
+    /// Seed of the random projection.
+    #[serde(default)]
+    pub seed: u64,
+}
+
+/// How features are projected.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProjectionRule {
+    /// The first principal components of the rows of the file, less their mean.
+    #[default]
+    Components,
+    /// A matrix of random signs, divided by the root of d, which the seed alone determines.
+    Random,
+}
+
+/// How a value becomes features. In a schema it is a text: `none`, `max`, `min-max`, `standard`, `log`,
+/// `one-hot`, or `hash:N`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// The number as it stands.
+    Plain,
+    /// The number divided by the largest absolute value of the column.
+    Max,
+    /// The number moved and scaled to the interval from 0 to 1.
+    MinMax,
+    /// The number less the mean of the column, divided by its standard deviation (divisor n).
+    Standard,
+    /// ln(1 + number), divided by its largest value; the number must be at least 0.
+    Log,
+    /// A feature for each category of the column, 1 for that of the value.
+    OneHot,
+    /// As many features as given; the hash of the category says which is 1.
+    Hash(usize),
+}
+
+impl Encoding {
+    /// Whether values are numbers; else they are categories.
+    pub fn is_number(self) -> bool {
+        !matches!(self, Encoding::OneHot | Encoding::Hash(_))
+    }
+}
+
+impl fmt::Display for Encoding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Encoding::Plain => "none",
+            Encoding::Max => "max",
+            Encoding::MinMax => "min-max",
+            Encoding::Standard => "standard",
+            Encoding::Log => "log",
+            Encoding::OneHot => "one-hot",
+            Encoding::Hash(n) => return write!(f, "hash:{n}"),
+        })
+    }
+}
+
+impl FromStr for Encoding {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            "none" => Encoding::Plain,
+            "max" => Encoding::Max,
+            "min-max" => Encoding::MinMax,
+            "standard" => Encoding::Standard,
+            "log" => Encoding::Log,
+            "one-hot" => Encoding::OneHot,
+            _ => {
+                let into = text.strip_prefix("hash:").and_then(|n| n.parse().ok());
+                Encoding::Hash(into.filter(|n| (1..=MAX_WIDE).contains(n)).ok_or_else(|| {
+                    format!(
+                        "`{text}` is none of none, max, min-max, standard, log, one-hot, and hash:N with N from 1 to {MAX_WIDE}"
+                    )
+                })?)
+            }
+        })
+    }
+}
+
+impl Serialize for Encoding {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Encoding {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl Schema {
+    /// Refuses entries that contradict each other.
+    ///
+    /// # Errors
+    /// [`Error::Schema`] with the entry, and what to do.
+    pub fn validate(&self) -> Result<(), Error> {
+        let wide = self.layout == Layout::Wide;
+        let refuse = |bad: bool, key: &str, reason: &str| {
+            if bad { Err(Error::schema(key, reason)) } else { Ok(()) }
+        };
+        if self.candidate.is_empty() && !self.identity && self.interactions.is_empty() {
+            let reason =
+                "no feature tells candidates apart: name at least one column here, or set identity = true";
+            return Err(Error::schema("[candidate]", reason));
+        }
+        let twice = self.candidate.keys().find(|name| self.context.contains_key(*name));
+        if let Some(name) = twice {
+            return Err(Error::schema(
+                format!("[context] {name}"),
+                "[candidate] has this name too: keep one of them",
+            ));
+        }
+        for pair in &self.interactions {
+            for name in pair {
+                let known = name == "candidate"
+                    || self.candidate.contains_key(name)
+                    || self.context.contains_key(name);
+                if !known {
+                    let reason = format!(
+                        "{name} is no feature: add it to [candidate] or [context], or write `candidate`"
+                    );
+                    return Err(Error::schema("interactions", reason));
+                }
+            }
+        }
+        refuse(!wide && self.pattern.is_some(), "pattern", "it belongs to layout = \"wide\"")?;
+        refuse(!wide && self.chosen_pattern.is_some(), "chosen_pattern", "it belongs to layout = \"wide\"")?;
+        refuse(
+            self.chosen_pattern.as_ref().is_some_and(|p| p.matches("{candidate}").count() != 1),
+            "chosen_pattern",
+            "it must hold {candidate} once",
+        )?;
+        refuse(
+            wide && self.chosen.is_none() && self.reward.is_none(),
+            "chosen",
+            "name the column of the choice, or a pattern of rewards such as reward = \"reward.{candidate}\"",
+        )?;
+        if self.layout == Layout::Long {
+            refuse(
+                self.chosen.is_none() && self.reward.is_none(),
+                "chosen",
+                "name the column of the choice, or that of the reward, or both",
+            )?;
+            refuse(
+                self.user.is_none() && self.time.is_none() && self.round.is_empty(),
+                "round",
+                "name the columns whose values name a round, or user, or time",
+            )?;
+        }
+        refuse(
+            self.identity_used() && self.candidates.is_empty() && self.layout == Layout::Long,
+            "candidates",
+            "the candidate is a feature, so list the names in the order of the arms; or drop identity and the interactions \
+             with `candidate`",
+        )?;
+        refuse(
+            self.propensity.is_some() && !self.is_logged() && self.layout != Layout::Dsjson,
+            "propensity",
+            "it belongs to logged actions: name chosen and reward too",
+        )?;
+        let (n, arms) = (self.candidates.len(), self.arms.unwrap_or(2));
+        refuse(n == 1 || n > MAX_CANDIDATES, "candidates", "2 to 4096 candidates are possible")?;
+        refuse(!(2..=MAX_CANDIDATES).contains(&arms), "arms", "it must be from 2 to 4096")?;
+        refuse(
+            n > 0 && self.arms.is_some_and(|arms| arms != n),
+            "arms",
+            "`candidates` lists another number",
+        )?;
+        let mut sorted = self.candidates.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        refuse(sorted.len() != n, "candidates", "a name occurs twice")?;
+        if let Some([zero, one]) = self.reward_range {
+            let fine = zero.is_finite() && one.is_finite() && zero != one;
+            refuse(
+                !fine,
+                "reward_range",
+                "give two different numbers: the values of reward 0 and of reward 1",
+            )?;
+        }
+        if let Some(pattern) = &self.pattern {
+            let once = |part: &str| pattern.matches(part).count() == 1;
+            refuse(
+                !once("{feature}") || !once("{candidate}"),
+                "pattern",
+                "it must hold {feature} and {candidate}, each once",
+            )?;
+        }
+        refuse(
+            self.project.is_some_and(|p| !(1..=MAX_WIDE).contains(&p.features)),
+            "project, features",
+            "it must be from 1 to 512",
+        )?;
+        refuse(
+            self.previous && self.user.is_none(),
+            "previous",
+            "name the column of the user, whose last choice it is",
+        )?;
+        refuse(
+            self.previous && self.chosen.is_none() && self.layout != Layout::Dsjson,
+            "previous",
+            "it needs the column of the choice: name chosen",
+        )
+    }
+
+    /// Whether only the reward of one action a round is known: a choice column and a reward column that is
+    /// not that of every candidate.
+    pub fn is_logged(&self) -> bool {
+        match self.layout {
+            Layout::Dsjson => true,
+            Layout::Long => self.chosen.is_some() && self.reward.is_some(),
+            Layout::Wide => self.reward.as_ref().is_some_and(|r| !r.contains("{candidate}")),
+        }
+    }
+
+    /// The values of reward 0 and of reward 1, with the default of the layout.
+    pub fn rewards(&self) -> [f64; 2] {
+        let cost = self.layout == Layout::Dsjson && self.reward.is_none();
+        self.reward_range.unwrap_or(if cost { [0.0, -1.0] } else { [0.0, 1.0] })
+    }
+
+    /// Whether the one-hot of the candidate is computed.
+    pub(crate) fn identity_used(&self) -> bool {
+        self.identity || self.interactions.iter().flatten().any(|name| name == "candidate")
+    }
+}

@@ -1,0 +1,65 @@
+//! `helba-client data`: checks, converts and evaluates files of choices and logged decisions.
+
+use crate::arguments::DataCommand;
+use crate::print;
+use anyhow::Context;
+use datasets::{Checked, Prepared, check, convert, guess, read_schema};
+use host::say;
+use schema::Schema;
+use serde::Serialize;
+use std::path::Path;
+
+pub(crate) fn run(command: DataCommand) -> anyhow::Result<()> {
+    match command {
+        DataCommand::Check { file, schema: Some(schema), json } => {
+            let checked = check(&Prepared::fit(&file, &read_schema(&schema)?)?)?;
+            if json {
+                return print(&checked);
+            }
+            for line in checked.lines() {
+                say!("{line}");
+            }
+            Ok(())
+        }
+        DataCommand::Check { file, schema: None, json } => propose(&file, json),
+        DataCommand::Convert { file, schema, output, json } => {
+            let prepared = Prepared::fit(&file, &read_schema(&schema)?)?;
+            convert(&prepared, &output)?;
+            if json {
+                return print(&check(&prepared)?);
+            }
+            for line in check(&prepared)?.lines() {
+                eprintln!("{line}");
+            }
+            Ok(())
+        }
+    }
+}
+
+/// A proposed schema, and what it makes of its file.
+#[derive(Serialize)]
+struct Proposed {
+    toml: String,
+    schema: Schema,
+    checked: Checked,
+}
+
+/// Prints a schema for a file to stdout, and what it makes of the file to stderr.
+fn propose(file: &Path, json: bool) -> anyhow::Result<()> {
+    let mut guess = guess(file)?;
+    let fitted = Prepared::fit(file, &guess.schema).and_then(|prepared| {
+        guess.project(prepared.transform().wide());
+        if guess.schema.project.is_some() { Prepared::fit(file, &guess.schema) } else { Ok(prepared) }
+    });
+    let checked = fitted.and_then(|prepared| check(&prepared));
+    let toml = guess.toml(file);
+    if json {
+        return print(&Proposed { toml, schema: guess.schema, checked: checked? });
+    }
+    say!("{}", toml.trim_end());
+    let checked = checked.context("the schema above must be mended before it can be used")?;
+    for line in checked.lines() {
+        eprintln!("{line}");
+    }
+    Ok(())
+}
