@@ -30,6 +30,8 @@ pub struct Pending {
     pub decision: DecisionId,
     /// The arm to play.
     pub arm: usize,
+    /// Whether the answer was in its range ([`crate::Choice::reliable`]).
+    pub reliable: bool,
     /// The question that the feedback answers.
     pub question: Option<TraceQuestion>,
 }

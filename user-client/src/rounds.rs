@@ -4,7 +4,9 @@ use crate::{label, open, print};
 use anyhow::{Context, bail};
 use host::say;
 use std::path::Path;
-use user_client::{AnyBandit, BanditDevice, Client, Device, Pending, PlayedRound, os_rng, read_contexts};
+use user_client::{
+    AnyBandit, BanditDevice, Choice, Client, Device, Pending, PlayedRound, os_rng, read_contexts,
+};
 use wire::Created;
 
 /// Asks for a decision, keeps it in `pending`, and prints the arm. The file `pending` is created before the
@@ -44,9 +46,10 @@ fn ask(
     contexts: Vec<Vec<f64>>,
 ) -> anyhow::Result<(PlayedRound, Pending)> {
     let round = device.decide(client, &contexts, &mut os_rng()?)?;
-    let (decision, arm, question) = (round.choice.id, round.choice.arm, round.choice.question.clone());
+    let Choice { id: decision, arm, reliable, .. } = round.choice;
+    let question = round.choice.question.clone();
     let (server, created) = (client.server().into(), created.clone());
-    Ok((round, Pending { server, contexts, created, decision, arm, question }))
+    Ok((round, Pending { server, contexts, created, decision, arm, reliable, question }))
 }
 
 /// Says how often the device asked again, and why it did not any more.

@@ -369,6 +369,7 @@ impl Inner {
                 created: joined.created().clone(),
                 decision: choice.id,
                 arm: choice.arm,
+                reliable: choice.reliable,
                 question: choice.question.clone(),
             };
             Answer::new(pending, choice)

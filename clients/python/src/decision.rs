@@ -14,7 +14,7 @@ use zeroize::Zeroize;
 #[pyclass(frozen, module = "helba._native")]
 pub(crate) struct Answer {
     pub(crate) pending: Pending,
-    /// Round, users of the evaluation, and whether the answer is in its range. None of a stored decision.
+    /// Round and users of the evaluation. None of a stored decision.
     seen: Option<Seen>,
     /// The arm and the reward that were sent.
     sent: Mutex<Option<(usize, f64)>>,
@@ -24,12 +24,11 @@ pub(crate) struct Answer {
 struct Seen {
     round: u64,
     users: u32,
-    reliable: bool,
 }
 
 impl Answer {
     pub(crate) fn new(pending: Pending, choice: &Choice) -> Self {
-        let seen = Seen { round: choice.round, users: choice.users, reliable: choice.reliable };
+        let seen = Seen { round: choice.round, users: choice.users };
         Answer { pending, seen: Some(seen), sent: Mutex::default() }
     }
 
@@ -89,8 +88,8 @@ impl Answer {
     }
 
     #[getter]
-    fn reliable(&self) -> Option<bool> {
-        self.seen.map(|seen| seen.reliable)
+    fn reliable(&self) -> bool {
+        self.pending.reliable
     }
 
     /// The decision as bytes that holders of these keys can open.

@@ -8,6 +8,7 @@ import os
 import pickle
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -94,7 +95,53 @@ def test_attack_stored_decisions_are_sealed(encrypted: helba.Bandit, keys: helba
         with pytest.raises(helba.DecisionError):
             helba.Decision.from_bytes(bad, opener)
     again = helba.Decision.from_bytes(data, keys)
-    assert (again.decision_id, again.arm) == (first.decision_id, first.arm)
+    assert (again.decision_id, again.arm, again.reliable) == (first.decision_id, first.arm, True)
+
+
+class Recorder:
+    """A proxy of a server that keeps every byte that is sent to it."""
+
+    def __init__(self, server: Server) -> None:
+        host, port = server.address.rsplit(":", 1)
+        self.sent = bytearray()
+        self._to = (host, int(port))
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            client, _ = self._socket.accept()
+            server = socket.create_connection(self._to)
+            threading.Thread(target=self._pass, args=(client, server, self.sent), daemon=True).start()
+            threading.Thread(target=self._pass, args=(server, client, bytearray()), daemon=True).start()
+
+    @staticmethod
+    def _pass(source: socket.socket, sink: socket.socket, kept: bytearray) -> None:
+        while data := source.recv(1 << 16):
+            kept += data
+            sink.sendall(data)
+        sink.shutdown(socket.SHUT_WR)
+
+
+def test_attack_nothing_but_ciphertexts_leaves(server: Server, keys: helba.Keys) -> None:
+    """Whoever reads the line finds no feature and no reward, as text or as a number of eight bytes. The control
+    is a clear bandit, whose features and reward are read there."""
+    features = [[0.123456789, -0.234567891, 0.345678912, 0.456789123], [0.1415926535, 0.1718281828, 0.4142135623, 0.25]]
+    secrets = [*features[0], *features[1][:3], 0.7320508075]
+    forms = [form for value in secrets for form in _forms(value)]
+    shown = {}
+    for policy in (None, "oful"):
+        line = Recorder(server)
+        bandit = helba.Client(line.url, keys).create(features=FEATURES, arms=ARMS, policy=policy)
+        bandit.feedback(bandit.decide(features), secrets[-1])
+        shown[policy] = sum(form in line.sent for form in forms)
+        assert bandit.bandit_id.encode() in line.sent and len(line.sent) > 500
+    assert shown[None] == 0 and shown["oful"] == len(secrets)
+
+
+def _forms(value: float) -> list[bytes]:
+    return [repr(value).encode(), struct.pack("<d", value), struct.pack(">d", value)]
 
 
 @pytest.mark.parametrize("kind", ["encrypted", "clear"])

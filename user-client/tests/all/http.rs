@@ -206,6 +206,7 @@ fn pending() -> Pending {
         created: samples::created(),
         decision: DecisionId([3; 16]),
         arm: 1,
+        reliable: false,
         question: samples::reply().decision.and_then(|decision| decision.question),
     }
 }
@@ -246,8 +247,8 @@ fn pending_decisions_round_trip_and_are_not_overwritten() {
     assert!(matches!(Pending::load(&dir.path().join("none")), Err(Error::NoPending { .. })));
 }
 
-/// Sealed decisions show no feature, open under the key that sealed them alone, and refuse every changed byte.
-/// The control is the content of the file, which shows the feature.
+/// Sealed decisions show no feature, open under the key that sealed them alone, and refuse every changed
+/// byte. The control is the content of the file, which shows the feature.
 #[test]
 fn attack_sealed_decisions_open_under_their_key_alone() {
     let [device, stranger] = [0, 1].map(|at| Device::read(&keys()[at].1[..]).unwrap());

@@ -147,7 +147,8 @@ class Bandit:
         """Decisions for several users, in their order, each with an id and a feedback of its own.
 
         An encrypted bandit makes them in as few requests as they fit into, with the bytes of one decision
-        each. A clear policy is asked once for each.
+        each. If one of several requests fails, the decisions of those before it are lost. A clear policy is
+        asked once for each.
         """
         if not self.encrypted:
             return [self.decide(one) for one in contexts]

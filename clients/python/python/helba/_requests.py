@@ -62,10 +62,9 @@ class Decision:
         """Whether the arm can be relied on.
 
         It is False if an encrypted answer is outside its range: contexts of somebody were too long, or the
-        server deviates from the protocol. Ask for a new decision then. A decision that was stored and a clear
-        one are reliable.
+        server deviates from the protocol. Ask for a new decision then. Clear decisions are reliable.
         """
-        return self._answer is None or self._answer.reliable is not False
+        return self._answer is None or self._answer.reliable
 
     @property
     def round(self) -> Optional[int]:
