@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import multiprocessing
 import os
 import pickle
@@ -197,6 +198,32 @@ def test_an_operators_token(tmp_path: Path) -> None:
         made = helba.Client(server.url, token=tmp_path / "token").create(policy="ucb1", arms=2)
         digits = (tmp_path / "token").read_text()
         assert [one.bandit_id for one in helba.Client(server.url, token=digits).bandits()] == [made.bandit_id]
+    finally:
+        server.kill()
+
+
+def test_a_token_for_decisions_alone(
+    bundles: Bundles, keys: helba.Keys, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It plays rounds, raises for nobody, and creates nothing."""
+    state, token = tmp_path / "state", tmp_path / "token"
+    server = Server(state, "--keys", bundles.public, "--toy")
+    try:
+        bandit = helba.Client(server.url, keys).create(features=FEATURES, arms=ARMS)
+        scopes = ("--name", "shop", "--scope", "decide,feedback", "--bandit", bandit.bandit_id)
+        run("helba-server", "token", "create", "--state", state, *scopes, "--out", token)
+        client = helba.Client(server.url, keys, token=token)
+        shop = client.bandit(bandit.bandit_id)
+        for rounds in range(1, 4):
+            assert shop.feedback(shop.decide(CONTEXTS), 0.5).feedbacks == rounds
+        with pytest.raises(helba.ForbiddenError, match="forbidden_scope"):
+            client.create(features=FEATURES, arms=ARMS)
+        caplog.set_level(logging.INFO, logger="helba")
+        with client.raiser([bandit.bandit_id]) as raiser:
+            deadline = time.monotonic() + 20
+            while not any("refused (403" in line for line in caplog.messages) and time.monotonic() < deadline:
+                assert not raiser.wait(0.05)
+        assert any("refused (403" in line for line in caplog.messages), caplog.messages
     finally:
         server.kill()
 

@@ -62,7 +62,11 @@ class RefusedError(Error):
 
 
 class UnauthorizedError(RefusedError):
-    """The request needs a token that it does not have (401)."""
+    """The request has no token that the server knows (401)."""
+
+
+class ForbiddenError(RefusedError):
+    """The token does not permit the request (403)."""
 
 
 class NotFoundError(RefusedError):
@@ -89,5 +93,5 @@ def refused(code: str, status: int, title: str, detail: str) -> RefusedError:
     """The exception of a refusal."""
     if status == 429 or status >= 500:
         return BusyError(code, status, title, detail)
-    kinds = {401: UnauthorizedError, 404: NotFoundError, 409: ConflictError}
+    kinds = {401: UnauthorizedError, 403: ForbiddenError, 404: NotFoundError, 409: ConflictError}
     return kinds.get(status, RefusedError)(code, status, title, detail)
