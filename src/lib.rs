@@ -34,4 +34,4 @@ pub use bandits::{Audited, Audits, audit};
 pub use clock::Clock;
 pub use error::{Error, Kind};
 pub use http::{AppState, Settings, app, printable};
-pub use service::{Connections, serve, stop_signal};
+pub use service::{Connections, Tls, TlsArguments, TlsError, serve, serve_tls, stop_signal};

@@ -2,7 +2,9 @@
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Parser, Subcommand};
-use helba_server::{ApiToken, AppState, Connections, NewToken, Scope, Settings, TokensFile, app, printable};
+use helba_server::{
+    ApiToken, AppState, Connections, NewToken, Scope, Settings, Tls, TlsArguments, TokensFile, app, printable,
+};
 use protocol::Shape;
 use std::fs::File;
 use std::io::{IsTerminal, Write};
@@ -22,8 +24,9 @@ const UNKNOWN_PROBLEM: Shape = Shape { dim: 8, arm_slots: 8 };
 
 /// Serves contextual bandits on encrypted contexts and rewards, and bandits with clear policies.
 ///
-/// The log goes to stderr, and RUST_LOG sets its level. The server speaks HTTP without TLS. Put a proxy with
-/// TLS in front.
+/// The log goes to stderr, and RUST_LOG sets its level. On an address that other machines reach, the server
+/// needs tokens (`token create`, or --operator-token-file) and HTTPS (--tls-certificate and --tls-key, or
+/// --tls-self-signed).
 #[derive(Parser)]
 #[command(version, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 struct Program {
@@ -31,6 +34,9 @@ struct Program {
     command: Option<Command>,
     #[command(flatten)]
     arguments: Option<Arguments>,
+    // Within optional options, clap takes no others.
+    #[command(flatten)]
+    tls: TlsArguments,
 }
 
 #[derive(Subcommand)]
@@ -142,6 +148,10 @@ struct Arguments {
     /// reaches it can then use clear policies.
     #[arg(long)]
     open: bool,
+    /// Makes a certificate for HTTPS in the folder `tls` of the state folder, if there is none yet. It names
+    /// localhost, 127.0.0.1, ::1 and every --host. Prints the file that devices trust (`--ca`) to stderr.
+    #[arg(long)]
+    tls_self_signed: bool,
     /// Memory for request bodies above 64 KiB. A request whose body does not fit is answered 503.
     #[arg(long, value_name = "MIB", default_value_t = Settings::default().body_memory >> 20)]
     max_body_memory: usize,
@@ -188,7 +198,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let Program { command, arguments } = Program::parse();
+    let Program { command, arguments, tls } = Program::parse();
     let level = std::env::var("RUST_LOG").ok().and_then(|level| level.parse::<Targets>().ok());
     let log = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
@@ -203,7 +213,7 @@ fn main() -> ExitCode {
         (Some(Command::Audit { keys, state, bandit, json }), _) => {
             audit(&keys, &state, bandit.as_deref(), json)
         }
-        (None, Some(arguments)) => start(arguments),
+        (None, Some(arguments)) => start(arguments, &tls),
         (None, None) => Err(anyhow!("--state is missing: the folder for the state of bandits")),
     };
     match done {
@@ -349,14 +359,14 @@ fn open_bundle(keys: &Path) -> Result<PublicBundle> {
     })
 }
 
-fn start(arguments: Arguments) -> Result<()> {
+fn start(arguments: Arguments, tls: &TlsArguments) -> Result<()> {
     rayon::ThreadPoolBuilder::new()
         .num_threads(arguments.threads)
         .build_global()
         .context("starting threads")?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting threads")?;
-    let served = runtime.block_on(serve(arguments));
+    let served = runtime.block_on(serve(arguments, tls));
     // A batch update that still runs is stored as due, and runs again after the next start.
     runtime.shutdown_background();
     served
@@ -372,7 +382,7 @@ fn check_address(given: &str) -> Result<()> {
     bail!("--listen {given}: this must be an address and a port from 0 to 65535, such as 127.0.0.1:{port}")
 }
 
-async fn serve(arguments: Arguments) -> Result<()> {
+async fn serve(arguments: Arguments, tls: &TlsArguments) -> Result<()> {
     let Arguments { keys, state, listen, max_in_flight, max_bandits, operator_token_file, restored, .. } =
         arguments;
     let connections = Connections {
@@ -402,6 +412,7 @@ async fn serve(arguments: Arguments) -> Result<()> {
         }
         tracing::warn!("--open: everybody who reaches {address} can use clear policies");
     }
+    tls.check(address, arguments.tls_self_signed)?;
     let bundle = keys.as_deref().map(open_bundle).transpose()?;
     match &bundle {
         Some(PublicBundle { manifest, .. }) => {
@@ -422,6 +433,7 @@ async fn serve(arguments: Arguments) -> Result<()> {
         }
         None => tracing::info!("no --keys: only clear policies are served"),
     }
+    let names = arguments.hosts.clone();
     let hosts = (loopback || !arguments.hosts.is_empty()).then_some(arguments.hosts);
     let body_memory = arguments.max_body_memory.saturating_mul(1 << 20);
     let wait = Duration::from_secs(arguments.wait);
@@ -450,13 +462,21 @@ async fn serve(arguments: Arguments) -> Result<()> {
         );
     }
 
+    let folder = state.join("tls");
+    let own = arguments.tls_self_signed.then_some((folder.as_path(), names.as_slice()));
+    let tls = tls.open(own, |line| tracing::info!("{line}"))?;
+    if let Some(authority) = tls.as_ref().and_then(Tls::authority) {
+        // A log on a full disk must not end the program.
+        let _ = writeln!(std::io::stderr(), "{authority}");
+    }
+
     writeln!(std::io::stdout(), "listening on {address}").context("writing to stdout")?;
     let mut heard = Ok(());
     let stop = async {
         heard = helba_server::stop_signal().await.context("listening for signals");
         tracing::info!("stopping");
     };
-    if !helba_server::serve(listener, app(app_state), connections, stop).await {
+    if !helba_server::serve_tls(listener, tls, app(app_state), connections, stop).await {
         tracing::warn!("requests were cut off after {} s", GRACE.as_secs());
     }
     heard

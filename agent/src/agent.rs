@@ -7,7 +7,7 @@ use crate::pending::{Bounds, Pending};
 use host::lock;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
-use service::{Bodies, Connections, Hosts, Pace};
+use service::{Bodies, Connections, Hosts, Pace, Tls};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::pin::pin;
@@ -123,6 +123,7 @@ impl Agent {
     pub async fn run(
         self,
         listener: TcpListener,
+        tls: Option<Tls>,
         connections: Connections,
         stop: impl Future<Output = ()>,
     ) -> Result<bool, Error> {
@@ -139,7 +140,7 @@ impl Agent {
                 result = &mut raising => ended = Some(result),
             }
         };
-        let answered = service::serve(listener, app(self), connections, stop).await;
+        let answered = service::serve_tls(listener, tls, app(self), connections, stop).await;
         inner.stop.stop();
         let raised = match ended {
             Some(ended) => ended,

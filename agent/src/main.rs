@@ -1,10 +1,10 @@
 //! `helba-agent`: encrypted bandits for applications that speak the JSON of clear ones.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Parser;
 use helba_agent::{Agent, Options, local_token, private_folder};
 use host::say;
-use service::Connections;
+use service::{Connections, Tls, TlsArguments};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -41,14 +41,16 @@ struct Arguments {
     /// Accepts a bundle of toy keys, which protect nothing. For tests.
     #[arg(long)]
     toy: bool,
-    /// Address and port to listen on, a loopback address unless --any-address is given. Port 0 selects a free
+    /// Address and port to listen on. Addresses that other machines reach need HTTPS. Port 0 selects a free
     /// port.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8090")]
     listen: String,
-    /// Accepts an address that other machines reach. Contexts, rewards and the token then travel in the
-    /// clear, unless a proxy with TLS stands in front.
+    #[command(flatten)]
+    tls: TlsArguments,
+    /// Makes a certificate for HTTPS in the folder `tls` of the state folder, if there is none yet. It names
+    /// localhost, 127.0.0.1, ::1 and every --host. Prints the file that applications trust to stderr.
     #[arg(long)]
-    any_address: bool,
+    tls_self_signed: bool,
     /// Host name of the agent, such as that of its proxy. It may be given several times.
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
@@ -100,12 +102,7 @@ async fn serve(arguments: Arguments) -> Result<()> {
     let listener = TcpListener::bind(&listen).await.with_context(|| format!("cannot listen on {listen}"))?;
     let address = listener.local_addr().context("asking for the port")?;
     let loopback = address.ip().to_canonical().is_loopback();
-    if !loopback && !arguments.any_address {
-        bail!(
-            "--listen {listen}: other machines reach this address, and contexts, rewards and the token would travel in the clear; \
-             listen on 127.0.0.1, or give --any-address"
-        );
-    }
+    arguments.tls.check(address, arguments.tls_self_signed)?;
     let open = |path: &PathBuf| Passphrase::open(path).with_context(|| path.display().to_string());
     let opening =
         Opening { toy: arguments.toy, passphrase: arguments.passphrase_file.as_ref().map(open).transpose()? };
@@ -125,6 +122,12 @@ async fn serve(arguments: Arguments) -> Result<()> {
     let mut rng = os_rng()?;
     private_folder(&state)?;
     let token_file = arguments.token_file.unwrap_or_else(|| state.join("agent.token"));
+    let folder = state.join("tls");
+    let own = arguments.tls_self_signed.then_some((folder.as_path(), hosts.as_slice()));
+    let tls = arguments.tls.open(own, log)?;
+    if let Some(authority) = tls.as_ref().and_then(Tls::authority) {
+        log(&authority.to_string());
+    }
     let options = Options {
         hosts: (loopback || !hosts.is_empty()).then_some(hosts),
         most_pending: arguments.max_pending as usize,
@@ -138,7 +141,7 @@ async fn serve(arguments: Arguments) -> Result<()> {
     say!("listening on {address}; the token is in {}", token_file.display());
     let mut heard = Ok(());
     let stop = async { heard = service::stop_signal().await.context("listening for signals") };
-    if !agent.run(listener, connections, stop).await? {
+    if !agent.run(listener, tls, connections, stop).await? {
         log("requests were cut off");
     }
     log("stopped");

@@ -3,7 +3,7 @@
 
 use crate::error::Error;
 use crate::store;
-use host::lock;
+use host::{FileStamp, lock};
 use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, Metadata};
@@ -11,7 +11,6 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
 use wire::{AccessToken, TokenDigest};
 
 /// The most API tokens of a server.
@@ -248,7 +247,7 @@ impl TokensFile {
     }
 
     /// The tokens and the file that they were read from. `None` if there is no file.
-    fn read(&self) -> Result<Option<(Stamp, Vec<ApiToken>)>, Error> {
+    fn read(&self) -> Result<Option<(FileStamp, Vec<ApiToken>)>, Error> {
         let disk = |e| Error::disk(&self.path, e);
         let file = match File::open(&self.path) {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
@@ -270,7 +269,7 @@ impl TokensFile {
             return Err(self.fault(format!("it has more than {MOST_TOKENS} tokens")));
         }
         tokens.iter().try_for_each(|token| token.check()).map_err(|why| self.fault(why))?;
-        Ok(Some((Stamp::of(&metadata), tokens)))
+        Ok(Some((FileStamp::of(&metadata), tokens)))
     }
 
     fn fault(&self, why: String) -> Error {
@@ -293,25 +292,6 @@ fn make_private(file: &File, metadata: &Metadata, path: &Path) -> std::io::Resul
 #[cfg(not(unix))]
 fn make_private(_: &File, _: &Metadata, _: &Path) -> std::io::Result<()> {
     Ok(())
-}
-
-/// What tells one version of a file from the next one, which is another file under the same name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
-    modified: Option<SystemTime>,
-    length: u64,
-    /// The number of the file in its file system, where there is one.
-    inode: u64,
-}
-
-impl Stamp {
-    fn of(metadata: &Metadata) -> Self {
-        #[cfg(unix)]
-        let inode = std::os::unix::fs::MetadataExt::ino(metadata);
-        #[cfg(not(unix))]
-        let inode = 0;
-        Stamp { modified: metadata.modified().ok(), length: metadata.len(), inode }
-    }
 }
 
 /// The API tokens at one moment.
@@ -339,7 +319,7 @@ impl Tokens {
 #[derive(Debug)]
 pub(super) struct Live {
     file: TokensFile,
-    seen: Mutex<(Option<Stamp>, Tokens)>,
+    seen: Mutex<(Option<FileStamp>, Tokens)>,
 }
 
 impl Live {
@@ -359,7 +339,7 @@ impl Live {
     /// never taken for a valid one.
     pub(super) fn current(&self) -> Tokens {
         let mut seen = lock(&self.seen);
-        let stamp = std::fs::metadata(&self.file.path).ok().map(|metadata| Stamp::of(&metadata));
+        let stamp = FileStamp::now(&self.file.path);
         if stamp == seen.0 {
             return seen.1.clone();
         }

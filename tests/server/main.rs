@@ -15,6 +15,7 @@ mod misuse;
 mod power_loss;
 mod rounds;
 mod start;
+mod tls;
 mod tokens;
 mod trace;
 mod users;

@@ -361,18 +361,6 @@ fn attack_the_file_of_tokens_is_unreadable_by_others() {
     server.kill();
 }
 
-/// A server that other machines reach has tokens, or was told that it needs none.
-#[test]
-fn attack_no_server_is_open_to_other_machines_unnoticed() {
-    let folder = TempDir::new().unwrap();
-    let state = folder.path().join("state");
-    let said = refused(&keys().public_file(), &state, "0.0.0.0:0");
-    for part in ["--listen 0.0.0.0:0", "helba-server token create", "--operator-token-file", "--open"] {
-        assert!(said.contains(part), "{said}");
-    }
-    assert!(!state.exists());
-}
-
 /// The documents have the table as the code has it.
 #[test]
 fn documents_have_the_table_of_routes() {

@@ -51,7 +51,7 @@ fn an_agent_with_other_keys_ends() {
     let (agent, _) = open(&server.url(), &bundles(3).1, folder.path(), options()).unwrap();
     let run = async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        agent.run(listener, helba_server::Connections::default(), std::future::pending()).await
+        agent.run(listener, None, helba_server::Connections::default(), std::future::pending()).await
     };
     let error = tokio::runtime::Runtime::new().unwrap().block_on(run).unwrap_err();
     assert!(matches!(error, Error::Client(user_client::Error::WrongKeys { .. })), "{error}");

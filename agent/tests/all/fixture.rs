@@ -134,7 +134,7 @@ impl Running {
             Runtime::new().unwrap().block_on(async {
                 let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
                 listening.send(listener.local_addr().unwrap()).unwrap();
-                agent.run(listener, Connections::default(), async { drop(stopped.await) }).await
+                agent.run(listener, None, Connections::default(), async { drop(stopped.await) }).await
             })
         });
         Running { address: address.recv().unwrap(), log, stop: Some(stop), thread: Some(thread) }

@@ -64,10 +64,36 @@ fn the_program_says_what_is_wrong() {
         text
     };
     assert!(run(&["--listen", "127.0.0.1:0"]).contains("toy key"));
-    assert!(run(&["--toy", "--listen", "0.0.0.0:0"]).contains("--any-address"));
+    assert!(run(&["--toy", "--listen", "0.0.0.0:0"]).contains("--plain-http"));
     assert!(run(&["--toy", "--listen", "nowhere"]).contains("cannot listen on nowhere"));
     let file = folder.path().join("no.token");
     std::fs::write(&file, "token").unwrap();
     let file = file.to_str().unwrap();
     assert!(run(&["--toy", "--listen", "127.0.0.1:0", "--token-file", file]).contains("no.token"));
+}
+
+/// An application that trusts the certificate of the agent plays over HTTPS, and no plain HTTP is spoken.
+#[test]
+fn the_program_speaks_https() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let mut child = program(&server, folder.path());
+    child.args(["--toy", "--listen", "127.0.0.1:0", "--tls-self-signed"]);
+    let mut child = child.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address: std::net::SocketAddr = line.split([' ', ';']).nth(2).unwrap().parse().unwrap();
+    let agent = folder.path().join("agent");
+    let token = wire::AccessToken::open(&agent.join("agent.token")).unwrap();
+    let url = format!("https://localhost:{}", address.port());
+    let client = user_client::Client::with_ca(&url, &agent.join("tls").join("ca.pem")).unwrap();
+    let app = client.with_token(token);
+    let id = app.create_encrypted(&config()).unwrap().id;
+    let decided = app.decide_clear(&id, Some(random_rows(&mut rng(1)))).unwrap();
+    let reward = wire::ClearFeedback { reward: Some(0.5), rewards: None, sum: None, share: None };
+    assert_eq!(app.feedback_clear(&id, &decided.decision, &reward).unwrap().feedbacks, 1);
+    let plain = user_client::Client::new(&format!("http://{address}")).unwrap();
+    assert!(matches!(plain.any_bandit(&id), Err(user_client::Error::Unreachable { .. })));
+    child.kill().unwrap();
+    child.wait().unwrap();
 }

@@ -5,11 +5,12 @@
 use rand::SeedableRng;
 use rand::rngs::SysRng;
 use rand_chacha::ChaCha20Rng;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 /// The operating system gives no random numbers.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +33,32 @@ pub fn private_file() -> OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options
+}
+
+/// What tells one version of a file from another one under the same name: for programs that read a file again
+/// when it was replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileStamp {
+    modified: Option<SystemTime>,
+    length: u64,
+    /// The number of the file in its file system, where there is one.
+    inode: u64,
+}
+
+impl FileStamp {
+    /// That of the file with this metadata.
+    pub fn of(metadata: &Metadata) -> Self {
+        #[cfg(unix)]
+        let inode = std::os::unix::fs::MetadataExt::ino(metadata);
+        #[cfg(not(unix))]
+        let inode = 0;
+        FileStamp { modified: metadata.modified().ok(), length: metadata.len(), inode }
+    }
+
+    /// That of the file at `path` now. `None` if there is none, or it cannot be asked for.
+    pub fn now(path: &Path) -> Option<Self> {
+        std::fs::metadata(path).ok().map(|metadata| Self::of(&metadata))
+    }
 }
 
 /// Makes the names of the files in `folder` durable. Where folders cannot be opened, it does nothing, since

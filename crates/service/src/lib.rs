@@ -1,9 +1,10 @@
-//! Bounds what a request may cost before it reaches a route of an HTTP service. It knows no bandit and no
-//! cryptography.
+//! Serves HTTP and HTTPS (`tls`), and bounds what a request may cost before it reaches a route. It knows no
+//! bandit and no ciphertext.
 //!
 //! | bound | module | protects against |
 //! |---|---|---|
 //! | connections in all, by address, and in time | `listen` | memory and descriptors held by idle peers |
+//! | seconds of a handshake | `listen` | handshakes that never end |
 //! | bytes and seconds of a head | `listen` | heads that never end |
 //! | hosts that a request may name, origins that may start it | `origin` | pages that use a visitor's browser |
 //! | type, length, rate and memory of a body | `body` | bodies that never end, or do not fit |
@@ -11,10 +12,12 @@
 mod body;
 mod listen;
 mod origin;
+mod tls;
 
 pub use body::{Bodies, Body, Content, DISCARDED_BYTES, Pace, discard};
-pub use listen::{Connections, Peer, serve, stop_signal};
+pub use listen::{Connections, Peer, serve, serve_tls, stop_signal};
 pub use origin::Hosts;
+pub use tls::{OwnAuthority, Tls, TlsArguments, TlsError};
 
 /// Why a request was refused before it reached a route.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -2,23 +2,27 @@
 //!
 //! A connection is *waiting* while none of its requests is being answered: the head of its next request has
 //! not arrived in full. At a bound, the connection that has waited longest is closed for the new one. If none
-//! is waiting, the oldest connection of the address with the most connections is closed.
+//! is waiting, the oldest connection of the address with the most connections is closed. A connection waits
+//! during the handshake of TLS too.
 
+use crate::tls::Tls;
 use axum::Router;
 use host::lock;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
 
 /// For this time after an answer, a connection is not closed for a new one: its client may still be reading.
 const ANSWERED: Duration = Duration::from_secs(5);
@@ -43,8 +47,10 @@ pub struct Connections {
     /// The most connections from one address. The default is large, since all connections through a proxy
     /// have the address of the proxy.
     pub most_an_address: usize,
-    /// The head of a request must arrive within this time after the connection is accepted, or after the last
-    /// answer. Clients keep idle connections for 15 s or less.
+    /// The handshake of TLS must end within this time after the connection is accepted.
+    pub handshake: Duration,
+    /// The head of a request must arrive within this time after the connection is accepted or the handshake
+    /// has ended, or after the last answer. Clients keep idle connections for 15 s or less.
     pub head: Duration,
     /// A connection is closed after this time, even if a request is being answered. `None` sets no such
     /// bound.
@@ -56,7 +62,14 @@ pub struct Connections {
 impl Default for Connections {
     fn default() -> Self {
         let seconds = Duration::from_secs;
-        Connections { most: 512, most_an_address: 448, head: seconds(20), life: None, grace: seconds(30) }
+        Connections {
+            most: 512,
+            most_an_address: 448,
+            handshake: seconds(10),
+            head: seconds(20),
+            life: None,
+            grace: seconds(30),
+        }
     }
 }
 
@@ -70,6 +83,20 @@ pub async fn serve(
     connections: Connections,
     stop: impl Future<Output = ()>,
 ) -> bool {
+    serve_tls(listener, None, app, connections, stop).await
+}
+
+/// As [`serve`], over HTTPS if there is a certificate. Its files are followed meanwhile, and SIGHUP no longer
+/// ends the process.
+pub async fn serve_tls(
+    listener: TcpListener,
+    tls: Option<Tls>,
+    app: Router,
+    connections: Connections,
+    stop: impl Future<Output = ()>,
+) -> bool {
+    let tls = tls.map(Arc::new);
+    let follows = tls.clone().map(|tls| Aborts(tokio::spawn(tls.follow())));
     let open = Arc::new(Open::default());
     let graceful = GracefulShutdown::new();
     let mut stop = pin!(stop);
@@ -82,11 +109,14 @@ pub async fn serve(
             Ok((stream, peer)) => match open.admit(id, site(peer.ip()), connections) {
                 Some(slot) => {
                     let guard = Leaves { open: open.clone(), id };
-                    let work = answer(stream, app.clone(), slot, guard, connections, graceful.watcher());
-                    tokio::spawn(work);
+                    let config = tls.as_ref().map(|tls| tls.config());
+                    let watcher = graceful.watcher();
+                    let http = Http { app: app.clone(), slot: slot.clone(), head: connections.head, watcher };
+                    tokio::spawn(answer(stream, config, http, slot, guard, connections));
                 }
                 // The answer is sent if it fits the socket buffer, and the request is not read.
-                None => drop(stream.try_write(FULL)),
+                None if tls.is_none() => drop(stream.try_write(FULL)),
+                None => {}
             },
             Err(error) => {
                 tracing::debug!(%error, "a connection was not accepted");
@@ -97,7 +127,7 @@ pub async fn serve(
             }
         }
     }
-    drop(listener);
+    drop((listener, follows));
     open.close_all_waiting();
     timeout(connections.grace, graceful.shutdown()).await.is_ok()
 }
@@ -120,42 +150,75 @@ pub async fn stop_signal() -> std::io::Result<()> {
     tokio::signal::ctrl_c().await
 }
 
+/// Ends a task when it is dropped.
+struct Aborts(tokio::task::JoinHandle<()>);
+
+impl Drop for Aborts {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Answers on a connection until it ends, is closed for another one, or its time is over.
 async fn answer(
     stream: TcpStream,
-    app: Router,
+    tls: Option<Arc<rustls::ServerConfig>>,
+    http: Http,
     slot: Arc<Slot>,
     guard: Leaves,
     connections: Connections,
-    watcher: hyper_util::server::graceful::Watcher,
 ) {
     // An answer of several segments must not wait for the client's acknowledgement of the first.
     let _ = stream.set_nodelay(true);
-    let routes = TowerToHyperService::new(app);
-    let of_requests = slot.clone();
-    let peer = Peer(slot.address);
-    let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
-        of_requests.enter();
-        request.extensions_mut().insert(peer);
-        let (answer, slot) = (routes.call(request), of_requests.clone());
-        async move {
-            let answer = answer.await;
-            slot.leave();
-            answer
+    let work = async {
+        let Some(config) = tls else { return http.answer(stream).await };
+        match timeout(connections.handshake, TlsAcceptor::from(config).accept(stream)).await {
+            Ok(Ok(stream)) => http.answer(stream).await,
+            Ok(Err(error)) => tracing::debug!(%error, "a handshake failed"),
+            Err(_) => tracing::debug!("a handshake took too long"),
         }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(connections.head)
-        .max_buf_size(BUFFER_BYTES)
-        .serve_connection(TokioIo::new(stream), service);
+    };
     tokio::select! {
-        ended = watcher.watch(connection) => if let Err(error) = ended {
-            tracing::debug!(%error, "a connection ended early");
-        },
+        () = work => {}
         () = slot.close.notified() => {}
         () = over(connections.life) => {}
     }
     drop(guard);
+}
+
+/// What answers the requests of one connection.
+struct Http {
+    app: Router,
+    slot: Arc<Slot>,
+    head: Duration,
+    watcher: Watcher,
+}
+
+impl Http {
+    /// Answers until the connection ends.
+    async fn answer(self, stream: impl AsyncRead + AsyncWrite + Unpin + 'static) {
+        let Http { app, slot, head, watcher } = self;
+        let routes = TowerToHyperService::new(app);
+        let peer = Peer(slot.address);
+        let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+            slot.enter();
+            request.extensions_mut().insert(peer);
+            let (answer, slot) = (routes.call(request), slot.clone());
+            async move {
+                let answer = answer.await;
+                slot.leave();
+                answer
+            }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(head)
+            .max_buf_size(BUFFER_BYTES)
+            .serve_connection(TokioIo::new(stream), service);
+        if let Err(error) = watcher.watch(connection).await {
+            tracing::debug!(%error, "a connection ended early");
+        }
+    }
 }
 
 /// Returns after `life`, or never if it is `None`.

@@ -5,12 +5,23 @@ use crate::share::{BatchId, Report, ReportId, Sum, element, ids, join};
 use crate::shuffler::TaskDigest;
 use crate::{BanditTask, Error};
 use ckks::{KeyId, PublicKey};
+use std::path::Path;
 use std::time::Duration;
+use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Body, http};
 use wire::{AccessToken, OCTET_STREAM, Problem};
 
 /// The most bytes of a problem document.
 const PROBLEM_BYTES: usize = 1 << 16;
+
+fn agent(roots: RootCerts) -> Agent {
+    let config = Agent::config_builder()
+        .tls_config(TlsConfig::builder().root_certs(roots).build())
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .timeout_global(Some(Duration::from_secs(60)));
+    config.build().into()
+}
 
 /// A service at an address such as `http://127.0.0.1:9001`.
 #[derive(Debug, Clone)]
@@ -22,13 +33,30 @@ pub struct Party {
 }
 
 impl Party {
-    /// The service at `url`. A request fails after one minute.
+    /// The service at `url`. A request fails after one minute. An authority that browsers trust must have
+    /// signed the certificate of a service with `https`.
     pub fn new(url: impl Into<String>) -> Self {
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .timeout_global(Some(Duration::from_secs(60)));
-        Self { url: url.into(), agent: config.build().into(), token: None }
+        Self { url: url.into(), agent: agent(RootCerts::WebPki), token: None }
+    }
+
+    /// The same service, if `ca` is given with the authorities in this file, in PEM, as the only ones that are
+    /// trusted.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::BadCertificates`].
+    pub fn trusting(self, ca: Option<&Path>) -> Result<Self, Error> {
+        let Some(ca) = ca else { return Ok(self) };
+        let io = |error| Error::Io { what: "reading the certificates of --ca", error };
+        let items = parse_pem(&std::fs::read(ca).map_err(io)?).collect::<Result<Vec<_>, _>>();
+        let certificate = |item| match item {
+            PemItem::Certificate(certificate) => Some(certificate),
+            _ => None,
+        };
+        let certificates: Option<Vec<_>> =
+            items.ok().and_then(|items| items.into_iter().map(certificate).collect());
+        let certificates = certificates.filter(|certificates| !certificates.is_empty());
+        let certificates = certificates.ok_or_else(|| Error::BadCertificates { path: ca.into() })?;
+        Ok(Self { agent: agent(RootCerts::from(certificates)), ..self })
     }
 
     /// The same service, with `token` in every request.

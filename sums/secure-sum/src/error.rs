@@ -1,5 +1,6 @@
 //! The errors of all parties.
 
+use std::path::PathBuf;
 use wire::Problem;
 
 /// Errors of this crate. None names a value, a share or a total.
@@ -30,6 +31,15 @@ pub enum Error {
     /// Untrusted: a request refused before its route.
     #[error(transparent)]
     Request(#[from] service::Rejection),
+    /// Misuse: no certificate, or plain HTTP on an address that other machines reach.
+    #[error(transparent)]
+    Tls(#[from] service::TlsError),
+    /// Misuse: a file that is no list of certificates.
+    #[error("{} is not a list of certificates in PEM", path.display())]
+    BadCertificates {
+        /// The file.
+        path: PathBuf,
+    },
     /// Untrusted: a request without the token that it needs.
     #[error(
         "this request needs `Authorization: Bearer` with the token that the service was started with (--token-file)"

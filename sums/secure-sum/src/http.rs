@@ -1,4 +1,4 @@
-//! The parties as HTTP services without TLS. Routes marked with * need the token of the collector. Users need
+//! The parties as HTTP services. Routes marked with * need the token of the collector. Users need
 //! no token.
 //!
 //! | request | body | answer |
@@ -20,7 +20,7 @@ use crate::Error;
 use crate::aggregator::Aggregator;
 use crate::client::Party;
 use crate::encrypted::{Server, SumRing, max_value_bytes, write_opened};
-pub use crate::serve::{Gate, RequestLimits, accept, serve, serve_guarded};
+pub use crate::serve::{Gate, Listen, RequestLimits, accept, serve, serve_guarded};
 use crate::share::{BatchId, Report, element_bytes, ids};
 use crate::shuffler::{MAX_LABELS, Shuffler};
 use crate::task::{BanditTask, deliver};
@@ -282,6 +282,8 @@ impl Error {
             Error::NoNoise { .. }
             | Error::ValueTooLarge
             | Error::NeedsToken { .. }
+            | Error::Tls(_)
+            | Error::BadCertificates { .. }
             | Error::Bandit(_)
             | Error::Glm(_)
             | Error::Privacy(_)

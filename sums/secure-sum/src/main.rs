@@ -17,7 +17,8 @@ use wire::AccessToken;
 
 /// Sums users' messages in several processes, so that no single one sees a user's value.
 ///
-/// The services speak HTTP without TLS. Put a proxy with TLS and authentication in front.
+/// On an address that other machines reach, the services need HTTPS. Put a proxy in front that admits each
+/// person once.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -33,6 +34,8 @@ enum Role {
         /// Address and port to listen on. Port 0 selects a free port.
         #[arg(long, default_value = "127.0.0.1:9001")]
         listen: String,
+        #[command(flatten)]
+        over: http::Listen,
         /// The most reports in memory, about 100 bytes each.
         #[arg(long, default_value_t = AggregatorLimits::default().reports)]
         max_reports: usize,
@@ -48,6 +51,11 @@ enum Role {
         /// Address and port to listen on. Port 0 selects a free port.
         #[arg(long, default_value = "127.0.0.1:9003")]
         listen: String,
+        #[command(flatten)]
+        over: http::Listen,
+        /// PEM file of the certificate authorities to trust, instead of those that browsers trust.
+        #[arg(long, value_name = "FILE")]
+        ca: Option<PathBuf>,
         /// Address of helba-server, such as http://127.0.0.1:8080.
         #[arg(long, value_parser = address)]
         server: String,
@@ -64,6 +72,9 @@ enum Role {
         /// Address of the shuffler, such as http://127.0.0.1:9003.
         #[arg(long, value_parser = address)]
         shuffler: String,
+        /// PEM file of the certificate authorities to trust, instead of those that browsers trust.
+        #[arg(long, value_name = "FILE")]
+        ca: Option<PathBuf>,
         /// Number of the exchange of the bandit.
         #[arg(long)]
         exchange: u64,
@@ -96,6 +107,11 @@ enum Role {
         /// Address and port to listen on. Port 0 selects a free port.
         #[arg(long, default_value = "127.0.0.1:9005")]
         listen: String,
+        #[command(flatten)]
+        over: http::Listen,
+        /// PEM file of the certificate authorities to trust, instead of those that browsers trust.
+        #[arg(long, value_name = "FILE")]
+        ca: Option<PathBuf>,
         /// Address of the key authority, `sum-authority`, such as http://127.0.0.1:9006.
         #[arg(long, value_parser = address)]
         authority: String,
@@ -128,6 +144,9 @@ struct Sums {
     /// received, so exactly as many users must be asked as the bandit waits for.
     #[arg(long, conflicts_with = "aggregators", value_parser = address)]
     adder: Option<String>,
+    /// PEM file of the certificate authorities to trust, instead of those that browsers trust.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
     /// Address of helba-server, such as http://127.0.0.1:8080.
     #[arg(long, value_parser = address)]
     server: String,
@@ -141,20 +160,26 @@ struct Sums {
 }
 
 impl Sums {
+    fn party(&self, url: &str) -> Result<Party> {
+        Ok(Party::new(url).trusting(self.ca.as_deref())?)
+    }
+
     fn collector(&self, token: Option<&AccessToken>) -> Result<Collector> {
         let [first, second] = self.aggregators.as_slice() else {
             bail!("--aggregators takes two addresses, not {}", self.aggregators.len());
         };
-        let party = |url: &String| Party::new(url).with_token(token.cloned());
-        Ok(Collector::new([party(first), party(second)]))
+        Ok(Collector::new([
+            self.party(first)?.with_token(token.cloned()),
+            self.party(second)?.with_token(token.cloned()),
+        ]))
     }
 
     fn announce(&self, token: Option<&AccessToken>, of_server: Option<AccessToken>) -> Result<()> {
-        let server = Party::new(&self.server).with_token(of_server);
+        let server = self.party(&self.server)?.with_token(of_server);
         let task = BanditTask::ask(&server, &self.bandit)?;
         let id = BatchId { number: self.batch, at_least: task.users() };
         match &self.adder {
-            Some(adder) => Party::new(adder).with_token(token.cloned()).announce(id)?,
+            Some(adder) => self.party(adder)?.with_token(token.cloned()).announce(id)?,
             None => self.collector(token)?.announce(id)?,
         }
         println!("batch {} announced for {} users", id.number, id.at_least);
@@ -162,13 +187,13 @@ impl Sums {
     }
 
     fn collect(&self, token: Option<&AccessToken>, of_server: Option<AccessToken>) -> Result<()> {
-        let (server, bandit) = (Party::new(&self.server).with_token(of_server), &self.bandit);
+        let (server, bandit) = (self.party(&self.server)?.with_token(of_server), &self.bandit);
         let exchange = match &self.adder {
             Some(adder) => {
                 let task = BanditTask::ask(&server, bandit)?;
                 let (number, users) = (self.batch, task.users());
                 let sum =
-                    Party::new(adder).with_token(token.cloned()).opened(BatchId { number, at_least: users });
+                    self.party(adder)?.with_token(token.cloned()).opened(BatchId { number, at_least: users });
                 task.deliver(
                     &server,
                     bandit,
@@ -243,10 +268,10 @@ fn noise(text: &str) -> Result<Model> {
     }
 }
 
-/// An address with the scheme http.
+/// An address with the scheme http or https.
 fn address(text: &str) -> Result<String> {
-    if !text.starts_with("http://") {
-        bail!("must be an address such as http://127.0.0.1:9001; a proxy adds TLS");
+    if !text.starts_with("http://") && !text.starts_with("https://") {
+        bail!("must be an address such as http://127.0.0.1:9001 or https://sums.example");
     }
     Ok(text.into())
 }
@@ -270,15 +295,16 @@ const fn age(hours: u64) -> Duration {
 
 fn run(role: Role) -> Result<()> {
     match role {
-        Role::Aggregator { listen, max_reports, hours, token } => {
+        Role::Aggregator { listen, over, max_reports, hours, token } => {
             let token = token.read()?;
             let limits =
                 AggregatorLimits { reports: max_reports, age: age(hours), ..AggregatorLimits::default() };
             let routes = http::aggregator(Aggregator::new(limits), token.as_ref());
-            Ok(http::serve_guarded(&listen, routes, token.as_ref())?)
+            Ok(http::serve_guarded(&over.on(&listen), routes, token.as_ref())?)
         }
-        Role::Shuffler { listen, server, bandit, server_token_file } => {
-            let server = Party::new(server).with_token(token(server_token_file.as_deref())?);
+        Role::Shuffler { listen, over, ca, server, bandit, server_token_file } => {
+            let server = Party::new(server).trusting(ca.as_deref())?;
+            let server = server.with_token(token(server_token_file.as_deref())?);
             let task = BanditTask::ask(&server, &bandit).with_context(|| format!("bandit {bandit}"))?;
             if task.shape()?.is_none() {
                 bail!(
@@ -286,10 +312,10 @@ fn run(role: Role) -> Result<()> {
                      shuffler"
                 );
             }
-            Ok(http::serve(&listen, http::shuffler(server, bandit))?)
+            Ok(http::serve(&over.on(&listen), http::shuffler(server, bandit))?)
         }
-        Role::Forward { shuffler, exchange } => {
-            Party::new(shuffler).forward(exchange)?;
+        Role::Forward { shuffler, ca, exchange } => {
+            Party::new(shuffler).trusting(ca.as_deref())?.forward(exchange)?;
             println!("exchange {exchange} delivered");
             Ok(())
         }
@@ -299,12 +325,13 @@ fn run(role: Role) -> Result<()> {
         Role::Collect { sums, server_token_file, token: shown } => {
             sums.collect(shown.read()?.as_ref(), token(server_token_file.as_deref())?)
         }
-        Role::Adder { listen, authority, authority_token_file, hours, token: shown } => {
-            let authority = Party::new(authority).with_token(token(authority_token_file.as_deref())?);
+        Role::Adder { listen, over, ca, authority, authority_token_file, hours, token: shown } => {
+            let authority = Party::new(authority).trusting(ca.as_deref())?;
+            let authority = authority.with_token(token(authority_token_file.as_deref())?);
             let token = shown.read()?;
             let state = encrypted::Server::new(MAX_BATCHES, age(hours));
             let routes = http::adder(state, authority, token.as_ref())?;
-            Ok(http::serve_guarded(&listen, routes, token.as_ref())?)
+            Ok(http::serve_guarded(&over.on(&listen), routes, token.as_ref())?)
         }
         Role::Users(users) => users.run(),
         Role::Demo(demo) => demo.run(),

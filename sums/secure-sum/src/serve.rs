@@ -11,8 +11,10 @@ use axum::http::{HeaderMap, header};
 use axum::middleware::{self, Next};
 use axum::response::IntoResponse;
 use axum::routing::MethodRouter;
-use service::{Bodies, Connections, Pace};
+use clap::Args;
+use service::{Bodies, Connections, Pace, Tls, TlsArguments};
 use std::io::Write;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -123,12 +125,36 @@ fn shows(headers: &HeaderMap, token: Option<TokenDigest>) -> bool {
     shown.and_then(TokenDigest::of_authorization) == Some(token)
 }
 
+/// Where a service listens, and over what.
+#[derive(Debug, Clone, Args)]
+pub struct Listen {
+    #[command(flatten)]
+    tls: TlsArguments,
+    /// Makes a certificate for HTTPS in this folder, if there is none yet. It names localhost, 127.0.0.1, ::1
+    /// and every --host. Prints the file that the other parties trust (`--ca`) to stderr.
+    #[arg(long, value_name = "DIR")]
+    tls_self_signed: Option<PathBuf>,
+    /// Host name for the certificate of --tls-self-signed. It may be given several times.
+    #[arg(long = "host", value_name = "NAME", requires = "tls_self_signed")]
+    hosts: Vec<String>,
+    /// The address and the port.
+    #[arg(skip)]
+    address: String,
+}
+
+impl Listen {
+    /// On `address`, with a port, 0 for a free one.
+    pub fn on(self, address: &str) -> Self {
+        Listen { address: address.into(), ..self }
+    }
+}
+
 /// Prints the address on stdout, which [`Process`](crate::local::Process) reads, and serves `routes` until
 /// the process receives a signal to stop.
 ///
 /// # Errors
-/// [`Error::Listen`] if the address is in use, [`Error::Io`].
-pub fn serve(listen: &str, routes: Router) -> Result<(), Error> {
+/// [`Error::Listen`] if the address is in use, [`Error::Tls`], [`Error::Io`].
+pub fn serve(listen: &Listen, routes: Router) -> Result<(), Error> {
     run(listen, routes, |_| Ok(()))
 }
 
@@ -137,7 +163,7 @@ pub fn serve(listen: &str, routes: Router) -> Result<(), Error> {
 ///
 /// # Errors
 /// [`Error::NeedsToken`]; as [`serve`].
-pub fn serve_guarded(listen: &str, routes: Router, token: Option<&AccessToken>) -> Result<(), Error> {
+pub fn serve_guarded(listen: &Listen, routes: Router, token: Option<&AccessToken>) -> Result<(), Error> {
     run(listen, routes, |address| match token {
         Some(_) => Ok(()),
         None if address.ip().is_loopback() => {
@@ -152,7 +178,7 @@ pub fn serve_guarded(listen: &str, routes: Router, token: Option<&AccessToken>) 
 }
 
 fn run(
-    listen: &str,
+    listen: &Listen,
     routes: Router,
     admits: impl FnOnce(std::net::SocketAddr) -> Result<(), Error>,
 ) -> Result<(), Error> {
@@ -160,18 +186,27 @@ fn run(
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().build().map_err(io("starting threads"))?;
     runtime.block_on(async {
-        let listener = TcpListener::bind(listen)
+        let listener = TcpListener::bind(&listen.address)
             .await
-            .map_err(|error| Error::Listen { address: listen.to_owned(), error })?;
+            .map_err(|error| Error::Listen { address: listen.address.clone(), error })?;
         let address = listener.local_addr().map_err(io("asking for the port"))?;
         admits(address)?;
+        listen.tls.check(address, listen.tls_self_signed.is_some())?;
+        let own = listen.tls_self_signed.as_deref().map(|folder| (folder, listen.hosts.as_slice()));
+        // A log on a full disk must not end the service.
+        let log = |line: &str| drop(writeln!(std::io::stderr(), "{line}"));
+        let tls = listen.tls.open(own, log)?;
+        if let Some(authority) = tls.as_ref().and_then(Tls::authority) {
+            log(&authority.to_string());
+        }
         writeln!(std::io::stdout(), "{LISTENING}{address}").map_err(io("writing to stdout"))?;
         let stop = async {
             if service::stop_signal().await.is_err() {
                 std::future::pending().await
             }
         };
-        accept(listener, routes, RequestLimits::default(), stop).await;
+        let connections = RequestLimits::default().connections;
+        service::serve_tls(listener, tls, routes, connections, stop).await;
         Ok(())
     })
 }

@@ -12,14 +12,16 @@ use wire::AccessToken;
 /// Generates a key for each batch that the adder (`secure-sum adder`) announces, and decrypts one sum under
 /// it.
 ///
-/// Keys are in memory, and are zeroed when their sum is opened. A restart loses all batches. The service
-/// speaks HTTP without TLS. Put a proxy with TLS in front.
+/// Keys are in memory, and are zeroed when their sum is opened. A restart loses all batches. On an address
+/// that other machines reach, the service needs HTTPS.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
     /// Address and port to listen on. Port 0 selects a free port.
     #[arg(long, default_value = "127.0.0.1:9006")]
     listen: String,
+    #[command(flatten)]
+    over: http::Listen,
     /// Least number of users of a batch. Smaller batches get no key, whatever the adder asks for.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..))]
     at_least: u32,
@@ -40,7 +42,7 @@ fn main() -> ExitCode {
     host::exit("error", run(Arguments::parse()))
 }
 
-fn run(Arguments { listen, at_least, keys, hours, token_file }: Arguments) -> Result<()> {
+fn run(Arguments { listen, over, at_least, keys, hours, token_file }: Arguments) -> Result<()> {
     let token = token_file.as_deref().map(AccessToken::open).transpose()?;
     let limits = AuthorityLimits {
         at_least,
@@ -48,5 +50,5 @@ fn run(Arguments { listen, at_least, keys, hours, token_file }: Arguments) -> Re
         age: Duration::from_secs(3600 * hours),
         ..AuthorityLimits::default()
     };
-    Ok(http::serve_guarded(&listen, routes(Opener::new(limits), token.as_ref())?, token.as_ref())?)
+    Ok(http::serve_guarded(&over.on(&listen), routes(Opener::new(limits), token.as_ref())?, token.as_ref())?)
 }

@@ -1,4 +1,4 @@
-//! The authority as an HTTP service without TLS. Routes marked with * need the token of the adder, because
+//! The authority as an HTTP service. Routes marked with * need the token of the adder, because
 //! only the adder may have keys generated and sums opened. Without a token everybody may.
 //!
 //! | request | body | answer |

@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 
 #[derive(Args)]
 pub(crate) struct Users {
+    /// PEM file of the certificate authorities to trust, instead of those that browsers trust.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
     /// Address of helba-server, such as http://127.0.0.1:8080. Users answer the task of its `--bandit`, with
     /// the noise that follows from the bandit's parameters.
     #[arg(long, requires = "bandit", value_parser = address)]
@@ -90,18 +93,22 @@ impl Users {
     pub(crate) fn run(&self) -> Result<()> {
         let mut rng = host::os_rng()?;
         match (&self.shuffler, &self.adder, &self.authority, self.aggregators.as_slice()) {
-            (Some(shuffler), ..) => self.shuffle(&Party::new(shuffler), &mut rng),
+            (Some(shuffler), ..) => self.shuffle(&self.party(shuffler)?, &mut rng),
             (_, Some(adder), Some(authority), _) => {
-                self.encrypt(&Party::new(adder), &Party::new(authority), &mut rng)
+                self.encrypt(&self.party(adder)?, &self.party(authority)?, &mut rng)
             }
-            (.., [first, second]) => self.share([Party::new(first), Party::new(second)], &mut rng),
+            (.., [first, second]) => self.share([self.party(first)?, self.party(second)?], &mut rng),
             _ => bail!("give two --aggregators, an --adder with its --authority, or a --shuffler"),
         }
     }
 
+    fn party(&self, url: &str) -> Result<Party> {
+        Ok(Party::new(url).trusting(self.ca.as_deref())?)
+    }
+
     /// The server of the bandit.
     fn service(&self, url: &str) -> Result<Party> {
-        Ok(Party::new(url).with_token(token(self.server_token_file.as_deref())?))
+        Ok(self.party(url)?.with_token(token(self.server_token_file.as_deref())?))
     }
 
     /// The batch, its number of users, and the mean of their rewards.

@@ -7,7 +7,7 @@ use privacy::Ratio;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use secure_sum::local::{Passed, Process, Relay};
-use secure_sum::{Batch, BatchId, Collector, Error, Plan, Report, reports};
+use secure_sum::{Batch, BatchId, Collector, Error, Party, Plan, Report, reports};
 use std::path::Path;
 use tempfile::TempDir;
 use wire::AccessToken;
@@ -274,6 +274,51 @@ fn attack_a_stranger_closes_a_batch() {
         !out.status.success() && String::from_utf8_lossy(&out.stderr).contains("64 hexadecimal digits"),
         "{out:?}"
     );
+}
+
+/// Services over HTTPS, each with a certificate of its own, and a collector that trusts both. Without `--ca`
+/// they are not reached; with a token and without HTTPS none listens where other machines reach it.
+#[test]
+fn aggregators_speak_https() {
+    let folder = TempDir::new().unwrap();
+    let token = folder.path().join("token");
+    std::fs::write(&token, "1".repeat(64)).unwrap();
+    let token = ["--token-file", token.to_str().unwrap()];
+    let own = ["first", "second"].map(|name| folder.path().join(name));
+    let start = |folder: &Path| {
+        let same = ["aggregator", "--listen", "127.0.0.1:0", "--tls-self-signed", folder.to_str().unwrap()];
+        Process::start(Path::new(PROGRAM), &[&same[..], &token].concat()).unwrap()
+    };
+    let aggregators = own.each_ref().map(|folder| start(folder));
+    let ca = folder.path().join("ca.pem");
+    let both = own.each_ref().map(|folder| std::fs::read_to_string(folder.join("ca.pem")).unwrap());
+    std::fs::write(&ca, both.concat()).unwrap();
+    let of = |process: &Process| Party::new(format!("https://localhost:{}", process.address().port()));
+    let parties = |ca: Option<&Path>| {
+        let token = Some(AccessToken::from_hex(&"1".repeat(64)).unwrap());
+        aggregators.each_ref().map(|a| of(a).trusting(ca).unwrap().with_token(token.clone()))
+    };
+    let batch = batch(0);
+    let id = batch.id(1);
+    assert!(matches!(Collector::new(parties(None)).announce(id), Err(Error::Unreachable { .. })));
+    let collector = Collector::new(parties(Some(&ca)));
+    collector.announce(id).unwrap();
+    let mut rng = ChaCha20Rng::seed_from_u64(12);
+    for _ in 0..PLAN.invited {
+        for (party, report) in parties(Some(&ca)).iter().zip(&reports(id, 1, &mut rng)) {
+            party.report(report).unwrap();
+        }
+    }
+    assert_eq!(collector.collect(id).unwrap().users, PLAN.invited);
+
+    std::fs::write(&ca, "no certificate").unwrap();
+    assert!(matches!(of(&aggregators[0]).trusting(Some(&ca)), Err(Error::BadCertificates { .. })));
+    let out = std::process::Command::new(PROGRAM)
+        .args(["aggregator", "--listen", "0.0.0.0:0"])
+        .args(token)
+        .output();
+    let said = String::from_utf8(out.unwrap().stderr).unwrap();
+    assert!(said.contains("--tls-self-signed") && said.contains("--plain-http"), "{said}");
 }
 
 /// All roles, as the documentation says to start them.

@@ -1,0 +1,387 @@
+//! HTTPS: a certificate from files, which are read again when they change, or one that the service makes for
+//! itself. TLS 1.3 with HTTP/1.1.
+
+use clap::Args;
+use host::{FileStamp, lock};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose,
+};
+use rustls::ServerConfig;
+use rustls::client::verify_server_name;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::ParsedCertificate;
+use std::fs::{DirBuilder, File};
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// The names of every certificate that a service makes for itself.
+const OWN_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+/// The most bytes that are read of a file of certificates or of a key.
+const MOST_BYTES: u64 = 1 << 20;
+/// The pause between two looks at the files.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// Options of a program that serves HTTP or HTTPS.
+#[derive(Debug, Clone, Default, Args)]
+pub struct TlsArguments {
+    /// PEM file of the certificate for HTTPS, and of those of its authorities between it and the root. It is
+    /// read again when it changes, and on SIGHUP.
+    #[arg(long, value_name = "FILE", requires = "tls_key", conflicts_with = "tls_self_signed")]
+    tls_certificate: Option<PathBuf>,
+    /// PEM file of the private key of the certificate.
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_key: Option<PathBuf>,
+    /// Accepts an address that other machines reach without HTTPS: requests, answers and tokens then travel
+    /// in the clear, unless a proxy with TLS stands in front.
+    #[arg(long, conflicts_with_all = ["tls_certificate", "tls_self_signed"])]
+    plain_http: bool,
+}
+
+impl TlsArguments {
+    /// Checks that a service on `address` may be started with these options. `self_signed`: whether it makes
+    /// a certificate for itself.
+    ///
+    /// # Errors
+    /// [`TlsError::PlainHttp`].
+    pub fn check(&self, address: SocketAddr, self_signed: bool) -> Result<(), TlsError> {
+        let https = self_signed || self.tls_certificate.is_some();
+        if https || self.plain_http || address.ip().to_canonical().is_loopback() {
+            return Ok(());
+        }
+        Err(TlsError::PlainHttp { address })
+    }
+
+    /// The certificate of the files that were given, or else one that the service makes for itself in a
+    /// folder under names; or `None` for plain HTTP. `log` gets a line when the files are read again, and
+    /// when they cannot be used.
+    ///
+    /// # Errors
+    /// Those of [`Tls::open`] and [`Tls::self_signed`].
+    pub fn open(
+        &self,
+        own: Option<(&Path, &[String])>,
+        log: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Result<Option<Tls>, TlsError> {
+        match (&self.tls_certificate, &self.tls_key, own) {
+            (Some(certificate), Some(key), _) => Tls::open(certificate, key, log).map(Some),
+            (_, _, Some((folder, names))) => Tls::self_signed(folder, names, log).map(Some),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Why a service has no certificate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// A file cannot be read or written.
+    #[error("{}: {error}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        error: io::Error,
+    },
+    /// Misuse: a file without a certificate or without a key.
+    #[error("{} has no {what} in PEM", path.display())]
+    NoPem {
+        /// The file.
+        path: PathBuf,
+        /// What it should have.
+        what: &'static str,
+    },
+    /// Misuse: a certificate and a key that are not of each other, or of a kind that is not known.
+    #[error("{} and {} cannot be used together: {why}", certificate.display(), key.display())]
+    Unusable {
+        /// The file of the certificate.
+        certificate: PathBuf,
+        /// The file of the key.
+        key: PathBuf,
+        /// The cause.
+        why: String,
+    },
+    /// Misuse: a name that a certificate cannot have.
+    #[error("no certificate can name the host `{name}`: give a DNS name or an address as --host")]
+    BadName {
+        /// The name.
+        name: String,
+    },
+    /// Misuse: a certificate that the service made for itself does not name all its hosts.
+    #[error(
+        "the certificate in {} does not name the host `{name}`: delete this folder to get another one, and give devices its new \
+         ca.pem", folder.display()
+    )]
+    NotNamed {
+        /// The folder of the certificate.
+        folder: PathBuf,
+        /// The host.
+        name: String,
+    },
+    /// The system makes no key or certificate.
+    #[error("no certificate could be made: {0}")]
+    NotMade(#[from] rcgen::Error),
+    /// Misuse: plain HTTP on an address that other machines reach.
+    #[error(
+        "other machines reach {address}, and without HTTPS requests, answers and tokens would travel in the clear: give \
+         --tls-certificate FILE and --tls-key FILE, or --tls-self-signed; or listen on 127.0.0.1; or give --plain-http, if a proxy \
+         with TLS stands in front"
+    )]
+    PlainHttp {
+        /// The address.
+        address: SocketAddr,
+    },
+}
+
+impl TlsError {
+    fn io(path: &Path) -> impl Fn(io::Error) -> Self {
+        |error| TlsError::Io { path: path.to_owned(), error }
+    }
+}
+
+/// The file of the authority that devices of a service with a certificate of its own trust (`--ca`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnAuthority {
+    /// The file.
+    pub path: PathBuf,
+    /// The SHA-256 of the file, in hexadecimal digits.
+    pub sha256: String,
+}
+
+impl std::fmt::Display for OwnAuthority {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "devices trust this certificate by --ca {}, SHA-256 {}", self.path.display(), self.sha256)
+    }
+}
+
+/// The certificate of a service that speaks HTTPS.
+pub struct Tls {
+    certificate: PathBuf,
+    key: PathBuf,
+    authority: Option<OwnAuthority>,
+    current: Mutex<Current>,
+    log: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+struct Current {
+    config: Arc<ServerConfig>,
+    seen: Seen,
+}
+
+/// The versions of the two files that were read last, whether they could be used or not.
+type Seen = [Option<FileStamp>; 2];
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tls").field("certificate", &self.certificate).finish_non_exhaustive()
+    }
+}
+
+impl Tls {
+    /// The certificate in the PEM file `certificate`, before those of its authorities, and its private key in
+    /// the PEM file `key`. `log` gets a line when they are read again, and when they cannot be used.
+    ///
+    /// # Errors
+    /// [`TlsError::Io`], [`TlsError::NoPem`], [`TlsError::Unusable`].
+    pub fn open(
+        certificate: &Path,
+        key: &Path,
+        log: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Result<Self, TlsError> {
+        let (certificate, key) = (certificate.to_owned(), key.to_owned());
+        let seen = seen(&certificate, &key);
+        let current = Mutex::new(Current { config: read(&certificate, &key)?, seen });
+        Ok(Tls { certificate, key, authority: None, current, log: Box::new(log) })
+    }
+
+    /// The certificate of a service that makes its own in `folder`, if there is none yet. It names localhost,
+    /// 127.0.0.1, ::1 and `names`. An authority that is made for it alone signs it, and its key is forgotten
+    /// at once. Devices trust the file [`Self::authority`].
+    ///
+    /// # Errors
+    /// [`TlsError::BadName`], [`TlsError::NotNamed`], [`TlsError::NotMade`]; as [`Self::open`].
+    pub fn self_signed(
+        folder: &Path,
+        names: &[String],
+        log: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Result<Self, TlsError> {
+        let names: Vec<String> =
+            OWN_NAMES.map(String::from).into_iter().chain(names.iter().cloned()).collect();
+        let [certificate, key, ca] = ["certificate.pem", "key.pem", "ca.pem"].map(|name| folder.join(name));
+        // It is written last.
+        if !certificate.exists() {
+            make(folder, &names, [&certificate, &key, &ca])?;
+        }
+        let tls = Self::open(&certificate, &key, log)?;
+        let chain = certificates(&certificate)?;
+        let parsed = ParsedCertificate::try_from(&chain[0]);
+        let parsed = parsed.map_err(|e| unusable(&certificate, &key, e.to_string()))?;
+        for name in names {
+            let server = ServerName::try_from(name.clone());
+            let server = server.map_err(|_| TlsError::BadName { name: name.clone() })?;
+            verify_server_name(&parsed, &server)
+                .map_err(|_| TlsError::NotNamed { folder: folder.to_owned(), name })?;
+        }
+        let digest = ring::digest::digest(&ring::digest::SHA256, &bytes(&ca)?);
+        let sha256 = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Tls { authority: Some(OwnAuthority { path: ca, sha256 }), ..tls })
+    }
+
+    /// The file that devices trust, if the service made its own certificate.
+    pub fn authority(&self) -> Option<&OwnAuthority> {
+        self.authority.as_ref()
+    }
+
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+        lock(&self.current).config.clone()
+    }
+
+    /// Reads the files again if they have changed, or if `asked` to. Connections that are open keep the
+    /// certificate that they began with. Files that cannot be used change nothing.
+    fn look(&self, asked: bool) {
+        let now = seen(&self.certificate, &self.key);
+        if !asked && lock(&self.current).seen == now {
+            return;
+        }
+        let read = read(&self.certificate, &self.key);
+        let mut current = lock(&self.current);
+        current.seen = now;
+        match read {
+            Ok(config) => {
+                current.config = config;
+                (self.log)(&format!("the certificate in {} was read again", self.certificate.display()));
+            }
+            Err(error) => (self.log)(&format!("the certificate stays as it was: {error}")),
+        }
+    }
+
+    /// Follows the files until it is dropped.
+    pub(crate) async fn follow(self: Arc<Self>) {
+        let mut hangup = Hangup::new();
+        loop {
+            let asked = tokio::select! {
+                () = hangup.next() => true,
+                () = tokio::time::sleep(LOOK) => false,
+            };
+            let tls = self.clone();
+            // Panics are reported by the runtime.
+            let _ = tokio::task::spawn_blocking(move || tls.look(asked)).await;
+        }
+    }
+}
+
+/// The signal SIGHUP, where there is one.
+struct Hangup {
+    #[cfg(unix)]
+    signal: Option<tokio::signal::unix::Signal>,
+}
+
+impl Hangup {
+    fn new() -> Self {
+        Hangup {
+            #[cfg(unix)]
+            signal: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok(),
+        }
+    }
+
+    async fn next(&mut self) {
+        #[cfg(unix)]
+        if let Some(signal) = &mut self.signal
+            && signal.recv().await.is_some()
+        {
+            return;
+        }
+        std::future::pending().await
+    }
+}
+
+fn seen(certificate: &Path, key: &Path) -> Seen {
+    [certificate, key].map(FileStamp::now)
+}
+
+fn bytes(path: &Path) -> Result<Vec<u8>, TlsError> {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(MOST_BYTES).read_to_end(&mut bytes));
+    read.map_err(TlsError::io(path))?;
+    Ok(bytes)
+}
+
+/// At least one certificate.
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let bad = || TlsError::NoPem { path: path.to_owned(), what: "certificate" };
+    let bytes = bytes(path)?;
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
+    chain.ok().filter(|chain| !chain.is_empty()).ok_or_else(bad)
+}
+
+fn unusable(certificate: &Path, key: &Path, why: String) -> TlsError {
+    TlsError::Unusable { certificate: certificate.to_owned(), key: key.to_owned(), why }
+}
+
+fn read(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
+    let chain = certificates(certificate)?;
+    let no_key = |_| TlsError::NoPem { path: key.to_owned(), what: "private key" };
+    let private = PrivateKeyDer::from_pem_slice(&bytes(key)?).map_err(no_key)?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, private));
+    let mut config = config.map_err(|e| unusable(certificate, key, e.to_string()))?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// Makes an authority, and a certificate that it signs, and writes the files in `folder`.
+fn make(folder: &Path, names: &[String], [certificate, key, ca]: [&Path; 3]) -> Result<(), TlsError> {
+    for name in names {
+        ServerName::try_from(name.as_str()).map_err(|_| TlsError::BadName { name: name.clone() })?;
+    }
+    let named = |name: &str| {
+        let mut subject = DistinguishedName::new();
+        subject.push(DnType::CommonName, name);
+        subject
+    };
+    let mut authority = CertificateParams::new(Vec::new())?;
+    authority.distinguished_name = named("authority of one service, which has forgotten its key");
+    authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    let authority_key = KeyPair::generate()?;
+    let root = authority.self_signed(&authority_key)?;
+    let mut leaf = CertificateParams::new(names.to_vec())?;
+    leaf.distinguished_name = named("service");
+    leaf.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    leaf.use_authority_key_identifier_extension = true;
+    let leaf_key = KeyPair::generate()?;
+    let leaf = leaf.signed_by(&leaf_key, &Issuer::new(authority, authority_key))?;
+
+    let mut private = DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
+    private.recursive(true).create(folder).map_err(TlsError::io(folder))?;
+    write(key, &leaf_key.serialize_pem())?;
+    write(ca, &root.pem())?;
+    write(certificate, &leaf.pem())?;
+    host::sync_folder_of(folder).map_err(TlsError::io(folder))
+}
+
+/// Writes a file that only its owner can read, in place of another one.
+fn write(path: &Path, text: &str) -> Result<(), TlsError> {
+    let new = path.with_extension("new");
+    let write = || {
+        match std::fs::remove_file(&new) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let mut file = host::private_file().write(true).create_new(true).open(&new)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&new, path)?;
+        host::sync_folder_of(path)
+    };
+    write().map_err(TlsError::io(path))
+}
