@@ -66,10 +66,18 @@ fn main() -> Result<()> {
         let round = asking.finish()?.single()?;
         let choice = &round.choice;
         println!("{} {}", choice.arm, choice.reliable);
-        let (decision, arm, question) = (choice.id, choice.arm, choice.question.clone());
+        let (decision, arm, reliable, question) =
+            (choice.id, choice.arm, choice.reliable, choice.question.clone());
         let server = "http://server".into();
-        let pending =
-            Pending { server, contexts: contexts.clone(), created: created.clone(), decision, arm, question };
+        let pending = Pending {
+            server,
+            contexts: contexts.clone(),
+            created: created.clone(),
+            decision,
+            arm,
+            reliable,
+            question,
+        };
         // The contexts are sealed with random numbers of the same generator.
         pending.seal(&device, &mut rng)?;
         if !round.tasks.is_empty() {

@@ -365,9 +365,12 @@ fn the_tool_says_what_is_wrong() {
         (vec!["feedback", "--pending", &junk, "--secret", &junk, "--reward", "-1"], "not a pending decision"),
         (
             vec!["replay", "--server", nobody, "--secret", &junk, "--data", "/none.csv"],
-            "cannot open /none.csv",
+            "/none.csv: cannot be opened",
         ),
-        (vec!["replay", "--server", nobody, "--secret", &junk, "--data", &junk], "id"),
+        (
+            vec!["replay", "--server", nobody, "--secret", &junk, "--data", &junk],
+            "line 1: the header is that of no layout",
+        ),
         (
             vec!["decide", "--server", nobody, "--bandit", "b", "--secret", "/none", "--contexts", &junk],
             "/none: No such file",
