@@ -2,7 +2,7 @@
 //! rounds against it over HTTP, and compares every decision with that of a twin in exact arithmetic.
 //!
 //! ```text
-//! cargo run --release --example quickstart -- [--rounds 300] [--data FILE [--schema FILE]] [--plot regret.svg] [--json]
+//! cargo run --release --example quickstart -- [--rounds 300] [--data FILE [--schema FILE]] [--plot hits.svg]
 //! ```
 
 mod support;

@@ -15,6 +15,9 @@ use user_client::DEFAULT_REPEATS;
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// Prints one JSON value to stdout instead of text. Notices go to stderr.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
 }
 
 #[derive(Subcommand)]
@@ -122,7 +125,7 @@ pub(crate) enum Command {
         #[arg(long)]
         bandit: String,
     },
-    /// Prints the counters of a bandit and the phase of its batch.
+    /// Prints a bandit as it was created, its counters, and the phase of its batch.
     Status {
         #[command(flatten)]
         caller: Caller,
@@ -178,9 +181,6 @@ pub(crate) enum DataCommand {
         /// Schema, a TOML file.
         #[arg(long)]
         schema: Option<PathBuf>,
-        /// Prints one JSON object.
-        #[arg(long)]
-        json: bool,
     },
     /// Writes features and rewards as CSV, which `replay`, the quickstart and `helba-lab` read.
     Convert {
@@ -192,9 +192,30 @@ pub(crate) enum DataCommand {
         /// File to write.
         #[arg(long)]
         output: PathBuf,
-        /// Prints what was lost as one JSON object.
+    },
+    /// Plays every policy that fits a file, and compares: by replay where all rewards are known, else by
+    /// estimates from logged actions with their probabilities.
+    Evaluate {
+        /// CSV, JSON lines (dsjson) or, if the program was built with it, Parquet.
+        file: PathBuf,
+        /// Schema, a TOML file. Files in the layout of data/README.md and those of `data convert` need none.
         #[arg(long)]
-        json: bool,
+        schema: Option<PathBuf>,
+        /// Names of policies, separated by commas [default: all that fit].
+        #[arg(long, value_delimiter = ',')]
+        policies: Vec<String>,
+        /// Epsilon of the policies that have one.
+        #[arg(long, default_value_t = 1.0)]
+        epsilon: f64,
+        /// Number of seeds of each policy.
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
+        seeds: u64,
+        /// Number of rounds, from the first [default: all of the file].
+        #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+        rounds: Option<u64>,
+        /// Draws the mean up to each round as SVG to this file.
+        #[arg(long)]
+        plot: Option<PathBuf>,
     },
 }
 

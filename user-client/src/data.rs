@@ -3,15 +3,16 @@
 use crate::arguments::DataCommand;
 use crate::print;
 use anyhow::Context;
-use datasets::{Checked, Prepared, check, convert, guess, read_schema};
+use datasets::{Checked, Dataset, Prepared, check, convert, guess, read_schema};
+use evaluation::{EvaluationSettings, evaluate};
 use host::say;
 use schema::Schema;
 use serde::Serialize;
 use std::path::Path;
 
-pub(crate) fn run(command: DataCommand) -> anyhow::Result<()> {
+pub(crate) fn run(command: DataCommand, json: bool) -> anyhow::Result<()> {
     match command {
-        DataCommand::Check { file, schema: Some(schema), json } => {
+        DataCommand::Check { file, schema: Some(schema) } => {
             let checked = check(&Prepared::fit(&file, &read_schema(&schema)?)?)?;
             if json {
                 return print(&checked);
@@ -21,8 +22,8 @@ pub(crate) fn run(command: DataCommand) -> anyhow::Result<()> {
             }
             Ok(())
         }
-        DataCommand::Check { file, schema: None, json } => propose(&file, json),
-        DataCommand::Convert { file, schema, output, json } => {
+        DataCommand::Check { file, schema: None } => propose(&file, json),
+        DataCommand::Convert { file, schema, output } => {
             let prepared = Prepared::fit(&file, &read_schema(&schema)?)?;
             convert(&prepared, &output)?;
             if json {
@@ -30,6 +31,25 @@ pub(crate) fn run(command: DataCommand) -> anyhow::Result<()> {
             }
             for line in check(&prepared)?.lines() {
                 eprintln!("{line}");
+            }
+            Ok(())
+        }
+        DataCommand::Evaluate { file, schema, policies, epsilon, seeds, rounds, plot } => {
+            let dataset = Dataset::any(&file, schema.as_deref())?;
+            let rounds = rounds.map_or(usize::MAX, |rounds| usize::try_from(rounds).unwrap_or(usize::MAX));
+            let settings = EvaluationSettings { policies, epsilon, seeds, rounds };
+            let report = evaluate(&dataset, &settings).with_context(|| file.display().to_string())?;
+            if let Some(path) = plot {
+                let title =
+                    file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+                std::fs::write(&path, report.svg(&title)?)
+                    .with_context(|| format!("cannot write {}", path.display()))?;
+            }
+            if json {
+                return print(&report);
+            }
+            for line in report.lines() {
+                say!("{line}");
             }
             Ok(())
         }

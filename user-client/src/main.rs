@@ -20,16 +20,21 @@ use user_client::{AnyBandit, Client, Device, Error, Opening, Passphrase, Pending
 use wire::{AccessToken, ClearFeedback};
 
 fn main() -> ExitCode {
-    host::exit("helba-client", run(Arguments::parse().command))
+    let Arguments { command, json } = Arguments::parse();
+    host::exit("helba-client", run(command, json))
 }
 
-fn run(command: Command) -> anyhow::Result<()> {
+fn run(command: Command, json: bool) -> anyhow::Result<()> {
     match command {
         Command::Create { caller, policy: Some(policy), parameters, .. } => {
-            create_policy(&caller.server, &policy, parameters.as_deref())?;
+            create_policy(&caller.server, &policy, parameters.as_deref(), json)?;
         }
         Command::Policies { server } => {
-            for card in server.client(None)?.policies()? {
+            let cards = server.client(None)?.policies()?;
+            if json {
+                return print(&cards);
+            }
+            for card in cards {
                 say!("{}\n  {}", card.about, card.example);
             }
         }
@@ -53,7 +58,11 @@ fn run(command: Command) -> anyhow::Result<()> {
                 }
             };
             label(&config);
-            say!("{}", client.create_encrypted(&config)?.id);
+            let created = client.create_encrypted(&config)?;
+            if json {
+                return print(&created);
+            }
+            say!("{}", created.id);
         }
         Command::Decide {
             server,
@@ -66,7 +75,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         } => {
             let pending = pending.unwrap_or_else(|| contexts.with_extension("pending"));
             let device = opening.device(&secret)?.with_most_repeats(repeats.repeats);
-            rounds::decide(&server.client(Some(&device))?, &bandit, &device, &contexts, &pending)?;
+            rounds::decide(&server.client(Some(&device))?, &bandit, &device, (&contexts, &pending), json)?;
         }
         Command::Decide { server, bandit, contexts, .. } => {
             decide_clear(&server.client(None)?, &bandit, contexts.as_deref())?;
@@ -108,6 +117,9 @@ fn run(command: Command) -> anyhow::Result<()> {
         ),
         Command::List { caller } => {
             let bandits = caller.client()?.bandits()?;
+            if json {
+                return print(&bandits);
+            }
             for bandit in &bandits {
                 say!("{}", line(bandit));
             }
@@ -117,10 +129,13 @@ fn run(command: Command) -> anyhow::Result<()> {
         }
         Command::Delete { caller, bandit } => {
             caller.client()?.delete(&bandit)?;
+            if json {
+                return print(&serde_json::json!({ "deleted": bandit }));
+            }
             eprintln!("deleted {bandit}");
         }
         Command::Status { caller, bandit } => status(&caller.client()?, &bandit)?,
-        Command::Data { command } => data::run(command)?,
+        Command::Data { command } => data::run(command, json)?,
         Command::Replay {
             server,
             secret,
@@ -137,7 +152,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             let device = opening.device(&secret)?.with_most_answers(answers.trace_answers);
             let device = device.with_most_repeats(repeats.repeats);
             let client = server.client(Some(&device))?;
-            replay::run(&client, (&secret, &device), &dataset, rounds, bandit.as_deref(), &tuning)?;
+            replay::run(&client, (&secret, &device), &dataset, rounds, (bandit.as_deref(), &tuning), json)?;
         }
     }
     Ok(())
@@ -215,13 +230,16 @@ fn connect(
     Ok(client)
 }
 
-fn create_policy(server: &Server, policy: &str, parameters: Option<&str>) -> anyhow::Result<()> {
+fn create_policy(server: &Server, policy: &str, parameters: Option<&str>, json: bool) -> anyhow::Result<()> {
     if policy == "helba" {
         bail!("helba is not a clear policy: use --features and --arms, or --config FILE");
     }
     let parameters =
         serde_json::from_str(parameters.unwrap_or("{}")).context("--parameters is not a JSON object")?;
     let created = server.client(None)?.create_policy(policy, parameters)?;
+    if json {
+        return print(&created);
+    }
     eprintln!("{}", created.privacy.statement);
     say!("{}", created.id);
     Ok(())
@@ -240,7 +258,7 @@ fn decide_clear(client: &Client, bandit: &str, contexts: Option<&Path>) -> anyho
 
 fn status(client: &Client, bandit: &str) -> anyhow::Result<()> {
     match client.any_bandit(bandit)? {
-        AnyBandit::Encrypted(view) => print(&view.status),
+        AnyBandit::Encrypted(view) => print(&view),
         AnyBandit::Clear(view) => print(&view),
     }
 }

@@ -1,7 +1,7 @@
 //! `helba-client replay`: plays a file whose rewards are all known, round by round.
 
 use crate::arguments::Tuning;
-use crate::{label, note};
+use crate::{label, note, print};
 use anyhow::{Context, bail};
 use datasets::Dataset;
 use host::say;
@@ -16,8 +16,8 @@ pub(crate) fn run(
     (secret, device): (&Path, &Device),
     dataset: &Dataset,
     rounds: Option<u64>,
-    bandit: Option<&str>,
-    tuning: &Tuning,
+    (bandit, tuning): (Option<&str>, &Tuning),
+    json: bool,
 ) -> anyhow::Result<()> {
     // Checked before a bandit is created that this device could not use.
     let served = client.keys()?.key_id;
@@ -46,7 +46,7 @@ pub(crate) fn run(
     label(&created.config);
     let all = dataset.rounds().len();
     let rounds = rounds.map_or(all, |rounds| all.min(usize::try_from(rounds).unwrap_or(all)));
-    play(client, device, &device.join(&created)?, dataset, rounds)
+    play(client, device, &device.join(&created)?, (dataset, rounds), json)
 }
 
 /// Totals of all rounds: milliseconds, of which those of a decision include the device's part of it, and
@@ -64,13 +64,15 @@ fn play(
     client: &Client,
     device: &Device,
     bandit: &BanditDevice,
-    dataset: &Dataset,
-    rounds: usize,
+    (dataset, rounds): (&Dataset, usize),
+    json: bool,
 ) -> anyhow::Result<()> {
     let mut rng = os_rng()?;
     let (mut spent, mut earned) = (Spent::default(), 0.0);
     let id = &bandit.created().id;
-    say!("bandit {id}");
+    if !json {
+        say!("bandit {id}");
+    }
     for (t, played) in dataset.rounds()[..rounds].iter().enumerate() {
         let rows: Vec<Vec<f64>> = played.features.rows().map(<[f64]>::to_vec).collect();
         let mut clock = Instant::now();
@@ -93,7 +95,7 @@ fn play(
         earned += reward;
         spent.up += round.sent + feedback.len();
         spent.down += round.received;
-        if (t + 1) % 100 == 0 || t + 1 == rounds {
+        if !json && ((t + 1) % 100 == 0 || t + 1 == rounds) {
             let n = (t + 1) as f64;
             say!(
                 "round {:5}  mean reward {:.3}  per round: decision {:.0} ms, feedback {:.0} ms, device {:.0} ms, up {:.2} MiB, \
@@ -110,8 +112,20 @@ fn play(
     }
     // On the rounds that were played: a share of others is no comparison.
     let (arm, mean) = dataset.best_fixed(rounds);
-    say!("always {}: mean reward {mean:.3} of these {rounds} rounds", dataset.arms()[arm]);
     let status = client.encrypted(id)?.status;
+    if json {
+        let n = rounds.max(1) as f64;
+        return print(&serde_json::json!({
+            "bandit": id, "rounds": rounds, "mean_reward": earned / n,
+            "best_fixed": { "candidate": dataset.arms()[arm], "mean_reward": mean, "rounds": rounds },
+            "milliseconds_per_round": {
+                "decision": spent.decide / n, "feedback": spent.feedback / n, "device": spent.device / n,
+            },
+            "bytes_per_round": { "up": spent.up as f64 / n, "down": spent.down as f64 / n },
+            "status": status,
+        }));
+    }
+    say!("always {}: mean reward {mean:.3} of these {rounds} rounds", dataset.arms()[arm]);
     say!(
         "{} feedbacks counted, {} batch updates, {} models refreshed",
         status.feedbacks,

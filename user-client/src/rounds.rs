@@ -3,6 +3,7 @@
 use crate::{label, open, print};
 use anyhow::{Context, bail};
 use host::say;
+use serde::Serialize;
 use std::path::Path;
 use user_client::{
     AnyBandit, BanditDevice, Choice, Client, Device, Pending, PlayedRound, os_rng, read_contexts,
@@ -15,8 +16,8 @@ pub(crate) fn decide(
     client: &Client,
     id: &str,
     device: &Device,
-    contexts: &Path,
-    pending: &Path,
+    (contexts, pending): (&Path, &Path),
+    json: bool,
 ) -> anyhow::Result<()> {
     let rows = read_contexts(open(contexts)?).with_context(|| contexts.display().to_string())?;
     let AnyBandit::Encrypted(view) = client.any_bandit(id)? else {
@@ -34,7 +35,7 @@ pub(crate) fn decide(
     }
     let mut round = kept?;
     note_repeats(device, &round);
-    announce(round.choice.arm, round.choice.reliable, pending)?;
+    announce(&round, pending, json)?;
     answer_tasks(client, &joined, &mut round)
 }
 
@@ -77,8 +78,24 @@ fn answer_tasks(client: &Client, bandit: &BanditDevice, round: &mut PlayedRound)
     Ok(())
 }
 
-fn announce(arm: usize, reliable: bool, pending: &Path) -> anyhow::Result<()> {
-    say!("{arm}");
+/// An encrypted decision as `decide --json` prints it.
+#[derive(Serialize)]
+struct Announced<'a> {
+    decision: String,
+    arm: usize,
+    reliable: bool,
+    repeats: u32,
+    pending: &'a Path,
+}
+
+fn announce(round: &PlayedRound, pending: &Path, json: bool) -> anyhow::Result<()> {
+    let (arm, reliable) = (round.choice.arm, round.choice.reliable);
+    if json {
+        let (decision, repeats) = (round.choice.id.to_string(), round.repeats);
+        print(&Announced { decision, arm, reliable, repeats, pending })?;
+    } else {
+        say!("{arm}");
+    }
     if !reliable {
         eprintln!(
             "helba-client: the answer is outside its range, and the arm cannot be relied on: contexts of somebody are longer than the \

@@ -8,8 +8,8 @@ use std::path::Path;
 /// Where only rewards of logged actions are known, `action`, `reward` and, if it is known, `propensity`
 /// follow instead. [`Dataset::open`](crate::Dataset::open) reads such a file without a schema.
 ///
-/// Numbers are written with as many digits as it takes to read the same number. Features are named `x1`, `x2`,
-/// … with the name from the schema behind it, where there is no projection.
+/// Numbers are written with as many digits as it takes to read the same number. Features are named `x1`,
+/// `x2`, … with the name from the schema behind it, where there is no projection.
 ///
 /// # Errors
 /// Those of [`Prepared::each`]; [`Error::File`] if `output` cannot be written.

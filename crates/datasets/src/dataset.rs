@@ -14,6 +14,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dataset {
     arms: Vec<String>,
+    fixed: bool,
     features: usize,
     rounds: Vec<DataRound>,
 }
@@ -86,12 +87,18 @@ impl Dataset {
             rounds.push(DataRound { features, observed: round.raw.observed });
             Ok(())
         })?;
-        Ok(Dataset { arms: prepared.arms().to_vec(), features, rounds })
+        let fixed = prepared.fixed();
+        Ok(Dataset { arms: prepared.arms().to_vec(), fixed, features, rounds })
     }
 
     /// Names of the candidates, in the order of the arms.
     pub fn arms(&self) -> &[String] {
         &self.arms
+    }
+
+    /// Whether an arm is the same candidate in all rounds.
+    pub fn fixed(&self) -> bool {
+        self.fixed
     }
 
     /// Number of features of a candidate, d.
@@ -124,6 +131,7 @@ impl From<Purchases> for Dataset {
         };
         Dataset {
             arms: purchases.brands().to_vec(),
+            fixed: true,
             features: purchases.d(),
             rounds: purchases.rounds().iter().map(round).collect(),
         }
@@ -161,8 +169,8 @@ pub(crate) fn converted(header: &[String]) -> Option<Schema> {
 
 /// A [`Dataset`] whose rewards are all known, played once in the order of the file, without random draws.
 ///
-/// Expected rewards are unknown, so `regret` is the largest reward of the round less the reward: the loss
-/// against a player who knows all rewards.
+/// Expected rewards are unknown, so `regret` is 1 minus the reward: the loss against a player who always
+/// earns the largest reward there is.
 #[derive(Debug, Clone)]
 pub struct DatasetLog {
     dataset: Arc<Dataset>,
@@ -205,9 +213,8 @@ impl Environment for DatasetLog {
         let Observed::Every(rewards) = &self.current()?.observed else { return Err(bandit::Error::NoRound) };
         let k = rewards.len();
         let reward = *rewards.get(arm).ok_or(bandit::Error::Arm { arm, k })?;
-        let best = rewards.iter().copied().fold(0.0, f64::max);
         self.feedback = Some(reward);
-        Ok(Outcome { reward, regret: best - reward })
+        Ok(Outcome { reward, regret: 1.0 - reward })
     }
 
     fn feedback(&self) -> Result<&f64, bandit::Error> {

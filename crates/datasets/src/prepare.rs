@@ -2,7 +2,7 @@
 
 use crate::source::Source;
 use crate::{Dropped, Error, Observed, RawRound};
-use schema::{ColumnFit, ColumnSummary, MomentFit, NormFit, Position, Schema, Transform};
+use schema::{ColumnFit, ColumnSummary, Layout, MomentFit, NormFit, Position, Schema, Transform};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -141,6 +141,11 @@ impl Prepared {
     /// Names of the candidates, in the order of the arms.
     pub fn arms(&self) -> &[String] {
         &self.arms
+    }
+
+    /// Whether an arm is the same candidate in all rounds: in wide tables, and where the schema lists names.
+    pub fn fixed(&self) -> bool {
+        self.schema.layout == Layout::Wide || !self.schema.candidates.is_empty()
     }
 
     /// What was found in the columns of features.

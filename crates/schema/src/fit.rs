@@ -269,8 +269,8 @@ impl MomentFit {
 /// from `seed`, row by row: a set bit is a minus.
 ///
 /// # Source
-/// Achlioptas, "Database-friendly random projections", 2003, Theorem 1.1 with signs; Steele, Lea, Flood, "Fast
-/// splittable pseudorandom number generators", 2014.
+/// Achlioptas, "Database-friendly random projections", 2003, Theorem 1.1 with signs; Steele, Lea, Flood,
+/// "Fast splittable pseudorandom number generators", 2014.
 fn random_signs(seed: u64, rows: usize, columns: usize) -> Vec<Vec<f64>> {
     let size = (rows as f64).sqrt().recip();
     let mut state = seed;

@@ -73,10 +73,20 @@ fn the_tool_plays_encrypted_bandits() {
             assert!(!server.file("c.pending").exists());
         }
         let (status, _) = tool.run("status", &["--bandit", &id]);
-        let status: protocol::Status = serde_json::from_str(&status).unwrap();
+        let wire::BanditView { created, status } = serde_json::from_str(&status).unwrap();
+        assert_eq!((created.config.linear.d, created.config.linear.k), (4, 2));
         // Failed decisions were not asked for: the file comes first.
         assert_eq!((status.round, status.feedbacks), (4, 4));
         assert!(status.batches > 0);
+        // As JSON: what programs read.
+        let json = |text: String| serde_json::from_str::<serde_json::Value>(&text).unwrap();
+        let decided = json(tool.run("decide", &["--bandit", &id, "--contexts", "c.csv", "--json"]).0);
+        assert!(decided["arm"].as_u64() < Some(2) && decided["reliable"] == true, "{decided}");
+        assert_eq!((&decided["pending"], &decided["repeats"]), (&"c.pending".into(), &0.into()));
+        assert!(decided["decision"].as_str().is_some_and(|decision| !decision.is_empty()));
+        tool.run("feedback", &["--pending", "c.pending", "--reward", "0", "--json"]);
+        let listed = json(tool.run("list", &["--json"]).0);
+        assert!(listed.as_array().unwrap().iter().any(|bandit| bandit["id"] == id.as_str()), "{listed}");
         // Contexts that the bandit does not have leave no file behind.
         std::fs::write(server.file("bad.csv"), "0.5,0.1,0,0.2\n").unwrap();
         let bad = tool.output("decide", &["--bandit", &id, "--contexts", "bad.csv"]);
@@ -97,8 +107,18 @@ fn the_tool_replays_on_encrypted_bandits() {
     let (out, _) = tool.run("replay", &["--data", "p.csv"]);
     let id = out.lines().next().unwrap().strip_prefix("bandit ").unwrap();
     assert!(out.contains("8 feedbacks counted") && out.contains("round     8  mean reward"), "{out}");
+    // The best brand of the rounds that were played, not of the file: a, then b.
+    assert!(out.contains("always a: mean reward 0.500 of these 8 rounds"), "{out}");
     let (out, _) = tool.run("replay", &["--data", "p.csv", "--bandit", id, "--rounds", "2"]);
     assert!(out.contains("10 feedbacks counted"), "{out}");
+    // The same file under a schema, and as JSON.
+    let schema = "layout = \"wide\"\nchosen = \"choice\"\nidentity = true\nbias = true\n[candidate]\nprice = \"max\"\n";
+    std::fs::write(server.file("s.toml"), schema).unwrap();
+    let (out, _) = tool.run("replay", &["--data", "p.csv", "--schema", "s.toml", "--rounds", "3", "--json"]);
+    let out: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&out["rounds"], &out["status"]["feedbacks"]), (&3.into(), &3.into()));
+    assert_eq!(out["best_fixed"]["candidate"], "a");
+    assert!((out["best_fixed"]["mean_reward"].as_f64().unwrap() - 2.0 / 3.0).abs() < 1e-12);
     // Options that a bandit has already.
     let refused = |arguments: &[&str], says: &str| {
         let out = tool.output("replay", &[&["--data", "p.csv"], arguments].concat());

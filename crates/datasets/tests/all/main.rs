@@ -3,6 +3,8 @@
 //! All files are one program: a program for each would link the whole crate again.
 
 mod bad;
+#[cfg(feature = "parquet")]
+mod columns;
 mod foreign;
 mod parsers;
 

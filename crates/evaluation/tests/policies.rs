@@ -1,0 +1,117 @@
+//! Every policy of the registry on every file of `data/foreign`, and what is refused.
+
+use datasets::{Dataset, Observed};
+use evaluation::{Error, EvaluationSettings, Measure, evaluate};
+use std::path::{Path, PathBuf};
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data").join(name)
+}
+
+fn foreign(name: &str, schema: &str) -> Dataset {
+    Dataset::any(&data(&format!("foreign/{name}")), Some(&data(&format!("foreign/{schema}")))).unwrap()
+}
+
+fn quick(rounds: usize) -> EvaluationSettings {
+    EvaluationSettings { seeds: 2, rounds, ..EvaluationSettings::default() }
+}
+
+/// Every card of the registry is run, or left out with a reason.
+#[test]
+fn every_policy_is_run_or_left_out_with_a_reason() {
+    for (file, schema, most) in [("cars.csv", "cars.toml", 120), ("logged.json", "logged.toml", 120)] {
+        let dataset = foreign(file, schema);
+        let report = evaluate(&dataset, &quick(most)).unwrap();
+        let baselines = report.entries.iter().filter(|entry| entry.baseline).count();
+        let cards = policies::cards().unwrap().len();
+        assert_eq!(report.entries.len() - baselines + report.unfit.len(), cards + 1, "and helba");
+        assert!(report.entries.len() - baselines >= 12, "{:?}", report.unfit);
+        for unfit in &report.unfit {
+            assert!(
+                unfit.reason.contains("devices") || unfit.reason.contains("rewards of all candidates"),
+                "{unfit:?}"
+            );
+        }
+        for entry in &report.entries {
+            assert!(
+                entry.measured.low <= entry.measured.value && entry.measured.value <= entry.measured.high
+            );
+            assert_eq!(entry.terms.len(), most);
+            // A private policy states the epsilon that was asked for, or what follows from it.
+            assert!(entry.baseline || entry.privacy.is_some());
+        }
+        let [text, svg] = [report.lines().join("\n"), report.svg(file).unwrap()];
+        for entry in &report.entries {
+            assert!(text.contains(&entry.name), "{text}");
+        }
+        assert!(svg.contains("uniform") && text.contains(&report.recommendation.paragraph));
+        assert_eq!(report, evaluate(&dataset, &quick(most)).unwrap(), "the same seeds give the same report");
+    }
+}
+
+/// On recorded purchases the linear policies predict far better than any fixed brand, and the rule says so.
+#[test]
+fn recommendations_follow_from_the_numbers() {
+    let dataset = Dataset::any(&data("Yogurt.csv"), None).unwrap();
+    let settings = EvaluationSettings {
+        policies: ["helba", "oful", "ucb1", "anytime-lazy-ucb"].map(String::from).into(),
+        ..quick(usize::MAX)
+    };
+    let report = evaluate(&dataset, &settings).unwrap();
+    assert_eq!(report.measure, Measure::Replay);
+    // The figure of data/README.md.
+    assert_eq!(format!("{:.3}", report.entry("oful").unwrap().measured.value), "0.842");
+    assert_eq!(format!("{:.3}", report.entry("always dannon").unwrap().measured.value), "0.402");
+    // Both play the same arms here, and the first of equals is recommended.
+    assert_eq!(report.recommendation.policy.as_deref(), Some("helba"));
+    assert_eq!(report.recommendation.private, None);
+    assert!(report.recommendation.paragraph.contains("No policy with a privacy guarantee"));
+}
+
+/// The estimates of a known policy, from actions that another logged, contain what replay finds: here for
+/// every fixed brand, whose rewards are known from the purchases behind the log.
+#[test]
+fn estimates_contain_the_truth() {
+    let (logged, truth) =
+        (foreign("logged.json", "logged.toml"), Dataset::any(&data("Yogurt.csv"), None).unwrap());
+    let settings = EvaluationSettings { policies: vec!["ucb1".into()], ..quick(400) };
+    let report = evaluate(&logged, &settings).unwrap();
+    let rewards = |arm: usize| {
+        let known = truth.rounds()[..400].iter().filter_map(|round| round.observed.reward(arm));
+        known.sum::<f64>() / 400.0
+    };
+    let best = report.entries.iter().find(|entry| entry.name.starts_with("always")).unwrap();
+    let arm = logged.arms().iter().position(|arm| best.name.ends_with(arm.as_str())).unwrap();
+    for (what, estimate, truth) in [
+        ("uniform", report.entry("uniform").unwrap().measured, 0.25),
+        ("uniform, IPS", report.entry("uniform").unwrap().ips.unwrap(), 0.25),
+        ("always", best.measured, rewards(arm)),
+        ("always, IPS", best.ips.unwrap(), rewards(arm)),
+        ("always, SNIPS", best.snips.unwrap(), rewards(arm)),
+    ] {
+        // The interval of 95 % may miss; twice its width misses once in ten thousand.
+        let (value, half) = (estimate.value, (estimate.high - estimate.low) / 2.0);
+        assert!((value - truth).abs() <= 2.0 * half, "{what}: {value} ± {half}, and the truth is {truth}");
+    }
+}
+
+#[test]
+fn what_cannot_be_evaluated_is_refused() {
+    let dataset = foreign("cars.csv", "cars.toml");
+    let policies = |name: &str| EvaluationSettings { policies: vec![name.into()], ..quick(20) };
+    let unknown = evaluate(&dataset, &policies("ucb2")).unwrap_err().to_string();
+    assert!(
+        unknown.starts_with("no policy is named ucb2: the names are helba, anytime-lazy-ucb"),
+        "{unknown}"
+    );
+    let unfit = evaluate(&dataset, &policies("shuffle-glm")).unwrap_err().to_string();
+    assert!(unfit.contains("no policy fits") && unfit.contains("devices"), "{unfit}");
+    let folder = tempfile::tempdir().unwrap();
+    let [file, schema] = ["f.csv", "s.toml"].map(|name| folder.path().join(name));
+    std::fs::write(&file, "x.a,x.b,y,r\n1,2,a,1\n2,1,b,0\n").unwrap();
+    std::fs::write(&schema, "layout = \"wide\"\nchosen = \"y\"\nreward = \"r\"\n[candidate]\nx = \"none\"\n")
+        .unwrap();
+    let bare = Dataset::any(&file, Some(&schema)).unwrap();
+    assert!(matches!(bare.rounds()[0].observed, Observed::Played { propensity: None, .. }));
+    assert_eq!(evaluate(&bare, &quick(20)), Err(Error::NoPropensity { round: 1 }));
+}
