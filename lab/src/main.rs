@@ -1,10 +1,11 @@
 //! `helba-lab list`, `helba-lab experiment NAME`.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand};
-use helba_lab::experiment::Scale;
+use datasets::Dataset;
+use helba_lab::experiment::{Experiment, Scale};
 use helba_lab::{experiments, report, runner};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -39,6 +40,13 @@ enum Command {
         /// Writes the experiment's tables to this file as a page of Markdown, if the experiment has one.
         #[arg(long)]
         page: Option<PathBuf>,
+        /// Only helba-purchases: a file whose rewards are all known, instead of the purchases: in the layout
+        /// of data/README.md, written by `helba-client data convert`, or with --schema any other.
+        #[arg(long)]
+        data: Option<PathBuf>,
+        /// Schema of the file, as `helba-client data check` proposes one.
+        #[arg(long, requires = "data")]
+        schema: Option<PathBuf>,
         /// Prints one JSON object instead of the table.
         #[arg(long)]
         json: bool,
@@ -74,9 +82,13 @@ fn end_when_interrupted() -> Result<()> {
 fn run(command: Command) -> Result<()> {
     match command {
         Command::List { json } => list(json),
-        Command::Experiment { name, quick, seeds, out, page, json } => {
-            let experiment = experiments::find(&name)
+        Command::Experiment { name, quick, seeds, out, page, data, schema, json } => {
+            let mut experiment = experiments::find(&name)
                 .with_context(|| format!("no experiment {name}; `helba-lab list` names them all"))?;
+            let own = data.map(|path| own(&name, &path, schema.as_deref())).transpose()?;
+            if let Some(own) = &own {
+                experiment = own;
+            }
             let scale = if quick { Scale::Quick } else { Scale::Full };
             let default = if quick { format!("{name}-quick") } else { name };
             let folder = out.unwrap_or_else(|| PathBuf::from("target/helba-lab").join(default));
@@ -97,6 +109,13 @@ fn run(command: Command) -> Result<()> {
             Ok(())
         }
     }
+}
+
+/// The experiment on a file of the user.
+fn own(name: &str, path: &Path, schema: Option<&Path>) -> Result<impl Experiment + use<>> {
+    ensure!(name == "helba-purchases", "--data FILE is for the experiment helba-purchases");
+    let title = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    Ok(experiments::helba::purchases_of(&title, Dataset::open(path, schema)?))
 }
 
 fn list(json: bool) -> Result<()> {

@@ -1,11 +1,15 @@
 //! Every experiment in its quick form; what is kept, continued and written.
 
+use bandit::UniformRandom;
 use bandit::distributed::{Elimination, EliminationConfig, IdealSum, Model, NoiseAt, NormalArms};
+use datasets::{Dataset, DatasetLog};
 use helba_lab::experiment::{Experiment, Results, Scale, Verdict};
 use helba_lab::runner::Progress;
 use helba_lab::{experiments, play, report, runner};
+use privacy::source::SplitMix64;
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 
 fn run(experiment: &dyn Experiment, seeds: u64, folder: &Path) -> Results {
     runner::run(experiment, Scale::Quick, seeds, folder, &Progress::new()).unwrap()
@@ -152,4 +156,21 @@ fn settled_runs_end_as_played_ones_do() {
     for (a, b) in played.points.iter().zip(&reckoned.points) {
         assert!(a.0 == b.0 && (a.1 - b.1).abs() < 1e-6, "{a:?} {b:?}");
     }
+}
+
+/// The experiment on purchases takes a file of others: the last values are its mean rewards in per cent.
+#[test]
+fn purchases_may_be_a_file_of_the_user() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/foreign");
+    let dataset = Dataset::open(&data.join("cars.csv"), Some(&data.join("cars.toml"))).unwrap();
+    let own = experiments::helba::purchases_of("cars.csv", dataset.clone());
+    let results = run(&own, 1, folder.path());
+    let panel = &results.panels[0];
+    assert!(panel.title.starts_with("cars.csv, 300 rounds"), "{}", panel.title);
+    // The uniform choice by hand, on the rounds of a quick run.
+    let (mut environment, mut policy) = (DatasetLog::new(Arc::new(dataset)), UniformRandom);
+    let (mut rounds, mut own) = (SplitMix64::new(0), SplitMix64::noise(0));
+    let history = bandit::play(&mut policy, &mut environment, 200, &mut rounds, &mut own).unwrap();
+    assert!((panel.last("random") - 100.0 * history.mean_reward()).abs() < 1e-9);
 }

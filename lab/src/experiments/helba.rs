@@ -5,17 +5,18 @@ use crate::experiment::{
 };
 use crate::play;
 use anyhow::Result;
-use bandit::datasets::{PurchaseLog, Purchases};
+use bandit::datasets::Purchases;
 use bandit::toy::{FIGURE_1_CONTEXTS, FIGURE_1_ROUNDS, Toy};
 use bandit::{
     Arithmetic, Environment, Error, Features, HelbaClear, LinearConfig, Oful, Policy, Ridge, Schedule,
     Summary, UniformRandom, Width,
 };
+use datasets::{Dataset, DatasetLog};
 use privacy::source::SplitMix64;
 use std::sync::Arc;
 
 /// Figure 1 without its encrypted curve, and recorded purchases.
-pub const EXPERIMENTS: &[&dyn Experiment] = &[&Figure1, &Shopping];
+pub const EXPERIMENTS: &[&dyn Experiment] = &[&Figure1, &Shopping { own: None }];
 
 const SOURCE: &str = "Garcelon, Perchet, Pirotta: Encrypted Linear Contextual Bandit";
 const OFUL: &str = "OFUL";
@@ -196,8 +197,24 @@ fn same_end(a: &SeriesResult, b: &SeriesResult) -> usize {
     a.finals().iter().zip(b.finals()).filter(|(x, y)| *x == y).count()
 }
 
-/// Recorded purchases of yogurt and crackers.
-struct Shopping;
+/// Recorded purchases of yogurt and crackers, or a file of the user.
+struct Shopping {
+    /// Title and rounds of the file.
+    own: Option<(String, Arc<Dataset>)>,
+}
+
+/// The experiment on recorded purchases, on a file whose rewards are all known.
+pub fn purchases_of(name: &str, dataset: Dataset) -> impl Experiment + use<> {
+    // Kept runs are those of these numbers: FNV-1a of all features and rewards.
+    let step = |hash: u64, x: f64| (hash ^ x.to_bits()).wrapping_mul(0x0000_0100_0000_01B3);
+    let numbers = dataset.rounds().iter().flat_map(|round| {
+        let rewards = (0..dataset.arms().len()).filter_map(|arm| round.observed.reward(arm));
+        round.features.rows().flatten().copied().chain(rewards)
+    });
+    let hash = numbers.fold(0xCBF2_9CE4_8422_2325, step);
+    let title = format!("{name}, {} rounds ({hash:016x})", dataset.rounds().len());
+    Shopping { own: Some((title, Arc::new(dataset))) }
+}
 
 /// Title and data; last values of OFUL and of the lazy rule, and of the best fixed brand, in per cent.
 type Shop = (&'static str, fn() -> Result<Purchases, Error>, [f64; 2], f64);
@@ -223,10 +240,10 @@ pub(super) fn shop_panel(title: &str, series: Vec<Series>) -> Panel {
 }
 
 /// The configuration of linear policies on purchases: width 0.5, lambda 1.
-fn shop_config(data: &Purchases, schedule: Schedule) -> LinearConfig {
+fn shop_config(data: &Dataset, schedule: Schedule) -> LinearConfig {
     LinearConfig {
         d: data.d(),
-        k: data.brands().len(),
+        k: data.arms().len(),
         l: 1.0,
         width: Width::Constant { alpha: 0.5 },
         schedule,
@@ -235,8 +252,8 @@ fn shop_config(data: &Purchases, schedule: Schedule) -> LinearConfig {
 }
 
 /// The hit rate of OFUL on purchases.
-pub(super) fn oful_on(name: &str, data: &Arc<Purchases>, schedule: Schedule, rounds: u64) -> Result<Series> {
-    let (config, log) = (shop_config(data, schedule), PurchaseLog::new(data.clone()));
+pub(super) fn oful_on(name: &str, data: &Arc<Dataset>, schedule: Schedule, rounds: u64) -> Result<Series> {
+    let (config, log) = (shop_config(data, schedule), DatasetLog::new(data.clone()));
     let label = match schedule {
         Schedule::EveryRound => OFUL,
         Schedule::Determinant => RSOFUL,
@@ -253,7 +270,7 @@ pub(super) fn policy_on<P>(
     label: &str,
     name: &str,
     policy: P,
-    log: &PurchaseLog,
+    log: &DatasetLog,
     rounds: u64,
     figures: fn(&P, Run) -> Run,
 ) -> Series
@@ -273,27 +290,36 @@ impl Experiment for Shopping {
             source: "Garcelon, Perchet, Pirotta: Encrypted Linear Contextual Bandit; data: see data/README.md",
             seeds: [20, 2],
             notes: "Real purchases in file order, in the clear. An arm is a brand, and its reward is 1 if the household bought it. Constant \
-                    width 0.5, λ = 1, C = 1, η = 0.1. All policies but random play are deterministic. The paper has no real data.",
+                    width 0.5, λ = 1, C = 1, η = 0.1. All policies but random play are deterministic. The paper has no real data. With \
+                    --data FILE, the same on a file of the user: an arm is a candidate, and what is shown is the mean reward in per cent.",
         }
     }
 
     fn panels(&self, scale: Scale) -> Result<Vec<Panel>> {
         let mut panels = Vec::new();
-        for (name, read, [oful, lazy], _) in SHOPS {
-            let data = Arc::new(read()?);
+        let shops =
+            SHOPS.map(|(name, read, ends, _)| Ok((name.into(), Arc::new(read()?.into()), Some(ends))));
+        let shops: Vec<(String, Arc<Dataset>, Option<[f64; 2]>)> = match &self.own {
+            Some((name, data)) => vec![(name.clone(), data.clone(), None)],
+            None => shops.into_iter().collect::<Result<_, Error>>()?,
+        };
+        for (name, data, ends) in shops {
+            let (name, [oful, lazy]) =
+                (name.as_str(), ends.map_or([None; 2], |ends| ends.map(|end| Some((end, 0.0)))));
+            let uniform = ends.map(|_| (25.0, 0.0));
             let rounds = scale.of(data.rounds().len() as u64, 200);
             let curve = |schedule| oful_on(name, &data, schedule, rounds);
-            let (config, log) = (shop_config(&data, Schedule::TraceOrGrowth), PurchaseLog::new(data.clone()));
+            let (config, log) = (shop_config(&data, Schedule::TraceOrGrowth), DatasetLog::new(data.clone()));
             let random = policy_on("random", name, UniformRandom, &log, rounds, |_, run| run);
             let policy = move || HelbaClear::new(config, Arithmetic::Exact);
             let helba = series(HELBA, name, policy, HelbaClear::ridge, move |_| Ok(log.clone()), rounds)?;
             let series = vec![
-                curve(Schedule::EveryRound)?.referenced(scale, (oful, 0.0)),
+                curve(Schedule::EveryRound)?.referenced(scale, oful),
                 curve(Schedule::Determinant)?,
                 curve(Schedule::Trace)?,
-                curve(Schedule::TraceOrGrowth)?.referenced(scale, (lazy, 0.0)),
+                curve(Schedule::TraceOrGrowth)?.referenced(scale, lazy),
                 hit_rate(helba),
-                random.referenced(scale, (25.0, 0.0)),
+                random.referenced(scale, uniform),
             ];
             panels.push(shop_panel(name, series));
         }
@@ -301,12 +327,13 @@ impl Experiment for Shopping {
     }
 
     fn claims(&self, results: &Results) -> Vec<Claim> {
-        let mut claims: Vec<_> = results
-            .panels
-            .iter()
-            .zip(SHOPS)
-            .map(|(panel, (.., fixed))| judge(results, panel, fixed))
-            .collect();
+        let fixed = match &self.own {
+            // In per cent, with one decimal as for the purchases.
+            Some((_, data)) => vec![(1000.0 * data.best_fixed(data.rounds().len()).1).round() / 10.0],
+            None => SHOPS.map(|(.., fixed)| fixed).to_vec(),
+        };
+        let mut claims: Vec<_> =
+            results.panels.iter().zip(fixed).map(|(panel, fixed)| judge(results, panel, fixed)).collect();
         claims.push(results.agreement());
         claims
     }

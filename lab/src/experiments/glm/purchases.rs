@@ -5,8 +5,9 @@ use crate::experiment::{Card, Claim, Experiment, Panel, PanelResult, Results, Sc
 use crate::experiments::helba::{hit_rate, oful_on, policy_on, shop_panel};
 use crate::play::curve_only;
 use anyhow::Result;
-use bandit::datasets::{PurchaseLog, Purchases};
+use bandit::datasets::Purchases;
 use bandit::{Schedule, UniformRandom};
+use datasets::{Dataset, DatasetLog};
 use glm::baseline::{Ecolog, Gloc};
 use glm::joint::JointConfig;
 use glm::{Link, Problem};
@@ -35,12 +36,12 @@ impl Experiment for Shopping {
     fn panels(&self, scale: Scale) -> Result<Vec<Panel>> {
         let mut panels = Vec::new();
         for (name, read) in SHOPS {
-            let data = Arc::new(read()?);
+            let data = Arc::new(Dataset::from(read()?));
             let rounds = scale.of(data.rounds().len() as u64, 200);
-            let (k, s, link) = (data.brands().len(), 3.0, Link::Logistic);
+            let (k, s, link) = (data.arms().len(), 3.0, Link::Logistic);
             let problem =
                 Problem { d: data.d(), k, link, s, kappa: link.kappa(s), delta: 0.01, horizon: rounds };
-            let log = PurchaseLog::new(data.clone());
+            let log = DatasetLog::new(data.clone());
             let joint = |label: &str, config: JointConfig| {
                 let log = log.clone();
                 hit_rate(joint_series(label, name, config, move |_| Ok(log.clone())))
