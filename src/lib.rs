@@ -33,5 +33,5 @@ pub use access::{ApiToken, Forbidden, MOST_TOKENS, Needs, NewToken, Route, Scope
 pub use bandits::{Audited, Audits, audit};
 pub use clock::Clock;
 pub use error::{Error, Kind};
-pub use http::{AppState, Settings, app, printable};
+pub use http::{AppState, Settings, app, document, printable};
 pub use service::{Connections, Tls, TlsArguments, TlsError, serve, serve_tls, stop_signal};

@@ -53,7 +53,8 @@ enum Command {
         json: bool,
     },
     /// Creates, lists and revokes API tokens, also while the server runs: it reads their file again when it
-    /// has changed. Once there is one, requests without a token are refused, except for GET /v1/health.
+    /// has changed. Once there is one, requests without a token are refused, except for GET /v1/health and
+    /// the description of the routes.
     Token {
         #[command(subcommand)]
         command: TokenCommand,
@@ -141,7 +142,8 @@ struct Arguments {
     #[arg(long, value_name = "N", default_value_t = Settings::default().max_bandits)]
     max_bandits: usize,
     /// File with the operator's token, 64 hexadecimal digits (`helba-keygen token FILE` generates one), which
-    /// permits everything. With it, requests without a token are refused, except for GET /v1/health.
+    /// permits everything. With it, requests without a token are refused, except for GET /v1/health and
+    /// the description of the routes.
     #[arg(long, value_name = "FILE")]
     operator_token_file: Option<PathBuf>,
     /// Accepts an address that other machines reach without any token of the operator's. Everybody who

@@ -7,9 +7,9 @@
 //! | API token | do what its scopes name, with all bandits or with one |
 //!
 //! [`Route`] says which scope each route needs. Tokens are *on* if the server has an operator's token or a
-//! file of API tokens, even one whose tokens were all revoked. Then nothing but `GET /v1/health` is answered
-//! without a token. While they are off, everybody who reaches the port can use clear policies, and can read
-//! keys, policies, and a bandit whose id is known.
+//! file of API tokens, even one whose tokens were all revoked. Then nothing but health and the description of
+//! the routes is answered without a token. While they are off, everybody who reaches the port can use clear
+//! policies, and can read keys, policies, and a bandit whose id is known.
 
 mod routes;
 mod tokens;

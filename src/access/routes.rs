@@ -8,6 +8,10 @@ use axum::http::Method;
 pub enum Route {
     /// Answers while the server runs.
     Health,
+    /// The OpenAPI document of these routes.
+    OpenApi,
+    /// A page to read that document and to send requests.
+    Docs,
     /// The manifest of the public bundle.
     Keys,
     /// The policies that the server offers.
@@ -75,8 +79,10 @@ impl std::fmt::Display for Needs {
 
 impl Route {
     /// All routes.
-    pub const ALL: [Route; 13] = [
+    pub const ALL: [Route; 15] = [
         Route::Health,
+        Route::OpenApi,
+        Route::Docs,
         Route::Keys,
         Route::Policies,
         Route::List,
@@ -99,6 +105,8 @@ impl Route {
         const FEEDBACK: Needs = Needs::Scope(Scope::Feedback);
         match self {
             Route::Health => (Method::GET, "/health", Nothing),
+            Route::OpenApi => (Method::GET, "/openapi.json", Nothing),
+            Route::Docs => (Method::GET, "/docs", Nothing),
             Route::Keys => (Method::GET, "/keys", Reading),
             Route::Policies => (Method::GET, "/policies", Reading),
             Route::List => (Method::GET, "/bandits", Token),

@@ -1,13 +1,13 @@
 //! `/v1/bandits`: bandits of either kind are created, listed, shown and deleted.
 
-use super::AppState;
+use super::{AppState, etag, unless_same};
 use crate::access::Caller;
 use crate::bandits::{Bandit, BodyLimit, Listed, Reply};
 use crate::error::{Error, Kind};
 use crate::jobs::{self, Work};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use protocol::BanditConfig;
@@ -37,10 +37,14 @@ pub(super) async fn show(
     State(state): State<AppState>,
     id: Result<Path<String>, PathRejection>,
     Extension(caller): Extension<Caller>,
-) -> Result<Reply, Error> {
+    headers: HeaderMap,
+) -> Result<Response, Error> {
     let bandit = state.find_for(&id?.0, &caller)?;
     // A commit may hold the lock while it waits for the disk.
-    jobs::run(None, move || bandit.view()).await
+    let view = jobs::run(None, move || bandit.view()).await?;
+    let (Reply::Json(body) | Reply::Binary(body)) = &view;
+    let etag = etag(body);
+    Ok(unless_same(&headers, &etag, || view.into_response()))
 }
 
 /// Answers 204, and 404 to a repeated request.

@@ -5,6 +5,8 @@
 //! | route | file |
 //! |---|---|
 //! | `GET /health` | `health` |
+//! | `GET /openapi.json` | `openapi` |
+//! | `GET /docs`, and `GET /` above `/v1` | `pages` |
 //! | `GET /keys` | `keys` |
 //! | `GET /policies` | `policies` |
 //! | `GET, POST /bandits`, `GET, DELETE /bandits/{id}` | `bandits` |
@@ -21,10 +23,13 @@ mod decisions;
 mod feedback;
 mod health;
 mod keys;
+mod openapi;
+mod pages;
 mod policies;
 mod problem;
 mod raises;
 
+pub use openapi::document;
 pub use problem::printable;
 
 use crate::access::{Access, Caller, Route, TokensFile};
@@ -34,14 +39,15 @@ use crate::error::Error;
 use crate::jobs::Admission;
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::header;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodFilter, MethodRouter, on};
+use axum::routing::{MethodFilter, MethodRouter, get, on};
 use service::{Bodies, Body, DISCARDED_BYTES, Hosts, Pace};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::Instrument;
 use wire::{OCTET_STREAM, PublicBundle, TokenDigest};
 
 /// The body of a request without the token is read and discarded if it is at most this long.
@@ -219,7 +225,26 @@ impl IntoResponse for Reply {
     }
 }
 
-/// The routes, under `/v1`.
+/// The `ETag` of a body, a digest of it.
+fn etag(body: &[u8]) -> String {
+    format!("\"{}\"", &blake3::hash(body).to_hex()[..32])
+}
+
+/// `answer` with an `ETag`; 304 if the request names it in `If-None-Match`.
+fn unless_same(headers: &HeaderMap, etag: &str, answer: impl FnOnce() -> Response) -> Response {
+    let named = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    let mut named = named.flat_map(|value| value.split(',')).map(str::trim);
+    let same = named.any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag);
+    let mut response = if same { StatusCode::NOT_MODIFIED.into_response() } else { answer() };
+    if let Ok(etag) = HeaderValue::from_str(etag) {
+        response.headers_mut().insert(header::ETAG, etag);
+    }
+    // A copy is asked about each time, and no proxy keeps one for others.
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    response
+}
+
+/// The routes, under `/v1`, and the root.
 pub fn app(state: AppState) -> Router {
     let guarded = |routes: Router<AppState>, route: Route| {
         let guard = middleware::from_fn_with_state((state.clone(), route), check_token);
@@ -228,11 +253,13 @@ pub fn app(state: AppState) -> Router {
     let routes = Route::ALL.into_iter().fold(Router::new(), guarded);
     Router::new()
         .nest("/v1", routes)
+        .route("/", get(pages::root))
         .fallback(async |request: Request| Error::UnknownPath {
             path: request.uri().path().chars().take(200).collect(),
         })
         .method_not_allowed_fallback(async || Error::WrongMethod)
         .layer(middleware::from_fn_with_state(state.clone(), check_origin))
+        .layer(middleware::from_fn(name_request))
         .with_state(state)
 }
 
@@ -241,6 +268,8 @@ fn handler(route: Route) -> MethodRouter<AppState> {
     let method = MethodFilter::try_from(route.method()).unwrap_or(MethodFilter::GET);
     match route {
         Route::Health => on(method, health::show),
+        Route::OpenApi => on(method, openapi::show),
+        Route::Docs => on(method, pages::docs),
         Route::Keys => on(method, keys::show),
         Route::Policies => on(method, policies::list),
         Route::List => on(method, bandits::list),
@@ -254,6 +283,27 @@ fn handler(route: Route) -> MethodRouter<AppState> {
         Route::Raise => on(method, raises::answer),
         Route::Shuffled => on(method, batches::receive),
     }
+}
+
+/// The header that names a request in the log.
+const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
+
+/// Names the request in the log and in the answer: by its own header, if that is a short name, or by a random
+/// number.
+async fn name_request(request: Request, next: Next) -> Response {
+    let is_name = |text: &[u8]| {
+        (1..=64).contains(&text.len()) && text.iter().all(|c| c.is_ascii_alphanumeric() || b"-_.".contains(c))
+    };
+    let given = request.headers().get(REQUEST_ID).filter(|value| is_name(value.as_bytes())).cloned();
+    let id = given.or_else(|| HeaderValue::try_from(format!("{:032x}", rand::random::<u128>())).ok());
+    let text = id.as_ref().and_then(|id| id.to_str().ok()).unwrap_or_default();
+    // Of the highest level, so that whatever is logged has it.
+    let span = tracing::error_span!("request", id = text);
+    let mut response = next.run(request).instrument(span).await;
+    if let Some(id) = id {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    response
 }
 
 /// Passes on what the row of the route permits, with its [`Caller`].

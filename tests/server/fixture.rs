@@ -1,5 +1,6 @@
 //! Toy keys, a device, and servers in process and out of it.
 
+use crate::contract;
 use ckks::Plaintext;
 use ckks_secret::SecretKey;
 use helba_server::{AppState, Connections, Settings, app, serve};
@@ -175,7 +176,7 @@ impl Device {
             None => request,
         }
         .send(body)
-        .map(answer)
+        .map(|response| answer("post", path, response))
     }
 
     pub(crate) fn post(&self, path: &str, body: &[u8]) -> Answer {
@@ -185,15 +186,20 @@ impl Device {
     /// As [`Self::post`], with another header.
     pub(crate) fn post_with(&self, path: &str, (name, value): (&str, &str), body: &[u8]) -> Answer {
         let request = self.authorized(self.agent.post(format!("{}{path}", self.base)));
-        answer(request.content_type("application/octet-stream").header(name, value).send(body).unwrap())
+        let request = request.content_type("application/octet-stream").header(name, value);
+        answer("post", path, request.send(body).unwrap())
     }
 
     pub(crate) fn get(&self, path: &str) -> Answer {
-        answer(self.authorized(self.agent.get(format!("{}{path}", self.base))).call().unwrap())
+        answer("get", path, self.authorized(self.agent.get(format!("{}{path}", self.base))).call().unwrap())
     }
 
     pub(crate) fn delete(&self, path: &str) -> Answer {
-        answer(self.authorized(self.agent.delete(format!("{}{path}", self.base))).call().unwrap())
+        answer(
+            "delete",
+            path,
+            self.authorized(self.agent.delete(format!("{}{path}", self.base))).call().unwrap(),
+        )
     }
 
     pub(crate) fn create(&self, config: &BanditConfig) -> Created {
@@ -217,13 +223,16 @@ fn content_type(path: &str, body: &[u8]) -> Option<&'static str> {
     }
 }
 
-fn answer(mut response: ureq::http::Response<ureq::Body>) -> Answer {
+/// The answer to a request for `path` below `/v1`, which is one of those that the server describes.
+fn answer(method: &str, path: &str, mut response: ureq::http::Response<ureq::Body>) -> Answer {
     let content_type = response.headers().get("content-type").map(|v| v.to_str().unwrap().to_string());
-    Answer {
+    let answer = Answer {
         status: response.status().as_u16(),
         content_type: content_type.unwrap_or_default(),
         body: response.body_mut().with_config().limit(64 << 20).read_to_vec().unwrap(),
-    }
+    };
+    contract::check(method, path, &answer);
+    answer
 }
 
 /// `frame` after `change`, with a digest that fits again: what a forger would send.

@@ -2,10 +2,12 @@
 
 mod access;
 mod again;
+mod api;
 mod attacks;
 mod audit;
 mod batches;
 mod clear;
+mod contract;
 mod durable;
 mod fixture;
 mod hostile;

@@ -1,0 +1,375 @@
+//! What each route takes and answers.
+
+use super::schemas::{field, reference};
+use crate::access::Route;
+use crate::policy::cards;
+use serde_json::{Map, Value, json};
+use wire::{DECISIONS_HEADER, OCTET_STREAM, ProblemType, SENDER_HEADER};
+
+pub(super) const ABOUT: &str = "A server of contextual bandits. Encrypted bandits decide and learn on ciphertexts, which the \
+    server cannot decrypt: the messages of a device are binary, and are described in the crate `wire` \
+    (`crates/wire/src/encrypted.rs`). Bandits with policies in the clear take and answer JSON; each states its privacy. \
+    Errors are problem documents (RFC 9457) whose `reason` is stable. A request that is no HTTP, or whose head is too long, \
+    is answered 400 or 431 without a body, and a connection beyond the bound 503, before any route is found. Each answer \
+    has a header `request-id`, which the log names too: that of the request if it has 1 to 64 letters, digits, `-`, `_` or `.`.";
+
+/// An operation without what follows from the table of routes.
+pub(super) struct Operation {
+    pub(super) id: &'static str,
+    pub(super) tag: &'static str,
+    pub(super) summary: &'static str,
+    pub(super) about: &'static str,
+    pub(super) parameters: Vec<Value>,
+    /// The request body object, of a route that reads one.
+    pub(super) body: Option<Value>,
+    /// The answers that are no problems, by status.
+    pub(super) answers: Vec<(u16, Value)>,
+    /// The problems that are particular to the route.
+    pub(super) problems: Vec<ProblemType>,
+}
+
+const SERVER: &str = "server";
+const BANDITS: &str = "bandits";
+const ROUNDS: &str = "rounds";
+const KEY_HOLDERS: &str = "holders of the key";
+const INTERMEDIARIES: &str = "intermediaries";
+
+pub(super) fn tags() -> Value {
+    json!([
+        { "name": SERVER, "description": "The server: its health, keys, policies and this description." },
+        { "name": BANDITS, "description": "Bandits are created, listed, shown and deleted." },
+        { "name": ROUNDS, "description": "A round: a decision, and its feedback." },
+        { "name": KEY_HOLDERS, "description": "What encrypted bandits ask of the holders of their key." },
+        { "name": INTERMEDIARIES, "description": "Sums of batches, where users answer an intermediary." },
+    ])
+}
+
+/// A binary message may be of any content here: the server checks its frames.
+fn binary(about: &str) -> Value {
+    json!({ "schema": { "type": "string", "format": "binary", "description": about } })
+}
+
+fn json_of(schema: Value) -> Value {
+    json!({ "schema": schema })
+}
+
+fn ok(about: &str, content: Value) -> (u16, Value) {
+    (200, json!({ "description": about, "content": content }))
+}
+
+/// The headers and the 304 of an answer with an `ETag`.
+fn tagged((status, mut answer): (u16, Value)) -> Vec<(u16, Value)> {
+    let etag = json!({ "etag": { "required": true, "schema": { "type": "string" },
+        "description": "Changes with the content; send it as `If-None-Match` to get 304 while it is the same." } });
+    answer["headers"] = etag.clone();
+    vec![
+        (status, answer),
+        (304, json!({ "description": "The content is that of `If-None-Match`.", "headers": etag })),
+    ]
+}
+
+fn if_none_match() -> Value {
+    json!({ "name": "if-none-match", "in": "header", "description": "The `ETag` of an earlier answer.",
+        "schema": { "type": "string" } })
+}
+
+fn id() -> Value {
+    json!({ "name": "id", "in": "path", "required": true, "description": "The id of the bandit.",
+        "schema": { "type": "string", "minLength": 1 } })
+}
+
+fn decision() -> Value {
+    json!({ "name": "decision", "in": "path", "required": true, "description": "The id of the decision.",
+        "schema": { "type": "string", "minLength": 1 } })
+}
+
+fn sender() -> Value {
+    json!({ "name": SENDER_HEADER, "in": "header",
+        "description": "Tells apart senders of contexts that use one token. Clear policies do not need it.",
+        "schema": { "type": "string", "pattern": "^[0-9a-f]{32}$" } })
+}
+
+/// The problems of a route about a bandit.
+const FIND: [ProblemType; 3] = [ProblemType::UnknownPath, ProblemType::UnknownBandit, ProblemType::NoKeys];
+/// Those of binary messages.
+const FRAMES: [ProblemType; 7] = [
+    ProblemType::Malformed,
+    ProblemType::WrongVersion,
+    ProblemType::WrongParameters,
+    ProblemType::WrongKey,
+    ProblemType::ResidueTooLarge,
+    ProblemType::WrongLevel,
+    ProblemType::BadValue,
+];
+
+pub(super) fn root() -> Operation {
+    let page = json!({ "application/json": json_of(reference("Root")), "text/html": { "schema": { "type": "string" } } });
+    Operation {
+        id: "root",
+        tag: SERVER,
+        summary: "Says what this is",
+        about: "Name, version and links, as JSON; as a page for a client whose `Accept` names `text/html`.",
+        parameters: Vec::new(),
+        body: None,
+        answers: vec![ok("Name, version and links.", page)],
+        problems: Vec::new(),
+    }
+}
+
+pub(super) fn operation(route: Route) -> Operation {
+    use ProblemType as P;
+    let plain = |id, tag, summary, about, answer| Operation {
+        id,
+        tag,
+        summary,
+        about,
+        parameters: Vec::new(),
+        body: None,
+        answers: vec![answer],
+        problems: Vec::new(),
+    };
+    let json_answer = |about, schema| ok(about, json!({ "application/json": json_of(schema) }));
+    match route {
+        Route::Health => plain(
+            "health",
+            SERVER,
+            "Answers while the server runs",
+            "",
+            json_answer("The server runs.", reference("Health")),
+        ),
+        Route::OpenApi => Operation {
+            parameters: vec![if_none_match()],
+            answers: tagged(json_answer("The document.", json!({ "type": "object" }))),
+            ..plain("openapi", SERVER, "This description", "An OpenAPI 3.1 document.", (200, Value::Null))
+        },
+        Route::Docs => plain(
+            "docs",
+            SERVER,
+            "A page to read this description and to send requests",
+            "",
+            ok("The page.", json!({ "text/html": { "schema": { "type": "string" } } })),
+        ),
+        Route::Keys => Operation {
+            problems: vec![P::NoKeys],
+            ..plain(
+                "keys",
+                SERVER,
+                "The manifest of the public key bundle",
+                "",
+                json_answer("The manifest.", reference("Manifest")),
+            )
+        },
+        Route::Policies => plain(
+            "policies",
+            SERVER,
+            "Every policy, with an example of its creation request",
+            "",
+            json_answer("The policies.", json!({ "type": "array", "items": reference("PolicyCard") })),
+        ),
+        Route::List => plain(
+            "list_bandits",
+            BANDITS,
+            "Lists the bandits that the token gives access to",
+            "Without a token: those with clear policies, where tokens are off.",
+            json_answer("The bandits.", json!({ "type": "array", "items": reference("Listed") })),
+        ),
+        Route::Create => create(),
+        Route::Show => Operation {
+            parameters: vec![id(), if_none_match()],
+            answers: tagged(json_answer(
+                "The state.",
+                field(
+                    json!({ "anyOf": [reference("PolicyView"), reference("BanditView")] }),
+                    "That of a clear policy, or of an encrypted bandit.",
+                ),
+            )),
+            problems: FIND.to_vec(),
+            ..plain(
+                "show_bandit",
+                BANDITS,
+                "The configuration and the state of a bandit",
+                "",
+                (200, Value::Null),
+            )
+        },
+        Route::Delete => Operation {
+            parameters: vec![id()],
+            answers: vec![(204, json!({ "description": "It is deleted, also on disk." }))],
+            problems: [&FIND[..], &[P::DiskFull]].concat(),
+            ..plain("delete_bandit", BANDITS, "Deletes a bandit and its stored state", "", (204, Value::Null))
+        },
+        Route::Decide => decide(),
+        Route::Again => Operation {
+            parameters: vec![id(), decision(), sender()],
+            body: Some(json!({ "required": true, "content": {
+                OCTET_STREAM: binary("`AskAgain`: the number of answers to this decision so far, in a frame of some tens of bytes.") } })),
+            problems: [
+                &FIND[..],
+                &FRAMES,
+                &[P::UnknownDecision, P::NotEncrypted, P::NotKept, P::AskedAgain, P::OtherSender],
+                &[P::TooFewAsked, P::Alone, P::Answered, P::NotEvaluated],
+            ]
+            .concat(),
+            ..plain(
+                "ask_again",
+                ROUNDS,
+                "Gives another answer to an encrypted decision",
+                "For a device that cannot rely on the last answer. It is answered when others have asked too.",
+                ok("The answer, as to a decision.", json!({ OCTET_STREAM: binary("`DecideReply`.") })),
+            )
+        },
+        Route::Feedback => feedback(),
+        Route::Tasks => Operation {
+            parameters: vec![
+                id(),
+                json!({ "name": "wait", "in": "query",
+                "description": "Seconds to wait for a task. More than 30 are taken as 30.",
+                "schema": { "type": "integer", "minimum": 0, "maximum": u64::MAX, "default": 0 } }),
+            ],
+            answers: vec![
+                ok("Tasks.", json!({ OCTET_STREAM: binary("`DecideReply` with tasks and no decision.") })),
+                (204, json!({ "description": "There was no task." })),
+            ],
+            problems: [&FIND[..], &[P::Malformed, P::NotEncrypted, P::Overloaded]].concat(),
+            ..plain(
+                "tasks",
+                KEY_HOLDERS,
+                "Waits for tasks of an encrypted bandit",
+                "For `helba-raiser`: masked ciphertexts, which a holder of the key decrypts and encrypts anew.",
+                (200, Value::Null),
+            )
+        },
+        Route::Raise => Operation {
+            parameters: vec![id()],
+            body: Some(json!({ "required": true, "content": { OCTET_STREAM: binary(
+                "`Raises`: a ciphertext of the large ring for each task, some MB, and the ticket of a user who waits.") } })),
+            problems: [
+                &FIND[..],
+                &FRAMES,
+                &[P::NotEncrypted, P::TaskOver, P::NotEvaluated, P::Over, P::DiskFull],
+            ]
+            .concat(),
+            ..plain(
+                "raise",
+                KEY_HOLDERS,
+                "Takes the answers to tasks",
+                "A user who was asked in place of its answer gets its decision here.",
+                ok(
+                    "The decision of the ticket, or an empty reply.",
+                    json!({ OCTET_STREAM: binary("`DecideReply`.") }),
+                ),
+            )
+        },
+        Route::Shuffled => Operation {
+            parameters: vec![id()],
+            body: Some(json!({ "required": true, "content": { "application/json": {
+                "schema": reference("ShuffledBatch"),
+                "example": { "exchange": 1, "users": 2, "labels": [[1, 0, 1]] } } } })),
+            problems: [
+                &FIND[..],
+                &[
+                    P::Malformed,
+                    P::BadValue,
+                    P::TakesFeedback,
+                    P::BatchOver,
+                    P::Answered,
+                    P::Over,
+                    P::DiskFull,
+                ],
+            ]
+            .concat(),
+            ..plain(
+                "shuffled",
+                INTERMEDIARIES,
+                "Takes the sums of a batch",
+                "From a shuffler or a secure sum. A repeated message gets the same answer.",
+                json_answer("The batch is counted, and on disk.", reference("Counted")),
+            )
+        },
+    }
+}
+
+fn create() -> Operation {
+    use ProblemType as P;
+    let examples: Map<String, Value> = cards()
+        .unwrap_or_default()
+        .into_iter()
+        .enumerate()
+        .map(|(n, card)| {
+            (format!("{}-{n}", card.policy), json!({ "summary": card.about, "value": card.example }))
+        })
+        .collect();
+    let follow =
+        |operation: &str| json!({ "operationId": operation, "parameters": { "id": "$response.body#/id" } });
+    let created = json!({
+        "description": "The bandit, which is on disk.",
+        "headers": { "location": { "required": true, "schema": { "type": "string" },
+            "description": "The path of the bandit." } },
+        "content": { "application/json": json_of(reference("Listed")) },
+        "links": { "show": follow("show_bandit"), "decide": follow("decide"), "shuffled": follow("shuffled"),
+            "delete": follow("delete_bandit") },
+    });
+    Operation {
+        id: "create_bandit",
+        tag: BANDITS,
+        summary: "Creates a bandit",
+        about: "Without `policy`, or with `helba`, an encrypted one, for which the server needs keys. `GET /v1/policies` lists the \
+                other policies. Parameters have bounds of their own and together, which the answer names.",
+        parameters: Vec::new(),
+        body: Some(json!({ "required": true, "content": { "application/json": {
+            "schema": reference("CreationRequest"), "examples": examples } } })),
+        answers: vec![(201, created)],
+        problems: vec![P::BadConfiguration, P::BadValue, P::NoKeys, P::TooManyBandits, P::DiskFull],
+    }
+}
+
+fn decide() -> Operation {
+    use ProblemType as P;
+    let decisions = json!({ "name": DECISIONS_HEADER, "in": "header",
+        "description": "The number of decisions that the contexts of an encrypted bandit are for. 1 for clear policies.",
+        "schema": { "type": "integer", "minimum": 1, "maximum": 128, "default": 1 } });
+    let contexts = "The contexts: a frame of a ciphertext in the ring of scores, of the bytes that the keys give \
+                    (100,472 with keys of 128 bits).";
+    let reply = "`DecideReply`: the decision with the encrypted arm; or a ticket and tasks, which the user answers first.";
+    let answer = json!({ "application/json": json_of(reference("Decided")), OCTET_STREAM: binary(reply) });
+    let mut answer = ok("The decision.", answer);
+    answer.1["links"] = json!({ "feedback": { "operationId": "feedback",
+        "parameters": { "id": "$request.path.id", "decision": "$response.body#/decision" } } });
+    Operation {
+        id: "decide",
+        tag: ROUNDS,
+        summary: "Makes a decision",
+        about: "A clear policy takes JSON, or no body if its decisions take no contexts, and answers JSON. An encrypted bandit \
+                takes and answers binary messages, and answers when the evaluation is done.",
+        parameters: vec![id(), sender(), decisions],
+        body: Some(json!({ "required": false, "content": {
+            "application/json": { "schema": reference("DecideRequest"), "example": {} },
+            OCTET_STREAM: binary(contexts) } })),
+        answers: vec![answer],
+        problems: [&FIND[..], &FRAMES, &[P::Over, P::TooManyOpen, P::NotEvaluated, P::DiskFull]].concat(),
+    }
+}
+
+fn feedback() -> Operation {
+    use ProblemType as P;
+    let receipt = json!({ "anyOf": [reference("Counted"), reference("Receipt")] });
+    let statistics = "The statistics: a partial ciphertext in the ring of scores (at most 1982 bytes with keys of 128 bits); under \
+                      `trace_or_growth`, `TracedFeedback`.";
+    Operation {
+        id: "feedback",
+        tag: ROUNDS,
+        summary: "Counts a feedback",
+        about: "It is answered when the feedback is on disk. A repeated request counts nothing, and gets the first answer.",
+        parameters: vec![id(), decision()],
+        body: Some(json!({ "required": true, "content": {
+            "application/json": { "schema": reference("ClearFeedback"), "example": { "reward": 1 } },
+            OCTET_STREAM: binary(statistics) } })),
+        answers: vec![ok("The feedback is counted.", json!({ "application/json": json_of(receipt) }))],
+        problems: [
+            &FIND[..],
+            &FRAMES,
+            &[P::UnknownDecision, P::Settled, P::Answered, P::TakesBatches, P::Over, P::Expired, P::DiskFull],
+        ]
+        .concat(),
+    }
+}

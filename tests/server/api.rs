@@ -1,0 +1,155 @@
+//! The server's description of its interface, its pages, and the headers that all answers share.
+
+use crate::contract::validate_as;
+use crate::fixture::*;
+use helba_server::Settings;
+use serde_json::{Value, json};
+
+/// Status, headers and body of a request that speaks for itself.
+fn get(server: &InProcess, path: &str, headers: &[(&str, &str)]) -> (u16, ureq::http::HeaderMap, String) {
+    let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+    let request = agent.get(format!("http://{}{path}", server.address));
+    let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+    let mut response = request.call().unwrap();
+    let body = response.body_mut().read_to_string().unwrap();
+    (response.status().as_u16(), response.headers().clone(), body)
+}
+
+fn header<'a>(headers: &'a ureq::http::HeaderMap, name: &str) -> &'a str {
+    headers.get(name).map_or("", |value| value.to_str().unwrap())
+}
+
+#[test]
+fn the_description_is_served_once_and_then_by_its_tag() {
+    let server = InProcess::start(Settings::default());
+    let (status, headers, body) = get(&server, "/v1/openapi.json", &[]);
+    assert_eq!((status, header(&headers, "content-type")), (200, "application/json"));
+    assert_eq!(serde_json::from_str::<Value>(&body).unwrap(), helba_server::document());
+    let tag = header(&headers, "etag").to_string();
+    for same in [&tag[..], "*", &format!("\"other\", W/{tag}")] {
+        let (status, headers, body) = get(&server, "/v1/openapi.json", &[("if-none-match", same)]);
+        assert_eq!((status, &body[..], header(&headers, "etag")), (304, "", &tag[..]), "{same}");
+    }
+    assert_eq!(get(&server, "/v1/openapi.json", &[("if-none-match", "\"other\"")]).0, 200);
+
+    // References lead somewhere, and names of operations are unique.
+    let document = helba_server::document();
+    let references = body.split("\"$ref\":\"").skip(1).map(|rest| rest.split('"').next().unwrap());
+    for reference in references {
+        assert!(document.pointer(reference.strip_prefix('#').unwrap()).is_some(), "{reference}");
+    }
+    let operations =
+        document["paths"].as_object().unwrap().values().flat_map(|path| path.as_object().unwrap().values());
+    let mut ids: Vec<&str> = operations.map(|operation| operation["operationId"].as_str().unwrap()).collect();
+    ids.sort_unstable();
+    let all = ids.len();
+    ids.dedup();
+    assert_eq!((ids.len(), all), (helba_server::Route::ALL.len() + 1, helba_server::Route::ALL.len() + 1));
+}
+
+/// The pages run their own script alone, under a nonce that no two answers share, and name nothing elsewhere.
+#[test]
+fn attack_pages_run_no_foreign_script() {
+    let server = InProcess::start(Settings::default());
+    let mut nonces = Vec::new();
+    for (path, accept) in [("/v1/docs", "*/*"), ("/", "text/html,*/*;q=0.8"), ("/v1/docs", "text/html")] {
+        let (status, headers, page) = get(&server, path, &[("accept", accept)]);
+        assert_eq!((status, header(&headers, "content-type")), (200, "text/html; charset=utf-8"));
+        let policy = header(&headers, "content-security-policy");
+        let nonce = policy.split("script-src 'nonce-").nth(1).unwrap().split('\'').next().unwrap();
+        assert!(
+            nonce.len() == 32 && policy.starts_with("default-src 'none'; ") && !policy.contains("unsafe")
+        );
+        for element in ["<script", "<style"] {
+            let named = page.matches(&format!("{element} nonce=\"{nonce}\">")).count();
+            assert_eq!(page.matches(element).count(), named, "{path}");
+        }
+        assert!(!page.contains("{{") && page.contains(nonce));
+        for outside in [
+            "http:",
+            "https:",
+            "src=",
+            "innerHTML",
+            "eval(",
+            "localStorage",
+            "sessionStorage",
+            "cookie",
+            " onclick",
+        ] {
+            assert!(!page.contains(outside), "{path}: {outside}");
+        }
+        nonces.push(nonce.to_string());
+    }
+    nonces.sort();
+    nonces.dedup();
+    assert_eq!(nonces.len(), 3);
+
+    let (status, headers, body) = get(&server, "/", &[]);
+    assert_eq!((status, header(&headers, "vary")), (200, "accept"));
+    let root: Value = serde_json::from_str(&body).unwrap();
+    validate_as(&root, "Root").unwrap();
+    for link in ["health", "openapi", "docs"] {
+        assert_eq!(get(&server, root[link].as_str().unwrap(), &[]).0, 200, "{link}");
+    }
+}
+
+/// Every policy can be created by its example, which the description permits, and is answered as described. A
+/// field too many is neither permitted nor accepted.
+#[test]
+fn every_policy_is_created_as_described() {
+    let server = InProcess::start(Settings { max_bandits: 256, ..Settings::default() });
+    let device = server.device();
+    let cards: Vec<Value> = serde_json::from_slice(&device.get("/policies").ok()).unwrap();
+    assert!(cards.len() > 20);
+    for card in cards {
+        let mut request = card["example"].clone();
+        if card["policy"] == "helba" {
+            (request["linear"]["d"], request["linear"]["k"]) = (D.into(), K.into());
+        }
+        validate_as(&request, "CreationRequest").unwrap();
+        let created: Value =
+            serde_json::from_slice(&device.post("/bandits", request.to_string().as_bytes()).ok()).unwrap();
+        validate_as(&created, "Listed").unwrap();
+        device.get(&format!("/bandits/{}", created["id"].as_str().unwrap())).ok();
+        request["and_more"] = json!(1);
+        validate_as(&request, "CreationRequest").unwrap_err();
+        let refused = device.post("/bandits", request.to_string().as_bytes()).problem();
+        assert!([400, 422].contains(&refused.status), "{refused:?}");
+    }
+    device.get("/bandits").ok();
+    device.get("/keys").ok();
+}
+
+#[test]
+fn the_state_of_a_bandit_has_a_tag_that_changes_with_it() {
+    let server = InProcess::start(Settings::default());
+    let device = server.device();
+    let created = device.post("/bandits", br#"{"policy": "ucb1", "arms": 2}"#).ok();
+    let created: Value = serde_json::from_slice(&created).unwrap();
+    let path = format!("/v1/bandits/{}", created["id"].as_str().unwrap());
+    let (_, headers, _) = get(&server, &path, &[]);
+    let tag = header(&headers, "etag").to_string();
+    assert_eq!(get(&server, &path, &[("if-none-match", &tag)]).0, 304);
+    device.post(&format!("{}/decisions", &path[3..]), b"").ok();
+    let (status, headers, _) = get(&server, &path, &[("if-none-match", &tag)]);
+    assert!(status == 200 && header(&headers, "etag") != tag);
+}
+
+/// Every answer names its request: by the name that was given, unless it could break a line of the log.
+#[test]
+fn answers_name_their_requests() {
+    let server = InProcess::start(Settings::default());
+    let name = |path: &str, headers: &[(&str, &str)]| {
+        let (_, headers, _) = get(&server, path, headers);
+        header(&headers, "request-id").to_string()
+    };
+    assert_eq!(name("/v1/health", &[("request-id", "a-1_B.2")]), "a-1_B.2");
+    for path in ["/v1/health", "/", "/nowhere", "/v1/bandits/none"] {
+        for given in ["", "a b", "a\tb", &"a".repeat(65)] {
+            let name = name(path, &[("request-id", given)]);
+            assert!(name.len() == 32 && name != given, "{path} {given:?}: {name}");
+        }
+    }
+    let foreign = [("origin", "http://evil.example"), ("request-id", "x")];
+    assert_eq!(name("/v1/health", &foreign), "x");
+}
