@@ -488,9 +488,9 @@ fn messages_that_are_refused() {
     assert_eq!(all.map(|id| view(&device, id)), after);
 }
 
-/// Random scripts: decisions, answers in any order, replays, unknown ids and restarts, against UCB1 itself, which
-/// plays in turn on the rewards of each arm, and a list of what was acknowledged. UCB1 draws nothing, so that
-/// arms must be equal.
+/// Random scripts: decisions, answers in any order, replays, unknown ids and restarts, against UCB1 itself,
+/// which plays in turn on the rewards of each arm, and a list of what was acknowledged. UCB1 draws nothing,
+/// so that arms must be equal.
 #[test]
 fn scripts_against_a_model() {
     for seed in 0..4 {

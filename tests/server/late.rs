@@ -145,8 +145,8 @@ fn decisions_expire() {
     assert_eq!((after.defaulted, after.left_out, after.waiting), (1, 0, 0));
 }
 
-/// As many decisions as are kept: one more is refused with the seconds after which it can be made, and is made
-/// then.
+/// As many decisions as are kept: one more is refused with the seconds after which it can be made, and is
+/// made then.
 #[test]
 fn as_many_decisions_as_are_kept() {
     let clock = Clock::default();

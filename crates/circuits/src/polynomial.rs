@@ -17,8 +17,8 @@ use crate::{Error, SlotAlgebra};
 const MAX_DEGREE: usize = 1023;
 /// Coefficients below this fraction of the largest are rounding errors of the construction, and are set to 0.
 const NEGLIGIBLE: f64 = 1e-15;
-/// The largest |shift|. The noise of a quotient is multiplied by up to MAX_SHIFT + 1. A root of degree 15 takes a
-/// product less with a shift of 4.4, and has eight times the noise.
+/// The largest |shift|. The noise of a quotient is multiplied by up to MAX_SHIFT + 1. A root of degree 15
+/// takes a product less with a shift of 4.4, and has eight times the noise.
 const MAX_SHIFT: f64 = 4.0;
 
 /// The cost of a relinearisation in units of a rescaling.

@@ -4,8 +4,8 @@
 //! `_label_probability` its probability. `c` holds the values that candidates share, and in `_multi` an
 //! object for each candidate. The path to a value, joined by dots, is its name.
 //!
-//! Source: VowpalWabbit's wiki, pages "DSJSON" and "JSON". There, properties that begin with `_` at the top of
-//! an example are no features; here none are, at any depth.
+//! Source: VowpalWabbit's wiki, pages "DSJSON" and "JSON". There, properties that begin with `_` at the top
+//! of an example are no features; here none are, at any depth.
 
 use crate::source::{Columns, Observed, RawRound, Read, propensity, reward};
 use crate::table::{TOO_LONG, open};

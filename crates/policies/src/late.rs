@@ -4,13 +4,14 @@
 //! learns by one of three rules, which [`Profile::late`] names.
 //!
 //! **Policies without contexts** run in turn underneath, and never notice that rewards are late: while the
-//! policy waits for the reward of its arm, everybody plays that arm. The reward of the n-th decision on an arm
-//! is entry n of that arm in a table, and the policy reads entry after entry. So the policy sees exactly the run
-//! that it would see in turn on this table, whenever rewards come, and one person is one entry. A guarantee
-//! "for one round's rewards" is therefore that of one person, and time decides only how far the run has come.
-//! Under [`LateRule::Queue`] entry n is the n-th decision. Under [`LateRule::AnyOrder`] it is the n-th reward
-//! to arrive, which is sufficient for sums without privacy. With privacy it is not: a person whose reward comes
-//! late, because of its value, would move all later ones by an entry, and so change every later sum.
+//! policy waits for the reward of its arm, everybody plays that arm. The reward of the n-th decision on an
+//! arm is entry n of that arm in a table, and the policy reads entry after entry. So the policy sees exactly
+//! the run that it would see in turn on this table, whenever rewards come, and one person is one entry. A
+//! guarantee "for one round's rewards" is therefore that of one person, and time decides only how far the run
+//! has come. Under [`LateRule::Queue`] entry n is the n-th decision. Under [`LateRule::AnyOrder`] it is the
+//! n-th reward to arrive, which is sufficient for sums without privacy. With privacy it is not: a person
+//! whose reward comes late, because of its value, would move all later ones by an entry, and so change every
+//! later sum.
 //!
 //! With full information a decision is an entry of one list, whatever its arm.
 //!
@@ -19,10 +20,10 @@
 //! **Batches of users who add noise** wait for as many answers as their noise is sized for.
 //!
 //! Source of the turns: Joulani, Gyorgy, Szepesvari, "Online Learning under Delayed Feedback", 2013, QPM-D:
-//! the regret is that of the policy in turn plus, for each arm, its gap times the largest number of its rewards
-//! that were outstanding at once. Departures: the order of decisions under [`LateRule::Queue`], where it is the
-//! number of decisions made on the arm while one was open; bounds on what waits. `docs/late-feedback.md` has
-//! the proofs.
+//! the regret is that of the policy in turn plus, for each arm, its gap times the largest number of its
+//! rewards that were outstanding at once. Departures: the order of decisions under [`LateRule::Queue`], where
+//! it is the number of decisions made on the arm while one was open; bounds on what waits.
+//! `docs/late-feedback.md` has the proofs.
 
 use crate::{Error, Profile};
 use wire::{FeedbackKind, LateFeedback, LateRule};
@@ -112,8 +113,8 @@ mod tests {
     use crate::{PolicyConfig, PolicyState, cards};
     use serde_json::Value;
 
-    /// No policy with a guarantee learns as rewards arrive: whoever comes late would move the rewards of others.
-    /// Its expired decisions keep their places. The control: some policies without one do neither.
+    /// No policy with a guarantee learns as rewards arrive: whoever comes late would move the rewards of
+    /// others. Its expired decisions keep their places. The control: some policies without one do neither.
     #[test]
     fn attack_no_guarantee_rests_on_when_rewards_come() {
         let (mut kept, mut free) = (0, 0);

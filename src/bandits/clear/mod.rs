@@ -46,8 +46,8 @@ pub(crate) struct ClearBandit {
 pub(super) struct New(ClearState);
 
 impl New {
-    /// Creates the policy. Calibrating its noise may take seconds. `wait` is the wait time in seconds if none is
-    /// asked for.
+    /// Creates the policy. Calibrating its noise may take seconds. `wait` is the wait time in seconds if none
+    /// is asked for.
     ///
     /// # Errors
     /// Those of the terms and of the policy, which name the parameter.

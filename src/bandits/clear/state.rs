@@ -2,9 +2,9 @@
 //! receipts, and the budget spent. This module knows no HTTP and no disk.
 //!
 //! A transition returns a [`ClearChange`], which holds the whole state of the policy, and only the rows that
-//! are written or removed. Decisions stay open until their feedback comes or they expire, and the policy learns
-//! from them by its rule ([`policies::Profile::late`]). That a decision has expired is stored: it is not
-//! computed anew after a restart.
+//! are written or removed. Decisions stay open until their feedback comes or they expire, and the policy
+//! learns from them by its rule ([`policies::Profile::late`]). That a decision has expired is stored: it is
+//! not computed anew after a restart.
 
 mod step;
 #[cfg(test)]
@@ -440,8 +440,8 @@ impl ClearState {
         Ok(ClearChange { state: self, core: Some(core), rows, out })
     }
 
-    /// Counts a feedback once, and learns from what the rule of the policy admits. A repeated feedback gets the
-    /// same answer and changes nothing.
+    /// Counts a feedback once, and learns from what the rule of the policy admits. A repeated feedback gets
+    /// the same answer and changes nothing.
     ///
     /// # Errors
     /// [`protocol::Error::UnknownDecision`], [`Error::Expired`], [`Error::Answered`], [`Error::Settled`],

@@ -115,8 +115,8 @@ impl Terms {
 mod tests {
     use super::*;
 
-    /// A decision has its wait time, also if the clock is set back by less than that. One whose time lies further
-    /// ahead has a wrong time, and must not hold up others for as long.
+    /// A decision has its wait time, also if the clock is set back by less than that. One whose time lies
+    /// further ahead has a wrong time, and must not hold up others for as long.
     #[test]
     fn clocks_that_are_set_back() {
         let terms = Terms { wait: 60, default_reward: None, max_open: 1 };

@@ -39,8 +39,8 @@ impl Party {
         Self { url: url.into(), agent: agent(RootCerts::WebPki), token: None }
     }
 
-    /// The same service, if `ca` is given with the authorities in this file, in PEM, as the only ones that are
-    /// trusted.
+    /// The same service, if `ca` is given with the authorities in this file, in PEM, as the only ones that
+    /// are trusted.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::BadCertificates`].

@@ -404,8 +404,8 @@ fn a_ring_of_scores_as_large_as_the_deep_ring_decides_for_all() {
     assert_eq!(decide_for_all(16, 32, true, 8), 1.0);
 }
 
-/// 1017 of 1024 decisions at 16 arms had the arm of the circuit in the clear. The noise of answers decides 0.4 %
-/// of near ties there otherwise, in a simulation of it alone.
+/// 1017 of 1024 decisions at 16 arms had the arm of the circuit in the clear. The noise of answers decides
+/// 0.4 % of near ties there otherwise, in a simulation of it alone.
 #[test]
 #[ignore = "long: real parameters"]
 fn full_evaluations_decide_as_the_twin() {
