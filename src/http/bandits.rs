@@ -5,30 +5,62 @@ use crate::access::Caller;
 use crate::bandits::{Bandit, BodyLimit, Listed, Reply};
 use crate::error::{Error, Kind};
 use crate::jobs::{self, Work};
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, Request, State};
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::{AppendHeaders, IntoResponse, Response};
 use axum::{Extension, Json};
 use protocol::BanditConfig;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use service::Content;
 
 /// The limit of a configuration, which has about a dozen numbers.
 const CONFIG: BodyLimit = BodyLimit { bytes: 16 << 10, content: Content::Json };
 
-/// Lists the bandits that the token gives access to. A token that the server does not know is refused, so
-/// that its bearer does not take it for one without bandits.
+/// The most bandits of a page.
+const MOST_LISTED: usize = 1000;
+
+/// A part of the list of bandits.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Page {
+    /// The most bandits, from 1; all if there is none.
+    limit: Option<usize>,
+    /// Only bandits whose ids are above this one.
+    #[serde(default)]
+    after: String,
+}
+
+/// Lists the bandits that the token gives access to, by their ids. A token that the server does not know is
+/// refused, so that its bearer does not take it for one without bandits.
 pub(super) async fn list(
     State(state): State<AppState>,
+    query: Result<Query<Page>, QueryRejection>,
     Extension(caller): Extension<Caller>,
-) -> Result<Json<Vec<Listed>>, Error> {
+) -> Result<Response, Error> {
     caller.check_given(&state.0.access)?;
+    let Query(Page { limit, after }) = query
+        .map_err(|e| Error::BadJson { what: "the query of a request for a list", why: e.body_text() })?;
+    if let Some(got) = limit.filter(|limit| !(1..=MOST_LISTED).contains(limit)) {
+        return Err(Error::BadParameter {
+            why: format!("limit is {got}, it must be from 1 to {MOST_LISTED}"),
+        });
+    }
     jobs::run(None, move || {
-        let bandits = state.0.bandits.loaded().into_iter();
+        let bandits = state.0.bandits.loaded().into_iter().filter(|(id, _)| *id > after);
         let may = |id: &str, bandit: &Bandit| caller.check_id(id).and(caller.check(bandit.kind())).is_ok();
         let bandits = bandits.filter(|(id, bandit)| may(id, bandit));
-        Ok(Json(bandits.filter_map(|(_, bandit)| bandit.created()).collect()))
+        let mut listed = bandits.filter_map(|(id, bandit)| Some((id, bandit.created()?)));
+        let mut page: Vec<(String, Listed)> = listed.by_ref().take(limit.unwrap_or(usize::MAX)).collect();
+        let next = match (limit, page.last(), listed.next()) {
+            (Some(limit), Some((last, _)), Some(_)) => {
+                Some(format!("</v1/bandits?limit={limit}&after={last}>; rel=\"next\""))
+            }
+            _ => None,
+        };
+        let page: Vec<Listed> = page.drain(..).map(|(_, bandit)| bandit).collect();
+        Ok((next.map(|next| AppendHeaders([(header::LINK, next)])), Json(page)).into_response())
     })
     .await
 }

@@ -135,6 +135,34 @@ fn the_state_of_a_bandit_has_a_tag_that_changes_with_it() {
     assert!(status == 200 && header(&headers, "etag") != tag);
 }
 
+/// Pages of a list have every bandit once, and name the next page but for the last one.
+#[test]
+fn lists_have_pages() {
+    let server = InProcess::start(Settings::default());
+    let device = server.device().with_token(None);
+    for _ in 0..5 {
+        device.post("/bandits", br#"{"policy": "ucb1", "arms": 2}"#).ok();
+    }
+    let ids = |body: &str| -> Vec<String> {
+        let listed: Vec<Value> = serde_json::from_str(body).unwrap();
+        listed.iter().map(|bandit| bandit["id"].as_str().unwrap().to_string()).collect()
+    };
+    let (_, headers, body) = get(&server, "/v1/bandits", &[]);
+    let all = ids(&body);
+    assert!(all.len() == 5 && all.is_sorted() && headers.get("link").is_none());
+    let (mut path, mut paged, mut pages) = ("/v1/bandits?limit=2".to_string(), Vec::new(), 0);
+    loop {
+        let (_, headers, body) = get(&server, &path, &[]);
+        (paged, pages) = ([paged, ids(&body)].concat(), pages + 1);
+        let Some(next) = header(&headers, "link").strip_suffix(">; rel=\"next\"") else { break };
+        path = next.strip_prefix('<').unwrap().to_string();
+    }
+    assert_eq!((paged, pages), (all, 3));
+    for (query, status) in [("limit=0", 422), ("limit=1001", 422), ("limit=x", 400), ("page=1", 400)] {
+        assert_eq!(device.get(&format!("/bandits?{query}")).problem().status, status, "{query}");
+    }
+}
+
 /// Every answer names its request: by the name that was given, unless it could break a line of the log.
 #[test]
 fn answers_name_their_requests() {

@@ -166,13 +166,28 @@ pub(super) fn operation(route: Route) -> Operation {
             "",
             json_answer("The policies.", json!({ "type": "array", "items": reference("PolicyCard") })),
         ),
-        Route::List => plain(
-            "list_bandits",
-            BANDITS,
-            "Lists the bandits that the token gives access to",
-            "Without a token: those with clear policies, where tokens are off.",
-            json_answer("The bandits.", json!({ "type": "array", "items": reference("Listed") })),
-        ),
+        Route::List => {
+            let (status, mut listed) =
+                json_answer("The bandits.", json!({ "type": "array", "items": reference("Listed") }));
+            listed["headers"]["link"] = json!({ "schema": { "type": "string" },
+                "description": "The next page, with `rel=\"next\"`, if there is one." });
+            Operation {
+                parameters: vec![
+                    json!({ "name": "limit", "in": "query", "description": "The most bandits; all if there is none.",
+                        "schema": { "type": "integer", "minimum": 1, "maximum": 1000 } }),
+                    json!({ "name": "after", "in": "query", "schema": { "type": "string" },
+                        "description": "Only bandits whose ids are above this one." }),
+                ],
+                problems: vec![P::Malformed, P::BadValue],
+                ..plain(
+                    "list_bandits",
+                    BANDITS,
+                    "Lists the bandits that the token gives access to, by their ids",
+                    "Without a token: those with clear policies, where tokens are off.",
+                    (status, listed),
+                )
+            }
+        }
         Route::Create => create(),
         Route::Show => Operation {
             parameters: vec![id(), if_none_match()],
