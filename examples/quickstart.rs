@@ -3,7 +3,10 @@
 //!
 //! ```text
 //! cargo run --release --example quickstart -- [--rounds 300] [--data FILE [--schema FILE]] [--plot hits.svg]
+//! cargo run --release --example quickstart -- --web
 //! ```
+//!
+//! With `--web` a browser plays: a shop whose recommendations are learnt from encrypted clicks.
 
 mod support;
 
@@ -18,7 +21,7 @@ use rand_chacha::ChaCha20Rng;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use support::{Deployment, median, percentile};
+use support::{Deployment, median, percentile, web};
 use testkit::ClearTwin;
 
 #[derive(Parser)]
@@ -48,11 +51,20 @@ struct Args {
     /// The open tier: the server answers with the scores, and the device computes the arm.
     #[arg(long)]
     scores: bool,
+    /// Serves a shop for a browser on this machine, and hands the key to its page by a link that works once.
+    #[arg(long, conflicts_with_all = ["rounds", "data", "schema", "plot", "json", "synchronous", "scores"])]
+    web: bool,
+    /// With --web: prints the link, and does not open it.
+    #[arg(long, requires = "web")]
+    no_open: bool,
 }
 
 fn main() -> Result<()> {
     support::serve_if_asked()?;
     let args = Args::parse();
+    if args.web {
+        return serve_shop(args.no_open);
+    }
     let dataset = Arc::new(match &args.data {
         Some(path) => Dataset::open(path, args.schema.as_deref())?,
         None => Purchases::yogurt()?.into(),
@@ -185,6 +197,33 @@ fn main() -> Result<()> {
     let threads = std::thread::available_parallelism()?.get();
     println!("  {}; predicted: {}", planner::kernel_choice(), report.kernel_outlook(threads));
     Ok(())
+}
+
+/// Serves the shop until a signal ends it. This process is the key authority, and the server is another one,
+/// which never gets the key.
+fn serve_shop(no_open: bool) -> Result<()> {
+    eprintln!("building the browser's device …");
+    web::build()?;
+    let authority = web::Authority::bind()?;
+    let (features, arms) = web::PROBLEM;
+    let deployment = Deployment::start_with(features, arms, false, false, 0, Some(authority.address()))?;
+    let (folder, opened) = (deployment.folder().to_path_buf(), AtomicBool::new(no_open));
+    let tell = move |link: &str| {
+        println!("\nThe shop, with its key: this link works once.\n\n    {link}\n");
+        if !opened.swap(true, Relaxed) && web::open(link, &folder).is_err() {
+            println!("It could not be opened by itself.");
+        }
+    };
+    println!(
+        "A page that holds the key can be told to give it away by whoever serves it. Here all is on this machine.\n\
+         Ctrl-C ends the server and deletes keys and state."
+    );
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let stop = async {
+        let _ = helba_server::stop_signal().await;
+    };
+    let page = deployment.client().server().to_string();
+    runtime.block_on(authority.serve(deployment.secret(), page, tell, stop))
 }
 
 fn last(values: &[f64]) -> f64 {

@@ -93,6 +93,40 @@ fn devices_reach_no_circuit_of_the_server() {
     }
 }
 
+/// Devices outside of the workspace, in Python and in browsers, compile no circuit of the server either.
+#[test]
+fn devices_outside_of_the_workspace_reach_no_circuit_of_the_server() {
+    let graph = graph();
+    for manifest in ["clients/python/Cargo.toml", "clients/web/Cargo.toml"] {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args([
+            "metadata",
+            "--no-deps",
+            "--offline",
+            "--format-version",
+            "1",
+            "--manifest-path",
+            manifest,
+        ]);
+        let out = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let metadata: Value = serde_json::from_slice(&out.stdout).unwrap();
+        let packages = metadata["packages"].as_array().unwrap().iter();
+        let used = packages.flat_map(|package| package["dependencies"].as_array().unwrap());
+        let used: BTreeSet<&str> =
+            used.filter(|d| d["kind"] != "dev").map(|d| d["name"].as_str().unwrap()).collect();
+        let members: Vec<&str> = used.into_iter().filter(|name| graph.contains_key(*name)).collect();
+        for circuits in ["helba", "circuits", "helba-server", "testkit"] {
+            for from in &members {
+                if let Some(path) = path(&graph, from, circuits) {
+                    panic!("{manifest} compiles the server's circuits: {}", path.join(" → "));
+                }
+            }
+        }
+        assert!(members.contains(&"user-client"), "the control: {manifest} has {members:?}");
+    }
+}
+
 /// Fixtures hold secret keys and fixed seeds: nothing but tests and benches may name them.
 #[test]
 fn nothing_is_built_with_fixtures() {

@@ -2,12 +2,17 @@
 //! its client) and the log of rounds. No example uses all of it.
 #![allow(dead_code)]
 
+pub(crate) mod web;
+
 use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use protocol::Shape;
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -20,10 +25,11 @@ const SERVE: &str = "--serve";
 /// not return.
 pub(crate) fn serve_if_asked() -> Result<()> {
     let args: Vec<String> = std::env::args().collect();
-    let [_, verb, keys, state] = &args[..] else { return Ok(()) };
+    let [_, verb, keys, state, authority @ ..] = &args[..] else { return Ok(()) };
     if verb != SERVE {
         return Ok(());
     }
+    let authority = authority.first().map(|address| address.parse::<SocketAddr>()).transpose()?;
     // The server ends when the process that started it ends.
     std::thread::spawn(|| {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
@@ -35,14 +41,20 @@ pub(crate) fn serve_if_asked() -> Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
     runtime.block_on(async {
         let bundle = PublicBundle::open(keys.as_ref())?;
-        let state = helba_server::AppState::open(bundle, state.as_ref(), helba_server::Settings::default())?;
+        // A page of another site must not reach the server under a name of its own.
+        let settings = helba_server::Settings { hosts: Some(Vec::new()), ..Default::default() };
+        let state = helba_server::AppState::open(bundle, state.as_ref(), settings)?;
+        let mut router = helba_server::app(state);
+        if let Some(authority) = authority {
+            router = router.merge(web::pages(authority)?);
+        }
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         println!("{}", listener.local_addr()?);
         std::io::stdout().flush()?;
         // Many clients of one address.
         let most = 4096;
         let connections = helba_server::Connections { most, most_an_address: most, ..Default::default() };
-        helba_server::serve(listener, helba_server::app(state), connections, std::future::pending()).await;
+        helba_server::serve(listener, router, connections, std::future::pending()).await;
         std::process::exit(0)
     })
 }
@@ -56,7 +68,7 @@ pub(crate) struct Deployment {
     pub(crate) keygen_seconds: f64,
     /// The bytes of the public bundle.
     pub(crate) public_bundle_bytes: u64,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Drop for Deployment {
@@ -83,6 +95,18 @@ impl Deployment {
     /// Generates keys for d features and k arms in a temporary folder, and starts a server on a free loopback
     /// port. The device answers at most `trace_answers` trace questions.
     pub(crate) fn start(d: usize, k: usize, toy: bool, quiet: bool, trace_answers: u64) -> Result<Self> {
+        Self::start_with(d, k, toy, quiet, trace_answers, None)
+    }
+
+    /// As [`Self::start`], with the pages of the shop if there is a key `authority`.
+    pub(crate) fn start_with(
+        d: usize,
+        k: usize,
+        toy: bool,
+        quiet: bool,
+        trace_answers: u64,
+        authority: Option<SocketAddr>,
+    ) -> Result<Self> {
         let folder = tempfile::tempdir().context("no temporary folder for keys and state")?;
         let (public, secret) = (folder.path().join("public.bundle"), folder.path().join("secret.bundle"));
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs());
@@ -101,6 +125,7 @@ impl Deployment {
         bar.enable_steady_tick(Duration::from_millis(100));
         let mut server = Command::new(std::env::current_exe()?)
             .args([SERVE.as_ref(), public.as_os_str(), folder.path().join("state").as_os_str()])
+            .args(authority.map(|address| OsString::from(address.to_string())))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -123,8 +148,18 @@ impl Deployment {
             device,
             keygen_seconds,
             public_bundle_bytes: summary.public_bytes,
-            _folder: folder,
+            folder,
         })
+    }
+
+    /// The folder of keys and state, which only its owner can read.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The secret bundle.
+    pub(crate) fn secret(&self) -> PathBuf {
+        self.folder.path().join("secret.bundle")
     }
 
     /// The device, which holds the secret bundle.

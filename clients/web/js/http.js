@@ -1,0 +1,111 @@
+// Requests to a server, as the worker sends them: one place for headers, limits and errors.
+
+/** The longest JSON answer that is read. */
+const MOST_JSON = 1 << 20;
+const BINARY = "application/octet-stream";
+const JSON_TYPE = "application/json";
+
+function named(name, message) {
+  const error = new Error(message);
+  error.name = name;
+  return error;
+}
+
+/** An id, which comes from a server and becomes part of a path. */
+export function checkedId(id) {
+  if (/^[A-Za-z0-9_-]{1,64}$/.test(id)) return id;
+  throw named("ValueError", "an id must have 1 to 64 letters, digits, '-' or '_'");
+}
+
+/** Sends requests to one server. It knows the token and no key. */
+export class Connection {
+  /**
+   * @param {string} server `https://HOST[:PORT]`, or on a private line `http://HOST:PORT`
+   * @param {string} authorization the value of the header
+   * @param {number} timeout milliseconds for one request
+   * @param {(exchange: object) => void} [observe] is told of every exchange
+   */
+  constructor(server, authorization, timeout, observe) {
+    let url;
+    try {
+      url = new URL(server);
+    } catch {
+      throw named("ValueError", `${server}: give the server as https://HOST:PORT`);
+    }
+    if (!["http:", "https:"].includes(url.protocol) || url.username || url.search || url.hash) {
+      throw named("ValueError", `${server}: give the server as https://HOST:PORT`);
+    }
+    this.server = url.href.replace(/\/+$/, "");
+    this.authorization = authorization;
+    this.timeout = timeout;
+    this.observe = observe;
+    // By this number the server tells senders apart whose contexts spoil an evaluation.
+    const tag = crypto.getRandomValues(new Uint8Array(16));
+    this.sender = Array.from(tag, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  }
+
+  /** The JSON text of the answer to a request. `body` is JSON text or nothing. */
+  async json(method, path, { body, signal, accept } = {}) {
+    const type = body === undefined ? undefined : JSON_TYPE;
+    const { bytes, response } = await this.send(method, path, { body, type, signal, most: MOST_JSON });
+    if (!response.ok) throw (await accept(response, bytes));
+    return new TextDecoder().decode(bytes);
+  }
+
+  /** The response to a binary body, of at most `most` bytes. */
+  async binary(path, body, { signal, most, decisions } = {}) {
+    const headers = {};
+    if (/^bandits\/[^/]+\/decisions(\/[^/]+\/again)?$/.test(path)) headers["helba-sender"] = this.sender;
+    if (decisions > 1) headers["helba-decisions"] = String(decisions);
+    return this.send("POST", path, { body, type: BINARY, headers, signal, most });
+  }
+
+  /** The response to a request for tasks, which the server answers after `wait` seconds at the latest. */
+  tasks(path, wait, { signal, most }) {
+    return this.send("GET", `${path}?wait=${wait}`, { signal, most, timeout: 1000 * wait + this.timeout });
+  }
+
+  async send(method, path, { body, type, headers = {}, signal, most, timeout = this.timeout }) {
+    const began = performance.now();
+    const limit = AbortSignal.timeout(timeout);
+    const either = signal ? AbortSignal.any([signal, limit]) : limit;
+    if (type) headers["content-type"] = type;
+    headers.authorization = this.authorization;
+    const unreachable = (error) => {
+      if (signal?.aborted) return named("AbortError", "the request was aborted");
+      const why = limit.aborted ? `nothing came within ${timeout / 1000} s` : error.message;
+      return named("UnreachableError", `no answer from ${this.server}: ${why}`);
+    };
+    const options = { method, body, headers, signal: either };
+    // Messages must not be redirected to another server, nor carry what a site knows of its visitor.
+    Object.assign(options, { redirect: "error", credentials: "omit", cache: "no-store", referrerPolicy: "no-referrer" });
+    let response, bytes;
+    try {
+      response = await fetch(`${this.server}/v1/${path}`, options);
+      bytes = await read(response, response.ok ? most : MOST_JSON);
+    } catch (error) {
+      throw error.name === "AnswerError" ? error : unreachable(error);
+    }
+    this.observe?.({ method, path, status: response.status, sent: body, received: bytes, began, ms: performance.now() - began });
+    return { response, bytes };
+  }
+}
+
+/** The body, of at most `most` bytes. */
+async function read(response, most) {
+  const parts = [];
+  let length = 0;
+  for (const reader = response.body?.getReader(); reader; ) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    length += value.length;
+    if (length > most) {
+      await reader.cancel();
+      throw named("AnswerError", `the answer of the server is longer than ${most} bytes`);
+    }
+    parts.push(value);
+  }
+  const bytes = new Uint8Array(length);
+  parts.reduce((at, part) => (bytes.set(part, at), at + part.length), 0);
+  return bytes;
+}

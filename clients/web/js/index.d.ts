@@ -1,0 +1,185 @@
+/** Options that every call takes. */
+export interface CallOptions {
+  /** Ends the request. The call rejects with the `AbortError` of the platform. */
+  signal?: AbortSignal;
+}
+
+/** Any error of this package. */
+export class HelbaError extends Error {
+  /** The kind: the name of the class. */
+  readonly code: string;
+}
+/** Misuse: keys that cannot be used, or not with this server. */
+export class KeysError extends HelbaError {}
+/** Misuse: contexts, rewards, configurations, and decisions of another bandit. Nothing was sent. */
+export class ValueError extends HelbaError {}
+/** Untrusted: an answer that does not follow the protocol. */
+export class AnswerError extends HelbaError {}
+/** The server could not be reached, or its answer broke off. The same call may be made again. */
+export class UnreachableError extends HelbaError {}
+/** The browser gives no random numbers. */
+export class RandomnessError extends HelbaError {}
+/** The worker is gone, because the keys were freed or it failed. */
+export class ClosedError extends HelbaError {}
+/** The server refused the request. */
+export class RefusedError extends HelbaError {
+  /** The HTTP status. */
+  readonly status: number;
+  /** The code for programs, stable across versions; `null` from a proxy. */
+  readonly reason: string | null;
+  /** The status in words. */
+  readonly title: string;
+  /** The fault of the request, and the remedy. */
+  readonly detail: string;
+}
+
+/** The secret keys of a bandit. They and all computations are in a worker of their own. */
+export class Keys {
+  private constructor();
+  /**
+   * Opens the bytes of a secret bundle. The bytes are copied into the worker, and the caller should overwrite its own.
+   * Rejects with `KeysError`.
+   * @param passphrase of a sealed bundle. A string cannot be wiped from memory.
+   */
+  static open(
+    bundle: ArrayBuffer | Uint8Array,
+    passphrase?: string,
+    options?: CallOptions & {
+      /** Accepts keys without security, for tests. */
+      toy?: boolean;
+      /**
+       * How often the device may ask for another answer to a decision that cannot be relied on, under this key. Each such request tells
+       * the server one bit of a decryption. The count is kept in memory and starts anew with the page: 0 by default.
+       */
+      repeats?: number;
+    },
+  ): Promise<Keys>;
+  /** The id of the key pair, in hexadecimal. */
+  readonly keyId: string;
+  /** The least and the largest number of features. */
+  readonly features: [number, number];
+  /** The least and the largest number of arms. */
+  readonly arms: [number, number];
+  /** The kernels in use. */
+  readonly kernels: "simd128" | "portable";
+  /** Zeroes the keys and ends the worker. Calls that wait reject with `ClosedError`. */
+  free(): Promise<void>;
+}
+
+/** A request that was answered, without its secrets: the server sees all of it. */
+export interface Exchange {
+  method: string;
+  /** Below `/v1/`. */
+  path: string;
+  status: number;
+  /** `performance.now()` of the worker at its beginning, and its duration, in milliseconds. */
+  began: number;
+  ms: number;
+  /** The number of bytes of the body, and the first 256 of them. */
+  sent: { bytes: number; first: Uint8Array };
+  received: { bytes: number; first: Uint8Array };
+}
+
+/** The configuration of a bandit; README.md of the project describes the fields. All but two have defaults. */
+export interface Configuration {
+  features: number;
+  arms: number;
+  linear?: Record<string, unknown>;
+  horizon?: number;
+  unanswered?: number;
+  comparison_bits?: 6 | 8 | 10;
+  sqrt_degree?: 15 | 31;
+  answers?: "arm" | "scores";
+  open_model?: boolean;
+}
+
+/** A server of encrypted bandits. */
+export class Client {
+  /**
+   * Sends nothing. The first call checks that the server has the public half of the keys.
+   * @param url `https://HOST[:PORT]`, of the page's own origin unless a proxy says otherwise.
+   */
+  constructor(
+    url: string | URL,
+    keys: Keys,
+    options?: {
+      /** 64 hexadecimal digits, in place of the token of the bundle. */
+      token?: string;
+      /** Milliseconds for one request; 300,000 by default. */
+      timeout?: number;
+      /** Is told of every exchange. */
+      observe?: (exchange: Exchange) => void;
+    },
+  );
+  /** Creates a bandit. Rejects with `ValueError` for a field that a configuration does not have. */
+  create(configuration: Configuration & CallOptions): Promise<Bandit>;
+  /** Finds a bandit. */
+  bandit(id: string, options?: CallOptions): Promise<Bandit>;
+  /** The encrypted bandits that the token gives access to. */
+  bandits(options?: CallOptions): Promise<{ id: string; features: number; arms: number }[]>;
+}
+
+/** The features of each arm: K rows of d finite numbers with a norm of at most 1. */
+export type Contexts = ArrayLike<ArrayLike<number>>;
+
+/** An encrypted bandit, whose plan the device has checked. */
+export class Bandit {
+  private constructor();
+  readonly id: string;
+  /** The most decisions of one request. */
+  readonly mostDecisions: number;
+  readonly config: Record<string, unknown>;
+  /** What holders of the key learn beyond their arms, in a sentence; `null` if that is nothing. */
+  readonly label: string | null;
+  /** Asks for a decision. Raises if the server asks for it, so that a lone page needs no raiser. */
+  decide(contexts: Contexts, options?: CallOptions): Promise<Decision>;
+  /** Asks for several decisions in one request, which is as long as that of one. */
+  decideSeveral(contexts: Contexts[], options?: CallOptions): Promise<Decision[]>;
+  /**
+   * Returns the reward of a decision, from −1 to 1. The first reward counts, and a repeated call counts nothing.
+   * @param decision or the bytes of its `toBytes`
+   */
+  feedback(
+    decision: Decision | Uint8Array,
+    reward: number,
+    options?: CallOptions,
+  ): Promise<{ decision: string; feedbacks: number; batches: number }>;
+  /**
+   * Answers the tasks of the bandit beside its decisions, so that batches end sooner. It goes on until it is aborted, or until the server
+   * refuses; a server that cannot be reached is asked again.
+   */
+  raise(options?: CallOptions): Promise<never>;
+  /** The public counters. */
+  status(options?: CallOptions): Promise<Record<string, unknown>>;
+  /** Deletes the bandit. */
+  delete(options?: CallOptions): Promise<void>;
+}
+
+/** A decision that waits for its reward. One that came from bytes has no fields. */
+export class Decision {
+  private constructor();
+  readonly id?: string;
+  /** The arm to play, from 0. */
+  readonly arm?: number;
+  /** Whether every entry was in its range. If not, the arm must not be relied on. */
+  readonly reliable?: boolean;
+  /** The round, from 1. */
+  readonly round?: number;
+  /** The number of feedbacks in the model of the decision. */
+  readonly feedbacks?: number;
+  /** How many decisions the evaluation made, as the server states it. */
+  readonly users?: number;
+  /** Whether everyone who holds the key can compute the model from the answer. */
+  readonly showsModel?: boolean;
+  /** Bytes of all requests and of all replies. */
+  readonly sent?: number;
+  readonly received?: number;
+  /** How often the device asked for another answer. */
+  readonly repeats?: number;
+  /** Milliseconds in which the device computed. */
+  readonly deviceMs?: number;
+  /** The decision with its contexts as bytes that only a holder of the key can read, for feedback later or from another page. */
+  toBytes(): Uint8Array;
+  /** The decision in the bytes of `toBytes`. They are read when its reward is returned. */
+  static fromBytes(bytes: ArrayBuffer | Uint8Array): Decision;
+}

@@ -1,0 +1,193 @@
+// Encrypted bandits from a web page. The keys and all computations are in a worker; see README.md.
+
+import { ClosedError, fromFields } from "./errors.js";
+
+export * from "./errors.js";
+
+/** The calls of a worker that have not returned. */
+class Calls {
+  #worker;
+  #waiting = new Map();
+  #observers = new Map();
+  #next = 0;
+  #closed;
+
+  constructor() {
+    this.#worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
+    this.#worker.addEventListener("message", ({ data }) => this.#receive(data));
+    this.#worker.addEventListener("error", (event) => {
+      event.preventDefault();
+      this.close(`the worker failed: ${event.message ?? "its script cannot be loaded"}`);
+    });
+  }
+
+  call(operation, argument, { signal, transfer = [] } = {}) {
+    if (this.#closed) return Promise.reject(new ClosedError(this.#closed));
+    if (signal?.aborted) return Promise.reject(new DOMException("the request was aborted", "AbortError"));
+    const id = this.#next++;
+    return new Promise((resolve, reject) => {
+      const abort = () => this.#worker.postMessage({ abort: id });
+      const done = () => {
+        signal?.removeEventListener("abort", abort);
+        this.#waiting.delete(id);
+      };
+      signal?.addEventListener("abort", abort);
+      this.#waiting.set(id, {
+        resolve: (value) => (done(), resolve(value)),
+        reject: (error) => (done(), reject(error)),
+      });
+      this.#worker.postMessage({ id, operation, argument }, transfer);
+    });
+  }
+
+  observe(client, observer) {
+    this.#observers.set(client, observer);
+  }
+
+  close(why) {
+    if (this.#closed) return;
+    this.#closed = why;
+    // The memory of the worker is given back with it.
+    this.#worker.terminate();
+    for (const { reject } of [...this.#waiting.values()]) reject(new ClosedError(why));
+  }
+
+  #receive({ id, result, error, broken, exchange, client }) {
+    if (exchange) {
+      this.#observers.get(client)?.(exchange);
+      return;
+    }
+    const waiting = this.#waiting.get(id);
+    if (error) waiting?.reject(fromFields(error));
+    else waiting?.resolve(result);
+    if (broken) this.close(`the device failed: ${error.message}`);
+  }
+}
+
+/** The secret keys of a bandit, in a worker of their own. */
+export class Keys {
+  #calls;
+
+  constructor(calls, described) {
+    this.#calls = calls;
+    Object.assign(this, described);
+  }
+
+  static async open(bundle, passphrase, { toy = false, repeats = 0, signal } = {}) {
+    const calls = new Calls();
+    try {
+      // A copy, which the worker zeroes: the caller's bytes are the caller's.
+      const bytes = new Uint8Array(bundle).slice();
+      const argument = { bytes, passphrase, toy, repeats };
+      return new Keys(calls, await calls.call("open", argument, { signal, transfer: [bytes.buffer] }));
+    } catch (error) {
+      calls.close("the keys were not opened");
+      throw error;
+    }
+  }
+
+  /** Zeroes the keys and ends the worker. Whatever waits is refused with `ClosedError`. */
+  async free() {
+    await this.#calls.call("free").catch(() => {});
+    this.#calls.close("the keys were freed");
+  }
+
+  /** For `Client`. */
+  static calls(keys) {
+    if (!(keys instanceof Keys)) throw new TypeError("keys must come from Keys.open");
+    return keys.#calls;
+  }
+}
+
+/** A server, with the keys of its bandits. */
+export class Client {
+  #calls;
+  #client = crypto.randomUUID();
+  #options;
+  #connected;
+
+  constructor(url, keys, { token, timeout = 300_000, observe } = {}) {
+    this.#calls = Keys.calls(keys);
+    this.#options = { client: this.#client, server: String(url), token, timeout, observe: observe !== undefined };
+    if (observe) this.#calls.observe(this.#client, observe);
+  }
+
+  async create({ features, arms, signal, ...changes }) {
+    return this.#bandit(await this.#call("create", { features, arms, changes }, signal));
+  }
+
+  async bandit(id, { signal } = {}) {
+    return this.#bandit(await this.#call("bandit", { id }, signal));
+  }
+
+  async bandits({ signal } = {}) {
+    return this.#call("bandits", {}, signal);
+  }
+
+  async #call(operation, argument, signal) {
+    // A failure is not kept: the next request tries again.
+    this.#connected ??= this.#calls.call("connect", this.#options, { signal }).catch((error) => {
+      this.#connected = undefined;
+      throw error;
+    });
+    await this.#connected;
+    return this.#calls.call(operation, { client: this.#client, ...argument }, { signal });
+  }
+
+  #bandit(joined) {
+    return new Bandit(this.#calls, joined);
+  }
+}
+
+/** An encrypted bandit. */
+export class Bandit {
+  #calls;
+  #bandit;
+
+  constructor(calls, { bandit, ...described }) {
+    this.#calls = calls;
+    this.#bandit = bandit;
+    Object.assign(this, described);
+  }
+
+  async decide(contexts, options) {
+    return (await this.decideSeveral([contexts], options))[0];
+  }
+
+  async decideSeveral(contexts, { signal } = {}) {
+    const decided = await this.#calls.call("decide", { bandit: this.#bandit, contexts }, { signal });
+    return decided.map((fields) => new Decision(fields));
+  }
+
+  async feedback(decision, reward, { signal } = {}) {
+    const { sealed } = decision instanceof Decision ? decision : Decision.fromBytes(decision);
+    return this.#calls.call("feedback", { bandit: this.#bandit, sealed, reward }, { signal });
+  }
+
+  async raise({ signal } = {}) {
+    return this.#calls.call("raise", { bandit: this.#bandit }, { signal });
+  }
+
+  async status({ signal } = {}) {
+    return this.#calls.call("status", { bandit: this.#bandit }, { signal });
+  }
+
+  async delete({ signal } = {}) {
+    return this.#calls.call("delete", { bandit: this.#bandit }, { signal });
+  }
+}
+
+/** A decision that waits for its reward. Contexts and arm are sealed in it, for holders of the key. */
+export class Decision {
+  constructor(fields) {
+    Object.assign(this, fields);
+  }
+
+  toBytes() {
+    return this.sealed.slice();
+  }
+
+  static fromBytes(bytes) {
+    return new Decision({ sealed: new Uint8Array(bytes).slice() });
+  }
+}

@@ -1,0 +1,192 @@
+// What the package says to misuse, to servers that do not follow the protocol, and to those who give up: the worker's operations in Node,
+// against a real server and against one that is made up.
+
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { Operations } from "../js/device.js";
+import { fromFields, RefusedError, toFields } from "../js/errors.js";
+import { program, startServer } from "./programs.mjs";
+
+const [FEATURES, ARMS] = [3, 4];
+const CONTEXTS = Array.from({ length: ARMS }, (_, a) => Array.from({ length: FEATURES }, (_, i) => Math.sin(1 + 5 * a + 11 * i) / 2));
+const folder = mkdtempSync(join(tmpdir(), "helba-web-"));
+const path = (name) => join(folder, name);
+const bundle = (name) => new Uint8Array(readFileSync(path(`${name}.bundle`)));
+let server, device;
+
+before(async () => {
+  writeFileSync(path("passphrase"), "correct horse\n");
+  const keygen = (name, ...options) =>
+    execFileSync(program("helba-keygen"), [
+      "create", "--toy", "--features", FEATURES, "--arms", ARMS, "--public", path(`${name}-public.bundle`), "--secret", path(`${name}.bundle`), ...options,
+    ].map(String));
+  keygen("ours");
+  keygen("sealed", "--passphrase-file", path("passphrase"));
+  server = await startServer(["--toy", "--keys", path("ours-public.bundle"), "--state", path("state")]);
+  device = await import("../pkg/portable.js");
+  await device.default({ module_or_path: readFileSync(new URL("../pkg/portable_bg.wasm", import.meta.url)) });
+});
+
+after(() => {
+  server?.stop();
+  rmSync(folder, { recursive: true });
+});
+
+/** Operations with keys open, of a client `c` at `url`. */
+async function opened({ url = server.url, name = "ours", passphrase, ...options } = {}) {
+  const exchanges = [];
+  const operations = new Operations(device, (_, exchange) => exchanges.push(exchange));
+  operations.open({ bytes: bundle(name), passphrase, toy: true, repeats: 0 });
+  await operations.connect({ client: "c", server: url, timeout: 20_000, observe: true, ...options });
+  return { operations, exchanges };
+}
+
+const create = ({ operations }, changes = {}) => operations.create({ client: "c", features: FEATURES, arms: ARMS, changes });
+const named = (name, message) => (error) => error.name === name && message.test(error.message);
+
+test("keys open with what fits them, and the caller's copy is overwritten", () => {
+  const open = (bytes, passphrase, toy = true) => new Operations(device).open({ bytes, passphrase, toy, repeats: 0 });
+  const bytes = bundle("ours");
+  const { keyId, features, arms } = open(bytes);
+  assert.match(keyId, /^[0-9a-f]{32}$/);
+  assert.deepEqual([features, arms], [[3, 4], [3, 4]]);
+  assert.ok(bytes.every((byte) => byte === 0), "the bytes that the worker got");
+  assert.equal(open(bundle("sealed"), "correct horse").kernels, "portable");
+  for (const [input, passphrase, toy, message] of [
+    [bundle("ours"), undefined, false, /toy key/],
+    [bundle("sealed"), undefined, true, /sealed: give its passphrase/],
+    [bundle("sealed"), "wrong", true, /passphrase/],
+    [bundle("ours"), "correct horse", true, /not sealed/],
+    [bundle("ours-public"), undefined, true, /bundle/],
+    [bundle("ours").slice(0, -1), undefined, true, /./],
+    [new Uint8Array(), undefined, true, /./],
+  ]) {
+    assert.throws(() => open(input, passphrase, toy), named("KeysError", message), String(message));
+  }
+});
+
+test("contexts, rewards and configurations are checked before anything is sent", async () => {
+  const client = await opened();
+  const { operations, exchanges } = client;
+  const { bandit } = await create(client);
+  const sent = exchanges.length;
+  const row = [0.1, 0.2, 0.3];
+  for (const [contexts, message] of [
+    [[row, row, row], /4|arms/],
+    [[row, row, row, [0.1, 0.2]], /row 4|features/],
+    [[row, row, row, [0.1, NaN, 0.2]], /row 4/],
+    [[row, row, row, [0.1, "0.2", 0.2]], /row 4, column 2/],
+    [[row, row, row, [0.9, 0.9, 0.9]], /norm/],
+    [[row, row, row, 1], /row 4 of the contexts must be an array/],
+    [undefined, /must be an array/],
+  ]) {
+    await assert.rejects(operations.decide({ bandit, contexts: [contexts] }), named("ValueError", message), String(message));
+  }
+  const [decision] = await operations.decide({ bandit, contexts: [CONTEXTS.map((row) => Float32Array.from(row))] });
+  const asked = exchanges.length;
+  for (const reward of [1.5, NaN, undefined]) {
+    await assert.rejects(operations.feedback({ bandit, sealed: decision.sealed, reward }), named("ValueError", /reward|−1|-1/));
+  }
+  assert.equal(exchanges.length, asked, "nothing was sent");
+  assert.ok(sent > 0 && asked > sent, "the control: what is right is sent");
+  await assert.rejects(create(client, { horizons: 3 }), named("ValueError", /horizons/));
+  await assert.rejects(create(client, { linear: { lambda: -1 } }), named("RefusedError", /lambda/));
+});
+
+test("a sealed decision is for holders of the key alone, and another page may return its reward", async () => {
+  const [first, second, other] = [await opened(), await opened(), new Operations(device)];
+  other.open({ bytes: bundle("sealed"), passphrase: "correct horse", toy: true, repeats: 0 });
+  const { bandit, id } = await create(first);
+  const [decision] = await first.operations.decide({ bandit, contexts: [CONTEXTS] });
+  const features = CONTEXTS.flatMap((row) => [...new Uint8Array(Float64Array.from(row).buffer)]);
+  assert.ok(!Buffer.from(decision.sealed).includes(Buffer.from(features.slice(0, 8))), "a feature in the sealed bytes");
+  const later = await second.operations.bandit({ client: "c", id });
+  const receipt = await second.operations.feedback({ bandit: later.bandit, sealed: decision.sealed, reward: 1 });
+  assert.equal(receipt.feedbacks, 1);
+  // The same again counts nothing.
+  assert.equal((await first.operations.feedback({ bandit, sealed: decision.sealed, reward: -1 })).feedbacks, 1);
+  const changed = decision.sealed.slice();
+  changed[40] ^= 1;
+  const foreign = await create(first);
+  for (const [joined, sealed] of [[bandit, changed], [bandit, new Uint8Array(9)], [foreign.bandit, decision.sealed]]) {
+    await assert.rejects(first.operations.feedback({ bandit: joined, sealed, reward: 1 }), named("ValueError", /decision/));
+  }
+});
+
+test("several decisions share one request", async () => {
+  const client = await opened();
+  const { bandit, mostDecisions } = await create(client);
+  await client.operations.decide({ bandit, contexts: [CONTEXTS] });
+  const asked = ({ path }) => path.endsWith("/decisions");
+  const decisions = await client.operations.decide({ bandit, contexts: [CONTEXTS, CONTEXTS.toReversed(), CONTEXTS] });
+  assert.equal(decisions.length, 3);
+  assert.equal(new Set(decisions.map(({ id }) => id)).size, 3);
+  const [one, three] = client.exchanges.filter(asked);
+  assert.equal(three.sent.length, one.sent.length);
+  const many = Array.from({ length: mostDecisions + 1 }, () => CONTEXTS);
+  await assert.rejects(client.operations.decide({ bandit, contexts: many }), named("ValueError", /./));
+});
+
+test("refusals, other keys and servers that cannot be reached are told apart", async () => {
+  const wrong = await opened({ token: "ab".repeat(32) });
+  await assert.rejects(create(wrong), (error) => {
+    const known = fromFields(toFields(error));
+    return known instanceof RefusedError && known.status === 401 && known.reason === "unauthorized" && known.detail.length > 0;
+  });
+  await assert.rejects(opened({ token: "x" }), named("ValueError", /64/));
+  await assert.rejects(opened({ name: "sealed", passphrase: "correct horse" }), named("KeysError", /secret bundle/));
+  await assert.rejects(opened({ url: "http://127.0.0.1:1" }), named("UnreachableError", /127\.0\.0\.1:1/));
+  await assert.rejects(opened({ url: "ftp://a" }), named("ValueError", /https/));
+  const client = await opened();
+  await assert.rejects(client.operations.bandit({ client: "c", id: "../keys" }), named("ValueError", /id/));
+  await assert.rejects(client.operations.bandit({ client: "c", id: "none" }), named("RefusedError", /404/));
+});
+
+/** A server that answers its `n`th request with `answer(n, request)`. */
+async function madeUp(answer) {
+  let count = 0;
+  const listener = createServer((request, response) => {
+    request.resume().on("end", () => answer(count++, request, response));
+  });
+  await new Promise((resolve) => listener.listen(0, "127.0.0.1", resolve));
+  return { url: `http://127.0.0.1:${listener.address().port}`, count: () => count, stop: () => (listener.closeAllConnections(), listener.close()) };
+}
+
+test("answers that are too long, redirects and answers that never come end a call", async () => {
+  const made = await madeUp((_, request, response) => {
+    if (request.headers["x-case"]) return;
+    response.writeHead(200, { "content-type": "application/json" });
+    const part = "x".repeat(1 << 20);
+    const more = () => response.write(part) ? setImmediate(more) : response.once("drain", more);
+    response.on("error", () => {}).on("close", () => response.destroy());
+    more();
+  });
+  await assert.rejects(opened({ url: made.url }), named("AnswerError", /longer than/));
+  made.stop();
+  const redirect = await madeUp((_, __, response) => response.writeHead(307, { location: `${server.url}/v1/keys` }).end());
+  await assert.rejects(opened({ url: redirect.url }), named("UnreachableError", /./));
+  redirect.stop();
+  const silent = await madeUp(() => {});
+  await assert.rejects(opened({ url: silent.url, timeout: 200 }), named("UnreachableError", /0\.2 s/));
+  const operations = new Operations(device);
+  operations.open({ bytes: bundle("ours"), toy: true, repeats: 0 });
+  const controller = new AbortController();
+  const waiting = operations.connect({ client: "c", server: silent.url, timeout: 60_000 }, controller.signal);
+  while (silent.count() < 2) await new Promise((resolve) => setTimeout(resolve, 5));
+  controller.abort();
+  await assert.rejects(waiting, named("AbortError", /aborted/));
+  silent.stop();
+});
+
+test("the keys are gone after they were freed", async () => {
+  const client = await opened();
+  const { bandit } = await create(client);
+  client.operations.free();
+  await assert.rejects(client.operations.decide({ bandit, contexts: [CONTEXTS] }));
+  await assert.rejects(create(client));
+});
