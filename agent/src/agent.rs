@@ -1,9 +1,11 @@
 //! The running agent: its bandits, the raiser beside them, and the end of both.
 
 use crate::Error;
+use crate::decision_log::{DecisionLog, Line, LogOptions};
 use crate::desk::Desk;
 use crate::http::app;
 use crate::pending::{Bounds, Pending};
+use crate::settings::Settings;
 use host::lock;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -11,14 +13,15 @@ use service::{Bodies, Connections, Hosts, Pace, Tls};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::net::TcpListener;
 use user_client::{AnyBandit, Client, Device, MOST_BANDITS, Raiser, RaiserOptions, Stop, patiently};
 use wire::TokenDigest;
 
-/// Memory for bodies above 64 KiB, of which the agent reads none.
-const BODY_MEMORY: usize = 1 << 20;
+/// Memory for bodies above 64 KiB, which are those with schemas and examples.
+const BODY_MEMORY: usize = 8 << 20;
 /// After the requests were answered, the threads of bandits get this time to end.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -38,13 +41,15 @@ pub struct Options {
     pub patience: Duration,
     /// The time between two looks for new bandits to raise for.
     pub rescan: Duration,
+    /// The bounds of the log of decisions, or no log.
+    pub decision_log: Option<LogOptions>,
     /// Whether trace questions are kept for the feedback. The device says how many are answered.
     pub trace_answers: bool,
 }
 
 impl Options {
     /// The defaults: 65,536 pending decisions for a week, repeats for ten seconds, a look for new bandits
-    /// every ten seconds, and loopback addresses as hosts.
+    /// every ten seconds, a log of decisions, and loopback addresses as hosts.
     pub fn new(token: TokenDigest) -> Self {
         Options {
             token,
@@ -53,6 +58,7 @@ impl Options {
             pending_age: Duration::from_secs(7 * 24 * 3600),
             patience: Duration::from_secs(10),
             rescan: Duration::from_secs(10),
+            decision_log: Some(LogOptions::default()),
             trace_answers: false,
         }
     }
@@ -68,6 +74,9 @@ pub(crate) struct Inner {
     pub(crate) stop: Stop,
     pub(crate) options: Options,
     pub(crate) pending: Pending,
+    decisions: Option<DecisionLog>,
+    /// Whether the last lines of the log of decisions could be written.
+    logs: AtomicBool,
     pub(crate) bodies: Bodies,
     pub(crate) hosts: Hosts,
     rng: Mutex<ChaCha20Rng>,
@@ -97,11 +106,14 @@ impl Agent {
         let (device, log) = (device.into(), Arc::new(log));
         let bounds = Bounds { most: options.most_pending.max(1), age: options.pending_age };
         let pending = Pending::open(folder, &device, bounds)?;
+        let decisions = options.decision_log.map(|bounds| DecisionLog::open(folder, bounds)).transpose()?;
         Ok(Agent(Arc::new(Inner {
             client,
             device,
             stop: Stop::default(),
             pending,
+            decisions,
+            logs: AtomicBool::new(true),
             bodies: Bodies::within(BODY_MEMORY, Pace::default()),
             hosts: Hosts(options.hosts.clone()),
             options,
@@ -189,6 +201,14 @@ impl Inner {
         Ok(desk)
     }
 
+    /// Keeps the settings of a bandit, durably.
+    ///
+    /// # Errors
+    /// Those of the disk; the settings before stay.
+    pub(crate) fn set(&self, id: &str, settings: Settings) -> Result<(), Error> {
+        self.pending.set(id, settings, now(), &mut self.fork_rng())
+    }
+
     /// Closes the desk of a bandit that the server does not know any more.
     pub(crate) fn forget(&self, id: &str) {
         if let Some((desk, _)) = lock(&self.desks).remove(id) {
@@ -213,6 +233,19 @@ impl Inner {
 
     pub(crate) fn log(&self, line: &str) {
         (self.log)(line);
+    }
+
+    /// Appends lines to the log of decisions, if there is one. A decision does not depend on it: an error is
+    /// logged, once until lines are written again.
+    pub(crate) fn log_decisions(&self, lines: Vec<Line>) {
+        let Some(log) = &self.decisions else { return };
+        match log.append(&lines) {
+            Ok(()) => self.logs.store(true, Ordering::Relaxed),
+            Err(error) if self.logs.swap(false, Ordering::Relaxed) => {
+                self.log(&format!("decisions are missing in the log of decisions: {error}"));
+            }
+            Err(_) => {}
+        }
     }
 
     /// Logs why unreliable decisions were not asked for again, and that the key gives no further answers.

@@ -4,6 +4,7 @@
 
 use crate::Error;
 use crate::agent::{Inner, now};
+use crate::decision_log::{Line, Played};
 use crate::pending::Kept;
 use host::lock;
 use privacy::PrivacyStatement;
@@ -221,19 +222,27 @@ fn decide<R: CryptoRng>(
     let ask = |rng: &mut R| joined.decide_several(&agent.client, &rows, rng);
     let made = patiently(agent.options.patience, &agent.stop, rng, ask).map_err(Error::from);
     let kept = made.and_then(|round| {
-        let waiting = |(rows, choice): (&&[Vec<f64>], &Choice)| {
+        let now = now();
+        let played: Vec<Played> = round.choice.iter().map(|choice| played(choice, now)).collect();
+        let waiting = |((rows, choice), played): ((&&[Vec<f64>], &Choice), &Played)| {
             let question = choice.question.clone().filter(|_| agent.options.trace_answers);
-            (choice.id, Kept::Waiting { features: rows[choice.arm].clone(), question })
+            let (features, played) = (rows[choice.arm].clone(), played.clone());
+            (choice.id, Kept::Waiting { features, question, played })
         };
-        let waiting = rows.iter().zip(&round.choice).map(waiting).collect();
-        agent.pending.keep(&joined.created().id, waiting, now(), rng).map(|()| round)
+        let waiting = rows.iter().zip(&round.choice).zip(&played).map(waiting).collect();
+        agent.pending.keep(&joined.created().id, waiting, now, rng).map(|()| (round, played))
     });
     match kept {
-        Ok(mut round) => {
+        Ok((mut round, played)) => {
             for (asked, choice) in load.into_iter().zip(&round.choice) {
                 drop(asked.answer.send(Ok(decided(choice))));
             }
             drop(under_way);
+            let (bandit, choices) = (&joined.created().id, round.choice.iter().zip(&played));
+            let line = |(choice, played): (&Choice, _)| {
+                Line::new(now(), bandit, choice.id.to_string(), played, None)
+            };
+            agent.log_decisions(choices.map(line).collect());
             agent.note(round.unrepeated.as_ref());
             // The decisions count in any case, and the server gives the tasks to somebody else.
             if let Err(error) = joined.answer_tasks(&agent.client, &mut round, rng) {
@@ -261,20 +270,38 @@ fn feedback<R: CryptoRng>(
     let feedbacks = match &kept {
         Kept::Answered { reward: first, feedbacks } if *first == reward => *feedbacks,
         Kept::Answered { .. } => return Err(Error::Answered { id: id.to_string() }),
-        Kept::Waiting { features, question } => {
+        Kept::Waiting { features, question, played } => {
             let body = joined.feedback(features, reward, question.as_ref(), rng)?;
             let send = |_: &mut R| agent.client.feedback_encrypted(bandit, id, &body);
             let receipt = patiently(agent.options.patience, &agent.stop, rng, send)?;
             agent.note(None);
             let receipt = receipt.feedbacks;
             // The feedback was counted, whatever becomes of its receipt here.
-            if let Err(error) = agent.pending.answered(bandit, (since, id), (reward, receipt), now(), rng) {
-                agent.log(&format!("the receipt of decision {id} is not kept: {error}"));
+            let (decision, counted) = ((since, id, played), (reward, receipt));
+            match agent.pending.answered(bandit, decision, counted, now(), rng) {
+                Ok(()) => {
+                    let line = Line::new(now(), bandit, id.to_string(), played, Some(reward));
+                    agent.log_decisions(vec![line]);
+                }
+                Err(error) => agent.log(&format!("the receipt of decision {id} is not kept: {error}")),
             }
             receipt
         }
     };
     Ok(Counted { of: id.to_string(), feedbacks, privacy: privacy() })
+}
+
+/// What is known of a decision that was made at the time `now`.
+fn played(choice: &Choice, now: u64) -> Played {
+    let number = |of: usize| u32::try_from(of).unwrap_or(u32::MAX);
+    Played {
+        decided: now,
+        round: choice.round,
+        model_feedbacks: choice.model_feedbacks,
+        arms: number(choice.values.len()),
+        arm: number(choice.arm),
+        reliable: choice.reliable,
+    }
 }
 
 fn decided(choice: &Choice) -> Decided {

@@ -40,6 +40,9 @@ pub enum Error {
     /// Misuse: a field that encrypted bandits need, or one that they do not have.
     #[error("{0}")]
     BadField(&'static str),
+    /// Untrusted: a schema, or a value that it does not take.
+    #[error(transparent)]
+    Features(#[from] schema::Error),
     /// Misuse: a bandit with a clear policy, whose messages need no agent.
     #[error("{what} has a clear policy: send its requests to helba-server")]
     NotEncrypted {
@@ -92,8 +95,8 @@ pub enum Error {
         /// The file that could not be written.
         path: PathBuf,
     },
-    /// The database of pending decisions failed.
-    #[error("the pending decisions in {} cannot be used: {source}", path.display())]
+    /// The database of pending decisions failed. It is opened again for the next request.
+    #[error("the pending decisions in {} cannot be used: {source}; ask again, and look at the disk", path.display())]
     Database {
         /// The file.
         path: PathBuf,
@@ -108,8 +111,8 @@ pub enum Error {
     },
     /// Untrusted: a stored decision that this key does not open.
     #[error(
-        "a pending decision in {} was sealed under another secret bundle, or was changed: start with the bundle of this folder, \
-         or give another --state folder", path.display()
+        "a pending decision in {} was sealed under another secret bundle or by another version of the agent, or was changed: start with \
+         the bundle of this folder, or give another --state folder", path.display()
     )]
     Unsealable {
         /// The file.
@@ -153,6 +156,7 @@ impl Error {
             Error::BadJson { .. } => P::Malformed,
             Error::BadConfig { .. } => P::BadConfiguration,
             Error::BadField(_) => P::BadValue,
+            Error::Features(error) => error.fault().into(),
             Error::NotEncrypted { .. } => P::NotEncrypted,
             Error::UnknownDecision { .. } => P::UnknownDecision,
             Error::Answered { .. } => P::Answered,
@@ -169,9 +173,8 @@ impl Error {
                 | Client::Ckks(_),
             ) => P::BadAnswer,
             Error::DiskFull { .. } => P::DiskFull,
+            Error::Disk { .. } | Error::Database { .. } => P::NotStored,
             Error::Client(_)
-            | Error::Disk { .. }
-            | Error::Database { .. }
             | Error::StateInUse { .. }
             | Error::Unsealable { .. }
             | Error::Token(_)

@@ -8,16 +8,25 @@
 //! |---|---|
 //! | `http` | routes, the local token, bodies and answers |
 //! | `desk` | gathers the decisions of a bandit into requests, and returns feedback |
-//! | `pending` | decisions that wait for feedback, sealed on disk |
+//! | `settings` | what is kept of a bandit: how named values become features |
+//! | `pending` | decisions that wait for feedback, and the settings on disk |
+//! | `decision_log` | a file of JSON lines, one a decision and one a reward |
+//! | `tally` | counts and sums of a bandit, and their summary |
+//! | `store` | the database of the state folder, whose values are sealed |
 
 mod agent;
+mod decision_log;
 mod desk;
 mod error;
 mod files;
 mod http;
 mod pending;
+mod settings;
+mod store;
+mod tally;
 
 pub use agent::{Agent, Options};
+pub use decision_log::LogOptions;
 pub use error::Error;
 pub use files::{local_token, private_folder};
 pub use pending::{MOST_QUESTIONS, MOST_RECEIPTS};

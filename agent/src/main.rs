@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use helba_agent::{Agent, Options, local_token, private_folder};
+use helba_agent::{Agent, LogOptions, Options, local_token, private_folder};
 use host::say;
 use service::{Connections, Tls, TlsArguments};
 use std::io::Write;
@@ -67,6 +67,16 @@ struct Arguments {
     /// Days after which a decision without feedback is forgotten.
     #[arg(long, value_name = "DAYS", default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
     pending_days: u16,
+    /// Keeps no log of decisions. It is a file of JSON lines in the folder `log` of the state folder, in the
+    /// clear and for its owner alone: arms, rewards and times, and no feature.
+    #[arg(long)]
+    no_decision_log: bool,
+    /// Size at which the log of decisions begins a new file, in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
+    decision_log_size: u16,
+    /// The most files of the log of decisions. The oldest is deleted.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..))]
+    decision_log_files: u16,
     /// Seconds for which requests to a server that cannot be reached are repeated.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     patience: u16,
@@ -133,6 +143,10 @@ async fn serve(arguments: Arguments) -> Result<()> {
         most_pending: arguments.max_pending as usize,
         pending_age: Duration::from_secs(24 * 3600 * u64::from(arguments.pending_days)),
         patience: Duration::from_secs(arguments.patience.into()),
+        decision_log: (!arguments.no_decision_log).then_some(LogOptions {
+            bytes: u64::from(arguments.decision_log_size) << 20,
+            files: arguments.decision_log_files.into(),
+        }),
         trace_answers: trace_answers > 0,
         ..Options::new(local_token(&token_file, &mut rng)?.digest())
     };

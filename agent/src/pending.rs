@@ -1,26 +1,19 @@
-//! Decisions that wait for feedback, and receipts of those that were answered, in one file of the state
-//! folder. A decision is on disk before the application gets it.
-//!
-//! Every value is sealed by XChaCha20-Poly1305 under a key that is derived from the secret key, with a random
-//! nonce. Bandit, decision and time are authenticated with it. Whoever reads the file learns these, the
-//! lengths of values, which are those of the features, and nothing else.
-//!
-//! ```text
-//! table    key               value
-//! pending  bandit, decision  8 bytes time in seconds, 24 bytes nonce, sealed value with its tag
-//! ```
+//! Decisions that wait for feedback, receipts of those that were answered, and settings of bandits. A decision
+//! is on disk before the application gets it.
 
 use crate::Error;
-use chacha20poly1305::aead::{Aead, Payload};
-use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
+use crate::decision_log::Played;
+use crate::settings::Settings;
+use crate::store::{Change, Row, Store, Table};
+use crate::tally::{Summary, Tally};
 use host::lock;
 use protocol::DecisionId;
 use rand::CryptoRng;
-use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::Durability;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use user_client::Device;
 use wire::TraceQuestion;
@@ -32,15 +25,6 @@ pub const MOST_RECEIPTS: usize = 1024;
 /// further decisions answers none.
 pub const MOST_QUESTIONS: usize = 64;
 
-/// The context of the derivation of the key.
-const CONTEXT: &str = "helba-agent 2026 pending decisions";
-const TABLE: TableDefinition<'static, (&'static str, &'static [u8]), &'static [u8]> =
-    TableDefinition::new("pending");
-const TIME_BYTES: usize = 8;
-const NONCE_BYTES: usize = 24;
-/// Memory for pages of the database. Values are small.
-const CACHE_BYTES: usize = 8 << 20;
-
 /// What is kept of a decision.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Kept {
@@ -50,6 +34,8 @@ pub(crate) enum Kept {
         features: Vec<f64>,
         /// The question that the feedback answers.
         question: Option<TraceQuestion>,
+        /// What else is known of it.
+        played: Played,
     },
     /// Its feedback was counted.
     Answered {
@@ -68,13 +54,19 @@ impl Drop for Kept {
     }
 }
 
-/// The file of pending decisions, open and locked.
+/// The pending decisions of all bandits.
 pub(crate) struct Pending {
-    path: PathBuf,
-    database: Database,
-    cipher: XChaCha20Poly1305,
     bounds: Bounds,
-    index: Mutex<Index>,
+    state: Mutex<State>,
+    /// What is on disk, so that a decision waits for no transaction of others.
+    settings: Mutex<BTreeMap<String, Arc<Settings>>>,
+}
+
+/// What is on disk, and the part of it in memory.
+struct State {
+    store: Store,
+    index: Index,
+    tallies: BTreeMap<String, Tally>,
 }
 
 /// How many decisions are kept, and for how long. The oldest are forgotten first.
@@ -96,30 +88,22 @@ struct Index {
 type Key = (u64, String, [u8; 16]);
 
 impl Pending {
-    /// Opens or creates the file in `folder`, with mode 0600, and unseals every value in it.
+    /// Opens or creates the database in `folder`, and unseals every value in it.
     ///
     /// # Errors
     /// [`Error::StateInUse`], [`Error::Unsealable`], and those of the disk.
     pub(crate) fn open(folder: &Path, device: &Device, bounds: Bounds) -> Result<Self, Error> {
-        let path = folder.join("pending.redb");
-        let mut options = host::private_file();
-        let file = options.read(true).write(true).create(true).open(&path);
-        let file = file.map_err(|e| Error::disk(&path, e))?;
-        let mut builder = Database::builder();
-        builder.set_cache_size(CACHE_BYTES);
-        let database = builder.create_file(file).map_err(|e| Error::database(&path, e.into()))?;
-        host::sync_folder(folder).map_err(|e| Error::disk(folder, e))?;
-        let cipher = XChaCha20Poly1305::new((&*device.derive_key(CONTEXT)).into());
-        let pending = Pending { path, database, cipher, bounds, index: Mutex::default() };
-        *lock(&pending.index) = pending.read()?;
-        Ok(pending)
+        let store = Store::open(folder, device)?;
+        let Read { index, tallies, settings } = Read::of(&store)?;
+        let state = Mutex::new(State { store, index, tallies });
+        Ok(Pending { bounds, state, settings: Mutex::new(settings) })
     }
 
     /// Keeps decisions of a bandit, durably, and forgets those beyond the bounds. `now` is the time in
     /// seconds.
     ///
     /// # Errors
-    /// Those of the disk; nothing is kept then.
+    /// Those of the disk. The decisions must not be given out then.
     pub(crate) fn keep<R: CryptoRng>(
         &self,
         bandit: &str,
@@ -127,26 +111,33 @@ impl Pending {
         now: u64,
         rng: &mut R,
     ) -> Result<(), Error> {
-        let mut index = lock(&self.index);
-        let (mut added, mut asked) = (Vec::new(), Vec::new());
+        let mut state = self.ready()?;
+        let State { store, index, tallies } = &mut *state;
+        let (mut added, mut asked, mut changes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut tally = tallies.get(bandit).cloned().unwrap_or_default();
         for (id, mut kept) in decisions {
-            if let Kept::Waiting { question: question @ Some(_), .. } = &mut kept {
-                match index.questions.len() + asked.len() < MOST_QUESTIONS {
-                    true => asked.push(id.0),
-                    false => *question = None,
+            if let Kept::Waiting { question, played, .. } = &mut kept {
+                tally.decided(played);
+                match question {
+                    Some(_) if index.questions.len() + asked.len() < MOST_QUESTIONS => asked.push(id.0),
+                    question => *question = None,
                 }
             }
             let key = (now, bandit.to_string(), id.0);
-            added.push((self.seal(&key, &kept, rng)?, key));
+            changes.push(seal(store, &key, &kept, rng)?);
+            added.push(key);
         }
         let beyond = (index.waiting.len() + added.len()).saturating_sub(self.bounds.most);
         let old = |key: &Key| key.0 < now.saturating_sub(self.bounds.age.as_secs());
         let waiting = index.waiting.iter().enumerate().take_while(|(at, key)| *at < beyond || old(key));
         let answered = index.answered.iter().take_while(|key| old(key));
         let removed: Vec<Key> = waiting.map(|(_, key)| key).chain(answered).cloned().collect();
-        self.write(Durability::Immediate, &added, &removed)?;
+        changes.extend(removed.iter().map(removal));
+        changes.push(seal_tally(store, bandit, now, &tally, rng)?);
+        store.write(Durability::Immediate, &changes)?;
+        tallies.insert(bandit.into(), tally);
         removed.iter().for_each(|key| index.remove(key));
-        index.waiting.extend(added.into_iter().map(|(_, key)| key));
+        index.waiting.extend(added);
         index.questions.extend(asked);
         Ok(())
     }
@@ -156,12 +147,9 @@ impl Pending {
     /// # Errors
     /// [`Error::Unsealable`] for a value that was changed while it was kept, and those of the disk.
     pub(crate) fn find(&self, bandit: &str, id: DecisionId) -> Result<Option<(u64, Kept)>, Error> {
-        let read = || -> Result<_, redb::Error> {
-            let table = self.database.begin_read()?.open_table(TABLE)?;
-            Ok(table.get((bandit, &id.0[..]))?.map(|value| value.value().to_vec()))
-        };
-        let value = read().map_err(|e| Error::database(&self.path, e))?;
-        value.map(|value| self.unseal(bandit, &id.0, &value)).transpose()
+        let state = self.ready()?;
+        let found = state.store.get(Table::Pending, bandit, &id.0)?;
+        found.map(|(since, message)| Ok((since, read(&state.store, &message)?))).transpose()
     }
 
     /// Replaces a decision that waits since `since` by the receipt of its feedback, with the reward and the
@@ -172,21 +160,78 @@ impl Pending {
     pub(crate) fn answered<R: CryptoRng>(
         &self,
         bandit: &str,
-        (since, id): (u64, DecisionId),
+        (since, id, played): (u64, DecisionId, &Played),
         (reward, feedbacks): (f64, u64),
         now: u64,
         rng: &mut R,
     ) -> Result<(), Error> {
-        let mut index = lock(&self.index);
+        let mut state = self.ready()?;
+        let State { store, index, tallies } = &mut *state;
+        let mut tally = tallies.get(bandit).cloned().unwrap_or_default();
+        tally.rewarded(played, reward);
         let key = (now, bandit.to_string(), id.0);
-        let sealed = self.seal(&key, &Kept::Answered { reward, feedbacks }, rng)?;
-        let oldest = index.answered.first().filter(|_| index.answered.len() >= MOST_RECEIPTS);
-        let removed: Vec<Key> = oldest.cloned().into_iter().collect();
-        self.write(Durability::None, &[(sealed, key.clone())], &removed)?;
-        removed.iter().for_each(|key| index.remove(key));
+        let receipt = seal(store, &key, &Kept::Answered { reward, feedbacks }, rng)?;
+        let oldest = index.answered.first().filter(|_| index.answered.len() >= MOST_RECEIPTS).cloned();
+        let tallied = seal_tally(store, bandit, now, &tally, rng)?;
+        let changes: Vec<Change> = oldest.iter().map(removal).chain([receipt, tallied]).collect();
+        store.write(Durability::None, &changes)?;
+        tallies.insert(bandit.into(), tally);
+        oldest.iter().for_each(|key| index.remove(key));
         index.remove(&(since, key.1.clone(), id.0));
         index.answered.insert(key);
         Ok(())
+    }
+
+    /// Forgets all that is kept of a bandit, durably.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(crate) fn forget(&self, bandit: &str) -> Result<(), Error> {
+        let mut state = self.ready()?;
+        let State { store, index, tallies } = &mut *state;
+        let of_bandit = index.waiting.iter().chain(&index.answered).filter(|key| key.1 == bandit);
+        let removed: Vec<Key> = of_bandit.cloned().collect();
+        let whole = |table| Change { table, bandit: bandit.into(), id: Vec::new(), sealed: None };
+        let whole = [Table::Settings, Table::Tallies].map(whole);
+        let changes: Vec<Change> = removed.iter().map(removal).chain(whole).collect();
+        store.write(Durability::Immediate, &changes)?;
+        removed.iter().for_each(|key| index.remove(key));
+        tallies.remove(bandit);
+        lock(&self.settings).remove(bandit);
+        Ok(())
+    }
+
+    /// The settings of a bandit, which are the defaults until some are kept.
+    pub(crate) fn settings(&self, bandit: &str) -> Arc<Settings> {
+        lock(&self.settings).get(bandit).cloned().unwrap_or_default()
+    }
+
+    /// Keeps the settings of a bandit, durably.
+    ///
+    /// # Errors
+    /// Those of the disk; those before count then.
+    pub(crate) fn set<R: CryptoRng>(
+        &self,
+        bandit: &str,
+        settings: Settings,
+        now: u64,
+        rng: &mut R,
+    ) -> Result<(), Error> {
+        let mut state = self.ready()?;
+        let broken = |_| Error::Broken("settings that cannot be written");
+        let message = Zeroizing::new(serde_json::to_vec(&settings).map_err(broken)?);
+        let change = state.store.put(Table::Settings, (bandit, &[], now), &message, rng)?;
+        state.store.write(Durability::Immediate, &[change])?;
+        lock(&self.settings).insert(bandit.into(), Arc::new(settings));
+        Ok(())
+    }
+
+    /// A summary of the decisions of a bandit, if there were any.
+    ///
+    /// # Errors
+    /// Those of the disk, if it failed before.
+    pub(crate) fn summary(&self, bandit: &str) -> Result<Option<Summary>, Error> {
+        Ok(self.ready()?.tallies.get(bandit).map(|tally| tally.summary(0)))
     }
 
     /// Makes all changes durable.
@@ -194,28 +239,61 @@ impl Pending {
     /// # Errors
     /// Those of the disk.
     pub(crate) fn sync(&self) -> Result<(), Error> {
-        self.write(Durability::Immediate, &[], &[])
+        self.ready()?.store.write(Durability::Immediate, &[])
     }
 
-    /// The index of what is stored, after every value was unsealed.
-    fn read(&self) -> Result<Index, Error> {
-        self.sync()?;
-        let read = || -> Result<_, redb::Error> {
-            let table = self.database.begin_read()?.open_table(TABLE)?;
-            let mut values = Vec::new();
-            for row in table.iter()? {
-                let (key, value) = row?;
-                let (bandit, id) = key.value();
-                values.push((bandit.to_string(), id.to_vec(), value.value().to_vec()));
+    /// The state, after a failed transaction as it is on disk: nobody knows whether that transaction got
+    /// there.
+    fn ready(&self) -> Result<MutexGuard<'_, State>, Error> {
+        let mut state = lock(&self.state);
+        if state.store.is_closed() {
+            state.store.reopen()?;
+            match Read::of(&state.store) {
+                Ok(Read { index, tallies, settings }) => {
+                    (state.index, state.tallies) = (index, tallies);
+                    *lock(&self.settings) = settings;
+                }
+                Err(error) => {
+                    state.store.close();
+                    return Err(error);
+                }
             }
-            Ok(values)
+        }
+        Ok(state)
+    }
+}
+
+/// What is read from the disk.
+struct Read {
+    index: Index,
+    tallies: BTreeMap<String, Tally>,
+    settings: BTreeMap<String, Arc<Settings>>,
+}
+
+impl Read {
+    fn of(store: &Store) -> Result<Read, Error> {
+        let bad = || Error::Unsealable { path: store.path().to_owned() };
+        let settings = |(bandit, _, _, message): Row| {
+            Ok((bandit, Arc::new(serde_json::from_slice(&message).map_err(|_| bad())?)))
         };
+        let tally =
+            |(bandit, _, _, message): Row| Ok((bandit, postcard::from_bytes(&message).map_err(|_| bad())?));
+        Ok(Read {
+            index: Index::read(store)?,
+            tallies: store.read(Table::Tallies)?.into_iter().map(tally).collect::<Result<_, Error>>()?,
+            settings: store.read(Table::Settings)?.into_iter().map(settings).collect::<Result<_, Error>>()?,
+        })
+    }
+}
+
+impl Index {
+    /// The index of what is stored, after every value was unsealed.
+    fn read(store: &Store) -> Result<Index, Error> {
         let mut index = Index::default();
-        for (bandit, id, value) in read().map_err(|e| Error::database(&self.path, e))? {
-            let (since, kept) = self.unseal(&bandit, &id, &value)?;
+        for (bandit, id, since, message) in store.read(Table::Pending)? {
             // The tag authenticates ids of this length alone.
             let id = id.try_into().map_err(|_| Error::Broken("an id of a pending decision"))?;
-            match &kept {
+            match &read(store, &message)? {
                 Kept::Waiting { question, .. } => {
                     index.questions.extend(question.as_ref().map(|_| id));
                     index.waiting.insert((since, bandit, id));
@@ -226,49 +304,6 @@ impl Pending {
         Ok(index)
     }
 
-    /// One transaction. The table exists after it.
-    fn write(&self, durability: Durability, added: &[(Vec<u8>, Key)], removed: &[Key]) -> Result<(), Error> {
-        let write = || -> Result<(), redb::Error> {
-            let mut transaction = self.database.begin_write()?;
-            transaction.set_durability(durability)?;
-            let mut table = transaction.open_table(TABLE)?;
-            for (_, bandit, id) in removed {
-                table.remove((bandit.as_str(), &id[..]))?;
-            }
-            for (value, (_, bandit, id)) in added {
-                table.insert((bandit.as_str(), &id[..]), value.as_slice())?;
-            }
-            drop(table);
-            Ok(transaction.commit()?)
-        };
-        write().map_err(|e| Error::database(&self.path, e))
-    }
-
-    fn seal<R: CryptoRng>(&self, key: &Key, kept: &Kept, rng: &mut R) -> Result<Vec<u8>, Error> {
-        let (time, bandit, id) = key;
-        let mut nonce = [0; NONCE_BYTES];
-        rng.fill_bytes(&mut nonce);
-        let broken = |_| Error::Broken("a pending decision that cannot be written");
-        let message = Zeroizing::new(postcard::to_stdvec(kept).map_err(broken)?);
-        let about = about(*time, bandit, id);
-        let sealed = self.cipher.encrypt((&nonce).into(), Payload { msg: &message, aad: &about });
-        let sealed = sealed.map_err(|_| Error::Broken("a pending decision that is too long"))?;
-        Ok([&time.to_le_bytes()[..], &nonce, &sealed].concat())
-    }
-
-    fn unseal(&self, bandit: &str, id: &[u8], value: &[u8]) -> Result<(u64, Kept), Error> {
-        let bad = || Error::Unsealable { path: self.path.clone() };
-        let (time, value) = value.split_first_chunk::<TIME_BYTES>().ok_or_else(bad)?;
-        let (nonce, sealed) = value.split_first_chunk::<NONCE_BYTES>().ok_or_else(bad)?;
-        let time = u64::from_le_bytes(*time);
-        let about = about(time, bandit, id);
-        let message = self.cipher.decrypt(nonce.into(), Payload { msg: sealed, aad: &about });
-        let message = Zeroizing::new(message.map_err(|_| bad())?);
-        Ok((time, postcard::from_bytes(&message).map_err(|_| bad())?))
-    }
-}
-
-impl Index {
     fn remove(&mut self, key: &Key) {
         if self.waiting.remove(key) {
             self.questions.remove(&key.2);
@@ -278,15 +313,38 @@ impl Index {
     }
 }
 
-/// What is authenticated with a value: time, id of the decision and name of the bandit, which may have any
-/// length.
-fn about(time: u64, bandit: &str, id: &[u8]) -> Vec<u8> {
-    [&time.to_le_bytes()[..], id, bandit.as_bytes()].concat()
+fn read(store: &Store, message: &[u8]) -> Result<Kept, Error> {
+    postcard::from_bytes(message).map_err(|_| Error::Unsealable { path: store.path().to_owned() })
+}
+
+fn seal<R: CryptoRng>(store: &Store, key: &Key, kept: &Kept, rng: &mut R) -> Result<Change, Error> {
+    let (time, bandit, id) = key;
+    let broken = |_| Error::Broken("a pending decision that cannot be written");
+    let message = Zeroizing::new(postcard::to_stdvec(kept).map_err(broken)?);
+    store.put(Table::Pending, (bandit, id, *time), &message, rng)
+}
+
+fn seal_tally<R: CryptoRng>(
+    store: &Store,
+    bandit: &str,
+    now: u64,
+    tally: &Tally,
+    rng: &mut R,
+) -> Result<Change, Error> {
+    let broken = |_| Error::Broken("a tally that cannot be written");
+    let message = postcard::to_stdvec(tally).map_err(broken)?;
+    store.put(Table::Tallies, (bandit, &[], now), &message, rng)
+}
+
+fn removal((_, bandit, id): &Key) -> Change {
+    Change { table: Table::Pending, bandit: bandit.clone(), id: id.to_vec(), sealed: None }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::tests::fail;
+    use crate::store::{NONCE_BYTES, TIME_BYTES};
     use protocol::{QuestionId, Shape};
     use rand::SeedableRng;
     use rand_chacha::ChaCha20Rng;
@@ -316,7 +374,11 @@ mod tests {
     fn waiting(question: bool) -> Kept {
         let id = QuestionId { feedbacks: 1, model_feedbacks: 0, code: [0; 16] };
         let question = question.then(|| TraceQuestion { id, frame: vec![1; 9] });
-        Kept::Waiting { features: vec![0.125, 1.0 / 3.0], question }
+        Kept::Waiting { features: vec![0.125, 1.0 / 3.0], question, played: played() }
+    }
+
+    fn played() -> Played {
+        Played { decided: 1000, round: 1, model_feedbacks: 0, arms: 2, arm: 1, reliable: true }
     }
 
     fn id(number: usize) -> DecisionId {
@@ -360,13 +422,14 @@ mod tests {
         for number in 0..count {
             let since = pending.find(BANDIT, id(number)).unwrap().unwrap().0;
             let (receipt, now) = ((0.5, number as u64), since + number as u64);
-            pending.answered(BANDIT, (since, id(number)), receipt, now, &mut rng()).unwrap();
+            pending.answered(BANDIT, (since, id(number), &played()), receipt, now, &mut rng()).unwrap();
         }
-        assert!(lock(&pending.index).waiting.is_empty());
+        assert!(lock(&pending.state).index.waiting.is_empty());
         pending.sync().unwrap();
         drop(pending);
         let pending = open(folder.path(), BOUNDS);
-        let (index, find) = (lock(&pending.index).answered.len(), |at| pending.find(BANDIT, id(at)).unwrap());
+        let (index, find) =
+            (lock(&pending.state).index.answered.len(), |at| pending.find(BANDIT, id(at)).unwrap());
         assert_eq!(index, MOST_RECEIPTS);
         assert!(find(0).is_none() && find(1).is_none());
         let last = (count - 1) as u64;
@@ -385,7 +448,7 @@ mod tests {
             matches!(kept, Kept::Waiting { question: Some(_), .. })
         };
         assert_eq!((0..70).filter(|number| asked(*number)).count(), MOST_QUESTIONS);
-        pending.answered(BANDIT, (1000, id(0)), (0.5, 1), 1001, &mut rng()).unwrap();
+        pending.answered(BANDIT, (1000, id(0), &played()), (0.5, 1), 1001, &mut rng()).unwrap();
         pending.keep(BANDIT, decisions(70..72), 1002, &mut rng()).unwrap();
         assert!(asked(70) && !asked(71));
     }
@@ -407,9 +470,11 @@ mod tests {
             assert_eq!(std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o777, 0o600);
         }
         let key = |number: usize| (1000, BANDIT.to_string(), id(number).0);
-        let good = pending.seal(&key(0), &waiting(false), &mut rng()).unwrap();
+        let good = seal(&lock(&pending.state).store, &key(0), &waiting(false), &mut rng()).unwrap();
+        let good = good.sealed.unwrap();
         let put = |value: Vec<u8>, number| {
-            pending.write(Durability::Immediate, &[(value, key(number))], &[]).unwrap();
+            let change = Change { sealed: Some(value), ..removal(&key(number)) };
+            lock(&pending.state).store.write(Durability::Immediate, &[change]).unwrap();
             pending.find(BANDIT, id(number)).map(drop)
         };
         assert!(put(good.clone(), 0).is_ok());
@@ -425,5 +490,43 @@ mod tests {
         let clear = postcard::to_stdvec(&waiting(false)).unwrap();
         let _ = put(clear, 0);
         assert!(shown(), "the control");
+    }
+
+    /// After a failed transaction nothing is given out, and the next one finds the file as the disk has it.
+    #[test]
+    fn a_failed_transaction_closes_nothing_for_good() {
+        let folder = tempfile::tempdir().unwrap();
+        let pending = open(folder.path(), Bounds { most: 100, ..BOUNDS });
+        keep(&pending, 0..2, 1000);
+        let decision = vec![(id(2), waiting(false))];
+        fail(1);
+        assert!(pending.keep(BANDIT, decision.clone(), 1000, &mut rng()).is_err());
+        fail(1);
+        assert!(pending.find(BANDIT, id(0)).is_err(), "it cannot be opened again yet");
+        assert!(pending.find(BANDIT, id(0)).unwrap().is_some());
+        // The failed transaction reached the disk here. Memory has what the disk has.
+        let (on_disk, known) = (numbers(&pending).len(), lock(&pending.state).index.waiting.len());
+        assert_eq!(on_disk, known);
+        pending.keep(BANDIT, decision, 1000, &mut rng()).unwrap();
+        pending.answered(BANDIT, (1000, id(0), &played()), (0.5, 1), 1001, &mut rng()).unwrap();
+        assert_eq!(numbers(&pending), [0, 1, 2]);
+        drop(pending);
+        assert_eq!(numbers(&open(folder.path(), BOUNDS)), [0, 1, 2]);
+    }
+
+    /// A bandit that is forgotten leaves nothing, and takes nothing of another one.
+    #[test]
+    fn bandits_are_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let pending = open(folder.path(), BOUNDS);
+        keep(&pending, 0..2, 1000);
+        pending.answered(BANDIT, (1000, id(0), &played()), (0.5, 1), 1001, &mut rng()).unwrap();
+        pending.keep("c", vec![(id(5), waiting(true))], 1000, &mut rng()).unwrap();
+        pending.forget(BANDIT).unwrap();
+        let is_right =
+            |pending: &Pending| numbers(pending).is_empty() && pending.find("c", id(5)).unwrap().is_some();
+        assert!(is_right(&pending));
+        drop(pending);
+        assert!(is_right(&open(folder.path(), BOUNDS)));
     }
 }

@@ -193,6 +193,15 @@ pub(crate) enum DataCommand {
         #[arg(long)]
         output: PathBuf,
     },
+    /// Prints the transformation that a schema learns from a file, as one JSON object. An agent takes it as
+    /// `transform` when a bandit is created, and computes the features of named values by it.
+    Transform {
+        /// CSV, JSON lines (dsjson) or, if the program was built with it, Parquet.
+        file: PathBuf,
+        /// Schema, a TOML file.
+        #[arg(long)]
+        schema: PathBuf,
+    },
     /// Plays every policy that fits a file, and compares: by replay where all rewards are known, else by
     /// estimates from logged actions with their probabilities.
     Evaluate {

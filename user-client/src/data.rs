@@ -34,6 +34,9 @@ pub(crate) fn run(command: DataCommand, json: bool) -> anyhow::Result<()> {
             }
             Ok(())
         }
+        DataCommand::Transform { file, schema } => {
+            print(Prepared::fit(&file, &read_schema(&schema)?)?.transform())
+        }
         DataCommand::Evaluate { file, schema, policies, epsilon, seeds, rounds, plot } => {
             let dataset = Dataset::any(&file, schema.as_deref())?;
             let rounds = rounds.map_or(usize::MAX, |rounds| usize::try_from(rounds).unwrap_or(usize::MAX));

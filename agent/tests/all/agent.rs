@@ -9,10 +9,6 @@ use testkit::ClearTwin;
 use user_client::Client;
 use wire::Decided;
 
-/// How much less than the best index of the twin that of the arm played may be: the resolution of the
-/// comparison on toy keys, as in the tests of the server.
-const RESOLUTION: f64 = 1e-2;
-
 /// The agent raises for its bandit beside the application, which gets the arms of the exact twin and learns.
 #[test]
 fn rounds_decide_as_the_twin() {

@@ -25,6 +25,10 @@ use wire::{AccessToken, BanditView, Counted, Created, Decided, Problem, PublicBu
 pub(crate) const D: usize = 2;
 pub(crate) const K: usize = 2;
 
+/// How much less than the best index of the twin that of the arm played may be: the resolution of the
+/// comparison on toy keys, as in the tests of the server.
+pub(crate) const RESOLUTION: f64 = 1e-2;
+
 /// Both bundles of the server's keys.
 pub(crate) fn keys() -> &'static (Vec<u8>, Vec<u8>) {
     static KEYS: OnceLock<(Vec<u8>, Vec<u8>)> = OnceLock::new();
@@ -211,6 +215,16 @@ impl Http {
 
     pub(crate) fn get(&self, path: &str) -> Answer {
         answer(self.authorized(self.agent.get(format!("{}/v1{path}", self.base))).call().unwrap())
+    }
+
+    pub(crate) fn patch(&self, bandit: &str, body: &Value) -> Answer {
+        let request = self.authorized(self.agent.patch(format!("{}/v1/bandits/{bandit}", self.base)));
+        answer(request.content_type("application/json").send(body.to_string()).unwrap())
+    }
+
+    pub(crate) fn delete(&self, bandit: &str) -> Answer {
+        let request = self.agent.delete(format!("{}/v1/bandits/{bandit}", self.base));
+        answer(self.authorized(request).call().unwrap())
     }
 
     /// A new encrypted bandit.

@@ -4,7 +4,10 @@
 
 mod agent;
 mod away;
+mod bandits;
+mod features;
 mod fixture;
 mod program;
 mod refusals;
 mod script;
+mod summary;

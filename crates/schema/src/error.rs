@@ -24,6 +24,14 @@ pub enum Error {
         /// What is wrong with it, and what to do.
         reason: String,
     },
+    /// Untrusted: a value of a round, by its place, such as `candidates[1].price`.
+    #[error("{place}: {reason}")]
+    Named {
+        /// The place of the value.
+        place: String,
+        /// What is wrong with it, and what to do.
+        reason: String,
+    },
     /// Misuse: a round does not have the values or candidates of the schema.
     #[error("the round has {got} {what}, the schema has {want}")]
     Shape {
@@ -41,12 +49,25 @@ impl Error {
     pub fn fault(&self) -> Fault {
         match self {
             Error::Schema { .. } => Fault::Configuration,
-            Error::Cell { .. } | Error::Shape { .. } => Fault::Value,
+            Error::Cell { .. } | Error::Named { .. } | Error::Shape { .. } => Fault::Value,
         }
     }
 
     pub(crate) fn schema(key: impl Into<String>, reason: impl Into<String>) -> Self {
         Error::Schema { key: key.into(), reason: reason.into() }
+    }
+
+    /// The error of a round that is one of several, which is at `place`.
+    pub(crate) fn within(self, place: &str) -> Self {
+        match self {
+            Error::Cell { column, value, reason } => {
+                Error::Cell { column: format!("{place}.{column}"), value, reason }
+            }
+            Error::Named { place: inner, reason } => {
+                Error::Named { place: format!("{place}.{inner}"), reason }
+            }
+            error => Error::Named { place: place.into(), reason: error.to_string() },
+        }
     }
 
     pub(crate) fn cell(column: &str, cell: &crate::Cell, reason: impl Into<String>) -> Self {

@@ -18,12 +18,14 @@ mod eigen;
 mod error;
 mod fit;
 mod layout;
+mod named;
 mod transform;
 
 pub use cell::Cell;
 pub use error::Error;
 pub use fit::{ColumnFit, ColumnSummary, MomentFit, NormFit};
 pub use layout::{Encoding, Layout, Missing, NormRule, Projection, ProjectionRule, Schema};
+pub use named::{Named, NamedRound};
 pub use transform::{Position, Transform};
 
 /// The most features before a projection. The principal components of so many take some seconds.

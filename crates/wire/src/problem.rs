@@ -142,6 +142,7 @@ problem_types! {
     BadAnswer 502 "bad_answer" "Another party's answer is not what it must be."
     Overloaded 503 "overloaded" "As much is under way as the server takes at a time."
     NotEvaluated 503 "not_evaluated" "The evaluation that the decision was part of ended without an answer; ask again."
+    NotStored 503 "not_stored" "The disk does not take the change; nothing was changed, ask again."
     TooManyBandits 507 "too_many_bandits" "The server keeps as many bandits as it may."
     DiskFull 507 "disk_full" "No room is left on the server's disk; nothing was changed, try again when there is."
     Full 507 "full" "As many batches are kept as there is room for."

@@ -1,0 +1,217 @@
+//! Bandits: they are created, listed, shown, changed and deleted.
+
+use super::{Refusal, read};
+use crate::Error;
+use crate::agent::{Agent, blocking};
+use crate::settings::{Settings, settings_of};
+use crate::tally::Tally;
+use axum::Json;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, Request, State};
+use axum::http::{StatusCode, header};
+use axum::response::{AppendHeaders, IntoResponse, Response};
+use protocol::BanditConfig;
+use schema::Transform;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use user_client::AnyBandit;
+use wire::{BanditView, MAX_CLEAR_BYTES};
+
+/// The most bandits of a page of the list.
+const MOST_LISTED: usize = 1000;
+
+/// A bandit with its settings at this agent.
+#[derive(Serialize)]
+struct View {
+    #[serde(flatten)]
+    view: BanditView,
+    agent: Shown,
+}
+
+/// What is shown of settings.
+#[derive(Serialize)]
+struct Shown {
+    /// The names of the features, if the bandit has a schema.
+    features: Option<Vec<String>>,
+    #[serde(flatten)]
+    settings: Settings,
+}
+
+/// A part of the list of bandits, as of a server.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Page {
+    /// The most bandits, from 1; all if there is none.
+    limit: Option<usize>,
+    /// Only bandits whose ids are above this one.
+    #[serde(default)]
+    after: String,
+}
+
+/// Lists the bandits of the agent's key, by their ids.
+pub(super) async fn list(
+    State(agent): State<Agent>,
+    query: Result<Query<Page>, QueryRejection>,
+) -> Result<Response, Refusal> {
+    let what = "the query of a request for a list";
+    let query = query.map_err(|e| Error::BadJson { what, why: e.body_text() })?;
+    let Query(Page { limit, after }) = query;
+    if limit.is_some_and(|limit| !(1..=MOST_LISTED).contains(&limit)) {
+        return Err(Error::BadField("limit: it must be from 1 to 1000").into());
+    }
+    let key = agent.0.device.key_id().to_string();
+    let listed = blocking(move || Ok(agent.0.client.bandits()?)).await?;
+    let id = |bandit: &Value| bandit["id"].as_str().unwrap_or_default().to_string();
+    let mut listed: Vec<Value> =
+        listed.into_iter().filter(|bandit| bandit["key_id"] == key && id(bandit) > after).collect();
+    listed.sort_unstable_by_key(id);
+    let most = limit.unwrap_or(usize::MAX);
+    let more = listed.len() > most;
+    listed.truncate(most);
+    let last = listed.last().filter(|_| more).map(id);
+    let next = last.map(|last| format!("</v1/bandits?limit={most}&after={last}>; rel=\"next\""));
+    Ok((next.map(|next| AppendHeaders([(header::LINK, next)])), Json(listed)).into_response())
+}
+
+pub(super) async fn create(State(agent): State<Agent>, request: Request) -> Result<Response, Refusal> {
+    let mut asked: Map<String, Value> =
+        read(&agent, request, MAX_CLEAR_BYTES, "the configuration of a bandit").await?;
+    let created = blocking(move || {
+        let settings = settings_of(&mut asked)?.applied_to(&Settings::default())?;
+        let config = configuration(asked, settings.transform.as_ref())?;
+        settings.check(&config)?;
+        // It is sent once, because a repeated creation may create two bandits.
+        let created = agent.0.client.create_encrypted(&config)?;
+        if let Err(error) = agent.0.set(&created.id, settings) {
+            // A bandit without its settings is of no use, and what is left of it costs little.
+            let _ = agent.0.client.delete(&created.id);
+            return Err(error);
+        }
+        Ok(created)
+    });
+    let created = created.await?;
+    let location = [(header::LOCATION, format!("/v1/bandits/{}", created.id))];
+    Ok((StatusCode::CREATED, location, Json(created)).into_response())
+}
+
+/// The configuration of an encrypted bandit, which may name its policy. Without `linear`, numbers of features
+/// and arms are enough, which a transformation has; what is left out has the defaults.
+fn configuration(
+    mut asked: Map<String, Value>,
+    transform: Option<&Transform>,
+) -> Result<BanditConfig, Error> {
+    if asked.remove("policy").is_some_and(|policy| policy != "helba") {
+        return Err(Error::NotEncrypted { what: "the bandit of this configuration".into() });
+    }
+    let bad = |why: String| Error::BadConfig { why };
+    let mut size = |name: &str, known: Option<usize>| match (asked.remove(name), known) {
+        (None, known) => Ok(known),
+        (Some(given), None) => serde_json::from_value(given).map_err(|e| bad(format!("{name}: {e}"))),
+        (Some(given), Some(known)) if given == known => Ok(Some(known)),
+        (Some(given), Some(known)) => Err(bad(format!("{name}: {given}, and the schema has {known}"))),
+    };
+    let sizes = (
+        size("features", transform.map(Transform::features))?,
+        size("arms", transform.map(Transform::arms))?,
+    );
+    let mut whole = match (sizes, asked.contains_key("linear")) {
+        ((Some(features), Some(arms)), _) => {
+            serde_json::to_value(BanditConfig::new(features, arms)).map_err(|e| bad(e.to_string()))?
+        }
+        ((None, None), true) => Value::Object(Map::new()),
+        _ => return Err(bad("features and arms: give both numbers, or `linear`, or a schema".into())),
+    };
+    for (name, value) in asked {
+        match (whole.get_mut(&name), value) {
+            (Some(Value::Object(defaults)), Value::Object(given)) if name == "linear" => {
+                defaults.extend(given)
+            }
+            (_, value) => whole[name] = value,
+        }
+    }
+    serde_json::from_value(whole).map_err(|e| bad(e.to_string()))
+}
+
+pub(super) async fn show(
+    State(agent): State<Agent>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Response, Refusal> {
+    let Path(id) = id?;
+    Ok(Json(blocking(move || view(&agent, &id)).await?).into_response())
+}
+
+/// Changes the settings of a bandit at this agent. Fields that are left out stay as they are.
+pub(super) async fn change(
+    State(agent): State<Agent>,
+    id: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let Path(id) = id?;
+    let mut asked: Map<String, Value> = read(&agent, request, MAX_CLEAR_BYTES, "settings").await?;
+    let changed = blocking(move || {
+        let change = settings_of(&mut asked)?;
+        if let Some(name) = asked.keys().next() {
+            let why = format!("{name}: there is no such setting");
+            return Err(Error::BadJson { what: "settings", why });
+        }
+        let View { view, .. } = self::view(&agent, &id)?;
+        let settings = change.applied_to(&agent.0.pending.settings(&id))?;
+        settings.check(&view.created.config)?;
+        agent.0.set(&id, settings)?;
+        Ok(View { view, agent: shown(&agent, &id) })
+    });
+    Ok(Json(changed.await?).into_response())
+}
+
+fn view(agent: &Agent, id: &str) -> Result<View, Error> {
+    match agent.0.client.any_bandit(id)? {
+        AnyBandit::Encrypted(view) => Ok(View { view: *view, agent: shown(agent, id) }),
+        AnyBandit::Clear(_) => Err(Error::NotEncrypted { what: format!("bandit {id}") }),
+    }
+}
+
+fn shown(agent: &Agent, id: &str) -> Shown {
+    let settings = agent.0.pending.settings(id);
+    Shown {
+        features: settings.transform.as_ref().map(Transform::names),
+        settings: Settings::clone(&settings),
+    }
+}
+
+/// Numbers about the decisions of a bandit at this agent, which needs no server for it if it knows the bandit.
+pub(super) async fn summary(
+    State(agent): State<Agent>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Response, Refusal> {
+    let Path(id) = id?;
+    let summary = blocking(move || match agent.0.pending.summary(&id)? {
+        Some(summary) => Ok(summary),
+        None => {
+            let arms = self::view(&agent, &id)?.view.created.config.linear.k;
+            Ok(Tally::default().summary(arms))
+        }
+    });
+    Ok(Json(summary.await?).into_response())
+}
+
+/// Deletes a bandit on the server, and what the agent keeps of it. Answers 204, and 404 to a repeated request.
+pub(super) async fn delete(
+    State(agent): State<Agent>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<StatusCode, Refusal> {
+    let Path(id) = id?;
+    let deleted = blocking(move || {
+        // A bandit with a clear policy is none of the agent's.
+        if let AnyBandit::Clear(_) = agent.0.client.any_bandit(&id)? {
+            return Err(Error::NotEncrypted { what: format!("bandit {id}") });
+        }
+        agent.0.client.delete(&id)?;
+        agent.0.forget(&id);
+        // What is left is forgotten by its age.
+        if let Err(error) = agent.0.pending.forget(&id) {
+            agent.0.log(&format!("decisions of bandit {id} are still kept: {error}"));
+        }
+        Ok(StatusCode::NO_CONTENT)
+    });
+    Ok(deleted.await?)
+}
