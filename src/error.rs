@@ -75,6 +75,17 @@ pub enum Error {
         /// The parameter, and the allowed values.
         why: String,
     },
+    /// Misuse: labels that were changed since the caller read them.
+    #[error(
+        "the name or the tags are not those of `If-Match`: read the bandit again, and send the change again if it still applies"
+    )]
+    Changed,
+    /// Misuse: another creation under the key of an earlier one.
+    #[error(
+        "this `Idempotency-Key` came before with another body: send the same body to get the same answer, or another key to create \
+         another bandit"
+    )]
+    KeyReused,
     /// Misuse: feedback on a decision that has expired.
     #[error(
         "decision {id} has expired: its feedback did not come within {wait} s, and the decision counts as `GET /v1/policies` \
@@ -432,6 +443,8 @@ impl Error {
             Error::BadConfig { .. } => P::BadConfiguration,
             Error::BadJson { .. } => P::Malformed,
             Error::BadParameter { .. } => P::BadValue,
+            Error::Changed => P::Changed,
+            Error::KeyReused => P::KeyReused,
             Error::Expired { .. } => P::Expired,
             Error::TooManyOpen { .. } => P::TooManyOpen,
             Error::Answered { .. } => P::Answered,

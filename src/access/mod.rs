@@ -192,6 +192,16 @@ impl Caller {
         }
     }
 
+    /// A text that tells apart the bearers of different tokens. All without a token have the same.
+    pub(crate) fn identity(&self) -> String {
+        match &self.bearer {
+            Ok(Bearer::Participant) => "participant".into(),
+            Ok(Bearer::Operator) => "operator".into(),
+            Ok(Bearer::Api(token)) => format!("token {} {}", token.created, token.name),
+            Err(_) => String::new(),
+        }
+    }
+
     /// Whether everybody may use clear policies.
     pub(crate) fn is_open(&self) -> bool {
         self.open

@@ -22,6 +22,8 @@ pub enum Route {
     Create,
     /// The configuration and the state of a bandit.
     Show,
+    /// Changes name and tags of a bandit.
+    Relabel,
     /// Deletes a bandit.
     Delete,
     /// Makes a decision.
@@ -79,7 +81,7 @@ impl std::fmt::Display for Needs {
 
 impl Route {
     /// All routes.
-    pub const ALL: [Route; 15] = [
+    pub const ALL: [Route; 16] = [
         Route::Health,
         Route::OpenApi,
         Route::Docs,
@@ -88,6 +90,7 @@ impl Route {
         Route::List,
         Route::Create,
         Route::Show,
+        Route::Relabel,
         Route::Delete,
         Route::Decide,
         Route::Again,
@@ -112,6 +115,7 @@ impl Route {
             Route::List => (Method::GET, "/bandits", Token),
             Route::Create => (Method::POST, "/bandits", ADMIN),
             Route::Show => (Method::GET, "/bandits/{id}", Reading),
+            Route::Relabel => (Method::PATCH, "/bandits/{id}", ADMIN),
             Route::Delete => (Method::DELETE, "/bandits/{id}", ADMIN),
             Route::Decide => (Method::POST, "/bandits/{id}/decisions", DECIDE),
             Route::Again => (Method::POST, "/bandits/{id}/decisions/{decision}/again", DECIDE),

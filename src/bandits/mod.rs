@@ -1,14 +1,17 @@
 //! The bandits by id, and their answers. This folder knows no HTTP.
 
 mod clear;
+mod creations;
 mod encrypted;
 
 use crate::clock::Clock;
 use crate::error::{Error, Kind};
 use crate::jobs::Updates;
-use crate::store::{self, Store};
+use crate::store::{self, Named, NamedEdit, Store};
 pub(crate) use clear::AskedTerms;
 use clear::ClearBandit;
+use creations::Creations;
+pub(crate) use creations::{Answered, Repeatable};
 pub use encrypted::{Audited, Audits};
 pub(crate) use encrypted::{EncryptedServed, Sender, Stages};
 use helba::{DeepEngine, Engine};
@@ -22,7 +25,7 @@ use service::Content;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use wire::{Created, Manifest, PolicyCreated, PublicBundle, ScoreKeys};
+use wire::{Created, Labelled, Labels, Manifest, PolicyCreated, PublicBundle, ScoreKeys};
 
 /// A loaded bandit. Methods may wait for the disk, except [`Self::kind`], [`Self::encrypted`] and those that
 /// return limits.
@@ -60,14 +63,15 @@ impl Bandit {
         }
     }
 
-    /// Its public state.
+    /// Its public state, with its labels.
     ///
     /// # Errors
     /// [`Error::UnknownBandit`] after it was deleted.
-    pub(crate) fn view(&self) -> Result<Reply, Error> {
+    pub(crate) fn view(&self, labels: &Labels) -> Result<Reply, Error> {
+        let labels = labels.clone();
         match self {
-            Bandit::Encrypted(bandit) => bandit.view(),
-            Bandit::Clear(bandit) => bandit.view(),
+            Bandit::Encrypted(bandit) => Reply::json(&Labelled { labels, of: bandit.view() }),
+            Bandit::Clear(bandit) => Reply::json(&Labelled { labels, of: bandit.view()? }),
         }
     }
 
@@ -87,13 +91,6 @@ impl Bandit {
         match self {
             Bandit::Encrypted(bandit) => Ok(bandit.feedback_body()),
             Bandit::Clear(bandit) => bandit.feedback_body(),
-        }
-    }
-
-    fn delete(&self) -> Result<(), Error> {
-        match self {
-            Bandit::Encrypted(bandit) => bandit.delete(),
-            Bandit::Clear(bandit) => bandit.delete(),
         }
     }
 }
@@ -158,19 +155,31 @@ pub(crate) struct Keys {
 
 /// A stored bandit.
 #[derive(Clone)]
-enum Entry {
-    Loaded(Bandit),
-    /// An encrypted bandit whose keys are not loaded. Its stored state stays as it is.
-    KeysMissing,
+struct Entry {
+    /// `None`: an encrypted bandit whose keys are not loaded. Its stored state stays as it is.
+    bandit: Option<Bandit>,
+    labels: Arc<Labels>,
 }
 
 impl Entry {
     fn kind(&self) -> Kind {
-        match self {
-            Entry::Loaded(bandit) => bandit.kind(),
-            Entry::KeysMissing => Kind::Encrypted,
-        }
+        self.bandit.as_ref().map_or(Kind::Encrypted, Bandit::kind)
     }
+}
+
+/// What a creation has beside its configuration.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Beside {
+    pub(crate) labels: Labels,
+    /// `None` if a repeated request creates another bandit.
+    pub(crate) repeatable: Option<Repeatable>,
+}
+
+/// A bandit with its labels, in the order of ids.
+pub(crate) struct Found {
+    pub(crate) id: String,
+    pub(crate) bandit: Bandit,
+    pub(crate) labels: Arc<Labels>,
 }
 
 /// Bounds on the bandits.
@@ -191,8 +200,10 @@ pub(crate) struct Bandits {
     store: Arc<Store>,
     room: Room,
     entries: RwLock<BTreeMap<String, Entry>>,
-    /// Locked while a bandit is created, so that the limit holds.
-    creating: Mutex<()>,
+    creations: Mutex<Creations>,
+    /// Locked while a bandit is created, labelled or deleted, so that the limit holds, and a repeated
+    /// creation waits for the first one.
+    changing: Mutex<()>,
 }
 
 impl Bandits {
@@ -225,25 +236,55 @@ impl Bandits {
         };
         let (store, stored) = Store::open(folder, keys.as_ref().map(|keys| &keys.engine))?;
         let store = Arc::new(store);
-        let mut entries = BTreeMap::new();
+        let mut bandits = BTreeMap::new();
         match keys.as_ref().map(|keys| &keys.encrypted) {
             Some(shared) => {
                 for (id, bandit) in encrypted::load(shared, restored)? {
                     bandit.update_if_due();
-                    entries.insert(id, Entry::Loaded(Bandit::Encrypted(bandit)));
+                    bandits.insert(id, Some(Bandit::Encrypted(bandit)));
                 }
             }
             None => {
                 let ids = encrypted::without_keys(&root)?;
-                entries.extend(ids.into_iter().map(|id| (id, Entry::KeysMissing)));
+                bandits.extend(ids.into_iter().map(|id| (id, None)));
             }
         }
         let ids = stored.iter().map(|row| row.id.clone()).collect::<Vec<_>>();
         for (id, bandit) in ids.into_iter().zip(clear::load(&stored, &store, &room.clock, restored)?) {
-            entries.insert(id, Entry::Loaded(Bandit::Clear(Arc::new(bandit))));
+            bandits.insert(id, Some(Bandit::Clear(Arc::new(bandit))));
         }
-        let (entries, creating) = (RwLock::new(entries), Mutex::new(()));
-        Ok(Bandits { keys, store, room, entries, creating })
+        let (mut labels, creations) = Self::named(&store, |id| bandits.contains_key(id))?;
+        let entry = |(id, bandit): (String, _)| {
+            let labels = Arc::new(labels.remove(&id).unwrap_or_default());
+            (id, Entry { bandit, labels })
+        };
+        let entries = RwLock::new(bandits.into_iter().map(entry).collect());
+        let (creations, changing) = (Mutex::new(creations), Mutex::new(()));
+        Ok(Bandits { keys, store, room, entries, creations, changing })
+    }
+
+    /// The stored labels by bandit, and the creations that are remembered. What an interrupted creation or
+    /// deletion left is removed.
+    fn named(
+        store: &Store,
+        exists: impl Fn(&str) -> bool,
+    ) -> Result<(BTreeMap<String, Labels>, Creations), Error> {
+        let (creations, mut left) = Creations::read(&store.read(Named::Creations)?, &exists)
+            .map_err(|key| store.corrupt(&key, "the answer to its creation cannot be read".into()))?;
+        let mut labels = BTreeMap::new();
+        for (id, value) in store.read(Named::Labels)? {
+            if exists(&id) {
+                let (name, tags) = postcard::from_bytes(&value)
+                    .map_err(|_| store.corrupt(&id, "its name and tags cannot be read".into()))?;
+                labels.insert(id, Labels { name, tags });
+            } else {
+                left.push(NamedEdit { table: Named::Labels, key: id, value: None });
+            }
+        }
+        if !left.is_empty() {
+            store.commit_with(&[], &left)?;
+        }
+        Ok((labels, creations))
     }
 
     /// The keys of encrypted bandits.
@@ -257,18 +298,24 @@ impl Bandits {
     /// The number of bandits, and of those whose keys are missing.
     pub(crate) fn count(&self) -> (usize, usize) {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        let missing = entries.values().filter(|entry| matches!(entry, Entry::KeysMissing)).count();
+        let missing = entries.values().filter(|entry| entry.bandit.is_none()).count();
         (entries.len(), missing)
     }
 
-    /// The loaded bandits by id.
-    pub(crate) fn loaded(&self) -> Vec<(String, Bandit)> {
+    /// The loaded bandits, by their ids.
+    pub(crate) fn loaded(&self) -> Vec<Found> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        let loaded = |(id, entry): (&String, &Entry)| match entry {
-            Entry::Loaded(bandit) => Some((id.clone(), bandit.clone())),
-            Entry::KeysMissing => None,
+        let loaded = |(id, entry): (&String, &Entry)| {
+            let bandit = entry.bandit.clone()?;
+            Some(Found { id: id.clone(), bandit, labels: entry.labels.clone() })
         };
         entries.iter().filter_map(loaded).collect()
+    }
+
+    /// The labels of a bandit, and none of one that does not exist.
+    pub(crate) fn labels(&self, id: &str) -> Arc<Labels> {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        entries.get(id).map(|entry| entry.labels.clone()).unwrap_or_default()
     }
 
     /// The bandit with this id.
@@ -278,8 +325,7 @@ impl Bandits {
     pub(crate) fn find(&self, id: &str) -> Result<Bandit, Error> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         match entries.get(id) {
-            Some(Entry::Loaded(bandit)) => Ok(bandit.clone()),
-            Some(Entry::KeysMissing) => Err(Error::NoKeys),
+            Some(entry) => entry.bandit.clone().ok_or(Error::NoKeys),
             None => Err(Error::UnknownBandit { id: id.chars().take(64).collect() }),
         }
     }
@@ -287,12 +333,32 @@ impl Bandits {
     /// Creates an encrypted bandit, which is durable when this returns.
     ///
     /// # Errors
-    /// [`Error::NoKeys`], [`Error::TooManyBandits`], those of the configuration and the disk.
-    pub(crate) fn create_encrypted(&self, config: BanditConfig) -> Result<(String, Listed), Error> {
+    /// [`Error::NoKeys`], [`Error::TooManyBandits`], [`Error::KeyReused`], those of the configuration and the
+    /// disk.
+    pub(crate) fn create_encrypted(&self, config: BanditConfig, beside: &Beside) -> Result<Answered, Error> {
         let shared = self.keys()?.encrypted.clone();
-        self.insert((Kind::Encrypted, false), |id| {
-            Ok(Bandit::Encrypted(Arc::new(EncryptedServed::create(id, config, shared)?)))
+        self.insert((Kind::Encrypted, false), beside, |id, answered| {
+            let mut stored = Vec::new();
+            // Before the folder has its name: what is left if the creation is interrupted then has no bandit.
+            let before = |created: Listed| {
+                stored = answered(created)?;
+                if stored.is_empty() { Ok(()) } else { self.store.commit_with(&[], &stored) }
+            };
+            let created = EncryptedServed::create(id, config, shared, before);
+            created.map(|bandit| Bandit::Encrypted(Arc::new(bandit))).inspect_err(|_| {
+                stored.iter_mut().for_each(|edit| edit.value = None);
+                // What stays is removed at the next start.
+                let _ = self.store.commit_with(&[], &stored);
+            })
         })
+    }
+
+    /// The answer to a creation that was made before.
+    ///
+    /// # Errors
+    /// [`Error::KeyReused`].
+    pub(crate) fn repeated(&self, asked: &Repeatable) -> Result<Option<Answered>, Error> {
+        lock(&self.creations).find(asked, self.room.clock.now())
     }
 
     /// Reads the configuration of a clear policy, and its terms for late feedback. If everybody may create
@@ -318,37 +384,88 @@ impl Bandits {
     /// [`Self::policy`].
     ///
     /// # Errors
-    /// [`Error::TooManyBandits`], those of the policy and the disk.
+    /// [`Error::TooManyBandits`], [`Error::KeyReused`], those of the policy and the disk.
     pub(crate) fn create_clear(
         &self,
         config: PolicyConfig,
         asked: AskedTerms,
         open: bool,
-    ) -> Result<(String, Listed), Error> {
+        beside: &Beside,
+    ) -> Result<Answered, Error> {
         let new = clear::New::make(config, asked, self.room.wait)?;
         let (store, clock) = (self.store.clone(), self.room.clock.clone());
-        self.insert((Kind::Clear, open), |id| {
-            Ok(Bandit::Clear(Arc::new(new.store(id.to_string(), store, clock)?)))
+        self.insert((Kind::Clear, open), beside, |id, answered| {
+            Ok(Bandit::Clear(Arc::new(new.store(id.to_string(), store, clock, answered)?)))
         })
     }
 
-    /// Adds the bandit that `make` creates and stores under a fresh id, if there is room for one more.
+    /// Adds the bandit that `make` creates under a fresh id, if there is room for one more. `make` stores it
+    /// together with what the function that it gets returns of the answer. A repeated creation adds nothing.
     fn insert(
         &self,
         (kind, open): (Kind, bool),
-        make: impl FnOnce(&str) -> Result<Bandit, Error>,
-    ) -> Result<(String, Listed), Error> {
-        let _alone = lock(&self.creating);
+        beside: &Beside,
+        make: impl FnOnce(&str, &dyn Fn(Listed) -> Result<Vec<NamedEdit>, Error>) -> Result<Bandit, Error>,
+    ) -> Result<Answered, Error> {
+        let _alone = lock(&self.changing);
+        if let Some(answered) = beside.repeatable.iter().find_map(|asked| self.repeated(asked).transpose()) {
+            return answered;
+        }
         self.check_room(kind, open)?;
         let mut id = [0; 16];
         os_rng()?.fill_bytes(&mut id);
         let id = ckks::Hex(&id).to_string();
-        let bandit = make(&id)?;
+        let now = self.room.clock.now();
+        let answer = |created: Listed| {
+            let (Reply::Json(body) | Reply::Binary(body)) =
+                Reply::json(&Labelled { labels: beside.labels.clone(), of: created })?;
+            let body = String::from_utf8(body).map_err(|_| Error::Broken("JSON that is no text"))?;
+            let answered = Answered { id: id.clone(), body };
+            let creations = lock(&self.creations);
+            let changes = beside.repeatable.map(|asked| creations.add(&asked, answered.clone(), now));
+            Ok::<_, Error>((answered, changes))
+        };
+        let stored = |created: Listed| {
+            let (_, changes) = answer(created)?;
+            let mut stored = changes.map_or(Ok(Vec::new()), |changes| changes.stored())?;
+            if beside.labels != Labels::default() {
+                stored.push(labels_edit(&id, &beside.labels)?);
+            }
+            Ok(stored)
+        };
+        let bandit = make(&id, &stored)?;
         let created = bandit.created().ok_or(Error::Broken("a new bandit that is deleted"))?;
+        let (answered, changes) = answer(created)?;
+        changes.into_iter().for_each(|changes| lock(&self.creations).apply(changes));
         tracing::info!(bandit = id, "created");
-        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
-        entries.insert(id.clone(), Entry::Loaded(bandit));
-        Ok((id, created))
+        let entry = Entry { bandit: Some(bandit), labels: Arc::new(beside.labels.clone()) };
+        self.entries.write().unwrap_or_else(PoisonError::into_inner).insert(id, entry);
+        Ok(answered)
+    }
+
+    /// Gives a bandit the labels that `change` makes of its own, durably, and returns them.
+    ///
+    /// # Errors
+    /// [`Error::UnknownBandit`], [`Error::NoKeys`], those of `change`, [`Error::BadParameter`] for labels out
+    /// of their bounds, and those of the disk.
+    pub(crate) fn relabel(
+        &self,
+        id: &str,
+        change: impl FnOnce(&Labels) -> Result<Labels, Error>,
+    ) -> Result<(Bandit, Arc<Labels>), Error> {
+        let _alone = lock(&self.changing);
+        let (bandit, before) = (self.find(id)?, self.labels(id));
+        let labels = Arc::new(change(&before)?);
+        labels.check().map_err(|why| Error::BadParameter { why })?;
+        if labels != before {
+            self.store.commit_with(&[], &[labels_edit(id, &labels)?])?;
+            let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+            if let Some(entry) = entries.get_mut(id) {
+                entry.labels = labels.clone();
+            }
+            tracing::info!(bandit = id, "labelled");
+        }
+        Ok((bandit, labels))
     }
 
     /// Checks that there is room for one more bandit.
@@ -368,9 +485,35 @@ impl Bandits {
     /// # Errors
     /// [`Error::UnknownBandit`], [`Error::NoKeys`], those of the disk.
     pub(crate) fn delete(&self, id: &str) -> Result<(), Error> {
-        self.find(id)?.delete()?;
+        let _alone = lock(&self.changing);
+        let bandit = self.find(id)?;
+        let changes = lock(&self.creations).delete(id);
+        let mut named = changes.stored()?;
+        if *self.labels(id) != Labels::default() {
+            named.push(NamedEdit { table: Named::Labels, key: id.into(), value: None });
+        }
+        match bandit {
+            Bandit::Clear(bandit) => bandit.delete(&named)?,
+            Bandit::Encrypted(bandit) => {
+                bandit.delete()?;
+                // The bandit is gone. What stays is removed at the next start.
+                if !named.is_empty()
+                    && let Err(error) = self.store.commit_with(&[], &named)
+                {
+                    tracing::warn!(bandit = id, %error, "its name, tags and creation are not removed yet");
+                }
+            }
+        }
+        lock(&self.creations).apply(changes);
         self.entries.write().unwrap_or_else(PoisonError::into_inner).remove(id);
         tracing::info!(bandit = id, "deleted");
         Ok(())
     }
+}
+
+/// The edit that stores the labels of a bandit.
+fn labels_edit(id: &str, labels: &Labels) -> Result<NamedEdit, Error> {
+    let value = postcard::to_stdvec(&(&labels.name, &labels.tags));
+    let value = value.map_err(|_| Error::Broken("labels that cannot be serialised"))?;
+    Ok(NamedEdit { table: Named::Labels, key: id.into(), value: Some(value) })
 }

@@ -1,8 +1,8 @@
-//! `/v1/bandits`: bandits of either kind are created, listed, shown and deleted.
+//! `/v1/bandits`: bandits of either kind are created, listed, shown, labelled and deleted.
 
-use super::{AppState, etag, unless_same};
+use super::{AppState, etag, refuse, unless_same};
 use crate::access::Caller;
-use crate::bandits::{Bandit, BodyLimit, Listed, Reply};
+use crate::bandits::{Answered, Bandit, Beside, BodyLimit, Found, Repeatable, Reply};
 use crate::error::{Error, Kind};
 use crate::jobs::{self, Work};
 use axum::extract::rejection::{PathRejection, QueryRejection};
@@ -11,25 +11,53 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{AppendHeaders, IntoResponse, Response};
 use axum::{Extension, Json};
 use protocol::BanditConfig;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use service::Content;
+use std::sync::Arc;
+use wire::{IDEMPOTENCY_HEADER, Labelled, Labels, LabelsPatch};
 
-/// The limit of a configuration, which has about a dozen numbers.
+/// The limit of a configuration, which has about a dozen numbers, and of labels.
 const CONFIG: BodyLimit = BodyLimit { bytes: 16 << 10, content: Content::Json };
+
+/// The longest `Idempotency-Key`.
+const MOST_KEY: usize = 255;
 
 /// The most bandits of a page.
 const MOST_LISTED: usize = 1000;
 
 /// A part of the list of bandits.
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Page {
     /// The most bandits, from 1; all if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<usize>,
     /// Only bandits whose ids are above this one.
     #[serde(default)]
     after: String,
+    /// Only bandits with this name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// Only bandits with this tag.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tag: Option<String>,
+}
+
+impl Page {
+    fn has(&self, labels: &Labels) -> bool {
+        (self.name.is_none() || labels.name == self.name)
+            && self.tag.as_ref().is_none_or(|tag| labels.tags.contains(tag))
+    }
+
+    /// The header of the page behind the bandit `last`.
+    fn next(&self, last: String) -> Result<String, Error> {
+        let Page { limit, name, tag, .. } = self;
+        let next = Page { limit: *limit, after: last, name: name.clone(), tag: tag.clone() };
+        let query = serde_urlencoded::to_string(next);
+        let query = query.map_err(|_| Error::Broken("a query that cannot be written"))?;
+        Ok(format!("</v1/bandits?{query}>; rel=\"next\""))
+    }
 }
 
 /// Lists the bandits that the token gives access to, by their ids. A token that the server does not know is
@@ -40,27 +68,28 @@ pub(super) async fn list(
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, Error> {
     caller.check_given(&state.0.access)?;
-    let Query(Page { limit, after }) = query
+    let Query(page) = query
         .map_err(|e| Error::BadJson { what: "the query of a request for a list", why: e.body_text() })?;
-    if let Some(got) = limit.filter(|limit| !(1..=MOST_LISTED).contains(limit)) {
+    if let Some(got) = page.limit.filter(|limit| !(1..=MOST_LISTED).contains(limit)) {
         return Err(Error::BadParameter {
             why: format!("limit is {got}, it must be from 1 to {MOST_LISTED}"),
         });
     }
     jobs::run(None, move || {
-        let bandits = state.0.bandits.loaded().into_iter().filter(|(id, _)| *id > after);
         let may = |id: &str, bandit: &Bandit| caller.check_id(id).and(caller.check(bandit.kind())).is_ok();
-        let bandits = bandits.filter(|(id, bandit)| may(id, bandit));
-        let mut listed = bandits.filter_map(|(id, bandit)| Some((id, bandit.created()?)));
-        let mut page: Vec<(String, Listed)> = listed.by_ref().take(limit.unwrap_or(usize::MAX)).collect();
-        let next = match (limit, page.last(), listed.next()) {
-            (Some(limit), Some((last, _)), Some(_)) => {
-                Some(format!("</v1/bandits?limit={limit}&after={last}>; rel=\"next\""))
-            }
+        let found = state.0.bandits.loaded().into_iter();
+        let found = found
+            .filter(|Found { id, bandit, labels }| *id > page.after && page.has(labels) && may(id, bandit));
+        let labelled = |Found { id, bandit, labels }: Found| {
+            Some((id, Labelled { labels: Labels::clone(&labels), of: bandit.created()? }))
+        };
+        let mut found = found.filter_map(labelled);
+        let (ids, listed): (Vec<_>, Vec<_>) = found.by_ref().take(page.limit.unwrap_or(usize::MAX)).unzip();
+        let next = match (ids.into_iter().next_back(), found.next()) {
+            (Some(last), Some(_)) => Some(page.next(last)?),
             _ => None,
         };
-        let page: Vec<Listed> = page.drain(..).map(|(_, bandit)| bandit).collect();
-        Ok((next.map(|next| AppendHeaders([(header::LINK, next)])), Json(page)).into_response())
+        Ok((next.map(|next| AppendHeaders([(header::LINK, next)])), Json(listed)).into_response())
     })
     .await
 }
@@ -71,12 +100,71 @@ pub(super) async fn show(
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let bandit = state.find_for(&id?.0, &caller)?;
-    // A commit may hold the lock while it waits for the disk.
-    let view = jobs::run(None, move || bandit.view()).await?;
-    let (Reply::Json(body) | Reply::Binary(body)) = &view;
-    let etag = etag(body);
+    let Path(id) = id?;
+    let bandit = state.find_for(&id, &caller)?;
+    let labels = state.0.bandits.labels(&id);
+    let (view, etag) = view(bandit, labels).await?;
     Ok(unless_same(&headers, &etag, || view.into_response()))
+}
+
+/// The state of a bandit, and its `ETag`: a digest of the state, and behind a hyphen one of the labels.
+async fn view(bandit: Bandit, labels: Arc<Labels>) -> Result<(Reply, String), Error> {
+    // A commit may hold the lock while it waits for the disk.
+    jobs::run(None, move || {
+        let view = bandit.view(&labels)?;
+        let (Reply::Json(body) | Reply::Binary(body)) = &view;
+        let etag = format!("{}-{}\"", etag(body).trim_end_matches('"'), labels_tag(&labels));
+        Ok((view, etag))
+    })
+    .await
+}
+
+/// The part of the `ETag` that labels determine. Decisions change the other part all the time, and would
+/// fail every change of the labels of a bandit that is used.
+fn labels_tag(labels: &Labels) -> String {
+    let written = serde_json::to_vec(labels).unwrap_or_default();
+    blake3::hash(&written).to_hex()[..16].to_string()
+}
+
+/// Whether `If-Match` permits to change these labels. A request without it changes any.
+fn matches(headers: &HeaderMap, labels: &Labels) -> bool {
+    let mut named = headers.get_all(header::IF_MATCH).iter().peekable();
+    let tag = labels_tag(labels);
+    let behind = |etag: &str| etag.trim_end_matches('"').rsplit_once('-').is_some_and(|(_, of)| of == tag);
+    named.peek().is_none()
+        || named
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(',').map(str::trim))
+            .any(|etag| etag == "*" || behind(etag))
+}
+
+/// Changes name and tags, and answers with the state.
+pub(super) async fn relabel(
+    State(state): State<AppState>,
+    id: Result<Path<String>, PathRejection>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> Result<Response, Error> {
+    let found = id.map_err(Error::from).and_then(|Path(id)| state.find_for(&id, &caller).map(|_| id));
+    let id = match found {
+        Ok(id) => id,
+        Err(error) => return Err(refuse(request, error).await),
+    };
+    let headers = request.headers().clone();
+    let body = state.body(request, CONFIG).await?;
+    // By way of an object: an array of the fields would be read too.
+    let patch = serde_json::from_slice(&body).map(Value::Object).and_then(serde_json::from_value);
+    let patch: LabelsPatch =
+        patch.map_err(|e| Error::BadJson { what: "a change of name and tags", why: e.to_string() })?;
+    let (bandit, labels) = jobs::run(None, move || {
+        state.0.bandits.relabel(&id, |labels| match matches(&headers, labels) {
+            true => Ok(labels.patched(patch)),
+            false => Err(Error::Changed),
+        })
+    })
+    .await?;
+    let (view, etag) = view(bandit, labels).await?;
+    Ok(unless_same(&HeaderMap::new(), &etag, || view.into_response()))
 }
 
 /// Answers 204, and 404 to a repeated request.
@@ -95,21 +183,51 @@ pub(super) async fn create(
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Error> {
+    let key = match idempotency_key(request.headers()) {
+        Ok(key) => key,
+        Err(error) => return Err(refuse(request, error).await),
+    };
     let body = state.body(request, CONFIG).await?;
-    let (id, created) = match asked_for(&body)? {
-        Asked::Policy(request) => {
-            caller.check(Kind::Clear)?;
-            create_clear(state, request, caller.is_open()).await?
-        }
-        Asked::Encrypted(config) => {
+    let (labels, asked) = asked_for(&body)?;
+    match &asked {
+        Asked::Policy(_) => caller.check(Kind::Clear)?,
+        Asked::Encrypted(_) => {
             state.0.bandits.keys()?;
             caller.check(Kind::Encrypted)?;
+        }
+    }
+    let repeatable = key.map(|key| Repeatable::new(&caller.identity(), &key, &body));
+    let repeated = repeatable.and_then(|asked| state.0.bandits.repeated(&asked).transpose()).transpose()?;
+    let beside = Beside { labels, repeatable };
+    let Answered { id, body } = match (repeated, asked) {
+        (Some(answered), _) => answered,
+        (None, Asked::Policy(request)) => create_clear(state, request, caller.is_open(), beside).await?,
+        (None, Asked::Encrypted(config)) => {
             let place = state.0.admission.admit(Work::Short)?;
-            jobs::run(Some(place), move || state.0.bandits.create_encrypted(config)).await?
+            jobs::run(Some(place), move || state.0.bandits.create_encrypted(config, &beside)).await?
         }
     };
     let location = [(header::LOCATION, format!("/v1/bandits/{id}"))];
-    Ok((StatusCode::CREATED, location, Json(created)).into_response())
+    Ok((StatusCode::CREATED, location, Reply::Json(body.into_bytes())).into_response())
+}
+
+/// The key under which a creation may be repeated, if the request has one.
+///
+/// # Errors
+/// [`Error::BadParameter`] for two keys, and for one that is too long or not of visible characters.
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Error> {
+    let mut given = headers.get_all(IDEMPOTENCY_HEADER).iter();
+    let Some(key) = given.next() else { return Ok(None) };
+    let key = key
+        .to_str()
+        .ok()
+        .filter(|key| (1..=MOST_KEY).contains(&key.len()) && key.bytes().all(|c| c.is_ascii_graphic()));
+    match (key, given.next()) {
+        (Some(key), None) => Ok(Some(key.into())),
+        _ => Err(Error::BadParameter {
+            why: format!("Idempotency-Key must be one text of 1 to {MOST_KEY} visible ASCII characters"),
+        }),
+    }
 }
 
 /// Creates a bandit with a clear policy, for everybody if `open`.
@@ -117,11 +235,12 @@ async fn create_clear(
     state: AppState,
     request: Map<String, Value>,
     open: bool,
-) -> Result<(String, Listed), Error> {
+    beside: Beside,
+) -> Result<Answered, Error> {
     let (config, asked) = state.0.bandits.policy(request, open)?;
     let work = if config.profile().calibrates { Work::Sizing } else { Work::Short };
     let place = state.0.admission.admit(work)?;
-    jobs::run(Some(place), move || state.0.bandits.create_clear(config, asked, open)).await
+    jobs::run(Some(place), move || state.0.bandits.create_clear(config, asked, open, &beside)).await
 }
 
 enum Asked {
@@ -129,27 +248,36 @@ enum Asked {
     Policy(Map<String, Value>),
 }
 
-/// Reads a creation request. Without `policy` it asks for HELBA.
-fn asked_for(body: &[u8]) -> Result<Asked, Error> {
-    let mut names_no_policy = false;
-    let config = match serde_json::from_slice::<Value>(body) {
-        Ok(Value::Object(mut object)) if object.contains_key("policy") => {
-            if object["policy"] != "helba" {
-                return Ok(Asked::Policy(object));
+/// Reads a creation request: labels, and the configuration. Without `policy` it asks for HELBA.
+fn asked_for(body: &[u8]) -> Result<(Labels, Asked), Error> {
+    let bad = |e: serde_json::Error| Error::BadConfig { why: e.to_string() };
+    let mut object: Map<String, Value> = serde_json::from_slice(body).map_err(bad)?;
+    let labels = labels(&mut object)?;
+    let policy = object.remove("policy");
+    match policy {
+        Some(policy) if policy != "helba" => {
+            object.insert("policy".into(), policy);
+            Ok((labels, Asked::Policy(object)))
+        }
+        policy => match serde_path_to_error::deserialize(Value::Object(object)) {
+            Ok(config) => Ok((labels, Asked::Encrypted(config))),
+            Err(e) => {
+                let hint = if policy.is_none() { "; for a policy in the clear give `policy`" } else { "" };
+                Err(Error::BadConfig { why: format!("{e}{hint}") })
             }
-            object.remove("policy");
-            serde_json::from_value(Value::Object(object))
-        }
-        Ok(_) => {
-            names_no_policy = true;
-            serde_json::from_slice(body)
-        }
-        Err(error) => Err(error),
-    };
-    config.map(Asked::Encrypted).map_err(|e| {
-        let hint = if names_no_policy { "; for a policy in the clear give `policy`" } else { "" };
-        Error::BadConfig { why: format!("{e}{hint}") }
-    })
+        },
+    }
+}
+
+/// Takes name and tags out of a creation request.
+fn labels(request: &mut Map<String, Value>) -> Result<Labels, Error> {
+    let given =
+        ["name", "tags"].into_iter().filter_map(|name| Some((name.to_string(), request.remove(name)?)));
+    let patch = serde_json::from_value::<LabelsPatch>(Value::Object(given.collect()));
+    let patch = patch.map_err(|e| Error::BadParameter { why: format!("name and tags: {e}") })?;
+    let labels = Labels::default().patched(patch);
+    labels.check().map_err(|why| Error::BadParameter { why })?;
+    Ok(labels)
 }
 
 #[cfg(test)]
@@ -173,7 +301,8 @@ mod tests {
         let state = AppState::open(None, folder.path(), settings).unwrap();
         let costly = json!({"policy": "shuffle-glm", "arms": 2, "features": 1, "batches": [9], "epsilon": 4,
             "delta": 0.01, "gamma": 1, "steps": 2});
-        let make = |value: &Value| create_clear(state.clone(), request(value.clone()), true);
+        let make =
+            |value: &Value| create_clear(state.clone(), request(value.clone()), true, Beside::default());
         let sizing = state.0.admission.admit(Work::Sizing).unwrap();
         assert!(matches!(make(&costly).await, Err(Error::SizingNoise)));
         assert!(make(&json!({"policy": "ucb1", "arms": 2})).await.is_ok());

@@ -9,7 +9,7 @@
 //! | `GET /docs`, and `GET /` above `/v1` | `pages` |
 //! | `GET /keys` | `keys` |
 //! | `GET /policies` | `policies` |
-//! | `GET, POST /bandits`, `GET, DELETE /bandits/{id}` | `bandits` |
+//! | `GET, POST /bandits`, `GET, PATCH, DELETE /bandits/{id}` | `bandits` |
 //! | `POST /bandits/{id}/decisions` | `decisions` |
 //! | `POST /bandits/{id}/decisions/{decision}/again` | `again` |
 //! | `POST /bandits/{id}/decisions/{decision}/feedback` | `feedback` |
@@ -275,6 +275,7 @@ fn handler(route: Route) -> MethodRouter<AppState> {
         Route::List => on(method, bandits::list),
         Route::Create => on(method, bandits::create),
         Route::Show => on(method, bandits::show),
+        Route::Relabel => on(method, bandits::relabel),
         Route::Delete => on(method, bandits::delete),
         Route::Decide => on(method, decisions::decide),
         Route::Again => on(method, again::again),

@@ -1,7 +1,7 @@
 //! The state folder. A change is durable before it is acknowledged.
 //!
 //! ```text
-//! DIR/state.redb      tables of states and rows of clear policies, see `tables`
+//! DIR/state.redb      tables of clear policies, and of names, tags and creations, see `tables`
 //! DIR/encrypted          encrypted bandits, see `bandits::encrypted`
 //! DIR/tokens          digests of API tokens, see `access`
 //! DIR/lock            locked by the process that uses the folder
@@ -19,7 +19,7 @@ pub(crate) use folder::{lock, prepare};
 #[cfg(test)]
 pub(crate) use rows::StoredEdit;
 pub(crate) use rows::{Edit, Numbered, Recent, StoredRow, encode};
-pub(crate) use tables::{Edits, Stored};
+pub(crate) use tables::{Edits, Named, NamedEdit, Stored};
 
 use crate::error::Error;
 use helba::DeepEngine;
@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use tables::Tables;
 
 /// The format of the folder. A folder of another format is refused.
-const FORMAT: u16 = 8;
+const FORMAT: u16 = 9;
 
 /// A state folder, open and locked.
 pub(crate) struct Store {
@@ -57,9 +57,9 @@ impl Store {
         Ok((Store { folder: folder.to_owned(), tables, _lock: lock }, stored))
     }
 
-    /// The error for a state or row that cannot be read.
-    pub(crate) fn corrupt(&self, stored: &Stored, why: String) -> Error {
-        Error::CorruptState { bandit: stored.id.clone(), folder: self.folder.clone(), why }
+    /// The error for a state or row of a bandit that cannot be read.
+    pub(crate) fn corrupt(&self, bandit: &str, why: String) -> Error {
+        Error::CorruptState { bandit: bandit.into(), folder: self.folder.clone(), why }
     }
 
     /// Stores changes of bandits in one transaction, which is durable when this returns. On an error, the
@@ -68,14 +68,30 @@ impl Store {
     /// # Errors
     /// [`Error::DiskFull`] and others of the disk.
     pub(crate) fn commit(&self, bandits: &[(&str, Edits)]) -> Result<(), Error> {
-        self.tables.write(bandits)
+        self.commit_with(bandits, &[])
     }
 
-    /// Removes a bandit. On an error, the bandit stays.
+    /// As [`Self::commit`], together with values of other tables.
     ///
     /// # Errors
     /// As [`Self::commit`].
-    pub(crate) fn delete(&self, id: &str) -> Result<(), Error> {
-        self.tables.delete(id)
+    pub(crate) fn commit_with(&self, bandits: &[(&str, Edits)], named: &[NamedEdit]) -> Result<(), Error> {
+        self.tables.write(bandits, named)
+    }
+
+    /// The values of a table by their keys.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(crate) fn read(&self, named: Named) -> Result<Vec<(String, Vec<u8>)>, Error> {
+        self.tables.read_named(named)
+    }
+
+    /// Removes a bandit, together with changes of other tables. On an error, the bandit stays.
+    ///
+    /// # Errors
+    /// As [`Self::commit`].
+    pub(crate) fn delete(&self, id: &str, named: &[NamedEdit]) -> Result<(), Error> {
+        self.tables.delete(id, named)
     }
 }

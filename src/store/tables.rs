@@ -7,6 +7,8 @@
 //! | `decisions` | bandit, decision | a decision that waits for feedback |
 //! | `receipts` | bandit, decision | the answer to its feedback |
 //! | `exchanges` | bandit, exchange | the answer to its batch |
+//! | `labels` | bandit | name and tags of a bandit of either kind |
+//! | `creations` | digest of caller and key | the answer to a creation that may be repeated |
 
 use super::folder;
 use super::rows::{StoredEdit, StoredRow};
@@ -27,6 +29,8 @@ const DECISIONS: Keyed = TableDefinition::new("decisions");
 const RECEIPTS: Keyed = TableDefinition::new("receipts");
 const EXCHANGES: Keyed = TableDefinition::new("exchanges");
 const ROWS: [Keyed; 3] = [DECISIONS, RECEIPTS, EXCHANGES];
+const LABELS: States = TableDefinition::new("labels");
+const CREATIONS: States = TableDefinition::new("creations");
 
 /// A key above all keys of rows, which have at most 16 bytes.
 const AFTER_ALL_KEYS: &[u8] = &[u8::MAX; 17];
@@ -51,7 +55,8 @@ struct Slot {
 /// Values before a transaction. `None` stands for a missing value.
 #[derive(Default)]
 struct Before {
-    states: Vec<(String, Option<Vec<u8>>)>,
+    /// Table, key and value.
+    values: Vec<(States, String, Option<Vec<u8>>)>,
     rows: Vec<RowBefore>,
 }
 
@@ -65,17 +70,26 @@ struct RowBefore {
 
 impl Before {
     fn is_empty(&self) -> bool {
-        self.states.is_empty() && self.rows.is_empty()
+        self.values.is_empty() && self.rows.is_empty()
+    }
+
+    /// Writes values, and keeps those before.
+    fn write(
+        &mut self,
+        transaction: &redb::WriteTransaction,
+        edits: &[NamedEdit],
+    ) -> Result<(), redb::Error> {
+        for NamedEdit { table, key, value } in edits {
+            let old = write(transaction, table.table(), key, value.as_deref())?;
+            self.values.push((table.table(), key.clone(), old));
+        }
+        Ok(())
     }
 
     /// Writes the values back. A repetition changes nothing.
     fn restore(&self, transaction: &redb::WriteTransaction) -> Result<(), redb::Error> {
-        for (id, value) in &self.states {
-            let mut table = transaction.open_table(CLEAR)?;
-            match value {
-                Some(value) => table.insert(id.as_str(), value.as_slice())?,
-                None => table.remove(id.as_str())?,
-            };
+        for (table, key, value) in &self.values {
+            write(transaction, *table, key, value.as_deref())?;
         }
         for RowBefore { table, bandit, key, value } in &self.rows {
             let mut table = transaction.open_table(ROWS[*table])?;
@@ -98,6 +112,32 @@ pub(crate) struct Edits {
     pub(crate) decisions: Vec<StoredEdit>,
     pub(crate) receipts: Vec<StoredEdit>,
     pub(crate) exchanges: Vec<StoredEdit>,
+}
+
+/// A table of values that have one key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Named {
+    /// Name and tags by the id of the bandit.
+    Labels,
+    /// Creations by the digest of caller and key.
+    Creations,
+}
+
+impl Named {
+    fn table(self) -> States {
+        match self {
+            Named::Labels => LABELS,
+            Named::Creations => CREATIONS,
+        }
+    }
+}
+
+/// A value that a commit writes into a table, or removes if `value` is `None`.
+#[derive(Debug, Clone)]
+pub(crate) struct NamedEdit {
+    pub(crate) table: Named,
+    pub(crate) key: String,
+    pub(crate) value: Option<Vec<u8>>,
 }
 
 /// A stored bandit.
@@ -144,7 +184,9 @@ impl Tables {
             if differs.is_some() {
                 return Ok(false);
             }
-            transaction.open_table(CLEAR)?;
+            for table in [CLEAR, LABELS, CREATIONS] {
+                transaction.open_table(table)?;
+            }
             for table in ROWS {
                 transaction.open_table(table)?;
             }
@@ -201,18 +243,36 @@ impl Tables {
         read().map_err(|e| Error::database(&self.folder, e))
     }
 
-    /// Writes the edits of several bandits in one transaction, which is durable when this returns. After an
-    /// error, a restart finds all of the edits or none. If the process continues, the next transaction
-    /// reverts them.
+    /// The values of a table by their keys.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(super) fn read_named(&self, named: Named) -> Result<Vec<(String, Vec<u8>)>, Error> {
+        let slot = lock(&self.slot);
+        let database = slot.database.as_ref().ok_or(Error::Broken("no database after it was opened"))?;
+        let read = || -> Result<Vec<(String, Vec<u8>)>, redb::Error> {
+            let mut out = Vec::new();
+            for row in database.begin_read()?.open_table(named.table())?.iter()? {
+                let (key, value) = row?;
+                out.push((key.value().into(), value.value().into()));
+            }
+            Ok(out)
+        };
+        read().map_err(|e| Error::database(&self.folder, e))
+    }
+
+    /// Writes the edits of several bandits and of other tables in one transaction, which is durable when this
+    /// returns. After an error, a restart finds all of the edits or none. If the process continues, the next
+    /// transaction reverts them.
     ///
     /// # Errors
     /// [`Error::DiskFull`] and others of the disk.
-    pub(super) fn write(&self, bandits: &[(&str, Edits)]) -> Result<(), Error> {
+    pub(super) fn write(&self, bandits: &[(&str, Edits)], named: &[NamedEdit]) -> Result<(), Error> {
         self.transaction(|transaction, before| {
+            before.write(transaction, named)?;
             for (id, edits) in bandits {
-                let mut states = transaction.open_table(CLEAR)?;
-                let old = states.insert(*id, edits.state.as_slice())?.map(|v| v.value().to_vec());
-                before.states.push((id.to_string(), old));
+                let old = write(transaction, CLEAR, id, Some(&edits.state))?;
+                before.values.push((CLEAR, id.to_string(), old));
                 let rows = [&edits.decisions, &edits.receipts, &edits.exchanges];
                 for (index, edits) in rows.into_iter().enumerate().filter(|(_, edits)| !edits.is_empty()) {
                     let mut table = transaction.open_table(ROWS[index])?;
@@ -232,14 +292,15 @@ impl Tables {
         })
     }
 
-    /// Removes a bandit and its rows.
+    /// Removes a bandit and its rows, and writes the edits of other tables.
     ///
     /// # Errors
     /// As [`Self::write`].
-    pub(super) fn delete(&self, id: &str) -> Result<(), Error> {
+    pub(super) fn delete(&self, id: &str, named: &[NamedEdit]) -> Result<(), Error> {
         self.transaction(|transaction, before| {
-            let old = transaction.open_table(CLEAR)?.remove(id)?.map(|v| v.value().to_vec());
-            before.states.push((id.into(), old));
+            before.write(transaction, named)?;
+            let old = write(transaction, CLEAR, id, None)?;
+            before.values.push((CLEAR, id.into(), old));
             for (index, table) in ROWS.into_iter().enumerate() {
                 let of_bandit = (id, &[][..])..(id, AFTER_ALL_KEYS);
                 transaction.open_table(table)?.retain_in(of_bandit, |(_, key), value| {
@@ -284,6 +345,21 @@ impl Tables {
         slot.database = Some(database);
         Ok(())
     }
+}
+
+/// Writes a value, or removes it, and returns the one before.
+fn write(
+    transaction: &redb::WriteTransaction,
+    table: States,
+    key: &str,
+    value: Option<&[u8]>,
+) -> Result<Option<Vec<u8>>, redb::Error> {
+    let mut table = transaction.open_table(table)?;
+    let old = match value {
+        Some(value) => table.insert(key, value)?,
+        None => table.remove(key)?,
+    };
+    Ok(old.map(|old| old.value().to_vec()))
 }
 
 fn open(folder: &Path) -> Result<Database, Error> {

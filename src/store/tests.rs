@@ -1,6 +1,6 @@
 //! Bytes that commits write, counted below the database, and the time they take.
 
-use super::{Edit, Edits, Store};
+use super::{Edit, Edits, Named, NamedEdit, Store};
 use redb::StorageBackend;
 use redb::backends::FileBackend;
 use std::cell::Cell;
@@ -105,9 +105,9 @@ fn rows_go_with_their_bandit() {
     let rows = |row: &super::Stored| (row.decisions.len(), row.receipts.len(), row.exchanges.len());
     let stored = store.tables.read().unwrap();
     assert_eq!(stored.iter().map(rows).collect::<Vec<_>>(), [(0, 0, 1), (9, 1, 0)]);
-    store.delete("a").unwrap();
+    store.delete("a", &[]).unwrap();
     assert_eq!(store.tables.read().unwrap().iter().map(rows).collect::<Vec<_>>(), [(9, 1, 0)]);
-    store.delete("b").unwrap();
+    store.delete("b", &[]).unwrap();
     assert!(store.tables.read().unwrap().is_empty());
     let (_folder, store) = (store.folder.clone(), store);
     store.commit(&[("b", Edits::default())]).unwrap();
@@ -120,8 +120,12 @@ fn rows_go_with_their_bandit() {
 fn a_failed_commit_is_taken_back() {
     let (_folder, store) = with_pending(10);
     feedback(&store, 3);
-    let before = store.tables.read().unwrap();
-    let on_disk = || super::Tables::open(&store.folder).unwrap().read().unwrap();
+    let named =
+        |key: &str, value: Option<Vec<u8>>| NamedEdit { table: Named::Labels, key: key.into(), value };
+    store.commit_with(&[], &["b", "c"].map(|key| named(key, Some(vec![1])))).unwrap();
+    let read = |tables: &super::Tables| (tables.read().unwrap(), tables.read_named(Named::Labels).unwrap());
+    let before = read(&store.tables);
+    let on_disk = || read(&super::Tables::open(&store.folder).unwrap());
     let failing = |commit: &dyn Fn() -> Result<(), crate::error::Error>| {
         FAILING.set(true);
         assert!(commit().is_err());
@@ -129,7 +133,7 @@ fn a_failed_commit_is_taken_back() {
         // The control: without what follows, a restart finds the commit that was refused.
         assert_ne!(on_disk(), before);
         store.commit(&[]).unwrap();
-        assert_eq!(store.tables.read().unwrap(), before);
+        assert_eq!(read(&store.tables), before);
     };
     let edits = || {
         let decisions = vec![Edit { key: key(4), value: None }, Edit { key: key(11), value: Some(vec![7]) }];
@@ -137,9 +141,12 @@ fn a_failed_commit_is_taken_back() {
         Edits { state: vec![8; 10], decisions, receipts, ..Edits::default() }
     };
     failing(&|| store.commit(&[("b", edits()), ("new", edits())]));
-    failing(&|| store.delete("b"));
+    failing(&|| store.delete("b", &[named("b", None)]));
+    failing(&|| {
+        store.commit_with(&[], &[named("b", Some(vec![2])), named("c", None), named("d", Some(vec![]))])
+    });
     feedback(&store, 4);
-    assert_ne!(store.tables.read().unwrap(), before);
+    assert_ne!(read(&store.tables), before);
 }
 
 /// A folder of another format is refused by its number, and stays as it is.
@@ -151,7 +158,7 @@ fn another_format_is_refused() {
     drop(tables);
     for _ in 0..2 {
         let refused = Store::open(folder.path(), None).err().unwrap().to_string();
-        assert!(refused.contains("has format 4, this program reads 8"), "{refused}");
+        assert!(refused.contains("has format 4, this program reads 9"), "{refused}");
     }
 }
 

@@ -105,6 +105,21 @@ fn validate(value: &Value, schema: &Value) -> Result<(), String> {
                 return fail("is too short for");
             }
             "minLength" => {}
+            "maxLength"
+                if value.as_str().is_some_and(|got| got.chars().count() as u64 > want.as_u64().unwrap()) =>
+            {
+                return fail("is too long for");
+            }
+            "maxItems" if value.as_array().is_some_and(|got| got.len() as u64 > want.as_u64().unwrap()) => {
+                return fail("has too many items for");
+            }
+            "uniqueItems" => {
+                let twice = |got: &Vec<Value>| (1..got.len()).any(|at| got[..at].contains(&got[at]));
+                if value.as_array().is_some_and(twice) {
+                    return fail("has an item twice, against");
+                }
+            }
+            "maxLength" | "maxItems" => {}
             "pattern" => {
                 let length = match want.as_str().unwrap() {
                     "^[0-9a-f]{32}$" => Some(32),

@@ -186,12 +186,30 @@ impl Device {
     /// As [`Self::post`], with another header.
     pub(crate) fn post_with(&self, path: &str, (name, value): (&str, &str), body: &[u8]) -> Answer {
         let request = self.authorized(self.agent.post(format!("{}{path}", self.base)));
-        let request = request.content_type("application/octet-stream").header(name, value);
+        let content_type = content_type(path, body).unwrap_or(wire::OCTET_STREAM);
+        let request = request.content_type(content_type).header(name, value);
         answer("post", path, request.send(body).unwrap())
     }
 
     pub(crate) fn get(&self, path: &str) -> Answer {
         answer("get", path, self.authorized(self.agent.get(format!("{}{path}", self.base))).call().unwrap())
+    }
+
+    /// As [`Self::get`], with the headers of the answer.
+    pub(crate) fn get_with_headers(&self, path: &str) -> (ureq::http::HeaderMap, Vec<u8>) {
+        let response = self.authorized(self.agent.get(format!("{}{path}", self.base))).call().unwrap();
+        (response.headers().clone(), answer("get", path, response).ok())
+    }
+
+    /// A change of name and tags, if they have this `ETag`.
+    pub(crate) fn patch(&self, path: &str, etag: Option<&str>, body: &[u8]) -> Answer {
+        let request = self.authorized(self.agent.patch(format!("{}{path}", self.base)));
+        let request = request.content_type("application/json");
+        let request = match etag {
+            Some(etag) => request.header("if-match", etag),
+            None => request,
+        };
+        answer("patch", path, request.send(body).unwrap())
     }
 
     pub(crate) fn delete(&self, path: &str) -> Answer {

@@ -11,6 +11,7 @@ mod contract;
 mod durable;
 mod fixture;
 mod hostile;
+mod labels;
 mod late;
 mod misuse;
 #[cfg(target_os = "linux")]

@@ -29,6 +29,7 @@ fn send(device: &Device, route: Route, id: &str) -> Answer {
     match route.method().as_str() {
         "GET" => device.get(&path),
         "DELETE" => device.delete(&path),
+        "PATCH" => device.patch(&path, None, b"{\"nothing\": 1}"),
         "POST" => device.post(&path, b"{\"nothing\": 1}"),
         method => panic!("{method}"),
     }
@@ -39,7 +40,7 @@ fn opens(route: Route) -> &'static [&'static str] {
     match route {
         Route::Health | Route::OpenApi | Route::Docs => &["nobody", "*"],
         Route::Keys | Route::Policies | Route::List | Route::Show => &["*"],
-        Route::Create | Route::Delete => &["admin"],
+        Route::Create | Route::Relabel | Route::Delete => &["admin"],
         Route::Decide | Route::Again => &["decide", "admin"],
         Route::Feedback | Route::Shuffled => &["feedback", "admin"],
         Route::Tasks => &["raise", "admin"],

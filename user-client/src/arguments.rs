@@ -43,6 +43,12 @@ pub(crate) enum Command {
         /// Parameters of the policy, as a JSON object such as {"arms": 5, "epsilon": 1.0}.
         #[arg(long, value_name = "JSON")]
         parameters: Option<String>,
+        /// Name of the bandit, of at most 100 characters, which the server reads.
+        #[arg(long)]
+        name: Option<String>,
+        /// Tag of the bandit, of at most 50 characters. May be given up to 16 times.
+        #[arg(long = "tag", value_name = "TAG")]
+        tags: Vec<String>,
     },
     /// Lists the policies that the server offers, with an example of each.
     Policies {
@@ -116,6 +122,33 @@ pub(crate) enum Command {
     List {
         #[command(flatten)]
         caller: Caller,
+        /// Lists bandits with this name alone.
+        #[arg(long)]
+        name: Option<String>,
+        /// Lists bandits with this tag alone.
+        #[arg(long)]
+        tag: Option<String>,
+    },
+    /// Changes the name and the tags of a bandit, which the server reads. What is not given stays.
+    #[command(group = clap::ArgGroup::new("change").required(true).multiple(true))]
+    Label {
+        #[command(flatten)]
+        caller: Caller,
+        /// Id of the bandit.
+        #[arg(long)]
+        bandit: String,
+        /// Name of at most 100 characters.
+        #[arg(long, group = "change")]
+        name: Option<String>,
+        /// Removes the name.
+        #[arg(long, group = "change", conflicts_with = "name")]
+        no_name: bool,
+        /// Tag of at most 50 characters, in place of those before. May be given up to 16 times.
+        #[arg(long = "tag", value_name = "TAG", group = "change")]
+        tags: Vec<String>,
+        /// Removes all tags.
+        #[arg(long, group = "change", conflicts_with = "tags")]
+        no_tags: bool,
     },
     /// Deletes a bandit and everything that it has learned.
     Delete {

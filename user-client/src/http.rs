@@ -1,5 +1,6 @@
 use crate::Error;
 use protocol::{BanditConfig, DecisionId, Receipt};
+use rand::Rng;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -12,8 +13,8 @@ use ureq::typestate::WithoutBody;
 use ureq::{Agent, Body, RequestBuilder};
 use wire::{
     AccessToken, AskAgain, BanditView, ClearFeedback, Counted, Created, DECISIONS_HEADER, DecideRequest,
-    Decided, Limits, MAX_CLEAR_BYTES, MAX_JSON_BYTES, Manifest, OCTET_STREAM, PolicyCard, PolicyCreated,
-    PolicyView, SENDER_HEADER, SenderTag, ShuffledBatch,
+    Decided, IDEMPOTENCY_HEADER, Labelled, Labels, LabelsPatch, Limits, MAX_CLEAR_BYTES, MAX_JSON_BYTES,
+    Manifest, OCTET_STREAM, PolicyCard, PolicyCreated, PolicyView, SENDER_HEADER, SenderTag, ShuffledBatch,
 };
 
 /// The time that a server gets for an answer that it need not compute.
@@ -32,8 +33,47 @@ pub struct Client {
     sender: Option<SenderTag>,
 }
 
+/// What a creation has beside its configuration: labels, and a random key under which the same creation may
+/// be sent again. The server creates one bandit for all requests with this key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Creation {
+    labels: Labels,
+    /// `None` without random numbers: each request may create a bandit then.
+    key: Option<String>,
+}
+
+impl Creation {
+    /// A creation of one bandit with these labels.
+    pub fn new<R: Rng + ?Sized>(labels: Labels, rng: &mut R) -> Self {
+        let mut key = [0; 16];
+        rng.fill_bytes(&mut key);
+        Creation { labels, key: Some(ckks::Hex(&key).to_string()) }
+    }
+
+    /// The result of a creation without labels, which is sent once more if its answer is lost.
+    fn send<T>(request: impl Fn(&Creation) -> Result<Labelled<T>, Error>) -> Result<T, Error> {
+        let creation = host::os_rng().map(|mut rng| Creation::new(Labels::default(), &mut rng));
+        let creation = creation.unwrap_or(Creation { labels: Labels::default(), key: None });
+        let created = match request(&creation) {
+            Err(Error::Unreachable { .. }) if creation.key.is_some() => request(&creation),
+            done => done,
+        };
+        created.map(|created| created.of)
+    }
+}
+
+/// Which bandits are listed: those with this name and this tag, if they are given.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// The name.
+    pub name: Option<String>,
+    /// The tag.
+    pub tag: Option<String>,
+}
+
 /// The configuration and the state of a bandit.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
 pub enum AnyBandit {
     /// Of an encrypted bandit.
     Encrypted(Box<BanditView>),
@@ -122,14 +162,26 @@ impl Client {
         self.json(self.get("keys").call())
     }
 
-    /// Creates an encrypted bandit.
+    /// Creates an encrypted bandit without labels. A request whose answer is lost is sent once more.
+    ///
+    /// # Errors
+    /// As [`Self::create_encrypted_as`].
+    pub fn create_encrypted(&self, config: &BanditConfig) -> Result<Created, Error> {
+        Creation::send(|creation| self.create_encrypted_as(config, creation))
+    }
+
+    /// Creates an encrypted bandit. The same call may be made again: it returns the same bandit.
     ///
     /// # Errors
     /// [`Error::Refused`] if the keys do not fit the bandit; [`Error::BadAnswer`] if the server created one
     /// with another configuration; as [`Self::keys`].
-    pub fn create_encrypted(&self, config: &BanditConfig) -> Result<Created, Error> {
-        let created: Created = self.post("bandits", config)?;
-        if created.config != *config {
+    pub fn create_encrypted_as(
+        &self,
+        config: &BanditConfig,
+        creation: &Creation,
+    ) -> Result<Labelled<Created>, Error> {
+        let created: Labelled<Created> = self.create(config, creation)?;
+        if created.of.config != *config {
             return Err(Error::BadAnswer("the bandit has another configuration than was asked for".into()));
         }
         Ok(created)
@@ -143,17 +195,58 @@ impl Client {
         self.json(self.get("policies").call())
     }
 
-    /// Creates a bandit with a clear policy and its parameters, as [`Self::policies`] lists them.
+    /// Creates a bandit with a clear policy and its parameters, as [`Self::policies`] lists them, without
+    /// labels. A request whose answer is lost is sent once more.
     ///
     /// # Errors
-    /// [`Error::Refused`], which names a faulty parameter; as [`Self::keys`].
+    /// As [`Self::create_policy_as`].
     pub fn create_policy(
         &self,
         policy: &str,
-        mut parameters: Map<String, Value>,
+        parameters: Map<String, Value>,
     ) -> Result<PolicyCreated, Error> {
+        Creation::send(|creation| self.create_policy_as(policy, parameters.clone(), creation))
+    }
+
+    /// Creates a bandit with a clear policy. The same call may be made again: it returns the same bandit.
+    ///
+    /// # Errors
+    /// [`Error::Refused`], which names a faulty parameter; as [`Self::keys`].
+    pub fn create_policy_as(
+        &self,
+        policy: &str,
+        mut parameters: Map<String, Value>,
+        creation: &Creation,
+    ) -> Result<Labelled<PolicyCreated>, Error> {
         parameters.insert("policy".into(), policy.into());
-        self.post("bandits", &parameters)
+        self.create(&parameters, creation)
+    }
+
+    fn create<T: DeserializeOwned>(&self, asked: &impl Serialize, creation: &Creation) -> Result<T, Error> {
+        let body = json_of(&Labelled { labels: creation.labels.clone(), of: asked })?;
+        let request = self.authorized(self.agent.post(self.url("bandits"))).content_type("application/json");
+        let request = match &creation.key {
+            Some(key) => request.header(IDEMPOTENCY_HEADER, key),
+            None => request,
+        };
+        self.json_up_to(MAX_CLEAR_BYTES, request.send(&body[..]))
+    }
+
+    /// Changes the labels of a bandit of either kind, and returns them. With `etag`, that of an earlier
+    /// answer, the change is refused with status 412 if they have changed since.
+    ///
+    /// # Errors
+    /// [`Error::Refused`]; as [`Self::encrypted`].
+    pub fn relabel(&self, id: &str, patch: &LabelsPatch, etag: Option<&str>) -> Result<Labels, Error> {
+        let request = self.authorized(self.agent.patch(self.url(&format!("bandits/{}", checked(id)?))));
+        let request = request.content_type("application/json");
+        let request = match etag {
+            Some(etag) => request.header("if-match", etag),
+            None => request,
+        };
+        let view: Labelled<Map<String, Value>> =
+            self.json_up_to(MAX_CLEAR_BYTES, request.send(&json_of(patch)?[..]))?;
+        Ok(view.labels)
     }
 
     /// The state of a bandit with a clear policy.
@@ -161,7 +254,8 @@ impl Client {
     /// # Errors
     /// As [`Self::encrypted`].
     pub fn policy(&self, id: &str) -> Result<PolicyView, Error> {
-        self.json_up_to(MAX_CLEAR_BYTES, self.get(&format!("bandits/{}", checked(id)?)).call())
+        let request = self.get(&format!("bandits/{}", checked(id)?));
+        self.json_up_to(MAX_CLEAR_BYTES, request.call()).map(|view: Labelled<PolicyView>| view.of)
     }
 
     /// Asks a bandit with a clear policy for a decision. The server reads `contexts`.
@@ -198,8 +292,19 @@ impl Client {
     ///
     /// # Errors
     /// As [`Self::keys`].
-    pub fn bandits(&self) -> Result<Vec<serde_json::Value>, Error> {
-        self.json_up_to(MAX_CLEAR_BYTES, self.get("bandits").call())
+    pub fn bandits(&self) -> Result<Vec<Value>, Error> {
+        self.bandits_of(&Listing::default())
+    }
+
+    /// As [`Self::bandits`], those of a listing.
+    ///
+    /// # Errors
+    /// As [`Self::keys`].
+    pub fn bandits_of(&self, listing: &Listing) -> Result<Vec<Value>, Error> {
+        let Listing { name, tag } = listing;
+        let given = [("name", name), ("tag", tag)];
+        let given = given.iter().filter_map(|(field, value)| Some((*field, value.as_deref()?)));
+        self.json_up_to(MAX_CLEAR_BYTES, self.get("bandits").query_pairs(given).call())
     }
 
     /// Deletes a bandit of either kind.
@@ -218,14 +323,23 @@ impl Client {
     /// # Errors
     /// As [`Self::encrypted`].
     pub fn any_bandit(&self, id: &str) -> Result<AnyBandit, Error> {
+        self.labelled(id).map(|view| view.of)
+    }
+
+    /// As [`Self::any_bandit`], with the labels.
+    ///
+    /// # Errors
+    /// As [`Self::encrypted`].
+    pub fn labelled(&self, id: &str) -> Result<Labelled<AnyBandit>, Error> {
         let request = self.get(&format!("bandits/{}", checked(id)?));
-        let view: Value = self.json_up_to(MAX_CLEAR_BYTES, request.call())?;
+        let Labelled::<Value> { labels, of: view } = self.json_up_to(MAX_CLEAR_BYTES, request.call())?;
         let read = if view["created"].get("policy").is_some() {
             serde_json::from_value(view).map(|view| AnyBandit::Clear(Box::new(view)))
         } else {
             serde_json::from_value(view).map(|view| AnyBandit::Encrypted(Box::new(view)))
         };
-        read.map_err(|e| Error::BadAnswer(e.to_string()))
+        let of = read.map_err(|e| Error::BadAnswer(e.to_string()))?;
+        Ok(Labelled { labels, of })
     }
 
     /// The configuration and the state of an encrypted bandit.
@@ -342,9 +456,8 @@ impl Client {
     }
 
     fn post<T: DeserializeOwned>(&self, path: &str, message: &impl Serialize) -> Result<T, Error> {
-        let body = serde_json::to_vec(message).map_err(|e| Error::BadAnswer(e.to_string()))?;
         let request = self.authorized(self.agent.post(self.url(path))).content_type("application/json");
-        self.json_up_to(MAX_CLEAR_BYTES, request.send(&body[..]))
+        self.json_up_to(MAX_CLEAR_BYTES, request.send(&json_of(message)?[..]))
     }
 
     fn get(&self, path: &str) -> RequestBuilder<WithoutBody> {
@@ -402,6 +515,11 @@ impl Client {
         let body = self.body(response, limit)?;
         serde_json::from_slice(&body).map_err(|e| Error::BadAnswer(e.to_string()))
     }
+}
+
+/// A message as JSON.
+fn json_of(message: &impl Serialize) -> Result<Vec<u8>, Error> {
+    serde_json::to_vec(message).map_err(|e| Error::BadAnswer(e.to_string()))
 }
 
 /// Whether the host of `HOST[:PORT][/PATH]` is localhost or a loopback address.

@@ -29,7 +29,7 @@ pub use context::read_contexts;
 pub use device::{Device, Opening};
 pub use error::Error;
 #[cfg(feature = "http")]
-pub use http::{AnyBandit, Client};
+pub use http::{AnyBandit, Client, Creation, Listing};
 pub use pending::Pending;
 #[cfg(feature = "http")]
 pub use raiser::{MOST_BANDITS, MOST_WAITING, Raiser, RaiserOptions, Stop, patiently};

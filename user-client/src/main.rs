@@ -12,12 +12,21 @@ use clap::Parser;
 use datasets::Dataset;
 use host::say;
 use protocol::{Answers, BanditConfig};
+use serde_json::Map;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use user_client::{AnyBandit, Client, Device, Error, Opening, Passphrase, Pending, read_contexts};
-use wire::{AccessToken, ClearFeedback};
+use std::time::Duration;
+use user_client::{
+    AnyBandit, Client, Creation, Device, Error, Listing, Opening, Passphrase, Pending, Stop, os_rng,
+    read_contexts,
+};
+use wire::{AccessToken, ClearFeedback, Labels, LabelsPatch};
+
+/// The time for which a creation is sent again while the server cannot be reached.
+const PATIENCE: Duration = Duration::from_secs(2);
+const NONE_LISTED: &str = "helba-client: no bandit that is listed to this token has this name and tag";
 
 fn main() -> ExitCode {
     let Arguments { command, json } = Arguments::parse();
@@ -26,8 +35,9 @@ fn main() -> ExitCode {
 
 fn run(command: Command, json: bool) -> anyhow::Result<()> {
     match command {
-        Command::Create { caller, policy: Some(policy), parameters, .. } => {
-            create_policy(&caller.server, &policy, parameters.as_deref(), json)?;
+        Command::Create { caller, policy: Some(policy), parameters, name, tags, .. } => {
+            let creation = Creation::new(Labels { name, tags }, &mut os_rng()?);
+            create_policy(&caller.server, &policy, parameters.as_deref(), &creation, json)?;
         }
         Command::Policies { server } => {
             let cards = server.client(None)?.policies()?;
@@ -47,7 +57,7 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
                 "give --features D and --arms K or --config FILE for an encrypted bandit, or --policy NAME for a clear policy"
             )
         }
-        Command::Create { caller, features, arms, tuning, config, .. } => {
+        Command::Create { caller, features, arms, tuning, config, name, tags, .. } => {
             let client = caller.client()?;
             let config = match config {
                 Some(path) => read_config(&path)?,
@@ -58,11 +68,12 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
                 }
             };
             label(&config);
-            let created = client.create_encrypted(&config)?;
+            let creation = Creation::new(Labels { name, tags }, &mut os_rng()?);
+            let created = patiently(|| client.create_encrypted_as(&config, &creation))?;
             if json {
                 return print(&created);
             }
-            say!("{}", created.id);
+            say!("{}", created.of.id);
         }
         Command::Decide {
             server,
@@ -115,8 +126,9 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
             "give --pending FILE and --secret FILE for an encrypted bandit, or --server URL, --bandit ID and --decision ID for a \
              clear policy"
         ),
-        Command::List { caller } => {
-            let bandits = caller.client()?.bandits()?;
+        Command::List { caller, name, tag } => {
+            let listing = Listing { name, tag };
+            let bandits = caller.client()?.bandits_of(&listing)?;
             if json {
                 return print(&bandits);
             }
@@ -124,8 +136,20 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
                 say!("{}", line(bandit));
             }
             if bandits.is_empty() {
-                eprintln!("{}", caller.why_empty());
+                let filtered = listing != Listing::default();
+                eprintln!("{}", if filtered { NONE_LISTED } else { caller.why_empty() });
             }
+        }
+        Command::Label { caller, bandit, name, no_name, tags, no_tags } => {
+            let patch = LabelsPatch {
+                name: if no_name { Some(None) } else { name.map(Some) },
+                tags: (no_tags || !tags.is_empty()).then_some(Some(tags)),
+            };
+            let labels = caller.client()?.relabel(&bandit, &patch, None)?;
+            if json {
+                return print(&labels);
+            }
+            say!("{bandit}{}", shown(&labels));
         }
         Command::Delete { caller, bandit } => {
             caller.client()?.delete(&bandit)?;
@@ -230,18 +254,32 @@ fn connect(
     Ok(client)
 }
 
-fn create_policy(server: &Server, policy: &str, parameters: Option<&str>, json: bool) -> anyhow::Result<()> {
+/// The result of a request that may be sent again, repeated for some seconds while the server has no place
+/// or its answer is lost.
+fn patiently<T>(request: impl Fn() -> Result<T, Error>) -> anyhow::Result<T> {
+    let done = user_client::patiently(PATIENCE, &Stop::default(), &mut os_rng()?, |_| request());
+    Ok(done?)
+}
+
+fn create_policy(
+    server: &Server,
+    policy: &str,
+    parameters: Option<&str>,
+    creation: &Creation,
+    json: bool,
+) -> anyhow::Result<()> {
     if policy == "helba" {
         bail!("helba is not a clear policy: use --features and --arms, or --config FILE");
     }
     let parameters =
         serde_json::from_str(parameters.unwrap_or("{}")).context("--parameters is not a JSON object")?;
-    let created = server.client(None)?.create_policy(policy, parameters)?;
+    let client = server.client(None)?;
+    let created = patiently(|| client.create_policy_as(policy, Map::clone(&parameters), creation))?;
     if json {
         return print(&created);
     }
-    eprintln!("{}", created.privacy.statement);
-    say!("{}", created.id);
+    eprintln!("{}", created.of.privacy.statement);
+    say!("{}", created.of.id);
     Ok(())
 }
 
@@ -257,15 +295,20 @@ fn decide_clear(client: &Client, bandit: &str, contexts: Option<&Path>) -> anyho
 }
 
 fn status(client: &Client, bandit: &str) -> anyhow::Result<()> {
-    match client.any_bandit(bandit)? {
-        AnyBandit::Encrypted(view) => print(&view),
-        AnyBandit::Clear(view) => print(&view),
-    }
+    print(&client.labelled(bandit)?)
+}
+
+/// Name and tags for people. Characters that a terminal would take for commands are escaped.
+fn shown(labels: &Labels) -> String {
+    let name = labels.name.as_ref().map_or(String::new(), |name| format!("  {name:?}"));
+    labels.tags.iter().fold(name, |shown, tag| format!("{shown} #{}", tag.escape_debug()))
 }
 
 /// The line of a bandit in the list.
 fn line(bandit: &serde_json::Value) -> String {
     let text = |field: &str| bandit[field].as_str().unwrap_or_default();
+    let labels: Labels = serde_json::from_value(bandit.clone()).unwrap_or_default();
+    let labels = shown(&labels);
     match text("policy") {
         "" => {
             let linear = &bandit["config"]["linear"];
@@ -278,13 +321,13 @@ fn line(bandit: &serde_json::Value) -> String {
                 _ => "",
             };
             format!(
-                "{}  helba, encrypted{open}, {} features, {} arms{bits}",
+                "{}{labels}  helba, encrypted{open}, {} features, {} arms{bits}",
                 text("id"),
                 linear["d"],
                 linear["k"]
             )
         }
-        policy => format!("{}  {policy} {}", text("id"), bandit["parameters"]),
+        policy => format!("{}{labels}  {policy} {}", text("id"), bandit["parameters"]),
     }
 }
 

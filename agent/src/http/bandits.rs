@@ -80,7 +80,7 @@ pub(super) async fn create(State(agent): State<Agent>, request: Request) -> Resu
         let settings = settings_of(&mut asked)?.applied_to(&Settings::default())?;
         let config = configuration(asked, settings.transform.as_ref())?;
         settings.check(&config)?;
-        // It is sent once, because a repeated creation may create two bandits.
+        // The client sends it once more if the answer is lost; the server creates one bandit.
         let created = agent.0.client.create_encrypted(&config)?;
         if let Err(error) = agent.0.set(&created.id, settings) {
             // A bandit without its settings is of no use, and what is left of it costs little.

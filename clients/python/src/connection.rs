@@ -12,9 +12,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use user_client::{
-    AnyBandit, BanditDevice, Client, Device, Error, MOST_BANDITS, Pending, PlayedRound, Stop, patiently,
+    AnyBandit, BanditDevice, Client, Creation, Device, Error, Listing, MOST_BANDITS, Pending, PlayedRound,
+    Stop, patiently,
 };
-use wire::{AccessToken, ClearFeedback, Created, ProblemType};
+use wire::{AccessToken, ClearFeedback, Created, Labels, LabelsPatch, ProblemType};
 
 /// The configuration of an encrypted bandit with all defaults, as JSON.
 #[pyfunction]
@@ -106,33 +107,58 @@ impl Connection {
         self.0.client.shows_token()
     }
 
-    /// Creates an encrypted bandit with this configuration.
-    #[pyo3(signature = (configuration, done=None))]
-    fn create(&self, py: Python<'_>, configuration: String, done: Option<Py<PyAny>>) -> PyResult<Py<PyAny>> {
-        self.request(py, done, move |inner, _| {
+    /// Creates an encrypted bandit with this configuration, and these name and tags.
+    #[pyo3(signature = (configuration, labels, done=None))]
+    fn create(
+        &self,
+        py: Python<'_>,
+        configuration: String,
+        labels: (Option<String>, Vec<String>),
+        done: Option<Py<PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        self.request(py, done, move |inner, stop| {
             needed(inner.keys.as_ref())?;
             let config: BanditConfig = serde_json::from_str(&configuration)
                 .map_err(|e| Failure::Argument(format!("the configuration cannot be read: {e}")))?;
-            // It is sent once, because a repeated creation may create two bandits.
-            let created = inner.client.create_encrypted(&config)?;
-            inner.join(&created)?;
+            let creation = creation(labels)?;
+            let created = inner.patiently(stop, |client| client.create_encrypted_as(&config, &creation))?;
+            inner.join(&created.of)?;
             json(&created)
         })
     }
 
-    /// Creates a bandit with a clear policy.
-    #[pyo3(signature = (policy, parameters, done=None))]
+    /// Creates a bandit with a clear policy, and these name and tags.
+    #[pyo3(signature = (policy, parameters, labels, done=None))]
     fn create_policy(
         &self,
         py: Python<'_>,
         policy: String,
         parameters: String,
+        labels: (Option<String>, Vec<String>),
         done: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        self.request(py, done, move |inner, _| {
-            let parameters = serde_json::from_str(&parameters)
+        self.request(py, done, move |inner, stop| {
+            let parameters: serde_json::Map<_, _> = serde_json::from_str(&parameters)
                 .map_err(|e| Failure::Argument(format!("the parameters are no JSON object: {e}")))?;
-            json(&inner.client.create_policy(&policy, parameters)?)
+            let creation = creation(labels)?;
+            let create = |client: &Client| client.create_policy_as(&policy, parameters.clone(), &creation);
+            json(&inner.patiently(stop, create)?)
+        })
+    }
+
+    /// Changes name and tags of a bandit, by a JSON merge patch, and returns them.
+    #[pyo3(signature = (id, patch, done=None))]
+    fn label(
+        &self,
+        py: Python<'_>,
+        id: String,
+        patch: String,
+        done: Option<Py<PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        self.request(py, done, move |inner, stop| {
+            let patch: LabelsPatch =
+                serde_json::from_str(&patch).map_err(|e| Failure::Argument(format!("name and tags: {e}")))?;
+            json(&inner.patiently(stop, |client| client.relabel(&id, &patch, None))?)
         })
     }
 
@@ -142,20 +168,26 @@ impl Connection {
         self.request(py, done, |inner, stop| json(&inner.patiently(stop, |client| client.policies())?))
     }
 
-    /// The bandits that the token gives access to, as they were created.
-    #[pyo3(signature = (done=None))]
-    fn bandits(&self, py: Python<'_>, done: Option<Py<PyAny>>) -> PyResult<Py<PyAny>> {
-        self.request(py, done, |inner, stop| json(&inner.patiently(stop, |client| client.bandits())?))
+    /// The bandits that the token gives access to, as they were created; with this name and tag, if given.
+    #[pyo3(signature = (name, tag, done=None))]
+    fn bandits(
+        &self,
+        py: Python<'_>,
+        name: Option<String>,
+        tag: Option<String>,
+        done: Option<Py<PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let listing = Listing { name, tag };
+        self.request(py, done, move |inner, stop| {
+            json(&inner.patiently(stop, |client| client.bandits_of(&listing))?)
+        })
     }
 
     /// The configuration and the state of a bandit of either kind.
     #[pyo3(signature = (id, done=None))]
     fn view(&self, py: Python<'_>, id: String, done: Option<Py<PyAny>>) -> PyResult<Py<PyAny>> {
         self.request(py, done, move |inner, stop| {
-            match inner.patiently(stop, |client| client.any_bandit(&id))? {
-                AnyBandit::Encrypted(view) => json(&view),
-                AnyBandit::Clear(view) => json(&view),
-            }
+            json(&inner.patiently(stop, |client| client.labelled(&id))?)
         })
     }
 
@@ -403,6 +435,11 @@ impl Inner {
             device.repeats_spent().iter().for_each(|spent| log("warning", &spent.to_string()));
         }
     }
+}
+
+/// A creation of one bandit with this name and these tags, which may be sent again.
+fn creation((name, tags): (Option<String>, Vec<String>)) -> Result<Creation, Failure> {
+    Ok(Creation::new(Labels { name, tags }, &mut os_rng()?))
 }
 
 /// The file of certificates in errors is an argument here.

@@ -154,3 +154,24 @@ def test_recorded_rounds(client: helba.Client, kind: str) -> None:
         bandit.replay(contexts, rewards[:, :1])
     with pytest.raises(helba.ContextsError, match="the rewards have 3 dimensions"):
         bandit.replay(contexts, contexts)
+
+
+@pytest.mark.parametrize("kind", ["encrypted", "clear"])
+def test_names_and_tags(client: helba.Client, kind: str) -> None:
+    policy = "oful" if kind == "clear" else None
+    bandit = client.create(features=FEATURES, arms=ARMS, policy=policy, name=f"Käse {kind}", tags=["live", kind])
+    assert bandit.labels == helba.Labels(f"Käse {kind}", ("live", kind))
+    assert client.bandit(bandit.bandit_id).labels == bandit.labels
+    assert [one.bandit_id for one in client.bandits(tag=kind, name=f"Käse {kind}")] == [bandit.bandit_id]
+    assert client.bandits(tag="none") == []
+    assert bandit.label(name=None) == helba.Labels(None, ("live", kind)) == bandit.labels
+    assert bandit.label(name="a", tags=None) == helba.Labels("a", ())
+    # A decision goes on after the labels have changed.
+    bandit.decide(WIDE)
+    with pytest.raises(helba.ArgumentError, match="give what changes"):
+        bandit.label()
+    with pytest.raises(helba.ArgumentError, match="a list of texts"):
+        bandit.label(tags="live")
+    with pytest.raises(helba.RefusedError) as refused:
+        bandit.label(name="a\nb")
+    assert refused.value.status == 422

@@ -8,9 +8,9 @@ use serde::de::DeserializeOwned;
 use serde::{Serialize, de::DeserializeSeed};
 use std::sync::OnceLock;
 use wire::{
-    AskAgain, BanditView, ClearFeedback, Counted, Created, DecideReply, DecideRequest, Decided, Limits,
-    PolicyCard, PolicyCreated, PolicyView, Problem, Raises, SenderTag, ShuffledBatch, SummedBatch,
-    TracedFeedback,
+    AskAgain, BanditView, ClearFeedback, Counted, Created, DecideReply, DecideRequest, Decided, Labelled,
+    LabelsPatch, Limits, PolicyCard, PolicyCreated, PolicyView, Problem, Raises, SenderTag, ShuffledBatch,
+    SummedBatch, TracedFeedback,
 };
 
 /// The limits of a bandit with the trace condition, whose messages have all parts.
@@ -67,6 +67,8 @@ pub(crate) fn json(input: &[u8]) {
     check::<Created>(input);
     check::<BanditView>(input);
     check::<Problem>(input);
+    check::<LabelsPatch>(input);
+    check::<Labelled<PolicyView>>(input);
     check::<BanditConfig>(input);
     for most in [0, 1, 10] {
         _ = SummedBatch::of(most).deserialize(&mut serde_json::Deserializer::from_slice(input));

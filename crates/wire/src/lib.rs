@@ -13,6 +13,7 @@ mod encrypted;
 mod error;
 mod frame;
 mod json;
+mod labels;
 mod problem;
 mod public;
 mod secret;
@@ -33,6 +34,7 @@ pub use encrypted::{
 pub use error::Error;
 pub use frame::{MAGIC, MAX_HEADER_BYTES};
 pub use json::{MAX_JSON_BYTES, OCTET_STREAM};
+pub use labels::{IDEMPOTENCY_HEADER, Labelled, Labels, LabelsPatch, MOST_NAME, MOST_TAG, MOST_TAGS};
 pub use problem::{PROBLEM_JSON, Problem, ProblemType};
 pub use public::{PublicBundle, ScoreKeys};
 pub use secret::{ScoreSecret, SecretBundle};

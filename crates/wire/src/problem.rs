@@ -132,10 +132,12 @@ problem_types! {
     Alone 409 "alone" "The evaluation decided for no other sender, so that a repeat gives the same."
     NotAwaited 409 "not_awaited" "The bandit does not wait for this exchange."
     Expired 410 "expired" "The wait time of the decision was over before its feedback came."
+    Changed 412 "changed" "Another request changed the name or the tags meanwhile."
     TooLarge 413 "too_large" "The body is longer than such a message can be."
     MediaType 415 "media_type" "The body is declared as another media type than the request takes."
     WrongHost 421 "wrong_host" "The request names a host that this server is not."
     BadValue 422 "bad_value" "A parameter or value is missing or outside its range."
+    KeyReused 422 "key_reused" "The `Idempotency-Key` came before with another body."
     TooManyOpen 429 "too_many_open" "As many decisions wait for feedback as are remembered."
     Internal 500 "internal" "The server failed; nothing was changed, its log says why."
     ForwardingFailed 502 "forwarding_failed" "Another party could not be reached, or refused."
@@ -160,6 +162,7 @@ impl ProblemType {
             408 => "Request Timeout",
             409 => "Conflict",
             410 => "Gone",
+            412 => "Precondition Failed",
             413 => "Payload Too Large",
             415 => "Unsupported Media Type",
             421 => "Misdirected Request",

@@ -7,7 +7,7 @@ mod terms;
 use super::{BodyLimit, Listed, Reply};
 use crate::clock::Clock;
 use crate::error::Error;
-use crate::store::{Store, Stored};
+use crate::store::{NamedEdit, Store, Stored};
 use bandit::Features;
 use host::{lock, os_rng};
 use policies::PolicyConfig;
@@ -55,13 +55,22 @@ impl New {
         ClearState::new(config, asked, wait).map(New)
     }
 
-    /// Stores the bandit under `id`.
+    /// Stores the bandit under `id`, with what `beside` returns of its answer, in one commit.
     ///
     /// # Errors
-    /// Those of the disk.
-    pub(super) fn store(self, id: String, store: Arc<Store>, clock: Clock) -> Result<ClearBandit, Error> {
-        store.commit(&[(&id, self.0.created()?)])?;
-        ClearBandit::new(id, self.0, store, clock)
+    /// Those of `beside` and the disk.
+    pub(super) fn store(
+        self,
+        id: String,
+        store: Arc<Store>,
+        clock: Clock,
+        beside: &dyn Fn(Listed) -> Result<Vec<NamedEdit>, Error>,
+    ) -> Result<ClearBandit, Error> {
+        let edits = self.0.created()?;
+        let bandit = ClearBandit::new(id, self.0, store, clock)?;
+        let created = bandit.created().ok_or(Error::Broken("a new bandit that is deleted"))?;
+        bandit.store.commit_with(&[(&bandit.id, edits)], &beside(created)?)?;
+        Ok(bandit)
     }
 }
 
@@ -76,7 +85,7 @@ pub(super) fn load(
     clock: &Clock,
     restored: bool,
 ) -> Result<Vec<ClearBandit>, Error> {
-    let read = |row| ClearState::read(row).map_err(|why| store.corrupt(row, why));
+    let read = |row| ClearState::read(row).map_err(|why| store.corrupt(&row.id, why));
     let mut states = stored.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     if restored {
         let mut edits = Vec::new();
@@ -193,12 +202,12 @@ impl ClearBandit {
     ///
     /// # Errors
     /// [`Error::UnknownBandit`] after it was deleted.
-    pub(super) fn view(&self) -> Result<Reply, Error> {
+    pub(super) fn view(&self) -> Result<PolicyView, Error> {
         let live = lock(&self.live);
         let state = live.as_ref().ok_or_else(|| self.deleted())?;
         let (pending_decisions, waiting) = state.pending(self.clock.now());
         let (defaulted, left_out) = state.not_given();
-        Reply::json(&PolicyView {
+        Ok(PolicyView {
             created: self.created_of(state),
             round: state.round(),
             feedbacks: state.feedbacks(),
@@ -299,16 +308,16 @@ impl ClearBandit {
         Reply::json(&self.counted(batch.exchange.to_string(), answer))
     }
 
-    /// Deletes it from the store.
+    /// Deletes it from the store, in one commit with changes of other tables.
     ///
     /// # Errors
     /// [`Error::UnknownBandit`], and those of the disk.
-    pub(super) fn delete(&self) -> Result<(), Error> {
+    pub(super) fn delete(&self, named: &[NamedEdit]) -> Result<(), Error> {
         let mut live = lock(&self.live);
         if live.is_none() {
             return Err(self.deleted());
         }
-        self.store.delete(&self.id)?;
+        self.store.delete(&self.id, named)?;
         *live = None;
         Ok(())
     }

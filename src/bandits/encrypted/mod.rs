@@ -88,14 +88,20 @@ pub(crate) struct EncryptedServed {
 }
 
 impl EncryptedServed {
-    /// Creates a bandit and stores it under `id`.
+    /// Creates a bandit and stores it under `id`, after `before` has taken the answer to the creation.
     ///
     /// # Errors
-    /// Those of the configuration and the disk.
-    pub(super) fn create(id: &str, config: BanditConfig, shared: Shared) -> Result<Self, Error> {
+    /// Those of the configuration, of `before` and of the disk.
+    pub(super) fn create(
+        id: &str,
+        config: BanditConfig,
+        shared: Shared,
+        before: impl FnOnce(Listed) -> Result<(), Error>,
+    ) -> Result<Self, Error> {
         let mut secret = [0; 32];
         os_rng()?.fill_bytes(&mut secret);
         let bandit = EncryptedBandit::create(&shared.engine, config, secret)?;
+        before(Listed::Encrypted(Box::new(created(id, &bandit, &shared.engine))))?;
         let live = Live::create(&shared.root, id, &shared.engine, bandit, shared.keep_log)?;
         Self::new(id, live, shared)
     }
@@ -119,8 +125,7 @@ impl EncryptedServed {
         let exchanges = live.bandit.exchanges().clone();
         let answers = engine.answer_params();
         let limits = Limits::new(deep.params(), small, answers, &config, &plan, &exchanges.layout)?;
-        let keys = ((deep.params(), deep.key_id()), (small, engine.key_id()));
-        let created = Created::new(id.to_string(), config, plan, keys.0, keys.1);
+        let created = created(id, &live.bandit, engine);
         let (live, pool, snapshots) = (Mutex::new(live), Mutex::default(), Mutex::new(()));
         let (pace, turns) = (Mutex::new(Pace::new(Instant::now())), Arc::new(Semaphore::new(1)));
         let [searches, alone] = [(); 2].map(|()| Arc::new(Semaphore::new(1)));
@@ -154,16 +159,13 @@ impl EncryptedServed {
     }
 
     /// Its public state.
-    ///
-    /// # Errors
-    /// [`Error::Broken`] if it cannot be serialised.
-    pub(super) fn view(&self) -> Result<Reply, Error> {
+    pub(super) fn view(&self) -> BanditView {
         let live = lock(&self.live);
         let round = live.round;
         let waiting = round.saturating_sub(live.bandit.status(round, 0).feedbacks) as usize;
         let status = live.bandit.status(round, waiting);
         drop(live);
-        Reply::json(&BanditView { created: self.created.clone(), status })
+        BanditView { created: self.created.clone(), status }
     }
 
     /// Deletes it from the disk, and ends what waits.
@@ -529,6 +531,13 @@ impl EncryptedServed {
         let reply = DecideReply { tasks, ..DecideReply::default() };
         Ok(Some(Reply::Binary(reply.to_bytes())))
     }
+}
+
+/// The answer to the creation of `bandit` under `id`.
+fn created(id: &str, bandit: &EncryptedBandit, engine: &Engine) -> Created {
+    let (config, plan, deep) = (bandit.config().clone(), bandit.plan().clone(), engine.deep());
+    let [deep, small] = [(deep.params(), deep.key_id()), (engine.params(), engine.key_id())];
+    Created::new(id.to_string(), config, plan, deep, small)
 }
 
 /// What became of contexts.

@@ -1,7 +1,7 @@
 //! Batch updates of many bandits.
 
 use super::EncryptedServed;
-use crate::bandits::{Bandits, Listed, Room, Stages};
+use crate::bandits::{Bandits, Beside, Room, Stages};
 use ckks::Ciphertext;
 use helba::{Applied, Event};
 use host::lock;
@@ -51,12 +51,11 @@ fn open(folder: &Path, bundle: &PublicBundle) -> Bandits {
 fn insert_due(bandits: &Bandits, device: &Device) -> Arc<EncryptedServed> {
     let mut config = BanditConfig { answers: Answers::Scores, open_model: true, ..BanditConfig::new(2, 2) };
     config.linear.schedule = bandit::Schedule::EveryRound;
-    let (id, Listed::Encrypted(created)) = bandits.create_encrypted(config).unwrap() else {
-        panic!("a policy in the clear")
-    };
+    let id = bandits.create_encrypted(config, &Beside::default()).unwrap().id;
     let due = bandits.find(&id).unwrap().encrypted(&id).unwrap();
+    let created = &due.created;
     let (engine, mut rng) = (&due.shared.engine, ChaCha20Rng::seed_from_u64(2));
-    let frame = device.join(&created).unwrap().feedback(&[0.6, 0.8], 0.5, None, &mut rng).unwrap();
+    let frame = device.join(created).unwrap().feedback(&[0.6, 0.8], 0.5, None, &mut rng).unwrap();
     let round = lock(&due.live).take_rounds(engine, 1).unwrap();
     due.change(&Event::Feedback { round, frame }).unwrap();
     let task = lock(&due.live).bandit.task().unwrap().id;
@@ -92,7 +91,7 @@ fn attack_updates_due_at_once_run_one_after_the_other() {
         MOST.store(0, SeqCst);
         let bandits = open(folder.path(), &bundle);
         let due: Vec<_> =
-            bandits.loaded().into_iter().map(|(_, bandit)| bandit.encrypted("").unwrap()).collect();
+            bandits.loaded().into_iter().map(|found| found.bandit.encrypted("").unwrap()).collect();
         assert_eq!(due.len(), DUE);
         assert_eq!(worked_off(&due).await, 1, "at the start");
 

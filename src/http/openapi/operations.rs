@@ -4,7 +4,7 @@ use super::schemas::{field, reference};
 use crate::access::Route;
 use crate::policy::cards;
 use serde_json::{Map, Value, json};
-use wire::{DECISIONS_HEADER, OCTET_STREAM, ProblemType, SENDER_HEADER};
+use wire::{DECISIONS_HEADER, IDEMPOTENCY_HEADER, OCTET_STREAM, ProblemType, SENDER_HEADER};
 
 pub(super) const ABOUT: &str = "A server of contextual bandits. Encrypted bandits decide and learn on ciphertexts, which the \
     server cannot decrypt: the messages of a device are binary, and are described in the crate `wire` \
@@ -37,7 +37,7 @@ const INTERMEDIARIES: &str = "intermediaries";
 pub(super) fn tags() -> Value {
     json!([
         { "name": SERVER, "description": "The server: its health, keys, policies and this description." },
-        { "name": BANDITS, "description": "Bandits are created, listed, shown and deleted." },
+        { "name": BANDITS, "description": "Bandits are created, listed, shown, labelled and deleted." },
         { "name": ROUNDS, "description": "A round: a decision, and its feedback." },
         { "name": KEY_HOLDERS, "description": "What encrypted bandits ask of the holders of their key." },
         { "name": INTERMEDIARIES, "description": "Sums of batches, where users answer an intermediary." },
@@ -177,6 +177,10 @@ pub(super) fn operation(route: Route) -> Operation {
                         "schema": { "type": "integer", "minimum": 1, "maximum": 1000 } }),
                     json!({ "name": "after", "in": "query", "schema": { "type": "string" },
                         "description": "Only bandits whose ids are above this one." }),
+                    json!({ "name": "name", "in": "query", "schema": { "type": "string" },
+                        "description": "Only bandits with this name." }),
+                    json!({ "name": "tag", "in": "query", "schema": { "type": "string" },
+                        "description": "Only bandits with this tag." }),
                 ],
                 problems: vec![P::Malformed, P::BadValue],
                 ..plain(
@@ -204,6 +208,34 @@ pub(super) fn operation(route: Route) -> Operation {
                 BANDITS,
                 "The configuration and the state of a bandit",
                 "",
+                (200, Value::Null),
+            )
+        },
+        Route::Relabel => Operation {
+            parameters: vec![
+                id(),
+                json!({ "name": "if-match", "in": "header", "schema": { "type": "string" },
+                    "description": "An `ETag` of the bandit. The change is refused if name or tags have changed since; what \
+                        follows the hyphen of the `ETag` is compared, since decisions change the rest." }),
+            ],
+            body: Some(json!({ "required": true, "content": { "application/json": {
+                "schema": reference("LabelsPatch"), "example": { "name": "Shop", "tags": ["live"] } } } })),
+            answers: tagged(json_answer(
+                "The state.",
+                field(
+                    json!({ "anyOf": [reference("PolicyView"), reference("BanditView")] }),
+                    "That of a clear policy, or of an encrypted bandit.",
+                ),
+            ))
+            .into_iter()
+            .take(1)
+            .collect(),
+            problems: [&FIND[..], &[P::Malformed, P::BadValue, P::Changed, P::DiskFull]].concat(),
+            ..plain(
+                "label_bandit",
+                BANDITS,
+                "Changes name and tags of a bandit",
+                "A JSON merge patch (RFC 7396). Names and tags need not be unique; the server reads them.",
                 (200, Value::Null),
             )
         },
@@ -322,19 +354,30 @@ fn create() -> Operation {
             "description": "The path of the bandit." } },
         "content": { "application/json": json_of(reference("Listed")) },
         "links": { "show": follow("show_bandit"), "decide": follow("decide"), "shuffled": follow("shuffled"),
-            "delete": follow("delete_bandit") },
+            "label": follow("label_bandit"), "delete": follow("delete_bandit") },
     });
     Operation {
         id: "create_bandit",
         tag: BANDITS,
         summary: "Creates a bandit",
         about: "Without `policy`, or with `helba`, an encrypted one, for which the server needs keys. `GET /v1/policies` lists the \
-                other policies. Parameters have bounds of their own and together, which the answer names.",
-        parameters: Vec::new(),
+                other policies. Parameters have bounds of their own and together, which the answer names. With an \
+                `Idempotency-Key`, a repeated request gets the first answer and creates nothing.",
+        parameters: vec![json!({ "name": IDEMPOTENCY_HEADER, "in": "header",
+            "description": "A text that names this creation, such as random digits. The answer to a creation is remembered for a \
+                day, for the last 1024 creations with a key.",
+            "schema": { "type": "string", "pattern": "^[!-~]{1,255}$" } })],
         body: Some(json!({ "required": true, "content": { "application/json": {
             "schema": reference("CreationRequest"), "examples": examples } } })),
         answers: vec![(201, created)],
-        problems: vec![P::BadConfiguration, P::BadValue, P::NoKeys, P::TooManyBandits, P::DiskFull],
+        problems: vec![
+            P::BadConfiguration,
+            P::BadValue,
+            P::KeyReused,
+            P::NoKeys,
+            P::TooManyBandits,
+            P::DiskFull,
+        ],
     }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::policy::cards;
 use serde_json::{Map, Value, json};
-use wire::PolicyCard;
+use wire::{MOST_NAME, MOST_TAG, MOST_TAGS, PolicyCard};
 
 /// A reference to a schema of the document.
 pub(super) fn reference(name: &str) -> Value {
@@ -28,6 +28,27 @@ fn object(about: &str, properties: &[(&str, Value, &str)]) -> Value {
         "type": "object", "description": about, "properties": properties, "required": required,
         "additionalProperties": false,
     })
+}
+
+/// As [`object`], with name and tags.
+fn labelled(about: &str, properties: &[(&str, Value, &str)]) -> Value {
+    object(about, &[&labels()[..], properties].concat())
+}
+
+/// Name and tags of a bandit.
+fn labels() -> [(&'static str, Value, &'static str); 2] {
+    let line = |most| json!({ "type": "string", "minLength": 1, "maxLength": most });
+    let tags =
+        json!({ "type": "array", "items": line(MOST_TAG), "maxItems": MOST_TAGS, "uniqueItems": true });
+    [
+        ("name?", line(MOST_NAME), "The name of the bandit, which need not be unique."),
+        ("tags?", tags, "Its tags."),
+    ]
+}
+
+/// Name and tags in a request, where null removes them.
+fn given_labels() -> [(&'static str, Value, &'static str); 2] {
+    labels().map(|(name, schema, about)| (name, or_null(schema), about))
 }
 
 /// An object with one property, which names the variant.
@@ -239,19 +260,16 @@ fn policies() -> Named {
         ],
     );
     let [wait, reward, open] = terms();
-    let created = object(
-        "A bandit with a clear policy, as it was created.",
-        &[
-            ("id", hex_id(), "The id of the bandit in paths."),
-            ("policy", text(), "The name of the policy."),
-            ("parameters", free(), "The parameters of the policy, with defaults filled in."),
-            wait,
-            reward,
-            open,
-            ("privacy", reference("Privacy"), "The guarantee, and the budget spent."),
-        ],
-    );
-    let view = object(
+    let created = [
+        ("id", hex_id(), "The id of the bandit in paths."),
+        ("policy", text(), "The name of the policy."),
+        ("parameters", free(), "The parameters of the policy, with defaults filled in."),
+        wait,
+        reward,
+        open,
+        ("privacy", reference("Privacy"), "The guarantee, and the budget spent."),
+    ];
+    let view = labelled(
         "The public state of a bandit with a clear policy.",
         &[
             (
@@ -270,8 +288,8 @@ fn policies() -> Named {
             ("restored?", count(), "How often the bandit started again without its data."),
         ],
     );
-    let listed = json!({ "anyOf": [reference("PolicyCreated"), reference("Created")],
-        "description": "A bandit of either kind, as it was created." });
+    let listed = json!({ "anyOf": [reference("ListedPolicy"), reference("ListedEncrypted")],
+        "description": "A bandit of either kind, as it was created, with its name and tags." });
     let cards = cards().unwrap_or_default();
     let requests = cards.iter().filter(|card| card.policy != "helba").map(creation);
     let request = json!({ "anyOf": std::iter::once(reference("BanditConfig")).chain(requests).collect::<Vec<_>>(),
@@ -279,8 +297,10 @@ fn policies() -> Named {
     vec![
         ("LateFeedback", late),
         ("PolicyCard", card),
-        ("PolicyCreated", created),
+        ("PolicyCreated", object("A bandit with a clear policy, as it was created.", &created)),
+        ("ListedPolicy", labelled("A bandit with a clear policy, with its name and tags.", &created)),
         ("PolicyView", view),
+        ("LabelsPatch", object("What is given replaces name or tags. Null removes them.", &given_labels())),
         ("Listed", listed),
         ("CreationRequest", request),
     ]
@@ -323,7 +343,7 @@ fn creation(card: &PolicyCard) -> Value {
         }
         properties.insert(name.clone(), schema);
     }
-    for (name, schema, about) in terms() {
+    for (name, schema, about) in terms().into_iter().chain(given_labels()) {
         properties.insert(name.trim_end_matches('?').into(), field(schema, about));
     }
     json!({
@@ -438,7 +458,10 @@ fn encrypted() -> Named {
             (answers, one_of(&["arm", "scores"]), "What a user learns from a decision."),
             (open, truth(), "That everyone who holds the key may see the model."),
         ];
-        fields.extend(policy);
+        if let Some(policy) = policy {
+            fields.push(policy);
+            fields.extend(given_labels());
+        }
         object("The configuration of an encrypted bandit.", &fields)
     };
     let helba = ("policy?", json!({ "const": "helba" }), "May be left out.");
@@ -457,23 +480,20 @@ fn encrypted() -> Named {
             ("design_scale", number(), "The scaling of the statistics."),
         ],
     );
-    let created = object(
-        "An encrypted bandit as it was created.",
-        &[
-            ("id", hex_id(), "The id of the bandit in paths."),
-            ("config", config(None, ""), "The configuration, with defaults filled in."),
-            ("plan", reference("Plan"), "Levels and sizes."),
-            ("key_id", hex(), "The id of the key pair of the deep ring."),
-            ("fingerprint", hex(), "The fingerprint of its parameters."),
-            ("scores_key_id", hex(), "The id of the key pair of the ring of scores."),
-            ("scores_fingerprint", hex(), "The fingerprint of its parameters."),
-            (
-                "label",
-                or_null(text()),
-                "What holders of the key learn beyond their arms; null if that is nothing.",
-            ),
-        ],
-    );
+    let created = [
+        ("id", hex_id(), "The id of the bandit in paths."),
+        ("config", config(None, ""), "The configuration, with defaults filled in."),
+        ("plan", reference("Plan"), "Levels and sizes."),
+        ("key_id", hex(), "The id of the key pair of the deep ring."),
+        ("fingerprint", hex(), "The fingerprint of its parameters."),
+        ("scores_key_id", hex(), "The id of the key pair of the ring of scores."),
+        ("scores_fingerprint", hex(), "The fingerprint of its parameters."),
+        (
+            "label",
+            or_null(text()),
+            "What holders of the key learn beyond their arms; null if that is nothing.",
+        ),
+    ];
     let status = object(
         "The counters of an encrypted bandit, which are public.",
         &[
@@ -487,7 +507,7 @@ fn encrypted() -> Named {
             ("pending_decisions", count(), "The number of decisions that wait for feedback."),
         ],
     );
-    let view = object(
+    let view = labelled(
         "An encrypted bandit and its state.",
         &[
             ("created", reference("Created"), "The bandit as it was created."),
@@ -508,7 +528,8 @@ fn encrypted() -> Named {
         ("LinearConfig", linear),
         ("BanditConfig", config(Some(helba), "?")),
         ("Plan", plan),
-        ("Created", created),
+        ("Created", object("An encrypted bandit as it was created.", &created)),
+        ("ListedEncrypted", labelled("An encrypted bandit, with its name and tags.", &created)),
         ("Status", status),
         ("BanditView", view),
         ("Receipt", receipt),

@@ -131,6 +131,29 @@ fn the_tool_replays_on_encrypted_bandits() {
     refused(&["--answers", "arm", "--open-model"], "open_model");
 }
 
+/// Names and tags are given at the creation, listed, filtered by, changed and removed.
+#[test]
+fn the_tool_labels_bandits() {
+    let server = Server::start("127.0.0.1:0");
+    let tool = Tool(&server);
+    let (id, _) = tool.create(&["--name", "Käse \"1\"", "--tag", "live", "--tag", "b"]);
+    let (other, _) = tool.create(&[]);
+    let list = |arguments: &[&str]| tool.run("list", arguments).0;
+    let labelled = format!("{id}  \"Käse \\\"1\\\"\" #live #b  helba, ");
+    assert!(list(&[]).contains(&labelled) && list(&[]).contains(&format!("{other}  helba, ")));
+    assert!(list(&["--tag", "live", "--name", "Käse \"1\""]).starts_with(&labelled));
+    let (none, said) = tool.run("list", &["--tag", "none"]);
+    assert!(none.is_empty() && said.contains("no bandit that is listed to this token has this name and tag"));
+    let (shown, _) = tool.run("label", &["--bandit", &id, "--no-name", "--tag", "c"]);
+    assert_eq!(shown.trim_end(), format!("{id} #c"));
+    let (status, _) = tool.run("status", &["--bandit", &id]);
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    assert!(status["tags"] == serde_json::json!(["c"]) && status.get("name").is_none());
+    tool.run("label", &["--bandit", &id, "--no-tags"]);
+    assert!(list(&["--tag", "c"]).is_empty());
+    assert!(!tool.output("label", &["--bandit", &id]).status.success(), "nothing changes");
+}
+
 /// An API token in a file takes the place of that of the bundle, for encrypted bandits too. Each fault of a
 /// token has a sentence of its own, and an empty list says why it is empty.
 #[test]

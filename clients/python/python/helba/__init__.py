@@ -33,7 +33,7 @@ from ._errors import (
 )
 from ._native import Keys
 from ._replay import Replay
-from ._requests import Counted, Decision, Status
+from ._requests import Counted, Decision, Labels, Status
 
 PROBLEMS: dict[str, str] = {code: sentence for code, _, sentence in _native.problems()}
 """The closed table of the codes of `RefusedError`, each with its sentence."""
@@ -54,6 +54,7 @@ __all__ = [
     "InsecureWarning",
     "Keys",
     "KeysError",
+    "Labels",
     "NotFoundError",
     "ProtocolError",
     "Raiser",

@@ -5,15 +5,16 @@ from __future__ import annotations
 import atexit
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from . import _native, _requests
 from ._contexts import Contexts
 from ._errors import Error
 from ._native import Keys
 from ._replay import Replay, play
-from ._requests import Counted, Decision, Description, Path, Status, Token
+from ._requests import UNSET, Counted, Decision, Description, Labels, Path, Status, Token, Unset
 
 PATIENCE = 10.0
 """Seconds for which requests are repeated while the server is away."""
@@ -55,24 +56,26 @@ class Client:
         features: Optional[int] = None,
         arms: Optional[int] = None,
         policy: Optional[str] = None,
+        name: Optional[str] = None,
+        tags: Sequence[str] = (),
         **configuration: Any,
     ) -> Bandit:
         """Creates a bandit: an encrypted one, or with policy, a name of `policies`, one that the server can read.
 
         Further arguments are those of the configuration, such as horizon=5000, alpha=0.3 and lambda_=2.0 of an
-        encrypted bandit, or epsilon=1.0 of a policy. The request is sent once, because a repeated one may
-        create two bandits.
+        encrypted bandit, or epsilon=1.0 of a policy. name and tags are for people, and the server reads them. The
+        request has a key, by which the server knows a repeated one: it creates one bandit.
         """
-        call = _requests.create(self._connection, features, arms, policy, configuration)
+        call = _requests.create(self._connection, features, arms, policy, name, tags, configuration)
         return Bandit(self._connection, call.result())
 
     def bandit(self, bandit_id: str) -> Bandit:
         """The bandit with this id."""
         return Bandit(self._connection, _requests.found(self._connection, bandit_id).result())
 
-    def bandits(self) -> list[Bandit]:
-        """The bandits of both kinds that the token gives access to."""
-        return [Bandit(self._connection, one) for one in _requests.listed(self._connection).result()]
+    def bandits(self, *, name: Optional[str] = None, tag: Optional[str] = None) -> list[Bandit]:
+        """The bandits of both kinds that the token gives access to; with this name and this tag, if given."""
+        return [Bandit(self._connection, one) for one in _requests.listed(self._connection, name, tag).result()]
 
     def policies(self) -> list[dict[str, Any]]:
         """The clear policies of the server: each with its name, a sentence about it, and an example."""
@@ -131,6 +134,19 @@ class Bandit:
     def created(self) -> Mapping[str, Any]:
         """The bandit as it was created: configuration or policy, parameters, and what holders of the key see."""
         return self._description.created
+
+    @property
+    def labels(self) -> Labels:
+        """The name and the tags, as this object has read or written them last."""
+        return self._description.labels
+
+    def label(
+        self, *, name: Union[str, None, Unset] = UNSET, tags: Union[Sequence[str], None, Unset] = UNSET
+    ) -> Labels:
+        """Changes the name and the tags, as label(name="Shop", tags=["live"]). What is not given stays, None removes."""
+        labels = _requests.label(self._connection, self.bandit_id, name, tags).result()
+        self._description = replace(self._description, labels=labels)
+        return labels
 
     def decide(self, contexts: Optional[Contexts] = None) -> Decision:
         """Asks which arm to play.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import os
 import warnings
@@ -144,16 +145,38 @@ class Status:
 
 
 @dataclass(frozen=True)
+class Labels:
+    """The name and the tags of a bandit, which the server reads. Neither has to be unique."""
+
+    name: Optional[str]
+    """The name; None if there is none."""
+    tags: tuple[str, ...]
+    """The tags."""
+
+
+def _labels_of(labelled: Mapping[str, Any]) -> Labels:
+    return Labels(labelled.get("name"), tuple(labelled.get("tags", ())))
+
+
+@dataclass(frozen=True)
 class Description:
     """A bandit as it was created."""
 
     bandit_id: str
     encrypted: bool
     created: Mapping[str, Any]
+    labels: Labels
 
     @staticmethod
     def of(created: Mapping[str, Any]) -> Description:
-        return Description(str(created["id"]), "plan" in created, created)
+        """Of the answer to a creation, or of a row of the list."""
+        return Description(str(created["id"]), "plan" in created, created, _labels_of(created))
+
+    @staticmethod
+    def of_view(view: Mapping[str, Any]) -> Description:
+        """Of the configuration and the state."""
+        created = view["created"]
+        return Description(str(created["id"]), "plan" in created, created, _labels_of(view))
 
 
 def connect(
@@ -176,8 +199,12 @@ def create(
     features: Optional[int],
     arms: Optional[int],
     policy: Optional[str],
+    name: Optional[str],
+    tags: Sequence[str],
     configuration: dict[str, Any],
 ) -> Call[Description]:
+    labels = (name, _tags(tags))
+
     def described(text: str) -> Description:
         return Description.of(json.loads(text))
 
@@ -185,7 +212,7 @@ def create(
         sizes = {"features": features, "arms": arms}
         given = {name: size for name, size in sizes.items() if size is not None}
         parameters = json.dumps({**given, **{_plain(name): value for name, value in configuration.items()}})
-        return Call(lambda done: connection.create_policy(policy, parameters, done), described)
+        return Call(lambda done: connection.create_policy(policy, parameters, labels, done), described)
     if not connection.has_keys:
         raise KeysError(
             "an encrypted bandit needs keys, as helba.Client(url, helba.Keys.open(path)); without them, name a clear "
@@ -194,7 +221,40 @@ def create(
     if features is None or arms is None:
         raise ArgumentError("give the numbers of features and of arms, as create(features=7, arms=4)")
     text = encrypted_configuration(features, arms, configuration)
-    return Call(lambda done: connection.create(text, done), described)
+    return Call(lambda done: connection.create(text, labels, done), described)
+
+
+def _tags(tags: Sequence[str]) -> list[str]:
+    if isinstance(tags, str):
+        raise ArgumentError("tags is one text: give a list of texts")
+    return [str(tag) for tag in tags]
+
+
+class Unset(enum.Enum):
+    """A value that was not given, where None is one."""
+
+    UNSET = 0
+
+
+UNSET = Unset.UNSET
+
+
+def label(
+    connection: _native.Connection,
+    bandit_id: str,
+    name: Union[str, None, Unset],
+    tags: Union[Sequence[str], None, Unset],
+) -> Call[Labels]:
+    """What is not given stays, and None removes."""
+    patch: dict[str, Any] = {}
+    if not isinstance(name, Unset):
+        patch["name"] = name
+    if not isinstance(tags, Unset):
+        patch["tags"] = None if tags is None else _tags(tags)
+    if not patch:
+        raise ArgumentError("give what changes, as label(name='Shop', tags=['live']); None removes")
+    text = json.dumps(patch)
+    return Call(lambda done: connection.label(bandit_id, text, done), lambda text: _labels_of(json.loads(text)))
 
 
 def _plain(name: str) -> str:
@@ -225,11 +285,13 @@ def encrypted_configuration(features: int, arms: int, changes: Mapping[str, Any]
         raise ArgumentError(f"a parameter cannot be sent: {error}") from None
 
 
-def listed(connection: _native.Connection) -> Call[list[Description]]:
+def listed(
+    connection: _native.Connection, name: Optional[str], tag: Optional[str]
+) -> Call[list[Description]]:
     def finish(text: str) -> list[Description]:
         return [Description.of(created) for created in json.loads(text)]
 
-    return Call(connection.bandits, finish)
+    return Call(lambda done: connection.bandits(name, tag, done), finish)
 
 
 def policies(connection: _native.Connection) -> Call[list[dict[str, Any]]]:
@@ -241,7 +303,7 @@ def policies(connection: _native.Connection) -> Call[list[dict[str, Any]]]:
 
 def found(connection: _native.Connection, bandit_id: str) -> Call[Description]:
     return Call(
-        lambda done: connection.view(bandit_id, done), lambda text: Description.of(json.loads(text)["created"])
+        lambda done: connection.view(bandit_id, done), lambda text: Description.of_view(json.loads(text))
     )
 
 

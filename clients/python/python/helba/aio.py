@@ -15,14 +15,15 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from . import _native, _requests
 from ._client import _FLUSH, PATIENCE
 from ._contexts import Contexts, rows
 from ._native import Keys
-from ._requests import Counted, Decision, Description, Path, Status, Token
+from ._requests import UNSET, Counted, Decision, Description, Labels, Path, Status, Token, Unset
 
 __all__ = ["Bandit", "Client"]
 
@@ -51,19 +52,22 @@ class Client:
         features: Optional[int] = None,
         arms: Optional[int] = None,
         policy: Optional[str] = None,
+        name: Optional[str] = None,
+        tags: Sequence[str] = (),
         **configuration: Any,
     ) -> Bandit:
         """As `helba.Client.create`."""
-        call = _requests.create(self._connection, features, arms, policy, configuration)
+        call = _requests.create(self._connection, features, arms, policy, name, tags, configuration)
         return Bandit(self._connection, await call.awaited())
 
     async def bandit(self, bandit_id: str) -> Bandit:
         """As `helba.Client.bandit`."""
         return Bandit(self._connection, await _requests.found(self._connection, bandit_id).awaited())
 
-    async def bandits(self) -> list[Bandit]:
+    async def bandits(self, *, name: Optional[str] = None, tag: Optional[str] = None) -> list[Bandit]:
         """As `helba.Client.bandits`."""
-        return [Bandit(self._connection, one) for one in await _requests.listed(self._connection).awaited()]
+        found = await _requests.listed(self._connection, name, tag).awaited()
+        return [Bandit(self._connection, one) for one in found]
 
     async def policies(self) -> list[dict[str, Any]]:
         """As `helba.Client.policies`."""
@@ -113,6 +117,19 @@ class Bandit:
     def created(self) -> Mapping[str, Any]:
         """The bandit as it was created."""
         return self._description.created
+
+    @property
+    def labels(self) -> Labels:
+        """As `helba.Bandit.labels`."""
+        return self._description.labels
+
+    async def label(
+        self, *, name: Union[str, None, Unset] = UNSET, tags: Union[Sequence[str], None, Unset] = UNSET
+    ) -> Labels:
+        """As `helba.Bandit.label`."""
+        call = _requests.label(self._connection, self.bandit_id, name, tags)
+        self._description = replace(self._description, labels=await call.awaited())
+        return self.labels
 
     async def decide(self, contexts: Optional[Contexts] = None) -> Decision:
         """As `helba.Bandit.decide`. Decisions of an encrypted bandit that wait at the same time share a request."""
