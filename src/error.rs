@@ -390,6 +390,11 @@ impl Forbidden {
                 format!("the scope of the token is {has}; ask the operator for another token")
             }
             Forbidden::OtherBandit { only } => format!("the token is for bandit {only} and nothing else"),
+            Forbidden::WholeServer => {
+                "the token of the secret bundle is for encrypted bandits, and the numbers of the whole server need \
+                the operator's token or an API token"
+                    .into()
+            }
             Forbidden::ClearPolicy => {
                 "the token of the secret bundle is for encrypted bandits, and a policy in the clear \
                 needs the operator's token or an API token"

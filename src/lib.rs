@@ -14,7 +14,7 @@
 //! | `jobs` | bounds on the computations at a time, and batch updates in the background |
 //! | `store` | states and rows of clear policies on disk |
 //!
-//! `policy` adds the card of HELBA to those of the crate `policies`.
+//! `policy` adds the card of HELBA to those of the crate `policies`. `metrics` counts times and bytes.
 //!
 //! The cost of a request is bounded before it is read: connections by [`Connections`], bodies by the size of
 //! the ciphertexts that they hold and by [`Settings::body_memory`], computations by
@@ -26,6 +26,7 @@ mod clock;
 mod error;
 mod http;
 mod jobs;
+mod metrics;
 mod policy;
 mod store;
 

@@ -61,6 +61,8 @@ pub enum Forbidden {
     },
     /// The token is that of the secret bundle, and the request is about a clear policy.
     ClearPolicy,
+    /// The token is that of the secret bundle, and the request is about the whole server.
+    WholeServer,
 }
 
 /// The bearer of a token.
@@ -142,8 +144,8 @@ impl Caller {
         };
         match &token.bandit {
             _ if !fits => Err(self.forbidden(Forbidden::Scope { has: token.scopes_text() })),
-            // A bandit that does not exist yet is another one.
-            Some(only) if self.route == Route::Create => {
+            // A bandit that does not exist yet is another one, and so is the whole server.
+            Some(only) if [Route::Create, Route::Metrics].contains(&self.route) => {
                 Err(self.forbidden(Forbidden::OtherBandit { only: only.clone() }))
             }
             _ => Ok(()),
@@ -199,6 +201,18 @@ impl Caller {
             Ok(Bearer::Operator) => "operator".into(),
             Ok(Bearer::Api(token)) => format!("token {} {}", token.created, token.name),
             Err(_) => String::new(),
+        }
+    }
+
+    /// Checks that the caller may see the numbers of the whole server: where tokens are on, the token of the
+    /// secret bundle, which every device has, is not for them.
+    ///
+    /// # Errors
+    /// [`Error::ForbiddenScope`].
+    pub(crate) fn check_operates(&self) -> Result<(), Error> {
+        match &self.bearer {
+            Ok(Bearer::Participant) if !self.open => Err(self.forbidden(Forbidden::WholeServer)),
+            _ => Ok(()),
         }
     }
 

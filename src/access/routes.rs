@@ -16,6 +16,8 @@ pub enum Route {
     Keys,
     /// The policies that the server offers.
     Policies,
+    /// What the server measures of itself.
+    Metrics,
     /// The bandits that the token gives access to.
     List,
     /// Creates a bandit.
@@ -81,12 +83,13 @@ impl std::fmt::Display for Needs {
 
 impl Route {
     /// All routes.
-    pub const ALL: [Route; 16] = [
+    pub const ALL: [Route; 17] = [
         Route::Health,
         Route::OpenApi,
         Route::Docs,
         Route::Keys,
         Route::Policies,
+        Route::Metrics,
         Route::List,
         Route::Create,
         Route::Show,
@@ -112,6 +115,7 @@ impl Route {
             Route::Docs => (Method::GET, "/docs", Nothing),
             Route::Keys => (Method::GET, "/keys", Reading),
             Route::Policies => (Method::GET, "/policies", Reading),
+            Route::Metrics => (Method::GET, "/metrics", ADMIN),
             Route::List => (Method::GET, "/bandits", Token),
             Route::Create => (Method::POST, "/bandits", ADMIN),
             Route::Show => (Method::GET, "/bandits/{id}", Reading),

@@ -3,6 +3,7 @@
 mod clear;
 mod creations;
 mod encrypted;
+mod measured;
 
 use crate::clock::Clock;
 use crate::error::{Error, Kind};
@@ -16,6 +17,7 @@ pub use encrypted::{Audited, Audits};
 pub(crate) use encrypted::{EncryptedServed, Sender, Stages};
 use helba::{DeepEngine, Engine};
 use host::{lock, os_rng};
+pub(crate) use measured::Measured;
 use policies::PolicyConfig;
 use protocol::BanditConfig;
 use rand::Rng;
@@ -60,6 +62,17 @@ impl Bandit {
         match self {
             Bandit::Encrypted(bandit) => Some(bandit.created()),
             Bandit::Clear(bandit) => bandit.created(),
+        }
+    }
+
+    /// Its numbers. `None` if it was deleted.
+    ///
+    /// # Errors
+    /// Those of the policy.
+    pub(crate) fn measured(&self) -> Result<Option<Measured>, Error> {
+        match self {
+            Bandit::Encrypted(bandit) => Ok(Some(bandit.measured())),
+            Bandit::Clear(bandit) => bandit.measured(),
         }
     }
 

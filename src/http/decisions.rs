@@ -5,12 +5,14 @@ use crate::access::Caller;
 use crate::bandits::{Bandit, Reply, Sender};
 use crate::error::Error;
 use crate::jobs::{self, Work};
+use crate::metrics::Step;
 use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::HeaderMap;
 use service::Peer;
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Instant;
 use wire::{DECISIONS_HEADER, SENDER_HEADER, SenderTag};
 
 pub(super) async fn decide(
@@ -43,8 +45,10 @@ pub(super) async fn decide(
         // It waits for others, and holds no place of those who compute.
         Bandit::Encrypted(bandit) => bandit.decide(body, decisions, sender).await,
         Bandit::Clear(bandit) => {
-            let place = state.0.admission.admit(Work::Short)?;
-            jobs::run(Some(place), move || bandit.decide(body)).await
+            let (place, began) = (state.0.admission.admit(Work::Short)?, Instant::now());
+            let reply = jobs::run(Some(place), move || bandit.decide(body)).await?;
+            state.0.metrics.took(Step::ClearDecision, began.elapsed());
+            Ok(reply)
         }
     }
 }

@@ -5,10 +5,12 @@ use crate::access::Caller;
 use crate::bandits::{Bandit, Reply};
 use crate::error::Error;
 use crate::jobs::{self, Work};
+use crate::metrics::Step;
 use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use protocol::DecisionId;
+use std::time::Instant;
 
 pub(super) async fn feedback(
     State(state): State<AppState>,
@@ -31,8 +33,10 @@ pub(super) async fn feedback(
         // It waits for the disk with others, and holds no place of those who compute.
         Bandit::Encrypted(bandit) => bandit.feedback(decision, body).await,
         Bandit::Clear(bandit) => {
-            let place = state.0.admission.admit(Work::Short)?;
-            jobs::run(Some(place), move || bandit.feedback(decision, body)).await
+            let (place, began) = (state.0.admission.admit(Work::Short)?, Instant::now());
+            let reply = jobs::run(Some(place), move || bandit.feedback(decision, body)).await?;
+            state.0.metrics.took(Step::ClearFeedback, began.elapsed());
+            Ok(reply)
         }
     }
 }

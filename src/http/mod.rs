@@ -6,7 +6,8 @@
 //! |---|---|
 //! | `GET /health` | `health` |
 //! | `GET /openapi.json` | `openapi` |
-//! | `GET /docs`, and `GET /` above `/v1` | `pages` |
+//! | `GET /docs`, and `GET /` and `GET /dashboard` above `/v1` | `pages` |
+//! | `GET /metrics`, also above `/v1` | `metrics` |
 //! | `GET /keys` | `keys` |
 //! | `GET /policies` | `policies` |
 //! | `GET, POST /bandits`, `GET, PATCH, DELETE /bandits/{id}` | `bandits` |
@@ -23,6 +24,7 @@ mod decisions;
 mod feedback;
 mod health;
 mod keys;
+mod metrics;
 mod openapi;
 mod pages;
 mod policies;
@@ -37,7 +39,9 @@ use crate::bandits::{Bandit, Bandits, BodyLimit, EncryptedServed, Reply, Room, S
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::jobs::Admission;
+use crate::metrics::Metrics;
 use axum::Router;
+use axum::body::HttpBody;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
@@ -46,7 +50,7 @@ use axum::routing::{MethodFilter, MethodRouter, get, on};
 use service::{Bodies, Body, DISCARDED_BYTES, Hosts, Pace};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tracing::Instrument;
 use wire::{OCTET_STREAM, PublicBundle, TokenDigest};
 
@@ -131,6 +135,10 @@ struct Inner {
     admission: Admission,
     bodies: Bodies,
     hosts: Hosts,
+    stages: Stages,
+    metrics: Arc<Metrics>,
+    /// Which kernels run, in a sentence.
+    kernel: String,
 }
 
 impl AppState {
@@ -148,11 +156,12 @@ impl AppState {
         folder: &Path,
         settings: Settings,
     ) -> Result<Self, Error> {
-        let (stages, keep_log) = (Stages::new(&settings)?, settings.keep_log);
+        let metrics = Arc::new(Metrics::new(Instant::now()));
+        let (stages, keep_log) = (Stages::new(&settings, metrics.clone())?, settings.keep_log);
         let Settings { max_in_flight, max_bandits, operator, body_memory, hosts, restored, .. } = settings;
         let (wait, clock) = (settings.wait.as_secs(), settings.clock);
         let room = Room { most: max_bandits, wait, clock };
-        let bandits = Bandits::open(bundle.into(), folder, room, stages, keep_log, restored)?;
+        let bandits = Bandits::open(bundle.into(), folder, room, stages.clone(), keep_log, restored)?;
         let participant = bandits.keys().ok().map(|keys| keys.manifest.token_digest);
         Ok(AppState(Arc::new(Inner {
             bandits,
@@ -160,6 +169,9 @@ impl AppState {
             admission: Admission::new(max_in_flight),
             bodies: Bodies::within(body_memory, Pace::default()),
             hosts: Hosts(hosts),
+            stages,
+            metrics,
+            kernel: planner::kernel_choice(),
         })))
     }
 
@@ -201,7 +213,9 @@ impl AppState {
     }
 
     async fn body(&self, request: Request, limit: BodyLimit) -> Result<Body, Error> {
-        Ok(self.0.bodies.read(request, limit.bytes, Some(limit.content)).await?)
+        let body = self.0.bodies.read(request, limit.bytes, Some(limit.content)).await?;
+        self.0.metrics.received(body.len());
+        Ok(body)
     }
 }
 
@@ -246,20 +260,23 @@ fn unless_same(headers: &HeaderMap, etag: &str, answer: impl FnOnce() -> Respons
 
 /// The routes, under `/v1`, and the root.
 pub fn app(state: AppState) -> Router {
+    let guard = |route: Route| middleware::from_fn_with_state((state.clone(), route), check_token);
     let guarded = |routes: Router<AppState>, route: Route| {
-        let guard = middleware::from_fn_with_state((state.clone(), route), check_token);
-        routes.route(route.path(), handler(route).route_layer(guard))
+        routes.route(route.path(), handler(route).route_layer(guard(route)))
     };
     let routes = Route::ALL.into_iter().fold(Router::new(), guarded);
     Router::new()
         .nest("/v1", routes)
         .route("/", get(pages::root))
+        .route("/dashboard", get(pages::dashboard))
+        .route("/metrics", get(metrics::prometheus).route_layer(guard(Route::Metrics)))
         .fallback(async |request: Request| Error::UnknownPath {
             path: request.uri().path().chars().take(200).collect(),
         })
         .method_not_allowed_fallback(async || Error::WrongMethod)
         .layer(middleware::from_fn_with_state(state.clone(), check_origin))
         .layer(middleware::from_fn(name_request))
+        .layer(middleware::from_fn_with_state(state.clone(), count_answer))
         .with_state(state)
 }
 
@@ -272,6 +289,7 @@ fn handler(route: Route) -> MethodRouter<AppState> {
         Route::Docs => on(method, pages::docs),
         Route::Keys => on(method, keys::show),
         Route::Policies => on(method, policies::list),
+        Route::Metrics => on(method, metrics::show),
         Route::List => on(method, bandits::list),
         Route::Create => on(method, bandits::create),
         Route::Show => on(method, bandits::show),
@@ -284,6 +302,14 @@ fn handler(route: Route) -> MethodRouter<AppState> {
         Route::Raise => on(method, raises::answer),
         Route::Shuffled => on(method, batches::receive),
     }
+}
+
+/// Counts the answer. Its body is in memory, so that its length is known.
+async fn count_answer(State(state): State<AppState>, request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    let bytes = response.body().size_hint().exact().unwrap_or(0);
+    state.0.metrics.answered(response.status().as_u16(), bytes);
+    response
 }
 
 /// The header that names a request in the log.

@@ -1,5 +1,6 @@
-//! `GET /` says what this server is, and `GET /v1/docs` is a page to read its description and to send
-//! requests. The pages load nothing from elsewhere, and run no script but their own.
+//! `GET /` says what this server is, `GET /v1/docs` is a page to read its description and to send requests,
+//! and `GET /dashboard` one to watch it. The pages load nothing from elsewhere, and run no script but their
+//! own.
 
 use crate::error::Error;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -10,6 +11,7 @@ use rand::Rng;
 use serde::Serialize;
 
 const DOCS: &str = include_str!("docs.html");
+const DASHBOARD: &str = include_str!("dashboard.html");
 const ROOT: &str = include_str!("root.html");
 /// Where the nonce and the version stand in the pages.
 const NONCE: &str = "{{nonce}}";
@@ -23,6 +25,7 @@ struct Root {
     health: &'static str,
     openapi: &'static str,
     docs: &'static str,
+    dashboard: &'static str,
 }
 
 /// JSON, or a page for a client whose `Accept` names HTML.
@@ -39,11 +42,16 @@ pub(super) async fn root(headers: HeaderMap) -> Result<Response, Error> {
             health: "/v1/health",
             openapi: "/v1/openapi.json",
             docs: "/v1/docs",
+            dashboard: "/dashboard",
         })
         .into_response()
     };
     response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
     Ok(response)
+}
+
+pub(super) async fn dashboard() -> Result<Response, Error> {
+    page(DASHBOARD)
 }
 
 pub(super) async fn docs() -> Result<Response, Error> {

@@ -12,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub(crate) struct Admission {
     requests: Arc<Semaphore>,
     sizings: Arc<Semaphore>,
+    metrics: Arc<Semaphore>,
 }
 
 /// A place among the requests that are computed. It is kept until all memory of the request is free.
@@ -29,13 +30,16 @@ pub(crate) enum Work {
     /// The calibration of the noise of a new policy, which takes seconds. It takes no place of other
     /// requests.
     Sizing,
+    /// Counters of all bandits. It takes no place of other requests either, so that a server at its limit can
+    /// be watched.
+    Metrics,
 }
 
 impl Admission {
     /// Admits at most `most` requests at a time.
     pub(crate) fn new(most: usize) -> Self {
         let semaphore = |permits: usize| Arc::new(Semaphore::new(permits.clamp(1, Semaphore::MAX_PERMITS)));
-        Admission { requests: semaphore(most), sizings: semaphore(1) }
+        Admission { requests: semaphore(most), sizings: semaphore(1), metrics: semaphore(2) }
     }
 
     /// A place for a request, which is admitted at once or refused.
@@ -45,6 +49,7 @@ impl Admission {
     pub(crate) fn admit(&self, work: Work) -> Result<Place, Error> {
         let permit = match work {
             Work::Short => self.requests.clone().try_acquire_owned().map_err(|_| Error::Overloaded),
+            Work::Metrics => self.metrics.clone().try_acquire_owned().map_err(|_| Error::Overloaded),
             Work::Sizing => self.sizings.clone().try_acquire_owned().map_err(|_| Error::SizingNoise),
         };
         Ok(Place { _permit: permit? })

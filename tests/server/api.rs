@@ -44,7 +44,8 @@ fn the_description_is_served_once_and_then_by_its_tag() {
     ids.sort_unstable();
     let all = ids.len();
     ids.dedup();
-    assert_eq!((ids.len(), all), (helba_server::Route::ALL.len() + 1, helba_server::Route::ALL.len() + 1));
+    // The root, the dashboard and the numbers for Prometheus stand above `/v1`.
+    assert_eq!((ids.len(), all), (helba_server::Route::ALL.len() + 3, helba_server::Route::ALL.len() + 3));
 }
 
 /// The pages run their own script alone, under a nonce that no two answers share, and name nothing elsewhere.
@@ -52,7 +53,7 @@ fn the_description_is_served_once_and_then_by_its_tag() {
 fn attack_pages_run_no_foreign_script() {
     let server = InProcess::start(Settings::default());
     let mut nonces = Vec::new();
-    for (path, accept) in [("/v1/docs", "*/*"), ("/", "text/html,*/*;q=0.8"), ("/v1/docs", "text/html")] {
+    for (path, accept) in [("/v1/docs", "*/*"), ("/", "text/html,*/*;q=0.8"), ("/dashboard", "text/html")] {
         let (status, headers, page) = get(&server, path, &[("accept", accept)]);
         assert_eq!((status, header(&headers, "content-type")), (200, "text/html; charset=utf-8"));
         let policy = header(&headers, "content-security-policy");
@@ -88,7 +89,7 @@ fn attack_pages_run_no_foreign_script() {
     assert_eq!((status, header(&headers, "vary")), (200, "accept"));
     let root: Value = serde_json::from_str(&body).unwrap();
     validate_as(&root, "Root").unwrap();
-    for link in ["health", "openapi", "docs"] {
+    for link in ["health", "openapi", "docs", "dashboard"] {
         assert_eq!(get(&server, root[link].as_str().unwrap(), &[]).0, 200, "{link}");
     }
 }

@@ -195,6 +195,18 @@ impl Device {
         answer("get", path, self.authorized(self.agent.get(format!("{}{path}", self.base))).call().unwrap())
     }
 
+    /// The answer to a request for a path above `/v1`.
+    pub(crate) fn above(&self, path: &str) -> Answer {
+        let mut response =
+            self.authorized(self.agent.get(format!("{}{path}", self.server()))).call().unwrap();
+        let content_type = response.headers().get("content-type").map(|v| v.to_str().unwrap().to_string());
+        Answer {
+            status: response.status().as_u16(),
+            content_type: content_type.unwrap_or_default(),
+            body: response.body_mut().read_to_vec().unwrap(),
+        }
+    }
+
     /// As [`Self::get`], with the headers of the answer.
     pub(crate) fn get_with_headers(&self, path: &str) -> (ureq::http::HeaderMap, Vec<u8>) {
         let response = self.authorized(self.agent.get(format!("{}{path}", self.base))).call().unwrap();

@@ -13,6 +13,7 @@ mod fixture;
 mod hostile;
 mod labels;
 mod late;
+mod metrics;
 mod misuse;
 #[cfg(target_os = "linux")]
 mod power_loss;

@@ -4,6 +4,7 @@
 mod state;
 mod terms;
 
+use super::measured::{Awaited, Measured};
 use super::{BodyLimit, Listed, Reply};
 use crate::clock::Clock;
 use crate::error::Error;
@@ -219,6 +220,36 @@ impl ClearBandit {
             published: state.published()?,
             restored: state.restored(),
         })
+    }
+
+    /// Its numbers. `None` if it was deleted.
+    ///
+    /// # Errors
+    /// Those of the policy.
+    pub(super) fn measured(&self) -> Result<Option<Measured>, Error> {
+        let live = lock(&self.live);
+        let Some(state) = live.as_ref() else { return Ok(None) };
+        let profile = self.config.profile();
+        let (open, _) = state.pending(self.clock.now());
+        let mut awaited = Vec::new();
+        awaited.extend((open > 0).then_some(Awaited::Feedback));
+        awaited.extend(state.awaited()?.map(|_| Awaited::Batch));
+        Ok(Some(Measured {
+            id: self.id.clone(),
+            kind: "clear",
+            policy: self.policy.clone(),
+            features: profile.shape().map(|(d, _)| d),
+            arms: profile.arms,
+            round: state.round(),
+            feedbacks: state.feedbacks(),
+            batches: None,
+            open: open as u64,
+            max_open: state.terms().map(|terms| terms.max_open),
+            users_waiting: None,
+            levels: None,
+            privacy: Some(self.privacy(state.spent())),
+            awaited,
+        }))
     }
 
     /// The longest body of a decision request.

@@ -8,6 +8,7 @@
 
 mod again;
 mod audit;
+mod measured;
 mod pace;
 mod pool;
 mod senders;
@@ -21,6 +22,7 @@ use super::{BodyLimit, Listed, Reply};
 use crate::access::Caller;
 use crate::error::Error;
 use crate::jobs::Updates;
+use crate::metrics::Step;
 use again::{Keeping, Sent};
 pub use audit::{Audited, Audits};
 use helba::{Applied, EncryptedBandit, Engine, Event};
@@ -238,6 +240,7 @@ impl EncryptedServed {
         place: OwnedSemaphorePermit,
     ) -> Result<Scored, Error> {
         let mut place = Some(place);
+        let mut began = Instant::now();
         let engine = &self.shared.engine;
         let small = engine.params();
         let stages = &self.shared.stages;
@@ -256,6 +259,8 @@ impl EncryptedServed {
                 (live.bandit.scores_model().clone(), live.bandit.model_feedbacks())
             };
             let scores = stages.beside(|| engine.score(&contexts, &model))?;
+            stages.metrics.took(Step::Scores, began.elapsed());
+            began = Instant::now();
             if self.created.config.answers == Answers::Scores {
                 let mut rng = os_rng()?;
                 let answer = stages.beside(|| self.small_frame(engine.open_answer(scores, &mut rng)));
@@ -295,6 +300,7 @@ impl EncryptedServed {
     /// [`Error::Overloaded`]; [`Error::Log`].
     pub(crate) async fn feedback(self: Arc<Self>, decision: DecisionId, body: Body) -> Result<Reply, Error> {
         let stages = &self.shared.stages;
+        let began = Instant::now();
         let _waiting = stages.waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
         let served = self.clone();
         let counted = stages.workers.run(move || {
@@ -317,6 +323,7 @@ impl EncryptedServed {
         let Applied::Counted(receipt) = applied else {
             return Err(Error::Broken("a feedback that was not counted"));
         };
+        stages.metrics.took(Step::Feedback, began.elapsed());
         let reply = Reply::json(&receipt)?;
         if lock(&self.live).bandit.task().is_some() {
             blocking(move || {
@@ -501,6 +508,7 @@ impl EncryptedServed {
             }
             let took = began.elapsed();
             lock(&served.pace).update(Instant::now(), took);
+            served.shared.stages.metrics.took(Step::Update, took);
             tracing::info!(bandit = served.created.id, seconds = took.as_secs_f64(), "updated");
             served.offer_task();
         });

@@ -24,6 +24,7 @@ use super::again::{Sent, UNIT};
 use super::workers::Workers;
 use crate::Settings;
 use crate::error::Error;
+use crate::metrics::{Metrics, Step};
 use ckks::{Ciphertext, Packer};
 use helba::TraceTest;
 use host::lock;
@@ -74,6 +75,9 @@ pub(crate) struct Stages {
     pub(super) contexts: Arc<Semaphore>,
     /// The time after its answer in which a user may ask again.
     pub(super) ask_again: Duration,
+    /// The most users who wait.
+    most_waiting: usize,
+    pub(super) metrics: Arc<Metrics>,
 }
 
 impl Stages {
@@ -81,7 +85,7 @@ impl Stages {
     ///
     /// # Errors
     /// [`Error::Broken`] if no thread can be started.
-    pub(crate) fn new(settings: &Settings) -> Result<Self, Error> {
+    pub(crate) fn new(settings: &Settings, metrics: Arc<Metrics>) -> Result<Self, Error> {
         let semaphore = |permits: usize| Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)));
         let threads = rayon::current_num_threads();
         let short = rayon::ThreadPoolBuilder::new().num_threads(threads);
@@ -101,7 +105,14 @@ impl Stages {
             last_raise: settings.last_raise,
             contexts: semaphore(settings.context_memory / UNIT),
             ask_again: settings.ask_again,
+            most_waiting: settings.max_waiting.min(Semaphore::MAX_PERMITS),
+            metrics,
         })
+    }
+
+    /// The number of requests for encrypted decisions and of encrypted feedbacks that wait.
+    pub(crate) fn requests_waiting(&self) -> usize {
+        self.most_waiting.saturating_sub(self.waiting.available_permits())
     }
 
     /// Runs `work`, which takes some milliseconds and no lock, beside evaluations: on this thread if it is a
@@ -188,6 +199,16 @@ impl Pool {
         let over = Error::TaskOver { task: id };
         let Some((sender, _)) = self.raising.remove(&id) else { return Err(over) };
         sender.send(raised).map_err(|_| over)
+    }
+
+    /// The number of users in the open pack.
+    pub(super) fn users_waiting(&self) -> usize {
+        self.gathering.as_ref().map_or(0, |gathering| gathering.users.len())
+    }
+
+    /// Whether an evaluation waits for a holder of the key.
+    pub(super) fn is_raising(&self) -> bool {
+        !self.raising.is_empty()
     }
 
     /// Whether a user with this ticket waits.
@@ -365,14 +386,16 @@ impl EncryptedServed {
     ) -> Result<Vec<usize>, Error> {
         let layout = &self.exchanges.layout;
         let log = layout.log_places(decisions).map_err(helba::Error::from)?;
-        let position = self.shared.stages.beside(|| packer.push_block(scores, log));
+        let (stages, began) = (&self.shared.stages, Instant::now());
+        let position = stages.beside(|| packer.push_block(scores, log));
+        stages.metrics.took(Step::Pack, began.elapsed());
         let first = layout.user_at(position.map_err(helba::Error::from)?);
         Ok((0..decisions).map(|b| layout.user_of(first, b, log)).collect())
     }
 
     /// The number of users in the open pack.
     pub(crate) fn users_waiting(&self) -> usize {
-        lock(&self.pool).gathering.as_ref().map_or(0, |gathering| gathering.users.len())
+        lock(&self.pool).users_waiting()
     }
 
     /// Closes the pack with this number after the window, when its turn comes. More users join it until then.

@@ -11,7 +11,7 @@ use rand_chacha::ChaCha20Rng;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use user_client::Device;
 use wire::PublicBundle;
 
@@ -43,7 +43,9 @@ fn keys() -> (PublicBundle, Device) {
 
 fn open(folder: &Path, bundle: &PublicBundle) -> Bandits {
     let room = Room { most: 64, wait: 1, clock: crate::clock::Clock::default() };
-    let stages = Stages::new(&crate::Settings::default()).unwrap();
+    let stages =
+        Stages::new(&crate::Settings::default(), Arc::new(crate::metrics::Metrics::new(Instant::now())))
+            .unwrap();
     Bandits::open(Some(bundle.clone()), folder, room, stages, false, false).unwrap()
 }
 

@@ -5,6 +5,7 @@
 //! without an operation does not compile. `schemas` has the messages. The tests of the server compare each
 //! answer that they get with this document.
 
+mod metrics;
 mod operations;
 mod schemas;
 
@@ -35,6 +36,11 @@ pub(super) async fn show(headers: HeaderMap) -> Response {
 pub fn document() -> Value {
     let mut paths = Map::new();
     paths.insert("/".into(), json!({ "get": described(operations::root(), None) }));
+    paths.insert("/dashboard".into(), json!({ "get": described(operations::dashboard(), None) }));
+    paths.insert(
+        "/metrics".into(),
+        json!({ "get": described(operations::prometheus(), Some(Route::Metrics)) }),
+    );
     for route in Route::ALL {
         let path = paths.entry(format!("/v1{}", route.path())).or_insert_with(|| json!({}));
         path[route.method().as_str().to_ascii_lowercase()] = described(operation(route), Some(route));

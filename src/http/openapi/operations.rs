@@ -116,6 +116,32 @@ pub(super) fn root() -> Operation {
     }
 }
 
+pub(super) fn dashboard() -> Operation {
+    Operation {
+        id: "dashboard",
+        tag: SERVER,
+        summary: "A page to watch the server",
+        about: "It shows what `GET /v1/metrics` answers, for the token that is typed into it.",
+        parameters: Vec::new(),
+        body: None,
+        answers: vec![ok("The page.", json!({ "text/html": { "schema": { "type": "string" } } }))],
+        problems: Vec::new(),
+    }
+}
+
+pub(super) fn prometheus() -> Operation {
+    Operation {
+        id: "prometheus",
+        tag: SERVER,
+        summary: "What the server measures of itself, for Prometheus",
+        about: "The text format 0.0.4, with the first 1000 bandits that the token gives access to.",
+        parameters: Vec::new(),
+        body: None,
+        answers: vec![ok("The numbers.", json!({ "text/plain": { "schema": { "type": "string" } } }))],
+        problems: vec![ProblemType::Overloaded],
+    }
+}
+
 pub(super) fn operation(route: Route) -> Operation {
     use ProblemType as P;
     let plain = |id, tag, summary, about, answer| Operation {
@@ -166,6 +192,23 @@ pub(super) fn operation(route: Route) -> Operation {
             "",
             json_answer("The policies.", json!({ "type": "array", "items": reference("PolicyCard") })),
         ),
+        Route::Metrics => Operation {
+            parameters: vec![
+                json!({ "name": "limit", "in": "query", "description": "The most bandits.",
+                    "schema": { "type": "integer", "minimum": 1, "maximum": 1000, "default": 100 } }),
+                json!({ "name": "after", "in": "query", "schema": { "type": "string" },
+                    "description": "Only bandits whose ids are above this one." }),
+            ],
+            problems: vec![P::Malformed, P::BadValue, P::Overloaded],
+            ..plain(
+                "metrics",
+                SERVER,
+                "What the server measures of itself",
+                "Counters, sizes and times since the start of the server, and the numbers of bandits that the token gives \
+                 access to. The token of the secret bundle is refused where tokens are on.",
+                json_answer("The numbers.", reference("Metrics")),
+            )
+        },
         Route::List => {
             let (status, mut listed) =
                 json_answer("The bandits.", json!({ "type": "array", "items": reference("Listed") }));

@@ -18,7 +18,7 @@ pub(super) fn field(mut schema: Value, about: &str) -> Value {
 }
 
 /// An object with these properties and no others. A name that ends in `?` may be missing.
-fn object(about: &str, properties: &[(&str, Value, &str)]) -> Value {
+pub(super) fn object(about: &str, properties: &[(&str, Value, &str)]) -> Value {
     let bare = |name: &str| name.trim_end_matches('?').to_string();
     let required: Vec<&str> =
         properties.iter().map(|(name, ..)| *name).filter(|name| !name.ends_with('?')).collect();
@@ -31,7 +31,7 @@ fn object(about: &str, properties: &[(&str, Value, &str)]) -> Value {
 }
 
 /// As [`object`], with name and tags.
-fn labelled(about: &str, properties: &[(&str, Value, &str)]) -> Value {
+pub(super) fn labelled(about: &str, properties: &[(&str, Value, &str)]) -> Value {
     object(about, &[&labels()[..], properties].concat())
 }
 
@@ -56,11 +56,11 @@ fn variant(name: &str, about: &str, properties: &[(&str, Value, &str)]) -> Value
     object(about, &[(name, object(about, properties), about)])
 }
 
-fn one_of(names: &[&str]) -> Value {
+pub(super) fn one_of(names: &[&str]) -> Value {
     json!({ "enum": names })
 }
 
-fn or_null(mut schema: Value) -> Value {
+pub(super) fn or_null(mut schema: Value) -> Value {
     if let Some(kind) = schema.get("type").cloned() {
         schema["type"] = json!([kind, "null"]);
         return schema;
@@ -68,35 +68,37 @@ fn or_null(mut schema: Value) -> Value {
     json!({ "anyOf": [schema, { "type": "null" }] })
 }
 
-fn list(items: Value) -> Value {
+pub(super) fn list(items: Value) -> Value {
     json!({ "type": "array", "items": items })
 }
 
 pub(super) fn all() -> Map<String, Value> {
     let mut out = Map::new();
     for (name, schema) in
-        [server(), privacy(), tasks(), policies(), rounds(), encrypted(), keys()].into_iter().flatten()
+        [server(), super::metrics::metrics(), privacy(), tasks(), policies(), rounds(), encrypted(), keys()]
+            .into_iter()
+            .flatten()
     {
         out.insert(name.into(), schema);
     }
     out
 }
 
-type Named = Vec<(&'static str, Value)>;
+pub(super) type Named = Vec<(&'static str, Value)>;
 
-fn text() -> Value {
+pub(super) fn text() -> Value {
     json!({ "type": "string" })
 }
 
-fn number() -> Value {
+pub(super) fn number() -> Value {
     json!({ "type": "number" })
 }
 
-fn truth() -> Value {
+pub(super) fn truth() -> Value {
     json!({ "type": "boolean" })
 }
 
-fn count() -> Value {
+pub(super) fn count() -> Value {
     json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX })
 }
 
@@ -104,11 +106,11 @@ fn from_one() -> Value {
     json!({ "type": "integer", "minimum": 1, "maximum": u64::MAX })
 }
 
-fn hex_id() -> Value {
+pub(super) fn hex_id() -> Value {
     json!({ "type": "string", "pattern": "^[0-9a-f]{32}$" })
 }
 
-fn hex() -> Value {
+pub(super) fn hex() -> Value {
     json!({ "type": "string", "pattern": "^[0-9a-f]+$" })
 }
 
@@ -133,6 +135,7 @@ fn server() -> Named {
             ("health", text(), "The path of its health."),
             ("openapi", text(), "The path of its description."),
             ("docs", text(), "The path of a page to read the description, and to send requests."),
+            ("dashboard", text(), "The path of a page to watch the server."),
         ],
     );
     vec![

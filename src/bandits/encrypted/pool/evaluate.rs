@@ -4,6 +4,7 @@ use super::raises::GivenTo;
 use super::{EncryptedServed, Gathering, RAISER_RETURNS, Turn, User, blocking};
 use crate::bandits::encrypted::again::{Group, Sent};
 use crate::error::Error;
+use crate::metrics::Step;
 use ckks::{Ciphertext, Packer};
 use helba::TraceTest;
 use helba::circuit::DecisionCircuit;
@@ -31,13 +32,13 @@ struct Rest {
     repeat: bool,
 }
 
-/// The frames of the answers of an evaluation, and seconds of its parts.
+/// The frames of the answers of an evaluation, and the times of its parts.
 struct Computed {
     frames: Vec<Vec<u8>>,
     /// The user who is asked for the trace, and the frame of the question.
     question: Option<(usize, Vec<u8>)>,
-    circuit: f64,
-    answers: f64,
+    circuit: Duration,
+    answers: Duration,
 }
 
 /// A pack that is closed, and what its evaluation needs.
@@ -237,7 +238,8 @@ impl EncryptedServed {
                 }
             }
         };
-        let raise_seconds = began.elapsed().as_secs_f64();
+        let raise = began.elapsed();
+        self.shared.stages.metrics.took(Step::Raise, raise);
         let mask =
             mask.await.map_err(|_| Error::Broken("a computation panicked"))?.map_err(helba::Error::from)?;
         let turn = self.shared.stages.computing.clone().acquire_owned().await;
@@ -260,6 +262,8 @@ impl EncryptedServed {
                 return Err(error);
             }
         };
+        self.shared.stages.metrics.took(Step::Evaluation, circuit);
+        self.shared.stages.metrics.took(Step::Answers, answers);
         let seconds = began.elapsed().as_secs_f64();
         // Kept before the first answer leaves, so that its user may ask again at once.
         let kept = self.keep(&waiting, rest, (model_feedbacks, last_round));
@@ -285,9 +289,9 @@ impl EncryptedServed {
         tracing::info!(
             bandit = self.created.id,
             users = count,
-            raise = raise_seconds,
-            circuit,
-            answers,
+            raise = raise.as_secs_f64(),
+            circuit = circuit.as_secs_f64(),
+            answers = answers.as_secs_f64(),
             seconds,
             "evaluated"
         );
@@ -331,7 +335,7 @@ impl EncryptedServed {
         let mut rng = os_rng()?;
         rayon::scope(|_| {
             let mut clock = Instant::now();
-            let mut lap = || std::mem::replace(&mut clock, Instant::now()).elapsed().as_secs_f64();
+            let mut lap = || std::mem::replace(&mut clock, Instant::now()).elapsed();
             let evaluated = engine.evaluate(circuit, packed, raise, raised, mask, &mut rng)?;
             let circuit = lap();
             let seeds: Vec<[u8; 32]> = users
