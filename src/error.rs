@@ -100,13 +100,17 @@ pub enum Error {
     /// Capacity: too many decisions that are not learnt yet.
     #[error(
         "{limit} decisions are kept, which is the limit, and none may be replaced before it expires: return feedback, or ask \
-         again after {wait} s"
+         again after {wait} s; {}", remedy(*limit, *expires, *most)
     )]
     TooManyOpen {
         /// The most decisions that are kept.
         limit: usize,
         /// Seconds until the next one expires.
         wait: u64,
+        /// Seconds after which each one expires.
+        expires: u64,
+        /// The most decisions that such a bandit may keep.
+        most: usize,
     },
     /// Misuse: a second answer that differs from the first.
     #[error(
@@ -340,6 +344,19 @@ pub enum Error {
     /// Bug: cannot happen. If you read this the server is wrong; please report it.
     #[error("broken invariant: {0}; please report this")]
     Broken(&'static str),
+}
+
+/// Which of the terms of a bandit keeps it from having more decisions without feedback.
+fn remedy(limit: usize, expires: u64, most: usize) -> String {
+    let rate = limit as f64 / expires.max(1) as f64;
+    let larger = match limit < most {
+        true => format!("a larger `max_open` (at most {most}) or a shorter `wait`"),
+        false => format!("a shorter `wait`, since `max_open` is at its most ({most})"),
+    };
+    format!(
+        "each expires after {expires} s, so that the feedback of at most {rate:.2} decisions a second may stay away: if more does, \
+         create the bandit with {larger}"
+    )
 }
 
 /// The two kinds of bandits.

@@ -140,6 +140,11 @@ impl Route {
         self.row().1
     }
 
+    /// Whether a request may wait for other users or for a holder of the key before it is answered.
+    pub(crate) fn waits(self) -> bool {
+        matches!(self, Route::Decide | Route::Again | Route::Tasks | Route::Raise)
+    }
+
     /// What a request needs where tokens are on.
     pub fn needs(self) -> Needs {
         self.row().2

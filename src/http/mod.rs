@@ -185,6 +185,11 @@ impl AppState {
         self.encrypted(id).map_or(0, |bandit| bandit.users_waiting())
     }
 
+    /// The number of raisers who wait for tasks of an encrypted bandit, and 0 for other bandits.
+    pub fn raisers_waiting(&self, id: &str) -> usize {
+        self.encrypted(id).map_or(0, |bandit| bandit.raisers_waiting())
+    }
+
     /// The number of senders whose contexts an encrypted bandit evaluates alone, and 0 for other bandits.
     pub fn senders_alone(&self, id: &str) -> usize {
         self.encrypted(id).map_or(0, |bandit| bandit.senders_alone())
@@ -339,12 +344,20 @@ async fn check_token(
     mut request: Request,
     next: Next,
 ) -> Response {
-    match state.0.access.caller(route, request.headers()) {
-        Ok(caller) => {
-            request.extensions_mut().insert(caller);
-            next.run(request).await
-        }
-        Err(error) => refuse(request, error).await.into_response(),
+    let caller = match state.0.access.caller(route, request.headers()) {
+        Ok(caller) => caller,
+        Err(error) => return refuse(request, error).await.into_response(),
+    };
+    request.extensions_mut().insert(caller);
+    if !route.waits() {
+        return next.run(request).await;
+    }
+    // The token may be revoked or expire while the request waits for others.
+    let headers = request.headers().clone();
+    let response = next.run(request).await;
+    match state.0.access.caller(route, &headers) {
+        Ok(_) => response,
+        Err(error) => error.into_response(),
     }
 }
 

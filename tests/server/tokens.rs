@@ -255,6 +255,23 @@ fn attack_a_revoked_token_ends_on_an_open_connection() {
     assert_eq!(ask(), "401");
 }
 
+/// A request that waits when its token is revoked is refused, and not answered.
+#[test]
+fn attack_a_revoked_token_gets_no_answer_that_it_waited_for() {
+    let server = InProcess::start(Settings::default());
+    let folder = server.folder.path();
+    let created = server.device().create(&encrypted(Answers::Arm));
+    let token = make(folder, new("raiser", &[Scope::Raise]), &mut rng(15));
+    let device = server.device().with_token(Some(&token));
+    let answer = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| device.get(&format!("/bandits/{}/raises?wait=2", created.id)));
+        wait_for("a raiser", || server.state.raisers_waiting(&created.id) == 1);
+        TokensFile::of(folder).revoke("raiser").unwrap();
+        waits.join().unwrap()
+    });
+    assert_eq!(answer.problem().status, 401);
+}
+
 fn tool(state: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_helba-server"));
     command.arg("token").arg(arguments[0]).arg("--state").arg(state).args(&arguments[1..]).output().unwrap()

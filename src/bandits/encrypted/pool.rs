@@ -398,6 +398,11 @@ impl EncryptedServed {
         lock(&self.pool).users_waiting()
     }
 
+    /// The number of raisers who wait for tasks.
+    pub(crate) fn raisers_waiting(&self) -> usize {
+        lock(&self.pool).raisers.iter().filter(|raiser| !raiser.is_closed()).count()
+    }
+
     /// Closes the pack with this number after the window, when its turn comes. More users join it until then.
     /// A pack that was full has been closed before.
     async fn close_later(self: Arc<Self>, number: u64, opened: Instant) {

@@ -1,6 +1,7 @@
 //! The turns of a transition: decisions that expire, feedback that is learnt in its order, and room for the
 //! next decision.
 
+use super::super::terms::{Terms, remembered};
 use super::{Core, Open, Receipt, Rows};
 use crate::error::Error;
 use crate::store::{Edit, Recent};
@@ -82,11 +83,15 @@ impl Step<'_> {
         Ok(found.map(|(id, _)| id))
     }
 
-    /// Learns from what has come, in the order of the rule. What the policy refuses is left out, unless it is
-    /// the feedback on `fresh`.
+    /// Learns from what has come, in the order of the rule. What a policy without a guarantee refuses is left
+    /// out, unless it is the feedback on `fresh`.
+    ///
+    /// A policy that keeps places admits a feedback by its range alone when it comes, and refuses none at its
+    /// turn. If it does, nothing is changed: were the row left out, or 0 put in its place, then the place or
+    /// the value of one person's entry would depend on the state of the policy, so on the entries of others.
     ///
     /// # Errors
-    /// Those of the policy.
+    /// Those of the policy; [`Error::Broken`] if a policy that keeps places refuses what it had admitted.
     pub(super) fn learn(
         &mut self,
         fresh: Option<DecisionId>,
@@ -112,6 +117,9 @@ impl Step<'_> {
                     self.core.learnt_anew += 1;
                     self.core.charge(self.core.learnt, statement)?;
                 }
+                (Err(_), Some(_)) if self.core.profile().keeps_places() => {
+                    return Err(Error::Broken("a private policy refused a feedback that it had admitted"));
+                }
                 (Err(error), Some(before)) if error.fault() != Fault::Internal => {
                     self.core.policy = before;
                     self.core.left_out += 1;
@@ -130,7 +138,7 @@ impl Step<'_> {
     /// # Errors
     /// [`Error::TooManyOpen`].
     pub(super) fn make_room(&mut self, named: Option<usize>, now: u64) -> Result<(), Error> {
-        let limit = self.core.terms.max_open;
+        let Terms { max_open: limit, wait: expires, .. } = self.core.terms;
         if self.len() < limit {
             return Ok(());
         }
@@ -146,7 +154,8 @@ impl Step<'_> {
         }
         let open = self.rows().filter(|(_, row)| row.given.is_none());
         let wait = open.filter_map(|(_, row)| self.core.terms.left(row.at, now)).min().unwrap_or(1);
-        Err(Error::TooManyOpen { limit, wait })
+        let most = remembered(&self.core.profile());
+        Err(Error::TooManyOpen { limit, wait, expires, most })
     }
 
     /// The core, and the rows that a change writes or removes.

@@ -226,7 +226,7 @@ fn attack_floods_push_out_no_open_decision() {
                 Err(error) => break error,
             }
         };
-        let Error::TooManyOpen { limit, wait } = refused else { panic!("{refused}") };
+        let Error::TooManyOpen { limit, wait, .. } = refused else { panic!("{refused}") };
         assert_eq!((limit, wait), (most, WAIT - 9));
         let mut later = bandit.clone();
         decide_at(&mut later, NOW + WAIT, &mut rng).expect("the oldest has expired");
@@ -416,7 +416,14 @@ fn unused_feedback_makes_room() {
     }
     decide_at(&mut bandit, NOW, &mut rng).unwrap();
     let full = decide_at(&mut bandit, NOW, &mut rng).err().unwrap();
-    assert!(matches!(full, Error::TooManyOpen { limit: 4, wait: WAIT }), "{full}");
+    assert!(
+        matches!(full, Error::TooManyOpen { limit: 4, wait: WAIT, expires: WAIT, most: REMEMBERED }),
+        "{full}"
+    );
+    assert!(
+        full.to_string().contains("0.07 decisions a second")
+            && full.to_string().contains("`max_open` (at most 1024)")
+    );
     assert_eq!(bandit.pending(NOW), (4, 0));
 }
 
@@ -643,6 +650,33 @@ fn extremes_are_refused_or_last() {
         }
     }
     assert!(refused > 300 && made > 300, "{refused} refused, {made} made");
+}
+
+/// A feedback that a policy refuses at its turn is left out if nothing is guaranteed. A private policy leaves
+/// none out, which would move the entries of others: nothing changes, and nothing is released.
+#[test]
+fn attack_a_private_policy_leaves_no_entry_out() {
+    let refused = |request: Value| {
+        let mut rng = ChaCha20Rng::seed_from_u64(4);
+        let mut bandit = make(request).unwrap();
+        let made: Vec<_> = (0..2).map(|_| decide_at(&mut bandit, NOW, &mut rng).unwrap()).collect();
+        // No request puts such a row here: its range was checked when it came.
+        let row = Open { given: Some(reward(2.0).into()), ..bandit.open.get(&made[0].id).unwrap().clone() };
+        let edits = bandit.open.set(made[0].id, row);
+        bandit.open.apply(edits);
+        let before = stored(&bandit);
+        let answer = answer_at(&mut bandit, made[1].id, &reward(1.0), NOW, &mut rng);
+        (answer.map(|_| bandit.core.left_out), stored(&bandit) == before)
+    };
+    let open = refused(serde_json::json!({"policy": "ucb1", "arms": 1}));
+    assert!(matches!(open, (Ok(1), false)), "{open:?}");
+    for private in ["dp-se", "hybrid-ucb", "anytime-lazy-ucb"] {
+        let card = cards().unwrap().into_iter().find(|card| card.policy == private).unwrap();
+        let mut request = card.example;
+        request["arms"] = 2.into();
+        let (answer, unchanged) = refused(request);
+        assert!(matches!(answer, Err(Error::Broken(_))) && unchanged, "{private}: {answer:?}");
+    }
 }
 
 /// What is remembered is bounded, and what is forgotten is not counted again.
