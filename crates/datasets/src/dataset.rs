@@ -1,7 +1,7 @@
 //! The rounds of a file, in memory.
 
 use crate::prepare::logged;
-use crate::table::Table;
+use crate::table::{Row, Table};
 use crate::{Error, MAX_DATASET, Observed, Prepared, read_schema};
 use bandit::datasets::Purchases;
 use bandit::{Environment, Features, Outcome};
@@ -51,12 +51,20 @@ impl Dataset {
         if let Some(schema) = schema {
             return Self::load(&Prepared::fit(path, &read_schema(schema)?)?);
         }
-        let header = Table::open(path)?.header().to_vec();
+        let mut table = Table::open(path)?;
+        let header = table.header().to_vec();
         if let Some(schema) = converted(&header) {
             return Self::load(&Prepared::fit(path, &schema)?);
         }
         if ["id", "choice"].iter().all(|name| header.iter().any(|have| have == name)) {
-            return Purchases::read(crate::table::open(path)?).map(Self::from).map_err(|error| match error {
+            let mut row = Row::default();
+            let next = || match table.read(&mut row) {
+                Ok(more) => Ok(more.then(|| (row.line, row.cells.iter().map(str::to_string).collect()))),
+                Err(Error::File { place, reason }) => Err(bandit::Error::File { line: place.line, reason }),
+                Err(error) => Err(bandit::Error::File { line: 0, reason: error.to_string() }),
+            };
+            let purchases = Purchases::from_rows(&header, next, MAX_DATASET);
+            return purchases.map(Self::from).map_err(|error| match error {
                 bandit::Error::File { line, reason } => Error::file(path, line, reason),
                 error => Error::file(path, 0, error.to_string()),
             });
@@ -124,17 +132,13 @@ impl Dataset {
 
 impl From<Purchases> for Dataset {
     fn from(purchases: Purchases) -> Self {
-        let k = purchases.brands().len();
-        let round = |(features, bought): &(Features, usize)| DataRound {
-            features: features.clone(),
-            observed: Observed::Every((0..k).map(|arm| f64::from(arm == *bought)).collect()),
+        let (arms, features) = (purchases.brands().to_vec(), purchases.d());
+        let k = arms.len();
+        let round = |(features, bought): (Features, usize)| DataRound {
+            features,
+            observed: Observed::Every((0..k).map(|arm| f64::from(arm == bought)).collect()),
         };
-        Dataset {
-            arms: purchases.brands().to_vec(),
-            fixed: true,
-            features: purchases.d(),
-            rounds: purchases.rounds().iter().map(round).collect(),
-        }
+        Dataset { arms, fixed: true, features, rounds: purchases.into_rounds().map(round).collect() }
     }
 }
 

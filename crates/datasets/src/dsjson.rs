@@ -9,7 +9,7 @@
 
 use crate::source::{Columns, Observed, RawRound, Read, propensity, reward};
 use crate::table::{TOO_LONG, open};
-use crate::{Error, MAX_LINE};
+use crate::{Error, MAX_LINE, MAX_PATHS};
 use schema::{Cell, Schema};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -73,29 +73,79 @@ impl Lines {
     }
 }
 
-/// Puts the values of `value` into `into`, each under the path to it, without names that begin with `_`.
-pub(crate) fn flatten(prefix: &str, value: &Value, into: &mut BTreeMap<String, Cell>) {
-    let path = |name: &str| if prefix.is_empty() { name.to_string() } else { format!("{prefix}.{name}") };
-    let cell = match value {
-        Value::Object(map) => {
-            for (name, value) in map.iter().filter(|(name, _)| !name.starts_with('_')) {
-                flatten(&path(name), value, into);
+/// The values of one line, by the paths to them.
+pub(crate) struct Flattener<'a> {
+    path: &'a Path,
+    line: u64,
+    /// The bytes that further paths may have. A long name with many values below it has a path for each.
+    left: usize,
+}
+
+/// The longest path to a value, in bytes.
+const MAX_PATH: usize = 4096;
+
+impl<'a> Flattener<'a> {
+    pub(crate) fn new(path: &'a Path, line: u64) -> Self {
+        Flattener { path, line, left: MAX_PATHS }
+    }
+
+    /// The values in `value`, each under the path to it, without names that begin with `_`.
+    ///
+    /// # Errors
+    /// [`Error::File`] if a path is longer than 4096 bytes, or the paths of the line exceed [`MAX_PATHS`].
+    pub(crate) fn flatten(&mut self, value: &Value) -> Result<BTreeMap<String, Cell>, Error> {
+        let mut into = BTreeMap::new();
+        self.below("", value, &mut into)?;
+        Ok(into)
+    }
+
+    fn below(&mut self, prefix: &str, value: &Value, into: &mut BTreeMap<String, Cell>) -> Result<(), Error> {
+        match value {
+            Value::Object(map) => {
+                for (name, value) in map.iter().filter(|(name, _)| !name.starts_with('_')) {
+                    let path = self.join(prefix, name)?;
+                    self.below(&path, value, into)?;
+                }
             }
-            return;
-        }
-        Value::Array(values) => {
-            for (i, value) in values.iter().enumerate() {
-                flatten(&path(&i.to_string()), value, into);
+            Value::Array(values) => {
+                for (i, value) in values.iter().enumerate() {
+                    let path = self.join(prefix, &i.to_string())?;
+                    self.below(&path, value, into)?;
+                }
             }
-            return;
+            value => {
+                if let Some(cell) = scalar(value).filter(|_| !prefix.is_empty()) {
+                    into.insert(prefix.into(), cell);
+                }
+            }
         }
-        Value::Null => Cell::Missing,
-        Value::Bool(value) => Cell::Number(f64::from(*value)),
-        Value::Number(number) => number.as_f64().map_or(Cell::Missing, Cell::Number),
-        Value::String(text) => Cell::parse(text),
-    };
-    if !prefix.is_empty() {
-        into.insert(prefix.into(), cell);
+        Ok(())
+    }
+
+    fn join(&mut self, prefix: &str, name: &str) -> Result<String, Error> {
+        let length = prefix.len() + 1 + name.len();
+        self.left = match self.left.checked_sub(length) {
+            Some(left) if length <= MAX_PATH => left,
+            _ => {
+                let reason = format!(
+                    "the names of its values are too long: a path has at most {MAX_PATH} bytes, and those of a line \
+                     {MAX_PATHS} together"
+                );
+                return Err(Error::file(self.path, self.line, reason));
+            }
+        };
+        Ok(if prefix.is_empty() { name.to_string() } else { format!("{prefix}.{name}") })
+    }
+}
+
+/// The cell of a value; `None` for a list or an object.
+fn scalar(value: &Value) -> Option<Cell> {
+    match value {
+        Value::Object(_) | Value::Array(_) => None,
+        Value::Null => Some(Cell::Missing),
+        Value::Bool(value) => Some(Cell::Number(f64::from(*value))),
+        Value::Number(number) => Some(number.as_f64().map_or(Cell::Missing, Cell::Number)),
+        Value::String(text) => Some(Cell::parse(text)),
     }
 }
 
@@ -129,13 +179,18 @@ impl DsjsonRounds {
         if object.get("_skipLearn").and_then(Value::as_bool) == Some(true) {
             return drop("_skipLearn is true".into());
         }
+        if let Some(value) = object.get("pdrop").filter(|value| value.as_f64() != Some(0.0)) {
+            let reason = "lines were left out of the log with this probability, and no estimate here weights by \
+                          it: log all lines";
+            return Err(Error::cell(path, line, "pdrop", &value.to_string(), reason));
+        }
         let k = multi.len();
         if self.arms != 0 && k != self.arms {
             return drop(format!("the round has {k} candidates, and {} are needed", self.arms));
         }
         self.arms = k;
-        let mut shared = BTreeMap::new();
-        flatten("", &object["c"], &mut shared);
+        let mut flattener = Flattener::new(path, line);
+        let shared = flattener.flatten(&object["c"])?;
         let cells = |columns: &Columns, values: &BTreeMap<String, Cell>| -> Result<_, Error> {
             let mut cells = Vec::with_capacity(columns.names.len());
             for (at, name) in columns.names.iter().enumerate() {
@@ -153,8 +208,7 @@ impl DsjsonRounds {
         };
         let mut own = Vec::with_capacity(k);
         for candidate in multi {
-            let mut values = BTreeMap::new();
-            flatten("", candidate, &mut values);
+            let values = flattener.flatten(candidate)?;
             match cells(&self.candidate, &values)? {
                 Ok(cells) => own.push(cells),
                 Err(reason) => return drop(reason),
@@ -162,11 +216,7 @@ impl DsjsonRounds {
         }
         let field = |name: &str| match object.get(name) {
             None => shared.get(name).cloned().unwrap_or(Cell::Missing),
-            Some(value) => {
-                let mut one = BTreeMap::new();
-                flatten(name, value, &mut one);
-                one.remove(name).unwrap_or(Cell::Missing)
-            }
+            Some(value) => scalar(value).unwrap_or(Cell::Missing),
         };
         let arm = match action(path, line, &field, k)? {
             Some(arm) => arm,

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::check::{shown, words};
-use crate::dsjson::{Lines, candidates, flatten};
+use crate::dsjson::{Flattener, Lines, candidates};
 use crate::table::{Row, Table};
 use schema::{Cell, Encoding, Layout, Projection, Schema};
 use std::collections::{BTreeMap, BTreeSet};
@@ -678,7 +678,7 @@ fn guess_dsjson(path: &Path) -> Result<Guess, Error> {
         }
     };
     let mut costs = [f64::INFINITY, f64::NEG_INFINITY];
-    while let Some((_, object)) = lines.read()? {
+    while let Some((line, object)) = lines.read()? {
         rows += 1;
         let Some(multi) = candidates(&object) else { continue };
         *sizes.entry(multi.len()).or_insert(0) += 1;
@@ -687,13 +687,10 @@ fn guess_dsjson(path: &Path) -> Result<Guess, Error> {
         if let Some(cost) = object.get("_label_cost").and_then(serde_json::Value::as_f64) {
             costs = [costs[0].min(cost), costs[1].max(cost)];
         }
-        let mut values = BTreeMap::new();
-        flatten("", &object["c"], &mut values);
-        add(&mut context, values);
+        let mut flattener = Flattener::new(path, line);
+        add(&mut context, flattener.flatten(&object["c"])?);
         for own in multi {
-            let mut values = BTreeMap::new();
-            flatten("", own, &mut values);
-            add(&mut candidate, values);
+            add(&mut candidate, flattener.flatten(own)?);
         }
     }
     let Some((&k, &rounds)) = sizes.iter().max_by_key(|(_, n)| **n) else {

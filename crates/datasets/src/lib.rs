@@ -9,6 +9,9 @@
 //! | what | at most |
 //! |---|---|
 //! | a row | [`MAX_LINE`] bytes |
+//! | columns of a table | [`MAX_COLUMNS`] |
+//! | paths to the values of a JSON line | [`MAX_PATHS`] bytes |
+//! | rows of a round, together | [`MAX_ROUND`] bytes |
 //! | candidates of a round | [`schema::MAX_CANDIDATES`] |
 //! | rounds and users whose names are kept | [`MAX_NAMES`] of each |
 //! | rounds of a [`Dataset`] | [`MAX_DATASET`] bytes of features |
@@ -39,6 +42,12 @@ pub use source::{Dropped, Observed, RawRound, Source};
 
 /// The most bytes of a row.
 pub const MAX_LINE: usize = 1 << 20;
+/// The most columns of a table.
+pub const MAX_COLUMNS: usize = 1 << 16;
+/// The most bytes of the paths to the values of a JSON line, all together.
+pub const MAX_PATHS: usize = 8 << 20;
+/// The most bytes of the rows of a round in a table with a row for each candidate.
+pub const MAX_ROUND: usize = 64 << 20;
 /// The most names of rounds, and of users, that are kept.
 pub const MAX_NAMES: usize = 1 << 22;
 /// The most bytes of features of a [`Dataset`].

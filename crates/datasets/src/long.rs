@@ -2,7 +2,7 @@
 
 use crate::source::{Columns, Observed, RawRound, Read, propensity, reward};
 use crate::table::{Row, Table};
-use crate::{Error, MAX_NAMES};
+use crate::{Error, MAX_NAMES, MAX_ROUND};
 use schema::{Cell, MAX_CANDIDATES, Schema};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -99,7 +99,7 @@ impl LongRounds {
         let context: Vec<Cell> = self.shared.iter().map(|&column| Cell::parse(self.text(column))).collect();
         let user = self.user.map(|column| self.text(column).to_string());
         let time = self.time.map(|column| Cell::parse(self.text(column)));
-        let (mut parts, mut dropped) = (Vec::new(), None);
+        let (mut parts, mut dropped, mut bytes) = (Vec::new(), None, 0);
         for (at, (cell, &column)) in context.iter().zip(&self.shared).enumerate() {
             let reason = self.context.check(&self.path, line, (at, self.name(column)), cell)?;
             dropped = dropped.or(reason);
@@ -108,6 +108,13 @@ impl LongRounds {
             if parts.len() == MAX_CANDIDATES {
                 let reason =
                     format!("the round has more than {MAX_CANDIDATES} rows: name more columns in `round`");
+                return Err(Error::file(&self.path, self.row.line, reason));
+            }
+            // A value that a Parquet file has once may stand in every row.
+            bytes += self.row.cells.as_slice().len();
+            if bytes > MAX_ROUND {
+                let reason =
+                    format!("the rows of the round have more than {MAX_ROUND} bytes: shorten their texts");
                 return Err(Error::file(&self.path, self.row.line, reason));
             }
             for (cell, &column) in context.iter().zip(&self.shared) {

@@ -1,7 +1,7 @@
 //! Rows of Parquet files with flat columns, uncompressed or compressed by Snappy.
 
-use crate::Error;
-use crate::table::{Row, open};
+use crate::table::{Row, TOO_LONG, open};
+use crate::{Error, MAX_LINE};
 use parquet::basic::LogicalType;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 /// The most bytes of a row group, by the word of the file.
 const MAX_GROUP: i64 = 1 << 30;
+/// The most cells of a file, by its own word. A few bytes may stand for any number of empty ones.
+const MAX_CELLS: i64 = 1 << 32;
 
 pub(crate) struct ParquetRows {
     path: PathBuf,
@@ -30,6 +32,10 @@ impl ParquetRows {
             )));
         }
         let columns = about.file_metadata().schema().get_fields();
+        let rows = about.row_groups().iter().fold(0i64, |sum, group| sum.saturating_add(group.num_rows()));
+        if rows.saturating_mul(columns.len() as i64) > MAX_CELLS {
+            return Err(fault(format!("it has {rows} rows, and {MAX_CELLS} cells are allowed: split it")));
+        }
         let name = |field: &std::sync::Arc<parquet::schema::types::Type>| {
             let flat = field.is_primitive()
                 && !matches!(field.get_basic_info().logical_type_ref(), Some(LogicalType::Variant { .. }));
@@ -69,6 +75,10 @@ impl ParquetRows {
                 Field::ULong(x) => x.to_string(),
                 Field::Float(x) => x.to_string(),
                 Field::Double(x) => x.to_string(),
+                // The bound counts a text before it is copied.
+                Field::Str(text) if row.cells.as_slice().len() + text.len() > MAX_LINE => {
+                    return Err(Error::column(&self.path, self.row, name, TOO_LONG));
+                }
                 Field::Str(text) => text.clone(),
                 other => {
                     let reason =

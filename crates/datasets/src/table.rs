@@ -1,8 +1,9 @@
 //! Rows of tables: comma-separated values, and Parquet files.
 
-use crate::{Error, MAX_LINE};
+use crate::{Error, MAX_COLUMNS, MAX_LINE};
 use csv::StringRecord;
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -21,6 +22,8 @@ pub(crate) struct Row {
 pub(crate) struct Table {
     path: PathBuf,
     header: Vec<String>,
+    /// The position of each column.
+    positions: HashMap<String, usize>,
     rows: Rows,
 }
 
@@ -45,21 +48,32 @@ impl Table {
         let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).from_reader(metered);
         let header = reader.headers().map_err(|e| csv_error(path, &e))?;
         let header: Vec<String> = header.iter().map(|name| name.trim().to_string()).collect();
-        let named = |i: usize| !header[i].is_empty();
-        if let Some(i) = (0..header.len()).find(|&i| named(i) && header[..i].contains(&header[i])) {
-            return Err(Error::column(path, 1, &header[i], "two columns have this name: rename one of them"));
+        left.set(MAX_LINE);
+        Self::with_header(path, header, Rows::Csv { reader: Box::new(reader), left })
+    }
+
+    fn with_header(path: &Path, header: Vec<String>, rows: Rows) -> Result<Self, Error> {
+        if header.len() > MAX_COLUMNS {
+            let reason =
+                format!("there are {} columns, and {MAX_COLUMNS} are allowed: leave some out", header.len());
+            return Err(Error::file(path, 1, reason));
         }
-        if header.iter().all(String::is_empty) {
+        let mut positions = HashMap::new();
+        for (at, name) in header.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
+            if positions.insert(name.clone(), at).is_some() {
+                return Err(Error::column(path, 1, name, "two columns have this name: rename one of them"));
+            }
+        }
+        if positions.is_empty() {
             return Err(Error::file(path, 1, "there is no header: the first line must name the columns"));
         }
-        left.set(MAX_LINE);
-        Ok(Table { path: path.into(), header, rows: Rows::Csv { reader: Box::new(reader), left } })
+        Ok(Table { path: path.into(), header, positions, rows })
     }
 
     #[cfg(feature = "parquet")]
     fn open_parquet(path: &Path) -> Result<Self, Error> {
         let (header, rows) = crate::parquet::ParquetRows::open(path)?;
-        Ok(Table { path: path.into(), header, rows: Rows::Parquet(rows) })
+        Self::with_header(path, header, Rows::Parquet(rows))
     }
 
     #[cfg(not(feature = "parquet"))]
@@ -74,7 +88,7 @@ impl Table {
 
     /// The position of a column.
     pub(crate) fn column(&self, name: &str) -> Result<usize, Error> {
-        self.header.iter().position(|have| have == name).ok_or_else(|| {
+        self.positions.get(name).copied().ok_or_else(|| {
             let mut have: Vec<&str> = self.header.iter().map(String::as_str).take(40).collect();
             if self.header.len() > 40 {
                 have.push("…");

@@ -4,6 +4,7 @@ use crate::Error;
 use crate::source::{Columns, Observed, RawRound, Read, propensity, reward};
 use crate::table::{Row, Table};
 use schema::{Cell, Schema};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 const PATTERN: &str = "{feature}.{candidate}";
@@ -192,7 +193,7 @@ fn found(path: &Path, table: &Table, patterns: &[String]) -> Result<Vec<String>,
         let reason = "no column is named after candidates: list their names in `candidates`";
         return Err(Error::file(path, 1, reason));
     };
-    let others: Vec<Vec<String>> = patterns[1..].iter().map(of).collect();
+    let others: Vec<HashSet<String>> = patterns[1..].iter().map(|p| of(p).into_iter().collect()).collect();
     let arms: Vec<String> =
         of(first).into_iter().filter(|arm| others.iter().all(|have| have.contains(arm))).collect();
     if arms.len() < 2 {

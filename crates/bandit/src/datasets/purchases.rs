@@ -8,7 +8,7 @@
 use crate::error::{csv_error, refused};
 use crate::{Environment, Error, Features, Outcome};
 use rand::Rng;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::sync::Arc;
 
@@ -30,8 +30,11 @@ pub struct Purchases {
     rounds: Vec<(Features, usize)>,
 }
 
+/// The most brands.
+const MAX_BRANDS: usize = 4096;
+
 impl Purchases {
-    /// Reads a file of the layout above.
+    /// Reads a file of the layout above, which is trusted: its features take the memory that they need.
     ///
     /// # Errors
     /// [`Error::File`] with the line if a column is missing (also if brands differ in their kinds) or occurs
@@ -39,14 +42,39 @@ impl Purchases {
     /// is no brand, or no price is positive.
     pub fn read(reader: impl Read) -> Result<Self, Error> {
         let mut csv = csv::Reader::from_reader(reader);
-        let header = csv.headers().map_err(csv_error)?.clone();
-        let layout = Layout::parse(&header)?;
+        let header: Vec<String> = csv.headers().map_err(csv_error)?.iter().map(str::to_string).collect();
+        let mut records = csv.records();
+        let next = || -> Result<Option<(u64, Vec<String>)>, Error> {
+            let Some(record) = records.next().transpose().map_err(csv_error)? else { return Ok(None) };
+            let line = record.position().map_or(0, csv::Position::line);
+            Ok(Some((line, record.iter().map(str::to_string).collect())))
+        };
+        Self::from_rows(&header, next, u64::MAX)
+    }
+
+    /// The purchases of the rows of such a file: `next` returns the line and the cells of the next row, as
+    /// many as `header` has names.
+    ///
+    /// # Errors
+    /// Those of `next` and of [`read`](Self::read); [`Error::File`] if features and rewards take more than
+    /// `most` bytes, before they are computed.
+    pub fn from_rows(
+        header: &[String],
+        mut next: impl FnMut() -> Result<Option<(u64, Vec<String>)>, Error>,
+        most: u64,
+    ) -> Result<Self, Error> {
+        let layout = Layout::parse(header)?;
+        let brands = layout.brands.len();
+        // The features of a round, and a reward of each brand.
+        let each = (brands * (layout.kinds.len() + brands + 2) * size_of::<f64>()) as u64;
         let mut cells = Vec::new();
         let mut rows = Vec::new();
-        for record in csv.records() {
-            let record = record.map_err(csv_error)?;
-            let line = record.position().map_or(0, csv::Position::line);
-            let not_empty = |column: usize| match &record[column] {
+        while let Some((line, record)) = next()? {
+            if (rows.len() as u64 + 1).saturating_mul(each) > most {
+                let reason = format!("the purchases up to here take more than {most} bytes: split the file");
+                return Err(refused(line, reason));
+            }
+            let not_empty = |column: usize| match record[column].as_str() {
                 "" => Err(refused(line, format!("column {} is empty", &header[column]))),
                 cell => Ok(cell),
             };
@@ -56,7 +84,7 @@ impl Purchases {
             let unknown = || refused(line, format!("choice {choice:?} is none of the brands in the header"));
             let brand = brand.ok_or_else(unknown)?;
             for &column in &layout.cells {
-                let cell = &record[column];
+                let cell = record[column].as_str();
                 let value = cell.trim().parse().ok().filter(|v: &f64| v.is_finite());
                 let not_finite =
                     || refused(line, format!("column {} is {cell:?}, not a finite number", &header[column]));
@@ -104,6 +132,11 @@ impl Purchases {
     /// The features of all brands and the brand bought, for each purchase in file order.
     pub fn rounds(&self) -> &[(Features, usize)] {
         &self.rounds
+    }
+
+    /// The same, without a copy.
+    pub fn into_rounds(self) -> impl Iterator<Item = (Features, usize)> {
+        self.rounds.into_iter()
     }
 
     /// The brand bought most often (the first of equals), and its share of the purchases.
@@ -182,18 +215,23 @@ struct Layout {
 }
 
 impl Layout {
-    fn parse(header: &csv::StringRecord) -> Result<Self, Error> {
+    fn parse(header: &[String]) -> Result<Self, Error> {
         let mut at = HashMap::new();
+        let (mut known_kinds, mut known_brands) = (HashSet::new(), HashSet::new());
         let (mut kinds, mut brands) = (Vec::new(), Vec::new());
         for (column, name) in header.iter().enumerate() {
             let parts = name.split_once('.').filter(|(kind, brand)| !kind.is_empty() && !brand.is_empty());
             if let Some((kind, brand)) = parts {
-                push_new(&mut kinds, kind);
-                push_new(&mut brands, brand);
+                if known_kinds.insert(kind) {
+                    kinds.push(kind.to_owned());
+                }
+                if known_brands.insert(brand) {
+                    brands.push(brand.to_owned());
+                }
             } else if name != "id" && name != "choice" {
                 continue;
             }
-            if at.insert(name, column).is_some() {
+            if at.insert(name.as_str(), column).is_some() {
                 return Err(refused(1, format!("column {name} occurs twice")));
             }
         }
@@ -203,6 +241,10 @@ impl Layout {
         if brands.len() < 2 {
             let brands = brands.len();
             return Err(refused(1, format!("{brands} brands (columns kind.brand), at least 2 are needed")));
+        }
+        if brands.len() > MAX_BRANDS {
+            let reason = format!("{} brands, and {MAX_BRANDS} are allowed", brands.len());
+            return Err(refused(1, reason));
         }
         let names = brands.iter().flat_map(|b| kinds.iter().map(move |k| format!("{k}.{b}")));
         let cells = names.map(|name| column(&name)).collect::<Result<_, _>>()?;
@@ -237,12 +279,6 @@ impl Layout {
         let max_norm = rounds.iter().map(|(f, _)| f.max_norm()).fold(1.0, f64::max);
         rounds.iter_mut().for_each(|(f, _)| f.scale(max_norm.recip()));
         Ok(Purchases { kinds: self.kinds, brands: self.brands, rounds })
-    }
-}
-
-fn push_new(names: &mut Vec<String>, name: &str) {
-    if !names.iter().any(|n| n == name) {
-        names.push(name.to_owned());
     }
 }
 

@@ -136,6 +136,10 @@ fn bad_lines_of_json_are_refused_at_their_place() {
             line("\"_label_cost\":0,\"_label_Action\":1,\"_label_probability\":0"),
             &["column _label_probability, value \"0\""],
         ),
+        (
+            line("\"_label_cost\":0,\"_label_Action\":1,\"pdrop\":0.5"),
+            &["line 2, column pdrop, value \"0.5\"", "log all lines"],
+        ),
         (good.replace("\"x\":1", "\"x\":\"one\""), &["line 2, column x, value \"one\"", "no finite number"]),
         (format!("{{\"c\":\"{}\"}}", "a".repeat(1 << 20)), &["line 2", "longer than 1 MiB"]),
     ] {
@@ -149,6 +153,63 @@ fn rows_are_bounded() {
     let mut text = String::from("x.a,x.b,y\n1,\"2,a\n");
     text.extend(std::iter::repeat_n("1,2,a\n", 1 << 18));
     refused("f.csv", &text, WIDE, &["a row is longer than 1 MiB", "quote"]);
+}
+
+/// The attack: a name of half a line stands in the path of each of a quarter million values, 128 GiB in all.
+#[test]
+fn attack_long_names_of_many_values_take_no_memory() {
+    let line = |name: usize, values: usize| {
+        let candidate = format!("{{\"{}\":[{}]}}", "K".repeat(name), vec!["0"; values].join(","));
+        format!("{{\"c\":{{\"_multi\":[{candidate},{{\"x\":1}}]}},\"_label_Action\":1,\"_label_cost\":0}}\n")
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("f.json");
+    for (name, values) in [(524_000, 262_000), (3000, 262_000), (524_000, 1)] {
+        refused(
+            "f.json",
+            &line(name, values),
+            JSON,
+            &["f.json, line 1", "a path has at most 4096 bytes", "too long"],
+        );
+        std::fs::write(&file, line(name, values)).unwrap();
+        assert!(guess(&file).unwrap_err().to_string().contains("too long"));
+    }
+    // The control: the paths of a line of the usual kind.
+    refused("f.json", &line(30, 1000), JSON, &["all 1 rounds are dropped"]);
+}
+
+/// A header of half a million columns is refused by its number, and one with the most allowed is read by
+/// positions that are looked up.
+#[test]
+fn attack_many_columns_are_refused() {
+    let columns = vec![""; 1 << 19].join(",");
+    refused("f.csv", &format!("x.a{columns}\n"), WIDE, &["line 1", "columns", "65536"]);
+    let columns: Vec<String> = (0..40_000).map(|i| format!("x.{i}")).collect();
+    refused("f.csv", &format!("{},y\n", columns.join(",")), WIDE, &["no rounds follow"]);
+}
+
+/// Without a schema, rows of a file of purchases are bounded, and so are brands, and the features before they
+/// are computed: some kilobytes would take gigabytes.
+#[test]
+fn attack_purchases_are_bounded() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("f.csv");
+    let table = |brands: usize, rows: usize| {
+        let names: Vec<String> = (0..brands).map(|b| format!("p.b{b}")).collect();
+        let row = format!("1,b0,{}\n", vec!["0"; brands].join(","));
+        format!("id,choice,{}\n{}", names.join(","), row.repeat(rows))
+    };
+    for (text, wants) in [
+        (table(5000, 1), &["line 1", "5000 brands", "4096"][..]),
+        (table(4000, 9), &["f.csv, line 10", "more than 1073741824 bytes"]),
+        (format!("{}1,\"{}", table(2, 1), "0,0,0\n".repeat(1 << 18)), &["a row is longer than 1 MiB"]),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let got = Dataset::open(&file, None).unwrap_err().to_string();
+        assert!(wants.iter().all(|want| got.contains(want)), "{got}");
+    }
+    std::fs::write(&file, table(3, 2)).unwrap();
+    assert_eq!(Dataset::open(&file, None).unwrap().rounds().len(), 2);
 }
 
 #[test]

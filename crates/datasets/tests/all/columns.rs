@@ -82,3 +82,24 @@ fn bad_parquet_files_are_refused() {
         assert!(Prepared::fit(&file, &schema).is_err());
     }
 }
+
+/// A text that the file has once, in its dictionary, is refused where it is too long for a row, and where
+/// many rows of one round repeat it.
+#[test]
+fn attack_repeated_texts_take_no_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("table.parquet");
+    let header = ["r", "x", "y", "t"].map(String::from);
+    let schema = folder.path().join("s.toml");
+    let text = "layout = \"long\"\nround = [\"r\"]\nchosen = \"y\"\n[candidate]\nx = \"none\"\n";
+    std::fs::write(&schema, text).unwrap();
+    for (length, rows, wants) in
+        [(2 << 20, 2, "a row is longer than 1 MiB"), (1 << 19, 200, "more than 67108864 bytes")]
+    {
+        let long = "t".repeat(length);
+        let row = |i: usize| vec!["1".into(), i.to_string(), u8::from(i == 0).to_string(), long.clone()];
+        write(&file, &header, &(0..rows).map(row).collect::<Vec<_>>());
+        let got = Dataset::open(&file, Some(&schema)).unwrap_err().to_string();
+        assert!(got.contains(wants), "{got}");
+    }
+}
