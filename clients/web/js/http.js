@@ -20,7 +20,8 @@ export function checkedId(id) {
 /** Sends requests to one server. It knows the token and no key. */
 export class Connection {
   /**
-   * @param {string} server `https://HOST[:PORT]`, or on a private line `http://HOST:PORT`
+   * @param {string} server `https://HOST[:PORT]`, or on the machine itself `http://localhost:PORT`: a page that came over HTTP
+   *   from elsewhere is no secure context, and has no `crypto.randomUUID`, which makes ids here
    * @param {string} authorization the value of the header
    * @param {number} timeout milliseconds for one request
    * @param {(exchange: object) => void} [observe] is told of every exchange
