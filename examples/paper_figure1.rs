@@ -47,6 +47,9 @@ struct Args {
     /// Writes the mean curves as SVG to this file.
     #[arg(long)]
     plot: Option<PathBuf>,
+    /// Small keys without security for the encrypted runs, for tests.
+    #[arg(long)]
+    toy: bool,
     /// Prints one JSON object instead of the table.
     #[arg(long)]
     json: bool,
@@ -87,6 +90,8 @@ impl Curve {
 struct Encrypted {
     curve: Curve,
     log: Log,
+    /// What the comparison resolves, relative to its range.
+    resolution: f64,
     total_seconds: f64,
     /// How far the clear indices left the middle of the comparison's range, relative to half of it: below 1
     /// is inside.
@@ -133,10 +138,11 @@ fn main() -> Result<()> {
     }
 
     if let Some(path) = &args.csv {
-        std::fs::write(path, csv(&curves)).with_context(|| format!("cannot write {}", path.display()))?;
+        host::write_whole(path, csv(&curves).as_bytes())
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if let Some(path) = &args.plot {
-        std::fs::write(path, svg(&curves, args.rounds as usize)?)
+        host::write_whole(path, svg(&curves, args.rounds as usize)?.as_bytes())
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if args.json {
@@ -188,7 +194,7 @@ fn curve<P: Policy<Context = Features, Feedback = f64>>(
 fn encrypted(args: &Args, config: &BanditConfig, bound: f64) -> Result<Encrypted> {
     let start = Instant::now();
     let deployment =
-        Deployment::start(config.linear.d, config.linear.k, false, args.json, user_client::MOST_ANSWERS)?;
+        Deployment::start(config.linear.d, config.linear.k, args.toy, args.json, user_client::MOST_ANSWERS)?;
     let progress =
         support::progress(args.rounds * args.encrypted_seeds, "learning on ciphertexts", args.json);
     let (mut log, mut runs) = (Log::default(), Vec::new());
@@ -240,6 +246,7 @@ fn encrypted(args: &Args, config: &BanditConfig, bound: f64) -> Result<Encrypted
     Ok(Encrypted {
         curve: Curve { policy: "HELBA encrypted", runs },
         log,
+        resolution: config.resolution(),
         total_seconds: start.elapsed().as_secs_f64(),
         farthest_index,
         refreshes,
@@ -290,7 +297,7 @@ fn json(args: &Args, curves: &[Curve], encrypted: Option<&Encrypted>, bound: f64
             "seconds_total": e.total_seconds, "seconds_keygen": e.deployment.keygen_seconds,
             "seconds_per_round_mean": seconds.iter().sum::<f64>() / seconds.len() as f64,
             "seconds_per_round_median": median(&seconds), "seconds_per_round_p95": percentile(&seconds, 0.95),
-            "seconds_by_phase_median": phases, "agreement": e.log.agreement(),
+            "seconds_by_phase_median": phases, "agreement": e.log.agreement(), "verdict": e.log.verdict(e.resolution),
             "farthest_index": e.farthest_index, "widest_miss": e.log.widest_miss(), "refreshes": e.refreshes,
             "bytes_up_median": median(&e.log.bytes_up()), "bytes_down_median": median(&e.log.bytes_down()),
             "public_bundle_bytes": e.deployment.public_bundle_bytes, "server_peak_bytes": e.server_peak_bytes,
@@ -336,14 +343,7 @@ fn print_table(args: &Args, curves: &[Curve], encrypted: Option<&Encrypted>, bou
         params.spec().security.bits(),
         args.encrypted_seeds
     );
-    println!(
-        "    same arm as exact arithmetic on the same history: {:.1} % of rounds",
-        100.0 * e.log.agreement()
-    );
-    println!(
-        "    widest gap of indices decided otherwise: {:.4} of the comparison's range",
-        e.log.widest_miss()
-    );
+    println!("    {}", e.log.verdict(e.resolution));
     println!("    indices reach {:.2} of the comparison's range (1 is its end)", e.farthest_index);
     println!("    total, keys included    {}", clock(e.total_seconds));
     println!("    keys                    {:.1} s", e.deployment.keygen_seconds);

@@ -15,10 +15,12 @@ use bandit::datasets::Purchases;
 use bandit::{Arithmetic, HelbaClear, UniformRandom};
 use clap::Parser;
 use datasets::{Dataset, DatasetLog};
+use host::Draft;
 use protocol::{Answers, BanditConfig};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use support::{Deployment, median, percentile, web};
@@ -51,8 +53,11 @@ struct Args {
     /// The open tier: the server answers with the scores, and the device computes the arm.
     #[arg(long)]
     scores: bool,
+    /// Small keys without security, for tests.
+    #[arg(long)]
+    toy: bool,
     /// Serves a shop for a browser on this machine, and hands the key to its page by a link that works once.
-    #[arg(long, conflicts_with_all = ["rounds", "data", "schema", "plot", "json", "synchronous", "scores"])]
+    #[arg(long, conflicts_with_all = ["rounds", "data", "schema", "plot", "json", "synchronous", "scores", "toy"])]
     web: bool,
     /// With --web: prints the link, and does not open it.
     #[arg(long, requires = "web")]
@@ -80,11 +85,11 @@ fn main() -> Result<()> {
         ..BanditConfig::new(d, k)
     };
 
-    if let Some(path) = &args.plot {
-        // A file that cannot be written is reported now and not after all rounds.
-        std::fs::write(path, "").with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    let deployment = Deployment::start(d, k, false, args.json, 0)?;
+    // A file that cannot be written is reported now and not after all rounds.
+    let writing = |path: &Path| format!("cannot write {}", path.display());
+    let draft =
+        args.plot.as_deref().map(|path| Draft::create(path).with_context(|| writing(path))).transpose()?;
+    let deployment = Deployment::start(d, k, args.toy, args.json, 0)?;
     let mut rng = user_client::os_rng()?;
     let bandit = deployment.device().join(&deployment.client().create_encrypted(&config)?)?;
     let mut twin = ClearTwin::new(config.clone());
@@ -127,25 +132,28 @@ fn main() -> Result<()> {
         let mut env = DatasetLog::new(dataset.clone());
         bandit::play(&mut UniformRandom, &mut env, rounds, &mut rng.clone(), &mut rng)?.running_mean_reward()
     };
-    let (_, best_fixed) = dataset.best_fixed(rounds);
+    let (_, best_fixed) = dataset.best_fixed(0..rounds);
     let encrypted = log.running_hit_rate();
     let (hit, hit_clear, hit_random) = (last(&encrypted), last(&clear), last(&random));
+    let verdict = log.verdict(config.resolution());
 
-    if let Some(path) = &args.plot {
+    if let (Some(draft), Some(path)) = (draft, &args.plot) {
         let series = [("encrypted", &encrypted), ("clear", &clear), ("random", &random)]
             .map(|(name, values)| plot::Series { name, values });
         let svg =
             plot::svg("Mean reward so far (purchases: the share that was hit)", "mean reward", &series)?;
-        std::fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))?;
+        let written = draft.file().write_all(svg.as_bytes()).and_then(|()| draft.finish());
+        written.with_context(|| writing(path))?;
     }
     let seconds = log.seconds();
     let params = deployment.params();
-    let report = planner::plan(d, k, rounds as u64, false)?;
+    let report = planner::plan(d, k, rounds as u64, args.toy)?;
     if args.json {
         let json = serde_json::json!({
             "rounds": rounds, "features": d, "arms": k,
             "hit_rate_encrypted": hit, "hit_rate_clear": hit_clear, "hit_rate_random": hit_random,
             "hit_rate_best_fixed": best_fixed, "agreement": log.agreement(), "widest_miss": log.widest_miss(),
+            "misses": log.misses(), "resolution": config.resolution(), "ties": log.ties(config.resolution()), "verdict": verdict,
             "seconds_per_round_median": median(&seconds), "seconds_per_round_p95": percentile(&seconds, 0.95),
             "seconds_by_phase_median": log.phases().into_iter().map(|(n, v)| (n.trim().replace([' ', ':'], "_").replace("__", "_"), median(&v))).collect::<std::collections::BTreeMap<_, _>>(),
             "keygen_seconds": deployment.keygen_seconds, "parameters": params.spec().name, "ring_degree": params.n(),
@@ -166,14 +174,8 @@ fn main() -> Result<()> {
     // An upper bound on twice the standard deviation of a mean of this number of rounds.
     let chance = 1.0 / (rounds as f64).sqrt();
     println!("                    (a mean of {rounds} rounds has a random error of up to {chance:.2})");
-    println!(
-        "  same arm as the exact twin with the same history: {:.1} % of rounds ('clear' above has its own history)",
-        100.0 * log.agreement()
-    );
-    println!(
-        "  widest gap of its indices that was decided otherwise: {:.4} of the comparison's range",
-        log.widest_miss()
-    );
+    println!("\n  {verdict}");
+    println!("  (exact arithmetic on the same history; 'clear' above has its own history)");
     println!("\n  seconds per round median {:.3}   p95 {:.3}", median(&seconds), percentile(&seconds, 0.95));
     for (name, values) in log.phases() {
         println!("    {name:<28} {:.3}   {:>9.3}", median(&values), percentile(&values, 0.95));
@@ -187,12 +189,15 @@ fn main() -> Result<()> {
         mib(deployment.public_bundle_bytes as f64)
     );
     println!("  peak memory of the server {}", mib(server_peak as f64));
+    let security = match args.toy {
+        true => "NO SECURITY".into(),
+        false => format!("{}-bit security", params.spec().security.bits()),
+    };
     println!(
-        "  parameters {}: N = {}, log2(QP) = {:.1}, {}-bit security",
+        "  parameters {}: N = {}, log2(QP) = {:.1}, {security}",
         params.spec().name,
         params.n(),
         params.log_qp(),
-        params.spec().security.bits()
     );
     let threads = std::thread::available_parallelism()?.get();
     println!("  {}; predicted: {}", planner::kernel_choice(), report.kernel_outlook(threads));
@@ -219,11 +224,8 @@ fn serve_shop(no_open: bool) -> Result<()> {
          Ctrl-C ends the server and deletes keys and state."
     );
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let stop = async {
-        let _ = helba_server::stop_signal().await;
-    };
     let page = deployment.client().server().to_string();
-    runtime.block_on(authority.serve(deployment.secret(), page, tell, stop))
+    runtime.block_on(authority.serve(deployment.secret(), page, tell))
 }
 
 fn last(values: &[f64]) -> f64 {

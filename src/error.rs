@@ -44,13 +44,13 @@ pub enum Error {
         why: String,
     },
     /// Misuse: a path that the server does not have.
-    #[error("nothing is served at {path}: all paths begin with /v1, and README.md lists them")]
+    #[error("nothing is served at {path}: all paths begin with /v1, and GET /v1/docs lists them")]
     UnknownPath {
         /// The path of the request.
         path: String,
     },
     /// Misuse: a path that is not served with this method.
-    #[error("this path is not served with this method: README.md lists the methods of each path")]
+    #[error("this path is not served with this method: GET /v1/docs lists the methods of each path")]
     WrongMethod,
     /// Untrusted: a request that was refused before its route.
     #[error(transparent)]

@@ -5,6 +5,7 @@
 pub(crate) mod web;
 
 use anyhow::{Context, Result, ensure};
+use host::{Undone, lock};
 use indicatif::{ProgressBar, ProgressStyle};
 use protocol::Shape;
 use rand_chacha::ChaCha20Rng;
@@ -15,6 +16,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use user_client::{BanditDevice, Client, Device, Opening};
 use wire::PublicBundle;
@@ -59,9 +61,10 @@ pub(crate) fn serve_if_asked() -> Result<()> {
     })
 }
 
-/// Keys, a running server and a device. When this is dropped, the server ends and its files are deleted.
+/// Keys, a running server and a device. When this is dropped, or a signal ends the process, the server ends
+/// and its files are deleted.
 pub(crate) struct Deployment {
-    server: Child,
+    server: Arc<Mutex<Child>>,
     client: Client,
     device: &'static Device,
     /// Seconds of key generation.
@@ -69,14 +72,21 @@ pub(crate) struct Deployment {
     /// The bytes of the public bundle.
     pub(crate) public_bundle_bytes: u64,
     folder: tempfile::TempDir,
+    _undone: [Undone; 2],
 }
 
 impl Drop for Deployment {
     fn drop(&mut self) {
-        // If this fails, the server has ended already.
-        let _ = self.server.kill();
-        let _ = self.server.wait();
+        end(&self.server);
     }
+}
+
+/// Ends a process and waits until it has ended.
+fn end(process: &Mutex<Child>) {
+    let mut process = lock(process);
+    // If this fails, it has ended already.
+    let _ = process.kill();
+    let _ = process.wait();
 }
 
 /// One round as the device saw it.
@@ -107,7 +117,8 @@ impl Deployment {
         trace_answers: u64,
         authority: Option<SocketAddr>,
     ) -> Result<Self> {
-        let folder = tempfile::tempdir().context("no temporary folder for keys and state")?;
+        host::undo_on_signals().context("listening for signals")?;
+        let (folder, of_folder) = folder()?;
         let (public, secret) = (folder.path().join("public.bundle"), folder.path().join("secret.bundle"));
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs());
         let request = keygen::Request { shape: Shape::for_problem(d, k), toy, created };
@@ -123,15 +134,16 @@ impl Deployment {
 
         let bar = progress(0, "starting the server", quiet);
         bar.enable_steady_tick(Duration::from_millis(100));
-        let mut server = Command::new(std::env::current_exe()?)
+        let mut command = Command::new(std::env::current_exe()?);
+        command
             .args([SERVE.as_ref(), public.as_os_str(), folder.path().join("state").as_os_str()])
             .args(authority.map(|address| OsString::from(address.to_string())))
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("cannot start the server process")?;
+            .stdout(Stdio::piped());
+        let (server, of_server) = spawn(command).context("cannot start the server process")?;
         let mut address = String::new();
-        if let Some(out) = server.stdout.take() {
+        let out = lock(&server).stdout.take();
+        if let Some(out) = out {
             BufReader::new(out).read_line(&mut address)?;
         }
         ensure!(!address.is_empty(), "the server did not start; stderr has its message");
@@ -149,6 +161,7 @@ impl Deployment {
             keygen_seconds,
             public_bundle_bytes: summary.public_bytes,
             folder,
+            _undone: [of_folder, of_server],
         })
     }
 
@@ -240,12 +253,12 @@ impl Deployment {
 
     /// The id of the server process.
     pub(crate) fn server_id(&self) -> u32 {
-        self.server.id()
+        lock(&self.server).id()
     }
 
     /// The peak resident memory of the server process in bytes; 0 if the system does not report it.
     pub(crate) fn server_peak_bytes(&self) -> u64 {
-        std::fs::read_to_string(format!("/proc/{}/status", self.server.id()))
+        std::fs::read_to_string(format!("/proc/{}/status", self.server_id()))
             .ok()
             .and_then(|text| {
                 let line = text.lines().find(|l| l.starts_with("VmHWM:"))?.to_string();
@@ -256,35 +269,105 @@ impl Deployment {
     }
 }
 
-/// All rounds, and for each whether the twin plays the same arm.
+/// A folder for keys and state that only its owner can read. A signal removes it.
+fn folder() -> Result<(tempfile::TempDir, Undone)> {
+    let make = || {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().to_path_buf();
+        // A failure cannot be reported: a signal led there.
+        let remove = move || drop(std::fs::remove_dir_all(path));
+        Ok::<_, std::io::Error>((folder, remove))
+    };
+    Undone::after(make).context("no temporary folder for keys and state")
+}
+
+/// Starts a process. A signal ends it.
+fn spawn(mut command: Command) -> std::io::Result<(Arc<Mutex<Child>>, Undone)> {
+    Undone::after(|| {
+        let child = Arc::new(Mutex::new(command.spawn()?));
+        let of_signal = child.clone();
+        Ok((child, move || end(&of_signal)))
+    })
+}
+
+/// All rounds, and how the twin's indices compare in each.
 #[derive(Default)]
 pub(crate) struct Log {
-    rounds: Vec<(Round, bool)>,
-    widest_miss: f64,
+    rounds: Vec<(Round, Compared)>,
+}
+
+/// The twin's indices in a round, relative to the range of the encrypted comparison.
+struct Compared {
+    /// How far the index of the arm that was played is below the largest: 0 if the twin plays the same arm.
+    miss: f64,
+    /// The gap between the two largest, infinite if there is one arm.
+    margin: f64,
 }
 
 impl Log {
     /// Adds a round with the indices that the twin compares, and the range of the encrypted comparison.
     pub(crate) fn push(&mut self, round: Round, indices: &[f64], range: f64) {
-        let best = (0..indices.len()).fold(0, |best, a| if indices[a] > indices[best] { a } else { best });
-        self.widest_miss = self.widest_miss.max((indices[best] - indices[round.arm]) / range);
-        let same = round.arm == best;
-        self.rounds.push((round, same));
+        let mut sorted = indices.to_vec();
+        sorted.sort_by(|a, b| b.total_cmp(a));
+        let miss = (sorted[0] - indices[round.arm]) / range;
+        let margin = sorted.get(1).map_or(f64::INFINITY, |second| (sorted[0] - second) / range);
+        self.rounds.push((round, Compared { miss, margin }));
     }
 
-    /// The widest gap of the twin's indices, relative to the range of the comparison, between its arm and
-    /// another that was played.
+    /// The gaps of the twin's indices, relative to the range of the comparison, between its arm and another
+    /// one that was played, in the rounds where there are two. Ascending.
+    pub(crate) fn misses(&self) -> Vec<f64> {
+        let mut misses: Vec<f64> =
+            self.rounds.iter().map(|(_, c)| c.miss).filter(|miss| *miss > 0.0).collect();
+        misses.sort_by(f64::total_cmp);
+        misses
+    }
+
+    /// The widest of [`Self::misses`]; 0 if there are none.
     pub(crate) fn widest_miss(&self) -> f64 {
-        self.widest_miss
+        self.misses().last().copied().unwrap_or(0.0)
     }
 
+    /// The share of rounds whose arm has the twin's largest index.
     pub(crate) fn agreement(&self) -> f64 {
-        self.rounds.iter().filter(|(_, same)| *same).count() as f64 / self.rounds.len().max(1) as f64
+        1.0 - self.misses().len() as f64 / self.rounds.len().max(1) as f64
+    }
+
+    /// The number of rounds whose two largest indices are closer than `resolution` of the range.
+    pub(crate) fn ties(&self, resolution: f64) -> usize {
+        self.rounds.iter().filter(|(_, c)| c.margin < resolution).count()
+    }
+
+    /// Whether the ciphertexts decided as exact arithmetic, with a comparison that resolves `resolution` of
+    /// its range.
+    pub(crate) fn verdict(&self, resolution: f64) -> String {
+        let (misses, rounds, ties) = (self.misses(), self.rounds.len(), self.ties(resolution));
+        let (share, widest) = (100.0 * self.agreement(), self.widest_miss());
+        if misses.is_empty() {
+            return format!("verdict: the ciphertexts decided as exact arithmetic in all {rounds} rounds");
+        }
+        let gaps = format!(
+            "Where arms differed ({} rounds), the exact indices were {:.4} of the comparison's range apart in the median \
+             and {widest:.4} at most; the comparison resolves {resolution:.4}",
+            misses.len(),
+            median(&misses)
+        );
+        if widest < resolution {
+            format!(
+                "verdict: the ciphertexts decided as exact arithmetic but for ties, in {share:.1} % of rounds alike. {gaps}. \
+                 In {ties} of {rounds} rounds the best two were closer than that: of candidates that are nearly equal, noise \
+                 picks one"
+            )
+        } else {
+            format!(
+                "verdict: THE CIPHERTEXTS DID NOT DECIDE AS EXACT ARITHMETIC, which agrees in {share:.1} % of rounds only. {gaps}"
+            )
+        }
     }
 
     pub(crate) fn running_hit_rate(&self) -> Vec<f64> {
         let mut hits = 0.0;
-        let running = |(t, (round, _)): (usize, &(Round, bool))| {
+        let running = |(t, (round, _)): (usize, &(Round, Compared))| {
             hits += round.reward;
             hits / (t + 1) as f64
         };

@@ -108,21 +108,21 @@ impl Authority {
         self.address
     }
 
-    /// Hands the bundle to the page at `page`, until `stop` returns. `tell` is given the first link, and a
+    /// Hands the bundle to the page at `page`, until the process ends. `tell` is given the first link, and a
     /// new one after each that was used.
     pub(crate) async fn serve(
         self,
         bundle: PathBuf,
         page: String,
         tell: impl Fn(&str) + Send + Sync + 'static,
-        stop: impl Future<Output = ()>,
     ) -> Result<()> {
         let code = Mutex::new(AccessToken::generate(&mut user_client::os_rng()?));
         let handout = Handout { bundle, page, authority: self.address, code, tell: Box::new(tell) };
         handout.announce();
         let router = Router::new().route("/keys/{code}", get(hand_out)).with_state(Arc::new(handout));
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
-        helba_server::serve(listener, router, helba_server::Connections::default(), stop).await;
+        helba_server::serve(listener, router, helba_server::Connections::default(), std::future::pending())
+            .await;
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 use crate::{Error, Request, Summary, generate};
 use ckks_secret::{MAX_SEALED_BYTES, Passphrase};
+use host::Undone;
 use rand::CryptoRng;
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
@@ -9,7 +10,7 @@ use zeroize::Zeroizing;
 
 /// Generates a key pair as [`generate`] does, into two new files that are durable when this returns. Only its
 /// owner can read the secret file. With a passphrase, the secret bundle is sealed ([`ckks_secret::seal`]). If
-/// anything fails, both files are removed.
+/// anything fails, or a signal ends the process ([`host::undo_on_signals`]), both files are removed.
 ///
 /// # Errors
 /// [`Error::Exists`] if one of the files exists, before any key is generated; [`Error::Io`];
@@ -43,8 +44,7 @@ pub fn create_files<R: CryptoRng>(
     // Both files are on disk before either is kept.
     secret_file.sync()?;
     public_file.sync()?;
-    secret_file.keep();
-    public_file.keep();
+    NewFile::keep([secret_file, public_file]);
     Ok(summary)
 }
 
@@ -60,22 +60,28 @@ pub fn create_token_file<R: CryptoRng>(path: &Path, rng: &mut R) -> Result<(), E
     let written = out.write_all(token.as_bytes()).and_then(|()| out.write_all(b"\n"));
     written.map_err(|error| Error::Io { path: path.into(), error })?;
     new.sync()?;
-    new.keep();
+    NewFile::keep([new]);
     Ok(())
 }
 
-/// A new file that is removed when this is dropped, unless it is kept.
+/// A new file that is removed when this is dropped or a signal ends the process, unless it is kept.
 struct NewFile {
     file: File,
     path: PathBuf,
-    kept: bool,
+    /// `None` once it is kept.
+    undone: Option<Undone>,
 }
 
 impl NewFile {
     fn create(path: &Path, owner_only: bool) -> Result<Self, Error> {
         let mut options = if owner_only { host::private_file() } else { File::options() };
-        match options.write(true).create_new(true).open(path) {
-            Ok(file) => Ok(NewFile { file, path: path.into(), kept: false }),
+        let of_signal = path.to_path_buf();
+        let open = || {
+            let file = options.write(true).create_new(true).open(path)?;
+            Ok::<_, std::io::Error>((file, move || remove(&of_signal)))
+        };
+        match Undone::after(open) {
+            Ok((file, undone)) => Ok(NewFile { file, path: path.into(), undone: Some(undone) }),
             Err(e) if e.kind() == ErrorKind::AlreadyExists => Err(Error::Exists { path: path.into() }),
             Err(error) => Err(Error::Io { path: path.into(), error }),
         }
@@ -87,16 +93,21 @@ impl NewFile {
         synced.map_err(|error| Error::Io { path: self.path.clone(), error })
     }
 
-    fn keep(mut self) {
-        self.kept = true;
+    /// Keeps all of these files. A signal removes all or none of them.
+    fn keep<const N: usize>(mut files: [Self; N]) {
+        Undone::keep_all(files.iter_mut().filter_map(|file| file.undone.take()));
     }
 }
 
 impl Drop for NewFile {
     fn drop(&mut self) {
-        if !self.kept {
-            // A failure cannot be reported here; the caller gets the error that led here.
-            let _ = std::fs::remove_file(&self.path);
+        if self.undone.is_some() {
+            remove(&self.path);
         }
     }
+}
+
+/// Removes a file. A failure cannot be reported; the caller gets the error that led here.
+fn remove(path: &Path) {
+    let _ = std::fs::remove_file(path);
 }

@@ -1,4 +1,4 @@
-//! `helba-keygen`: generates key pairs, and prints the manifest of a bundle.
+//! `helba-keygen`: plans problems, generates key pairs and tokens, and prints the manifest of a bundle.
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use wire::{BundleKind, BundleReader, SECURITY_TABLE};
 
-/// Generates key pairs for encrypted bandits.
+/// Plans encrypted bandits, and generates their keys.
 ///
 /// Run it offline. Give the public bundle to the server, and the secret bundle to the devices of the users
 /// only.
@@ -49,7 +49,8 @@ enum Command {
         #[arg(long)]
         toy: bool,
     },
-    /// Says what a problem would run on and cost: parameters, keys, messages, memory, seconds.
+    /// Says what a problem would cost before any key is generated: seconds a decision, bytes a round, users
+    /// at once, size of the bundle, memory.
     Plan {
         /// Features of an arm, d: from 1 to 16.
         #[arg(long, visible_alias = "d")]
@@ -60,6 +61,9 @@ enum Command {
         /// Rounds to plan for: from 1 to 10⁹.
         #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
         rounds: u64,
+        /// Every detail: parameters with reasons, levels, keys, messages, and seconds by step.
+        #[arg(long)]
+        explain: bool,
         /// One JSON object instead of text; of a problem that is refused, `refused` and `instead`.
         #[arg(long)]
         json: bool,
@@ -80,15 +84,21 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Arguments::parse().command {
+    host::exit("helba-keygen", run(Arguments::parse().command))
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    host::undo_on_signals().context("listening for signals")?;
+    match command {
         Command::Create { features, arms, public, secret, passphrase_file, toy } => {
             create(features, arms, &public, &secret, passphrase_file.as_deref(), toy)
         }
-        Command::Plan { features, arms, rounds, json } => print_plan(features, arms, rounds, json),
+        Command::Plan { features, arms, rounds, explain, json } => {
+            print_plan(features, arms, rounds, explain, json)
+        }
         Command::Token { file } => create_token(&file),
         Command::Inspect { bundle } => inspect(&bundle),
-    };
-    host::exit("helba-keygen", result)
+    }
 }
 
 fn create(
@@ -136,7 +146,7 @@ fn create_token(file: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn print_plan(features: usize, arms: usize, rounds: u64, json: bool) -> anyhow::Result<()> {
+fn print_plan(features: usize, arms: usize, rounds: u64, explain: bool, json: bool) -> anyhow::Result<()> {
     let report = match planner::plan(features, arms, rounds, false) {
         Ok(report) => report,
         Err(e) => {
@@ -148,8 +158,12 @@ fn print_plan(features: usize, arms: usize, rounds: u64, json: bool) -> anyhow::
     };
     if json {
         say!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
+    } else if explain {
         say!("{report}");
+    } else {
+        let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
+        say!("{}", report.summary(threads));
+        say!("more        --explain has parameters, levels, keys, messages and seconds by step");
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand};
 use datasets::Dataset;
 use helba_lab::experiment::{Experiment, Scale};
 use helba_lab::{experiments, report, runner};
+use host::Undone;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -66,17 +67,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// Ends the process on Ctrl-C. Files of runs are written whole or not at all, so none is damaged.
-fn end_when_interrupted() -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    std::thread::spawn(move || {
-        if runtime.block_on(tokio::signal::ctrl_c()).is_ok() {
-            let (kept, all) = PROGRESS.runs();
-            eprintln!("\ninterrupted, {kept} of {all} runs kept; the same command goes on");
-            std::process::exit(130);
-        }
-    });
-    Ok(())
+/// A signal says how many runs are kept, before it ends the process.
+fn say_when_interrupted() -> Result<Undone> {
+    host::undo_on_signals().context("listening for signals")?;
+    let say = || {
+        let (kept, all) = PROGRESS.runs();
+        eprintln!("\ninterrupted, {kept} of {all} runs kept; the same command goes on");
+    };
+    Ok(Undone::after(|| Ok::<_, std::convert::Infallible>(((), say)))?.1)
 }
 
 fn run(command: Command) -> Result<()> {
@@ -93,7 +91,7 @@ fn run(command: Command) -> Result<()> {
             let default = if quick { format!("{name}-quick") } else { name };
             let folder = out.unwrap_or_else(|| PathBuf::from("target/helba-lab").join(default));
             let seeds = seeds.unwrap_or_else(|| experiment.seeds(scale));
-            end_when_interrupted().context("listening for Ctrl-C")?;
+            let _said = say_when_interrupted()?;
             let results = runner::run(experiment, scale, seeds, &folder, &PROGRESS)?;
             let object = report::write(experiment, &results, &folder)?;
             if let Some(path) = page {

@@ -140,11 +140,7 @@ pub fn run(
 /// # Errors
 /// If the folder cannot be written.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut part = path.as_os_str().to_owned();
-    part.push(format!(".{}.tmp", std::process::id()));
-    std::fs::write(&part, bytes)
-        .and_then(|()| std::fs::rename(&part, path))
-        .with_context(|| format!("cannot write {}", path.display()))
+    host::write_whole(path, bytes).with_context(|| format!("cannot write {}", path.display()))
 }
 
 #[derive(Serialize, Deserialize)]

@@ -69,11 +69,11 @@ pub(crate) enum Command {
         /// Secret bundle, for encrypted bandits.
         #[arg(long, requires = "contexts")]
         secret: Option<PathBuf>,
-        /// CSV file of the features, one line for each arm, without a header.
+        /// CSV file of the features, one line for each arm, without a header; - reads stdin.
         #[arg(long)]
         contexts: Option<PathBuf>,
         /// File that keeps the decision until its reward is returned [default: the name of the contexts with
-        /// .pending].
+        /// .pending]. With --contexts - it must be given.
         #[arg(long, requires = "secret")]
         pending: Option<PathBuf>,
         #[command(flatten)]
@@ -171,36 +171,65 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: DataCommand,
     },
-    /// Plays a file of rounds whose rewards are all known: proposes a candidate, and earns its reward. In a
-    /// file of purchases, that is 1 for the brand that was bought, else 0.
-    Replay {
+    /// Answers what an encrypted bandit waits for, until nothing waits: raises the sum of a batch that has
+    /// ended, and encrypts the updated model anew. Without a raiser, devices do this with their decisions.
+    Refresh {
         #[command(flatten)]
         server: Server,
+        /// Id of the bandit.
+        #[arg(long)]
+        bandit: String,
         /// Secret bundle.
         #[arg(long)]
         secret: PathBuf,
-        /// File of the rounds: purchases in the layout of data/README.md, a file that `data convert` wrote,
-        /// or with --schema any other.
-        #[arg(long)]
-        data: PathBuf,
-        /// Schema of the file, as `data check` proposes one.
-        #[arg(long)]
-        schema: Option<PathBuf>,
-        /// Number of rounds to play [default: all of the file].
-        #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
-        rounds: Option<u64>,
-        /// Id of an existing bandit [default: a new one].
-        #[arg(long, conflicts_with_all = ["lambda", "alpha", "horizon", "unanswered", "schedule", "answers", "open_model"])]
-        bandit: Option<String>,
-        #[command(flatten)]
-        tuning: Tuning,
         #[command(flatten)]
         opening: BundleOptions,
-        #[command(flatten)]
-        answers: TraceAnswers,
-        #[command(flatten)]
-        repeats: Repeats,
     },
+    /// Plays a file of rounds whose rewards are all known: proposes a candidate, and earns its reward. In a
+    /// file of purchases, that is 1 for the brand that was bought, else 0. At the end it compares the mean
+    /// reward with those of exact arithmetic, of the best fixed candidate and of a uniform choice in the same
+    /// rounds.
+    Replay(Box<ReplayArguments>),
+}
+
+/// What `replay` plays, and where.
+#[derive(Args)]
+pub(crate) struct ReplayArguments {
+    #[command(flatten)]
+    pub(crate) server: Server,
+    /// Secret bundle.
+    #[arg(long)]
+    pub(crate) secret: PathBuf,
+    /// File of the rounds: purchases in the layout of data/README.md, a file that `data convert` wrote, or
+    /// with --schema any other.
+    #[arg(long)]
+    pub(crate) data: PathBuf,
+    /// Schema of the file, as `data check` proposes one.
+    #[arg(long)]
+    pub(crate) schema: Option<PathBuf>,
+    /// Number of the last round to play, from 1 [default: the last of the file].
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) rounds: Option<u64>,
+    /// Id of an existing bandit [default: a new one].
+    #[arg(long, conflicts_with_all = ["lambda", "alpha", "horizon", "unanswered", "schedule", "answers", "open_model"])]
+    pub(crate) bandit: Option<String>,
+    /// Goes on where the bandit stands: leaves out as many rounds of the file as it has counted feedbacks.
+    #[arg(long, requires = "bandit")]
+    pub(crate) resume: bool,
+    /// Seconds for which a request is repeated, with growing pauses, while the server cannot answer.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) patience: u64,
+    /// Draws the mean reward up to each round as SVG to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) tuning: Tuning,
+    #[command(flatten)]
+    pub(crate) opening: BundleOptions,
+    #[command(flatten)]
+    pub(crate) answers: TraceAnswers,
+    #[command(flatten)]
+    pub(crate) repeats: Repeats,
 }
 
 /// What is done with a file of choices or logged decisions. docs/data.md describes layouts and schemas.

@@ -45,7 +45,7 @@ pub(crate) fn run(command: DataCommand, json: bool) -> anyhow::Result<()> {
             if let Some(path) = plot {
                 let title =
                     file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-                std::fs::write(&path, report.svg(&title)?)
+                host::write_whole(&path, report.svg(&title)?.as_bytes())
                     .with_context(|| format!("cannot write {}", path.display()))?;
             }
             if json {

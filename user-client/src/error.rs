@@ -151,6 +151,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the same request may be answered later: the server cannot be reached, has no place, or fails.
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            Error::Unreachable { .. } => true,
+            Error::Refused(problem) => problem.status >= 500 || [408, 429].contains(&problem.status),
+            _ => false,
+        }
+    }
+
     /// The refusal of a server with this status, whose phrase is `title`. `body` is its problem document;
     /// that of a proxy, or of another kind of server, may be anything else.
     pub fn refused(status: u16, title: &str, body: &[u8]) -> Self {

@@ -9,7 +9,6 @@ use anyhow::{Context, bail};
 use arguments::{Arguments, BundleOptions, Caller, Command, Outcome, Server};
 use bandit::Schedule;
 use clap::Parser;
-use datasets::Dataset;
 use host::say;
 use protocol::{Answers, BanditConfig};
 use serde_json::Map;
@@ -28,12 +27,16 @@ use wire::{AccessToken, ClearFeedback, Labels, LabelsPatch};
 const PATIENCE: Duration = Duration::from_secs(2);
 const NONE_LISTED: &str = "helba-client: no bandit that is listed to this token has this name and tag";
 
+/// The name that stands for stdin.
+const STDIN: &str = "-";
+
 fn main() -> ExitCode {
     let Arguments { command, json } = Arguments::parse();
     host::exit("helba-client", run(command, json))
 }
 
 fn run(command: Command, json: bool) -> anyhow::Result<()> {
+    host::undo_on_signals().context("listening for signals")?;
     match command {
         Command::Create { caller, policy: Some(policy), parameters, name, tags, .. } => {
             let creation = Creation::new(Labels { name, tags }, &mut os_rng()?);
@@ -84,7 +87,11 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
             opening,
             repeats,
         } => {
-            let pending = pending.unwrap_or_else(|| contexts.with_extension("pending"));
+            let pending = match pending {
+                Some(pending) => pending,
+                None if contexts.as_os_str() == STDIN => bail!("give --pending FILE with --contexts -"),
+                None => contexts.with_extension("pending"),
+            };
             let device = opening.device(&secret)?.with_most_repeats(repeats.repeats);
             rounds::decide(&server.client(Some(&device))?, &bandit, &device, (&contexts, &pending), json)?;
         }
@@ -160,24 +167,11 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
         }
         Command::Status { caller, bandit } => status(&caller.client()?, &bandit)?,
         Command::Data { command } => data::run(command, json)?,
-        Command::Replay {
-            server,
-            secret,
-            data,
-            schema,
-            rounds,
-            bandit,
-            tuning,
-            opening,
-            answers,
-            repeats,
-        } => {
-            let dataset = Dataset::open(&data, schema.as_deref())?;
-            let device = opening.device(&secret)?.with_most_answers(answers.trace_answers);
-            let device = device.with_most_repeats(repeats.repeats);
-            let client = server.client(Some(&device))?;
-            replay::run(&client, (&secret, &device), &dataset, rounds, (bandit.as_deref(), &tuning), json)?;
+        Command::Refresh { server, bandit, secret, opening } => {
+            let device = opening.device(&secret)?;
+            rounds::refresh(&server.client(Some(&device))?, &bandit, &device, json)?;
         }
+        Command::Replay(arguments) => replay::run(&arguments, json)?,
     }
     Ok(())
 }
@@ -284,8 +278,7 @@ fn create_policy(
 }
 
 fn decide_clear(client: &Client, bandit: &str, contexts: Option<&Path>) -> anyhow::Result<()> {
-    let rows = contexts.map(|path| read_contexts(open(path)?).with_context(|| path.display().to_string()));
-    let decided = client.decide_clear(bandit, rows.transpose()?);
+    let decided = client.decide_clear(bandit, contexts.map(contexts_of).transpose()?);
     if matches!(decided, Err(Error::Refused(_)))
         && matches!(client.any_bandit(bandit), Ok(AnyBandit::Encrypted(_)))
     {
@@ -334,6 +327,14 @@ fn line(bandit: &serde_json::Value) -> String {
 fn print(answer: &impl serde::Serialize) -> anyhow::Result<()> {
     say!("{}", serde_json::to_string_pretty(answer)?);
     Ok(())
+}
+
+/// The rows of a file of contexts, or of stdin.
+fn contexts_of(path: &Path) -> anyhow::Result<Vec<Vec<f64>>> {
+    match path.as_os_str() == STDIN {
+        true => read_contexts(std::io::stdin().lock()).context("stdin"),
+        false => read_contexts(open(path)?).with_context(|| path.display().to_string()),
+    }
 }
 
 fn open(path: &Path) -> anyhow::Result<BufReader<File>> {

@@ -1,14 +1,15 @@
 //! One decision of an encrypted bandit and its feedback, as commands of their own.
 
-use crate::{label, open, print};
+use crate::{contexts_of, label, print};
 use anyhow::{Context, bail};
-use host::say;
+use host::{Undone, say};
 use serde::Serialize;
 use std::path::Path;
-use user_client::{
-    AnyBandit, BanditDevice, Choice, Client, Device, Pending, PlayedRound, os_rng, read_contexts,
-};
+use user_client::{AnyBandit, BanditDevice, Choice, Client, Device, Error, Pending, PlayedRound, os_rng};
 use wire::Created;
+
+/// Seconds for which a request waits for a task.
+const SECONDS: u64 = 5;
 
 /// Asks for a decision, keeps it in `pending`, and prints the arm. The file `pending` is created before the
 /// server is asked, because a decision whose reward cannot be returned is lost.
@@ -19,13 +20,19 @@ pub(crate) fn decide(
     (contexts, pending): (&Path, &Path),
     json: bool,
 ) -> anyhow::Result<()> {
-    let rows = read_contexts(open(contexts)?).with_context(|| contexts.display().to_string())?;
+    let rows = contexts_of(contexts)?;
     let AnyBandit::Encrypted(view) = client.any_bandit(id)? else {
         bail!("bandit {id} has a clear policy: ask without --secret")
     };
     label(&view.created.config);
     let joined = device.join(&view.created)?;
-    let mut file = Pending::reserve(pending)?;
+    let of_signal = pending.to_path_buf();
+    // Until the decision is in it, the file is removed if a signal ends the process.
+    let reserve = || {
+        let file = Pending::reserve(pending)?;
+        Ok::<_, Error>((file, move || drop(std::fs::remove_file(of_signal))))
+    };
+    let (mut file, unwritten) = Undone::after(reserve)?;
     let kept = ask(client, &joined, &view.created, rows).and_then(|(round, waiting)| {
         waiting.write(&mut file).with_context(|| format!("cannot write {}", pending.display()))?;
         Ok(round)
@@ -33,6 +40,7 @@ pub(crate) fn decide(
     if kept.is_err() {
         std::fs::remove_file(pending).with_context(|| format!("cannot remove {}", pending.display()))?;
     }
+    drop(unwritten);
     let mut round = kept?;
     note_repeats(device, &round);
     announce(&round, pending, json)?;
@@ -125,4 +133,45 @@ pub(crate) fn feedback(
     let receipt = client.feedback_encrypted(&created.id, pending.decision, &body)?;
     std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
     print(&receipt)
+}
+
+/// Answers the tasks of a bandit until it waits for no holder of the key, and prints its state.
+pub(crate) fn refresh(client: &Client, id: &str, device: &Device, json: bool) -> anyhow::Result<()> {
+    let AnyBandit::Encrypted(view) = client.any_bandit(id)? else {
+        bail!("bandit {id} has a clear policy: its server updates it without a holder of keys")
+    };
+    let bandit = device.join(&view.created)?;
+    let (limits, mut rng) = (bandit.limits(), os_rng()?);
+    let (mut status, mut answered) = (view.status, 0);
+    while status.updating || status.refresh_due {
+        if let Some(reply) = client.raises(id, limits, SECONDS)? {
+            for task in bandit.read(&reply)?.tasks {
+                match client.post_raises(id, limits, &bandit.raise(&[task], None, &mut rng)?) {
+                    // Another holder of the key was faster.
+                    Err(Error::Refused(problem)) if problem.status == 409 => {}
+                    sent => {
+                        sent?;
+                        answered += 1;
+                    }
+                }
+            }
+        }
+        status = client.encrypted(id)?.status;
+    }
+    if json {
+        return print(&serde_json::json!({ "answered": answered, "status": status }));
+    }
+    match answered {
+        0 => say!(
+            "nothing to answer: the model in use has {} of {} feedbacks",
+            status.model_feedbacks,
+            status.feedbacks
+        ),
+        _ => say!(
+            "{answered} tasks answered: the model in use has {} of {} feedbacks",
+            status.model_feedbacks,
+            status.feedbacks
+        ),
+    }
+    Ok(())
 }

@@ -1,12 +1,14 @@
 //! Writes the features of a file.
 
 use crate::{Error, Observed, Prepared};
+use host::Draft;
 use std::path::Path;
 
-/// Writes the rounds of `prepared` to `output` as comma-separated values: `round`, the line of the round in
-/// its file; for each candidate one column `FEATURE.CANDIDATE` a feature; and its reward, `reward.CANDIDATE`.
-/// Where only rewards of logged actions are known, `action`, `reward` and, if it is known, `propensity`
-/// follow instead. [`Dataset::open`](crate::Dataset::open) reads such a file without a schema.
+/// Writes the rounds of `prepared` to `output`, whole or not at all, as comma-separated values: `round`, the
+/// line of the round in its file; for each candidate one column `FEATURE.CANDIDATE` a feature; and its
+/// reward, `reward.CANDIDATE`. Where only rewards of logged actions are known, `action`, `reward` and, if it
+/// is known, `propensity` follow instead. [`Dataset::open`](crate::Dataset::open) reads such a file without a
+/// schema.
 ///
 /// Numbers are written with as many digits as it takes to read the same number. Features are named `x1`,
 /// `x2`, … with the name from the schema behind it, where there is no projection.
@@ -15,7 +17,8 @@ use std::path::Path;
 /// Those of [`Prepared::each`]; [`Error::File`] if `output` cannot be written.
 pub fn convert(prepared: &Prepared, output: &Path) -> Result<(), Error> {
     let fault = |e: csv::Error| Error::file(output, 0, format!("cannot be written: {e}"));
-    let mut writer = csv::Writer::from_path(output).map_err(fault)?;
+    let draft = Draft::create(output).map_err(|e| fault(e.into()))?;
+    let mut writer = csv::Writer::from_writer(draft.file());
     let (transform, arms) = (prepared.transform(), prepared.arms());
     let names = transform.names();
     let digits = names.len().to_string().len();
@@ -54,5 +57,7 @@ pub fn convert(prepared: &Prepared, output: &Path) -> Result<(), Error> {
         }
         writer.write_record(&row).map_err(fault)
     })?;
-    writer.flush().map_err(|e| fault(e.into()))
+    writer.flush().map_err(|e| fault(e.into()))?;
+    drop(writer);
+    draft.finish().map_err(|e| fault(e.into()))
 }

@@ -7,6 +7,7 @@ use bandit::datasets::Purchases;
 use bandit::{Environment, Features, Outcome};
 use rand::Rng;
 use schema::{Encoding, Layout, NormRule, Schema};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -119,10 +120,11 @@ impl Dataset {
         &self.rounds
     }
 
-    /// The arm with the largest sum of known rewards in the first `rounds` rounds (the first of equals), and
-    /// that sum divided by the number of rounds.
-    pub fn best_fixed(&self, rounds: usize) -> (usize, f64) {
-        let rounds = &self.rounds[..rounds.min(self.rounds.len())];
+    /// The arm with the largest sum of known rewards in these rounds (the first of equals), and that sum
+    /// divided by their number. Rounds that the file does not have are left out.
+    pub fn best_fixed(&self, rounds: Range<usize>) -> (usize, f64) {
+        let end = rounds.end.min(self.rounds.len());
+        let rounds = &self.rounds[rounds.start.min(end)..end];
         let sum = |arm| rounds.iter().filter_map(|round| round.observed.reward(arm)).sum::<f64>();
         let sums: Vec<f64> = (0..self.arms.len()).map(sum).collect();
         let best = bandit::vector::argmax(sums.iter().copied());

@@ -1,6 +1,12 @@
 //! What programs ask of the operating system: random numbers, files that only their owner can read, file
-//! names that survive a crash, and an exit status. For programs and the libraries behind them; it holds no
-//! secret.
+//! names that survive a crash, files that are whole, what a signal undoes, and an exit status. For programs
+//! and the libraries behind them; it holds no secret.
+
+mod draft;
+mod signals;
+
+pub use draft::{Draft, write_whole};
+pub use signals::{Undone, undo_on_signals};
 
 use rand::SeedableRng;
 use rand::rngs::SysRng;

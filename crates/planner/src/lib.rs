@@ -11,6 +11,7 @@ mod kernel;
 mod messages;
 mod plan;
 mod price;
+mod text;
 
 pub use error::Error;
 pub use kernel::{KernelSeconds, kernel_choice};

@@ -36,11 +36,14 @@ fn json_has_every_field_and_text_the_same_numbers() {
         assert!(seconds["round"].as_f64().unwrap() > 0.0 && seconds["update"].as_f64().unwrap() > 0.0);
     }
 
-    let text = String::from_utf8(tool(&arguments).stdout).unwrap();
+    let text = String::from_utf8(tool(&[&arguments[..], &["--explain"]].concat()).stdout).unwrap();
     let kernels = format!("s on 2 threads with {} kernels", fields["kernel"].as_str().unwrap());
     let wanted =
         [fields["params"].as_str().unwrap(), "10000 rounds", "128 bits", "relinearisation (1)", &kernels];
     assert!(wanted.iter().all(|w| text.contains(w)), "{text}");
+    let text = String::from_utf8(tool(&arguments).stdout).unwrap();
+    let wanted = ["a decision  0.", "up to 1024 users", "MB of public keys", "--explain"];
+    assert!(wanted.iter().all(|w| text.contains(w)) && text.lines().count() == 9, "{text}");
 }
 
 #[test]

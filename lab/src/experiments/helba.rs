@@ -329,7 +329,7 @@ impl Experiment for Shopping {
     fn claims(&self, results: &Results) -> Vec<Claim> {
         let fixed = match &self.own {
             // In per cent, with one decimal as for the purchases.
-            Some((_, data)) => vec![(1000.0 * data.best_fixed(data.rounds().len()).1).round() / 10.0],
+            Some((_, data)) => vec![(1000.0 * data.best_fixed(0..data.rounds().len()).1).round() / 10.0],
             None => SHOPS.map(|(.., fixed)| fixed).to_vec(),
         };
         let mut claims: Vec<_> =

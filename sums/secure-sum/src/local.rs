@@ -2,18 +2,21 @@
 //! them.
 
 use crate::Error;
-use host::lock;
+use host::{Undone, lock};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-/// A service in a process of its own, which is killed when this is dropped.
+/// A service in a process of its own, which is killed when this is dropped, or when a signal ends this
+/// process ([`host::undo_on_signals`]).
 #[derive(Debug)]
 pub struct Process {
-    child: Child,
+    child: Arc<Mutex<Child>>,
     address: SocketAddr,
+    _undone: Undone,
 }
 
 impl Process {
@@ -23,27 +26,27 @@ impl Process {
     /// [`Error::Io`] if the program cannot be started, or prints no address.
     pub fn start(program: &Path, arguments: &[&str]) -> Result<Self, Error> {
         let io = |error| Error::Io { what: "starting a process", error };
-        let mut child = Command::new(program)
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(io)?;
-        if let Some(errors) = child.stderr.take() {
+        let mut command = Command::new(program);
+        command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let (child, undone) = start(&mut command).map_err(io)?;
+        let (out, errors) = {
+            let mut child = lock(&child);
+            (child.stdout.take(), child.stderr.take())
+        };
+        if let Some(errors) = errors {
             std::thread::spawn(move || {
                 let lines = BufReader::new(errors).lines().map_while(Result::ok);
                 lines.filter(|line| !line.starts_with("warning: ")).for_each(|line| eprintln!("{line}"));
             });
         }
         let mut line = String::new();
-        if let Some(out) = child.stdout.take() {
+        if let Some(out) = out {
             BufReader::new(out).read_line(&mut line).map_err(io)?;
         }
         match line.trim().strip_prefix(LISTENING).and_then(|a| a.parse().ok()) {
-            Some(address) => Ok(Self { child, address }),
+            Some(address) => Ok(Self { child, address, _undone: undone }),
             None => {
-                // It may have ended by itself.
-                let _ = (child.kill(), child.wait());
+                end(&child);
                 Err(io(std::io::Error::other("it printed no address")))
             }
         }
@@ -57,9 +60,38 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = (self.child.kill(), self.child.wait());
+        end(&self.child);
     }
+}
+
+/// Starts a process, which is killed when a signal ends this one.
+fn start(command: &mut Command) -> std::io::Result<(Arc<Mutex<Child>>, Undone)> {
+    Undone::after(|| {
+        let child = Arc::new(Mutex::new(command.spawn()?));
+        let of_signal = child.clone();
+        Ok((child, move || end(&of_signal)))
+    })
+}
+
+/// Runs a process until it ends. It is killed when a signal ends this one.
+///
+/// # Errors
+/// Those of the operating system.
+pub fn run(command: &mut Command) -> std::io::Result<ExitStatus> {
+    let (child, _undone) = start(command)?;
+    loop {
+        // The lock is free between two looks, so that a signal can kill the process.
+        if let Some(status) = lock(&child).try_wait()? {
+            return Ok(status);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Ends a process, which may have ended by itself.
+fn end(child: &Mutex<Child>) {
+    let mut child = lock(child);
+    let _ = (child.kill(), child.wait());
 }
 
 /// The text that a service prints before its address.

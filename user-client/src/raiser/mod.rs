@@ -139,7 +139,7 @@ impl Raiser {
         for id in &self.options.bandits {
             match shared.client.encrypted(id) {
                 Ok(view) => found.push(view.created),
-                Err(error) if is_temporary(&error) => return Err(error),
+                Err(error) if error.is_temporary() => return Err(error),
                 // It may be created later.
                 Err(error) => shared.fault(id, &error),
             }
@@ -199,7 +199,7 @@ impl Shared {
                 Err(error) if has_ended(&error) => {}
                 Err(error) => {
                     self.fault(id, &error);
-                    let refused = matches!(error, Error::Refused(_)) && !is_temporary(&error);
+                    let refused = matches!(error, Error::Refused(_)) && !error.is_temporary();
                     if refused || self.stop.wait(backoff.pause(&mut rng)) {
                         return;
                     }
@@ -239,7 +239,7 @@ impl Shared {
         let (mut backoff, mut rng) = (Backoff::default(), self.fork_rng());
         loop {
             match request() {
-                Err(error) if is_temporary(&error) => {
+                Err(error) if error.is_temporary() => {
                     self.fault(SERVER, &error);
                     if self.stop.wait(backoff.pause(&mut rng)) {
                         return Ok(None);
@@ -296,7 +296,7 @@ pub fn patiently<T, R: Rng>(
     let (began, mut backoff) = (Instant::now(), Backoff::default());
     loop {
         match request(rng) {
-            Err(error) if is_temporary(&error) => {
+            Err(error) if error.is_temporary() => {
                 let pause = backoff.pause(rng);
                 if began.elapsed() + pause > within || stop.wait(pause) {
                     return Err(error);
@@ -316,14 +316,5 @@ fn name(kind: TaskKind) -> &'static str {
         TaskKind::Scores { .. } => "scores raised",
         TaskKind::Sum => "sum raised",
         TaskKind::Model => "model encrypted anew",
-    }
-}
-
-/// Whether the same request may be answered later.
-fn is_temporary(error: &Error) -> bool {
-    match error {
-        Error::Unreachable { .. } => true,
-        Error::Refused(problem) => problem.status >= 500 || [408, 429].contains(&problem.status),
-        _ => false,
     }
 }

@@ -3,6 +3,9 @@
 use crate::device::rng;
 use crate::server::Server;
 use helba_server::{NewToken, Scope, TokensFile};
+use std::fs::File;
+use std::io::Read;
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Command, Output};
 
 struct Tool<'a>(&'a Server);
@@ -72,6 +75,13 @@ fn the_tool_plays_encrypted_bandits() {
             assert_eq!(receipt.feedbacks, t);
             assert!(!server.file("c.pending").exists());
         }
+        let refreshed = tool.run("refresh", &["--bandit", &id, "--json"]).0;
+        let refreshed: serde_json::Value = serde_json::from_str(&refreshed).unwrap();
+        assert_eq!(
+            (&refreshed["status"]["updating"], &refreshed["status"]["refresh_due"]),
+            (&false.into(), &false.into())
+        );
+        assert!(tool.run("refresh", &["--bandit", &id]).0.starts_with("nothing to answer"));
         let (status, _) = tool.run("status", &["--bandit", &id]);
         let wire::BanditView { created, status } = serde_json::from_str(&status).unwrap();
         assert_eq!((created.config.linear.d, created.config.linear.k), (4, 2));
@@ -87,6 +97,15 @@ fn the_tool_plays_encrypted_bandits() {
         tool.run("feedback", &["--pending", "c.pending", "--reward", "0", "--json"]);
         let listed = json(tool.run("list", &["--json"]).0);
         assert!(listed.as_array().unwrap().iter().any(|bandit| bandit["id"] == id.as_str()), "{listed}");
+        // Contexts from stdin have no name that the file of the decision could take.
+        let piped = |arguments: &[&str]| {
+            let mut decide = tool.command("decide");
+            decide.args(["--bandit", &id, "--contexts", "-"]).args(arguments);
+            decide.stdin(File::open(server.file("c.csv")).unwrap()).output().unwrap()
+        };
+        assert!(String::from_utf8_lossy(&piped(&[]).stderr).contains("--pending FILE with --contexts -"));
+        assert!(piped(&["--pending", "in.pending"]).status.success());
+        tool.run("feedback", &["--pending", "in.pending", "--reward", "-1"]);
         // Contexts that the bandit does not have leave no file behind.
         std::fs::write(server.file("bad.csv"), "0.5,0.1,0,0.2\n").unwrap();
         let bad = tool.output("decide", &["--bandit", &id, "--contexts", "bad.csv"]);
@@ -108,7 +127,7 @@ fn the_tool_replays_on_encrypted_bandits() {
     let id = out.lines().next().unwrap().strip_prefix("bandit ").unwrap();
     assert!(out.contains("8 feedbacks counted") && out.contains("round     8  mean reward"), "{out}");
     // The best brand of the rounds that were played, not of the file: a, then b.
-    assert!(out.contains("always a: mean reward 0.500 of these 8 rounds"), "{out}");
+    assert!(out.contains("rounds 1 to 8:") && out.contains("always a 0.500, uniform choice 0.500"), "{out}");
     let (out, _) = tool.run("replay", &["--data", "p.csv", "--bandit", id, "--rounds", "2"]);
     assert!(out.contains("10 feedbacks counted"), "{out}");
     // The same file under a schema, and as JSON.
@@ -126,6 +145,27 @@ fn the_tool_replays_on_encrypted_bandits() {
         assert!(!out.status.success() && text.contains(says), "{text}");
     };
     refused(&["--bandit", id, "--answers", "arm"], "--bandit");
+    // A bandit that was left after three rounds goes on with the fourth, and is compared in the rounds that
+    // it plays.
+    let first = ["--data", "p.csv", "--rounds", "3", "--json"];
+    let started: serde_json::Value = serde_json::from_str(&tool.run("replay", &first).0).unwrap();
+    let id = started["bandit"].as_str().unwrap();
+    let rest = ["--data", "p.csv", "--bandit", id, "--resume", "--json", "--plot", "rest.svg"];
+    let rest_played: serde_json::Value = serde_json::from_str(&tool.run("replay", &rest).0).unwrap();
+    assert_eq!((&rest_played["first_round"], &rest_played["rounds"]), (&4.into(), &5.into()));
+    assert_eq!(rest_played["status"]["feedbacks"], 8);
+    assert_eq!(
+        (&started["best_fixed"]["candidate"], &rest_played["best_fixed"]["candidate"]),
+        (&"a".into(), &"b".into())
+    );
+    assert_eq!(rest_played["uniform_mean_reward"], 0.5);
+    assert!(rest_played["exact_mean_reward"].as_f64().is_some_and(|mean| (0.0..=1.0).contains(&mean)));
+    let svg = std::fs::read_to_string(server.file("rest.svg")).unwrap();
+    for curve in ["encrypted", "exact arithmetic", "always b", "uniform choice"] {
+        assert!(svg.contains(curve), "{curve}");
+    }
+    refused(&["--bandit", id, "--resume"], "no round is left");
+    refused(&["--resume"], "--bandit");
     // Who creates a bandit that shows its model says so.
     refused(&["--answers", "scores"], "compute the whole model");
     refused(&["--answers", "arm", "--open-model"], "open_model");
@@ -196,4 +236,92 @@ fn the_tool_sends_api_tokens() {
     let mut bare = Command::new(env!("CARGO_BIN_EXE_helba-client"));
     let bare = bare.args(["list", "--server", &server.url()]).output().unwrap();
     assert!(String::from_utf8_lossy(&bare.stderr).contains("the request has no token"));
+}
+
+/// Requests that break off are sent again, and every feedback is counted once. Without patience, the round
+/// fails and the message says how to go on.
+#[test]
+fn replay_is_patient_with_a_line_that_breaks() {
+    let server = Server::start("127.0.0.1:0");
+    let rows: String = (0..8).map(|t| format!("{},{}.5,2,{}\n", t % 3, t % 2, ["a", "b"][t % 2])).collect();
+    std::fs::write(server.file("p.csv"), format!("id,price.a,price.b,choice\n{rows}")).unwrap();
+    let play = |line: &Line, arguments: &[&str]| {
+        let mut replay = Command::new(env!("CARGO_BIN_EXE_helba-client"));
+        replay.args([
+            "replay",
+            "--secret",
+            "secret.bundle",
+            "--toy",
+            "--data",
+            "p.csv",
+            "--json",
+            "--server",
+            &line.url(),
+        ]);
+        replay.current_dir(server.file("")).args(arguments).output().unwrap()
+    };
+    let line = Line::start(&server, 100_000, false);
+    let out = play(&line, &[]);
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success() && stderr.contains("asking again for up to 60 s"), "{stderr}");
+    let out: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!((&out["rounds"], &out["status"]["feedbacks"]), (&8.into(), &8.into()));
+    let out = play(&Line::start(&server, 20_000, false), &["--patience", "0"]);
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success() && stderr.contains("to go on") && stderr.contains("--resume"), "{stderr}");
+}
+
+/// While a decision is asked for, its file is empty.
+#[cfg(unix)]
+#[test]
+fn an_interrupted_decision_leaves_no_file() {
+    use std::os::unix::process::ExitStatusExt;
+    let server = Server::start("127.0.0.1:0");
+    let (id, _) = Tool(&server).create(&[]);
+    std::fs::write(server.file("c.csv"), "0.5,0.1,0,0.2\n-0.3,0.4,0.2,0\n").unwrap();
+    let line = Line::start(&server, 5_000, true);
+    let mut decide = Command::new(env!("CARGO_BIN_EXE_helba-client"));
+    decide.args(["decide", "--secret", "secret.bundle", "--toy", "--contexts", "c.csv", "--bandit", &id]);
+    let mut decide = decide.args(["--server", &line.url()]).current_dir(server.file("")).spawn().unwrap();
+    while !server.file("c.pending").exists() {
+        assert!(decide.try_wait().unwrap().is_none());
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert!(Command::new("kill").args(["-INT", &decide.id().to_string()]).status().unwrap().success());
+    assert_eq!(decide.wait().unwrap().signal(), Some(2));
+    assert!(!server.file("c.pending").exists());
+}
+
+/// A line to a server that carries so many bytes of requests on its first connection, and twice as many on
+/// each further one, and then breaks or hangs.
+struct Line(std::net::SocketAddr);
+
+impl Line {
+    fn start(server: &Server, bytes: u64, hangs: bool) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, to) = (listener.local_addr().unwrap(), server.url()["http://".len()..].to_string());
+        std::thread::spawn(move || {
+            for (number, client) in listener.incoming().map_while(Result::ok).enumerate() {
+                let bytes = bytes << number.min(20);
+                let server = TcpStream::connect(&to).unwrap();
+                let (from_client, mut to_client) = (client.try_clone().unwrap(), client);
+                let (mut from_server, mut to_server) = (server.try_clone().unwrap(), server);
+                std::thread::spawn(move || std::io::copy(&mut from_server, &mut to_client));
+                std::thread::spawn(move || {
+                    let _ = std::io::copy(&mut (&from_client).take(bytes), &mut to_server);
+                    if !hangs {
+                        let _ = from_client.shutdown(Shutdown::Both);
+                        let _ = to_server.shutdown(Shutdown::Both);
+                    } else {
+                        std::thread::sleep(std::time::Duration::from_secs(3600));
+                    }
+                });
+            }
+        });
+        Line(address)
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.0)
+    }
 }

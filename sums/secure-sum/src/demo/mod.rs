@@ -15,7 +15,7 @@ use host::{lock, os_rng};
 use privacy::budget::Delta;
 use privacy::task::Task;
 use secure_sum::encrypted::SumRing;
-use secure_sum::local::{Process, Relay};
+use secure_sum::local::{self, Process, Relay};
 use secure_sum::{Batch, Collector, Error, Party};
 use std::path::Path;
 use std::process::Command;
@@ -64,6 +64,7 @@ impl Demo {
         if self.users < self.arms as u64 {
             bail!("--users is {}, and must be at least --arms, {}", self.users, self.arms);
         }
+        host::undo_on_signals().context("listening for signals")?;
         let program = std::env::current_exe().context("finding this program")?;
         println!("what,value,unit");
         self.eliminate(&program)?;
@@ -286,7 +287,7 @@ fn first_batch(
 }
 
 fn run_users(command: &mut Command) -> Result<()> {
-    let status = command.status().context("starting the users")?;
+    let status = local::run(command).context("starting the users")?;
     if !status.success() {
         bail!("the users' process failed: {status}");
     }

@@ -383,3 +383,38 @@ fn arguments_are_named() {
         assert!(!out.status.success() && text.contains(says), "{arguments:?}: {text}");
     }
 }
+
+/// An interrupt of the demo ends the services that it started, which nobody would stop otherwise.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_interrupted_demo_leaves_no_process() {
+    use std::os::unix::process::ExitStatusExt;
+    let mut demo = std::process::Command::new(PROGRAM);
+    demo.args(["demo", "--users", "1000000"]).stdout(std::process::Stdio::null());
+    let mut demo = demo.stderr(std::process::Stdio::null()).spawn().unwrap();
+    let parent = demo.id().to_string();
+    let children = || -> Vec<String> {
+        let of = |stat: String| {
+            let (name, rest) = stat.rsplit_once(')')?;
+            let id = name.split(' ').next()?.to_string();
+            (rest.split(' ').nth(2)? == parent).then_some(id)
+        };
+        let processes = std::fs::read_dir("/proc").unwrap().map_while(Result::ok);
+        processes.filter_map(|entry| of(std::fs::read_to_string(entry.path().join("stat")).ok()?)).collect()
+    };
+    // Two aggregators and the users of a batch.
+    let started = loop {
+        let started = children();
+        if started.len() == 3 {
+            break started;
+        }
+        assert!(demo.try_wait().unwrap().is_none());
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    };
+    assert!(std::process::Command::new("kill").args(["-INT", &parent]).status().unwrap().success());
+    assert_eq!(demo.wait().unwrap().signal(), Some(2));
+    for id in started {
+        let left = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        assert!(!String::from_utf8_lossy(&left).contains("secure-sum"), "{id} runs on");
+    }
+}

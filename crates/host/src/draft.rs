@@ -1,0 +1,121 @@
+//! Files that are written whole or not at all.
+
+use crate::{Undone, sync_folder_of};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A file that gets its name when it is complete, in place of a file of that name. Until then it stands
+/// beside it as `.NAME.PROCESS.part`. If this is dropped before, or a signal ends the process
+/// ([`crate::undo_on_signals`]), the draft is removed. What is no file, such as `/dev/stdout`, is written at
+/// once.
+#[derive(Debug)]
+pub struct Draft {
+    file: File,
+    part: Option<Part>,
+}
+
+/// The name of a draft, the name that it gets, and its removal by a signal.
+#[derive(Debug)]
+struct Part {
+    draft: PathBuf,
+    path: PathBuf,
+    _undone: Undone,
+}
+
+impl Draft {
+    /// Creates the draft of `path`.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        // A link stays, and the file that it names is replaced.
+        let path = path.canonicalize().unwrap_or_else(|_| path.into());
+        if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+            return Ok(Draft { file: File::options().write(true).open(path)?, part: None });
+        }
+        let Some(name) = path.file_name() else { return Err(io::ErrorKind::IsADirectory.into()) };
+        let mut hidden = OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".{}.part", std::process::id()));
+        let draft = path.with_file_name(hidden);
+        let of_signal = draft.clone();
+        let create = || Ok::<_, io::Error>((File::create(&draft)?, move || remove(&of_signal)));
+        let (file, undone) = Undone::after(create)?;
+        Ok(Draft { file, part: Some(Part { draft, path, _undone: undone }) })
+    }
+
+    /// The draft, to write into.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Makes the content durable and gives the file its name.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn finish(mut self) -> io::Result<()> {
+        let Some(part) = &self.part else { return Ok(()) };
+        self.file.sync_all()?;
+        std::fs::rename(&part.draft, &part.path)?;
+        sync_folder_of(&part.path)?;
+        self.part = None;
+        Ok(())
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if let Some(part) = &self.part {
+            remove(&part.draft);
+        }
+    }
+}
+
+/// Writes `content` to the file `path`, whole or not at all.
+///
+/// # Errors
+/// Those of the operating system.
+pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
+    let draft = Draft::create(path)?;
+    io::Write::write_all(&mut draft.file(), content)?;
+    draft.finish()
+}
+
+/// Removes a file. A failure cannot be reported where this is used: an error or a signal led there.
+fn remove(path: &Path) {
+    let _ = std::fs::remove_file(path);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_or_stays() {
+        let folder = std::env::temp_dir().join(format!("host-draft-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let path = folder.join("file");
+        write_whole(&path, b"first").unwrap();
+        let draft = Draft::create(&path).unwrap();
+        io::Write::write_all(&mut draft.file(), b"second").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"first");
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2);
+        drop(draft);
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+        write_whole(&path, b"third").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"third");
+        assert!(Draft::create(&folder).is_err() && Draft::create(&folder.join("no/file")).is_err());
+        #[cfg(unix)]
+        {
+            write_whole(Path::new("/dev/null"), b"nothing").unwrap();
+            assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
+            let link = folder.join("link");
+            std::os::unix::fs::symlink(&path, &link).unwrap();
+            write_whole(&link, b"through a link").unwrap();
+            assert!(link.is_symlink() && std::fs::read(&path).unwrap() == b"through a link");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,90 @@
+//! What is undone if a signal ends the process.
+
+use crate::lock;
+use std::sync::Mutex;
+
+type Undo = Box<dyn FnOnce() + Send>;
+
+/// What a signal undoes, in the order in which it was done, with the ids of its [`Undone`].
+static DONE: Mutex<Vec<(u64, Undo)>> = Mutex::new(Vec::new());
+
+/// Something that [`undo_on_signals`] undoes if a signal ends the process while this exists: a file that is
+/// not complete yet, a folder with a key, a child process.
+#[derive(Debug)]
+#[must_use = "what is dropped at once is not undone"]
+pub struct Undone(u64);
+
+impl Undone {
+    /// Does `begin`, and registers how it is undone, which is the second part of its result. A signal comes
+    /// before both or after both.
+    ///
+    /// Neither may make or drop an [`Undone`].
+    ///
+    /// # Errors
+    /// Those of `begin`.
+    pub fn after<T, U, E>(begin: impl FnOnce() -> Result<(T, U), E>) -> Result<(T, Self), E>
+    where
+        U: FnOnce() + Send + 'static,
+    {
+        let mut done = lock(&DONE);
+        let (value, undo) = begin()?;
+        let id = done.last().map_or(0, |(id, _)| id + 1);
+        done.push((id, Box::new(undo)));
+        Ok((value, Undone(id)))
+    }
+
+    /// Ends all of these at once, so that a signal undoes all or none of them.
+    pub fn keep_all(all: impl IntoIterator<Item = Self>) {
+        let mut done = lock(&DONE);
+        for undone in all {
+            forget(&mut done, undone.0);
+            // Its destructor would wait for the lock.
+            std::mem::forget(undone);
+        }
+    }
+}
+
+impl Drop for Undone {
+    fn drop(&mut self) {
+        forget(&mut lock(&DONE), self.0);
+    }
+}
+
+fn forget(done: &mut Vec<(u64, Undo)>, id: u64) {
+    done.retain(|(other, _)| *other != id);
+}
+
+/// From now on an interrupt (Ctrl-C), the signal to terminate and the end of the terminal undo what is
+/// registered ([`Undone`]), the last first, and then end the process as they do by default. A hangup that is
+/// ignored, as under `nohup`, stays ignored. Where there are no signals, it does nothing.
+///
+/// # Errors
+/// Those of the operating system.
+pub fn undo_on_signals() -> std::io::Result<()> {
+    #[cfg(unix)]
+    {
+        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+        let hangup = (!hangup_is_ignored()).then_some(SIGHUP);
+        let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM].into_iter().chain(hangup))?;
+        std::thread::spawn(move || {
+            if let Some(signal) = signals.forever().next() {
+                // The lock is kept, so that nothing is begun that would not be undone.
+                let mut done = lock(&DONE);
+                while let Some((_, undo)) = done.pop() {
+                    undo();
+                }
+                let _ = signal_hook::low_level::emulate_default_handler(signal);
+                std::process::exit(128 + signal);
+            }
+        });
+    }
+    Ok(())
+}
+
+/// Whether the process was started with SIGHUP ignored; false where the system does not say.
+#[cfg(unix)]
+fn hangup_is_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
+}
