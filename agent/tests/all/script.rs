@@ -1,19 +1,19 @@
-//! The script of the README, which plays clear and encrypted bandits alike.
+//! The script of docs/first-hour.md, which plays clear and encrypted bandits alike.
 
 use crate::fixture::*;
 use std::process::Command;
 
-/// The Python code of the README.
+/// The Python code of the page.
 fn script() -> &'static str {
-    let readme = include_str!("../../../README.md");
-    let (_, rest) = readme.split_once("```python\n").unwrap();
+    let page = include_str!("../../../docs/first-hour.md");
+    let (_, rest) = page.split_once("```python\n").unwrap();
     rest.split_once("```").unwrap().0
 }
 
 #[test]
 fn the_script_plays_clear_and_encrypted_bandits() {
     if !Command::new("python3").arg("--version").output().is_ok_and(|out| out.status.success()) {
-        eprintln!("skipped: there is no python3 here to run the script of the README");
+        eprintln!("skipped: there is no python3 here to run the script of docs/first-hour.md");
         return;
     }
     let folder = folder();
