@@ -8,7 +8,7 @@ use helba::Engine;
 use helba::circuit::DecisionCircuit;
 use helba::{DeepEngine, Error, Scalars};
 use protocol::exchange::ANSWER_FLOOD_BITS;
-use protocol::levels::{DecisionLevels, products_level};
+use protocol::levels::{ANSWER_LEVEL, DecisionLevels, products_level};
 use protocol::{AnswerLayout, BanditConfig, KeyPlan, Shape};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
@@ -65,6 +65,30 @@ impl World {
         let slots: Vec<Complex64> = products.iter().map(|&v| v.into()).collect();
         let message = Plaintext::encode(self.large.params(), &slots, level).unwrap();
         ckks_secret::encrypt(&self.large, &message, rng).expand(&self.large)
+    }
+
+    /// As [`Self::encrypt`] for products that are too large for the integers of an encoding: a multiple of
+    /// 2²⁰ is added without an encryption.
+    fn encrypt_large(&mut self, products: &[f64], level: usize) -> Ciphertext {
+        let params = self.large.params();
+        let unit = 20f64.exp2();
+        let high: Vec<f64> = products.iter().map(|v| (v / unit).round()).collect();
+        let low: Vec<f64> = products.iter().zip(&high).map(|(v, high)| v - high * unit).collect();
+        let mut out = self.encrypt(&low, level, &mut self.rng.clone());
+        let evaluator = Evaluator::new(params.clone(), EvaluationKeys::default());
+        let mut rest = Ciphertext::zero(params, level);
+        let high: Vec<Complex64> = high.into_iter().map(Complex64::from).collect();
+        evaluator.add_plain_assign(&mut rest, &Plaintext::encode(params, &high, level).unwrap()).unwrap();
+        evaluator.mul_integer_assign(&mut rest, 1 << 20);
+        evaluator.add_assign(&mut out, &rest).unwrap();
+        out
+    }
+
+    /// The largest of what the slots of a neighbour hold in an answer to another user, in deviations of the
+    /// noise.
+    fn deviations(&self, answer: &[Complex64], neighbour: usize) -> f64 {
+        let of_arm = |arm: usize| answer[self.layout.slot(arm, neighbour)].norm() / self.noise();
+        of_arm(0).max(of_arm(1))
     }
 
     fn slots(&self, answer: &Ciphertext) -> Vec<Complex64> {
@@ -212,40 +236,114 @@ fn attack_a_neighbours_arm_is_not_in_an_answer() {
 #[test]
 fn attack_a_raiser_tests_a_guess_at_a_neighbours_prediction() {
     for toy in [true, false] {
+        let mut neighbour = Neighbour::new(toy);
+        let added = neighbour.offset_to(GUESS, 30);
+        let mut seen = |prediction: f64, added: f64| {
+            let products = neighbour.products(prediction, added);
+            let Neighbour { world, user, .. } = &mut neighbour;
+            let users = world.layout.users();
+            let encrypted = world.encrypt(&products, products_level(2), &mut world.rng.clone());
+            let evaluated = world.engine.fold(users, encrypted, &mut world.rng).unwrap();
+            let answer = world.engine.answer(&evaluated, &[0], &mut world.rng).unwrap();
+            world.deviations(&world.slots(&answer), *user)
+        };
+        let [right, wrong] = [GUESS, OTHER].map(|prediction| seen(prediction, added));
+        assert!(right > 30.0 && wrong < 7.0, "{right:.1} for the guess, {wrong:.1} for another");
+        let [right, wrong] = [GUESS, OTHER].map(|prediction| seen(prediction, 0.0));
+        assert!(right < 7.0 && wrong < 7.0, "{right:.1} and {wrong:.1} where nothing is added");
+    }
+}
+
+/// A second mask is no remedy: the raiser adds a little more. Under two masks an entry of 2³⁰ leaves nothing,
+/// and one of 2⁵⁷ what 2³⁰ leaves under one. A further mask takes a further level, whose prime lets an entry
+/// be larger by as much as the mask is scaled, before anything exceeds the modulus.
+#[test]
+fn attack_a_second_mask_moves_what_a_raiser_adds() {
+    for toy in [true, false] {
+        let mut neighbour = Neighbour::new(toy);
+        for (masks, log_entry, is_seen) in [(1, 30, true), (2, 30, false), (2, 57, true)] {
+            let added = neighbour.offset_to(GUESS, log_entry);
+            let [right, wrong] =
+                [GUESS, OTHER].map(|prediction| neighbour.seen_under(masks, toy, prediction, added));
+            let what = format!("{masks} masks, an entry of 2^{log_entry}: {right:.1} and {wrong:.1}");
+            assert!((right > 30.0) == is_seen && (right < 7.0) != is_seen && wrong < 7.0, "{what}");
+        }
+    }
+    // With 8 and with 64 arms an evaluation takes the last level of its parameters already.
+    for arms in [8, 64] {
+        let shape = Shape::for_problem(8, arms);
+        let levels = DecisionLevels::new(&BanditConfig::new(8, arms), shape).unwrap();
+        assert_eq!(levels.of_users(2), KeyPlan::new(shape, false).unwrap().params.depth);
+    }
+}
+
+/// What the raiser takes a neighbour's prediction for, and another one.
+const GUESS: f64 = 0.3;
+const OTHER: f64 = 0.28;
+
+/// A user of an evaluation whose raised score a raiser changes.
+struct Neighbour {
+    world: World,
+    circuit: DecisionCircuit,
+    levels: usize,
+    user: usize,
+}
+
+impl Neighbour {
+    fn new(toy: bool) -> Self {
         let world = World::new(2, 2, toy);
-        let config = BanditConfig::new(2, 2);
-        let (layout, slots) = (&world.layout, world.large.params().max_slots());
+        let (config, slots) = (BanditConfig::new(2, 2), world.large.params().max_slots());
         let circuit =
             DecisionCircuit::new(&config, Scalars::new(&config, 31, 30), world.shape, slots).unwrap();
         let levels = DecisionLevels::new(&config, world.shape).unwrap().of_users(2);
-        let neighbour = layout.users() / 3;
-        let place = layout.product_slot(0, neighbour);
-        let products = |prediction: f64, added: f64| {
-            let mut raised = vec![Complex64::ZERO; slots];
-            raised[place] = Complex64::new(0.4, prediction + added) * circuit.factor(0);
-            let alg = Clear::new(slots).unwrap();
-            circuit.products(&alg, &alg.fresh(&raised, levels).unwrap()).unwrap().real()
-        };
-        let (guess, other, large) = (0.3, 0.28, 30f64.exp2());
-        let [mut added, mut step] = [0.0, 2.0];
+        let user = world.layout.users() / 3;
+        Neighbour { world, circuit, levels, user }
+    }
+
+    /// The products of an evaluation where the first arm of the user has `prediction`, to which the raiser
+    /// adds `added`, and all other scores are 0.
+    fn products(&self, prediction: f64, added: f64) -> Vec<f64> {
+        let slots = self.world.large.params().max_slots();
+        let mut raised = vec![Complex64::ZERO; slots];
+        raised[self.place()] = Complex64::new(0.4, prediction + added) * self.circuit.factor(0);
+        let alg = Clear::new(slots).unwrap();
+        self.circuit.products(&alg, &alg.fresh(&raised, self.levels).unwrap()).unwrap().real()
+    }
+
+    fn place(&self) -> usize {
+        self.world.layout.product_slot(0, self.user)
+    }
+
+    /// What is to be added to `prediction` for an entry of 2^`log_entry`.
+    fn offset_to(&self, prediction: f64, log_entry: i32) -> f64 {
+        let large = f64::from(log_entry).exp2();
+        let [mut added, mut step] = [0.0, 4.0];
         while step > 1e-6 {
-            if products(guess, added + step)[place].abs() < large {
+            if self.products(prediction, added + step)[self.place()].abs() < large {
                 added += step;
             }
             step /= 2.0;
         }
-        let mut rng = world.rng.clone();
-        // What the neighbour's slots hold in the answer of user 0, in deviations of the noise.
-        let mut seen = |prediction: f64, added: f64| {
-            let encrypted = world.encrypt(&products(prediction, added), products_level(2), &mut rng);
-            let evaluated = world.engine.fold(layout.users(), encrypted, &mut rng).unwrap();
-            let answer = world.slots(&world.engine.answer(&evaluated, &[0], &mut rng).unwrap());
-            let of_arm = |arm: usize| answer[layout.slot(arm, neighbour)].norm() / world.noise();
-            of_arm(0).max(of_arm(1))
-        };
-        let [right, wrong] = [guess, other].map(|prediction| seen(prediction, added));
-        assert!(right > 30.0 && wrong < 7.0, "{right:.1} for the guess, {wrong:.1} for another");
-        let [right, wrong] = [guess, other].map(|prediction| seen(prediction, 0.0));
-        assert!(right < 7.0 && wrong < 7.0, "{right:.1} and {wrong:.1} where nothing is added");
+        added
+    }
+
+    /// [`World::deviations`] of an answer to user 0 under this many masks, each at a level of its own.
+    fn seen_under(&mut self, masks: usize, toy: bool, prediction: f64, added: f64) -> f64 {
+        let products = self.products(prediction, added);
+        let World { large, answers, layout, shape, rng, .. } = &mut self.world;
+        let mut plan = KeyPlan::new(*shape, toy).unwrap().answers;
+        plan.params.depth = 1 + masks;
+        let switch = testkit::ring_switch(large, answers, &plan, rng);
+        let fold = Fold::new(&switch, 1 + masks, &layout.moves(layout.users())).unwrap();
+        let mask = layout.mask();
+        let encrypted = self.world.encrypt_large(&products, 1 + masks);
+        let small = switch.small();
+        let mut answer = fold.apply(&switch, &switch.split(&encrypted).unwrap()).unwrap();
+        while answer.level() > ANSWER_LEVEL {
+            let mask = small.encode_factor(&mask, answer.level()).unwrap();
+            answer = small.mul_plain(&answer, &mask).unwrap();
+        }
+        ckks::flood_assign(small.params(), &mut answer, ANSWER_FLOOD_BITS, &mut self.world.rng);
+        self.world.deviations(&self.world.slots(&answer), self.user)
     }
 }
