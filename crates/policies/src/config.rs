@@ -138,8 +138,10 @@ impl Profile {
     /// The least and the largest reward, or sum of rewards.
     pub fn rewards(&self) -> (f64, f64) {
         match self.feedback {
-            FeedbackKind::Sum => (0.0, f64::MAX),
-            FeedbackKind::Reward if self.features.is_some() && self.horizon.is_none() => (f64::MIN, f64::MAX),
+            FeedbackKind::Sum => (0.0, limits::MAX_REWARD),
+            FeedbackKind::Reward if self.features.is_some() && self.horizon.is_none() => {
+                (-limits::MAX_REWARD, limits::MAX_REWARD)
+            }
             _ => (0.0, 1.0),
         }
     }

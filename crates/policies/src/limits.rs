@@ -14,6 +14,9 @@ const MAX_FEATURES: u64 = 64;
 pub(crate) const LEAST_EPSILON: f64 = 1e-6;
 /// Largest epsilon. A guarantee above it has no meaning.
 const MOST_EPSILON: f64 = 1e6;
+/// Largest absolute value of a reward, or of a sum of rewards, for policies whose rewards have no range of
+/// their own. One such value leaves an estimate finite, and so do 2^52 of them.
+pub(crate) const MAX_REWARD: f64 = 1e6;
 /// Largest horizon of policies that keep every row or share.
 pub(crate) const MAX_KEPT_ROUNDS: u64 = 100_000;
 /// Largest horizon of policies that compute their whole schedule in advance.

@@ -288,7 +288,8 @@ impl PolicyState {
             return Err(bandit::Error::from(fault::OutOfRange::new("reward", got, want)).into());
         }
         if let Some(got) = sum.filter(|sum| !within(*sum)) {
-            return Err(bandit::Error::from(fault::OutOfRange::new("feedback", got, "at least 0")).into());
+            let want = format!("in [{least}, {most}]");
+            return Err(bandit::Error::from(fault::OutOfRange::new("sum", got, want)).into());
         }
         let Some(rewards) = rewards else { return Ok(()) };
         if rewards.len() != profile.arms {

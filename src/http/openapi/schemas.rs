@@ -384,9 +384,17 @@ fn rounds() -> Named {
     let feedback = object(
         "Feedback on a decision: the field that the policy learns from, and no other.",
         &[
-            ("reward?", or_null(number()), "The reward of the arm that was played."),
-            ("rewards?", or_null(row()), "The rewards of all arms."),
-            ("sum?", or_null(number()), "The sum of the rewards that arrived, of any decision."),
+            (
+                "reward?",
+                or_null(number()),
+                "The reward of the arm that was played: from 0 to 1, or from -1000000 to 1000000 for oful.",
+            ),
+            ("rewards?", or_null(row()), "The rewards of all arms, from 0 to 1."),
+            (
+                "sum?",
+                or_null(number()),
+                "The sum of the rewards that arrived, of any decision: from 0 to 1000000.",
+            ),
             ("share?", or_null(count()), "The randomised reward, modulo the modulus of the batch."),
         ],
     );

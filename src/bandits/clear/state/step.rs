@@ -83,8 +83,8 @@ impl Step<'_> {
         Ok(found.map(|(id, _)| id))
     }
 
-    /// Learns from what has come, in the order of the rule. What a policy without a guarantee refuses is left
-    /// out, unless it is the feedback on `fresh`.
+    /// Learns from what has come, in the order of the rule. What a policy without a guarantee refuses, for
+    /// whatever fault, is left out, unless it is the feedback on `fresh`: it would fail each further request.
     ///
     /// A policy that keeps places admits a feedback by its range alone when it comes, and refuses none at its
     /// turn. If it does, nothing is changed: were the row left out, or 0 put in its place, then the place or
@@ -120,7 +120,7 @@ impl Step<'_> {
                 (Err(_), Some(_)) if self.core.profile().keeps_places() => {
                     return Err(Error::Broken("a private policy refused a feedback that it had admitted"));
                 }
-                (Err(error), Some(before)) if error.fault() != Fault::Internal => {
+                (Err(_), Some(before)) => {
                     self.core.policy = before;
                     self.core.left_out += 1;
                 }

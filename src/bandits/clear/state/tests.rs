@@ -236,6 +236,59 @@ fn attack_floods_push_out_no_open_decision() {
     }
 }
 
+fn sum(value: f64) -> ClearFeedback {
+    ClearFeedback { sum: Some(value), ..ClearFeedback::default() }
+}
+
+/// Huge sums are refused when they come, and nothing that waits ends a bandit. The control: stored as
+/// feedback, which no request can do, they are left out when they overflow the sum of their arm, and the
+/// feedback that is answered then is counted.
+#[test]
+fn attack_huge_sums_end_no_bandit() {
+    let mut rng = ChaCha20Rng::seed_from_u64(31);
+    for stored_huge in [false, true] {
+        let mut bandit = make(serde_json::json!({"policy": "ars-ucb", "arms": 2})).unwrap();
+        let first: Vec<_> = (0..3).map(|_| decide_at(&mut bandit, NOW, &mut rng).unwrap()).collect();
+        assert!(first.iter().all(|made| made.arm == Some(0)));
+        answer_at(&mut bandit, first[0].id, &sum(0.0), NOW, &mut rng).unwrap();
+        let fourth = decide_at(&mut bandit, NOW, &mut rng).unwrap();
+        assert_eq!(fourth.arm, Some(1));
+        for made in &first[1..] {
+            if stored_huge {
+                let given = Some(sum(1.7e308).into());
+                let row = Open { given, ..bandit.open.get(&made.id).unwrap().clone() };
+                bandit.open.apply(vec![Edit { key: made.id, value: Some(row) }]);
+                continue;
+            }
+            let refused = answer_at(&mut bandit, made.id, &sum(1.7e308), NOW, &mut rng);
+            assert!(matches!(&refused, Err(error) if error.to_string().contains("1000000")), "{refused:?}");
+            answer_at(&mut bandit, made.id, &sum(1e6), NOW, &mut rng).unwrap();
+        }
+        let counted = answer_at(&mut bandit, fourth.id, &sum(0.0), NOW, &mut rng).unwrap();
+        assert_eq!(counted.feedbacks, if stored_huge { 2 } else { 4 });
+        assert_eq!((bandit.core.learnt, bandit.core.left_out), if stored_huge { (3, 1) } else { (4, 0) });
+        assert!(ClearState::read(&stored(&bandit)).is_ok());
+        round(&mut bandit, &mut rng).unwrap();
+    }
+}
+
+/// A reward of `oful` beyond its limit is refused, so that no single feedback takes the estimate out of the
+/// range of numbers.
+#[test]
+fn attack_huge_rewards_destroy_no_estimate() {
+    let mut rng = ChaCha20Rng::seed_from_u64(32);
+    let mut bandit = make(serde_json::json!({"policy": "oful", "arms": 2, "features": 2})).unwrap();
+    for (value, counted) in [(1.7e308, false), (-1.7e308, false), (1e6, true), (-1e6, true), (1.0, true)] {
+        let made = decide_at(&mut bandit, NOW, &mut rng).unwrap();
+        assert_eq!(
+            answer_at(&mut bandit, made.id, &reward(value), NOW, &mut rng).is_ok(),
+            counted,
+            "{value}"
+        );
+    }
+    assert_eq!(bandit.core.learnt, 3);
+}
+
 /// When the reward of one person comes, among those of the decisions made with it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Comes {
