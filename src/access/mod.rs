@@ -93,7 +93,7 @@ impl Access {
         operator: Option<TokenDigest>,
         file: TokensFile,
     ) -> Result<Self, Error> {
-        Ok(Access { participant, operator, api: Live::open(file)? })
+        Ok(Access { participant, operator, api: Live::open(file, operator.is_some())? })
     }
 
     /// Whether requests need tokens.

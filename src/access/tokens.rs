@@ -11,6 +11,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 use wire::{AccessToken, TokenDigest};
 
 /// The most API tokens of a server.
@@ -24,6 +25,9 @@ const LAST_SECOND: u64 = 253_402_300_799;
 /// The format of the file.
 const VERSION: u16 = 1;
 const NAME: &str = "tokens";
+/// The time after which a file that could not be read is read again. Its stamp need not change: the owner of
+/// a file may, or the server may have had too many files open.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// What an API token permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -162,6 +166,11 @@ impl TokensFile {
     /// Whether there is such a file, so that requests need tokens.
     pub fn exists(&self) -> bool {
         self.path.exists()
+    }
+
+    /// Whether a token was ever created in this folder. Its lock stays when the file is deleted.
+    fn was_made(&self) -> bool {
+        self.path.with_extension("lock").exists()
     }
 
     /// The tokens in the order of their creation. Without a file there is none.
@@ -319,46 +328,67 @@ impl Tokens {
 #[derive(Debug)]
 pub(super) struct Live {
     file: TokensFile,
-    seen: Mutex<(Option<FileStamp>, Tokens)>,
+    seen: Mutex<Seen>,
+}
+
+/// What was read last.
+#[derive(Debug)]
+struct Seen {
+    /// That of the file. `None` if there was none.
+    stamp: Option<FileStamp>,
+    tokens: Tokens,
+    /// When the file could not be read.
+    failed: Option<Instant>,
 }
 
 impl Live {
-    /// Reads the tokens.
+    /// Reads the tokens. `operated` says whether the server has an operator's token, which closes it too.
     ///
     /// # Errors
-    /// Those of [`TokensFile::list`].
-    pub(super) fn open(file: TokensFile) -> Result<Self, Error> {
-        let seen = match file.read()? {
+    /// [`Error::Tokens`] if the file was deleted and nothing else closes the server; those of
+    /// [`TokensFile::list`].
+    pub(super) fn open(file: TokensFile, operated: bool) -> Result<Self, Error> {
+        let (stamp, tokens) = match file.read()? {
             Some((stamp, tokens)) => (Some(stamp), Tokens::On(tokens.into())),
+            None if file.was_made() && !operated => {
+                let why = "it was deleted, and without it the server would be open to everybody: restore it, or \
+                           create a token; to serve without tokens, delete tokens.lock too";
+                return Err(file.fault(why.into()));
+            }
             None => (None, Tokens::Off),
         };
-        Ok(Live { file, seen: Mutex::new(seen) })
+        Ok(Live { file, seen: Mutex::new(Seen { stamp, tokens, failed: None }) })
     }
 
     /// The tokens now. A file that was deleted or cannot be read leaves no token, so that a revoked one is
     /// never taken for a valid one.
     pub(super) fn current(&self) -> Tokens {
+        self.current_at(Instant::now())
+    }
+
+    fn current_at(&self, now: Instant) -> Tokens {
         let mut seen = lock(&self.seen);
         let stamp = FileStamp::now(&self.file.path);
-        if stamp == seen.0 {
-            return seen.1.clone();
+        let again = seen.failed.is_some_and(|at| now.saturating_duration_since(at) >= RETRY);
+        if stamp == seen.stamp && !again {
+            return seen.tokens.clone();
         }
         let none = || Tokens::On(Arc::from([]));
         *seen = match self.file.read() {
             Ok(Some((stamp, tokens))) => {
                 tracing::info!(tokens = tokens.len(), "API tokens read again");
-                (Some(stamp), Tokens::On(tokens.into()))
+                Seen { stamp: Some(stamp), tokens: Tokens::On(tokens.into()), failed: None }
             }
             Ok(None) => {
                 tracing::error!("the file of API tokens was deleted: no API token is valid");
-                (None, none())
+                Seen { stamp: None, tokens: none(), failed: None }
             }
             Err(error) => {
                 tracing::error!(%error, "no API token is valid until the file can be read");
-                (stamp, none())
+                Seen { stamp, tokens: none(), failed: Some(now) }
             }
         };
-        seen.1.clone()
+        seen.tokens.clone()
     }
 }
 
@@ -378,7 +408,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = TokensFile::of(folder.path());
         let mut rng = rand_chacha::ChaCha20Rng::seed_from_u64(1);
-        let live = Live::open(file.clone()).unwrap();
+        let live = Live::open(file.clone(), false).unwrap();
         assert!(!live.current().is_on());
         let [first, second] = ["first", "second"].map(|name| file.create(new(name), &mut rng).unwrap());
         let known = |token: &AccessToken| live.current().find(&token.digest()).map(|t| t.name.clone());
@@ -390,15 +420,47 @@ mod tests {
         for bad in [&b"{"[..], b"", br#"{"version": 2, "tokens": []}"#] {
             std::fs::write(&file.path, bad).unwrap();
             assert!(known(&second).is_none() && live.current().is_on());
-            assert!(Live::open(file.clone()).is_err(), "no server starts with it");
+            assert!(Live::open(file.clone(), false).is_err(), "no server starts with it");
         }
         std::fs::write(&file.path, &good).unwrap();
         assert!(known(&second).is_some());
         std::fs::remove_file(&file.path).unwrap();
         assert!(known(&second).is_none() && live.current().is_on());
+        let refused = Live::open(file.clone(), false).unwrap_err().to_string();
+        assert!(refused.contains("it was deleted") && refused.contains("tokens.lock"), "{refused}");
+        assert!(Live::open(file.clone(), true).is_ok(), "the operator's token closes the server");
         std::fs::write(&file.path, &good).unwrap();
         file.revoke("second").unwrap();
-        assert!(live.current().is_on() && Live::open(file).unwrap().current().is_on());
+        assert!(live.current().is_on() && Live::open(file.clone(), false).unwrap().current().is_on());
+        // What opens the server is a choice of the operator's.
+        std::fs::remove_file(&file.path).unwrap();
+        std::fs::remove_file(file.path.with_extension("lock")).unwrap();
+        assert!(!Live::open(file, false).unwrap().current().is_on());
+    }
+
+    /// A file that could not be read is read again, also if nothing of its stamp has changed since, as after a
+    /// change of its owner.
+    #[test]
+    fn a_failed_read_is_tried_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = TokensFile::of(folder.path());
+        let token = file.create(new("a"), &mut rand_chacha::ChaCha20Rng::seed_from_u64(3)).unwrap();
+        let live = Live::open(file.clone(), false).unwrap();
+        let good = std::fs::read(&file.path).unwrap();
+        let write = |bytes: &[u8]| {
+            std::fs::write(&file.path, bytes).unwrap();
+            let time = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+            File::options().write(true).open(&file.path).unwrap().set_modified(time).unwrap();
+            FileStamp::now(&file.path)
+        };
+        let now = Instant::now();
+        let known = |after: Duration| live.current_at(now + after).find(&token.digest()).is_some();
+        let bad = write(&vec![b'x'; good.len()]);
+        assert!(!known(Duration::ZERO));
+        assert_eq!(write(&good), bad, "the stamp is the same");
+        assert!(!known(RETRY / 2), "one try a second");
+        assert!(known(RETRY));
+        assert!(known(RETRY * 3));
     }
 
     #[test]
