@@ -53,6 +53,19 @@ fn no_server_reaches_a_secret_key() {
     }
 }
 
+/// Who only adds shares names no secret, and who holds no share computes none.
+#[test]
+fn shares_of_a_key_are_computed_by_members_alone() {
+    let graph = graph();
+    assert!(path(&graph, "ckks-shares", "ckks-secret").is_none());
+    for from in ["helba-server", "secure-sum", "keygen", "user-client", "helba-agent", "sum-authority"] {
+        if let Some(path) = path(&graph, from, "ckks-committee") {
+            panic!("{from} can compute with a share: {}", path.join(" → "));
+        }
+    }
+    assert!(path(&graph, "ckks-committee", "ckks-secret").is_some(), "the control");
+}
+
 /// The question above can be answered with yes: whoever may hold a secret key reaches it, servers reach
 /// public ones.
 #[test]

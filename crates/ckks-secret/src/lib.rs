@@ -21,7 +21,10 @@ mod secret;
 pub use decrypt::{Coefficients, Slots, constant_coefficient, decrypt, decrypt_coefficients, recrypt};
 pub use encrypt::{SeededCiphertext, encrypt};
 pub use error::Error;
-pub use keygen::{galois_key, public_key, relin_key, ring_switch_key};
+pub use keygen::{
+    galois_key, galois_key_from, public_key, public_key_from, relin_key, ring_switch_key,
+    ring_switch_key_from, switch_key_digit,
+};
 pub use noise::{Precision, measure};
 pub use private::Private;
 pub use raise::{raise, slots_to_coefficients};

@@ -60,7 +60,7 @@ impl SecretKey {
     }
 
     /// The values of s modulo the primes of QP at `level`.
-    pub(crate) fn values_qp(&self, level: usize) -> Zeroizing<Poly<Ntt>> {
+    pub fn values_qp(&self, level: usize) -> Zeroizing<Poly<Ntt>> {
         let (n, top) = (self.params.n(), self.params.max_level());
         let special = &self.values.data()[(top + 1) * n..];
         let mut out = Poly::scratch(n, level + 1 + special.len() / n);

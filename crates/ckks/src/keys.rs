@@ -98,6 +98,16 @@ impl PublicKey {
         PublicKey { b, a: sample::uniform_from_seed(basis, &index, &seed), seed }
     }
 
+    /// The polynomial b.
+    pub fn b(&self) -> &Poly<Ntt> {
+        &self.b
+    }
+
+    /// The seed of a.
+    pub fn seed(&self) -> &Seed {
+        &self.seed
+    }
+
     /// The identifier of the key pair.
     pub fn id(&self, params: &Params) -> KeyId {
         let mut hash = blake3::Hasher::new();
@@ -209,12 +219,12 @@ impl KeySwitchKey {
     }
 
     /// The number of digits.
-    pub(crate) fn digits(&self) -> usize {
+    pub fn digits(&self) -> usize {
         self.limbs.first().map_or(0, LimbPairs::pairs)
     }
 
     /// The polynomial bⱼ of digit j = `digit`.
-    pub(crate) fn b(&self, params: &Params, digit: usize) -> Poly<Ntt> {
+    pub fn b(&self, params: &Params, digit: usize) -> Poly<Ntt> {
         let basis = params.qp_basis(self.level);
         let mut out = Poly::scratch(basis.n(), basis.len());
         out.for_each_limb(|i, limb| self.limbs[i].first_into(basis.modulus(i), digit, limb));
@@ -222,12 +232,12 @@ impl KeySwitchKey {
     }
 
     /// The seed of all aⱼ.
-    pub(crate) fn seed(&self) -> &Seed {
+    pub fn seed(&self) -> &Seed {
         &self.seed
     }
 
     /// Whether the key works with the digits of `gadget` at `level`.
-    pub(crate) fn serves(&self, gadget: &Gadget, level: usize) -> bool {
+    pub fn serves(&self, gadget: &Gadget, level: usize) -> bool {
         self.level >= level && self.decomposition == *gadget.decomposition()
     }
 

@@ -19,6 +19,7 @@ use crate::wide::from_wide;
 use crate::{Ciphertext, Error, MAX_WIDE_BITS, MaskSeed, Op, Params, Plaintext, WideEncoder, WideSlot};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The coefficients of the small ring that become real and imaginary part of each slot of the large ring.
@@ -95,6 +96,12 @@ impl Raise {
     /// The parameters of the large ring.
     pub fn large(&self) -> &Params {
         &self.large
+    }
+
+    /// The coefficients of the small ring that become slots, in ascending order.
+    pub fn reads(&self) -> Vec<usize> {
+        let used: BTreeSet<usize> = self.places.iter().flatten().flatten().copied().collect();
+        used.into_iter().collect()
     }
 
     /// The plaintext of the large ring whose slots are these coefficients of the small one, times `factor`.
@@ -249,6 +256,16 @@ impl SlotsToCoefficients {
         &self.small
     }
 
+    /// The level of the masked message.
+    pub fn level(&self) -> usize {
+        self.level
+    }
+
+    /// The coefficients of the large ring that hold the message, in ascending order.
+    pub fn reads(&self) -> Vec<usize> {
+        (0..self.large.n()).step_by(self.large.n() / self.encoder.degree()).collect()
+    }
+
     /// Refuses what is not at the level of a masked message.
     ///
     /// # Errors
@@ -294,6 +311,72 @@ impl SlotsToCoefficients {
         let mask = self.encode(&mask_coefficients(&self.large, self.level, seed))?;
         answer.c0.sub_assign(self.small.q_basis(level), &mask.poly);
         Ok(())
+    }
+}
+
+/// A message of few slots of a ring that becomes one at a higher level of the same ring.
+#[derive(Debug, Clone)]
+pub struct Refresh {
+    params: Params,
+    low: usize,
+    high: usize,
+    slots: usize,
+}
+
+impl Refresh {
+    /// The refresh of messages with `slots` values, a power of two, from level `low` to level `high`. They
+    /// must have been brought to the scale of `high` before.
+    ///
+    /// # Errors
+    /// [`Error::OutOfLevels`] unless `low` ≤ `high` ≤ the top level; [`Error::SlotCount`] unless `slots` is a
+    /// power of two up to N/2.
+    pub fn new(params: &Params, low: usize, high: usize, slots: usize) -> Result<Self, Error> {
+        params.check_level(Op::Encode, high)?;
+        if low > high {
+            return Err(Error::OutOfLevels { op: Op::Encode, need: low, have: high });
+        }
+        if !slots.is_power_of_two() || slots > params.max_slots() {
+            return Err(Error::SlotCount { op: Op::Encode, got: slots, max: params.max_slots() });
+        }
+        Ok(Refresh { params: params.clone(), low, high, slots })
+    }
+
+    /// The parameters of the ring.
+    pub fn params(&self) -> &Params {
+        &self.params
+    }
+
+    /// The level before.
+    pub fn low(&self) -> usize {
+        self.low
+    }
+
+    /// The level after.
+    pub fn high(&self) -> usize {
+        self.high
+    }
+
+    /// The coefficients that hold the message, in ascending order.
+    pub fn reads(&self) -> Vec<usize> {
+        (0..self.params.n()).step_by(self.stride()).collect()
+    }
+
+    fn stride(&self) -> usize {
+        self.params.max_slots() / self.slots
+    }
+
+    /// The plaintext at the level after, of the coefficients of a message before. Others than
+    /// [`Self::reads`] are left out.
+    ///
+    /// # Errors
+    /// [`Error::CoefficientCount`] unless there are N.
+    pub fn encode(&self, coefficients: &[i128]) -> Result<Plaintext, Error> {
+        if coefficients.len() != self.params.n() {
+            return Err(Error::CoefficientCount { got: coefficients.len(), max: self.params.n() });
+        }
+        let (level, basis) = (self.high, self.params.q_basis(self.high));
+        let poly = from_wide(basis, coefficients, self.stride()).into_ntt(basis);
+        Ok(Plaintext { poly, level, scale: self.params.scale(level) })
     }
 }
 

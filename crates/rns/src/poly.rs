@@ -146,20 +146,22 @@ impl<D: Domain> Poly<D> {
         self.for_each_limb(|i, limb| simd::neg_assign(basis.modulus(i), limb));
     }
 
-    /// self ← k·self for a signed integer k.
-    pub fn mul_integer_assign(&mut self, basis: &Basis, k: i128) {
+    /// self ← k·self, for a constant k that is given modulo each prime.
+    pub fn mul_residues_assign(&mut self, basis: &Basis, k: impl Fn(&Modulus) -> u64 + Send + Sync) {
         self.for_each_limb(|i, limb| {
             let m = basis.modulus(i);
-            simd::mul_constant_assign(m, limb, m.constant(m.reduce_i128(k)));
+            simd::mul_constant_assign(m, limb, m.constant(k(m)));
         });
+    }
+
+    /// self ← k·self for a signed integer k.
+    pub fn mul_integer_assign(&mut self, basis: &Basis, k: i128) {
+        self.mul_residues_assign(basis, |m| m.reduce_i128(k));
     }
 
     /// self ← self·2^−`log_k` modulo every prime.
     pub fn divide_exactly_assign(&mut self, basis: &Basis, log_k: u32) {
-        self.for_each_limb(|i, limb| {
-            let m = basis.modulus(i);
-            simd::mul_constant_assign(m, limb, m.constant(m.pow(m.inv(2), log_k.into())));
-        });
+        self.mul_residues_assign(basis, |m| m.pow(m.inv(2), log_k.into()));
     }
 }
 

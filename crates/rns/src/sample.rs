@@ -69,27 +69,43 @@ pub fn ternary<R: CryptoRng>(n: usize, rng: &mut R) -> Vec<i64> {
     out
 }
 
-/// Samples `n` coefficients from the discrete Gaussian with σ = 3.2, by inversion: 63 random bits are
-/// compared with every entry of the cumulative table, and one more bit gives the sign.
+/// The discrete Gaussian on the integers, up to ten standard deviations. The tail beyond them has probability
+/// below 2⁻⁷⁰.
+#[derive(Debug, Clone)]
+pub struct Gaussian {
+    /// Entry k is P(|x| <= k) in units of 2⁻⁶³.
+    cumulative: Vec<u64>,
+}
+
+impl Gaussian {
+    /// The distribution with parameter `sigma`, at least 1.
+    pub fn new(sigma: f64) -> Self {
+        let bound = (10.0 * sigma) as i64;
+        let weight = |k: i64| (-((k * k) as f64) / (2.0 * sigma * sigma)).exp();
+        let total: f64 = (-bound..=bound).map(weight).sum();
+        let mut sum = weight(0) / total;
+        let entry = |k| {
+            let entry = (sum * (1u64 << 63) as f64) as u64;
+            sum += 2.0 * weight(k + 1) / total;
+            entry
+        };
+        Gaussian { cumulative: (0..bound).map(entry).collect() }
+    }
+
+    /// Samples `n` integers by inversion: 63 random bits are compared with every entry of the cumulative
+    /// table, and one more bit gives the sign.
+    pub fn sample<R: CryptoRng>(&self, n: usize, rng: &mut R) -> Vec<i64> {
+        let words: Zeroizing<Vec<u64>> = Zeroizing::new((0..n).map(|_| rng.next_u64()).collect());
+        let mut out = vec![0; n];
+        simd::signed_ranks_into(&mut out, &words, &self.cumulative);
+        out
+    }
+}
+
+/// Samples `n` coefficients from the discrete [`Gaussian`] with σ = 3.2.
 pub fn error<R: CryptoRng>(n: usize, rng: &mut R) -> Vec<i64> {
-    static TABLE: OnceLock<Vec<u64>> = OnceLock::new();
-    let table = TABLE.get_or_init(|| {
-        let weight = |k: i64| (-((k * k) as f64) / (2.0 * SIGMA * SIGMA)).exp();
-        let total: f64 = (-ERROR_BOUND..=ERROR_BOUND).map(weight).sum();
-        // Entry k is P(|x| <= k) in units of 2⁻⁶³.
-        let mut cumulative = weight(0) / total;
-        (0..ERROR_BOUND)
-            .map(|k| {
-                let entry = (cumulative * (1u64 << 63) as f64) as u64;
-                cumulative += 2.0 * weight(k + 1) / total;
-                entry
-            })
-            .collect()
-    });
-    let words: Zeroizing<Vec<u64>> = Zeroizing::new((0..n).map(|_| rng.next_u64()).collect());
-    let mut out = vec![0; n];
-    simd::signed_ranks_into(&mut out, &words, table);
-    out
+    static ERRORS: OnceLock<Gaussian> = OnceLock::new();
+    ERRORS.get_or_init(|| Gaussian::new(SIGMA)).sample(n, rng)
 }
 
 /// Samples [`error`] as a polynomial over `basis`. The caller must zero it after use.

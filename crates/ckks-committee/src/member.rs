@@ -1,0 +1,265 @@
+use crate::{Dealt, Error, PairKeys, Smudge, dealing};
+use ckks::{KeySwitchKey, Params};
+use ckks_shares::{
+    ActiveSet, Forms, KeyLabel, OpeningShare, Quorum, RequestId, RequestKind, SessionId, Transfer,
+    TransferShare,
+};
+use rand::{CryptoRng, Rng, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+use rns::{Modulus, Ntt, Poly, sample};
+use zeroize::{Zeroize, Zeroizing};
+
+/// The share σⱼ of one member of the secret of one ring, modulo QP at the top level.
+pub struct MemberShare {
+    params: Params,
+    quorum: Quorum,
+    member: u8,
+    values: Poly<Ntt>,
+    /// The key that masks and errors of answers derive from, together with the request.
+    own: [u8; 32],
+}
+
+impl Drop for MemberShare {
+    fn drop(&mut self) {
+        self.values.zeroize();
+        self.own.zeroize();
+    }
+}
+
+/// The public values of a test that all shares of a ring lie on one polynomial of degree t − 1.
+///
+/// A word of the dual of the Reed-Solomon code of the points 1 to n, vⱼ·m(j) with vⱼ = Π 1/(j − k) and a
+/// polynomial m of degree at most n − t − 1, is orthogonal to the values of every polynomial of degree t − 1.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DegreeTest {
+    /// The coefficients of m.
+    coefficients: Vec<u32>,
+}
+
+impl DegreeTest {
+    /// The test from `seed`, which must depend on all that was dealt.
+    pub fn new(quorum: Quorum, seed: &[u8; 32]) -> Self {
+        let mut rng = ChaCha20Rng::from_seed(*seed);
+        let count = quorum.members() - quorum.threshold();
+        DegreeTest { coefficients: (0..count).map(|_| rng.next_u32() | 1).collect() }
+    }
+
+    fn weight(&self, quorum: Quorum, j: u8, m: &Modulus) -> u64 {
+        let point = u64::from(j);
+        let value =
+            self.coefficients.iter().rev().fold(0, |v, &c| m.add(m.mul(v, point), m.reduce(c.into())));
+        let others = quorum.everybody().iter().filter(|&k| k != j);
+        let product = others.fold(1, |v, k| m.mul(v, m.reduce_i64(i64::from(j) - i64::from(k))));
+        m.mul(value, m.inv(product))
+    }
+}
+
+impl MemberShare {
+    /// The share of `member` from the values that all n members dealt to it.
+    ///
+    /// # Errors
+    /// [`Error::Dealt`] unless there are n.
+    pub fn new<R: CryptoRng>(
+        params: &Params,
+        quorum: Quorum,
+        member: u8,
+        dealt: &[Dealt],
+        rng: &mut R,
+    ) -> Result<Self, Error> {
+        let want = usize::from(quorum.members());
+        if dealt.len() != want {
+            return Err(Error::Dealt { member, got: dealt.len(), want });
+        }
+        let (values, own) = (dealing::sum(params, dealt), sample::seed(rng));
+        Ok(MemberShare { params: params.clone(), quorum, member, values, own })
+    }
+
+    /// The parameters of the ring.
+    pub fn params(&self) -> &Params {
+        &self.params
+    }
+
+    /// The number of the member.
+    pub fn member(&self) -> u8 {
+        self.member
+    }
+
+    /// σⱼ modulo QP at the top level.
+    #[cfg(test)]
+    pub(crate) fn values(&self) -> &Poly<Ntt> {
+        &self.values
+    }
+
+    /// λⱼσⱼ modulo the primes of Q at `level`. It must not leave without a zero share.
+    fn weighted(&self, set: ActiveSet, level: usize) -> Zeroizing<Poly<Ntt>> {
+        let mut out = Zeroizing::new(self.values.truncated(level + 1));
+        let basis = self.params.q_basis(level);
+        out.mul_residues_assign(basis, |m| set.lagrange(self.member, m));
+        out
+    }
+
+    /// The generator of everything that an answer draws: it depends on the request and a key of the member, so
+    /// that the same request gets the same answer and no error is ever averaged away.
+    fn generator(&self, request: &RequestId) -> ChaCha20Rng {
+        let mut hash = blake3::Hasher::new_keyed(&self.own);
+        hash.update(b"answer").update(request.bytes());
+        let mut seed = *hash.finalize().as_bytes();
+        let rng = ChaCha20Rng::from_seed(seed);
+        seed.zeroize();
+        rng
+    }
+
+    /// The share of the relinearisation key at the top level: λⱼ·(w_d·σⱼ² − a_d·σⱼ) + e + ζⱼ for each digit d,
+    /// with the weights of all n members. Their sum is w_d·s² − a_d·s + Σ e, because the σⱼ² lie on a
+    /// polynomial of degree 2t − 2 < n.
+    ///
+    /// # Errors
+    /// [`Error::PairKey`].
+    pub fn relinearisation_key(&self, pairs: &PairKeys, session: SessionId) -> Result<KeySwitchKey, Error> {
+        let (params, gadget, everybody) = (&self.params, self.params.relin_gadget(), self.quorum.everybody());
+        let level = params.max_level();
+        let basis = params.qp_basis(level);
+        let seed = session.seed(params, KeyLabel::Relinearisation);
+        let request = RequestId::new(RequestKind::RelinearisationKey, everybody, &seed, None);
+        let mut rng = self.generator(&request);
+        let mut linear = Zeroizing::new(self.values.clone());
+        linear.mul_residues_assign(basis, |m| everybody.lagrange(self.member, m));
+        let square = Zeroizing::new(linear.mul(basis, &self.values));
+        let digit = |j: usize| {
+            let mut b =
+                ckks_secret::switch_key_digit(params, gadget, [&square, &linear], level, j, &seed, &mut rng);
+            b.add_assign(basis, &*pairs.zero_share(basis, everybody, &request, j as u32)?);
+            Ok(b)
+        };
+        let b = (0..gadget.digits(level)).map(digit).collect::<Result<_, Error>>()?;
+        Ok(KeySwitchKey::new(params, gadget, level, b, seed))
+    }
+
+    /// The share of a [`DegreeTest`]: vⱼ·m(j)·a·σⱼ + e + ζⱼ modulo QP. The sum over all members is a sum of
+    /// errors, and uniform if any t members have shares of another secret than t others.
+    ///
+    /// # Errors
+    /// [`Error::PairKey`].
+    pub fn degree_test(
+        &self,
+        pairs: &PairKeys,
+        session: SessionId,
+        test: &DegreeTest,
+    ) -> Result<Poly<Ntt>, Error> {
+        let everybody = self.quorum.everybody();
+        let basis = self.params.qp_basis(self.params.max_level());
+        let mut header = session.0.to_vec();
+        header.extend(self.params.fingerprint().0);
+        header.extend(test.coefficients.iter().flat_map(|c| c.to_le_bytes()));
+        let request = RequestId::new(RequestKind::DegreeTest, everybody, &header, None);
+        let index: Vec<usize> = (0..basis.len()).collect();
+        let mut out = sample::uniform_from_seed(basis, &index, &request.seed());
+        out.mul_assign(basis, &self.values);
+        out.mul_residues_assign(basis, |m| test.weight(self.quorum, self.member, m));
+        let mut rng = self.generator(&request);
+        out.add_assign(basis, &*Zeroizing::new(sample::error_poly(basis, &mut rng).into_ntt(basis)));
+        out.add_assign(basis, &*pairs.zero_share(basis, everybody, &request, 0)?);
+        Ok(out)
+    }
+
+    /// The share of a transfer of the message under `c1` to the ring of `target`, whose share is of the same
+    /// member. `header` is all that the request means besides.
+    ///
+    /// # Errors
+    /// [`Error::NotAsked`], [`Error::PairKey`]; [`Error::Foreign`] unless `c1` is at the level of the source.
+    ///
+    /// # Panics
+    /// If the parameters are not those of the transfer.
+    pub fn transfer(
+        &self,
+        target: &MemberShare,
+        pairs: &PairKeys,
+        map: &impl Transfer,
+        set: ActiveSet,
+        header: &[u8],
+        c1: &Poly<Ntt>,
+    ) -> Result<TransferShare, Error> {
+        let ((source, low), (after, high)) = (map.source(), map.target());
+        assert!(*source == self.params && *after == target.params, "shares of the rings of this transfer");
+        let (from, to) = (source.q_basis(low), after.q_basis(high));
+        if c1.n() != from.n() || c1.limbs() != from.len() {
+            return Err(Error::Foreign { level: low });
+        }
+        let request = RequestId::new(RequestKind::Transfer, set, header, Some(c1));
+        let mut rng = self.generator(&request);
+
+        // A message may fill the coefficients that are not read with noise that depends on the secret.
+        let mut hidden = sample::uniform(from, &mut rng).into_coeff(from);
+        let (reads, mask) = (map.reads(), uniform_masks(map, set, &mut rng));
+        hidden.for_each_limb(|i, limb| {
+            let m = from.modulus(i);
+            reads.iter().for_each(|&k| limb[k] = m.reduce_i128(-mask[k]));
+        });
+        let mut down = self.weighted(set, low).mul(from, c1);
+        down.add_assign(from, &*Zeroizing::new(hidden.into_ntt(from)));
+        down.add_assign(from, &*pairs.zero_share(from, set, &request, 0)?);
+
+        let image = map.encode(&mask)?;
+        let a = ckks::uniform_c1(after, high, &request.seed());
+        let mut up = target.weighted(set, high).mul(to, &a);
+        up.neg_assign(to);
+        up.add_assign(to, image.poly());
+        up.add_assign(to, &*Zeroizing::new(sample::error_poly(to, &mut rng).into_ntt(to)));
+        up.add_assign(to, &*pairs.zero_share(to, set, &request, 1)?);
+        Ok(TransferShare { down, up })
+    }
+
+    /// The share of an opening of `forms` of the message under `c1`, with smudging of its own.
+    ///
+    /// # Errors
+    /// As [`Self::transfer`].
+    ///
+    /// # Panics
+    /// If the parameters are not those of the forms.
+    pub fn open(
+        &self,
+        pairs: &PairKeys,
+        forms: &Forms,
+        smudge: Smudge,
+        set: ActiveSet,
+        header: &[u8],
+        c1: &Poly<Ntt>,
+    ) -> Result<OpeningShare, Error> {
+        assert!(*forms.params() == self.params, "a share of the ring of this opening");
+        let basis = self.params.q_basis(forms.level());
+        if c1.n() != basis.n() || c1.limbs() != basis.len() {
+            return Err(Error::Foreign { level: forms.level() });
+        }
+        let request = RequestId::new(RequestKind::Opening, set, header, Some(c1));
+        let phase = Zeroizing::new(self.weighted(set, forms.level()).mul(basis, c1).into_coeff(basis));
+        let noise = smudge.sample(forms.len(), &mut self.generator(&request));
+        // The coefficients of a pseudo-random polynomial are as uniform as its values: the first are the zero
+        // shares of the forms.
+        let zero = pairs.zero_share(basis, set, &request, 0)?;
+        let mut out = forms.apply(&phase);
+        for (f, residues) in out.iter_mut().enumerate() {
+            for (i, x) in residues.iter_mut().enumerate() {
+                let m = basis.modulus(i);
+                *x = m.add(m.add(*x, m.reduce_i128(noise[f])), zero.limb(i)[f]);
+            }
+        }
+        Ok(OpeningShare(out))
+    }
+}
+
+/// The mask of one member: uniform in [−R, R] at the coefficients that are read, and 0 at all others.
+fn uniform_masks(map: &impl Transfer, set: ActiveSet, rng: &mut ChaCha20Rng) -> Zeroizing<Vec<i128>> {
+    let bound = map.mask_bound(set.len());
+    let unused = (2 * bound as u128).leading_zeros();
+    let mut out = Zeroizing::new(vec![0; map.source().0.n()]);
+    for k in map.reads() {
+        // Rejections are independent of what is accepted.
+        out[k] = loop {
+            let word = (u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64())) >> unused;
+            if word <= 2 * bound as u128 {
+                break word as i128 - bound;
+            }
+        };
+    }
+    out
+}

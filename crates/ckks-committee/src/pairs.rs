@@ -1,0 +1,96 @@
+use crate::Error;
+use ckks_shares::{ActiveSet, RequestId};
+use rand::CryptoRng;
+use rns::{Basis, Ntt, Poly, sample};
+use std::collections::BTreeMap;
+use zeroize::{Zeroize, Zeroizing};
+
+/// What one member of a pair contributes to its key.
+pub struct PairSecret([u8; 32]);
+
+impl Drop for PairSecret {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl PairSecret {
+    /// A fresh contribution, which is sealed to the other member.
+    pub fn generate<R: CryptoRng>(rng: &mut R) -> Self {
+        PairSecret(sample::seed(rng))
+    }
+
+    /// The contribution with these bytes.
+    pub fn from_bytes(bytes: &[u8; 32]) -> Self {
+        PairSecret(*bytes)
+    }
+
+    /// The 32 bytes, to be sealed.
+    pub fn to_bytes(&self) -> Zeroizing<[u8; 32]> {
+        Zeroizing::new(self.0)
+    }
+}
+
+/// The keys that a member has in common with each other member.
+pub struct PairKeys {
+    own: u8,
+    keys: BTreeMap<u8, [u8; 32]>,
+}
+
+impl Drop for PairKeys {
+    fn drop(&mut self) {
+        self.keys.values_mut().for_each(Zeroize::zeroize);
+    }
+}
+
+impl PairKeys {
+    /// No keys yet, of member `own`.
+    pub fn new(own: u8) -> Self {
+        PairKeys { own, keys: BTreeMap::new() }
+    }
+
+    /// The number of this member.
+    pub fn own(&self) -> u8 {
+        self.own
+    }
+
+    /// Adds the key with member `other`: the hash of what both contributed, the lower number first.
+    pub fn insert(&mut self, other: u8, mine: &PairSecret, theirs: &PairSecret) {
+        let (first, second) = if self.own < other { (mine, theirs) } else { (theirs, mine) };
+        let mut hash = blake3::Hasher::new_derive_key("helba committee v1: pair key");
+        hash.update(&first.0).update(&second.0);
+        self.keys.insert(other, *hash.finalize().as_bytes());
+    }
+
+    /// ζⱼ: polynomial `stream` of a request, which sums to 0 over the members of `set`. Each pair of members
+    /// has a pseudo-random polynomial that the lower number adds and the higher subtracts.
+    ///
+    /// # Errors
+    /// [`Error::NotAsked`], [`Error::PairKey`].
+    pub(crate) fn zero_share(
+        &self,
+        basis: &Basis,
+        set: ActiveSet,
+        request: &RequestId,
+        stream: u32,
+    ) -> Result<Zeroizing<Poly<Ntt>>, Error> {
+        if !set.contains(self.own) {
+            return Err(Error::NotAsked { member: self.own });
+        }
+        let index: Vec<usize> = (0..basis.len()).collect();
+        let mut out = Zeroizing::new(Poly::zero(basis.n(), basis.len()));
+        for other in set.iter().filter(|&k| k != self.own) {
+            let key = self.keys.get(&other).ok_or(Error::PairKey { member: self.own, other })?;
+            let mut hash = blake3::Hasher::new_keyed(key);
+            hash.update(b"zero").update(request.bytes()).update(&stream.to_le_bytes());
+            let seed = Zeroizing::new(*hash.finalize().as_bytes());
+            let share = Zeroizing::new(sample::uniform_from_seed(basis, &index, &seed));
+            if self.own < other {
+                out.add_assign(basis, &share);
+            } else {
+                out.sub_assign(basis, &share);
+            }
+        }
+        Ok(out)
+    }
+}

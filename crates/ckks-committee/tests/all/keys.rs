@@ -1,0 +1,177 @@
+use crate::committee::{Ring, SESSION, assert_near, centred, deviation, pairs, rng};
+use ckks::{
+    Gadget, GaloisElement, KeySwitchKey, Params, Plaintext, PrefixSpec, TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH21,
+};
+use ckks_committee::DegreeTest;
+use ckks_shares::{Error, KeyLabel, KeySum, PublicKeySum, Quorum, SessionId};
+use num_complex::Complex64;
+use rns::{Modulus, Ntt, Poly, sample::SIGMA};
+
+const SIZES: [(u8, u8); 2] = [(2, 3), (3, 5)];
+
+/// The errors bⱼ + aⱼ·`to` − wⱼ·`from` of all digits of a key, modulo the first two primes.
+fn key_errors(
+    params: &Params,
+    gadget: &Gadget,
+    key: &KeySwitchKey,
+    [from, to]: [&Poly<Ntt>; 2],
+) -> Vec<i128> {
+    let level = key.level();
+    let basis = params.qp_basis(level);
+    let primes: Vec<&Modulus> = (0..2).map(|i| basis.modulus(i)).collect();
+    let digit = |j: usize| {
+        let mut error = KeySwitchKey::mask(params, level, j, key.seed()).mul(basis, to);
+        error.add_assign(basis, &key.b(params, j));
+        let mut weighted = from.clone();
+        weighted.for_each_limb(|i, limb| {
+            let m = basis.modulus(i);
+            let weight = gadget.weight(params, j, level, i);
+            limb.iter_mut().for_each(|x| *x = weight.map_or(0, |w| m.mul_constant(*x, w)));
+        });
+        error.sub_assign(basis, &weighted);
+        centred(&primes, &error.into_coeff(basis))
+    };
+    (0..gadget.digits(level)).flat_map(digit).collect()
+}
+
+/// Every key of the committee is an ordinary key of s = Σ sᵢ, with an error √n times that of one secret.
+#[test]
+fn keys_are_those_of_the_sum_of_the_secrets() {
+    for (spec, (t, n)) in
+        [TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH21].into_iter().flat_map(|s| SIZES.map(|q| (s, q)))
+    {
+        let params = spec.validate().unwrap();
+        let ring = Ring::new(&params, Quorum::new(t, n).unwrap(), 1);
+        let (top, formula) = (params.max_level(), f64::from(n).sqrt() * SIGMA);
+        let s = ring.whole(top);
+        let what = |key: &str| format!("{key}, {t} of {n}, {}", params.spec().name);
+
+        let public = ring.public_key();
+        let basis = params.q_basis(top);
+        let mut error = ckks::uniform_c1(&params, top, public.seed()).mul(basis, &s);
+        error.add_assign(basis, public.b());
+        let primes: Vec<&Modulus> = (0..2).map(|i| basis.modulus(i)).collect();
+        assert_near(&what("public key"), deviation(centred(&primes, &error.into_coeff(basis))), formula);
+
+        let element = GaloisElement::rotation(&params, 1);
+        let target = s.permuted(&params.permutation(element.inverse(&params)));
+        let errors = key_errors(&params, params.galois_gadget(), &ring.galois_key(element), [&s, &target]);
+        assert_near(&what("rotation key"), deviation(errors), formula);
+
+        let square = s.mul(params.qp_basis(top), &s);
+        let errors = key_errors(&params, params.relin_gadget(), &ring.relinearisation_key(), [&square, &s]);
+        assert_near(&what("relinearisation key"), deviation(errors), formula);
+    }
+}
+
+/// The keys that take answers into the small ring are those of the sum of the secrets of both rings.
+#[test]
+fn ring_switch_keys_are_those_of_the_sums_of_the_secrets() {
+    let spec = PrefixSpec { large: TOY_LOGN12_DEPTH21, log_n: 11, depth: 2, log_p: &[50] };
+    let (answers, large) = (spec.validate().unwrap(), TOY_LOGN12_DEPTH21.validate().unwrap());
+    let quorum = Quorum::new(3, 5).unwrap();
+    let [small, large] = [(&answers, 7), (&large, 8)].map(|(params, seed)| Ring::new(params, quorum, seed));
+    let (top, r) = (answers.max_level(), large.params.n() / answers.n());
+    let m = large.params.q_basis(0).modulus(0);
+    let s = large.whole(0).into_coeff(large.params.qp_basis(0));
+    for number in 0..r {
+        let label = KeyLabel::RingSwitch(number);
+        let mut sum = KeySum::new(&answers, SESSION, label, top);
+        let seed = SESSION.seed(&answers, label);
+        for ((from, to), i) in large.secrets.iter().zip(&small.secrets).zip(1..) {
+            sum.add(&ckks_secret::ring_switch_key_from(from, to, number, seed, &mut rng(i))).unwrap();
+        }
+        let component: Vec<i64> = s.limb(0)[number..].iter().step_by(r).map(|&x| m.centered(x)).collect();
+        let basis = answers.qp_basis(top);
+        let from = Poly::from_signed(basis, &component).into_ntt(basis);
+        let key = sum.finish(quorum).unwrap();
+        let errors = key_errors(&answers, answers.galois_gadget(), &key, [&from, &small.whole(top)]);
+        assert_near("ring switch key, 3 of 5", deviation(errors), 5f64.sqrt() * SIGMA);
+    }
+}
+
+/// Under these keys, the server multiplies and rotates as under those of one authority.
+#[test]
+fn products_and_rotations_are_right_under_the_keys_of_a_committee() {
+    let params = TOY_LOGN12_DEPTH21.validate().unwrap();
+    let ring = Ring::new(&params, Quorum::new(3, 5).unwrap(), 2);
+    let rotation = GaloisElement::rotation(&params, 1);
+    let (evaluator, public, mut rng) = (ring.evaluator(&[rotation]), ring.public_key(), rng(3));
+    let x: Vec<Complex64> = (0..8).map(|i| Complex64::new(0.1 * f64::from(i) - 0.3, 0.0)).collect();
+    let message = Plaintext::encode(&params, &x, params.max_level()).unwrap();
+    let ct = ckks::encrypt(&params, &public, &message, &mut rng);
+    let errors = ring.phase(&ct);
+    let plain = {
+        let zero = Poly::zero(params.n(), params.max_level() + 1);
+        ring.phase(&ckks::Ciphertext::new(message.poly().clone(), zero, message.level(), message.scale()))
+    };
+    let formula = SIGMA * (4.0 * 5.0 * params.n() as f64 / 3.0 + 1.0).sqrt();
+    let error = deviation(errors.iter().zip(&plain).map(|(a, b)| a - b));
+    assert_near("encryption under the public key", error, formula);
+
+    let square = evaluator.mul(&ct, &ct).unwrap();
+    let turned = evaluator.rotate(&square, 1).unwrap();
+    let phase: Vec<f64> = ring.phase(&turned).iter().map(|&c| c as f64 / turned.scale()).collect();
+    let slots = params.encoder().slots(&phase, 8);
+    for (j, got) in slots.iter().enumerate() {
+        let want = x[(j + 1) % 8] * x[(j + 1) % 8];
+        assert!((got - want).norm() < 2f64.powi(-15), "slot {j}: {got} for {want}");
+    }
+}
+
+/// The sum of the responses is small for shares of one polynomial, and uniform for a share that is not on it.
+#[test]
+fn attack_a_share_off_the_polynomial_fails_the_degree_test() {
+    let params = TOY_LOGN11_SCORES.validate().unwrap();
+    for (t, n) in SIZES {
+        let quorum = Quorum::new(t, n).unwrap();
+        let [ring, other] = [4, 5].map(|seed| Ring::new(&params, quorum, seed));
+        let (test, pairs) = (DegreeTest::new(quorum, &[9; 32]), pairs(quorum));
+        let largest = |wrong: Option<usize>| {
+            let top = params.max_level();
+            let basis = params.qp_basis(top);
+            let mut sum = Poly::<Ntt>::zero(params.n(), basis.len());
+            for (j, pairs) in pairs.iter().enumerate() {
+                let share = if wrong == Some(j) { &other.shares[j] } else { &ring.shares[j] };
+                sum.add_assign(basis, &share.degree_test(pairs, SESSION, &test).unwrap());
+            }
+            let primes: Vec<&Modulus> = (0..basis.len()).map(|i| basis.modulus(i)).collect();
+            // Two primes are enough to tell 2⁸ from uniform.
+            let sum = sum.into_coeff(basis);
+            centred(&primes[..2], &sum).iter().map(|x| x.abs()).max().unwrap()
+        };
+        assert!(largest(None) < 1 << 8, "{t} of {n}: {}", largest(None));
+        for wrong in 0..usize::from(n) {
+            assert!(largest(Some(wrong)) > 1 << 80, "{t} of {n}, member {}", wrong + 1);
+        }
+    }
+}
+
+#[test]
+fn foreign_and_missing_shares_of_keys_are_refused() {
+    let params = TOY_LOGN11_SCORES.validate().unwrap();
+    let quorum = Quorum::new(2, 3).unwrap();
+    let ring = Ring::new(&params, quorum, 6);
+    let label = KeyLabel::Galois(GaloisElement::rotation(&params, 1));
+    let other = SessionId([8; 32]);
+    let key = |session: SessionId, level| {
+        let KeyLabel::Galois(element) = label else { unreachable!() };
+        ckks_secret::galois_key_from(
+            &ring.secrets[0],
+            element,
+            level,
+            session.seed(&params, label),
+            &mut rng(1),
+        )
+    };
+    let top = params.max_level();
+    let mut sum = KeySum::new(&params, SESSION, label, top);
+    assert!(matches!(sum.add(&key(other, top)), Err(Error::Foreign(_))));
+    assert!(matches!(sum.add(&key(SESSION, top - 1)), Err(Error::Foreign(_))));
+    sum.add(&key(SESSION, top)).unwrap();
+    assert_eq!(sum.finish(quorum).unwrap_err(), Error::ShareCount { got: 1, want: 3 });
+    let mut sum = PublicKeySum::new(&params, SESSION);
+    let foreign = ckks_secret::public_key(&ring.secrets[0], &mut rng(2));
+    assert!(matches!(sum.add(&foreign), Err(Error::Foreign(_))));
+    assert_eq!(sum.finish(quorum).unwrap_err(), Error::ShareCount { got: 0, want: 3 });
+}

@@ -1,0 +1,6 @@
+//! A committee whose members all run in the test, beside the whole secret that nobody has outside of it.
+
+mod committee;
+mod keys;
+mod openings;
+mod transfers;

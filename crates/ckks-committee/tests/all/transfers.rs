@@ -1,0 +1,168 @@
+use crate::committee::{Ring, assert_near, deviation, pairs, rng, sets};
+use ckks::{
+    Ciphertext, Params, Places, Plaintext, Raise, Refresh, SlotsToCoefficients, TOY_LOGN11_SCORES,
+    TOY_LOGN12_DEPTH21, Term,
+};
+use ckks_committee::{Error as MemberError, MemberShare};
+use ckks_shares::{
+    ActiveSet, Error, Quorum, Raised, RequestId, RequestKind, Transfer, TransferShare, transfer,
+};
+use rns::{Poly, sample::SIGMA};
+
+const HEADER: &[u8] = b"scores of evaluation 17";
+
+fn rings(quorum: Quorum) -> (Ring, Ring) {
+    let [small, large] = [TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH21].map(|spec| spec.validate().unwrap());
+    (Ring::new(&small, quorum, 1), Ring::new(&large, quorum, 2))
+}
+
+fn shares(
+    from: &Ring,
+    to: &Ring,
+    map: &impl Transfer,
+    set: ActiveSet,
+    ct: &Ciphertext,
+) -> Vec<TransferShare> {
+    let pairs = pairs(from.quorum);
+    let share = |j: u8| {
+        let j = usize::from(j - 1);
+        from.shares[j].transfer(&to.shares[j], &pairs[j], map, set, HEADER, ct.c1()).unwrap()
+    };
+    set.iter().map(share).collect()
+}
+
+fn request(set: ActiveSet, ct: &Ciphertext) -> RequestId {
+    RequestId::new(RequestKind::Transfer, set, HEADER, Some(ct.c1()))
+}
+
+/// The integers of a plaintext, from an encryption of it without error.
+fn integers(ring: &Ring, plaintext: &Plaintext) -> Vec<i128> {
+    let zero = Poly::zero(ring.params.n(), plaintext.level() + 1);
+    ring.phase(&Ciphertext::new(plaintext.poly().clone(), zero, plaintext.level(), plaintext.scale()))
+}
+
+/// Transfers `message` of `from` by every kind of set, and compares the error that it adds with √t·3.2.
+fn check(what: &str, from: &Ring, to: &Ring, map: &impl Transfer, ct: &Ciphertext) {
+    let phase = from.phase(ct);
+    let image = integers(to, &map.encode(&phase).unwrap());
+    let errors = sets(from.quorum).into_iter().flat_map(|set| {
+        let shares = shares(from, to, map, set, ct);
+        let out = transfer(map, set, &request(set, ct), ct, &shares).unwrap();
+        assert_eq!((out.level(), out.scale()), (map.target().1, to.params.scale(map.target().1)));
+        to.phase(&out).into_iter().zip(image.clone()).map(|(got, want)| got - want).collect::<Vec<_>>()
+    });
+    let t = f64::from(from.quorum.threshold());
+    assert_near(&format!("{what}, {t} of {}", from.quorum.members()), deviation(errors), t.sqrt() * SIGMA);
+}
+
+fn raise(small: &Params, large: &Params) -> Raise {
+    // Every fourth slot takes two coefficients, of which some are far up.
+    let place =
+        |slot: usize| slot.is_multiple_of(4).then(|| [Some(slot / 4), Some(small.n() - 1 - slot / 4)]);
+    let places: Places = (0..large.max_slots()).map(|slot| place(slot).unwrap_or([None, None])).collect();
+    Raise::new(small, large, places, 44, 14).unwrap()
+}
+
+fn packed(small: &Ring, value: impl Fn(usize) -> i64) -> Ciphertext {
+    packed_from(3, small, value)
+}
+
+fn packed_from(seed: u64, small: &Ring, value: impl Fn(usize) -> i64) -> Ciphertext {
+    let (params, level) = (&small.params, small.params.max_level());
+    let coefficients: Vec<i64> = (0..params.n()).map(value).collect();
+    let message = Plaintext::from_integers(params, &coefficients, level, 44f64.exp2()).unwrap();
+    ckks::encrypt(params, &small.public_key(), &message, &mut rng(seed))
+}
+
+/// Scores become slots of the large ring, a message goes up in its ring, and slots become coefficients.
+#[test]
+fn transfers_add_one_error_a_member() {
+    for (t, n) in [(2, 3), (3, 5)] {
+        let (small, large) = rings(Quorum::new(t, n).unwrap());
+        let ct = packed(&small, |k| (((k * 37 + 11) % 1000) as i64 - 500) << 34);
+        let raise = raise(&small.params, &large.params);
+        check("raise", &small, &large, &Raised { raise: &raise, factor: 0.5 }, &ct);
+
+        let (low, top, slots) = (2, large.params.max_level(), 16);
+        let values: Vec<_> = (0..slots).map(|i| num_complex::Complex64::from(0.01 * i as f64)).collect();
+        let scale = large.params.scale(top);
+        let message = Plaintext::encode_at(&large.params, &values, low, scale).unwrap();
+        let model = ckks::encrypt(&large.params, &large.public_key(), &message, &mut rng(4));
+        check("refresh", &large, &large, &Refresh::new(&large.params, low, top, slots).unwrap(), &model);
+
+        let terms: Vec<Term> =
+            (0..slots).map(|slot| Term { slot, coefficient: 3 * slot, factor: 0.5 }).collect();
+        let map = SlotsToCoefficients::new(&large.params, &small.params, low, slots, scale, &terms).unwrap();
+        check("slots to coefficients", &large, &small, &map, &model);
+    }
+}
+
+/// What the server adds up is the message less a mask that is as wide as the modulus allows, at the
+/// coefficients that are read, and uniform at all others.
+#[test]
+fn attack_the_sum_of_the_shares_hides_the_message() {
+    let quorum = Quorum::new(2, 3).unwrap();
+    let (small, large) = rings(quorum);
+    let raise = raise(&small.params, &large.params);
+    let map = Raised { raise: &raise, factor: 1.0 };
+    let set = sets(quorum)[0];
+    let ct = packed(&small, |_| 1 << 44);
+    let basis = small.params.q_basis(small.params.max_level());
+    let mut opened = ct.c0().clone();
+    shares(&small, &large, &map, set, &ct).iter().for_each(|s| opened.add_assign(basis, &s.down));
+    let primes: Vec<_> = (0..basis.len()).map(|i| basis.modulus(i)).collect();
+    let seen = crate::committee::centred(&primes, &opened.into_coeff(basis));
+    let reads = map.reads();
+    let bound = map.mask_bound(2) as f64;
+    // The sum of two uniform masks of ± R has deviation R·√(2/3).
+    assert_near("masked", deviation(reads.iter().map(|&k| seen[k])), bound * (2.0f64 / 3.0).sqrt());
+    let others: Vec<i128> =
+        (0..seen.len()).filter(|k| reads.binary_search(k).is_err()).map(|k| seen[k]).collect();
+    let q = small.params.log_q(small.params.max_level()).exp2();
+    assert!(!others.is_empty());
+    assert_near("not read", deviation(others), q / 12f64.sqrt());
+    // The control: the message itself is 2⁵⁰ times narrower than what is seen.
+    assert!(deviation(small.phase(&ct)) < bound / 50f64.exp2());
+}
+
+/// The same request gets the same answer, so that no error is averaged away; another header gets another.
+#[test]
+fn attack_a_repeated_request_gets_the_same_answer() {
+    let quorum = Quorum::new(2, 3).unwrap();
+    let (small, large) = rings(quorum);
+    let (raise, ct) = (raise(&small.params, &large.params), packed(&small, |k| k as i64));
+    let map = Raised { raise: &raise, factor: 1.0 };
+    let (set, keys) = (sets(quorum)[0], pairs(quorum));
+    let ask = |share: &MemberShare, header: &[u8], set| {
+        share.transfer(&large.shares[0], &keys[0], &map, set, header, ct.c1())
+    };
+    let first = ask(&small.shares[0], HEADER, set).unwrap();
+    assert!(first == ask(&small.shares[0], HEADER, set).unwrap());
+    let other = ask(&small.shares[0], b"scores of evaluation 18", set).unwrap();
+    assert!(first.down != other.down && first.up != other.up);
+    // Member 1 is not among the last two members.
+    assert_eq!(ask(&small.shares[0], HEADER, sets(quorum)[1]), Err(MemberError::NotAsked { member: 1 }));
+}
+
+/// Members who were asked with different ciphertexts, headers or sets have zero shares that do not cancel.
+#[test]
+fn attack_shares_of_different_requests_do_not_add_up() {
+    let quorum = Quorum::new(2, 3).unwrap();
+    let (small, large) = rings(quorum);
+    let raise = raise(&small.params, &large.params);
+    let map = Raised { raise: &raise, factor: 1.0 };
+    let set = sets(quorum)[0];
+    let [ct, foreign] = [3, 4].map(|seed| packed_from(seed, &small, |k| (k as i64) << 30));
+    let [own, mixed] = [&ct, &foreign].map(|second| {
+        let mut mixed = shares(&small, &large, &map, set, &ct);
+        mixed[1] = shares(&small, &large, &map, set, second).remove(1);
+        transfer(&map, set, &request(set, &ct), &ct, &mixed).map(|out| deviation(large.phase(&out)))
+    });
+    // A sum that is out of range is refused, and any other is as wide as the modulus.
+    assert!(own.unwrap() < 2f64.powi(50));
+    assert!(mixed.map_or(true, |wide| wide > 2f64.powi(80)));
+    let mut missing = shares(&small, &large, &map, set, &ct);
+    missing.pop();
+    let refused = transfer(&map, set, &request(set, &ct), &ct, &missing).unwrap_err();
+    assert_eq!(refused, Error::ShareCount { got: 1, want: 2 });
+}

@@ -1,0 +1,209 @@
+//! A message moves to another ring or level, and nobody sees it.
+//!
+//! ```text
+//! member j    downⱼ = λⱼσⱼ·c₁ − Mⱼ + ζⱼ   modulo q of the source    Mⱼ: a mask on the coefficients that are read
+//!             upⱼ   = E(Mⱼ) − λⱼσ'ⱼ·a + eⱼ + ζ'ⱼ   modulo Q of the target
+//! server      v = c₀ + Σ downⱼ = m − Σ Mⱼ;   (E(v) + Σ upⱼ, a) = an encryption of E(m)
+//! ```
+//! E is linear over the integers up to a rounding below one unit, which [`Transfer::encode`] computes.
+
+use crate::{ActiveSet, Error, RequestId};
+use ckks::{Ciphertext, Params, Plaintext, Raise, Refresh, SlotsToCoefficients};
+use rns::{Coeff, Modulus, Ntt, Poly};
+
+/// A linear map from coefficients of a message in one ring to a message in another.
+pub trait Transfer {
+    /// Parameters and level before.
+    fn source(&self) -> (&Params, usize);
+
+    /// Parameters and level after.
+    fn target(&self) -> (&Params, usize);
+
+    /// The coefficients that the map reads, in ascending order.
+    fn reads(&self) -> Vec<usize>;
+
+    /// b: what the map reads is below 2ᵇ in size.
+    fn limit_bits(&self) -> u32;
+
+    /// The image of a message. Coefficients that the map does not read are not looked at.
+    ///
+    /// # Errors
+    /// [`ckks::Error`] for a coefficient that is out of range.
+    fn encode(&self, coefficients: &[i128]) -> Result<Plaintext, ckks::Error>;
+
+    /// R: masks are uniform in [−R, R]. The sum of those of t members and a message of up to 2⁻¹⁰ of the range
+    /// stay below half of q, so that nothing wraps.
+    fn mask_bound(&self, members: usize) -> i128 {
+        let (params, level) = self.source();
+        let half = modulus(params, level) / 2;
+        let range = half.min(1 << self.limit_bits());
+        (range - (range >> 10)) / members as i128
+    }
+}
+
+/// A raise ([`Raise`]) with its factor.
+#[derive(Debug, Clone, Copy)]
+pub struct Raised<'a> {
+    /// The raise.
+    pub raise: &'a Raise,
+    /// The factor that slots are multiplied by.
+    pub factor: f64,
+}
+
+impl Transfer for Raised<'_> {
+    fn source(&self) -> (&Params, usize) {
+        (self.raise.small(), self.raise.small().max_level())
+    }
+
+    fn target(&self) -> (&Params, usize) {
+        (self.raise.large(), self.raise.level())
+    }
+
+    fn reads(&self) -> Vec<usize> {
+        self.raise.reads()
+    }
+
+    fn limit_bits(&self) -> u32 {
+        ckks::MAX_WIDE_BITS
+    }
+
+    fn encode(&self, coefficients: &[i128]) -> Result<Plaintext, ckks::Error> {
+        self.raise.encode(coefficients, self.factor)
+    }
+}
+
+impl Transfer for SlotsToCoefficients {
+    fn source(&self) -> (&Params, usize) {
+        (self.large(), self.level())
+    }
+
+    fn target(&self) -> (&Params, usize) {
+        (self.small(), self.small().max_level())
+    }
+
+    fn reads(&self) -> Vec<usize> {
+        self.reads()
+    }
+
+    fn limit_bits(&self) -> u32 {
+        ckks::MAX_WIDE_COEFFICIENT_BITS
+    }
+
+    fn encode(&self, coefficients: &[i128]) -> Result<Plaintext, ckks::Error> {
+        self.encode(coefficients)
+    }
+}
+
+impl Transfer for Refresh {
+    fn source(&self) -> (&Params, usize) {
+        (self.params(), self.low())
+    }
+
+    fn target(&self) -> (&Params, usize) {
+        (self.params(), self.high())
+    }
+
+    fn reads(&self) -> Vec<usize> {
+        self.reads()
+    }
+
+    fn limit_bits(&self) -> u32 {
+        126
+    }
+
+    fn encode(&self, coefficients: &[i128]) -> Result<Plaintext, ckks::Error> {
+        self.encode(coefficients)
+    }
+}
+
+/// The share of one member of a [`Transfer`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct TransferShare {
+    /// downⱼ, modulo q of the source.
+    pub down: Poly<Ntt>,
+    /// upⱼ, modulo Q of the target.
+    pub up: Poly<Ntt>,
+}
+
+/// The transferred ciphertext, from the shares of all members of `set`.
+///
+/// # Errors
+/// [`Error::ShareCount`]; [`Error::Foreign`] for a share of another size; [`Error::Ckks`] if `input` is not
+/// at the level of the source, or if shares are wrong and the sum is out of range.
+pub fn transfer(
+    map: &impl Transfer,
+    set: ActiveSet,
+    request: &RequestId,
+    input: &Ciphertext,
+    shares: &[TransferShare],
+) -> Result<Ciphertext, Error> {
+    if shares.len() != set.len() {
+        return Err(Error::ShareCount { got: shares.len(), want: set.len() });
+    }
+    let ((source, low), (target, high)) = (map.source(), map.target());
+    let (from, to) = (source.q_basis(low), target.q_basis(high));
+    let fits = |poly: &Poly<Ntt>, n, limbs| poly.n() == n && poly.limbs() == limbs;
+    if input.level() != low || !fits(input.c0(), source.n(), from.len()) {
+        return Err(Error::Foreign("the ciphertext is not at the level of the transfer"));
+    }
+    if !shares.iter().all(|s| fits(&s.down, source.n(), from.len()) && fits(&s.up, target.n(), to.len())) {
+        return Err(Error::Foreign("a share has another size than the transfer"));
+    }
+    let mut opened = input.c0().clone();
+    shares.iter().for_each(|share| opened.add_assign(from, &share.down));
+    let opened = centred(source, low, &opened.into_coeff(from), &map.reads());
+    let image = map.encode(&opened)?;
+    let mut c0 = image.poly().clone();
+    shares.iter().for_each(|share| c0.add_assign(to, &share.up));
+    let c1 = ckks::uniform_c1(target, high, &request.seed());
+    Ok(Ciphertext::new(c0, c1, high, image.scale()))
+}
+
+/// The product of the primes up to `level`, which must be below 2¹²⁷.
+pub(crate) fn modulus(params: &Params, level: usize) -> i128 {
+    params.q_basis(level).primes().map(i128::from).product()
+}
+
+/// The coefficients `at` of a polynomial modulo the primes up to `level`, centred, and 0 for all others. The
+/// modulus must be below 2¹²⁷.
+pub(crate) fn centred(params: &Params, level: usize, poly: &Poly<Coeff>, at: &[usize]) -> Vec<i128> {
+    let mut out = vec![0; params.n()];
+    let residues = |k: usize| (0..=level).map(move |i| poly.limb(i)[k]);
+    let lift = Lift::new(params, level);
+    at.iter().for_each(|&k| out[k] = lift.centred(residues(k)));
+    out
+}
+
+/// Garner's algorithm for the primes up to a level: v = d₀ + q₀·(d₁ + q₁·(…)), with digit dᵢ modulo qᵢ.
+pub(crate) struct Lift<'a> {
+    primes: Vec<&'a Modulus>,
+    /// `inverses[i][j]` is qⱼ⁻¹ modulo qᵢ.
+    inverses: Vec<Vec<u64>>,
+    modulus: i128,
+}
+
+impl<'a> Lift<'a> {
+    pub(crate) fn new(params: &'a Params, level: usize) -> Self {
+        let basis = params.q_basis(level);
+        let primes: Vec<&Modulus> = (0..=level).map(|i| basis.modulus(i)).collect();
+        let inverse = |i: usize, j: usize| primes[i].inv(primes[i].reduce(primes[j].value()));
+        let inverses = (0..=level).map(|i| (0..i).map(|j| inverse(i, j)).collect()).collect();
+        Lift { primes, inverses, modulus: modulus(params, level) }
+    }
+
+    /// The integer in (−q/2, q/2] with these residues.
+    pub(crate) fn centred(&self, residues: impl Iterator<Item = u64>) -> i128 {
+        let (mut value, mut weight, mut digits) = (0i128, 1i128, Vec::with_capacity(self.primes.len()));
+        for (i, residue) in residues.enumerate() {
+            let m = self.primes[i];
+            let digit = digits
+                .iter()
+                .zip(&self.inverses[i])
+                .fold(residue, |x, (&d, &inverse)| m.mul(m.sub(x, m.reduce(d)), inverse));
+            value += weight * i128::from(digit);
+            weight *= i128::from(m.value());
+            digits.push(digit);
+        }
+        if value > self.modulus / 2 { value - self.modulus } else { value }
+    }
+}
