@@ -1,8 +1,8 @@
 //! The log of decisions: a file of JSON lines in the state folder, in the clear, for its owner alone.
 //!
-//! A decision has a line when it is made, and another one, with the reward, when its feedback was counted. The
-//! second says all that the first says, so that the lines with `reward` are a whole log of rewards. No line
-//! has a feature.
+//! A decision has a line when it is made, and another one, with the reward, when its feedback was counted.
+//! The second says all that the first says, so that the lines with `reward` are a whole log of rewards. No
+//! line has a feature.
 //!
 //! ```text
 //! log/decisions.jsonl    the newest lines

@@ -1,5 +1,5 @@
-//! Decisions that wait for feedback, receipts of those that were answered, and settings of bandits. A decision
-//! is on disk before the application gets it.
+//! Decisions that wait for feedback, receipts of those that were answered, and settings of bandits. A
+//! decision is on disk before the application gets it.
 
 use crate::Error;
 use crate::decision_log::Played;

@@ -58,8 +58,8 @@ impl Settings {
     }
 }
 
-/// Takes the settings out of a message, and leaves its other fields: `transform`, or `schema` (an object, or a
-/// text in TOML) with `examples`, from which it learns.
+/// Takes the settings out of a message, and leaves its other fields: `transform`, or `schema` (an object, or
+/// a text in TOML) with `examples`, from which it learns.
 ///
 /// # Errors
 /// [`Error::BadJson`], [`Error::Features`], [`Error::BadField`].

@@ -126,8 +126,8 @@ impl Tally {
 }
 
 /// The 95 % interval of a mean of `count` values from `least` to 1: the score interval of a share, for the
-/// mean moved to [0, 1]. No distribution on this range has a larger variance than values at its ends with this
-/// mean, so that the interval of other values is wider than it need be.
+/// mean moved to [0, 1]. No distribution on this range has a larger variance than values at its ends with
+/// this mean, so that the interval of other values is wider than it need be.
 ///
 /// # Source
 /// Wilson, "Probable inference, the law of succession, and statistical inference", 1927.
@@ -222,7 +222,8 @@ mod tests {
         assert!(narrow[0] > 0.0 && tally.summary(3).rewards.interval.unwrap()[0] < 0.0);
     }
 
-    /// A curve has at most as many blocks as stated, all but the last of the same size, and every reward once.
+    /// A curve has at most as many blocks as stated, all but the last of the same size, and every reward
+    /// once.
     #[test]
     fn curves_are_bounded() {
         let mut curve = Curve::default();

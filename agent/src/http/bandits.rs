@@ -178,7 +178,8 @@ fn shown(agent: &Agent, id: &str) -> Shown {
     }
 }
 
-/// Numbers about the decisions of a bandit at this agent, which needs no server for it if it knows the bandit.
+/// Numbers about the decisions of a bandit at this agent, which needs no server for it if it knows the
+/// bandit.
 pub(super) async fn summary(
     State(agent): State<Agent>,
     id: Result<Path<String>, PathRejection>,
@@ -194,7 +195,8 @@ pub(super) async fn summary(
     Ok(Json(summary.await?).into_response())
 }
 
-/// Deletes a bandit on the server, and what the agent keeps of it. Answers 204, and 404 to a repeated request.
+/// Deletes a bandit on the server, and what the agent keeps of it. Answers 204, and 404 to a repeated
+/// request.
 pub(super) async fn delete(
     State(agent): State<Agent>,
     id: Result<Path<String>, PathRejection>,

@@ -3,8 +3,8 @@
 use crate::fixture::*;
 use serde_json::Value;
 
-/// The agent lists the bandits of its key, in pages, and no clear one. One that is deleted is gone here and on
-/// the server, with the decisions that waited.
+/// The agent lists the bandits of its key, in pages, and no clear one. One that is deleted is gone here and
+/// on the server, with the decisions that waited.
 #[test]
 fn bandits_are_listed_and_deleted() {
     let folder = folder();

@@ -10,8 +10,8 @@ fn lines(folder: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Every decision and every reward has a line and is counted once, also after a restart, and lines and summary
-/// agree.
+/// Every decision and every reward has a line and is counted once, also after a restart, and lines and
+/// summary agree.
 #[test]
 fn decisions_and_rewards_are_logged_and_counted() {
     let folder = folder();

@@ -102,8 +102,8 @@ fn attack_lm21_finds_the_key_only_without_smudging() {
 }
 
 /// One member opens one ciphertext for two sets. λ of member 3 is 1 in {1, 2, 3} and −8 in {2, 3, 4}, so that
-/// without zero shares v₁ = x + y₁ and v₂ = −8x + y₂: v₁ less an eighth of 8·v₁ + v₂ is x with an eighth of the
-/// smudging. With zero shares nothing of x is left.
+/// without zero shares v₁ = x + y₁ and v₂ = −8x + y₂: v₁ less an eighth of 8·v₁ + v₂ is x with an eighth of
+/// the smudging. With zero shares nothing of x is left.
 #[test]
 fn attack_two_sets_leave_less_smudging_only_without_zero_shares() {
     let quorum = Quorum::new(3, 5).unwrap();

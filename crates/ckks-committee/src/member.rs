@@ -98,8 +98,8 @@ impl MemberShare {
         out
     }
 
-    /// The generator of everything that an answer draws: it depends on the request and a key of the member, so
-    /// that the same request gets the same answer and no error is ever averaged away.
+    /// The generator of everything that an answer draws: it depends on the request and a key of the member,
+    /// so that the same request gets the same answer and no error is ever averaged away.
     fn generator(&self, request: &RequestId) -> ChaCha20Rng {
         let mut hash = blake3::Hasher::new_keyed(&self.own);
         hash.update(b"answer").update(request.bytes());
@@ -109,8 +109,8 @@ impl MemberShare {
         rng
     }
 
-    /// The share of the relinearisation key at the top level: λⱼ·(w_d·σⱼ² − a_d·σⱼ) + e + ζⱼ for each digit d,
-    /// with the weights of all n members. Their sum is w_d·s² − a_d·s + Σ e, because the σⱼ² lie on a
+    /// The share of the relinearisation key at the top level: λⱼ·(w_d·σⱼ² − a_d·σⱼ) + e + ζⱼ for each digit
+    /// d, with the weights of all n members. Their sum is w_d·s² − a_d·s + Σ e, because the σⱼ² lie on a
     /// polynomial of degree 2t − 2 < n.
     ///
     /// # Errors

@@ -10,8 +10,9 @@ const LOG_RATIO: u32 = 4;
 /// The most terms, for deviations below 2¹⁰⁵.
 const MOST_TERMS: u32 = 26;
 
-/// A wide discrete Gaussian: y₀ + 16·y₁ + … + 16^(k − 1)·y_{k−1} + c·16^(k − 1)·y_k with c from 1 to 16, where
-/// each yᵢ is a discrete Gaussian with σ = 32 from a table that is read in constant time; y₀ alone for k = 0.
+/// A wide discrete Gaussian: y₀ + 16·y₁ + … + 16^(k − 1)·y_{k−1} + c·16^(k − 1)·y_k with c from 1 to 16,
+/// where each yᵢ is a discrete Gaussian with σ = 32 from a table that is read in constant time; y₀ alone for
+/// k = 0.
 ///
 /// Each partial sum is wider than √(ln(2 + 2/ε)/(2π²)) times the step of the next term for ε = 2⁻¹¹⁰, so that
 /// the sum is a discrete Gaussian to within that distance (Micciancio and Walter 2017). The table, whose

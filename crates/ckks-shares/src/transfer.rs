@@ -1,7 +1,8 @@
 //! A message moves to another ring or level, and nobody sees it.
 //!
 //! ```text
-//! member j    downⱼ = λⱼσⱼ·c₁ − Mⱼ + ζⱼ   modulo q of the source    Mⱼ: a mask on the coefficients that are read
+//! member j    downⱼ = λⱼσⱼ·c₁ − Mⱼ + ζⱼ   modulo q of the source    Mⱼ: a mask on the coefficients that are
+//! read
 //!             upⱼ   = E(Mⱼ) − λⱼσ'ⱼ·a + eⱼ + ζ'ⱼ   modulo Q of the target
 //! server      v = c₀ + Σ downⱼ = m − Σ Mⱼ;   (E(v) + Σ upⱼ, a) = an encryption of E(m)
 //! ```
@@ -31,8 +32,8 @@ pub trait Transfer {
     /// [`ckks::Error`] for a coefficient that is out of range.
     fn encode(&self, coefficients: &[i128]) -> Result<Plaintext, ckks::Error>;
 
-    /// R: masks are uniform in [−R, R]. The sum of those of t members and a message of up to 2⁻¹⁰ of the range
-    /// stay below half of q, so that nothing wraps.
+    /// R: masks are uniform in [−R, R]. The sum of those of t members and a message of up to 2⁻¹⁰ of the
+    /// range stay below half of q, so that nothing wraps.
     fn mask_bound(&self, members: usize) -> i128 {
         let (params, level) = self.source();
         let half = modulus(params, level) / 2;
