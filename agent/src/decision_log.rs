@@ -46,6 +46,12 @@ pub(crate) struct Played {
     pub(crate) arms: u32,
     /// The arm that was played.
     pub(crate) arm: u32,
+    /// The arm that the bandit chose, if it was asked.
+    pub(crate) chosen: Option<u32>,
+    /// The probability with which the arm was to be played.
+    pub(crate) probability: f64,
+    /// Whether the arm is the baseline, if there is one.
+    pub(crate) baseline: Option<bool>,
     /// Whether the answer was in its range.
     pub(crate) reliable: bool,
 }
@@ -164,7 +170,17 @@ mod tests {
     use serde_json::Value;
 
     fn played(round: u64) -> Played {
-        Played { decided: 90, round, model_feedbacks: 2, arms: 4, arm: 1, reliable: true }
+        Played {
+            decided: 90,
+            round,
+            model_feedbacks: 2,
+            arms: 4,
+            arm: 1,
+            chosen: Some(2),
+            probability: 0.25,
+            baseline: None,
+            reliable: true,
+        }
     }
 
     fn append(log: &DecisionLog, round: u64) {
@@ -212,7 +228,7 @@ mod tests {
         let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let mut want = serde_json::json!({
             "time": 100, "bandit": "b", "decision": "d", "decided": 90, "round": 7, "model_feedbacks": 2,
-            "model_age": 4, "arms": 4, "arm": 1, "reliable": true,
+            "model_age": 4, "arms": 4, "arm": 1, "chosen": 2, "probability": 0.25, "baseline": null, "reliable": true,
         });
         assert_eq!(lines[0], want);
         want["reward"] = 0.5.into();

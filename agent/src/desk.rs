@@ -6,10 +6,11 @@ use crate::Error;
 use crate::agent::{Inner, now};
 use crate::decision_log::{Line, Played};
 use crate::pending::Kept;
+use crate::settings::{Mode, Settings};
 use host::lock;
 use privacy::PrivacyStatement;
 use protocol::DecisionId;
-use rand::CryptoRng;
+use rand::{CryptoRng, RngExt};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -218,15 +219,21 @@ fn decide<R: CryptoRng>(
     under_way: UnderWay,
     rng: &mut R,
 ) {
+    let settings = agent.pending.settings(&joined.created().id);
+    if let (Mode::Baseline, Some(arm)) = (settings.mode, settings.baseline) {
+        return decide_here(agent, joined, load, arm, rng);
+    }
     let rows: Vec<&[Vec<f64>]> = load.iter().map(|asked| &asked.rows[..]).collect();
     let ask = |rng: &mut R| joined.decide_several(&agent.client, &rows, rng);
     let made = patiently(agent.options.patience, &agent.stop, rng, ask).map_err(Error::from);
     let kept = made.and_then(|round| {
         let now = now();
-        let played: Vec<Played> = round.choice.iter().map(|choice| played(choice, now)).collect();
+        let played: Vec<Played> =
+            round.choice.iter().map(|choice| played(choice, &settings, now, rng)).collect();
         let waiting = |((rows, choice), played): ((&&[Vec<f64>], &Choice), &Played)| {
             let question = choice.question.clone().filter(|_| agent.options.trace_answers);
-            let (features, played) = (rows[choice.arm].clone(), played.clone());
+            // The reward belongs to the arm that is played, whoever chose it.
+            let (features, played) = (rows[played.arm as usize].clone(), played.clone());
             (choice.id, Kept::Waiting { features, question, played })
         };
         let waiting = rows.iter().zip(&round.choice).zip(&played).map(waiting).collect();
@@ -234,8 +241,8 @@ fn decide<R: CryptoRng>(
     });
     match kept {
         Ok((mut round, played)) => {
-            for (asked, choice) in load.into_iter().zip(&round.choice) {
-                drop(asked.answer.send(Ok(decided(choice))));
+            for ((asked, choice), played) in load.into_iter().zip(&round.choice).zip(&played) {
+                drop(asked.answer.send(Ok(decided(choice.id, played))));
             }
             drop(under_way);
             let (bandit, choices) = (&joined.created().id, round.choice.iter().zip(&played));
@@ -256,7 +263,49 @@ fn decide<R: CryptoRng>(
     }
 }
 
-/// Returns the reward of a decision to the server, unless it was counted before.
+/// Decides for the baseline arm without the server, keeps the decisions, and answers. Their rewards are
+/// counted here alone.
+fn decide_here<R: CryptoRng>(
+    agent: &Inner,
+    joined: &BanditDevice,
+    load: Vec<Asked>,
+    arm: usize,
+    rng: &mut R,
+) {
+    let (bandit, now) = (&joined.created().id, now());
+    let number = |of: usize| u32::try_from(of).unwrap_or(u32::MAX);
+    let played = Played {
+        decided: now,
+        round: 0,
+        model_feedbacks: 0,
+        arms: number(joined.created().config.linear.k),
+        arm: number(arm),
+        chosen: None,
+        probability: 1.0,
+        baseline: Some(true),
+        reliable: true,
+    };
+    let ids: Vec<DecisionId> = load.iter().map(|_| DecisionId(rng.random())).collect();
+    let waiting = |(asked, id): (&Asked, &DecisionId)| {
+        (*id, Kept::Waiting { features: asked.rows[arm].clone(), question: None, played: played.clone() })
+    };
+    match agent.pending.keep(bandit, load.iter().zip(&ids).map(waiting).collect(), now, rng) {
+        Ok(()) => {
+            for (asked, id) in load.into_iter().zip(&ids) {
+                drop(asked.answer.send(Ok(decided(*id, &played))));
+            }
+            let line = |id: &DecisionId| Line::new(now, bandit, id.to_string(), &played, None);
+            agent.log_decisions(ids.iter().map(line).collect());
+        }
+        Err(error) => {
+            let error = Arc::new(error);
+            load.into_iter().for_each(|asked| drop(asked.answer.send(Err(error.clone()))));
+        }
+    }
+}
+
+/// Returns the reward of a decision to the server, unless it was counted before. While the bandit is frozen,
+/// and for a decision that the server did not make, it is counted here alone.
 fn feedback<R: CryptoRng>(
     agent: &Inner,
     joined: &BanditDevice,
@@ -271,11 +320,16 @@ fn feedback<R: CryptoRng>(
         Kept::Answered { reward: first, feedbacks } if *first == reward => *feedbacks,
         Kept::Answered { .. } => return Err(Error::Answered { id: id.to_string() }),
         Kept::Waiting { features, question, played } => {
-            let body = joined.feedback(features, reward, question.as_ref(), rng)?;
-            let send = |_: &mut R| agent.client.feedback_encrypted(bandit, id, &body);
-            let receipt = patiently(agent.options.patience, &agent.stop, rng, send)?;
-            agent.note(None);
-            let receipt = receipt.feedbacks;
+            let receipt = if played.chosen.is_none() || agent.pending.settings(bandit).freeze {
+                joined.check_feedback(features, reward)?;
+                None
+            } else {
+                let body = joined.feedback(features, reward, question.as_ref(), rng)?;
+                let send = |_: &mut R| agent.client.feedback_encrypted(bandit, id, &body);
+                let receipt = patiently(agent.options.patience, &agent.stop, rng, send)?;
+                agent.note(None);
+                Some(receipt.feedbacks)
+            };
             // The feedback was counted, whatever becomes of its receipt here.
             let (decision, counted) = ((since, id, played), (reward, receipt));
             match agent.pending.answered(bandit, decision, counted, now(), rng) {
@@ -288,30 +342,36 @@ fn feedback<R: CryptoRng>(
             receipt
         }
     };
-    Ok(Counted { of: id.to_string(), feedbacks, privacy: privacy() })
+    let learnt = feedbacks.is_none().then_some(false);
+    Ok(Counted { of: id.to_string(), feedbacks: feedbacks.unwrap_or(0), learnt, privacy: privacy() })
 }
 
 /// What is known of a decision that was made at the time `now`.
-fn played(choice: &Choice, now: u64) -> Played {
+fn played<R: CryptoRng>(choice: &Choice, settings: &Settings, now: u64, rng: &mut R) -> Played {
     let number = |of: usize| u32::try_from(of).unwrap_or(u32::MAX);
+    let (arm, probability) = settings.play(choice.arm, choice.values.len(), rng);
     Played {
         decided: now,
         round: choice.round,
         model_feedbacks: choice.model_feedbacks,
         arms: number(choice.values.len()),
-        arm: number(choice.arm),
+        arm: number(arm),
+        chosen: Some(number(choice.arm)),
+        probability,
+        baseline: settings.baseline.map(|baseline| baseline == arm),
         reliable: choice.reliable,
     }
 }
 
-fn decided(choice: &Choice) -> Decided {
+fn decided(id: DecisionId, played: &Played) -> Decided {
     Decided {
-        decision: choice.id.to_string(),
-        round: choice.round,
-        arm: Some(choice.arm),
+        decision: id.to_string(),
+        round: played.round,
+        arm: Some(played.arm as usize),
         published: Vec::new(),
         awaited: None,
-        reliable: Some(choice.reliable),
+        reliable: Some(played.reliable),
+        probability: Some(played.probability),
         privacy: privacy(),
     }
 }

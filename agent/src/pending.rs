@@ -34,15 +34,15 @@ pub(crate) enum Kept {
         features: Vec<f64>,
         /// The question that the feedback answers.
         question: Option<TraceQuestion>,
-        /// What else is known of it.
+        /// What else is known of it. The server knows it if the bandit was asked.
         played: Played,
     },
     /// Its feedback was counted.
     Answered {
         /// The reward.
         reward: f64,
-        /// The number of feedbacks in the receipt.
-        feedbacks: u64,
+        /// The number of feedbacks in the receipt; none for a reward that was counted here alone.
+        feedbacks: Option<u64>,
     },
 }
 
@@ -161,7 +161,7 @@ impl Pending {
         &self,
         bandit: &str,
         (since, id, played): (u64, DecisionId, &Played),
-        (reward, feedbacks): (f64, u64),
+        (reward, feedbacks): (f64, Option<u64>),
         now: u64,
         rng: &mut R,
     ) -> Result<(), Error> {
@@ -378,7 +378,17 @@ mod tests {
     }
 
     fn played() -> Played {
-        Played { decided: 1000, round: 1, model_feedbacks: 0, arms: 2, arm: 1, reliable: true }
+        Played {
+            decided: 1000,
+            round: 1,
+            model_feedbacks: 0,
+            arms: 2,
+            arm: 1,
+            chosen: Some(1),
+            probability: 1.0,
+            baseline: None,
+            reliable: true,
+        }
     }
 
     fn id(number: usize) -> DecisionId {
@@ -421,7 +431,7 @@ mod tests {
         keep(&pending, 0..count, 1000);
         for number in 0..count {
             let since = pending.find(BANDIT, id(number)).unwrap().unwrap().0;
-            let (receipt, now) = ((0.5, number as u64), since + number as u64);
+            let (receipt, now) = ((0.5, Some(number as u64)), since + number as u64);
             pending.answered(BANDIT, (since, id(number), &played()), receipt, now, &mut rng()).unwrap();
         }
         assert!(lock(&pending.state).index.waiting.is_empty());
@@ -433,7 +443,9 @@ mod tests {
         assert_eq!(index, MOST_RECEIPTS);
         assert!(find(0).is_none() && find(1).is_none());
         let last = (count - 1) as u64;
-        assert!(find(count - 1) == Some((1000 + last, Kept::Answered { reward: 0.5, feedbacks: last })));
+        assert!(
+            find(count - 1) == Some((1000 + last, Kept::Answered { reward: 0.5, feedbacks: Some(last) }))
+        );
     }
 
     /// Of many questions some are kept, and a decision whose question is not kept is kept without it.
@@ -448,7 +460,7 @@ mod tests {
             matches!(kept, Kept::Waiting { question: Some(_), .. })
         };
         assert_eq!((0..70).filter(|number| asked(*number)).count(), MOST_QUESTIONS);
-        pending.answered(BANDIT, (1000, id(0), &played()), (0.5, 1), 1001, &mut rng()).unwrap();
+        pending.answered(BANDIT, (1000, id(0), &played()), (0.5, Some(1)), 1001, &mut rng()).unwrap();
         pending.keep(BANDIT, decisions(70..72), 1002, &mut rng()).unwrap();
         assert!(asked(70) && !asked(71));
     }
@@ -508,7 +520,7 @@ mod tests {
         let (on_disk, known) = (numbers(&pending).len(), lock(&pending.state).index.waiting.len());
         assert_eq!(on_disk, known);
         pending.keep(BANDIT, decision, 1000, &mut rng()).unwrap();
-        pending.answered(BANDIT, (1000, id(0), &played()), (0.5, 1), 1001, &mut rng()).unwrap();
+        pending.answered(BANDIT, (1000, id(0), &played()), (0.5, Some(1)), 1001, &mut rng()).unwrap();
         assert_eq!(numbers(&pending), [0, 1, 2]);
         drop(pending);
         assert_eq!(numbers(&open(folder.path(), BOUNDS)), [0, 1, 2]);
@@ -520,7 +532,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let pending = open(folder.path(), BOUNDS);
         keep(&pending, 0..2, 1000);
-        pending.answered(BANDIT, (1000, id(0), &played()), (0.5, 1), 1001, &mut rng()).unwrap();
+        pending.answered(BANDIT, (1000, id(0), &played()), (0.5, Some(1)), 1001, &mut rng()).unwrap();
         pending.keep("c", vec![(id(5), waiting(true))], 1000, &mut rng()).unwrap();
         pending.forget(BANDIT).unwrap();
         let is_right =

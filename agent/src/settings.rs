@@ -2,6 +2,7 @@
 
 use crate::Error;
 use protocol::BanditConfig;
+use rand::{CryptoRng, RngExt};
 use schema::{NamedRound, Schema, Transform};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -12,12 +13,55 @@ use serde_json::{Map, Value};
 pub(crate) struct Settings {
     /// How values by name become features.
     pub(crate) transform: Option<Transform>,
+    /// Who chooses the arm that is played.
+    pub(crate) mode: Mode,
+    /// The arm that the bandit is compared with, from 0.
+    pub(crate) baseline: Option<usize>,
+    /// In the mode `bandit`, the probability with which an arm is drawn uniformly in its place.
+    pub(crate) epsilon: f64,
+    /// Whether rewards are counted here and not sent to the server, so that the bandit learns nothing.
+    pub(crate) freeze: bool,
+}
+
+/// Who chooses the arm that is played.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Mode {
+    /// The bandit.
+    #[default]
+    Bandit,
+    /// The baseline arm is played. The bandit is asked beside it, and learns from the reward of the arm that
+    /// was played.
+    Shadow,
+    /// The baseline arm is played, and the server is not asked. The bandit learns nothing.
+    Baseline,
+}
+
+impl Settings {
+    /// The arm to play of `arms` arms, where the bandit chose `chosen`, and the probability with which it was
+    /// to be played. The model and the baseline determine it but for the uniform draw of epsilon.
+    pub(crate) fn play<R: CryptoRng>(&self, chosen: usize, arms: usize, rng: &mut R) -> (usize, f64) {
+        match (self.mode, self.baseline) {
+            (Mode::Bandit, _) | (_, None) => {
+                let draws = self.epsilon > 0.0 && rng.random_bool(self.epsilon);
+                let arm = if draws { rng.random_range(0..arms) } else { chosen };
+                let of_chosen = if arm == chosen { 1.0 - self.epsilon } else { 0.0 };
+                (arm, of_chosen + self.epsilon / arms as f64)
+            }
+            (Mode::Shadow | Mode::Baseline, Some(baseline)) => (baseline, 1.0),
+        }
+    }
 }
 
 /// Settings of a request. What is left out stays as it is.
 #[derive(Debug, Default)]
 pub(crate) struct SettingsChange {
     transform: Option<Transform>,
+    mode: Option<Mode>,
+    /// `Some(None)` takes the baseline away.
+    baseline: Option<Option<usize>>,
+    epsilon: Option<f64>,
+    freeze: Option<bool>,
 }
 
 impl SettingsChange {
@@ -34,6 +78,10 @@ impl SettingsChange {
             }
             settings.transform = Some(transform);
         }
+        settings.mode = self.mode.unwrap_or(before.mode);
+        settings.baseline = self.baseline.unwrap_or(before.baseline);
+        settings.epsilon = self.epsilon.unwrap_or(before.epsilon);
+        settings.freeze = self.freeze.unwrap_or(before.freeze);
         Ok(settings)
     }
 }
@@ -54,12 +102,23 @@ impl Settings {
             );
             return Err(Error::BadConfig { why });
         }
+        if self.baseline.is_some_and(|arm| arm >= k) {
+            return Err(Error::BadField("baseline: it must be an arm of the bandit, counted from 0"));
+        }
+        if self.baseline.is_none() && self.mode != Mode::Bandit {
+            return Err(Error::BadField(
+                "mode: the modes shadow and baseline play the arm `baseline`: give one",
+            ));
+        }
+        if !(0.0..=1.0).contains(&self.epsilon) {
+            return Err(Error::BadField("epsilon: it must be from 0 to 1"));
+        }
         Ok(())
     }
 }
 
-/// Takes the settings out of a message, and leaves its other fields: `transform`, or `schema` (an object, or
-/// a text in TOML) with `examples`, from which it learns.
+/// Takes the settings out of a message, and leaves its other fields: `transform`, or `schema` (an object, or a
+/// text in TOML) with `examples`, from which it learns; and `mode`, `baseline`, `epsilon` and `freeze`.
 ///
 /// # Errors
 /// [`Error::BadJson`], [`Error::Features`], [`Error::BadField`].
@@ -83,7 +142,14 @@ pub(crate) fn settings_of(message: &mut Map<String, Value>) -> Result<SettingsCh
             ));
         }
     };
-    Ok(SettingsChange { transform })
+    let mut given = |name: &str| message.remove(name);
+    Ok(SettingsChange {
+        transform,
+        mode: given("mode").map(|mode| of_json("the setting `mode`", mode)).transpose()?,
+        baseline: given("baseline").map(|arm| of_json("the setting `baseline`", arm)).transpose()?,
+        epsilon: given("epsilon").map(|epsilon| of_json("the setting `epsilon`", epsilon)).transpose()?,
+        freeze: given("freeze").map(|freeze| of_json("the setting `freeze`", freeze)).transpose()?,
+    })
 }
 
 fn of_json<T: for<'de> Deserialize<'de>>(what: &'static str, value: Value) -> Result<T, Error> {

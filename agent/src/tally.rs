@@ -17,6 +17,9 @@ pub(crate) struct Tally {
     decisions: u64,
     unreliable: u64,
     arms: Vec<OfArm>,
+    /// Rewards of decisions that played the baseline arm, and of those that played another one.
+    at_baseline: Sum,
+    elsewhere: Sum,
     /// Whether a reward was below 0.
     below_zero: bool,
     curve: Curve,
@@ -83,6 +86,11 @@ impl Tally {
     pub(crate) fn rewarded(&mut self, played: &Played, reward: f64) {
         let arm = self.arm(played);
         arm.rewards = arm.rewards.add(Sum::of(reward));
+        match played.baseline {
+            Some(true) => self.at_baseline = self.at_baseline.add(Sum::of(reward)),
+            Some(false) => self.elsewhere = self.elsewhere.add(Sum::of(reward)),
+            None => {}
+        }
         self.below_zero |= reward < 0.0;
         self.curve.push(reward);
     }
@@ -100,6 +108,10 @@ impl Tally {
             arms: per_arm
                 .map(|(arm, of)| ArmSummary { arm, played: of.played, rewards: self.mean(of.rewards) })
                 .collect(),
+            baseline: BaselineSummary {
+                at_baseline: self.mean(self.at_baseline),
+                elsewhere: self.mean(self.elsewhere),
+            },
             curve: self.curve.blocks.iter().map(|block| self.mean(*block)).collect(),
         }
     }
@@ -151,8 +163,19 @@ pub(crate) struct Summary {
     pub(crate) rewards: Mean,
     /// Each arm.
     pub(crate) arms: Vec<ArmSummary>,
+    /// Rewards beside those of the baseline.
+    pub(crate) baseline: BaselineSummary,
     /// Rewards in the order in which they came, in blocks.
     pub(crate) curve: Vec<Mean>,
+}
+
+/// Rewards of decisions that were made while there was a baseline arm.
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct BaselineSummary {
+    /// Of those that played it.
+    pub(crate) at_baseline: Mean,
+    /// Of those that played another arm.
+    pub(crate) elsewhere: Mean,
 }
 
 /// An arm in a summary.
@@ -184,7 +207,17 @@ mod tests {
     use super::*;
 
     fn played(arm: u32) -> Played {
-        Played { decided: 0, round: 1, model_feedbacks: 0, arms: 3, arm, reliable: arm > 0 }
+        Played {
+            decided: 0,
+            round: 1,
+            model_feedbacks: 0,
+            arms: 3,
+            arm,
+            chosen: Some(0),
+            probability: 1.0,
+            baseline: Some(arm == 1),
+            reliable: arm > 0,
+        }
     }
 
     /// Known answers of R's `prop.test(k, n, correct = FALSE)`.
@@ -214,6 +247,7 @@ mod tests {
         let summary = tally.summary(3);
         assert_eq!((summary.decisions, summary.unreliable, summary.rewards.count), (4, 1, 3));
         assert_eq!(summary.arms.iter().map(|arm| arm.played).collect::<Vec<_>>(), [1, 3, 0]);
+        assert_eq!((summary.baseline.at_baseline.count, summary.baseline.elsewhere.count), (3, 0));
         let rewards = &summary.arms[1].rewards;
         assert_eq!((rewards.mean, rewards.hits), (Some(0.5), Some(2.0 / 3.0)));
         assert_eq!((summary.arms[0].rewards.mean, summary.arms[2].rewards.interval), (None, None));

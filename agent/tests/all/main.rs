@@ -5,6 +5,7 @@
 mod agent;
 mod away;
 mod bandits;
+mod controls;
 mod features;
 mod fixture;
 mod program;

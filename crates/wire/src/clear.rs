@@ -144,6 +144,9 @@ pub struct Decided {
     /// on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reliable: Option<bool>,
+    /// Only from an agent: the probability with which the arm was to be played.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probability: Option<f64>,
     /// The guarantee, and the budget spent.
     pub privacy: Privacy,
 }
@@ -174,6 +177,9 @@ pub struct Counted {
     pub of: String,
     /// The number of feedbacks, or of users of batches, counted so far.
     pub feedbacks: u64,
+    /// Only from an agent: false if the reward was counted at the agent alone, and nothing learns from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learnt: Option<bool>,
     /// The guarantee, and the budget spent when the message was counted.
     pub privacy: Privacy,
 }

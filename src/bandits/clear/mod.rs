@@ -134,7 +134,7 @@ impl ClearBandit {
     }
 
     fn counted(&self, of: String, answer: Answer) -> Counted {
-        Counted { of, feedbacks: answer.feedbacks, privacy: self.privacy(answer.spent) }
+        Counted { of, feedbacks: answer.feedbacks, learnt: None, privacy: self.privacy(answer.spent) }
     }
 
     /// Computes a change, stores it, and then applies it. On an error nothing has changed.
@@ -284,6 +284,7 @@ impl ClearBandit {
             published,
             awaited,
             reliable: None,
+            probability: None,
             privacy,
         })
     }

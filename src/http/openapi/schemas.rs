@@ -378,6 +378,11 @@ fn rounds() -> Named {
             ("published?", list(json!({ "type": "object" })), "Estimate and metric of each complete batch."),
             ("awaited?", reference("Task"), "The task that the user answers."),
             ("reliable?", truth(), "Only from an agent: whether the decrypted answer is in its range."),
+            (
+                "probability?",
+                number(),
+                "Only from an agent: the probability with which the arm was to be played.",
+            ),
             ("privacy", reference("Privacy"), "The guarantee, and the budget spent."),
         ],
     );
@@ -403,6 +408,7 @@ fn rounds() -> Named {
         &[
             ("of", text(), "The id of the decision, or the number of the exchange."),
             ("feedbacks", count(), "The number of feedbacks, or of users of batches, counted so far."),
+            ("learnt?", truth(), "Only from an agent: false if nothing learns from the reward."),
             ("privacy", reference("Privacy"), "The guarantee, and the budget spent when it was counted."),
         ],
     );

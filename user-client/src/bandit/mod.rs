@@ -185,6 +185,16 @@ impl BanditDevice<'_> {
         Ok(TracedFeedback { statistics, trace, answer }.to_bytes())
     }
 
+    /// Checks features and reward as [`Self::feedback`] does, for programs that count rewards which they do not
+    /// send.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`].
+    pub fn check_feedback(&self, features: &[f64], reward: f64) -> Result<(), Error> {
+        drop(Zeroizing::new(self.exchanges.layout.statistics(features, reward)?));
+        Ok(())
+    }
+
     /// The secret key of the ring of scores.
     fn small(&self) -> &SecretKey {
         self.device.scores().0

@@ -311,12 +311,13 @@ fn the_tool_in_the_clear() {
         published: vec![],
         awaited: None,
         reliable: None,
+        probability: None,
         privacy: privacy.clone(),
     };
     let (out, _) = run(serde_json::to_vec(&decided).unwrap(), &["decide", "--bandit", "b-2"]);
     assert_eq!(serde_json::from_str::<wire::Decided>(&out).unwrap(), decided);
 
-    let counted = wire::Counted { of: "00".into(), feedbacks: 1, privacy };
+    let counted = wire::Counted { of: "00".into(), feedbacks: 1, learnt: None, privacy };
     let arguments = ["feedback", "--bandit", "b-2", "--decision", "00", "--rewards", "0,1,-0.5"];
     let (out, _) = run(serde_json::to_vec(&counted).unwrap(), &arguments);
     assert_eq!(serde_json::from_str::<wire::Counted>(&out).unwrap(), counted);
