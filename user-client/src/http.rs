@@ -121,7 +121,12 @@ impl Client {
         if !after("https://") && !after("http://") {
             return Err(Error::BadUrl { url: server.into() });
         }
-        let config = Agent::config_builder()
+        let mut config = Agent::config_builder();
+        // The environment may name a proxy for all hosts, which would read what is meant for this machine.
+        if server.strip_prefix("http://").or(server.strip_prefix("https://")).is_some_and(is_loopback) {
+            config = config.proxy(None);
+        }
+        let config = config
             .tls_config(TlsConfig::builder().root_certs(roots).build())
             .http_status_as_error(false)
             // Messages must not be redirected to another server.

@@ -5,6 +5,7 @@ use crate::share::{BatchId, Report, ReportId, Sum, element, ids, join};
 use crate::shuffler::TaskDigest;
 use crate::{BanditTask, Error};
 use ckks::{KeyId, PublicKey};
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
@@ -14,13 +15,25 @@ use wire::{AccessToken, OCTET_STREAM, Problem};
 /// The most bytes of a problem document.
 const PROBLEM_BYTES: usize = 1 << 16;
 
-fn agent(roots: RootCerts) -> Agent {
-    let config = Agent::config_builder()
+fn agent(url: &str, roots: RootCerts) -> Agent {
+    let mut config = Agent::config_builder();
+    // The environment may name a proxy for all hosts, which would read what is meant for this machine.
+    if is_loopback(url) {
+        config = config.proxy(None);
+    }
+    let config = config
         .tls_config(TlsConfig::builder().root_certs(roots).build())
         .http_status_as_error(false)
         .max_redirects(0)
         .timeout_global(Some(Duration::from_secs(60)));
     config.build().into()
+}
+
+/// Whether the host of `url` is localhost or a loopback address.
+fn is_loopback(url: &str) -> bool {
+    let Ok(url) = url.parse::<http::Uri>() else { return false };
+    let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
+    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 /// A service at an address such as `http://127.0.0.1:9001`.
@@ -36,7 +49,8 @@ impl Party {
     /// The service at `url`. A request fails after one minute. An authority that browsers trust must have
     /// signed the certificate of a service with `https`.
     pub fn new(url: impl Into<String>) -> Self {
-        Self { url: url.into(), agent: agent(RootCerts::WebPki), token: None }
+        let url = url.into();
+        Self { agent: agent(&url, RootCerts::WebPki), url, token: None }
     }
 
     /// The same service, if `ca` is given with the authorities in this file, in PEM, as the only ones that
@@ -56,7 +70,7 @@ impl Party {
             items.ok().and_then(|items| items.into_iter().map(certificate).collect());
         let certificates = certificates.filter(|certificates| !certificates.is_empty());
         let certificates = certificates.ok_or_else(|| Error::BadCertificates { path: ca.into() })?;
-        Ok(Self { agent: agent(RootCerts::from(certificates)), ..self })
+        Ok(Self { agent: agent(&self.url, RootCerts::from(certificates)), ..self })
     }
 
     /// The same service, with `token` in every request.

@@ -346,6 +346,35 @@ fn the_tool_lists_bandits() {
     assert_eq!((out.status.success(), String::from_utf8(out.stderr).unwrap().as_str()), (true, ""));
 }
 
+/// A proxy that the environment names for all hosts gets nothing that is meant for this machine: tokens and
+/// contexts in the clear would pass it without TLS. The control: requests for another host go to it.
+#[test]
+fn attack_a_proxy_of_the_environment_reads_no_loopback_request() {
+    let tool = |server: &str| {
+        let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut tool = Command::new(env!("CARGO_BIN_EXE_helba-client"));
+        for name in ["ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY"] {
+            tool.env(name, format!("http://{}", proxy.local_addr().unwrap()));
+        }
+        let mut child = tool.args(["policies", "--server", server]).stdout(Stdio::null()).spawn().unwrap();
+        proxy.set_nonblocking(true).unwrap();
+        loop {
+            if proxy.accept().is_ok() {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                return None;
+            }
+            if let Some(status) = child.try_wait().unwrap() {
+                return Some(status.success());
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    };
+    let here = one_answer("200 OK", "application/json", b"[]".to_vec());
+    assert_eq!(tool(&here), Some(true));
+    assert_eq!(tool("http://192.0.2.1:8080"), None, "control");
+}
+
 /// Every refusal of the tool is one sentence on stderr and an exit code.
 #[test]
 fn the_tool_says_what_is_wrong() {
