@@ -85,8 +85,8 @@ struct Arguments {
     /// number, by at most 1000, and devices that share a key share the bound.
     #[arg(long, value_name = "N", default_value_t = 0)]
     trace_answers: u64,
-    /// Number of times that an unreliable decision is asked for again under the key. Each tells the server a
-    /// bit of a decryption. The parameters bound the number, by at most 62, and devices that share a key
+    /// Number of unreliable decisions that are asked for again under the key. Each request tells the server a
+    /// bit of a decryption. The parameters bound the number, by at most 55, and devices that share a key
     /// share the bound.
     #[arg(long, value_name = "N", default_value_t = DEFAULT_REPEATS)]
     repeats: u64,

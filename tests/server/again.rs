@@ -72,7 +72,7 @@ fn finish(user: &User, mut reply: Vec<u8>, rng: &mut ChaCha20Rng) -> Choice {
 
 /// Plays a decision by hand with contexts that are too long, and asks again as long as the server allows it.
 fn spoil(user: &User, contexts: &[u8], how: Liar, rng: &mut ChaCha20Rng) -> Choice {
-    let reply = user.client.decide_encrypted(user.id(), user.device.limits(), contexts).unwrap();
+    let reply = user.client.decide_several(user.id(), user.device.limits(), 1, contexts).unwrap();
     let mut choice = finish(user, reply, rng);
     for answers in 1.. {
         if how == Liar::IsSilent {
@@ -182,7 +182,8 @@ fn attack_a_sender_of_long_contexts_is_found() {
     let server =
         InProcess::open_with(TempDir::new().unwrap(), patient(Duration::from_secs(600)), Default::default());
     let mut rng = rng(21);
-    let all = users(&server, 8, 62);
+    // A decision counts once, however often it is asked for.
+    let all = users(&server, 8, 1);
     let (liar, honest) = all.split_last().unwrap();
     let mut twin = ClearTwin::new(encrypted(Answers::Arm));
 
@@ -231,7 +232,7 @@ fn attack_a_silent_sender_of_long_contexts_is_found() {
     let server =
         InProcess::open_with(TempDir::new().unwrap(), patient(Duration::from_secs(8)), Default::default());
     let mut rng = rng(22);
-    let all = users(&server, 4, 62);
+    let all = users(&server, 4, 55);
     let (liar, honest) = all.split_last().unwrap();
     let found = evaluate(&server, honest, Some((liar, Liar::IsSilent, true)), &mut rng);
     found.check(&mut ClearTwin::new(encrypted(Answers::Arm)), found.last());
@@ -270,7 +271,7 @@ fn attack_a_minority_that_asks_again_changes_nothing() {
     let server =
         InProcess::open_with(TempDir::new().unwrap(), patient(Duration::from_secs(8)), Default::default());
     let mut rng = rng(23);
-    let all = users(&server, 4, 62);
+    let all = users(&server, 4, 55);
     let evaluated = evaluate(&server, &all, None, &mut rng);
     let choices: Vec<&Choice> = evaluated.rounds.iter().map(|(_, round)| &round.choice).collect();
     let before = replay(server.folder.path(), all[0].id(), "snapshot");
@@ -323,7 +324,7 @@ fn attack_a_majority_that_asks_again_takes_no_answer_from_another() {
     let server =
         InProcess::open_with(TempDir::new().unwrap(), patient(Duration::from_secs(8)), Default::default());
     let mut rng = rng(25);
-    let all = users(&server, 3, 62);
+    let all = users(&server, 3, 55);
     let evaluated = evaluate(&server, &all, None, &mut rng);
     std::thread::scope(|scope| {
         for (user, (_, round)) in all.iter().zip(&evaluated.rounds).skip(1) {
@@ -355,7 +356,7 @@ fn where_no_contexts_are_kept_nothing_is_repeated() {
     let settings = Settings { context_memory: 1 << 10, ..patient(Duration::from_secs(600)) };
     let server = InProcess::open_with(TempDir::new().unwrap(), settings, Default::default());
     let mut rng = rng(24);
-    let all = users(&server, 3, 62);
+    let all = users(&server, 3, 55);
     let evaluated = evaluate(&server, &all, None, &mut rng);
     assert_eq!(reason(again(&all[0], &evaluated.rounds[0].1.choice, 1)), "not_kept");
     let alone = all[0].decide(&random_rows(&mut rng), &mut rng);

@@ -12,15 +12,18 @@ use std::sync::Mutex;
 /// The most answers of a device under one key, for all parameters.
 pub const MOST_ANSWERS: u64 = 1000;
 
-/// The most times that a device asks again under one key by default: those of one search among 2048 senders.
-pub const DEFAULT_REPEATS: u64 = 12;
+/// The most decisions that a device asks for again under one key by default.
+pub const DEFAULT_REPEATS: u64 = 5;
 
-/// As many trace answers as a repeat counts for. A device asks again or not after each of T decisions, so
-/// that t repeats tell at most t·log₂(e·T/t) bits: 25 bits a repeat for 10⁷ decisions between two of them,
-/// which are 16 coefficients of a ternary secret.
-pub(crate) const REPEAT_ANSWERS: u64 = 16;
+/// The most times that a device asks again for one decision: those of a search among 2048 senders.
+pub(crate) const MOST_ANSWERS_OF_A_DECISION: u32 = 12;
 
-/// The most repeats under a key of these parameters: a sixteenth of [`most_answers`].
+/// As many trace answers as a decision counts for that is asked for again, however often. Which t of T
+/// decisions are asked for again, and how often each, is one of fewer than (12·e·T/t)ᵗ possibilities: 28.3
+/// bits a decision for one in 10⁷, which are less than 18 coefficients of a ternary secret.
+pub(crate) const REPEAT_ANSWERS: u64 = 18;
+
+/// The most decisions to ask for again under a key of these parameters: an 18th of [`most_answers`].
 pub fn most_repeats(params: &Params) -> u64 {
     most_answers(params) / REPEAT_ANSWERS
 }
@@ -60,7 +63,7 @@ impl std::fmt::Display for AnswersSpent {
 /// The notice that a device gives once, when it stops asking again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RepeatsSpent {
-    /// How often it has asked again under this key.
+    /// How many decisions it has asked for again under this key.
     pub given: u64,
 }
 
@@ -68,7 +71,7 @@ impl std::fmt::Display for RepeatsSpent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "decisions were asked for again {} times under this key, which is the limit: answers that cannot be relied on \
+            "{} decisions were asked for again under this key, which is the limit: answers that cannot be relied on \
              are reported, and not asked for again; allow more with --repeats, or generate new keys",
             self.given
         )
@@ -96,7 +99,7 @@ impl Kind {
 pub(crate) struct Answers {
     kind: Kind,
     key: KeyId,
-    /// The most answers that the user allows: 0 by default, and [`DEFAULT_REPEATS`] repeats.
+    /// The most answers that the user allows: 0 by default, and repeats of [`DEFAULT_REPEATS`] decisions.
     most: u64,
     /// [`most_answers`] or [`most_repeats`] of the parameters.
     bound: u64,
@@ -123,7 +126,7 @@ impl Answers {
         Answers { kind, key, most: 0, bound, path: None, state: Mutex::default() }
     }
 
-    /// A count of repeats.
+    /// A count of decisions that are asked for again.
     pub(crate) fn of_repeats(key: KeyId, params: &Params) -> Self {
         let (kind, bound) = (Kind::Repeats, most_repeats(params));
         let most = bound.min(DEFAULT_REPEATS);
@@ -348,7 +351,21 @@ mod tests {
         assert!(matches!(nowhere.count(), Err(Error::AnswerCount { .. })));
     }
 
-    /// Repeats have a count of their own, by default for one search, and never more than the bound.
+    /// A repeat counts for as many coefficients of a ternary secret as it can tell bits, for one decision in
+    /// 10⁷ that is asked for again 1 to 12 times.
+    #[test]
+    fn a_repeat_counts_for_what_it_can_tell() {
+        let told = (f64::from(MOST_ANSWERS_OF_A_DECISION) * std::f64::consts::E * 1e7).log2();
+        let [counted, less] = [REPEAT_ANSWERS, REPEAT_ANSWERS - 1].map(|n| n as f64 * 3f64.log2());
+        assert!((less..counted).contains(&told), "{told}");
+        // The number of possibilities is below that bound: all t of T decisions, and the number of each.
+        for (t, decisions) in [(1, 1e7), (55, 55e7)] {
+            let ways: f64 = (0..t).map(|i| ((decisions - f64::from(i)) / f64::from(t - i)).log2()).sum();
+            assert!(ways + f64::from(t) * f64::from(MOST_ANSWERS_OF_A_DECISION).log2() < f64::from(t) * told);
+        }
+    }
+
+    /// Repeats have a count of their own, and never more than the bound.
     #[test]
     fn attack_repeats_are_counted_over_restarts() {
         let folder = tempfile::tempdir().unwrap();

@@ -324,9 +324,9 @@ pub(crate) struct TraceAnswers {
 
 #[derive(Args)]
 pub(crate) struct Repeats {
-    /// Number of requests of this device under its key for another answer to a decision, where the last one
-    /// cannot be relied on. Each request tells the server a bit of a decryption. The parameters bound the
-    /// number, by at most 62, and devices that share a key share the bound.
+    /// Number of decisions under the key of this device to which it asks for another answer, where the last
+    /// one cannot be relied on. Each request tells the server a bit of a decryption. The parameters bound the
+    /// number, by at most 55, and devices that share a key share the bound.
     #[arg(long, value_name = "N", default_value_t = DEFAULT_REPEATS)]
     pub(crate) repeats: u64,
 }

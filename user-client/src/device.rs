@@ -111,7 +111,7 @@ impl Device {
         self
     }
 
-    /// Allows `most` repeats of decisions under this key, or [`crate::most_repeats`] if that is less;
+    /// Allows to ask again for `most` decisions under this key, or [`crate::most_repeats`] if that is less;
     /// by default [`crate::DEFAULT_REPEATS`]. A repeat tells the server that an answer could not be relied
     /// on, which is a bit of a decryption. If devices share a key, each must take its part of the bound. A
     /// device that allows trace answers asks again only for what these leave of their bound.
@@ -125,9 +125,9 @@ impl Device {
         self.repeats.notice().map(|given| RepeatsSpent { given })
     }
 
-    /// Whether the device may ask again for a decision. If so, it is counted on disk before this
-    /// returns. [`crate::BanditDevice::decide`] asks by itself; this is for programs that speak HTTP
-    /// themselves.
+    /// Whether the device may ask again for another decision, at most 12 times for this one. If so, it is
+    /// counted on disk before this returns. [`crate::BanditDevice::decide`] asks by itself; this is for
+    /// programs that speak HTTP themselves.
     ///
     /// # Errors
     /// [`Error::RepeatCount`].

@@ -23,10 +23,10 @@ impl Keys {
     /// Loads the secret bundle at path, which only its owner may be able to read.
     ///
     /// passphrase opens a bundle that was sealed; a text is encoded as UTF-8. toy=True accepts keys without
-    /// security, for tests. repeats is how often decisions may be asked for again under this key because an
+    /// security, for tests. repeats is how many decisions may be asked for again under this key because an
     /// answer could not be relied on, and trace_answers how many questions about the trace of a batch may be
-    /// answered. Each tells the server one bit of a decryption, and both are counted in files beside the
-    /// bundle, over all processes.
+    /// answered. Each request or answer tells the server one bit of a decryption, and both are counted in
+    /// files beside the bundle, over all processes.
     ///
     /// Raises KeysError if the file cannot be used.
     #[staticmethod]

@@ -48,7 +48,7 @@ export class Keys {
       /** Accepts keys without security, for tests. */
       toy?: boolean;
       /**
-       * How often the device may ask for another answer to a decision that cannot be relied on, under this key. Each such request tells
+       * For how many decisions that cannot be relied on the device may ask for other answers, under this key. Each such request tells
        * the server one bit of a decryption. The count is kept in memory and starts anew with the page: 0 by default.
        */
       repeats?: number;

@@ -26,8 +26,8 @@ pub struct Keys(Arc<Device>);
 #[wasm_bindgen]
 impl Keys {
     /// Opens the bytes of a secret bundle. `passphrase` is the UTF-8 of the passphrase of a sealed one. Toy
-    /// keys are refused unless `toy`. The device may ask `repeats` times for another answer to a decision
-    /// under this key, which is counted in memory (docs/threat-model.md).
+    /// keys are refused unless `toy`. The device may ask for other answers to `repeats` decisions under this
+    /// key, which is counted in memory (docs/threat-model.md).
     ///
     /// # Errors
     /// `KeysError`.

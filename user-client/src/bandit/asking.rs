@@ -3,6 +3,7 @@
 
 use super::{BanditDevice, Choice, MaskedTask, ReadReply};
 use crate::Error;
+use crate::answers::MOST_ANSWERS_OF_A_DECISION;
 use protocol::{Answers, DecisionId};
 use rand::CryptoRng;
 use wire::{AskAgain, ProblemType};
@@ -11,8 +12,6 @@ use wire::{AskAgain, ProblemType};
 const MOST_REPEATS: usize = 3;
 /// The most answers to tasks for one decision.
 const MOST_RAISES: usize = 4;
-/// The most times that a device asks again for one decision: those of a search among 2048 senders.
-const MOST_ANSWERS_OF_A_DECISION: u32 = 12;
 
 const NO_DECISION: &str = "it has no decision, and no task that must be answered first";
 
@@ -218,7 +217,9 @@ impl BanditDevice<'_> {
         if reliable || alone || round.repeats == MOST_ANSWERS_OF_A_DECISION {
             return;
         }
-        match self.device.may_repeat() {
+        // A decision is counted once, however often it is asked for.
+        let may = if round.repeats > 0 { Ok(true) } else { self.device.may_repeat() };
+        match may {
             Ok(true) => {
                 round.repeats += 1;
                 asking.raises = 0;
