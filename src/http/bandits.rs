@@ -190,8 +190,8 @@ pub(super) async fn create(
     let body = state.body(request, CONFIG).await?;
     let (labels, asked) = asked_for(&body)?;
     match &asked {
-        Asked::Policy(_) => caller.check(Kind::Clear)?,
-        Asked::Encrypted(_) => {
+        Creation::Policy(_) => caller.check(Kind::Clear)?,
+        Creation::Encrypted(_) => {
             state.0.bandits.keys()?;
             caller.check(Kind::Encrypted)?;
         }
@@ -201,8 +201,8 @@ pub(super) async fn create(
     let beside = Beside { labels, repeatable };
     let Answered { id, body } = match (repeated, asked) {
         (Some(answered), _) => answered,
-        (None, Asked::Policy(request)) => create_clear(state, request, caller.is_open(), beside).await?,
-        (None, Asked::Encrypted(config)) => {
+        (None, Creation::Policy(request)) => create_clear(state, request, caller.is_open(), beside).await?,
+        (None, Creation::Encrypted(config)) => {
             let place = state.0.admission.admit(Work::Short)?;
             jobs::run(Some(place), move || state.0.bandits.create_encrypted(config, &beside)).await?
         }
@@ -243,13 +243,13 @@ async fn create_clear(
     jobs::run(Some(place), move || state.0.bandits.create_clear(config, asked, open, &beside)).await
 }
 
-enum Asked {
+enum Creation {
     Encrypted(BanditConfig),
     Policy(Map<String, Value>),
 }
 
 /// Reads a creation request: labels, and the configuration. Without `policy` it asks for HELBA.
-fn asked_for(body: &[u8]) -> Result<(Labels, Asked), Error> {
+fn asked_for(body: &[u8]) -> Result<(Labels, Creation), Error> {
     let bad = |e: serde_json::Error| Error::BadConfig { why: e.to_string() };
     let mut object: Map<String, Value> = serde_json::from_slice(body).map_err(bad)?;
     let labels = labels(&mut object)?;
@@ -257,10 +257,10 @@ fn asked_for(body: &[u8]) -> Result<(Labels, Asked), Error> {
     match policy {
         Some(policy) if policy != "helba" => {
             object.insert("policy".into(), policy);
-            Ok((labels, Asked::Policy(object)))
+            Ok((labels, Creation::Policy(object)))
         }
         policy => match serde_path_to_error::deserialize(Value::Object(object)) {
-            Ok(config) => Ok((labels, Asked::Encrypted(config))),
+            Ok(config) => Ok((labels, Creation::Encrypted(config))),
             Err(e) => {
                 let hint = if policy.is_none() { "; for a policy in the clear give `policy`" } else { "" };
                 Err(Error::BadConfig { why: format!("{e}{hint}") })

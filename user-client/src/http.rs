@@ -355,17 +355,9 @@ impl Client {
         self.json(self.get(&format!("bandits/{}", checked(id)?)).call())
     }
 
-    /// Asks an encrypted bandit for a decision on the frame of `contexts`. Returns the reply, of at most the
-    /// length in `limits`, for [`crate::BanditDevice::read`].
-    ///
-    /// # Errors
-    /// As [`Self::encrypted`].
-    pub fn decide_encrypted(&self, id: &str, limits: &Limits, contexts: &[u8]) -> Result<Vec<u8>, Error> {
-        self.decide_several(id, limits, 1, contexts)
-    }
-
-    /// As [`Self::decide_encrypted`], for contexts of several decisions
-    /// ([`crate::BanditDevice::contexts_of_several`]).
+    /// Asks an encrypted bandit for the `decisions` of the frame of `contexts`
+    /// ([`crate::BanditDevice::contexts_of_several`]). Returns the reply, of at most the length in `limits`,
+    /// for [`crate::BanditDevice::read`].
     ///
     /// # Errors
     /// As [`Self::encrypted`].

@@ -361,10 +361,3 @@ pub struct Plan {
     /// The scaling s of the statistics V/s and g/s.
     pub design_scale: f64,
 }
-
-impl Plan {
-    /// The level of raised scores of an evaluation with `users` users.
-    pub fn raise_level(&self, users: usize) -> usize {
-        if users > 1 { self.scores_level } else { self.alone_level }
-    }
-}

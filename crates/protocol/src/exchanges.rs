@@ -11,7 +11,7 @@ pub enum TaskKind {
     Scores {
         /// The factor, above 0 and at most [`MOST_FACTOR`].
         factor: f64,
-        /// Whether the evaluation has one user, which takes a level less ([`Plan::raise_level`]).
+        /// Whether the evaluation has one user, which takes a level less ([`Plan::alone_level`]).
         alone: bool,
     },
     /// Raise the sum of a batch ([`Exchanges::statistics`]).

@@ -556,8 +556,9 @@ mod tests {
             let layout = ScoreLayout::new(&config, &plan, ring);
             let limits = Limits::new(&deep, &small, &answers, &config, &plan, &layout).unwrap();
             assert_eq!(limits.answer, answer);
-            let raised = |users| ckks::ciphertext_bytes(&deep, plan.raise_level(users), true);
-            assert_eq!([raised(1), raised(2), raised(64)], [alone, shared, shared], "{d}, {k}");
+            let raised =
+                [plan.alone_level, plan.scores_level].map(|level| ckks::ciphertext_bytes(&deep, level, true));
+            assert_eq!(raised, [alone, shared], "{d}, {k}");
             assert_eq!(ckks::ciphertext_bytes(&small, small.max_level(), true), contexts);
         }
     }

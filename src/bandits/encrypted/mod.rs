@@ -41,7 +41,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot::Receiver;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use trace::Asked;
+use trace::TraceRequests;
 use wire::{BanditView, Created, DecideReply, Decision, Limits, Raised, Raises, Ticket};
 
 /// The longest time for which a request for tasks may wait.
@@ -75,7 +75,7 @@ pub(crate) struct EncryptedServed {
     turns: Arc<Semaphore>,
     pace: Mutex<Pace>,
     arrivals: Arc<Arrivals>,
-    asked: Mutex<Asked>,
+    asked: Mutex<TraceRequests>,
     /// Evaluations whose users may ask again.
     keeping: Mutex<Keeping>,
     /// One permit, held while an evaluation is repeated in parts.

@@ -17,16 +17,16 @@ const MOST_ASKED: u32 = 4;
 
 /// The feedbacks that were asked for last, and by how many evaluations.
 #[derive(Default)]
-pub(super) struct Asked {
+pub(super) struct TraceRequests {
     feedbacks: u64,
     evaluations: u32,
 }
 
-impl Asked {
+impl TraceRequests {
     /// Whether an evaluation may ask for the trace up to this number of feedbacks. If so, it is counted.
     fn may_ask(&mut self, feedbacks: u64) -> bool {
         if self.feedbacks != feedbacks {
-            *self = Asked { feedbacks, evaluations: 0 };
+            *self = TraceRequests { feedbacks, evaluations: 0 };
         }
         let may = self.evaluations < MOST_ASKED;
         self.evaluations += u32::from(may);
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn feedbacks_are_asked_for_a_few_times() {
-        let mut asked = Asked::default();
+        let mut asked = TraceRequests::default();
         for feedbacks in [1, 2, 5] {
             let times = (0..10).filter(|_| asked.may_ask(feedbacks)).count();
             assert_eq!(times, MOST_ASKED as usize);

@@ -125,7 +125,8 @@ impl Server {
         let Raises { ticket, raised } = Raises::read(&body, device.limits()).unwrap();
         assert_eq!(ticket, Some(TICKET));
         let [(7, Raised::Scores(frame))] = &raised[..] else { panic!("the answer to the task") };
-        let (deep, level) = (engine.deep(), self.created.plan.raise_level(users.len()));
+        let (deep, plan) = (engine.deep(), &self.created.plan);
+        let level = if alone { plan.alone_level } else { plan.scores_level };
         let raised = ckks::read_ciphertext(deep.params(), deep.key_id(), level, frame).unwrap();
         let mask = raise.encode_mask(&masked.seed, factor).unwrap();
         let evaluated = engine.evaluate(&circuit, users.len(), raise, raised, &mask, &mut self.rng).unwrap();
@@ -561,7 +562,7 @@ fn answers_of_bandits_are_bounded() {
     let (limits, long) = (device.limits(), vec![0; device.limits().reply() + 1]);
     let client = |body: &[u8]| scripted(vec![(200, body.to_vec())]).0;
     let bad = |answer: Result<Vec<u8>, Error>| assert!(matches!(answer, Err(Error::BadAnswer(_))));
-    bad(client(&long).decide_encrypted("b", limits, &[]));
+    bad(client(&long).decide_several("b", limits, 1, &[]));
     bad(client(&long).post_raises("b", limits, &[]));
     bad(client(&long).raises("b", limits, 1).map(Option::unwrap_or_default));
     assert_eq!(client(&long[1..]).raises("b", limits, 1).unwrap().unwrap().len(), limits.reply());

@@ -132,7 +132,7 @@ fn answers_become_values() {
     assert_eq!(client.create_encrypted(&created.config).unwrap(), created);
 
     let client = Client::new(&one_answer("200 OK", wire::OCTET_STREAM, vec![1, 2, 3])).unwrap();
-    assert_eq!(client.decide_encrypted(&created.id, &limits, &[0; 10]).unwrap(), [1, 2, 3]);
+    assert_eq!(client.decide_several(&created.id, &limits, 1, &[0; 10]).unwrap(), [1, 2, 3]);
 
     let receipt = protocol::Receipt { decision: "00".into(), feedbacks: 1, batches: 0 };
     let json = serde_json::to_vec(&receipt).unwrap();
