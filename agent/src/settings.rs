@@ -117,8 +117,8 @@ impl Settings {
     }
 }
 
-/// Takes the settings out of a message, and leaves its other fields: `transform`, or `schema` (an object, or a
-/// text in TOML) with `examples`, from which it learns; and `mode`, `baseline`, `epsilon` and `freeze`.
+/// Takes the settings out of a message, and leaves its other fields: `transform`, or `schema` (an object, or
+/// a text in TOML) with `examples`, from which it learns; and `mode`, `baseline`, `epsilon` and `freeze`.
 ///
 /// # Errors
 /// [`Error::BadJson`], [`Error::Features`], [`Error::BadField`].

@@ -438,8 +438,8 @@ mod tests {
         assert!(!Live::open(file, false).unwrap().current().is_on());
     }
 
-    /// A file that could not be read is read again, also if nothing of its stamp has changed since, as after a
-    /// change of its owner.
+    /// A file that could not be read is read again, also if nothing of its stamp has changed since, as after
+    /// a change of its owner.
     #[test]
     fn a_failed_read_is_tried_again() {
         let folder = tempfile::tempdir().unwrap();

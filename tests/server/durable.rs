@@ -138,7 +138,7 @@ type Results<'a> =
 
 /// A decision of the open tier and a feedback on it, or `None` if the server is gone.
 fn asks(user: &User, contexts: &[u8], results: &Results, rng: &mut ChaCha20Rng) -> Option<(String, Vec<u8>)> {
-    let reply = user.client.decide_encrypted(user.id(), user.device.limits(), contexts).ok()?;
+    let reply = user.client.decide_several(user.id(), user.device.limits(), 1, contexts).ok()?;
     let choice = user.device.read(&reply).unwrap().choice.unwrap();
     let id = choice.id.to_string();
     assert!(results.lock().unwrap().1.insert(id.clone()), "round {} was given out twice", choice.round);

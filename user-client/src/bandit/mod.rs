@@ -185,8 +185,8 @@ impl BanditDevice<'_> {
         Ok(TracedFeedback { statistics, trace, answer }.to_bytes())
     }
 
-    /// Checks features and reward as [`Self::feedback`] does, for programs that count rewards which they do not
-    /// send.
+    /// Checks features and reward as [`Self::feedback`] does, for programs that count rewards which they do
+    /// not send.
     ///
     /// # Errors
     /// [`Error::Protocol`].
