@@ -83,7 +83,7 @@ impl Bandit {
     pub(crate) fn view(&self, labels: &Labels) -> Result<Reply, Error> {
         let labels = labels.clone();
         match self {
-            Bandit::Encrypted(bandit) => Reply::json(&Labelled { labels, of: bandit.view() }),
+            Bandit::Encrypted(bandit) => Reply::json(&Labelled { labels, of: bandit.view()? }),
             Bandit::Clear(bandit) => Reply::json(&Labelled { labels, of: bandit.view()? }),
         }
     }

@@ -276,8 +276,8 @@ fn fill_disk(server: &Program, full: bool) {
     assert!(set.expect("prlimit is part of util-linux").success());
 }
 
-/// A full disk refuses feedback and new bandits, and changes nothing that is stored. Decisions go on while
-/// reserved rounds last. Policies in the clear go on when there is room again, and an encrypted bandit after
+/// A full disk refuses feedback and new bandits, and changes nothing that is stored. An encrypted bandit shows
+/// no feedback that was not stored. Decisions go on while reserved rounds last. Policies in the clear go on when there is room again, and an encrypted bandit after
 /// the next start, since its log takes nothing after a failed write.
 #[cfg(target_os = "linux")]
 #[test]
@@ -309,6 +309,7 @@ fn full_disk() {
     fill_disk(&server, true);
     for _ in 0..2 {
         full(user.send(&choice, &frame));
+        full(device.get(&user.path("")));
         full(device.post("/bandits", &config));
         full(device.post(&clear.1, b""));
         full(device.post("/bandits", br#"{"policy": "ucb1", "arms": 2}"#));

@@ -160,14 +160,18 @@ impl EncryptedServed {
         Listed::Encrypted(Box::new(self.created.clone()))
     }
 
-    /// Its public state.
-    pub(super) fn view(&self) -> BanditView {
+    /// Its public state, when all that it shows is on disk.
+    ///
+    /// # Errors
+    /// [`Error::Log`].
+    pub(super) fn view(&self) -> Result<BanditView, Error> {
         let live = lock(&self.live);
         let round = live.round;
         let waiting = round.saturating_sub(live.bandit.status(round, 0).feedbacks) as usize;
-        let status = live.bandit.status(round, waiting);
+        let (status, stored) = (live.bandit.status(round, waiting), live.flush());
         drop(live);
-        BanditView { created: self.created.clone(), status }
+        stored?.wait()?;
+        Ok(BanditView { created: self.created.clone(), status })
     }
 
     /// Deletes it from the disk, and ends what waits.
@@ -265,14 +269,11 @@ impl EncryptedServed {
                 let mut rng = os_rng()?;
                 let answer = stages.beside(|| self.small_frame(engine.open_answer(scores, &mut rng)));
                 let count = decisions as u64;
-                let (round, id, others) = {
-                    let mut live = lock(&self.live);
-                    if live.deleted {
-                        return Err(self.deleted());
-                    }
-                    let round = live.take_rounds(engine, count)?;
+                let round = self.take_rounds(count)?;
+                let (id, others) = {
+                    let live = lock(&self.live);
                     let id = |round| live.bandit.decision_id(round);
-                    (round, id(round), (round + 1..round + count).map(id).collect())
+                    (id(round), (round + 1..round + count).map(id).collect())
                 };
                 let (user, users, question) = (0, decisions as u32, None);
                 let decision = Decision { id, others, round, model_feedbacks, user, users, answer, question };
@@ -290,6 +291,21 @@ impl EncryptedServed {
                 return Ok(Scored::Waits(outcome));
             }
         }
+    }
+
+    /// The first of the next `count` rounds, which are reserved on disk when this returns.
+    ///
+    /// # Errors
+    /// [`Error::Log`]; [`Error::UnknownBandit`] after it was deleted.
+    fn take_rounds(&self, count: u64) -> Result<u64, Error> {
+        let rounds = {
+            let mut live = lock(&self.live);
+            if live.deleted {
+                return Err(self.deleted());
+            }
+            live.take_rounds(&self.shared.engine, count)?
+        };
+        rounds.wait()
     }
 
     /// Counts a feedback, which is durable when this returns. It waits for the disk with others, and holds no

@@ -39,8 +39,10 @@ pub(super) struct Live {
     pub(super) bandit: EncryptedBandit,
     /// The last round that was given out.
     pub(super) round: u64,
-    /// Rounds up to this one are reserved on disk.
+    /// Rounds up to this one are reserved in memory.
     reserved: u64,
+    /// They are reserved on disk when the log has this many records there.
+    reserved_at: u64,
     pub(super) deleted: bool,
     head: Head,
     log: Log,
@@ -55,6 +57,27 @@ pub(super) struct Live {
 pub(super) struct Pending {
     pub(super) applied: Applied,
     pub(super) ticket: Ticket,
+}
+
+/// Rounds that follow each other.
+#[must_use = "they may be given out when they are reserved on disk"]
+pub(super) struct Rounds {
+    first: u64,
+    /// Durable when they are reserved, or `None` if they are.
+    pub(super) reserved: Option<Ticket>,
+}
+
+impl Rounds {
+    /// Waits until the rounds are reserved on disk, and returns the first.
+    ///
+    /// # Errors
+    /// [`Error::Log`].
+    pub(super) fn wait(self) -> Result<u64, Error> {
+        if let Some(ticket) = self.reserved {
+            ticket.wait()?;
+        }
+        Ok(self.first)
+    }
 }
 
 /// What a snapshot holds.
@@ -111,7 +134,18 @@ impl Live {
         fs::rename(&new, &folder).map_err(|e| Error::disk(&folder, e))?;
         host::sync_folder(root).map_err(|e| Error::disk(root, e))?;
         let (log, _) = Log::open::<Error>(&folder, &identity, LONGEST_EVENT, &head, |_, _| Ok(()))?;
-        Ok(Live { bandit, round: 0, reserved: 0, deleted: false, head, log, folder, segment: head, keep_log })
+        Ok(Live {
+            bandit,
+            round: 0,
+            reserved: 0,
+            reserved_at: 0,
+            deleted: false,
+            head,
+            log,
+            folder,
+            segment: head,
+            keep_log,
+        })
     }
 
     /// Reads the snapshot of a bandit and applies the events after it.
@@ -133,6 +167,7 @@ impl Live {
             bandit,
             round,
             reserved: round,
+            reserved_at: last.records,
             deleted: false,
             head: last,
             log,
@@ -168,19 +203,22 @@ impl Live {
         Ok(())
     }
 
-    /// The next `count` rounds, of which the first is returned. They are reserved on disk before.
+    /// Takes the next `count` rounds. The caller waits until they are reserved on disk, without a lock.
     ///
     /// # Errors
     /// [`Error::Log`].
-    pub(super) fn take_rounds(&mut self, engine: &Engine, count: u64) -> Result<u64, Error> {
+    pub(super) fn take_rounds(&mut self, engine: &Engine, count: u64) -> Result<Rounds, Error> {
         while self.round + count > self.reserved {
             let event = self.bandit.reserve();
-            self.change(engine, &event)?.ticket.wait()?;
-            self.reserved = self.bandit.reserved();
+            // A ticket for all events until now follows.
+            drop(self.change(engine, &event)?.ticket);
+            (self.reserved, self.reserved_at) = (self.bandit.reserved(), self.head.records);
         }
+        let durable = self.log.head().records >= self.reserved_at;
+        let reserved = if durable { None } else { Some(self.flush()?) };
         let first = self.round + 1;
         self.round += count;
-        Ok(first)
+        Ok(Rounds { first, reserved })
     }
 
     /// A ticket that is durable when all events until now are.

@@ -1,6 +1,6 @@
 //! Batch updates of many bandits.
 
-use super::EncryptedServed;
+use super::{EncryptedServed, SNAPSHOT};
 use crate::bandits::{Bandits, Beside, Room, Stages};
 use ckks::Ciphertext;
 use helba::{Applied, Event};
@@ -58,7 +58,7 @@ fn insert_due(bandits: &Bandits, device: &Device) -> Arc<EncryptedServed> {
     let created = &due.created;
     let (engine, mut rng) = (&due.shared.engine, ChaCha20Rng::seed_from_u64(2));
     let frame = device.join(created).unwrap().feedback(&[0.6, 0.8], 0.5, None, &mut rng).unwrap();
-    let round = lock(&due.live).take_rounds(engine, 1).unwrap();
+    let round = due.take_rounds(1).unwrap();
     due.change(&Event::Feedback { round, frame }).unwrap();
     let task = lock(&due.live).bandit.task().unwrap().id;
     let deep = engine.deep();
@@ -107,4 +107,39 @@ fn attack_updates_due_at_once_run_one_after_the_other() {
             assert_eq!(most > 1, many, "{most} at once, with {} permits", 1 + more);
         }
     });
+}
+
+/// Who waits until rounds are reserved on disk holds no lock, so that others go on. Whoever takes further
+/// rounds of the same block meanwhile waits too, and nobody does once they are on disk. The child's first
+/// synchronisation of the log takes five seconds.
+#[cfg(target_os = "linux")]
+#[test]
+fn rounds_wait_for_the_disk_without_a_lock() {
+    const CHILD: &str = "SLOW_DISK";
+    let name = "bandits::encrypted::tests::rounds_wait_for_the_disk_without_a_lock";
+    if std::env::var_os(CHILD).is_none() {
+        let mut command = std::process::Command::new("strace");
+        command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync"]);
+        command.args(["-e", "inject=fdatasync:delay_enter=5000000:when=1", "--"]);
+        command.arg(std::env::current_exe().unwrap()).args(["--exact", name]).env(CHILD, "1");
+        let output = command.output().expect("strace is on the path");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        return;
+    }
+    let (folder, (bundle, _)) = (tempfile::tempdir().unwrap(), keys());
+    let bandits = open(folder.path(), &bundle);
+    let id = bandits.create_encrypted(BanditConfig::new(2, 2), &Beside::default()).unwrap().id;
+    let served = bandits.find(&id).unwrap().encrypted(&id).unwrap();
+    let on_disk = || {
+        let replayed = super::state::replay(&served.shared.root, &id, &served.shared.engine, SNAPSHOT);
+        replayed.unwrap().bandit.reserved()
+    };
+    let take = || lock(&served.live).take_rounds(&served.shared.engine, 1).unwrap();
+    let [one, other] = [(); 2].map(|()| take());
+    assert!(one.reserved.is_some() && other.reserved.is_some(), "both wait");
+    assert_eq!((other.wait().unwrap(), one.wait().unwrap()), (2, 1));
+    assert!(on_disk() >= 2);
+    let last = take();
+    assert!(last.reserved.is_none(), "nothing to wait for");
+    assert_eq!(last.wait().unwrap(), 3);
 }

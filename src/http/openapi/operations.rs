@@ -245,7 +245,7 @@ pub(super) fn operation(route: Route) -> Operation {
                     "That of a clear policy, or of an encrypted bandit.",
                 ),
             )),
-            problems: FIND.to_vec(),
+            problems: [&FIND[..], &[P::DiskFull]].concat(),
             ..plain(
                 "show_bandit",
                 BANDITS,

@@ -160,14 +160,6 @@ impl EncryptedServed {
         }
     }
 
-    fn take_rounds(&self, count: u64) -> Result<u64, Error> {
-        let mut live = lock(&self.live);
-        if live.deleted {
-            return Err(self.deleted());
-        }
-        live.take_rounds(&self.shared.engine, count)
-    }
-
     /// `last` is the last round of the users. `model_feedbacks` belongs to the model of the scores, which may
     /// have been replaced since.
     fn seal(
