@@ -276,9 +276,10 @@ fn fill_disk(server: &Program, full: bool) {
     assert!(set.expect("prlimit is part of util-linux").success());
 }
 
-/// A full disk refuses feedback and new bandits, and changes nothing that is stored. An encrypted bandit shows
-/// no feedback that was not stored. Decisions go on while reserved rounds last. Policies in the clear go on when there is room again, and an encrypted bandit after
-/// the next start, since its log takes nothing after a failed write.
+/// A full disk refuses feedback and new bandits, and changes nothing that is stored. An encrypted bandit
+/// shows no feedback that was not stored. Decisions go on while reserved rounds last. Policies in the clear
+/// go on when there is room again, and an encrypted bandit after the next start, since its log takes nothing
+/// after a failed write.
 #[cfg(target_os = "linux")]
 #[test]
 fn full_disk() {
