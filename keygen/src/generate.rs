@@ -4,7 +4,9 @@ use ckks_secret::SecretKey;
 use protocol::{AnswerKeys, GaloisKey, KeyPlan, ScoreRing, Shape};
 use rand::CryptoRng;
 use std::io::Write;
-use wire::{AccessToken, AnswersManifest, BundleKind, BundleWriter, Manifest, ScoresManifest, SecretBundle};
+use wire::{
+    AccessToken, AnswersManifest, BundleKind, BundleWriter, Custody, Manifest, ScoresManifest, SecretBundle,
+};
 
 /// A request for a key pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +57,7 @@ pub fn generate<R: CryptoRng>(
     let manifest = |frames, of_scores, answers| {
         let answers = AnswersManifest::new(&of_answers, answers);
         let scores = ScoresManifest::new(&scores.params, scores.key_id, of_scores, answers);
-        Manifest::new(params, key_id, shape, created, frames, digest, scores)
+        Manifest::new(params, key_id, shape, created, frames, digest, scores, Custody::Holder)
     };
     // A secret bundle has one key of each ring, and the token.
     let [frame, frame_of_scores] = [&large, &scores].map(|ring| ring.secret_key.to_bytes(ring.key_id));

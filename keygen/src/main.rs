@@ -182,6 +182,7 @@ fn inspect(path: &Path) -> anyhow::Result<()> {
     let kind = match reader.kind() {
         BundleKind::Public => "public",
         BundleKind::Secret => "secret",
+        BundleKind::Users => "users",
     };
     say!("bundle        {kind}, {} frames announced", reader.manifest().frames);
     print_manifest(reader.manifest())?;

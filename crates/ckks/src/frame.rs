@@ -59,6 +59,9 @@ pub enum FrameKind {
     /// The first coefficients of c₀ of a ciphertext that was encrypted under the public key, and all of c₁,
     /// which no seed stands for.
     TruncatedCiphertext = 8,
+    /// One polynomial: c₁ of a ciphertext that the members of a committee are asked about, or a share of one
+    /// of them.
+    Polynomial = 9,
 }
 
 /// The fields of a header that depend on its object.
@@ -343,6 +346,38 @@ pub fn read_ciphertext(params: &Params, key: KeyId, level: usize, bytes: &[u8]) 
         (unpack(first, basis)?, unpack(second, basis)?)
     };
     Ok(Ciphertext { c0, c1, level, scale })
+}
+
+fn polynomial_header(level: usize) -> FrameHeader {
+    FrameHeader { kind: FrameKind::Polynomial, level, parts: 1, element: 0, scale: 0.0 }
+}
+
+/// Bytes of the frame of a polynomial at `level`.
+pub fn polynomial_bytes(params: &Params, level: usize) -> usize {
+    FRAME_HEADER_BYTES + poly_bytes(params.q_basis(level)) + FRAME_DIGEST_BYTES
+}
+
+/// Writes a polynomial modulo the primes up to `level`.
+pub fn write_polynomial(params: &Params, key: KeyId, level: usize, poly: &Poly<Ntt>) -> Vec<u8> {
+    let basis = params.q_basis(level);
+    write_frame(params, key, polynomial_header(level), poly_bytes(basis), |out| pack(out, basis, poly))
+}
+
+/// Reads a polynomial modulo the primes up to `level`.
+///
+/// # Errors
+/// As [`read_frame`]; [`Error::ResidueTooLarge`], and [`Error::OutOfLevels`] if the parameters have no such
+/// level.
+pub fn read_polynomial(params: &Params, key: KeyId, level: usize, bytes: &[u8]) -> Result<Poly<Ntt>, Error> {
+    params.check_level(Op::Encrypt, level)?;
+    if bytes.len() != polynomial_bytes(params, level) {
+        return Err(Error::BadFrame("its length is not that of a polynomial of the expected level"));
+    }
+    let (header, _, payload) = read_frame(params, Some(key), &[FrameKind::Polynomial], bytes)?;
+    if header != polynomial_header(level) {
+        return Err(Error::BadFrame("a header field does not belong to a polynomial of the expected level"));
+    }
+    unpack(payload, params.q_basis(level))
 }
 
 fn partial_header(level: usize, count: usize, scale: f64) -> FrameHeader {

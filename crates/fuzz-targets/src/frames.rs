@@ -41,7 +41,7 @@ fn with_digest(input: &[u8], parse: impl Fn(&[u8])) {
 pub const COEFFICIENTS: usize = 12;
 
 /// A ciphertext of any kind at every level. One that is read is written again with the same bytes, or with c₁
-/// expanded if it was seeded, and with all coefficients if it was partial, as feedback is.
+/// expanded if it was seeded, and with all coefficients if it was partial, as feedback is. Or one polynomial.
 pub(crate) fn ciphertext(input: &[u8]) {
     let (params, id) = fixture();
     with_digest(input, |bytes| {
@@ -58,6 +58,10 @@ pub(crate) fn ciphertext(input: &[u8]) {
             let read = ckks::read_truncated_ciphertext(params, *id, level, COEFFICIENTS, bytes);
             let Ok(read) = read else { continue };
             assert!(ckks::write_truncated_ciphertext(params, *id, &read, COEFFICIENTS) == bytes);
+        }
+        for level in 0..=params.max_level() + 1 {
+            let Ok(read) = ckks::read_polynomial(params, *id, level, bytes) else { continue };
+            assert!(ckks::write_polynomial(params, *id, level, &read) == bytes);
         }
     });
 }

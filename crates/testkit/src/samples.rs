@@ -3,12 +3,14 @@
 use bandit::Schedule;
 use ckks::{KeyId, Params, ParamsSpec, PublicKey, TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH21};
 use ckks_secret::SecretKey;
+use ckks_shares::SessionId;
 use protocol::{BanditConfig, DecisionId, Plan, QuestionId, ScoreLayout, ScoreRing, Shape, TaskKind};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use wire::{
-    AccessToken, AnswersManifest, BundleKind, BundleWriter, Created, DecideReply, Decision, Limits, Manifest,
-    RaiseTask, Raised, Raises, ScoresManifest, SecretBundle, Ticket, TraceQuestion, TracedFeedback,
+    AccessToken, AnswersManifest, BundleKind, BundleWriter, CommitteeManifest, Created, Custody, DecideReply,
+    Decision, Limits, Manifest, MemberManifest, PublicBytes, RaiseTask, Raised, Raises, ScoresManifest,
+    SecretBundle, Ticket, TraceQuestion, TracedFeedback, UsersBundle,
 };
 
 /// A bandit of 2 features and 2 arms under toy keys, with the trace condition, so that its messages have all
@@ -92,28 +94,54 @@ pub fn feedback() -> TracedFeedback {
     TracedFeedback { statistics: vec![1; 50], trace: vec![2; 40], answer: Some((QUESTION, true)) }
 }
 
-/// The bytes of a public and a secret bundle of toy keys. The public one has the public keys of both rings
-/// and no evaluation key, so that it is refused only when its keys are checked for completeness.
+/// Bundles of the same toy keys.
+pub struct Bundles {
+    /// The public keys of both rings and no evaluation key, so that it is refused only when its keys are
+    /// checked for completeness.
+    pub public: Vec<u8>,
+    /// The secret bundle.
+    pub secret: Vec<u8>,
+    /// The users' bundle, with a committee in its manifest.
+    pub users: Vec<u8>,
+}
+
+/// Bundles of toy keys.
 ///
 /// # Panics
 /// Never: the parameters are valid, and vectors can be written.
-pub fn bundles() -> (Vec<u8>, Vec<u8>) {
+pub fn bundles() -> Bundles {
     let mut rng = ChaCha20Rng::seed_from_u64(1);
     let (params, secret, public, id) = key_pair(TOY_LOGN12_DEPTH21, &mut rng);
     let (small, small_secret, small_public, small_id) = key_pair(TOY_LOGN11_SCORES, &mut rng);
     let token = AccessToken::generate(&mut rng);
     let (shape, (ring, ..)) = (shape(), rings());
     let answers = ring.answers(params.spec()).validate().expect("a prefix of the set");
-    let manifest = |frames| {
+    let manifest = |frames, custody| {
         let scores = ScoresManifest::new(&small, small_id, 1, AnswersManifest::new(&answers, 0));
-        Manifest::new(&params, id, shape, 0, frames, token.digest(), scores)
+        Manifest::new(&params, id, shape, 0, frames, token.digest(), scores, custody)
     };
-    let mut writer = BundleWriter::new(BundleKind::Public, &manifest(1), Vec::new()).expect("a vector");
+    let head = manifest(1, Custody::Holder);
+    let mut writer = BundleWriter::new(BundleKind::Public, &head, Vec::new()).expect("a vector");
+    let small_public = ckks::write_public_key(&small, &small_public);
     writer.frame(&ckks::write_public_key(&params, &public)).expect("a vector");
-    writer.frame(&ckks::write_public_key(&small, &small_public)).expect("a vector");
+    writer.frame(&small_public).expect("a vector");
     let (frame, small_frame) = (secret.to_bytes(id), small_secret.to_bytes(small_id));
-    let secret = SecretBundle::write(&manifest(2), &frame, &small_frame, &token, Vec::new());
-    (writer.finish().expect("two frames").0, secret.expect("a vector").0)
+    let head = manifest(2, Custody::Holder);
+    let secret = SecretBundle::write(&head, &frame, &small_frame, &token, Vec::new());
+    let users = UsersBundle::write(&manifest(1, custody()), &small_public, &token, Vec::new());
+    Bundles {
+        public: writer.finish().expect("two frames").0,
+        secret: secret.expect("a vector").0,
+        users: users.expect("a vector").0,
+    }
+}
+
+/// A committee of 2 of 3, whose public keys are no keys.
+fn custody() -> Custody {
+    let key = |byte, count| PublicBytes(vec![byte; count]);
+    let member = |j| MemberManifest { verifying: key(j, 32), sealing: key(j, 1216) };
+    let (session, members) = (SessionId([9; 32]), (1..=3).map(member).collect());
+    Custody::Committee(CommitteeManifest { threshold: 2, session, members })
 }
 
 fn key_pair(spec: ParamsSpec, rng: &mut ChaCha20Rng) -> (Params, SecretKey, PublicKey, KeyId) {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! offset  bytes  what
-//!      0      8  magic "HELBAPUB" or "HELBASEC"
+//!      0      8  magic "HELBAPUB", "HELBASEC" or "HELBAUSR"
 //!      8      2  version, little endian like all numbers
 //!     10      4  length of the manifest
 //!     14      …  manifest, JSON
@@ -14,16 +14,19 @@
 //! numbers, and those of the rotations of the fold.
 //!
 //! A secret bundle has the secret key, that of the ring of scores, and the access token.
+//!
+//! A users' bundle has the public key of the ring of scores, and the access token: all that a device of a user
+//! needs where a committee holds the key.
 
 use crate::frame::check_length;
-use crate::{Error, TokenDigest};
+use crate::{Custody, Error, TokenDigest};
 use ckks::{KeyId, Params, ParamsSpec};
 use protocol::{ScoreRing, Shape};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 
 /// The version of bundles that are written and read.
-pub const BUNDLE_VERSION: u16 = 4;
+pub const BUNDLE_VERSION: u16 = 5;
 /// The source of the bound on log₂(QP).
 pub const SECURITY_TABLE: &str = "Bossuat et al. 2024 (ePrint 2024/463), table 5.2, classical, ternary";
 const MAX_MANIFEST_BYTES: usize = 64 << 10;
@@ -32,13 +35,15 @@ const MAX_FRAMES: u32 = 1024;
 /// The largest side of a shape. No ring fits a larger shape, and products of sides do not overflow.
 const MAX_SIDE: usize = 256;
 
-/// The two halves of a key pair.
+/// Whom a bundle is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BundleKind {
     /// The bundle for servers.
     Public,
     /// The bundle for the devices of users only.
     Secret,
+    /// The bundle for the devices of users where a committee holds the key. Its access token is a secret.
+    Users,
 }
 
 impl BundleKind {
@@ -46,6 +51,7 @@ impl BundleKind {
         match self {
             BundleKind::Public => *b"HELBAPUB",
             BundleKind::Secret => *b"HELBASEC",
+            BundleKind::Users => *b"HELBAUSR",
         }
     }
 }
@@ -75,6 +81,8 @@ pub struct Manifest {
     pub token_digest: TokenDigest,
     /// The keys of the ring of scores.
     pub scores: ScoresManifest,
+    /// Who can decrypt.
+    pub custody: Custody,
 }
 
 /// The description of the keys of the ring of scores in a bundle.
@@ -181,6 +189,7 @@ impl ScoresManifest {
 
 impl Manifest {
     /// The manifest of a bundle of `frames` frames of the large ring and those of `scores`.
+    #[allow(clippy::too_many_arguments, reason = "each is a field")]
     pub fn new(
         params: &Params,
         key: KeyId,
@@ -189,6 +198,7 @@ impl Manifest {
         frames: u32,
         token_digest: TokenDigest,
         scores: ScoresManifest,
+        custody: Custody,
     ) -> Self {
         Manifest {
             params: params.spec().name.into(),
@@ -202,6 +212,7 @@ impl Manifest {
             frames: frames + scores.frames + scores.answers.frames,
             token_digest,
             scores,
+            custody,
         }
     }
 
@@ -410,7 +421,9 @@ impl<R: Read> BundleReader<R> {
     /// [`Error::BadManifest`], [`Error::Io`].
     pub fn new(mut input: R) -> Result<Self, Error> {
         let magic: [u8; 8] = number(&mut input, "the magic number")?;
-        let kind = [BundleKind::Public, BundleKind::Secret].into_iter().find(|k| k.magic() == magic);
+        let kind = [BundleKind::Public, BundleKind::Secret, BundleKind::Users]
+            .into_iter()
+            .find(|k| k.magic() == magic);
         let kind = kind.ok_or(Error::Malformed("not a key bundle, which `helba-keygen create` writes"))?;
         let version = u16::from_le_bytes(number(&mut input, "the version")?);
         if version != BUNDLE_VERSION {

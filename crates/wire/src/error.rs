@@ -154,11 +154,14 @@ impl Error {
 fn wrong_bundle(want: BundleKind) -> &'static str {
     match want {
         BundleKind::Public => {
-            "this is a secret bundle, and a public one is needed: give the file that `helba-keygen create --public` wrote, \
-             and keep the secret bundle away from servers"
+            "this is a bundle with secrets, and a public one is needed: give the file that `helba-keygen create --public` wrote, \
+             and keep the others away from servers"
         }
         BundleKind::Secret => {
-            "this is a public bundle, and a secret one is needed: give the file that `helba-keygen create --secret` wrote"
+            "this is no secret bundle, and one is needed: give the file that `helba-keygen create --secret` wrote"
+        }
+        BundleKind::Users => {
+            "this is no users' bundle, and one is needed: give the file that `helba-keygen committee --users` wrote"
         }
     }
 }

@@ -9,6 +9,7 @@
 
 mod bundle;
 mod clear;
+mod custody;
 mod encrypted;
 mod error;
 mod frame;
@@ -18,6 +19,7 @@ mod problem;
 mod public;
 mod secret;
 mod token;
+mod users;
 
 pub use bundle::{
     AnswersManifest, BUNDLE_VERSION, BundleKind, BundleReader, BundleWriter, Manifest, SECURITY_TABLE,
@@ -27,6 +29,7 @@ pub use clear::{
     ClearFeedback, Counted, DecideRequest, Decided, FeedbackKind, LateFeedback, LateRule, MAX_CLEAR_BYTES,
     PolicyCard, PolicyCreated, PolicyView, Privacy, ShuffledBatch, Spent, SummedBatch,
 };
+pub use custody::{CommitteeManifest, Custody, MemberManifest, PublicBytes};
 pub use encrypted::{
     AskAgain, BanditView, Created, DECISIONS_HEADER, DecideReply, Decision, Limits, RaiseTask, Raised,
     Raises, SENDER_HEADER, SenderTag, Ticket, TraceQuestion, TracedFeedback,
@@ -39,3 +42,4 @@ pub use problem::{PROBLEM_JSON, Problem, ProblemType};
 pub use public::{PublicBundle, ScoreKeys};
 pub use secret::{ScoreSecret, SecretBundle};
 pub use token::{AccessToken, TOKEN_BYTES, TokenDigest};
+pub use users::UsersBundle;

@@ -215,12 +215,12 @@ impl RingKeys {
         frames: u32,
         wanted: &WantedKeys,
     ) -> Result<Self, Error> {
-        let limits = FrameLimits::new(params);
-        let mut frame = Vec::new();
-        if frames == 0 || !reader.next_frame(limits.public_key, &mut frame)? {
+        if frames == 0 {
             return Err(Error::Truncated { what: "the public key" });
         }
-        let (public_key, key_id) = ckks::read_public_key(params, &frame)?;
+        let limits = FrameLimits::new(params);
+        let mut frame = Vec::new();
+        let (public_key, key_id) = read_ring_public_key(reader, params, &mut frame)?;
         let seeded = wanted.galois.iter().filter(|key| key.storage == KeyStorage::Seeded);
         let seeded: BTreeSet<_> = seeded.map(|key| Some(key.element)).collect();
         let mut keys = EvaluationKeys::default();
@@ -238,6 +238,18 @@ impl RingKeys {
         }
         Ok(RingKeys { public_key, key_id, keys })
     }
+}
+
+/// Reads the public key of a ring from the next frame, which `frame` holds afterwards.
+pub(crate) fn read_ring_public_key(
+    reader: &mut BundleReader<impl Read>,
+    params: &Params,
+    frame: &mut Vec<u8>,
+) -> Result<(PublicKey, KeyId), Error> {
+    if !reader.next_frame(FrameLimits::new(params).public_key, frame)? {
+        return Err(Error::Truncated { what: "the public key" });
+    }
+    Ok(ckks::read_public_key(params, frame)?)
 }
 
 /// The longest frames under these parameters.

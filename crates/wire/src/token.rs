@@ -135,12 +135,14 @@ impl<'de> Deserialize<'de> for TokenDigest {
     }
 }
 
-fn push_hex(out: &mut String, bytes: &[u8; 32]) {
+/// Appends the hexadecimal digits of `bytes`, two a byte.
+pub(crate) fn push_hex(out: &mut String, bytes: &[u8]) {
     let digit = |d: u8| char::from(b"0123456789abcdef"[usize::from(d)]);
     bytes.iter().for_each(|byte| out.extend([digit(byte >> 4), digit(byte & 15)]));
 }
 
-fn from_hex(text: &str) -> Option<[u8; 32]> {
+/// The 32 bytes of 64 hexadecimal digits.
+pub(crate) fn from_hex(text: &str) -> Option<[u8; 32]> {
     let digits = text.as_bytes();
     let mut out = [0; 32];
     if digits.len() != 2 * out.len() {

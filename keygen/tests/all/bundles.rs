@@ -327,11 +327,11 @@ fn contradictions_in_the_keys_of_answers_are_refused() {
             other => panic!("{k}: {other:?}"),
         }
     }
-    // A bundle of the version before, which has no such keys.
+    // A bundle of the version before, whose manifest does not say who can decrypt.
     let mut old = ours.clone();
-    old[8..10].copy_from_slice(&3u16.to_le_bytes());
+    old[8..10].copy_from_slice(&4u16.to_le_bytes());
     let error = PublicBundle::read(&old[..]).map(drop).unwrap_err();
-    let says = "the bundle has format version 3, this program reads version 4: generate new keys";
+    let says = "the bundle has format version 4, this program reads version 5: generate new keys";
     assert!(error.to_string().starts_with(says), "{error}");
 }
 

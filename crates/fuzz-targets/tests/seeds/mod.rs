@@ -16,8 +16,11 @@ pub(crate) fn seeds(name: &str) -> Vec<Vec<u8>> {
         "ciphertext_frame" => ciphertexts(),
         "key_frame" => keys(),
         "secret_key_frame" => secret_keys(),
-        "public_bundle" => vec![samples::bundles().0],
-        "secret_bundle" => vec![samples::bundles().1],
+        "public_bundle" => vec![samples::bundles().public],
+        "secret_bundle" => {
+            let samples::Bundles { secret, users, .. } = samples::bundles();
+            vec![secret, users]
+        }
         "sealed_bundle" => sealed_bundles(),
         "access_token" => access_tokens(),
         "device_message" => device_messages(),
@@ -76,6 +79,7 @@ fn ciphertexts() -> Vec<Vec<u8>> {
         let whole = seeded.expand(&secret);
         frames.push(ckks::write_ciphertext(&params, id, &whole));
         frames.push(ckks::write_truncated_ciphertext(&params, id, &whole, COEFFICIENTS));
+        frames.push(ckks::write_polynomial(&params, id, level, whole.c1()));
     }
     and_undigested(frames)
 }
