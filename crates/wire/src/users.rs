@@ -5,7 +5,8 @@ use ckks::{KeyId, Params, PublicKey};
 use std::io::{Read, Write};
 use zeroize::Zeroizing;
 
-/// The bundle for the devices of users where a committee holds the key. It has no Debug, because of its token.
+/// The bundle for the devices of users where a committee holds the key. It has no Debug, because it holds a
+/// token.
 pub struct UsersBundle {
     /// The manifest.
     pub manifest: Manifest,
