@@ -124,6 +124,9 @@ pub enum Error {
     /// A ciphertext or key was refused.
     #[error(transparent)]
     Ckks(#[from] ckks::Error),
+    /// Untrusted: a sealed or signed part of a message of a committee.
+    #[error(transparent)]
+    Envelope(#[from] envelope::Error),
     /// A shape has no parameters.
     #[error(transparent)]
     Protocol(#[from] protocol::Error),
@@ -137,6 +140,7 @@ impl Error {
             Error::Truncated { .. } | Error::Trailing { .. } | Error::Malformed(_) => Fault::Malformed,
             Error::Version { .. } | Error::BundleVersion { .. } => Fault::Version,
             Error::Ckks(error) => error.fault(),
+            Error::Envelope(error) => error.fault(),
             Error::Protocol(error) => error.fault(),
             Error::Level { .. }
             | Error::WrongBundle { .. }

@@ -31,6 +31,10 @@ pub(crate) enum Kind {
     Raises = 3,
     TracedFeedback = 4,
     AskAgain = 5,
+    CommitteeContexts = 6,
+    OpenedAnswer = 7,
+    MemberRequest = 8,
+    MemberReply = 9,
 }
 
 impl From<Kind> for u8 {
@@ -43,7 +47,16 @@ impl TryFrom<u8> for Kind {
     type Error = &'static str;
 
     fn try_from(number: u8) -> Result<Self, Self::Error> {
-        let kinds = [Kind::DecideReply, Kind::Raises, Kind::TracedFeedback, Kind::AskAgain];
+        let kinds = [
+            Kind::DecideReply,
+            Kind::Raises,
+            Kind::TracedFeedback,
+            Kind::AskAgain,
+            Kind::CommitteeContexts,
+            Kind::OpenedAnswer,
+            Kind::MemberRequest,
+            Kind::MemberReply,
+        ];
         kinds.into_iter().find(|kind| *kind as u8 == number).ok_or("no message has this number")
     }
 }

@@ -9,6 +9,7 @@
 
 mod bundle;
 mod clear;
+mod committee;
 mod custody;
 mod encrypted;
 mod error;
@@ -28,6 +29,10 @@ pub use bundle::{
 pub use clear::{
     ClearFeedback, Counted, DecideRequest, Decided, FeedbackKind, LateFeedback, LateRule, MAX_CLEAR_BYTES,
     PolicyCard, PolicyCreated, PolicyView, Privacy, ShuffledBatch, Spent, SummedBatch,
+};
+pub use committee::{
+    AnswerBinding, AnswerUser, CommitteeContexts, MOST_QUESTION, MemberReply, MemberRequest, OpenedAnswer,
+    Question, SealedShare, Wanted, answer_key_hash, check_transfer, sign_transfer,
 };
 pub use custody::{CommitteeManifest, Custody, MemberManifest, PublicBytes};
 pub use encrypted::{

@@ -1,0 +1,601 @@
+//! The messages of encrypted bandits whose key a committee holds. What is not here is as in `encrypted`.
+//!
+//! | request | body | answer |
+//! |---|---|---|
+//! | `POST …/decisions` | [`CommitteeContexts`] | [`crate::DecideReply`], whose answer is an [`OpenedAnswer`] |
+//! | `POST …/decisions/{decision}/feedback` | frame of the statistics, a truncated ciphertext | receipt, JSON |
+//! | `GET /v1/committee/members/{member}/requests` | | [`MemberRequest`], or 204 |
+//! | `POST /v1/committee/members/{member}/shares` | [`MemberReply`] | 204 |
+
+use crate::Error;
+use crate::frame::{self, Kind, Reader};
+use ckks_shares::{ActiveSet, MOST_MEMBERS, Quorum};
+use envelope::{SEALED_OVERHEAD, SEALING_KEY_BYTES, SIGNATURE_BYTES};
+use protocol::{MOST_DECISIONS, TaskKind};
+use serde::{Deserialize, Serialize};
+
+/// The most bytes of the id of a bandit in a message.
+const MOST_ID: usize = 64;
+/// The most users of an evaluation.
+const MOST_USERS: usize = 4096;
+/// The most bytes of what members are asked about, besides the ciphertext: each user has a key.
+pub const MOST_QUESTION: usize = MOST_USERS * (SEALING_KEY_BYTES + 64);
+
+/// Contexts of a device without a secret, and the key that the answer is sealed under.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommitteeContexts {
+    /// A sealing key that is used for this request alone.
+    pub answer_key: Vec<u8>,
+    /// The frame of the contexts in the ring of scores, which was encrypted under the public key.
+    pub contexts: Vec<u8>,
+}
+
+impl CommitteeContexts {
+    /// The most bytes of the message, with contexts of at most `contexts` bytes.
+    pub const fn most_bytes(contexts: usize) -> usize {
+        frame::overhead(2) + SEALING_KEY_BYTES + contexts
+    }
+
+    /// The bytes of the message.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        frame::write(Kind::CommitteeContexts, &(), &[&self.answer_key, &self.contexts])
+    }
+
+    /// Reads the bytes of [`Self::to_bytes`]. The frame is not read.
+    ///
+    /// # Errors
+    /// As [`crate::DecideReply::read`]; [`Error::Envelope`] for bytes that are no sealing key.
+    pub fn read(bytes: &[u8], contexts: usize) -> Result<Self, Error> {
+        let mut reader = Reader::new(bytes, Self::most_bytes(contexts))?;
+        reader.header::<()>(Kind::CommitteeContexts)?;
+        let answer_key = reader.blob("the key of the answer", SEALING_KEY_BYTES)?.to_vec();
+        envelope::check_sealing_key(&answer_key)?;
+        let contexts = reader.blob("the contexts", contexts)?.to_vec();
+        reader.end()?;
+        Ok(CommitteeContexts { answer_key, contexts })
+    }
+}
+
+/// What an answer is about. Members seal and sign their shares of an answer for this and nothing else.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AnswerBinding {
+    /// The id of the bandit.
+    pub bandit: String,
+    /// The round of the first decision; those of further ones follow it.
+    pub round: u64,
+    /// t_j, the number of feedbacks in the model of the decision.
+    pub model_feedbacks: u64,
+    /// The numbers of the decisions in the evaluation.
+    pub users: Vec<u32>,
+    /// The hash of the key that the answer is sealed under ([`answer_key_hash`]).
+    pub answer_key: [u8; 32],
+}
+
+/// The hash by which an [`AnswerBinding`] names a sealing key.
+pub fn answer_key_hash(key: &[u8]) -> [u8; 32] {
+    blake3::derive_key("helba committee v1: key of an answer", key)
+}
+
+/// The domain of signatures of [`SealedShare`]s.
+const ANSWER_SIGNATURE: &str = "helba committee v1: share of an answer";
+/// The domain of signatures of [`MemberReply`]s with shares of transfers.
+const TRANSFER_SIGNATURE: &str = "helba committee v1: share of a transfer";
+
+impl AnswerBinding {
+    /// The purpose for which `member` seals its share, as one of the members `set` of this request.
+    pub fn purpose(&self, request: &[u8; 32], set: ActiveSet, member: u8) -> Vec<u8> {
+        // Serialising plain data into memory does not fail.
+        postcard::to_stdvec(&(self, request, set.bits(), member)).unwrap_or_default()
+    }
+
+    /// What `member` signs of its sealed share.
+    fn signed(&self, request: &[u8; 32], set: ActiveSet, member: u8, sealed: &[u8]) -> Vec<u8> {
+        let mut out = self.purpose(request, set, member);
+        out.extend(blake3::hash(sealed).as_bytes());
+        out
+    }
+}
+
+/// A member's share of an answer: the residues of its forms modulo the first prime, eight bytes each, in the
+/// order of the decisions and their arms, sealed under the key of the answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SealedShare {
+    /// The number of the member.
+    pub member: u8,
+    /// The sealed residues.
+    pub sealed: Vec<u8>,
+    /// The signature of the member.
+    pub signature: Vec<u8>,
+}
+
+impl SealedShare {
+    /// Seals and signs `share`, for members.
+    ///
+    /// # Errors
+    /// [`Error::Envelope`] for a key that is no sealing key.
+    pub fn seal<R: rand::CryptoRng>(
+        member: (u8, &envelope::SigningSecret),
+        binding: &AnswerBinding,
+        answer_key: &[u8],
+        request: &[u8; 32],
+        set: ActiveSet,
+        share: &[u64],
+        rng: &mut R,
+    ) -> Result<Self, Error> {
+        let (number, signing) = member;
+        let purpose = binding.purpose(request, set, number);
+        let bytes: zeroize::Zeroizing<Vec<u8>> =
+            share.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>().into();
+        let sealed = envelope::seal(answer_key, &purpose, &bytes, rng)?;
+        let signed = binding.signed(request, set, number, &sealed);
+        let signature = signing.sign(ANSWER_SIGNATURE, &signed).to_vec();
+        Ok(SealedShare { member: number, sealed, signature })
+    }
+
+    /// Checks the signature under the verifying key of the member.
+    ///
+    /// # Errors
+    /// [`Error::Envelope`].
+    pub fn check(
+        &self,
+        verifying: &[u8],
+        binding: &AnswerBinding,
+        request: &[u8; 32],
+        set: ActiveSet,
+    ) -> Result<(), Error> {
+        let signed = binding.signed(request, set, self.member, &self.sealed);
+        Ok(envelope::verify(verifying, ANSWER_SIGNATURE, &signed, &self.signature)?)
+    }
+
+    /// Opens the share, which must have `count` residues.
+    ///
+    /// # Errors
+    /// [`Error::Envelope`]; [`Error::Malformed`] for another number of residues.
+    pub fn open(
+        &self,
+        secret: &envelope::SealingSecret,
+        binding: &AnswerBinding,
+        request: &[u8; 32],
+        set: ActiveSet,
+        count: usize,
+    ) -> Result<zeroize::Zeroizing<Vec<u64>>, Error> {
+        let bytes = secret.open(&binding.purpose(request, set, self.member), &self.sealed)?;
+        if bytes.len() != 8 * count {
+            return Err(Error::Malformed("a share of an answer has not one residue for each arm"));
+        }
+        let (residues, _) = bytes.as_chunks::<8>();
+        Ok(residues.iter().map(|x| u64::from_le_bytes(*x)).collect::<Vec<u64>>().into())
+    }
+}
+
+/// An answer that t members opened for one user: the user alone reads their shares.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenedAnswer {
+    /// The identifier of the request to the members ([`ckks_shares::RequestId`]).
+    pub request: [u8; 32],
+    /// The members who were asked, as [`ActiveSet::bits`].
+    pub set: u16,
+    /// ⟨w, c₀⟩ of each form, modulo the first prime, in the order of [`SealedShare`].
+    pub values: Vec<u64>,
+    /// The shares of the members of the set, in ascending order.
+    pub shares: Vec<SealedShare>,
+}
+
+impl OpenedAnswer {
+    /// The most bytes of an answer with `values` forms.
+    pub const fn most_bytes(values: usize) -> usize {
+        let share = 10 + SIGNATURE_BYTES + SEALED_OVERHEAD + 8 * values;
+        frame::overhead(2) + 9 * values + MOST_MEMBERS as usize * share + 64
+    }
+
+    /// The bytes of the answer.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let values: Vec<u8> = self.values.iter().flat_map(|x| x.to_le_bytes()).collect();
+        // Serialising plain data into memory does not fail.
+        let shares = postcard::to_stdvec(&self.shares).unwrap_or_default();
+        frame::write(Kind::OpenedAnswer, &(self.request, self.set), &[&values, &shares])
+    }
+
+    /// Reads an answer with `values` forms from the members of `quorum`, whose shares are those of the set.
+    /// Their signatures are not checked.
+    ///
+    /// # Errors
+    /// As [`crate::DecideReply::read`].
+    pub fn read(bytes: &[u8], quorum: Quorum, values: usize) -> Result<(Self, ActiveSet), Error> {
+        let most = Self::most_bytes(values);
+        let mut reader = Reader::new(bytes, most)?;
+        let (request, set) = reader.header::<([u8; 32], u16)>(Kind::OpenedAnswer)?;
+        let own = reader.blob("the values of an answer", 8 * values)?;
+        let shares = reader.blob("the shares of an answer", most)?;
+        reader.end()?;
+        let (own, rest) = own.as_chunks::<8>();
+        if own.len() != values || !rest.is_empty() {
+            return Err(Error::Malformed("an answer has not one value for each arm"));
+        }
+        let (shares, rest) = postcard::take_from_bytes::<Vec<SealedShare>>(shares)
+            .map_err(|_| Error::Malformed("the shares of an answer cannot be read"))?;
+        if !rest.is_empty() {
+            return Err(Error::Trailing { bytes: rest.len() });
+        }
+        let members: Vec<u8> = shares.iter().map(|share| share.member).collect();
+        let active = quorum
+            .active(&members)
+            .ok()
+            .filter(|active| active.bits() == set && active.iter().eq(members.iter().copied()));
+        let active =
+            active.ok_or(Error::Malformed("the shares of an answer are not those of its members"))?;
+        let values = own.iter().map(|x| u64::from_le_bytes(*x)).collect();
+        Ok((OpenedAnswer { request, set, values, shares }, active))
+    }
+}
+
+/// A user of an evaluation that is opened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AnswerUser {
+    /// The round of its first decision.
+    pub round: u64,
+    /// The numbers of its decisions in the evaluation.
+    pub users: Vec<u32>,
+    /// The key that its answer is sealed under.
+    pub answer_key: Vec<u8>,
+}
+
+/// What members are asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Wanted {
+    /// A transfer: what a holder of the key would be asked for.
+    Transfer(TaskKind),
+    /// The answers of an evaluation.
+    Answers {
+        /// t_j, the number of feedbacks in its model.
+        model_feedbacks: u64,
+        /// Its users.
+        users: Vec<AnswerUser>,
+    },
+}
+
+/// The meaning of a request to members. Its bytes are the header of the request ids.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Question {
+    /// The id of the bandit.
+    pub bandit: String,
+    /// The number of the task, which its attempts have in common.
+    pub task: u64,
+    /// The number of the attempt, from 0. Each asks another set of members.
+    pub attempt: u32,
+    /// What is wanted.
+    pub wanted: Wanted,
+}
+
+impl Question {
+    /// The bytes, which are the same wherever they are computed.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // Serialising plain data into memory does not fail.
+        postcard::to_stdvec(self).unwrap_or_default()
+    }
+
+    /// Reads the bytes of [`Self::to_bytes`].
+    ///
+    /// # Errors
+    /// [`Error::TooLong`], [`Error::Malformed`], [`Error::Trailing`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
+        frame::check_length("a question", bytes.len(), MOST_QUESTION)?;
+        let malformed = |_| Error::Malformed("a question to members cannot be read");
+        let (question, rest) = postcard::take_from_bytes::<Question>(bytes).map_err(malformed)?;
+        if !rest.is_empty() {
+            return Err(Error::Trailing { bytes: rest.len() });
+        }
+        if question.bandit.len() > MOST_ID {
+            return Err(Error::Malformed("a question about a bandit with a longer id than any has"));
+        }
+        if let Wanted::Answers { users, .. } = &question.wanted {
+            let fits = |user: &AnswerUser| {
+                (1..=MOST_DECISIONS).contains(&user.users.len()) && user.answer_key.len() == SEALING_KEY_BYTES
+            };
+            if users.is_empty() || users.len() > MOST_USERS || !users.iter().all(fits) {
+                return Err(Error::Malformed("a question about users that no evaluation has"));
+            }
+        }
+        Ok(question)
+    }
+
+    /// What the answer of a user is about.
+    pub fn binding(&self, model_feedbacks: u64, user: &AnswerUser) -> AnswerBinding {
+        AnswerBinding {
+            bandit: self.bandit.clone(),
+            round: user.round,
+            model_feedbacks,
+            users: user.users.clone(),
+            answer_key: answer_key_hash(&user.answer_key),
+        }
+    }
+}
+
+/// A request to one member of a set.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MemberRequest {
+    /// The number that the reply names. It belongs to this connection and is not part of the meaning.
+    pub number: u64,
+    /// The members who are asked, as [`ActiveSet::bits`].
+    pub set: u16,
+    /// The bytes of a [`Question`].
+    pub question: Vec<u8>,
+    /// The frame of c₁ of the ciphertext.
+    pub c1: Vec<u8>,
+}
+
+impl MemberRequest {
+    /// The most bytes of a request about a polynomial of at most `c1` bytes.
+    pub const fn most_bytes(c1: usize) -> usize {
+        frame::overhead(2) + MOST_QUESTION + c1
+    }
+
+    /// The bytes of the request.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        frame::write(Kind::MemberRequest, &(self.number, self.set), &[&self.question, &self.c1])
+    }
+
+    /// Reads the bytes of [`Self::to_bytes`]. Neither question nor frame is read.
+    ///
+    /// # Errors
+    /// As [`crate::DecideReply::read`].
+    pub fn read(bytes: &[u8], c1: usize) -> Result<Self, Error> {
+        let mut reader = Reader::new(bytes, Self::most_bytes(c1))?;
+        let (number, set) = reader.header::<(u64, u16)>(Kind::MemberRequest)?;
+        let question = reader.blob("the question", MOST_QUESTION)?.to_vec();
+        let c1 = reader.blob("the polynomial", c1)?.to_vec();
+        reader.end()?;
+        Ok(MemberRequest { number, set, question, c1 })
+    }
+}
+
+/// The reply of a member.
+#[derive(Debug, Clone, PartialEq)]
+pub enum MemberReply {
+    /// Shares of transfers: the frames of downⱼ and upⱼ of each, and a signature over all.
+    Transfer {
+        /// The number of the request.
+        number: u64,
+        /// The frames.
+        frames: Vec<Vec<u8>>,
+        /// The signature of the member.
+        signature: Vec<u8>,
+    },
+    /// A sealed share for each user of the question, in its order.
+    Answers {
+        /// The number of the request.
+        number: u64,
+        /// The shares.
+        shares: Vec<SealedShare>,
+    },
+    /// The member refuses the request, for this reason.
+    Refused {
+        /// The number of the request.
+        number: u64,
+        /// The reason, in a sentence.
+        why: String,
+    },
+}
+
+/// The most bytes of a reason.
+const MOST_WHY: usize = 400;
+/// The most frames of a reply: two transfers.
+const MOST_FRAMES: usize = 4;
+
+impl MemberReply {
+    /// The most bytes of a reply with frames of at most `frame` bytes, or to `decisions` decisions of `arms`
+    /// arms each.
+    pub const fn most_bytes(frame: usize, decisions: usize, arms: usize) -> usize {
+        let share = 16 + SIGNATURE_BYTES + SEALED_OVERHEAD + 8 * arms;
+        let (frames, shares) = (MOST_FRAMES * frame, decisions * share);
+        frame::overhead(MOST_FRAMES) + if frames > shares { frames } else { shares }
+    }
+
+    /// The number of the request.
+    pub fn number(&self) -> u64 {
+        match self {
+            MemberReply::Transfer { number, .. }
+            | MemberReply::Answers { number, .. }
+            | MemberReply::Refused { number, .. } => *number,
+        }
+    }
+
+    /// The bytes of the reply.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        match self {
+            MemberReply::Transfer { number, frames, signature } => {
+                let blobs: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+                let header = (0u8, *number, frames.len(), signature.as_slice(), "");
+                frame::write(Kind::MemberReply, &header, &blobs)
+            }
+            MemberReply::Answers { number, shares } => {
+                // Serialising plain data into memory does not fail.
+                let shares = postcard::to_stdvec(shares).unwrap_or_default();
+                frame::write(Kind::MemberReply, &(1u8, *number, 1usize, [0u8; 0].as_slice(), ""), &[&shares])
+            }
+            MemberReply::Refused { number, why } => {
+                let why: String = why.chars().take(MOST_WHY / 4).collect();
+                let header = (2u8, *number, 0usize, [0u8; 0].as_slice(), why.as_str());
+                frame::write(Kind::MemberReply, &header, &[])
+            }
+        }
+    }
+
+    /// Reads the bytes of [`Self::to_bytes`], at most `limit` of them. Frames and signatures are not checked.
+    ///
+    /// # Errors
+    /// As [`crate::DecideReply::read`].
+    pub fn read(bytes: &[u8], limit: usize) -> Result<Self, Error> {
+        let mut reader = Reader::new(bytes, limit)?;
+        let (kind, number, count, signature, why) =
+            reader.header::<(u8, u64, usize, &[u8], &str)>(Kind::MemberReply)?;
+        let reply = match (kind, count) {
+            (0, 1..=MOST_FRAMES) => {
+                let frame = |_| Ok(reader.blob("a share", limit)?.to_vec());
+                let frames = (0..count).map(frame).collect::<Result<_, Error>>()?;
+                MemberReply::Transfer { number, frames, signature: signature.to_vec() }
+            }
+            (1, 1) => {
+                let (shares, rest) = postcard::take_from_bytes(reader.blob("the shares", limit)?)
+                    .map_err(|_| Error::Malformed("the shares of a member cannot be read"))?;
+                if !rest.is_empty() {
+                    return Err(Error::Trailing { bytes: rest.len() });
+                }
+                MemberReply::Answers { number, shares }
+            }
+            (2, 0) if why.len() <= MOST_WHY => MemberReply::Refused { number, why: why.into() },
+            _ => return Err(Error::Malformed("a reply of a member of no known kind")),
+        };
+        reader.end()?;
+        Ok(reply)
+    }
+}
+
+/// What a member signs of the shares of transfers under these request ids: `frames` in the order of the reply.
+fn signed_frames(requests: &[[u8; 32]], frames: &[Vec<u8>]) -> Vec<u8> {
+    let mut out = Vec::new();
+    requests.iter().for_each(|request| out.extend(request));
+    frames.iter().for_each(|frame| out.extend(blake3::hash(frame).as_bytes()));
+    out
+}
+
+/// Signs the frames of a [`MemberReply::Transfer`].
+pub fn sign_transfer(
+    signing: &envelope::SigningSecret,
+    requests: &[[u8; 32]],
+    frames: &[Vec<u8>],
+) -> Vec<u8> {
+    signing.sign(TRANSFER_SIGNATURE, &signed_frames(requests, frames)).to_vec()
+}
+
+/// Checks the signature of a [`MemberReply::Transfer`].
+///
+/// # Errors
+/// [`Error::Envelope`].
+pub fn check_transfer(
+    verifying: &[u8],
+    requests: &[[u8; 32]],
+    frames: &[Vec<u8>],
+    signature: &[u8],
+) -> Result<(), Error> {
+    Ok(envelope::verify(verifying, TRANSFER_SIGNATURE, &signed_frames(requests, frames), signature)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use envelope::{SealingSecret, SigningSecret};
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha20Rng;
+
+    fn binding() -> AnswerBinding {
+        let (bandit, users) = ("b".repeat(32), vec![3, 7]);
+        AnswerBinding { bandit, round: 9, model_feedbacks: 8, users, answer_key: [1; 32] }
+    }
+
+    /// A share is read by its user, for its meaning, from its member.
+    #[test]
+    fn shares_of_answers_belong_to_their_request() {
+        let mut rng = ChaCha20Rng::seed_from_u64(1);
+        let (user, signing) = (SealingSecret::generate(&mut rng), SigningSecret::generate(&mut rng));
+        let quorum = Quorum::new(2, 3).unwrap();
+        let [set, other_set] = [[1, 3], [2, 3]].map(|members| quorum.active(&members).unwrap());
+        let (binding, request) = (binding(), [5; 32]);
+        let member = (3, &signing);
+        let share =
+            SealedShare::seal(member, &binding, &user.public(), &request, set, &[1, u64::MAX, 3], &mut rng)
+                .unwrap();
+        let key = signing.public();
+        share.check(&key, &binding, &request, set).unwrap();
+        assert_eq!(**share.open(&user, &binding, &request, set, 3).unwrap(), [1, u64::MAX, 3]);
+        assert!(share.open(&user, &binding, &request, set, 2).is_err());
+        for (name, binding, request, set) in [
+            ("round", AnswerBinding { round: 10, ..binding.clone() }, request, set),
+            ("users", AnswerBinding { users: vec![3, 8], ..binding.clone() }, request, set),
+            ("bandit", AnswerBinding { bandit: "c".into(), ..binding.clone() }, request, set),
+            ("request", binding.clone(), [6; 32], set),
+            ("set", binding.clone(), request, other_set),
+        ] {
+            assert!(share.check(&key, &binding, &request, set).is_err(), "{name}");
+            assert!(share.open(&user, &binding, &request, set, 3).is_err(), "{name}");
+        }
+        let another = SealedShare { member: 1, ..share.clone() };
+        assert!(another.check(&key, &binding, &request, set).is_err());
+
+        let first = SealedShare { member: 1, ..share.clone() };
+        let answer =
+            OpenedAnswer { request, set: set.bits(), values: vec![4, 5, 6], shares: vec![first, share] };
+        let bytes = answer.to_bytes();
+        assert!(bytes.len() <= OpenedAnswer::most_bytes(3), "{}", bytes.len());
+        assert_eq!(OpenedAnswer::read(&bytes, quorum, 3).unwrap(), (answer.clone(), set));
+        assert!(
+            OpenedAnswer::read(&bytes, quorum, 2).is_err() && OpenedAnswer::read(&bytes, quorum, 4).is_err()
+        );
+        let swapped =
+            OpenedAnswer { shares: answer.shares.iter().rev().cloned().collect(), ..answer.clone() };
+        let one = OpenedAnswer { shares: answer.shares[..1].to_vec(), ..answer.clone() };
+        let foreign = OpenedAnswer { set: 0b110, ..answer };
+        for bad in [swapped, one, foreign] {
+            assert!(OpenedAnswer::read(&bad.to_bytes(), quorum, 3).is_err());
+        }
+        for len in 0..bytes.len() {
+            assert!(OpenedAnswer::read(&bytes[..len], quorum, 3).is_err(), "{len}");
+        }
+    }
+
+    #[test]
+    fn messages_are_read_as_they_are_written() {
+        let mut rng = ChaCha20Rng::seed_from_u64(2);
+        let key = SealingSecret::generate(&mut rng).public();
+        let contexts = CommitteeContexts { answer_key: key.clone(), contexts: vec![1; 50] };
+        assert_eq!(CommitteeContexts::read(&contexts.to_bytes(), 50).unwrap(), contexts);
+        assert!(CommitteeContexts::read(&contexts.to_bytes(), 49).is_err());
+        let no_key = CommitteeContexts { answer_key: vec![0xff; SEALING_KEY_BYTES], ..contexts };
+        assert!(matches!(CommitteeContexts::read(&no_key.to_bytes(), 50), Err(Error::Envelope(_))));
+
+        let user = AnswerUser { round: 4, users: vec![0, 5], answer_key: key };
+        let wanted = Wanted::Answers { model_feedbacks: 3, users: vec![user.clone(); 2] };
+        let question = Question { bandit: "b".into(), task: 7, attempt: 0, wanted };
+        assert_eq!(Question::from_bytes(&question.to_bytes()).unwrap(), question);
+        let scores = Wanted::Transfer(TaskKind::Scores { factor: 0.5, alone: true });
+        let raise = Question { wanted: scores, ..question.clone() };
+        assert_eq!(Question::from_bytes(&raise.to_bytes()).unwrap(), raise);
+        assert_ne!(raise.to_bytes(), Question { attempt: 1, ..raise.clone() }.to_bytes());
+        let users =
+            |users| Question { wanted: Wanted::Answers { model_feedbacks: 3, users }, ..question.clone() };
+        for bad in [
+            users(Vec::new()),
+            users(vec![AnswerUser { answer_key: vec![0; 5], ..user.clone() }]),
+            users(vec![AnswerUser { users: Vec::new(), ..user.clone() }]),
+            users(vec![AnswerUser { users: vec![1; MOST_DECISIONS + 1], ..user }]),
+            Question { bandit: "b".repeat(65), ..raise },
+        ] {
+            assert!(Question::from_bytes(&bad.to_bytes()).is_err());
+        }
+
+        let request = MemberRequest { number: 1, set: 5, question: question.to_bytes(), c1: vec![2; 9] };
+        assert_eq!(MemberRequest::read(&request.to_bytes(), 9).unwrap(), request);
+        assert!(MemberRequest::read(&request.to_bytes(), 8).is_err());
+
+        let signing = SigningSecret::generate(&mut rng);
+        let (requests, frames) = ([[1; 32], [2; 32]], vec![vec![3; 7], vec![4; 5]]);
+        let signature = sign_transfer(&signing, &requests, &frames);
+        check_transfer(&signing.public(), &requests, &frames, &signature).unwrap();
+        let swapped: Vec<_> = frames.iter().rev().cloned().collect();
+        assert!(check_transfer(&signing.public(), &requests, &swapped, &signature).is_err());
+        assert!(check_transfer(&signing.public(), &requests[..1], &frames, &signature).is_err());
+        let share = SealedShare { member: 2, sealed: vec![1; 1200], signature: vec![2; 64] };
+        for reply in [
+            MemberReply::Transfer { number: 8, frames, signature },
+            MemberReply::Answers { number: 9, shares: vec![share; 3] },
+            MemberReply::Refused { number: 10, why: "a reason".into() },
+        ] {
+            let bytes = reply.to_bytes();
+            assert!(bytes.len() <= MemberReply::most_bytes(7, 3, 8));
+            assert_eq!(MemberReply::read(&bytes, MemberReply::most_bytes(7, 3, 8)).unwrap(), reply);
+            for len in 0..bytes.len() {
+                assert!(MemberReply::read(&bytes[..len], bytes.len()).is_err());
+            }
+        }
+    }
+}
