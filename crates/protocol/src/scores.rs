@@ -400,10 +400,16 @@ impl ScoreLayout {
         1.0 / self.design_scale
     }
 
+    /// The slots of the ring of answers with the entries of each arm of `user`, beside a large ring of `large`
+    /// slots.
+    pub fn answer_slots(&self, user: usize, large: usize) -> Vec<usize> {
+        let layout = self.answers(large);
+        (0..self.arms).map(|arm| layout.slot(arm, user)).collect()
+    }
+
     /// The entry of each arm of `user` in a decrypted answer, beside a large ring of `large` slots.
     pub fn action_values(&self, slots: &[Complex64], user: usize, large: usize) -> Vec<f64> {
-        let layout = self.answers(large);
-        (0..self.arms).map(|arm| slots[layout.slot(arm, user)].re).collect()
+        self.answer_slots(user, large).into_iter().map(|slot| slots[slot].re).collect()
     }
 
     /// z and u of each arm of decision `b` of a request with 2^`log` places, from the decrypted coefficients
