@@ -174,7 +174,7 @@ impl MemberShare {
         &self,
         target: &MemberShare,
         pairs: &PairKeys,
-        map: &impl Transfer,
+        map: &(impl Transfer + ?Sized),
         set: ActiveSet,
         header: &[u8],
         c1: &Poly<Ntt>,
@@ -248,7 +248,11 @@ impl MemberShare {
 }
 
 /// The mask of one member: uniform in [−R, R] at the coefficients that are read, and 0 at all others.
-fn uniform_masks(map: &impl Transfer, set: ActiveSet, rng: &mut ChaCha20Rng) -> Zeroizing<Vec<i128>> {
+fn uniform_masks(
+    map: &(impl Transfer + ?Sized),
+    set: ActiveSet,
+    rng: &mut ChaCha20Rng,
+) -> Zeroizing<Vec<i128>> {
     let bound = map.mask_bound(set.len());
     let unused = (2 * bound as u128).leading_zeros();
     let mut out = Zeroizing::new(vec![0; map.source().0.n()]);

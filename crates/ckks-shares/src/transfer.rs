@@ -132,7 +132,7 @@ pub struct TransferShare {
 /// [`Error::ShareCount`]; [`Error::Foreign`] for a share of another size; [`Error::Ckks`] if `input` is not
 /// at the level of the source, or if shares are wrong and the sum is out of range.
 pub fn transfer(
-    map: &impl Transfer,
+    map: &(impl Transfer + ?Sized),
     set: ActiveSet,
     request: &RequestId,
     input: &Ciphertext,

@@ -455,7 +455,7 @@ pub fn write_truncated_ciphertext(params: &Params, key: KeyId, ct: &Ciphertext, 
     })
 }
 
-/// Reads c₁ and the first `count` coefficients of c₀ of a ciphertext at `level` and its canonical scale, as
+/// Reads c₁ and the first `count` coefficients of c₀ of a ciphertext at `level` and `scale`, as
 /// [`read_partial_ciphertext`].
 ///
 /// # Errors
@@ -464,11 +464,12 @@ pub fn read_truncated_ciphertext(
     params: &Params,
     key: KeyId,
     level: usize,
+    scale: f64,
     count: usize,
     bytes: &[u8],
 ) -> Result<Ciphertext, Error> {
     params.check_level(Op::Encrypt, level)?;
-    let (size, scale) = (truncated_ciphertext_bytes(params, level, count), params.scale(level));
+    let size = truncated_ciphertext_bytes(params, level, count);
     let payload = read_first_coefficients(params, key, truncated_header(level, count, scale), size, bytes)?;
     let basis = params.q_basis(level);
     let (c1, body) = payload.split_at(poly_bytes(basis));

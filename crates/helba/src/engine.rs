@@ -22,6 +22,7 @@ pub struct Engine {
     public_key: PublicKey,
     key_id: KeyId,
     answers: AnswerTables,
+    committee: bool,
 }
 
 /// What takes the entries of all users into the ring of answers, and each user's own out of them.
@@ -85,7 +86,20 @@ impl Engine {
         let slots = Encrypted::new(deep.evaluator().clone(), deep.params().max_slots())?;
         let answers = AnswerTables::new(AnswerLayout::new(ring, deep.shape(), slots.slots()), switch)?;
         let scores = Evaluator::new(params, keys);
-        Ok(Engine { deep, slots, ring, scores, public_key, key_id, answers })
+        Ok(Engine { deep, slots, ring, scores, public_key, key_id, answers, committee: false })
+    }
+
+    /// The engine of keys that a committee holds. What its members are asked about has neither mask nor fresh
+    /// randomness, because they mask what they answer: the same inputs give the same bytes, which members
+    /// compute too.
+    pub fn of_committee(mut self) -> Self {
+        self.committee = true;
+        self
+    }
+
+    /// Whether a committee holds the keys.
+    pub fn has_committee(&self) -> bool {
+        self.committee
     }
 
     /// The engine of the deep circuit.
@@ -159,7 +173,8 @@ impl Engine {
         scores
     }
 
-    /// Ciphertexts of the ring of scores at the scale of `raise` under a fresh mask, re-randomised.
+    /// Ciphertexts of the ring of scores at the scale of `raise` under a fresh mask, re-randomised; under a
+    /// committee as they are.
     ///
     /// # Errors
     /// [`Error::Ckks`] for a ciphertext of another level or scale.
@@ -181,13 +196,32 @@ impl Engine {
         seed: MaskSeed,
         rng: &mut R,
     ) -> Result<Masked, Error> {
-        raise.mask_assign(&mut ciphertext, &seed)?;
-        ckks::rerandomise_assign(self.params(), &self.public_key, &mut ciphertext, rng);
+        if !self.committee {
+            raise.mask_assign(&mut ciphertext, &seed)?;
+            ckks::rerandomise_assign(self.params(), &self.public_key, &mut ciphertext, rng);
+        }
         Ok(Masked { ciphertext, seed })
     }
 
+    /// What the mask of `seed` becomes in a raise with this factor; `None` under a committee, whose members
+    /// take their masks off.
+    ///
+    /// # Errors
+    /// [`Error::Ckks`] for a factor that is out of range.
+    pub fn encode_mask(
+        &self,
+        raise: &Raise,
+        seed: &MaskSeed,
+        factor: f64,
+    ) -> Result<Option<Plaintext>, Error> {
+        match self.committee {
+            true => Ok(None),
+            false => Ok(Some(raise.encode_mask(seed, factor)?)),
+        }
+    }
+
     /// Square root, comparison and argmax of the `users` users of a pack, from raised scores whose mask is
-    /// `mask`, and the fold of their entries. A user who left its pack before the answers counts.
+    /// `mask` ([`Self::encode_mask`]), and the fold of their entries. A user who left its pack before the answers counts.
     ///
     /// # Errors
     /// [`Error::Ckks`] for a ciphertext that is not one of this raise, or if a key is missing; as
@@ -198,15 +232,17 @@ impl Engine {
         users: usize,
         raise: &Raise,
         mut raised: Ciphertext,
-        mask: &Plaintext,
+        mask: Option<&Plaintext>,
         rng: &mut R,
     ) -> Result<Evaluated, Error> {
-        raise.unmask_assign(&mut raised, mask)?;
+        if let Some(mask) = mask {
+            raise.unmask_assign(&mut raised, mask)?;
+        }
         self.fold(users, circuit.products(&self.slots, &raised)?, rng)
     }
 
     /// The entries of the `users` users of a pack, from the products of their evaluation
-    /// ([`DecisionCircuit::products`]), re-randomised.
+    /// ([`DecisionCircuit::products`]), re-randomised unless a committee holds the keys.
     ///
     /// # Errors
     /// [`Error::WrongLevel`] for products at another level than [`products_level`]: the answer of a user
@@ -222,7 +258,9 @@ impl Engine {
             return Err(Error::WrongLevel { what: "products of an evaluation", got, want });
         }
         // One encryption of zero serves all answers: each is under a mask and noise of its own.
-        ckks::rerandomise_assign(self.deep.params(), self.deep.public_key(), &mut products, rng);
+        if !self.committee {
+            ckks::rerandomise_assign(self.deep.params(), self.deep.public_key(), &mut products, rng);
+        }
         let AnswerTables { switch, alone, shared, .. } = &self.answers;
         let fold = if users > 1 { shared } else { alone };
         let folded = fold.apply(switch, &switch.split(&products)?)?;
@@ -256,6 +294,15 @@ impl Engine {
         };
         ckks::flood_assign(switch.small().params(), &mut out, ANSWER_FLOOD_BITS, rng);
         Ok(out)
+    }
+
+    /// What the members of a committee are asked to open for the users of an evaluation: the entries of all
+    /// of them, in the ring of answers at level 0. Each user gets the forms of its own slots.
+    ///
+    /// # Errors
+    /// [`Error::Ckks`] never, since entries are at level 0 or above.
+    pub fn opening(&self, evaluated: &Evaluated) -> Result<Ciphertext, Error> {
+        Ok(self.answers.switch.small().drop_level(&evaluated.folded, ANSWER_LEVEL)?)
     }
 
     /// The trace comparison of an evaluation as a question to a holder of the key: the constant coefficient,

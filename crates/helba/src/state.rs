@@ -39,7 +39,8 @@ const ROUND_BYTES: usize = 6;
 pub enum Event {
     /// Rounds up to this one may be given out.
     Rounds(u64),
-    /// The feedback on the decision of a round: the frame of [`ckks::write_partial_ciphertext`].
+    /// The feedback on the decision of a round: the frame of [`ckks::write_partial_ciphertext`], or under a
+    /// committee that of [`ckks::write_truncated_ciphertext`].
     Feedback {
         /// The round.
         round: u64,
@@ -405,7 +406,9 @@ impl EncryptedBandit {
                 let raise = &self.exchanges.statistics;
                 let level = next.plan.statistics_level;
                 let mut raised = ckks::read_ciphertext(deep.params(), deep.key_id(), level, frame)?;
-                raise.unmask_assign(&mut raised, &raise.encode_mask(&seed, self.statistics_factor())?)?;
+                if let Some(mask) = engine.encode_mask(raise, &seed, self.statistics_factor())? {
+                    raise.unmask_assign(&mut raised, &mask)?;
+                }
                 let mut statistics = Arc::unwrap_or_clone(next.statistics);
                 deep.evaluator().add_assign(&mut statistics, &raised)?;
                 next.statistics = Arc::new(statistics);
@@ -423,12 +426,14 @@ impl EncryptedBandit {
                     return Err(unasked(*task));
                 }
                 let plan = &next.plan;
-                let model = ckks::read_ciphertext(deep.params(), deep.key_id(), plan.model_level, frame)?;
+                let mut model = ckks::read_ciphertext(deep.params(), deep.key_id(), plan.model_level, frame)?;
                 let top = small.max_level();
                 let mut scores = ckks::read_ciphertext(small, engine.key_id(), top, scores)?;
-                let model =
-                    refresh::reveal(deep.params(), model, plan.refresh_level, plan.model_slots, &seed);
-                self.exchanges.model.unmask_assign(&mut scores, &seed)?;
+                if !engine.has_committee() {
+                    let (level, slots) = (plan.refresh_level, plan.model_slots);
+                    model = refresh::reveal(deep.params(), model, level, slots, &seed);
+                    self.exchanges.model.unmask_assign(&mut scores, &seed)?;
+                }
                 let log_gap = engine.ring().gap.ilog2();
                 engine.scores_evaluator().divide_exactly_assign(&mut scores, log_gap);
                 (next.model, next.scores_model) = (Arc::new(model), Arc::new(scores));
@@ -527,7 +532,7 @@ impl EncryptedBandit {
 }
 
 impl Update {
-    /// Computes the next model under its mask.
+    /// Computes the next model under its mask; under a committee without one.
     ///
     /// # Errors
     /// [`Error::Ckks`] if a key is missing.
@@ -537,6 +542,9 @@ impl Update {
         let unused = plan.newton_steps - factors.steps().len();
         let deep = engine.deep();
         let model = deep.update_model(statistics, model, factors, plan.design_scale, unused, to)?;
+        if engine.has_committee() {
+            return Ok(model.with_scale(deep.params().scale(plan.refresh_level)));
+        }
         let mut rng = ChaCha20Rng::from_seed(derive(seed, b"zero"));
         Ok(refresh::hide(deep.params(), deep.public_key(), &model, seed, &mut rng))
     }
@@ -708,7 +716,10 @@ impl State<Arc<Ciphertext>> {
         }
         let (level, scale) = (small.max_level(), f64::from(LOG_SCORE).exp2());
         let count = exchanges.layout.numbers();
-        let feedback = ckks::read_partial_ciphertext(small, key, level, scale, count, frame)?;
+        let feedback = match engine.has_committee() {
+            true => ckks::read_truncated_ciphertext(small, key, level, scale, count, frame)?,
+            false => ckks::read_partial_ciphertext(small, key, level, scale, count, frame)?,
+        };
         engine.scores_evaluator().add_assign(Arc::make_mut(&mut self.sum), &feedback)?;
         self.answered.answer(round);
         self.feedbacks += 1;

@@ -1,7 +1,7 @@
 //! The exchanges of an encrypted bandit with a holder of the key: what both sides must compute alike.
 
 use crate::{BanditConfig, LOG_SCORE, Plan, ScoreLayout, ScoreRing};
-use ckks::{Params, Raise, SlotsToCoefficients};
+use ckks::{Params, Raise, Refresh, SlotsToCoefficients};
 use serde::{Deserialize, Serialize};
 
 /// What a holder of the key is asked for.
@@ -36,6 +36,8 @@ pub struct Exchanges {
     pub statistics: Raise,
     /// A model becomes the coefficients that contexts are multiplied by.
     pub model: SlotsToCoefficients,
+    /// A model comes back to the level of the next update.
+    pub refresh: Refresh,
 }
 
 impl Exchanges {
@@ -59,7 +61,8 @@ impl Exchanges {
         let statistics = raise(layout.raised_statistics(slots), plan.statistics_level)?;
         let (level, count, scale) = (plan.refresh_level, plan.model_slots, large.scale(plan.model_level));
         let model = SlotsToCoefficients::new(large, small, level, count, scale, &layout.model())?;
-        Ok(Exchanges { layout, alone, shared, statistics, model })
+        let refresh = Refresh::new(large, level, plan.model_level, count)?;
+        Ok(Exchanges { layout, alone, shared, statistics, model, refresh })
     }
 
     /// The raise of the scores of an evaluation with one user, or with several.

@@ -400,6 +400,11 @@ impl ScoreLayout {
         1.0 / self.design_scale
     }
 
+    /// K, the number of arms.
+    pub fn arms(&self) -> usize {
+        self.arms
+    }
+
     /// The slots of the ring of answers with the entries of each arm of `user`, beside a large ring of `large`
     /// slots.
     pub fn answer_slots(&self, user: usize, large: usize) -> Vec<usize> {

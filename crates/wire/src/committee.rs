@@ -9,9 +9,9 @@
 
 use crate::Error;
 use crate::frame::{self, Kind, Reader};
-use ckks_shares::{ActiveSet, MOST_MEMBERS, Quorum};
+use ckks_shares::{ActiveSet, MOST_MEMBERS, Quorum, Raised, Transfer};
 use envelope::{SEALED_OVERHEAD, SEALING_KEY_BYTES, SIGNATURE_BYTES};
-use protocol::{MOST_DECISIONS, TaskKind};
+use protocol::{Exchanges, MOST_DECISIONS, TaskKind};
 use serde::{Deserialize, Serialize};
 
 /// The most bytes of the id of a bandit in a message.
@@ -78,6 +78,8 @@ pub fn answer_key_hash(key: &[u8]) -> [u8; 32] {
 
 /// The domain of signatures of [`SealedShare`]s.
 const ANSWER_SIGNATURE: &str = "helba committee v1: share of an answer";
+/// The domain of signatures of [`MemberReply::Refused`].
+const REFUSAL_SIGNATURE: &str = "helba committee v1: refusal";
 /// The domain of signatures of [`MemberReply`]s with shares of transfers.
 const TRANSFER_SIGNATURE: &str = "helba committee v1: share of a transfer";
 
@@ -311,6 +313,25 @@ impl Question {
     }
 }
 
+/// The header of the request id of the transfer with this number, among those of one question.
+pub fn transfer_header(question: &[u8], number: u8) -> Vec<u8> {
+    [question, &[number]].concat()
+}
+
+/// The transfers that a task takes, in the order of [`transfer_header`].
+pub fn transfers(exchanges: &Exchanges, kind: TaskKind) -> Vec<Box<dyn Transfer + '_>> {
+    match kind {
+        TaskKind::Scores { factor, alone } => {
+            vec![Box::new(Raised { raise: exchanges.scores(alone), factor })]
+        }
+        TaskKind::Sum => {
+            let factor = exchanges.layout.statistics_factor();
+            vec![Box::new(Raised { raise: &exchanges.statistics, factor })]
+        }
+        TaskKind::Model => vec![Box::new(exchanges.refresh.clone()), Box::new(exchanges.model.clone())],
+    }
+}
+
 /// A request to one member of a set.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MemberRequest {
@@ -374,6 +395,8 @@ pub enum MemberReply {
         number: u64,
         /// The reason, in a sentence.
         why: String,
+        /// The signature of the member.
+        signature: Vec<u8>,
     },
 }
 
@@ -389,6 +412,13 @@ impl MemberReply {
         let share = 16 + SIGNATURE_BYTES + SEALED_OVERHEAD + 8 * arms;
         let (frames, shares) = (MOST_FRAMES * frame, decisions * share);
         frame::overhead(MOST_FRAMES) + if frames > shares { frames } else { shares }
+    }
+
+    /// A signed refusal of the request with this number. A reason is cut to 100 characters.
+    pub fn refused(signing: &envelope::SigningSecret, number: u64, why: &str) -> Self {
+        let why: String = why.chars().take(MOST_WHY / 4).collect();
+        let signature = signing.sign(REFUSAL_SIGNATURE, &signed_refusal(number, &why)).to_vec();
+        MemberReply::Refused { number, why, signature }
     }
 
     /// The number of the request.
@@ -413,9 +443,8 @@ impl MemberReply {
                 let shares = postcard::to_stdvec(shares).unwrap_or_default();
                 frame::write(Kind::MemberReply, &(1u8, *number, 1usize, [0u8; 0].as_slice(), ""), &[&shares])
             }
-            MemberReply::Refused { number, why } => {
-                let why: String = why.chars().take(MOST_WHY / 4).collect();
-                let header = (2u8, *number, 0usize, [0u8; 0].as_slice(), why.as_str());
+            MemberReply::Refused { number, why, signature } => {
+                let header = (2u8, *number, 0usize, signature.as_slice(), why.as_str());
                 frame::write(Kind::MemberReply, &header, &[])
             }
         }
@@ -443,12 +472,26 @@ impl MemberReply {
                 }
                 MemberReply::Answers { number, shares }
             }
-            (2, 0) if why.len() <= MOST_WHY => MemberReply::Refused { number, why: why.into() },
+            (2, 0) if why.len() <= MOST_WHY => {
+                MemberReply::Refused { number, why: why.into(), signature: signature.to_vec() }
+            }
             _ => return Err(Error::Malformed("a reply of a member of no known kind")),
         };
         reader.end()?;
         Ok(reply)
     }
+}
+
+fn signed_refusal(number: u64, why: &str) -> Vec<u8> {
+    [&number.to_le_bytes(), why.as_bytes()].concat()
+}
+
+/// Checks the signature of a [`MemberReply::Refused`].
+///
+/// # Errors
+/// [`Error::Envelope`].
+pub fn check_refusal(verifying: &[u8], number: u64, why: &str, signature: &[u8]) -> Result<(), Error> {
+    Ok(envelope::verify(verifying, REFUSAL_SIGNATURE, &signed_refusal(number, why), signature)?)
 }
 
 /// What a member signs of the shares of transfers under these request ids: `frames` in the order of the reply.
@@ -584,11 +627,18 @@ mod tests {
         let swapped: Vec<_> = frames.iter().rev().cloned().collect();
         assert!(check_transfer(&signing.public(), &requests, &swapped, &signature).is_err());
         assert!(check_transfer(&signing.public(), &requests[..1], &frames, &signature).is_err());
+        let refused = MemberReply::refused(&signing, 10, &"é".repeat(1000));
+        let MemberReply::Refused { number, why, signature: signed } = &refused else {
+            unreachable!("as made")
+        };
+        check_refusal(&signing.public(), *number, why, signed).unwrap();
+        assert!(check_refusal(&signing.public(), 11, why, signed).is_err());
+        assert_eq!(MemberReply::read(&refused.to_bytes(), 5000).unwrap(), refused);
         let share = SealedShare { member: 2, sealed: vec![1; 1200], signature: vec![2; 64] };
         for reply in [
             MemberReply::Transfer { number: 8, frames, signature },
             MemberReply::Answers { number: 9, shares: vec![share; 3] },
-            MemberReply::Refused { number: 10, why: "a reason".into() },
+            MemberReply::refused(&signing, 10, "a reason"),
         ] {
             let bytes = reply.to_bytes();
             assert!(bytes.len() <= MemberReply::most_bytes(7, 3, 8));

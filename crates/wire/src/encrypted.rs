@@ -12,8 +12,8 @@
 //! several decisions says in [`DECISIONS_HEADER`] how many: their contexts share one frame, and their answers
 //! too.
 
-use crate::Error;
 use crate::frame::{self, Kind, Reader};
+use crate::{CommitteeContexts, Error, OpenedAnswer};
 use ckks::{KeyId, Params};
 use protocol::{
     Answers, BanditConfig, DecisionId, MOST_DECISIONS, Plan, QuestionId, ScoreLayout, Status, TaskKind,
@@ -136,6 +136,18 @@ impl Limits {
             raised,
             scores,
         })
+    }
+
+    /// The limits of the same bandit where a committee holds the keys: contexts come with the key of their
+    /// answer, statistics have all of c₁, and an answer has the shares of the members.
+    pub fn under_committee(self, small: &Params, layout: &ScoreLayout) -> Self {
+        let statistics = ckks::truncated_ciphertext_bytes(small, small.max_level(), layout.numbers());
+        Limits {
+            contexts: CommitteeContexts::most_bytes(self.contexts),
+            statistics,
+            answer: OpenedAnswer::most_bytes(layout.most_decisions() * layout.arms()),
+            ..self
+        }
     }
 
     /// The longest body of a feedback.

@@ -351,7 +351,8 @@ pub fn read_opened(bytes: &[u8]) -> Result<Sum, Error> {
 /// # Errors
 /// [`Error::Ckks`] for bytes that are none of this ring under this key.
 pub fn read_sum(ring: &SumRing, key: KeyId, bytes: &[u8]) -> Result<Ciphertext, Error> {
-    Ok(ckks::read_truncated_ciphertext(&ring.params, key, LEVEL, ring.coefficients(), bytes)?)
+    let scale = ring.params.scale(LEVEL);
+    Ok(ckks::read_truncated_ciphertext(&ring.params, key, LEVEL, scale, ring.coefficients(), bytes)?)
 }
 
 #[cfg(test)]

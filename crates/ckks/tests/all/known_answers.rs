@@ -130,7 +130,8 @@ fn truncated_frames_equal_those_written_elsewhere() {
     let c0: Vec<Vec<u64>> = serde_json::from_value(all["c0"].clone()).unwrap();
     let count = c0[0].len();
     assert_eq!(good.len(), ckks::truncated_ciphertext_bytes(&params, level, count));
-    let read = |bytes: &[u8]| ckks::read_truncated_ciphertext(&params, id, level, count, bytes);
+    let read =
+        |bytes: &[u8]| ckks::read_truncated_ciphertext(&params, id, level, params.scale(level), count, bytes);
     let ct = read(&good).unwrap();
     assert!(*ct.c1() == ckks::uniform_c1(&params, level, &hex(&all["seed"]).try_into().unwrap()));
     let coefficients = ct.c0().truncated(level + 1).into_coeff(params.q_basis(level));
@@ -147,9 +148,12 @@ fn truncated_frames_equal_those_written_elsewhere() {
         assert_eq!(variant(&read(&bad.concat()).expect_err(name)), case["error"].as_str().unwrap(), "{name}");
     }
     for (count, level) in [(count - 1, level), (count + 1, level), (count, 0), (count, 2)] {
-        assert!(ckks::read_truncated_ciphertext(&params, id, level, count, &good).is_err());
+        assert!(
+            ckks::read_truncated_ciphertext(&params, id, level, params.scale(level), count, &good).is_err()
+        );
     }
-    let beyond = ckks::read_truncated_ciphertext(&params, id, level, params.n() + 1, &good);
+    let beyond =
+        ckks::read_truncated_ciphertext(&params, id, level, params.scale(level), params.n() + 1, &good);
     assert!(matches!(beyond, Err(Error::CoefficientCount { .. })));
 }
 

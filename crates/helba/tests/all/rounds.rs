@@ -144,9 +144,10 @@ impl World {
             &mut self.rng,
         );
         let raised = raised.unwrap().expand(&self.party.secret);
-        let mask = raise.encode_mask(&masked.seed, factor).unwrap();
+        let mask = self.engine.encode_mask(raise, &masked.seed, factor).unwrap();
         let start = Instant::now();
-        let evaluated = self.engine.evaluate(&circuit, in_pack, raise, raised, &mask, &mut self.rng).unwrap();
+        let evaluated =
+            self.engine.evaluate(&circuit, in_pack, raise, raised, mask.as_ref(), &mut self.rng).unwrap();
         let time = start.elapsed();
         let question = test.map(|test| {
             let question = self.engine.trace_question(&evaluated, &mut self.rng).unwrap();
@@ -828,8 +829,9 @@ fn attack_a_question_shows_one_coefficient() {
         let (small, deep) = (&world.small.secret, &world.party.secret);
         let raised = ckks_secret::raise(raise, small, deep, &masked.ciphertext, factor, &mut world.rng);
         let raised = raised.unwrap().expand(deep);
-        let mask = raise.encode_mask(&masked.seed, factor).unwrap();
-        let evaluated = world.engine.evaluate(&circuit, 2, raise, raised, &mask, &mut world.rng).unwrap();
+        let mask = world.engine.encode_mask(raise, &masked.seed, factor).unwrap();
+        let evaluated =
+            world.engine.evaluate(&circuit, 2, raise, raised, mask.as_ref(), &mut world.rng).unwrap();
         let answers = world.small.secret.under(world.engine.answer_params());
         let mut decrypted = || {
             let (ct, secret) = match kind {

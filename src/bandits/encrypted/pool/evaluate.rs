@@ -196,7 +196,8 @@ impl EncryptedServed {
         // What the mask becomes is computed while the raiser works.
         let served = self.clone();
         let mask = tokio::task::spawn_blocking(move || {
-            rayon::scope(|_| served.exchanges.scores(alone).encode_mask(&seed, factor))
+            let raise = served.exchanges.scores(alone);
+            rayon::scope(|_| served.shared.engine.encode_mask(raise, &seed, factor))
         });
         let id = os_rng()?.next_u64() | 1 << 63;
         let task = RaiseTask { id, kind: TaskKind::Scores { factor, alone }, masked };
@@ -232,14 +233,13 @@ impl EncryptedServed {
         };
         let raise = began.elapsed();
         self.shared.stages.metrics.took(Step::Raise, raise);
-        let mask =
-            mask.await.map_err(|_| Error::Broken("a computation panicked"))?.map_err(helba::Error::from)?;
+        let mask = mask.await.map_err(|_| Error::Broken("a computation panicked"))??;
         let turn = self.shared.stages.computing.clone().acquire_owned().await;
         let waiting: Vec<User> = std::mem::take(users);
         let (served, tests) = (self.clone(), test.is_some());
         let work = move || {
             let _turn = turn;
-            let answers = served.compute(&circuit, packed, raised, &mask, &waiting, tests);
+            let answers = served.compute(&circuit, packed, raised, mask.as_ref(), &waiting, tests);
             (waiting, answers)
         };
         let (waiting, answers) =
@@ -318,7 +318,7 @@ impl EncryptedServed {
         circuit: &DecisionCircuit,
         packed: usize,
         raised: Ciphertext,
-        mask: &ckks::Plaintext,
+        mask: Option<&ckks::Plaintext>,
         users: &[User],
         tests: bool,
     ) -> Result<Computed, Error> {
