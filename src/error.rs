@@ -174,6 +174,46 @@ pub enum Error {
         /// The task.
         task: u64,
     },
+    /// Misuse: a number that no member of the committee has.
+    #[error("there is no member {member}: the committee has the members 1 to {most}")]
+    UnknownMember {
+        /// The number.
+        member: u8,
+        /// n.
+        most: u8,
+    },
+    /// Misuse: a request of members to a server whose keys no committee holds.
+    #[error("no committee holds the keys of this server")]
+    NoCommittee,
+    /// Misuse: a request of a holder of the key where a committee holds it.
+    #[error(
+        "a committee holds the key of this bandit: its members answer its tasks, with `helba-member serve`"
+    )]
+    HasCommittee,
+    /// Capacity: too few members are here.
+    #[error(
+        "{here} members of the committee are here, and it takes {want}: start `helba-member serve` for more"
+    )]
+    MembersMissing {
+        /// How many are here.
+        here: usize,
+        /// t.
+        want: u8,
+    },
+    /// Capacity: no set of members has answered.
+    #[error("{sets} sets of members have not answered; the last one: {why}")]
+    CommitteeFailed {
+        /// The sets that were asked.
+        sets: u32,
+        /// What the last one lacked.
+        why: String,
+    },
+    /// Untrusted: the shares of members do not add up to what they were asked for.
+    #[error("the shares of members do not fit: {why}")]
+    Shares {
+        /// The reason.
+        why: String,
+    },
     /// Capacity: no holder of the key raised the scores in time.
     #[error("no holder of the key raised the scores in time: start a helba-raiser for this server")]
     NotRaised,
@@ -479,7 +519,14 @@ impl Error {
             Error::Helba(error) => error.fault().into(),
             Error::NotEncrypted { .. } => P::NotEncrypted,
             Error::TaskOver { .. } => P::TaskOver,
-            Error::NotRaised | Error::NotEvaluated { .. } => P::NotEvaluated,
+            Error::NotRaised
+            | Error::NotEvaluated { .. }
+            | Error::MembersMissing { .. }
+            | Error::CommitteeFailed { .. } => P::NotEvaluated,
+            Error::Shares { .. } => P::BadAnswer,
+            Error::UnknownMember { .. } => P::UnknownPath,
+            Error::NoCommittee => P::NoKeys,
+            Error::HasCommittee => P::HasCommittee,
             Error::Returned { .. } => P::Answered,
             Error::NotKept => P::NotKept,
             Error::AskedAgain => P::AskedAgain,

@@ -23,6 +23,7 @@
 mod access;
 mod bandits;
 mod clock;
+mod committee;
 mod error;
 mod http;
 mod jobs;

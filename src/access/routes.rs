@@ -40,6 +40,10 @@ pub enum Route {
     Raise,
     /// Takes the sums of a batch from an intermediary.
     Shuffled,
+    /// Waits for questions to a member of the key committee.
+    Questions,
+    /// Takes the shares of a member.
+    Shares,
 }
 
 /// What a request needs on a server that has an operator's token or API tokens.
@@ -83,7 +87,7 @@ impl std::fmt::Display for Needs {
 
 impl Route {
     /// All routes.
-    pub const ALL: [Route; 17] = [
+    pub const ALL: [Route; 19] = [
         Route::Health,
         Route::OpenApi,
         Route::Docs,
@@ -101,6 +105,8 @@ impl Route {
         Route::Tasks,
         Route::Raise,
         Route::Shuffled,
+        Route::Questions,
+        Route::Shares,
     ];
 
     /// Method, path and needs. A route cannot be served without a row here.
@@ -109,6 +115,7 @@ impl Route {
         const ADMIN: Needs = Needs::Scope(Scope::Admin);
         const DECIDE: Needs = Needs::Scope(Scope::Decide);
         const FEEDBACK: Needs = Needs::Scope(Scope::Feedback);
+        const RAISE: Needs = Needs::Scope(Scope::Raise);
         match self {
             Route::Health => (Method::GET, "/health", Nothing),
             Route::OpenApi => (Method::GET, "/openapi.json", Nothing),
@@ -124,9 +131,11 @@ impl Route {
             Route::Decide => (Method::POST, "/bandits/{id}/decisions", DECIDE),
             Route::Again => (Method::POST, "/bandits/{id}/decisions/{decision}/again", DECIDE),
             Route::Feedback => (Method::POST, "/bandits/{id}/decisions/{decision}/feedback", FEEDBACK),
-            Route::Tasks => (Method::GET, "/bandits/{id}/raises", Needs::Scope(Scope::Raise)),
+            Route::Tasks => (Method::GET, "/bandits/{id}/raises", RAISE),
             Route::Raise => (Method::POST, "/bandits/{id}/raises", RaiseOrTicket),
             Route::Shuffled => (Method::POST, "/bandits/{id}/shuffled", FEEDBACK),
+            Route::Questions => (Method::GET, "/committee/members/{member}/questions", RAISE),
+            Route::Shares => (Method::POST, "/committee/members/{member}/shares", RAISE),
         }
     }
 
@@ -142,7 +151,7 @@ impl Route {
 
     /// Whether a request may wait for other users or for a holder of the key before it is answered.
     pub(crate) fn waits(self) -> bool {
-        matches!(self, Route::Decide | Route::Again | Route::Tasks | Route::Raise)
+        matches!(self, Route::Decide | Route::Again | Route::Tasks | Route::Raise | Route::Questions)
     }
 
     /// What a request needs where tokens are on.

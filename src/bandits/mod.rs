@@ -6,6 +6,7 @@ mod encrypted;
 mod measured;
 
 use crate::clock::Clock;
+use crate::committee::Committee;
 use crate::error::{Error, Kind};
 use crate::jobs::Updates;
 use crate::store::{self, Named, NamedEdit, Store};
@@ -14,7 +15,7 @@ use clear::ClearBandit;
 use creations::Creations;
 pub(crate) use creations::{Answered, Repeatable};
 pub use encrypted::{Audited, Audits};
-pub(crate) use encrypted::{EncryptedServed, Sender, Stages};
+pub(crate) use encrypted::{EncryptedServed, LONGEST_WAIT, Sender, Stages};
 use helba::{DeepEngine, Engine};
 use host::{lock, os_rng};
 pub(crate) use measured::Measured;
@@ -27,7 +28,9 @@ use service::Content;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use wire::{Created, Labelled, Labels, Manifest, PolicyCreated, PublicBundle, ScoreKeys};
+use wire::{
+    Created, Custody, Labelled, Labels, Manifest, MemberReply, PolicyCreated, PublicBundle, ScoreKeys,
+};
 
 /// A loaded bandit. Methods may wait for the disk, except [`Self::kind`], [`Self::encrypted`] and those that
 /// return limits.
@@ -154,7 +157,10 @@ fn engines(bundle: PublicBundle) -> Result<(DeepEngine, Engine, Manifest), Error
     let PublicBundle { manifest, params, public_key, key_id, keys, scores } = bundle;
     let engine = DeepEngine::new(params, public_key, key_id, manifest.shape, keys)?;
     let ScoreKeys { ring, params, public_key, key_id, keys, switch } = scores;
-    let encrypted = Engine::new(engine.clone(), ring, params, public_key, key_id, keys, switch)?;
+    let mut encrypted = Engine::new(engine.clone(), ring, params, public_key, key_id, keys, switch)?;
+    if let Custody::Committee(_) = manifest.custody {
+        encrypted = encrypted.of_committee();
+    }
     Ok((engine, encrypted, manifest))
 }
 
@@ -242,7 +248,12 @@ impl Bandits {
             Some(bundle) => {
                 let (engine, encrypted, manifest) = engines(bundle)?;
                 let (engine_of_all, root, updates) = (Arc::new(encrypted), root.clone(), Updates::new());
-                let encrypted = encrypted::Shared { engine: engine_of_all, root, updates, stages, keep_log };
+                let committee = match &manifest.custody {
+                    Custody::Holder => None,
+                    Custody::Committee(members) => Some(Arc::new(Committee::new(members.clone())?)),
+                };
+                let encrypted =
+                    encrypted::Shared { engine: engine_of_all, committee, root, updates, stages, keep_log };
                 Some(Arc::new(Keys { engine, encrypted, manifest }))
             }
             None => None,
@@ -254,6 +265,7 @@ impl Bandits {
             Some(shared) => {
                 for (id, bandit) in encrypted::load(shared, restored)? {
                     bandit.update_if_due();
+                    bandit.offer_task();
                     bandits.insert(id, Some(Bandit::Encrypted(bandit)));
                 }
             }
@@ -329,6 +341,19 @@ impl Bandits {
     pub(crate) fn labels(&self, id: &str) -> Arc<Labels> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         entries.get(id).map(|entry| entry.labels.clone()).unwrap_or_default()
+    }
+
+    /// The committee that holds the keys, and the most bytes of an answer of a member.
+    ///
+    /// # Errors
+    /// [`Error::NoKeys`], [`Error::NoCommittee`].
+    pub(crate) fn committee(&self) -> Result<(Arc<Committee>, usize), Error> {
+        let keys = self.keys.as_ref().ok_or(Error::NoKeys)?;
+        let committee = keys.encrypted.committee.clone().ok_or(Error::NoCommittee)?;
+        let (params, shape) = (keys.engine.params(), keys.manifest.shape);
+        let frame = ckks::polynomial_bytes(params, params.max_level());
+        let decisions = params.max_slots() / (shape.arm_slots * shape.arm_slots);
+        Ok((committee, MemberReply::most_bytes(frame, decisions, shape.arm_slots)))
     }
 
     /// The bandit with this id.

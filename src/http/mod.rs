@@ -16,10 +16,12 @@
 //! | `POST /bandits/{id}/decisions/{decision}/feedback` | `feedback` |
 //! | `GET, POST /bandits/{id}/raises` | `raises` |
 //! | `POST /bandits/{id}/shuffled` | `batches` |
+//! | `GET, POST /committee/members/{member}/…` | `committee` |
 
 mod again;
 mod bandits;
 mod batches;
+mod committee;
 mod decisions;
 mod feedback;
 mod health;
@@ -306,6 +308,8 @@ fn handler(route: Route) -> MethodRouter<AppState> {
         Route::Tasks => on(method, raises::wait),
         Route::Raise => on(method, raises::answer),
         Route::Shuffled => on(method, batches::receive),
+        Route::Questions => on(method, committee::wait),
+        Route::Shares => on(method, committee::answer),
     }
 }
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 pub(super) struct Wait {
     /// Seconds.
     #[serde(default)]
-    wait: u64,
+    pub(super) wait: u64,
 }
 
 fn encrypted(state: &AppState, id: &str, caller: &Caller) -> Result<Arc<EncryptedServed>, Error> {

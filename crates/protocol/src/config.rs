@@ -304,6 +304,23 @@ impl BanditConfig {
         !self.linear.schedule.is_public()
     }
 
+    /// Refuses what members of a key committee do not answer for: a trace condition, whose question is a bit of
+    /// a decryption, and answers that are whole messages.
+    ///
+    /// # Errors
+    /// [`Error::Custody`].
+    pub fn check_committee(&self) -> Result<(), Error> {
+        if self.tests_trace() {
+            let why = "a trace condition asks a holder of the key; take growth_or_every";
+            return Err(Error::Custody { field: "schedule", why });
+        }
+        if self.answers == Answers::Scores {
+            let why = "members open arms alone; take arm";
+            return Err(Error::Custody { field: "answers", why });
+        }
+        Ok(())
+    }
+
     /// An upper bound on the trace of a batch if `pending` feedbacks arrived since the trace was known to be
     /// below C.
     pub fn trace_bound(&self, pending: u64) -> f64 {

@@ -55,6 +55,14 @@ pub enum Error {
         /// The coefficients of the largest ring.
         have: usize,
     },
+    /// Misuse: a bandit that members of a key committee do not answer for.
+    #[error("{field} does not fit keys that a committee holds: {why}")]
+    Custody {
+        /// The field of the configuration.
+        field: &'static str,
+        /// The reason, and what to take.
+        why: &'static str,
+    },
     /// Misuse: a context with the wrong number of arms.
     #[error("the contexts have {got} rows, but this bandit has {want} arms")]
     ArmCount {
@@ -123,6 +131,7 @@ impl Error {
             | Error::Shape { .. }
             | Error::Depth { .. }
             | Error::Slots { .. }
+            | Error::Custody { .. }
             | Error::Coefficients { .. } => Fault::Configuration,
             Error::ArmCount { .. }
             | Error::DecisionCount { .. }

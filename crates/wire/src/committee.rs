@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `POST …/decisions` | [`CommitteeContexts`] | [`crate::DecideReply`], whose answer is an [`OpenedAnswer`] |
 //! | `POST …/decisions/{decision}/feedback` | frame of the statistics, a truncated ciphertext | receipt, JSON |
-//! | `GET /v1/committee/members/{member}/requests` | | [`MemberRequest`], or 204 |
+//! | `GET /v1/committee/members/{member}/questions` | | [`MemberRequest`], or 204 |
 //! | `POST /v1/committee/members/{member}/shares` | [`MemberReply`] | 204 |
 
 use crate::Error;

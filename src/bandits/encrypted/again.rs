@@ -472,6 +472,7 @@ impl EncryptedServed {
                     sender: outcome,
                     _place: Some(place),
                     sent: Some(member.sent),
+                    answer_key: None,
                 }),
                 _ => others.push(member.sent),
             }

@@ -8,6 +8,7 @@
 
 mod again;
 mod audit;
+mod committee;
 mod measured;
 mod pace;
 mod pool;
@@ -20,6 +21,7 @@ mod workers;
 
 use super::{BodyLimit, Listed, Reply};
 use crate::access::Caller;
+use crate::committee::Committee;
 use crate::error::Error;
 use crate::jobs::Updates;
 use crate::metrics::Step;
@@ -29,7 +31,7 @@ use helba::{Applied, EncryptedBandit, Engine, Event};
 use host::{lock, os_rng};
 use pace::{Arrivals, OnTheWay, Pace};
 pub(crate) use pool::Stages;
-use pool::{Outcome, Pool, blocking};
+use pool::{Joining, Outcome, Pool, blocking};
 use protocol::{Answers, BanditConfig, DecisionId, Exchanges};
 use rand::Rng;
 pub(crate) use senders::Sender;
@@ -42,7 +44,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot::Receiver;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use trace::TraceRequests;
-use wire::{BanditView, Created, DecideReply, Decision, Limits, Raised, Raises, Ticket};
+use wire::{BanditView, CommitteeContexts, Created, DecideReply, Decision, Limits, Raised, Raises, Ticket};
 
 /// The longest time for which a request for tasks may wait.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -54,6 +56,8 @@ const MOST_ALONE: usize = 64;
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) engine: Arc<Engine>,
+    /// The committee that holds the keys, if there is one.
+    pub(super) committee: Option<Arc<Committee>>,
     /// The folder of all encrypted bandits.
     pub(super) root: PathBuf,
     pub(super) updates: Updates,
@@ -85,6 +89,8 @@ pub(crate) struct EncryptedServed {
     alone: Arc<Semaphore>,
     /// Users of such senders who wait.
     alone_waiting: Arc<Semaphore>,
+    /// One permit, held while a committee is asked for tasks of the bandit's own.
+    own_tasks: Arc<Semaphore>,
     /// Locked while a snapshot is written.
     snapshots: Mutex<()>,
 }
@@ -102,6 +108,9 @@ impl EncryptedServed {
     ) -> Result<Self, Error> {
         let mut secret = [0; 32];
         os_rng()?.fill_bytes(&mut secret);
+        if shared.committee.is_some() {
+            config.check_committee()?;
+        }
         let bandit = EncryptedBandit::create(&shared.engine, config, secret)?;
         before(Listed::Encrypted(Box::new(created(id, &bandit, &shared.engine))))?;
         let live = Live::create(&shared.root, id, &shared.engine, bandit, shared.keep_log)?;
@@ -126,11 +135,14 @@ impl EncryptedServed {
         let (config, plan) = (live.bandit.config().clone(), live.bandit.plan().clone());
         let exchanges = live.bandit.exchanges().clone();
         let answers = engine.answer_params();
-        let limits = Limits::new(deep.params(), small, answers, &config, &plan, &exchanges.layout)?;
+        let mut limits = Limits::new(deep.params(), small, answers, &config, &plan, &exchanges.layout)?;
+        if shared.committee.is_some() {
+            limits = limits.under_committee(small, &exchanges.layout);
+        }
         let created = created(id, &live.bandit, engine);
         let (live, pool, snapshots) = (Mutex::new(live), Mutex::default(), Mutex::new(()));
         let (pace, turns) = (Mutex::new(Pace::new(Instant::now())), Arc::new(Semaphore::new(1)));
-        let [searches, alone] = [(); 2].map(|()| Arc::new(Semaphore::new(1)));
+        let [searches, alone, own_tasks] = [(); 3].map(|()| Arc::new(Semaphore::new(1)));
         Ok(EncryptedServed {
             created,
             limits,
@@ -147,6 +159,7 @@ impl EncryptedServed {
             senders: Mutex::default(),
             alone,
             alone_waiting: Arc::new(Semaphore::new(MOST_ALONE)),
+            own_tasks,
             snapshots,
         })
     }
@@ -248,10 +261,18 @@ impl EncryptedServed {
         let engine = &self.shared.engine;
         let small = engine.params();
         let stages = &self.shared.stages;
-        let read = || ckks::read_ciphertext(small, engine.key_id(), small.max_level(), &body);
-        let contexts = stages.beside(read)?;
+        let under_committee = self.shared.committee.is_some();
+        let (contexts, answer_key) = stages.beside(|| -> Result<_, Error> {
+            let read = |frame: &[u8]| ckks::read_ciphertext(small, engine.key_id(), small.max_level(), frame);
+            if !under_committee {
+                return Ok((read(&body)?, None));
+            }
+            let sent = CommitteeContexts::read(&body, self.limits.scores)?;
+            Ok((read(&sent.contexts)?, Some(sent.answer_key)))
+        })?;
         let alone = lock(&self.senders).places(&sender, Instant::now());
-        let repeatable = self.created.config.answers == Answers::Arm && alone.is_none();
+        // A repeat would be another opening of what the same contexts lead to.
+        let repeatable = self.created.config.answers == Answers::Arm && alone.is_none() && !under_committee;
         let sent: Option<Sent> = if repeatable { stages.keep(sender, decisions, &body) } else { None };
         drop(body);
         loop {
@@ -283,9 +304,10 @@ impl EncryptedServed {
                 return Ok(Scored::Answered(DecideReply { decision: Some(decision), ticket: None, tasks }));
             }
             let model = (&model, model_feedbacks);
+            let joining = Joining { decisions, sent: sent.clone(), answer_key: answer_key.clone() };
             let outcome = match &alone {
-                Some(own) => Some(self.join_alone(scores, decisions, model, &mut place, own)?),
-                None => self.join(scores, decisions, model, &mut place, &sent)?,
+                Some(own) => Some(self.join_alone(scores, joining, model, &mut place, own)?),
+                None => self.join(scores, joining, model, &mut place)?,
             };
             if let Some(outcome) = outcome {
                 return Ok(Scored::Waits(outcome));
@@ -358,6 +380,7 @@ impl EncryptedServed {
     /// [`Error::ForbiddenScope`];
     /// [`Error::TaskOver`] if a task was answered before or has ended; those of the frames.
     pub(crate) async fn raises(self: Arc<Self>, body: Body, caller: Caller) -> Result<Reply, Error> {
+        self.check_holders()?;
         let turn = self.shared.stages.raises.clone().acquire_owned().await;
         let served = self.clone();
         let work = move || {
@@ -370,6 +393,11 @@ impl EncryptedServed {
             None => DecideReply::default(),
         };
         Ok(Reply::Binary(reply.to_bytes()))
+    }
+
+    /// Refuses raisers where a committee holds the keys.
+    fn check_holders(&self) -> Result<(), Error> {
+        if self.shared.committee.is_some() { Err(Error::HasCommittee) } else { Ok(()) }
     }
 
     fn take_raises(
@@ -535,6 +563,7 @@ impl EncryptedServed {
     /// # Errors
     /// [`Error::Broken`] if a computation panicked.
     pub(crate) async fn tasks(self: Arc<Self>, wait: Duration) -> Result<Option<Reply>, Error> {
+        self.check_holders()?;
         let served = self.clone();
         let own = blocking(move || Ok(served.own_task())).await?;
         let tasks = match own {

@@ -62,7 +62,7 @@ pub(crate) struct Stages {
     /// Threads for other work of some milliseconds, which is not to wait for an evaluation.
     pub(super) short: Arc<ThreadPool>,
     /// Bodies of raises that are read.
-    pub(super) raises: Arc<Semaphore>,
+    pub(crate) raises: Arc<Semaphore>,
     /// Users who wait, or have waited in an evaluation that has not ended.
     pub(super) waiting: Arc<Semaphore>,
     /// The time after which an evaluation without a raise ends.
@@ -180,6 +180,18 @@ pub(super) struct User {
     pub(super) _place: Option<OwnedSemaphorePermit>,
     /// Its contexts, if they are kept.
     pub(super) sent: Option<Sent>,
+    /// The key that its answer is sealed under, where a committee opens it.
+    pub(super) answer_key: Option<Vec<u8>>,
+}
+
+/// What a user asks for beside its scores.
+pub(super) struct Joining {
+    /// The number of decisions.
+    pub(super) decisions: usize,
+    /// As in [`User`].
+    pub(super) sent: Option<Sent>,
+    /// As in [`User`].
+    pub(super) answer_key: Option<Vec<u8>>,
 }
 
 impl Pool {
@@ -277,20 +289,20 @@ impl Pool {
 impl EncryptedServed {
     /// Adds the scores of a user to the pack that is open, and returns where its outcome comes. `model` is
     /// the one that the scores were computed with, of that many feedbacks. `place` is taken if the user
-    /// joins. If the pack has no room for `decisions` more, another one is opened.
+    /// joins. If the pack has no room for its decisions, another one is opened.
     ///
     /// # Errors
     /// [`Error::Helba`] never after the keys were found.
     pub(super) fn join(
         self: &Arc<Self>,
         scores: Ciphertext,
-        decisions: usize,
+        joining: Joining,
         (model, model_feedbacks): (&Arc<Ciphertext>, u64),
         place: &mut Option<OwnedSemaphorePermit>,
-        sent: &Option<Sent>,
     ) -> Result<Option<oneshot::Receiver<Outcome>>, Error> {
         let layout = &self.exchanges.layout;
-        let (log, most) = (layout.log_places(decisions).map_err(helba::Error::from)?, layout.users().end);
+        let (log, most) =
+            (layout.log_places(joining.decisions).map_err(helba::Error::from)?, layout.users().end);
         let mut pool = lock(&self.pool);
         if let Some(gathering) = &pool.gathering
             && !Arc::ptr_eq(&gathering.model, model)
@@ -313,7 +325,7 @@ impl EncryptedServed {
         }
         let (mut receiver, mut full) = (None, false);
         if let Some(gathering) = &mut pool.gathering {
-            receiver = Some(self.add(gathering, scores, decisions, place, sent)?);
+            receiver = Some(self.add(gathering, scores, joining, place)?);
             full = gathering.packer.len() == most;
         }
         if full {
@@ -335,7 +347,7 @@ impl EncryptedServed {
     pub(super) fn join_alone(
         self: &Arc<Self>,
         scores: Ciphertext,
-        decisions: usize,
+        joining: Joining,
         (model, model_feedbacks): (&Arc<Ciphertext>, u64),
         place: &mut Option<OwnedSemaphorePermit>,
         own: &Arc<Semaphore>,
@@ -347,7 +359,7 @@ impl EncryptedServed {
         let (packer, model) = (self.packer_without_trace()?, model.clone());
         let (number, users) = (0, Vec::new());
         let mut gathering = Gathering { number, packer, model, model_feedbacks, test: None, users };
-        let receiver = self.add(&mut gathering, scores, decisions, place, &None)?;
+        let receiver = self.add(&mut gathering, scores, Joining { sent: None, ..joining }, place)?;
         let served = self.clone();
         tokio::spawn(async move {
             let Ok(alone) = served.alone.clone().acquire_owned().await else { return };
@@ -365,14 +377,13 @@ impl EncryptedServed {
         &self,
         gathering: &mut Gathering,
         scores: Ciphertext,
-        decisions: usize,
+        Joining { decisions, sent, answer_key }: Joining,
         place: &mut Option<OwnedSemaphorePermit>,
-        sent: &Option<Sent>,
     ) -> Result<oneshot::Receiver<Outcome>, Error> {
         let numbers = self.push(&mut gathering.packer, scores, decisions)?;
         let (sender, receiver) = oneshot::channel();
-        let (sent, place) = (sent.clone(), place.take());
-        gathering.users.push(User { numbers, round: 0, answers: 0, sender, _place: place, sent });
+        let place = place.take();
+        gathering.users.push(User { numbers, round: 0, answers: 0, sender, _place: place, sent, answer_key });
         Ok(receiver)
     }
 

@@ -83,6 +83,11 @@ fn decision() -> Value {
         "schema": { "type": "string", "minLength": 1 } })
 }
 
+fn member() -> Value {
+    json!({ "name": "member", "in": "path", "required": true, "description": "The number of the member, from 1.",
+        "schema": { "type": "integer", "minimum": 1, "maximum": 16 } })
+}
+
 fn sender() -> Value {
     json!({ "name": SENDER_HEADER, "in": "header",
         "description": "Tells apart senders of contexts that use one token. Clear policies do not need it.",
@@ -348,6 +353,40 @@ pub(super) fn operation(route: Route) -> Operation {
                     "The decision of the ticket, or an empty reply.",
                     json!({ OCTET_STREAM: binary("`DecideReply`.") }),
                 ),
+            )
+        },
+        Route::Questions => Operation {
+            parameters: vec![
+                member(),
+                json!({ "name": "wait", "in": "query",
+                "description": "Seconds to wait for a question. More than 30 are taken as 30.",
+                "schema": { "type": "integer", "minimum": 0, "maximum": u64::MAX, "default": 0 } }),
+            ],
+            answers: vec![
+                ok("A question.", json!({ OCTET_STREAM: binary("`MemberRequest`.") })),
+                (204, json!({ "description": "There was no question." })),
+            ],
+            problems: vec![P::NoKeys, P::UnknownPath, P::Malformed, P::Overloaded],
+            ..plain(
+                "questions",
+                KEY_HOLDERS,
+                "Waits for questions to a member of the key committee",
+                "For `helba-member serve`: half of a ciphertext each, of which a member computes its share.",
+                (200, Value::Null),
+            )
+        },
+        Route::Shares => Operation {
+            parameters: vec![member()],
+            body: Some(json!({ "required": true, "content": { OCTET_STREAM: binary(
+                "`MemberReply`: the signed shares of a member, some MB.") } })),
+            answers: vec![(204, json!({ "description": "The answer was taken." }))],
+            problems: [&FRAMES[..], &[P::NoKeys, P::UnknownPath, P::TaskOver]].concat(),
+            ..plain(
+                "shares",
+                KEY_HOLDERS,
+                "Takes the answer of a member to a question",
+                "",
+                (204, Value::Null),
             )
         },
         Route::Shuffled => Operation {

@@ -1,6 +1,6 @@
 //! An evaluation, from the seal of its pack to the answers to its users.
 
-use super::raises::GivenTo;
+use super::raises::{GivenTo, Raising};
 use super::{EncryptedServed, Gathering, RAISER_RETURNS, Turn, User, blocking};
 use crate::bandits::encrypted::again::{Group, Sent};
 use crate::error::Error;
@@ -16,7 +16,7 @@ use rayon::prelude::*;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use wire::{DecideReply, Decision, RaiseTask};
+use wire::{AnswerUser, DecideReply, Decision, RaiseTask};
 
 /// The longest time after the answers for which the next pack waits for users to come back.
 const RETURN: Duration = Duration::from_millis(60);
@@ -35,6 +35,8 @@ struct Rest {
 /// The frames of the answers of an evaluation, and the times of its parts.
 struct Computed {
     frames: Vec<Vec<u8>>,
+    /// What a committee opens in the place of frames.
+    opening: Option<Ciphertext>,
     /// The user who is asked for the trace, and the frame of the question.
     question: Option<(usize, Vec<u8>)>,
     circuit: Duration,
@@ -48,7 +50,7 @@ struct Sealed {
     packed: usize,
     factor: f64,
     seed: ckks::MaskSeed,
-    masked: Vec<u8>,
+    masked: Ciphertext,
     last_round: u64,
     model_feedbacks: u64,
     test: Option<TraceTest>,
@@ -177,7 +179,7 @@ impl EncryptedServed {
         let circuit = engine.circuit(&self.created.config, scalars)?;
         let factor = circuit.factor(self.exchanges.layout.log_range());
         let masked = engine.mask(self.exchanges.scores(in_pack == 1), packed, &mut os_rng()?)?;
-        let (masked, seed) = (self.small_frame(masked.ciphertext), masked.seed);
+        let (masked, seed) = (masked.ciphertext, masked.seed);
         Ok(Sealed { circuit, packed: in_pack, factor, seed, masked, last_round: last, model_feedbacks, test })
     }
 
@@ -200,45 +202,25 @@ impl EncryptedServed {
             rayon::scope(|_| served.shared.engine.encode_mask(raise, &seed, factor))
         });
         let id = os_rng()?.next_u64() | 1 << 63;
-        let task = RaiseTask { id, kind: TaskKind::Scores { factor, alone }, masked };
-        let (sender, mut raised) = oneshot::channel();
-        let mut raising = self.begin(id, sender, self.exchanges.scores(alone).level())?;
-        let (mut asked, mut queued, mut late, mut last) = (0, false, false, began);
-        let raised = loop {
-            let stages = &self.shared.stages;
-            if began.elapsed() >= stages.longest_raise || last.elapsed() >= stages.last_raise {
-                return Err(Error::NotRaised);
+        let kind = TaskKind::Scores { factor, alone };
+        let (raised, raising) = match &self.shared.committee {
+            Some(committee) => {
+                let raise = self.raise_by_committee(committee, id, kind, masked);
+                (self.with_members(turn, raise).await?, None)
             }
-            let patience = match self.ask(&task, users, &mut asked, &mut raising.tickets, &mut queued)? {
-                GivenTo::Queued => RAISER_RETURNS,
-                GivenTo::Raiser => {
-                    last = Instant::now();
-                    PATIENCE
-                }
-                GivenTo::Nobody => PATIENCE,
-            };
-            match tokio::time::timeout(patience, &mut raised).await {
-                Ok(Ok(raised)) => break raised,
-                // The bandit was deleted.
-                Ok(Err(_)) => return Err(self.deleted()),
-                Err(_) if users.iter().all(|user| user.sender.is_closed()) => return Err(Error::NotRaised),
-                Err(_) => {}
-            }
-            if began.elapsed() >= stages.raise_turn && !std::mem::replace(&mut late, true) {
-                match stages.late.clone().try_acquire_owned() {
-                    Ok(place) => *turn = Turn { _bandit: None, _server: place },
-                    Err(_) => late = false,
-                }
+            None => {
+                let (raised, raising) = self.raise_by_holder(id, kind, masked, users, turn).await?;
+                (raised, Some(raising))
             }
         };
         let raise = began.elapsed();
         self.shared.stages.metrics.took(Step::Raise, raise);
         let mask = mask.await.map_err(|_| Error::Broken("a computation panicked"))??;
-        let turn = self.shared.stages.computing.clone().acquire_owned().await;
+        let place = self.shared.stages.computing.clone().acquire_owned().await;
         let waiting: Vec<User> = std::mem::take(users);
         let (served, tests) = (self.clone(), test.is_some());
         let work = move || {
-            let _turn = turn;
+            let _place = place;
             let answers = served.compute(&circuit, packed, raised, mask.as_ref(), &waiting, tests);
             (waiting, answers)
         };
@@ -247,7 +229,11 @@ impl EncryptedServed {
         // Those who left are in the evaluation too.
         let gone = rest.others.iter().flatten().map(|sent| sent.decisions);
         let count = waiting.iter().map(|user| user.numbers.len()).chain(gone).sum::<usize>() as u32;
-        let Computed { frames, mut question, circuit, answers } = match answers {
+        let opened = match answers {
+            Ok(computed) => self.open(id, model_feedbacks, &waiting, computed, turn).await,
+            Err(error) => Err(error),
+        };
+        let Computed { frames, opening: _, mut question, circuit, answers } = match opened {
             Ok(computed) => computed,
             Err(error) => {
                 *users = waiting;
@@ -290,6 +276,94 @@ impl EncryptedServed {
         Ok(kept)
     }
 
+    /// The raised scores of an evaluation, from a holder of the key.
+    async fn raise_by_holder<'a>(
+        self: &'a Arc<Self>,
+        id: u64,
+        kind: TaskKind,
+        masked: Ciphertext,
+        users: &mut [User],
+        turn: &mut Turn,
+    ) -> Result<(Ciphertext, Raising<'a>), Error> {
+        let task = RaiseTask { id, kind, masked: self.small_frame(masked) };
+        let TaskKind::Scores { alone, .. } = kind else { return Err(Error::Broken("a raise of no scores")) };
+        let (began, (sender, mut raised)) = (Instant::now(), oneshot::channel());
+        let mut raising = self.begin(id, sender, self.exchanges.scores(alone).level())?;
+        let (mut asked, mut queued, mut late, mut last) = (0, false, false, began);
+        let raised = loop {
+            let stages = &self.shared.stages;
+            if began.elapsed() >= stages.longest_raise || last.elapsed() >= stages.last_raise {
+                return Err(Error::NotRaised);
+            }
+            let patience = match self.ask(&task, users, &mut asked, &mut raising.tickets, &mut queued)? {
+                GivenTo::Queued => RAISER_RETURNS,
+                GivenTo::Raiser => {
+                    last = Instant::now();
+                    PATIENCE
+                }
+                GivenTo::Nobody => PATIENCE,
+            };
+            match tokio::time::timeout(patience, &mut raised).await {
+                Ok(Ok(raised)) => break raised,
+                // The bandit was deleted.
+                Ok(Err(_)) => return Err(self.deleted()),
+                Err(_) if users.iter().all(|user| user.sender.is_closed()) => return Err(Error::NotRaised),
+                Err(_) => {}
+            }
+            if began.elapsed() >= stages.raise_turn && !late {
+                late = self.leave_turn(turn);
+            }
+        };
+        Ok((raised, raising))
+    }
+
+    /// Leaves the turn of an evaluation that waits for others to the next one, if there is room for one more
+    /// that is late.
+    fn leave_turn(&self, turn: &mut Turn) -> bool {
+        let place = self.shared.stages.late.clone().try_acquire_owned();
+        let left = place.map(|place| *turn = Turn { _bandit: None, _server: place });
+        left.is_ok()
+    }
+
+    /// What `work` returns, which waits for members. The turn is left after a while.
+    async fn with_members<T>(
+        &self,
+        turn: &mut Turn,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let mut work = std::pin::pin!(work);
+        if let Ok(done) = tokio::time::timeout(self.shared.stages.raise_turn, &mut work).await {
+            return done;
+        }
+        self.leave_turn(turn);
+        work.await
+    }
+
+    /// The answers of an evaluation with those that a committee opens, for `users`.
+    async fn open(
+        &self,
+        id: u64,
+        model_feedbacks: u64,
+        users: &[User],
+        mut computed: Computed,
+        turn: &mut Turn,
+    ) -> Result<Computed, Error> {
+        let (Some(committee), Some(input)) = (&self.shared.committee, computed.opening.take()) else {
+            return Ok(computed);
+        };
+        let began = Instant::now();
+        let answer_user = |user: &User| {
+            let users = user.numbers.iter().map(|number| *number as u32).collect();
+            let answer_key = user.answer_key.clone().ok_or(Error::Broken("contexts without a key"))?;
+            Ok(AnswerUser { round: user.round, users, answer_key })
+        };
+        let users = users.iter().map(answer_user).collect::<Result<Vec<_>, Error>>()?;
+        let opening = self.open_answers(committee, id, model_feedbacks, users, input);
+        computed.frames = self.with_members(turn, opening).await?;
+        computed.answers += began.elapsed();
+        Ok(computed)
+    }
+
     /// Keeps an evaluation whose users are answered now. Returns the number of a repeat.
     fn keep(
         self: &Arc<Self>,
@@ -330,6 +404,10 @@ impl EncryptedServed {
             let mut lap = || std::mem::replace(&mut clock, Instant::now()).elapsed();
             let evaluated = engine.evaluate(circuit, packed, raise, raised, mask, &mut rng)?;
             let circuit = lap();
+            if engine.has_committee() {
+                let opening = Some(engine.opening(&evaluated)?);
+                return Ok(Computed { frames: Vec::new(), opening, question: None, circuit, answers: lap() });
+            }
             let seeds: Vec<[u8; 32]> = users
                 .iter()
                 .map(|_| {
@@ -346,7 +424,7 @@ impl EncryptedServed {
             let frames = users.par_iter().zip(seeds).map(answer).collect::<Result<Vec<_>, Error>>()?;
             let question =
                 tests.then(|| self.ask_for_trace(&evaluated, users.len(), &mut rng)).transpose()?;
-            Ok(Computed { frames, question, circuit, answers: lap() })
+            Ok(Computed { frames, opening: None, question, circuit, answers: lap() })
         })
     }
 }

@@ -100,6 +100,9 @@ impl EncryptedServed {
 
     /// The task of the bandit's own, unless a raiser has it.
     pub(in crate::bandits::encrypted) fn own_task(&self) -> Option<RaiseTask> {
+        if self.shared.committee.is_some() {
+            return None;
+        }
         let Task { id, kind, masked } = lock(&self.live).bandit.task()?;
         let mut pool = lock(&self.pool);
         if pool.asked.is_some_and(|(last, when)| last == id && when.elapsed() < TASK_PATIENCE) {
@@ -118,8 +121,11 @@ impl EncryptedServed {
         Some(RaiseTask { id, kind, masked })
     }
 
-    /// Gives the task of the bandit's own to a raiser that waits.
-    pub(in crate::bandits::encrypted) fn offer_task(&self) {
+    /// Gives the task of the bandit's own to a raiser that waits, or to the committee.
+    pub(in crate::bandits) fn offer_task(self: &Arc<Self>) {
+        if let Some(committee) = &self.shared.committee {
+            return self.ask_committee(committee.clone());
+        }
         if lock(&self.pool).raisers.iter().all(oneshot::Sender::is_closed) {
             return;
         }

@@ -1,0 +1,358 @@
+//! The desk of a key committee: which members are here, what they are asked, and what they answered.
+//!
+//! Members come to the server, by requests that wait for something to do. What they are asked goes to t of
+//! those who are here, and if one of them is silent or refuses, to another set of t. Every answer is checked
+//! when it arrives: its shape, and the signature of its member.
+
+use crate::error::Error;
+use ckks_shares::{ActiveSet, Quorum, TransferShare};
+use host::lock;
+use rand::seq::SliceRandom;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::sync::{oneshot, watch};
+use tokio::time::{timeout, timeout_at};
+use wire::{CommitteeManifest, MemberReply, MemberRequest, SealedShare, check_refusal};
+
+/// The time that the members of a set have for an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The time for which a member counts as here after its last request ended: it computes, or comes back.
+const RETURNS: Duration = Duration::from_secs(3);
+/// The time for which a task waits for t members to come.
+const GATHERS: Duration = Duration::from_secs(20);
+/// The most sets that are asked for one task. A member refuses more.
+const MOST_SETS: u32 = 3;
+/// The time after which an unanswered request is given to another waiting request of its member.
+const AGAIN: Duration = Duration::from_secs(2);
+/// The most requests of a member that wait.
+const MOST_WAITING: usize = 8;
+
+/// What one member answered.
+pub(crate) enum Share {
+    /// Its shares of transfers, in the order of [`wire::transfers`].
+    Transfers(Vec<TransferShare>),
+    /// Its sealed shares for the users of an evaluation.
+    Answers(Vec<SealedShare>),
+}
+
+/// Something that t members are asked for.
+pub(crate) trait Errand: Send + Sync + 'static {
+    /// The bytes of the question of this attempt.
+    fn question(&self, attempt: u32) -> Vec<u8>;
+
+    /// The frame of the polynomial that it is about.
+    fn c1(&self) -> Vec<u8>;
+
+    /// Reads the answer of `member`, and checks its signature under `verifying`.
+    fn read(
+        &self,
+        question: &[u8],
+        set: ActiveSet,
+        member: u8,
+        verifying: &[u8],
+        reply: MemberReply,
+    ) -> Result<Share, Error>;
+}
+
+/// What a set of members answered, in the order of their numbers.
+pub(crate) struct Agreed {
+    pub(crate) question: Vec<u8>,
+    pub(crate) set: ActiveSet,
+    pub(crate) shares: Vec<Share>,
+}
+
+/// The desk.
+pub(crate) struct Committee {
+    manifest: CommitteeManifest,
+    quorum: Quorum,
+    desk: Mutex<Desk>,
+    /// Changes when there is something new to do, or a member comes.
+    news: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Desk {
+    present: BTreeMap<u8, Presence>,
+    open: BTreeMap<u64, Open>,
+    next: u64,
+}
+
+#[derive(Default)]
+struct Presence {
+    /// Its requests that wait.
+    waiting: usize,
+    seen: Option<Instant>,
+    /// When it was silent or refused, until it comes again.
+    failed: Option<Instant>,
+}
+
+/// The shares of a set, or the member who refuses and why.
+type Answered = Result<Vec<Share>, (u8, String)>;
+
+/// A question that waits for answers.
+struct Open {
+    errand: Arc<dyn Errand>,
+    question: Vec<u8>,
+    set: ActiveSet,
+    request: Arc<Vec<u8>>,
+    /// When the members got it.
+    given: BTreeMap<u8, Instant>,
+    shares: BTreeMap<u8, Share>,
+    done: Option<oneshot::Sender<Answered>>,
+}
+
+/// Closes a question when it is dropped.
+struct Posted<'a>(&'a Committee, u64);
+
+impl Drop for Posted<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.desk).open.remove(&self.1);
+    }
+}
+
+/// A request of a member that waits.
+struct Here<'a>(&'a Committee, u8);
+
+impl Drop for Here<'_> {
+    fn drop(&mut self) {
+        if let Some(presence) = lock(&self.0.desk).present.get_mut(&self.1) {
+            presence.waiting = presence.waiting.saturating_sub(1);
+            presence.seen = Some(Instant::now());
+        }
+    }
+}
+
+impl Committee {
+    /// The desk of a committee with nobody here.
+    ///
+    /// # Errors
+    /// [`Error::Wire`] for numbers that no committee has.
+    pub(crate) fn new(manifest: CommitteeManifest) -> Result<Self, Error> {
+        let quorum = manifest.quorum()?;
+        // Replies to the server before this one must not fit the requests of this one.
+        let next = rand::random::<u64>() >> 1;
+        let desk = Mutex::new(Desk { next, ..Desk::default() });
+        Ok(Committee { manifest, quorum, desk, news: watch::Sender::new(0) })
+    }
+
+    /// How many members are here, how many it takes, and how many there are.
+    pub(crate) fn presence(&self) -> (usize, u8, u8) {
+        let here = lock(&self.desk).present.values().filter(|presence| presence.is_here()).count();
+        (here, self.quorum.threshold(), self.quorum.members())
+    }
+
+    fn check_member(&self, member: u8) -> Result<(), Error> {
+        let most = self.quorum.members();
+        if (1..=most).contains(&member) { Ok(()) } else { Err(Error::UnknownMember { member, most }) }
+    }
+
+    /// A request for `member`, or `None` if there was none within `wait`.
+    ///
+    /// # Errors
+    /// [`Error::UnknownMember`]; [`Error::Overloaded`] if too many of its requests wait.
+    pub(crate) async fn next(&self, member: u8, wait: Duration) -> Result<Option<Arc<Vec<u8>>>, Error> {
+        self.check_member(member)?;
+        let (mut news, until) = (self.news.subscribe(), tokio::time::Instant::now() + wait);
+        let _here = {
+            let mut desk = lock(&self.desk);
+            let presence = desk.present.entry(member).or_default();
+            if presence.waiting >= MOST_WAITING {
+                return Err(Error::Overloaded);
+            }
+            presence.waiting += 1;
+            (presence.seen, presence.failed) = (Some(Instant::now()), None);
+            Here(self, member)
+        };
+        self.tell();
+        loop {
+            if let Some(request) = lock(&self.desk).take(member) {
+                return Ok(Some(request));
+            }
+            // Half of the time of another round, so that what was given and not answered is given again.
+            let again = tokio::time::Instant::now() + AGAIN / 2;
+            if timeout_at(until.min(again), news.changed()).await.is_err() && again >= until {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn tell(&self) {
+        self.news.send_modify(|number| *number = number.wrapping_add(1));
+    }
+
+    /// Takes the answer of `member`. It computes for some milliseconds.
+    ///
+    /// # Errors
+    /// [`Error::UnknownMember`]; [`Error::TaskOver`] if it was answered before or has ended; those of the
+    /// answer, which is then refused, and the question waits on.
+    pub(crate) fn answer(&self, member: u8, reply: MemberReply) -> Result<(), Error> {
+        self.check_member(member)?;
+        let number = reply.number();
+        let over = || Error::TaskOver { task: number };
+        let (errand, question, set) = {
+            let desk = lock(&self.desk);
+            let open = desk.open.get(&number).ok_or_else(over)?;
+            if !open.set.contains(member) || open.shares.contains_key(&member) {
+                return Err(over());
+            }
+            (open.errand.clone(), open.question.clone(), open.set)
+        };
+        let verifying = &self.manifest.members[usize::from(member - 1)].verifying.0;
+        let read = match reply {
+            MemberReply::Refused { number, why, signature } => {
+                check_refusal(verifying, number, &why, &signature)?;
+                Err(why)
+            }
+            reply => Ok(errand.read(&question, set, member, verifying, reply)?),
+        };
+        let mut desk = lock(&self.desk);
+        if let Some(presence) = desk.present.get_mut(&member) {
+            presence.seen = Some(Instant::now());
+        }
+        let open = desk.open.get_mut(&number).ok_or_else(over)?;
+        match read {
+            Ok(share) => {
+                open.shares.insert(member, share);
+                if open.shares.len() == open.set.len() {
+                    let shares = std::mem::take(&mut open.shares).into_values().collect();
+                    if let Some(done) = open.done.take() {
+                        let _ = done.send(Ok(shares));
+                    }
+                }
+            }
+            Err(why) => {
+                open.done.take().into_iter().for_each(|done| drop(done.send(Err((member, why.clone())))))
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks t members after t members, until all of a set have answered and `combine` takes their answers.
+    ///
+    /// # Errors
+    /// [`Error::MembersMissing`] if fewer than t members are here; [`Error::CommitteeFailed`] if three sets
+    /// have failed.
+    pub(crate) async fn ask<T, F: Future<Output = Result<T, Error>>>(
+        &self,
+        errand: Arc<dyn Errand>,
+        combine: impl Fn(Agreed) -> F,
+    ) -> Result<T, Error> {
+        let c1 = errand.c1();
+        let mut why = String::new();
+        for attempt in 0..MOST_SETS {
+            let set = self.choose().await?;
+            let question = errand.question(attempt);
+            let (sender, receiver) = oneshot::channel();
+            let posted = {
+                let mut desk = lock(&self.desk);
+                desk.next += 1;
+                let number = desk.next;
+                let request =
+                    MemberRequest { number, set: set.bits(), question: question.clone(), c1: c1.clone() };
+                let open = Open {
+                    errand: errand.clone(),
+                    question: question.clone(),
+                    set,
+                    request: Arc::new(request.to_bytes()),
+                    given: BTreeMap::new(),
+                    shares: BTreeMap::new(),
+                    done: Some(sender),
+                };
+                desk.open.insert(number, open);
+                Posted(self, number)
+            };
+            self.tell();
+            why = match timeout(PATIENCE, receiver).await {
+                Ok(Ok(Ok(shares))) => match combine(Agreed { question, set, shares }).await {
+                    Ok(done) => return Ok(done),
+                    Err(error) => format!("the answers of members {} do not fit: {error}", listed(set)),
+                },
+                Ok(Ok(Err((member, why)))) => {
+                    self.failed(&[member]);
+                    format!("member {member} refuses: {why}")
+                }
+                _ => {
+                    let silent = lock(&self.desk).silent(posted.1);
+                    self.failed(&silent);
+                    let names = silent.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
+                    format!("members {names} were silent for {} s", PATIENCE.as_secs())
+                }
+            };
+            tracing::warn!(why, attempt, "a set of members has not answered");
+        }
+        Err(Error::CommitteeFailed { sets: MOST_SETS, why })
+    }
+
+    fn failed(&self, members: &[u8]) {
+        let mut desk = lock(&self.desk);
+        for member in members {
+            desk.present.entry(*member).or_default().failed = Some(Instant::now());
+        }
+    }
+
+    /// t of the members who are here, those who wait first.
+    async fn choose(&self) -> Result<ActiveSet, Error> {
+        let (mut news, t) = (self.news.subscribe(), usize::from(self.quorum.threshold()));
+        let until = tokio::time::Instant::now() + GATHERS;
+        loop {
+            let (mut waiting, mut others): (Vec<u8>, Vec<u8>) = {
+                let desk = lock(&self.desk);
+                let here = desk.present.iter().filter(|(_, presence)| presence.is_here());
+                here.map(|(member, presence)| (*member, presence.waiting > 0)).fold(
+                    (Vec::new(), Vec::new()),
+                    |(mut waiting, mut others), (member, waits)| {
+                        if waits {
+                            waiting.push(member)
+                        } else {
+                            others.push(member)
+                        }
+                        (waiting, others)
+                    },
+                )
+            };
+            // The work is spread over all members.
+            waiting.shuffle(&mut rand::rng());
+            others.shuffle(&mut rand::rng());
+            waiting.extend(others);
+            if waiting.len() >= t {
+                return self.quorum.active(&waiting[..t]).map_err(|e| Error::Shares { why: e.to_string() });
+            }
+            if timeout_at(until, news.changed()).await.is_err() {
+                let (here, want, _) = self.presence();
+                return Err(Error::MembersMissing { here, want });
+            }
+        }
+    }
+}
+
+fn listed(set: ActiveSet) -> String {
+    set.iter().map(|member| member.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+impl Presence {
+    fn is_here(&self) -> bool {
+        let returns = self.seen.is_some_and(|seen| seen.elapsed() < RETURNS);
+        self.failed.is_none() && (self.waiting > 0 || returns)
+    }
+}
+
+impl Desk {
+    /// The first question that `member` has not got, or got a while ago and has not answered.
+    fn take(&mut self, member: u8) -> Option<Arc<Vec<u8>>> {
+        let asked = |open: &&mut Open| {
+            let given = open.given.get(&member).is_some_and(|given| given.elapsed() < AGAIN);
+            open.set.contains(member) && !open.shares.contains_key(&member) && !given
+        };
+        let open = self.open.values_mut().find(asked)?;
+        open.given.insert(member, Instant::now());
+        Some(open.request.clone())
+    }
+
+    /// The members who have not answered a question.
+    fn silent(&self, number: u64) -> Vec<u8> {
+        let Some(open) = self.open.get(&number) else { return Vec::new() };
+        let answered: BTreeSet<u8> = open.shares.keys().copied().collect();
+        open.set.iter().filter(|member| !answered.contains(member)).collect()
+    }
+}
