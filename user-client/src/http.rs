@@ -14,7 +14,7 @@ use ureq::{Agent, Body, RequestBuilder};
 use wire::{
     AccessToken, AskAgain, BanditView, ClearFeedback, Counted, Created, DECISIONS_HEADER, DecideRequest,
     Decided, IDEMPOTENCY_HEADER, Labelled, Labels, LabelsPatch, Limits, MAX_CLEAR_BYTES, MAX_JSON_BYTES,
-    Manifest, OCTET_STREAM, PolicyCard, PolicyCreated, PolicyView, SENDER_HEADER, SenderTag, ShuffledBatch,
+    Manifest, MemberReply, MemberRequest, OCTET_STREAM, PolicyCard, PolicyCreated, PolicyView, SENDER_HEADER, SenderTag, ShuffledBatch,
 };
 
 /// The time that a server gets for an answer that it need not compute.
@@ -416,6 +416,30 @@ impl Client {
     pub fn post_raises(&self, id: &str, limits: &Limits, raises: &[u8]) -> Result<Vec<u8>, Error> {
         let mut response = self.send(&format!("bandits/{}/raises", checked(id)?), raises)?;
         self.body(&mut response, limits.reply())
+    }
+
+    /// The question to a member of the key committee that waits for an answer, or `None` if there was none
+    /// within `wait` seconds, at most 30. It is about a polynomial of at most `c1` bytes.
+    ///
+    /// # Errors
+    /// As [`Self::encrypted`].
+    pub fn question(&self, member: u8, c1: usize, wait: u64) -> Result<Option<MemberRequest>, Error> {
+        let request = self.get(&format!("committee/members/{member}/questions?wait={wait}"));
+        let limit = Duration::from_secs(wait) + TRANSFER;
+        let mut response = self.accepted(request.config().timeout_global(Some(limit)).build().call())?;
+        if response.status() == 204 {
+            return Ok(None);
+        }
+        let bytes = self.body(&mut response, MemberRequest::most_bytes(c1))?;
+        Ok(Some(MemberRequest::read(&bytes, c1)?))
+    }
+
+    /// Sends the answer of a member.
+    ///
+    /// # Errors
+    /// As [`Self::encrypted`]; [`Error::Refused`] with status 409 if the question does not wait for it.
+    pub fn shares(&self, member: u8, reply: &MemberReply) -> Result<(), Error> {
+        self.send(&format!("committee/members/{member}/shares"), &reply.to_bytes()).map(drop)
     }
 
     /// Sends the feedback of [`crate::BanditDevice::feedback`]. The same feedback counts once.
