@@ -5,12 +5,13 @@
 use crate::Error;
 use crate::agent::{Inner, now};
 use crate::decision_log::{Line, Played};
-use crate::pending::Kept;
+use crate::pending::{Kept, Sent, Waiting};
 use crate::settings::{Mode, Settings};
 use host::lock;
 use privacy::PrivacyStatement;
 use protocol::DecisionId;
-use rand::{CryptoRng, RngExt};
+use rand::{CryptoRng, RngExt, SeedableRng};
+use rand_chacha::ChaCha20Rng;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -234,7 +235,7 @@ fn decide<R: CryptoRng>(
             let question = choice.question.clone().filter(|_| agent.options.trace_answers);
             // The reward belongs to the arm that is played, whoever chose it.
             let (features, played) = (rows[played.arm as usize].clone(), played.clone());
-            (choice.id, Kept::Waiting { features, question, played })
+            (choice.id, Kept::Waiting(Waiting { features, question, played }))
         };
         let waiting = rows.iter().zip(&round.choice).zip(&played).map(waiting).collect();
         agent.pending.keep(&joined.created().id, waiting, now, rng).map(|()| (round, played))
@@ -287,7 +288,8 @@ fn decide_here<R: CryptoRng>(
     };
     let ids: Vec<DecisionId> = load.iter().map(|_| DecisionId(rng.random())).collect();
     let waiting = |(asked, id): (&Asked, &DecisionId)| {
-        (*id, Kept::Waiting { features: asked.rows[arm].clone(), question: None, played: played.clone() })
+        let (features, played) = (asked.rows[arm].clone(), played.clone());
+        (*id, Kept::Waiting(Waiting { features, question: None, played }))
     };
     match agent.pending.keep(bandit, load.iter().zip(&ids).map(waiting).collect(), now, rng) {
         Ok(()) => {
@@ -304,7 +306,8 @@ fn decide_here<R: CryptoRng>(
     }
 }
 
-/// Returns the reward of a decision to the server, unless it was counted before. While the bandit is frozen,
+/// Returns the reward of a decision to the server, unless it was counted before. It is kept before it is sent,
+/// so that no other reward is confirmed after a lost reply. While the bandit is frozen,
 /// and for a decision that the server did not make, it is counted here alone.
 fn feedback<R: CryptoRng>(
     agent: &Inner,
@@ -316,34 +319,65 @@ fn feedback<R: CryptoRng>(
     let bandit = &joined.created().id;
     let kept = agent.pending.find(bandit, id)?;
     let (since, kept) = kept.ok_or_else(|| Error::UnknownDecision { id: id.to_string() })?;
-    let feedbacks = match &kept {
-        Kept::Answered { reward: first, feedbacks } if *first == reward => *feedbacks,
-        Kept::Answered { .. } => return Err(Error::Answered { id: id.to_string() }),
-        Kept::Waiting { features, question, played } => {
-            let receipt = if played.chosen.is_none() || agent.pending.settings(bandit).freeze {
-                joined.check_feedback(features, reward)?;
-                None
-            } else {
-                let body = joined.feedback(features, reward, question.as_ref(), rng)?;
-                let send = |_: &mut R| agent.client.feedback_encrypted(bandit, id, &body);
-                let receipt = patiently(agent.options.patience, &agent.stop, rng, send)?;
-                agent.note(None);
-                Some(receipt.feedbacks)
-            };
-            // The feedback was counted, whatever becomes of its receipt here.
-            let (decision, counted) = ((since, id, played), (reward, receipt));
-            match agent.pending.answered(bandit, decision, counted, now(), rng) {
-                Ok(()) => {
-                    let line = Line::new(now(), bandit, id.to_string(), played, Some(reward));
-                    agent.log_decisions(vec![line]);
-                }
-                Err(error) => agent.log(&format!("the receipt of decision {id} is not kept: {error}")),
-            }
-            receipt
+    let feedbacks = match kept {
+        Kept::Answered { reward: first, feedbacks } if first == reward => feedbacks,
+        Kept::Sent(waiting, sent) if sent.reward == reward => {
+            send(agent, joined, (since, id), (&waiting, &sent), rng)?
+        }
+        Kept::Answered { .. } | Kept::Sent(..) => return Err(Error::Answered { id: id.to_string() }),
+        Kept::Waiting(waiting)
+            if waiting.played.chosen.is_none() || agent.pending.settings(bandit).freeze =>
+        {
+            joined.check_feedback(&waiting.features, reward)?;
+            counted(agent, bandit, (since, id, &waiting.played), (reward, None), rng);
+            None
+        }
+        Kept::Waiting(waiting) => {
+            joined.check_feedback(&waiting.features, reward)?;
+            let sent = Sent { reward, seed: rng.random() };
+            agent.pending.sending(bandit, (since, id), (waiting.clone(), sent.clone()), rng)?;
+            send(agent, joined, (since, id), (&waiting, &sent), rng)?
         }
     };
     let learnt = feedbacks.is_none().then_some(false);
     Ok(Counted { of: id.to_string(), feedbacks: feedbacks.unwrap_or(0), learnt, privacy: privacy() })
+}
+
+/// Sends a feedback, the same bytes each time, and keeps its receipt.
+fn send<R: CryptoRng>(
+    agent: &Inner,
+    joined: &BanditDevice,
+    (since, id): (u64, DecisionId),
+    (waiting, sent): (&Waiting, &Sent),
+    rng: &mut R,
+) -> Result<Option<u64>, Error> {
+    let Waiting { features, question, played } = waiting;
+    let mut of_seed = ChaCha20Rng::from_seed(sent.seed);
+    let body = joined.feedback(features, sent.reward, question.as_ref(), &mut of_seed)?;
+    let bandit = &joined.created().id;
+    let send = |_: &mut R| agent.client.feedback_encrypted(bandit, id, &body);
+    let receipt = patiently(agent.options.patience, &agent.stop, rng, send)?;
+    agent.note(None);
+    let feedbacks = Some(receipt.feedbacks);
+    counted(agent, bandit, (since, id, played), (sent.reward, feedbacks), rng);
+    Ok(feedbacks)
+}
+
+/// Keeps the receipt of a feedback that was counted, whatever becomes of its receipt here.
+fn counted<R: CryptoRng>(
+    agent: &Inner,
+    bandit: &str,
+    (since, id, played): (u64, DecisionId, &Played),
+    (reward, feedbacks): (f64, Option<u64>),
+    rng: &mut R,
+) {
+    match agent.pending.answered(bandit, (since, id, played), (reward, feedbacks), now(), rng) {
+        Ok(()) => {
+            let line = Line::new(now(), bandit, id.to_string(), played, Some(reward));
+            agent.log_decisions(vec![line]);
+        }
+        Err(error) => agent.log(&format!("the receipt of decision {id} is not kept: {error}")),
+    }
 }
 
 /// What is known of a decision that was made at the time `now`.

@@ -29,14 +29,7 @@ pub const MOST_QUESTIONS: usize = 64;
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Kept {
     /// It waits for feedback.
-    Waiting {
-        /// The features of the arm to play.
-        features: Vec<f64>,
-        /// The question that the feedback answers.
-        question: Option<TraceQuestion>,
-        /// What else is known of it. The server knows it if the bandit was asked.
-        played: Played,
-    },
+    Waiting(Waiting),
     /// Its feedback was counted.
     Answered {
         /// The reward.
@@ -44,13 +37,39 @@ pub(crate) enum Kept {
         /// The number of feedbacks in the receipt; none for a reward that was counted here alone.
         feedbacks: Option<u64>,
     },
+    /// Its feedback was sent, and its receipt has not come.
+    Sent(Waiting, Sent),
 }
 
-impl Drop for Kept {
+/// A decision without a receipt.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Waiting {
+    /// The features of the arm to play.
+    pub(crate) features: Vec<f64>,
+    /// The question that the feedback answers.
+    pub(crate) question: Option<TraceQuestion>,
+    /// What else is known of it. The server knows it if the bandit was asked.
+    pub(crate) played: Played,
+}
+
+/// A feedback that was sent. The server counts the first that reaches it, so that no other may follow.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Sent {
+    pub(crate) reward: f64,
+    /// The seed of its encryption, so that a repeat has the same bytes.
+    pub(crate) seed: [u8; 32],
+}
+
+impl Drop for Waiting {
     fn drop(&mut self) {
-        if let Kept::Waiting { features, .. } = self {
-            features.zeroize();
-        }
+        self.features.zeroize();
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        self.reward.zeroize();
+        self.seed.zeroize();
     }
 }
 
@@ -116,7 +135,7 @@ impl Pending {
         let (mut added, mut asked, mut changes) = (Vec::new(), Vec::new(), Vec::new());
         let mut tally = tallies.get(bandit).cloned().unwrap_or_default();
         for (id, mut kept) in decisions {
-            if let Kept::Waiting { question, played, .. } = &mut kept {
+            if let Kept::Waiting(Waiting { question, played, .. }) = &mut kept {
                 tally.decided(played);
                 match question {
                     Some(_) if index.questions.len() + asked.len() < MOST_QUESTIONS => asked.push(id.0),
@@ -150,6 +169,26 @@ impl Pending {
         let state = self.ready()?;
         let found = state.store.get(Table::Pending, bandit, &id.0)?;
         found.map(|(since, message)| Ok((since, read(&state.store, &message)?))).transpose()
+    }
+
+    /// Keeps the feedback of a decision that waits since `since`, durably, before it is sent.
+    ///
+    /// # Errors
+    /// Those of the disk. The feedback must not be sent then.
+    pub(crate) fn sending<R: CryptoRng>(
+        &self,
+        bandit: &str,
+        (since, id): (u64, DecisionId),
+        (waiting, sent): (Waiting, Sent),
+        rng: &mut R,
+    ) -> Result<(), Error> {
+        let mut state = self.ready()?;
+        let key = (since, bandit.to_string(), id.0);
+        if !state.index.waiting.contains(&key) {
+            return Err(Error::UnknownDecision { id: id.to_string() });
+        }
+        let change = seal(&state.store, &key, &Kept::Sent(waiting, sent), rng)?;
+        state.store.write(Durability::Immediate, &[change])
     }
 
     /// Replaces a decision that waits since `since` by the receipt of its feedback, with the reward and the
@@ -294,7 +333,7 @@ impl Index {
             // The tag authenticates ids of this length alone.
             let id = id.try_into().map_err(|_| Error::Broken("an id of a pending decision"))?;
             match &read(store, &message)? {
-                Kept::Waiting { question, .. } => {
+                Kept::Waiting(Waiting { question, .. }) | Kept::Sent(Waiting { question, .. }, _) => {
                     index.questions.extend(question.as_ref().map(|_| id));
                     index.waiting.insert((since, bandit, id));
                 }
@@ -374,7 +413,7 @@ mod tests {
     fn waiting(question: bool) -> Kept {
         let id = QuestionId { feedbacks: 1, model_feedbacks: 0, code: [0; 16] };
         let question = question.then(|| TraceQuestion { id, frame: vec![1; 9] });
-        Kept::Waiting { features: vec![0.125, 1.0 / 3.0], question, played: played() }
+        Kept::Waiting(Waiting { features: vec![0.125, 1.0 / 3.0], question, played: played() })
     }
 
     fn played() -> Played {
@@ -457,12 +496,35 @@ mod tests {
         pending.keep(BANDIT, decisions(0..70), 1000, &mut rng()).unwrap();
         let asked = |number| {
             let kept = pending.find(BANDIT, id(number)).unwrap().unwrap().1;
-            matches!(kept, Kept::Waiting { question: Some(_), .. })
+            matches!(&kept, Kept::Waiting(waiting) if waiting.question.is_some())
         };
         assert_eq!((0..70).filter(|number| asked(*number)).count(), MOST_QUESTIONS);
         pending.answered(BANDIT, (1000, id(0), &played()), (0.5, Some(1)), 1001, &mut rng()).unwrap();
         pending.keep(BANDIT, decisions(70..72), 1002, &mut rng()).unwrap();
         assert!(asked(70) && !asked(71));
+    }
+
+    /// A feedback that was sent outlasts the process, and is forgotten with its decision.
+    #[test]
+    fn feedback_is_kept_before_it_is_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        let pending = open(folder.path(), BOUNDS);
+        keep(&pending, 0..1, 1000);
+        let Kept::Waiting(decision) = waiting(false) else { unreachable!() };
+        let sent = Sent { reward: 0.25, seed: [9; 32] };
+        let send = |pending: &Pending, number| {
+            pending.sending(BANDIT, (1000, id(number)), (decision.clone(), sent.clone()), &mut rng())
+        };
+        send(&pending, 0).unwrap();
+        assert!(matches!(send(&pending, 1), Err(Error::UnknownDecision { .. })));
+        drop(pending);
+        let pending = open(folder.path(), BOUNDS);
+        let want = || Kept::Sent(decision.clone(), sent.clone());
+        assert!(pending.find(BANDIT, id(0)).unwrap() == Some((1000, want())));
+        pending.answered(BANDIT, (1000, id(0), &played()), (0.25, Some(1)), 1001, &mut rng()).unwrap();
+        assert!(matches!(pending.find(BANDIT, id(0)).unwrap(), Some((_, Kept::Answered { .. }))));
+        keep(&pending, 1..2, 1101);
+        assert_eq!(numbers(&pending), [0, 1]);
     }
 
     /// The file shows no feature, and a value that was changed, or moved to another decision, is refused. The

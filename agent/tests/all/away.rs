@@ -2,6 +2,7 @@
 
 use crate::fixture::*;
 use helba_agent::{Error, Options};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// While the server is away, requests are repeated for a bounded time. Those that wait when it is back are
@@ -41,6 +42,34 @@ fn a_server_goes_away_and_comes_back() {
     assert!(began.elapsed() < Duration::from_secs(5));
     let _server = Server::start_at(&address, folder.path());
     app.decided(&bandit, &rows);
+}
+
+/// After a lost reply nobody knows whether the reward was counted. Only it may be sent again, as the same bytes,
+/// also by the next process.
+#[test]
+fn attack_no_second_reward_is_confirmed_after_a_lost_reply() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let patience = Duration::from_millis(50);
+    let start = || Running::start_with(&server.url(), folder.path(), Options { patience, ..options() });
+    let agent = start();
+    let bandit = agent.http().create();
+    let decided = agent.http().decided(&bandit, &random_rows(&mut rng(1)));
+    server.loses.store(true, Ordering::Relaxed);
+    let lost = agent.http().feedback(&bandit, &decided.decision, 0.5).problem();
+    assert_eq!(lost, (502, "forwarding_failed".into()));
+    server.loses.store(false, Ordering::Relaxed);
+    let sent = server.seen.lock().unwrap().last().cloned().unwrap();
+    agent.stop().unwrap();
+    let agent = start();
+    let app = agent.http();
+    let other = app.feedback(&bandit, &decided.decision, 0.25).problem();
+    assert_eq!(other, (409, "answered".into()));
+    assert_eq!(app.counted(&bandit, &decided.decision, 0.5).feedbacks, 1);
+    let repeats = server.seen.lock().unwrap().iter().filter(|body| **body == sent).count();
+    assert!(repeats >= 2, "the same bytes, {repeats} times");
+    let summary: serde_json::Value = app.get(&format!("/bandits/{bandit}/summary")).ok();
+    assert_eq!((&summary["rewards"]["count"], &summary["rewards"]["mean"]), (&1.into(), &0.5.into()));
 }
 
 /// The agent of other keys ends, and says so.

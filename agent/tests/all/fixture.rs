@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -58,6 +58,8 @@ pub(crate) struct Server {
     pub(crate) asked: Arc<AtomicUsize>,
     /// The bodies of all requests.
     pub(crate) seen: Arc<Mutex<Vec<Vec<u8>>>>,
+    /// Whether replies to feedback are lost, whose connections end without one.
+    pub(crate) loses: Arc<AtomicBool>,
     state: Option<AppState>,
     runtime: Option<Runtime>,
 }
@@ -70,17 +72,23 @@ impl Server {
     pub(crate) fn start_at(listen: &str, folder: &Path) -> Self {
         let (runtime, asked) = (Runtime::new().unwrap(), Arc::new(AtomicUsize::new(0)));
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let recorded = (asked.clone(), seen.clone());
+        let loses = Arc::new(AtomicBool::new(false));
+        let recorded = (asked.clone(), seen.clone(), loses.clone());
         let record = middleware::from_fn(move |request: Request, next: Next| {
-            let (asked, seen) = recorded.clone();
+            let (asked, seen, loses) = recorded.clone();
             async move {
+                let loses = request.uri().path().ends_with("/feedback") && loses.load(Ordering::Relaxed);
                 if request.uri().path().ends_with("/decisions") {
                     asked.fetch_add(1, Ordering::Relaxed);
                 }
                 let (head, body) = request.into_parts();
                 let body = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
                 seen.lock().unwrap().push(body.to_vec());
-                next.run(Request::from_parts(head, body.into())).await
+                let reply = next.run(Request::from_parts(head, body.into())).await;
+                if loses {
+                    std::panic::resume_unwind(Box::new("the reply is lost"));
+                }
+                reply
             }
         });
         let (address, state) = runtime.block_on(async {
@@ -93,7 +101,7 @@ impl Server {
             tokio::spawn(helba_server::serve(listener, app, Connections::default(), never));
             (address, state)
         });
-        Server { address, asked, seen, state: Some(state), runtime: Some(runtime) }
+        Server { address, asked, seen, loses, state: Some(state), runtime: Some(runtime) }
     }
 
     pub(crate) fn url(&self) -> String {
