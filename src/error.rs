@@ -97,13 +97,13 @@ pub enum Error {
         /// The wait time, in seconds.
         wait: u64,
     },
-    /// Capacity: too many decisions that are not learnt yet.
+    /// Capacity: too many decisions without feedback, or whose feedback waits for older ones.
     #[error(
-        "{limit} decisions are kept, which is the limit, and none may be replaced before it expires: return feedback, or ask \
-         again after {wait} s; {}", remedy(*limit, *expires, *most)
+        "{limit} decisions wait for feedback or for older ones, which is the limit, and none may be replaced before it expires: \
+         return feedback, or ask again after {wait} s; {}", remedy(*limit, *expires, *most)
     )]
     TooManyOpen {
-        /// The most decisions that are kept.
+        /// The most decisions of each kind.
         limit: usize,
         /// Seconds until the next one expires.
         wait: u64,
@@ -447,11 +447,6 @@ impl Forbidden {
                 format!("the scope of the token is {has}; ask the operator for another token")
             }
             Forbidden::OtherBandit { only } => format!("the token is for bandit {only} and nothing else"),
-            Forbidden::WholeServer => {
-                "the token of the secret bundle is for encrypted bandits, and the numbers of the whole server need \
-                the operator's token or an API token"
-                    .into()
-            }
             Forbidden::ClearPolicy => {
                 "the token of the secret bundle is for encrypted bandits, and a policy in the clear \
                 needs the operator's token or an API token"

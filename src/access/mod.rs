@@ -2,7 +2,7 @@
 //!
 //! | token | permits to |
 //! |---|---|
-//! | token of the secret bundle | do everything with encrypted bandits |
+//! | token of the secret bundle | decide, return feedback and raise, with encrypted bandits; while tokens are off also create and delete them |
 //! | operator's token | do everything |
 //! | API token | do what its scopes name, with all bandits or with one |
 //!
@@ -22,6 +22,10 @@ use axum::http::{HeaderMap, header};
 use std::time::SystemTime;
 use tokens::{Live, Tokens};
 use wire::TokenDigest;
+
+/// What the token of the secret bundle permits with encrypted bandits where tokens are on. Every device has it,
+/// and no revocation ends it.
+const PARTICIPANT: [Scope; 3] = [Scope::Decide, Scope::Feedback, Scope::Raise];
 
 /// The tokens of a server.
 #[derive(Debug)]
@@ -61,8 +65,6 @@ pub enum Forbidden {
     },
     /// The token is that of the secret bundle, and the request is about a clear policy.
     ClearPolicy,
-    /// The token is that of the secret bundle, and the request is about the whole server.
-    WholeServer,
 }
 
 /// The bearer of a token.
@@ -136,14 +138,22 @@ impl Caller {
     /// Checks what does not depend on the bandit.
     fn check_scope(&self) -> Result<(), Error> {
         let bearer = self.bearer.as_ref().map_err(|fault| Error::Unauthorized { fault: *fault })?;
-        let Bearer::Api(token) = bearer else { return Ok(()) };
+        let scopes = match bearer {
+            Bearer::Operator => return Ok(()),
+            Bearer::Participant => &PARTICIPANT[..],
+            Bearer::Api(token) => &token.scopes,
+        };
+        let has = |scope: Scope| scope.is_in(scopes);
         let fits = match self.route.needs() {
             Needs::Nothing | Needs::Reading | Needs::Token => true,
-            Needs::Scope(scope) => token.has(scope),
-            Needs::RaiseOrTicket => token.has(Scope::Raise) || token.has(Scope::Decide),
+            Needs::Scope(scope) => has(scope),
+            Needs::RaiseOrTicket => has(Scope::Raise) || has(Scope::Decide),
         };
+        if !fits {
+            return Err(self.forbidden(Forbidden::Scope { has: Scope::text(scopes) }));
+        }
+        let Bearer::Api(token) = bearer else { return Ok(()) };
         match &token.bandit {
-            _ if !fits => Err(self.forbidden(Forbidden::Scope { has: token.scopes_text() })),
             // A bandit that does not exist yet is another one, and so is the whole server.
             Some(only) if [Route::Create, Route::Metrics].contains(&self.route) => {
                 Err(self.forbidden(Forbidden::OtherBandit { only: only.clone() }))
@@ -201,18 +211,6 @@ impl Caller {
             Ok(Bearer::Operator) => "operator".into(),
             Ok(Bearer::Api(token)) => format!("token {} {}", token.created, token.name),
             Err(_) => String::new(),
-        }
-    }
-
-    /// Checks that the caller may see the numbers of the whole server: where tokens are on, the token of the
-    /// secret bundle, which every device has, is not for them.
-    ///
-    /// # Errors
-    /// [`Error::ForbiddenScope`].
-    pub(crate) fn check_operates(&self) -> Result<(), Error> {
-        match &self.bearer {
-            Ok(Bearer::Participant) if !self.open => Err(self.forbidden(Forbidden::WholeServer)),
-            _ => Ok(()),
         }
     }
 

@@ -47,6 +47,16 @@ impl Scope {
     /// All scopes.
     pub const ALL: [Scope; 4] = [Scope::Decide, Scope::Feedback, Scope::Raise, Scope::Admin];
 
+    /// Whether `scopes` permit what this one names.
+    pub(super) fn is_in(self, scopes: &[Scope]) -> bool {
+        scopes.contains(&self) || scopes.contains(&Scope::Admin)
+    }
+
+    /// The scopes, separated by commas.
+    pub(super) fn text(scopes: &[Scope]) -> String {
+        scopes.iter().map(|scope| scope.name()).collect::<Vec<_>>().join(",")
+    }
+
     /// The name in files and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
@@ -96,7 +106,7 @@ pub struct ApiToken {
 impl ApiToken {
     /// Whether the token permits what `scope` names.
     pub fn has(&self, scope: Scope) -> bool {
-        self.scopes.contains(&scope) || self.scopes.contains(&Scope::Admin)
+        scope.is_in(&self.scopes)
     }
 
     /// Whether the token has expired, `now` in seconds since 1970.
@@ -106,7 +116,7 @@ impl ApiToken {
 
     /// The scopes, separated by commas.
     pub fn scopes_text(&self) -> String {
-        self.scopes.iter().map(|scope| scope.name()).collect::<Vec<_>>().join(",")
+        Scope::text(&self.scopes)
     }
 
     fn check(&self) -> Result<(), String> {

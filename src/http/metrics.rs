@@ -72,7 +72,6 @@ pub(super) async fn show(
     query: Result<Query<Part>, QueryRejection>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, Error> {
-    caller.check_operates()?;
     let Query(Part { limit, after }) = query
         .map_err(|e| Error::BadJson { what: "the query of a request for metrics", why: e.body_text() })?;
     let limit = limit.unwrap_or(LISTED);
@@ -89,7 +88,6 @@ pub(super) async fn prometheus(
     State(state): State<AppState>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, Error> {
-    caller.check_operates()?;
     let text = text(&seen(state, caller, MOST_LISTED, String::new()).await?);
     Ok(([(header::CONTENT_TYPE, PROMETHEUS), (header::CACHE_CONTROL, "no-store")], text).into_response())
 }

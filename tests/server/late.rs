@@ -163,7 +163,7 @@ fn as_many_decisions_as_are_kept() {
     let problem = full.problem();
     assert_eq!((problem.status, problem.reason.as_deref()), (429, Some("too_many_open")));
     assert!(
-        problem.detail.contains("3 decisions are kept") && problem.detail.contains("after 4"),
+        problem.detail.contains("3 decisions wait") && problem.detail.contains("after 4"),
         "{}",
         problem.detail
     );

@@ -88,7 +88,7 @@ pub struct PolicyCreated {
     /// The reward that an expired decision counts as; `None` if it is left out, or by what the policy needs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_reward: Option<f64>,
-    /// The most decisions that are kept: those without feedback, and those whose feedback is not learnt yet.
+    /// The most decisions without feedback, and the most whose feedback is not learnt yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_open: Option<usize>,
     /// The guarantee, and the budget spent.

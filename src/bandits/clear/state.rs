@@ -305,7 +305,8 @@ impl ClearState {
         if !rest.is_empty() {
             return Err(format!("{} bytes after its end", rest.len()));
         }
-        let open = Recent::read(remembered(&core.profile()), decisions)?;
+        // As many may wait for their turn as for feedback.
+        let open = Recent::read(2 * remembered(&core.profile()), decisions)?;
         core.check(open.iter().map(|(_, open)| open))?;
         Ok(ClearState {
             core,

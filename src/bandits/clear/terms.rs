@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use wire::{FeedbackKind, LateRule};
 
-/// The most decisions that are kept, and the most receipts. Fewer decisions are kept together with contexts.
+/// The most decisions without feedback, the most whose feedback waits for its turn, and the most receipts.
+/// Fewer decisions are kept together with contexts.
 pub(super) const REMEMBERED: usize = 1024;
-/// The most features that are kept with decisions, in memory.
+/// The most features that are kept with decisions without feedback, in memory, and with others.
 pub(super) const KEPT_VALUES: usize = 1 << 17;
 /// The longest wait time, in seconds: thirty days.
 const MAX_WAIT: u64 = 30 * 24 * 3600;
@@ -20,7 +21,7 @@ pub(crate) struct Terms {
     pub(super) wait: u64,
     /// The reward that an expired decision counts as.
     pub(super) default_reward: Option<f64>,
-    /// The most decisions that are kept.
+    /// The most decisions without feedback, and the most whose feedback waits for its turn.
     pub(super) max_open: usize,
 }
 
@@ -90,7 +91,7 @@ fn bad(name: &str, got: &Value, want: &str) -> Error {
     Error::BadParameter { why: format!("{name} is {got}, it must be {want}") }
 }
 
-/// The most decisions that are kept together with contexts of the policy's shape.
+/// The most decisions without feedback that are kept together with contexts of the policy's shape.
 pub(super) fn remembered(profile: &Profile) -> usize {
     profile.shape().map_or(REMEMBERED, |(d, k)| (KEPT_VALUES / d.saturating_mul(k).max(1)).min(REMEMBERED))
 }

@@ -130,20 +130,26 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Makes room for one more decision. Feedback that came before its turn and waits for an arm that the
-    /// policy does not play now is left out, the newest first: the place of no other decision moves. A
-    /// decision without feedback is never replaced before it expires, or whoever asks for many decisions
-    /// would take away those of others.
+    /// Makes room for one more decision. Decisions without feedback, and feedback that came before its turn,
+    /// have a bound each, so that whoever asks for many decisions voids no feedback. Where too much feedback
+    /// waits, some of an arm that the policy does not play now is left out, the newest first: the place of no
+    /// other decision moves. A decision without feedback is never replaced before it expires, or whoever asks
+    /// for many decisions would take away those of others.
     ///
     /// # Errors
     /// [`Error::TooManyOpen`].
     pub(super) fn make_room(&mut self, named: Option<usize>, now: u64) -> Result<(), Error> {
         let Terms { max_open: limit, wait: expires, .. } = self.core.terms;
-        if self.len() < limit {
+        let open = self.rows().filter(|(_, row)| row.given.is_none()).count();
+        let waiting = self.len() - open;
+        if open < limit && waiting < limit {
             return Ok(());
         }
         let mut last = BTreeMap::new();
-        if self.core.profile().features.is_none() && self.core.profile().feedback != FeedbackKind::Rewards {
+        if open < limit
+            && self.core.profile().features.is_none()
+            && self.core.profile().feedback != FeedbackKind::Rewards
+        {
             last.extend(self.rows().filter(|(_, row)| Some(row.arm) != named).map(|row| (row.1.arm, row)));
         }
         let spare = last.into_values().filter(|(_, row)| row.given.is_some());

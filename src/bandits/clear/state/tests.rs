@@ -449,25 +449,27 @@ fn attack_batches_have_exactly_their_users() {
     assert_eq!(bandit.core.policy.missing(), missing - 1, "control");
 }
 
-/// Feedback that no turn has used makes room for new decisions, the newest first, and is counted as left
-/// out. A decision without feedback stays.
+/// A flood of decisions voids no feedback that waits for its turn: decisions without feedback have a bound of
+/// their own. Where too much feedback waits, the newest is left out.
 #[test]
-fn unused_feedback_makes_room() {
+fn attack_floods_void_no_feedback() {
     let mut rng = ChaCha20Rng::seed_from_u64(2);
     let request = serde_json::json!({"policy": "dp-se", "arms": 2, "epsilon": 1, "beta": 0.1, "max_open": 4});
-    let mut bandit = make(request).unwrap();
-    let made: Vec<_> = (0..4).map(|_| decide_at(&mut bandit, NOW, &mut rng).unwrap()).collect();
-    assert!(made.iter().all(|made| made.arm == Some(0)));
-    for made in &made {
-        answer_at(&mut bandit, made.id, &reward(1.0), NOW, &mut rng).unwrap();
-    }
+    let mut bandit = make(request.clone()).unwrap();
+    let mut answered = |bandit: &mut ClearState, count: usize| {
+        let made: Vec<_> = (0..count).map(|_| decide_at(bandit, NOW, &mut rng).unwrap()).collect();
+        for made in made {
+            answer_at(bandit, made.id, &reward(1.0), NOW, &mut rng).unwrap();
+        }
+    };
+    answered(&mut bandit, 4);
     // The policy has learnt from one, and waits for arm 1.
-    assert_eq!((bandit.core.learnt, bandit.open.len()), (1, 3));
-    for left_out in [0, 1, 2] {
+    assert_eq!((bandit.core.learnt, bandit.pending(NOW)), (1, (0, 3)));
+    let mut rng = ChaCha20Rng::seed_from_u64(3);
+    for open in 1..=4 {
         assert_eq!(decide_at(&mut bandit, NOW, &mut rng).unwrap().arm, Some(1));
-        assert_eq!((bandit.open.len(), bandit.core.left_out), (4, left_out));
+        assert_eq!((bandit.pending(NOW), bandit.core.left_out), ((open, 3), 0));
     }
-    decide_at(&mut bandit, NOW, &mut rng).unwrap();
     let full = decide_at(&mut bandit, NOW, &mut rng).err().unwrap();
     assert!(
         matches!(full, Error::TooManyOpen { limit: 4, wait: WAIT, expires: WAIT, most: REMEMBERED }),
@@ -477,7 +479,34 @@ fn unused_feedback_makes_room() {
         full.to_string().contains("0.07 decisions a second")
             && full.to_string().contains("`max_open` (at most 1024)")
     );
-    assert_eq!(bandit.pending(NOW), (4, 0));
+    assert_eq!((bandit.pending(NOW), bandit.core.left_out), ((4, 3), 0));
+
+    // Feedback that waits for an older one takes no place of another arm, and has its bound.
+    let mut bandit = make(request).unwrap();
+    let mut made: Vec<_> = (0..4).map(|_| decide_at(&mut bandit, NOW, &mut rng).unwrap().id).collect();
+    for newer in 1..=4 {
+        answer_at(&mut bandit, made[newer], &reward(1.0), NOW, &mut rng).unwrap();
+        if newer < 4 {
+            made.push(decide_at(&mut bandit, NOW, &mut rng).unwrap().id);
+        }
+    }
+    assert_eq!(bandit.pending(NOW), (3, 4));
+    assert!(matches!(decide_at(&mut bandit, NOW, &mut rng), Err(Error::TooManyOpen { limit: 4, .. })));
+    // When the oldest is answered, arm 1 is played. The newest feedback on arm 0 makes room, once no decision
+    // after it is open, whose place would move.
+    answer_at(&mut bandit, made[0], &reward(1.0), NOW, &mut rng).unwrap();
+    assert_eq!((bandit.pending(NOW), bandit.core.learnt), ((2, 4), 1));
+    assert!(matches!(decide_at(&mut bandit, NOW, &mut rng), Err(Error::TooManyOpen { limit: 4, .. })));
+    for id in &made[5..] {
+        answer_at(&mut bandit, *id, &reward(1.0), NOW, &mut rng).unwrap();
+    }
+    for left_out in 1..=4 {
+        assert_eq!(decide_at(&mut bandit, NOW, &mut rng).unwrap().arm, Some(1));
+        let waiting = 6 - left_out.min(3);
+        assert_eq!(bandit.pending(NOW), (left_out as usize, waiting));
+        assert_eq!(bandit.core.left_out, left_out.min(3));
+    }
+    assert!(bandit.open.get(&made[4]).is_none() && bandit.open.get(&made[3]).is_some());
 }
 
 /// Of every policy that learns from rewards, with eight users at once whose rewards come up to a minute late.
