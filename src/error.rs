@@ -99,8 +99,8 @@ pub enum Error {
     },
     /// Capacity: too many decisions without feedback, or whose feedback waits for older ones.
     #[error(
-        "{limit} decisions wait for feedback or for older ones, which is the limit, and none may be replaced before it expires: \
-         return feedback, or ask again after {wait} s; {}", remedy(*limit, *expires, *most)
+        "{limit} decisions wait for feedback or for older ones, which is the limit, or as many wait for yours as places are left \
+         for others, and none may be replaced before it expires: return feedback, or ask again after {wait} s; {}", remedy(*limit, *expires, *most)
     )]
     TooManyOpen {
         /// The most decisions of each kind.
@@ -114,7 +114,8 @@ pub enum Error {
     },
     /// Misuse: a second answer that differs from the first.
     #[error(
-        "{what} has another answer already: the first answer counts, and only the same answer may be sent again"
+        "{what} has an answer already: the first answer counts, and only its sender may send it again, with the same token from the \
+         same address"
     )]
     Answered {
         /// The decision or the exchange.

@@ -26,8 +26,7 @@ pub(super) async fn decide(
         Ok(bandit) => bandit,
         Err(error) => return Err(refuse(request, error).await),
     };
-    let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
-    let site = peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    let site = site(&request);
     let sender = match sender_tag(request.headers()) {
         Ok(tag) => Sender { tag, site },
         Err(error) => return Err(refuse(request, error).await),
@@ -46,11 +45,17 @@ pub(super) async fn decide(
         Bandit::Encrypted(bandit) => bandit.decide(body, decisions, sender).await,
         Bandit::Clear(bandit) => {
             let (place, began) = (state.0.admission.admit(Work::Short)?, Instant::now());
-            let reply = jobs::run(Some(place), move || bandit.decide(body)).await?;
+            let decide = move || bandit.decide(body, (&caller.identity(), site));
+            let reply = jobs::run(Some(place), decide).await?;
             state.0.metrics.took(Step::ClearDecision, began.elapsed());
             Ok(reply)
         }
     }
+}
+
+/// The site that a request comes from.
+pub(super) fn site(request: &Request) -> IpAddr {
+    request.extensions().get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0)
 }
 
 /// The number of decisions of a request, 1 unless it says another.

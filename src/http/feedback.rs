@@ -1,5 +1,6 @@
 //! `POST /v1/bandits/{id}/decisions/{decision}/feedback`: counts a feedback, and answers when it is on disk.
 
+use super::decisions::site;
 use super::{AppState, refuse};
 use crate::access::Caller;
 use crate::bandits::{Bandit, Reply};
@@ -28,13 +29,15 @@ pub(super) async fn feedback(
         Ok(found) => found,
         Err(error) => return Err(refuse(request, error).await),
     };
+    let site = site(&request);
     let body = state.body(request, limit).await?;
     match bandit {
         // It waits for the disk with others, and holds no place of those who compute.
         Bandit::Encrypted(bandit) => bandit.feedback(decision, body).await,
         Bandit::Clear(bandit) => {
             let (place, began) = (state.0.admission.admit(Work::Short)?, Instant::now());
-            let reply = jobs::run(Some(place), move || bandit.feedback(decision, body)).await?;
+            let feedback = move || bandit.feedback(decision, body, (&caller.identity(), site));
+            let reply = jobs::run(Some(place), feedback).await?;
             state.0.metrics.took(Step::ClearFeedback, began.elapsed());
             Ok(reply)
         }

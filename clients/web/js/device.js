@@ -1,7 +1,7 @@
 // What the worker does for each message of the page: the device computes, `Connection` sends. It runs in a worker or, for tests, in any
 // other place that has `fetch`.
 
-import { checkedId, Connection } from "./http.js";
+import { checkedId, Connection, randomId } from "./http.js";
 
 function named(name, message) {
   return Object.assign(new Error(message), { name });
@@ -198,7 +198,7 @@ export class Operations {
   #join(connection, created, asked) {
     const device = this.#keys.join(created, asked);
     checkedId(device.id());
-    const bandit = crypto.randomUUID();
+    const bandit = randomId();
     this.#bandits.set(bandit, { connection, device });
     const { config, label } = JSON.parse(created);
     return { bandit, id: device.id(), mostDecisions: device.mostDecisions(), config, label };

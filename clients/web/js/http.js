@@ -17,11 +17,16 @@ export function checkedId(id) {
   throw named("ValueError", "an id must have 1 to 64 letters, digits, '-' or '_'");
 }
 
+/** 128 random bits in hexadecimal. `crypto.randomUUID` is missing in pages that came over HTTP from another machine. */
+export function randomId() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
 /** Sends requests to one server. It knows the token and no key. */
 export class Connection {
   /**
-   * @param {string} server `https://HOST[:PORT]`, or on the machine itself `http://localhost:PORT`: a page that came over HTTP
-   *   from elsewhere is no secure context, and has no `crypto.randomUUID`, which makes ids here
+   * @param {string} server `https://HOST[:PORT]`, or on the machine itself `http://localhost:PORT`
    * @param {string} authorization the value of the header
    * @param {number} timeout milliseconds for one request
    * @param {(exchange: object) => void} [observe] is told of every exchange
@@ -41,8 +46,7 @@ export class Connection {
     this.timeout = timeout;
     this.observe = observe;
     // By this number the server tells senders apart whose contexts spoil an evaluation.
-    const tag = crypto.getRandomValues(new Uint8Array(16));
-    this.sender = Array.from(tag, (byte) => byte.toString(16).padStart(2, "0")).join("");
+    this.sender = randomId();
   }
 
   /** The JSON text of the answer to a request. `body` is JSON text or nothing. */

@@ -1,6 +1,7 @@
 // Encrypted bandits from a web page. The keys and all computations are in a worker; see README.md.
 
 import { ClosedError, fromFields } from "./errors.js";
+import { randomId } from "./http.js";
 
 export * from "./errors.js";
 
@@ -102,7 +103,7 @@ export class Keys {
 /** A server, with the keys of its bandits. */
 export class Client {
   #calls;
-  #client = crypto.randomUUID();
+  #client = randomId();
   #options;
   #connected;
 

@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -11,6 +11,10 @@ import { after, before, test } from "node:test";
 import { Operations } from "../js/device.js";
 import { fromFields, RefusedError, toFields } from "../js/errors.js";
 import { program, startServer } from "./programs.mjs";
+
+// A page that came over HTTP from another machine is no secure context. This is what it lacks, here for every test of this file.
+const SECURE_CONTEXTS_ONLY = ["randomUUID", "subtle"];
+for (const name of SECURE_CONTEXTS_ONLY) Object.defineProperty(globalThis.crypto, name, { value: undefined });
 
 const [FEATURES, ARMS] = [3, 4];
 const CONTEXTS = Array.from({ length: ARMS }, (_, a) => Array.from({ length: FEATURES }, (_, i) => Math.sin(1 + 5 * a + 11 * i) / 2));
@@ -189,4 +193,15 @@ test("the keys are gone after they were freed", async () => {
   client.operations.free();
   await assert.rejects(client.operations.decide({ bandit, contexts: [CONTEXTS] }));
   await assert.rejects(create(client));
+});
+
+test("no script needs a secure context", () => {
+  assert.equal(globalThis.crypto.randomUUID, undefined);
+  const folder = new URL("../js/", import.meta.url);
+  const scripts = readdirSync(folder).filter((name) => name.endsWith(".js"));
+  assert.ok(scripts.length >= 5);
+  for (const name of scripts) {
+    const calls = readFileSync(new URL(name, folder), "utf8").match(/crypto\.(\w+)\b(?=\(|\.)/g) ?? [];
+    for (const call of calls) assert.ok(!SECURE_CONTEXTS_ONLY.includes(call.slice("crypto.".length)), `${name}: ${call}`);
+  }
 });

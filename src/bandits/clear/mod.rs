@@ -17,8 +17,9 @@ use protocol::DecisionId;
 use serde::de::{DeserializeOwned, DeserializeSeed};
 use serde_json::{Map, Value};
 use service::{Body, Content};
-use state::{Answer, ClearChange, ClearState, Decision};
+use state::{Answer, ClearChange, ClearState, Decision, digest};
 use std::marker::PhantomData;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 pub(crate) use terms::AskedTerms;
 use wire::{
@@ -262,16 +263,16 @@ impl ClearBandit {
     ///
     /// # Errors
     /// Those of the message, of the policy and of the disk; [`Error::TooManyOpen`].
-    pub(crate) fn decide(&self, body: Body) -> Result<Reply, Error> {
+    pub(crate) fn decide(&self, body: Body, sender: (&str, IpAddr)) -> Result<Reply, Error> {
         let request =
             if body.is_empty() { DecideRequest::default() } else { json("a decision request", &body)? };
         let context = self.context(request)?;
-        let now = self.clock.now();
+        let asks = (self.clock.now(), digest(&sender)?);
         let mut rng = os_rng()?;
         let (decision, spent) = {
             let mut live = lock(&self.live);
             let state = live.as_mut().ok_or_else(|| self.deleted())?;
-            let decision = self.store(state.decide(context, now, &self.statement, &mut rng)?)?;
+            let decision = self.store(state.decide(context, asks, &self.statement, &mut rng)?)?;
             (decision, state.spent())
         };
         tracing::info!(bandit = self.id, round = decision.round, "decided");
@@ -305,13 +306,18 @@ impl ClearBandit {
     ///
     /// # Errors
     /// As [`Self::decide`].
-    pub(crate) fn feedback(&self, decision: DecisionId, body: Body) -> Result<Reply, Error> {
+    pub(crate) fn feedback(
+        &self,
+        decision: DecisionId,
+        body: Body,
+        sender: (&str, IpAddr),
+    ) -> Result<Reply, Error> {
         let feedback: ClearFeedback = json("a feedback", &body)?;
         self.check(&feedback)?;
         let mut rng = os_rng()?;
-        let now = self.clock.now();
+        let sends = (self.clock.now(), digest(&sender)?);
         let answer =
-            self.change(|state| state.feedback(decision, &feedback, now, &self.statement, &mut rng))?;
+            self.change(|state| state.feedback(decision, &feedback, sends, &self.statement, &mut rng))?;
         tracing::info!(bandit = self.id, feedbacks = answer.feedbacks, "counted");
         Reply::json(&self.counted(decision.to_string(), answer))
     }

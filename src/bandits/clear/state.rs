@@ -6,10 +6,12 @@
 //! learns from them by its rule ([`policies::Profile::late`]). That a decision has expired is stored: it is
 //! not computed anew after a restart.
 
+mod holders;
 mod step;
 #[cfg(test)]
 mod tests;
 
+use self::holders::Holders;
 use self::step::Step;
 use super::terms::{AskedTerms, REMEMBERED, Terms, remembered};
 use crate::error::Error;
@@ -33,6 +35,7 @@ pub(super) struct ClearState {
     open: Recent<DecisionId, Open>,
     receipts: Recent<DecisionId, Receipt>,
     exchanges: Recent<u64, Answer>,
+    holders: Holders,
 }
 
 /// Everything except the rows. Each change writes all of it.
@@ -135,9 +138,9 @@ impl Numbered for Answer {
 }
 
 /// The digest of a counted message, by which a repetition is recognised.
-type Digest = [u8; 16];
+pub(super) type Digest = [u8; 16];
 
-fn digest(message: &impl Serialize) -> Result<Digest, Error> {
+pub(super) fn digest(message: &impl Serialize) -> Result<Digest, Error> {
     let bytes = serde_json::to_vec(message).map_err(|_| Error::Broken("a message that cannot be written"))?;
     let hash = blake3::hash(&bytes);
     hash.as_bytes().first_chunk().copied().ok_or(Error::Broken("a hash below 16 bytes"))
@@ -313,6 +316,7 @@ impl ClearState {
             open,
             receipts: Recent::read(REMEMBERED, receipts)?,
             exchanges: Recent::read(REMEMBERED, exchanges)?,
+            holders: Holders::default(),
         })
     }
 
@@ -399,17 +403,20 @@ impl ClearState {
         step
     }
 
-    /// Makes a new decision. It stays open until its feedback comes or it expires.
+    /// Makes a new decision of the sender with the digest `holder`. It stays open until its feedback comes or it
+    /// expires.
     ///
     /// # Errors
     /// [`Error::TooManyOpen`], and those of the policy.
     pub(super) fn decide(
         &mut self,
         context: Option<Features>,
-        now: u64,
+        (now, holder): (u64, Digest),
         statement: &PrivacyStatement,
         rng: &mut impl Rng,
     ) -> Result<ClearChange<'_, Decision>, Error> {
+        let times = (now, self.core.terms.wait);
+        self.holders.ask(holder, times, &self.open, &self.receipts);
         let mut step = self.step(now);
         let profile = step.core.profile();
         step.learn(None, statement, rng)?;
@@ -426,23 +433,33 @@ impl ClearState {
         step.core.round += 1;
         let round = step.core.round;
         // Users of a full batch send nothing.
-        let full = profile.feedback == FeedbackKind::Share
-            && (awaited.is_none() || step.len() as u64 >= step.core.policy.missing());
+        let free = match profile.feedback {
+            FeedbackKind::Share if awaited.is_none() => 0,
+            FeedbackKind::Share => step.core.policy.missing().saturating_sub(step.len() as u64),
+            _ => step.core.terms.max_open.saturating_sub(step.open()) as u64,
+        };
+        let admitted = self.holders.admits(holder, free, times);
+        let full = profile.feedback == FeedbackKind::Share && (free == 0 || !admitted);
         if full {
             awaited = None;
             step.receipts.push((id, Receipt::Unasked { round }));
         } else if let Some(arm) = arm.filter(|_| profile.feedback != FeedbackKind::Batch) {
-            step.make_room(Some(arm), now)?;
+            step.make_room(Some(arm), now, admitted)?;
             let (mark, exchange) = (step.core.policy.mark(), awaited.as_ref().map(|a| a.exchange));
             step.edited.insert(id, Some(Open { round, at: now, arm, mark, context, exchange, given: None }));
         }
         let out = Decision { id, round, arm, awaited, published: step.core.policy.published()? };
+        let waits = step.row(id).is_some();
         let (core, rows) = step.finish(&self.receipts);
+        if waits {
+            self.holders.hold(id, holder);
+        }
         Ok(ClearChange { state: self, core: Some(core), rows, out })
     }
 
-    /// Counts a feedback once, and learns from what the rule of the policy admits. A repeated feedback gets
-    /// the same answer and changes nothing.
+    /// Counts a feedback once, and learns from what the rule of the policy admits. If the sender with the digest
+    /// `holder` repeats it, the answer is the same and nothing changes. Whoever else sends it is answered as if
+    /// it sent another one, so that it cannot test what the reward was.
     ///
     /// # Errors
     /// [`protocol::Error::UnknownDecision`], [`Error::Expired`], [`Error::Answered`], [`Error::Settled`],
@@ -451,11 +468,11 @@ impl ClearState {
         &mut self,
         id: DecisionId,
         feedback: &ClearFeedback,
-        now: u64,
+        (now, holder): (u64, Digest),
         statement: &PrivacyStatement,
         rng: &mut impl Rng,
     ) -> Result<ClearChange<'_, Answer>, Error> {
-        let of = digest(feedback)?;
+        let of = digest(&(feedback, holder))?;
         let expired = || Error::Expired { id: id.to_string(), wait: self.core.terms.wait };
         match self.receipts.get(&id) {
             Some(Receipt::Counted(receipt)) => {

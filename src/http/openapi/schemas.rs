@@ -232,7 +232,11 @@ fn terms() -> [(&'static str, Value, &'static str); 3] {
             "The seconds after which a decision without feedback expires, at most 30 days.",
         ),
         ("default_reward?", number(), "The reward that an expired decision counts as."),
-        ("max_open?", from_one(), "The most decisions without feedback, and the most whose feedback waits for its turn."),
+        (
+            "max_open?",
+            from_one(),
+            "The most decisions without feedback, and the most whose feedback waits for its turn.",
+        ),
     ]
 }
 

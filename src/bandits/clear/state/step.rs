@@ -43,6 +43,11 @@ impl Step<'_> {
         self.rows().count()
     }
 
+    /// The number of decisions without feedback.
+    pub(super) fn open(&self) -> usize {
+        self.rows().filter(|(_, row)| row.given.is_none()).count()
+    }
+
     /// Replaces decisions that have expired by their default reward, or leaves them out.
     pub(super) fn expire(&mut self, now: u64) {
         let profile = self.core.profile();
@@ -134,19 +139,19 @@ impl Step<'_> {
     /// have a bound each, so that whoever asks for many decisions voids no feedback. Where too much feedback
     /// waits, some of an arm that the policy does not play now is left out, the newest first: the place of no
     /// other decision moves. A decision without feedback is never replaced before it expires, or whoever asks
-    /// for many decisions would take away those of others.
+    /// for many decisions would take away those of others. `admitted` says whether the sender may have a place.
     ///
     /// # Errors
     /// [`Error::TooManyOpen`].
-    pub(super) fn make_room(&mut self, named: Option<usize>, now: u64) -> Result<(), Error> {
+    pub(super) fn make_room(&mut self, named: Option<usize>, now: u64, admitted: bool) -> Result<(), Error> {
         let Terms { max_open: limit, wait: expires, .. } = self.core.terms;
-        let open = self.rows().filter(|(_, row)| row.given.is_none()).count();
-        let waiting = self.len() - open;
-        if open < limit && waiting < limit {
+        let open = self.open();
+        let free = open < limit && admitted;
+        if free && self.len() - open < limit {
             return Ok(());
         }
         let mut last = BTreeMap::new();
-        if open < limit
+        if free
             && self.core.profile().features.is_none()
             && self.core.profile().feedback != FeedbackKind::Rewards
         {

@@ -42,9 +42,19 @@ fn reward(value: f64) -> ClearFeedback {
 
 /// A decision of a policy without contexts, or for the same contexts each time.
 fn decide_at(bandit: &mut ClearState, now: u64, rng: &mut ChaCha20Rng) -> Result<Decision, Error> {
+    decide_of(bandit, now, 0, rng)
+}
+
+/// A decision of the sender with this number.
+fn decide_of(
+    bandit: &mut ClearState,
+    now: u64,
+    sender: u8,
+    rng: &mut ChaCha20Rng,
+) -> Result<Decision, Error> {
     let context = bandit.core.profile().shape().map(|(d, k)| Features::new(vec![0.1; d * k], d).unwrap());
     let statement = bandit.statement()?;
-    bandit.decide(context, now, &statement, rng).map(ClearChange::apply)
+    bandit.decide(context, (now, [sender; 16]), &statement, rng).map(ClearChange::apply)
 }
 
 fn answer_at(
@@ -55,7 +65,7 @@ fn answer_at(
     rng: &mut ChaCha20Rng,
 ) -> Result<Answer, Error> {
     let statement = bandit.statement()?;
-    bandit.feedback(id, feedback, now, &statement, rng).map(ClearChange::apply)
+    bandit.feedback(id, feedback, (now, [0; 16]), &statement, rng).map(ClearChange::apply)
 }
 
 /// A round, ten seconds after the one before.
@@ -67,7 +77,7 @@ fn round(bandit: &mut ClearState, rng: &mut ChaCha20Rng) -> Result<Option<usize>
         let values = (0..d * k).map(|_| rng.random::<f64>() / (d as f64).sqrt()).collect();
         Features::new(values, d).unwrap()
     });
-    let Decision { id, arm, awaited, .. } = bandit.decide(context, now, &statement, rng)?.apply();
+    let Decision { id, arm, awaited, .. } = bandit.decide(context, (now, [0; 16]), &statement, rng)?.apply();
     let value = rng.random::<f64>();
     let none = ClearFeedback::default();
     let feedback = match bandit.core.profile().feedback {
@@ -79,7 +89,7 @@ fn round(bandit: &mut ClearState, rng: &mut ChaCha20Rng) -> Result<Option<usize>
     };
     // A decision without an answer now and then, which expires.
     if rng.random_range(0..4) > 0 {
-        bandit.feedback(id, &feedback, now, &statement, rng)?.apply();
+        bandit.feedback(id, &feedback, (now, [0; 16]), &statement, rng)?.apply();
     }
     Ok(arm)
 }
@@ -449,6 +459,75 @@ fn attack_batches_have_exactly_their_users() {
     assert_eq!(bandit.core.policy.missing(), missing - 1, "control");
 }
 
+/// Whoever else knows the id of a decision learns nothing of its reward: the same reward and another one get the
+/// same answer. The sender itself may repeat it.
+#[test]
+fn attack_others_do_not_test_a_reward() {
+    let mut rng = ChaCha20Rng::seed_from_u64(8);
+    let mut bandit = make(serde_json::json!({"policy": "ucb1", "arms": 2})).unwrap();
+    let id = decide_at(&mut bandit, NOW, &mut rng).unwrap().id;
+    let first = answer_at(&mut bandit, id, &reward(1.0), NOW, &mut rng).unwrap();
+    let statement = bandit.statement().unwrap();
+    let mut said = |value: f64, sender: u8| {
+        let answer = bandit.feedback(id, &reward(value), (NOW, [sender; 16]), &statement, &mut rng);
+        answer.map(ClearChange::apply).map(|answer| answer.feedbacks).map_err(|error| error.to_string())
+    };
+    assert_eq!(said(1.0, 0), Ok(first.feedbacks));
+    let [same, other, own] = [said(1.0, 1), said(0.0, 1), said(0.0, 0)];
+    assert!(same.is_err() && same == other && same == own, "{same:?} {other:?} {own:?}");
+}
+
+/// A sender that answers nothing holds up a bandit for its wait time once: while others ask, they have places,
+/// and a batch ends.
+#[test]
+fn attack_a_sender_holds_no_bandit() {
+    let mut rng = ChaCha20Rng::seed_from_u64(7);
+    let request = serde_json::json!({"policy": "elimination", "model": "local", "arms": 2, "horizon": 99_999,
+        "epsilon": 0.1});
+    let mut bandit = make(request).unwrap();
+    let share = ClearFeedback { share: Some(1), ..ClearFeedback::default() };
+    // Batches grow.
+    while bandit.core.policy.missing() < 8 {
+        let made = decide_of(&mut bandit, NOW - 1, 1, &mut rng).unwrap();
+        answer_at(&mut bandit, made.id, &share, NOW - 1, &mut rng).unwrap();
+    }
+    let (exchange, users) = (bandit.awaited().unwrap().unwrap().exchange, bandit.core.policy.missing());
+    // The first sender takes every place, since nobody else asks.
+    for _ in 0..2 * users {
+        decide_of(&mut bandit, NOW, 1, &mut rng).unwrap();
+    }
+    assert_eq!(bandit.open.len() as u64, users);
+    // Each second both ask, and the other one answers.
+    let mut at = NOW;
+    while bandit.awaited().unwrap().unwrap().exchange == exchange {
+        at += 1;
+        assert!(at < NOW + 3 * WAIT, "the batch does not end: {} are missing", bandit.core.policy.missing());
+        for _ in 0..users {
+            decide_of(&mut bandit, at, 1, &mut rng).unwrap();
+        }
+        for _ in 0..users {
+            let honest = decide_of(&mut bandit, at, 2, &mut rng).unwrap();
+            if honest.awaited.is_some() {
+                answer_at(&mut bandit, honest.id, &share, at, &mut rng).unwrap();
+            }
+        }
+    }
+
+    // Places of other policies: half is left, and a sender alone has all of them.
+    let request = serde_json::json!({"policy": "ucb1", "arms": 2, "max_open": 8});
+    let mut bandit = make(request).unwrap();
+    decide_of(&mut bandit, NOW, 2, &mut rng).unwrap();
+    let taken = (0..8).filter(|_| decide_of(&mut bandit, NOW, 1, &mut rng).is_ok()).count();
+    assert_eq!(taken, 4);
+    let others = (2..6).filter(|sender| decide_of(&mut bandit, NOW + 1, *sender, &mut rng).is_ok()).count();
+    assert_eq!(others, 3, "one place is left for each");
+    let mut alone = make(serde_json::json!({"policy": "ucb1", "arms": 2, "max_open": 8})).unwrap();
+    decide_of(&mut alone, NOW, 2, &mut rng).unwrap();
+    for _ in 0..8 {
+        decide_of(&mut alone, NOW + WAIT, 1, &mut rng).unwrap();
+    }
+}
+
 /// A flood of decisions voids no feedback that waits for its turn: decisions without feedback have a bound of
 /// their own. Where too much feedback waits, the newest is left out.
 #[test]
@@ -568,7 +647,7 @@ fn regret(bandit: &mut ClearState, users: u64, rounds: u64, seed: u64) -> (f64, 
         let (now, waits) = next.iter_mut().min_by_key(|(at, _)| *at).unwrap();
         let at = *now;
         if let Some((id, feedback)) = waits.take() {
-            bandit.feedback(id, &feedback, at, &statement, &mut rng).unwrap().apply();
+            bandit.feedback(id, &feedback, (at, [0; 16]), &statement, &mut rng).unwrap().apply();
         }
         let mut context = None;
         let mut means = MEANS.to_vec();
@@ -582,7 +661,7 @@ fn regret(bandit: &mut ClearState, users: u64, rounds: u64, seed: u64) -> (f64, 
             means = features.rows().map(|x| 1.0 / (1.0 + (-logit(x)).exp())).collect();
             context = Some(features);
         }
-        let decision = bandit.decide(context, at, &statement, &mut rng).unwrap().apply();
+        let decision = bandit.decide(context, (at, [0; 16]), &statement, &mut rng).unwrap().apply();
         made += 1;
         let arm = decision.arm.unwrap();
         lost += means.iter().copied().fold(f64::MIN, f64::max) - means[arm];
@@ -801,7 +880,7 @@ fn a_feedback_does_not_grow_with_open_decisions() {
         (1..open).for_each(|_| _ = decide());
         assert_eq!(bandit.pending(NOW), (open, 0));
         let statement = bandit.statement().unwrap();
-        let change = bandit.feedback(first, &reward(1.0), NOW, &statement, &mut rng).unwrap();
+        let change = bandit.feedback(first, &reward(1.0), (NOW, [0; 16]), &statement, &mut rng).unwrap();
         let edits = change.edits().unwrap().unwrap();
         let rows = [edits.decisions, edits.receipts, edits.exchanges].concat();
         let bytes = |row: &crate::store::StoredEdit| row.key.len() + row.value.as_ref().map_or(0, Vec::len);
