@@ -1,7 +1,7 @@
 //! Terms of every round, for every policy and baseline.
 
 use crate::Error;
-use crate::bootstrap::{RESAMPLES, Terms, intervals};
+use crate::bootstrap::{RESAMPLES, Terms, differences, interval, resample};
 use crate::candidates::{Contender, EvaluationSettings, contenders};
 use crate::report::{Entry, Estimate, EvaluationReport, Measure, recommend};
 use bandit::vector::{argmax, dot};
@@ -50,12 +50,12 @@ pub fn evaluate(dataset: &Dataset, settings: &EvaluationSettings) -> Result<Eval
             terms.push(Terms { above: of(|s| &s.weighted), below: Some(of(|s| &s.weights)) });
         }
     }
-    let ends = intervals(&terms, rounds.len());
-    let estimates: Vec<Estimate> = terms
-        .iter()
-        .zip(ends)
-        .map(|(terms, [low, high])| Estimate { value: terms.value(), low, high })
-        .collect();
+    let draws = resample(&terms, rounds.len());
+    let estimate = |(i, terms): (usize, &Terms<'_>)| {
+        let [low, high] = interval(&draws, i);
+        Estimate { value: terms.value(), low, high }
+    };
+    let estimates: Vec<Estimate> = terms.iter().enumerate().map(estimate).collect();
     let each = if log.is_some() { 3 } else { 1 };
     let mut entries = Vec::new();
     for (i, (name, runs)) in names.zip(&series).enumerate() {
@@ -80,8 +80,17 @@ pub fn evaluate(dataset: &Dataset, settings: &EvaluationSettings) -> Result<Eval
             delta: private.map(|(c, _)| c.privacy.delta.get()),
             privacy: contender.map(|c| c.privacy.sentence.clone()),
             parameters: contender.map(|c| c.parameters.clone()),
+            above_baselines: None,
             terms: mean_by_round(runs),
         });
+    }
+    let values: Vec<f64> = estimates.iter().map(|estimate| estimate.value).collect();
+    let compared: Vec<usize> = (first..entries.len()).filter(|i| entries[*i].is_compared()).collect();
+    let pairs: Vec<_> =
+        compared.iter().flat_map(|i| (0..first).map(move |baseline| (i * each, baseline * each))).collect();
+    let ends = differences(&draws, &values, &pairs);
+    for (i, ends) in compared.iter().zip(ends.chunks(first.max(1))) {
+        entries[*i].above_baselines = ends.iter().copied().reduce(f64::min);
     }
     let recommendation = recommend(&entries, measure);
     Ok(EvaluationReport {

@@ -81,9 +81,19 @@ pub struct Entry {
     pub privacy: Option<String>,
     /// The parameters of the policy.
     pub parameters: Option<Map<String, Value>>,
+    /// The least difference to a baseline, at 95 % for all policies that are compared together. `None` for
+    /// baselines, and for policies with too few effective rounds.
+    pub above_baselines: Option<f64>,
     /// Terms of the measure by round.
     #[serde(skip)]
     pub terms: Vec<f64>,
+}
+
+impl Entry {
+    /// Whether the policy has enough rounds to be compared with the baselines.
+    pub(crate) fn is_compared(&self) -> bool {
+        !self.baseline && self.effective_rounds.is_none_or(|rounds| rounds >= LEAST_EFFECTIVE)
+    }
 }
 
 /// What follows from the numbers, by the rule in `rule`.
@@ -99,35 +109,46 @@ pub struct Recommendation {
     pub paragraph: String,
 }
 
-const RULE: &str = "A policy is better than the baselines if the lower end of its interval is above the value of each of them. Among those \
-                    that are, the one with the highest lower end is recommended; if none is, the best baseline. With logged actions, policies \
-                    with fewer than 50 effective rounds are left aside.";
+const RULE: &str = "A policy is better than the baselines if its mean reward exceeds that of each of them, at 95 % for all policies \
+                    together: of many policies that are no better, one would look so by chance, which is corrected for (the largest \
+                    studentised difference over bootstrap resamples; White, A Reality Check for Data Snooping, 2000). Among those that \
+                    are, the one with the highest lower end of its interval is recommended; if none is, the best baseline. With logged \
+                    actions, policies with fewer than 50 effective rounds are left aside. Intervals in the table are for one policy each.";
 
 pub(crate) fn recommend(entries: &[Entry], measure: Measure) -> Recommendation {
     let shown = |e: &Entry| {
         let Estimate { value, low, high } = e.measured;
         format!("{} ({value:.3}, 95 % interval {low:.3} to {high:.3})", e.name)
     };
-    let enough = |e: &Entry| e.effective_rounds.is_none_or(|rounds| rounds >= LEAST_EFFECTIVE);
     let baseline =
         entries.iter().filter(|e| e.baseline).max_by(|a, b| a.measured.value.total_cmp(&b.measured.value));
-    let bar = baseline.map_or(f64::NEG_INFINITY, |e| e.measured.value);
+    let least = |e: &Entry| e.above_baselines.unwrap_or(f64::NEG_INFINITY);
     let best = |private: bool| {
         entries
             .iter()
-            .filter(|e| !e.baseline && enough(e) && e.measured.low > bar && (!private || e.epsilon.is_some()))
+            .filter(|e| least(e) > 0.0 && (!private || e.epsilon.is_some()))
             // The first of equals: helba comes first.
             .fold(None, |best: Option<&Entry>, e| {
                 best.filter(|b| b.measured.low >= e.measured.low).or(Some(e))
             })
     };
     let (policy, private) = (best(false), best(true));
-    let aside = entries.iter().filter(|e| !e.baseline && !enough(e)).count();
+    let compared = entries.iter().filter(|e| e.is_compared()).count();
+    let aside = entries.iter().filter(|e| !e.baseline && !e.is_compared()).count();
     let mut text = match (policy, baseline) {
         (Some(policy), Some(baseline)) => {
-            format!("Recommended: {}. The best baseline is {}.", shown(policy), shown(baseline))
+            format!(
+                "Recommended: {}. The best baseline is {}. The policy is better than each baseline by at least {:.3}, at 95 % for the \
+                 {compared} policies compared.",
+                shown(policy),
+                shown(baseline),
+                least(policy)
+            )
         }
-        (None, Some(baseline)) => format!("No policy is shown to be better than {}.", shown(baseline)),
+        (None, Some(baseline)) => format!(
+            "No policy is shown to be better than {}, at 95 % for the {compared} policies compared.",
+            shown(baseline)
+        ),
         (Some(policy), None) => format!("Recommended: {}.", shown(policy)),
         (None, None) => "Nothing is known.".into(),
     };

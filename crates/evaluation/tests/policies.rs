@@ -62,10 +62,18 @@ fn recommendations_follow_from_the_numbers() {
     // The figure of data/README.md.
     assert_eq!(format!("{:.3}", report.entry("oful").unwrap().measured.value), "0.842");
     assert_eq!(format!("{:.3}", report.entry("always dannon").unwrap().measured.value), "0.402");
-    // Both play the same arms here, and the first of equals is recommended.
+    // Both have the same hits here, and the first of equals is recommended.
     assert_eq!(report.recommendation.policy.as_deref(), Some("helba"));
     assert_eq!(report.recommendation.private, None);
     assert!(report.recommendation.paragraph.contains("No policy with a privacy guarantee"));
+    assert!(report.recommendation.paragraph.contains("at 95 % for the 4 policies compared"));
+    // The interval that holds for four policies at once is wider than that of one, whose width in standard
+    // errors is 1.96 to each side.
+    let helba = report.entry("helba").unwrap();
+    let bar = report.entry("always dannon").unwrap().measured.value;
+    let least = helba.above_baselines.unwrap();
+    assert!(0.3 < least && least < helba.measured.low - bar, "{least}");
+    assert!(report.entry("anytime-lazy-ucb").unwrap().above_baselines.unwrap() < 0.0);
 }
 
 /// The estimates of a known policy, from actions that another logged, contain what replay finds: here for
