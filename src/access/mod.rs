@@ -155,7 +155,7 @@ impl Caller {
         let Bearer::Api(token) = bearer else { return Ok(()) };
         match &token.bandit {
             // A bandit that does not exist yet is another one, and so is the whole server.
-            Some(only) if [Route::Create, Route::Metrics].contains(&self.route) => {
+            Some(only) if self.route.is_about_all() => {
                 Err(self.forbidden(Forbidden::OtherBandit { only: only.clone() }))
             }
             _ => Ok(()),

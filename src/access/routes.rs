@@ -154,6 +154,11 @@ impl Route {
         matches!(self, Route::Decide | Route::Again | Route::Tasks | Route::Raise | Route::Questions)
     }
 
+    /// Whether a request is about the whole server, which a token of one bandit does not open.
+    pub fn is_about_all(self) -> bool {
+        matches!(self, Route::Create | Route::Metrics | Route::Questions | Route::Shares)
+    }
+
     /// What a request needs where tokens are on.
     pub fn needs(self) -> Needs {
         self.row().2

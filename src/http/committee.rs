@@ -2,23 +2,34 @@
 
 use super::raises::Wait;
 use super::{AppState, refuse};
+use crate::access::Caller;
 use crate::bandits::{BodyLimit, LONGEST_WAIT, Reply};
-use crate::error::Error;
+use crate::committee::Committee;
+use crate::error::{Error, Kind};
+use axum::Extension;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use service::Content;
+use std::sync::Arc;
 use std::time::Duration;
 use wire::MemberReply;
+
+/// The committee, and the most bytes of an answer, if `caller` may speak for a member.
+fn committee(state: &AppState, caller: &Caller) -> Result<(Arc<Committee>, usize), Error> {
+    caller.check(Kind::Encrypted)?;
+    state.0.bandits.committee()
+}
 
 /// Waits for a question, and answers 204 if there was none.
 pub(super) async fn wait(
     State(state): State<AppState>,
     member: Result<Path<u8>, PathRejection>,
     query: Result<Query<Wait>, QueryRejection>,
+    Extension(caller): Extension<Caller>,
 ) -> Result<Response, Error> {
-    let (Path(member), (committee, _)) = (member?, state.0.bandits.committee()?);
+    let ((committee, _), Path(member)) = (committee(&state, &caller)?, member?);
     let Query(Wait { wait }) = query
         .map_err(|e| Error::BadJson { what: "the query of a request for questions", why: e.body_text() })?;
     Ok(match committee.next(member, Duration::from_secs(wait).min(LONGEST_WAIT)).await? {
@@ -31,10 +42,10 @@ pub(super) async fn wait(
 pub(super) async fn answer(
     State(state): State<AppState>,
     member: Result<Path<u8>, PathRejection>,
+    Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<StatusCode, Error> {
-    let found =
-        member.map_err(Error::from).and_then(|Path(member)| Ok((member, state.0.bandits.committee()?)));
+    let found = committee(&state, &caller).and_then(|desk| Ok((member?.0, desk)));
     let (member, (committee, bytes)) = match found {
         Ok(found) => found,
         Err(error) => return Err(refuse(request, error).await),

@@ -31,7 +31,7 @@ fn bad_key_files() {
     says(&refused(&file("empty", b""), &state, ANY), &["end within"]);
     let bytes = std::fs::read(keys().public_file()).unwrap();
     says(&refused(&file("cut", &bytes[..bytes.len() / 2]), &state, ANY), &["end within"]);
-    says(&refused(&keys().secret_file(), &state, ANY), &["secret bundle", "--public"]);
+    says(&refused(&keys().secret_file(), &state, ANY), &["bundle with secrets", "--public"]);
     assert!(!state.exists(), "nothing is made before the keys are good");
 }
 

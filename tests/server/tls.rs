@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use user_client::Client;
-use wire::{PolicyCreated, Problem};
+use wire::{AccessToken, PolicyCreated, Problem};
 
 /// A client of `https://localhost` that trusts `ca` alone.
 fn https(port: u16, ca: &Path) -> Client {
@@ -19,10 +19,10 @@ fn https(port: u16, ca: &Path) -> Client {
     client.with_token(keys().token().clone())
 }
 
-/// Two rounds, of which the second one raises the sum of the first.
-fn plays(client: &Client) {
+/// Two rounds of a bandit of `creator`, of which the second one raises the sum of the first.
+fn plays(client: &Client, creator: &Client) {
     let mut rng = rng(21);
-    let created = client.create_encrypted(&every_round(Answers::Arm)).unwrap();
+    let created = creator.create_encrypted(&every_round(Answers::Arm)).unwrap();
     let device = keys().device().join(&created).unwrap();
     for round in 1..=2 {
         let rows = random_rows(&mut rng);
@@ -57,7 +57,7 @@ fn rounds_over_https() {
             std::fs::copy(path, &ca).unwrap();
         }
         let client = https(server.address.port(), &ca);
-        plays(&client);
+        plays(&client, &client);
         assert!(Client::new(&format!("http://{}", server.address)).unwrap().keys().is_err());
         let hangup = Command::new("kill").args(["-HUP", &server.child.id().to_string()]).status().unwrap();
         assert!(hangup.success());
@@ -182,7 +182,8 @@ fn rounds_through_nginx() {
     server.args(["--host", "bandits.example", "--operator-token-file"]).arg(&operator);
     let server = Program::spawn(&mut server);
     let (_proxy, port) = nginx(program, folder.path(), server.address);
-    plays(&https(port, &ca));
+    let operator = AccessToken::open(&operator).unwrap();
+    plays(&https(port, &ca), &https(port, &ca).with_token(operator));
 
     let pem = std::fs::read(&ca).unwrap();
     let roots = RootCerts::from(vec![Certificate::from_pem(&pem).unwrap()]);

@@ -14,7 +14,8 @@ use ureq::{Agent, Body, RequestBuilder};
 use wire::{
     AccessToken, AskAgain, BanditView, ClearFeedback, Counted, Created, DECISIONS_HEADER, DecideRequest,
     Decided, IDEMPOTENCY_HEADER, Labelled, Labels, LabelsPatch, Limits, MAX_CLEAR_BYTES, MAX_JSON_BYTES,
-    Manifest, MemberReply, MemberRequest, OCTET_STREAM, PolicyCard, PolicyCreated, PolicyView, SENDER_HEADER, SenderTag, ShuffledBatch,
+    Manifest, MemberReply, MemberRequest, OCTET_STREAM, PolicyCard, PolicyCreated, PolicyView, SENDER_HEADER,
+    SenderTag, ShuffledBatch,
 };
 
 /// The time that a server gets for an answer that it need not compute.

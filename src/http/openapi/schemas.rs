@@ -587,6 +587,22 @@ fn keys() -> Named {
             ("frames", count(), "The number of frames."),
         ],
     );
+    let member = object(
+        "The public keys of a member of a key committee.",
+        &[
+            ("verifying", hex(), "The key that its signatures are checked with."),
+            ("sealing", hex(), "The key that messages to it are sealed under."),
+        ],
+    );
+    let custody = json!({ "oneOf": [
+        object("A key that whoever has the secret bundle holds.", &[("kind", json!({ "const": "holder" }), "The kind.")]),
+        object("A key that any t of n members hold together.", &[
+            ("kind", json!({ "const": "committee" }), "The kind."),
+            ("threshold", from_one(), "t."),
+            ("session", hex(), "The identifier of the key generation."),
+            ("members", list(member), "The public keys of the members 1 to n."),
+        ]),
+    ] });
     let mut scores = ring();
     scores.push(("answers", answers, "The keys of answers."));
     let mut manifest = ring();
@@ -595,6 +611,7 @@ fn keys() -> Named {
         ("created", text(), "The time of key generation (RFC 3339)."),
         ("token_digest", hex(), "The digest of the token in the secret bundle."),
         ("scores", object("The keys of the ring of scores.", &scores), "The keys of the ring of scores."),
+        ("custody", custody, "Who can decrypt."),
     ]);
     vec![("Manifest", object("The manifest of the public key bundle.", &manifest))]
 }
