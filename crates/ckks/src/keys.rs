@@ -19,6 +19,29 @@ impl std::fmt::Display for KeyId {
     }
 }
 
+impl std::str::FromStr for KeyId {
+    type Err = Error;
+
+    /// Reads what `Display` writes.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let digit = |c: &u8| (*c as char).to_digit(16).filter(|_| !c.is_ascii_uppercase());
+        let mut out = [0; 16];
+        if text.len() != 2 * out.len() {
+            return Err(Error::BadFrame("the id of a key has 32 lower-case hexadecimal digits"));
+        }
+        for (byte, pair) in out.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+            let (high, low) = (
+                digit(&pair[0])
+                    .ok_or(Error::BadFrame("the id of a key has 32 lower-case hexadecimal digits"))?,
+                digit(&pair[1])
+                    .ok_or(Error::BadFrame("the id of a key has 32 lower-case hexadecimal digits"))?,
+            );
+            *byte = (high << 4 | low) as u8;
+        }
+        Ok(KeyId(out))
+    }
+}
+
 impl std::fmt::Debug for KeyId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         std::fmt::Display::fmt(self, f)

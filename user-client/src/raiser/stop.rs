@@ -32,12 +32,12 @@ impl Stop {
     }
 
     /// Sleeps until the order is given, at most for `time`. Returns whether it was.
-    pub(super) fn wait(&self, time: Duration) -> bool {
+    pub fn wait(&self, time: Duration) -> bool {
         self.wait_while(time, |state| !state.stopped)
     }
 
     /// Sleeps until no thread is busy, at most for `time`. Returns whether none is.
-    pub(super) fn wait_until_idle(&self, time: Duration) -> bool {
+    pub fn wait_until_idle(&self, time: Duration) -> bool {
         self.wait_while(time, |state| state.busy > 0)
     }
 
@@ -48,7 +48,7 @@ impl Stop {
     }
 
     /// Marks this thread as busy until the result is dropped. `None` after the order.
-    pub(super) fn begin(&self) -> Option<Busy<'_>> {
+    pub fn begin(&self) -> Option<Busy<'_>> {
         let mut state = lock(&self.0.state);
         if state.stopped {
             return None;
@@ -58,7 +58,7 @@ impl Stop {
     }
 }
 
-pub(super) struct Busy<'a>(&'a Stop);
+pub struct Busy<'a>(&'a Stop);
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {

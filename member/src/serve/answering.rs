@@ -1,0 +1,184 @@
+//! A member's answer to a question, without I/O but for its ledger.
+
+use super::{Error, Ledger};
+use crate::MemberKeys;
+use ckks::{KeyId, Params};
+use ckks_committee::{MemberShare, Smudge};
+use ckks_shares::{ActiveSet, Forms, RequestId, RequestKind, TransferShare};
+use protocol::exchange::{OPENED_DEVIATION, OPENED_FORM_BITS};
+use protocol::levels::ANSWER_LEVEL;
+use protocol::{Exchanges, MOST_FACTOR, ScoreRing, TaskKind};
+use std::collections::BTreeSet;
+use wire::{
+    AnswerUser, Created, Custody, MemberReply, MemberRequest, Question, SealedShare, Wanted, sign_transfer,
+    transfer_header, transfers,
+};
+
+/// A bandit whose keys and plan a member has checked.
+pub struct Joined {
+    created: Created,
+    exchanges: Exchanges,
+}
+
+impl Joined {
+    /// The bandit `created`, if it has the keys of this member, and its plan follows from its configuration.
+    ///
+    /// # Errors
+    /// [`Error::OtherKeys`], [`Error::Refused`], [`Error::Protocol`], [`Error::Ckks`].
+    pub fn new(keys: &MemberKeys, created: Created) -> Result<Self, Error> {
+        let manifest = keys.manifest();
+        let (large, small) = (keys.large().params(), keys.scores().params());
+        let same = created.key_id == manifest.key_id
+            && created.fingerprint == manifest.fingerprint
+            && created.scores_key_id == manifest.scores.key_id
+            && created.scores_fingerprint == manifest.scores.fingerprint;
+        if !same {
+            return Err(Error::OtherKeys { what: format!("bandit {}", created.id) });
+        }
+        let ring = ScoreRing::beside(large.spec(), manifest.shape)?;
+        created.config.check_committee()?;
+        if created.config.plan(large, manifest.shape, ring)? != created.plan {
+            return Err(Error::Refused("the plan of the bandit does not follow from its configuration"));
+        }
+        let exchanges = Exchanges::new(&created.config, &created.plan, ring, small, large)?;
+        Ok(Joined { created, exchanges })
+    }
+
+    /// The bandit as it was created.
+    pub fn created(&self) -> &Created {
+        &self.created
+    }
+}
+
+/// The answer of a member to `request` about a bandit, after the ledger has noted it. It is signed.
+///
+/// # Errors
+/// [`Error::Refused`] for a question that no honest server asks; [`Error::Wire`], [`Error::Ckks`] for bytes
+/// that are no question of this bandit; [`Error::Ledger`].
+pub fn answer(
+    keys: &MemberKeys,
+    ledger: &Ledger,
+    bandit: &Joined,
+    request: &MemberRequest,
+) -> Result<MemberReply, Error> {
+    let question = Question::from_bytes(&request.question)?;
+    if question.bandit != bandit.created.id {
+        return Err(Error::Refused("a question about another bandit"));
+    }
+    let set = keys.quorum().active(&members(request.set))?;
+    if !set.contains(keys.member()) {
+        return Err(Error::Refused("this member is not in the set that is asked"));
+    }
+    let asked = Asked { keys, bandit, request, set };
+    match &question.wanted {
+        Wanted::Transfer(kind) => asked.transfer(ledger, &question, *kind),
+        Wanted::Answers { model_feedbacks, users } => asked.open(ledger, &question, *model_feedbacks, users),
+    }
+}
+
+fn members(bits: u16) -> Vec<u8> {
+    (0..16).filter(|i| bits >> i & 1 == 1).map(|i| i + 1).collect()
+}
+
+struct Asked<'a> {
+    keys: &'a MemberKeys,
+    bandit: &'a Joined,
+    request: &'a MemberRequest,
+    set: ActiveSet,
+}
+
+impl Asked<'_> {
+    fn key_id(&self, params: &Params) -> Result<KeyId, Error> {
+        let manifest = self.keys.manifest();
+        let large = params == self.keys.large().params();
+        let text = if large { &manifest.key_id } else { &manifest.scores.key_id };
+        Ok(text.parse()?)
+    }
+
+    fn share(&self, params: &Params) -> &MemberShare {
+        if params == self.keys.large().params() { self.keys.large() } else { self.keys.scores() }
+    }
+
+    fn transfer(&self, ledger: &Ledger, question: &Question, kind: TaskKind) -> Result<MemberReply, Error> {
+        if let TaskKind::Scores { factor, .. } = kind
+            && !(factor > 0.0 && factor <= MOST_FACTOR)
+        {
+            return Err(Error::Refused("a raise by a factor that is not above 0 and at most 4096"));
+        }
+        let maps = transfers(&self.bandit.exchanges, kind);
+        let (source, level) = maps[0].source();
+        let c1 = ckks::read_polynomial(source, self.key_id(source)?, level, &self.request.c1)?;
+        ledger.note(question, self.set.bits(), &self.request.question, &self.request.c1)?;
+        let (mut frames, mut requests) = (Vec::new(), Vec::new());
+        for (number, map) in (0..).zip(&maps) {
+            let header = transfer_header(&self.request.question, number);
+            let id = RequestId::new(RequestKind::Transfer, self.set, &header, Some(&c1));
+            let ((source, low), (target, high)) = (map.source(), map.target());
+            let (from, to) = (self.share(source), self.share(target));
+            let TransferShare { down, up } =
+                from.transfer(to, self.keys.pairs(), &**map, self.set, &header, &c1)?;
+            frames.push(ckks::write_polynomial(source, self.key_id(source)?, low, &down));
+            frames.push(ckks::write_polynomial(target, self.key_id(target)?, high, &up));
+            requests.push(*id.bytes());
+        }
+        let signature = sign_transfer(self.keys.signing(), &requests, &frames);
+        Ok(MemberReply::Transfer { number: self.request.number, frames, signature })
+    }
+
+    fn open(
+        &self,
+        ledger: &Ledger,
+        question: &Question,
+        model_feedbacks: u64,
+        users: &[AnswerUser],
+    ) -> Result<MemberReply, Error> {
+        let layout = &self.bandit.exchanges.layout;
+        let (numbers, mut seen) = (layout.users(), BTreeSet::new());
+        let all = || users.iter().flat_map(|user| &user.users).map(|number| *number as usize);
+        if !all().all(|number| numbers.contains(&number) && seen.insert(number)) {
+            return Err(Error::Refused(
+                "a question that opens a decision twice, or one that no evaluation has",
+            ));
+        }
+        let (share, large) = (self.keys.answers(), self.keys.large().params().max_slots());
+        let params = share.params();
+        let key_id = self.key_id(self.keys.scores().params())?;
+        let c1 = ckks::read_polynomial(params, key_id, ANSWER_LEVEL, &self.request.c1)?;
+        let slots: Vec<usize> = all().flat_map(|number| layout.answer_slots(number, large)).collect();
+        let forms = Forms::real_slots(params, ANSWER_LEVEL, &slots, OPENED_FORM_BITS)?;
+        ledger.note(question, self.set.bits(), &self.request.question, &self.request.c1)?;
+        let unit = f64::from(OPENED_FORM_BITS).exp2() * params.scale(ANSWER_LEVEL);
+        let smudge =
+            Smudge::at_least(OPENED_DEVIATION / f64::from(self.keys.quorum().threshold()).sqrt() * unit);
+        let header = &self.request.question;
+        let opened = share.open(self.keys.pairs(), &forms, smudge, self.set, header, &c1)?;
+        let id = *RequestId::new(RequestKind::Opening, self.set, header, Some(&c1)).bytes();
+        let mut residues = opened.0.into_iter().map(|residues| residues[0]);
+        let member = (self.keys.member(), self.keys.signing());
+        // Encapsulations are fresh for each answer: the residues inside are the same.
+        let mut rng = host::os_rng()?;
+        let seal = |user: &AnswerUser| {
+            let own: Vec<u64> = residues.by_ref().take(user.users.len() * layout.arms()).collect();
+            let binding = question.binding(model_feedbacks, user);
+            Ok(SealedShare::seal(member, &binding, &user.answer_key, &id, self.set, &own, &mut rng)?)
+        };
+        let shares = users.iter().map(seal).collect::<Result<_, Error>>()?;
+        Ok(MemberReply::Answers { number: self.request.number, shares })
+    }
+}
+
+/// Checks that a server has the public half of the keys of a member.
+///
+/// # Errors
+/// [`Error::OtherKeys`].
+pub fn check_manifest(keys: &MemberKeys, manifest: &wire::Manifest) -> Result<(), Error> {
+    let own = keys.manifest();
+    let same = own.key_id == manifest.key_id
+        && own.fingerprint == manifest.fingerprint
+        && own.scores.key_id == manifest.scores.key_id
+        && own.scores.fingerprint == manifest.scores.fingerprint;
+    match (&own.custody, &manifest.custody) {
+        (Custody::Committee(a), Custody::Committee(b)) if a == b && same => Ok(()),
+        _ => Err(Error::OtherKeys { what: "the server".into() }),
+    }
+}

@@ -1,0 +1,53 @@
+/// The reason why a member does not answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Untrusted: a question that no honest server asks.
+    #[error("the question is refused: {0}")]
+    Refused(&'static str),
+    /// Misuse: a server or a bandit with other keys than this member.
+    #[error("{what} has other keys than this member: start it with the public bundle of this committee")]
+    OtherKeys {
+        /// The server or the bandit.
+        what: String,
+    },
+    /// The ledger cannot be read or written.
+    #[error("the ledger: {0}")]
+    Ledger(String),
+    /// The operating system gives no random numbers.
+    #[error(transparent)]
+    Random(#[from] host::NoRandomness),
+    /// Bug: a thread panicked.
+    #[error("a thread panicked; please report it")]
+    Panicked,
+    /// From the server, or on the way to it.
+    #[error(transparent)]
+    Client(#[from] user_client::Error),
+    /// Untrusted: bytes that are no question.
+    #[error(transparent)]
+    Wire(#[from] wire::Error),
+    /// Untrusted: a frame that is not one of these keys.
+    #[error(transparent)]
+    Ckks(#[from] ckks::Error),
+    /// Untrusted: members or shares of other numbers.
+    #[error(transparent)]
+    Shares(#[from] ckks_shares::Error),
+    /// Untrusted: a question about another ciphertext.
+    #[error(transparent)]
+    Committee(#[from] ckks_committee::Error),
+    /// Untrusted: a bandit that does not fit the keys.
+    #[error(transparent)]
+    Protocol(#[from] protocol::Error),
+}
+
+impl Error {
+    /// The reason as the server is told. It says nothing of this machine.
+    pub fn told(&self) -> String {
+        match self {
+            Error::Ledger(_) | Error::Random(_) | Error::Panicked | Error::Client(_) => {
+                "the member cannot answer now".into()
+            }
+            error => error.to_string(),
+        }
+    }
+}

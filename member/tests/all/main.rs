@@ -1,0 +1,4 @@
+//! Members, a server and users without a secret, in one process.
+
+mod in_process;
+mod rounds;
