@@ -19,8 +19,6 @@ use wire::{CommitteeManifest, MemberReply, MemberRequest, SealedShare, check_ref
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The time for which a member counts as here after its last request ended: it computes, or comes back.
 const RETURNS: Duration = Duration::from_secs(3);
-/// The time for which a task waits for t members to come.
-const GATHERS: Duration = Duration::from_secs(20);
 /// The most sets that are asked for one task. A member refuses more.
 const MOST_SETS: u32 = 3;
 /// The time after which an unanswered request is given to another waiting request of its member.
@@ -66,6 +64,8 @@ pub(crate) struct Agreed {
 pub(crate) struct Committee {
     manifest: CommitteeManifest,
     quorum: Quorum,
+    /// The time for which a task waits for t members to come.
+    gathers: Duration,
     desk: Mutex<Desk>,
     /// Changes when there is something new to do, or a member comes.
     news: watch::Sender<u64>,
@@ -124,16 +124,16 @@ impl Drop for Here<'_> {
 }
 
 impl Committee {
-    /// The desk of a committee with nobody here.
+    /// The desk of a committee with nobody here. A task waits for t members for as long as `gathers`.
     ///
     /// # Errors
     /// [`Error::Wire`] for numbers that no committee has.
-    pub(crate) fn new(manifest: CommitteeManifest) -> Result<Self, Error> {
+    pub(crate) fn new(manifest: CommitteeManifest, gathers: Duration) -> Result<Self, Error> {
         let quorum = manifest.quorum()?;
         // Replies to the server before this one must not fit the requests of this one.
         let next = rand::random::<u64>() >> 1;
         let desk = Mutex::new(Desk { next, ..Desk::default() });
-        Ok(Committee { manifest, quorum, desk, news: watch::Sender::new(0) })
+        Ok(Committee { manifest, quorum, gathers, desk, news: watch::Sender::new(0) })
     }
 
     /// How many members are here, how many it takes, and how many there are.
@@ -294,7 +294,7 @@ impl Committee {
     /// t of the members who are here, those who wait first.
     async fn choose(&self) -> Result<ActiveSet, Error> {
         let (mut news, t) = (self.news.subscribe(), usize::from(self.quorum.threshold()));
-        let until = tokio::time::Instant::now() + GATHERS;
+        let until = tokio::time::Instant::now() + self.gathers;
         loop {
             let (mut waiting, mut others): (Vec<u8>, Vec<u8>) = {
                 let desk = lock(&self.desk);

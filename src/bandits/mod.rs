@@ -250,7 +250,9 @@ impl Bandits {
                 let (engine_of_all, root, updates) = (Arc::new(encrypted), root.clone(), Updates::new());
                 let committee = match &manifest.custody {
                     Custody::Holder => None,
-                    Custody::Committee(members) => Some(Arc::new(Committee::new(members.clone())?)),
+                    Custody::Committee(members) => {
+                        Some(Arc::new(Committee::new(members.clone(), stages.last_raise)?))
+                    }
                 };
                 let encrypted =
                     encrypted::Shared { engine: engine_of_all, committee, root, updates, stages, keep_log };

@@ -94,7 +94,8 @@ pub struct Settings {
     /// The time after which an evaluation whose scores were not raised leaves its turn to the next one of its
     /// bandit.
     pub raise_turn: Duration,
-    /// The time that the last holder of the key who can be asked for a raise gets.
+    /// The time that the last holder of the key who can be asked for a raise gets, and for which a task waits
+    /// for enough members of a committee.
     pub last_raise: Duration,
     /// The most bytes of contexts of encrypted decisions that are kept in memory, so that evaluations can be
     /// repeated. Without memory for its contexts an evaluation is not repeated.

@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 use user_client::{Client, Stop, patiently};
 use wire::{MemberReply, MemberRequest, Question, Wanted};
 
-/// Seconds for which a request waits for a question.
-const WAIT: u64 = 30;
+/// Seconds for which a request waits for a question, and a member that is told to stop for its requests.
+const WAIT: u64 = 5;
 /// The pause after a question that could not be fetched or answered.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The time within which a server must come back.
@@ -58,6 +58,11 @@ impl Member {
         let c1 = bytes(keys.large().params()).max(bytes(keys.scores().params()));
         let (bandits, log) = (Mutex::default(), Box::new(log));
         Member { keys, ledger, client, stop, c1, bandits, log }
+    }
+
+    /// The keys, after [`Self::run`].
+    pub fn into_keys(self) -> MemberKeys {
+        self.keys
     }
 
     /// Answers questions on `threads` threads until it is stopped. A server that cannot be reached is asked

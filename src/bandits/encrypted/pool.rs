@@ -70,7 +70,7 @@ pub(crate) struct Stages {
     /// The time after which an evaluation without a raise leaves its turn to another one.
     raise_turn: Duration,
     /// The time that the last one who can be asked for a raise gets.
-    last_raise: Duration,
+    pub(crate) last_raise: Duration,
     /// Memory for the contexts of evaluations that may be repeated.
     pub(super) contexts: Arc<Semaphore>,
     /// The time after its answer in which a user may ask again.
