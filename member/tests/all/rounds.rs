@@ -52,8 +52,12 @@ struct World {
 
 impl World {
     fn start(threshold: u8, members: u8, dim: usize, arms: usize) -> Self {
+        Self::start_with(threshold, members, dim, arms, true)
+    }
+
+    fn start_with(threshold: u8, members: u8, dim: usize, arms: usize, toy: bool) -> Self {
         let quorum = Quorum::new(threshold, members).unwrap();
-        let request = keygen::Request { shape: Shape::for_problem(dim, arms), toy: true, created: 0 };
+        let request = keygen::Request { shape: Shape::for_problem(dim, arms), toy, created: 0 };
         let InProcess { public, users, members } = in_one_process(request, quorum, &mut rng(1));
         let users = UsersBundle::read(&users[..]).unwrap();
         let folder = tempfile::tempdir().unwrap();
@@ -288,4 +292,28 @@ impl Device {
         let frame = ckks::write_truncated_ciphertext(small, key, &encrypted, statistics.len());
         client.feedback_encrypted(&self.created.id, id, &frame).unwrap();
     }
+}
+
+/// Decisions of a lone user under keys of the default parameters, 3 of 5, one after the other: prints times.
+#[test]
+#[ignore = "prints times of real parameters"]
+fn times_of_real_parameters() {
+    let mut world = World::start_with(3, 5, 7, 4, false);
+    (1..=5).for_each(|member| world.join(member));
+    let (config, device) = world.create(7, 4);
+    let (mut twin, mut draws) = (ClearTwin::new(config.clone()), rng(3));
+    let mut times = Vec::new();
+    for round in 1..=20 {
+        let rows = rows(round, 7, 4);
+        let began = std::time::Instant::now();
+        let reply = device.decide(&world.client, &rows, &mut draws);
+        times.push(began.elapsed().as_secs_f64());
+        let indices = twin.indices(&rows, reply.round, reply.model_feedbacks);
+        check(&config, &reply, &indices);
+        device.feedback(&world.client, reply.id, &rows[reply.arm], 0.5, &mut draws);
+        twin.learn(&rows[reply.arm], 0.5);
+        world.settle(&device);
+    }
+    times.sort_by(f64::total_cmp);
+    println!("a decision takes {:.3} s at the median, {:.3} to {:.3} s", times[10], times[0], times[19]);
 }
