@@ -1,6 +1,7 @@
 //! `helba-server`: the program reads its arguments, sets up the log and serves.
 
 use anyhow::{Context, Result, anyhow, bail};
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand};
 use helba_server::{
     ApiToken, AppState, Connections, NewToken, Scope, Settings, Tls, TlsArguments, TokensFile, app, printable,
@@ -136,10 +137,14 @@ struct Arguments {
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
     listen: String,
     /// The most requests that are computed at a time. Further requests are answered 503.
-    #[arg(long, value_name = "N", default_value_t = Settings::default().max_in_flight)]
+    ///
+    /// [range: at least 1]
+    #[arg(long, value_name = "N", default_value_t = Settings::default().max_in_flight, value_parser = at_least_one())]
     max_in_flight: usize,
     /// The most bandits.
-    #[arg(long, value_name = "N", default_value_t = Settings::default().max_bandits)]
+    ///
+    /// [range: at least 1]
+    #[arg(long, value_name = "N", default_value_t = Settings::default().max_bandits, value_parser = at_least_one())]
     max_bandits: usize,
     /// File with the operator's token, 64 hexadecimal digits (`helba-keygen token FILE` generates one), which
     /// permits everything. With it, requests without a token are refused, except for GET /v1/health and
@@ -155,29 +160,43 @@ struct Arguments {
     #[arg(long)]
     tls_self_signed: bool,
     /// Memory for request bodies above 64 KiB. A request whose body does not fit is answered 503.
-    #[arg(long, value_name = "MIB", default_value_t = Settings::default().body_memory >> 20)]
+    ///
+    /// [range: at least 1]
+    #[arg(long, value_name = "MIB", default_value_t = Settings::default().body_memory >> 20, value_parser = at_least_one())]
     max_body_memory: usize,
     /// The most open connections. For one more, the connection that has waited longest for a request is
     /// closed.
-    #[arg(long, value_name = "N", default_value_t = Connections::default().most)]
+    ///
+    /// [range: at least 1]
+    #[arg(long, value_name = "N", default_value_t = Connections::default().most, value_parser = at_least_one())]
     max_connections: usize,
     /// The most open connections from one address. All connections through a proxy have the address of the
     /// proxy.
-    #[arg(long, value_name = "N", default_value_t = Connections::default().most_an_address)]
+    ///
+    /// [range: at least 1]
+    #[arg(long, value_name = "N", default_value_t = Connections::default().most_an_address, value_parser = at_least_one())]
     max_connections_an_address: usize,
     /// Seconds after which a decision of a clear policy without feedback expires, if the bandit was created
     /// without `wait`. It then counts as the default reward of the bandit, or is left out.
-    #[arg(long, value_name = "SECONDS", default_value_t = Settings::default().wait.as_secs())]
+    ///
+    /// [range: 1 to 2592000]
+    #[arg(long, value_name = "SECONDS", default_value_t = Settings::default().wait.as_secs(), value_parser = clap::value_parser!(u64).range(1..=2_592_000))]
     wait: u64,
     /// The most users who wait for encrypted decisions. Further ones are answered 503.
-    #[arg(long, value_name = "N", default_value_t = Settings::default().max_waiting)]
+    ///
+    /// [range: at least 1]
+    #[arg(long, value_name = "N", default_value_t = Settings::default().max_waiting, value_parser = at_least_one())]
     max_waiting: usize,
     /// Seconds after which encrypted decisions are answered 503 if no holder of the key has raised their
     /// scores.
-    #[arg(long, value_name = "SECONDS", default_value_t = Settings::default().raise_timeout.as_secs())]
+    ///
+    /// [range: at least 1]
+    #[arg(long, value_name = "SECONDS", default_value_t = Settings::default().raise_timeout.as_secs(), value_parser = clap::value_parser!(u64).range(1..))]
     raise_timeout: u64,
     /// Memory for contexts of encrypted decisions, so that evaluations can be repeated whose users ask again.
     /// Evaluations whose contexts do not fit are not repeated.
+    ///
+    /// [range: at least 0]
     #[arg(long, value_name = "MIB", default_value_t = Settings::default().context_memory >> 20)]
     max_context_memory: usize,
     /// Keeps the whole logs of encrypted bandits that are created from now on, so that `audit` can replay
@@ -195,8 +214,14 @@ struct Arguments {
     #[arg(long)]
     restored: bool,
     /// Number of threads that compute [default: one per core].
+    ///
+    /// [range: at least 0]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     threads: usize,
+}
+
+fn at_least_one() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..)
 }
 
 fn main() -> ExitCode {

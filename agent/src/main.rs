@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use clap::Parser;
+use clap::builder::RangedU64ValueParser;
 use helba_agent::{Agent, LogOptions, Options, local_token, private_folder};
 use host::say;
 use service::{Connections, Tls, TlsArguments};
@@ -62,9 +63,13 @@ struct Arguments {
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// The most decisions that wait for feedback, each with some hundred bytes. The oldest are forgotten.
+    ///
+    /// [range: 1024 to 4294967295]
     #[arg(long, value_name = "N", default_value_t = 1 << 16, value_parser = clap::value_parser!(u32).range(1024..))]
     max_pending: u32,
     /// Days after which a decision without feedback is forgotten.
+    ///
+    /// [range: 1 to 65535]
     #[arg(long, value_name = "DAYS", default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
     pending_days: u16,
     /// Keeps no log of decisions. It is a file of JSON lines in the folder `log` of the state folder, in the
@@ -72,27 +77,43 @@ struct Arguments {
     #[arg(long)]
     no_decision_log: bool,
     /// Size at which the log of decisions begins a new file, in MiB.
+    ///
+    /// [range: 1 to 65535]
     #[arg(long, value_name = "MIB", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
     decision_log_size: u16,
     /// The most files of the log of decisions. The oldest is deleted.
+    ///
+    /// [range: 1 to 65535]
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..))]
     decision_log_files: u16,
     /// Seconds for which requests to a server that cannot be reached are repeated.
+    ///
+    /// [range: 0 to 65535]
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     patience: u16,
     /// Number of trace questions that are answered under the key, for bandits with the schedule
     /// trace_or_growth. Each answer tells the server one bit of a decryption. The parameters bound the
     /// number, by at most 1000, and devices that share a key share the bound.
+    ///
+    /// [range: at least 0]
     #[arg(long, value_name = "N", default_value_t = 0)]
     trace_answers: u64,
     /// Number of unreliable decisions that are asked for again under the key. Each request tells the server a
     /// bit of a decryption. The parameters bound the number, by at most 55, and devices that share a key
     /// share the bound.
+    ///
+    /// [range: at least 0]
     #[arg(long, value_name = "N", default_value_t = DEFAULT_REPEATS)]
     repeats: u64,
     /// The most open connections.
-    #[arg(long, value_name = "N", default_value_t = Connections::default().most)]
+    ///
+    /// [range: at least 1]
+    #[arg(long, value_name = "N", default_value_t = Connections::default().most, value_parser = at_least_one())]
     max_connections: usize,
+}
+
+fn at_least_one() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..)
 }
 
 fn main() -> ExitCode {

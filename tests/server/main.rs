@@ -7,6 +7,7 @@ mod attacks;
 mod audit;
 mod batches;
 mod clear;
+mod configuration;
 mod contract;
 mod durable;
 mod fixture;

@@ -5,6 +5,7 @@
 mod agent;
 mod away;
 mod bandits;
+mod configuration;
 mod controls;
 mod features;
 mod fixture;
