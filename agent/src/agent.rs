@@ -13,7 +13,6 @@ use service::{Bodies, Connections, Hosts, Pace, Tls};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::net::TcpListener;
@@ -76,7 +75,7 @@ pub(crate) struct Inner {
     pub(crate) pending: Pending,
     decisions: Option<DecisionLog>,
     /// Whether the last lines of the log of decisions could be written.
-    logs: AtomicBool,
+    logs: Mutex<bool>,
     pub(crate) bodies: Bodies,
     pub(crate) hosts: Hosts,
     rng: Mutex<ChaCha20Rng>,
@@ -113,7 +112,7 @@ impl Agent {
             stop: Stop::default(),
             pending,
             decisions,
-            logs: AtomicBool::new(true),
+            logs: Mutex::new(true),
             bodies: Bodies::within(BODY_MEMORY, Pace::default()),
             hosts: Hosts(options.hosts.clone()),
             options,
@@ -239,12 +238,25 @@ impl Inner {
     /// logged, once until lines are written again.
     pub(crate) fn log_decisions(&self, lines: Vec<Line>) {
         let Some(log) = &self.decisions else { return };
+        let mut logs = lock(&self.logs);
         match log.append(&lines) {
-            Ok(()) => self.logs.store(true, Ordering::Relaxed),
-            Err(error) if self.logs.swap(false, Ordering::Relaxed) => {
+            Ok(()) => *logs = true,
+            Err(error) if std::mem::replace(&mut *logs, false) => {
                 self.log(&format!("decisions are missing in the log of decisions: {error}"));
             }
             Err(_) => {}
+        }
+    }
+
+    /// Logs that the alarm of a bandit begins or ends, by whether it was given before and is now.
+    pub(crate) fn log_alarm(&self, bandit: &str, alarm: [bool; 2]) {
+        match alarm {
+            [false, true] => self.log(&format!(
+                "ALARM: many of the last answers of bandit {bandit} were outside their range: do not rely on its arms. A sender of \
+                 contexts or the server deviates from the protocol, or the keys are wrong; `summary` has the numbers"
+            )),
+            [true, false] => self.log(&format!("the alarm of bandit {bandit} is over")),
+            _ => {}
         }
     }
 

@@ -238,7 +238,10 @@ fn decide<R: CryptoRng>(
             (choice.id, Kept::Waiting(Waiting { features, question, played }))
         };
         let waiting = rows.iter().zip(&round.choice).zip(&played).map(waiting).collect();
-        agent.pending.keep(&joined.created().id, waiting, now, rng).map(|()| (round, played))
+        let bandit = &joined.created().id;
+        let alarm = agent.pending.keep(bandit, waiting, now, rng)?;
+        agent.log_alarm(bandit, alarm);
+        Ok((round, played))
     });
     match kept {
         Ok((mut round, played)) => {
@@ -292,7 +295,7 @@ fn decide_here<R: CryptoRng>(
         (*id, Kept::Waiting(Waiting { features, question: None, played }))
     };
     match agent.pending.keep(bandit, load.iter().zip(&ids).map(waiting).collect(), now, rng) {
-        Ok(()) => {
+        Ok(_) => {
             for (asked, id) in load.into_iter().zip(&ids) {
                 drop(asked.answer.send(Ok(decided(*id, &played))));
             }

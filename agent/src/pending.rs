@@ -119,7 +119,7 @@ impl Pending {
     }
 
     /// Keeps decisions of a bandit, durably, and forgets those beyond the bounds. `now` is the time in
-    /// seconds.
+    /// seconds. Returns [`Tally::alarm`] before and after.
     ///
     /// # Errors
     /// Those of the disk. The decisions must not be given out then.
@@ -129,11 +129,12 @@ impl Pending {
         decisions: Vec<(DecisionId, Kept)>,
         now: u64,
         rng: &mut R,
-    ) -> Result<(), Error> {
+    ) -> Result<[bool; 2], Error> {
         let mut state = self.ready()?;
         let State { store, index, tallies } = &mut *state;
         let (mut added, mut asked, mut changes) = (Vec::new(), Vec::new(), Vec::new());
         let mut tally = tallies.get(bandit).cloned().unwrap_or_default();
+        let before = tally.alarm();
         for (id, mut kept) in decisions {
             if let Kept::Waiting(Waiting { question, played, .. }) = &mut kept {
                 tally.decided(played);
@@ -154,11 +155,12 @@ impl Pending {
         changes.extend(removed.iter().map(removal));
         changes.push(seal_tally(store, bandit, now, &tally, rng)?);
         store.write(Durability::Immediate, &changes)?;
+        let alarm = [before, tally.alarm()];
         tallies.insert(bandit.into(), tally);
         removed.iter().for_each(|key| index.remove(key));
         index.waiting.extend(added);
         index.questions.extend(asked);
-        Ok(())
+        Ok(alarm)
     }
 
     /// What is kept of a decision, and since when.

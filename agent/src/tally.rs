@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 /// The most blocks of a curve. Two become one when there are more.
 const MOST_BLOCKS: usize = 64;
+/// The alarm is given while this many of the last 64 answers were outside their range, even after they were
+/// asked for again. A single one may be of a sender that the server evaluates alone from then on.
+const ALARM: u32 = 4;
 /// The 97.5 % quantile of the normal distribution.
 const QUANTILE: f64 = 1.959964;
 
@@ -16,6 +19,8 @@ const QUANTILE: f64 = 1.959964;
 pub(crate) struct Tally {
     decisions: u64,
     unreliable: u64,
+    /// The last 64 decisions, the newest in the lowest bit: 1 for an answer outside its range.
+    recent: u64,
     arms: Vec<OfArm>,
     /// Rewards of decisions that played the baseline arm, and of those that played another one.
     at_baseline: Sum,
@@ -78,8 +83,14 @@ impl Tally {
     pub(crate) fn decided(&mut self, played: &Played) {
         self.decisions += 1;
         self.unreliable += u64::from(!played.reliable);
+        self.recent = self.recent << 1 | u64::from(!played.reliable);
         self.arms.resize(self.arms.len().max(played.arms as usize), OfArm::default());
         self.arm(played).played += 1;
+    }
+
+    /// Whether many of the last answers were outside their range.
+    pub(crate) fn alarm(&self) -> bool {
+        self.recent.count_ones() >= ALARM
     }
 
     /// Counts the reward of a decision.
@@ -104,6 +115,8 @@ impl Tally {
         Summary {
             decisions: self.decisions,
             unreliable: self.unreliable,
+            unreliable_recently: self.recent.count_ones(),
+            alarm: self.alarm(),
             rewards: self.mean(all),
             arms: per_arm
                 .map(|(arm, of)| ArmSummary { arm, played: of.played, rewards: self.mean(of.rewards) })
@@ -159,6 +172,10 @@ pub(crate) struct Summary {
     pub(crate) decisions: u64,
     /// How many of them had an answer outside its range.
     pub(crate) unreliable: u64,
+    /// How many of the last 64 had.
+    pub(crate) unreliable_recently: u32,
+    /// Whether these are so many that a sender or the server must be suspected.
+    pub(crate) alarm: bool,
     /// All rewards.
     pub(crate) rewards: Mean,
     /// Each arm.
@@ -270,5 +287,21 @@ mod tests {
             assert_eq!((all.count, all.sum), (count, (count * (count + 1) / 2) as f64));
         }
         assert_eq!((curve.more + 1, curve.blocks.len()), (16, 63));
+    }
+
+    /// The alarm is given at four of the last 64, and ends when they are further back.
+    #[test]
+    fn the_alarm_is_about_the_last_answers() {
+        let of = |reliable| Played { reliable, ..played(0) };
+        let mut tally = Tally::default();
+        for many in 1..=4 {
+            tally.decided(&of(false));
+            assert_eq!((tally.alarm(), tally.summary(0).unreliable_recently), (many == 4, many));
+        }
+        for good in 1..=61 {
+            tally.decided(&of(true));
+            assert_eq!(tally.alarm(), good <= 60, "{good}");
+        }
+        assert_eq!(tally.summary(0).unreliable, 4);
     }
 }

@@ -60,6 +60,8 @@ pub(crate) struct Server {
     pub(crate) seen: Arc<Mutex<Vec<Vec<u8>>>>,
     /// Whether replies to feedback are lost, whose connections end without one.
     pub(crate) loses: Arc<AtomicBool>,
+    /// Whether answers to decisions are changed on their way.
+    pub(crate) garbles: Arc<AtomicBool>,
     state: Option<AppState>,
     runtime: Option<Runtime>,
 }
@@ -73,11 +75,16 @@ impl Server {
         let (runtime, asked) = (Runtime::new().unwrap(), Arc::new(AtomicUsize::new(0)));
         let seen = Arc::new(Mutex::new(Vec::new()));
         let loses = Arc::new(AtomicBool::new(false));
-        let recorded = (asked.clone(), seen.clone(), loses.clone());
+        let garbles = Arc::new(AtomicBool::new(false));
+        let recorded = (asked.clone(), seen.clone(), loses.clone(), garbles.clone());
         let record = middleware::from_fn(move |request: Request, next: Next| {
-            let (asked, seen, loses) = recorded.clone();
+            let (asked, seen, loses, garbles) = recorded.clone();
             async move {
                 let loses = request.uri().path().ends_with("/feedback") && loses.load(Ordering::Relaxed);
+                let path = request.uri().path();
+                let answers = ["/decisions", "/again", "/raises"].iter().any(|end| path.ends_with(end));
+                let answers = answers && request.method() == "POST";
+                let garbles = answers && garbles.load(Ordering::Relaxed);
                 if request.uri().path().ends_with("/decisions") {
                     asked.fetch_add(1, Ordering::Relaxed);
                 }
@@ -88,7 +95,13 @@ impl Server {
                 if loses {
                     std::panic::resume_unwind(Box::new("the reply is lost"));
                 }
-                reply
+                if !garbles {
+                    return reply;
+                }
+                let (head, body) = reply.into_parts();
+                let mut body = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default().to_vec();
+                garble(&mut body);
+                axum::response::Response::from_parts(head, body.into())
             }
         });
         let (address, state) = runtime.block_on(async {
@@ -101,7 +114,7 @@ impl Server {
             tokio::spawn(helba_server::serve(listener, app, Connections::default(), never));
             (address, state)
         });
-        Server { address, asked, seen, loses, state: Some(state), runtime: Some(runtime) }
+        Server { address, asked, seen, loses, garbles, state: Some(state), runtime: Some(runtime) }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -118,6 +131,20 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         drop((self.runtime.take(), self.state.take()));
+    }
+}
+
+/// Changes a bit of every ciphertext in a reply and makes its digest fit, which authenticates nothing: each is a
+/// ciphertext still, and decrypts to nonsense.
+fn garble(reply: &mut [u8]) {
+    let starts: Vec<usize> =
+        (4..reply.len().saturating_sub(4)).filter(|at| reply[*at..][..4] == ckks::FRAME_MAGIC).collect();
+    for start in starts {
+        let length = u32::from_le_bytes(reply[start - 4..start].try_into().unwrap()) as usize;
+        let Some(frame) = reply.get_mut(start..start + length) else { continue };
+        let (payload, digest) = frame.split_at_mut(length - 32);
+        payload[payload.len() / 2] ^= 1;
+        digest.copy_from_slice(blake3::hash(payload).as_bytes());
     }
 }
 

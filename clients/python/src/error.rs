@@ -15,12 +15,16 @@ pub(crate) enum Failure {
     Opening(Box<(PathBuf, Error)>),
     /// Contexts of the decision with this number, counted from 0, if the call has several.
     Contexts(Option<usize>, protocol::Error),
+    /// Named values that make no features.
+    Named(String),
     /// An argument that cannot be used.
     Argument(String),
     /// The keys are missing or cannot be used.
     Keys(String),
     /// The process was forked off from one that had used the package.
     Forked,
+    /// The interpreter ends.
+    Ended,
     /// A fault of this package.
     Internal(&'static str),
 }
@@ -59,6 +63,7 @@ pub(crate) fn raised(py: Python<'_>, failure: Failure) -> PyErr {
             let place = at.map_or(String::new(), |at| format!("decision {at} of the request: "));
             one("ContextsError", format!("{place}{}", of_contexts(&error)))
         }
+        Failure::Named(text) => one("ContextsError", text),
         Failure::Argument(text) => one("ArgumentError", text),
         Failure::Keys(text) => one("KeysError", text),
         Failure::Forked => one(
@@ -67,6 +72,7 @@ pub(crate) fn raised(py: Python<'_>, failure: Failure) -> PyErr {
              `spawn` of multiprocessing, or import and use helba in the children only"
                 .into(),
         ),
+        Failure::Ended => one("Error", "the program ends, and nothing can be awaited any more".into()),
         Failure::Internal(text) => one("Error", format!("{text}: please report it")),
     }
 }

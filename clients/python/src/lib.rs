@@ -9,6 +9,7 @@ mod decision;
 mod error;
 mod keys;
 mod raising;
+mod transform;
 mod work;
 
 use pyo3::prelude::*;
@@ -28,4 +29,8 @@ mod _native {
     use crate::keys::Keys;
     #[pymodule_export]
     use crate::raising::Raising;
+    #[pymodule_export]
+    use crate::transform::Transform;
+    #[pymodule_export]
+    use crate::work::end;
 }

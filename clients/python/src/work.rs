@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 use user_client::Stop;
 
@@ -34,6 +34,9 @@ pub(crate) fn call<T: Send + 'static>(
         Ok(Err(failure)) => (Err(failure), None),
         Err(_) => (Err(Failure::Internal("a call panicked")), None),
     };
+    if done.is_some() && *ENDED.read().unwrap_or_else(PoisonError::into_inner) {
+        return Err(raised(py, Failure::Ended));
+    }
     let Some(done) = done else {
         let (send, mut receive) = sync_channel(1);
         spawn(py, move || {
@@ -56,7 +59,7 @@ pub(crate) fn call<T: Send + 'static>(
     spawn(py, move || {
         let (result, after) = work();
         // After the interpreter has ended nobody waits.
-        Python::try_attach(|py| {
+        attach(|py| {
             let result = result.map_err(|failure| raised(py, failure)).and_then(|result| convert(py, result));
             let told = match result {
                 Ok(result) => done.call1(py, (result, py.None())),
@@ -67,6 +70,26 @@ pub(crate) fn call<T: Send + 'static>(
         after.into_iter().for_each(|after| after());
     })?;
     Ok(py.None())
+}
+
+/// Whether the interpreter ends. A thread that enters it holds the lock for reading.
+static ENDED: RwLock<bool> = RwLock::new(false);
+
+/// Runs `run` in the interpreter, unless it ends. Before Python 3.13 a thread that enters an interpreter while
+/// that is torn down ends the process with an abort, and nothing tells it in time.
+fn attach<T>(run: impl FnOnce(Python<'_>) -> T) -> Option<T> {
+    let ended = ENDED.read().unwrap_or_else(PoisonError::into_inner);
+    if *ended { None } else { Python::try_attach(run) }
+}
+
+/// Waits until no thread of this module is in the interpreter, and lets none enter from then on. The package
+/// calls it when the program ends.
+#[pyfunction]
+pub(crate) fn end(py: Python<'_>) {
+    // A process that was forked off has none of the threads, and may have their locks.
+    if same_process().is_ok() {
+        py.detach(|| *ENDED.write().unwrap_or_else(PoisonError::into_inner) = true);
+    }
 }
 
 fn spawn(py: Python<'_>, work: impl FnOnce() + Send + 'static) -> PyResult<()> {
@@ -87,7 +110,7 @@ pub(crate) fn same_process() -> Result<(), Failure> {
 
 /// Logs a line at `level`, a method of the logger `helba` of the standard library.
 pub(crate) fn log(level: &'static str, line: &str) {
-    Python::try_attach(|py| {
+    attach(|py| {
         let logger = py.import("logging").and_then(|logging| logging.call_method1("getLogger", ("helba",)));
         let logged = logger.and_then(|logger| logger.call_method1(level, ("%s", line)));
         logged.map_or_else(|error| error.write_unraisable(py, None), drop);

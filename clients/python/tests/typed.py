@@ -12,7 +12,10 @@ import numpy as np
 def play(url: str, bundle: Path, contexts: np.ndarray[Any, np.dtype[np.float32]]) -> float:
     keys: helba.Keys = helba.Keys.open(bundle, passphrase="x")
     with helba.Client(url, keys, token=Path("token"), patience=2.5) as client:
+        transform: helba.Transform = helba.Transform.learn({"candidate": {"price": "max"}}, [])
+        named: list[list[float]] = transform.rows([{"price": 1, "kind": "tea", "new": True}, {"price": None}])
         bandit: helba.Bandit = client.create(features=2, arms=2, lambda_=2.0)
+        bandit.decide(named)
         decision: helba.Decision = bandit.decide(contexts)
         others: list[helba.Decision] = bandit.decide_many([contexts, [[0.5, 0.5], [1, 0]]])
         counted: helba.Counted = bandit.feedback(decision, 0.5, arm=1 - decision.arm)

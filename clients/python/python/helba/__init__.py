@@ -34,6 +34,7 @@ from ._errors import (
 from ._native import Keys
 from ._replay import Replay
 from ._requests import Counted, Decision, Labels, Status
+from ._transform import Transform
 
 PROBLEMS: dict[str, str] = {code: sentence for code, _, sentence in _native.problems()}
 """The closed table of the codes of `RefusedError`, each with its sentence."""
@@ -61,6 +62,7 @@ __all__ = [
     "RefusedError",
     "Replay",
     "Status",
+    "Transform",
     "UnauthorizedError",
     "UnreachableError",
     "aio",

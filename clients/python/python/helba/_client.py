@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import atexit
-import weakref
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -43,7 +43,7 @@ class Client:
         patience: float = PATIENCE,
     ) -> None:
         self._connection = _requests.connect(url, keys, token, ca, patience)
-        _open.add(self)
+        _requests.connected.add(self)
 
     @property
     def server(self) -> str:
@@ -255,14 +255,16 @@ class Raiser:
         self.stop()
 
 
-_open: weakref.WeakSet[Client] = weakref.WeakSet()
-
-
 @atexit.register
 def _close_all() -> None:
-    for client in list(_open):
-        try:
-            client.close()
-        except Error:
-            # A process that was forked off has nothing to wait for.
-            pass
+    """Waits for the answers of all clients together, then lets no thread enter the interpreter any more."""
+    deadline = time.monotonic() + _FLUSH
+    try:
+        for client in list(_requests.connected):
+            try:
+                client._connection.flush(max(0.0, deadline - time.monotonic()))
+            except Error:
+                # A process that was forked off has nothing to wait for.
+                pass
+    finally:
+        _native.end()

@@ -6,6 +6,7 @@ import enum
 import json
 import os
 import warnings
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional, Union
@@ -18,6 +19,9 @@ from ._native import Keys
 
 Path = Union[str, "os.PathLike[str]"]
 Token = Union[str, "os.PathLike[str]", None]
+
+connected: weakref.WeakSet[Any] = weakref.WeakSet()
+"""The clients, for which the end of the program waits."""
 
 _CLEAR_BYTES = b"HELBACLR\x01\x00"
 """The first bytes of a stored decision of a clear policy; JSON follows."""

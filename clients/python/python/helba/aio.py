@@ -40,6 +40,7 @@ class Client:
         patience: float = PATIENCE,
     ) -> None:
         self._connection = _requests.connect(url, keys, token, ca, patience)
+        _requests.connected.add(self)
 
     @property
     def server(self) -> str:

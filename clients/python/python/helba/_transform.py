@@ -1,0 +1,96 @@
+"""Features by name."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Optional, Union
+
+from . import _native
+from ._errors import ContextsError
+
+Values = Mapping[str, Union[float, str, bool, None]]
+"""Values by name: numbers, texts, truth values, and None for no value."""
+
+
+class Transform:
+    """What makes features of named values, by a schema that docs/data.md describes.
+
+    It is public: it holds ranges, categories and names, and no value of a user.
+
+        transform = helba.Transform.learn("schema.toml", examples)
+        bandit = client.create(features=transform.features, arms=transform.arms)
+        decision = bandit.decide(transform.rows([{"price": 3.5, "kind": "tea"}, {"price": 2.0, "kind": "juice"}]))
+    """
+
+    __slots__ = ("_native",)
+
+    def __init__(self, native: _native.Transform) -> None:
+        self._native = native
+
+    @classmethod
+    def learn(
+        cls,
+        schema: Union[str, os.PathLike[str], Mapping[str, Any]],
+        examples: Iterable[Mapping[str, Any]] = (),
+    ) -> Transform:
+        """Learns ranges and categories from example rounds.
+
+        `schema` is the path of a TOML file, or the schema as a dictionary. A round is a dictionary with `candidates`, a
+        list of named values for each arm, and `context` for those that all candidates share.
+        """
+        rounds = _text(list(examples))
+        if isinstance(schema, Mapping):
+            return cls(_native.Transform.learn(_text(schema), False, rounds))
+        return cls(_native.Transform.learn(Path(schema).read_text(encoding="utf-8"), True, rounds))
+
+    @classmethod
+    def open(cls, path: Union[str, os.PathLike[str]]) -> Transform:
+        """Reads a file of `save`, or of `helba-client data transform`."""
+        return cls(_native.Transform.read(Path(path).read_text(encoding="utf-8")))
+
+    def save(self, path: Union[str, os.PathLike[str]]) -> None:
+        """Writes it to a file, as JSON."""
+        Path(path).write_text(self._native.text() + "\n", encoding="utf-8")
+
+    def rows(
+        self, candidates: Sequence[Values], context: Optional[Values] = None, previous: Optional[int] = None
+    ) -> list[list[float]]:
+        """One row of features for each candidate, for `Bandit.decide`."""
+        return self._native.rows(_text({"candidates": candidates, "context": context or {}, "previous": previous}))
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the features."""
+        return self._native.names
+
+    @property
+    def features(self) -> int:
+        """The number of features of a candidate."""
+        return self._native.features
+
+    @property
+    def arms(self) -> int:
+        """The number of candidates."""
+        return self._native.arms
+
+    def __repr__(self) -> str:
+        return f"<helba.Transform {self.features} features of {self.arms} candidates>"
+
+
+def _text(value: Any) -> str:
+    def plain(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return dict(value)
+        if hasattr(value, "tolist"):
+            return value.tolist()
+        raise ContextsError(f"a named value is a {type(value).__name__}: give a number, a text, True, False or None")
+
+    try:
+        return json.dumps(value, default=plain, allow_nan=False)
+    except ContextsError:
+        raise
+    except ValueError:
+        raise ContextsError("a named value is not a finite number: give None for no value") from None

@@ -1,0 +1,79 @@
+//! Named values to features, by the schema of an application.
+
+use crate::error::Failure;
+use crate::keys::or_raise;
+use pyo3::prelude::*;
+use schema::{NamedRound, Schema};
+
+/// A transformation, which messages of JSON describe.
+#[pyclass(frozen, module = "helba._native")]
+pub(crate) struct Transform(schema::Transform);
+
+#[pymethods]
+impl Transform {
+    /// Learns from example rounds. The schema is a text in TOML or in JSON.
+    #[staticmethod]
+    fn learn(py: Python<'_>, schema: &str, is_toml: bool, examples: &str) -> PyResult<Self> {
+        let learn = || -> Result<_, Failure> {
+            let schema: Schema = match is_toml {
+                true => toml::from_str(schema).map_err(|error| of_toml(schema, &error))?,
+                false => serde_json::from_str(schema).map_err(|error| bad("the schema", &error))?,
+            };
+            let rounds: Vec<NamedRound> =
+                serde_json::from_str(examples).map_err(|error| bad("the example rounds", &error))?;
+            let learnt = schema::Transform::learn(&schema, &rounds);
+            Ok(Transform(learnt.map_err(|error| Failure::Argument(error.to_string()))?))
+        };
+        or_raise(py, learn())
+    }
+
+    /// Reads what `text` has written, or `helba-client data transform`.
+    #[staticmethod]
+    fn read(py: Python<'_>, text: &str) -> PyResult<Self> {
+        let read = serde_json::from_str(text).map_err(|error| bad("the transformation", &error));
+        or_raise(py, read.map(Transform))
+    }
+
+    fn text(&self, py: Python<'_>) -> PyResult<String> {
+        let broken = |_| Failure::Internal("a transformation cannot be written as JSON");
+        or_raise(py, serde_json::to_string(&self.0).map_err(broken))
+    }
+
+    /// One row of features for each candidate of a round.
+    fn rows(&self, py: Python<'_>, round: &str) -> PyResult<Vec<Vec<f64>>> {
+        let rows = || -> Result<_, Failure> {
+            let round: NamedRound =
+                serde_json::from_str(round).map_err(|error| Failure::Named(error.to_string()))?;
+            self.0.features_of(&round).map_err(|error| Failure::Named(error.to_string()))
+        };
+        or_raise(py, rows())
+    }
+
+    #[getter]
+    fn names(&self) -> Vec<String> {
+        self.0.names()
+    }
+
+    #[getter]
+    fn features(&self) -> usize {
+        self.0.features()
+    }
+
+    #[getter]
+    fn arms(&self) -> usize {
+        self.0.arms()
+    }
+}
+
+fn bad(what: &str, error: &serde_json::Error) -> Failure {
+    Failure::Argument(format!("{what} cannot be read: {error}"))
+}
+
+fn of_toml(text: &str, error: &toml::de::Error) -> Failure {
+    let at = error.span().map_or(0, |span| span.start.min(text.len()));
+    let line = 1 + text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count();
+    Failure::Argument(format!(
+        "the schema cannot be read: line {line}: {}: docs/data.md lists its entries",
+        error.message()
+    ))
+}
