@@ -78,10 +78,16 @@ const HEIGHT: u32 = 420;
 const LINE: u32 = 20;
 /// Number of characters of a name that fit half of the width.
 const NAME: usize = 34;
+/// The most curves whose names are beside them.
+const BESIDE: usize = 16;
+/// Width of a character of a name, in pixels, and the space before a name.
+const CHARACTER: u32 = 8;
+const GAP: u32 = 40;
 
 impl Figure<'_> {
-    /// The SVG document, 640 pixels wide: curves with bands, axis labels, and a legend below. The vertical
-    /// axis contains 0.
+    /// The SVG document: curves with bands, and axis labels. Each name is beside the end of its curve, or in a
+    /// legend below if there are many or long names. A curve that equals an earlier one is dashed, so that both
+    /// are seen, and its name says which it equals. The vertical axis contains 0.
     ///
     /// # Errors
     /// [`Error`] if there is no finite point, or the drawing fails.
@@ -99,31 +105,50 @@ impl Figure<'_> {
         let low = points().map(|p| p.low).fold(0.0, f64::min);
         let high = points().map(|p| p.high).fold(low + 1e-9, f64::max);
         let y = low..high + 0.05 * (high - low);
-        // The legend is below the figure, where it covers no curve.
-        let longest = self.curves.iter().map(|c| c.name.chars().count()).max().unwrap_or(0);
+        let drawn = self.named(curves);
+        let longest = drawn.iter().map(|c| c.name.chars().count()).max().unwrap_or(0);
+        let beside = drawn.len() <= BESIDE && longest <= NAME;
+        // A legend below covers no curve.
         let columns = if longest <= NAME { 2 } else { 1 };
-        let rows = curves.len().div_ceil(columns) as u32;
+        let rows = if beside { 0 } else { drawn.len().div_ceil(columns) as u32 };
+        let right_of = if beside { GAP + CHARACTER * longest as u32 } else { 0 };
         let mut document = String::new();
-        let size = (WIDTH, HEIGHT + LINE * rows + LINE / 2);
+        let size = (WIDTH + right_of, HEIGHT + LINE * rows + LINE / 2);
         let root = SVGBackend::with_string(&mut document, size).into_drawing_area();
         let (above, below) = root.split_vertically(HEIGHT);
-        let drawn = root.fill(&WHITE).and_then(|()| {
+        let done = root.fill(&WHITE).and_then(|()| {
             if self.log_x && left > 0.0 {
-                self.draw(&above, &curves, (left..right).log_scale(), y)
+                self.draw(&above, &drawn, right_of, (left..right).log_scale(), y)
             } else {
-                self.draw(&above, &curves, left.min(0.0)..right, y)
+                self.draw(&above, &drawn, right_of, left.min(0.0)..right, y)
             }
         });
-        let drawn = drawn.and_then(|()| self.legend(&below, columns)).and_then(|()| root.present());
-        drawn.map_err(|e| error(e.to_string()))?;
+        let done = done.and_then(|()| if beside { Ok(()) } else { legend(&drawn, &below, columns) });
+        done.and_then(|()| root.present()).map_err(|e| error(e.to_string()))?;
         drop((root, above, below));
         Ok(document)
+    }
+
+    /// The curves with their names, each after how many it equals.
+    fn named(&self, curves: Vec<Vec<Point>>) -> Vec<Drawn> {
+        let same = |a: &[Point], b: &[Point]| {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a.x, a.y) == (b.x, b.y))
+        };
+        let mut drawn: Vec<Drawn> = Vec::new();
+        for (curve, points) in self.curves.iter().zip(curves) {
+            let equal = || drawn.iter().filter(|other| !points.is_empty() && same(&other.points, &points));
+            let (repeats, first) = (equal().count(), equal().next().map(|first| &first.name));
+            let name = first.map_or(curve.name.to_string(), |first| format!("{} (= {first})", curve.name));
+            drawn.push(Drawn { name, points, repeats });
+        }
+        drawn
     }
 
     fn draw<B: DrawingBackend, X>(
         &self,
         area: &DrawingArea<B, Shift>,
-        curves: &[Vec<Point>],
+        curves: &[Drawn],
+        right_of: u32,
         x: X,
         y: std::ops::Range<f64>,
     ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>>
@@ -134,6 +159,7 @@ impl Figure<'_> {
         let mut chart = ChartBuilder::on(area)
             .caption(self.title, ("sans-serif", 20))
             .margin(10)
+            .margin_right(10 + right_of)
             .x_label_area_size(38)
             .y_label_area_size(64)
             .build_cartesian_2d(x, y)?;
@@ -154,30 +180,80 @@ impl Figure<'_> {
             .max_light_lines(0)
             .label_style(("sans-serif", 14))
             .draw()?;
-        for (i, points) in curves.iter().enumerate() {
+        for (i, Drawn { points, repeats, .. }) in curves.iter().enumerate() {
             let around =
                 points.iter().map(|p| (p.x, p.low)).chain(points.iter().rev().map(|p| (p.x, p.high)));
             let band = Polygon::new(around.collect::<Vec<_>>(), Palette99::pick(i).mix(0.15).filled());
             chart.draw_series(std::iter::once(band))?;
-            chart.draw_series(LineSeries::new(points.iter().map(|p| (p.x, p.y)), stroke(i)))?;
+            let line = points.iter().map(|p| (p.x, p.y));
+            match *repeats as i32 {
+                0 => drop(chart.draw_series(LineSeries::new(line, stroke(i)))?),
+                // Shorter dashes on those before.
+                n => drop(chart.draw_series(DashedLineSeries::new(
+                    line,
+                    24 / (n + 1),
+                    24 - 24 / (n + 1),
+                    stroke(i),
+                ))?),
+            }
+        }
+        if right_of == 0 {
+            return Ok(());
+        }
+        let end = |(i, curve): (usize, &Drawn)| {
+            let last = curve.points.last()?;
+            Some((i, chart.backend_coord(&(last.x, last.y))))
+        };
+        let mut ends: Vec<(usize, (i32, i32))> = curves.iter().enumerate().filter_map(end).collect();
+        ends.sort_by_key(|(i, (_, y))| (*y, *i));
+        let x = (WIDTH - 4) as i32;
+        for ((i, from), y) in ends.iter().zip(spread(ends.iter().map(|(_, (_, y))| *y))) {
+            let faint = Palette99::pick(*i).mix(0.5).stroke_width(1);
+            area.draw(&PathElement::new([*from, (x, y)], faint))?;
+            area.draw(&PathElement::new([(x, y), (x + 14, y)], stroke(*i)))?;
+            area.draw(&Text::new(curves[*i].name.as_str(), (x + 20, y - 7), ("sans-serif", 14)))?;
         }
         Ok(())
     }
+}
 
-    /// Draws the names row by row, each beside a piece of its line.
-    fn legend<B: DrawingBackend>(
-        &self,
-        area: &DrawingArea<B, Shift>,
-        columns: usize,
-    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
-        for (i, curve) in self.curves.iter().enumerate() {
-            let x = 20 + (i % columns) as i32 * (WIDTH / 2) as i32;
-            let y = (i / columns) as i32 * LINE as i32;
-            area.draw(&PathElement::new([(x, y + 8), (x + 18, y + 8)], stroke(i)))?;
-            area.draw(&Text::new(curve.name, (x + 24, y + 1), ("sans-serif", 14)))?;
-        }
-        Ok(())
+/// A curve as it is drawn.
+struct Drawn {
+    name: String,
+    points: Vec<Point>,
+    /// The number of earlier curves that it equals.
+    repeats: usize,
+}
+
+/// Places of names, from the places of their curves' ends in ascending order: at least a line apart, and on the
+/// figure.
+fn spread(ends: impl Iterator<Item = i32>) -> Vec<i32> {
+    let line = LINE as i32;
+    let mut places: Vec<i32> = Vec::new();
+    for end in ends {
+        places.push(places.last().map_or(end, |last| end.max(last + line)));
     }
+    let mut most = HEIGHT as i32 - line;
+    for place in places.iter_mut().rev() {
+        *place = (*place).min(most);
+        most = *place - line;
+    }
+    places
+}
+
+/// Draws the names row by row, each beside a piece of its line.
+fn legend<B: DrawingBackend>(
+    curves: &[Drawn],
+    area: &DrawingArea<B, Shift>,
+    columns: usize,
+) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+    for (i, curve) in curves.iter().enumerate() {
+        let x = 20 + (i % columns) as i32 * (WIDTH / 2) as i32;
+        let y = (i / columns) as i32 * LINE as i32;
+        area.draw(&PathElement::new([(x, y + 8), (x + 18, y + 8)], stroke(i)))?;
+        area.draw(&Text::new(curve.name.as_str(), (x + 24, y + 1), ("sans-serif", 14)))?;
+    }
+    Ok(())
 }
 
 fn stroke(i: usize) -> ShapeStyle {
@@ -209,12 +285,28 @@ mod tests {
         assert!(svg("t", "y", &[Series { name: "zeros", values: &[0.0, 0.0] }]).is_ok());
     }
 
-    /// For any number and length of names, every name is drawn below the figure and inside the document.
+    /// A curve that another one hides is dashed, and its name says which it equals.
     #[test]
-    fn legends_keep_out_of_the_way() {
+    fn equal_curves_are_told_apart() {
+        let (a, b) = ([0.0, 1.0, 2.0, 3.0], [0.0, 1.0, 2.0, 3.5]);
+        let draw = |other: &[f64]| {
+            let series = [Series { name: "one", values: &a }, Series { name: "two", values: other }];
+            svg("t", "y", &series).unwrap()
+        };
+        assert!(draw(&a).contains("two (= one)") && !draw(&b).contains("(="));
+        let pieces = |svg: &str| svg.matches("<polyline").count();
+        assert!(pieces(&draw(&a)) > pieces(&draw(&b)) + 10, "dashes");
+    }
+
+    /// For any number and length of names, every name is drawn beside the figure or below it, inside the
+    /// document, and none covers another.
+    #[test]
+    fn names_keep_out_of_the_way() {
         for (count, label) in [
             (1, "a"),
             (9, "an ordinary label of some length"),
+            (16, "a label of 16 curves"),
+            (17, "a label of 17 curves"),
             (4, "a label that is longer than half of the width"),
         ] {
             let names: Vec<String> = (0..count).map(|i| format!("{label} {i}")).collect();
@@ -230,14 +322,28 @@ mod tests {
                 let value = tag.split(&format!(" {name}=\"")).nth(1).unwrap();
                 value.split('"').next().unwrap().parse().unwrap()
             };
-            let height = number(document.split("<svg").nth(1).unwrap(), "height");
+            let whole = document.split("<svg").nth(1).unwrap();
+            let (width, height) = (number(whole, "width"), number(whole, "height"));
             let ours = |text: &&str| text.split('>').nth(1).unwrap().trim().starts_with(&format!("{label} "));
             let texts: Vec<&str> = document.split("<text").skip(1).filter(ours).collect();
             assert_eq!(texts.len(), count as usize, "{document}");
-            for text in texts {
-                let y = number(text, "y");
-                assert!(y > f64::from(HEIGHT) && y + 10.0 < height, "{y} of {height}");
+            let beside = label.len() <= 32 && count <= BESIDE as i32;
+            let mut places: Vec<(f64, f64)> =
+                texts.iter().map(|t| (number(t, "x"), number(t, "y"))).collect();
+            for (x, y) in &places {
+                assert!(y + 10.0 < height && *y > 0.0, "{y} of {height}");
+                match beside {
+                    true => assert!(
+                        *x > f64::from(WIDTH) && x + 7.0 * label.len() as f64 <= width,
+                        "{x} of {width}"
+                    ),
+                    false => assert!(*y > f64::from(HEIGHT), "{y}"),
+                }
             }
+            places.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+            let apart =
+                |pair: &[(f64, f64)]| pair[0].0 != pair[1].0 || pair[1].1 - pair[0].1 >= f64::from(LINE);
+            assert!(places.windows(2).all(apart), "{places:?}");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `secure-sum`: each party of a secure sum as a process.
 
 mod demo;
+mod report;
 
 use anyhow::{Context, Result, bail};
 use bandit::distributed::Model;
@@ -124,6 +125,8 @@ enum Role {
         #[command(flatten)]
         token: TokenFile,
     },
+    /// Sends the reward of one user, or prints the arm that it is to play.
+    Report(Box<report::Report>),
     /// Simulates the users of one batch, with rewards of 0 and 1. Some users drop out.
     Users(Box<demo::users::Users>),
     /// Runs successive elimination with all parties as processes on this machine, and prints times and bytes
@@ -333,6 +336,7 @@ fn run(role: Role) -> Result<()> {
             let routes = http::adder(state, authority, token.as_ref())?;
             Ok(http::serve_guarded(&over.on(&listen), routes, token.as_ref())?)
         }
+        Role::Report(report) => report.run(),
         Role::Users(users) => users.run(),
         Role::Demo(demo) => demo.run(),
     }

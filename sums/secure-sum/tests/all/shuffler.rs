@@ -189,6 +189,63 @@ fn attack_sums_reach_an_operators_bandit_with_its_token_alone() {
     assert!(view(&server, &id).feedbacks > 0);
 }
 
+/// One user completes a batch with a reward of its own, through aggregators and through a shuffler. It learns
+/// which arm to play, and a reward of another arm is not sent. One user more than needed is left out.
+#[test]
+fn a_user_reports_one_reward() {
+    let folder = TempDir::new().unwrap();
+    let (_runtime, address) = service(folder.path(), "127.0.0.1:0");
+    let (server, url) = (party(address), format!("http://{address}"));
+    let run = |role: &str, id: &str, rest: &[&str]| {
+        let same = [role, "--server", &url, "--bandit", id];
+        Command::new(PROGRAM).args(same).args(rest).output().unwrap()
+    };
+
+    let pure = json!({"policy": "elimination", "model": "pure", "arms": 2, "horizon": 20_000, "epsilon": 4});
+    let id = create(&server, &pure);
+    let aggregators = [(); 2]
+        .map(|()| Process::start(Path::new(PROGRAM), &["aggregator", "--listen", "127.0.0.1:0"]).unwrap());
+    let [first, second] = aggregators.each_ref().map(|a| format!("http://{}", a.address()));
+    let parties = ["--aggregators", &first, &second, "--batch", "1"];
+    let with = |rest: &[&'static str]| [&parties[..], rest].concat();
+    let asked = view(&server, &id).awaited.unwrap();
+    let most = (asked.users - 1).to_string();
+    ends(&run("announce", &id, &parties), true, "");
+    ends(&run("users", &id, &[&parties[..], &["--invited", &most, "--mean", "0.5"]].concat()), true, "");
+    let told = run("report", &id, &parties);
+    assert_eq!(String::from_utf8_lossy(&told.stdout).trim(), "0");
+    ends(&run("report", &id, &with(&["--arm", "1", "--reward", "1"])), false, "waits for rewards of arm 0");
+    ends(&run("report", &id, &with(&["--arm", "0", "--reward", "1.5"])), false, "1.5");
+    ends(
+        &run("report", &id, &with(&["--arm", "0", "--reward", "1", "--most-epsilon", "3"])),
+        false,
+        "epsilon is 4",
+    );
+    ends(&run("collect", &id, &parties), false, &format!("{most} users"));
+    assert_eq!(view(&server, &id).feedbacks, 0);
+    // The batch is closed. Another one has a spare user.
+    let parties = ["--aggregators", &first, &second, "--batch", "2"];
+    let with = |rest: &[&'static str]| [&parties[..], rest].concat();
+    ends(&run("announce", &id, &parties), true, "");
+    ends(&run("users", &id, &[&parties[..], &["--invited", &most, "--mean", "0.5"]].concat()), true, "");
+    for _ in 0..2 {
+        ends(&run("report", &id, &with(&["--arm", "0", "--reward", "0.25"])), true, "sent");
+    }
+    ends(&run("collect", &id, &parties), true, "");
+    assert_eq!(view(&server, &id).feedbacks, asked.users);
+
+    let id = create(&server, &elimination(4));
+    let shuffler = shuffler(address, &id);
+    let url = format!("http://{}", shuffler.address());
+    let asked = view(&server, &id).awaited.unwrap();
+    for _ in 0..asked.users {
+        assert_eq!(view(&server, &id).feedbacks, 0);
+        let reports = ["--shuffler", &url, "--arm", "0", "--reward", "1"];
+        ends(&run("report", &id, &reports), true, "sent");
+    }
+    assert_eq!(view(&server, &id).feedbacks, asked.users);
+}
+
 /// Two batches of devices that choose for themselves; those of the first are in two processes, of which
 /// neither has enough for the batch. The estimate is that of a descent on rows of the same law, up to what
 /// noise and rows differ by.
