@@ -88,6 +88,7 @@ pub(crate) struct Metrics {
     steps: [Histogram; Step::ALL.len()],
     received: AtomicU64,
     sent: AtomicU64,
+    asked_again: AtomicU64,
     /// By the first digit of the status, from 1.
     answers: [AtomicU64; 5],
 }
@@ -124,7 +125,8 @@ impl Metrics {
     /// Counters at 0.
     pub(crate) fn new(started: Instant) -> Self {
         let (steps, answers) = Default::default();
-        Metrics { started, steps, received: AtomicU64::new(0), sent: AtomicU64::new(0), answers }
+        let [received, sent, asked_again] = Default::default();
+        Metrics { started, steps, received, sent, asked_again, answers }
     }
 
     /// Counts a step that took so long.
@@ -146,6 +148,17 @@ impl Metrics {
         self.sent.fetch_add(bytes, Ordering::Relaxed);
         let class = usize::from(status / 100).clamp(1, self.answers.len());
         self.answers[class - 1].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts an encrypted decision that was asked for again.
+    pub(crate) fn asked_again(&self) {
+        self.asked_again.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The number of encrypted decisions that were asked for again, since their device saw an answer outside its
+    /// range.
+    pub(crate) fn all_asked_again(&self) -> u64 {
+        self.asked_again.load(Ordering::Relaxed)
     }
 
     /// The time since the server was started.

@@ -1,5 +1,6 @@
 //! `POST /v1/bandits/{id}/decisions`: makes a decision.
 
+use super::bandits::idempotency_key;
 use super::{AppState, refuse};
 use crate::access::Caller;
 use crate::bandits::{Bandit, Reply, Sender};
@@ -39,13 +40,21 @@ pub(super) async fn decide(
         Ok(decisions) => decisions,
         Err(error) => return Err(refuse(request, error).await),
     };
+    let key = match idempotency_key(request.headers()) {
+        Ok(Some(_)) if matches!(bandit, Bandit::Encrypted(_)) => {
+            let why = "Idempotency-Key: decisions of encrypted bandits take none; ask again without it";
+            return Err(refuse(request, Error::BadParameter { why: why.into() }).await);
+        }
+        Ok(key) => key,
+        Err(error) => return Err(refuse(request, error).await),
+    };
     let body = state.body(request, bandit.decision_body()).await?;
     match bandit {
         // It waits for others, and holds no place of those who compute.
         Bandit::Encrypted(bandit) => bandit.decide(body, decisions, sender).await,
         Bandit::Clear(bandit) => {
             let (place, began) = (state.0.admission.admit(Work::Short)?, Instant::now());
-            let decide = move || bandit.decide(body, (&caller.identity(), site));
+            let decide = move || bandit.decide(body, (&caller.identity(), site), key.as_deref());
             let reply = jobs::run(Some(place), decide).await?;
             state.0.metrics.took(Step::ClearDecision, began.elapsed());
             Ok(reply)

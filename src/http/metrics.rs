@@ -50,6 +50,8 @@ struct Seen {
     traffic: Traffic,
     /// Requests about encrypted decisions and feedback that wait.
     requests_waiting: usize,
+    /// Encrypted decisions that were asked for again: a device saw an answer outside its range.
+    asked_again: u64,
     /// All bandits of the server, and those of them whose keys are not loaded.
     bandits: usize,
     keys_missing: usize,
@@ -117,6 +119,7 @@ async fn seen(state: AppState, caller: Caller, limit: usize, after: String) -> R
             steps: metrics.steps(),
             traffic: metrics.traffic(),
             requests_waiting: state.0.stages.requests_waiting(),
+            asked_again: metrics.all_asked_again(),
             bandits: all,
             keys_missing,
             listed,
@@ -164,6 +167,8 @@ fn text(seen: &Seen) -> String {
     }
     let waiting = "Requests about encrypted decisions and feedback that wait.";
     out.one("helba_requests_waiting", "gauge", waiting, seen.requests_waiting as f64);
+    let again = "Encrypted decisions asked for again, since an answer was outside its range.";
+    out.one("helba_asked_again_total", "counter", again, seen.asked_again as f64);
     out.one("helba_bandits", "gauge", "Bandits.", seen.bandits as f64);
     out.head("helba_step_seconds", "histogram", "Times of steps.");
     for StepTimes { step, count, seconds, counts } in &seen.steps {

@@ -18,7 +18,7 @@ mod tests;
 pub(crate) use folder::{lock, prepare};
 #[cfg(test)]
 pub(crate) use rows::StoredEdit;
-pub(crate) use rows::{Edit, Numbered, Recent, StoredRow, encode};
+pub(crate) use rows::{Edit, Numbered, Recent, encode};
 pub(crate) use tables::{Edits, Named, NamedEdit, Stored};
 
 use crate::error::Error;

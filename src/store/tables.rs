@@ -7,6 +7,7 @@
 //! | `decisions` | bandit, decision | a decision that waits for feedback |
 //! | `receipts` | bandit, decision | the answer to its feedback |
 //! | `exchanges` | bandit, exchange | the answer to its batch |
+//! | `keyed` | bandit, digest of caller and key | the answer to a decision that may be repeated |
 //! | `labels` | bandit | name and tags of a bandit of either kind |
 //! | `creations` | digest of caller and key | the answer to a creation that may be repeated |
 
@@ -28,7 +29,8 @@ const CLEAR: States = TableDefinition::new("clear");
 const DECISIONS: Keyed = TableDefinition::new("decisions");
 const RECEIPTS: Keyed = TableDefinition::new("receipts");
 const EXCHANGES: Keyed = TableDefinition::new("exchanges");
-const ROWS: [Keyed; 3] = [DECISIONS, RECEIPTS, EXCHANGES];
+const KEYED: Keyed = TableDefinition::new("keyed");
+const ROWS: [Keyed; 4] = [DECISIONS, RECEIPTS, EXCHANGES, KEYED];
 const LABELS: States = TableDefinition::new("labels");
 const CREATIONS: States = TableDefinition::new("creations");
 
@@ -112,6 +114,7 @@ pub(crate) struct Edits {
     pub(crate) decisions: Vec<StoredEdit>,
     pub(crate) receipts: Vec<StoredEdit>,
     pub(crate) exchanges: Vec<StoredEdit>,
+    pub(crate) keyed: Vec<StoredEdit>,
 }
 
 /// A table of values that have one key.
@@ -141,13 +144,14 @@ pub(crate) struct NamedEdit {
 }
 
 /// A stored bandit.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Stored {
     pub(crate) id: String,
     pub(crate) state: Vec<u8>,
     pub(crate) decisions: Vec<StoredRow>,
     pub(crate) receipts: Vec<StoredRow>,
     pub(crate) exchanges: Vec<StoredRow>,
+    pub(crate) keyed: Vec<StoredRow>,
 }
 
 impl Tables {
@@ -223,8 +227,8 @@ impl Tables {
                 }
                 Ok(out)
             };
-            let (mut decisions, mut receipts, mut exchanges) =
-                (rows(DECISIONS)?, rows(RECEIPTS)?, rows(EXCHANGES)?);
+            let (mut decisions, mut receipts) = (rows(DECISIONS)?, rows(RECEIPTS)?);
+            let (mut exchanges, mut keyed) = (rows(EXCHANGES)?, rows(KEYED)?);
             let mut out = Vec::new();
             for row in transaction.open_table(CLEAR)?.iter()? {
                 let (id, state) = row?;
@@ -235,6 +239,7 @@ impl Tables {
                     decisions: of(&mut decisions),
                     receipts: of(&mut receipts),
                     exchanges: of(&mut exchanges),
+                    keyed: of(&mut keyed),
                     id,
                 });
             }
@@ -273,7 +278,7 @@ impl Tables {
             for (id, edits) in bandits {
                 let old = write(transaction, CLEAR, id, Some(&edits.state))?;
                 before.values.push((CLEAR, id.to_string(), old));
-                let rows = [&edits.decisions, &edits.receipts, &edits.exchanges];
+                let rows = [&edits.decisions, &edits.receipts, &edits.exchanges, &edits.keyed];
                 for (index, edits) in rows.into_iter().enumerate().filter(|(_, edits)| !edits.is_empty()) {
                     let mut table = transaction.open_table(ROWS[index])?;
                     for edit in edits {

@@ -193,7 +193,13 @@ fn attack_a_sender_of_long_contexts_is_found() {
     let spoilt = evaluate(&server, &mute, Some((&other, Liar::IsSilent, true)), &mut rng);
     assert!(spoilt.rounds.iter().all(|(_, round)| !round.choice.reliable && round.repeats == 0));
 
+    let asked_again = || {
+        let seen: serde_json::Value = serde_json::from_slice(&server.device().get("/metrics").ok()).unwrap();
+        seen["asked_again"].as_u64().unwrap()
+    };
+    assert_eq!(asked_again(), 0, "the control");
     let found = evaluate(&server, honest, Some((liar, Liar::AsksAgain, true)), &mut rng);
+    assert!(asked_again() as usize >= honest.len());
     found.check(&mut twin, found.last());
     let repeats = found.rounds.iter().map(|(_, round)| round.repeats).max();
     assert!((1..=4).contains(&repeats.unwrap()), "{repeats:?}");

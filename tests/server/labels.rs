@@ -41,6 +41,39 @@ fn operated(settings: Settings) -> (InProcess, Device) {
     (server, device)
 }
 
+/// A decision of a clear policy that is asked for again under its key has the first answer, byte for byte, also
+/// after a restart. Another request under the key, another caller and an encrypted bandit get no such answer.
+#[test]
+fn decisions_are_repeated_by_their_key() {
+    let operator = AccessToken::generate(&mut rng(23));
+    let settings = || Settings { operator: Some(operator.digest()), ..Settings::default() };
+    let server = InProcess::start(settings());
+    let device = server.device().with_token(Some(&operator));
+    let new = NewToken { name: "other".into(), scopes: vec![Scope::Decide], bandit: None, expires: None };
+    let other = TokensFile::of(server.folder.path()).create(new, &mut rng(24)).unwrap();
+    let sealed = device.create(&encrypted(Answers::Arm)).id;
+    let created = device.post("/bandits", br#"{"policy": "oful", "arms": 2, "features": 1}"#).ok();
+    let id = id(&read(&created));
+    let path = format!("/bandits/{id}/decisions");
+    let rows: &[u8] = br#"{"contexts": [[0.5], [0.25]]}"#;
+    let ask =
+        |device: &Device, key: &str, body: &[u8]| device.post_with(&path, (IDEMPOTENCY_HEADER, key), body);
+    let first = ask(&device, "a", rows).ok();
+    assert_eq!(ask(&device, "a", rows).ok(), first);
+    let problem = ask(&device, "a", br#"{"contexts": [[0.25], [0.5]]}"#).problem();
+    assert_eq!((problem.status, problem.reason.as_deref()), (422, Some("key_reused")));
+    for (device, key) in [(&device, "b"), (&device.with_token(Some(&other)), "a")] {
+        assert_ne!(read(&ask(device, key, rows).ok())["decision"], read(&first)["decision"]);
+    }
+    let path = format!("/bandits/{sealed}/decisions");
+    let refused = device.post_with(&path, (IDEMPOTENCY_HEADER, "a"), &[0; 8]).problem();
+    assert_eq!((refused.status, refused.reason.as_deref()), (422, Some("bad_value")));
+    let server = server.restart_with(settings());
+    let device = server.device().with_token(Some(&operator));
+    let path = format!("/bandits/{id}/decisions");
+    assert_eq!(device.post_with(&path, (IDEMPOTENCY_HEADER, "a"), rows).ok(), first);
+}
+
 /// Names and tags of both kinds are answered, listed, filtered by, changed, and read back after a restart;
 /// they go with their bandit.
 #[test]

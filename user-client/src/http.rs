@@ -272,6 +272,23 @@ impl Client {
         self.post(&format!("bandits/{}/decisions", checked(id)?), &DecideRequest { contexts })
     }
 
+    /// As [`Self::decide_clear`], under a key that the caller draws at random for each decision: the same call
+    /// may be made again, and returns the same decision.
+    ///
+    /// # Errors
+    /// As [`Self::decide_clear`].
+    pub fn decide_clear_once(
+        &self,
+        id: &str,
+        contexts: Option<Vec<Vec<f64>>>,
+        key: &str,
+    ) -> Result<Decided, Error> {
+        let url = self.url(&format!("bandits/{}/decisions", checked(id)?));
+        let request = self.authorized(self.agent.post(url)).content_type("application/json");
+        let request = request.header(IDEMPOTENCY_HEADER, key);
+        self.json_up_to(MAX_CLEAR_BYTES, request.send(&json_of(&DecideRequest { contexts })?[..]))
+    }
+
     /// Returns the feedback on a decision of a clear policy. The server reads it. The same feedback counts
     /// once.
     ///

@@ -296,7 +296,11 @@ impl Connection {
         done: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         self.request(py, done, move |inner, stop| {
-            json(&inner.patiently(stop, |client| client.decide_clear(&id, contexts.clone()))?)
+            // A decision whose answer is lost is made once.
+            let mut key = [0; 16];
+            os_rng()?.fill_bytes(&mut key);
+            let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+            json(&inner.patiently(stop, |client| client.decide_clear_once(&id, contexts.clone(), &key))?)
         })
     }
 

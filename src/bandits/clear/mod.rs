@@ -263,20 +263,25 @@ impl ClearBandit {
     ///
     /// # Errors
     /// Those of the message, of the policy and of the disk; [`Error::TooManyOpen`].
-    pub(crate) fn decide(&self, body: Body, sender: (&str, IpAddr)) -> Result<Reply, Error> {
+    pub(crate) fn decide(
+        &self,
+        body: Body,
+        sender: (&str, IpAddr),
+        key: Option<&str>,
+    ) -> Result<Reply, Error> {
+        // The address of a sender may change between two requests, so that its token and the key name it.
+        let once = match key {
+            Some(key) => Some((digest(&(sender.0, key))?, digest(&blake3::hash(&body).as_bytes())?)),
+            None => None,
+        };
         let request =
             if body.is_empty() { DecideRequest::default() } else { json("a decision request", &body)? };
         let context = self.context(request)?;
         let asks = (self.clock.now(), digest(&sender)?);
         let mut rng = os_rng()?;
-        let (decision, spent) = {
-            let mut live = lock(&self.live);
-            let state = live.as_mut().ok_or_else(|| self.deleted())?;
-            let decision = self.store(state.decide(context, asks, &self.statement, &mut rng)?)?;
-            (decision, state.spent())
-        };
+        let decision = self.change(|state| state.decide(context, asks, once, &self.statement, &mut rng))?;
         tracing::info!(bandit = self.id, round = decision.round, "decided");
-        let Decision { id, round, arm, awaited, published } = decision;
+        let Decision { id, round, arm, awaited, published, spent } = decision;
         let privacy = self.privacy(spent);
         Reply::json(&Decided {
             decision: id.to_string(),

@@ -15,7 +15,7 @@ use self::holders::Holders;
 use self::step::Step;
 use super::terms::{AskedTerms, REMEMBERED, Terms, remembered};
 use crate::error::Error;
-use crate::store::{Edit, Edits, Numbered, Recent, Stored, StoredRow, encode};
+use crate::store::{Edit, Edits, Numbered, Recent, Stored, encode};
 use bandit::Features;
 use policies::{PolicyConfig, PolicyState, Profile};
 use privacy::PrivacyStatement;
@@ -35,6 +35,7 @@ pub(super) struct ClearState {
     open: Recent<DecisionId, Open>,
     receipts: Recent<DecisionId, Receipt>,
     exchanges: Recent<u64, Answer>,
+    keyed: Recent<Digest, Keyed>,
     holders: Holders,
 }
 
@@ -137,6 +138,25 @@ impl Numbered for Answer {
     }
 }
 
+/// The answer to a decision that its sender may ask for again, which is a row.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Keyed {
+    round: u64,
+    /// Of the request.
+    of: Digest,
+    /// The [`Decision`] as JSON.
+    decision: String,
+}
+
+impl Numbered for Keyed {
+    fn number(&self) -> u64 {
+        self.round
+    }
+}
+
+/// A decision that a sender may ask for again: the digest of sender and key, and that of the request.
+pub(super) type OnceKey = (Digest, Digest);
+
 /// The digest of a counted message, by which a repetition is recognised.
 pub(super) type Digest = [u8; 16];
 
@@ -172,6 +192,7 @@ struct Rows {
     open: Vec<Edit<DecisionId, Open>>,
     receipts: Vec<Edit<DecisionId, Receipt>>,
     exchanges: Vec<Edit<u64, Answer>>,
+    keyed: Vec<Edit<Digest, Keyed>>,
 }
 
 impl<T> ClearChange<'_, T> {
@@ -183,6 +204,7 @@ impl<T> ClearChange<'_, T> {
         self.state.open.apply(self.rows.open);
         self.state.receipts.apply(self.rows.receipts);
         self.state.exchanges.apply(self.rows.exchanges);
+        self.state.keyed.apply(self.rows.keyed);
         self.out
     }
 
@@ -194,6 +216,7 @@ impl<T> ClearChange<'_, T> {
             decisions: encode(&self.rows.open)?,
             receipts: encode(&self.rows.receipts)?,
             exchanges: encode(&self.rows.exchanges)?,
+            keyed: encode(&self.rows.keyed)?,
         }))
     }
 }
@@ -287,23 +310,18 @@ impl ClearState {
             broken: None,
         };
         // The state must be readable at the next start, or the server would not start again.
-        Self::from_parts(&core.to_bytes()?, &[], &[], &[]).map_err(|why| Error::BadParameter {
-            why: format!("parameters: their combination is outside the range that can be computed ({why})"),
+        Self::read(&Stored { state: core.to_bytes()?, ..Stored::default() }).map_err(|why| {
+            Error::BadParameter {
+                why: format!(
+                    "parameters: their combination is outside the range that can be computed ({why})"
+                ),
+            }
         })
     }
 
     /// Reads a stored bandit. Each part is checked, and then that all parts belong to one bandit.
     pub(super) fn read(stored: &Stored) -> Result<Self, String> {
-        let Stored { state, decisions, receipts, exchanges, .. } = stored;
-        Self::from_parts(state, decisions, receipts, exchanges)
-    }
-
-    fn from_parts(
-        state: &[u8],
-        decisions: &[StoredRow],
-        receipts: &[StoredRow],
-        exchanges: &[StoredRow],
-    ) -> Result<Self, String> {
+        let Stored { state, decisions, receipts, exchanges, keyed, .. } = stored;
         let (core, rest) = postcard::take_from_bytes::<Core>(state).map_err(|e| e.to_string())?;
         if !rest.is_empty() {
             return Err(format!("{} bytes after its end", rest.len()));
@@ -316,6 +334,7 @@ impl ClearState {
             open,
             receipts: Recent::read(REMEMBERED, receipts)?,
             exchanges: Recent::read(REMEMBERED, exchanges)?,
+            keyed: Recent::read(REMEMBERED, keyed)?,
             holders: Holders::default(),
         })
     }
@@ -391,7 +410,7 @@ impl ClearState {
         let policy = PolicyState::new(self.core.policy.config().clone())?;
         let restored = self.core.restored + 1;
         let core = Core { policy, learnt_anew: 0, restored, ..self.core.clone() };
-        let rows = Rows { open: self.open.clear(), ..Rows::default() };
+        let rows = Rows { open: self.open.clear(), keyed: self.keyed.clear(), ..Rows::default() };
         Ok(Some(ClearChange { state: self, core: Some(core), rows, out: () }))
     }
 
@@ -404,17 +423,28 @@ impl ClearState {
     }
 
     /// Makes a new decision of the sender with the digest `holder`. It stays open until its feedback comes or it
-    /// expires.
+    /// expires. One with a key that was made before is answered again, and nothing changes.
     ///
     /// # Errors
-    /// [`Error::TooManyOpen`], and those of the policy.
+    /// [`Error::KeyReused`], [`Error::TooManyOpen`], and those of the policy.
     pub(super) fn decide(
         &mut self,
         context: Option<Features>,
         (now, holder): (u64, Digest),
+        once: Option<OnceKey>,
         statement: &PrivacyStatement,
         rng: &mut impl Rng,
     ) -> Result<ClearChange<'_, Decision>, Error> {
+        if let Some((key, of)) = once
+            && let Some(made) = self.keyed.get(&key)
+        {
+            if made.of != of {
+                return Err(Error::KeyReused);
+            }
+            let decision = serde_json::from_str(&made.decision);
+            let decision = decision.map_err(|_| Error::Broken("a kept decision that cannot be read"))?;
+            return Ok(self.unchanged(decision));
+        }
         let times = (now, self.core.terms.wait);
         self.holders.ask(holder, times, &self.open, &self.receipts);
         let mut step = self.step(now);
@@ -448,9 +478,18 @@ impl ClearState {
             let (mark, exchange) = (step.core.policy.mark(), awaited.as_ref().map(|a| a.exchange));
             step.edited.insert(id, Some(Open { round, at: now, arm, mark, context, exchange, given: None }));
         }
-        let out = Decision { id, round, arm, awaited, published: step.core.policy.published()? };
+        let (published, spent) = (step.core.policy.published()?, step.core.spent());
+        let out = Decision { id, round, arm, awaited, published, spent };
         let waits = step.row(id).is_some();
         let (core, rows) = step.finish(&self.receipts);
+        let rows = match once {
+            Some((key, of)) => {
+                let decision = serde_json::to_string(&out);
+                let decision = decision.map_err(|_| Error::Broken("a decision that cannot be written"))?;
+                Rows { keyed: self.keyed.set(key, Keyed { round, of, decision }), ..rows }
+            }
+            None => rows,
+        };
         if waits {
             self.holders.hold(id, holder);
         }
@@ -545,10 +584,13 @@ impl ClearState {
 }
 
 /// A decision as a caller gets it.
+#[derive(Serialize, Deserialize)]
 pub(super) struct Decision {
     pub(super) id: DecisionId,
     pub(super) round: u64,
     pub(super) arm: Option<usize>,
     pub(super) awaited: Option<Task>,
     pub(super) published: Vec<Value>,
+    /// The budget spent when it was made.
+    pub(super) spent: Option<Spent>,
 }

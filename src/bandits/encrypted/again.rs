@@ -310,6 +310,7 @@ impl EncryptedServed {
             }
         };
         let outcome = blocking(asked).await?;
+        self.shared.stages.metrics.asked_again();
         let lost = || Error::NotEvaluated { why: "its repeat ended early".into() };
         Ok(super::Reply::Binary(outcome.await.map_err(|_| lost())??.to_bytes()))
     }

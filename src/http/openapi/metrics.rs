@@ -100,6 +100,11 @@ pub(super) fn metrics() -> Named {
             ("steps", list(reference("StepTimes")), "Times of steps since the start."),
             ("traffic", reference("Traffic"), "Bodies and answers since the start."),
             ("requests_waiting", count(), "Requests about encrypted decisions and feedback that wait."),
+            (
+                "asked_again",
+                count(),
+                "Encrypted decisions that were asked for again, since an answer was outside its range.",
+            ),
             ("bandits", count(), "All bandits of the server."),
             ("keys_missing", count(), "Those whose keys are not loaded."),
             (

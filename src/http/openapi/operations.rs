@@ -468,6 +468,10 @@ fn decide() -> Operation {
     let decisions = json!({ "name": DECISIONS_HEADER, "in": "header",
         "description": "The number of decisions that the contexts of an encrypted bandit are for. 1 for clear policies.",
         "schema": { "type": "integer", "minimum": 1, "maximum": 128, "default": 1 } });
+    let once = json!({ "name": IDEMPOTENCY_HEADER, "in": "header",
+        "description": "A text that names this decision of a clear policy, such as random digits. The last 1024 of a bandit are \
+            remembered. Encrypted bandits take none.",
+        "schema": { "type": "string", "pattern": "^[!-~]{1,255}$" } });
     let contexts = "The contexts: a frame of a ciphertext in the ring of scores, of the bytes that the keys give \
                     (100,472 with keys of 128 bits).";
     let reply = "`DecideReply`: the decision with the encrypted arm; or a ticket and tasks, which the user answers first.";
@@ -480,13 +484,19 @@ fn decide() -> Operation {
         tag: ROUNDS,
         summary: "Makes a decision",
         about: "A clear policy takes JSON, or no body if its decisions take no contexts, and answers JSON. An encrypted bandit \
-                takes and answers binary messages, and answers when the evaluation is done.",
-        parameters: vec![id(), sender(), decisions],
+                takes and answers binary messages, and answers when the evaluation is done. With an `Idempotency-Key`, a clear \
+                policy answers a repeated request with the first decision.",
+        parameters: vec![id(), sender(), decisions, once],
         body: Some(json!({ "required": false, "content": {
             "application/json": { "schema": reference("DecideRequest"), "example": {} },
             OCTET_STREAM: binary(contexts) } })),
         answers: vec![answer],
-        problems: [&FIND[..], &FRAMES, &[P::Over, P::TooManyOpen, P::NotEvaluated, P::DiskFull]].concat(),
+        problems: [
+            &FIND[..],
+            &FRAMES,
+            &[P::Over, P::TooManyOpen, P::NotEvaluated, P::DiskFull, P::KeyReused],
+        ]
+        .concat(),
     }
 }
 

@@ -12,7 +12,9 @@ use wire::PolicyCard;
 
 /// A bandit as a store holds it.
 fn stored(bandit: &ClearState) -> Stored {
-    fn rows<K: Copy + Ord + Serialize, V: Numbered + Serialize>(rows: &Recent<K, V>) -> Vec<StoredRow> {
+    fn rows<K: Copy + Ord + Serialize, V: Numbered + Serialize>(
+        rows: &Recent<K, V>,
+    ) -> Vec<(Vec<u8>, Vec<u8>)> {
         let bytes = |(key, value)| (postcard::to_stdvec(key).unwrap(), postcard::to_stdvec(value).unwrap());
         rows.iter().map(bytes).collect()
     }
@@ -22,6 +24,7 @@ fn stored(bandit: &ClearState) -> Stored {
         decisions: rows(&bandit.open),
         receipts: rows(&bandit.receipts),
         exchanges: rows(&bandit.exchanges),
+        keyed: rows(&bandit.keyed),
     }
 }
 
@@ -54,7 +57,7 @@ fn decide_of(
 ) -> Result<Decision, Error> {
     let context = bandit.core.profile().shape().map(|(d, k)| Features::new(vec![0.1; d * k], d).unwrap());
     let statement = bandit.statement()?;
-    bandit.decide(context, (now, [sender; 16]), &statement, rng).map(ClearChange::apply)
+    bandit.decide(context, (now, [sender; 16]), None, &statement, rng).map(ClearChange::apply)
 }
 
 fn answer_at(
@@ -77,7 +80,8 @@ fn round(bandit: &mut ClearState, rng: &mut ChaCha20Rng) -> Result<Option<usize>
         let values = (0..d * k).map(|_| rng.random::<f64>() / (d as f64).sqrt()).collect();
         Features::new(values, d).unwrap()
     });
-    let Decision { id, arm, awaited, .. } = bandit.decide(context, (now, [0; 16]), &statement, rng)?.apply();
+    let Decision { id, arm, awaited, .. } =
+        bandit.decide(context, (now, [0; 16]), None, &statement, rng)?.apply();
     let value = rng.random::<f64>();
     let none = ClearFeedback::default();
     let feedback = match bandit.core.profile().feedback {
@@ -459,6 +463,33 @@ fn attack_batches_have_exactly_their_users() {
     assert_eq!(bandit.core.policy.missing(), missing - 1, "control");
 }
 
+/// A decision that is asked for again under its key is the same one, also after a restart, and nothing changes.
+/// Without the key it is another one.
+#[test]
+fn decisions_are_repeated_under_their_key() {
+    let mut rng = ChaCha20Rng::seed_from_u64(9);
+    let request = serde_json::json!({"policy": "hybrid-ucb", "arms": 2, "epsilon": 1});
+    let mut bandit = make(request).unwrap();
+    let statement = bandit.statement().unwrap();
+    let mut ask = |bandit: &mut ClearState, once: Option<OnceKey>| {
+        bandit.decide(None, (NOW, [0; 16]), once, &statement, &mut rng).map(ClearChange::apply)
+    };
+    let first = ask(&mut bandit, Some(([1; 16], [2; 16]))).unwrap();
+    let mut later = ClearState::read(&stored(&bandit)).unwrap();
+    for bandit in [&mut bandit, &mut later] {
+        let again = ask(bandit, Some(([1; 16], [2; 16]))).unwrap();
+        assert_eq!((again.id, again.round, again.arm), (first.id, 1, first.arm));
+        assert_eq!((bandit.core.round, bandit.open.len()), (1, 1));
+        assert!(matches!(ask(bandit, Some(([1; 16], [3; 16]))), Err(Error::KeyReused)));
+        for (round, once) in [(2, Some(([4; 16], [2; 16]))), (3, None), (4, None)] {
+            let other = ask(bandit, once).unwrap();
+            assert!(other.id != first.id && other.round == round);
+        }
+    }
+    bandit.begin_anew().unwrap().unwrap().apply();
+    assert_ne!(ask(&mut bandit, Some(([1; 16], [2; 16]))).unwrap().id, first.id, "its folder was restored");
+}
+
 /// Whoever else knows the id of a decision learns nothing of its reward: the same reward and another one get the
 /// same answer. The sender itself may repeat it.
 #[test]
@@ -661,7 +692,7 @@ fn regret(bandit: &mut ClearState, users: u64, rounds: u64, seed: u64) -> (f64, 
             means = features.rows().map(|x| 1.0 / (1.0 + (-logit(x)).exp())).collect();
             context = Some(features);
         }
-        let decision = bandit.decide(context, (at, [0; 16]), &statement, &mut rng).unwrap().apply();
+        let decision = bandit.decide(context, (at, [0; 16]), None, &statement, &mut rng).unwrap().apply();
         made += 1;
         let arm = decision.arm.unwrap();
         lost += means.iter().copied().fold(f64::MIN, f64::max) - means[arm];
@@ -882,7 +913,7 @@ fn a_feedback_does_not_grow_with_open_decisions() {
         let statement = bandit.statement().unwrap();
         let change = bandit.feedback(first, &reward(1.0), (NOW, [0; 16]), &statement, &mut rng).unwrap();
         let edits = change.edits().unwrap().unwrap();
-        let rows = [edits.decisions, edits.receipts, edits.exchanges].concat();
+        let rows = [edits.decisions, edits.receipts, edits.exchanges, edits.keyed].concat();
         let bytes = |row: &crate::store::StoredEdit| row.key.len() + row.value.as_ref().map_or(0, Vec::len);
         (rows.iter().map(bytes).sum::<usize>(), edits.state.len())
     };
