@@ -79,25 +79,26 @@ fn the_papers_circuit_decides_alike() {
         if (index[1] - index[0]).abs() < 1.0 / 32.0 {
             continue;
         }
-        let mut encrypt = |values: &[f64], level: usize| {
+        let mut encrypt = |values: &[f64], level: usize, first: usize| {
             let mut slots = vec![Complex64::ZERO; ARMS * BLOCK];
-            slots.iter_mut().step_by(BLOCK).zip(values).for_each(|(s, v)| s.re = *v);
+            slots.iter_mut().skip(first).step_by(BLOCK).zip(values).for_each(|(s, v)| s.re = *v);
             let m = Plaintext::encode(&params, &slots, level).unwrap();
             ckks_secret::encrypt(&secret, &m, &mut rng).expand(&secret)
         };
         let argument: Vec<f64> = z.iter().map(|z| 2.0 * z - 1.0).collect();
-        let (x, y) = (encrypt(&argument, paper_depth), encrypt(&u, paper_depth));
+        let (x, y) = (encrypt(&argument, paper_depth, 0), encrypt(&u, paper_depth, 0));
         // Its comparisons take numbers in [0, 1].
         let shifted = |index: &Ciphertext| {
             let index = alg.add_const(index, Complex64::new(0.5, 0.0)).unwrap();
             papers.evaluate(&alg, &index).unwrap()
         };
         let theirs = decide(&alg, paper_root.evaluate(&alg, &x).unwrap(), &y, shifted, open);
-        let (x, y) = (encrypt(&argument, our_depth), encrypt(&u, our_depth));
+        // Ours has scores at the ends of rows.
+        let (x, y) = (encrypt(&argument, our_depth, ARMS - 1), encrypt(&u, our_depth, ARMS - 1));
         let all_pairs = |index: &Ciphertext| {
             // Slots without an arm hold the square root of 1/2 and are cleared.
             let mut clear = vec![Complex64::new(-our_root.eval(0.0), 0.0); ARMS * BLOCK];
-            clear.iter_mut().step_by(BLOCK).for_each(|v| v.re = 0.0);
+            clear.iter_mut().skip(ARMS - 1).step_by(BLOCK).for_each(|v| v.re = 0.0);
             let products = ours.products(&alg, &alg.add_plain(index, &clear).unwrap()).unwrap();
             ours.one_hot(&alg, &products).unwrap()
         };

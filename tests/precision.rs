@@ -85,8 +85,10 @@ fn primitives(page: &mut String) {
         let terms = [(1, false), (2, true), (3, false)];
         let want = by(&|j| x[(j + 1) % SLOTS] - x[(j + 2) % SLOTS] + x[(j + 3) % SLOTS]);
         row(page, "sum of 3 rotations", &party, &ev.sum_of_rotations(&a, &terms).unwrap(), &want);
-        let transform =
-            DiagonalTransform { terms: vec![(0, 0, x.clone()), (0, 1, y.clone()), (2, 1, y.clone())] };
+        let transform = DiagonalTransform {
+            giant: 2,
+            terms: vec![(0, 0, x.clone()), (0, 1, y.clone()), (1, 1, y.clone())],
+        };
         let encoded = ev.encode_transform(&transform, level).unwrap();
         let want = by(&|j| x[j] * x[j] + y[j] * (x[(j + 1) % SLOTS] + x[(j + 3) % SLOTS]));
         row(page, "linear transform, 3 diagonals", &party, &ev.linear(&a, &encoded).unwrap(), &want);
@@ -188,7 +190,7 @@ fn rounds(page: &mut String, d: usize, k: usize) {
             let z: f64 = x.iter().map(|x| x * x).sum();
             let u: f64 = x.iter().enumerate().map(|(i, x)| x * omega(i)).sum();
             errors.extend([(got[0] - z).abs() / range, (got[1] - u).abs() / range]);
-            exact[answers.product_slot(arm, user)] = Complex64::new(z, u) * circuit.factor(0);
+            exact[answers.score_slot(arm, user)] = Complex64::new(z, u) * circuit.factor(0);
         }
     }
     let mean = -(errors.iter().sum::<f64>() / errors.len() as f64).log2();

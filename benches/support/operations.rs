@@ -98,9 +98,10 @@ impl Fixture {
         let n = x.len();
         let encoded = Plaintext::encode(params, &x, level).expect("values in the unit square");
         let factor = evaluator.encode_factor(&y, level).expect("the level is above 0");
-        let steps = |k: i64| (k / BABY_STEPS * BABY_STEPS, k % BABY_STEPS);
-        let terms = (0..ROTATIONS).zip(&diagonals).map(|(k, d)| (steps(k).0, steps(k).1, d.clone()));
-        let transform = DiagonalTransform { terms: terms.collect() };
+        let terms = (0..ROTATIONS)
+            .zip(&diagonals)
+            .map(|(k, d)| ((k / BABY_STEPS) as usize, k % BABY_STEPS, d.clone()));
+        let transform = DiagonalTransform { giant: BABY_STEPS, terms: terms.collect() };
         let transform = evaluator.encode_transform(&transform, level).expect("level and slots are valid");
         let id = public.id(params);
         let frame = ckks::write_ciphertext(params, id, &a);

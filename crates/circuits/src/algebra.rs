@@ -140,20 +140,52 @@ pub trait SlotAlgebra: Sync {
     ///
     /// # Errors
     /// [`Error::SlotCount`] if the period of the transform does not divide `slots()`.
-    fn linear(&self, a: &Self::Vector, t: &LinearTransform) -> Result<Self::Vector, Self::Error>;
+    fn linear(&self, a: &Self::Vector, t: &LinearTransform) -> Result<Self::Vector, Self::Error> {
+        self.linear_many(a, &[t]).and_then(|mut all| all.pop().ok_or(Error::Empty { op: "linear" }.into()))
+    }
+
+    /// The transforms `ts` of one vector, as [`Self::linear`]. An engine shares the rotations of their baby
+    /// steps.
+    ///
+    /// # Errors
+    /// As [`Self::linear`].
+    fn linear_many(
+        &self,
+        a: &Self::Vector,
+        ts: &[&LinearTransform],
+    ) -> Result<Vec<Self::Vector>, Self::Error>;
+}
+
+/// The rotations that a [`LinearTransform`] is evaluated with: an offset is a baby step plus a number of giant
+/// steps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Steps {
+    /// The baby steps, which share one decomposition of the input. 0 is one of them, listed or not.
+    pub babies: Vec<i64>,
+    /// The size of a giant step.
+    pub giant: i64,
+}
+
+impl Steps {
+    /// All rotations that need a key.
+    pub fn rotations(&self) -> BTreeSet<i64> {
+        self.babies.iter().copied().chain([self.giant]).filter(|&k| k != 0).collect()
+    }
 }
 
 /// A linear transform given by its non-zero diagonals: `out[j] = sum_k diagonal_k[j] a[j + k]`. It is
-/// evaluated with baby steps b and giant steps g, where `k = g + b` and `0 <= b < baby_step`: `out = sum_g
-/// rotate(sum_b rotate(diagonal_{g+b}, -g) * rotate(a, b), g)`.
+/// evaluated with baby steps b and n giant steps of one size g, where `k = n g + b`, by Horner's rule, so that
+/// one key serves all giant steps: `out = s_0 + rotate(s_1 + rotate(s_2 + ..., g), g)` with `s_n = sum_b
+/// rotate(diagonal_{n g + b}, -n g) * rotate(a, b)`.
 ///
-/// Offsets are reduced to `[-p/2, p/2)` modulo the period p of the inputs. Every vector has the number of
-/// slots as a period; with a smaller p, inputs must have that period.
+/// Offsets are equal if they are equal modulo the period of the inputs. Every vector has the number of slots
+/// as a period; with a smaller one, inputs must have that period.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinearTransform {
     period: usize,
-    baby_step: usize,
-    diagonals: BTreeMap<i64, Vec<Complex64>>,
+    steps: Steps,
+    /// The diagonals by the number of giant steps and the baby step.
+    groups: BTreeMap<usize, BTreeMap<i64, Vec<Complex64>>>,
 }
 
 impl LinearTransform {
@@ -161,16 +193,16 @@ impl LinearTransform {
     /// `offset_period` are added.
     ///
     /// - `period`: the period of the diagonals, a power of two. The length of each diagonal divides it.
-    /// - `offset_period`: the period of the inputs, a power of two. Offsets are reduced modulo it.
-    ///
-    /// The baby step is the one with the fewest distinct rotations.
+    /// - `offset_period`: the period of the inputs, a power of two.
+    /// - `steps`: what every offset is made of, with fewer giant steps than `offset_period`.
     ///
     /// # Errors
     /// [`Error::SlotCount`] if a period is not a power of two or a length does not divide the period,
-    /// [`Error::Empty`] if there are no diagonals.
+    /// [`Error::Empty`] if there are no diagonals, [`Error::Steps`] for an offset that `steps` do not reach.
     pub fn new(
         period: usize,
         offset_period: usize,
+        steps: Steps,
         diagonals: impl IntoIterator<Item = (i64, Vec<Complex64>)>,
     ) -> Result<Self, Error> {
         let op = "linear transform";
@@ -182,16 +214,21 @@ impl LinearTransform {
             got: offset_period,
             want: 1 << 62,
         })?;
-        let mut map: BTreeMap<i64, Vec<Complex64>> = BTreeMap::new();
+        let babies = || [0].into_iter().chain(steps.babies.iter().copied());
+        let parts = |offset: i64| {
+            (0..offset_period).find_map(|n| {
+                let giants = (n as i64).wrapping_mul(steps.giant);
+                babies().find(|b| (giants + b - offset).rem_euclid(modulus) == 0).map(|b| (n, b))
+            })
+        };
+        let mut groups: BTreeMap<usize, BTreeMap<i64, Vec<Complex64>>> = BTreeMap::new();
         for (offset, diagonal) in diagonals {
             if diagonal.is_empty() || !period.is_multiple_of(diagonal.len()) {
                 return Err(Error::SlotCount { op, got: diagonal.len(), want: period });
             }
-            let mut k = offset.rem_euclid(modulus);
-            if k >= modulus - modulus / 2 {
-                k -= modulus;
-            }
-            let sum = map.entry(k).or_insert_with(|| vec![Complex64::ZERO; diagonal.len()]);
+            let (n, b) = parts(offset).ok_or(Error::Steps { offset })?;
+            let zeros = || vec![Complex64::ZERO; diagonal.len()];
+            let sum = groups.entry(n).or_default().entry(b).or_insert_with(zeros);
             if sum.len() < diagonal.len() {
                 *sum = sum.iter().copied().cycle().take(diagonal.len()).collect();
             }
@@ -199,30 +236,17 @@ impl LinearTransform {
                 *s += d;
             }
         }
-        if map.is_empty() {
+        if groups.is_empty() {
             return Err(Error::Empty { op });
         }
-        let mut out = Self { period, baby_step: 1, diagonals: map };
-        out.baby_step = out.best_baby_step();
-        Ok(out)
-    }
-
-    /// The same transform with the baby step `step`, so that several transforms can share their rotation
-    /// keys.
-    ///
-    /// # Errors
-    /// [`Error::Range`] if `step` is 0 or larger than the period.
-    pub fn with_baby_step(mut self, step: usize) -> Result<Self, Error> {
-        crate::error::in_range("baby step", step as f64, 1.0, self.period as f64)?;
-        self.baby_step = step;
-        Ok(self)
+        Ok(Self { period, steps, groups })
     }
 
     /// The transform followed by a multiplication by `c`.
     #[must_use]
     pub fn times(&self, c: f64) -> Self {
         let mut out = self.clone();
-        out.diagonals.values_mut().flatten().for_each(|v| *v *= c);
+        out.groups.values_mut().flat_map(|group| group.values_mut()).flatten().for_each(|v| *v *= c);
         out
     }
 
@@ -231,100 +255,48 @@ impl LinearTransform {
         self.period
     }
 
-    /// The distance between giant steps.
-    pub fn baby_step(&self) -> usize {
-        self.baby_step
+    /// The size of a giant step.
+    pub fn giant(&self) -> i64 {
+        self.steps.giant
     }
 
-    /// The diagonals with their offsets, in ascending order.
+    /// The diagonals with their offsets.
     pub fn diagonals(&self) -> impl Iterator<Item = (i64, &[Complex64])> {
-        self.diagonals.iter().map(|(k, d)| (*k, d.as_slice()))
+        self.groups().flat_map(move |(n, group)| {
+            group.iter().map(move |(b, d)| (n as i64 * self.steps.giant + b, d.as_slice()))
+        })
     }
 
-    /// The diagonals by giant step g: pairs of a baby step b with `0 <= b < baby_step` and the diagonal with
-    /// offset g + b, in ascending order.
-    pub fn groups(&self) -> BTreeMap<i64, Vec<(i64, &[Complex64])>> {
-        let mut groups: BTreeMap<i64, Vec<(i64, &[Complex64])>> = BTreeMap::new();
-        for (offset, diagonal) in self.diagonals() {
-            let b = offset.rem_euclid(self.baby_step as i64);
-            groups.entry(offset - b).or_default().push((b, diagonal));
-        }
-        groups
+    /// The diagonals by baby step, for each number of giant steps that there is, in ascending order.
+    pub fn groups(&self) -> impl DoubleEndedIterator<Item = (usize, &BTreeMap<i64, Vec<Complex64>>)> {
+        self.groups.iter().map(|(n, group)| (*n, group))
     }
 
-    /// The non-zero baby steps, which are rotations of the input.
+    /// The non-zero baby steps that are used, which are rotations of the input.
     pub fn babies(&self) -> BTreeSet<i64> {
-        split(self.diagonals.keys().copied(), self.baby_step as i64).0
+        self.groups.values().flat_map(|group| group.keys().copied()).filter(|&b| b != 0).collect()
     }
 
-    /// The non-zero giant steps, which are rotations of partial sums.
-    pub fn giants(&self) -> BTreeSet<i64> {
-        split(self.diagonals.keys().copied(), self.baby_step as i64).1
+    /// The number of giant steps, which are rotations of partial sums.
+    pub fn giants(&self) -> usize {
+        self.groups.keys().copied().max().unwrap_or(0)
     }
 
-    /// All rotations that need a key: baby and giant steps.
-    pub fn rotations(&self) -> BTreeSet<i64> {
-        let (mut babies, giants) = split(self.diagonals.keys().copied(), self.baby_step as i64);
-        babies.extend(giants);
-        babies
+    /// The rotations as they are made: each baby step, and the giant step as often as it is taken.
+    pub fn rotations(&self) -> impl Iterator<Item = i64> {
+        self.babies().into_iter().chain(std::iter::repeat_n(self.steps.giant, self.giants()))
     }
-
-    fn best_baby_step(&self) -> usize {
-        let offsets = || self.diagonals.keys().copied();
-        let stride = offsets().fold(0, |g, k| gcd(g, k.unsigned_abs())).max(1);
-        // There is at least one diagonal, so both ends exist.
-        let span = offsets().max().unwrap_or(0).abs_diff(offsets().min().unwrap_or(0)) / stride + 1;
-        // The fewest keys, and of these the fewest rotations. The best count is near the square root of the
-        // span, far below the bound.
-        (1..=span.min(1024))
-            .map(|count| count * stride)
-            .min_by_key(|&step| {
-                let (babies, giants) = split(offsets(), step as i64);
-                (babies.union(&giants).count(), babies.len() + giants.len())
-            })
-            .unwrap_or(1) as usize
-    }
-}
-
-fn split(offsets: impl Iterator<Item = i64>, step: i64) -> (BTreeSet<i64>, BTreeSet<i64>) {
-    let (mut babies, mut giants) = (BTreeSet::new(), BTreeSet::new());
-    for k in offsets {
-        let b = k.rem_euclid(step);
-        babies.insert(b);
-        giants.insert(k - b);
-    }
-    babies.remove(&0);
-    giants.remove(&0);
-    (babies, giants)
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// `sum_{m < count} rotate(v, m step)` for a `count` that is a power of two. Takes 0 levels. The sum is
-/// computed in stages of four summands, because three rotations of one vector cost little more than one.
+/// computed in stages that double the number of summands.
 pub fn rotate_sum<A: SlotAlgebra>(
     alg: &A,
     v: &A::Vector,
     step: i64,
     count: usize,
 ) -> Result<A::Vector, A::Error> {
-    stages(step, count).try_fold(v.clone(), |sum, (step, radix)| {
-        let terms: Vec<(i64, bool)> = (0..radix).map(|m| (m * step, false)).collect();
-        alg.sum_of_rotations(&sum, &terms)
-    })
-}
-
-/// The rotations of [`rotate_sum`].
-pub(crate) fn sum_rotations(step: i64, count: usize) -> impl Iterator<Item = i64> {
-    stages(step, count).flat_map(|(step, radix)| (1..radix).map(move |m| m * step))
-}
-
-/// The step and the number of summands of each stage.
-fn stages(step: i64, count: usize) -> impl Iterator<Item = (i64, i64)> {
-    let log = count.trailing_zeros();
-    (0..log.div_ceil(2)).map(move |s| (step << (2 * s), if 2 * s + 1 < log { 4 } else { 2 }))
+    doublings(step, count).try_fold(v.clone(), |sum, k| alg.add(&sum, &alg.rotate(&sum, k)?))
 }
 
 /// The rotations `step 2^s` of a product or sum over `count` slots that doubles its range in each step.
@@ -336,40 +308,35 @@ pub(crate) fn doublings(step: i64, count: usize) -> impl Iterator<Item = i64> {
 mod tests {
     use super::*;
 
-    fn ones(offsets: impl IntoIterator<Item = i64>) -> LinearTransform {
-        LinearTransform::new(64, 64, offsets.into_iter().map(|k| (k, vec![Complex64::ONE; 64]))).unwrap()
+    fn ones(steps: (&[i64], i64), offsets: impl IntoIterator<Item = i64>) -> Result<LinearTransform, Error> {
+        let steps = Steps { babies: steps.0.to_vec(), giant: steps.1 };
+        LinearTransform::new(64, 64, steps, offsets.into_iter().map(|k| (k, vec![Complex64::ONE; 64])))
     }
 
     #[test]
-    fn offsets_are_canonical_and_add_up() {
-        let t = ones([63, -1, 32, -32, 0]);
+    fn equal_offsets_add_up() {
+        let t = ones((&[-1], 32), [63, -1, 32, -32, 0]).unwrap();
         let offsets: Vec<i64> = t.diagonals().map(|(k, _)| k).collect();
-        assert_eq!(offsets, [-32, -1, 0]);
+        assert_eq!(offsets, [-1, 0, 32]);
         assert!(t.diagonals().all(|(k, d)| d[0].re == if k == 0 { 1.0 } else { 2.0 }));
     }
 
     #[test]
-    fn groups_cover_every_diagonal_once() {
-        let t = ones(-15..16).with_baby_step(5).unwrap();
-        let mut offsets: Vec<i64> =
-            t.groups().iter().flat_map(|(g, list)| list.iter().map(move |(b, _)| g + b)).collect();
+    fn every_diagonal_is_in_one_group() {
+        let t = ones((&[-16], 1), -15..16).unwrap();
+        let mut offsets: Vec<i64> = t.diagonals().map(|(k, _)| k).collect();
         offsets.sort_unstable();
         assert_eq!(offsets, (-15..16).collect::<Vec<_>>());
-        assert_eq!(t.rotations(), t.babies().union(&t.giants()).copied().collect());
-    }
-
-    #[test]
-    fn baby_step_follows_the_stride() {
-        let t = ones((0..16).map(|k| 4 * k));
-        assert_eq!(t.baby_step() % 4, 0);
-        assert!(t.rotations().len() <= 6, "{:?}", t.rotations());
+        assert_eq!((t.babies(), t.giants()), ([-16].into(), 15));
+        assert!(t.rotations().eq([-16].into_iter().chain([1; 15])));
     }
 
     #[test]
     fn bad_shapes_are_refused() {
-        assert!(LinearTransform::new(48, 64, [(0, vec![Complex64::ONE])]).is_err());
-        assert!(LinearTransform::new(64, 64, [(0, vec![Complex64::ONE; 3])]).is_err());
-        assert!(LinearTransform::new(64, 64, []).is_err());
-        assert!(ones([0]).with_baby_step(0).is_err());
+        let (steps, one) = (|| Steps { babies: vec![], giant: 1 }, || vec![Complex64::ONE]);
+        assert!(LinearTransform::new(48, 64, steps(), [(0, one())]).is_err());
+        assert!(LinearTransform::new(64, 64, steps(), [(0, vec![Complex64::ONE; 3])]).is_err());
+        assert!(LinearTransform::new(64, 64, steps(), []).is_err());
+        assert!(matches!(ones((&[2], 4), [3]), Err(Error::Steps { offset: 3 })));
     }
 }

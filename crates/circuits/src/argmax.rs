@@ -2,14 +2,14 @@
 //!
 //! Layout: K is a power of two (the number of scores is padded), and each score has a block of F slots, also
 //! a power of two. The blocks of B users stand side by side, arms outermost: score a of user b is in slot
-//! (a B + b) F. All other slots are 0. The period of the vector is exactly K B F, so that rotations wrap from
+//! (a B + b) F + K - 1, the last of the row of pairs in its block. All other slots are 0. The period of the vector is exactly K B F, so that rotations wrap from
 //! the last score to the first, and never to a score of another user.
 
 use std::collections::BTreeSet;
 
 use num_complex::Complex64;
 
-use crate::algebra::{doublings, rotate_sum, sum_rotations};
+use crate::algebra::{doublings, rotate_sum};
 use crate::error::{has_levels, in_range, power_of_two};
 use crate::{Comparison, Error, SlotAlgebra};
 
@@ -19,12 +19,13 @@ use crate::{Comparison, Error, SlotAlgebra};
 ///
 /// | step | result | levels |
 /// |---|---|---|
-/// | 1. [`Argmax::pairwise_differences`] | slot (a B + b) F + m: score a - score (a + m) + tie bonus | 0 |
+/// | 1. [`Argmax::pairwise_differences`] | slot (a B + b) F + m: score a - score (a + K - 1 - m) + tie bonus | 0 |
 /// | 2. [`Comparison::indicator`] | near 1 where that is positive, near 0 where it is negative | comparison |
-/// | 3. [`Argmax::row_product`] | slot (a B + b) F: the product over m of the K indicators of score a | log2 K |
+/// | 3. [`Argmax::row_product`] | slot (a B + b) F: the product over m of the K indicators of score a | log2 K, or 0 for K = 2 |
 /// | 4. [`Argmax::one_hot`] | the results, with all other slots 0 | 1 |
 ///
-/// [`Argmax::products`] runs steps 1 to 3.
+/// [`Argmax::products`] runs steps 1 to 3. Scores come from the ends of their rows, so that steps 1 and 3
+/// rotate along rows by the same numbers, with the same keys.
 ///
 /// The tie bonus makes equal scores all win. Without it, the indicator of a tie would be 1/2, and the product
 /// of m equal scores 2^(1 - m), which noise hides for five and more of them.
@@ -85,16 +86,19 @@ impl Argmax {
         &self.comparison
     }
 
-    /// Levels of all steps: those of the comparison, log2 K for the product, and 1 for the mask.
+    /// Levels of all steps: those of the comparison, of the product, and 1 for the mask.
     pub fn depth(&self) -> usize {
-        self.comparison.depth() + self.count.trailing_zeros() as usize + 1
+        self.comparison.depth() + self.doublings().count() + 1
+    }
+
+    /// The rotations of the product over a row. Two scores have one pair each, which is in the first slot.
+    fn doublings(&self) -> impl Iterator<Item = i64> {
+        doublings(1, if self.count == 2 { 1 } else { self.count })
     }
 
     /// All rotations that need a key.
     pub fn rotations(&self) -> BTreeSet<i64> {
-        let differences =
-            sum_rotations(-1, self.count).chain(sum_rotations(self.stride() as i64 - 1, self.count));
-        differences.chain(doublings(1, self.count)).collect()
+        doublings(1, self.count).chain(doublings(self.stride() as i64 + 1, self.count)).collect()
     }
 
     /// Steps 1 to 3: slot (a B + b) F of the result is near 1 if score a of user b is the largest. Other
@@ -111,8 +115,8 @@ impl Argmax {
 
     /// Step 1: the arguments of the comparison. Takes no level and 2 log2 K rotations.
     ///
-    /// Slot (a B + b) F + m of the result holds score a of user b minus score (a + m) mod K of user b plus
-    /// [`tie_bonus`], and slot (a B + b) F holds 1, because a score is not compared with itself.
+    /// Slot (a B + b) F + m of the result holds score a of user b minus score (a + K - 1 - m) mod K of user b
+    /// plus [`tie_bonus`], and slot (a B + b) F + K - 1 holds 1, because a score is not compared with itself.
     ///
     /// # Errors
     /// [`Error::SlotCount`] if the period of the algebra is not K B F; otherwise those of the algebra.
@@ -125,25 +129,23 @@ impl Argmax {
             return Err(Error::SlotCount { op: "argmax", got: alg.slots(), want: self.slots() }.into());
         }
         let Self { count, block, .. } = *self;
-        // Rotations by -m place score a in slot a B F + m of its user. Rotations by m (B F - 1) place score
-        // a + m there, because (a B F + m) + m (B F - 1) = (a + m) B F.
-        let step = self.stride() as i64 - 1;
-        let differences = if count <= 4 {
-            let terms: Vec<(i64, bool)> =
-                (1..count as i64).flat_map(|m| [(-m, false), (m * step, true)]).collect();
-            alg.sum_of_rotations(scores, &terms)?
+        // With t = K - 1 - m, a rotation by t places score a in slot a B F + m of its user. A rotation by t (B
+        // F + 1) places score a + t there, because a B F + m + t (B F + 1) = (a + t) B F + K - 1.
+        let step = self.stride() as i64 + 1;
+        let differences = if count == 2 {
+            alg.sum_of_rotations(scores, &[(1, false), (step, true)])?
         } else {
-            alg.sub(&rotate_sum(alg, scores, -1, count)?, &rotate_sum(alg, scores, step, count)?)?
+            alg.sub(&rotate_sum(alg, scores, 1, count)?, &rotate_sum(alg, scores, step, count)?)?
         };
         let mut constants = vec![Complex64::ZERO; block];
         constants[..count].fill(tie_bonus(self.comparison.resolution()).into());
-        constants[0] = Complex64::ONE;
+        constants[count - 1] = Complex64::ONE;
         alg.add_plain(&differences, &constants)
     }
 
     /// Step 3: the first slot of each block of the result is the product of the first K slots of the block,
     /// near 1 only for the largest score of a user. Other slots hold other products. Takes log2 K levels,
-    /// products and rotations.
+    /// products and rotations. Two scores are compared in the first slots already, so that K = 2 takes none.
     ///
     /// # Errors
     /// Those of the algebra.
@@ -152,7 +154,7 @@ impl Argmax {
         alg: &A,
         indicators: &A::Vector,
     ) -> Result<A::Vector, A::Error> {
-        doublings(1, self.count).try_fold(indicators.clone(), |row, k| alg.mul(&row, &alg.rotate(&row, k)?))
+        self.doublings().try_fold(indicators.clone(), |row, k| alg.mul(&row, &alg.rotate(&row, k)?))
     }
 
     /// Step 4: the one-hot vectors. The first slot of each block is near 1 for the largest score of a user
@@ -176,7 +178,7 @@ mod tests {
     fn place(scores: &[f64], block: usize) -> Vec<f64> {
         let mut v = vec![0.0; scores.len() * block];
         for (a, &s) in scores.iter().enumerate() {
-            v[a * block] = s;
+            v[a * block + scores.len() - 1] = s;
         }
         v
     }
@@ -239,10 +241,10 @@ mod tests {
                 assert_eq!(alg.level(&one_hot), 0);
                 let t_of = |x: f64| 0.5 + 0.5 * c.eval(x);
                 for (a, &score) in scores.iter().enumerate() {
-                    let mut product = t_of(1.0);
-                    assert_eq!(d_real[a * block], 1.0);
-                    for m in 1..count {
-                        let want = score - scores[(a + m) % count] + bonus;
+                    let mut product = if count == 2 { 1.0 } else { t_of(1.0) };
+                    assert_eq!(d_real[a * block + count - 1], 1.0);
+                    for m in 0..count - 1 {
+                        let want = score - scores[(a + count - 1 - m) % count] + bonus;
                         assert!((d_real[a * block + m] - want).abs() < 1e-12);
                         product *= t_of(want);
                     }
@@ -265,8 +267,8 @@ mod tests {
             let want = if a == 3 { 1.0 } else { 0.0 };
             assert!((one_hot.real()[64 * a] - want).abs() < 0.03, "score {a}");
         }
-        // Two sums of eight, each with rotations by radix four and two, and three rotations for the product.
-        assert_eq!(alg.counts().rotations, 2 * (3 + 1) + 3);
+        // Two sums of eight, and the product.
+        assert_eq!(alg.counts().rotations, 3 * 3);
         assert_eq!(alg.counts().products, argmax.comparison().products() + 3);
         let published: BTreeSet<i64> = argmax.rotations().iter().map(|k| k.rem_euclid(512)).collect();
         assert!(alg.rotation_levels().into_keys().eq(published));
@@ -303,7 +305,8 @@ mod tests {
                 (0..users).map(|_| (0..count).map(|_| rng.random::<f64>() * 0.98 - 0.5).collect()).collect();
             let mut slots = vec![0.0; packed.slots()];
             for (b, scores) in scores.iter().enumerate() {
-                scores.iter().enumerate().for_each(|(a, s)| slots[(a * users + b) * block] = *s);
+                let at = |a: usize| (a * users + b) * block + count - 1;
+                scores.iter().enumerate().for_each(|(a, s)| slots[at(a)] = *s);
             }
             let v = all.fresh_real(&slots, packed.depth()).unwrap();
             let products = packed.products(&all, &v).unwrap();

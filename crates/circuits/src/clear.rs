@@ -1,7 +1,7 @@
 //! Slot arithmetic without encryption: the reference for encrypted results, with counts of operations and a
 //! noise model.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use num_complex::Complex64;
@@ -316,9 +316,9 @@ impl SlotAlgebra for Clear {
         Ok(ClearVector { values: a.values.clone(), level })
     }
 
-    fn linear(&self, a: &ClearVector, t: &LinearTransform) -> Result<ClearVector, Error> {
+    fn linear_many(&self, a: &ClearVector, ts: &[&LinearTransform]) -> Result<Vec<ClearVector>, Error> {
         let op = "linear";
-        divides(op, t.period(), self.slots)?;
+        ts.iter().try_for_each(|t| divides(op, t.period(), self.slots))?;
         has_levels(op, a.level, 1)?;
         let n = self.slots;
         let turned = |v: &[Complex64], k: i64| {
@@ -326,9 +326,10 @@ impl SlotAlgebra for Clear {
             v.rotate_left(k.rem_euclid(n as i64) as usize);
             v
         };
-        // Each baby step is one key switch, which all giant steps share.
-        let babies: BTreeMap<i64, Vec<Complex64>> = t
-            .babies()
+        // Each baby step is one key switch, which all giant steps of all transforms share.
+        let babies: BTreeSet<i64> = ts.iter().flat_map(|t| t.babies()).collect();
+        self.count_rotations(babies.iter().copied(), a.level);
+        let babies: BTreeMap<i64, Vec<Complex64>> = babies
             .into_iter()
             .map(|b| {
                 let mut v = turned(&a.values, b);
@@ -336,25 +337,29 @@ impl SlotAlgebra for Clear {
                 (b, v)
             })
             .collect();
-        let mut out = vec![Complex64::ZERO; n];
-        for (g, group) in t.groups() {
-            let mut sum = vec![Complex64::ZERO; n];
-            for (b, diagonal) in group {
-                let v = babies.get(&b).unwrap_or(&a.values);
-                // The diagonal rotated by -g: entry j is diagonal[(j - g) mod its length].
-                let start = (-g).rem_euclid(diagonal.len() as i64) as usize;
-                let turned_diagonal = diagonal.iter().cycle().skip(start);
-                for ((s, x), d) in sum.iter_mut().zip(v).zip(turned_diagonal) {
-                    *s += x * d;
+        let transformed = |t: &&LinearTransform| {
+            let mut out = vec![Complex64::ZERO; n];
+            let mut left = t.giants();
+            for (steps, group) in t.groups().rev() {
+                out = turned(&out, (left - steps) as i64 * t.giant());
+                left = steps;
+                let back = steps as i64 * t.giant();
+                for (b, diagonal) in group {
+                    let v = babies.get(b).unwrap_or(&a.values);
+                    // The diagonal rotated by -g: entry j is diagonal[(j - g) mod its length].
+                    let start = (-back).rem_euclid(diagonal.len() as i64) as usize;
+                    let turned_diagonal = diagonal.iter().cycle().skip(start);
+                    for ((s, x), d) in out.iter_mut().zip(v).zip(turned_diagonal) {
+                        *s += x * d;
+                    }
                 }
             }
-            for (o, s) in out.iter_mut().zip(turned(&sum, g)) {
-                *o += s;
-            }
-        }
-        self.recorded().counts.transforms += 1;
-        self.count_rotations(t.babies().into_iter().chain(t.giants()), a.level);
-        self.rescaled(op, a.level, out)
+            let out = turned(&out, left as i64 * t.giant());
+            self.recorded().counts.transforms += 1;
+            self.count_rotations(std::iter::repeat_n(t.giant(), t.giants()), a.level);
+            self.rescaled(op, a.level, out)
+        };
+        ts.iter().map(transformed).collect()
     }
 }
 

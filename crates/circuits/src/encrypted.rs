@@ -172,15 +172,16 @@ impl SlotAlgebra for Encrypted {
         Ok(self.evaluator.adjust(a, level)?)
     }
 
-    fn linear(&self, a: &Ciphertext, t: &LinearTransform) -> Result<Ciphertext, Error> {
-        divides("linear", t.period(), self.slots)?;
-        let terms = t
-            .groups()
-            .into_iter()
-            .flat_map(|(g, list)| list.into_iter().map(move |(b, d)| (g, b, d)))
-            .map(|(g, b, d)| (self.canonical(g), self.canonical(b), d.to_vec()))
-            .collect();
-        let encoded = self.evaluator.encode_transform(&DiagonalTransform { terms }, a.level())?;
-        Ok(self.evaluator.linear(a, &encoded)?)
+    fn linear_many(&self, a: &Ciphertext, ts: &[&LinearTransform]) -> Result<Vec<Ciphertext>, Error> {
+        let encoded = |t: &&LinearTransform| -> Result<_, Error> {
+            divides("linear", t.period(), self.slots)?;
+            let terms = t.groups().flat_map(|(n, group)| {
+                group.iter().map(move |(&b, diagonal)| (n, self.canonical(b), diagonal.clone()))
+            });
+            let transform = DiagonalTransform { giant: self.canonical(t.giant()), terms: terms.collect() };
+            Ok(self.evaluator.encode_transform(&transform, a.level())?)
+        };
+        let encoded: Vec<_> = ts.iter().map(encoded).collect::<Result<_, _>>()?;
+        Ok(self.evaluator.linear_many(a, &encoded.iter().collect::<Vec<_>>())?)
     }
 }

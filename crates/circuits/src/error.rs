@@ -52,6 +52,12 @@ pub enum Error {
         /// The operation that was refused.
         op: &'static str,
     },
+    /// Misuse: baby and giant steps of a linear transform do not add up to one of its offsets.
+    #[error("linear transform: no baby step and number of giant steps add up to the offset {offset}")]
+    Steps {
+        /// The offset.
+        offset: i64,
+    },
     /// Capacity: the exchange algorithm did not converge to a best approximation in f64.
     #[error(
         "the minimax approximation of degree {degree} on [{low}, {high}] did not converge; take a lower degree or a wider gap"

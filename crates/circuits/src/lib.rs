@@ -20,7 +20,7 @@ pub mod inverse;
 mod polynomial;
 mod remez;
 
-pub use algebra::{LinearTransform, SlotAlgebra, rotate_sum};
+pub use algebra::{LinearTransform, SlotAlgebra, Steps, rotate_sum};
 pub use clear::{Clear, ClearVector, Counts, NoiseModel};
 pub use comparison::Comparison;
 pub use encrypted::Encrypted;

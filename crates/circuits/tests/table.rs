@@ -182,7 +182,7 @@ fn argmaxes(page: &mut String) {
             for _ in 0..TRIALS {
                 alg.reset_counts();
                 let (scores, best) = scores(arms, bits, 1.75, &mut rng);
-                let v = alg.fresh_real(&place(&scores, block), argmax.depth()).unwrap();
+                let v = alg.fresh_real(&place(&scores, block, arms - 1), argmax.depth()).unwrap();
                 let products = argmax.products(alg, &v).unwrap();
                 let action = argmax.one_hot(alg, &products).unwrap();
                 error = error.max(worst(&action.real(), |j| if j == best * block { 1.0 } else { 0.0 }));
@@ -202,7 +202,7 @@ fn argmaxes(page: &mut String) {
             alg.reset_counts();
             let (scores, best) = scores(2, 8, 1.0, &mut rng);
             let shifted: Vec<f64> = scores.iter().map(|s| s + 0.5).collect();
-            let v = alg.fresh_real(&place(&shifted, 16), paper.depth()).unwrap();
+            let v = alg.fresh_real(&place(&shifted, 16, 0), paper.depth()).unwrap();
             let b = paper.evaluate(alg, &v).unwrap().real();
             // The result of the winner, which is compared with about itself, is not exactly known.
             error = error.max(b[(1 - best) * 16].abs());
@@ -228,10 +228,11 @@ fn scores(arms: usize, bits: u32, gap: f64, rng: &mut ChaCha8Rng) -> (Vec<f64>, 
     (scores, best)
 }
 
-fn place(scores: &[f64], block: usize) -> Vec<f64> {
+/// Scores in the slots with the number `first` of their blocks.
+fn place(scores: &[f64], block: usize, first: usize) -> Vec<f64> {
     let mut v = vec![0.0; scores.len() * block];
     for (a, &s) in scores.iter().enumerate() {
-        v[a * block] = s;
+        v[a * block + first] = s;
     }
     v
 }

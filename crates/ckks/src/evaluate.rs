@@ -9,7 +9,7 @@ use crate::linear::EncodedTransform;
 use crate::{Ciphertext, Error, EvaluationKeys, GaloisElement, Op, Params, Plaintext};
 use num_complex::Complex64;
 use rns::{AccumulatorTerms, Destination, Mode, Ntt, Poly};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Computes on ciphertexts with a set of evaluation keys. Immutable and `Sync`.
 #[derive(Debug, Clone)]
@@ -495,42 +495,77 @@ impl Evaluator {
 
     /// The linear transform `out[j] = Σₖ diagonalₖ[j]·a[j + k]` of [`EncodedTransform`]. Uses one level.
     ///
-    /// Double hoisting (Bossuat et al. 2021): all baby steps share one decomposition and stay modulo QP. The
-    /// sum of each giant step is divided by P once before its rotation, and the last division also rescales.
+    /// Double hoisting (Bossuat et al. 2021): all baby steps share one decomposition and stay modulo QP, and
+    /// the last division also rescales. Giant steps follow Horner's rule, so that one key serves all: the sum
+    /// so far is divided by P, rotated by one giant step, and the next group is added.
     ///
     /// # Errors
     /// [`Error::LevelMismatch`] if the transform was encoded for another level, [`Error::MissingKey`] without
     /// a key for one of its steps.
     pub fn linear(&self, a: &Ciphertext, t: &EncodedTransform) -> Result<Ciphertext, Error> {
-        let level = a.level;
-        if t.level != level {
-            return Err(Error::LevelMismatch { op: Op::Linear, left: level, right: t.level });
+        self.with_babies(a, &[t], |babies| self.giant_steps(a, t, babies))
+    }
+
+    /// Several linear transforms of one ciphertext, as [`Self::linear`]. They share the baby steps.
+    ///
+    /// # Errors
+    /// As [`Self::linear`].
+    pub fn linear_many(&self, a: &Ciphertext, ts: &[&EncodedTransform]) -> Result<Vec<Ciphertext>, Error> {
+        self.with_babies(a, ts, |babies| ts.iter().map(|t| self.giant_steps(a, t, babies)).collect())
+    }
+
+    /// Calls `f` with P times all baby steps of `ts`, from one decomposition of `a`.
+    fn with_babies<T>(
+        &self,
+        a: &Ciphertext,
+        ts: &[&EncodedTransform],
+        f: impl FnOnce(&Babies) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        if let Some(t) = ts.iter().find(|t| t.level != a.level) {
+            return Err(Error::LevelMismatch { op: Op::Linear, left: a.level, right: t.level });
         }
-        let p = &self.params;
+        let steps: BTreeSet<i64> = ts.iter().flat_map(|t| t.babies.iter().copied()).collect();
+        let steps: Vec<i64> = steps.into_iter().collect();
+        let rotated = self.baby_steps(Op::Linear, a, &steps)?;
+        f(&steps.iter().copied().zip(rotated.chunks_exact(2)).collect())
+    }
+
+    /// A linear transform of `a` from P times its baby steps.
+    fn giant_steps(
+        &self,
+        a: &Ciphertext,
+        t: &EncodedTransform,
+        babies: &Babies,
+    ) -> Result<Ciphertext, Error> {
+        let (p, level) = (&self.params, a.level);
         let divider =
             p.mod_down_rescale(level).ok_or(Error::OutOfLevels { op: Op::Linear, need: 1, have: 0 })?;
         let basis = p.qp_basis(level);
-
-        let rotated = self.baby_steps(Op::Linear, a, &t.babies)?;
-        let babies: BTreeMap<i64, &[Poly<Ntt>]> =
-            t.babies.iter().copied().zip(rotated.chunks_exact(2)).collect();
+        let most = t.groups.keys().copied().max().unwrap_or(0);
+        let giant = GaloisElement::rotation(p, t.giant);
+        let key = match most > 0 && !giant.is_identity() {
+            true => Some((self.keys.galois(p, Op::Linear, giant, level)?, p.permutation(giant))),
+            false => None,
+        };
         let mut sums: [Poly<Ntt>; 2] = std::array::from_fn(|_| Poly::zero(p.n(), basis.len()));
-        for (&giant, terms) in &t.giants {
-            let [mut u0, mut u1] = keyswitch::scratch(p, level);
-            Poly::for_each_limb_pair(&mut u0, &mut u1, |i, o0, o1| {
-                let x: Vec<&[u64]> = terms.values().map(|m| m.limb(i)).collect();
-                let y: Vec<&[u64]> = terms.keys().map(|k| babies[k][0].limb(i)).collect();
-                let z: Vec<&[u64]> = terms.keys().map(|k| babies[k][1].limb(i)).collect();
-                rns::inner_products_short(basis.modulus(i), o0, o1, &x, &y, &z);
-            });
-            let element = GaloisElement::rotation(p, giant);
-            if element.is_identity() {
-                sums.iter_mut().zip([&u0, &u1]).for_each(|(sum, u)| sum.add_assign(basis, u));
-                continue;
+        for steps in (0..=most).rev() {
+            if let Some(terms) = t.groups.get(&steps) {
+                let [mut u0, mut u1] = keyswitch::scratch(p, level);
+                Poly::for_each_limb_pair(&mut u0, &mut u1, |i, o0, o1| {
+                    let x: Vec<&[u64]> = terms.values().map(|m| m.limb(i)).collect();
+                    let y: Vec<&[u64]> = terms.keys().map(|k| babies[k][0].limb(i)).collect();
+                    let z: Vec<&[u64]> = terms.keys().map(|k| babies[k][1].limb(i)).collect();
+                    rns::inner_products_short(basis.modulus(i), o0, o1, &x, &y, &z);
+                });
+                if steps == most {
+                    sums = [u0, u1];
+                } else {
+                    sums.iter_mut().zip([&u0, &u1]).for_each(|(sum, u)| sum.add_assign(basis, u));
+                }
             }
-            let key = self.keys.galois(p, Op::Linear, element, level)?;
+            let Some((key, permutation)) = key.as_ref().filter(|_| steps > 0) else { continue };
+            let [u0, u1] = std::mem::replace(&mut sums, keyswitch::scratch(p, level));
             let u1 = p.mod_down(level).divide(u1);
-            let permutation = p.permutation(element);
             let digits = Digits::new(p, p.galois_gadget(), Source::Poly(&u1), level);
             digits.for_each_limb(&mut sums, |i, x, row| {
                 if let [sum0, sum1] = row {
@@ -538,7 +573,7 @@ impl Evaluator {
                         multiples: [vec![(1, u0.limb(i))], Vec::new()],
                         ..AccumulatorTerms::default()
                     };
-                    let destination = Destination { permutation: Some(&permutation), mode: Mode::Add };
+                    let destination = Destination { permutation: Some(permutation), mode: Mode::Write };
                     digits.times_key(i, x, key, &plus, destination, [sum0, sum1]);
                 }
             });
@@ -550,6 +585,9 @@ impl Evaluator {
         Ok(Ciphertext { c0, c1, level: level - 1, scale })
     }
 }
+
+/// P times rotations of a ciphertext, modulo QP, by their steps.
+type Babies<'a> = BTreeMap<i64, &'a [Poly<Ntt>]>;
 
 fn integer(x: f64, op: Op, scale: f64) -> Result<i128, Error> {
     if x.is_finite() && x.abs() < 2f64.powi(100) {

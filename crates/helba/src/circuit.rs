@@ -1,11 +1,11 @@
 //! What follows the raise, on any slot algebra: square root, comparison and argmax of all users of an
 //! evaluation at once.
 //!
-//! A raised slot (a·B + b)·Ka holds (zₐ + i·uₐ)/c₂ of user b ([`protocol::ScoreLayout`]); all other slots are
-//! 0, and so are those of users who are not there. The root of the index u + β·√(z + c₁) is a Chebyshev
+//! A raised slot (a·B + b)·Ka + Ka − 1 holds (zₐ + i·uₐ)/c₂ of user b ([`protocol::ScoreLayout`]); all other
+//! slots are 0, and so are those of users who are not there. The root of the index u + β·√(z + c₁) is a Chebyshev
 //! polynomial, and u is added to it one level above its result.
 //!
-//! Under the trace condition slot 0 holds i·trace/c₂, and the place of user 0 decides between two scores: arm
+//! Under the trace condition slot Ka − 1 holds i·trace/c₂, and the place of user 0 decides between two scores: arm
 //! 0 has the trace of the batch, affinely mapped, and arm 1 the threshold C. The entry of arm 0 is near 1 if
 //! the trace has reached C, and near 0 otherwise. The levels are those of a decision.
 //!
@@ -60,17 +60,18 @@ impl DecisionCircuit {
         let mut offsets = vec![Complex64::new(-rest, 0.0); slots];
         for (arm, of_arm) in offsets.chunks_exact_mut(users * count).enumerate() {
             let offset = if arm < config.linear.k { -middle } else { -0.5 - rest };
-            of_arm.iter_mut().step_by(count).for_each(|slot| slot.re = offset);
+            of_arm.iter_mut().skip(count - 1).step_by(count).for_each(|slot| slot.re = offset);
         }
         let weights = config.tests_trace().then(|| {
             let per_trace = TRACE_SPAN / config.trace_bound(config.unanswered);
             // Its other arms are padding. The bonus is that of the comparison, which a tie must not win here.
-            (0..count).for_each(|arm| offsets[arm * users * count].re = -0.5 - rest);
-            offsets[0].re = NO_TRACE - rest;
-            offsets[users * count].re =
+            let slot = |arm: usize| arm * users * count + count - 1;
+            (0..count).for_each(|arm| offsets[slot(arm)].re = -0.5 - rest);
+            offsets[slot(0)].re = NO_TRACE - rest;
+            offsets[slot(1)].re =
                 NO_TRACE + per_trace * config.linear.c + tie_bonus(config.resolution()) - rest;
             let mut weights = vec![Complex64::new(c2 / (2.0 * range), 0.0); slots];
-            weights[0].re = c2 / 2.0 * per_trace;
+            weights[slot(0)].re = c2 / 2.0 * per_trace;
             weights
         });
         let root_levels = (config.sqrt_degree + 1).ilog2() as usize;
@@ -98,7 +99,7 @@ impl DecisionCircuit {
         self.argmax.products(alg, &self.index(alg, raised)?)
     }
 
-    /// The optimistic indices u + β·√(z + c₁), divided by their range and shifted into ± ½, in the first slot
+    /// The optimistic indices u + β·√(z + c₁), divided by their range and shifted into ± ½, in the last slot
     /// of the block of each arm; −½ in those of padding. All other slots are 0. Takes the levels of the root.
     ///
     /// # Errors
@@ -179,7 +180,8 @@ mod tests {
                 for (arm, x) in rows(user).iter().enumerate() {
                     let z: f64 = (0..d).map(|i| (0..d).map(|j| x[i] * a[(i, j)] * x[j]).sum::<f64>()).sum();
                     let u: f64 = x.iter().zip(omega.iter()).map(|(x, w)| x * w).sum();
-                    raised[(arm * users + user) * count] = Complex64::new(z, u) * circuit.factor(0);
+                    raised[(arm * users + user) * count + count - 1] =
+                        Complex64::new(z, u) * circuit.factor(0);
                 }
             }
             let alg = Clear::new(slots).unwrap();
@@ -214,18 +216,19 @@ mod tests {
             let mut want = vec![0.0; slots];
             for at in 0..users * count {
                 let (arm, z, u) = (at / users, ((3 * at) as f64).sin().abs(), ((5 * at) as f64).sin());
-                want[at * count] = -0.5;
+                let slot = at * count + count - 1;
+                want[slot] = -0.5;
                 if arm < k {
-                    raised[at * count] = Complex64::new(z, u) * circuit.factor(0);
+                    raised[slot] = Complex64::new(z, u) * circuit.factor(0);
                     let width = s.beta * (z + s.c1).sqrt();
-                    want[at * count] = (u + width - s.least_index) / s.range - 0.5;
+                    want[slot] = (u + width - s.least_index) / s.range - 0.5;
                 }
             }
             let alg = Clear::new(slots).unwrap();
             let index = circuit.index(&alg, &alg.fresh(&raised, 20).unwrap()).unwrap();
             assert_eq!(alg.level(&index), 20 - 5);
             for (at, (got, want)) in index.values().iter().zip(&want).enumerate() {
-                let tolerance = if at % count == 0 { 1e-2 } else { 1e-9 };
+                let tolerance = if at % count == count - 1 { 1e-2 } else { 1e-9 };
                 let right = (got.re - want).abs() < tolerance && got.im.abs() < 1e-9;
                 assert!(right, "{d}, {k}: slot {at} holds {got}, not {want}");
             }
@@ -282,7 +285,7 @@ mod tests {
             let new = |config| DecisionCircuit::new(config, scalars, shape, slots).unwrap();
             let (circuit, public) = (new(&config), new(&public));
             let mut raised = vec![Complex64::ZERO; slots];
-            for (at, slot) in raised.iter_mut().enumerate().step_by(count) {
+            for (at, slot) in raised.iter_mut().enumerate().skip(count - 1).step_by(count) {
                 let (user, arm) = (at / count % users, at / count / users);
                 if user > 0 && arm < k {
                     let value = |n: usize| ((n * at + 1) as f64).sin();
@@ -303,7 +306,7 @@ mod tests {
                 if (trace - c).abs() < resolution * (1.0 - 1e-9) {
                     continue;
                 }
-                raised[0] = Complex64::new(0.0, trace / scalars.c2);
+                raised[count - 1] = Complex64::new(0.0, trace / scalars.c2);
                 let with = products(&circuit, &raised);
                 assert_eq!((alg.level(&with), alg.level(&without)), (2, 2));
                 let entries = |products: &ClearVector| -> Vec<f64> {

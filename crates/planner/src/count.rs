@@ -21,8 +21,9 @@ pub(crate) enum Op {
     Rotations { count: usize },
     /// Expansion of the seeded halves of `keys` keys.
     Expand { keys: usize },
-    /// Diagonals by baby and giant steps (those that are not 0).
-    Transform { babies: usize, giants: usize, diagonals: usize },
+    /// Diagonals by baby and giant steps (those that are not 0). Without baby steps, another transform of the
+    /// same ciphertext has them.
+    Transform { babies: Option<usize>, giants: usize, diagonals: usize },
 }
 
 /// Runs a circuit on vectors without values and counts the operations that an encrypted run would do, by
@@ -204,13 +205,19 @@ impl SlotAlgebra for OperationCounter {
         self.clear.drop_to(a, level)
     }
 
-    fn linear(&self, a: &ClearVector, t: &LinearTransform) -> Result1 {
-        let (babies, giants) = (t.babies().len(), t.giants().len());
-        let values = t.diagonals().map(|(_, d)| d.len()).sum();
-        self.note(Op::Encode { values, wide: true }, self.level(a));
-        self.note(Op::Transform { babies, giants, diagonals: t.diagonals().count() }, self.level(a));
-        self.note_keys(t.babies().into_iter().chain(t.giants()), self.level(a));
-        self.clear.linear(a, t)
+    fn linear_many(&self, a: &ClearVector, ts: &[&LinearTransform]) -> Result<Vec<ClearVector>, Error> {
+        let level = self.level(a);
+        let babies: BTreeSet<i64> = ts.iter().flat_map(|t| t.babies()).collect();
+        for (i, t) in ts.iter().enumerate() {
+            let values = t.diagonals().map(|(_, d)| d.len()).sum();
+            self.note(Op::Encode { values, wide: true }, level);
+            // The first transform pays for the baby steps of all.
+            let babies = (i == 0).then_some(babies.len());
+            self.note(Op::Transform { babies, giants: t.giants(), diagonals: t.diagonals().count() }, level);
+            self.note_keys(std::iter::repeat_n(t.giant(), t.giants()), level);
+        }
+        self.note_keys(babies, level);
+        self.clear.linear_many(a, ts)
     }
 }
 

@@ -529,7 +529,7 @@ mod tests {
                 assert_eq!(of(&|op| once(matches!(op, Op::Transform { .. }))), c.transforms);
                 let rotations = of(&|op| match op {
                     Op::Rotations { count } => count,
-                    Op::Transform { babies, giants, .. } => babies + giants,
+                    Op::Transform { babies, giants, .. } => babies.unwrap_or(0) + giants,
                     _ => 0,
                 });
                 assert_eq!(rotations, c.rotations + c.conjugations);

@@ -96,10 +96,10 @@ impl Sizes {
             }
             Op::Expand { keys } => keys as f64 * (self.q + self.p) * self.galois.count,
             Op::Transform { babies, giants, diagonals } => {
-                let (babies, giants, diagonals) = (babies as f64, giants as f64, diagonals as f64);
+                let (giants, diagonals) = (giants as f64, diagonals as f64);
                 let wide = self.q + self.p;
                 let (decompose, key) = (self.decompose(self.galois), self.key(self.galois));
-                let baby = decompose + babies * key;
+                let baby = babies.map_or(0.0, |babies| decompose + babies as f64 * key);
                 let giant = giants * (decompose + key + 0.5 * self.divide(self.p));
                 let sums = diagonals * wide * INNER_PRODUCTS_A_DIGIT;
                 baby + giant + sums + self.divide(self.p + 1.0)
@@ -228,7 +228,7 @@ mod tests {
                 (Op::Product { products: 2, terms: 3 }, 2.0),
                 (Op::Rotations { count: 3 }, 2.0),
                 (Op::Expand { keys: 1 }, 2.0),
-                (Op::Transform { babies: 4, giants: 4, diagonals: 16 }, 2.0),
+                (Op::Transform { babies: Some(4), giants: 4, diagonals: 16 }, 2.0),
             ] {
                 let all: Vec<f64> = (1..=18).map(|l| prices.seconds(op, l)).collect();
                 assert!(all[0] > 0.0 && all[17] > growth * all[0], "{op:?}: {all:?}");

@@ -46,6 +46,11 @@ impl AnswerLayout {
         (arm * (self.large / (self.arms * self.arms)) + user) * self.arms
     }
 
+    /// The slot of the large ring with the raised scores of an arm of a user: the last of its row of pairs.
+    pub fn score_slot(&self, arm: usize, user: usize) -> usize {
+        self.product_slot(arm, user) + self.arms - 1
+    }
+
     /// m, the number of segments with entries.
     fn segments(&self) -> usize {
         (self.large / self.small).min(self.arms)

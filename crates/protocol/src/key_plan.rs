@@ -130,8 +130,9 @@ impl KeyPlan {
         for k in comparison_rotations(shape, all) {
             need(rotation(k, all), root, KeyStorage::Expanded);
         }
-        for k in update_rotations(shape.dim) {
-            need(rotation(k, shape.update_slots()), shape.update_level(top), KeyStorage::Seeded);
+        for (k, below) in update_rotations(shape.dim) {
+            let level = shape.update_level(top) - below;
+            need(rotation(k, shape.update_slots()), level, KeyStorage::Seeded);
         }
         // The identity needs no key.
         galois.remove(&Automorphism::Rotation(0));
@@ -140,35 +141,27 @@ impl KeyPlan {
     }
 }
 
-/// The rotations of a sum over `count` slots at distance `step`, in stages of four summands.
-fn sum_rotations(step: i64, count: usize) -> impl Iterator<Item = i64> {
-    let log = count.ilog2();
-    (0..log.div_ceil(2)).flat_map(move |stage| {
-        let (step, radix) = (step << (2 * stage), if 2 * stage + 1 < log { 4 } else { 2 });
-        (1..radix).map(move |m| m * step)
-    })
+/// The rotations of a sum over `count` slots at distance `step`, which doubles its summands in each stage.
+fn doublings(step: i64, count: usize) -> impl Iterator<Item = i64> {
+    (0..count.ilog2()).map(move |s| step << s)
 }
 
-/// The rotations of a comparison of the users of a full vector: those that move scores to the rows and
-/// columns of the pairs, and those of the product over each row.
+/// The rotations of a comparison of the users of a full vector: those that move scores along the rows of the
+/// pairs, which the product over each row takes too, and those that move them to the columns.
 fn comparison_rotations(shape: Shape, slots: usize) -> impl Iterator<Item = i64> {
-    let rows = sum_rotations(-1, shape.arm_slots);
-    let columns = sum_rotations((slots / shape.arm_slots) as i64 - 1, shape.arm_slots);
-    rows.chain(columns).chain((0..shape.log_arms()).map(|s| 1 << s))
+    let columns = doublings((slots / shape.arm_slots) as i64 + 1, shape.arm_slots);
+    doublings(1, shape.arm_slots).chain(columns)
 }
 
-/// The rotations of Newton's iteration on D × D matrices: baby and giant steps for the diagonals k − j and (k
-/// − i)·D of its two transforms, the sums over D² and over D, and the exchange of the halves.
-fn update_rotations(dim: usize) -> impl Iterator<Item = i64> {
+/// The rotations of Newton's iteration on D × D matrices, and how far they are below the level of the model:
+/// those from row to row, by which it starts; those within rows, and those of the sums over D² in every other
+/// stage. A stage without a key of its own repeats the one before.
+fn update_rotations(dim: usize) -> impl Iterator<Item = (i64, usize)> {
     let d = dim as i64;
-    let log = dim.ilog2();
-    let baby = 1i64 << log.div_ceil(2);
-    let transform = move |unit: i64, baby: i64| {
-        let giants = (-((d + baby - 2) / baby)..=(d - 1) / baby).map(move |giant| giant * baby);
-        (1..baby).chain(giants).map(move |k| k * unit)
-    };
-    // For D = 2, a baby step of 1 takes the same number of keys and fewer rotations.
-    let left = transform(1, if dim == 2 { 1 } else { baby });
-    let sums = sum_rotations(2 * d * d, dim).chain(sum_rotations(d, dim)).chain([d * d]);
-    left.chain(transform(d, baby)).chain(sums)
+    let (rows, within): (&[i64], &[i64]) =
+        if dim == 2 { (&[2, -2, -4], &[1, -1]) } else { (&[-1, -2], &[1]) };
+    let unit = if dim == 2 { 1 } else { d };
+    let rows = rows.iter().map(move |k| (k * unit, 0));
+    let below = within.iter().copied().chain(doublings(2 * d * d, dim).step_by(2));
+    rows.chain(below.map(|k| (k, 2)))
 }

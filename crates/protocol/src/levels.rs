@@ -27,7 +27,7 @@ pub struct DecisionLevels {
     pub square_root: usize,
     /// The composition of comparison polynomials.
     pub comparison: usize,
-    /// The product over a row of pairs, log₂ Ka.
+    /// The product over a row of pairs: log₂ Ka, and 0 for two arms, which have one pair each.
     pub row_product: usize,
 }
 
@@ -48,7 +48,7 @@ impl DecisionLevels {
         Ok(DecisionLevels {
             square_root: polynomial(config.sqrt_degree),
             comparison: config.comparison_degrees()?.iter().copied().map(polynomial).sum(),
-            row_product: shape.log_arms(),
+            row_product: if shape.arm_slots == 2 { 0 } else { shape.log_arms() },
         })
     }
 

@@ -13,12 +13,12 @@
 //!
 //! several     Σ_b X^(b·s)·c_b(X): 2ᵏ decisions of one request, s = g/2ᵏ ≥ L
 //! packed      coefficient h·g + b = coefficient h·g of user b, for b < g
-//! raised      slot (a·B + b)·Ka = zₐ + i·uₐ of user b, and 0 at all other slots;   B = min(g, N/(2·Ka²))
+//! raised      slot (a·B + b)·Ka + Ka − 1 = zₐ + i·uₐ of user b, and 0 elsewhere;   B = min(g, N/(2·Ka²))
 //!
 //! trace       Σ_f τ[f]·X^f                     τ: Σ x_i·x_j for i ≤ j over the feedbacks of a batch
 //! ```
 //! The trace condition takes the place of user 0: coefficient 0 of the product of its statistics and M is the
-//! trace Σ xᵀAx of the batch, and it alone is raised, as the imaginary part of slot 0.
+//! trace Σ xᵀAx of the batch, and it alone is raised, as the imaginary part of slot Ka − 1.
 //!
 //! No other product reaches a multiple of g, because f − f' is not one for 0 ≤ f, f' < L ≤ g. Features are
 //! divided by a power of two that is at least L, and the model by one that is at least the largest entry of
@@ -348,11 +348,11 @@ impl ScoreLayout {
         for arm in 0..count {
             for user in self.first_user..self.places {
                 let z = 2 * arm * gap + self.position(user);
-                out[answers.product_slot(arm, user)] = [Some(z), Some(z + gap)];
+                out[answers.score_slot(arm, user)] = [Some(z), Some(z + gap)];
             }
         }
         if self.first_user > 0 {
-            out[0] = [None, Some(0)];
+            out[answers.score_slot(0, 0)] = [None, Some(0)];
         }
         out
     }
@@ -603,9 +603,11 @@ mod tests {
         assert!(traced.trace(&[3.0, 0.1, 0.0]).is_err());
         let slots = 2048;
         let (with, without) = (traced.raised_scores(slots), public.raised_scores(slots));
-        assert_eq!(with[0], [None, Some(0)]);
-        let changed: Vec<usize> = (1..slots).filter(|&slot| with[slot] != without[slot]).collect();
-        assert_eq!(changed, [1, 2, 3].map(|arm| traced.answers(slots).product_slot(arm, 0)));
+        let of_trace = [0, 1, 2, 3].map(|arm| traced.answers(slots).score_slot(arm, 0));
+        assert_eq!(with[of_trace[0]], [None, Some(0)]);
+        let mut changed: Vec<usize> = (0..slots).filter(|&slot| with[slot] != without[slot]).collect();
+        assert_eq!(changed, of_trace);
+        changed.remove(0);
         assert!(changed.iter().all(|&slot| with[slot] == [None, None]));
         for user in traced.users() {
             assert_eq!(traced.user_at(traced.position(user)), user);

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 
 /// The version of bundles that are written and read.
-pub const BUNDLE_VERSION: u16 = 5;
+pub const BUNDLE_VERSION: u16 = 6;
 /// The source of the bound on log₂(QP).
 pub const SECURITY_TABLE: &str = "Bossuat et al. 2024 (ePrint 2024/463), table 5.2, classical, ternary";
 const MAX_MANIFEST_BYTES: usize = 64 << 10;

@@ -331,7 +331,7 @@ fn contradictions_in_the_keys_of_answers_are_refused() {
     let mut old = ours.clone();
     old[8..10].copy_from_slice(&4u16.to_le_bytes());
     let error = PublicBundle::read(&old[..]).map(drop).unwrap_err();
-    let says = "the bundle has format version 4, this program reads version 5: generate new keys";
+    let says = "the bundle has format version 4, this program reads version 6: generate new keys";
     assert!(error.to_string().starts_with(says), "{error}");
 }
 

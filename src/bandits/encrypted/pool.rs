@@ -41,7 +41,7 @@ const WINDOW: Duration = Duration::from_millis(10);
 const GATHERING: Duration = Duration::from_millis(500);
 /// The time for which a task waits for a raiser who was there this long ago and is busy.
 const RAISER_RETURNS: Duration = Duration::from_secs(1);
-/// The pause after an evaluation of a user alone whose contexts spoilt others, in times of its length.
+/// The pause after an evaluation of a user alone whose contexts spoilt others, in times of its turn.
 const ALONE_PAUSES: u32 = 9;
 /// The most evaluations of a server that have left their turns.
 const MOST_LATE: usize = 16;
@@ -130,6 +130,29 @@ pub(super) struct Turn {
     /// `None` if the raise is late: the next evaluation of the bandit may begin.
     _bandit: Option<OwnedSemaphorePermit>,
     _server: OwnedSemaphorePermit,
+    began: Instant,
+    /// If the raise was late, the time until then, and what the evaluation has computed since.
+    left: Option<Duration>,
+}
+
+impl Turn {
+    /// Leaves the turn to the next evaluation of the bandit, for a `place` among those whose raise is late.
+    fn leave(&mut self, place: OwnedSemaphorePermit) {
+        self.left = Some(self.held());
+        (self._bandit, self._server) = (None, place);
+    }
+
+    /// Counts time for which the evaluation has computed.
+    fn computed(&mut self, took: Duration) {
+        if let Some(left) = &mut self.left {
+            *left += took;
+        }
+    }
+
+    /// The time for which the evaluation has held up others.
+    fn held(&self) -> Duration {
+        self.left.unwrap_or_else(|| self.began.elapsed())
+    }
 }
 
 /// The answer to a user who waits.
@@ -365,9 +388,8 @@ impl EncryptedServed {
             let Ok(alone) = served.alone.clone().acquire_owned().await else { return };
             drop(waits);
             let Some(turn) = served.turn().await else { return };
-            let began = Instant::now();
-            served.evaluate(gathering, turn).await;
-            tokio::time::sleep(ALONE_PAUSES * began.elapsed()).await;
+            let held = served.evaluate(gathering, turn).await;
+            tokio::time::sleep(ALONE_PAUSES * held).await;
             drop(alone);
         });
         Ok(receiver)
@@ -440,7 +462,7 @@ impl EncryptedServed {
     async fn turn(&self) -> Option<Turn> {
         let bandit = self.turns.clone().acquire_owned().await.ok()?;
         let server = self.shared.stages.sealed.clone().acquire_owned().await.ok()?;
-        Some(Turn { _bandit: Some(bandit), _server: server })
+        Some(Turn { _bandit: Some(bandit), _server: server, began: Instant::now(), left: None })
     }
 
     fn spawn(self: &Arc<Self>, gathering: Gathering, wait: Duration) {
@@ -479,6 +501,21 @@ pub(super) async fn blocking<T: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// An evaluation whose raise is late holds up others until it leaves its turn, and while it computes.
+    #[test]
+    fn a_late_raise_is_no_part_of_a_turn() {
+        let permit = || Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        let began = Instant::now() - Duration::from_secs(1);
+        let mut turn = Turn { _bandit: Some(permit()), _server: permit(), began, left: None };
+        turn.computed(Duration::from_secs(5));
+        assert!(turn.held() >= Duration::from_secs(1) && turn.held() < Duration::from_secs(5));
+        turn.leave(permit());
+        let left = turn.held();
+        turn.computed(Duration::from_secs(5));
+        assert_eq!(turn.held(), left + Duration::from_secs(5));
+        assert!(turn._bandit.is_none());
+    }
 
     /// Raisers who have left make room for the next.
     #[test]

@@ -57,7 +57,7 @@ impl BanditDevice<'_> {
     }
 
     /// The body of `POST …/raises` with the answers to `tasks`, under the ticket of a device that waits for
-    /// its decision. A raise of scores or of a sum takes some 25 ms of one core; a raise of scores has 2.0 to
+    /// its decision. A raise of scores or of a sum takes some 25 ms of one core; a raise of scores has 1.9 to
     /// 2.9 MB at N = 2¹⁵.
     ///
     /// # Errors

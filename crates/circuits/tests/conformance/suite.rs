@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use num_complex::Complex64;
 
-use circuits::{Chebyshev, Error, LinearTransform, SlotAlgebra};
+use circuits::{Chebyshev, Error, LinearTransform, SlotAlgebra, Steps};
 
 /// The least level of a fresh vector.
 pub(crate) const LEVELS: usize = 4;
@@ -86,7 +86,8 @@ pub(crate) fn check<A: SlotAlgebra>(
             t.diagonals().map(|(k, d)| d[j % d.len()] * x[at(j, k, n)]).sum()
         });
     }
-    let wide = LinearTransform::new(2 * n, n, [(0, disc(2 * n, 0.0))]).unwrap_or_else(|e| panic!("{e}"));
+    let wide = LinearTransform::new(2 * n, n, steps(&[], 0), [(0, disc(2 * n, 0.0))]);
+    let wide = wide.unwrap_or_else(|e| panic!("{e}"));
     refused("linear with too long a period", alg.linear(&a, &wide));
 
     // Results of different depth must have equal scales at one level.
@@ -122,10 +123,14 @@ fn transforms(slots: usize) -> Result<Vec<LinearTransform>, Error> {
     let band = (-3..4).map(|k| (k, disc(slots, 0.2 * k as f64)));
     let strided = (-2..2).map(|k| (k * n / 4, disc(slots / 4, 0.9 * k as f64)));
     Ok(vec![
-        LinearTransform::new(slots, slots, band)?,
-        LinearTransform::new(slots, slots, strided)?,
-        LinearTransform::new(slots / 2, slots, [(5, disc(slots / 2, 0.0))])?,
+        LinearTransform::new(slots, slots, steps(&[-3, -1], 2), band)?,
+        LinearTransform::new(slots, slots, steps(&[], n / 4), strided)?,
+        LinearTransform::new(slots / 2, slots, steps(&[5], 0), [(5, disc(slots / 2, 0.0))])?,
     ])
+}
+
+fn steps(babies: &[i64], giant: i64) -> Steps {
+    Steps { babies: babies.to_vec(), giant }
 }
 
 /// Values that fill the unit disc. They are equal on every machine up to the last few bits.

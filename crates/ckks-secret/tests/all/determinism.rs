@@ -48,8 +48,8 @@ fn digests_of(spec: ParamsSpec, storage: KeyStorage) -> Vec<String> {
     eval.neg_assign(&mut sum);
     eval.mul_i_assign(&mut sum);
     eval.sub_assign(&mut sum, &scaled).unwrap();
-    let terms = vec![(0, 1, d.clone()), (16, 2, a), (16, 0, d)];
-    let t = eval.encode_transform(&DiagonalTransform { terms }, top - 2).unwrap();
+    let terms = vec![(0, 1, d.clone()), (1, 2, a), (1, 0, d)];
+    let t = eval.encode_transform(&DiagonalTransform { giant: 16, terms }, top - 2).unwrap();
     let linear = eval.linear(&sum, &t).unwrap();
     let low = eval.adjust(&linear, 4).unwrap();
     let combined = eval.linear_combination(&[(0.5, &low), (-1.5, &linear)], 0.25).unwrap();

@@ -127,18 +127,18 @@ fn rotations_move_slots_to_the_left() {
 fn linear_transforms_match_the_dense_matrix() {
     let f = fixture();
     let a = values(11);
-    let terms: Vec<(i64, i64, Vec<Complex64>)> = [(0, 0), (0, 1), (16, 0), (16, 2), (64, 1), (-1, 0)]
+    let terms: Vec<(usize, i64, Vec<Complex64>)> = [(0, 0), (0, 1), (1, 0), (1, 2), (4, 1), (3, -1)]
         .iter()
         .enumerate()
-        .map(|(i, &(g, b))| (g, b, values(20 + i as u64)))
+        .map(|(i, &(n, b))| (n, b, values(20 + i as u64)))
         .collect();
     let mut want = vec![Complex64::ZERO; SLOTS];
-    for (g, b, d) in &terms {
+    for (n, b, d) in &terms {
         for j in 0..SLOTS {
-            want[j] += d[j] * a[(j as i64 + g + b).rem_euclid(SLOTS as i64) as usize];
+            want[j] += d[j] * a[(j as i64 + 16 * *n as i64 + b).rem_euclid(SLOTS as i64) as usize];
         }
     }
-    let t = DiagonalTransform { terms };
+    let t = DiagonalTransform { giant: 16, terms };
     for level in [1, 6, f.params.max_level()] {
         let encoded = f.eval.encode_transform(&t, level).unwrap();
         let out = f.eval.linear(&encrypt(&a, level, 12), &encoded).unwrap();

@@ -53,7 +53,7 @@ impl World {
         for user in 0..self.layout.users() {
             for arm in 0..k {
                 let [z, u] = [self.rng.random_range(0.0..0.9), self.rng.random_range(-0.9..0.9)];
-                raised[self.layout.product_slot(arm, user)] = Complex64::new(z, u) * circuit.factor(0);
+                raised[self.layout.score_slot(arm, user)] = Complex64::new(z, u) * circuit.factor(0);
             }
         }
         let alg = Clear::new(slots).unwrap();
@@ -305,7 +305,8 @@ impl Neighbour {
     fn products(&self, prediction: f64, added: f64) -> Vec<f64> {
         let slots = self.world.large.params().max_slots();
         let mut raised = vec![Complex64::ZERO; slots];
-        raised[self.place()] = Complex64::new(0.4, prediction + added) * self.circuit.factor(0);
+        raised[self.world.layout.score_slot(0, self.user)] =
+            Complex64::new(0.4, prediction + added) * self.circuit.factor(0);
         let alg = Clear::new(slots).unwrap();
         self.circuit.products(&alg, &alg.fresh(&raised, self.levels).unwrap()).unwrap().real()
     }

@@ -366,7 +366,7 @@ fn decide_for_all(d: usize, k: usize, toy: bool, at_least: usize) -> f64 {
             for (arm, row) in rows.iter().enumerate() {
                 let x = DVector::from_column_slice(row);
                 let (z, u) = ((x.transpose() * a * &x)[0], omega.dot(&x));
-                raised[layout.product_slot(arm, user)] = Complex64::new(z, u) * circuit.factor(0);
+                raised[layout.score_slot(arm, user)] = Complex64::new(z, u) * circuit.factor(0);
             }
         }
         let products = circuit.products(&clear, &clear.fresh(&raised, levels).unwrap()).unwrap().real();

@@ -57,14 +57,14 @@ struct Sealed {
 }
 
 impl EncryptedServed {
-    /// Seals a pack, has it raised, evaluates it and answers its users.
-    pub(super) async fn evaluate(self: &Arc<Self>, gathering: Gathering, mut turn: Turn) {
+    /// Seals a pack, has it raised, evaluates it and answers its users. Returns the time of its turn.
+    pub(super) async fn evaluate(self: &Arc<Self>, gathering: Gathering, mut turn: Turn) -> Duration {
         let Gathering { number: _, packer, users, model_feedbacks, model, test } = gathering;
         // The contexts of users who left are in the pack.
         let (gone, mut users): (Vec<User>, Vec<User>) =
             users.into_iter().partition(|user| user.sender.is_closed());
         if users.is_empty() {
-            return;
+            return Duration::ZERO;
         }
         let count = users.len();
         let kept = users.iter().all(|user| user.sent.is_some());
@@ -101,10 +101,12 @@ impl EncryptedServed {
         if count > 1 {
             self.wait_for_return(count).await;
         }
+        let held = turn.held();
         drop(turn);
         if let Err(error) = done {
             self.refuse(users, &error);
         }
+        held
     }
 
     /// Evaluates users of an evaluation again, under a fresh mask, and answers those who ask. Returns the
@@ -242,6 +244,7 @@ impl EncryptedServed {
         };
         self.shared.stages.metrics.took(Step::Evaluation, circuit);
         self.shared.stages.metrics.took(Step::Answers, answers);
+        turn.computed(circuit + answers);
         let seconds = began.elapsed().as_secs_f64();
         // Kept before the first answer leaves, so that its user may ask again at once.
         let kept = self.keep(&waiting, rest, (model_feedbacks, last_round));
@@ -321,8 +324,7 @@ impl EncryptedServed {
     /// that is late.
     fn leave_turn(&self, turn: &mut Turn) -> bool {
         let place = self.shared.stages.late.clone().try_acquire_owned();
-        let left = place.map(|place| *turn = Turn { _bandit: None, _server: place });
-        left.is_ok()
+        place.map(|place| turn.leave(place)).is_ok()
     }
 
     /// What `work` returns, which waits for members. The turn is left after a while.
