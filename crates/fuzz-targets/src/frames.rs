@@ -55,7 +55,14 @@ pub(crate) fn ciphertext(input: &[u8]) {
             assert!(again == read, "a ciphertext is read differently when it is written again");
         }
         for level in 0..=params.max_level() + 1 {
-            let read = ckks::read_truncated_ciphertext(params, *id, level, COEFFICIENTS, bytes);
+            let read = ckks::read_truncated_ciphertext(
+                params,
+                *id,
+                level,
+                params.scale(level.min(params.max_level())),
+                COEFFICIENTS,
+                bytes,
+            );
             let Ok(read) = read else { continue };
             assert!(ckks::write_truncated_ciphertext(params, *id, &read, COEFFICIENTS) == bytes);
         }

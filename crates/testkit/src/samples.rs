@@ -4,13 +4,15 @@ use bandit::Schedule;
 use ckks::{KeyId, Params, ParamsSpec, PublicKey, TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH21};
 use ckks_secret::SecretKey;
 use ckks_shares::SessionId;
+use envelope::{SealingSecret, SigningSecret};
 use protocol::{BanditConfig, DecisionId, Plan, QuestionId, ScoreLayout, ScoreRing, Shape, TaskKind};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use wire::{
-    AccessToken, AnswersManifest, BundleKind, BundleWriter, CommitteeManifest, Created, Custody, DecideReply,
-    Decision, Limits, Manifest, MemberManifest, PublicBytes, RaiseTask, Raised, Raises, ScoresManifest,
-    SecretBundle, Ticket, TraceQuestion, TracedFeedback, UsersBundle,
+    AccessToken, AnswerUser, AnswersManifest, BundleKind, BundleWriter, CommitteeContexts, CommitteeManifest,
+    Created, Custody, DecideReply, Decision, Limits, Manifest, MemberManifest, MemberReply, MemberRequest,
+    OpenedAnswer, PublicBytes, Question, RaiseTask, Raised, Raises, ScoresManifest, SealedShare,
+    SecretBundle, Ticket, TraceQuestion, TracedFeedback, UsersBundle, Wanted,
 };
 
 /// A bandit of 2 features and 2 arms under toy keys, with the trace condition, so that its messages have all
@@ -92,6 +94,35 @@ pub fn raises() -> Raises {
 /// A feedback with all parts. The parts are no ciphertexts.
 pub fn feedback() -> TracedFeedback {
     TracedFeedback { statistics: vec![1; 50], trace: vec![2; 40], answer: Some((QUESTION, true)) }
+}
+
+/// The messages of a committee of 2 of 3: contexts, an answer with three entries, questions, requests and
+/// replies.
+///
+/// # Panics
+/// Never: keys are made here.
+pub fn committee() -> Vec<Vec<u8>> {
+    let mut rng = ChaCha20Rng::seed_from_u64(2);
+    let (sealing, signing) = (SealingSecret::generate(&mut rng), SigningSecret::generate(&mut rng));
+    let answer_key = sealing.public();
+    let share = |member| SealedShare { member, sealed: vec![member; 1160], signature: vec![member; 64] };
+    let shares = vec![share(1), share(3)];
+    let answer = OpenedAnswer { request: [5; 32], set: 0b101, values: vec![1, 2, 3], shares: shares.clone() };
+    let user = AnswerUser { round: 4, users: vec![0, 5], answer_key: answer_key.clone() };
+    let question = |wanted| Question { bandit: "b".repeat(32), task: 7, attempt: 1, wanted };
+    let raise = question(Wanted::Transfer(TaskKind::Scores { factor: 0.5, alone: false }));
+    let answers = question(Wanted::Answers { model_feedbacks: 3, users: vec![user] });
+    let request = MemberRequest { number: 9, set: 0b101, question: answers.to_bytes(), c1: vec![3; 40] };
+    vec![
+        CommitteeContexts { answer_key, contexts: vec![1; 60] }.to_bytes(),
+        answer.to_bytes(),
+        raise.to_bytes(),
+        answers.to_bytes(),
+        request.to_bytes(),
+        MemberReply::Transfer { number: 9, frames: vec![vec![1; 30]; 4], signature: vec![2; 64] }.to_bytes(),
+        MemberReply::Answers { number: 9, shares }.to_bytes(),
+        MemberReply::refused(&signing, 9, "a reason").to_bytes(),
+    ]
 }
 
 /// Bundles of the same toy keys.

@@ -136,6 +136,9 @@ fn device_messages() -> Vec<Vec<u8>> {
         AskAgain { answers: 3 }.to_bytes(),
         SenderTag([0x5a; 16]).to_string().into_bytes(),
     ]
+    .into_iter()
+    .chain(samples::committee())
+    .collect()
 }
 
 fn json_messages() -> Vec<Vec<u8>> {
