@@ -66,6 +66,25 @@ fn shares_of_a_key_are_computed_by_members_alone() {
     assert!(path(&graph, "ckks-committee", "ckks-secret").is_some(), "the control");
 }
 
+/// The device of a user where a committee holds the key is built without a type that names a secret one.
+#[test]
+fn devices_of_a_committee_name_no_secret() {
+    let tree = |features: &str| {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["tree", "-p", "user-client", "--no-default-features", "--features", features]);
+        let cargo = cargo.args(["-e", "normal", "--offline", "--prefix", "none", "-f", "{p}"]);
+        let out = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let crates = String::from_utf8(out.stdout).unwrap();
+        crates.lines().filter_map(|line| line.split(' ').next().map(str::to_string)).collect::<BTreeSet<_>>()
+    };
+    let crates = tree("http");
+    for secret in ["ckks-secret", "ckks-committee"] {
+        assert!(!crates.contains(secret), "a device of a committee is built with {secret}");
+    }
+    assert!(crates.contains("ckks-shares") && tree("http,secret").contains("ckks-secret"), "the controls");
+}
+
 /// The question above can be answered with yes: whoever may hold a secret key reaches it, servers reach
 /// public ones.
 #[test]

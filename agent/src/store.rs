@@ -79,11 +79,11 @@ impl Store {
     /// Opens or creates the database in `folder`, with mode 0600.
     ///
     /// # Errors
-    /// [`Error::StateInUse`], and those of the disk.
+    /// [`Error::StateInUse`], and those of the disk; [`Error::Client`] for the key of the device.
     pub(crate) fn open(folder: &Path, device: &Device) -> Result<Self, Error> {
         let path = folder.join("pending.redb");
         let lock = lock(folder)?;
-        let cipher = XChaCha20Poly1305::new((&*device.derive_key(CONTEXT)).into());
+        let cipher = XChaCha20Poly1305::new((&*device.derive_key(CONTEXT)?).into());
         let mut store = Store { path, database: None, cipher, _lock: lock };
         store.reopen()?;
         host::sync_folder(folder).map_err(|e| Error::disk(folder, e))?;

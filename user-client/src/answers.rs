@@ -15,9 +15,6 @@ pub const MOST_ANSWERS: u64 = 1000;
 /// The most decisions that a device asks for again under one key by default.
 pub const DEFAULT_REPEATS: u64 = 5;
 
-/// The most times that a device asks again for one decision: those of a search among 2048 senders.
-pub(crate) const MOST_ANSWERS_OF_A_DECISION: u32 = 12;
-
 /// As many trace answers as a decision counts for that is asked for again, however often. Which t of T
 /// decisions are asked for again, and how often each, is one of fewer than (12·e·T/t)ᵗ possibilities: 28.3
 /// bits a decision for one in 10⁷, which are less than 18 coefficients of a ternary secret.
@@ -142,8 +139,14 @@ impl Answers {
     }
 
     /// Allows `most` answers, or the bound of the parameters if that is less.
-    pub(crate) fn at_most(mut self, most: u64) -> Self {
+    pub(crate) fn allow(&mut self, most: u64) {
         self.most = self.bound.min(most);
+    }
+
+    /// As [`Self::allow`], for tests.
+    #[cfg(test)]
+    pub(crate) fn at_most(mut self, most: u64) -> Self {
+        self.allow(most);
         self
     }
 

@@ -53,6 +53,43 @@ pub enum Error {
         /// The cause.
         error: std::io::Error,
     },
+    /// Untrusted: a file that does not hold the random key of a device without a secret key.
+    #[error(
+        "{} is not the key of this device: restore it, or delete it if nothing that the device sealed is needed any more",
+        path.display()
+    )]
+    LocalKey {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The operating system gives no random numbers.
+    #[error(transparent)]
+    Randomness(#[from] host::NoRandomness),
+    /// Misuse: what only a secret key can do, of a device of a key committee.
+    #[error("{0} takes a secret key, and a committee holds that of this device: its members do it")]
+    NoSecret(&'static str),
+    /// Misuse: a bandit that a committee does not serve.
+    #[error("no key committee serves a bandit with {0}")]
+    NotByCommittee(&'static str),
+    /// Misuse: contexts whose answer nobody could open.
+    #[error(
+        "the answer of a committee is sealed under a key of its request: ask with `BanditDevice::ask`, which keeps it"
+    )]
+    AnswerKey,
+    /// Untrusted: a share of an answer that this member did not make for this request. Nothing was opened.
+    #[error(
+        "the share of member {member} is not for this request: {error}; ask again, and if it happens again, tell whoever \
+         runs the server and the member"
+    )]
+    Share {
+        /// The number of the member.
+        member: u8,
+        /// The cause.
+        error: wire::Error,
+    },
+    /// Untrusted: shares that are those of another answer.
+    #[error(transparent)]
+    Shares(#[from] ckks_shares::Error),
     /// A file could not be read or written.
     #[error("{}: {error}", path.display())]
     Io {
@@ -140,6 +177,7 @@ pub enum Error {
     #[error(transparent)]
     Wire(#[from] wire::Error),
     /// From the secret key.
+    #[cfg(feature = "secret")]
     #[error(transparent)]
     Secret(#[from] ckks_secret::Error),
     /// From configuration and layout.

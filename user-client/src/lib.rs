@@ -1,7 +1,9 @@
 //! The user's side of a round: it encrypts contexts, decrypts the decision, and returns the encrypted reward.
 //!
-//! For programs on the device that holds the secret key. [`Device`] does the cryptography and [`Client`] the
-//! HTTP, and neither depends on the other. [`Raiser`] answers tasks for other devices. A server must not
+//! For programs on the device of a user. [`Device`] does the cryptography and [`Client`] the HTTP, and neither
+//! depends on the other. A device has the secret key, or where a committee holds it
+//! ([`Device::is_of_committee`]), the public key alone: without the feature `secret` there are only the
+//! latter, and no type names a secret key. [`Raiser`] answers tasks for other devices. A server must not
 //! depend on this crate.
 //!
 //! Without the feature `http`, what is left does no I/O but for files, and also runs in a browser:
@@ -10,6 +12,7 @@
 //! One round, after [`Device::join`]: [`BanditDevice::play`] → play the arm → [`BanditDevice::feedback`] →
 //! [`Client::feedback_encrypted`].
 
+#[cfg(feature = "secret")]
 mod answers;
 mod bandit;
 #[cfg(feature = "http")]
@@ -19,9 +22,10 @@ mod error;
 #[cfg(feature = "http")]
 mod http;
 mod pending;
-#[cfg(feature = "http")]
+#[cfg(all(feature = "http", feature = "secret"))]
 mod raiser;
 
+#[cfg(feature = "secret")]
 pub use answers::{AnswersSpent, DEFAULT_REPEATS, MOST_ANSWERS, RepeatsSpent, most_answers, most_repeats};
 pub use bandit::{Asking, BanditDevice, Choice, MaskedTask, PlayedRound, ReadReply, Request, Target};
 #[cfg(feature = "http")]
@@ -31,8 +35,9 @@ pub use error::Error;
 #[cfg(feature = "http")]
 pub use http::{AnyBandit, Client, Creation, Listing};
 pub use pending::Pending;
-#[cfg(feature = "http")]
+#[cfg(all(feature = "http", feature = "secret"))]
 pub use raiser::{MOST_BANDITS, MOST_WAITING, Raiser, RaiserOptions, Stop, patiently};
 
+#[cfg(feature = "secret")]
 pub use ckks_secret::Passphrase;
 pub use host::os_rng;

@@ -88,12 +88,12 @@ impl Pending {
     /// sealed by XChaCha20-Poly1305 under a key that is derived from the secret key.
     ///
     /// # Errors
-    /// [`Error::BadSealedDecision`] if the content has 256 GiB or more.
+    /// [`Error::BadSealedDecision`] if the content has 256 GiB or more; as [`Device::derive_key`].
     pub fn seal<R: CryptoRng>(&self, device: &Device, rng: &mut R) -> Result<Vec<u8>, Error> {
         let content = Zeroizing::new(postcard::to_stdvec(self).map_err(|_| Error::BadSealedDecision)?);
         let mut nonce = [0; NONCE_BYTES];
         rng.fill_bytes(&mut nonce);
-        let sealed = XChaCha20Poly1305::new((&*device.derive_key(CONTEXT)).into())
+        let sealed = XChaCha20Poly1305::new((&*device.derive_key(CONTEXT)?).into())
             .encrypt((&nonce).into(), Payload { msg: &content, aad: &SEALED })
             .map_err(|_| Error::BadSealedDecision)?;
         Ok([&SEALED[..], &nonce, &sealed].concat())
@@ -102,11 +102,12 @@ impl Pending {
     /// Opens the bytes of [`Self::seal`].
     ///
     /// # Errors
-    /// [`Error::BadSealedDecision`] for other bytes, and for those that another key sealed.
+    /// [`Error::BadSealedDecision`] for other bytes, and for those that another key sealed; as
+    /// [`Device::derive_key`].
     pub fn unseal(bytes: &[u8], device: &Device) -> Result<Self, Error> {
         let rest = bytes.strip_prefix(&SEALED).ok_or(Error::BadSealedDecision)?;
         let (nonce, sealed) = rest.split_first_chunk::<NONCE_BYTES>().ok_or(Error::BadSealedDecision)?;
-        let content = XChaCha20Poly1305::new((&*device.derive_key(CONTEXT)).into())
+        let content = XChaCha20Poly1305::new((&*device.derive_key(CONTEXT)?).into())
             .decrypt(nonce.into(), Payload { msg: sealed, aad: &SEALED })
             .map_err(|_| Error::BadSealedDecision)?;
         postcard::from_bytes(&Zeroizing::new(content)).map_err(|_| Error::BadSealedDecision)

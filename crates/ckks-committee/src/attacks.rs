@@ -71,7 +71,8 @@ impl Committee {
             let pairs = &self.pairs[usize::from(j - 1)];
             self.share(j).open(pairs, &forms, smudge, set, b"", ct.c1()).unwrap()
         };
-        open(&forms, set, ct, &set.iter().map(share).collect::<Vec<_>>()).unwrap()
+        open(&self.params, 0, set, &forms.values(ct).unwrap(), &set.iter().map(share).collect::<Vec<_>>())
+            .unwrap()
     }
 }
 

@@ -8,7 +8,6 @@
 use crate::transfer::Lift;
 use crate::{ActiveSet, Error};
 use ckks::{Ciphertext, Params};
-use num_complex::Complex64;
 use rns::{Coeff, Poly};
 use std::f64::consts::PI;
 
@@ -32,10 +31,7 @@ impl Forms {
         if weights.iter().any(|w| w.len() != params.n()) {
             return Err(Error::Foreign("a linear form has not one weight for each coefficient"));
         }
-        let got = params.log_q(level);
-        if got > f64::from(MAX_BITS) {
-            return Err(Error::Modulus { got, max: MAX_BITS });
-        }
+        check_modulus(params, level)?;
         Ok(Forms { params: params.clone(), level, weights })
     }
 
@@ -45,19 +41,27 @@ impl Forms {
     /// # Errors
     /// As [`Self::new`].
     pub fn real_slots(params: &Params, level: usize, slots: &[usize], bits: u32) -> Result<Self, Error> {
-        let two_n = 2 * params.n();
+        let (n, two_n) = (params.n(), 2 * params.n());
+        let scale = f64::from(bits).exp2();
+        let root = |i: usize| (scale * (PI * i as f64 / n as f64).cos()).round() as i32;
+        let roots: Vec<i32> = (0..two_n).map(root).collect();
         let weights = |&slot: &usize| {
-            let power = (0..slot).fold(1, |power, _| power * 5 % two_n);
-            let weight = |k: usize| {
-                let root = Complex64::from_polar(
-                    f64::from(bits).exp2(),
-                    PI * (power * k % two_n) as f64 / params.n() as f64,
-                );
-                root.re.round() as i32
-            };
-            (0..params.n()).map(weight).collect()
+            let power = (0..slot % n).fold(1, |power, _| power * 5 % two_n);
+            (0..n).map(|k| roots[power * k % two_n]).collect()
         };
         Self::new(params, level, slots.iter().map(weights).collect())
+    }
+
+    /// ⟨w, c₀⟩ of each form: all of it that members need not compute.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] for a ciphertext at another level.
+    pub fn values(&self, ct: &Ciphertext) -> Result<Vec<Vec<u64>>, Error> {
+        let basis = self.params.q_basis(self.level);
+        if ct.level() != self.level || ct.c0().n() != basis.n() {
+            return Err(Error::Foreign("the ciphertext is not at the level of the opening"));
+        }
+        Ok(self.apply(&ct.c0().clone().into_coeff(basis)))
     }
 
     /// The parameters of the messages.
@@ -94,32 +98,32 @@ impl Forms {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpeningShare(pub Vec<Vec<u64>>);
 
-/// The forms of a message with the smudging of all members, from the shares of all members of `set`.
+/// The forms of a message with the smudging of all members, as integers in (−q/2, q/2]: `own` is ⟨w, c₀⟩ of
+/// each ([`Forms::values`]) at `level`, and `shares` are those of all members of `set`.
 ///
 /// # Errors
-/// [`Error::ShareCount`]; [`Error::Foreign`] for a share or a ciphertext of another shape, or a residue that
-/// is not below its prime.
+/// [`Error::ShareCount`]; [`Error::Foreign`] for a share of another shape, or a residue that is not below its
+/// prime; [`Error::Modulus`] for a modulus above 126 bits.
 pub fn open(
-    forms: &Forms,
+    params: &Params,
+    level: usize,
     set: ActiveSet,
-    input: &Ciphertext,
+    own: &[Vec<u64>],
     shares: &[OpeningShare],
 ) -> Result<Vec<i128>, Error> {
     if shares.len() != set.len() {
         return Err(Error::ShareCount { got: shares.len(), want: set.len() });
     }
-    let (level, basis) = (forms.level, forms.params.q_basis(forms.level));
-    if input.level() != level || input.c0().n() != basis.n() {
-        return Err(Error::Foreign("the ciphertext is not at the level of the opening"));
-    }
+    check_modulus(params, level)?;
+    let basis = params.q_basis(level);
     let below = |residues: &Vec<u64>| {
         residues.len() == basis.len() && residues.iter().zip(basis.primes()).all(|(x, q)| *x < q)
     };
-    if !shares.iter().all(|share| share.0.len() == forms.len() && share.0.iter().all(below)) {
+    let fits = |residues: &[Vec<u64>]| residues.len() == own.len() && residues.iter().all(below);
+    if !fits(own) || !shares.iter().all(|share| fits(&share.0)) {
         return Err(Error::Foreign("a share has not one residue for each form and prime"));
     }
-    let own = forms.apply(&input.c0().clone().into_coeff(basis));
-    let lift = Lift::new(&forms.params, level);
+    let lift = Lift::new(params, level);
     let total = |(f, own): (usize, &Vec<u64>)| {
         let residue = |i: usize| {
             let m = basis.modulus(i);
@@ -128,4 +132,29 @@ pub fn open(
         lift.centred((0..=level).map(residue))
     };
     Ok(own.iter().enumerate().map(total).collect())
+}
+
+fn check_modulus(params: &Params, level: usize) -> Result<(), Error> {
+    let got = params.log_q(level);
+    if got > f64::from(MAX_BITS) { Err(Error::Modulus { got, max: MAX_BITS }) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Weights from a table are those of the definition, and those of 256 users of 8 arms take milliseconds.
+    #[test]
+    fn forms_are_the_slots_that_they_name() {
+        let params = ckks::TOY_LOGN11_SCORES.validate().unwrap();
+        let (n, slots, bits) = (params.n(), [0, 1, 5, 17, 700, 1023], 10);
+        let forms = Forms::real_slots(&params, 0, &slots, bits).unwrap();
+        for (weights, slot) in forms.weights.iter().zip(slots) {
+            let power = (0..slot).fold(1, |power, _| power * 5 % (2 * n));
+            for (k, weight) in weights.iter().enumerate() {
+                let want = 1024.0 * (PI * (power * k % (2 * n)) as f64 / n as f64).cos();
+                assert_eq!(f64::from(*weight), want.round(), "slot {slot}, weight {k}");
+            }
+        }
+    }
 }

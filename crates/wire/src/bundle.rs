@@ -230,6 +230,15 @@ impl Manifest {
         self.stated().params(ParamsSpec::named())
     }
 
+    /// The id of the key pair.
+    ///
+    /// # Errors
+    /// [`Error::Manifest`] for text that is no id.
+    pub fn key(&self) -> Result<KeyId, Error> {
+        let wrong = |_| differs("key_id", &self.key_id, "32 lower-case hexadecimal digits");
+        self.key_id.parse().map_err(wrong)
+    }
+
     /// Checks that `key` is the id in the manifest.
     ///
     /// # Errors
@@ -455,8 +464,12 @@ impl<R: Read> BundleReader<R> {
     /// # Errors
     /// As [`Self::new`]; [`Error::WrongBundle`].
     pub fn of_kind(want: BundleKind, input: R) -> Result<Self, Error> {
-        let reader = Self::new(input)?;
-        if reader.kind == want { Ok(reader) } else { Err(Error::WrongBundle { want }) }
+        Self::new(input)?.checked(want)
+    }
+
+    /// The reader, if the bundle is of this kind.
+    pub(crate) fn checked(self, want: BundleKind) -> Result<Self, Error> {
+        if self.kind == want { Ok(self) } else { Err(Error::WrongBundle { want }) }
     }
 
     /// The kind of the bundle.

@@ -34,7 +34,15 @@ impl SecretBundle {
     /// # Errors
     /// [`Error::WrongBundle`] for a public bundle; [`Error::Manifest`]; as [`BundleReader`].
     pub fn read(input: impl Read) -> Result<Self, Error> {
-        let mut reader = BundleReader::of_kind(BundleKind::Secret, input)?;
+        Self::read_from(BundleReader::new(input)?)
+    }
+
+    /// As [`Self::read`], from a reader that has read the manifest alone.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_from(reader: BundleReader<impl Read>) -> Result<Self, Error> {
+        let mut reader = reader.checked(BundleKind::Secret)?;
         let manifest = reader.manifest().clone();
         let params = manifest.params()?;
         let (ring, small) = manifest.scores(&params)?;

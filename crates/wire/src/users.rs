@@ -31,7 +31,15 @@ impl UsersBundle {
     /// [`Error::WrongBundle`]; [`Error::Manifest`], also for keys that no committee holds; [`Error::Ckks`]
     /// for the key; as [`BundleReader`].
     pub fn read(input: impl Read) -> Result<Self, Error> {
-        let mut reader = BundleReader::of_kind(BundleKind::Users, input)?;
+        Self::read_from(BundleReader::new(input)?)
+    }
+
+    /// As [`Self::read`], from a reader that has read the manifest alone.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_from(reader: BundleReader<impl Read>) -> Result<Self, Error> {
+        let mut reader = reader.checked(BundleKind::Users)?;
         let manifest = reader.manifest().clone();
         let Custody::Committee(committee) = manifest.custody.clone() else {
             return Err(differs("custody", "of whoever has the secret bundle", "that of a committee"));

@@ -3,13 +3,15 @@
 
 use super::{BanditDevice, Choice, MaskedTask, ReadReply};
 use crate::Error;
-use crate::answers::MOST_ANSWERS_OF_A_DECISION;
+use envelope::SealingSecret;
 use protocol::{Answers, DecisionId};
 use rand::CryptoRng;
 use wire::{AskAgain, ProblemType};
 
 /// The most times that a device asks again because the evaluation that it was part of has ended.
 const MOST_REPEATS: usize = 3;
+/// The most times that a device asks again for one decision: those of a search among 2048 senders.
+const MOST_ANSWERS_OF_A_DECISION: u32 = 12;
 /// The most answers to tasks for one decision.
 const MOST_RAISES: usize = 4;
 
@@ -37,6 +39,8 @@ pub struct PlayedRound<C = Choice> {
 /// returns the decisions.
 pub struct Asking {
     contexts: Vec<u8>,
+    /// What the answer of a committee is opened with. It is used for this request alone.
+    answer_key: Option<SealingSecret>,
     decisions: usize,
     next: Option<Next>,
     /// How often the contexts were sent again.
@@ -129,11 +133,12 @@ impl BanditDevice<'_> {
     /// be relied on or the server refuses.
     ///
     /// # Errors
-    /// As [`Self::contexts_of_several`].
+    /// [`Error::Protocol`] for the rows, also for more decisions than [`Self::most_decisions`].
     pub fn ask<R: CryptoRng>(&self, decisions: &[&[Vec<f64>]], rng: &mut R) -> Result<Asking, Error> {
-        let contexts = self.contexts_of_several(decisions, rng)?;
+        let (contexts, answer_key) = self.request(decisions, rng)?;
         let (next, decisions) = (Some(Next::Contexts), decisions.len());
-        Ok(Asking { contexts, decisions, next, asked: 0, raises: 0, sent: 0, received: 0, round: None })
+        let (asked, raises, sent, received, round) = (0, 0, 0, 0, None);
+        Ok(Asking { contexts, answer_key, decisions, next, asked, raises, sent, received, round })
     }
 
     /// Takes the reply to the request of `asking`, or the error in its place.
@@ -190,7 +195,8 @@ impl BanditDevice<'_> {
         rng: &mut R,
     ) -> Result<Option<(Vec<Choice>, Vec<MaskedTask>)>, Error> {
         asking.received += reply.len();
-        let ReadReply { choice, others, ticket, tasks } = self.read(reply)?;
+        let ReadReply { choice, others, ticket, tasks } =
+            self.read_under(asking.answer_key.as_ref(), reply)?;
         if let Some(choice) = choice {
             let choice: Vec<Choice> = [choice].into_iter().chain(others).collect();
             let (got, want) = (choice.len(), asking.decisions);

@@ -14,26 +14,34 @@
 //! on a decrypted value.
 
 mod asking;
+mod committee;
+#[cfg(feature = "secret")]
 mod question;
+#[cfg(feature = "secret")]
+mod raise;
+#[cfg(not(feature = "secret"))]
+#[path = "no_raise.rs"]
 mod raise;
 mod reply;
 #[cfg(feature = "http")]
 mod round;
+#[cfg(feature = "secret")]
+mod secret;
 
-#[cfg(feature = "http")]
+#[cfg(all(feature = "http", feature = "secret"))]
 pub(crate) use asking::has_ended;
 pub use asking::{Asking, PlayedRound, Request, Target};
 pub use raise::MaskedTask;
 pub use reply::{Choice, ReadReply};
 
-use crate::device::same;
+use crate::device::{Keys, same};
 use crate::{Device, Error};
-use ckks::{KeyId, Plaintext};
-use ckks_secret::{SecretKey, SeededCiphertext};
+use ckks::{KeyId, Params, Plaintext};
+use envelope::SealingSecret;
 use protocol::{Exchanges, LOG_FACTOR, LOG_SCORE, ScoreRing};
 use rand::CryptoRng;
 use std::sync::Arc;
-use wire::{Created, Limits, TraceQuestion, TracedFeedback};
+use wire::{Created, Limits, TraceQuestion};
 use zeroize::Zeroizing;
 
 /// A device of one encrypted bandit, whose keys and plan it has checked. Build it once for each bandit: the
@@ -41,8 +49,11 @@ use zeroize::Zeroizing;
 pub struct BanditDevice<'a> {
     device: Held<'a>,
     small_id: KeyId,
-    /// The secret of the ring of scores under the primes of answers.
-    answers: SecretKey,
+    /// The parameters of answers.
+    answers: Params,
+    /// The secret of the ring of scores under the primes of answers, if the device has it.
+    #[cfg(feature = "secret")]
+    answers_secret: Option<ckks_secret::SecretKey>,
     created: Created,
     exchanges: Exchanges,
     limits: Limits,
@@ -72,7 +83,8 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Protocol`], [`Error::Ckks`] for a bandit that
-    /// does not fit this device.
+    /// does not fit this device; [`Error::NotByCommittee`] for one with a trace condition or open scores, if a
+    /// committee holds the key.
     pub fn join(&self, created: &Created) -> Result<BanditDevice<'_>, Error> {
         Held::Borrowed(self).join(created)
     }
@@ -88,23 +100,38 @@ impl Device {
 
 impl<'a> Held<'a> {
     fn join(self, created: &Created) -> Result<BanditDevice<'a>, Error> {
-        let (small, small_id) = self.scores();
+        let (small, small_id) = (self.small(), self.scores_key_id());
         let ring = ScoreRing::beside(self.params().spec(), self.shape())?;
-        same("parameters of scores", small.params().spec().name, ring.params.name.into())?;
-        let (params, small_params) = (self.params(), small.params());
+        same("parameters of scores", small.spec().name, ring.params.name.into())?;
+        let params = self.params();
         same("fingerprint", &created.fingerprint, params.fingerprint().to_string())?;
         same("key id", &created.key_id, self.key_id().to_string())?;
-        same("fingerprint of scores", &created.scores_fingerprint, small_params.fingerprint().to_string())?;
+        same("fingerprint of scores", &created.scores_fingerprint, small.fingerprint().to_string())?;
         same("key id of scores", &created.scores_key_id, small_id.to_string())?;
         let (config, plan) = (&created.config, &created.plan);
+        if self.is_of_committee() {
+            committee::check_config(config)?;
+        }
         if config.plan(params, self.shape(), ring)? != *plan {
             return Err(Error::PlanMismatch);
         }
-        let exchanges = Exchanges::new(config, plan, ring, small_params, params)?;
-        let answers = small.under(&ring.answers(params.spec()).validate()?);
-        let limits = Limits::new(params, small_params, answers.params(), config, plan, &exchanges.layout)?;
+        let exchanges = Exchanges::new(config, plan, ring, small, params)?;
+        let answers = ring.answers(params.spec()).validate()?;
+        let mut limits = Limits::new(params, small, &answers, config, plan, &exchanges.layout)?;
+        if self.is_of_committee() {
+            limits.answer = committee::longest_answer(config, &exchanges.layout);
+        }
         let created = created.clone();
-        Ok(BanditDevice { device: self, small_id, answers, created, exchanges, limits })
+        Ok(BanditDevice {
+            #[cfg(feature = "secret")]
+            answers_secret: self.secret().map(|keys| keys.small.under(&answers)),
+            device: self,
+            small_id,
+            answers,
+            created,
+            exchanges,
+            limits,
+        })
     }
 }
 
@@ -122,8 +149,10 @@ impl BanditDevice<'_> {
     /// The body of a decision request: the frame of the contexts at the top level of the ring of scores.
     /// `rows` has the features of each arm: K rows of d features with norms of at most L.
     ///
+    /// The answer of a committee is sealed under a key of its request, which [`Self::ask`] keeps.
+    ///
     /// # Errors
-    /// [`Error::Protocol`] for the rows.
+    /// [`Error::Protocol`] for the rows; [`Error::AnswerKey`] if a committee holds the key.
     pub fn contexts<R: CryptoRng>(&self, rows: &[Vec<f64>], rng: &mut R) -> Result<Vec<u8>, Error> {
         self.contexts_of_several(&[rows], rng)
     }
@@ -152,8 +181,28 @@ impl BanditDevice<'_> {
         decisions: &[&[Vec<f64>]],
         rng: &mut R,
     ) -> Result<Vec<u8>, Error> {
+        match self.request(decisions, rng)? {
+            (body, None) => Ok(body),
+            (_, Some(_)) => Err(Error::AnswerKey),
+        }
+    }
+
+    /// The body of a request for decisions, and what the answer of a committee is opened with.
+    fn request<R: CryptoRng>(
+        &self,
+        decisions: &[&[Vec<f64>]],
+        rng: &mut R,
+    ) -> Result<(Vec<u8>, Option<SealingSecret>), Error> {
         let coefficients = Zeroizing::new(self.exchanges.layout.contexts(decisions)?);
-        Ok(self.encrypt(&coefficients, LOG_FACTOR, rng)?.to_bytes(self.small(), self.small_id))
+        let message = Zeroizing::new(self.message(&coefficients, LOG_FACTOR)?);
+        Ok(match self.device.keys() {
+            #[cfg(feature = "secret")]
+            Keys::Secret(keys) => (self.encrypted(keys, &message, rng), None),
+            Keys::Committee(keys) => {
+                let (body, key) = self.sealed_contexts(keys, &message, rng);
+                (body, Some(key))
+            }
+        })
     }
 
     /// The body of the feedback on a decision: the frame of the coefficients of the statistics, at the top
@@ -171,18 +220,17 @@ impl BanditDevice<'_> {
         question: Option<&TraceQuestion>,
         rng: &mut R,
     ) -> Result<Vec<u8>, Error> {
-        let layout = &self.exchanges.layout;
-        let coefficients = Zeroizing::new(layout.statistics(features, reward)?);
-        let encrypted = self.encrypt(&coefficients, LOG_SCORE, rng)?;
-        let statistics = encrypted.to_partial_bytes(self.small(), self.small_id, coefficients.len());
-        if !self.created.config.tests_trace() {
-            return Ok(statistics);
+        let coefficients = Zeroizing::new(self.exchanges.layout.statistics(features, reward)?);
+        let message = Zeroizing::new(self.message(&coefficients, LOG_SCORE)?);
+        match self.device.keys() {
+            #[cfg(feature = "secret")]
+            Keys::Secret(keys) => self.secret_feedback(keys, &message, features, question, rng),
+            Keys::Committee(keys) => {
+                // A bandit with questions was not joined.
+                let _ = question;
+                Ok(self.public_statistics(keys, &message, rng))
+            }
         }
-        let coefficients = Zeroizing::new(layout.trace(features)?);
-        let trace = self.encrypt(&coefficients, LOG_FACTOR, rng)?.to_bytes(self.small(), self.small_id);
-        // The question is answered last, so that every counted answer is sent.
-        let answer = question.map(|question| self.answer_question(question, rng)).transpose()?.flatten();
-        Ok(TracedFeedback { statistics, trace, answer }.to_bytes())
     }
 
     /// Checks features and reward as [`Self::feedback`] does, for programs that count rewards which they do
@@ -195,20 +243,14 @@ impl BanditDevice<'_> {
         Ok(())
     }
 
-    /// The secret key of the ring of scores.
-    fn small(&self) -> &SecretKey {
-        self.device.scores().0
+    /// The parameters of the ring of scores.
+    fn small(&self) -> &Params {
+        self.device.small()
     }
 
-    /// Encrypts coefficients at the scale 2^`log_scale` and the top level of the ring of scores.
-    fn encrypt<R: CryptoRng>(
-        &self,
-        coefficients: &[i64],
-        log_scale: u32,
-        rng: &mut R,
-    ) -> Result<SeededCiphertext, Error> {
-        let (params, scale) = (self.small().params(), f64::from(log_scale).exp2());
-        let message = Plaintext::from_integers(params, coefficients, params.max_level(), scale)?;
-        Ok(ckks_secret::encrypt(self.small(), &Zeroizing::new(message), rng))
+    /// Coefficients at the scale 2^`log_scale` and the top level of the ring of scores.
+    fn message(&self, coefficients: &[i64], log_scale: u32) -> Result<Plaintext, Error> {
+        let (params, scale) = (self.small(), f64::from(log_scale).exp2());
+        Ok(Plaintext::from_integers(params, coefficients, params.max_level(), scale)?)
     }
 }

@@ -7,6 +7,7 @@
 
 use super::BanditDevice;
 use crate::Error;
+use crate::device::SecretKeys;
 use ckks::Ciphertext;
 use protocol::{QuestionId, exchange};
 use rand::CryptoRng;
@@ -17,16 +18,17 @@ impl BanditDevice<'_> {
     /// question is answered and counted, whatever else was decrypted.
     pub(super) fn answer_question<R: CryptoRng>(
         &self,
+        keys: &SecretKeys,
         question: &TraceQuestion,
         rng: &mut R,
     ) -> Result<Option<(QuestionId, bool)>, Error> {
         let question_id = question.id;
         let question = self.comparison(question)?;
-        if !self.device.answers().count()? {
+        if !keys.answers.count()? {
             return Ok(None);
         }
         let params = self.device.params();
-        let comparison = ckks_secret::constant_coefficient(self.device.secret(), &question);
+        let comparison = ckks_secret::constant_coefficient(&keys.deep, &question);
         let threshold = exchange::trace_threshold(params);
         let bits = exchange::device_flood_bits(params);
         Ok(Some((question_id, comparison.at_least(threshold, params.prime(0), bits, rng))))
@@ -129,7 +131,7 @@ mod tests {
             // X⁻ᵏ = −Xᴺ⁻ᵏ.
             let monomial = if k == 0 { (0, STEP) } else { (params.n() - k, -STEP) };
             let question = TraceQuestion { id: ID, frame: self.frame(threshold - bound, monomial) };
-            let (answers, key) = (self.device.answers.params(), self.device.small_id);
+            let (answers, key) = (&self.device.answers, self.device.small_id);
             let entry = self.entry * answers.scale(0) as i64;
             let decision = Decision {
                 id: DecisionId([0; 16]),

@@ -1,11 +1,14 @@
-//! Reads the server's reply: it decrypts the answer, and returns the arm to play and the tasks.
+//! Reads the server's reply: it decrypts or opens the answer, and returns the arm to play and the tasks.
 
 use super::{BanditDevice, MaskedTask};
 use crate::Error;
-use protocol::exchange::{self, SCORES_FLOOD_BITS};
-use protocol::{Answers, DecisionId, LOG_SCORE};
+use crate::device::Keys;
+use envelope::SealingSecret;
+#[cfg(feature = "secret")]
+use protocol::Answers;
+use protocol::{DecisionId, exchange};
 use wire::{DecideReply, Decision, Ticket, TraceQuestion};
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroize;
 
 /// A decision as the device sees it. It has no Debug, because its values are private to the user.
 pub struct Choice {
@@ -22,8 +25,8 @@ pub struct Choice {
     pub model_feedbacks: u64,
     /// How many decisions the evaluation made, as the server states it.
     pub users: u32,
-    /// Whether every entry is above −0.5 and below [`protocol::exchange::largest_entry`]; with `answers:
-    /// scores`, whether every z and u is one that a model of that many feedbacks can have. If not, somebody's
+    /// Whether every entry is above −0.5 and below [`protocol::exchange::largest_entry`], where a committee
+    /// opened it above −1 and half as much further; with `answers: scores`, whether every z and u is one that a model of that many feedbacks can have. If not, somebody's
     /// scores were outside the range of the comparison, or the server deviates from the protocol, and the arm
     /// must not be relied on.
     pub reliable: bool,
@@ -52,32 +55,48 @@ pub struct ReadReply {
     pub tasks: Vec<MaskedTask>,
 }
 
+/// The values of the arms of a decision.
+pub(super) struct Values {
+    pub(super) values: Vec<f64>,
+    /// Whether they are in their range.
+    pub(super) reliable: bool,
+}
+
 impl BanditDevice<'_> {
     /// Reads a [`DecideReply`] and decrypts the answer.
     ///
     /// # Errors
     /// [`Error::Wire`], [`Error::Ckks`] for bytes that are no reply under these keys and this plan;
     /// [`Error::BadAnswer`] for a user that no evaluation has; [`Error::BadTask`] for a task that this bandit
-    /// does not have. The whole reply is refused then.
+    /// does not have. [`Error::AnswerKey`] if a committee holds the key: [`Self::answered`] reads its
+    /// answers, and also returns [`Error::Share`] and [`Error::Shares`] for shares that are not of this
+    /// answer, and [`Error::NoSecret`] for tasks. The whole reply is refused then.
     pub fn read(&self, reply: &[u8]) -> Result<ReadReply, Error> {
+        self.read_under(None, reply)
+    }
+
+    /// As [`Self::read`], with what the answer of a committee is opened with.
+    pub(super) fn read_under(
+        &self,
+        answer_key: Option<&SealingSecret>,
+        reply: &[u8],
+    ) -> Result<ReadReply, Error> {
         let reply = DecideReply::read(reply, &self.limits)?;
         // All is read before anything is decrypted.
         let tasks = reply.tasks.iter().map(|task| self.task(task)).collect::<Result<_, _>>()?;
-        let choices = reply.decision.as_ref().map(|decision| self.choices(decision)).transpose()?;
+        let choices =
+            reply.decision.as_ref().map(|decision| self.choices(decision, answer_key)).transpose()?;
         let mut choices = choices.unwrap_or_default().into_iter();
         Ok(ReadReply { choice: choices.next(), others: choices.collect(), ticket: reply.ticket, tasks })
     }
 
-    fn choices(&self, decision: &Decision) -> Result<Vec<Choice>, Error> {
+    fn choices(&self, decision: &Decision, answer_key: Option<&SealingSecret>) -> Result<Vec<Choice>, Error> {
+        #[cfg(feature = "secret")]
         if let Some(question) = &decision.question {
             self.comparison(question)?;
         }
-        let count = 1 + decision.others.len();
-        let values = match self.created.config.answers {
-            Answers::Arm => self.entries(decision, count)?,
-            Answers::Scores => self.indices(decision, count)?,
-        };
-        let choice = |(at, (values, reliable)): (usize, (Vec<f64>, bool))| Choice {
+        let values = self.values(decision, answer_key)?;
+        let choice = |(at, Values { values, reliable }): (usize, Values)| Choice {
             id: if at == 0 { decision.id } else { decision.others[at - 1] },
             arm: first_largest(&values),
             values,
@@ -91,9 +110,34 @@ impl BanditDevice<'_> {
         Ok(values.into_iter().enumerate().map(choice).collect())
     }
 
-    /// The entry of each arm of `count` decisions, and whether all are in their range. The slots of other
-    /// users hold noise.
-    fn entries(&self, decision: &Decision, count: usize) -> Result<Vec<(Vec<f64>, bool)>, Error> {
+    /// The values of each decision of a reply.
+    fn values(&self, decision: &Decision, answer_key: Option<&SealingSecret>) -> Result<Vec<Values>, Error> {
+        let count = 1 + decision.others.len();
+        let largest = exchange::largest_entry(self.device.shape());
+        let (entries, range) = match self.device.keys() {
+            #[cfg(feature = "secret")]
+            Keys::Secret(keys) if self.created.config.answers == Answers::Scores => {
+                return self.indices(keys, decision, count);
+            }
+            #[cfg(feature = "secret")]
+            Keys::Secret(_) => (self.entries(decision, &self.users(decision, count)?)?, -0.5..largest),
+            Keys::Committee(keys) => {
+                let answer_key = answer_key.ok_or(Error::AnswerKey)?;
+                let users = self.users(decision, count)?;
+                // Four deviations of the smudging more.
+                let more = 4.0 * exchange::OPENED_DEVIATION;
+                (self.opened(keys, answer_key, decision, &users)?, -0.5 - more..largest + more)
+            }
+        };
+        let of_user = |values: Vec<f64>| {
+            let reliable = values.iter().all(|value| range.contains(value));
+            Values { values, reliable }
+        };
+        Ok(entries.into_iter().map(of_user).collect())
+    }
+
+    /// The numbers of the users of `count` decisions of a reply.
+    fn users(&self, decision: &Decision, count: usize) -> Result<Vec<usize>, Error> {
         let layout = &self.exchanges.layout;
         let (first, log) = (usize::try_from(decision.user).unwrap_or(usize::MAX), layout.log_places(count)?);
         let numbers = layout.users();
@@ -104,50 +148,7 @@ impl BanditDevice<'_> {
             let what = format!("it names user {user} of an evaluation, whose users are {first} to {last}");
             return Err(Error::BadAnswer(what));
         }
-        let (params, level) = (self.answers.params(), self.created.plan.answer_level);
-        let answer = ckks::read_ciphertext(params, self.small_id, level, &decision.answer)?;
-        let large = self.device.params().max_slots();
-        let range = -0.5..exchange::largest_entry(self.device.shape());
-        let of_user = |slots: &ckks_secret::Slots, user: usize| {
-            let values = layout.action_values(slots, user, large);
-            let reliable = values.iter().all(|value| range.contains(value));
-            (values, reliable)
-        };
-        Ok(ckks_secret::decrypt(&self.answers, &answer, params.max_slots())
-            .with(|slots| users.iter().map(|user| of_user(slots, *user)).collect()))
-    }
-
-    /// The index u + β·√(z + c₁) of each arm of `count` decisions, and whether all z and u are in their
-    /// range.
-    fn indices(&self, decision: &Decision, count: usize) -> Result<Vec<(Vec<f64>, bool)>, Error> {
-        let (layout, log) = (&self.exchanges.layout, self.exchanges.layout.log_places(count)?);
-        let params = self.small().params();
-        let answer = ckks::read_ciphertext(params, self.small_id, params.max_level(), &decision.answer)?;
-        // A product keeps the scale of its factors' product, and frames hold the canonical one.
-        let answer = answer.with_scale(f64::from(LOG_SCORE).exp2());
-        let (linear, t_j) = (&self.created.config.linear, decision.model_feedbacks);
-        let (c1, range) = (linear.c1(t_j), self.possible_scores(t_j));
-        let of_decision = |coefficients: &[i128], b: usize| {
-            let scores = Zeroizing::new(layout.scores(coefficients, b, log));
-            let beta = linear.beta(decision.round.saturating_add(b as u64), t_j);
-            let values = scores.iter().map(|[z, u]| u + beta * (z.max(0.0) + c1).sqrt()).collect();
-            let reliable =
-                scores.iter().flatten().zip(range.iter().cycle()).all(|(v, range)| range.contains(v));
-            (values, reliable)
-        };
-        Ok(ckks_secret::decrypt_coefficients(self.small(), &answer)
-            .with(|coefficients| (0..count).map(|b| of_decision(coefficients, b)).collect()))
-    }
-
-    /// The ranges of z = xᵀAx and u = ⟨ω, x⟩ after `feedbacks` feedbacks with rewards within ± 1. A is at
-    /// most 1/λ, and the norm of ω is at most √(t/λ)/2; a sixteenth is left for errors of the model, and the
-    /// rest for noise.
-    fn possible_scores(&self, feedbacks: u64) -> [std::ops::Range<f64>; 2] {
-        let linear = &self.created.config.linear;
-        let noise = f64::from(self.exchanges.layout.log_range() - SCORES_FLOOD_BITS as i32 + 1).exp2();
-        let z = 1.0625 * linear.l * linear.l / linear.lambda + noise;
-        let u = 1.0625 * linear.l * (feedbacks as f64 / linear.lambda).sqrt() / 2.0 + noise;
-        [-noise..z, -u..u]
+        Ok(users)
     }
 }
 

@@ -20,6 +20,16 @@ fn shares(ring: &Ring, forms: &Forms, smudge: Smudge, set: ActiveSet, ct: &Ciphe
     set.iter().map(share).collect()
 }
 
+fn opened(
+    ring: &Ring,
+    forms: &Forms,
+    set: ActiveSet,
+    ct: &Ciphertext,
+    shares: &[OpeningShare],
+) -> Result<Vec<i128>, Error> {
+    open(&ring.params, 0, set, &forms.values(ct).unwrap(), shares)
+}
+
 /// The forms that were asked for are opened, with the smudging of t members, and slots by their weights.
 #[test]
 fn openings_have_the_smudging_of_all_members() {
@@ -38,8 +48,8 @@ fn openings_have_the_smudging_of_all_members() {
         let smudge = Smudge::at_least(2f64.powi(30));
         let phase = ring.phase(&ct);
         let errors = sets(ring.quorum).into_iter().flat_map(|set| {
-            let opened = open(&forms, set, &ct, &shares(&ring, &forms, smudge, set, &ct)).unwrap();
-            opened.into_iter().zip(phase.iter().step_by(8)).map(|(got, want)| got - want).collect::<Vec<_>>()
+            let got = opened(&ring, &forms, set, &ct, &shares(&ring, &forms, smudge, set, &ct)).unwrap();
+            got.into_iter().zip(phase.iter().step_by(8)).map(|(got, want)| got - want).collect::<Vec<_>>()
         });
         let formula = f64::from(t).sqrt() * smudge.deviation();
         assert_near(&format!("opened coefficients, {t} of {n}"), deviation(errors), formula);
@@ -49,8 +59,8 @@ fn openings_have_the_smudging_of_all_members() {
         let unit = f64::from(32 + bits).exp2();
         let smudge = Smudge::at_least(unit / 64.0);
         for set in sets(ring.quorum) {
-            let opened = open(&forms, set, &ct, &shares(&ring, &forms, smudge, set, &ct)).unwrap();
-            for (got, &slot) in opened.iter().zip(&slots) {
+            let got = opened(&ring, &forms, set, &ct, &shares(&ring, &forms, smudge, set, &ct)).unwrap();
+            for (got, &slot) in got.iter().zip(&slots) {
                 let (got, want) = (*got as f64 / unit, values[slot].re);
                 // Six deviations of the smudging, which at most doubles to come from the family of widths.
                 assert!((got - want).abs() < 6.0 * f64::from(t).sqrt() / 32.0, "{got} for {want}");
@@ -67,11 +77,11 @@ fn foreign_shares_are_refused() {
     let (ct, set) = (answer(&ring, &[Complex64::ONE]), sets(ring.quorum)[0]);
     let forms = Forms::real_slots(&params, 0, &[0, 1], 8).unwrap();
     let good = shares(&ring, &forms, Smudge::at_least(2f64.powi(30)), set, &ct);
-    assert!(open(&forms, set, &ct, &good).is_ok());
+    assert!(opened(&ring, &forms, set, &ct, &good).is_ok());
     let spoilt = |spoil: fn(&mut Vec<OpeningShare>)| {
         let mut shares = good.clone();
         spoil(&mut shares);
-        open(&forms, set, &ct, &shares)
+        opened(&ring, &forms, set, &ct, &shares)
     };
     assert_eq!(spoilt(|s| drop(s.pop())), Err(Error::ShareCount { got: 1, want: 2 }));
     assert!(matches!(spoilt(|s| drop(s[0].0.pop())), Err(Error::Foreign(_))));

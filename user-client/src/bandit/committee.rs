@@ -1,0 +1,112 @@
+//! What a device without a secret key encrypts under the public key of a committee, and opens from the shares
+//! of its members.
+//!
+//! ```text
+//! entry = (⟨w, c₀⟩ + Σ shares modulo q₀, centred)/(2ᵉ·Δ)     w: the form of the arm's slot, with weights 2ᵉ
+//! ```
+//! The server knows ⟨w, c₀⟩, and this device alone the shares, which members seal under a key of its request.
+//! Every member signs what its share is about, so that the server cannot show the answer of another request.
+
+use super::BanditDevice;
+use crate::Error;
+use crate::device::CommitteeKeys;
+use ckks::{Ciphertext, Plaintext};
+use ckks_shares::OpeningShare;
+use envelope::SealingSecret;
+use protocol::exchange::OPENED_FORM_BITS;
+use protocol::{Answers, BanditConfig, ScoreLayout};
+use rand::CryptoRng;
+use wire::{AnswerBinding, CommitteeContexts, Decision, OpenedAnswer};
+
+/// Refuses what would show a member or the server a bit of a decryption, or devices the model.
+pub(super) fn check_config(config: &BanditConfig) -> Result<(), Error> {
+    if config.tests_trace() {
+        return Err(Error::NotByCommittee(
+            "the trace condition, whose questions are answered with a secret key: create it with a public schedule",
+        ));
+    }
+    if config.answers == Answers::Scores {
+        return Err(Error::NotByCommittee("answers: scores: create it with answers: arm"));
+    }
+    Ok(())
+}
+
+/// The longest answer to a request.
+pub(super) fn longest_answer(config: &BanditConfig, layout: &ScoreLayout) -> usize {
+    OpenedAnswer::most_bytes(config.linear.k * layout.most_decisions())
+}
+
+impl BanditDevice<'_> {
+    fn public_encryption<R: CryptoRng>(
+        &self,
+        keys: &CommitteeKeys,
+        message: &Plaintext,
+        rng: &mut R,
+    ) -> Ciphertext {
+        let small = self.small();
+        // Frames hold the canonical scale.
+        ckks::encrypt(small, &keys.public_key, message, rng).with_scale(small.scale(small.max_level()))
+    }
+
+    /// The body of a request, and the secret that its answer is opened with.
+    pub(super) fn sealed_contexts<R: CryptoRng>(
+        &self,
+        keys: &CommitteeKeys,
+        message: &Plaintext,
+        rng: &mut R,
+    ) -> (Vec<u8>, SealingSecret) {
+        let encrypted = self.public_encryption(keys, message, rng);
+        let contexts = ckks::write_ciphertext(self.small(), self.small_id, &encrypted);
+        let secret = SealingSecret::generate(rng);
+        (CommitteeContexts { answer_key: secret.public(), contexts }.to_bytes(), secret)
+    }
+
+    /// The body of a feedback with these statistics.
+    pub(super) fn public_statistics<R: CryptoRng>(
+        &self,
+        keys: &CommitteeKeys,
+        message: &Plaintext,
+        rng: &mut R,
+    ) -> Vec<u8> {
+        let encrypted = self.public_encryption(keys, message, rng);
+        let count = self.exchanges.layout.numbers();
+        ckks::write_truncated_ciphertext(self.small(), self.small_id, &encrypted, count)
+    }
+
+    /// The entry of each arm of these users, from shares of t members that are signed for this answer.
+    pub(super) fn opened(
+        &self,
+        keys: &CommitteeKeys,
+        secret: &SealingSecret,
+        decision: &Decision,
+        users: &[usize],
+    ) -> Result<Vec<Vec<f64>>, Error> {
+        let (params, level, arms) =
+            (&self.answers, self.created.plan.answer_level, self.created.config.linear.k);
+        let count = arms * users.len();
+        let (answer, set) = OpenedAnswer::read(&decision.answer, keys.quorum, count)?;
+        let binding = AnswerBinding {
+            bandit: self.created.id.clone(),
+            round: decision.round,
+            model_feedbacks: decision.model_feedbacks,
+            // Users were checked against the layout.
+            users: users.iter().map(|&user| user as u32).collect(),
+            answer_key: wire::answer_key_hash(&secret.public()),
+        };
+        for share in &answer.shares {
+            let checked = share.check(keys.verifying(share.member), &binding, &answer.request, set);
+            checked.map_err(|error| Error::Share { member: share.member, error })?;
+        }
+        let open = |share: &wire::SealedShare| {
+            let opened = share.open(secret, &binding, &answer.request, set, count);
+            let opened = opened.map_err(|error| Error::Share { member: share.member, error })?;
+            Ok(OpeningShare(opened.iter().map(|x| vec![*x]).collect()))
+        };
+        let shares = answer.shares.iter().map(open).collect::<Result<Vec<_>, Error>>()?;
+        let own: Vec<Vec<u64>> = answer.values.iter().map(|x| vec![*x]).collect();
+        let entries = ckks_shares::open(params, level, set, &own, &shares)?;
+        let unit = f64::from(OPENED_FORM_BITS).exp2() * params.scale(level);
+        let entries: Vec<f64> = entries.iter().map(|x| *x as f64 / unit).collect();
+        Ok(entries.chunks(arms).map(<[f64]>::to_vec).collect())
+    }
+}

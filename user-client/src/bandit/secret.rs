@@ -1,0 +1,94 @@
+//! What a device with the secret key encrypts and decrypts in the ring of scores.
+
+use super::{BanditDevice, reply};
+use crate::Error;
+use crate::device::SecretKeys;
+use ckks::Plaintext;
+use protocol::{LOG_FACTOR, LOG_SCORE};
+use rand::CryptoRng;
+use wire::{Decision, TraceQuestion, TracedFeedback};
+use zeroize::Zeroizing;
+
+impl BanditDevice<'_> {
+    /// The frame of a message under the secret key of the ring of scores.
+    pub(super) fn encrypted<R: CryptoRng>(
+        &self,
+        keys: &SecretKeys,
+        message: &Plaintext,
+        rng: &mut R,
+    ) -> Vec<u8> {
+        ckks_secret::encrypt(&keys.small, message, rng).to_bytes(&keys.small, self.small_id)
+    }
+
+    /// The body of a feedback with these statistics.
+    pub(super) fn secret_feedback<R: CryptoRng>(
+        &self,
+        keys: &SecretKeys,
+        statistics: &Plaintext,
+        features: &[f64],
+        question: Option<&TraceQuestion>,
+        rng: &mut R,
+    ) -> Result<Vec<u8>, Error> {
+        let (layout, small) = (&self.exchanges.layout, &keys.small);
+        let encrypted = ckks_secret::encrypt(small, statistics, rng);
+        let statistics = encrypted.to_partial_bytes(small, self.small_id, layout.numbers());
+        if !self.created.config.tests_trace() {
+            return Ok(statistics);
+        }
+        let coefficients = Zeroizing::new(layout.trace(features)?);
+        let message = Zeroizing::new(self.message(&coefficients, LOG_FACTOR)?);
+        let trace = self.encrypted(keys, &message, rng);
+        // The question is answered last, so that every counted answer is sent.
+        let answer = question.map(|question| self.answer_question(keys, question, rng)).transpose()?;
+        Ok(TracedFeedback { statistics, trace, answer: answer.flatten() }.to_bytes())
+    }
+
+    /// The entry of each arm of these users. The slots of other users hold noise.
+    pub(super) fn entries(&self, decision: &Decision, users: &[usize]) -> Result<Vec<Vec<f64>>, Error> {
+        let secret = self.answers_secret.as_ref().ok_or(Error::NoSecret("decrypting an answer"))?;
+        let (params, level) = (&self.answers, self.created.plan.answer_level);
+        let answer = ckks::read_ciphertext(params, self.small_id, level, &decision.answer)?;
+        let (layout, large) = (&self.exchanges.layout, self.device.params().max_slots());
+        Ok(ckks_secret::decrypt(secret, &answer, params.max_slots())
+            .with(|slots| users.iter().map(|&user| layout.action_values(slots, user, large)).collect()))
+    }
+
+    /// The index u + β·√(z + c₁) of each arm of `count` decisions, and whether all z and u are in their
+    /// range.
+    pub(super) fn indices(
+        &self,
+        keys: &SecretKeys,
+        decision: &Decision,
+        count: usize,
+    ) -> Result<Vec<reply::Values>, Error> {
+        let (layout, log) = (&self.exchanges.layout, self.exchanges.layout.log_places(count)?);
+        let params = self.small();
+        let answer = ckks::read_ciphertext(params, self.small_id, params.max_level(), &decision.answer)?;
+        // A product keeps the scale of its factors' product, and frames hold the canonical one.
+        let answer = answer.with_scale(f64::from(LOG_SCORE).exp2());
+        let (linear, t_j) = (&self.created.config.linear, decision.model_feedbacks);
+        let (c1, range) = (linear.c1(t_j), self.possible_scores(t_j));
+        let of_decision = |coefficients: &[i128], b: usize| {
+            let scores = Zeroizing::new(layout.scores(coefficients, b, log));
+            let beta = linear.beta(decision.round.saturating_add(b as u64), t_j);
+            let values = scores.iter().map(|[z, u]| u + beta * (z.max(0.0) + c1).sqrt()).collect();
+            let reliable =
+                scores.iter().flatten().zip(range.iter().cycle()).all(|(v, range)| range.contains(v));
+            reply::Values { values, reliable }
+        };
+        Ok(ckks_secret::decrypt_coefficients(&keys.small, &answer)
+            .with(|coefficients| (0..count).map(|b| of_decision(coefficients, b)).collect()))
+    }
+
+    /// The ranges of z = xᵀAx and u = ⟨ω, x⟩ after `feedbacks` feedbacks with rewards within ± 1. A is at
+    /// most 1/λ, and the norm of ω is at most √(t/λ)/2; a sixteenth is left for errors of the model, and the
+    /// rest for noise.
+    fn possible_scores(&self, feedbacks: u64) -> [std::ops::Range<f64>; 2] {
+        let linear = &self.created.config.linear;
+        let log_noise = self.exchanges.layout.log_range() - protocol::exchange::SCORES_FLOOD_BITS as i32 + 1;
+        let noise = f64::from(log_noise).exp2();
+        let z = 1.0625 * linear.l * linear.l / linear.lambda + noise;
+        let u = 1.0625 * linear.l * (feedbacks as f64 / linear.lambda).sqrt() / 2.0 + noise;
+        [-noise..z, -u..u]
+    }
+}

@@ -1,0 +1,150 @@
+//! A device without a secret key: a committee holds it.
+
+use super::{check_private, same};
+use crate::Error;
+use ckks::{KeyId, PublicKey};
+use ckks_shares::Quorum;
+use rand::Rng;
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use wire::{CommitteeManifest, Custody};
+use zeroize::Zeroizing;
+
+const LOCAL_KEY_BYTES: usize = 32;
+
+/// The public key of the ring of scores, and the members who answer.
+pub(crate) struct CommitteeKeys {
+    pub(crate) public_key: PublicKey,
+    committee: CommitteeManifest,
+    pub(crate) quorum: Quorum,
+    /// The random key of this device, and its file.
+    local: OnceLock<Zeroizing<[u8; LOCAL_KEY_BYTES]>>,
+    path: Option<PathBuf>,
+}
+
+impl CommitteeKeys {
+    pub(super) fn new(public_key: PublicKey, committee: CommitteeManifest) -> Result<Self, Error> {
+        let quorum = committee.quorum()?;
+        Ok(CommitteeKeys { public_key, committee, quorum, local: OnceLock::new(), path: None })
+    }
+
+    /// Links to the bundle and copies of it in the same folder share the random key.
+    pub(super) fn beside(self, bundle: &Path, key: KeyId) -> Self {
+        let bundle = std::fs::canonicalize(bundle).unwrap_or_else(|_| bundle.into());
+        CommitteeKeys { path: Some(bundle.with_file_name(format!("{key}.device"))), ..self }
+    }
+
+    /// Refuses keys that anybody but this committee holds.
+    pub(super) fn check_custody(&self, custody: &Custody) -> Result<(), Error> {
+        let stated = match custody {
+            Custody::Committee(committee) => name(committee),
+            Custody::Holder => "none".into(),
+        };
+        same("committee", &stated, name(&self.committee))
+    }
+
+    /// The key that the signatures of `member` are checked with, one of the quorum.
+    pub(crate) fn verifying(&self, member: u8) -> &[u8] {
+        self.committee.members.get(usize::from(member).wrapping_sub(1)).map_or(&[], |m| &m.verifying.0)
+    }
+
+    /// The random key, which is made now if there is none.
+    pub(super) fn local_key(&self) -> Result<&[u8; LOCAL_KEY_BYTES], Error> {
+        if let Some(key) = self.local.get() {
+            return Ok(key);
+        }
+        let key = match &self.path {
+            Some(path) => load_or_create(path)?,
+            None => random_key()?,
+        };
+        Ok(self.local.get_or_init(|| key))
+    }
+}
+
+/// A hash of all that a manifest says of a committee, for errors.
+fn name(committee: &CommitteeManifest) -> String {
+    // Serialising plain data into memory does not fail.
+    let json = serde_json::to_vec(committee).unwrap_or_default();
+    ckks::Hex(&blake3::hash(&json).as_bytes()[..16]).to_string()
+}
+
+fn random_key() -> Result<Zeroizing<[u8; LOCAL_KEY_BYTES]>, Error> {
+    let mut key = Zeroizing::new([0; LOCAL_KEY_BYTES]);
+    crate::os_rng()?.fill_bytes(&mut *key);
+    Ok(key)
+}
+
+/// The key in the file at `path`, which gets its name when it is whole. Of two processes that make one, the
+/// second takes that of the first.
+fn load_or_create(path: &Path) -> Result<Zeroizing<[u8; LOCAL_KEY_BYTES]>, Error> {
+    let io = |error| Error::Io { path: path.into(), error };
+    let file = match File::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            create(path).map_err(io)?;
+            File::open(path)
+        }
+        opened => opened,
+    };
+    let file = file.map_err(io)?;
+    check_private(path, &file)?;
+    let mut bytes = Zeroizing::new(Vec::with_capacity(LOCAL_KEY_BYTES + 1));
+    file.take(LOCAL_KEY_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(io)?;
+    let key = bytes[..].try_into().map_err(|_| Error::LocalKey { path: path.into() })?;
+    Ok(Zeroizing::new(key))
+}
+
+fn create(path: &Path) -> std::io::Result<()> {
+    let mut random = [0; 8];
+    let mut rng = crate::os_rng().map_err(std::io::Error::other)?;
+    rng.fill_bytes(&mut random);
+    let draft = path.with_extension(format!("{}.part", ckks::Hex(&random)));
+    let mut key = Zeroizing::new([0; LOCAL_KEY_BYTES]);
+    rng.fill_bytes(&mut *key);
+    let written = host::private_file().write(true).create_new(true).open(&draft).and_then(|mut file| {
+        file.write_all(&*key)?;
+        file.sync_all()?;
+        match std::fs::hard_link(&draft, path) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+            _ => host::sync_folder_of(path),
+        }
+    });
+    // What is left of a draft is a key that nothing was sealed under.
+    let _ = std::fs::remove_file(&draft);
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The key is the same whoever makes it first, private, and refused when it is not whole.
+    #[test]
+    fn the_random_key_of_a_device_is_made_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key.device");
+        let keys: Vec<_> = std::thread::scope(|scope| {
+            let made = [(); 4].map(|()| scope.spawn(|| load_or_create(&path).unwrap()));
+            made.into_iter().map(|key| key.join().unwrap()).collect()
+        });
+        assert!(keys.iter().all(|key| *key == keys[0]));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "no draft is left");
+        assert_ne!(*keys[0], *random_key().unwrap());
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+            mode(0o644);
+            assert!(matches!(load_or_create(&path), Err(Error::Permissions { .. })));
+            mode(0o600);
+        }
+        for bad in [&keys[0][..31], &[0; 33]] {
+            std::fs::write(&path, bad).unwrap();
+            assert!(matches!(load_or_create(&path), Err(Error::LocalKey { .. })));
+        }
+        let nowhere = folder.path().join("none").join("key.device");
+        assert!(matches!(load_or_create(&nowhere), Err(Error::Io { .. })));
+    }
+}
