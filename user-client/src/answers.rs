@@ -246,6 +246,7 @@ fn decide(state: &mut State, most: u64) -> (bool, Option<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bandit::MOST_ANSWERS_OF_A_DECISION;
 
     const KEY: KeyId = KeyId([7; 16]);
 

@@ -11,7 +11,7 @@ use wire::{AskAgain, ProblemType};
 /// The most times that a device asks again because the evaluation that it was part of has ended.
 const MOST_REPEATS: usize = 3;
 /// The most times that a device asks again for one decision: those of a search among 2048 senders.
-const MOST_ANSWERS_OF_A_DECISION: u32 = 12;
+pub(crate) const MOST_ANSWERS_OF_A_DECISION: u32 = 12;
 /// The most answers to tasks for one decision.
 const MOST_RAISES: usize = 4;
 

@@ -14,7 +14,7 @@ use ckks::{Ciphertext, Plaintext};
 use ckks_shares::OpeningShare;
 use envelope::SealingSecret;
 use protocol::exchange::OPENED_FORM_BITS;
-use protocol::{Answers, BanditConfig, ScoreLayout};
+use protocol::{Answers, BanditConfig};
 use rand::CryptoRng;
 use wire::{AnswerBinding, CommitteeContexts, Decision, OpenedAnswer};
 
@@ -31,11 +31,6 @@ pub(super) fn check_config(config: &BanditConfig) -> Result<(), Error> {
     Ok(())
 }
 
-/// The longest answer to a request.
-pub(super) fn longest_answer(config: &BanditConfig, layout: &ScoreLayout) -> usize {
-    OpenedAnswer::most_bytes(config.linear.k * layout.most_decisions())
-}
-
 impl BanditDevice<'_> {
     fn public_encryption<R: CryptoRng>(
         &self,
@@ -43,9 +38,7 @@ impl BanditDevice<'_> {
         message: &Plaintext,
         rng: &mut R,
     ) -> Ciphertext {
-        let small = self.small();
-        // Frames hold the canonical scale.
-        ckks::encrypt(small, &keys.public_key, message, rng).with_scale(small.scale(small.max_level()))
+        ckks::encrypt(self.small(), &keys.public_key, message, rng)
     }
 
     /// The body of a request, and the secret that its answer is opened with.

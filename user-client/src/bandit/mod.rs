@@ -28,6 +28,8 @@ mod round;
 #[cfg(feature = "secret")]
 mod secret;
 
+#[cfg(all(test, feature = "secret"))]
+pub(crate) use asking::MOST_ANSWERS_OF_A_DECISION;
 #[cfg(all(feature = "http", feature = "secret"))]
 pub(crate) use asking::has_ended;
 pub use asking::{Asking, PlayedRound, Request, Target};
@@ -119,7 +121,7 @@ impl<'a> Held<'a> {
         let answers = ring.answers(params.spec()).validate()?;
         let mut limits = Limits::new(params, small, &answers, config, plan, &exchanges.layout)?;
         if self.is_of_committee() {
-            limits.answer = committee::longest_answer(config, &exchanges.layout);
+            limits = limits.under_committee(small, &exchanges.layout);
         }
         let created = created.clone();
         Ok(BanditDevice {

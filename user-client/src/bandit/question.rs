@@ -236,7 +236,7 @@ mod tests {
         let good = attacker.frame(0, (0, STEP));
         let deeper = ckks::write_ciphertext(params, open.key_id(), &Ciphertext::zero(params, 1));
         let stranger = ckks::write_ciphertext(params, KeyId([9; 16]), &Ciphertext::zero(params, 0));
-        let answer = frame(attacker.device.answers.params(), attacker.device.small_id, 0, (0, 0));
+        let answer = frame(&attacker.device.answers, attacker.device.small_id, 0, (0, 0));
         for (frame, accepted) in [
             (good.clone(), true),
             (deeper, false),

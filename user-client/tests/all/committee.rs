@@ -262,8 +262,9 @@ fn contexts_and_statistics_are_encrypted_under_the_public_key() {
 
     let statistics = device.feedback(&rows[1], 0.5, None, &mut rng).unwrap();
     let count = committee.layout.numbers();
-    assert_eq!(statistics.len(), ckks::truncated_ciphertext_bytes(small, top, count));
-    let statistics = ckks::read_truncated_ciphertext(small, id, top, count, &statistics).unwrap();
+    assert_eq!(statistics.len(), device.limits().feedback());
+    let scale = f64::from(LOG_SCORE).exp2();
+    let statistics = ckks::read_truncated_ciphertext(small, id, top, scale, count, &statistics).unwrap();
     let want = committee.layout.statistics(&rows[1], 0.5).unwrap();
     assert!(want.iter().any(|x| *x as f64 > f64::from(LOG_SCORE).exp2() / 16.0));
     close(&committee.decrypt(&statistics)[..count], &want);

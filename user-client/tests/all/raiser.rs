@@ -215,7 +215,7 @@ fn the_raiser_says_what_is_wrong() {
         text
     };
     assert!(run(&url, &secret, &[]).contains("toy key"));
-    assert!(run(&url, &public, &["--toy"]).contains("secret one is needed"));
+    assert!(run(&url, &public, &["--toy"]).contains("no secret bundle"));
     assert!(run("nowhere", &secret, &["--toy"]).contains("https://HOST:PORT"));
     assert!(run(&url, &server.file("none"), &["--toy"]).contains("No such file"));
     assert!(run(&url, &secret, &["--toy", "--waiting", "9"]).contains("--waiting"));
