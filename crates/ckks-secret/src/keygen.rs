@@ -20,10 +20,26 @@ pub fn public_key<R: CryptoRng>(secret: &SecretKey, rng: &mut R) -> PublicKey {
 /// As [`public_key`], with the seed of a.
 pub fn public_key_from<R: CryptoRng>(secret: &SecretKey, seed: Seed, rng: &mut R) -> PublicKey {
     let params = secret.params();
-    let level = params.max_level();
-    let a = ckks::uniform_c1(params, level, &seed);
-    let basis = params.q_basis(level);
-    let mut b = a.mul(basis, secret.values());
+    key_over(secret, params.q_basis(params.max_level()), false, seed, rng)
+}
+
+/// A wide public key, modulo QP at the top level ([`ckks::encrypt_wide`]), with the seed of a.
+pub fn wide_public_key_from<R: CryptoRng>(secret: &SecretKey, seed: Seed, rng: &mut R) -> PublicKey {
+    let params = secret.params();
+    key_over(secret, params.qp_basis(params.max_level()), true, seed, rng)
+}
+
+fn key_over<R: CryptoRng>(
+    secret: &SecretKey,
+    basis: &Basis,
+    wide: bool,
+    seed: Seed,
+    rng: &mut R,
+) -> PublicKey {
+    let params = secret.params();
+    let s = secret.values_qp(params.max_level());
+    let mut b = PublicKey::mask(params, wide, &seed);
+    b.mul_assign(basis, &s);
     b.neg_assign(basis);
     b.add_assign(basis, &error(basis, rng));
     PublicKey::new(params, b, seed)

@@ -23,7 +23,7 @@ pub use encrypt::{SeededCiphertext, encrypt};
 pub use error::Error;
 pub use keygen::{
     galois_key, galois_key_from, public_key, public_key_from, relin_key, ring_switch_key,
-    ring_switch_key_from, switch_key_digit,
+    ring_switch_key_from, switch_key_digit, wide_public_key_from,
 };
 pub use noise::{Precision, measure};
 pub use private::Private;

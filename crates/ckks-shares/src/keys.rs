@@ -49,32 +49,39 @@ impl SessionId {
 
 /// Adds the public keys of the members' own secrets.
 ///
-/// With bᵢ = −a·sᵢ + eᵢ, Σ bᵢ = −a·s + e for s = Σ sᵢ; the error has deviation √n·3.2.
+/// With bᵢ = −a·sᵢ + eᵢ, Σ bᵢ = −a·s + e for s = Σ sᵢ; the error has deviation √n·3.2. Wide keys add up to a wide
+/// one.
 #[derive(Debug)]
 pub struct PublicKeySum {
     params: Params,
     seed: Seed,
-    b: Poly<Ntt>,
+    /// `None` before the first key.
+    b: Option<Poly<Ntt>>,
     count: usize,
 }
 
 impl PublicKeySum {
     /// The sum of no keys yet.
     pub fn new(params: &Params, session: SessionId) -> Self {
-        let b = Poly::zero(params.n(), params.max_level() + 1);
         let seed = session.seed(params, KeyLabel::Public);
-        PublicKeySum { params: params.clone(), seed, b, count: 0 }
+        PublicKeySum { params: params.clone(), seed, b: None, count: 0 }
     }
 
     /// Adds the key of one member.
     ///
     /// # Errors
-    /// [`Error::Foreign`] if it has another seed.
+    /// [`Error::Foreign`] if it has another seed, or is wide and others are not.
     pub fn add(&mut self, key: &PublicKey) -> Result<(), Error> {
         if *key.seed() != self.seed {
             return Err(Error::Foreign("a public key has another seed than the reference string"));
         }
-        self.b.add_assign(self.params.q_basis(self.params.max_level()), key.b());
+        let (params, top) = (&self.params, self.params.max_level());
+        let basis = if key.is_wide(params) { params.qp_basis(top) } else { params.q_basis(top) };
+        match &mut self.b {
+            None => self.b = Some(key.b().clone()),
+            Some(b) if b.limbs() == basis.len() => b.add_assign(basis, key.b()),
+            Some(_) => return Err(Error::Foreign("one public key is wide and another is not")),
+        }
         self.count += 1;
         Ok(())
     }
@@ -85,7 +92,9 @@ impl PublicKeySum {
     /// [`Error::ShareCount`] unless every member's key was added.
     pub fn finish(self, quorum: Quorum) -> Result<PublicKey, Error> {
         everybody(self.count, quorum)?;
-        Ok(PublicKey::new(&self.params, self.b, self.seed))
+        // A quorum has members.
+        let b = self.b.ok_or(Error::ShareCount { got: 0, want: usize::from(quorum.members()) })?;
+        Ok(PublicKey::new(&self.params, b, self.seed))
     }
 }
 

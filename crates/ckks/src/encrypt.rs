@@ -2,7 +2,7 @@
 
 use crate::{Ciphertext, Params, Plaintext, PublicKey};
 use rand::CryptoRng;
-use rns::{Buffer, Poly, sample};
+use rns::{Basis, Buffer, Modulus, Ntt, Poly, sample};
 use zeroize::{Zeroize, Zeroizing};
 
 /// Encrypts `plaintext` under the public key (b, a) as (b·u + e₀ + m, a·u + e₁), with a uniform ternary u and
@@ -15,7 +15,47 @@ pub fn encrypt<R: CryptoRng>(
     rng: &mut R,
 ) -> Ciphertext {
     let level = plaintext.level;
-    let basis = params.q_basis(level);
+    let message = |i: usize, m: &Modulus, out: &mut [u64]| rns::add_assign(m, out, plaintext.poly.limb(i));
+    let [c0, c1] = encryption(params.q_basis(level), key, |i| i, message, rng);
+    Ciphertext { c0, c1, level, scale: plaintext.scale }
+}
+
+/// Encrypts P·`plaintext` under a wide public key modulo QP, and divides by P, so that of the noise of
+/// [`encrypt`] only the rounding of the division is left. Under a secret of n ternary ones its standard deviation
+/// is √((1 + 2nN/3)/12): at N = 2¹³ it is 21 for n = 1, where [`encrypt`] has 334.
+///
+/// # Panics
+/// If the key is not wide.
+pub fn encrypt_wide<R: CryptoRng>(
+    params: &Params,
+    key: &PublicKey,
+    plaintext: &Plaintext,
+    rng: &mut R,
+) -> Ciphertext {
+    assert!(key.is_wide(params), "a wide encryption takes a wide key");
+    let (level, top) = (plaintext.level, params.max_level());
+    // The special primes follow those of the top level in the key, and those of this level in the basis.
+    let own = |i: usize| if i <= level { i } else { i + top - level };
+    let message = |i: usize, m: &Modulus, out: &mut [u64]| {
+        // P·m is 0 modulo the special primes.
+        if i <= level {
+            rns::mul_constant_add(m, out, plaintext.poly.limb(i), params.p_constants()[i]);
+        }
+    };
+    let [c0, c1] = encryption(params.qp_basis(level), key, own, message, rng);
+    let divider = params.mod_down(level);
+    let (c0, c1) = rayon::join(|| divider.divide(c0), || divider.divide(c1));
+    Ciphertext { c0, c1, level, scale: plaintext.scale }
+}
+
+/// (b·u + e₀ + m, a·u + e₁) over `basis`, whose limb i is limb `own(i)` of the key. `message(i)` adds m.
+fn encryption<R: CryptoRng>(
+    basis: &Basis,
+    key: &PublicKey,
+    own: impl Fn(usize) -> usize + Send + Sync,
+    message: impl Fn(usize, &Modulus, &mut [u64]) + Send + Sync,
+    rng: &mut R,
+) -> [Poly<Ntt>; 2] {
     // u, e₀ and e₁ are as secret as the message.
     let u = Zeroizing::new(sample::ternary(basis.n(), rng));
     let [e0, e1] = [(); 2].map(|()| Zeroizing::new(sample::error(basis.n(), rng)));
@@ -29,10 +69,10 @@ pub fn encrypt<R: CryptoRng>(
             rns::signed_into(m, values, signed);
             table.forward(values);
         }
-        rns::mul_add_assign(m, o0, &u_values, key.b.limb(i));
-        rns::add_assign(m, o0, plaintext.poly.limb(i));
-        rns::mul_add_assign(m, o1, &u_values, key.a.limb(i));
+        rns::mul_add_assign(m, o0, &u_values, key.b.limb(own(i)));
+        message(i, m, o0);
+        rns::mul_add_assign(m, o1, &u_values, key.a.limb(own(i)));
         u_values.zeroize();
     });
-    Ciphertext { c0, c1, level, scale: plaintext.scale }
+    [c0, c1]
 }

@@ -546,32 +546,58 @@ fn split_seed(payload: &[u8]) -> Result<(Seed, &[u8]), Error> {
     Ok((*seed, body))
 }
 
-/// Writes a public key.
+/// Writes a public key, wide or not. The id in the header is that of the narrow key.
 pub fn write_public_key(params: &Params, key: &PublicKey) -> Vec<u8> {
-    let basis = params.q_basis(params.max_level());
-    write_frame(params, key.id(params), public_key_header(params), SEED_BYTES + poly_bytes(basis), |out| {
+    let (wide, basis) = (key.is_wide(params), public_key_basis(params, key.is_wide(params)));
+    let (id, header) = (key.id(params), public_key_header(params, wide));
+    write_frame(params, id, header, SEED_BYTES + poly_bytes(basis), |out| {
         out.extend(key.seed);
         pack(out, basis, &key.b);
     })
 }
 
-fn public_key_header(params: &Params) -> FrameHeader {
-    let level = params.max_level();
-    FrameHeader { kind: FrameKind::PublicKey, level, parts: 1, element: 0, scale: 0.0 }
+/// Bytes of the frame of a public key.
+pub fn public_key_bytes(params: &Params, wide: bool) -> usize {
+    FRAME_HEADER_BYTES + SEED_BYTES + poly_bytes(public_key_basis(params, wide)) + FRAME_DIGEST_BYTES
 }
 
-/// Reads a public key. The key id in the header must be the hash of the key.
+fn public_key_basis(params: &Params, wide: bool) -> &Basis {
+    if wide { params.qp_basis(params.max_level()) } else { params.q_basis(params.max_level()) }
+}
+
+/// The element of a wide key is the number of its special primes.
+fn public_key_header(params: &Params, wide: bool) -> FrameHeader {
+    let element = if wide { params.p_basis().len() as u64 } else { 0 };
+    FrameHeader { kind: FrameKind::PublicKey, level: params.max_level(), parts: 1, element, scale: 0.0 }
+}
+
+/// Reads a public key that is not wide. The key id in the header must be the hash of the key.
 ///
 /// # Errors
 /// As [`read_frame`]; [`Error::ResidueTooLarge`].
 pub fn read_public_key(params: &Params, bytes: &[u8]) -> Result<(PublicKey, KeyId), Error> {
+    read_public_key_of(params, false, bytes)
+}
+
+/// Reads a wide public key, as [`read_public_key`] one that is not.
+///
+/// # Errors
+/// As [`read_public_key`]; [`Error::BadFrame`] for parameters without special primes.
+pub fn read_wide_public_key(params: &Params, bytes: &[u8]) -> Result<(PublicKey, KeyId), Error> {
+    if params.p_basis().is_empty() {
+        return Err(Error::BadFrame("a set without special primes has no wide public key"));
+    }
+    read_public_key_of(params, true, bytes)
+}
+
+fn read_public_key_of(params: &Params, wide: bool, bytes: &[u8]) -> Result<(PublicKey, KeyId), Error> {
     let (header, id, payload) = read_frame(params, None, &[FrameKind::PublicKey], bytes)?;
     // Compared by bits, because −0 equals 0 but is never written.
-    if header != public_key_header(params) || header.scale.to_bits() != 0 {
+    if header != public_key_header(params, wide) || header.scale.to_bits() != 0 {
         return Err(Error::BadFrame("a header field does not belong to a public key"));
     }
     let (seed, body) = split_seed(payload)?;
-    let key = PublicKey::new(params, unpack(body, params.q_basis(header.level))?, seed);
+    let key = PublicKey::new(params, unpack(body, public_key_basis(params, wide))?, seed);
     if key.id(params) != id {
         return Err(Error::WrongKey { got: id.to_string(), want: key.id(params).to_string() });
     }

@@ -78,7 +78,8 @@ pub(crate) fn ciphertext(input: &[u8]) {
 pub(crate) fn key(input: &[u8]) {
     let (params, id) = fixture();
     with_digest(input, |bytes| {
-        if let Ok((key, read_id)) = ckks::read_public_key(params, bytes) {
+        for read in [ckks::read_public_key, ckks::read_wide_public_key] {
+            let Ok((key, read_id)) = read(params, bytes) else { continue };
             assert!(ckks::write_public_key(params, &key) == bytes && key.id(params) == read_id);
         }
         if let Ok((element, key)) = ckks::read_key_switch_key(params, *id, bytes) {

@@ -6,7 +6,7 @@ use ckks_secret::SecretKey;
 use ckks_shares::SessionId;
 use envelope::{SealingSecret, SigningSecret};
 use protocol::{BanditConfig, DecisionId, Plan, QuestionId, ScoreLayout, ScoreRing, Shape, TaskKind};
-use rand::SeedableRng;
+use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use wire::{
     AccessToken, AnswerUser, AnswersManifest, BundleKind, BundleWriter, CommitteeContexts, CommitteeManifest,
@@ -153,13 +153,18 @@ pub fn bundles() -> Bundles {
     };
     let head = manifest(1, Custody::Holder);
     let mut writer = BundleWriter::new(BundleKind::Public, &head, Vec::new()).expect("a vector");
-    let small_public = ckks::write_public_key(&small, &small_public);
-    writer.frame(&ckks::write_public_key(&params, &public)).expect("a vector");
-    writer.frame(&small_public).expect("a vector");
+    let small_frame = ckks::write_public_key(&small, &small_public.narrow(&small));
+    writer.frame(&ckks::write_public_key(&params, &public.narrow(&params))).expect("a vector");
+    writer.frame(&small_frame).expect("a vector");
     let (frame, small_frame) = (secret.to_bytes(id), small_secret.to_bytes(small_id));
     let head = manifest(2, Custody::Holder);
     let secret = SecretBundle::write(&head, &frame, &small_frame, &token, Vec::new());
-    let users = UsersBundle::write(&manifest(1, custody()), &small_public, &token, Vec::new());
+    let users = UsersBundle::write(
+        &manifest(1, custody()),
+        &ckks::write_public_key(&small, &small_public),
+        &token,
+        Vec::new(),
+    );
     Bundles {
         public: writer.finish().expect("two frames").0,
         secret: secret.expect("a vector").0,
@@ -178,7 +183,9 @@ fn custody() -> Custody {
 fn key_pair(spec: ParamsSpec, rng: &mut ChaCha20Rng) -> (Params, SecretKey, PublicKey, KeyId) {
     let params = spec.validate().expect("a toy set");
     let secret = SecretKey::generate(&params, rng);
-    let public = ckks_secret::public_key(&secret, rng);
+    let mut seed = [0; 32];
+    rng.fill_bytes(&mut seed);
+    let public = ckks_secret::wide_public_key_from(&secret, seed, rng);
     let id = public.id(&params);
     (params, secret, public, id)
 }

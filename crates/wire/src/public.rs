@@ -241,7 +241,7 @@ impl RingKeys {
 }
 
 /// Reads the public key of a ring from the next frame, which `frame` holds afterwards.
-pub(crate) fn read_ring_public_key(
+fn read_ring_public_key(
     reader: &mut BundleReader<impl Read>,
     params: &Params,
     frame: &mut Vec<u8>,
@@ -261,8 +261,7 @@ struct FrameLimits {
 impl FrameLimits {
     fn new(params: &Params) -> Self {
         let top = params.max_level();
-        // A seeded ciphertext has a header, a seed, a digest and one polynomial.
-        let public_key = ckks::ciphertext_bytes(params, top, true);
+        let public_key = ckks::public_key_bytes(params, false);
         let basis = params.qp_basis(top);
         let poly: usize = (0..basis.len()).map(|i| basis.modulus(i).bits() as usize * params.n() / 8).sum();
         // The key of a rotation has the most digits.

@@ -1,5 +1,4 @@
 use crate::bundle::{BundleKind, BundleReader, BundleWriter, Manifest, differs};
-use crate::public::read_ring_public_key;
 use crate::{AccessToken, CommitteeManifest, Custody, Error, TOKEN_BYTES};
 use ckks::{KeyId, Params, PublicKey};
 use std::io::{Read, Write};
@@ -16,7 +15,7 @@ pub struct UsersBundle {
     pub params: Params,
     /// The parameters of the ring of scores.
     pub small: Params,
-    /// The public key of the ring of scores.
+    /// The wide public key of the ring of scores ([`ckks::encrypt_wide`]).
     pub public_key: PublicKey,
     /// The id of the key pair of this ring.
     pub key_id: KeyId,
@@ -58,7 +57,11 @@ impl UsersBundle {
                 return Err(differs(field, &got.to_string(), &want.to_string()));
             }
         }
-        let (public_key, key_id) = read_ring_public_key(&mut reader, &small, &mut Vec::new())?;
+        let mut frame = Vec::new();
+        if !reader.next_frame(ckks::public_key_bytes(&small, true), &mut frame)? {
+            return Err(Error::Truncated { what: "the public key" });
+        }
+        let (public_key, key_id) = ckks::read_wide_public_key(&small, &frame)?;
         stated.check_key(key_id)?;
         let mut token = Zeroizing::new(Vec::with_capacity(TOKEN_BYTES));
         if !reader.next_frame(TOKEN_BYTES, &mut token)? {
@@ -73,7 +76,8 @@ impl UsersBundle {
         Ok(UsersBundle { manifest, committee, params, small, public_key, key_id, token })
     }
 
-    /// Writes a bundle: the frame of the public key of the ring of scores, and the token. Returns the output
+    /// Writes a bundle: the frame of the wide public key of the ring of scores, and the
+    /// token. Returns the output
     /// and the number of bytes written.
     ///
     /// # Errors

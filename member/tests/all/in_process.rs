@@ -49,7 +49,7 @@ impl Ring<'_> {
         let mut sum = PublicKeySum::new(self.params, session);
         let seed = session.seed(self.params, KeyLabel::Public);
         for secret in &self.secrets {
-            sum.add(&ckks_secret::public_key_from(secret, seed, rng)).unwrap();
+            sum.add(&ckks_secret::wide_public_key_from(secret, seed, rng)).unwrap();
         }
         sum.finish(quorum).unwrap()
     }
@@ -144,7 +144,7 @@ pub(crate) fn in_one_process<R: CryptoRng>(request: Request, quorum: Quorum, rng
     for (ring, public, id, wanted) in
         [(&large, &public_key, key_id, &wanted), (&scores, &small_key, small_id, &of_scores)]
     {
-        writer.frame(&ckks::write_public_key(ring.params, public)).unwrap();
+        writer.frame(&ckks::write_public_key(ring.params, &public.narrow(ring.params))).unwrap();
         for &(element, level, storage) in wanted {
             let key = ring.key(session, quorum, &pairs, (element, level), rng);
             writer

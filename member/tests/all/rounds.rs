@@ -238,7 +238,7 @@ impl Device {
     fn encrypt(&self, coefficients: &[i64], log_scale: u32, rng: &mut ChaCha20Rng) -> Ciphertext {
         let (small, scale) = (&self.users.small, f64::from(log_scale).exp2());
         let message = Plaintext::from_integers(small, coefficients, small.max_level(), scale).unwrap();
-        ckks::encrypt(small, &self.users.public_key, &message, rng)
+        ckks::encrypt_wide(small, &self.users.public_key, &message, rng)
     }
 
     fn decide(&self, client: &Client, rows: &[Vec<f64>], rng: &mut ChaCha20Rng) -> Answered {

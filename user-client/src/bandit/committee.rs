@@ -38,7 +38,7 @@ impl BanditDevice<'_> {
         message: &Plaintext,
         rng: &mut R,
     ) -> Ciphertext {
-        ckks::encrypt(self.small(), &keys.public_key, message, rng)
+        ckks::encrypt_wide(self.small(), &keys.public_key, message, rng)
     }
 
     /// The body of a request, and the secret that its answer is opened with.

@@ -50,7 +50,7 @@ fn committee() -> &'static Committee {
 fn sum(params: &Params, secrets: &[SecretKey], quorum: Quorum) -> PublicKey {
     let (mut sum, seed) = (PublicKeySum::new(params, SESSION), SESSION.seed(params, KeyLabel::Public));
     for (secret, i) in secrets.iter().zip(1..) {
-        sum.add(&ckks_secret::public_key_from(secret, seed, &mut rng(i))).unwrap();
+        sum.add(&ckks_secret::wide_public_key_from(secret, seed, &mut rng(i))).unwrap();
     }
     sum.finish(quorum).unwrap()
 }
@@ -251,14 +251,14 @@ fn contexts_and_statistics_are_encrypted_under_the_public_key() {
     let limit = ckks::ciphertext_bytes(small, top, false);
     let contexts = CommitteeContexts::read(asking.request().unwrap().body, limit).unwrap().contexts;
     let contexts = committee.decrypt(&ckks::read_ciphertext(small, id, top, &contexts).unwrap());
-    // Six deviations of the noise of an encryption under a key of three members.
-    let noise = 6.0 * 3.2 * (4.0 * 3.0 * small.n() as f64 / 3.0 + 1.0).sqrt();
+    // Six deviations of the noise of a wide encryption under a key of three members.
+    let noise = 6.0 * ((1.0 + 2.0 * 3.0 * small.n() as f64 / 3.0) / 12.0).sqrt();
     let close = |got: &[i64], want: &[i64]| {
         assert_eq!(got.len(), want.len());
         got.iter().zip(want).for_each(|(x, y)| assert!(((x - y) as f64).abs() < noise, "{x} for {y}"));
     };
     close(&contexts, &committee.layout.contexts(&[&rows]).unwrap());
-    assert!(noise < f64::from(LOG_FACTOR).exp2() / 256.0);
+    assert!(noise < f64::from(LOG_FACTOR).exp2() / 8192.0);
 
     let statistics = device.feedback(&rows[1], 0.5, None, &mut rng).unwrap();
     let count = committee.layout.numbers();

@@ -1,8 +1,10 @@
 use crate::committee::{Ring, SESSION, assert_near, centred, deviation, pairs, rng};
 use ckks::{
-    Gadget, GaloisElement, KeySwitchKey, Params, Plaintext, PrefixSpec, TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH21,
+    Ciphertext, Gadget, GaloisElement, KeySwitchKey, LOGN15_LOGQP147_SCORES, Params, ParamsSpec, Plaintext,
+    PrefixSpec, PublicKey, TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH21, TOY_LOGN12_SCORES, TOY_LOGN13_SCORES,
 };
 use ckks_committee::DegreeTest;
+use ckks_secret::SecretKey;
 use ckks_shares::{Error, KeyLabel, KeySum, PublicKeySum, Quorum, SessionId};
 use num_complex::Complex64;
 use rns::{Modulus, Ntt, Poly, sample::SIGMA};
@@ -174,4 +176,81 @@ fn foreign_and_missing_shares_of_keys_are_refused() {
     let foreign = ckks_secret::public_key(&ring.secrets[0], &mut rng(2));
     assert!(matches!(sum.add(&foreign), Err(Error::Foreign(_))));
     assert_eq!(sum.finish(quorum).unwrap_err(), Error::ShareCount { got: 0, want: 3 });
+}
+
+/// Public keys, and what is encrypted under them, of n secrets at one ring: every deviation against its formula.
+fn check_encryptions(spec: ParamsSpec) {
+    let params = spec.validate().unwrap();
+    let (top, degree) = (params.max_level(), params.n() as f64);
+    let basis = params.q_basis(top);
+    let primes: Vec<&Modulus> = (0..basis.len()).map(|i| basis.modulus(i)).collect();
+    for n in [1u8, 3, 5] {
+        let what = |name: &str| format!("{name}, n = {n}, N = {}", params.n());
+        let secrets: Vec<_> =
+            (0..n).map(|i| SecretKey::generate(&params, &mut rng(40 + u64::from(i)))).collect();
+        let seed = SESSION.seed(&params, KeyLabel::Public);
+        let keys =
+            secrets.iter().zip(50..).map(|(s, i)| ckks_secret::wide_public_key_from(s, seed, &mut rng(i)));
+        let keys: Vec<_> = keys.collect();
+        let key = match n {
+            1 => keys[0].clone(),
+            n => {
+                let mut sum = PublicKeySum::new(&params, SESSION);
+                keys.iter().for_each(|key| sum.add(key).unwrap());
+                assert!(matches!(sum.add(&keys[0].narrow(&params)), Err(Error::Foreign(_))));
+                sum.finish(Quorum::new(n / 2 + 1, n).unwrap()).unwrap()
+            }
+        };
+        assert!(key.is_wide(&params) && key.id(&params) == key.narrow(&params).id(&params));
+        let wide = params.qp_basis(top);
+        let mut s = Poly::zero(params.n(), wide.len());
+        secrets.iter().for_each(|secret| s.add_assign(wide, &secret.values_qp(top)));
+        let mut error = PublicKey::mask(&params, true, key.seed()).mul(wide, &s);
+        error.add_assign(wide, key.b());
+        // Modulo the special primes alone: those of Q are tested as the narrow key.
+        let special: Vec<&Modulus> = (0..wide.len()).map(|i| wide.modulus(i)).skip(basis.len()).collect();
+        let mut last = Poly::<Ntt>::zero(params.n(), 1);
+        last.for_each_limb(|_, limb| limb.copy_from_slice(error.limb(basis.len())));
+        let last = centred(&special, &last.into_coeff(params.p_basis()));
+        assert_near(&what("wide public key"), deviation(last), f64::from(n).sqrt() * SIGMA);
+
+        let scale = f64::from(22).exp2();
+        let values: Vec<i64> = (0..params.n() as i64).map(|k| (k * 977) % 4_000_000 - 2_000_000).collect();
+        let message = Plaintext::from_integers(&params, &values, top, scale).unwrap();
+        let noise = |ct: &Ciphertext| {
+            let mut phase = ct.c1().mul(basis, &s);
+            phase.add_assign(basis, ct.c0());
+            let phase = centred(&primes, &phase.into_coeff(basis));
+            deviation(phase.into_iter().zip(&values).map(|(x, m)| x - i128::from(*m)))
+        };
+        let (members, mut rng) = (f64::from(n), rng(60));
+        let plain = noise(&ckks::encrypt(&params, &key, &message, &mut rng));
+        let formula = SIGMA * (4.0 * members * degree / 3.0 + 1.0).sqrt();
+        assert_near(&what("encryption under the public key"), plain, formula);
+        let wide = noise(&ckks::encrypt_wide(&params, &key, &message, &mut rng));
+        assert_near(&what("wide encryption"), wide, ((1.0 + 2.0 * members * degree / 3.0) / 12.0).sqrt());
+        let low = Plaintext::from_integers(&params, &values, 0, scale).unwrap();
+        let low = ckks::encrypt_wide(&params, &key, &low, &mut rng);
+        let mut phase = low.c1().mul(params.q_basis(0), &s.truncated(1));
+        phase.add_assign(params.q_basis(0), low.c0());
+        let phase = centred(&primes[..1], &phase.into_coeff(params.q_basis(0)));
+        let low = deviation(phase.into_iter().zip(&values).map(|(x, m)| x - i128::from(*m)));
+        assert_near(
+            &what("wide encryption at level 0"),
+            low,
+            ((1.0 + 2.0 * members * degree / 3.0) / 12.0).sqrt(),
+        );
+    }
+}
+
+/// A wide encryption has the noise of one rounding, and a plain one that of the whole public key.
+#[test]
+fn wide_encryptions_have_the_noise_of_one_rounding() {
+    [TOY_LOGN12_SCORES, TOY_LOGN13_SCORES].into_iter().for_each(check_encryptions);
+}
+
+#[test]
+#[ignore = "a large ring"]
+fn wide_encryptions_of_the_largest_ring_have_the_noise_of_one_rounding() {
+    check_encryptions(LOGN15_LOGQP147_SCORES);
 }
