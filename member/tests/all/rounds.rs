@@ -1,22 +1,17 @@
 use crate::in_process::{InProcess, in_one_process};
-use ckks::{Ciphertext, Params, Plaintext};
 use ckks_shares::Quorum;
-use envelope::SealingSecret;
 use helba_member::MemberKeys;
 use helba_member::serve::{Ledger, Member};
 use helba_server::{AppState, Settings};
-use protocol::exchange::OPENED_FORM_BITS;
-use protocol::{BanditConfig, Exchanges, LOG_FACTOR, LOG_SCORE, ScoreRing, Shape};
+use protocol::{BanditConfig, Shape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 use testkit::ClearTwin;
-use user_client::{Client, Error, Stop};
-use wire::{
-    AnswerBinding, BanditView, CommitteeContexts, Created, DecideReply, Limits, OpenedAnswer, PublicBundle,
-    UsersBundle, answer_key_hash,
-};
+use user_client::{BanditDevice, Choice, Client, Device, Stop};
+use wire::{BanditView, PublicBundle};
 
 fn rng(seed: u64) -> ChaCha20Rng {
     ChaCha20Rng::seed_from_u64(seed)
@@ -43,7 +38,7 @@ fn serve(public: &[u8], state: &std::path::Path) -> String {
 
 /// A server and the members of its committee.
 struct World {
-    users: UsersBundle,
+    device: Arc<Device>,
     client: Client,
     members: BTreeMap<u8, MemberKeys>,
     running: BTreeMap<u8, (Stop, std::thread::JoinHandle<MemberKeys>)>,
@@ -59,12 +54,12 @@ impl World {
         let quorum = Quorum::new(threshold, members).unwrap();
         let request = keygen::Request { shape: Shape::for_problem(dim, arms), toy, created: 0 };
         let InProcess { public, users, members } = in_one_process(request, quorum, &mut rng(1));
-        let users = UsersBundle::read(&users[..]).unwrap();
+        let device = Arc::new(Device::read(&users[..]).unwrap());
         let folder = tempfile::tempdir().unwrap();
         let url = serve(&public, &folder.path().join("state"));
-        let client = Client::new(&url).unwrap().with_token(users.token.clone());
+        let client = Client::new(&url).unwrap().with_token(device.token().clone());
         let members = members.into_iter().map(|keys| (keys.member(), keys)).collect();
-        World { users, client, members, running: BTreeMap::new(), folder }
+        World { device, client, members, running: BTreeMap::new(), folder }
     }
 
     /// Starts a member, with the ledger that it had before.
@@ -89,16 +84,21 @@ impl World {
         self.members.insert(member, thread.join().unwrap());
     }
 
-    fn create(&self, dim: usize, arms: usize) -> (BanditConfig, Device) {
+    fn create(&self, dim: usize, arms: usize) -> (BanditConfig, BanditDevice<'static>) {
         let config = BanditConfig { horizon: 100, ..BanditConfig::new(dim, arms) };
         let created = self.client.create_encrypted(&config).unwrap();
-        (config, Device::new(&self.users, &created))
+        (config, self.device.clone().join_shared(&created).unwrap())
+    }
+
+    fn feedback(&self, device: &BanditDevice, choice: &Choice, features: &[f64], reward: f64) {
+        let frame = device.feedback(features, reward, None, &mut rng(choice.round)).unwrap();
+        self.client.feedback_encrypted(&device.created().id, choice.id, &frame).unwrap();
     }
 
     /// Waits until no update and no task of the bandit is under way.
-    fn settle(&self, device: &Device) -> protocol::Status {
+    fn settle(&self, device: &BanditDevice) -> protocol::Status {
         for _ in 0..1500 {
-            let BanditView { status, .. } = self.client.encrypted(&device.created.id).unwrap();
+            let BanditView { status, .. } = self.client.encrypted(&device.created().id).unwrap();
             if !status.updating && !status.refresh_due {
                 return status;
             }
@@ -120,11 +120,11 @@ fn best(indices: &[f64]) -> (usize, f64) {
 }
 
 /// The arm is that of the exact indices, unless the comparison does not resolve the best two.
-fn check(config: &BanditConfig, reply: &Answered, indices: &[f64]) {
+fn check(config: &BanditConfig, reply: &Choice, indices: &[f64]) {
     let range = helba::Scalars::new(config, reply.round, reply.model_feedbacks).range;
     let (arm, gap) = best(indices);
     let same = gap / range < config.resolution() || reply.arm == arm;
-    assert!(same, "{:?} for {indices:?}, {} of the range apart", reply.entries, gap / range);
+    assert!(same, "{:?} for {indices:?}, {} of the range apart", reply.values, gap / range);
 }
 
 #[test]
@@ -135,11 +135,11 @@ fn users_without_a_secret_learn_through_a_committee() {
     let (mut twin, mut draws) = (ClearTwin::new(config.clone()), rng(3));
     for round in 1..=12 {
         let rows = rows(round, 2, 2);
-        let reply = device.decide(&world.client, &rows, &mut draws);
+        let reply = device.decide(&world.client, &rows, &mut draws).unwrap().choice;
         let indices = twin.indices(&rows, reply.round, reply.model_feedbacks);
         check(&config, &reply, &indices);
         let reward = if reply.arm == 0 { 0.7 } else { -0.2 };
-        device.feedback(&world.client, reply.id, &rows[reply.arm], reward, &mut draws);
+        world.feedback(&device, &reply, &rows[reply.arm], reward);
         twin.learn(&rows[reply.arm], reward);
         world.settle(&device);
     }
@@ -158,7 +158,7 @@ fn many_users_share_an_evaluation() {
             let (device, client) = (&device, &world.client);
             scope.spawn(move || {
                 let rows = rows(user, 5, 4);
-                (device.decide(client, &rows, &mut rng(user.into())), rows)
+                (device.decide(client, &rows, &mut rng(user.into())).unwrap().choice, rows)
             })
         };
         let asked: Vec<_> = (0..24).map(ask).collect();
@@ -179,8 +179,8 @@ fn two_members_of_five_may_leave() {
     let (_, device) = world.create(2, 2);
     let mut draws = rng(4);
     let mut play = |world: &World| {
-        let reply = device.decide(&world.client, &rows(3, 2, 2), &mut draws);
-        device.feedback(&world.client, reply.id, &rows(3, 2, 2)[reply.arm], 0.5, &mut draws);
+        let reply = device.decide(&world.client, &rows(3, 2, 2), &mut draws).unwrap().choice;
+        world.feedback(&device, &reply, &rows(3, 2, 2)[reply.arm], 0.5);
         world.settle(&device)
     };
     play(&world);
@@ -189,109 +189,10 @@ fn two_members_of_five_may_leave() {
         play(&world);
     }
     world.leave(1);
-    let refused = device.ask(&world.client, &rows(1, 2, 2), &mut rng(5)).unwrap_err();
+    let refused = device.decide(&world.client, &rows(1, 2, 2), &mut rng(5)).err().unwrap();
     assert!(refused.to_string().contains("2 members of the committee are here, and it takes 3"), "{refused}");
     world.join(5);
     play(&world);
-}
-
-/// A device without a secret, from public parts.
-struct Device {
-    users: UsersBundle,
-    created: Created,
-    exchanges: Exchanges,
-    answers: Params,
-    limits: Limits,
-}
-
-#[derive(Debug)]
-struct Answered {
-    id: protocol::DecisionId,
-    round: u64,
-    model_feedbacks: u64,
-    users: u32,
-    arm: usize,
-    entries: Vec<f64>,
-}
-
-impl Device {
-    fn new(bundle: &UsersBundle, created: &Created) -> Self {
-        let (large, small) = (bundle.params.clone(), bundle.small.clone());
-        let ring = ScoreRing::beside(large.spec(), bundle.manifest.shape).unwrap();
-        let answers = ring.answers(large.spec()).validate().unwrap();
-        let exchanges = Exchanges::new(&created.config, &created.plan, ring, &small, &large).unwrap();
-        let limits = Limits::new(&large, &small, &answers, &created.config, &created.plan, &exchanges.layout)
-            .unwrap()
-            .under_committee(&small, &exchanges.layout);
-        let users = UsersBundle {
-            manifest: bundle.manifest.clone(),
-            committee: bundle.committee.clone(),
-            params: large,
-            small,
-            public_key: bundle.public_key.clone(),
-            key_id: bundle.key_id,
-            token: bundle.token.clone(),
-        };
-        Device { users, created: created.clone(), exchanges, answers, limits }
-    }
-
-    fn encrypt(&self, coefficients: &[i64], log_scale: u32, rng: &mut ChaCha20Rng) -> Ciphertext {
-        let (small, scale) = (&self.users.small, f64::from(log_scale).exp2());
-        let message = Plaintext::from_integers(small, coefficients, small.max_level(), scale).unwrap();
-        ckks::encrypt_wide(small, &self.users.public_key, &message, rng)
-    }
-
-    fn decide(&self, client: &Client, rows: &[Vec<f64>], rng: &mut ChaCha20Rng) -> Answered {
-        self.ask(client, rows, rng).unwrap()
-    }
-
-    fn ask(&self, client: &Client, rows: &[Vec<f64>], rng: &mut ChaCha20Rng) -> Result<Answered, Error> {
-        let layout = &self.exchanges.layout;
-        let contexts = self.encrypt(&layout.contexts(&[rows]).unwrap(), LOG_FACTOR, rng);
-        let secret = SealingSecret::generate(rng);
-        let contexts = ckks::write_ciphertext(&self.users.small, self.users.key_id, &contexts);
-        let body = CommitteeContexts { answer_key: secret.public(), contexts }.to_bytes();
-        let reply = client.decide_several(&self.created.id, &self.limits, 1, &body)?;
-        let decision = DecideReply::read(&reply, &self.limits).unwrap().decision.unwrap();
-        let quorum = self.users.committee.quorum().unwrap();
-        let (opened, set) = OpenedAnswer::read(&decision.answer, quorum, layout.arms()).unwrap();
-        let binding = AnswerBinding {
-            bandit: self.created.id.clone(),
-            round: decision.round,
-            model_feedbacks: decision.model_feedbacks,
-            users: vec![decision.user],
-            answer_key: answer_key_hash(&secret.public()),
-        };
-        let slots = layout.answer_slots(decision.user as usize, self.users.params.max_slots());
-        let q = self.answers.q_basis(0).modulus(0);
-        let mut sums = opened.values.clone();
-        for share in &opened.shares {
-            let verifying = &self.users.committee.members[usize::from(share.member - 1)].verifying.0;
-            share.check(verifying, &binding, &opened.request, set).unwrap();
-            let residues = share.open(&secret, &binding, &opened.request, set, slots.len()).unwrap();
-            sums.iter_mut().zip(residues.iter()).for_each(|(sum, x)| *sum = q.add(*sum, *x));
-        }
-        let unit = f64::from(OPENED_FORM_BITS).exp2() * self.answers.scale(0);
-        let entries: Vec<f64> = sums.iter().map(|&sum| q.centered(sum) as f64 / unit).collect();
-        let (arm, _) = best(&entries);
-        let (round, model_feedbacks, users) = (decision.round, decision.model_feedbacks, decision.users);
-        Ok(Answered { id: decision.id, round, model_feedbacks, users, arm, entries })
-    }
-
-    fn feedback(
-        &self,
-        client: &Client,
-        id: protocol::DecisionId,
-        features: &[f64],
-        reward: f64,
-        rng: &mut ChaCha20Rng,
-    ) {
-        let statistics = self.exchanges.layout.statistics(features, reward).unwrap();
-        let encrypted = self.encrypt(&statistics, LOG_SCORE, rng);
-        let (small, key) = (&self.users.small, self.users.key_id);
-        let frame = ckks::write_truncated_ciphertext(small, key, &encrypted, statistics.len());
-        client.feedback_encrypted(&self.created.id, id, &frame).unwrap();
-    }
 }
 
 /// Decisions of a lone user under keys of the default parameters, 3 of 5, one after the other: prints times.
@@ -306,11 +207,11 @@ fn times_of_real_parameters() {
     for round in 1..=20 {
         let rows = rows(round, 7, 4);
         let began = std::time::Instant::now();
-        let reply = device.decide(&world.client, &rows, &mut draws);
+        let reply = device.decide(&world.client, &rows, &mut draws).unwrap().choice;
         times.push(began.elapsed().as_secs_f64());
         let indices = twin.indices(&rows, reply.round, reply.model_feedbacks);
         check(&config, &reply, &indices);
-        device.feedback(&world.client, reply.id, &rows[reply.arm], 0.5, &mut draws);
+        world.feedback(&device, &reply, &rows[reply.arm], 0.5);
         twin.learn(&rows[reply.arm], 0.5);
         world.settle(&device);
     }
