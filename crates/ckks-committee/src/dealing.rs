@@ -17,6 +17,27 @@ impl Drop for Dealt {
 }
 
 impl Dealt {
+    /// Bytes of [`Self::write`].
+    pub fn bytes(params: &Params) -> usize {
+        ckks::residue_bytes(params.qp_basis(params.max_level()))
+    }
+
+    /// Appends the value to `out`, which is to be sealed to its receiver.
+    pub fn write(&self, params: &Params, out: &mut Zeroizing<Vec<u8>>) {
+        // Reserved at once, because a vector that grows leaves copies behind.
+        out.reserve_exact(Self::bytes(params));
+        ckks::pack_residues(out, params.qp_basis(params.max_level()), &self.values);
+    }
+
+    /// Reads the bytes of [`Self::write`].
+    ///
+    /// # Errors
+    /// [`ckks::Error`] for another length, or a residue that is too large.
+    pub fn read(params: &Params, bytes: &[u8]) -> Result<Self, ckks::Error> {
+        let values = ckks::unpack_residues(bytes, params.qp_basis(params.max_level()))?;
+        Ok(Dealt { values })
+    }
+
     pub(crate) fn values(&self) -> &Poly<Ntt> {
         &self.values
     }

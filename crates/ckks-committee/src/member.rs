@@ -74,6 +74,30 @@ impl MemberShare {
         Ok(MemberShare { params: params.clone(), quorum, member, values, own })
     }
 
+    /// Bytes of [`Self::write`].
+    pub fn bytes(params: &Params) -> usize {
+        32 + Dealt::bytes(params)
+    }
+
+    /// Appends the share to `out`, to be stored where only its owner reads.
+    pub fn write(&self, out: &mut Zeroizing<Vec<u8>>) {
+        // Reserved at once, because a vector that grows leaves copies behind.
+        out.reserve_exact(Self::bytes(&self.params));
+        out.extend(self.own);
+        ckks::pack_residues(out, self.params.qp_basis(self.params.max_level()), &self.values);
+    }
+
+    /// Reads the bytes of [`Self::write`].
+    ///
+    /// # Errors
+    /// [`Error::Ckks`] for another length, or a residue that is too large.
+    pub fn read(params: &Params, quorum: Quorum, member: u8, bytes: &[u8]) -> Result<Self, Error> {
+        let short = ckks::Error::BadFrame("it is too short for a share");
+        let (own, values) = bytes.split_first_chunk::<32>().ok_or(short)?;
+        let values = ckks::unpack_residues(values, params.qp_basis(params.max_level()))?;
+        Ok(MemberShare { params: params.clone(), quorum, member, values, own: *own })
+    }
+
     /// The parameters of the ring.
     pub fn params(&self) -> &Params {
         &self.params

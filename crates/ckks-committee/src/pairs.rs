@@ -1,5 +1,5 @@
 use crate::Error;
-use ckks_shares::{ActiveSet, RequestId};
+use ckks_shares::{ActiveSet, Quorum, RequestId};
 use rand::CryptoRng;
 use rns::{Basis, Ntt, Poly, sample};
 use std::collections::BTreeMap;
@@ -52,6 +52,33 @@ impl PairKeys {
     /// The number of this member.
     pub fn own(&self) -> u8 {
         self.own
+    }
+
+    /// Appends the keys with all other members of `quorum` to `out`, 32 bytes each, to be stored where only
+    /// their owner reads.
+    ///
+    /// # Errors
+    /// [`Error::PairKey`] if one is missing.
+    pub fn write(&self, quorum: Quorum, out: &mut Zeroizing<Vec<u8>>) -> Result<(), Error> {
+        // Reserved at once, because a vector that grows leaves copies behind.
+        out.reserve_exact(32 * usize::from(quorum.members() - 1));
+        for other in quorum.everybody().iter().filter(|&k| k != self.own) {
+            out.extend(self.keys.get(&other).ok_or(Error::PairKey { member: self.own, other })?);
+        }
+        Ok(())
+    }
+
+    /// Reads the bytes of [`Self::write`] of member `own`.
+    ///
+    /// # Errors
+    /// [`Error::PairKey`] if there are fewer.
+    pub fn read(own: u8, quorum: Quorum, bytes: &[u8]) -> Result<Self, Error> {
+        let mut keys = PairKeys::new(own);
+        let mut parts = bytes.as_chunks::<32>().0.iter();
+        for other in quorum.everybody().iter().filter(|&k| k != own) {
+            keys.keys.insert(other, *parts.next().ok_or(Error::PairKey { member: own, other })?);
+        }
+        Ok(keys)
     }
 
     /// Adds the key with member `other`: the hash of what both contributed, the lower number first.

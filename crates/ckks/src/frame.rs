@@ -270,6 +270,25 @@ fn unpack_bits(bytes: &[u8], bits: u32, limb: &mut [u64]) -> u64 {
     largest
 }
 
+/// Bytes of [`pack_residues`].
+pub fn residue_bytes(basis: &Basis) -> usize {
+    poly_bytes(basis)
+}
+
+/// Appends the residues of a polynomial over `basis` to `out`, in the form of a frame's payload: for parts of
+/// messages that bring their own header.
+pub fn pack_residues(out: &mut Vec<u8>, basis: &Basis, poly: &Poly<Ntt>) {
+    pack(out, basis, poly);
+}
+
+/// Reads the bytes of [`pack_residues`].
+///
+/// # Errors
+/// [`Error::BadFrame`] for another length, [`Error::ResidueTooLarge`].
+pub fn unpack_residues(bytes: &[u8], basis: &Basis) -> Result<Poly<Ntt>, Error> {
+    unpack(bytes, basis)
+}
+
 fn ciphertext_header(kind: FrameKind, level: usize, scale: f64) -> FrameHeader {
     let parts = if kind == FrameKind::Ciphertext { 2 } else { 1 };
     FrameHeader { kind, level, parts, element: 0, scale }

@@ -30,6 +30,19 @@ impl Draft {
     /// # Errors
     /// Those of the operating system.
     pub fn create(path: &Path) -> io::Result<Self> {
+        Self::with(path, File::options())
+    }
+
+    /// As [`Self::create`], readable for the owner alone ([`crate::private_file`]).
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn create_private(path: &Path) -> io::Result<Self> {
+        Self::with(path, crate::private_file())
+    }
+
+    fn with(path: &Path, mut options: std::fs::OpenOptions) -> io::Result<Self> {
+        options.write(true).create(true).truncate(true);
         // A link stays, and the file that it names is replaced.
         let path = path.canonicalize().unwrap_or_else(|_| path.into());
         if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
@@ -41,7 +54,7 @@ impl Draft {
         hidden.push(format!(".{}.part", std::process::id()));
         let draft = path.with_file_name(hidden);
         let of_signal = draft.clone();
-        let create = || Ok::<_, io::Error>((File::create(&draft)?, move || remove(&of_signal)));
+        let create = || Ok::<_, io::Error>((options.open(&draft)?, move || remove(&of_signal)));
         let (file, undone) = Undone::after(create)?;
         Ok(Draft { file, part: Some(Part { draft, path, _undone: undone }) })
     }

@@ -1,4 +1,3 @@
 //! Members, a server and users without a secret, in one process.
 
-mod in_process;
 mod rounds;

@@ -1,6 +1,6 @@
-use crate::in_process::{InProcess, in_one_process};
 use ckks_shares::Quorum;
 use helba_member::MemberKeys;
+use helba_member::ceremony::{self, Ceremony};
 use helba_member::serve::{Ledger, Member};
 use helba_server::{AppState, Settings};
 use protocol::{BanditConfig, Shape};
@@ -52,8 +52,9 @@ impl World {
 
     fn start_with(threshold: u8, members: u8, dim: usize, arms: usize, toy: bool) -> Self {
         let quorum = Quorum::new(threshold, members).unwrap();
-        let request = keygen::Request { shape: Shape::for_problem(dim, arms), toy, created: 0 };
-        let InProcess { public, users, members } = in_one_process(request, quorum, &mut rng(1));
+        let ceremony = Ceremony { shape: Shape::for_problem(dim, arms), quorum, toy, created: 0 };
+        let (mut public, mut users) = (Vec::new(), Vec::new());
+        let members = ceremony::hold(ceremony, &mut public, &mut users, &mut rng(1), |_, _| ()).unwrap();
         let device = Arc::new(Device::read(&users[..]).unwrap());
         let folder = tempfile::tempdir().unwrap();
         let url = serve(&public, &folder.path().join("state"));
