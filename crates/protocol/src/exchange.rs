@@ -5,8 +5,8 @@
 //! all widths. A width of b bits is uniform noise of ± 2⁻ᵇ times the scale in every coefficient;
 //! docs/threat-model.md has the argument.
 
-use crate::Shape;
 use crate::config::ROUGH_ARMS;
+use crate::{ScoreRing, Shape};
 use ckks::Params;
 
 /// The bits b of the noise of a trace question, whose coefficient is near 0 or 1 and is compared with 0.45.
@@ -37,6 +37,27 @@ pub const OPENED_FORM_BITS: u32 = 6;
 /// v: the standard deviation of the smudging of all members together in an entry of an answer that a committee
 /// opens. Two entries that should be 0 and 1 are confused with a probability of 10⁻⁸.
 pub const OPENED_DEVIATION: f64 = 0.125;
+
+/// The nats of κ for which a committee opens answers under one key. An attack that finds the key with
+/// probability ½ from the answers of 4 nats finds it with 2⁻¹² or more from answers without CKKS noise, which do
+/// not depend on the key (docs/committee.md).
+pub const OPENED_NATS: f64 = 4.0;
+
+/// −log₂ of the largest error of an entry before it is opened, for up to this many arms: the row "product over a
+/// row" of docs/precision.md, whose contexts have an error of 3.2 units.
+const ENTRY_BITS: [(usize, f64); 6] =
+    [(2, 9.7), (4, 9.4), (8, 9.0), (16, 8.4), (32, 8.3), (crate::MOST_ARMS, 7.9)];
+
+/// κ in nats of the answer to one decision that `threshold` of `members` members open to a user: Σ z²/(2(v/√t)²)
+/// over the entries, with errors z of [`ENTRY_BITS`] that grow as those of contexts, from 3.2 units to the
+/// rounding √((1 + 2nN'/3)/12) of a wide encryption. This is the divergence from an answer without errors, of
+/// which one honest member hides a coalition of users, server and t − 1 members (docs/committee.md).
+pub fn opened_nats(shape: Shape, ring: ScoreRing, threshold: u8, members: u8) -> f64 {
+    let bits = ENTRY_BITS.iter().find(|(arms, _)| shape.arm_slots <= *arms).map_or(0.0, |(_, bits)| *bits);
+    let rounding = ((1.0 + 2.0 * f64::from(members) * ring.n() as f64 / 3.0) / 12.0).sqrt();
+    let error = (-bits).exp2() * (rounding / 3.2).max(1.0);
+    shape.arm_slots as f64 * (error / OPENED_DEVIATION).powi(2) * f64::from(threshold) / 2.0
+}
 
 /// The bits b of the noise that the server adds to the scores of the open tier
 /// ([`Answers::Scores`](crate::Answers::Scores)), in units of their range. It is 2⁸ times the noise of a
@@ -77,6 +98,33 @@ mod tests {
     use super::*;
     use crate::levels::REFRESH_LEVEL;
     use ckks::mask_bits;
+
+    /// Errors are those that docs/precision.md measures, or larger, and the budget is what docs/committee.md
+    /// states.
+    #[test]
+    fn the_budget_of_answers_is_as_stated() {
+        let page = include_str!("../../../docs/precision.md");
+        let evaluations: Vec<_> = page.split("## One evaluation, ").skip(1).collect();
+        assert!(evaluations.len() >= ENTRY_BITS.len());
+        for evaluation in evaluations {
+            let arms: usize =
+                evaluation.lines().next().unwrap().split("K = ").nth(1).unwrap().parse().unwrap();
+            let row = evaluation.lines().find(|line| line.starts_with("| product over a row |")).unwrap();
+            let measured: f64 = row.split('|').nth(3).unwrap().trim().parse().unwrap();
+            let (_, bits) = ENTRY_BITS.iter().find(|(most, _)| arms <= *most).unwrap();
+            assert!(*bits <= measured, "{arms} arms: {bits} for {measured}");
+        }
+        let page = include_str!("../../../docs/committee.md");
+        for (dim, arms) in [(2, 2), (7, 4), (8, 8), (16, 16), (16, 32), (16, 64)] {
+            let shape = Shape::for_problem(dim, arms);
+            let ring = ScoreRing::for_shape(shape, false).unwrap();
+            let nats = [(2, 3), (3, 5)].map(|(t, n)| opened_nats(shape, ring, t, n));
+            let answers = nats.map(|nats| (OPENED_NATS / nats) as u64);
+            let [one, other] = nats.map(|nats| format!("{nats:.2}"));
+            let row = format!("| {dim}, {arms} | {one} | {other} | {} | {} |", answers[0], answers[1]);
+            assert!(page.contains(&row), "{row}");
+        }
+    }
 
     /// A bound on what a user learns from a masked model of `rounds` feedbacks, as a statistical distance: N
     /// coefficients, each moved by at most v under a uniform mask of 2ᵇ values, so at most N·v/2ᵇ.
