@@ -3,4 +3,5 @@
 mod committee;
 mod keys;
 mod openings;
+mod timing;
 mod transfers;
