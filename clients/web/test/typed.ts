@@ -1,0 +1,37 @@
+// A program that `tsc --strict` accepts: the types that users see. `.ci/web` checks it, and the lines of README.md after it.
+import {
+  AnswerError, type Bandit, Client, type Contexts, Decision, type Exchange, HelbaError, Keys, RefusedError, UnreachableError,
+} from "../js/index.js";
+
+export async function play(bundle: ArrayBuffer, rows: Float64Array[], patience: AbortSignal): Promise<number> {
+  const keys: Keys = await Keys.open(bundle, "correct horse", { repeats: 2, signal: patience });
+  const [least, most]: [number, number] = keys.features;
+  const seen: number[] = [];
+  const observe = (exchange: Exchange): void => void seen.push(exchange.sent.bytes, exchange.received.first.length);
+  const client = new Client(new URL("https://bandits.example"), keys, { token: "0".repeat(64), timeout: 1000, observe });
+  const bandit: Bandit = await client.create({ features: least, arms: most, answers: "arm", comparison_bits: 8 });
+  const contexts: Contexts = rows;
+  const decisions: Decision[] = await bandit.decideSeveral([contexts, [[0.5, 0.5], [1, 0]]]);
+  const stored: Uint8Array = decisions[0]!.toBytes();
+  try {
+    const { feedbacks } = await bandit.feedback(Decision.fromBytes(stored), 0.5);
+    return feedbacks + (decisions[1]!.arm ?? 0);
+  } catch (error) {
+    if (error instanceof RefusedError && error.status === 410) return error.detail.length;
+    if (error instanceof UnreachableError || error instanceof AnswerError) return error.code.length;
+    throw error instanceof HelbaError ? new Error(error.message) : error;
+  } finally {
+    await keys.free();
+  }
+}
+
+export async function misuse(keys: Keys, client: Client): Promise<void> {
+  // @ts-expect-error there is no such number of bits
+  await client.create({ features: 2, arms: 2, comparison_bits: 7 });
+  // @ts-expect-error keys are opened, not constructed
+  new Keys();
+  // @ts-expect-error a reward is a number
+  await (await client.bandit("x")).feedback(new Uint8Array(), "1");
+  // @ts-expect-error the id does not change
+  keys.keyId = "";
+}
