@@ -234,7 +234,7 @@ fn lock(folder: &Path) -> Result<File, Error> {
     let path = folder.join("lock");
     let file = host::private_file().write(true).create(true).truncate(false).open(&path);
     let file = file.map_err(|e| Error::disk(&path, e))?;
-    match file.try_lock() {
+    match host::lock_file(&file) {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(Error::StateInUse { path: folder.to_owned() }),
         Err(TryLockError::Error(e)) => Err(Error::disk(&path, e)),

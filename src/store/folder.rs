@@ -35,7 +35,7 @@ pub(crate) fn lock(folder: &Path) -> Result<File, Error> {
     let path = folder.join("lock");
     let file =
         host::private_file().write(true).create(true).open(&path).map_err(|e| Error::disk(&path, e))?;
-    match file.try_lock() {
+    match host::lock_file(&file) {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(Error::StateInUse { folder: folder.to_owned() }),
         Err(TryLockError::Error(e)) => Err(Error::disk(&path, e)),

@@ -11,12 +11,15 @@ pub use signals::{Undone, undo_on_signals};
 use rand::SeedableRng;
 use rand::rngs::SysRng;
 use rand_chacha::ChaCha20Rng;
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
+
+/// How long [`lock_file`] waits for a lock.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The operating system gives no random numbers.
 #[derive(Debug, thiserror::Error)]
@@ -84,6 +87,24 @@ pub fn sync_folder_of(path: &Path) -> io::Result<()> {
     sync_folder(path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")))
 }
 
+/// Locks a file against other processes until it is closed. A lock that is held is waited for, for up to a second:
+/// a process that another thread starts has a copy of every open file until it runs its program, and with it the
+/// locks of files that were closed here in between.
+///
+/// # Errors
+/// [`TryLockError::WouldBlock`] if another process holds the lock; those of the operating system.
+pub fn lock_file(file: &File) -> Result<(), TryLockError> {
+    let began = Instant::now();
+    loop {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) if began.elapsed() < LOCK_PATIENCE => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            done => return done,
+        }
+    }
+}
+
 /// Locks a mutex even if another thread panicked while it held the lock: for content that is replaced as a
 /// whole, so that a panic leaves nothing half changed.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -129,6 +150,28 @@ macro_rules! say {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A copy of the open file holds the lock on, as one in a process does that was only just started, and is waited
+    /// for. One that stays is not.
+    #[test]
+    fn a_lock_that_is_about_to_end_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let open =
+            || OpenOptions::new().write(true).create(true).truncate(false).open(folder.path().join("lock"));
+        let first = open().unwrap();
+        lock_file(&first).unwrap();
+        let copy = first.try_clone().unwrap();
+        drop(first);
+        assert!(matches!(open().unwrap().try_lock(), Err(TryLockError::WouldBlock)), "the control");
+        let child = std::thread::spawn(move || {
+            std::thread::sleep(LOCK_PATIENCE / 10);
+            drop(copy);
+        });
+        let second = open().unwrap();
+        lock_file(&second).unwrap();
+        child.join().unwrap();
+        assert!(matches!(lock_file(&open().unwrap()), Err(TryLockError::WouldBlock)));
+    }
 
     /// A pipe of stdout that its reader closed is no failure. A pipe or connection of anything else is one.
     #[test]
