@@ -155,8 +155,8 @@ impl Metrics {
         self.asked_again.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The number of encrypted decisions that were asked for again, since their device saw an answer outside its
-    /// range.
+    /// The number of encrypted decisions that were asked for again, since their device saw an answer outside
+    /// its range.
     pub(crate) fn all_asked_again(&self) -> u64 {
         self.asked_again.load(Ordering::Relaxed)
     }

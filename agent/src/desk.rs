@@ -309,9 +309,9 @@ fn decide_here<R: CryptoRng>(
     }
 }
 
-/// Returns the reward of a decision to the server, unless it was counted before. It is kept before it is sent,
-/// so that no other reward is confirmed after a lost reply. While the bandit is frozen,
-/// and for a decision that the server did not make, it is counted here alone.
+/// Returns the reward of a decision to the server, unless it was counted before. It is kept before it is
+/// sent, so that no other reward is confirmed after a lost reply. While the bandit is frozen, and for a
+/// decision that the server did not make, it is counted here alone.
 fn feedback<R: CryptoRng>(
     agent: &Inner,
     joined: &BanditDevice,

@@ -2,10 +2,11 @@
 //!
 //! | token | permits to |
 //! |---|---|
-//! | token of the secret bundle | decide, return feedback and raise, with encrypted bandits; while tokens are off also create and delete them |
+//! | token of the secret bundle | decide, return feedback and raise, with encrypted bandits |
 //! | operator's token | do everything |
 //! | API token | do what its scopes name, with all bandits or with one |
 //!
+//! While tokens are off, the token of the secret bundle also creates and deletes encrypted bandits.
 //! [`Route`] says which scope each route needs. Tokens are *on* if the server has an operator's token or a
 //! file of API tokens, even one whose tokens were all revoked. Then nothing but health and the description of
 //! the routes is answered without a token. While they are off, everybody who reaches the port can use clear
@@ -23,8 +24,8 @@ use std::time::SystemTime;
 use tokens::{Live, Tokens};
 use wire::TokenDigest;
 
-/// What the token of the secret bundle permits with encrypted bandits where tokens are on. Every device has it,
-/// and no revocation ends it.
+/// What the token of the secret bundle permits with encrypted bandits where tokens are on. Every device has
+/// it, and no revocation ends it.
 const PARTICIPANT: [Scope; 3] = [Scope::Decide, Scope::Feedback, Scope::Raise];
 
 /// The tokens of a server.

@@ -41,8 +41,9 @@ fn operated(settings: Settings) -> (InProcess, Device) {
     (server, device)
 }
 
-/// A decision of a clear policy that is asked for again under its key has the first answer, byte for byte, also
-/// after a restart. Another request under the key, another caller and an encrypted bandit get no such answer.
+/// A decision of a clear policy that is asked for again under its key has the first answer, byte for byte,
+/// also after a restart. Another request under the key, another caller and an encrypted bandit get no such
+/// answer.
 #[test]
 fn decisions_are_repeated_by_their_key() {
     let operator = AccessToken::generate(&mut rng(23));

@@ -272,8 +272,8 @@ impl Client {
         self.post(&format!("bandits/{}/decisions", checked(id)?), &DecideRequest { contexts })
     }
 
-    /// As [`Self::decide_clear`], under a key that the caller draws at random for each decision: the same call
-    /// may be made again, and returns the same decision.
+    /// As [`Self::decide_clear`], under a key that the caller draws at random for each decision: the same
+    /// call may be made again, and returns the same decision.
     ///
     /// # Errors
     /// As [`Self::decide_clear`].

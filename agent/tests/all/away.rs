@@ -44,8 +44,8 @@ fn a_server_goes_away_and_comes_back() {
     app.decided(&bandit, &rows);
 }
 
-/// After a lost reply nobody knows whether the reward was counted. Only it may be sent again, as the same bytes,
-/// also by the next process.
+/// After a lost reply nobody knows whether the reward was counted. Only it may be sent again, as the same
+/// bytes, also by the next process.
 #[test]
 fn attack_no_second_reward_is_confirmed_after_a_lost_reply() {
     let folder = folder();

@@ -134,8 +134,8 @@ impl Drop for Server {
     }
 }
 
-/// Changes a bit of every ciphertext in a reply and makes its digest fit, which authenticates nothing: each is a
-/// ciphertext still, and decrypts to nonsense.
+/// Changes a bit of every ciphertext in a reply and makes its digest fit, which authenticates nothing: each
+/// is a ciphertext still, and decrypts to nonsense.
 fn garble(reply: &mut [u8]) {
     let starts: Vec<usize> =
         (4..reply.len().saturating_sub(4)).filter(|at| reply[*at..][..4] == ckks::FRAME_MAGIC).collect();

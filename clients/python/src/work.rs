@@ -75,8 +75,8 @@ pub(crate) fn call<T: Send + 'static>(
 /// Whether the interpreter ends. A thread that enters it holds the lock for reading.
 static ENDED: RwLock<bool> = RwLock::new(false);
 
-/// Runs `run` in the interpreter, unless it ends. Before Python 3.13 a thread that enters an interpreter while
-/// that is torn down ends the process with an abort, and nothing tells it in time.
+/// Runs `run` in the interpreter, unless it ends. A thread that enters an interpreter while that is torn down
+/// can abort the process (seen with Python 3.11), and nothing tells it in time.
 fn attach<T>(run: impl FnOnce(Python<'_>) -> T) -> Option<T> {
     let ended = ENDED.read().unwrap_or_else(PoisonError::into_inner);
     if *ended { None } else { Python::try_attach(run) }

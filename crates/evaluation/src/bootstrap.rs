@@ -37,9 +37,9 @@ impl Terms<'_> {
     }
 }
 
-/// The statistics over [`RESAMPLES`] resamples of the rounds, and of the seeds of those with several; both are
-/// drawn with replacement, and all terms see the same draws. Resample number i draws from SplitMix64 of seed i:
-/// rounds first, then seeds.
+/// The statistics over [`RESAMPLES`] resamples of the rounds, and of the seeds of those with several; both
+/// are drawn with replacement, and all terms see the same draws. Resample number i draws from SplitMix64 of
+/// seed i: rounds first, then seeds.
 ///
 /// - Shape: a row of as many statistics as `terms` for each resample.
 /// - Cost: O(resamples · rounds · series), on all threads.
@@ -71,13 +71,13 @@ pub(crate) fn interval(draws: &[Vec<f64>], i: usize) -> [f64; 2] {
     [0.025, 0.975].map(|share| quantile(&values, share))
 }
 
-/// Lower ends of the differences of pairs of statistics, with `values` over all rounds: with a probability of 95 %
-/// every difference is above its end, however many pairs there are. The ends are as many standard deviations below
-/// as the largest of all studentised differences exceeds in 5 % of the resamples.
+/// Lower ends of the differences of pairs of statistics, with `values` over all rounds: with a probability of
+/// 95 % every difference is above its end, however many pairs there are. The ends are as many standard
+/// deviations below as the largest of all studentised differences exceeds in 5 % of the resamples.
 ///
 /// # Source
-/// White, "A Reality Check for Data Snooping", 2000; studentised as in Romano and Wolf, "Stepwise Multiple Testing
-/// as Formalized Data Snooping", 2005, without its steps.
+/// White, "A Reality Check for Data Snooping", 2000; studentised as in Romano and Wolf, "Stepwise Multiple
+/// Testing as Formalized Data Snooping", 2005, without its steps.
 pub(crate) fn differences(draws: &[Vec<f64>], values: &[f64], pairs: &[(usize, usize)]) -> Vec<f64> {
     let of = |of: &[f64], (a, b): (usize, usize)| of[a] - of[b];
     let count = draws.len().max(1) as f64;
@@ -137,8 +137,8 @@ mod tests {
     }
 
     /// Of twenty policies that are no better than a baseline, one is found to be better in at most 5 % of the
-    /// files, within what 100 files tell. The control: their own intervals find one in a third of the files, as
-    /// 1 − 0.975²⁰ says. A policy that is better by six standard deviations is found.
+    /// files, within what 100 files tell. The control: their own intervals find one in a third of the files
+    /// (1 − 0.975²⁰ is 0.40). A policy that is better by six standard deviations is found.
     #[test]
     fn many_policies_are_compared_together() {
         const ROUNDS: usize = 200;

@@ -87,9 +87,9 @@ pub fn sync_folder_of(path: &Path) -> io::Result<()> {
     sync_folder(path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")))
 }
 
-/// Locks a file against other processes until it is closed. A lock that is held is waited for, for up to a second:
-/// a process that another thread starts has a copy of every open file until it runs its program, and with it the
-/// locks of files that were closed here in between.
+/// Locks a file against other processes until it is closed. A lock that is held is waited for, for up to a
+/// second: a process that another thread starts has a copy of every open file until it runs its program, and
+/// with it the locks of files that were closed here in between.
 ///
 /// # Errors
 /// [`TryLockError::WouldBlock`] if another process holds the lock; those of the operating system.
@@ -151,8 +151,8 @@ macro_rules! say {
 mod tests {
     use super::*;
 
-    /// A copy of the open file holds the lock on, as one in a process does that was only just started, and is waited
-    /// for. One that stays is not.
+    /// A copy of the open file holds the lock on, as one in a process does that was only just started, and is
+    /// waited for. One that stays is not.
     #[test]
     fn a_lock_that_is_about_to_end_is_waited_for() {
         let folder = tempfile::tempdir().unwrap();

@@ -85,9 +85,9 @@ const CHARACTER: u32 = 8;
 const GAP: u32 = 40;
 
 impl Figure<'_> {
-    /// The SVG document: curves with bands, and axis labels. Each name is beside the end of its curve, or in a
-    /// legend below if there are many or long names. A curve that equals an earlier one is dashed, so that both
-    /// are seen, and its name says which it equals. The vertical axis contains 0.
+    /// The SVG document: curves with bands, and axis labels. Each name is beside the end of its curve, or in
+    /// a legend below if there are many or long names. A curve that equals an earlier one is dashed, so that
+    /// both are seen, and its name says which it equals. The vertical axis contains 0.
     ///
     /// # Errors
     /// [`Error`] if there is no finite point, or the drawing fails.
@@ -225,8 +225,8 @@ struct Drawn {
     repeats: usize,
 }
 
-/// Places of names, from the places of their curves' ends in ascending order: at least a line apart, and on the
-/// figure.
+/// Places of names, from the places of their curves' ends in ascending order: at least a line apart, and on
+/// the figure.
 fn spread(ends: impl Iterator<Item = i32>) -> Vec<i32> {
     let line = LINE as i32;
     let mut places: Vec<i32> = Vec::new();

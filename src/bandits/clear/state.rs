@@ -422,8 +422,8 @@ impl ClearState {
         step
     }
 
-    /// Makes a new decision of the sender with the digest `holder`. It stays open until its feedback comes or it
-    /// expires. One with a key that was made before is answered again, and nothing changes.
+    /// Makes a new decision of the sender with the digest `holder`. It stays open until its feedback comes or
+    /// it expires. One with a key that was made before is answered again, and nothing changes.
     ///
     /// # Errors
     /// [`Error::KeyReused`], [`Error::TooManyOpen`], and those of the policy.
@@ -496,7 +496,8 @@ impl ClearState {
         Ok(ClearChange { state: self, core: Some(core), rows, out })
     }
 
-    /// Counts a feedback once, and learns from what the rule of the policy admits. If the sender with the digest
+    /// Counts a feedback once, and learns from what the rule of the policy admits. If the sender with the
+    /// digest
     /// `holder` repeats it, the answer is the same and nothing changes. Whoever else sends it is answered as if
     /// it sent another one, so that it cannot test what the reward was.
     ///

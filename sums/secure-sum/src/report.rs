@@ -44,7 +44,8 @@ pub(crate) struct Report {
     /// Number of the batch that was announced. Behind a shuffler, the bandit numbers the batches.
     #[arg(long, conflicts_with = "shuffler")]
     batch: Option<u64>,
-    /// Largest epsilon that this user accepts. Nothing is sent to a bandit whose parameters have a larger one.
+    /// Largest epsilon that this user accepts. Nothing is sent to a bandit whose parameters have a larger
+    /// one.
     #[arg(long, default_value_t = DeviceBounds::default().epsilon)]
     most_epsilon: f64,
     /// Largest delta that this user accepts, the probability with which the guarantee may fail.

@@ -1,9 +1,9 @@
 //! Who holds the decisions without feedback, so that no sender keeps a bandit from others.
 //!
-//! While others ask, a sender gets a place only if it holds fewer than are left, counted with those that it let
-//! expire within the wait time. So half is left for the others, half of the rest for the third, and whoever
-//! answers nothing gets no place twice. A sender alone has no bound of its own. Nothing of this is stored: after
-//! a restart the decisions that are open count as nobody's.
+//! While others ask, a sender gets a place only if it holds fewer than are left, counted with those that it
+//! let expire within the wait time. So half is left for the others, half of the rest for the third, and
+//! whoever answers nothing gets no place twice. A sender alone has no bound of its own. Nothing of this is
+//! stored: after a restart the decisions that are open count as nobody's.
 
 use super::{Digest, Open, Receipt};
 use crate::store::Recent;

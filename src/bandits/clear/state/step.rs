@@ -139,7 +139,8 @@ impl Step<'_> {
     /// have a bound each, so that whoever asks for many decisions voids no feedback. Where too much feedback
     /// waits, some of an arm that the policy does not play now is left out, the newest first: the place of no
     /// other decision moves. A decision without feedback is never replaced before it expires, or whoever asks
-    /// for many decisions would take away those of others. `admitted` says whether the sender may have a place.
+    /// for many decisions would take away those of others. `admitted` says whether the sender may have a
+    /// place.
     ///
     /// # Errors
     /// [`Error::TooManyOpen`].

@@ -463,8 +463,8 @@ fn attack_batches_have_exactly_their_users() {
     assert_eq!(bandit.core.policy.missing(), missing - 1, "control");
 }
 
-/// A decision that is asked for again under its key is the same one, also after a restart, and nothing changes.
-/// Without the key it is another one.
+/// A decision that is asked for again under its key is the same one, also after a restart, and nothing
+/// changes. Without the key it is another one.
 #[test]
 fn decisions_are_repeated_under_their_key() {
     let mut rng = ChaCha20Rng::seed_from_u64(9);
@@ -490,8 +490,8 @@ fn decisions_are_repeated_under_their_key() {
     assert_ne!(ask(&mut bandit, Some(([1; 16], [2; 16]))).unwrap().id, first.id, "its folder was restored");
 }
 
-/// Whoever else knows the id of a decision learns nothing of its reward: the same reward and another one get the
-/// same answer. The sender itself may repeat it.
+/// Whoever else knows the id of a decision learns nothing of its reward: the same reward and another one get
+/// the same answer. The sender itself may repeat it.
 #[test]
 fn attack_others_do_not_test_a_reward() {
     let mut rng = ChaCha20Rng::seed_from_u64(8);
@@ -508,8 +508,8 @@ fn attack_others_do_not_test_a_reward() {
     assert!(same.is_err() && same == other && same == own, "{same:?} {other:?} {own:?}");
 }
 
-/// A sender that answers nothing holds up a bandit for its wait time once: while others ask, they have places,
-/// and a batch ends.
+/// A sender that answers nothing holds up a bandit for its wait time once: while others ask, they have
+/// places, and a batch ends.
 #[test]
 fn attack_a_sender_holds_no_bandit() {
     let mut rng = ChaCha20Rng::seed_from_u64(7);
