@@ -497,9 +497,8 @@ impl ClearState {
     }
 
     /// Counts a feedback once, and learns from what the rule of the policy admits. If the sender with the
-    /// digest
-    /// `holder` repeats it, the answer is the same and nothing changes. Whoever else sends it is answered as if
-    /// it sent another one, so that it cannot test what the reward was.
+    /// digest `holder` repeats it, the answer is the same and nothing changes. Whoever else sends it is
+    /// answered as if it sent another one, so that it cannot test what the reward was.
     ///
     /// # Errors
     /// [`protocol::Error::UnknownDecision`], [`Error::Expired`], [`Error::Answered`], [`Error::Settled`],
