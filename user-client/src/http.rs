@@ -43,12 +43,17 @@ pub struct Creation {
     key: Option<String>,
 }
 
+/// A random key for a request that may be repeated, as [`Client::decide_clear_once`] takes it.
+pub fn request_key<R: Rng + ?Sized>(rng: &mut R) -> String {
+    let mut key = [0; 16];
+    rng.fill_bytes(&mut key);
+    ckks::Hex(&key).to_string()
+}
+
 impl Creation {
     /// A creation of one bandit with these labels.
     pub fn new<R: Rng + ?Sized>(labels: Labels, rng: &mut R) -> Self {
-        let mut key = [0; 16];
-        rng.fill_bytes(&mut key);
-        Creation { labels, key: Some(ckks::Hex(&key).to_string()) }
+        Creation { labels, key: Some(request_key(rng)) }
     }
 
     /// The result of a creation without labels, which is sent once more if its answer is lost.
@@ -272,7 +277,7 @@ impl Client {
         self.post(&format!("bandits/{}/decisions", checked(id)?), &DecideRequest { contexts })
     }
 
-    /// As [`Self::decide_clear`], under a key that the caller draws at random for each decision: the same
+    /// As [`Self::decide_clear`], under a [`request_key`] that the caller draws for each decision: the same
     /// call may be made again, and returns the same decision.
     ///
     /// # Errors

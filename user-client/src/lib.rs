@@ -33,7 +33,7 @@ pub use context::read_contexts;
 pub use device::{Device, Opening};
 pub use error::Error;
 #[cfg(feature = "http")]
-pub use http::{AnyBandit, Client, Creation, Listing};
+pub use http::{AnyBandit, Client, Creation, Listing, request_key};
 pub use pending::Pending;
 #[cfg(all(feature = "http", feature = "secret"))]
 pub use raiser::{MOST_BANDITS, MOST_WAITING, Raiser, RaiserOptions, Stop, patiently};

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use user_client::{
     AnyBandit, BanditDevice, Client, Creation, Device, Error, Listing, MOST_BANDITS, Pending, PlayedRound,
-    Stop, patiently,
+    Stop, patiently, request_key,
 };
 use wire::{AccessToken, ClearFeedback, Created, Labels, LabelsPatch, ProblemType};
 
@@ -297,9 +297,7 @@ impl Connection {
     ) -> PyResult<Py<PyAny>> {
         self.request(py, done, move |inner, stop| {
             // A decision whose answer is lost is made once.
-            let mut key = [0; 16];
-            os_rng()?.fill_bytes(&mut key);
-            let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+            let key = request_key(&mut os_rng()?);
             json(&inner.patiently(stop, |client| client.decide_clear_once(&id, contexts.clone(), &key))?)
         })
     }
