@@ -238,8 +238,8 @@ impl MemberKeys {
         }
         let rings = rings(&manifest)?;
         let secret = |part: &[u8]| Zeroizing::new(<[u8; 32]>::try_from(part).unwrap_or_default());
-        let signing = SigningSecret::from_bytes(&*secret(take(32)?));
-        let sealing = SealingSecret::from_bytes(&*secret(take(32)?))?;
+        let signing = SigningSecret::from_bytes(&secret(take(32)?));
+        let sealing = SealingSecret::from_bytes(&secret(take(32)?))?;
         let own = &committee.members[usize::from(member - 1)];
         if signing.public() != own.verifying.0 || sealing.public() != own.sealing.0 {
             return Err(KeysError::Malformed("its keys are not those of its member in the manifest"));

@@ -36,7 +36,7 @@ pub use error::Error;
 pub use http::{AnyBandit, Client, Creation, Listing, request_key};
 pub use pending::Pending;
 #[cfg(all(feature = "http", feature = "secret"))]
-pub use raiser::{MOST_BANDITS, MOST_WAITING, Raiser, RaiserOptions, Stop, patiently};
+pub use raiser::{MOST_BANDITS, MOST_WAITING, Raiser, RaiserOptions, Stop, patiently, until_signal};
 
 #[cfg(feature = "secret")]
 pub use ckks_secret::Passphrase;

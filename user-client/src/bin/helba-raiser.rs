@@ -5,7 +5,9 @@ use clap::Parser;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use user_client::{Client, Device, MOST_WAITING, Opening, Passphrase, Raiser, RaiserOptions, Stop, os_rng};
+use user_client::{
+    Client, Device, MOST_WAITING, Opening, Passphrase, Raiser, RaiserOptions, Stop, os_rng, until_signal,
+};
 use wire::AccessToken;
 
 /// Raises scores and sums of encrypted bandits, and encrypts their models anew, for the server that has the
@@ -69,43 +71,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     let options = RaiserOptions { bandits, waiting: waiting.into(), ..RaiserOptions::default() };
     let stop = Stop::default();
     let raiser = Raiser::new(client, device, options, stop.clone(), os_rng()?, log);
-    until_signal(stop, move || raiser.run())?;
+    until_signal(stop, move || raiser.run())??;
     log("stopped");
     Ok(())
-}
-
-/// Runs `raise` until it ends. An interrupt or, on Unix, the signal to terminate gives the order to `stop`.
-fn until_signal(
-    stop: Stop,
-    raise: impl FnOnce() -> Result<(), user_client::Error> + Send + 'static,
-) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (ended, end) = tokio::sync::oneshot::channel();
-    std::thread::spawn(move || ended.send(raise()));
-    runtime.block_on(async {
-        let mut end = std::pin::pin!(end);
-        let ended = tokio::select! {
-            ended = &mut end => ended,
-            heard = stop_signal() => {
-                heard.context("listening for signals")?;
-                stop.stop();
-                end.await
-            }
-        };
-        Ok(ended.context("a thread panicked")??)
-    })
-}
-
-async fn stop_signal() -> std::io::Result<()> {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        let mut terminate = signal(SignalKind::terminate())?;
-        tokio::select! {
-            interrupted = tokio::signal::ctrl_c() => interrupted,
-            _ = terminate.recv() => Ok(()),
-        }
-    }
-    #[cfg(not(unix))]
-    tokio::signal::ctrl_c().await
 }

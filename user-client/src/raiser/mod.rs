@@ -5,8 +5,10 @@
 //! the next holder of the key. What it decrypts is masked, and no line of its log depends on it.
 
 mod backoff;
+mod signals;
 mod stop;
 
+pub use signals::until_signal;
 pub use stop::Stop;
 
 use crate::bandit::has_ended;
