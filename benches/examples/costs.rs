@@ -305,6 +305,7 @@ fn page(about: &str, record: &str, rows: &[Row]) -> Result<String> {
             the raise and the answers, once for all users of an evaluation. `score` is the product of one \
             user's contexts and the model in the ring of scores, with the bytes of the contexts, and `answer` \
             one user's answer. `refresh_encrypt` is the part of the device.\
+             Rows of `argmax`, `evaluate` and `update` are of circuits before 2026-11-24, with more rotation keys; `2026-11-24-helba.csv` has the new ones relative to the comparison.\
 \n\n\
             | step | d, K | level | 1 thread | 2 threads | bits | bytes |\n|---|---|---:|---:|---:|---:|---:|\n";
     let helba = || rows.iter().filter(|r| r.layer() == "helba");

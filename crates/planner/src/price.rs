@@ -151,6 +151,11 @@ impl<'a> Prices<'a> {
         Prices { params, reference, threads, measured }
     }
 
+    /// log₂ N.
+    pub(crate) fn log_n(&self) -> u32 {
+        self.params.spec().log_n
+    }
+
     /// The number of threads.
     pub(crate) fn threads(&self) -> usize {
         self.threads

@@ -1,7 +1,7 @@
 //! A plan as text: in a user's words, and in every detail.
 
 use crate::Report;
-use crate::plan::{Depth, KeyCost, many};
+use crate::plan::{Depth, KeyCost, Traced, many};
 
 impl Report {
     /// The plan in a user's words: what a user waits for and sends, how many decide at once, and what the
@@ -126,6 +126,22 @@ impl std::fmt::Display for Report {
                 s.update,
                 self.updates_at_most,
                 s.all_rounds_at_most
+            )?;
+        }
+        for s in self.traced.iter().flat_map(|t| &t.seconds) {
+            writeln!(
+                f,
+                "trace_or_growth on {}: evaluation and question {:.3}; update {:.3}",
+                many(s.threads as u64, "thread"),
+                s.evaluation,
+                s.update
+            )?;
+        }
+        if let Some(t) = &self.traced {
+            let Traced { users, updates_at_most, .. } = t;
+            writeln!(
+                f,
+                "              up to {users} users in an evaluation, at most {updates_at_most} updates"
             )?;
         }
         for s in &self.seconds {

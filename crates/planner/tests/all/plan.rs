@@ -124,6 +124,25 @@ fn depth_by_step_is_the_bandits_plan() {
     assert_eq!((toy().security_bits, toy().log2_qp_allowed), (0, None));
 }
 
+/// Under the paper's schedule the trace has the place of a user and its question a price, and an update takes
+/// what it takes otherwise.
+#[test]
+fn the_papers_schedule_has_rows_of_its_own() {
+    for (d, k) in [(2, 2), (7, 4), (16, 16), (16, 64)] {
+        let report = plan(d, k, 1000, false).unwrap();
+        let traced = report.traced.clone().unwrap();
+        assert_eq!(traced.users, report.users - 1);
+        for (with, without) in traced.seconds.iter().zip(&report.seconds) {
+            assert_eq!(with.threads, without.threads);
+            let more = with.evaluation - without.evaluation;
+            assert!(more > without.user && more < 0.2 * without.evaluation, "{d}, {k}: {more}");
+            assert_eq!((with.feedback, with.update), (2.0 * without.feedback, without.update));
+        }
+        let text = report.to_string();
+        assert!(text.contains(&format!("at most {} updates", traced.updates_at_most)), "{text}");
+    }
+}
+
 /// A plan has predictions for the kernels that run, which are those of its list (of slower ones where these
 /// have no prices), and faster ones for faster kernels.
 #[test]
