@@ -304,8 +304,9 @@ fn page(about: &str, record: &str, rows: &[Row]) -> Result<String> {
             pairs. `index` is the optimistic index from raised scores, and `evaluate` everything between \
             the raise and the answers, once for all users of an evaluation. `score` is the product of one \
             user's contexts and the model in the ring of scores, with the bytes of the contexts, and `answer` \
-            one user's answer. `refresh_encrypt` is the part of the device.\
-             Rows of `argmax`, `evaluate` and `update` are of circuits before 2026-11-24, with more rotation keys; `2026-11-24-helba.csv` has the new ones relative to the comparison.\
+            one user's answer. `refresh_encrypt` is the part of the device. Rows of `argmax` and `update`, \
+            and the predictions of them below, are of circuits before 2026-11-24, with more rotation keys; \
+            `2026-11-24-helba.csv` has the new ones relative to the comparison.\
 \n\n\
             | step | d, K | level | 1 thread | 2 threads | bits | bytes |\n|---|---|---:|---:|---:|---:|---:|\n";
     let helba = || rows.iter().filter(|r| r.layer() == "helba");
