@@ -82,7 +82,7 @@ impl Drop for Deployment {
 }
 
 /// Ends a process and waits until it has ended.
-fn end(process: &Mutex<Child>) {
+pub(crate) fn end(process: &Mutex<Child>) {
     let mut process = lock(process);
     // If this fails, it has ended already.
     let _ = process.kill();
@@ -132,28 +132,14 @@ impl Deployment {
         let keygen_seconds = start.elapsed().as_secs_f64();
         bar.finish_and_clear();
 
-        let bar = progress(0, "starting the server", quiet);
-        bar.enable_steady_tick(Duration::from_millis(100));
-        let mut command = Command::new(std::env::current_exe()?);
-        command
-            .args([SERVE.as_ref(), public.as_os_str(), folder.path().join("state").as_os_str()])
-            .args(authority.map(|address| OsString::from(address.to_string())))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        let (server, of_server) = spawn(command).context("cannot start the server process")?;
-        let mut address = String::new();
-        let out = lock(&server).stdout.take();
-        if let Some(out) = out {
-            BufReader::new(out).read_line(&mut address)?;
-        }
-        ensure!(!address.is_empty(), "the server did not start; stderr has its message");
-        bar.finish_and_clear();
+        let Started { process: server, address, undone: of_server } =
+            serve(&public, &folder.path().join("state"), quiet, authority)?;
         // All users of an example share one device, which counts for each.
         let device = Device::open(&secret, &Opening { toy, ..Opening::default() })?;
         let device = device.with_most_answers(trace_answers).with_most_repeats(1 << 20);
         // Tasks of a runtime use it until the process ends.
         let device: &'static Device = Box::leak(Box::new(device));
-        let client = Client::new(&format!("http://{}", address.trim()))?;
+        let client = Client::new(&format!("http://{address}"))?;
         Ok(Deployment {
             server,
             client: client.with_token(device.token().clone()),
@@ -269,8 +255,41 @@ impl Deployment {
     }
 }
 
+/// A server in a process of its own. A signal ends it.
+pub(crate) struct Started {
+    pub(crate) process: Arc<Mutex<Child>>,
+    pub(crate) address: String,
+    pub(crate) undone: Undone,
+}
+
+/// Starts a server with the public bundle `public` on a free loopback port.
+pub(crate) fn serve(
+    public: &Path,
+    state: &Path,
+    quiet: bool,
+    authority: Option<SocketAddr>,
+) -> Result<Started> {
+    let bar = progress(0, "starting the server", quiet);
+    bar.enable_steady_tick(Duration::from_millis(100));
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .args([SERVE.as_ref(), public.as_os_str(), state.as_os_str()])
+        .args(authority.map(|address| OsString::from(address.to_string())))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let (process, undone) = spawn(command).context("cannot start the server process")?;
+    let mut address = String::new();
+    let out = lock(&process).stdout.take();
+    if let Some(out) = out {
+        BufReader::new(out).read_line(&mut address)?;
+    }
+    ensure!(!address.is_empty(), "the server did not start; stderr has its message");
+    bar.finish_and_clear();
+    Ok(Started { process, address: address.trim().to_string(), undone })
+}
+
 /// A folder for keys and state that only its owner can read. A signal removes it.
-fn folder() -> Result<(tempfile::TempDir, Undone)> {
+pub(crate) fn folder() -> Result<(tempfile::TempDir, Undone)> {
     let make = || {
         let folder = tempfile::tempdir()?;
         let path = folder.path().to_path_buf();
@@ -282,7 +301,7 @@ fn folder() -> Result<(tempfile::TempDir, Undone)> {
 }
 
 /// Starts a process. A signal ends it.
-fn spawn(mut command: Command) -> std::io::Result<(Arc<Mutex<Child>>, Undone)> {
+pub(crate) fn spawn(mut command: Command) -> std::io::Result<(Arc<Mutex<Child>>, Undone)> {
     Undone::after(|| {
         let child = Arc::new(Mutex::new(command.spawn()?));
         let of_signal = child.clone();
