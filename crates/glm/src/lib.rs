@@ -21,6 +21,7 @@ mod design;
 mod environment;
 mod error;
 pub mod joint;
+pub mod lbfgs;
 mod link;
 mod matrix;
 pub mod mle;

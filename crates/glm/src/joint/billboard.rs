@@ -52,7 +52,13 @@ impl Billboard {
             log_det_v: log_det,
             log_det_v_fitted: log_det,
             log_det_h: log_det,
-            running: None,
+            running: c.published.first_waits.then(|| Running {
+                theta: vec![0.0; c.problem.d],
+                h: Symmetric::identity(c.problem.d, c.lambda),
+                h_inverse: Symmetric::identity(c.problem.d, 1.0 / c.lambda),
+                log_det_h: log_det,
+                round: 0,
+            }),
             running_calls: 0,
         }
     }
@@ -109,7 +115,7 @@ impl Billboard {
         let Some(running) = &self.running else {
             return Ok(true);
         };
-        if c.published.aliased || self.running_calls >= c.max_running_calls {
+        if (c.published.aliased && self.running_calls > 0) || self.running_calls >= c.max_running_calls {
             return Ok(false);
         }
         match c.growth {
@@ -156,7 +162,8 @@ impl Billboard {
         self.log_det_h = self.log_det_h.max(log_det(&h)?);
         (self.v, self.h, self.explorations) = (v, h, explorations);
         self.rounds += 1;
-        if let Some(running) = self.running.as_mut().filter(|_| c.published.aliased) {
+        if let Some(running) = self.running.as_mut().filter(|_| c.published.aliased && self.running_calls > 0)
+        {
             running.h_inverse = invert(&self.h)?;
             running.h = self.h.clone();
         }

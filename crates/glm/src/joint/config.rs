@@ -111,6 +111,12 @@ pub enum Estimate {
         /// Weight of the regulariser.
         lambda: f64,
     },
+    /// The published optimiser, [`lbfgs::fit`](crate::lbfgs::fit), without privacy. A fit that it reports as
+    /// failed is thrown away: the last estimate remains in use.
+    Published {
+        /// Weight of the regulariser.
+        lambda: f64,
+    },
     /// Noisy gradient descent.
     Descent {
         /// Steps, clipping and averaging.
@@ -148,6 +154,9 @@ pub struct Published {
     /// The H of the last renewal is an alias of H, so that the width changes with H, and criterion II holds
     /// only once.
     pub aliased: bool,
+    /// The first running estimate waits until H has grown. Until then the estimate is 0, with the width of
+    /// `lambda I`.
+    pub first_waits: bool,
 }
 
 impl JointConfig {
@@ -176,12 +185,18 @@ impl JointConfig {
         }
     }
 
-    /// RS-GLinUCB as in the published code, with all deviations of [`Published`], and a regulariser of 1e-5.
-    /// With 0.5, as in [`rs_glinucb`](Self::rs_glinucb), regret at large kappa is a tenth higher.
+    /// RS-GLinUCB as in the published code: all deviations of [`Published`], its optimiser, and a regulariser
+    /// of 1e-5.
     pub fn rs_glinucb_as_run(problem: Problem) -> Self {
         Self {
-            estimate: Estimate::Exact { lambda: 1e-5 },
-            published: Published { averaged: true, scaled_leaf: true, shared_rows: true, aliased: true },
+            estimate: Estimate::Published { lambda: 1e-5 },
+            published: Published {
+                averaged: true,
+                scaled_leaf: true,
+                shared_rows: true,
+                aliased: true,
+                first_waits: true,
+            },
             ..Self::rs_glinucb(problem)
         }
     }
@@ -234,7 +249,12 @@ impl JointConfig {
             },
             max_warm_up_calls: warm_up,
             max_running_calls: running,
-            published: Published { averaged: true, scaled_leaf: true, shared_rows: true, aliased: false },
+            published: Published {
+                averaged: true,
+                scaled_leaf: true,
+                shared_rows: true,
+                ..Published::default()
+            },
             ..rs
         })
     }
@@ -393,7 +413,9 @@ impl JointConfig {
             }
         }
         match self.estimate {
-            Estimate::Exact { lambda } => field("estimate.lambda", lambda, lambda > 0.0, "positive"),
+            Estimate::Exact { lambda } | Estimate::Published { lambda } => {
+                field("estimate.lambda", lambda, lambda > 0.0, "positive")
+            }
             Estimate::Descent { descent, sigma_warm_up, sigma_running, discrete } => {
                 field("sigma_warm_up", sigma_warm_up, sigma_warm_up >= 0.0, "at least 0")?;
                 field("sigma_running", sigma_running, sigma_running >= 0.0, "at least 0")?;

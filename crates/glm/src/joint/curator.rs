@@ -3,6 +3,7 @@
 use super::billboard::Billboard;
 use super::config::{Estimate, JointConfig, Region, Release};
 use crate::descent::{Descent, onto_ball};
+use crate::lbfgs;
 use crate::matrix::triangle;
 use crate::mle::{self, Ellipsoid, Rows};
 use crate::noise::Gaussian;
@@ -91,6 +92,13 @@ impl Curator {
     ) -> Result<Vec<f64>, Error> {
         match c.estimate {
             Estimate::Exact { lambda } => mle::fit(c.problem.link, &self.warm_up, lambda, &billboard.warm_up),
+            Estimate::Published { lambda } => {
+                let running = billboard.running.iter().flat_map(|r| &r.theta).chain(std::iter::repeat(&0.0));
+                let start: Vec<f64> =
+                    billboard.warm_up.iter().zip(running).map(|(a, b)| 0.5 * (a + b)).collect();
+                let fitted = lbfgs::fit(c.problem.link, &self.warm_up, lambda, &start);
+                Ok(fitted.unwrap_or_else(|| billboard.warm_up.clone()))
+            }
             Estimate::Descent { descent, sigma_warm_up, discrete, .. } => {
                 let noise = c.sum_noise(&descent, "sigma_warm_up", sigma_warm_up, discrete)?;
                 let noisy = noisy_sums(c, &descent, &self.warm_up, sigma_warm_up, noise, rng);
@@ -116,6 +124,11 @@ impl Curator {
                 let (centre, metric) = (vec![0.0; c.problem.d], Symmetric::identity(c.problem.d, 1.0));
                 let ball = Ellipsoid { centre: &centre, metric: &metric, radius: c.problem.s };
                 mle::fit_in(c.problem.link, &self.running, lambda, &ball, &billboard.warm_up)
+            }
+            (Estimate::Published { lambda }, _) => {
+                let last = billboard.running.as_ref().map_or(&billboard.warm_up, |r| &r.theta);
+                let fitted = lbfgs::fit(c.problem.link, &self.running, lambda, last);
+                Ok(fitted.unwrap_or_else(|| last.clone()))
             }
             (Estimate::Descent { descent, sigma_running, discrete, .. }, region) => {
                 let n = billboard.running_rows(c).max(1.0);

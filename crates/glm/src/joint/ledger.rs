@@ -79,7 +79,9 @@ impl JointConfig {
 
     fn why_not(&self) -> &'static str {
         match (self.release, self.estimate) {
-            (Release::Exact, _) | (_, Estimate::Exact { .. }) => "Statistics or estimates are exact.",
+            (Release::Exact, _) | (_, Estimate::Exact { .. } | Estimate::Published { .. }) => {
+                "Statistics or estimates are exact."
+            }
             _ if self.trigger != Trigger::EveryRound => {
                 "Whether the round of a renewal explored shows in every later estimate, and the noise is in double \
                  precision."
