@@ -1,5 +1,7 @@
-//! Experiments, their results, and the verdicts on a paper's claims.
+//! Experiments and their results.
 
+use crate::made::Origin;
+pub use crate::verdict::{Claim, Decision, Interval, Verdict};
 use anyhow::Result;
 use bandit::Summary;
 use serde::{Deserialize, Serialize};
@@ -17,6 +19,8 @@ pub struct Card {
     /// What a reader must know to compare with the paper: substitutes for data, and settings that the paper
     /// does not state.
     pub notes: &'static str,
+    /// What stands in for the paper's data in verdicts, if the data cannot be had.
+    pub stand_in: Option<&'static str>,
     /// Default number of independent repetitions: of full runs, and of quick ones.
     pub seeds: [u64; 2],
 }
@@ -83,6 +87,8 @@ pub struct Panel<S = Series> {
     pub y_label: &'static str,
     /// Whether the horizontal axis is logarithmic.
     pub log_x: bool,
+    /// Whether the vertical axis is logarithmic.
+    pub log_y: bool,
     /// Curves, in legend order.
     pub series: Vec<S>,
 }
@@ -101,7 +107,7 @@ impl Panel {
         series: impl IntoIterator<Item = Result<Series>>,
     ) -> Result<Self> {
         let series = series.into_iter().collect::<Result<_>>()?;
-        Ok(Panel { title: title.into(), x_label, y_label: "regret", log_x: false, series })
+        Ok(Panel { title: title.into(), x_label, y_label: "regret", log_x: false, log_y: false, series })
     }
 
     /// Regret over the logarithm of `x_label`.
@@ -181,6 +187,9 @@ impl Run {
     }
 }
 
+/// The number of repetitions from which claims are judged: with fewer, the errors themselves are too uncertain.
+pub const JUDGED: u64 = 10;
+
 /// The results of an experiment.
 #[derive(Debug)]
 pub struct Results {
@@ -188,15 +197,16 @@ pub struct Results {
     pub scale: Scale,
     /// Number of repetitions.
     pub seeds: u64,
-    /// Whether there are enough repetitions to judge claims: 10, or the experiment's default if that is
-    /// smaller.
-    pub enough: bool,
+    /// As in [`Card`].
+    pub stand_in: Option<&'static str>,
+    /// Where the runs come from.
+    pub origin: Origin,
     /// The panels of [`Experiment::panels`], then those of [`Experiment::derived`].
     pub panels: Vec<PanelResult>,
 }
 
 /// The results of a series: one run for each seed, from seed 0.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct SeriesResult {
     /// As in [`Series`].
     pub label: String,
@@ -208,50 +218,9 @@ pub struct SeriesResult {
     pub runs: Vec<Run>,
 }
 
-/// A claim of the paper, and the numbers found here.
-#[derive(Debug, Clone, Serialize)]
-pub struct Claim {
-    /// The claim.
-    pub paper: String,
-    /// The result of an independent implementation.
-    pub reference: String,
-    /// The result of these runs.
-    pub ours: String,
-    /// The verdict on the claim.
-    pub verdict: Verdict,
-}
-
-/// The verdict on a claim.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// These runs agree with the claim.
-    Holds,
-    /// These runs contradict the claim.
-    DoesNotHold,
-    /// These runs are too short or too few to judge the claim.
-    NotTested,
-}
-
-impl Verdict {
-    /// The verdict in words.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Holds => "holds",
-            Self::DoesNotHold => "does not hold",
-            Self::NotTested => "not tested at this length",
-        }
-    }
-}
-
 /// Joins the parts of a sentence by semicolons.
 pub fn listed(parts: impl IntoIterator<Item = String>) -> String {
     parts.into_iter().collect::<Vec<_>>().join("; ")
-}
-
-/// The largest of `values` divided by the smallest.
-pub fn spread(values: &[f64]) -> f64 {
-    values.iter().copied().fold(0.0, f64::max) / values.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
 /// `values` as whole numbers, joined by commas.
@@ -260,34 +229,59 @@ pub fn numbers(values: &[f64]) -> String {
 }
 
 impl Results {
-    /// A claim that holds if `holds` does, unless the runs are too short or too few.
+    /// A claim of the paper.
     pub fn claim(
         &self,
-        paper: impl Into<String>,
+        text: impl Into<String>,
         reference: impl Into<String>,
         ours: impl Into<String>,
-        holds: bool,
+        decision: Decision,
     ) -> Claim {
-        let verdict = self.verdict(holds);
-        Claim { paper: paper.into(), reference: reference.into(), ours: ours.into(), verdict }
+        let (verdict, wanted) = self.verdict(decision);
+        Claim {
+            text: text.into(),
+            of_paper: true,
+            stand_in: self.stand_in,
+            reference: reference.into(),
+            ours: ours.into(),
+            verdict,
+            wanted,
+        }
     }
 
-    /// The verdict that follows from `holds`, unless the runs are too short or too few.
-    pub fn verdict(&self, holds: bool) -> Verdict {
-        match (self.scale, self.enough, holds) {
-            (Scale::Quick, ..) | (_, false, _) => Verdict::NotTested,
-            (Scale::Full, _, true) => Verdict::Holds,
-            (Scale::Full, _, false) => Verdict::DoesNotHold,
+    /// A claim of this project.
+    pub fn own(
+        &self,
+        text: impl Into<String>,
+        reference: impl Into<String>,
+        ours: impl Into<String>,
+        decision: Decision,
+    ) -> Claim {
+        Claim { of_paper: false, ..self.claim(text, reference, ours, decision) }
+    }
+
+    /// The verdict that follows from `decision`, and the number of runs that would decide.
+    pub fn verdict(&self, decision: Decision) -> (Verdict, Option<u64>) {
+        match (self.scale, decision) {
+            (Scale::Quick, _) => (Verdict::NotTested, None),
+            (Scale::Full, _) if self.seeds < JUDGED => (Verdict::NotDecided, Some(JUDGED)),
+            (Scale::Full, Decision::Yes) => (Verdict::Holds, None),
+            (Scale::Full, Decision::No) => (Verdict::DoesNotHold, None),
+            (Scale::Full, Decision::Open(times)) => {
+                // So many runs that nobody would make them are no advice.
+                let runs = (times * self.seeds as f64).ceil();
+                (Verdict::NotDecided, (runs <= 1e6).then(|| (runs as u64).max(self.seeds + 1)))
+            }
         }
     }
 
     /// The warning that precedes all results of runs that are too short or too few.
     pub fn caution(&self) -> Option<String> {
-        match (self.scale, self.enough) {
+        match (self.scale, self.seeds) {
             (Scale::Quick, _) => {
                 Some(format!("Quick run: {} seeds, shortened; no figure is the paper's.", self.seeds))
             }
-            (_, false) => Some(format!("{} seeds: too few to judge claims by.", self.seeds)),
+            (_, seeds) if seeds < JUDGED => Some(format!("{seeds} seeds: too few to judge claims by.")),
             _ => None,
         }
     }
@@ -309,13 +303,24 @@ impl Results {
                 |seed: usize| Run::curve(series.iter().map(|(s, x)| (*x, s.runs[seed].last())).collect());
             SeriesResult::derived(label, (0..seeds).map(run).collect())
         };
-        let labels = panels.first().map_or(&[][..], |(p, _)| &p.series);
+        // A series of any panel, since some panels have more than others.
+        let mut labels: Vec<&str> = Vec::new();
+        for series in panels.iter().flat_map(|(p, _)| &p.series) {
+            if !labels.contains(&series.label.as_str()) {
+                labels.push(&series.label);
+            }
+        }
+        let series: Vec<_> = labels.into_iter().map(curve).collect();
+        let values = || series.iter().flat_map(|s| s.curve()).map(|p| p.1.mean);
+        let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
         PanelResult {
             title: title.to_owned(),
             x_label,
             y_label: panels.first().map_or("", |(p, _)| p.y_label),
             log_x: true,
-            series: labels.iter().map(|s| curve(&s.label)).collect(),
+            // Values that differ by more than an order of magnitude.
+            log_y: least > 0.0 && most > 12.0 * least,
+            series,
         }
     }
 
@@ -342,25 +347,53 @@ impl Results {
         }
         let agree = seen.values().filter(|(_, agrees)| *agrees).count();
         let apart: Vec<_> = seen.values().filter(|s| !s.1).map(|(name, _)| name.as_str()).collect();
-        let paper = "(No claim of the paper: our own check of the last values.)";
-        if seen.is_empty() {
-            let reference = "values of an independent implementation, for runs of full length";
-            let ours = "nothing to compare".into();
-            return Claim {
-                paper: paper.into(),
-                reference: reference.into(),
-                ours,
-                verdict: Verdict::NotTested,
-            };
-        }
+        let text = "The last values are those of an independent implementation, within three errors of both sides, but for one \
+                    series in twenty";
+        let reference = "in the tables";
         let rest = if apart.is_empty() { String::new() } else { format!("; not {}", apart.join("; ")) };
-        self.claim(
-            paper,
-            "last values of an independent implementation, in the tables",
-            format!("{agree} of {} within three standard errors{rest}", seen.len()),
-            // One in a hundred may disagree by chance, and heavy tails add to it.
-            agree as f64 >= 0.95 * seen.len() as f64,
-        )
+        let ours = match seen.len() {
+            0 => "nothing to compare".into(),
+            all => format!("{agree} of {all}{rest}"),
+        };
+        // One in a hundred may disagree by chance, and heavy tails add to it.
+        let decision = match seen.len() {
+            0 => Decision::Open(f64::NAN),
+            all if agree as f64 >= 0.95 * all as f64 => Decision::Yes,
+            _ => Decision::No,
+        };
+        Claim { stand_in: None, ..self.own(text, reference, ours, decision) }
+    }
+
+    /// The mean over seeds of a sum of last values, each with a factor. NaN if one of the series is missing.
+    pub fn sum(&self, terms: &[(f64, Option<&SeriesResult>)]) -> Interval {
+        let runs = terms.iter().map(|(_, s)| s.map_or(0, |s| s.runs.len())).min().unwrap_or(0);
+        let of = |seed: usize| {
+            terms.iter().filter_map(|(f, s)| Some(f * s.as_ref()?.runs.get(seed)?.last())).sum::<f64>()
+        };
+        Interval::of(&(0..runs).map(of).collect::<Vec<_>>())
+    }
+
+    /// Whether `a` ends below `factor` times `b`.
+    pub fn ends_below(&self, a: Option<&SeriesResult>, factor: f64, b: Option<&SeriesResult>) -> Decision {
+        self.sum(&[(1.0, a), (-factor, b)]).below(0.0)
+    }
+
+    /// Whether `a` ends above `factor` times `b`.
+    pub fn ends_above(&self, a: Option<&SeriesResult>, factor: f64, b: Option<&SeriesResult>) -> Decision {
+        self.sum(&[(1.0, a), (-factor, b)]).above(0.0)
+    }
+
+    /// Whether each of the series ends below `factor` times each other.
+    pub fn alike(&self, series: &[Option<&SeriesResult>], factor: f64) -> Decision {
+        let pairs = series.iter().enumerate().flat_map(|(i, a)| {
+            series.iter().enumerate().filter(move |(j, _)| *j != i).map(move |(_, b)| (*a, *b))
+        });
+        Decision::all(pairs.map(|(a, b)| self.ends_below(a, factor, b)))
+    }
+
+    /// Whether each of the series ends below the one before it.
+    pub fn falling(&self, series: &[Option<&SeriesResult>]) -> Decision {
+        Decision::all(series.windows(2).map(|w| self.ends_below(w[1], 1.0, w[0])))
     }
 }
 
@@ -414,12 +447,6 @@ impl SeriesResult {
         self.mean() / other.mean()
     }
 
-    /// Whether the mean paired difference to `other` is below zero by two standard errors or more.
-    pub fn ends_below(&self, other: &Self) -> bool {
-        let Summary { mean, standard_error } = self.less(other);
-        mean < -2.0 * standard_error
-    }
-
     /// Median of the last values; 0 if there are none.
     pub fn median(&self) -> f64 {
         let mut finals = self.finals();
@@ -431,10 +458,10 @@ impl SeriesResult {
         }
     }
 
-    /// Share of runs that end above three times the median. If it is positive, these runs dominate the mean.
-    pub fn stuck(&self) -> f64 {
+    /// Number of runs that end above three times the median. If there are any, they dominate the mean.
+    pub fn stuck(&self) -> usize {
         let limit = 3.0 * self.median();
-        self.finals().iter().filter(|v| **v > limit).count() as f64 / self.runs.len().max(1) as f64
+        self.finals().iter().filter(|v| **v > limit).count()
     }
 
     /// Whether the mean is within three standard errors of the reference, plus half a unit of the reference's
@@ -458,6 +485,18 @@ impl SeriesResult {
     /// Mean at the last point at or before `slot`; 0 before the first point.
     pub fn at(&self, slot: f64) -> f64 {
         self.curve().iter().take_while(|p| p.0 <= slot).last().map_or(0.0, |p| p.1.mean)
+    }
+
+    /// The mean with its interval of the value at `slot` less `factor` times that at `earlier`.
+    pub fn growth(&self, slot: f64, factor: f64, earlier: f64) -> Interval {
+        let at =
+            |run: &Run, slot: f64| run.points.iter().take_while(|p| p.0 <= slot).last().map_or(0.0, |p| p.1);
+        Interval::of(&self.runs.iter().map(|r| at(r, slot) - factor * at(r, earlier)).collect::<Vec<_>>())
+    }
+
+    /// A further number of [`Run::figures`], with its interval.
+    pub fn figure_interval(&self, name: &str) -> Interval {
+        Interval::of(&self.runs.iter().filter_map(|r| r.figures.get(name).copied()).collect::<Vec<_>>())
     }
 
     /// Mean of a further number of [`Run::figures`].
@@ -490,17 +529,51 @@ mod tests {
     /// Runs that are too short or too few judge no claim, and the report says so.
     #[test]
     fn few_runs_judge_nothing() {
-        let results = |scale, enough| Results { scale, seeds: 3, enough, panels: Vec::new() };
-        for (scale, enough, verdict, says) in [
-            (Scale::Full, true, Verdict::Holds, None),
-            (Scale::Full, false, Verdict::NotTested, Some("too few")),
-            (Scale::Quick, true, Verdict::NotTested, Some("Quick run: 3 seeds")),
+        let results = |scale, seeds| Results {
+            scale,
+            seeds,
+            stand_in: None,
+            origin: Origin::default(),
+            panels: Vec::new(),
+        };
+        for (scale, seeds, verdict, says) in [
+            (Scale::Full, 10, (Verdict::Holds, None), None),
+            (Scale::Full, 9, (Verdict::NotDecided, Some(10)), Some("too few")),
+            (Scale::Quick, 10, (Verdict::NotTested, None), Some("Quick run: 10 seeds")),
         ] {
-            let results = results(scale, enough);
-            assert_eq!(results.verdict(true), verdict);
+            let results = results(scale, seeds);
+            assert_eq!(results.verdict(Decision::Yes), verdict);
             assert_eq!(results.caution().is_some(), says.is_some());
             assert!(says.is_none_or(|says| results.caution().unwrap().contains(says)));
-            assert_eq!(results.agreement().verdict, Verdict::NotTested);
+            assert!(matches!(results.agreement().verdict, Verdict::NotTested | Verdict::NotDecided));
         }
+        let results = results(Scale::Full, 20);
+        assert_eq!(results.verdict(Decision::No), (Verdict::DoesNotHold, None));
+        assert_eq!(results.verdict(Decision::Open(2.0)), (Verdict::NotDecided, Some(40)));
+        assert_eq!(results.verdict(Decision::Open(f64::NAN)), (Verdict::NotDecided, None));
+        assert_eq!(results.verdict(Decision::Open(0.5)), (Verdict::NotDecided, Some(21)));
+    }
+
+    /// Both sides of a comparison enter its error, seed by seed.
+    #[test]
+    fn comparisons_are_paired() {
+        let results = Results {
+            scale: Scale::Full,
+            seeds: 10,
+            stand_in: None,
+            origin: Origin::default(),
+            panels: Vec::new(),
+        };
+        let noise: Vec<f64> = (0..10).map(|i| f64::from(i * 7 % 10)).collect();
+        let a = series(&noise.iter().map(|n| 100.0 + n).collect::<Vec<_>>());
+        let b = series(&noise.iter().map(|n| 100.5 + n).collect::<Vec<_>>());
+        let (a, b) = (Some(&a), Some(&b));
+        assert_eq!(results.ends_below(a, 1.0, b), Decision::Yes);
+        assert_eq!(results.ends_above(a, 1.0, b), Decision::No);
+        assert_eq!(results.falling(&[b, a]), Decision::Yes);
+        assert_eq!(results.falling(&[a, b]), Decision::No);
+        assert_eq!(results.alike(&[a, b], 1.1), Decision::Yes);
+        assert_eq!(results.alike(&[a, b], 1.0), Decision::No);
+        assert!(matches!(results.ends_below(a, 1.0, None), Decision::Open(_)));
     }
 }

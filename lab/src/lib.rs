@@ -14,6 +14,9 @@
 
 pub mod experiment;
 pub mod experiments;
+pub mod looks;
+pub mod made;
 pub mod play;
 pub mod report;
 pub mod runner;
+pub mod verdict;

@@ -1,4 +1,4 @@
-//! `helba-lab list`, `helba-lab experiment NAME`.
+//! `helba-lab list`, `helba-lab experiment NAME`, `helba-lab report`.
 
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand};
@@ -52,6 +52,24 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Runs or continues all experiments, and writes the book: all of their reports as one HTML page.
+    Report {
+        /// Shortens the runs to a few minutes in all. Then no claim is judged.
+        #[arg(long)]
+        quick: bool,
+        /// Runs nothing: the book has the experiments whose runs are all kept, and names the others.
+        #[arg(long)]
+        kept: bool,
+        /// Number of independent repetitions of each experiment [default: the experiment's own number].
+        #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+        seeds: Option<u64>,
+        /// Folder of the experiments' folders and of book.html, with --quick book-quick.html.
+        #[arg(long, default_value = "target/helba-lab")]
+        out: PathBuf,
+        /// Writes all verdicts to this file as a page of Markdown.
+        #[arg(long)]
+        page: Option<PathBuf>,
+    },
 }
 
 /// The progress that is printed at an interruption.
@@ -80,6 +98,7 @@ fn say_when_interrupted() -> Result<Undone> {
 fn run(command: Command) -> Result<()> {
     match command {
         Command::List { json } => list(json),
+        Command::Report { quick, kept, seeds, out, page } => book(quick, kept, seeds, &out, page.as_deref()),
         Command::Experiment { name, quick, seeds, out, page, data, schema, json } => {
             let mut experiment = experiments::find(&name)
                 .with_context(|| format!("no experiment {name}; `helba-lab list` names them all"))?;
@@ -107,6 +126,30 @@ fn run(command: Command) -> Result<()> {
             Ok(())
         }
     }
+}
+
+fn book(quick: bool, kept: bool, seeds: Option<u64>, out: &Path, page: Option<&Path>) -> Result<()> {
+    let (scale, end) = if quick { (Scale::Quick, "-quick") } else { (Scale::Full, "") };
+    let _said = say_when_interrupted()?;
+    let mut book = report::Book::default();
+    for experiment in experiments::all() {
+        let folder = out.join(format!("{}{end}", experiment.card().name));
+        let seeds = seeds.unwrap_or_else(|| experiment.seeds(scale));
+        if kept && runner::missing(experiment, scale, seeds, &folder)? > 0 {
+            book.without(experiment);
+            continue;
+        }
+        let results = runner::run(experiment, scale, seeds, &folder, &PROGRESS)?;
+        report::write(experiment, &results, &folder)?;
+        book.add(experiment, &results)?;
+    }
+    let file = out.join(format!("book{end}.html"));
+    runner::write_whole(&file, book.html().as_bytes())?;
+    if let Some(page) = page {
+        runner::write_whole(page, book.markdown().as_bytes())?;
+    }
+    println!("{}", file.display());
+    Ok(())
 }
 
 /// The experiment on a file of the user.

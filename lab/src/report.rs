@@ -1,10 +1,13 @@
-//! The report of an experiment: CSV, SVG, JSON, and one HTML page.
+//! The report of an experiment: CSV, SVG, JSON, and one HTML page; and the book, one page of all reports.
 
-use crate::experiment::{Claim, Experiment, PanelResult, Results, SeriesResult, Verdict};
+use crate::experiment::{Card, Claim, Experiment, PanelResult, Results, Scale, SeriesResult, Verdict};
+use crate::looks;
+use crate::made::{date, duration, now, program};
 use crate::runner::write_whole;
 use anyhow::Result;
 use plot::{Curve, Figure, Point};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -20,8 +23,10 @@ pub fn write(experiment: &dyn Experiment, results: &Results, folder: &Path) -> R
         write_whole(&folder.join(format!("panel-{}.svg", i + 1)), svg.as_bytes())?;
     }
     write_whole(&folder.join("curves.csv"), csv(results).as_bytes())?;
-    write_whole(&folder.join("report.html"), html(experiment, results, &claims, &svgs).as_bytes())?;
-    let json = json(experiment, results, &claims);
+    let card = experiment.card();
+    let body = format!("{}{RULE}", section(&card, results, &claims, &svgs));
+    write_whole(&folder.join("report.html"), page(card.name, &body).as_bytes())?;
+    let json = json(&card, results, &claims);
     write_whole(&folder.join("results.json"), &serde_json::to_vec_pretty(&json)?)?;
     Ok(json)
 }
@@ -35,15 +40,19 @@ fn svg(panel: &PanelResult) -> Result<String> {
         };
         s.curve().into_iter().map(point).collect()
     };
-    let PanelResult { title, x_label, y_label, log_x, series } = panel;
-    let curves = series.iter().map(|s| Curve { name: &s.label, points: curve(s) }).collect();
-    Ok(Figure { title, x_label, y_label, log_x: *log_x, curves }.svg()?)
+    let PanelResult { title, x_label, y_label, log_x, log_y, series } = panel;
+    let curves =
+        series.iter().map(|s| Curve { name: &s.label, style: looks::style(&s.label), points: curve(s) });
+    let curves = curves.collect();
+    Ok(Figure { title, x_label, y_label, log_x: *log_x, log_y: *log_y, curves }.svg()?)
 }
 
 /// The claims and last values as text for a terminal.
 pub fn text(results: &Results, claims: &[Claim]) -> String {
-    let mut out = results.caution().map_or(String::new(), |caution| caution + "\n");
+    let cautions = results.caution().into_iter().chain(results.origin.caution());
+    let mut out: String = cautions.map(|caution| caution + "\n").collect();
     // Writing to a string does not fail, here and below.
+    let _ = writeln!(out, "{}", results.origin.words());
     for panel in &results.panels {
         let _ = writeln!(out, "\n{}: {}", panel.title, panel.y_label);
         for s in &panel.series {
@@ -59,11 +68,12 @@ pub fn text(results: &Results, claims: &[Claim]) -> String {
         }
     }
     for c in claims {
+        let whose = if c.of_paper { "" } else { "(ours) " };
         let _ = writeln!(
             out,
-            "\n{}: {}\n  reference: {}\n  here:      {}",
-            c.verdict.words(),
-            c.paper,
+            "\n{}: {whose}{}\n  reference: {}\n  here:      {}",
+            c.words(),
+            c.text,
             c.reference,
             c.ours
         );
@@ -87,8 +97,7 @@ fn csv(results: &Results) -> String {
     out
 }
 
-fn json(experiment: &dyn Experiment, results: &Results, claims: &[Claim]) -> Value {
-    let card = experiment.card();
+fn json(card: &Card, results: &Results, claims: &[Claim]) -> Value {
     let panel = |p: &PanelResult| {
         let series: Vec<_> = p
             .series
@@ -108,100 +117,324 @@ fn json(experiment: &dyn Experiment, results: &Results, claims: &[Claim]) -> Val
         json!({ "panel": p.title, "series": series })
     };
     json!({
-        "experiment": card.name, "about": card.about, "source": card.source,
-        "notes": card.notes, "scale": results.scale, "seeds": results.seeds, "caution": results.caution(), "claims": claims,
+        "experiment": card.name, "about": card.about, "source": card.source, "notes": card.notes,
+        "scale": results.scale, "seeds": results.seeds, "caution": results.caution(), "origin": results.origin,
+        "written": { "program": program(), "date": date(now()) }, "claims": claims,
         "panels": results.panels.iter().map(panel).collect::<Vec<_>>(),
     })
 }
 
 const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:84rem;margin:2rem auto;padding:0 1rem;color:#1b1b1b;\
-background:#fff}h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}table{border-collapse:collapse;margin:.6rem 0}\
-th,td{border-bottom:1px solid #ddd;padding:.25rem .7rem;text-align:left;vertical-align:top}td.n{text-align:right;\
-font-variant-numeric:tabular-nums}.holds{color:#096b2d}.not{color:#a3140f}.open{color:#666}\
-.panels{display:grid;grid-template-columns:repeat(auto-fit,minmax(30rem,1fr));gap:1rem}svg{max-width:100%;height:auto}";
+background:#fff}h1{font-size:1.5rem}h2{font-size:1.25rem;margin-top:2.5rem}h3{font-size:1.05rem;margin-top:1.6rem}\
+table{border-collapse:collapse;margin:.6rem 0}th,td{border-bottom:1px solid #ddd;padding:.25rem .7rem;text-align:left;\
+vertical-align:top}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}.parts{margin:0;font-size:.93em}\
+.parts td{border:0;padding:0 .6rem 0 0}.holds{color:#0b6a2f}.not{color:#a3140f}.open{color:#666}.small{font-size:.9em;color:#555}\
+.wide{overflow-x:auto}.panels{display:grid;grid-template-columns:repeat(auto-fit,minmax(30rem,1fr));gap:1rem}svg{max-width:100%;height:auto}\
+@media (prefers-color-scheme:dark){body{color:#e8e8e8;background:#16181c}a{color:#8fc7ff}th,td{border-color:#3a3d42}.holds{color:#5fd38a}\
+.not{color:#ff8a80}.open,.small{color:#a8a8a8}}";
 
-fn html(experiment: &dyn Experiment, results: &Results, claims: &[Claim], svgs: &[String]) -> String {
-    let card = experiment.card();
-    let mut out = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
-         content=\"width=device-width\"><title>{name}</title><style>{STYLE}</style></head><body>\n\
-         <h1>{name}: {about}</h1>\n{caution}<p>{source}</p>\n<p>{notes}</p>\n<h2>Claims</h2>\n<table><tr><th>the paper says</th>\
-         <th>reference</th><th>here</th><th></th></tr>\n",
-        name = escape(card.name),
-        about = escape(card.about),
-        caution = results
-            .caution()
-            .map_or(String::new(), |c| format!("<p class=\"not\"><b>{}</b></p>\n", escape(&c))),
-        source = escape(card.source),
-        notes = escape(card.notes),
-    );
+/// How to read verdicts and references.
+const RULE: &str = "<h2>How to read this</h2>\n<p>A claim holds if an interval of three standard errors on each side of \
+the estimate lies on its side of the limit in brackets, and does not hold if the interval lies on the other side. Otherwise it is not \
+decided by so many runs; the number of runs that would decide is given where these estimates tell it. Both sides of a comparison enter its \
+error, seed by seed. At least ten runs judge a claim. <i>Reference</i> is the same number from another implementation: prototypes in \
+numpy of this project, or the published code where the notes say so. Pictures show means with bands of one standard error.</p>\n";
+
+fn page(title: &str, body: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
+         <meta name=\"color-scheme\" content=\"light dark\"><title>{}</title><style>{STYLE}</style></head><body>\n{body}\
+         <p class=\"small\">Written by helba-lab {}, {}.</p>\n</body></html>\n",
+        escape(title),
+        escape(program()),
+        date(now())
+    )
+}
+
+fn section(card: &Card, results: &Results, claims: &[Claim], svgs: &[String]) -> String {
+    let mut out =
+        format!("<h2 id=\"{name}\">{name}: {}</h2>\n", escape(card.about), name = escape(card.name));
+    for caution in results.caution().into_iter().chain(results.origin.caution()) {
+        let _ = writeln!(out, "<p class=\"not\"><b>{}</b></p>", escape(&caution));
+    }
+    if let Some(data) = card.stand_in {
+        let _ = writeln!(out, "<p class=\"not\">Played on {}, not on the paper's data.</p>", escape(data));
+    }
+    let _ = writeln!(out, "<p>{}</p>\n<p>{}</p>", escape(card.source), escape(card.notes));
+    let _ =
+        writeln!(out, "<p class=\"small\">{} seeds; {}.</p>", results.seeds, escape(&results.origin.words()));
+    out.push_str("<h3>Claims</h3>\n<div class=\"wide\"><table><tr><th>claim</th><th>reference</th><th>here</th><th>verdict</th></tr>\n");
     for c in claims {
-        let class = match c.verdict {
-            Verdict::Holds => "holds",
-            Verdict::DoesNotHold => "not",
-            Verdict::NotTested => "open",
-        };
+        let whose = if c.of_paper { "" } else { " <span class=\"small\">(ours, not the paper's)</span>" };
         let _ = writeln!(
             out,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"{class}\"><b>{}</b></td></tr>",
-            escape(&c.paper),
-            escape(&c.reference),
-            escape(&c.ours),
-            c.verdict.words()
+            "<tr><td>{}{whose}</td><td>{}</td><td>{}</td><td class=\"{}\"><b>{}</b></td></tr>",
+            escape(&c.text),
+            parts(&c.reference),
+            parts(&c.ours),
+            class(c.verdict),
+            escape(&c.words())
         );
     }
-    out.push_str("</table>\n<h2>Figures</h2>\n<p>Mean and one standard error.</p>\n<div class=\"panels\">\n");
+    out.push_str("</table></div>\n<div class=\"panels\">\n");
     svgs.iter().for_each(|svg| {
         let _ = writeln!(out, "<div>{svg}</div>");
     });
-    out.push_str("</div>\n<h2>Last values</h2>\n<p>Each in the unit of its figure's vertical axis.");
-    if results.panels.iter().flat_map(|p| &p.series).any(|s| s.stuck() > 0.0) {
-        out.push_str(
-            " Above 3 × median: the share of runs that end there; the mean then speaks of these alone.",
-        );
+    out.push_str("</div>\n<details><summary>Last values, in the unit of the vertical axis</summary>\n");
+    results.panels.iter().for_each(|panel| last_values(&mut out, panel));
+    out.push_str("</details>\n");
+    out
+}
+
+fn last_values(out: &mut String, panel: &PanelResult) {
+    // No column without anything in it.
+    let stuck = panel.series.iter().any(|s| s.stuck() > 0);
+    let compared = panel.series.iter().any(|s| s.reference.is_some());
+    let heads = ["runs", "mean ± s.e.", "median"].into_iter();
+    let heads = heads.chain(stuck.then_some("runs above 3 medians"));
+    let heads = heads.chain(compared.then_some(["reference", "within 3 s.e."]).into_iter().flatten());
+    let heads: String = heads.map(|head| format!("<th class=\"n\">{head}</th>")).collect();
+    let _ = writeln!(
+        out,
+        "<h3>{}: {}</h3>\n<div class=\"wide\"><table><tr><th>policy</th>{heads}</tr>",
+        escape(&panel.title),
+        escape(panel.y_label)
+    );
+    for s in &panel.series {
+        let last = s.last();
+        let with_error = |mean, error| digits(mean, error).join(" ± ");
+        let reference = s.reference.map_or("–".into(), |r| with_error(r.mean, r.standard_error));
+        let agrees = s.agrees().map_or("–", |a| if a { "yes" } else { "no" });
+        let cells = [
+            s.runs.len().to_string(),
+            with_error(last.mean, last.standard_error),
+            digits(s.median(), 0.0)[0].clone(),
+        ];
+        let cells = cells.into_iter().chain(stuck.then(|| s.stuck().to_string()));
+        let cells = cells.chain(compared.then(|| [reference, agrees.to_owned()]).into_iter().flatten());
+        let cells: String = cells.map(|cell| format!("<td class=\"n\">{cell}</td>")).collect();
+        let _ = writeln!(out, "<tr><td>{}</td>{cells}</tr>", escape(&s.label));
     }
-    out.push_str("</p>\n");
-    for panel in &results.panels {
-        // No column without anything in it.
-        let (stuck, compared) = (
-            panel.series.iter().any(|s| s.stuck() > 0.0),
-            panel.series.iter().any(|s| s.reference.is_some()),
+    out.push_str("</table></div>\n");
+}
+
+fn class(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Holds => "holds",
+        Verdict::DoesNotHold => "not",
+        Verdict::NotDecided | Verdict::NotTested => "open",
+    }
+}
+
+/// A list of "name: value" as a small table, any other list line by line.
+fn parts(text: &str) -> String {
+    let parts: Vec<&str> = text.split("; ").collect();
+    let rows: Option<Vec<_>> = parts.iter().map(|part| part.split_once(": ")).collect();
+    match rows {
+        Some(rows) if rows.len() > 1 => {
+            let row = |(name, value): &(&str, &str)| {
+                format!("<tr><td>{}</td><td>{}</td></tr>", escape(name), escape(value))
+            };
+            format!("<table class=\"parts\">{}</table>", rows.iter().map(row).collect::<String>())
+        }
+        _ => parts.iter().map(|part| escape(part)).collect::<Vec<_>>().join("<br>"),
+    }
+}
+
+/// The reports of many experiments as one page.
+#[derive(Debug, Default)]
+pub struct Book {
+    chapters: Vec<Chapter>,
+    missing: Vec<Card>,
+}
+
+#[derive(Debug)]
+struct Chapter {
+    card: Card,
+    scale: Scale,
+    seeds: u64,
+    seconds: f64,
+    claims: Vec<Claim>,
+    html: String,
+}
+
+/// The numbers of verdicts on a paper's claims.
+#[derive(Debug, Default, Clone, PartialEq)]
+struct Count {
+    /// By verdict, in the order of [`Verdict::ALL`].
+    on_papers_terms: [usize; 4],
+    on_stand_ins: usize,
+}
+
+impl Book {
+    /// Adds the report of an experiment.
+    ///
+    /// # Errors
+    /// If a panel cannot be drawn.
+    pub fn add(&mut self, experiment: &dyn Experiment, results: &Results) -> Result<()> {
+        let (card, claims) = (experiment.card(), experiment.claims(results));
+        let svgs = results.panels.iter().map(svg).collect::<Result<Vec<_>>>()?;
+        let html = section(&card, results, &claims, &svgs);
+        let (scale, seeds, seconds) = (results.scale, results.seeds, results.origin.seconds);
+        self.chapters.push(Chapter { card, scale, seeds, seconds, claims, html });
+        Ok(())
+    }
+
+    /// Names an experiment whose runs are missing.
+    pub fn without(&mut self, experiment: &dyn Experiment) {
+        self.missing.push(experiment.card());
+    }
+
+    /// Verdicts by paper.
+    fn counts(&self) -> BTreeMap<&'static str, Count> {
+        let mut counts: BTreeMap<&str, Count> = BTreeMap::new();
+        for chapter in &self.chapters {
+            let count = counts.entry(paper(chapter.card.source)).or_default();
+            for claim in chapter.claims.iter().filter(|c| c.of_paper) {
+                match Verdict::ALL.iter().position(|v| *v == claim.verdict) {
+                    _ if claim.stand_in.is_some() => count.on_stand_ins += 1,
+                    Some(i) => count.on_papers_terms[i] += 1,
+                    None => {}
+                }
+            }
+        }
+        counts
+    }
+
+    /// The book as one HTML page without external resources.
+    pub fn html(&self) -> String {
+        let seconds: f64 = self.chapters.iter().map(|c| c.seconds).sum();
+        let mut out = format!(
+            "<h1>What five papers claim, and what their experiments show here</h1>\n<p>{} experiments, {} on one core in all.</p>\n",
+            self.chapters.len(),
+            duration(seconds)
         );
-        let heads = ["", "runs", "mean ± s.e.", "median"].into_iter();
-        let heads = heads.chain(stuck.then_some("above 3 × median"));
-        let heads = heads.chain(compared.then_some(["reference", "within 3 s.e."]).into_iter().flatten());
-        let heads: String = heads.map(|head| format!("<th>{head}</th>")).collect();
-        let _ = writeln!(
-            out,
-            "<h3>{}: {}</h3>\n<table><tr>{heads}</tr>",
-            escape(&panel.title),
-            escape(panel.y_label)
+        out.push_str("<table><tr><th>paper</th>");
+        for head in Self::HEADS {
+            let _ = write!(out, "<th class=\"n\">{head}</th>");
+        }
+        out.push_str("</tr>\n");
+        for (paper, count) in self.counts() {
+            let cells: String = count.cells().map(|n| format!("<td class=\"n\">{n}</td>")).collect();
+            let _ = writeln!(out, "<tr><td>{}</td>{cells}</tr>", escape(paper));
+        }
+        out.push_str("</table>\n<div class=\"wide\"><table><tr><th>experiment</th><th>claim</th><th>verdict</th><th class=\"n\">seeds</th><th class=\"n\">minutes</th></tr>\n");
+        for c in &self.chapters {
+            for claim in &c.claims {
+                let whose = if claim.of_paper { "" } else { " <span class=\"small\">(ours)</span>" };
+                let _ = writeln!(
+                    out,
+                    "<tr><td><a href=\"#{name}\">{name}</a></td><td>{}{whose}</td><td class=\"{}\">{}</td><td class=\"n\">{}</td>\
+                     <td class=\"n\">{:.1}</td></tr>",
+                    escape(&claim.text),
+                    class(claim.verdict),
+                    escape(&claim.words()),
+                    c.seeds,
+                    c.seconds / 60.0,
+                    name = escape(c.card.name),
+                );
+            }
+        }
+        out.push_str("</table></div>\n");
+        if !self.missing.is_empty() {
+            let names: Vec<_> = self.missing.iter().map(|card| escape(card.name)).collect();
+            let _ = writeln!(out, "<p class=\"not\">Not run: {}.</p>", names.join(", "));
+        }
+        out.push_str("<h2>Without an experiment</h2>\n<ul>\n");
+        NOT_POSSIBLE.iter().for_each(|(what, why)| {
+            let _ = writeln!(out, "<li>{}: {}</li>", escape(what), escape(why));
+        });
+        out.push_str("</ul>\n");
+        out.push_str(RULE);
+        self.chapters.iter().for_each(|c| out.push_str(&c.html));
+        page("helba-lab: the book", &out)
+    }
+
+    const HEADS: [&'static str; 6] =
+        ["claims", "hold", "do not hold", "not decided", "not tested", "on stand-ins"];
+
+    /// The verdicts as a page of Markdown.
+    pub fn markdown(&self) -> String {
+        let mut out = String::from(
+            "# Claims of five papers\n\n\
+             Generated by `cargo run --release -p helba-lab -- report --page docs/claims.md`, which also writes all curves, tables and errors as one page,\n\
+             `target/helba-lab/book.html`. `--quick` shows in minutes that everything runs, and judges nothing; an interrupted book goes on where it stopped.\n\n\
+             A claim holds if the interval of three standard errors around the estimate lies on its side of the limit in brackets, and does not hold if it\n\
+             lies on the other side. Otherwise it is not decided by so many runs. A claim that could only be played on made-up data counts as *on stand-ins*.\n\n",
         );
-        for s in &panel.series {
-            let (last, reference) = (s.last(), s.reference);
-            let with_error = |mean, error| digits(mean, error).join(" ± ");
-            let reference = reference.map_or("–".into(), |r| with_error(r.mean, r.standard_error));
-            let agrees = s.agrees().map_or("–", |a| if a { "yes" } else { "no" });
+        let row = |out: &mut String, first: &str, cells: &[String]| {
+            let _ = writeln!(out, "| {first} | {} |", cells.join(" | "));
+        };
+        row(&mut out, "paper", &Self::HEADS.map(String::from));
+        out.push_str("|---|---:|---:|---:|---:|---:|---:|\n");
+        for (paper, count) in self.counts() {
+            row(&mut out, paper, &count.cells().map(|n| n.to_string()).collect::<Vec<_>>());
+        }
+        for c in &self.chapters {
             let _ = write!(
                 out,
-                "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>",
-                escape(&s.label),
-                s.runs.len(),
-                with_error(last.mean, last.standard_error),
-                digits(s.median(), 0.0)[0],
+                "\n## {}\n\n{} {} seeds{}, {} on one core.\n\n| claim | here | verdict |\n|---|---|---|\n",
+                c.card.name,
+                sentence(c.card.about),
+                c.seeds,
+                if c.scale == Scale::Quick { ", shortened" } else { "" },
+                duration(c.seconds),
             );
-            if stuck {
-                let _ = write!(out, "<td class=\"n\">{:.0} %</td>", 100.0 * s.stuck());
+            for claim in &c.claims {
+                let whose = if claim.of_paper { "" } else { " (ours)" };
+                row(&mut out, &format!("{}{whose}", cell(&claim.text)), &[cell(&claim.ours), claim.words()]);
             }
-            if compared {
-                let _ = write!(out, "<td class=\"n\">{reference}</td><td>{agrees}</td>");
-            }
-            out.push_str("</tr>\n");
         }
-        out.push_str("</table>\n");
+        if !self.missing.is_empty() {
+            out.push_str("\n## Not run\n\n");
+            for card in &self.missing {
+                let _ = writeln!(out, "- `{}`: {}", card.name, card.about);
+            }
+        }
+        out.push_str("\n## Without an experiment\n\n");
+        NOT_POSSIBLE.iter().for_each(|(what, why)| {
+            let _ = writeln!(out, "- {what}: {why}");
+        });
+        out
     }
-    out.push_str("</body></html>\n");
-    out
+}
+
+impl Count {
+    fn cells(&self) -> impl Iterator<Item = usize> + '_ {
+        let all = self.on_papers_terms.iter().sum::<usize>() + self.on_stand_ins;
+        std::iter::once(all).chain(self.on_papers_terms).chain([self.on_stand_ins])
+    }
+}
+
+/// Figures and tables of the papers that no experiment re-creates, and why.
+pub const NOT_POSSIBLE: [(&str, &str); 4] = [
+    ("Sarmasarkar, table 1; Chowdhury and Zhou, table 1", "they compare bounds of theorems."),
+    ("Wang et al., figure 1", "a drawing of the feedback model."),
+    (
+        "Chowdhury and Zhou, figure 5, on MSLR-WEB10K",
+        "the data may not be redistributed. `distributed-fig5 --data FILE` takes the file.",
+    ),
+    (
+        "Wang et al., figure 5, on the Outbrain and Coupon Purchase logs",
+        "the data may not be redistributed. Synthetic logs and real purchases of another kind stand in.",
+    ),
+];
+
+/// Authors of a source.
+fn paper(source: &'static str) -> &'static str {
+    source.split(':').next().unwrap_or(source)
+}
+
+fn sentence(about: &str) -> String {
+    let mut letters = about.chars();
+    letters
+        .next()
+        .map_or(String::new(), |first| first.to_uppercase().chain(letters).collect::<String>() + ".")
+}
+
+/// Text in a cell of Markdown.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace("; ", "<br>")
 }
 
 /// A mean and its error with a tenth for large means and four significant digits for small ones.
@@ -228,5 +461,15 @@ mod tests {
         assert_eq!(shown(84.163, 0.0), "84.16 0.00");
         assert_eq!(shown(-0.012_345_6, 0.001), "-0.01235 0.00100");
         assert_eq!(shown(0.0, 0.0), "0.0 0.0");
+    }
+
+    #[test]
+    fn lists_are_small_tables() {
+        assert_eq!(
+            parts("a: 1; b: 2"),
+            "<table class=\"parts\"><tr><td>a</td><td>1</td></tr><tr><td>b</td><td>2</td></tr></table>"
+        );
+        assert_eq!(parts("1; 2"), "1<br>2");
+        assert_eq!(parts("a: <1"), "a: &lt;1");
     }
 }

@@ -1,6 +1,7 @@
 //! Runs the series of an experiment in parallel, and keeps each finished run in a file.
 
-use crate::experiment::{Experiment, Panel, Results, Run, Scale, SeriesResult};
+use crate::experiment::{Experiment, Panel, Results, Run, Scale, Series, SeriesResult};
+use crate::made::{Made, Origin, now, program};
 use anyhow::{Context, Result, bail};
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use rayon::prelude::*;
@@ -8,9 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// The number of repetitions from which claims are judged, unless the experiment's default is smaller.
-const JUDGED: u64 = 10;
+use std::time::Instant;
 
 /// The number of runs that are kept so far, for the message at an interruption.
 #[derive(Debug, Default)]
@@ -36,7 +35,7 @@ impl Progress {
 /// A run is kept as `runs/HASH-SEED.json`, written whole or not at all, together with its settings. A file
 /// that is damaged or has other settings is computed again, so an interrupted experiment continues where it
 /// stopped. The code of a policy is not part of the settings: after a change of a policy, `runs` must be
-/// deleted. A message says so if there are kept runs.
+/// deleted. [`Results::origin`] says which program made the runs.
 ///
 /// # Errors
 /// If `seeds` is 0, two series of a panel share a label, a run fails, or `folder` cannot be written.
@@ -54,15 +53,7 @@ pub fn run(
     let kept = folder.join("runs");
     std::fs::create_dir_all(&kept).with_context(|| format!("cannot make {}", kept.display()))?;
 
-    let mut unique = BTreeMap::new();
-    for panel in &panels {
-        for (i, series) in panel.series.iter().enumerate() {
-            if panel.series[..i].iter().any(|s| s.label == series.label) {
-                bail!("panel {:?} has two series {:?}", panel.title, series.label);
-            }
-            unique.entry(series.settings.as_str()).or_insert(series);
-        }
-    }
+    let unique = unique(&panels)?;
     // Ordered by seed, so that an interrupted experiment has points of all curves.
     let jobs: Vec<_> =
         (0..seeds).flat_map(|seed| unique.iter().map(move |(settings, s)| (*settings, seed, *s))).collect();
@@ -72,12 +63,6 @@ pub fn run(
     let there = before.iter().flatten().count() as u64;
     progress.all.store(jobs.len() as u64, Ordering::Relaxed);
     progress.kept.store(there, Ordering::Relaxed);
-    if there > 0 {
-        let (folder, all) = (kept.display(), jobs.len());
-        eprintln!(
-            "{there} of {all} runs are kept from before; if policies have changed since, delete {folder}"
-        );
-    }
     // The time left is unknown until the first run of this process has ended.
     let left = move |state: &ProgressState, out: &mut dyn std::fmt::Write| {
         let known = state.pos() > there;
@@ -98,41 +83,74 @@ pub fn run(
         .zip(before)
         .map(|((settings, seed, series), before)| {
             let run = match before {
-                Some(run) => run,
+                Some(kept) => kept,
                 None => {
+                    let start = Instant::now();
                     let run =
                         (series.run)(*seed).with_context(|| format!("{}, seed {seed}", series.label))?;
-                    let kept = Kept { settings: (*settings).to_owned(), seed: *seed, run: run.clone() };
+                    let seconds = start.elapsed().as_secs_f64();
+                    let made = Made { program: program().into(), at: now(), seconds };
+                    let kept = Kept { settings: (*settings).to_owned(), seed: *seed, made, run };
                     write(&path(settings, *seed), &kept)?;
                     progress.kept.fetch_add(1, Ordering::Relaxed);
                     bar.inc(1);
-                    run
+                    kept
                 }
             };
-            Ok(((*settings).to_owned(), *seed, run))
+            Ok(run)
         })
         .collect::<Result<Vec<_>>>()?;
     bar.finish_and_clear();
 
     let mut by_settings: BTreeMap<String, Vec<Run>> = BTreeMap::new();
-    for (settings, _, run) in runs {
+    let mut origin = Origin::default();
+    for Kept { settings, made, run, .. } in runs {
+        origin.add(&made);
         by_settings.entry(settings).or_default().push(run); // in the order of jobs: by seed
     }
-    let result = |s: crate::experiment::Series| SeriesResult {
+    let result = |s: Series| SeriesResult {
         runs: by_settings.get(&s.settings).cloned().unwrap_or_default(),
         label: s.label,
         settings: s.settings,
         reference: s.reference,
     };
-    let panels = panels.into_iter().map(|Panel { title, x_label, y_label, log_x, series }| {
+    let panels = panels.into_iter().map(|Panel { title, x_label, y_label, log_x, log_y, series }| {
         let series = series.into_iter().map(result).collect();
-        Panel { title, x_label, y_label, log_x, series }
+        Panel { title, x_label, y_label, log_x, log_y, series }
     });
-    let enough = seeds >= experiment.seeds(Scale::Full).min(JUDGED);
-    let mut results = Results { scale, seeds, enough, panels: panels.collect() };
+    let stand_in = experiment.card().stand_in;
+    let mut results = Results { scale, seeds, stand_in, origin, panels: panels.collect() };
     let derived = experiment.derived(&results);
     results.panels.extend(derived);
     Ok(results)
+}
+
+/// The number of runs that [`run`] would compute.
+///
+/// # Errors
+/// Those of [`run`] before the first run.
+pub fn missing(experiment: &dyn Experiment, scale: Scale, seeds: u64, folder: &Path) -> Result<usize> {
+    let panels = experiment.panels(scale)?;
+    let unique = unique(&panels)?;
+    let there = |settings: &str, seed| {
+        read(&folder.join("runs").join(file_name(settings, seed)), settings, seed).is_some()
+    };
+    let jobs = (0..seeds).flat_map(|seed| unique.keys().map(move |settings| (*settings, seed)));
+    Ok(jobs.filter(|(settings, seed)| !there(settings, *seed)).count())
+}
+
+/// The series of all panels by their settings.
+fn unique(panels: &[Panel]) -> Result<BTreeMap<&str, &Series>> {
+    let mut unique = BTreeMap::new();
+    for panel in panels {
+        for (i, series) in panel.series.iter().enumerate() {
+            if panel.series[..i].iter().any(|s| s.label == series.label) {
+                bail!("panel {:?} has two series {:?}", panel.title, series.label);
+            }
+            unique.entry(series.settings.as_str()).or_insert(series);
+        }
+    }
+    Ok(unique)
 }
 
 /// Writes `bytes` to `path`, whole or not at all.
@@ -148,12 +166,13 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
 struct Kept {
     settings: String,
     seed: u64,
+    made: Made,
     run: Run,
 }
 
-fn read(path: &PathBuf, settings: &str, seed: u64) -> Option<Run> {
+fn read(path: &PathBuf, settings: &str, seed: u64) -> Option<Kept> {
     let kept: Kept = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
-    (kept.settings == settings && kept.seed == seed).then_some(kept.run)
+    (kept.settings == settings && kept.seed == seed).then_some(kept)
 }
 
 fn write(path: &Path, kept: &Kept) -> Result<()> {

@@ -45,6 +45,7 @@ fn every_experiment_ends_in_a_report() {
         );
         assert_eq!(json["claims"].as_array().unwrap().len(), claims.len());
         assert_eq!(json["panels"].as_array().unwrap().len(), results.panels.len());
+        assert!(json["origin"]["seconds"].as_f64().unwrap() > 0.0 && html.contains("commit "));
         let lines: usize =
             results.panels.iter().flat_map(|p| &p.series).flat_map(|s| &s.runs).map(|r| r.points.len()).sum();
         assert_eq!(read("curves.csv").lines().count(), lines + 1);

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use bandit::{Arithmetic, HelbaClear};
 use datasets::{DataRound, Dataset, DatasetLog};
 use host::{Draft, Undone, say};
-use plot::{Curve, Figure, Point};
+use plot::{Curve, Figure, Point, Style};
 use protocol::{BanditConfig, Receipt};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -253,26 +253,27 @@ impl Report {
 
     fn svg(&self, title: &str) -> anyhow::Result<String> {
         let fixed = format!("always {}", self.fixed.0);
-        let curve = |name, rewards: &[f64]| {
+        let curve = |i, name, rewards: &[f64]| {
             let mut sum = 0.0;
             let point = |(i, reward): (usize, &f64)| {
                 sum += reward;
                 let y = sum / (i + 1) as f64;
                 Point { x: (self.rounds.start + i + 1) as f64, low: y, y, high: y }
             };
-            Curve { name, points: rewards.iter().enumerate().map(point).collect() }
+            Curve { name, style: Style::of(i), points: rewards.iter().enumerate().map(point).collect() }
         };
         let curves = vec![
-            curve("encrypted", &self.encrypted),
-            curve("exact arithmetic", &self.twin),
-            curve(&fixed, &self.fixed.1),
-            curve("uniform choice", &self.uniform),
+            curve(0, "encrypted", &self.encrypted),
+            curve(1, "exact arithmetic", &self.twin),
+            curve(2, &fixed, &self.fixed.1),
+            curve(3, "uniform choice", &self.uniform),
         ];
         Ok(Figure {
             title,
             x_label: "round",
             y_label: "mean reward since the first of these rounds",
             log_x: false,
+            log_y: false,
             curves,
         }
         .svg()?)

@@ -262,11 +262,14 @@ impl EvaluationReport {
             }
             points
         };
-        let curves = shown.map(|e| plot::Curve { name: &e.name, points: curve(e) }).collect();
+        let curves = shown
+            .enumerate()
+            .map(|(i, e)| plot::Curve { name: &e.name, style: plot::Style::of(i), points: curve(e) })
+            .collect();
         let y_label = match self.measure {
             Measure::Replay => "mean reward so far",
             Measure::DoublyRobust => "mean reward so far, doubly robust",
         };
-        Ok(plot::Figure { title, x_label: "round", y_label, log_x: false, curves }.svg()?)
+        Ok(plot::Figure { title, x_label: "round", y_label, log_x: false, log_y: false, curves }.svg()?)
     }
 }

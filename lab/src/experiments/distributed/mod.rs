@@ -9,7 +9,7 @@ mod clusters;
 mod figures;
 mod ranking;
 
-use crate::experiment::{Experiment, PanelResult, Results, Run, Series, SeriesResult, listed};
+use crate::experiment::{Decision, Experiment, PanelResult, Results, Run, Series, SeriesResult, listed};
 use crate::play::{self, checkpoints, regret_until};
 use anyhow::Result;
 use bandit::Environment;
@@ -31,6 +31,7 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
         means: EASY,
         users: 1_000_000,
         rows: &FIGURE_2,
+        seeds: 60,
     },
     &Instances {
         name: "distributed-fig3",
@@ -38,6 +39,7 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
         means: HARD,
         users: 10_000_000,
         rows: &FIGURE_3,
+        seeds: 20,
     },
     &Models,
     &Ranking,
@@ -159,6 +161,7 @@ fn time_averages(results: &Results, epsilons: &[(u128, u128)]) -> Vec<PanelResul
             x_label: panel.x_label,
             y_label: "regret / users",
             log_x: true,
+            log_y: false,
             series: panel.series.iter().map(series).collect(),
         })
     };
@@ -182,8 +185,26 @@ fn differences(pairs: &[Pair]) -> String {
     }))
 }
 
-/// Whether the first series of each pair ends below the second, by a ratio that rises with epsilon.
-fn gains_most_at_small_epsilon(pairs: &[Pair]) -> bool {
-    pairs.iter().all(|(_, a, b)| a.ends_below(b))
-        && pairs.windows(2).all(|w| w[0].1.over(w[0].2) < w[1].1.over(w[1].2))
+/// Whether the first series of each pair ends below `factor` times the second.
+fn below(results: &Results, pairs: &[Pair], factor: f64) -> Decision {
+    Decision::all(pairs.iter().map(|(_, a, b)| results.ends_below(Some(a), factor, Some(b))))
+}
+
+/// Whether the difference within each pair is less than within the one before it.
+fn narrowing(results: &Results, pairs: &[Pair]) -> Decision {
+    let step = |w: &[Pair]| {
+        let terms = [(1.0, w[1].1), (-1.0, w[1].2), (-1.0, w[0].1), (1.0, w[0].2)];
+        results.sum(&terms.map(|(f, s)| (f, Some(s)))).below(0.0)
+    };
+    Decision::all(pairs.windows(2).map(step))
+}
+
+/// Whether the first series of each pair ends below the second, by most where epsilon is smallest.
+fn gains_most_at_small_epsilon(results: &Results, pairs: &[Pair]) -> Decision {
+    let swapped: Vec<Pair> = pairs.iter().map(|(title, a, b)| (title.clone(), *b, *a)).collect();
+    let first_and_other = |other: &Pair<'_>| {
+        let Some(first) = swapped.first() else { return Decision::Open(f64::NAN) };
+        narrowing(results, &[first.clone(), (other.0.clone(), other.1, other.2)])
+    };
+    below(results, pairs, 1.0).and(Decision::all(swapped.iter().skip(1).map(first_and_other)))
 }
