@@ -41,8 +41,9 @@ enum Command {
         /// Writes the experiment's tables to this file as a page of Markdown, if the experiment has one.
         #[arg(long)]
         page: Option<PathBuf>,
-        /// Only helba-purchases: a file whose rewards are all known, instead of the purchases: in the layout
-        /// of data/README.md, written by `helba-client data convert`, or with --schema any other.
+        /// helba-purchases: a file whose rewards are all known, instead of the purchases: in the layout of
+        /// data/README.md, written by `helba-client data convert`, or with --schema any other.
+        /// distributed-fig5: a file of pages, such as MSLR-WEB10K's, instead of synthetic ones.
         #[arg(long)]
         data: Option<PathBuf>,
         /// Schema of the file, as `helba-client data check` proposes one.
@@ -104,7 +105,7 @@ fn run(command: Command) -> Result<()> {
                 .with_context(|| format!("no experiment {name}; `helba-lab list` names them all"))?;
             let own = data.map(|path| own(&name, &path, schema.as_deref())).transpose()?;
             if let Some(own) = &own {
-                experiment = own;
+                experiment = own.as_ref();
             }
             let scale = if quick { Scale::Quick } else { Scale::Full };
             let default = if quick { format!("{name}-quick") } else { name };
@@ -153,10 +154,17 @@ fn book(quick: bool, kept: bool, seeds: Option<u64>, out: &Path, page: Option<&P
 }
 
 /// The experiment on a file of the user.
-fn own(name: &str, path: &Path, schema: Option<&Path>) -> Result<impl Experiment + use<>> {
-    ensure!(name == "helba-purchases", "--data FILE is for the experiment helba-purchases");
+fn own(name: &str, path: &Path, schema: Option<&Path>) -> Result<Box<dyn Experiment>> {
+    if name == "distributed-fig5" {
+        ensure!(schema.is_none(), "distributed-fig5 takes no --schema");
+        return Ok(Box::new(experiments::pages_of(path)?));
+    }
+    ensure!(
+        name == "helba-purchases",
+        "--data FILE is for the experiments helba-purchases and distributed-fig5"
+    );
     let title = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    Ok(experiments::helba::purchases_of(&title, Dataset::open(path, schema)?))
+    Ok(Box::new(experiments::helba::purchases_of(&title, Dataset::open(path, schema)?)))
 }
 
 fn list(json: bool) -> Result<()> {

@@ -102,7 +102,7 @@ impl Experiment for Arms {
             about: "theorems 6, 7, 10: follow the noisy leader and its baselines over arms, gaps and noise",
             source: SOURCE,
             stand_in: None,
-            seeds: [2000, 2],
+            seeds: [400, 2],
             notes: NOTES,
         }
     }

@@ -54,6 +54,14 @@ pub fn policies() -> Result<Vec<PolicyEntry>> {
     Ok(policies::cards()?.into_iter().map(of_card).chain(simulated).collect())
 }
 
+/// Figure 5 of Chowdhury, Zhou on a file of pages.
+///
+/// # Errors
+/// If the file is in another format than that of LETOR.
+pub fn pages_of(path: &std::path::Path) -> anyhow::Result<impl Experiment + use<>> {
+    distributed::of_file(path)
+}
+
 /// The experiment of this name.
 pub fn find(name: &str) -> Option<&'static dyn Experiment> {
     all().into_iter().find(|e| e.card().name == name)

@@ -9,7 +9,7 @@ mod stochastic;
 
 use crate::experiment::{Experiment, Series};
 use crate::play;
-use adversarial::{Clicks, Coupons};
+use adversarial::{Bought, Clicks, Coupons};
 use anyhow::Result;
 use bandit::delayed::Composite;
 use bandit::{Error, Policy};
@@ -35,6 +35,7 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
     },
     &Clicks,
     &Coupons,
+    &Bought,
     &Stuck,
 ];
 
@@ -52,8 +53,22 @@ fn series<P>(
 where
     P: Policy<Context = (), Feedback = f64> + Debug,
 {
-    let (rewards, delivery) = (environment.rewards(), environment.delivery());
-    let settings = format!("{slots} slots; {:?}; {rewards:?}; {delivery:?}", policy()?);
+    let rewards = format!("{:?}", environment.rewards());
+    on(label, &rewards, policy, environment, slots)
+}
+
+/// [`series`] with a name for its rewards.
+fn on<P>(
+    label: impl Into<String>,
+    rewards: &str,
+    policy: impl Fn() -> Result<P, Error> + Send + Sync + 'static,
+    environment: &Composite,
+    slots: u64,
+) -> Result<Series>
+where
+    P: Policy<Context = (), Feedback = f64> + Debug,
+{
+    let settings = format!("{slots} slots; {:?}; {rewards}; {:?}", policy()?, environment.delivery());
     let environment = environment.clone();
     let policy = move || Ok(policy()?);
     Ok(play::series(label, settings, slots, policy, move |_| Ok(environment.clone()), |_, run| run))

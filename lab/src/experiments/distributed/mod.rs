@@ -15,12 +15,12 @@ use anyhow::Result;
 use bandit::Environment;
 use bandit::distributed::{Elimination, EliminationConfig, Model, NoiseAt, NormalArms, RelaxedSum};
 use bandit::stochastic::DpSe;
-use beyond::{Growth, Skellam};
+use beyond::{Growth, Returning, Skellam};
 use figures::{FIGURE_2, FIGURE_3, Instances, Models};
 use privacy::Ratio;
 use privacy::budget::{Delta, Epsilon};
 use privacy::laplace::HarnessLaplace;
-use ranking::Ranking;
+pub(crate) use ranking::of_file;
 use std::sync::Arc;
 
 /// Figures 2 to 5 (figure 1 shows some of their curves), growth of batches, and the scale of Skellam noise.
@@ -42,9 +42,10 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
         seeds: 20,
     },
     &Models,
-    &Ranking,
+    &ranking::SYNTHETIC,
     &Growth,
     &Skellam,
+    &Returning,
 ];
 
 const SOURCE: &str = "Chowdhury, Zhou: Distributed Differential Privacy in Multi-Armed Bandits";

@@ -3,10 +3,33 @@
 use super::clusters::Clusters;
 use super::*;
 use crate::experiment::{Card, Claim, Panel, Scale};
+use bandit::Arms;
+use std::path::Path;
 use std::sync::OnceLock;
 
 /// Figure 5.
-pub(super) struct Ranking;
+pub(crate) struct Ranking {
+    /// A title, and the arms of a file of the user.
+    own: Option<(String, Arms<Clusters>)>,
+}
+
+/// Synthetic pages.
+pub(super) const SYNTHETIC: Ranking = Ranking { own: None };
+
+/// Figure 5 on a file in the format of LETOR, in clusters.
+///
+/// # Errors
+/// Those of [`Clusters::of_file`].
+pub(crate) fn of_file(path: &Path) -> Result<Ranking> {
+    let (arms, rows) = Clusters::of_file(path, ARMS, STEPS, SEED)?;
+    let hash = arms.means().iter().fold(0u64, |hash, mean| hash.rotate_left(7) ^ mean.to_bits());
+    let title = format!("{ARMS} clusters of {rows} rows of the file ({hash:016x})");
+    Ok(Ranking { own: Some((title, arms)) })
+}
+
+const ARMS: usize = 50;
+const STEPS: usize = 15;
+const SEED: u64 = 20_230;
 
 impl Experiment for Ranking {
     fn card(&self) -> Card {
@@ -14,25 +37,31 @@ impl Experiment for Ranking {
             name: "distributed-fig5",
             about: "figures 1d to 1f, 5: Dist-DP-SE, Dist-RDP-SE and DP-SE on 50 clusters of pages (synthetic)",
             source: SOURCE,
-            stand_in: Some("synthetic pages"),
+            stand_in: if self.own.is_some() { Some("a file of the user") } else { Some("synthetic pages") },
             seeds: [40, 2],
             notes: "SYNTHETIC DATA: the paper clusters MSLR-WEB10K, which may not be redistributed. Here 60000 synthetic rows have 136 \
                     features, 40 topics, and labels with the frequencies of that data set; they form 50 clusters, and an arm pays the \
                     relevance, over 4, of a random row of its cluster. Batches double, p = 0.1, T = 1e6. References are for another \
-                    draw of such rows.",
+                    draw of such rows. With --data FILE, the rows of a file in the format of that data set, scaled to mean 0 and \
+                    deviation 1.",
         }
     }
 
     fn panels(&self, scale: Scale) -> Result<Vec<Panel>> {
-        let (users, rows, steps) = scale.of((1_000_000, 60_000, 15), (20_000, 1_000, 3));
+        let (users, rows, steps) = scale.of((1_000_000, 60_000, STEPS), (20_000, 1_000, 3));
         // Clustering takes seconds: the first run that needs it does it.
         let clusters = Arc::new(OnceLock::new());
+        let (name, own) = match &self.own {
+            Some((title, arms)) => (title.clone(), Some(arms.clone())),
+            None => (format!("50 clusters of {rows} rows, {steps} steps, seed {SEED}"), None),
+        };
         let ground = Ground {
-            name: format!("{users} users; 50 clusters of {rows} rows, {steps} steps, seed 20230"),
-            arms: 50,
+            name: format!("{users} users; {name}"),
+            arms: ARMS,
             users,
             make: Arc::new(move |_| {
-                Ok(clusters.get_or_init(|| Clusters::arms(50, rows, steps, 20_230)).clone())
+                let drawn = || own.clone().unwrap_or_else(|| Clusters::arms(ARMS, rows, steps, SEED));
+                Ok(clusters.get_or_init(drawn).clone())
             }),
         };
         let rows = [

@@ -2,7 +2,7 @@
 
 use super::{ECOLOG, PROVED, RS, joint_series};
 use crate::experiment::{Card, Claim, Experiment, Panel, PanelResult, Results, Scale, SeriesResult, listed};
-use crate::experiments::helba::{hit_rate, oful_on, policy_on, shop_panel};
+use crate::experiments::helba::{best_fixed, hit_rate, oful_on, policy_on, shop_panel};
 use crate::play::curve_only;
 use anyhow::Result;
 use bandit::datasets::Purchases;
@@ -64,6 +64,7 @@ impl Experiment for Shopping {
                 series.push(joint(&format!("JointGLM, proved, ε = {epsilon}"), config));
             }
             series.push(policy_on("random", name, UniformRandom, &log, rounds, curve_only));
+            series.push(best_fixed("best fixed brand", name, &data, rounds));
             panels.push(shop_panel(name, series));
         }
         Ok(panels)
