@@ -3,6 +3,7 @@
 use crate::error::Error;
 use protocol::BanditConfig;
 use serde_json::Map;
+use std::collections::BTreeMap;
 use wire::{FeedbackKind, PolicyCard};
 
 /// The card of every policy, HELBA first.
@@ -18,6 +19,7 @@ pub(crate) fn cards() -> Result<Vec<PolicyCard>, Error> {
         about: about.into(),
         example,
         defaults: Map::new(),
+        parameters: BTreeMap::new(),
         feedback: FeedbackKind::Encrypted,
         contextual: true,
         late: None,

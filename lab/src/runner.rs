@@ -175,8 +175,14 @@ fn read(path: &PathBuf, settings: &str, seed: u64) -> Option<Kept> {
     (kept.settings == settings && kept.seed == seed).then_some(kept)
 }
 
+/// Not synchronised with the disk, which would take longer than many runs: a run that a power loss damages is
+/// computed again.
 fn write(path: &Path, kept: &Kept) -> Result<()> {
-    write_whole(path, &serde_json::to_vec(kept)?)
+    let temporary = path.with_extension("part");
+    let written = std::fs::write(&temporary, serde_json::to_vec(kept)?);
+    written
+        .and_then(|()| std::fs::rename(&temporary, path))
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// The file name of a run, with the FNV-1a hash of its settings. Settings are compared in full on reading.

@@ -136,7 +136,11 @@ fn every_policy_plays() {
             assert_eq!(counted.feedbacks, round, "{name}");
             let all = statement.epsilon.map_or(0.0, |e| e.get());
             assert_eq!(counted.privacy.spent, spent(all, statement.delta.get()), "{name}");
-            assert_eq!(view(&device, &created.id).created.privacy, counted.privacy);
+            let view = view(&device, &created.id);
+            assert_eq!(view.created.privacy, counted.privacy);
+            // What is shown by arm has a number for each of them.
+            let lengths = [view.learnt.pulls.map(|v| v.len()), view.learnt.means.map(|v| v.len())];
+            assert!(lengths.into_iter().flatten().all(|n| n as u64 == created.parameters["arms"]), "{name}");
         }
     }
     let listed: Vec<Value> = serde_json::from_slice(&device.get("/bandits").ok()).unwrap();

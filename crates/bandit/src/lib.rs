@@ -43,7 +43,7 @@ pub use error::Error;
 pub use features::Features;
 pub use helba::{Arithmetic, HelbaClear};
 pub use oful::Oful;
-pub use policy::{Environment, Outcome, Policy, UniformRandom};
+pub use policy::{Environment, Learnt, Outcome, Policy, UniformRandom};
 pub use regret::{History, Summary, play};
 pub use ridge::Ridge;
 pub use schedule::{BatchProgress, Schedule};

@@ -1,7 +1,7 @@
 //! OFUL (optimism in the face of uncertainty) and its rarely switching variants.
 
 use crate::vector::{argmax, dot};
-use crate::{Error, Features, LinearConfig, Policy, Ridge, Schedule};
+use crate::{Error, Features, Learnt, LinearConfig, Policy, Ridge, Schedule};
 use privacy::PrivacyStatement;
 use rand::Rng;
 
@@ -77,6 +77,10 @@ impl Policy for Oful {
 
     fn privacy(&self) -> PrivacyStatement {
         PrivacyStatement::none("Decisions depend on contexts and rewards without noise.")
+    }
+
+    fn learnt(&self) -> Learnt {
+        Learnt { theta: Some(self.ridge().omega().to_vec()), ..Learnt::default() }
     }
 
     fn decide(&mut self, context: &Features, _: &mut dyn Rng) -> Result<usize, Error> {

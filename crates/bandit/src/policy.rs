@@ -22,6 +22,16 @@ pub trait Policy: Serialize + DeserializeOwned {
     /// The privacy guarantee of a whole run: how much decisions and releases reveal about one person.
     fn privacy(&self) -> PrivacyStatement;
 
+    /// What has been learnt, as far as [`privacy`](Self::privacy) covers its release: anybody may read it.
+    fn learnt(&self) -> Learnt {
+        Learnt::default()
+    }
+
+    /// What a user must know who expects much of this policy: that its constants make it play at random.
+    fn caution(&self) -> Option<String> {
+        None
+    }
+
     /// The arm to play, from 0; the lowest of several that are equally good.
     ///
     /// # Errors
@@ -50,6 +60,32 @@ pub trait Policy: Serialize + DeserializeOwned {
         feedback: &Self::Feedback,
         rng: &mut dyn Rng,
     ) -> Result<(), Error>;
+}
+
+/// What a policy shows of what it has learnt. A field that it does not know, or must not show, is `None`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Learnt {
+    /// Number of learnt plays of each arm.
+    pub pulls: Option<Vec<u64>>,
+    /// Mean reward of each arm as released, with the noise of the guarantee, so that it may be outside of the
+    /// range of rewards; `None` for an arm without a release.
+    pub means: Option<Vec<Option<f64>>>,
+    /// The arms that are not eliminated.
+    pub left: Option<Vec<usize>>,
+    /// The probability with which each arm is drawn next.
+    pub probabilities: Option<Vec<f64>>,
+    /// The estimate of the parameter by which arms are chosen.
+    pub theta: Option<Vec<f64>>,
+}
+
+impl Learnt {
+    /// Pulls, and means of the arms that were pulled.
+    pub(crate) fn sums(pulls: impl Iterator<Item = u64>, sums: impl Iterator<Item = f64>) -> Self {
+        let pulls: Vec<u64> = pulls.collect();
+        let mean = |(n, sum): (&u64, f64)| (*n > 0).then(|| sum / *n as f64);
+        let means = pulls.iter().zip(sums).map(mean).collect();
+        Self { pulls: Some(pulls), means: Some(means), ..Self::default() }
+    }
 }
 
 /// A source of contexts and rewards.

@@ -149,6 +149,8 @@ impl Figure<'_> {
         let most = |of: fn(&Point) -> f64| all().map(of).fold(f64::NEG_INFINITY, f64::max);
         let (log_x, log_y) = (self.log_x && least(|p| p.x) > 0.0, self.log_y && least(|p| p.low) > 0.0);
         let (top, bottom) = (most(|p| p.high), least(|p| p.low));
+        // A band that dips a little below 0 needs no tick of its own.
+        let bottom = if bottom < 0.0 && bottom > -0.04 * top { 0.0 } else { bottom };
         let (left, right) = (least(|p| p.x), most(|p| p.x));
         let left = match (log_x, log_y) {
             (true, false) => self.start(&curves, top.max(-bottom)).min(right / 2.0).max(left),

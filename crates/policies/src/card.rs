@@ -1,5 +1,6 @@
 //! Cards: the descriptions of all policies, for clients and readers.
 
+use crate::described::describe;
 use crate::{Error, PolicyConfig, late};
 use serde_json::{Map, Value};
 use wire::PolicyCard;
@@ -155,6 +156,10 @@ fn card(about: &str, example: &str) -> Result<PolicyCard, Error> {
         policy: config.name().into(),
         about: about.into(),
         defaults: example.keys().filter_map(default).collect(),
+        parameters: example
+            .keys()
+            .filter_map(|name| Some((name.clone(), describe(config.name(), name)?)))
+            .collect(),
         feedback: profile.feedback,
         contextual: profile.features.is_some(),
         late: Some(late::stated(config.name(), &profile)?),

@@ -7,6 +7,7 @@
 mod card;
 mod config;
 mod delayed;
+mod described;
 mod error;
 mod late;
 mod limits;

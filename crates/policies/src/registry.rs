@@ -94,12 +94,69 @@ mod tests {
             assert!(cards.iter().any(|card| card.policy == name), "{name}");
         }
         for card in cards {
+            let undescribed = card.example.as_object().unwrap().keys().filter(|name| *name != "policy");
+            let undescribed: Vec<_> =
+                undescribed.filter(|name| !card.parameters.contains_key(*name)).collect();
+            assert!(undescribed.is_empty(), "{}: {undescribed:?}", card.policy);
+            // What is null by default says what null stands for.
+            for (name, _) in card.defaults.iter().filter(|(_, default)| default.is_null()) {
+                assert!(card.parameters[name].null.is_some(), "{}: {name}", card.policy);
+            }
             let Value::Object(example) = card.example else { panic!("{}", card.policy) };
             let config = PolicyConfig::from_request(example.clone()).unwrap();
             let mut stated = config.parameters().unwrap();
             stated.insert("policy".into(), card.policy.into());
             assert_eq!(stated, example);
         }
+    }
+
+    fn made(request: &str) -> PolicyState {
+        let request = serde_json::from_str(request).unwrap();
+        PolicyState::new(PolicyConfig::from_request(request).unwrap()).unwrap()
+    }
+
+    /// What is shown of a private policy is what it released: no sum of rewards without noise.
+    #[test]
+    fn learnt_values_are_those_released() {
+        let rng = &mut privacy::source::SplitMix64::new(1);
+        let reward = wire::ClearFeedback { reward: Some(1.0), ..Default::default() };
+        for (name, private) in [("ucb1", ""), ("anytime-lazy-ucb", r#", "epsilon": 0.1"#)] {
+            let mut policy = made(&format!(r#"{{"policy": "{name}", "arms": 2{private}}}"#));
+            for _ in 0..6 {
+                let arm = policy.decide(None, rng).unwrap().unwrap();
+                policy.learn(None, arm, &reward, rng).unwrap();
+            }
+            let learnt = policy.learnt();
+            assert_eq!(learnt.pulls.unwrap().iter().sum::<u64>(), 6);
+            let exact = learnt.means.unwrap().iter().all(|mean| *mean == Some(1.0));
+            assert_eq!(exact, private.is_empty(), "{name}");
+        }
+        let mut policy = made(r#"{"policy": "dp-se", "arms": 3, "epsilon": 1, "beta": 0.1}"#);
+        let arm = policy.decide(None, rng).unwrap().unwrap();
+        policy.learn(None, arm, &reward, rng).unwrap();
+        // Before the first release there is nothing to show but the race.
+        let learnt = policy.learnt();
+        assert_eq!((learnt.left, learnt.means), (Some(vec![0, 1, 2]), Some(vec![None; 3])));
+        let leader = made(r#"{"policy": "follow-the-noisy-leader", "arms": 3, "epsilon": 1}"#);
+        assert!(leader.learnt().is_empty());
+    }
+
+    /// JointGLM with the constants of a large kappa explores in most of its rounds, and says so.
+    #[test]
+    fn random_play_is_announced() {
+        let joint = |s: f64, kappa: f64| {
+            made(&format!(
+                r#"{{"policy": "joint-glm", "arms": 20, "features": 3, "horizon": 5000, "epsilon": 8, "delta": 0.01,
+                    "link": "probit", "s": {s}, "kappa": {kappa}, "gamma": 2, "beta": 2}}"#
+            ))
+        };
+        assert_eq!(joint(2.0, 18.39).caution(), None);
+        for (s, kappa) in [(2.5, 56.44), (3.0, 222.15)] {
+            assert!(joint(s, kappa).caution().unwrap().contains("of 5000 rounds explore"));
+        }
+        assert!(cards().unwrap().iter().all(|card| {
+            made(&card.example.to_string()).caution().is_none() || card.policy == "shuffle-glm"
+        }));
     }
 
     #[test]

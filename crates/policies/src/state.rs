@@ -11,7 +11,7 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
-use wire::{ClearFeedback, SummedBatch};
+use wire::{ClearFeedback, Learnt, SummedBatch};
 
 /// The state of a policy as a service uses it, with the same types of contexts and feedback for all policies.
 pub(crate) trait State: Copied + Send + Sync {
@@ -52,6 +52,14 @@ pub(crate) trait State: Copied + Send + Sync {
 
     fn published(&self) -> Result<Vec<Value>, Error> {
         Ok(Vec::new())
+    }
+
+    fn learnt(&self) -> bandit::Learnt {
+        bandit::Learnt::default()
+    }
+
+    fn caution(&self) -> Option<String> {
+        None
     }
 }
 
@@ -134,6 +142,14 @@ where
         Ok(Some(self.0.decide(P::Context::of(context)?, rng)?))
     }
 
+    fn learnt(&self) -> bandit::Learnt {
+        self.0.learnt()
+    }
+
+    fn caution(&self) -> Option<String> {
+        self.0.caution()
+    }
+
     fn mark(&self) -> u64 {
         self.0.mark()
     }
@@ -178,6 +194,10 @@ impl State for EliminationServer {
 
     fn missing(&self) -> u64 {
         EliminationServer::missing(self)
+    }
+
+    fn learnt(&self) -> bandit::Learnt {
+        self.stage().learnt()
     }
 
     fn report(&mut self, sums: &[u128], rng: &mut dyn Rng) -> Result<u64, Error> {
@@ -318,6 +338,17 @@ impl PolicyState {
         rng: &mut dyn Rng,
     ) -> Result<(), Error> {
         self.state.learn(context, arm, feedback, rng)
+    }
+
+    /// What has been learnt, as far as the guarantee covers its release.
+    pub fn learnt(&self) -> Learnt {
+        let bandit::Learnt { pulls, means, left, probabilities, theta } = self.state.learnt();
+        Learnt { pulls, means, left, probabilities, theta }
+    }
+
+    /// What a user must know who expects much of these parameters.
+    pub fn caution(&self) -> Option<String> {
+        self.state.caution()
     }
 
     /// The sum that the policy waits for, if it learns from sums of users' answers.

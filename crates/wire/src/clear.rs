@@ -5,6 +5,7 @@ use privacy::task::Task;
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// The longest message of a clear policy that either side reads. An intermediary with a longer batch adds
@@ -22,6 +23,9 @@ pub struct PolicyCard {
     pub example: Value,
     /// The parameters that may be left out, with their default values.
     pub defaults: Map<String, Value>,
+    /// The parameters, described.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: BTreeMap<String, ParameterCard>,
     /// The kind of feedback.
     pub feedback: FeedbackKind,
     /// Whether a decision takes contexts.
@@ -29,6 +33,18 @@ pub struct PolicyCard {
     /// How late feedback is learnt. `None` for encrypted bandits, which learn from sums.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late: Option<LateFeedback>,
+}
+
+/// The description of a parameter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParameterCard {
+    /// Its meaning.
+    pub about: String,
+    /// The values that it may have.
+    pub range: String,
+    /// What null stands for. `None` if it must not be null.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub null: Option<String>,
 }
 
 /// How a policy learns from feedback that comes late or not at all.
@@ -91,6 +107,9 @@ pub struct PolicyCreated {
     /// The most decisions without feedback, and the most whose feedback is not learnt yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_open: Option<usize>,
+    /// What a user must know who expects much of these parameters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
     /// The guarantee, and the budget spent.
     pub privacy: Privacy,
 }
@@ -212,10 +231,41 @@ pub struct PolicyView {
     /// As in [`Decided`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Value>,
+    /// What the policy has learnt, as far as its guarantee covers it.
+    #[serde(default, skip_serializing_if = "Learnt::is_empty")]
+    pub learnt: Learnt,
     /// The number of times that the bandit started again without its data, because its state was restored
     /// from a backup. The budget spent is kept.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub restored: u64,
+}
+
+/// What a policy shows of what it has learnt, by arm where it is a list of as many numbers as there are arms.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Learnt {
+    /// The number of learnt plays of each arm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pulls: Option<Vec<u64>>,
+    /// The mean reward of each arm as released: with the noise of the guarantee. Null without a release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub means: Option<Vec<Option<f64>>>,
+    /// The arms that are not eliminated, from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<Vec<usize>>,
+    /// The probability with which each arm is drawn next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probabilities: Option<Vec<f64>>,
+    /// The estimate of the parameter of rewards, by feature.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub theta: Option<Vec<f64>>,
+}
+
+impl Learnt {
+    /// Whether nothing is shown.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 fn is_zero(number: &u64) -> bool {

@@ -27,8 +27,9 @@ pub use bundle::{
     ScoresManifest,
 };
 pub use clear::{
-    ClearFeedback, Counted, DecideRequest, Decided, FeedbackKind, LateFeedback, LateRule, MAX_CLEAR_BYTES,
-    PolicyCard, PolicyCreated, PolicyView, Privacy, ShuffledBatch, Spent, SummedBatch,
+    ClearFeedback, Counted, DecideRequest, Decided, FeedbackKind, LateFeedback, LateRule, Learnt,
+    MAX_CLEAR_BYTES, ParameterCard, PolicyCard, PolicyCreated, PolicyView, Privacy, ShuffledBatch, Spent,
+    SummedBatch,
 };
 pub use committee::{
     AnswerBinding, AnswerUser, CommitteeContexts, MOST_QUESTION, MemberReply, MemberRequest, OpenedAnswer,

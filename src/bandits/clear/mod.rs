@@ -126,6 +126,7 @@ impl ClearBandit {
             wait: terms.map(|terms| terms.wait),
             default_reward: terms.and_then(|terms| terms.default_reward),
             max_open: terms.map(|terms| terms.max_open),
+            warning: state.caution(),
             privacy: self.privacy(state.spent()),
         }
     }
@@ -219,6 +220,7 @@ impl ClearBandit {
             left_out,
             awaited: state.awaited()?,
             published: state.published()?,
+            learnt: state.learnt(),
             restored: state.restored(),
         })
     }

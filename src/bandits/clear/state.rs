@@ -26,7 +26,7 @@ use rand::Rng;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use wire::{ClearFeedback, FeedbackKind, LateRule, Spent, SummedBatch};
+use wire::{ClearFeedback, FeedbackKind, LateRule, Learnt, Spent, SummedBatch};
 
 /// The state of one bandit.
 #[derive(Clone)]
@@ -372,6 +372,16 @@ impl ClearState {
     /// The task of the batch that the policy waits for, if users answer an intermediary.
     pub(super) fn awaited(&self) -> Result<Option<Task>, Error> {
         Ok(self.core.policy.task()?)
+    }
+
+    /// What a user must know who expects much of the parameters.
+    pub(super) fn caution(&self) -> Option<String> {
+        self.core.policy.caution()
+    }
+
+    /// What the policy has learnt, as far as its guarantee covers it.
+    pub(super) fn learnt(&self) -> Learnt {
+        self.core.policy.learnt()
     }
 
     /// The estimates from which devices choose their arms.

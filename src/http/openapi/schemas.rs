@@ -258,12 +258,25 @@ fn policies() -> Named {
             ("example", free(), "A creation request with all parameters."),
             ("defaults", free(), "The parameters that may be left out, with their default values."),
             (
+                "parameters?",
+                json!({ "type": "object", "additionalProperties": reference("ParameterCard") }),
+                "The parameters, described.",
+            ),
+            (
                 "feedback",
                 one_of(&["encrypted", "reward", "rewards", "sum", "share", "batch"]),
                 "The field of a feedback; `batch` where users answer an intermediary.",
             ),
             ("contextual", truth(), "Whether a decision takes contexts."),
             ("late?", reference("LateFeedback"), "How late feedback is learnt."),
+        ],
+    );
+    let parameter = object(
+        "The description of a parameter.",
+        &[
+            ("about", text(), "Its meaning."),
+            ("range", text(), "The values that it may have."),
+            ("null?", text(), "What null stands for; absent if it must not be null."),
         ],
     );
     let [wait, reward, open] = terms();
@@ -274,6 +287,7 @@ fn policies() -> Named {
         wait,
         reward,
         open,
+        ("warning?", text(), "What a user must know who expects much of these parameters."),
         ("privacy", reference("Privacy"), "The guarantee, and the budget spent."),
     ];
     let view = labelled(
@@ -292,7 +306,34 @@ fn policies() -> Named {
             ("left_out?", count(), "The number of decisions that nothing is learnt from."),
             ("awaited?", reference("Task"), "The task of the batch that the server waits for."),
             ("published?", list(free()), "Estimate and metric of each complete batch."),
+            (
+                "learnt?",
+                reference("Learnt"),
+                "What the policy has learnt, as far as its guarantee covers it.",
+            ),
             ("restored?", count(), "How often the bandit started again without its data."),
+        ],
+    );
+    let learnt = object(
+        "What a policy shows of what it has learnt. Lists by arm have as many numbers as there are arms.",
+        &[
+            ("pulls?", list(count()), "The number of learnt plays of each arm."),
+            (
+                "means?",
+                list(or_null(json!({ "type": "number" }))),
+                "The mean reward of each arm as released: with the noise of the guarantee. Null without a release.",
+            ),
+            ("left?", list(count()), "The arms that are not eliminated, from 0."),
+            (
+                "probabilities?",
+                list(json!({ "type": "number" })),
+                "The probability with which each arm is drawn next.",
+            ),
+            (
+                "theta?",
+                list(json!({ "type": "number" })),
+                "The estimate of the parameter of rewards, by feature.",
+            ),
         ],
     );
     let listed = json!({ "anyOf": [reference("ListedPolicy"), reference("ListedEncrypted")],
@@ -304,9 +345,11 @@ fn policies() -> Named {
     vec![
         ("LateFeedback", late),
         ("PolicyCard", card),
+        ("ParameterCard", parameter),
         ("PolicyCreated", object("A bandit with a clear policy, as it was created.", &created)),
         ("ListedPolicy", labelled("A bandit with a clear policy, with its name and tags.", &created)),
         ("PolicyView", view),
+        ("Learnt", learnt),
         ("LabelsPatch", object("What is given replaces name or tags. Null removes them.", &given_labels())),
         ("Listed", listed),
         ("CreationRequest", request),
@@ -348,7 +391,11 @@ fn creation(card: &PolicyCard) -> Value {
             Some(default) => schema["default"] = default.clone(),
             None => required.push(name.clone()),
         }
-        properties.insert(name.clone(), schema);
+        let described = card.parameters.get(name).map(|p| {
+            let null = p.null.as_ref().map_or(String::new(), |null| format!(" Null: {null}."));
+            format!("{} {}.{null}", p.about, p.range)
+        });
+        properties.insert(name.clone(), described.map_or(schema.clone(), |about| field(schema, &about)));
     }
     for (name, schema, about) in terms().into_iter().chain(given_labels()) {
         properties.insert(name.trim_end_matches('?').into(), field(schema, about));

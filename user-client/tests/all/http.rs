@@ -291,6 +291,7 @@ fn the_tool_in_the_clear() {
         wait: Some(600),
         default_reward: None,
         max_open: Some(1024),
+        warning: None,
         privacy: privacy.clone(),
     };
     let run = |answer: Vec<u8>, arguments: &[&str]| {

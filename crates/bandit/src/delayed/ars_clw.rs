@@ -2,7 +2,7 @@
 
 use super::stored::stored;
 use super::{Clw, ClwConfig, MAX_SLOTS, UpdateRule, check_arms, field, privacy_statement};
-use crate::{Error, Policy};
+use crate::{Error, Learnt, Policy};
 use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
@@ -128,6 +128,10 @@ impl Policy for ArsClw {
 
     fn privacy(&self) -> PrivacyStatement {
         privacy_statement()
+    }
+
+    fn learnt(&self) -> Learnt {
+        Learnt { probabilities: Some(self.phase().probabilities()), ..Learnt::default() }
     }
 
     fn decide(&mut self, (): &(), rng: &mut dyn Rng) -> Result<usize, Error> {

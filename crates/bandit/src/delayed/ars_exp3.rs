@@ -2,7 +2,7 @@
 
 use super::stored::{one_finite_an_arm, stored};
 use super::{check_arms, check_feedback, exp3, field, privacy_statement};
-use crate::{Error, Policy};
+use crate::{Error, Learnt, Policy};
 use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
@@ -179,6 +179,10 @@ impl Policy for ArsExp3 {
 
     fn privacy(&self) -> PrivacyStatement {
         privacy_statement()
+    }
+
+    fn learnt(&self) -> Learnt {
+        Learnt { probabilities: Some(self.probabilities()), ..Learnt::default() }
     }
 
     /// # Errors

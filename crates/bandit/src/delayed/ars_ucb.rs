@@ -2,7 +2,7 @@
 
 use super::stored::{one_finite_an_arm, stored};
 use super::{MAX_SLOTS, check_arms, check_feedback, field, privacy_statement};
-use crate::{Error, Policy};
+use crate::{Error, Learnt, Policy};
 use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
@@ -218,6 +218,10 @@ impl Policy for ArsUcb {
 
     fn privacy(&self) -> PrivacyStatement {
         privacy_statement()
+    }
+
+    fn learnt(&self) -> Learnt {
+        Learnt::sums(self.pulls().iter().copied(), self.sums().iter().copied())
     }
 
     fn decide(&mut self, (): &(), _: &mut dyn Rng) -> Result<usize, Error> {

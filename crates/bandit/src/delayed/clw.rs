@@ -3,7 +3,7 @@
 
 use super::stored::{one_finite_an_arm, stored};
 use super::{MAX_SLOTS, check_arms, check_feedback, check_horizon, exp3, field, privacy_statement};
-use crate::{Error, Policy};
+use crate::{Error, Learnt, Policy};
 use privacy::PrivacyStatement;
 use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize};
@@ -199,6 +199,10 @@ impl Policy for Clw {
 
     fn privacy(&self) -> PrivacyStatement {
         privacy_statement()
+    }
+
+    fn learnt(&self) -> Learnt {
+        Learnt { probabilities: Some(self.probabilities()), ..Learnt::default() }
     }
 
     fn decide(&mut self, (): &(), rng: &mut dyn Rng) -> Result<usize, Error> {

@@ -3,7 +3,7 @@
 
 use super::stored::{one_finite_an_arm, stored};
 use super::{MAX_SLOTS, check_arms, check_feedback, check_horizon, field, privacy_statement};
-use crate::{Error, Policy};
+use crate::{Error, Learnt, Policy};
 use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
@@ -251,6 +251,11 @@ impl Policy for Odaaf {
 
     fn privacy(&self) -> PrivacyStatement {
         privacy_statement()
+    }
+
+    fn learnt(&self) -> Learnt {
+        let sums = Learnt::sums(self.pulls().iter().copied(), self.sums().iter().copied());
+        Learnt { left: Some(self.active().to_vec()), ..sums }
     }
 
     fn decide(&mut self, (): &(), _: &mut dyn Rng) -> Result<usize, Error> {

@@ -1,7 +1,7 @@
 //! The server, which asks for sums, learns from them alone, and eliminates arms.
 
 use super::{EliminationConfig, Mechanism, Model};
-use crate::Error;
+use crate::{Error, Learnt};
 use fault::OutOfRange;
 use privacy::PrivacyStatement;
 use privacy::task::Task;
@@ -59,6 +59,15 @@ impl Stage {
     /// Estimates of the current batch so far, in the order of [`left`](Self::left).
     pub fn means(&self) -> &[f64] {
         &self.means
+    }
+
+    /// The remaining arms, and the estimates of the current batch so far.
+    pub fn learnt(&self) -> Learnt {
+        let mut means = vec![None; self.config.arms];
+        for (arm, mean) in self.left.iter().zip(&self.means) {
+            means[*arm] = Some(*mean); // arms left are below the number of arms
+        }
+        Learnt { means: Some(means), left: Some(self.left.clone()), ..Learnt::default() }
     }
 
     /// The arm of the current batch.

@@ -1,7 +1,7 @@
 //! Batched successive elimination (the paper's Algorithm 1) with all roles in one policy.
 
 use super::{EliminationConfig, NoiseAt, SecureSum, Stage};
-use crate::{Error, Policy};
+use crate::{Error, Learnt, Policy};
 use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -85,6 +85,10 @@ impl<S: SecureSum + Clone + Serialize + DeserializeOwned> Policy for Elimination
     fn privacy(&self) -> PrivacyStatement {
         let stated = self.0.stage.config().privacy();
         stated.unwrap_or_else(|e| PrivacyStatement::none(e.to_string()))
+    }
+
+    fn learnt(&self) -> Learnt {
+        self.stage().learnt()
     }
 
     /// # Errors

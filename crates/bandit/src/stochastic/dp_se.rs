@@ -1,7 +1,7 @@
 //! DP-SE: successive elimination in which each epoch uses its own rewards only.
 
 use super::{Noise, OpenSum, Turn, check_arms, statement};
-use crate::{Error, Policy};
+use crate::{Error, Learnt, Policy};
 use fault::require;
 use privacy::PrivacyStatement;
 use privacy::budget::{Epsilon, Neighbours};
@@ -97,6 +97,11 @@ impl<N: Noise> Policy for DpSe<N> {
 
     fn privacy(&self) -> PrivacyStatement {
         statement(self.0.epsilon, Neighbours::ReplaceOne)
+    }
+
+    fn learnt(&self) -> Learnt {
+        let (means, left) = (Some(self.means().to_vec()), Some(self.left().collect()));
+        Learnt { means, left, ..Learnt::default() }
     }
 
     fn decide(&mut self, (): &(), _: &mut dyn Rng) -> Result<usize, Error> {

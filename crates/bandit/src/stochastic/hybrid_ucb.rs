@@ -9,7 +9,7 @@
 
 use super::{Noise, OpenSum, Turn, check_arms, no_privacy, statement};
 use crate::vector::argmax;
-use crate::{Error, Policy};
+use crate::{Error, Learnt, Policy};
 use privacy::PrivacyStatement;
 use privacy::budget::{Epsilon, Neighbours};
 use rand::Rng;
@@ -91,6 +91,12 @@ impl<N: Noise> Policy for HybridUcb<N> {
         };
         // It fails only if 1.5 epsilon is infinite.
         epsilon.map_or_else(|_| no_privacy(), |epsilon| statement(epsilon, Neighbours::ReplaceOne))
+    }
+
+    fn learnt(&self) -> Learnt {
+        let released = |(mean, pulls): (f64, u64)| (pulls > 0).then_some(mean);
+        let means = self.means().zip(self.pulls()).map(released).collect();
+        Learnt { pulls: Some(self.pulls().collect()), means: Some(means), ..Learnt::default() }
     }
 
     fn decide(&mut self, (): &(), _: &mut dyn Rng) -> Result<usize, Error> {

@@ -9,7 +9,7 @@
 
 use super::{Noise, OpenSum, Turn, check_arms, statement};
 use crate::vector::argmax;
-use crate::{Error, Policy};
+use crate::{Error, Learnt, Policy};
 use privacy::PrivacyStatement;
 use privacy::budget::{Epsilon, Neighbours};
 use rand::Rng;
@@ -91,6 +91,12 @@ impl<N: Noise> Policy for AnytimeLazyUcb<N> {
 
     fn privacy(&self) -> PrivacyStatement {
         statement(self.state.epsilon, Neighbours::ReplaceOne)
+    }
+
+    fn learnt(&self) -> Learnt {
+        let released = |(mean, size): (f64, u64)| (size > 0).then_some(mean);
+        let means = self.means().zip(self.sizes()).map(released).collect();
+        Learnt { pulls: Some(self.pulls().collect()), means: Some(means), ..Learnt::default() }
     }
 
     fn decide(&mut self, (): &(), _: &mut dyn Rng) -> Result<usize, Error> {

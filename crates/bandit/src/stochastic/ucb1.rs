@@ -2,7 +2,7 @@
 
 use super::{OpenSum, Turn, check_arms, no_privacy};
 use crate::vector::argmax;
-use crate::{Error, Policy};
+use crate::{Error, Learnt, Policy};
 use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
@@ -38,6 +38,10 @@ impl Policy for Ucb1 {
 
     fn privacy(&self) -> PrivacyStatement {
         no_privacy()
+    }
+
+    fn learnt(&self) -> Learnt {
+        Learnt::sums(self.pulls(), self.0.arms.iter().map(OpenSum::exact))
     }
 
     fn decide(&mut self, (): &(), _: &mut dyn Rng) -> Result<usize, Error> {

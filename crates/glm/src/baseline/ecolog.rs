@@ -2,7 +2,7 @@ use super::{finite, observed};
 use crate::error::stored;
 use crate::{Error, Link, Problem, Symmetric};
 use bandit::vector::{argmax, dot, norm};
-use bandit::{Features, Policy};
+use bandit::{Features, Learnt, Policy};
 use fault::require;
 use privacy::PrivacyStatement;
 use rand::Rng;
@@ -155,6 +155,10 @@ impl Policy for Ecolog {
 
     fn privacy(&self) -> PrivacyStatement {
         PrivacyStatement::none("Exact statistics decide every arm.")
+    }
+
+    fn learnt(&self) -> Learnt {
+        Learnt { theta: Some(self.theta().to_vec()), ..Learnt::default() }
     }
 
     /// # Errors

@@ -3,7 +3,7 @@ use crate::error::{in_round, stored};
 use crate::mle::{self, Rows};
 use crate::{Error, Problem, Symmetric};
 use bandit::vector::{argmax, dot};
-use bandit::{Features, Policy};
+use bandit::{Features, Learnt, Policy};
 use privacy::PrivacyStatement;
 use rand::Rng;
 
@@ -70,6 +70,10 @@ impl Policy for GlmUcb {
 
     fn privacy(&self) -> PrivacyStatement {
         PrivacyStatement::none("Exact statistics decide every arm.")
+    }
+
+    fn learnt(&self) -> Learnt {
+        Learnt { theta: Some(self.theta().to_vec()), ..Learnt::default() }
     }
 
     /// # Errors

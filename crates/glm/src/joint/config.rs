@@ -201,6 +201,13 @@ impl JointConfig {
         }
     }
 
+    /// About how many rounds explore, whose arms do not depend on rewards: every direction needs
+    /// `1/explore_at - lambda` rows of norm 1, or more shorter ones.
+    pub fn explorations(&self) -> f64 {
+        (self.problem.d as f64 * (1.0 / self.explore_at - self.lambda))
+            .clamp(0.0, self.problem.horizon as f64)
+    }
+
     /// The private profile of the published experiments, with `zeta = delta`, for comparison with their
     /// figures only: its accounting is wrong, and [`privacy`](Self::privacy) states no privacy. Its constants
     /// are those of the published code; `kappa` and `kappa_star` are computed from the parameter.

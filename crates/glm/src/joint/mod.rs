@@ -10,7 +10,7 @@ pub use config::{Estimate, Growth, JointConfig, Published, Region, Release, Trig
 
 use crate::Error;
 use crate::error::{in_round, stored};
-use bandit::{Features, Policy};
+use bandit::{Features, Learnt, Policy};
 use curator::Curator;
 use privacy::PrivacyStatement;
 use rand::Rng;
@@ -116,6 +116,22 @@ impl Policy for JointGlm {
     /// [`JointConfig::privacy`]; no privacy if it cannot be stated.
     fn privacy(&self) -> PrivacyStatement {
         self.config.privacy().unwrap_or_else(|e| PrivacyStatement::none(e.to_string()))
+    }
+
+    /// If it explores in half of all rounds or more.
+    fn caution(&self) -> Option<String> {
+        let (explorations, horizon) = (self.config.explorations(), self.config.problem.horizon);
+        (2.0 * explorations >= horizon as f64).then(|| {
+            format!(
+                "With these constants about {explorations:.0} of {horizon} rounds explore, with arms that do not depend on rewards: a \
+                 smaller kappa, gamma or s, or a longer horizon, leaves more rounds to what was learnt."
+            )
+        })
+    }
+
+    fn learnt(&self) -> Learnt {
+        let theta = self.billboard.running().map_or(self.billboard.warm_up(), |(theta, _)| theta);
+        Learnt { theta: Some(theta.to_vec()), ..Learnt::default() }
     }
 
     /// # Errors

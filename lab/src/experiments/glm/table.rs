@@ -88,7 +88,11 @@ impl Experiment for Table2 {
         for TableRow(label, _, paper, references) in &TABLE_2 {
             let Some(paper) = paper else { continue };
             let near = at(label).into_iter().zip(paper);
-            let near = near.map(|(ours, paper)| of_both(results, ours).within(*paper, 0.1 * paper));
+            let near = near.map(|(ours, paper)| match of_both(results, ours).within(*paper, 0.1 * paper) {
+                // More of our runs do not make the paper's ten more certain.
+                Decision::Open(_) => Decision::Open(f64::NAN),
+                decided => decided,
+            });
             claims.push(results.claim(
                 format!("{label}: {} (here: each within a tenth)", numbers(paper)),
                 numbers(&references.map(|r| r.map_or(f64::NAN, |r| r.0))),

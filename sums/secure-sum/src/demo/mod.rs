@@ -21,7 +21,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use wire::{PolicyCreated, PolicyView, Privacy, ShuffledBatch};
+use wire::{Learnt, PolicyCreated, PolicyView, Privacy, ShuffledBatch};
 
 #[derive(Args)]
 pub(crate) struct Demo {
@@ -253,6 +253,7 @@ fn first_batch(
         wait: None,
         default_reward: None,
         max_open: None,
+        warning: None,
         privacy: Privacy { statement, spent: None },
     };
     let ask = mechanism.ask(0).context("a model whose users add no noise")?;
@@ -267,6 +268,7 @@ fn first_batch(
         left_out: 0,
         awaited,
         published: Vec::new(),
+        learnt: Learnt::default(),
         restored: 0,
     };
     let taken = received.clone();
