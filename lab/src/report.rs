@@ -254,6 +254,7 @@ struct Chapter {
     scale: Scale,
     seeds: u64,
     seconds: f64,
+    origin: String,
     claims: Vec<Claim>,
     html: String,
 }
@@ -276,7 +277,8 @@ impl Book {
         let svgs = results.panels.iter().map(svg).collect::<Result<Vec<_>>>()?;
         let html = section(&card, results, &claims, &svgs);
         let (scale, seeds, seconds) = (results.scale, results.seeds, results.origin.seconds);
-        self.chapters.push(Chapter { card, scale, seeds, seconds, claims, html });
+        let origin = results.origin.words();
+        self.chapters.push(Chapter { card, scale, seeds, seconds, origin, claims, html });
         Ok(())
     }
 
@@ -342,7 +344,7 @@ impl Book {
         }
         out.push_str("<h2>Without an experiment</h2>\n<ul>\n");
         NOT_POSSIBLE.iter().for_each(|(what, why)| {
-            let _ = writeln!(out, "<li>{}: {}</li>", escape(what), escape(why));
+            let _ = writeln!(out, "<li>{}: {}</li>", escape(what), escape(&why.replace('`', "")));
         });
         out.push_str("</ul>\n");
         out.push_str(RULE);
@@ -373,16 +375,17 @@ impl Book {
         for c in &self.chapters {
             let _ = write!(
                 out,
-                "\n## {}\n\n{} {} seeds{}, {} on one core.\n\n| claim | here | verdict |\n|---|---|---|\n",
+                "\n## {}\n\n{} {} seeds{}; {}.\n\n| claim | here | verdict |\n|---|---|---|\n",
                 c.card.name,
                 sentence(c.card.about),
                 c.seeds,
                 if c.scale == Scale::Quick { ", shortened" } else { "" },
-                duration(c.seconds),
+                c.origin,
             );
             for claim in &c.claims {
                 let whose = if claim.of_paper { "" } else { " (ours)" };
-                row(&mut out, &format!("{}{whose}", cell(&claim.text)), &[cell(&claim.ours), claim.words()]);
+                let text = claim.text.replace('|', "\\|");
+                row(&mut out, &format!("{text}{whose}"), &[cell(&claim.ours), claim.words()]);
             }
         }
         if !self.missing.is_empty() {

@@ -221,7 +221,7 @@ impl Experiment for Doubling {
             about: "theorems 6, 7: follow the noisy leader on gaps that double, and the cost of the corrected scale",
             source: SOURCE,
             stand_in: None,
-            seeds: [2000, 2],
+            seeds: [5000, 2],
             notes: NOTES,
         }
     }

@@ -333,6 +333,12 @@ mod tests {
                     assert_eq!(task.ask, ask);
                     let more = u128::from(mechanism.users() * mechanism.bits() + 1);
                     assert_eq!(half.clone().report(more, &mut rng).is_err(), model == bits);
+                    if model != bits {
+                        // No users send more than all of them at the largest residue.
+                        let most = u128::from(mechanism.users()) * u128::from(modulus - 1);
+                        assert!(half.clone().report(most, &mut rng).is_ok());
+                        assert!(half.clone().report(most + 1, &mut rng).is_err());
+                    }
                     assert_eq!(half.report(sum.into(), &mut rng).unwrap(), task.users);
                     half = serde_json::from_str(&serde_json::to_string(&half).unwrap()).unwrap();
                     assert_eq!(&half.stage, whole.stage());

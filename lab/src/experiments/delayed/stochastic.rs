@@ -217,7 +217,7 @@ impl Experiment for Stochastic {
             let best = Decision::all(others.iter().map(|s| results.ends_below(ours, 1.0, Some(s))));
             let [mean, deviation] = ours.map_or([f64::NAN; 2], mean_and_deviation);
             let text = format!(
-                "{title}: {mean:.0}, deviation {deviation:.0}; the least of the others {:.0} at {}",
+                "{title}: {mean:.0}, deviation {deviation:.0}, the least of the others {:.0} at {}",
                 least.map_or(f64::NAN, SeriesResult::mean),
                 least.map_or("", |s| s.label.as_str())
             );
