@@ -95,7 +95,7 @@ impl Decision {
     }
 
     /// The answer to the opposite question.
-    pub fn not(self) -> Self {
+    pub fn opposite(self) -> Self {
         match self {
             Self::Yes => Self::No,
             Self::No => Self::Yes,
@@ -105,7 +105,7 @@ impl Decision {
 
     /// At least one of them.
     pub fn any(decisions: impl IntoIterator<Item = Self>) -> Self {
-        Self::all(decisions.into_iter().map(Self::not)).not()
+        Self::all(decisions.into_iter().map(Self::opposite)).opposite()
     }
 
     /// More than half of them.

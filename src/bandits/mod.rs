@@ -137,7 +137,7 @@ impl Reply {
 #[serde(untagged)]
 pub(crate) enum Listed {
     Encrypted(Box<Created>),
-    Clear(PolicyCreated),
+    Clear(Box<PolicyCreated>),
 }
 
 /// Audits the encrypted bandits of the state `folder`, which no server uses meanwhile, or the one with the id

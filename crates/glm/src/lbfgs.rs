@@ -213,8 +213,8 @@ impl Search {
         } else {
             (self.least, self.most) = (self.step + 1.1 * (self.step - a), self.step + 4.0 * (self.step - a));
         }
-        // Not `clamp`: a step that is not a number becomes 0, as in C.
-        self.step = self.step.max(0.0).min(Self::LONGEST);
+        // A step that is not a number becomes 0, as in C.
+        self.step = if self.step.is_nan() { 0.0 } else { self.step.clamp(0.0, Self::LONGEST) };
         if self.stuck() {
             self.step = self.best.at;
         }

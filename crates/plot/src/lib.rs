@@ -448,8 +448,7 @@ mod tests {
     /// Curves that lie on each other differ in dash and marker, and their markers do not cover each other.
     #[test]
     fn equal_curves_are_told_apart() {
-        let points: Vec<Point> =
-            (0..50).map(|i| f64::from(i)).map(|x| Point { x, low: x, y: x, high: x }).collect();
+        let points: Vec<Point> = (0..50).map(f64::from).map(|x| Point { x, low: x, y: x, high: x }).collect();
         let at = |x: f64, y: f64| (10.0 * x, y);
         let (a, b) = (marked(&points, 0, 2, &at), marked(&points, 1, 2, &at));
         assert!(a.len() == 6 && a.iter().all(|p| !b.contains(p)));

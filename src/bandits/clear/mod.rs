@@ -198,7 +198,7 @@ impl ClearBandit {
 
     /// The answer to its creation request. `None` if it was deleted.
     pub(super) fn created(&self) -> Option<Listed> {
-        lock(&self.live).as_ref().map(|state| Listed::Clear(self.created_of(state)))
+        lock(&self.live).as_ref().map(|state| Listed::Clear(Box::new(self.created_of(state))))
     }
 
     /// Its public state.
