@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand};
 use datasets::Dataset;
-use helba_lab::experiment::{Experiment, Scale};
+use helba_lab::experiment::{Experiment, JUDGED, Scale};
 use helba_lab::{experiments, report, runner};
 use host::Undone;
 use std::path::{Path, PathBuf};
@@ -58,7 +58,8 @@ enum Command {
         /// Shortens the runs to a few minutes in all. Then no claim is judged.
         #[arg(long)]
         quick: bool,
-        /// Runs nothing: the book has the experiments whose runs are all kept, and names the others.
+        /// Runs nothing: the book has the experiments of which ten seeds or more are kept, with so many seeds, and
+        /// names the others.
         #[arg(long)]
         kept: bool,
         /// Number of independent repetitions of each experiment [default: the experiment's own number].
@@ -136,7 +137,9 @@ fn book(quick: bool, kept: bool, seeds: Option<u64>, out: &Path, page: Option<&P
     for experiment in experiments::all() {
         let folder = out.join(format!("{}{end}", experiment.card().name));
         let seeds = seeds.unwrap_or_else(|| experiment.seeds(scale));
-        if kept && runner::missing(experiment, scale, seeds, &folder)? > 0 {
+        let all = seeds;
+        let seeds = if kept { runner::kept(experiment, scale, all, &folder)? } else { all };
+        if seeds < all.min(JUDGED) {
             book.without(experiment);
             continue;
         }

@@ -254,7 +254,6 @@ struct Chapter {
     scale: Scale,
     seeds: u64,
     seconds: f64,
-    origin: String,
     claims: Vec<Claim>,
     html: String,
 }
@@ -277,8 +276,7 @@ impl Book {
         let svgs = results.panels.iter().map(svg).collect::<Result<Vec<_>>>()?;
         let html = section(&card, results, &claims, &svgs);
         let (scale, seeds, seconds) = (results.scale, results.seeds, results.origin.seconds);
-        let origin = results.origin.words();
-        self.chapters.push(Chapter { card, scale, seeds, seconds, origin, claims, html });
+        self.chapters.push(Chapter { card, scale, seeds, seconds, claims, html });
         Ok(())
     }
 
@@ -375,12 +373,12 @@ impl Book {
         for c in &self.chapters {
             let _ = write!(
                 out,
-                "\n## {}\n\n{} {} seeds{}; {}.\n\n| claim | here | verdict |\n|---|---|---|\n",
+                "\n## {}\n\n{} {} seeds{}, {} on one core.\n\n| claim | here | verdict |\n|---|---|---|\n",
                 c.card.name,
                 sentence(c.card.about),
                 c.seeds,
                 if c.scale == Scale::Quick { ", shortened" } else { "" },
-                c.origin,
+                duration(c.seconds),
             );
             for claim in &c.claims {
                 let whose = if claim.of_paper { "" } else { " (ours)" };

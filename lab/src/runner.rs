@@ -125,18 +125,18 @@ pub fn run(
     Ok(results)
 }
 
-/// The number of runs that [`run`] would compute.
+/// The number of seeds, at most `seeds`, of which every run is kept.
 ///
 /// # Errors
 /// Those of [`run`] before the first run.
-pub fn missing(experiment: &dyn Experiment, scale: Scale, seeds: u64, folder: &Path) -> Result<usize> {
+pub fn kept(experiment: &dyn Experiment, scale: Scale, seeds: u64, folder: &Path) -> Result<u64> {
     let panels = experiment.panels(scale)?;
     let unique = unique(&panels)?;
     let there = |settings: &str, seed| {
         read(&folder.join("runs").join(file_name(settings, seed)), settings, seed).is_some()
     };
-    let jobs = (0..seeds).flat_map(|seed| unique.keys().map(move |settings| (*settings, seed)));
-    Ok(jobs.filter(|(settings, seed)| !there(settings, *seed)).count())
+    let whole = |seed: &u64| unique.keys().all(|settings| there(settings, *seed));
+    Ok((0..seeds).take_while(whole).count() as u64)
 }
 
 /// The series of all panels by their settings.
