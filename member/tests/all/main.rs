@@ -1,3 +1,4 @@
 //! Members, a server and users without a secret, in one process.
 
+mod keys;
 mod rounds;
