@@ -1,7 +1,8 @@
 //! The server's steps on ciphertexts, for small and large problems.
 //!
 //! Ids: `helba/STEP/d=D,K=K/l=LEVEL/threads=T`, the level before the step. `BENCH_SHAPES="7,4 8,8"` picks the
-//! problems, and `BENCH_CLOCK=cpu` counts processor time. Bits are against the same step in the clear, on the same inputs.
+//! problems, and `BENCH_CLOCK=cpu` counts processor time. Bits are against the same step in the clear, on the
+//! same inputs.
 
 mod support;
 
@@ -58,8 +59,8 @@ fn config(d: usize, k: usize) -> BanditConfig {
     config
 }
 
-/// Wall time, or with `BENCH_CLOCK=cpu` the processor time of this thread: for pools of one thread on a machine
-/// that others use.
+/// Wall time, or with `BENCH_CLOCK=cpu` the processor time of this thread: for pools of one thread on a
+/// machine that others use.
 fn timed<T>(f: impl FnOnce() -> T) -> Duration {
     let on_processor = || {
         let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;

@@ -1,6 +1,6 @@
-//! The encrypted bandit on real purchases where nobody holds the key. Members in processes of their own answer
-//! a server that learns from ciphertexts of users without a secret. Two members are killed while rounds go on,
-//! and one comes back. Every decision is compared with that of a twin in exact arithmetic.
+//! The encrypted bandit on real purchases where nobody holds the key. Members in processes of their own
+//! answer a server that learns from ciphertexts of users without a secret. Two members are killed while
+//! rounds go on, and one comes back. Every decision is compared with that of a twin in exact arithmetic.
 //!
 //! ```text
 //! cargo run --release --example committee -- [--rounds 300] [--users 20] [--threshold 3] [--members 5]
@@ -169,8 +169,9 @@ fn main() -> Result<()> {
 fn make_keys(ceremony: Ceremony, folder: &Path, quiet: bool) -> Result<f64> {
     let bar = support::progress(0, "making keys", quiet);
     let (start, mut rng) = (Instant::now(), user_client::os_rng()?);
-    let file = |name: &str| File::create(folder.join(name)).map(BufWriter::new);
-    let (public, users) = (file("public.bundle")?, file("users.bundle")?);
+    let public = BufWriter::new(File::create(folder.join("public.bundle"))?);
+    // It has the access token.
+    let users = host::private_file().write(true).create_new(true).open(folder.join("users.bundle"))?;
     let members = ceremony::hold(ceremony, public, users, &mut rng, |done, total| {
         bar.set_length(total.into());
         bar.set_position(done.into());

@@ -187,7 +187,8 @@ impl Run {
     }
 }
 
-/// The number of repetitions from which claims are judged: with fewer, the errors themselves are too uncertain.
+/// The number of repetitions from which claims are judged: with fewer, the errors themselves are too
+/// uncertain.
 pub const JUDGED: u64 = 10;
 
 /// The results of an experiment.

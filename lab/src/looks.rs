@@ -1,5 +1,5 @@
-//! The colour, dash and marker of each policy, which it has on all pages. Variants of a policy share its colour
-//! where a panel has few policies.
+//! The colour, dash and marker of each policy, which it has on all pages. Variants of a policy share its
+//! colour where a panel has few policies.
 
 use plot::Style;
 
@@ -15,7 +15,8 @@ fn known(label: &str) -> Option<Style> {
     Some(Style { colour: *colour, dash: *dash, marker: *marker })
 }
 
-/// Labels, with colour (0 blue, 1 vermilion, 2 green, 3 purple, 4 ochre, 5 sky, 6 grey, 7 black), dash and marker.
+/// Labels, with colour (0 blue, 1 vermilion, 2 green, 3 purple, 4 ochre, 5 sky, 6 grey, 7 black), dash and
+/// marker.
 const TABLE: &[(&str, [usize; 3])] = &[
     ("random", [6, 2, 4]),
     ("no privacy", [7, 0, 0]),

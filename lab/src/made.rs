@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Version, commit, and the first digits of the digest of the program. The digest tells programs of one commit
-/// apart that were built from changed files.
+/// Version, commit, and the first digits of the digest of the program. The digest tells programs of one
+/// commit apart that were built from changed files.
 pub fn program() -> &'static str {
     static PROGRAM: OnceLock<String> = OnceLock::new();
     PROGRAM.get_or_init(|| {

@@ -58,8 +58,8 @@ enum Command {
         /// Shortens the runs to a few minutes in all. Then no claim is judged.
         #[arg(long)]
         quick: bool,
-        /// Runs nothing: the book has the experiments of which ten seeds or more are kept, with so many seeds, and
-        /// names the others.
+        /// Runs nothing: the book has the experiments of which ten seeds or more are kept, with so many
+        /// seeds, and names the others.
         #[arg(long)]
         kept: bool,
         /// Number of independent repetitions of each experiment [default: the experiment's own number].

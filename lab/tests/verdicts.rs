@@ -11,10 +11,10 @@ const AT: [f64; 8] = [0.001, 0.01, 0.05, 0.1, 0.3, 0.6, 0.9, 1.0];
 const SEEDS: u64 = 200;
 
 /// One line changes the series of a panel: `panel | label | VALUE...`, where `*` is any panel or label, and
-/// later lines win. Values are the last regret, and:
-/// `linear` growth up to it, or `bent` growth as the root, instead of almost none, `stuck` a fifth of runs at ten times of it, `loose` a
-/// deviation of half of it instead of a thousandth, `same` as `loose` and on the same seeds for all labels,
-/// `NAME=VALUE` a further number.
+/// later lines win. Values are the last regret, and: `linear` growth up to it, or `bent` growth as the root,
+/// instead of almost none, `stuck` a fifth of runs at ten times of it, `loose` a deviation of half of it
+/// instead of a thousandth, `same` as `loose` and on the same seeds for all labels, `NAME=VALUE` a further
+/// number.
 fn synthetic(experiment: &dyn Experiment, changes: &str) -> Results {
     let seeds = experiment.seeds(Scale::Full).max(SEEDS);
     let mut panels: Vec<Panel<SeriesResult>> = Vec::new();

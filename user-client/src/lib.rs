@@ -1,7 +1,7 @@
 //! The user's side of a round: it encrypts contexts, decrypts the decision, and returns the encrypted reward.
 //!
-//! For programs on the device of a user. [`Device`] does the cryptography and [`Client`] the HTTP, and neither
-//! depends on the other. A device has the secret key, or where a committee holds it
+//! For programs on the device of a user. [`Device`] does the cryptography and [`Client`] the HTTP, and
+//! neither depends on the other. A device has the secret key, or where a committee holds it
 //! ([`Device::is_of_committee`]), the public key alone: without the feature `secret` there are only the
 //! latter, and no type names a secret key. [`Raiser`] answers tasks for other devices. A server must not
 //! depend on this crate.

@@ -156,8 +156,8 @@ pub trait SlotAlgebra: Sync {
     ) -> Result<Vec<Self::Vector>, Self::Error>;
 }
 
-/// The rotations that a [`LinearTransform`] is evaluated with: an offset is a baby step plus a number of giant
-/// steps.
+/// The rotations that a [`LinearTransform`] is evaluated with: an offset is a baby step plus a number of
+/// giant steps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Steps {
     /// The baby steps, which share one decomposition of the input. 0 is one of them, listed or not.
@@ -174,8 +174,8 @@ impl Steps {
 }
 
 /// A linear transform given by its non-zero diagonals: `out[j] = sum_k diagonal_k[j] a[j + k]`. It is
-/// evaluated with baby steps b and n giant steps of one size g, where `k = n g + b`, by Horner's rule, so that
-/// one key serves all giant steps: `out = s_0 + rotate(s_1 + rotate(s_2 + ..., g), g)` with `s_n = sum_b
+/// evaluated with baby steps b and n giant steps of one size g, where `k = n g + b`, by Horner's rule, so
+/// that one key serves all giant steps: `out = s_0 + rotate(s_1 + rotate(s_2 + ..., g), g)` with `s_n = sum_b
 /// rotate(diagonal_{n g + b}, -n g) * rotate(a, b)`.
 ///
 /// Offsets are equal if they are equal modulo the period of the inputs. Every vector has the number of slots

@@ -1,9 +1,10 @@
 //! The argmax of K scores, by one comparison of all pairs.
 //!
 //! Layout: K is a power of two (the number of scores is padded), and each score has a block of F slots, also
-//! a power of two. The blocks of B users stand side by side, arms outermost: score a of user b is in slot
-//! (a B + b) F + K - 1, the last of the row of pairs in its block. All other slots are 0. The period of the vector is exactly K B F, so that rotations wrap from
-//! the last score to the first, and never to a score of another user.
+//! a power of two. The blocks of B users stand side by side, arms outermost: score a of user b is in slot (a
+//! B + b) F + K - 1, the last of the row of pairs in its block. All other slots are 0. The period of the
+//! vector is exactly K B F, so that rotations wrap from the last score to the first, and never to a score of
+//! another user.
 
 use std::collections::BTreeSet;
 
@@ -129,8 +130,8 @@ impl Argmax {
             return Err(Error::SlotCount { op: "argmax", got: alg.slots(), want: self.slots() }.into());
         }
         let Self { count, block, .. } = *self;
-        // With t = K - 1 - m, a rotation by t places score a in slot a B F + m of its user. A rotation by t (B
-        // F + 1) places score a + t there, because a B F + m + t (B F + 1) = (a + t) B F + K - 1.
+        // With t = K - 1 - m, a rotation by t places score a in slot a B F + m of its user. A rotation by t
+        // (B F + 1) places score a + t there, because a B F + m + t (B F + 1) = (a + t) B F + K - 1.
         let step = self.stride() as i64 + 1;
         let differences = if count == 2 {
             alg.sum_of_rotations(scores, &[(1, false), (step, true)])?

@@ -23,9 +23,9 @@
 //! product and the sum over k. The factor of the step is part of the right transform and costs nothing.
 //!
 //! Keys are large and updates are rare, so that all of it is made of few rotations: 1 within rows, -D and -2D
-//! from row to row, and 2D^2 4^s from k to k. Offsets -(D - 1) to D - 1 of the left transform are 0 or -D plus
-//! up to D - 1 giant steps of 1; those of the right one go around the 2D rows by 0 or -D plus up to D - 1
-//! giant steps of -2D. For D = 2 there are few offsets, and each is a baby step of its own.
+//! from row to row, and 2D^2 4^s from k to k. Offsets -(D - 1) to D - 1 of the left transform are 0 or -D
+//! plus up to D - 1 giant steps of 1; those of the right one go around the 2D rows by 0 or -D plus up to D -
+//! 1 giant steps of -2D. For D = 2 there are few offsets, and each is a baby step of its own.
 //!
 //! Scaling: the vectors hold V/s, g/s, s X, M, A and y. Choose s so that the entries of V/s and s A are of
 //! order one; errors are then relative to the message.
@@ -164,7 +164,8 @@ impl Newton {
     ) -> Result<A::Vector, A::Error> {
         self.check(alg)?;
         let d = self.dim as i64;
-        // y_j = sum_i X_ij g_i is in the last row of h = 0 after the sum, and one row further in row 0 of h = 1.
+        // y_j = sum_i X_ij g_i is in the last row of h = 0 after the sum, and one row further in row 0 of h =
+        // 1.
         let rows = sum_by(alg, &alg.mul(inverse, vector)?, -d, self.dim, &[-d, -2 * d])?;
         let y = alg.mul_plain(&alg.rotate(&rows, -d)?, &self.solution_mask)?;
         alg.add(&alg.mul_plain(inverse, &self.inverse_mask)?, &y)

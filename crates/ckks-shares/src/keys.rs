@@ -49,8 +49,8 @@ impl SessionId {
 
 /// Adds the public keys of the members' own secrets.
 ///
-/// With bᵢ = −a·sᵢ + eᵢ, Σ bᵢ = −a·s + e for s = Σ sᵢ; the error has deviation √n·3.2. Wide keys add up to a wide
-/// one.
+/// With bᵢ = −a·sᵢ + eᵢ, Σ bᵢ = −a·s + e for s = Σ sᵢ; the error has deviation √n·3.2. Wide keys add up to a
+/// wide one.
 #[derive(Debug)]
 pub struct PublicKeySum {
     params: Params,

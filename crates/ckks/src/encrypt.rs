@@ -21,8 +21,8 @@ pub fn encrypt<R: CryptoRng>(
 }
 
 /// Encrypts P·`plaintext` under a wide public key modulo QP, and divides by P, so that of the noise of
-/// [`encrypt`] only the rounding of the division is left. Under a secret of n ternary ones its standard deviation
-/// is √((1 + 2nN/3)/12): at N = 2¹³ it is 21 for n = 1, where [`encrypt`] has 334.
+/// [`encrypt`] only the rounding of the division is left. Under a secret of n ternary ones its standard
+/// deviation is √((1 + 2nN/3)/12): at N = 2¹³ it is 21 for n = 1, where [`encrypt`] has 334.
 ///
 /// # Panics
 /// If the key is not wide.

@@ -105,8 +105,8 @@ impl GaloisElement {
 }
 
 /// The public key (b, a) with b = −a·s + e modulo Q, or a wide one modulo QP, an encryption of zero under the
-/// secret s. The uniform a is expanded from a seed. The first limbs of a wide key are the narrow key of the same
-/// pair.
+/// secret s. The uniform a is expanded from a seed. The first limbs of a wide key are the narrow key of the
+/// same pair.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PublicKey {
     pub(crate) b: Poly<Ntt>,

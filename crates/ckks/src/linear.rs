@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 /// A linear transform of the slots, given by its non-zero diagonals: `out[j] = Σₖ diagonalₖ[j]·in[j + k]`.
-/// The offset k of a diagonal is a number of giant steps, which all have one size, and a baby step. The length
-/// of a diagonal is a power of two, and the diagonal is repeated to fill the slots.
+/// The offset k of a diagonal is a number of giant steps, which all have one size, and a baby step. The
+/// length of a diagonal is a power of two, and the diagonal is repeated to fill the slots.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DiagonalTransform {
     /// The size of a giant step.

@@ -2,12 +2,12 @@
 //! evaluation at once.
 //!
 //! A raised slot (a·B + b)·Ka + Ka − 1 holds (zₐ + i·uₐ)/c₂ of user b ([`protocol::ScoreLayout`]); all other
-//! slots are 0, and so are those of users who are not there. The root of the index u + β·√(z + c₁) is a Chebyshev
-//! polynomial, and u is added to it one level above its result.
+//! slots are 0, and so are those of users who are not there. The root of the index u + β·√(z + c₁) is a
+//! Chebyshev polynomial, and u is added to it one level above its result.
 //!
-//! Under the trace condition slot Ka − 1 holds i·trace/c₂, and the place of user 0 decides between two scores: arm
-//! 0 has the trace of the batch, affinely mapped, and arm 1 the threshold C. The entry of arm 0 is near 1 if
-//! the trace has reached C, and near 0 otherwise. The levels are those of a decision.
+//! Under the trace condition slot Ka − 1 holds i·trace/c₂, and the place of user 0 decides between two
+//! scores: arm 0 has the trace of the batch, affinely mapped, and arm 1 the threshold C. The entry of arm 0
+//! is near 1 if the trace has reached C, and near 0 otherwise. The levels are those of a decision.
 //!
 //! Source: Algorithm 4, steps 2 and 3, and eq. 8. Departures: one evaluation decides for many users; all
 //! pairs of arms are compared at once, where the paper chains amax and acomp (Algorithms 8 and 9), whose

@@ -221,7 +221,8 @@ impl Engine {
     }
 
     /// Square root, comparison and argmax of the `users` users of a pack, from raised scores whose mask is
-    /// `mask` ([`Self::encode_mask`]), and the fold of their entries. A user who left its pack before the answers counts.
+    /// `mask` ([`Self::encode_mask`]), and the fold of their entries. A user who left its pack before the
+    /// answers counts.
     ///
     /// # Errors
     /// [`Error::Ckks`] for a ciphertext that is not one of this raise, or if a key is missing; as

@@ -614,8 +614,8 @@ mod tests {
         }
     }
 
-    /// Predictions against steps measured in one run. The prices are of another machine, so that both are taken
-    /// relative to the comparison, which is the largest part of an evaluation.
+    /// Predictions against steps measured in one run. The prices are of another machine, so that both are
+    /// taken relative to the comparison, which is the largest part of an evaluation.
     #[test]
     fn steps_take_what_is_predicted() {
         let record = std::fs::read_to_string("../../benches/record/2026-11-24-helba.csv").unwrap();

@@ -2,7 +2,8 @@
 
 use wire::ParameterCard;
 
-/// Policy (or `*`), parameter, meaning, range, meaning of null. An entry for a policy comes before that for all.
+/// Policy (or `*`), parameter, meaning, range, meaning of null. An entry for a policy comes before that for
+/// all.
 type Row = (&'static str, &'static str, &'static str, &'static str, Option<&'static str>);
 
 const OWN_KAPPA: &str = "the largest value over all parameters of norm s";

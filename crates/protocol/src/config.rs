@@ -304,8 +304,8 @@ impl BanditConfig {
         !self.linear.schedule.is_public()
     }
 
-    /// Refuses what members of a key committee do not answer for: a trace condition, whose question is a bit of
-    /// a decryption, and answers that are whole messages.
+    /// Refuses what members of a key committee do not answer for: a trace condition, whose question is a bit
+    /// of a decryption, and answers that are whole messages.
     ///
     /// # Errors
     /// [`Error::Custody`].

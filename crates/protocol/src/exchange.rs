@@ -30,28 +30,29 @@ pub const TRACE_FLOOD_BITS: u32 = 4;
 /// is out of its range leaves as much more as it is larger.
 pub const ANSWER_FLOOD_BITS: u32 = 12;
 
-/// e: a committee opens an entry of an answer as a linear form of its coefficients with weights of 2ᵉ in size,
-/// rounded. With a scale of 2³², entries of up to 1.5 stay below half of a first prime of 41 bits.
+/// e: a committee opens an entry of an answer as a linear form of its coefficients with weights of 2ᵉ in
+/// size, rounded. With a scale of 2³², entries of up to 1.5 stay below half of a first prime of 41 bits.
 pub const OPENED_FORM_BITS: u32 = 6;
 
-/// v: the standard deviation of the smudging of all members together in an entry of an answer that a committee
-/// opens. Two entries that should be 0 and 1 are confused with a probability of 10⁻⁸.
+/// v: the standard deviation of the smudging of all members together in an entry of an answer that a
+/// committee opens. Two entries that should be 0 and 1 are confused with a probability of 10⁻⁸.
 pub const OPENED_DEVIATION: f64 = 0.125;
 
 /// The nats of κ for which a committee opens answers under one key. An attack that finds the key with
-/// probability ½ from the answers of 4 nats finds it with 2⁻¹² or more from answers without CKKS noise, which do
-/// not depend on the key (docs/committee.md).
+/// probability ½ from the answers of 4 nats finds it with 2⁻¹² or more from answers without CKKS noise, which
+/// do not depend on the key (docs/committee.md).
 pub const OPENED_NATS: f64 = 4.0;
 
-/// −log₂ of the largest error of an entry before it is opened, for up to this many arms: the row "product over a
-/// row" of docs/precision.md, whose contexts have an error of 3.2 units.
+/// −log₂ of the largest error of an entry before it is opened, for up to this many arms: the row "product
+/// over a row" of docs/precision.md, whose contexts have an error of 3.2 units.
 const ENTRY_BITS: [(usize, f64); 6] =
     [(2, 9.7), (4, 9.4), (8, 9.0), (16, 8.4), (32, 8.3), (crate::MOST_ARMS, 7.9)];
 
-/// κ in nats of the answer to one decision that `threshold` of `members` members open to a user: Σ z²/(2(v/√t)²)
-/// over the entries, with errors z of [`ENTRY_BITS`] that grow as those of contexts, from 3.2 units to the
-/// rounding √((1 + 2nN'/3)/12) of a wide encryption. This is the divergence from an answer without errors, of
-/// which one honest member hides a coalition of users, server and t − 1 members (docs/committee.md).
+/// κ in nats of the answer to one decision that `threshold` of `members` members open to a user: Σ
+/// z²/(2(v/√t)²) over the entries, with errors z of [`ENTRY_BITS`] that grow as those of contexts, from 3.2
+/// units to the rounding √((1 + 2nN'/3)/12) of a wide encryption. This is the divergence from an answer
+/// without errors, of which one honest member hides a coalition of users, server and t − 1 members
+/// (docs/committee.md).
 pub fn opened_nats(shape: Shape, ring: ScoreRing, threshold: u8, members: u8) -> f64 {
     let bits = ENTRY_BITS.iter().find(|(arms, _)| shape.arm_slots <= *arms).map_or(0.0, |(_, bits)| *bits);
     let rounding = ((1.0 + 2.0 * f64::from(members) * ring.n() as f64 / 3.0) / 12.0).sqrt();

@@ -405,8 +405,8 @@ impl ScoreLayout {
         self.arms
     }
 
-    /// The slots of the ring of answers with the entries of each arm of `user`, beside a large ring of `large`
-    /// slots.
+    /// The slots of the ring of answers with the entries of each arm of `user`, beside a large ring of
+    /// `large` slots.
     pub fn answer_slots(&self, user: usize, large: usize) -> Vec<usize> {
         let layout = self.answers(large);
         (0..self.arms).map(|arm| layout.slot(arm, user)).collect()

@@ -15,8 +15,8 @@
 //!
 //! A secret bundle has the secret key, that of the ring of scores, and the access token.
 //!
-//! A users' bundle has the wide public key of the ring of scores, and the access token: all that a device of a
-//! user needs where a committee holds the key.
+//! A users' bundle has the wide public key of the ring of scores, and the access token: all that a device of
+//! a user needs where a committee holds the key.
 
 use crate::frame::check_length;
 use crate::{Custody, Error, TokenDigest};

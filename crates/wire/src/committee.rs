@@ -494,7 +494,8 @@ pub fn check_refusal(verifying: &[u8], number: u64, why: &str, signature: &[u8])
     Ok(envelope::verify(verifying, REFUSAL_SIGNATURE, &signed_refusal(number, why), signature)?)
 }
 
-/// What a member signs of the shares of transfers under these request ids: `frames` in the order of the reply.
+/// What a member signs of the shares of transfers under these request ids: `frames` in the order of the
+/// reply.
 fn signed_frames(requests: &[[u8; 32]], frames: &[Vec<u8>]) -> Vec<u8> {
     let mut out = Vec::new();
     requests.iter().for_each(|request| out.extend(request));

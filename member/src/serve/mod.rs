@@ -1,7 +1,7 @@
 //! A member that answers the questions of a server: it connects to it and accepts no connection.
 //!
-//! What it decrypts leaves it under masks, smudging and zero shares alone. Its ledger notes each answer before
-//! it leaves, so that nothing is opened twice, whatever stops the program.
+//! What it decrypts leaves it under masks, smudging and zero shares alone. Its ledger notes each answer
+//! before it leaves, so that nothing is opened twice, whatever stops the program.
 
 mod answering;
 mod error;

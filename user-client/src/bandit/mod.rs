@@ -85,8 +85,8 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Protocol`], [`Error::Ckks`] for a bandit that
-    /// does not fit this device; [`Error::NotByCommittee`] for one with a trace condition or open scores, if a
-    /// committee holds the key.
+    /// does not fit this device; [`Error::NotByCommittee`] for one with a trace condition or open scores, if
+    /// a committee holds the key.
     pub fn join(&self, created: &Created) -> Result<BanditDevice<'_>, Error> {
         Held::Borrowed(self).join(created)
     }

@@ -26,9 +26,9 @@ pub struct Choice {
     /// How many decisions the evaluation made, as the server states it.
     pub users: u32,
     /// Whether every entry is above −0.5 and below [`protocol::exchange::largest_entry`], where a committee
-    /// opened it above −1 and half as much further; with `answers: scores`, whether every z and u is one that a model of that many feedbacks can have. If not, somebody's
-    /// scores were outside the range of the comparison, or the server deviates from the protocol, and the arm
-    /// must not be relied on.
+    /// opened it above −1 and half as much further; with `answers: scores`, whether every z and u is one that
+    /// a model of that many feedbacks can have. If not, somebody's scores were outside the range of the
+    /// comparison, or the server deviates from the protocol, and the arm must not be relied on.
     pub reliable: bool,
     /// The question that the feedback answers ([`BanditDevice::feedback`]), under the trace condition and if
     /// this device is asked.

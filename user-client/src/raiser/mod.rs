@@ -96,9 +96,9 @@ impl Raiser {
     /// server that cannot be reached is asked again, with growing pauses.
     ///
     /// # Errors
-    /// [`Error::NoSecret`] for a device of a committee; [`Error::WrongKeys`] for a server with other keys or parameters;
-    /// [`Error::Refused`], [`Error::BadAnswer`] if the server does not know the token, has no keys or is no
-    /// server of bandits.
+    /// [`Error::NoSecret`] for a device of a committee; [`Error::WrongKeys`] for a server with other keys or
+    /// parameters; [`Error::Refused`], [`Error::BadAnswer`] if the server does not know the token, has no
+    /// keys or is no server of bandits.
     pub fn run(mut self) -> Result<(), Error> {
         if self.shared.device.is_of_committee() {
             return Err(Error::NoSecret("a raiser"));

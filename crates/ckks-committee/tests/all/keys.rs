@@ -178,7 +178,8 @@ fn foreign_and_missing_shares_of_keys_are_refused() {
     assert_eq!(sum.finish(quorum).unwrap_err(), Error::ShareCount { got: 0, want: 3 });
 }
 
-/// Public keys, and what is encrypted under them, of n secrets at one ring: every deviation against its formula.
+/// Public keys, and what is encrypted under them, of n secrets at one ring: every deviation against its
+/// formula.
 fn check_encryptions(spec: ParamsSpec) {
     let params = spec.validate().unwrap();
     let (top, degree) = (params.max_level(), params.n() as f64);

@@ -1,5 +1,5 @@
-//! Whether the time of the sampler depends on what it draws: Welch's t-test between draws of the middle and of
-//! the tails of the distribution, in turns (Reparaz, Balasch and Verbauwhede 2017).
+//! Whether the time of the sampler depends on what it draws: Welch's t-test between draws of the middle and
+//! of the tails of the distribution, in turns (Reparaz, Balasch and Verbauwhede 2017).
 
 use ckks_committee::Smudge;
 use rand::{Rng, SeedableRng, TryCryptoRng, TryRng};

@@ -1,5 +1,5 @@
-//! Clusters of pages: synthetic ones, in place of a learning-to-rank data set that may not be redistributed, or
-//! those of a file of the user.
+//! Clusters of pages: synthetic ones, in place of a learning-to-rank data set that may not be redistributed,
+//! or those of a file of the user.
 
 use anyhow::{Context, Result, bail, ensure};
 use bandit::sampling::standard_normal;
@@ -53,9 +53,9 @@ impl Clusters {
         Self::of(&assigned, &labels(&scores), arms)
     }
 
-    /// Arms that are clusters of the rows of a file in the format of LETOR and SVMlight: a label from 0 to 4, then
-    /// `qid:ID`, then `NUMBER:VALUE` for each feature, from 1 on. Features are scaled to mean 0 and deviation 1.
-    /// Reads the first [`MAX_ROWS`] rows.
+    /// Arms that are clusters of the rows of a file in the format of LETOR and SVMlight: a label from 0 to 4,
+    /// then `qid:ID`, then `NUMBER:VALUE` for each feature, from 1 on. Features are scaled to mean 0 and
+    /// deviation 1. Reads the first [`MAX_ROWS`] rows.
     ///
     /// # Errors
     /// If the file cannot be read, a line is not in this format, or there are fewer rows than arms.
