@@ -39,7 +39,7 @@ fn the_papers_circuit_decides_alike() {
     let (paper_root, our_root) =
         (SquareRootIteration::new(8, 1.0, 0.5).unwrap(), square_root(15).scaled(0.5, 0.0).unwrap());
     let (paper_depth, our_depth) = (paper_root.depth() + papers.depth(), our_root.depth() + ours.depth());
-    assert_eq!((paper_depth, our_depth), (78, 17));
+    assert_eq!((paper_depth, our_depth), (78, 16));
 
     let spec = ParamsSpec {
         name: "the paper's circuit, without security",

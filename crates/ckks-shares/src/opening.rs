@@ -143,7 +143,7 @@ fn check_modulus(params: &Params, level: usize) -> Result<(), Error> {
 mod tests {
     use super::*;
 
-    /// Weights from a table are those of the definition, and those of 256 users of 8 arms take milliseconds.
+    /// Weights from a table are those of the definition.
     #[test]
     fn forms_are_the_slots_that_they_name() {
         let params = ckks::TOY_LOGN11_SCORES.validate().unwrap();
