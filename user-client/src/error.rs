@@ -68,9 +68,6 @@ pub enum Error {
     /// Misuse: what only a secret key can do, of a device of a key committee.
     #[error("{0} takes a secret key, and a committee holds that of this device: its members do it")]
     NoSecret(&'static str),
-    /// Misuse: a bandit that a committee does not serve.
-    #[error("no key committee serves a bandit with {0}")]
-    NotByCommittee(&'static str),
     /// Misuse: contexts whose answer nobody could open.
     #[error(
         "the answer of a committee is sealed under a key of its request: ask with `BanditDevice::ask`, which keeps it"

@@ -19,7 +19,15 @@ const MAX_BITS: u32 = 126;
 pub struct Forms {
     params: Params,
     level: usize,
-    weights: Vec<Vec<i32>>,
+    weights: Weights,
+}
+
+#[derive(Debug, Clone)]
+enum Weights {
+    /// Those of each form.
+    Given(Vec<Vec<i32>>),
+    /// Weight k of form f is root k·`powers[f]` modulo 2N, so that thousands of forms take no memory.
+    Slots { roots: Vec<i32>, powers: Vec<usize> },
 }
 
 impl Forms {
@@ -31,6 +39,10 @@ impl Forms {
         if weights.iter().any(|w| w.len() != params.n()) {
             return Err(Error::Foreign("a linear form has not one weight for each coefficient"));
         }
+        Self::with(params, level, Weights::Given(weights))
+    }
+
+    fn with(params: &Params, level: usize, weights: Weights) -> Result<Self, Error> {
         check_modulus(params, level)?;
         Ok(Forms { params: params.clone(), level, weights })
     }
@@ -44,12 +56,9 @@ impl Forms {
         let (n, two_n) = (params.n(), 2 * params.n());
         let scale = f64::from(bits).exp2();
         let root = |i: usize| (scale * (PI * i as f64 / n as f64).cos()).round() as i32;
-        let roots: Vec<i32> = (0..two_n).map(root).collect();
-        let weights = |&slot: &usize| {
-            let power = (0..slot % n).fold(1, |power, _| power * 5 % two_n);
-            (0..n).map(|k| roots[power * k % two_n]).collect()
-        };
-        Self::new(params, level, slots.iter().map(weights).collect())
+        let power = |&slot: &usize| (0..slot % n).fold(1, |power, _| power * 5 % two_n);
+        let (roots, powers) = ((0..two_n).map(root).collect(), slots.iter().map(power).collect());
+        Self::with(params, level, Weights::Slots { roots, powers })
     }
 
     /// ⟨w, c₀⟩ of each form: all of it that members need not compute.
@@ -77,20 +86,32 @@ impl Forms {
     /// The number of forms.
     #[allow(clippy::len_without_is_empty, reason = "an opening of nothing is of no use")]
     pub fn len(&self) -> usize {
-        self.weights.len()
+        match &self.weights {
+            Weights::Given(forms) => forms.len(),
+            Weights::Slots { powers, .. } => powers.len(),
+        }
     }
 
     /// The forms of `poly`, each by its residues modulo the primes up to the level.
     pub fn apply(&self, poly: &Poly<Coeff>) -> Vec<Vec<u64>> {
         let basis = self.params.q_basis(self.level);
-        let form = |weights: &Vec<i32>, i: usize| {
-            let m = basis.modulus(i);
-            let terms = weights.iter().zip(poly.limb(i));
-            // Each term is below 2³¹·2⁵² in size, and there are at most 2¹⁶.
-            let sum: i128 = terms.map(|(w, x)| i128::from(*w) * i128::from(*x)).sum();
-            m.reduce_i128(sum)
-        };
-        self.weights.iter().map(|w| (0..=self.level).map(|i| form(w, i)).collect()).collect()
+        let form = |f: usize, i: usize| basis.modulus(i).reduce_i128(self.weights.sum(f, poly.limb(i)));
+        (0..self.len()).map(|f| (0..=self.level).map(|i| form(f, i)).collect()).collect()
+    }
+}
+
+impl Weights {
+    /// Σₖ wₖ·xₖ of form f. Each term is below 2³¹·2⁵² in size, and there are at most 2¹⁶.
+    fn sum(&self, f: usize, limb: &[u64]) -> i128 {
+        let term = |weight: i32, x: &u64| i128::from(weight) * i128::from(*x);
+        match self {
+            Weights::Given(forms) => forms[f].iter().zip(limb).map(|(w, x)| term(*w, x)).sum(),
+            Weights::Slots { roots, powers } => {
+                // There are 2N roots, a power of two.
+                let (power, last) = (powers[f], roots.len() - 1);
+                limb.iter().enumerate().map(|(k, x)| term(roots[k * power & last], x)).sum()
+            }
+        }
     }
 }
 
@@ -143,17 +164,20 @@ fn check_modulus(params: &Params, level: usize) -> Result<(), Error> {
 mod tests {
     use super::*;
 
-    /// Weights from a table are those of the definition.
+    /// A form is Σₖ wₖ·mₖ with the rounded weights of the definition, for each single coefficient.
     #[test]
     fn forms_are_the_slots_that_they_name() {
         let params = ckks::TOY_LOGN11_SCORES.validate().unwrap();
         let (n, slots, bits) = (params.n(), [0, 1, 5, 17, 700, 1023], 10);
         let forms = Forms::real_slots(&params, 0, &slots, bits).unwrap();
-        for (weights, slot) in forms.weights.iter().zip(slots) {
+        assert_eq!(forms.len(), slots.len());
+        for (f, slot) in slots.into_iter().enumerate() {
             let power = (0..slot).fold(1, |power, _| power * 5 % (2 * n));
-            for (k, weight) in weights.iter().enumerate() {
+            for k in 0..n {
                 let want = 1024.0 * (PI * (power * k % (2 * n)) as f64 / n as f64).cos();
-                assert_eq!(f64::from(*weight), want.round(), "slot {slot}, weight {k}");
+                let mut unit = vec![0; n];
+                unit[k] = 1;
+                assert_eq!(forms.weights.sum(f, &unit) as f64, want.round(), "slot {slot}, weight {k}");
             }
         }
     }

@@ -1,9 +1,9 @@
 use ckks_shares::Quorum;
 use helba_member::MemberKeys;
 use helba_member::ceremony::{self, Ceremony};
-use helba_member::serve::{Ledger, Member};
+use helba_member::serve::{Joined, Ledger, Member, answer};
 use helba_server::{AppState, Settings};
-use protocol::{BanditConfig, Shape};
+use protocol::{Answers, BanditConfig, Shape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use testkit::ClearTwin;
 use user_client::{BanditDevice, Choice, Client, Device, Stop};
-use wire::{BanditView, PublicBundle};
+use wire::{BanditView, MemberReply, PublicBundle, Raises};
 
 fn rng(seed: u64) -> ChaCha20Rng {
     ChaCha20Rng::seed_from_u64(seed)
@@ -194,6 +194,80 @@ fn two_members_of_five_may_leave() {
     assert!(refused.to_string().contains("2 members of the committee are here, and it takes 3"), "{refused}");
     world.join(5);
     play(&world);
+}
+
+/// What a member did not sign is refused, whoever sends it, and a member that refuses is replaced by another.
+#[test]
+fn attack_nobody_answers_for_a_member() {
+    let mut world = World::start(2, 3, 2, 2);
+    let (config, device) = world.create(2, 2);
+    let hostile = world.members.remove(&1).unwrap();
+    let path = world.folder.path().join("ledger-1");
+    (2..=3).for_each(|member| world.join(member));
+    let (answered, refusals) = std::thread::scope(|scope| {
+        let decided = scope.spawn(|| {
+            let decide = |seed: u32| device.decide(&world.client, &rows(seed, 2, 2), &mut rng(seed.into()));
+            // Sets are drawn at random: some have member 1.
+            (0..8).map(|seed| decide(seed).unwrap().choice).collect::<Vec<_>>()
+        });
+        let ledger = Ledger::open(&path).unwrap();
+        let joined = Joined::new(&hostile, device.created().clone()).unwrap();
+        let (client, mut refusals) = (&world.client, 0);
+        while !decided.is_finished() {
+            let Some(request) = client.question(1, 1 << 22, 1).unwrap() else { continue };
+            let reply = answer(&hostile, &ledger, &joined, &request).unwrap();
+            assert!(client.shares(2, &reply).is_err(), "as another member");
+            if let MemberReply::Transfer { number, frames, signature } = reply {
+                let frames = frames.into_iter().rev().collect();
+                let altered = MemberReply::Transfer { number, frames, signature };
+                assert!(client.shares(1, &altered).is_err(), "in another order than it signed");
+            }
+            let why = MemberReply::refused(hostile.signing(), request.number, "a reason");
+            let MemberReply::Refused { number, why: text, signature } = why.clone() else {
+                panic!("a refusal")
+            };
+            let altered = MemberReply::Refused { number, why: format!("{text}!"), signature };
+            assert!(client.shares(1, &altered).is_err(), "another reason than it signed");
+            client.shares(1, &why).unwrap();
+            assert!(client.shares(1, &why).is_err(), "the question is over");
+            refusals += 1;
+        }
+        (decided.join().unwrap(), refusals)
+    });
+    assert!(refusals > 0, "some sets had member 1");
+    let mut twin = ClearTwin::new(config.clone());
+    for (seed, choice) in (0..).zip(&answered) {
+        check(&config, choice, &twin.indices(&rows(seed, 2, 2), choice.round, choice.model_feedbacks));
+    }
+}
+
+/// Where a committee holds the key, nobody raises alone, and bandits are refused that need a holder of the key.
+#[test]
+fn attack_a_holder_of_the_token_is_no_member() {
+    let world = World::start(2, 3, 2, 2);
+    let (config, device) = world.create(2, 2);
+    let refused = |error: user_client::Error, reason: &str| {
+        let user_client::Error::Refused(problem) = error else { panic!("{error}") };
+        assert_eq!(problem.reason.as_deref(), Some(reason), "{}", problem.detail);
+    };
+    let (id, limits) = (&device.created().id, device.limits());
+    refused(world.client.raises(id, limits, 0).unwrap_err(), "has_committee");
+    refused(
+        world.client.post_raises(id, limits, &Raises::default().to_bytes()).unwrap_err(),
+        "has_committee",
+    );
+    for member in [0, 4, 255] {
+        refused(world.client.question(member, 1 << 20, 0).unwrap_err(), "unknown_path");
+    }
+    let stranger = Client::new(world.client.server()).unwrap();
+    refused(stranger.question(1, 1 << 20, 0).unwrap_err(), "unauthorized");
+    let over = MemberReply::refused(world.members[&1].signing(), 7, "a reason");
+    refused(world.client.shares(1, &over).unwrap_err(), "task_over");
+    let open = BanditConfig { answers: Answers::Scores, open_model: true, ..config.clone() };
+    refused(world.client.create_encrypted(&open).unwrap_err(), "bad_configuration");
+    let mut traced = config;
+    traced.linear.schedule = bandit::Schedule::TraceOrGrowth;
+    refused(world.client.create_encrypted(&traced).unwrap_err(), "bad_configuration");
 }
 
 /// Decisions of a lone user under keys of the default parameters, 3 of 5, one after the other: prints times.

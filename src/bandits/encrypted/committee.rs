@@ -145,13 +145,13 @@ impl Opening {
         *RequestId::new(RequestKind::Opening, set, question, Some(self.input.c1())).bytes()
     }
 
-    /// The forms of a user, in the order of its decisions and their arms.
-    fn forms(&self, user: &AnswerUser) -> Result<Forms, Error> {
+    /// The forms of all users, in the order of their decisions and arms.
+    fn forms(&self) -> Result<Forms, Error> {
         let About { engine, exchanges, .. } = &self.about;
         let large = engine.deep().params().max_slots();
-        let slots: Vec<usize> = (user.users.iter())
-            .flat_map(|&number| exchanges.layout.answer_slots(number as usize, large))
-            .collect();
+        let numbers = self.users.iter().flat_map(|user| &user.users);
+        let slots: Vec<usize> =
+            numbers.flat_map(|&number| exchanges.layout.answer_slots(number as usize, large)).collect();
         let forms = Forms::real_slots(engine.answer_params(), ANSWER_LEVEL, &slots, OPENED_FORM_BITS);
         forms.map_err(wire_error)
     }
@@ -168,12 +168,14 @@ impl Opening {
                 Share::Transfers(_) => None,
             })
             .collect();
+        let arms = self.about.exchanges.layout.arms();
+        let mut own = self.forms()?.apply(&c0).into_iter().map(|residues| residues[0]);
         let answer = |user: &AnswerUser| {
-            let values = self.forms(user)?.apply(&c0).into_iter().map(|residues| residues[0]).collect();
+            let values = own.by_ref().take(user.users.len() * arms).collect();
             let shares: Vec<SealedShare> = members.iter_mut().filter_map(Iterator::next).collect();
-            Ok(OpenedAnswer { request, set: set.bits(), values, shares }.to_bytes())
+            OpenedAnswer { request, set: set.bits(), values, shares }.to_bytes()
         };
-        self.users.iter().map(answer).collect()
+        Ok(self.users.iter().map(answer).collect())
     }
 }
 

@@ -14,22 +14,8 @@ use ckks::{Ciphertext, Plaintext};
 use ckks_shares::OpeningShare;
 use envelope::SealingSecret;
 use protocol::exchange::OPENED_FORM_BITS;
-use protocol::{Answers, BanditConfig};
 use rand::CryptoRng;
 use wire::{AnswerBinding, CommitteeContexts, Decision, OpenedAnswer};
-
-/// Refuses what would show a member or the server a bit of a decryption, or devices the model.
-pub(super) fn check_config(config: &BanditConfig) -> Result<(), Error> {
-    if config.tests_trace() {
-        return Err(Error::NotByCommittee(
-            "the trace condition, whose questions are answered with a secret key: create it with a public schedule",
-        ));
-    }
-    if config.answers == Answers::Scores {
-        return Err(Error::NotByCommittee("answers: scores: create it with answers: arm"));
-    }
-    Ok(())
-}
 
 impl BanditDevice<'_> {
     fn public_encryption<R: CryptoRng>(

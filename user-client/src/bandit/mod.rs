@@ -85,8 +85,7 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Protocol`], [`Error::Ckks`] for a bandit that
-    /// does not fit this device; [`Error::NotByCommittee`] for one with a trace condition or open scores, if
-    /// a committee holds the key.
+    /// does not fit this device, or that no committee serves if one holds the key.
     pub fn join(&self, created: &Created) -> Result<BanditDevice<'_>, Error> {
         Held::Borrowed(self).join(created)
     }
@@ -112,7 +111,7 @@ impl<'a> Held<'a> {
         same("key id of scores", &created.scores_key_id, small_id.to_string())?;
         let (config, plan) = (&created.config, &created.plan);
         if self.is_of_committee() {
-            committee::check_config(config)?;
+            config.check_committee()?;
         }
         if config.plan(params, self.shape(), ring)? != *plan {
             return Err(Error::PlanMismatch);
