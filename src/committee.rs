@@ -10,19 +10,25 @@ use host::lock;
 use rand::seq::SliceRandom;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{timeout, timeout_at};
-use wire::{CommitteeManifest, MemberReply, MemberRequest, SealedShare, check_refusal};
+use wire::{CommitteeManifest, MemberReply, MemberRequest, SealedShare, check_poll, check_refusal};
 
 /// The time that the members of a set have for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The time for which a member counts as here after its last request ended: it computes, or comes back.
 const RETURNS: Duration = Duration::from_secs(3);
-/// The most sets that are asked for one task. A member refuses more.
-const MOST_SETS: u32 = 3;
+/// The most sets that are asked for one evaluation. A member refuses more.
+pub(crate) const MOST_SETS: usize = 3;
+/// The most sets that are asked for a task of a bandit's own, which waits until it is done.
+pub(crate) const MOST_OWN_SETS: usize = 8;
+/// The time for which a member that was silent or refused is asked only if there are too few others.
+const BACKOFF: Duration = Duration::from_secs(30);
 /// The time after which an unanswered request is given to another waiting request of its member.
 const AGAIN: Duration = Duration::from_secs(2);
+/// The most seconds between the clocks of a member and of this server.
+const MOST_SKEW: u64 = 300;
 /// The most requests of a member that wait.
 const MOST_WAITING: usize = 8;
 
@@ -83,7 +89,7 @@ struct Presence {
     /// Its requests that wait.
     waiting: usize,
     seen: Option<Instant>,
-    /// When it was silent or refused, until it comes again.
+    /// When it was last silent or refused.
     failed: Option<Instant>,
 }
 
@@ -142,6 +148,21 @@ impl Committee {
         (here, self.quorum.threshold(), self.quorum.members())
     }
 
+    /// Checks that `member` signed its request for questions, at `time` by its clock.
+    ///
+    /// # Errors
+    /// [`Error::UnknownMember`], [`Error::NotSigned`].
+    pub(crate) fn check_poll(&self, member: u8, time: u64, signature: &[u8]) -> Result<(), Error> {
+        self.check_member(member)?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let verifying = &self.manifest.members[usize::from(member - 1)].verifying.0;
+        let signed = check_poll(verifying, &self.manifest.session, member, time, signature).is_ok();
+        match signed && now.abs_diff(time) <= MOST_SKEW {
+            true => Ok(()),
+            false => Err(Error::NotSigned { member }),
+        }
+    }
+
     fn check_member(&self, member: u8) -> Result<(), Error> {
         let most = self.quorum.members();
         if (1..=most).contains(&member) { Ok(()) } else { Err(Error::UnknownMember { member, most }) }
@@ -161,7 +182,7 @@ impl Committee {
                 return Err(Error::Overloaded);
             }
             presence.waiting += 1;
-            (presence.seen, presence.failed) = (Some(Instant::now()), None);
+            presence.seen = Some(Instant::now());
             Here(self, member)
         };
         self.tell();
@@ -193,7 +214,7 @@ impl Committee {
         let (errand, question, set) = {
             let desk = lock(&self.desk);
             let open = desk.open.get(&number).ok_or_else(over)?;
-            if !open.set.contains(member) || open.shares.contains_key(&member) {
+            if open.done.is_none() || !open.set.contains(member) || open.shares.contains_key(&member) {
                 return Err(over());
             }
             (open.errand.clone(), open.question.clone(), open.set)
@@ -201,7 +222,7 @@ impl Committee {
         let verifying = &self.manifest.members[usize::from(member - 1)].verifying.0;
         let read = match reply {
             MemberReply::Refused { number, why, signature } => {
-                check_refusal(verifying, number, &why, &signature)?;
+                check_refusal(verifying, number, &question, &why, &signature)?;
                 Err(why)
             }
             reply => Ok(errand.read(&question, set, member, verifying, reply)?),
@@ -228,21 +249,32 @@ impl Committee {
         Ok(())
     }
 
-    /// Asks t members after t members, until all of a set have answered and `combine` takes their answers.
+    /// Asks t members after t members, at most `most` sets, until all of a set have answered and `combine`
+    /// takes their answers. `tried` are the sets that were asked for this task before, by their attempts:
+    /// they are asked the same again, which their members have noted, before another set is.
     ///
     /// # Errors
-    /// [`Error::MembersMissing`] if fewer than t members are here; [`Error::CommitteeFailed`] if three sets
+    /// [`Error::MembersMissing`] if fewer than t members are here; [`Error::CommitteeFailed`] if all sets
     /// have failed.
     pub(crate) async fn ask<T, F: Future<Output = Result<T, Error>>>(
         &self,
         errand: Arc<dyn Errand>,
+        (tried, most): (&mut Vec<ActiveSet>, usize),
         combine: impl Fn(Agreed) -> F,
     ) -> Result<T, Error> {
-        let c1 = errand.c1();
-        let mut why = String::new();
-        for attempt in 0..MOST_SETS {
-            let set = self.choose().await?;
-            let question = errand.question(attempt);
+        let (c1, until) = (errand.c1(), tokio::time::Instant::now() + self.gathers);
+        let mut why = "their members are not here".to_string();
+        for attempt in 0..most {
+            let set = match tried.get(attempt) {
+                Some(set) if self.are_here(*set) => *set,
+                Some(_) => continue,
+                None => {
+                    let set = self.choose(until).await?;
+                    tried.push(set);
+                    set
+                }
+            };
+            let question = errand.question(attempt as u32);
             let (sender, receiver) = oneshot::channel();
             let posted = {
                 let mut desk = lock(&self.desk);
@@ -281,7 +313,7 @@ impl Committee {
             };
             tracing::warn!(why, attempt, "a set of members has not answered");
         }
-        Err(Error::CommitteeFailed { sets: MOST_SETS, why })
+        Err(Error::CommitteeFailed { sets: tried.len(), why })
     }
 
     fn failed(&self, members: &[u8]) {
@@ -291,32 +323,29 @@ impl Committee {
         }
     }
 
-    /// t of the members who are here, those who wait first.
-    async fn choose(&self) -> Result<ActiveSet, Error> {
+    /// Whether all members of a set are here.
+    fn are_here(&self, set: ActiveSet) -> bool {
+        let desk = lock(&self.desk);
+        set.iter().all(|member| desk.present.get(&member).is_some_and(Presence::is_here))
+    }
+
+    /// t of the members who are here at `until` or before: those who wait first, and those who have failed
+    /// last.
+    async fn choose(&self, until: tokio::time::Instant) -> Result<ActiveSet, Error> {
         let (mut news, t) = (self.news.subscribe(), usize::from(self.quorum.threshold()));
-        let until = tokio::time::Instant::now() + self.gathers;
         loop {
-            let (mut waiting, mut others): (Vec<u8>, Vec<u8>) = {
+            let mut here: Vec<(bool, bool, u8)> = {
                 let desk = lock(&self.desk);
                 let here = desk.present.iter().filter(|(_, presence)| presence.is_here());
-                here.map(|(member, presence)| (*member, presence.waiting > 0)).fold(
-                    (Vec::new(), Vec::new()),
-                    |(mut waiting, mut others), (member, waits)| {
-                        if waits {
-                            waiting.push(member)
-                        } else {
-                            others.push(member)
-                        }
-                        (waiting, others)
-                    },
-                )
+                here.map(|(member, presence)| (presence.has_failed(), presence.waiting == 0, *member))
+                    .collect()
             };
             // The work is spread over all members.
-            waiting.shuffle(&mut rand::rng());
-            others.shuffle(&mut rand::rng());
-            waiting.extend(others);
-            if waiting.len() >= t {
-                return self.quorum.active(&waiting[..t]).map_err(|e| Error::Shares { why: e.to_string() });
+            here.shuffle(&mut rand::rng());
+            here.sort_by_key(|(failed, busy, _)| (*failed, *busy));
+            if here.len() >= t {
+                let chosen: Vec<u8> = here[..t].iter().map(|(.., member)| *member).collect();
+                return self.quorum.active(&chosen).map_err(|e| Error::Shares { why: e.to_string() });
             }
             if timeout_at(until, news.changed()).await.is_err() {
                 let (here, want, _) = self.presence();
@@ -332,8 +361,11 @@ fn listed(set: ActiveSet) -> String {
 
 impl Presence {
     fn is_here(&self) -> bool {
-        let returns = self.seen.is_some_and(|seen| seen.elapsed() < RETURNS);
-        self.failed.is_none() && (self.waiting > 0 || returns)
+        self.waiting > 0 || self.seen.is_some_and(|seen| seen.elapsed() < RETURNS)
+    }
+
+    fn has_failed(&self) -> bool {
+        self.failed.is_some_and(|failed| failed.elapsed() < BACKOFF)
     }
 }
 
@@ -342,7 +374,7 @@ impl Desk {
     fn take(&mut self, member: u8) -> Option<Arc<Vec<u8>>> {
         let asked = |open: &&mut Open| {
             let given = open.given.get(&member).is_some_and(|given| given.elapsed() < AGAIN);
-            open.set.contains(member) && !open.shares.contains_key(&member) && !given
+            open.done.is_some() && open.set.contains(member) && !open.shares.contains_key(&member) && !given
         };
         let open = self.open.values_mut().find(asked)?;
         open.given.insert(member, Instant::now());

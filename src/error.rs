@@ -183,6 +183,14 @@ pub enum Error {
         /// n.
         most: u8,
     },
+    /// Untrusted: a request for questions that its member did not sign, or signed long ago.
+    #[error(
+        "the request is not signed by member {member}, or by a clock that is off by more than five minutes"
+    )]
+    NotSigned {
+        /// The member that it names.
+        member: u8,
+    },
     /// Misuse: a request of members to a server whose keys no committee holds.
     #[error("no committee holds the keys of this server")]
     NoCommittee,
@@ -205,7 +213,7 @@ pub enum Error {
     #[error("{sets} sets of members have not answered; the last one: {why}")]
     CommitteeFailed {
         /// The sets that were asked.
-        sets: u32,
+        sets: usize,
         /// What the last one lacked.
         why: String,
     },
@@ -521,6 +529,7 @@ impl Error {
             | Error::CommitteeFailed { .. } => P::NotEvaluated,
             Error::Shares { .. } => P::BadAnswer,
             Error::UnknownMember { .. } => P::UnknownPath,
+            Error::NotSigned { .. } => P::Unauthorized,
             Error::NoCommittee => P::NoKeys,
             Error::HasCommittee => P::HasCommittee,
             Error::Returned { .. } => P::Answered,

@@ -136,6 +136,17 @@ impl MemberKeys {
         &self.signing
     }
 
+    /// The signature of a request for questions at `time`, in seconds since 1970.
+    pub fn sign_poll(&self, time: u64) -> Vec<u8> {
+        match &self.manifest.custody {
+            Custody::Committee(committee) => {
+                wire::sign_poll(&self.signing, &committee.session, self.member(), time)
+            }
+            // No keys of a member are read or made with such a manifest.
+            Custody::Holder => Vec::new(),
+        }
+    }
+
     /// The key that messages to it are sealed under.
     pub fn sealing(&self) -> &SealingSecret {
         &self.sealing

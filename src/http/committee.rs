@@ -1,6 +1,5 @@
 //! `/v1/committee/members/{member}`: a member of the key committee waits for questions and answers them.
 
-use super::raises::Wait;
 use super::{AppState, refuse};
 use crate::access::Caller;
 use crate::bandits::{BodyLimit, LONGEST_WAIT, Reply};
@@ -11,10 +10,23 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
 use service::Content;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::MemberReply;
+use wire::{MemberReply, PublicBytes};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Poll {
+    /// Seconds.
+    #[serde(default)]
+    wait: u64,
+    /// Seconds since 1970, by the member's clock.
+    time: u64,
+    /// The signature of the member, in hexadecimal digits ([`wire::sign_poll`]).
+    signature: PublicBytes,
+}
 
 /// The committee, and the most bytes of an answer, if `caller` may speak for a member.
 fn committee(state: &AppState, caller: &Caller) -> Result<(Arc<Committee>, usize), Error> {
@@ -26,12 +38,13 @@ fn committee(state: &AppState, caller: &Caller) -> Result<(Arc<Committee>, usize
 pub(super) async fn wait(
     State(state): State<AppState>,
     member: Result<Path<u8>, PathRejection>,
-    query: Result<Query<Wait>, QueryRejection>,
+    query: Result<Query<Poll>, QueryRejection>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, Error> {
     let ((committee, _), Path(member)) = (committee(&state, &caller)?, member?);
-    let Query(Wait { wait }) = query
+    let Query(Poll { wait, time, signature }) = query
         .map_err(|e| Error::BadJson { what: "the query of a request for questions", why: e.body_text() })?;
+    committee.check_poll(member, time, &signature.0)?;
     Ok(match committee.next(member, Duration::from_secs(wait).min(LONGEST_WAIT)).await? {
         Some(request) => Reply::Binary(request.to_vec()).into_response(),
         None => StatusCode::NO_CONTENT.into_response(),

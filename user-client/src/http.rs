@@ -442,12 +442,22 @@ impl Client {
     }
 
     /// The question to a member of the key committee that waits for an answer, or `None` if there was none
-    /// within `wait` seconds, at most 30. It is about a polynomial of at most `c1` bytes.
+    /// within `wait` seconds, at most 30. `time` is that of the member's clock, in seconds since 1970, which
+    /// it signs ([`wire::sign_poll`]). The question is about a polynomial of at most `c1` bytes.
     ///
     /// # Errors
     /// As [`Self::encrypted`].
-    pub fn question(&self, member: u8, c1: usize, wait: u64) -> Result<Option<MemberRequest>, Error> {
-        let request = self.get(&format!("committee/members/{member}/questions?wait={wait}"));
+    pub fn question(
+        &self,
+        member: u8,
+        (time, signature): (u64, &[u8]),
+        c1: usize,
+        wait: u64,
+    ) -> Result<Option<MemberRequest>, Error> {
+        let signature = ckks::Hex(signature);
+        let path =
+            format!("committee/members/{member}/questions?wait={wait}&time={time}&signature={signature}");
+        let request = self.get(&path);
         let limit = Duration::from_secs(wait) + TRANSFER;
         let mut response = self.accepted(request.config().timeout_global(Some(limit)).build().call())?;
         if response.status() == 204 {

@@ -109,7 +109,7 @@ impl Weights {
             Weights::Slots { roots, powers } => {
                 // There are 2N roots, a power of two.
                 let (power, last) = (powers[f], roots.len() - 1);
-                limb.iter().enumerate().map(|(k, x)| term(roots[k * power & last], x)).sum()
+                limb.iter().enumerate().map(|(k, x)| term(roots[(k * power) & last], x)).sum()
             }
         }
     }

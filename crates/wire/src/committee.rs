@@ -9,7 +9,7 @@
 
 use crate::Error;
 use crate::frame::{self, Kind, Reader};
-use ckks_shares::{ActiveSet, MOST_MEMBERS, Quorum, Raised, Transfer};
+use ckks_shares::{ActiveSet, MOST_MEMBERS, Quorum, Raised, SessionId, Transfer};
 use envelope::{SEALED_OVERHEAD, SEALING_KEY_BYTES, SIGNATURE_BYTES};
 use protocol::{Exchanges, MOST_DECISIONS, TaskKind};
 use serde::{Deserialize, Serialize};
@@ -78,6 +78,8 @@ pub fn answer_key_hash(key: &[u8]) -> [u8; 32] {
 
 /// The domain of signatures of [`SealedShare`]s.
 const ANSWER_SIGNATURE: &str = "helba committee v1: share of an answer";
+/// The domain of signatures of requests for questions.
+const POLL_SIGNATURE: &str = "helba committee v1: poll";
 /// The domain of signatures of [`MemberReply::Refused`].
 const REFUSAL_SIGNATURE: &str = "helba committee v1: refusal";
 /// The domain of signatures of [`MemberReply`]s with shares of transfers.
@@ -126,8 +128,8 @@ impl SealedShare {
     ) -> Result<Self, Error> {
         let (number, signing) = member;
         let purpose = binding.purpose(request, set, number);
-        let bytes: zeroize::Zeroizing<Vec<u8>> =
-            share.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>().into();
+        let mut bytes = zeroize::Zeroizing::new(Vec::with_capacity(8 * share.len()));
+        share.iter().for_each(|x| bytes.extend(x.to_le_bytes()));
         let sealed = envelope::seal(answer_key, &purpose, &bytes, rng)?;
         let signed = binding.signed(request, set, number, &sealed);
         let signature = signing.sign(ANSWER_SIGNATURE, &signed).to_vec();
@@ -414,10 +416,10 @@ impl MemberReply {
         frame::overhead(MOST_FRAMES) + if frames > shares { frames } else { shares }
     }
 
-    /// A signed refusal of the request with this number. A reason is cut to 100 characters.
-    pub fn refused(signing: &envelope::SigningSecret, number: u64, why: &str) -> Self {
+    /// A signed refusal of the request with this number and question. A reason is cut to 100 characters.
+    pub fn refused(signing: &envelope::SigningSecret, number: u64, question: &[u8], why: &str) -> Self {
         let why: String = why.chars().take(MOST_WHY / 4).collect();
-        let signature = signing.sign(REFUSAL_SIGNATURE, &signed_refusal(number, &why)).to_vec();
+        let signature = signing.sign(REFUSAL_SIGNATURE, &signed_refusal(number, question, &why)).to_vec();
         MemberReply::Refused { number, why, signature }
     }
 
@@ -482,16 +484,45 @@ impl MemberReply {
     }
 }
 
-fn signed_refusal(number: u64, why: &str) -> Vec<u8> {
-    [&number.to_le_bytes(), why.as_bytes()].concat()
+fn signed_refusal(number: u64, question: &[u8], why: &str) -> Vec<u8> {
+    [&number.to_le_bytes(), &blake3::hash(question).as_bytes()[..], why.as_bytes()].concat()
+}
+
+fn signed_poll(session: &SessionId, member: u8, time: u64) -> Vec<u8> {
+    [&session.0[..], &[member], &time.to_le_bytes()].concat()
+}
+
+/// Signs a request of `member` for questions, at `time` in seconds since 1970.
+pub fn sign_poll(signing: &envelope::SigningSecret, session: &SessionId, member: u8, time: u64) -> Vec<u8> {
+    signing.sign(POLL_SIGNATURE, &signed_poll(session, member, time)).to_vec()
+}
+
+/// Checks the signature of [`sign_poll`].
+///
+/// # Errors
+/// [`Error::Envelope`].
+pub fn check_poll(
+    verifying: &[u8],
+    session: &SessionId,
+    member: u8,
+    time: u64,
+    signature: &[u8],
+) -> Result<(), Error> {
+    Ok(envelope::verify(verifying, POLL_SIGNATURE, &signed_poll(session, member, time), signature)?)
 }
 
 /// Checks the signature of a [`MemberReply::Refused`].
 ///
 /// # Errors
 /// [`Error::Envelope`].
-pub fn check_refusal(verifying: &[u8], number: u64, why: &str, signature: &[u8]) -> Result<(), Error> {
-    Ok(envelope::verify(verifying, REFUSAL_SIGNATURE, &signed_refusal(number, why), signature)?)
+pub fn check_refusal(
+    verifying: &[u8],
+    number: u64,
+    question: &[u8],
+    why: &str,
+    signature: &[u8],
+) -> Result<(), Error> {
+    Ok(envelope::verify(verifying, REFUSAL_SIGNATURE, &signed_refusal(number, question, why), signature)?)
 }
 
 /// What a member signs of the shares of transfers under these request ids: `frames` in the order of the
@@ -628,18 +659,26 @@ mod tests {
         let swapped: Vec<_> = frames.iter().rev().cloned().collect();
         assert!(check_transfer(&signing.public(), &requests, &swapped, &signature).is_err());
         assert!(check_transfer(&signing.public(), &requests[..1], &frames, &signature).is_err());
-        let refused = MemberReply::refused(&signing, 10, &"é".repeat(1000));
+        let refused = MemberReply::refused(&signing, 10, b"question", &"é".repeat(1000));
         let MemberReply::Refused { number, why, signature: signed } = &refused else {
             unreachable!("as made")
         };
-        check_refusal(&signing.public(), *number, why, signed).unwrap();
-        assert!(check_refusal(&signing.public(), 11, why, signed).is_err());
+        check_refusal(&signing.public(), *number, b"question", why, signed).unwrap();
+        assert!(check_refusal(&signing.public(), 11, b"question", why, signed).is_err());
+        assert!(check_refusal(&signing.public(), 10, b"another", why, signed).is_err());
+        let (public, session) = (signing.public(), SessionId([1; 32]));
+        let poll = sign_poll(&signing, &session, 2, 1000);
+        check_poll(&public, &session, 2, 1000, &poll).unwrap();
+        for (session, member, time) in [(SessionId([2; 32]), 2, 1000), (session, 1, 1000), (session, 2, 1001)]
+        {
+            assert!(check_poll(&public, &session, member, time, &poll).is_err());
+        }
         assert_eq!(MemberReply::read(&refused.to_bytes(), 5000).unwrap(), refused);
         let share = SealedShare { member: 2, sealed: vec![1; 1200], signature: vec![2; 64] };
         for reply in [
             MemberReply::Transfer { number: 8, frames, signature },
             MemberReply::Answers { number: 9, shares: vec![share; 3] },
-            MemberReply::refused(&signing, 10, "a reason"),
+            MemberReply::refused(&signing, 10, b"question", "a reason"),
         ] {
             let bytes = reply.to_bytes();
             assert!(bytes.len() <= MemberReply::most_bytes(7, 3, 8));

@@ -33,8 +33,8 @@ pub use clear::{
 };
 pub use committee::{
     AnswerBinding, AnswerUser, CommitteeContexts, MOST_QUESTION, MemberReply, MemberRequest, OpenedAnswer,
-    Question, SealedShare, Wanted, answer_key_hash, check_refusal, check_transfer, sign_transfer,
-    transfer_header, transfers,
+    Question, SealedShare, Wanted, answer_key_hash, check_poll, check_refusal, check_transfer, sign_poll,
+    sign_transfer, transfer_header, transfers,
 };
 pub use custody::{CommitteeManifest, Custody, MemberManifest, PublicBytes};
 pub use encrypted::{

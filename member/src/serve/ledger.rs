@@ -1,16 +1,19 @@
 //! What a member was asked and has answered, on disk before an answer leaves it.
 //!
-//! A task has one ciphertext and one meaning, whatever a server says later, and at most three sets of members
-//! are answered for it: each set learns one more copy of the same sum, under other masks.
+//! A task has one ciphertext and one meaning, whatever a server says later, and few sets of members are
+//! answered for it: each set learns one more copy of the same sum, under other masks.
 
 use super::Error;
-use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
+use protocol::TaskKind;
+use redb::{Database, Durability, ReadableTable, TableDefinition};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use wire::{Created, Question, Wanted};
 
-/// The most sets for one task.
-pub(crate) const MOST_SETS: usize = 3;
+/// The most sets for one evaluation.
+const MOST_SETS: usize = 3;
+/// The most sets for a sum or a model, which waits until it is done.
+const MOST_OWN_SETS: usize = 8;
 /// The version of the tables.
 const FORMAT: u64 = 1;
 
@@ -70,11 +73,12 @@ impl Ledger {
     ///
     /// # Errors
     /// [`Error::Refused`] for another meaning or another ciphertext of the same task, and for more than three
-    /// sets; [`Error::Ledger`].
+    /// sets, or eight of a sum or a model; [`Error::Ledger`].
     pub fn note(&self, question: &Question, set: u16, bytes: &[u8], c1: &[u8]) -> Result<(), Error> {
-        let kind = match question.wanted {
-            Wanted::Transfer(_) => 0,
-            Wanted::Answers { .. } => 1,
+        let (kind, most) = match question.wanted {
+            Wanted::Transfer(TaskKind::Sum | TaskKind::Model) => (0, MOST_OWN_SETS),
+            Wanted::Transfer(TaskKind::Scores { .. }) => (0, MOST_SETS),
+            Wanted::Answers { .. } => (1, MOST_SETS),
         };
         let key = (question.bandit.as_str(), kind, question.task);
         let about = meaning(question, c1);
@@ -94,8 +98,8 @@ impl Ledger {
             if record.sets.contains(&asked) {
                 return Ok(());
             }
-            if record.sets.len() == MOST_SETS {
-                return Err(Error::Refused("three sets of members were answered for this task"));
+            if record.sets.len() == most {
+                return Err(Error::Refused("as many sets of members as may be were answered for this task"));
             }
             record.sets.push(asked);
             let record = postcard::to_stdvec(&record).map_err(failed)?;
@@ -111,17 +115,17 @@ impl Ledger {
     pub fn pin(&self, created: &Created) -> Result<(), Error> {
         let json = serde_json::to_vec(created).map_err(failed)?;
         let digest = *blake3::hash(&json).as_bytes();
-        let read = self.database.begin_read().map_err(failed)?;
-        let table = read.open_table(BANDITS).map_err(failed)?;
-        let pinned = table.get(created.id.as_str()).map_err(failed)?.map(|found| found.value());
-        match pinned {
-            Some(pinned) if pinned == digest => return Ok(()),
-            Some(_) => return Err(Error::Refused("the bandit had another configuration before")),
-            None => {}
-        }
-        drop((table, read));
+        // One transaction, so that two questions at once see one configuration.
         let write = self.database.begin_write().map_err(failed)?;
-        write.open_table(BANDITS).map_err(failed)?.insert(created.id.as_str(), digest).map_err(failed)?;
+        {
+            let mut table = write.open_table(BANDITS).map_err(failed)?;
+            let pinned = table.get(created.id.as_str()).map_err(failed)?.map(|found| found.value());
+            match pinned {
+                Some(pinned) if pinned == digest => return Ok(()),
+                Some(_) => return Err(Error::Refused("the bandit had another configuration before")),
+                None => drop(table.insert(created.id.as_str(), digest).map_err(failed)?),
+            }
+        }
         write.commit().map_err(failed)
     }
 }
@@ -141,7 +145,6 @@ fn failed(error: impl std::fmt::Display) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use protocol::TaskKind;
 
     fn question(task: u64, attempt: u32) -> Question {
         let wanted = Wanted::Transfer(TaskKind::Scores { factor: 0.5, alone: false });

@@ -16,7 +16,7 @@ use host::lock;
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use user_client::{Client, Stop, patiently};
 use wire::{MemberReply, MemberRequest, Question, Wanted};
 
@@ -104,7 +104,7 @@ impl Member {
         let mut faulty = false;
         while !self.stop.is_stopped() {
             let asked = Instant::now();
-            match self.client.question(self.keys.member(), self.c1, WAIT) {
+            match self.poll() {
                 Ok(Some(request)) => {
                     faulty = false;
                     let Some(_busy) = self.stop.begin() else { return Ok(()) };
@@ -123,6 +123,13 @@ impl Member {
         Ok(())
     }
 
+    /// The next question. The request is signed, so that nobody else takes it.
+    fn poll(&self) -> Result<Option<MemberRequest>, user_client::Error> {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let signature = self.keys.sign_poll(time);
+        self.client.question(self.keys.member(), (time, &signature), self.c1, WAIT)
+    }
+
     fn answer_one(&self, request: &MemberRequest) {
         let (began, number) = (Instant::now(), request.number);
         let (reply, what) = match self.reply_to(request) {
@@ -131,7 +138,10 @@ impl Member {
             Err(error) => {
                 let why = error.told();
                 self.log(&format!("refused: {error}"));
-                (MemberReply::refused(self.keys.signing(), number, &why), "refusal".to_string())
+                (
+                    MemberReply::refused(self.keys.signing(), number, &request.question, &why),
+                    "refusal".to_string(),
+                )
             }
         };
         let computed = began.elapsed().as_millis();

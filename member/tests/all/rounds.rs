@@ -8,7 +8,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use testkit::ClearTwin;
 use user_client::{BanditDevice, Choice, Client, Device, Stop};
 use wire::{BanditView, MemberReply, PublicBundle, Raises};
@@ -196,6 +196,16 @@ fn two_members_of_five_may_leave() {
     play(&world);
 }
 
+/// A request of a member for questions, now.
+fn poll(keys: &MemberKeys) -> (u64, Vec<u8>) {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    (time, keys.sign_poll(time))
+}
+
+fn borrowed((time, signature): &(u64, Vec<u8>)) -> (u64, &[u8]) {
+    (*time, signature)
+}
+
 /// What a member did not sign is refused, whoever sends it, and a member that refuses is replaced by another.
 #[test]
 fn attack_nobody_answers_for_a_member() {
@@ -214,7 +224,9 @@ fn attack_nobody_answers_for_a_member() {
         let joined = Joined::new(&hostile, device.created().clone()).unwrap();
         let (client, mut refusals) = (&world.client, 0);
         while !decided.is_finished() {
-            let Some(request) = client.question(1, 1 << 22, 1).unwrap() else { continue };
+            let Some(request) = client.question(1, borrowed(&poll(&hostile)), 1 << 22, 1).unwrap() else {
+                continue;
+            };
             let reply = answer(&hostile, &ledger, &joined, &request).unwrap();
             assert!(client.shares(2, &reply).is_err(), "as another member");
             if let MemberReply::Transfer { number, frames, signature } = reply {
@@ -222,7 +234,7 @@ fn attack_nobody_answers_for_a_member() {
                 let altered = MemberReply::Transfer { number, frames, signature };
                 assert!(client.shares(1, &altered).is_err(), "in another order than it signed");
             }
-            let why = MemberReply::refused(hostile.signing(), request.number, "a reason");
+            let why = MemberReply::refused(hostile.signing(), request.number, &request.question, "a reason");
             let MemberReply::Refused { number, why: text, signature } = why.clone() else {
                 panic!("a refusal")
             };
@@ -241,7 +253,8 @@ fn attack_nobody_answers_for_a_member() {
     }
 }
 
-/// Where a committee holds the key, nobody raises alone, and bandits are refused that need a holder of the key.
+/// Where a committee holds the key, nobody raises alone, and bandits are refused that need a holder of the
+/// key.
 #[test]
 fn attack_a_holder_of_the_token_is_no_member() {
     let world = World::start(2, 3, 2, 2);
@@ -257,11 +270,23 @@ fn attack_a_holder_of_the_token_is_no_member() {
         "has_committee",
     );
     for member in [0, 4, 255] {
-        refused(world.client.question(member, 1 << 20, 0).unwrap_err(), "unknown_path");
+        refused(world.client.question(member, (0, &[]), 1 << 20, 0).unwrap_err(), "unknown_path");
     }
     let stranger = Client::new(world.client.server()).unwrap();
-    refused(stranger.question(1, 1 << 20, 0).unwrap_err(), "unauthorized");
-    let over = MemberReply::refused(world.members[&1].signing(), 7, "a reason");
+    let own = &world.members[&1];
+    refused(stranger.question(1, borrowed(&poll(own)), 1 << 20, 0).unwrap_err(), "unauthorized");
+    // Whoever has a token takes no question of a member, and does not make it seem to be here.
+    let (time, signature) = poll(own);
+    for (member, time, signature) in
+        [(2, time, &signature[..]), (1, time - 1, &signature), (1, time, &signature[1..]), (1, time, &[])]
+    {
+        let error = world.client.question(member, (time, signature), 1 << 20, 0).unwrap_err();
+        refused(error, "unauthorized");
+    }
+    let old = time - 1000;
+    refused(world.client.question(1, (old, &own.sign_poll(old)), 1 << 20, 0).unwrap_err(), "unauthorized");
+    assert_eq!(world.client.question(1, (time, &signature), 1 << 20, 0).unwrap(), None);
+    let over = MemberReply::refused(world.members[&1].signing(), 7, b"", "a reason");
     refused(world.client.shares(1, &over).unwrap_err(), "task_over");
     let open = BanditConfig { answers: Answers::Scores, open_model: true, ..config.clone() };
     refused(world.client.create_encrypted(&open).unwrap_err(), "bad_configuration");

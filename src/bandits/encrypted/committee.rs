@@ -3,7 +3,7 @@
 
 use super::pool::blocking;
 use super::{EncryptedServed, Event};
-use crate::committee::{Agreed, Committee, Errand, Share};
+use crate::committee::{Agreed, Committee, Errand, MOST_OWN_SETS, MOST_SETS, Share};
 use crate::error::Error;
 use ckks::{Ciphertext, KeyId, Params};
 use ckks_shares::{ActiveSet, Forms, RequestId, RequestKind, Transfer, TransferShare};
@@ -224,13 +224,14 @@ impl EncryptedServed {
         task: u64,
         kind: TaskKind,
         input: Ciphertext,
+        sets: (&mut Vec<ActiveSet>, usize),
     ) -> Result<Vec<Ciphertext>, Error> {
         let errand = Arc::new(Transferred { about: self.about(task), kind, input });
         let combine = |agreed| {
             let errand = errand.clone();
             blocking(move || rayon::scope(|_| errand.combine(agreed)))
         };
-        committee.ask(errand.clone(), combine).await
+        committee.ask(errand.clone(), sets, combine).await
     }
 
     /// The raised scores of an evaluation, from the members of its committee.
@@ -244,7 +245,7 @@ impl EncryptedServed {
         kind: TaskKind,
         packed: Ciphertext,
     ) -> Result<Ciphertext, Error> {
-        let raised = self.transfer(committee, task, kind, packed).await?.pop();
+        let raised = self.transfer(committee, task, kind, packed, (&mut Vec::new(), MOST_SETS)).await?.pop();
         raised.ok_or(Error::Broken("a transfer without a result"))
     }
 
@@ -265,7 +266,7 @@ impl EncryptedServed {
             let errand = errand.clone();
             blocking(move || rayon::scope(|_| errand.combine(agreed)))
         };
-        committee.ask(errand.clone(), combine).await
+        committee.ask(errand.clone(), (&mut Vec::new(), MOST_SETS), combine).await
     }
 
     /// Asks the committee for the tasks of the bandit's own, one after the other, until none waits. At most
@@ -276,8 +277,13 @@ impl EncryptedServed {
             // A task that comes after the last look and before the permit is free is seen by this loop.
             while served.waiting_task().is_some() {
                 let Ok(_alone) = served.own_tasks.clone().try_acquire_owned() else { return };
+                // The sets that were asked for a task, which are asked first when it is asked for again.
+                let (mut of, mut tried) = (0, Vec::new());
                 while let Some(task) = served.waiting_task() {
-                    if let Err(error) = served.answer_by_committee(&committee, task).await {
+                    if std::mem::replace(&mut of, task.id) != task.id {
+                        tried.clear();
+                    }
+                    if let Err(error) = served.answer_by_committee(&committee, task, &mut tried).await {
                         tracing::warn!(bandit = served.created.id, %error, "a task waits for members");
                         tokio::time::sleep(PAUSE).await;
                     }
@@ -291,9 +297,15 @@ impl EncryptedServed {
         if live.deleted { None } else { live.bandit.task() }
     }
 
-    async fn answer_by_committee(self: &Arc<Self>, committee: &Committee, task: Task) -> Result<(), Error> {
+    async fn answer_by_committee(
+        self: &Arc<Self>,
+        committee: &Committee,
+        task: Task,
+        tried: &mut Vec<ActiveSet>,
+    ) -> Result<(), Error> {
         let Task { id, kind, masked } = task;
-        let done = self.transfer(committee, id, kind, Arc::unwrap_or_clone(masked)).await?;
+        let sets = (tried, MOST_OWN_SETS);
+        let done = self.transfer(committee, id, kind, Arc::unwrap_or_clone(masked), sets).await?;
         let served = self.clone();
         blocking(move || {
             let (engine, mut done) = (&served.shared.engine, done.into_iter());

@@ -361,6 +361,12 @@ pub(super) fn operation(route: Route) -> Operation {
                 json!({ "name": "wait", "in": "query",
                 "description": "Seconds to wait for a question. More than 30 are taken as 30.",
                 "schema": { "type": "integer", "minimum": 0, "maximum": u64::MAX, "default": 0 } }),
+                json!({ "name": "time", "in": "query", "required": true,
+                "description": "Seconds since 1970, by the clock of the member.",
+                "schema": { "type": "integer", "minimum": 0, "maximum": u64::MAX } }),
+                json!({ "name": "signature", "in": "query", "required": true,
+                "description": "The signature of the member over key generation, number and time.",
+                "schema": { "type": "string", "pattern": "^[0-9a-f]*$" } }),
             ],
             answers: vec![
                 ok("A question.", json!({ OCTET_STREAM: binary("`MemberRequest`.") })),
