@@ -49,7 +49,7 @@ const ENTRY_BITS: [(usize, f64); 6] =
     [(2, 9.7), (4, 9.4), (8, 9.0), (16, 8.4), (32, 8.3), (crate::MOST_ARMS, 7.9)];
 
 /// κ in nats of the answer to one decision that `threshold` of `members` members open to a user: Σ
-/// z²/(2(v/√t)²) over the entries, with errors z of [`ENTRY_BITS`] that grow as those of contexts, from 3.2
+/// z²/(2(v/√t)²) over the entries, with errors z of `ENTRY_BITS` that grow as those of contexts, from 3.2
 /// units to the rounding √((1 + 2nN'/3)/12) of a wide encryption. This is the divergence from an answer
 /// without errors, of which one honest member hides a coalition of users, server and t − 1 members
 /// (docs/committee.md).
