@@ -16,6 +16,7 @@ mod error;
 mod frame;
 mod json;
 mod labels;
+mod members;
 mod problem;
 mod public;
 mod secret;
@@ -31,11 +32,7 @@ pub use clear::{
     MAX_CLEAR_BYTES, ParameterCard, PolicyCard, PolicyCreated, PolicyView, Privacy, ShuffledBatch, Spent,
     SummedBatch,
 };
-pub use committee::{
-    AnswerBinding, AnswerUser, CommitteeContexts, MOST_QUESTION, MemberReply, MemberRequest, OpenedAnswer,
-    Question, SealedShare, Wanted, answer_key_hash, check_poll, check_refusal, check_transfer, sign_poll,
-    sign_transfer, transfer_header, transfers,
-};
+pub use committee::{AnswerBinding, CommitteeContexts, OpenedAnswer, SealedShare, answer_key_hash};
 pub use custody::{CommitteeManifest, Custody, MemberManifest, PublicBytes};
 pub use encrypted::{
     AskAgain, BanditView, Created, DECISIONS_HEADER, DecideReply, Decision, Limits, RaiseTask, Raised,
@@ -45,6 +42,10 @@ pub use error::Error;
 pub use frame::{MAGIC, MAX_HEADER_BYTES};
 pub use json::{MAX_JSON_BYTES, OCTET_STREAM};
 pub use labels::{IDEMPOTENCY_HEADER, Labelled, Labels, LabelsPatch, MOST_NAME, MOST_TAG, MOST_TAGS};
+pub use members::{
+    AnswerUser, MOST_QUESTION, MemberReply, MemberRequest, Question, Wanted, check_poll, check_refusal,
+    check_transfer, sign_poll, sign_transfer, transfer_header, transfers,
+};
 pub use problem::{PROBLEM_JSON, Problem, ProblemType};
 pub use public::{PublicBundle, ScoreKeys};
 pub use secret::{ScoreSecret, SecretBundle};

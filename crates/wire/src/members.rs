@@ -1,0 +1,423 @@
+//! Messages between a server and the members of a key committee.
+//!
+//! | request | body | answer |
+//! |---|---|---|
+//! | `GET /v1/committee/members/{member}/questions` | | [`MemberRequest`], or 204 |
+//! | `POST /v1/committee/members/{member}/shares` | [`MemberReply`] | 204 |
+
+use crate::frame::{self, Kind, Reader};
+use crate::{AnswerBinding, Error, SealedShare, answer_key_hash};
+use ckks_shares::{Raised, SessionId, Transfer};
+use envelope::{SEALED_OVERHEAD, SEALING_KEY_BYTES, SIGNATURE_BYTES};
+use protocol::{Exchanges, MOST_DECISIONS, TaskKind};
+use serde::{Deserialize, Serialize};
+
+/// The most bytes of the id of a bandit in a message.
+const MOST_ID: usize = 64;
+/// The most users of an evaluation.
+const MOST_USERS: usize = 4096;
+/// The most bytes of what members are asked about, besides the ciphertext: each user has a key.
+pub const MOST_QUESTION: usize = MOST_USERS * (SEALING_KEY_BYTES + 64);
+
+/// The domain of signatures of requests for questions.
+const POLL_SIGNATURE: &str = "helba committee v1: poll";
+/// The domain of signatures of [`MemberReply::Refused`].
+const REFUSAL_SIGNATURE: &str = "helba committee v1: refusal";
+/// The domain of signatures of [`MemberReply`]s with shares of transfers.
+const TRANSFER_SIGNATURE: &str = "helba committee v1: share of a transfer";
+
+/// A user of an evaluation that is opened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AnswerUser {
+    /// The round of its first decision.
+    pub round: u64,
+    /// The numbers of its decisions in the evaluation.
+    pub users: Vec<u32>,
+    /// The key that its answer is sealed under.
+    pub answer_key: Vec<u8>,
+}
+
+/// What members are asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Wanted {
+    /// A transfer: what a holder of the key would be asked for.
+    Transfer(TaskKind),
+    /// The answers of an evaluation.
+    Answers {
+        /// t_j, the number of feedbacks in its model.
+        model_feedbacks: u64,
+        /// Its users.
+        users: Vec<AnswerUser>,
+    },
+}
+
+/// The meaning of a request to members. Its bytes are the header of the request ids.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Question {
+    /// The id of the bandit.
+    pub bandit: String,
+    /// The number of the task, which its attempts have in common.
+    pub task: u64,
+    /// The number of the attempt, from 0. Each asks another set of members.
+    pub attempt: u32,
+    /// What is wanted.
+    pub wanted: Wanted,
+}
+
+impl Question {
+    /// The bytes, which are the same wherever they are computed.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // Serialising plain data into memory does not fail.
+        postcard::to_stdvec(self).unwrap_or_default()
+    }
+
+    /// Reads the bytes of [`Self::to_bytes`].
+    ///
+    /// # Errors
+    /// [`Error::TooLong`], [`Error::Malformed`], [`Error::Trailing`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
+        frame::check_length("a question", bytes.len(), MOST_QUESTION)?;
+        let malformed = |_| Error::Malformed("a question to members cannot be read");
+        let (question, rest) = postcard::take_from_bytes::<Question>(bytes).map_err(malformed)?;
+        if !rest.is_empty() {
+            return Err(Error::Trailing { bytes: rest.len() });
+        }
+        if question.bandit.len() > MOST_ID {
+            return Err(Error::Malformed("a question about a bandit with a longer id than any has"));
+        }
+        if let Wanted::Answers { users, .. } = &question.wanted {
+            let fits = |user: &AnswerUser| {
+                (1..=MOST_DECISIONS).contains(&user.users.len()) && user.answer_key.len() == SEALING_KEY_BYTES
+            };
+            if users.is_empty() || users.len() > MOST_USERS || !users.iter().all(fits) {
+                return Err(Error::Malformed("a question about users that no evaluation has"));
+            }
+        }
+        Ok(question)
+    }
+
+    /// What the answer of a user is about.
+    pub fn binding(&self, model_feedbacks: u64, user: &AnswerUser) -> AnswerBinding {
+        AnswerBinding {
+            bandit: self.bandit.clone(),
+            round: user.round,
+            model_feedbacks,
+            users: user.users.clone(),
+            answer_key: answer_key_hash(&user.answer_key),
+        }
+    }
+}
+
+/// The header of the request id of the transfer with this number, among those of one question.
+pub fn transfer_header(question: &[u8], number: u8) -> Vec<u8> {
+    [question, &[number]].concat()
+}
+
+/// The transfers that a task takes, in the order of [`transfer_header`].
+pub fn transfers(exchanges: &Exchanges, kind: TaskKind) -> Vec<Box<dyn Transfer + '_>> {
+    match kind {
+        TaskKind::Scores { factor, alone } => {
+            vec![Box::new(Raised { raise: exchanges.scores(alone), factor })]
+        }
+        TaskKind::Sum => {
+            let factor = exchanges.layout.statistics_factor();
+            vec![Box::new(Raised { raise: &exchanges.statistics, factor })]
+        }
+        TaskKind::Model => vec![Box::new(exchanges.refresh.clone()), Box::new(exchanges.model.clone())],
+    }
+}
+
+/// A request to one member of a set.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MemberRequest {
+    /// The number that the reply names. It belongs to this connection and is not part of the meaning.
+    pub number: u64,
+    /// The members who are asked, as [`ActiveSet::bits`].
+    pub set: u16,
+    /// The bytes of a [`Question`].
+    pub question: Vec<u8>,
+    /// The frame of c₁ of the ciphertext.
+    pub c1: Vec<u8>,
+}
+
+impl MemberRequest {
+    /// The most bytes of a request about a polynomial of at most `c1` bytes.
+    pub const fn most_bytes(c1: usize) -> usize {
+        frame::overhead(2) + MOST_QUESTION + c1
+    }
+
+    /// The bytes of the request.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        frame::write(Kind::MemberRequest, &(self.number, self.set), &[&self.question, &self.c1])
+    }
+
+    /// Reads the bytes of [`Self::to_bytes`]. Neither question nor frame is read.
+    ///
+    /// # Errors
+    /// As [`crate::DecideReply::read`].
+    pub fn read(bytes: &[u8], c1: usize) -> Result<Self, Error> {
+        let mut reader = Reader::new(bytes, Self::most_bytes(c1))?;
+        let (number, set) = reader.header::<(u64, u16)>(Kind::MemberRequest)?;
+        let question = reader.blob("the question", MOST_QUESTION)?.to_vec();
+        let c1 = reader.blob("the polynomial", c1)?.to_vec();
+        reader.end()?;
+        Ok(MemberRequest { number, set, question, c1 })
+    }
+}
+
+/// The reply of a member.
+#[derive(Debug, Clone, PartialEq)]
+pub enum MemberReply {
+    /// Shares of transfers: the frames of downⱼ and upⱼ of each, and a signature over all.
+    Transfer {
+        /// The number of the request.
+        number: u64,
+        /// The frames.
+        frames: Vec<Vec<u8>>,
+        /// The signature of the member.
+        signature: Vec<u8>,
+    },
+    /// A sealed share for each user of the question, in its order.
+    Answers {
+        /// The number of the request.
+        number: u64,
+        /// The shares.
+        shares: Vec<SealedShare>,
+    },
+    /// The member refuses the request, for this reason.
+    Refused {
+        /// The number of the request.
+        number: u64,
+        /// The reason, in a sentence.
+        why: String,
+        /// The signature of the member.
+        signature: Vec<u8>,
+    },
+}
+
+/// The most bytes of a reason.
+const MOST_WHY: usize = 400;
+/// The most frames of a reply: two transfers.
+const MOST_FRAMES: usize = 4;
+
+impl MemberReply {
+    /// The most bytes of a reply with frames of at most `frame` bytes, or to `decisions` decisions of `arms`
+    /// arms each.
+    pub const fn most_bytes(frame: usize, decisions: usize, arms: usize) -> usize {
+        let share = 16 + SIGNATURE_BYTES + SEALED_OVERHEAD + 8 * arms;
+        let (frames, shares) = (MOST_FRAMES * frame, decisions * share);
+        frame::overhead(MOST_FRAMES) + if frames > shares { frames } else { shares }
+    }
+
+    /// A signed refusal of the request with this number and question. A reason is cut to 100 characters.
+    pub fn refused(signing: &envelope::SigningSecret, number: u64, question: &[u8], why: &str) -> Self {
+        let why: String = why.chars().take(MOST_WHY / 4).collect();
+        let signature = signing.sign(REFUSAL_SIGNATURE, &signed_refusal(number, question, &why)).to_vec();
+        MemberReply::Refused { number, why, signature }
+    }
+
+    /// The number of the request.
+    pub fn number(&self) -> u64 {
+        match self {
+            MemberReply::Transfer { number, .. }
+            | MemberReply::Answers { number, .. }
+            | MemberReply::Refused { number, .. } => *number,
+        }
+    }
+
+    /// The bytes of the reply.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        match self {
+            MemberReply::Transfer { number, frames, signature } => {
+                let blobs: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+                let header = (0u8, *number, frames.len(), signature.as_slice(), "");
+                frame::write(Kind::MemberReply, &header, &blobs)
+            }
+            MemberReply::Answers { number, shares } => {
+                // Serialising plain data into memory does not fail.
+                let shares = postcard::to_stdvec(shares).unwrap_or_default();
+                frame::write(Kind::MemberReply, &(1u8, *number, 1usize, [0u8; 0].as_slice(), ""), &[&shares])
+            }
+            MemberReply::Refused { number, why, signature } => {
+                let header = (2u8, *number, 0usize, signature.as_slice(), why.as_str());
+                frame::write(Kind::MemberReply, &header, &[])
+            }
+        }
+    }
+
+    /// Reads the bytes of [`Self::to_bytes`], at most `limit` of them. Frames and signatures are not checked.
+    ///
+    /// # Errors
+    /// As [`crate::DecideReply::read`].
+    pub fn read(bytes: &[u8], limit: usize) -> Result<Self, Error> {
+        let mut reader = Reader::new(bytes, limit)?;
+        let (kind, number, count, signature, why) =
+            reader.header::<(u8, u64, usize, &[u8], &str)>(Kind::MemberReply)?;
+        let reply = match (kind, count) {
+            (0, 1..=MOST_FRAMES) => {
+                let frame = |_| Ok(reader.blob("a share", limit)?.to_vec());
+                let frames = (0..count).map(frame).collect::<Result<_, Error>>()?;
+                MemberReply::Transfer { number, frames, signature: signature.to_vec() }
+            }
+            (1, 1) => {
+                let (shares, rest) = postcard::take_from_bytes(reader.blob("the shares", limit)?)
+                    .map_err(|_| Error::Malformed("the shares of a member cannot be read"))?;
+                if !rest.is_empty() {
+                    return Err(Error::Trailing { bytes: rest.len() });
+                }
+                MemberReply::Answers { number, shares }
+            }
+            (2, 0) if why.len() <= MOST_WHY => {
+                MemberReply::Refused { number, why: why.into(), signature: signature.to_vec() }
+            }
+            _ => return Err(Error::Malformed("a reply of a member of no known kind")),
+        };
+        reader.end()?;
+        Ok(reply)
+    }
+}
+
+fn signed_refusal(number: u64, question: &[u8], why: &str) -> Vec<u8> {
+    [&number.to_le_bytes(), &blake3::hash(question).as_bytes()[..], why.as_bytes()].concat()
+}
+
+fn signed_poll(session: &SessionId, member: u8, time: u64) -> Vec<u8> {
+    [&session.0[..], &[member], &time.to_le_bytes()].concat()
+}
+
+/// Signs a request of `member` for questions, at `time` in seconds since 1970.
+pub fn sign_poll(signing: &envelope::SigningSecret, session: &SessionId, member: u8, time: u64) -> Vec<u8> {
+    signing.sign(POLL_SIGNATURE, &signed_poll(session, member, time)).to_vec()
+}
+
+/// Checks the signature of [`sign_poll`].
+///
+/// # Errors
+/// [`Error::Envelope`].
+pub fn check_poll(
+    verifying: &[u8],
+    session: &SessionId,
+    member: u8,
+    time: u64,
+    signature: &[u8],
+) -> Result<(), Error> {
+    Ok(envelope::verify(verifying, POLL_SIGNATURE, &signed_poll(session, member, time), signature)?)
+}
+
+/// Checks the signature of a [`MemberReply::Refused`].
+///
+/// # Errors
+/// [`Error::Envelope`].
+pub fn check_refusal(
+    verifying: &[u8],
+    number: u64,
+    question: &[u8],
+    why: &str,
+    signature: &[u8],
+) -> Result<(), Error> {
+    Ok(envelope::verify(verifying, REFUSAL_SIGNATURE, &signed_refusal(number, question, why), signature)?)
+}
+
+/// What a member signs of the shares of transfers under these request ids: `frames` in the order of the
+/// reply.
+fn signed_frames(requests: &[[u8; 32]], frames: &[Vec<u8>]) -> Vec<u8> {
+    let mut out = Vec::new();
+    requests.iter().for_each(|request| out.extend(request));
+    frames.iter().for_each(|frame| out.extend(blake3::hash(frame).as_bytes()));
+    out
+}
+
+/// Signs the frames of a [`MemberReply::Transfer`].
+pub fn sign_transfer(
+    signing: &envelope::SigningSecret,
+    requests: &[[u8; 32]],
+    frames: &[Vec<u8>],
+) -> Vec<u8> {
+    signing.sign(TRANSFER_SIGNATURE, &signed_frames(requests, frames)).to_vec()
+}
+
+/// Checks the signature of a [`MemberReply::Transfer`].
+///
+/// # Errors
+/// [`Error::Envelope`].
+pub fn check_transfer(
+    verifying: &[u8],
+    requests: &[[u8; 32]],
+    frames: &[Vec<u8>],
+    signature: &[u8],
+) -> Result<(), Error> {
+    Ok(envelope::verify(verifying, TRANSFER_SIGNATURE, &signed_frames(requests, frames), signature)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use envelope::{SealingSecret, SigningSecret};
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha20Rng;
+
+    #[test]
+    fn messages_are_read_as_they_are_written() {
+        let mut rng = ChaCha20Rng::seed_from_u64(2);
+        let key = SealingSecret::generate(&mut rng).public();
+        let user = AnswerUser { round: 4, users: vec![0, 5], answer_key: key };
+        let wanted = Wanted::Answers { model_feedbacks: 3, users: vec![user.clone(); 2] };
+        let question = Question { bandit: "b".into(), task: 7, attempt: 0, wanted };
+        assert_eq!(Question::from_bytes(&question.to_bytes()).unwrap(), question);
+        let scores = Wanted::Transfer(TaskKind::Scores { factor: 0.5, alone: true });
+        let raise = Question { wanted: scores, ..question.clone() };
+        assert_eq!(Question::from_bytes(&raise.to_bytes()).unwrap(), raise);
+        assert_ne!(raise.to_bytes(), Question { attempt: 1, ..raise.clone() }.to_bytes());
+        let users =
+            |users| Question { wanted: Wanted::Answers { model_feedbacks: 3, users }, ..question.clone() };
+        for bad in [
+            users(Vec::new()),
+            users(vec![AnswerUser { answer_key: vec![0; 5], ..user.clone() }]),
+            users(vec![AnswerUser { users: Vec::new(), ..user.clone() }]),
+            users(vec![AnswerUser { users: vec![1; MOST_DECISIONS + 1], ..user }]),
+            Question { bandit: "b".repeat(65), ..raise },
+        ] {
+            assert!(Question::from_bytes(&bad.to_bytes()).is_err());
+        }
+
+        let request = MemberRequest { number: 1, set: 5, question: question.to_bytes(), c1: vec![2; 9] };
+        assert_eq!(MemberRequest::read(&request.to_bytes(), 9).unwrap(), request);
+        assert!(MemberRequest::read(&request.to_bytes(), 8).is_err());
+
+        let signing = SigningSecret::generate(&mut rng);
+        let (requests, frames) = ([[1; 32], [2; 32]], vec![vec![3; 7], vec![4; 5]]);
+        let signature = sign_transfer(&signing, &requests, &frames);
+        check_transfer(&signing.public(), &requests, &frames, &signature).unwrap();
+        let swapped: Vec<_> = frames.iter().rev().cloned().collect();
+        assert!(check_transfer(&signing.public(), &requests, &swapped, &signature).is_err());
+        assert!(check_transfer(&signing.public(), &requests[..1], &frames, &signature).is_err());
+        let refused = MemberReply::refused(&signing, 10, b"question", &"é".repeat(1000));
+        let MemberReply::Refused { number, why, signature: signed } = &refused else {
+            unreachable!("as made")
+        };
+        check_refusal(&signing.public(), *number, b"question", why, signed).unwrap();
+        assert!(check_refusal(&signing.public(), 11, b"question", why, signed).is_err());
+        assert!(check_refusal(&signing.public(), 10, b"another", why, signed).is_err());
+        let (public, session) = (signing.public(), SessionId([1; 32]));
+        let poll = sign_poll(&signing, &session, 2, 1000);
+        check_poll(&public, &session, 2, 1000, &poll).unwrap();
+        for (session, member, time) in [(SessionId([2; 32]), 2, 1000), (session, 1, 1000), (session, 2, 1001)]
+        {
+            assert!(check_poll(&public, &session, member, time, &poll).is_err());
+        }
+        assert_eq!(MemberReply::read(&refused.to_bytes(), 5000).unwrap(), refused);
+        let share = SealedShare { member: 2, sealed: vec![1; 1200], signature: vec![2; 64] };
+        for reply in [
+            MemberReply::Transfer { number: 8, frames, signature },
+            MemberReply::Answers { number: 9, shares: vec![share; 3] },
+            MemberReply::refused(&signing, 10, b"question", "a reason"),
+        ] {
+            let bytes = reply.to_bytes();
+            assert!(bytes.len() <= MemberReply::most_bytes(7, 3, 8));
+            assert_eq!(MemberReply::read(&bytes, MemberReply::most_bytes(7, 3, 8)).unwrap(), reply);
+            for len in 0..bytes.len() {
+                assert!(MemberReply::read(&bytes[..len], bytes.len()).is_err());
+            }
+        }
+    }
+}
