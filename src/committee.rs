@@ -91,6 +91,8 @@ struct Presence {
     seen: Option<Instant>,
     /// When it was last silent or refused.
     failed: Option<Instant>,
+    /// How many sets with it answered garbage since one with it did not.
+    suspected: u32,
 }
 
 /// The shares of a set, or the member who refuses and why.
@@ -297,8 +299,14 @@ impl Committee {
             self.tell();
             why = match timeout(PATIENCE, receiver).await {
                 Ok(Ok(Ok(shares))) => match combine(Agreed { question, set, shares }).await {
-                    Ok(done) => return Ok(done),
-                    Err(error) => format!("the answers of members {} do not fit: {error}", listed(set)),
+                    Ok(done) => {
+                        self.suspect(set, |_| 0);
+                        return Ok(done);
+                    }
+                    Err(error) => {
+                        self.suspect(set, |count| count.saturating_add(1));
+                        format!("members {} are suspect, whose answers do not fit: {error}", listed(set))
+                    }
                 },
                 Ok(Ok(Err((member, why)))) => {
                     self.failed(&[member]);
@@ -323,28 +331,37 @@ impl Committee {
         }
     }
 
+    /// Changes for how many sets the members of `set` are suspected. Sets that are asked later have as few
+    /// suspects as can be, so that with one member who answers garbage the third set has none.
+    fn suspect(&self, set: ActiveSet, change: impl Fn(u32) -> u32) {
+        let mut desk = lock(&self.desk);
+        for member in set.iter() {
+            let presence = desk.present.entry(member).or_default();
+            presence.suspected = change(presence.suspected);
+        }
+    }
+
     /// Whether all members of a set are here.
     fn are_here(&self, set: ActiveSet) -> bool {
         let desk = lock(&self.desk);
         set.iter().all(|member| desk.present.get(&member).is_some_and(Presence::is_here))
     }
 
-    /// t of the members who are here at `until` or before: those who wait first, and those who have failed
-    /// last.
+    /// t of the members who are here at `until` or before: those who wait first, those who have failed after
+    /// them, and those who are suspect last.
     async fn choose(&self, until: tokio::time::Instant) -> Result<ActiveSet, Error> {
         let (mut news, t) = (self.news.subscribe(), usize::from(self.quorum.threshold()));
         loop {
-            let mut here: Vec<(bool, bool, u8)> = {
+            let mut here: Vec<([u32; 3], u8)> = {
                 let desk = lock(&self.desk);
                 let here = desk.present.iter().filter(|(_, presence)| presence.is_here());
-                here.map(|(member, presence)| (presence.has_failed(), presence.waiting == 0, *member))
-                    .collect()
+                here.map(|(member, presence)| (presence.rank(), *member)).collect()
             };
             // The work is spread over all members.
             here.shuffle(&mut rand::rng());
-            here.sort_by_key(|(failed, busy, _)| (*failed, *busy));
+            here.sort_by_key(|(rank, _)| *rank);
             if here.len() >= t {
-                let chosen: Vec<u8> = here[..t].iter().map(|(.., member)| *member).collect();
+                let chosen: Vec<u8> = here[..t].iter().map(|(_, member)| *member).collect();
                 return self.quorum.active(&chosen).map_err(|e| Error::Shares { why: e.to_string() });
             }
             if timeout_at(until, news.changed()).await.is_err() {
@@ -364,8 +381,10 @@ impl Presence {
         self.waiting > 0 || self.seen.is_some_and(|seen| seen.elapsed() < RETURNS)
     }
 
-    fn has_failed(&self) -> bool {
-        self.failed.is_some_and(|failed| failed.elapsed() < BACKOFF)
+    /// Members of a lower rank are asked first.
+    fn rank(&self) -> [u32; 3] {
+        let failed = self.failed.is_some_and(|failed| failed.elapsed() < BACKOFF);
+        [self.suspected, failed.into(), u32::from(self.waiting == 0)]
     }
 }
 

@@ -36,6 +36,11 @@ pub enum Error {
     /// Untrusted: a share is of another shape than its request.
     #[error("a share does not belong to this request: {0}")]
     Foreign(&'static str),
+    /// Untrusted: shares that no members make who follow the protocol, or a message that is out of range.
+    #[error(
+        "the shares of this set do not add up to a masked message: a member sent garbage, or the message is out of range"
+    )]
+    Garbage,
     /// Misuse: the modulus has more bits than an opening computes with.
     #[error("an opening takes a modulus of at most {max} bits, not {got:.0}")]
     Modulus {
@@ -54,7 +59,7 @@ impl Error {
     pub fn fault(&self) -> Fault {
         match self {
             Error::Quorum { .. } | Error::ActiveSet { .. } => Fault::Value,
-            Error::ShareCount { .. } | Error::Foreign(_) => Fault::Malformed,
+            Error::ShareCount { .. } | Error::Foreign(_) | Error::Garbage => Fault::Malformed,
             Error::Modulus { .. } => Fault::Internal,
             Error::Ckks(e) => e.fault(),
         }

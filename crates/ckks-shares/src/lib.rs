@@ -23,4 +23,4 @@ pub use keys::{KeyLabel, KeySum, PublicKeySum, SessionId};
 pub use opening::{Forms, OpeningShare, open};
 pub use quorum::{ActiveSet, MOST_MEMBERS, Quorum};
 pub use request::{RequestId, RequestKind};
-pub use transfer::{Raised, Transfer, TransferShare, transfer};
+pub use transfer::{CHECK_BITS, Raised, Transfer, TransferShare, transfer};

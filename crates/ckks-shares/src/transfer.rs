@@ -32,15 +32,29 @@ pub trait Transfer {
     /// [`ckks::Error`] for a coefficient that is out of range.
     fn encode(&self, coefficients: &[i128]) -> Result<Plaintext, ckks::Error>;
 
-    /// R: masks are uniform in [−R, R]. The sum of those of t members and a message of up to 2⁻¹⁰ of the
-    /// range stay below half of q, so that nothing wraps.
-    fn mask_bound(&self, members: usize) -> i128 {
+    /// c: masked messages take 2⁻ᶜ of what is possible modulo q, so that a coefficient of uniform garbage is
+    /// taken for one with probability 2⁻ᶜ. Masks are narrower by as much.
+    fn check_bits(&self) -> u32 {
+        CHECK_BITS
+    }
+
+    /// What honest shares leave of a message of up to 2⁻¹⁰ of this bound is at most this bound in size, below
+    /// half of q.
+    fn masked_bound(&self) -> i128 {
         let (params, level) = self.source();
-        let half = modulus(params, level) / 2;
-        let range = half.min(1 << self.limit_bits());
-        (range - (range >> 10)) / members as i128
+        (modulus(params, level) / 2).min(1 << self.limit_bits()) >> self.check_bits()
+    }
+
+    /// R: masks are uniform in [−R, R]. The sum of those of t members and a message of up to 2⁻¹⁰ of
+    /// [`Self::masked_bound`] stay within it, so that nothing wraps.
+    fn mask_bound(&self, members: usize) -> i128 {
+        let bound = self.masked_bound();
+        (bound - (bound >> 10)) / members as i128
     }
 }
+
+/// The check bits of transfers of sums and models.
+pub const CHECK_BITS: u32 = 4;
 
 /// A raise ([`Raise`]) with its factor.
 #[derive(Debug, Clone, Copy)]
@@ -49,6 +63,8 @@ pub struct Raised<'a> {
     pub raise: &'a Raise,
     /// The factor that slots are multiplied by.
     pub factor: f64,
+    /// [`Transfer::check_bits`]: 0 for scores, whose contexts hold as little of the secret as can be.
+    pub check_bits: u32,
 }
 
 impl Transfer for Raised<'_> {
@@ -70,6 +86,10 @@ impl Transfer for Raised<'_> {
 
     fn encode(&self, coefficients: &[i128]) -> Result<Plaintext, ckks::Error> {
         self.raise.encode(coefficients, self.factor)
+    }
+
+    fn check_bits(&self) -> u32 {
+        self.check_bits
     }
 }
 
@@ -129,8 +149,10 @@ pub struct TransferShare {
 /// The transferred ciphertext, from the shares of all members of `set`.
 ///
 /// # Errors
-/// [`Error::ShareCount`]; [`Error::Foreign`] for a share of another size; [`Error::Ckks`] if `input` is not
-/// at the level of the source, or if shares are wrong and the sum is out of range.
+/// [`Error::ShareCount`]; [`Error::Foreign`] for a share of another size, or if `input` is not at the level of
+/// the source; [`Error::Garbage`] if the sum of the shares is wider than honest ones leave it. Then a member
+/// sent no share of this request, or the message itself is out of range. Of the 2^-c that pass in a
+/// coefficient, see [`Transfer::check_bits`]; garbage in upⱼ is not seen.
 pub fn transfer(
     map: &(impl Transfer + ?Sized),
     set: ActiveSet,
@@ -153,6 +175,10 @@ pub fn transfer(
     let mut opened = input.c0().clone();
     shares.iter().for_each(|share| opened.add_assign(from, &share.down));
     let opened = centred(source, low, &opened.into_coeff(from), &map.reads());
+    let bound = map.masked_bound();
+    if opened.iter().any(|v| v.abs() > bound) {
+        return Err(Error::Garbage);
+    }
     let image = map.encode(&opened)?;
     let mut c0 = image.poly().clone();
     shares.iter().for_each(|share| c0.add_assign(to, &share.up));

@@ -7,7 +7,7 @@
 
 use crate::frame::{self, Kind, Reader};
 use crate::{AnswerBinding, Error, SealedShare, answer_key_hash};
-use ckks_shares::{Raised, SessionId, Transfer};
+use ckks_shares::{CHECK_BITS, Raised, SessionId, Transfer};
 use envelope::{SEALED_OVERHEAD, SEALING_KEY_BYTES, SIGNATURE_BYTES};
 use protocol::{Exchanges, MOST_DECISIONS, TaskKind};
 use serde::{Deserialize, Serialize};
@@ -117,11 +117,11 @@ pub fn transfer_header(question: &[u8], number: u8) -> Vec<u8> {
 pub fn transfers(exchanges: &Exchanges, kind: TaskKind) -> Vec<Box<dyn Transfer + '_>> {
     match kind {
         TaskKind::Scores { factor, alone } => {
-            vec![Box::new(Raised { raise: exchanges.scores(alone), factor })]
+            vec![Box::new(Raised { raise: exchanges.scores(alone), factor, check_bits: 0 })]
         }
         TaskKind::Sum => {
             let factor = exchanges.layout.statistics_factor();
-            vec![Box::new(Raised { raise: &exchanges.statistics, factor })]
+            vec![Box::new(Raised { raise: &exchanges.statistics, factor, check_bits: CHECK_BITS })]
         }
         TaskKind::Model => vec![Box::new(exchanges.refresh.clone()), Box::new(exchanges.model.clone())],
     }

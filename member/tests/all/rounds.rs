@@ -1,17 +1,18 @@
-use ckks_shares::Quorum;
+use ckks_shares::{Quorum, RequestId, RequestKind};
 use helba_member::MemberKeys;
 use helba_member::ceremony::{self, Ceremony};
 use helba_member::serve::{Joined, Ledger, Member, answer};
 use helba_server::{AppState, Settings};
-use protocol::{Answers, BanditConfig, Shape};
+use protocol::{Answers, BanditConfig, KeyPlan, ScoreRing, Shape, TaskKind};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use testkit::ClearTwin;
 use user_client::{BanditDevice, Choice, Client, Device, Stop};
-use wire::{BanditView, MemberReply, PublicBundle, Raises};
+use wire::{BanditView, MemberReply, MemberRequest, PublicBundle, Question, Raises, Wanted};
 
 fn rng(seed: u64) -> ChaCha20Rng {
     ChaCha20Rng::seed_from_u64(seed)
@@ -251,6 +252,87 @@ fn attack_nobody_answers_for_a_member() {
     for (seed, choice) in (0..).zip(&answered) {
         check(&config, choice, &twin.indices(&rows(seed, 2, 2), choice.round, choice.model_feedbacks));
     }
+}
+
+/// A member that sends random bytes in the place of its shares of sums and models, under its own signature, is
+/// found: other sets are asked, the rounds go on, and what is learnt is what the twin learns. The control of
+/// the check itself is `attack_garbage_of_a_member_is_found` in `ckks-committee`.
+#[test]
+fn attack_garbage_of_a_member_is_not_learnt() {
+    let mut world = World::start(2, 3, 2, 2);
+    let (config, device) = world.create(2, 2);
+    let hostile = world.members.remove(&1).unwrap();
+    let path = world.folder.path().join("ledger-1");
+    (2..=3).for_each(|member| world.join(member));
+    let over = AtomicBool::new(false);
+    let sent = std::thread::scope(|scope| {
+        let answers = scope.spawn(|| {
+            let ledger = Ledger::open(&path).unwrap();
+            let joined = Joined::new(&hostile, device.created().clone()).unwrap();
+            let (client, mut sent, mut noise) = (&world.client, 0, rng(6));
+            while !over.load(Ordering::Relaxed) {
+                let Some(request) = client.question(1, borrowed(&poll(&hostile)), 1 << 22, 1).unwrap() else {
+                    continue;
+                };
+                let mut reply = answer(&hostile, &ledger, &joined, &request).unwrap();
+                let question = Question::from_bytes(&request.question).unwrap();
+                if let (MemberReply::Transfer { frames, signature, .. }, Wanted::Transfer(kind)) =
+                    (&mut reply, &question.wanted)
+                    && matches!(kind, TaskKind::Sum | TaskKind::Model)
+                {
+                    let requests = garbage(&hostile, &request, *kind, frames, &mut noise);
+                    *signature = wire::sign_transfer(hostile.signing(), &requests, frames);
+                    sent += 1;
+                }
+                client.shares(1, &reply).ok();
+            }
+            sent
+        });
+        let (mut twin, mut draws) = (ClearTwin::new(config.clone()), rng(3));
+        for round in 1..=6 {
+            let rows = rows(round, 2, 2);
+            let reply = device.decide(&world.client, &rows, &mut draws).unwrap().choice;
+            check(&config, &reply, &twin.indices(&rows, reply.round, reply.model_feedbacks));
+            assert_eq!(reply.model_feedbacks, u64::from(round) - 1, "each batch was learnt");
+            let reward = if reply.arm == 0 { 0.7 } else { -0.2 };
+            world.feedback(&device, &reply, &rows[reply.arm], reward);
+            twin.learn(&rows[reply.arm], reward);
+            world.settle(&device);
+        }
+        over.store(true, Ordering::Relaxed);
+        answers.join().unwrap()
+    });
+    assert!(sent > 0, "some sets had member 1");
+}
+
+/// Replaces the downward half of each transfer by uniform residues. Returns the ids of the requests.
+fn garbage(
+    keys: &MemberKeys,
+    request: &MemberRequest,
+    kind: TaskKind,
+    frames: &mut [Vec<u8>],
+    rng: &mut ChaCha20Rng,
+) -> Vec<[u8; 32]> {
+    let manifest = keys.manifest();
+    let ring = ScoreRing::for_shape(manifest.shape, true).unwrap();
+    let large = KeyPlan::new(manifest.shape, true).unwrap().params.validate().unwrap();
+    let small = ring.params.validate().unwrap();
+    let (source, id, level) = match kind {
+        TaskKind::Model => (&large, &manifest.key_id, protocol::levels::REFRESH_LEVEL),
+        _ => (&small, &manifest.scores.key_id, small.max_level()),
+    };
+    let id = id.parse().unwrap();
+    let c1 = ckks::read_polynomial(source, id, level, &request.c1).unwrap();
+    let set = (1..=3).filter(|j| request.set >> (j - 1) & 1 == 1).collect::<Vec<u8>>();
+    let set = keys.quorum().active(&set).unwrap();
+    let mut requests = Vec::new();
+    for (number, frame) in (0..).zip(frames.iter_mut().step_by(2)) {
+        let uniform = rns::sample::uniform(source.q_basis(level), rng);
+        *frame = ckks::write_polynomial(source, id, level, &uniform);
+        let header = wire::transfer_header(&request.question, number);
+        requests.push(*RequestId::new(RequestKind::Transfer, set, &header, Some(&c1)).bytes());
+    }
+    requests
 }
 
 /// Where a committee holds the key, nobody raises alone, and bandits are refused that need a holder of the

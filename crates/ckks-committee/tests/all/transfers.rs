@@ -5,7 +5,7 @@ use ckks::{
 };
 use ckks_committee::{Error as MemberError, MemberShare};
 use ckks_shares::{
-    ActiveSet, Error, Quorum, Raised, RequestId, RequestKind, Transfer, TransferShare, transfer,
+    ActiveSet, CHECK_BITS, Error, Quorum, Raised, RequestId, RequestKind, Transfer, TransferShare, transfer,
 };
 use rns::{Poly, sample::SIGMA};
 
@@ -81,7 +81,7 @@ fn transfers_add_one_error_a_member() {
         let (small, large) = rings(Quorum::new(t, n).unwrap());
         let ct = packed(&small, |k| (((k * 37 + 11) % 1000) as i64 - 500) << 34);
         let raise = raise(&small.params, &large.params);
-        check("raise", &small, &large, &Raised { raise: &raise, factor: 0.5 }, &ct);
+        check("raise", &small, &large, &Raised { raise: &raise, factor: 0.5, check_bits: 0 }, &ct);
 
         let (low, top, slots) = (2, large.params.max_level(), 16);
         let values: Vec<_> = (0..slots).map(|i| num_complex::Complex64::from(0.01 * i as f64)).collect();
@@ -104,7 +104,7 @@ fn attack_the_sum_of_the_shares_hides_the_message() {
     let quorum = Quorum::new(2, 3).unwrap();
     let (small, large) = rings(quorum);
     let raise = raise(&small.params, &large.params);
-    let map = Raised { raise: &raise, factor: 1.0 };
+    let map = Raised { raise: &raise, factor: 1.0, check_bits: 0 };
     let set = sets(quorum)[0];
     let ct = packed(&small, |_| 1 << 44);
     let basis = small.params.q_basis(small.params.max_level());
@@ -131,7 +131,7 @@ fn attack_a_repeated_request_gets_the_same_answer() {
     let quorum = Quorum::new(2, 3).unwrap();
     let (small, large) = rings(quorum);
     let (raise, ct) = (raise(&small.params, &large.params), packed(&small, |k| k as i64));
-    let map = Raised { raise: &raise, factor: 1.0 };
+    let map = Raised { raise: &raise, factor: 1.0, check_bits: 0 };
     let (set, keys) = (sets(quorum)[0], pairs(quorum));
     let ask = |share: &MemberShare, header: &[u8], set| {
         share.transfer(&large.shares[0], &keys[0], &map, set, header, ct.c1())
@@ -150,7 +150,7 @@ fn attack_shares_of_different_requests_do_not_add_up() {
     let quorum = Quorum::new(2, 3).unwrap();
     let (small, large) = rings(quorum);
     let raise = raise(&small.params, &large.params);
-    let map = Raised { raise: &raise, factor: 1.0 };
+    let map = Raised { raise: &raise, factor: 1.0, check_bits: 0 };
     let set = sets(quorum)[0];
     let [ct, foreign] = [3, 4].map(|seed| packed_from(seed, &small, |k| (k as i64) << 30));
     let [own, mixed] = [&ct, &foreign].map(|second| {
@@ -165,4 +165,28 @@ fn attack_shares_of_different_requests_do_not_add_up() {
     missing.pop();
     let refused = transfer(&map, set, &request(set, &ct), &ct, &missing).unwrap_err();
     assert_eq!(refused, Error::ShareCount { got: 1, want: 2 });
+}
+
+/// Random bytes in the place of a share of a sum are found, in a feedback of two features that is read at five
+/// coefficients. The control: with masks as wide as the modulus they pass, and the sum is garbage.
+#[test]
+fn attack_garbage_of_a_member_is_found() {
+    let quorum = Quorum::new(2, 3).unwrap();
+    let (small, large) = rings(quorum);
+    let places: Places =
+        (0..large.params.max_slots()).map(|slot| [(slot < 5).then_some(slot), None]).collect();
+    let raise = Raise::new(&small.params, &large.params, places, 44, 14).unwrap();
+    let (set, ct) = (sets(quorum)[0], packed(&small, |k| ((k % 7) as i64) << 40));
+    let basis = small.params.q_basis(small.params.max_level());
+    let outcome = |check_bits: u32, garbage: bool| {
+        let map = Raised { raise: &raise, factor: 1.0, check_bits };
+        let mut shares = shares(&small, &large, &map, set, &ct);
+        if garbage {
+            shares[1].down = rns::sample::uniform(basis, &mut rng(8));
+        }
+        transfer(&map, set, &request(set, &ct), &ct, &shares).map(|out| deviation(large.phase(&out)))
+    };
+    assert!(outcome(CHECK_BITS, false).unwrap() < 2f64.powi(40));
+    assert_eq!(outcome(CHECK_BITS, true), Err(Error::Garbage));
+    assert!(outcome(0, true).unwrap() > 2f64.powi(70), "the control");
 }
