@@ -14,7 +14,7 @@ use helba::circuit::DecisionCircuit;
 use helba::{DeepEngine, Scalars, refresh};
 use helba::{EncryptedBandit, Engine, Event};
 use num_complex::Complex64;
-use protocol::{BanditConfig, KeyPlan, LOG_FACTOR, LOG_SCORE, Shape};
+use protocol::{BanditConfig, KeyPlan, LOG_CONTEXT, LOG_STATISTICS, Shape};
 use rand::RngExt;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -181,14 +181,14 @@ fn rounds_of(bench: &mut Bench, pair: &mut Pair, d: usize, k: usize) {
     let id = |what: &str, level: usize| format!("helba/{what}/d={d},K={k}/l={level}");
 
     let contexts = layout.contexts(&[&rows]).expect("unit vectors");
-    let contexts = small.encrypt(&contexts, LOG_FACTOR, &mut pair.party.rng);
+    let contexts = small.encrypt(&contexts, LOG_CONTEXT, &mut pair.party.rng);
     let bytes = Fact::bytes(contexts.to_bytes(&small.secret, small.key_id()).len());
     let (contexts, model) = (contexts.expand(&small.secret), bandit.scores_model().clone());
     let top = small.params.max_level();
     bench.time(&id("score", top), true, bytes, || timed(|| pair.engine.score(&contexts, &model)));
 
     let statistics = layout.statistics(&rows[0], 0.5).expect("in range");
-    let statistics = small.encrypt(&statistics, LOG_SCORE, &mut pair.party.rng);
+    let statistics = small.encrypt(&statistics, LOG_STATISTICS, &mut pair.party.rng);
     let frame = statistics.to_partial_bytes(&small.secret, small.key_id(), layout.numbers());
     let bytes = Fact::bytes(frame.len());
     let feedback = Event::Feedback { round: 1, frame };

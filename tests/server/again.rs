@@ -4,7 +4,7 @@ use crate::fixture::*;
 use crate::users::*;
 use ckks::Plaintext;
 use helba_server::Settings;
-use protocol::{Answers, Exchanges, LOG_FACTOR};
+use protocol::{Answers, Exchanges, LOG_CONTEXT};
 use rand_chacha::ChaCha20Rng;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -46,7 +46,7 @@ fn long_contexts(user: &User, rng: &mut ChaCha20Rng) -> Vec<u8> {
     let opposite: Vec<Vec<f64>> = rows.iter().map(|row| row.iter().map(|x| -x).collect()).collect();
     let [one, other] = [&rows, &opposite].map(|rows| exchanges.layout.contexts(&[rows]).unwrap());
     let twice: Vec<i64> = one.iter().zip(&other).map(|(a, b)| 2 * (a + b) + (a - b)).collect();
-    let (level, scale) = (small.max_level(), f64::from(LOG_FACTOR).exp2());
+    let (level, scale) = (small.max_level(), f64::from(LOG_CONTEXT).exp2());
     let message = Plaintext::from_integers(small, &twice, level, scale).unwrap();
     ckks_secret::encrypt(keys().small(), &message, rng).to_bytes(keys().small(), ring.key_id)
 }

@@ -5,7 +5,7 @@ use crate::fixture::*;
 use crate::users::*;
 use ckks::Plaintext;
 use helba_server::Settings;
-use protocol::{Answers, BanditConfig, LOG_FACTOR};
+use protocol::{Answers, BanditConfig, LOG_CONTEXT};
 use rand_chacha::ChaCha20Rng;
 use std::time::{Duration, Instant};
 use user_client::ReadReply;
@@ -230,7 +230,7 @@ fn nonsense_spoils_one_evaluation() {
     let huge = {
         let coefficients = vec![1 << 40; 64];
         let params = s.user.http.keys.small().params();
-        let (level, scale) = (params.max_level(), f64::from(LOG_FACTOR).exp2());
+        let (level, scale) = (params.max_level(), f64::from(LOG_CONTEXT).exp2());
         let message = Plaintext::from_integers(params, &coefficients, level, scale).unwrap();
         let small = s.user.http.keys.small();
         let id = keys().bundle.scores.key_id;

@@ -8,7 +8,7 @@ use bandit::Schedule;
 use ckks::Plaintext;
 use helba::Event;
 use helba_server::Settings;
-use protocol::{Answers, BanditConfig, LOG_FACTOR, QuestionId};
+use protocol::{Answers, BanditConfig, LOG_CONTEXT, QuestionId};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
@@ -217,7 +217,7 @@ fn attack_long_trace_statistics_spoil_few_evaluations() {
     let choice = user.decide(&rows, &mut rng);
     let huge = {
         let small = user.http.keys.small();
-        let (params, scale) = (small.params(), f64::from(LOG_FACTOR).exp2());
+        let (params, scale) = (small.params(), f64::from(LOG_CONTEXT).exp2());
         let message = Plaintext::from_integers(params, &[1 << 40; 5], params.max_level(), scale).unwrap();
         let id = keys().bundle.scores.key_id;
         ckks_secret::encrypt(small, &message, &mut rng).to_bytes(small, id)

@@ -338,13 +338,27 @@ pub fn uniform_c1_limb(params: &Params, i: usize, seed: &Seed, limb: &mut [u64])
 /// [`Error::OutOfLevels`] if the parameters have no such level.
 pub fn read_ciphertext(params: &Params, key: KeyId, level: usize, bytes: &[u8]) -> Result<Ciphertext, Error> {
     params.check_level(Op::Encrypt, level)?;
+    read_scaled_ciphertext(params, key, level, params.scale(level), bytes)
+}
+
+/// As [`read_ciphertext`], for a ciphertext at `scale`.
+///
+/// # Errors
+/// As [`read_ciphertext`].
+pub fn read_scaled_ciphertext(
+    params: &Params,
+    key: KeyId,
+    level: usize,
+    scale: f64,
+    bytes: &[u8],
+) -> Result<Ciphertext, Error> {
+    params.check_level(Op::Encrypt, level)?;
     let kinds = [FrameKind::Ciphertext, FrameKind::SeededCiphertext];
     // Longer input is refused before anything is hashed.
     if bytes.len() > ciphertext_bytes(params, level, false) {
         return Err(Error::BadFrame("it is longer than a ciphertext of the expected level"));
     }
     let (header, _, payload) = read_frame(params, Some(key), &kinds, bytes)?;
-    let scale = params.scale(level);
     if header.level != level || header.scale.to_bits() != scale.to_bits() {
         let (got_level, got_scale) = (header.level, header.scale.log2());
         return Err(Error::WrongLevel { got_level, got_scale, want_level: level });

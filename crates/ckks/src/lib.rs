@@ -39,10 +39,11 @@ pub use frame::{
     FRAME_DIGEST_BYTES, FRAME_HEADER_BYTES, FRAME_MAGIC, FRAME_VERSION, FrameHeader, FrameKind,
     ciphertext_bytes, pack_residues, partial_ciphertext_bytes, polynomial_bytes, public_key_bytes,
     read_ciphertext, read_frame, read_key_switch_key, read_partial_ciphertext, read_polynomial,
-    read_public_key, read_ring_switch_key, read_truncated_ciphertext, read_wide_public_key, residue_bytes,
-    truncated_ciphertext_bytes, uniform_c1, uniform_c1_limb, unpack_residues, write_ciphertext, write_frame,
-    write_key_switch_key, write_partial_ciphertext, write_polynomial, write_public_key,
-    write_ring_switch_key, write_seeded_ciphertext, write_truncated_ciphertext,
+    read_public_key, read_ring_switch_key, read_scaled_ciphertext, read_truncated_ciphertext,
+    read_wide_public_key, residue_bytes, truncated_ciphertext_bytes, uniform_c1, uniform_c1_limb,
+    unpack_residues, write_ciphertext, write_frame, write_key_switch_key, write_partial_ciphertext,
+    write_polynomial, write_public_key, write_ring_switch_key, write_seeded_ciphertext,
+    write_truncated_ciphertext,
 };
 pub use hex::Hex;
 pub use keys::{EvaluationKeys, GaloisElement, KeyId, KeyStorage, KeySwitchKey, PublicKey};

@@ -7,7 +7,7 @@ use ckks::{
 };
 use protocol::exchange::{ANSWER_FLOOD_BITS, SCORES_FLOOD_BITS, TRACE_FLOOD_BITS};
 use protocol::levels::{ANSWER_LEVEL, products_level};
-use protocol::{AnswerLayout, BanditConfig, LOG_SCORE, ScoreRing};
+use protocol::{AnswerLayout, BanditConfig, LOG_CONTEXT, LOG_SCORE, ScoreRing};
 use rand::CryptoRng;
 
 /// Computes encrypted decisions and their updates on ciphertexts of both rings. All encrypted bandits of a
@@ -152,6 +152,16 @@ impl Engine {
         let none = || Ciphertext::zero(small, small.max_level()).with_scale(f64::from(LOG_SCORE).exp2());
         packer.push(tested.unwrap_or_else(none))?;
         Ok(packer)
+    }
+
+    /// Reads the frame of contexts or of trace statistics, which is at the top level of the ring of scores and
+    /// the scale 2^[`LOG_CONTEXT`].
+    ///
+    /// # Errors
+    /// As [`ckks::read_ciphertext`].
+    pub fn read_contexts(&self, frame: &[u8]) -> Result<Ciphertext, ckks::Error> {
+        let (params, scale) = (self.params(), f64::from(LOG_CONTEXT).exp2());
+        ckks::read_scaled_ciphertext(params, self.key_id, params.max_level(), scale, frame)
     }
 
     /// The scores of one user, divided by the gap as a [`Packer`] takes them. `model` is the model divided by

@@ -20,8 +20,8 @@ use crate::{Error, Scalars, refresh};
 use ckks::{Ciphertext, Plaintext};
 use num_complex::Complex64;
 use protocol::{
-    BanditConfig, DecisionId, Exchanges, Factors, INVERSE_TOLERANCE, LOG_SCORE, Plan, QuestionId, Receipt,
-    Status, TaskKind,
+    BanditConfig, DecisionId, Exchanges, Factors, INVERSE_TOLERANCE, LOG_CONTEXT, LOG_STATISTICS, Plan,
+    QuestionId, Receipt, Status, TaskKind,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -389,8 +389,7 @@ impl EncryptedBandit {
                 Applied::Counted(next.receipt(*round))
             }
             Event::Traced { round, frame, trace, answer } => {
-                let level = small.max_level();
-                let statistics = ckks::read_ciphertext(small, engine.key_id(), level, trace)?;
+                let statistics = engine.read_contexts(trace)?;
                 next.take_answer(engine, &self.exchanges, *round, *answer)?;
                 next.add_trace(engine, statistics)?;
                 next.count(engine, &self.exchanges, *round, frame)?;
@@ -489,7 +488,7 @@ impl EncryptedBandit {
     pub fn to_bytes(&self, engine: &Engine) -> Result<Vec<u8>, Error> {
         let write = |place, ciphertext: Arc<Ciphertext>| -> Result<Vec<u8>, Error> {
             let (params, key) = ring_of(engine, place);
-            // Frames hold the canonical scale, and the sum has another one.
+            // Frames hold the canonical scale, and sums have others.
             let canonical = params.scale(ciphertext.level());
             let ciphertext = Arc::unwrap_or_clone(ciphertext).with_scale(canonical);
             Ok(ckks::write_ciphertext(params, key, &ciphertext))
@@ -522,10 +521,13 @@ impl EncryptedBandit {
             Ok(Arc::new(ckks::read_ciphertext(params, key, level, &frame)?))
         };
         let mut state = state.try_map(read)?;
-        let scale = f64::from(LOG_SCORE).exp2();
+        let scale = f64::from(LOG_STATISTICS).exp2();
         state.sum = Arc::new(Arc::unwrap_or_clone(state.sum).with_scale(scale));
         if let Phase::Raising { masked, .. } = &mut state.phase {
             *masked = Arc::new((**masked).clone().with_scale(scale));
+        }
+        if let Some(trace) = &mut state.trace {
+            trace.sum = Arc::new((*trace.sum).clone().with_scale(f64::from(LOG_CONTEXT).exp2()));
         }
         Ok(EncryptedBandit { state, exchanges })
     }
@@ -563,13 +565,13 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
 /// A sum of no feedbacks.
 fn empty_sum(engine: &Engine) -> Ciphertext {
     let small = engine.params();
-    Ciphertext::zero(small, small.max_level()).with_scale(f64::from(LOG_SCORE).exp2())
+    Ciphertext::zero(small, small.max_level()).with_scale(f64::from(LOG_STATISTICS).exp2())
 }
 
 /// Trace statistics of no feedbacks.
 fn empty_trace(engine: &Engine) -> Arc<Ciphertext> {
     let small = engine.params();
-    Arc::new(Ciphertext::zero(small, small.max_level()))
+    Arc::new(Ciphertext::zero(small, small.max_level()).with_scale(f64::from(LOG_CONTEXT).exp2()))
 }
 
 fn ring_of(engine: &Engine, place: Place) -> (&ckks::Params, ckks::KeyId) {
@@ -714,7 +716,7 @@ impl State<Arc<Ciphertext>> {
             let id = self.decision_id(round).to_string();
             return Err(protocol::Error::UnknownDecision { id }.into());
         }
-        let (level, scale) = (small.max_level(), f64::from(LOG_SCORE).exp2());
+        let (level, scale) = (small.max_level(), f64::from(LOG_STATISTICS).exp2());
         let count = exchanges.layout.numbers();
         let feedback = match engine.has_committee() {
             true => ckks::read_truncated_ciphertext(small, key, level, scale, count, frame)?,

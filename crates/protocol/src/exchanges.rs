@@ -1,6 +1,6 @@
 //! The exchanges of an encrypted bandit with a holder of the key: what both sides must compute alike.
 
-use crate::{BanditConfig, LOG_SCORE, Plan, ScoreLayout, ScoreRing};
+use crate::{BanditConfig, LOG_SCORE, LOG_STATISTICS, Plan, ScoreLayout, ScoreRing};
 use ckks::{Params, Raise, Refresh, SlotsToCoefficients};
 use serde::{Deserialize, Serialize};
 
@@ -55,10 +55,10 @@ impl Exchanges {
     ) -> Result<Self, ckks::Error> {
         let layout = ScoreLayout::new(config, plan, ring);
         let slots = large.max_slots();
-        let raise = |places, level| Raise::new(small, large, places, LOG_SCORE, level);
-        let shared = raise(layout.raised_scores(slots), plan.scores_level)?;
+        let raise = |places, log_scale, level| Raise::new(small, large, places, log_scale, level);
+        let shared = raise(layout.raised_scores(slots), LOG_SCORE, plan.scores_level)?;
         let alone = shared.at_level(plan.alone_level)?;
-        let statistics = raise(layout.raised_statistics(slots), plan.statistics_level)?;
+        let statistics = raise(layout.raised_statistics(slots), LOG_STATISTICS, plan.statistics_level)?;
         let (level, count, scale) = (plan.refresh_level, plan.model_slots, large.scale(plan.model_level));
         let model = SlotsToCoefficients::new(large, small, level, count, scale, &layout.model())?;
         let refresh = Refresh::new(large, level, plan.model_level, count)?;

@@ -36,5 +36,5 @@ pub use exchanges::{Exchanges, MOST_FACTOR, TaskKind};
 pub use ids::{DecisionId, QuestionId, Receipt, Status};
 pub use key_plan::{AnswerKeys, Automorphism, GaloisKey, KeyPlan};
 pub use newton::{Factors, warm_steps};
-pub use scores::{LOG_FACTOR, LOG_SCORE, MOST_DECISIONS, ScoreLayout, ScoreRing};
+pub use scores::{LOG_CONTEXT, LOG_MODEL, LOG_SCORE, LOG_STATISTICS, MOST_DECISIONS, ScoreLayout, ScoreRing};
 pub use shape::{MOST_ARMS, Shape};

@@ -29,11 +29,17 @@ use crate::{AnswerLayout, BanditConfig, Error, KeyPlan, Plan, Shape};
 use ckks::{ParamsSpec, Places, PrefixSpec, Security, Term};
 use num_complex::Complex64;
 
-/// log₂ of the scale of contexts and model.
-pub const LOG_FACTOR: u32 = 22;
-/// log₂ of the scale of scores, and of statistics. Statistics are raised too, and a raise does not increase
-/// the scale.
-pub const LOG_SCORE: u32 = 2 * LOG_FACTOR;
+/// log₂ of the scale of contexts and of trace statistics. The error of an encryption under a committee's
+/// public key, 48 units for five members at N' = 2¹³, is 2⁻²² of a feature: less than what the deep circuit
+/// adds (docs/committee.md).
+pub const LOG_CONTEXT: u32 = 28;
+/// log₂ of the scale of the model, which is the canonical scale of the ring of scores.
+pub const LOG_MODEL: u32 = 22;
+/// log₂ of the scale of scores.
+pub const LOG_SCORE: u32 = LOG_CONTEXT + LOG_MODEL;
+/// log₂ of the scale of the statistics of feedback. Sums of 2¹² feedbacks stay 40 bits below q/2, so that
+/// masks hide them.
+pub const LOG_STATISTICS: u32 = 44;
 
 /// The rings in use, the smallest first.
 const RINGS: [ParamsSpec; 3] =
@@ -199,7 +205,7 @@ impl ScoreLayout {
         first + b * (self.places >> log)
     }
 
-    /// The coefficients of the contexts of the `decisions` of a request at the scale 2^[`LOG_FACTOR`], from
+    /// The coefficients of the contexts of the `decisions` of a request at the scale 2^[`LOG_CONTEXT`], from
     /// one row of features for each arm of each decision.
     ///
     /// # Errors
@@ -209,7 +215,7 @@ impl ScoreLayout {
         let step = self.ring.gap >> self.log_places(decisions.len())?;
         // All rows are checked before coefficients are filled, because coefficients contain features.
         self.check_contexts(decisions)?;
-        let scale = f64::from(LOG_FACTOR as i32 - self.log_bound).exp2();
+        let scale = f64::from(LOG_CONTEXT as i32 - self.log_bound).exp2();
         let mut out = vec![0; self.ring.n()];
         for (b, rows) in decisions.iter().enumerate() {
             for (x, arm) in rows.iter().zip(out.chunks_exact_mut(2 * self.ring.gap)) {
@@ -233,7 +239,7 @@ impl ScoreLayout {
         decisions.iter().flat_map(|rows| rows.iter()).enumerate().try_for_each(check)
     }
 
-    /// The L coefficients of a feedback at the scale 2^[`LOG_SCORE`].
+    /// The L coefficients of a feedback at the scale 2^[`LOG_STATISTICS`].
     ///
     /// # Errors
     /// [`Error::FeatureCount`], [`Error::NotANumber`], [`Error::NormAboveBound`] (row 1);
@@ -243,7 +249,7 @@ impl ScoreLayout {
         if !(-1.0..=1.0).contains(&reward) {
             return Err(Error::RewardOutOfRange);
         }
-        let scale = f64::from(LOG_SCORE).exp2();
+        let scale = f64::from(LOG_STATISTICS).exp2();
         let mut out = vec![0; self.numbers()];
         for (i, xi) in features.iter().enumerate() {
             for (j, xj) in features.iter().enumerate().skip(i) {
@@ -254,7 +260,7 @@ impl ScoreLayout {
         Ok(out)
     }
 
-    /// The coefficients of the trace statistics of a feedback at the scale 2^[`LOG_FACTOR`]: the products
+    /// The coefficients of the trace statistics of a feedback at the scale 2^[`LOG_CONTEXT`]: the products
     /// x_i·x_j of the features, divided as those of contexts.
     ///
     /// # Errors
@@ -268,7 +274,7 @@ impl ScoreLayout {
 
     /// Writes the products of features of an arm into its coefficients.
     fn fill_products(&self, x: &[f64], arm: &mut [i64]) {
-        let scale = f64::from(LOG_FACTOR as i32 - 2 * self.log_bound).exp2();
+        let scale = f64::from(LOG_CONTEXT as i32 - 2 * self.log_bound).exp2();
         for (i, xi) in x.iter().enumerate() {
             for (j, xj) in x.iter().enumerate().skip(i) {
                 arm[self.pair(i, j)] = (xi * xj * scale).round() as i64;
@@ -328,13 +334,13 @@ impl ScoreLayout {
         out
     }
 
-    /// The coefficients of M at the scale 2^[`LOG_FACTOR`] for A = I/λ and ω = 0.
+    /// The coefficients of M at the scale 2^[`LOG_MODEL`] for A = I/λ and ω = 0.
     pub fn first_model(&self, lambda: f64) -> Vec<i64> {
         let mut out = vec![0; self.ring.n()];
         for Term { slot, coefficient, factor } in self.model() {
             let (i, j) = (slot / self.shape.dim, slot % self.shape.dim);
             if i == j && i < self.features {
-                out[coefficient] += (factor / lambda * f64::from(LOG_FACTOR).exp2()).round() as i64;
+                out[coefficient] += (factor / lambda * f64::from(LOG_MODEL).exp2()).round() as i64;
             }
         }
         out
@@ -486,7 +492,7 @@ mod tests {
             for Term { slot, coefficient, factor } in layout.model() {
                 let (i, j) = (slot / shape.dim, slot % shape.dim);
                 let entry = if slot < shape.square() { a(i, j) } else { omega(slot - shape.square()) };
-                model[coefficient] += (entry * factor * f64::from(LOG_FACTOR).exp2()).round() as i128;
+                model[coefficient] += (entry * factor * f64::from(LOG_MODEL).exp2()).round() as i128;
             }
             for several in [1, 3, layout.most_decisions()] {
                 let Ok(log) = layout.log_places(several) else { continue };

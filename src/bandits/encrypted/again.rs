@@ -445,11 +445,9 @@ impl EncryptedServed {
     /// the contexts of the others.
     pub(super) fn pack_again(&self, mut group: Group) -> Result<(Packer, Vec<User>, Vec<Sent>), Error> {
         let engine = &self.shared.engine;
-        let small = engine.params();
         let score = |member: &Member| -> Result<Ciphertext, Error> {
             let bytes = &member.sent.upload.bytes;
-            let contexts = ckks::read_ciphertext(small, engine.key_id(), small.max_level(), bytes)?;
-            Ok(engine.score(&contexts, &group.model)?)
+            Ok(engine.score(&engine.read_contexts(bytes)?, &group.model)?)
         };
         let (mut packer, mut users, mut others) = (self.packer_without_trace()?, Vec::new(), Vec::new());
         let mut numbers = Vec::new();

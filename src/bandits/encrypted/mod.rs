@@ -259,16 +259,14 @@ impl EncryptedServed {
         let mut place = Some(place);
         let mut began = Instant::now();
         let engine = &self.shared.engine;
-        let small = engine.params();
         let stages = &self.shared.stages;
         let under_committee = self.shared.committee.is_some();
         let (contexts, answer_key) = stages.beside(|| -> Result<_, Error> {
-            let read = |frame: &[u8]| ckks::read_ciphertext(small, engine.key_id(), small.max_level(), frame);
             if !under_committee {
-                return Ok((read(&body)?, None));
+                return Ok((engine.read_contexts(&body)?, None));
             }
             let sent = CommitteeContexts::read(&body, self.limits.scores)?;
-            Ok((read(&sent.contexts)?, Some(sent.answer_key)))
+            Ok((engine.read_contexts(&sent.contexts)?, Some(sent.answer_key)))
         })?;
         let alone = lock(&self.senders).places(&sender, Instant::now());
         // A repeat would be another opening of what the same contexts lead to.

@@ -40,7 +40,7 @@ use crate::device::{Keys, same};
 use crate::{Device, Error};
 use ckks::{KeyId, Params, Plaintext};
 use envelope::SealingSecret;
-use protocol::{Exchanges, LOG_FACTOR, LOG_SCORE, ScoreRing};
+use protocol::{Exchanges, LOG_CONTEXT, LOG_STATISTICS, ScoreRing};
 use rand::CryptoRng;
 use std::sync::Arc;
 use wire::{Created, Limits, TraceQuestion};
@@ -195,7 +195,7 @@ impl BanditDevice<'_> {
         rng: &mut R,
     ) -> Result<(Vec<u8>, Option<SealingSecret>), Error> {
         let coefficients = Zeroizing::new(self.exchanges.layout.contexts(decisions)?);
-        let message = Zeroizing::new(self.message(&coefficients, LOG_FACTOR)?);
+        let message = Zeroizing::new(self.message(&coefficients, LOG_CONTEXT)?);
         Ok(match self.device.keys() {
             #[cfg(feature = "secret")]
             Keys::Secret(keys) => (self.encrypted(keys, &message, rng), None),
@@ -222,7 +222,7 @@ impl BanditDevice<'_> {
         rng: &mut R,
     ) -> Result<Vec<u8>, Error> {
         let coefficients = Zeroizing::new(self.exchanges.layout.statistics(features, reward)?);
-        let message = Zeroizing::new(self.message(&coefficients, LOG_SCORE)?);
+        let message = Zeroizing::new(self.message(&coefficients, LOG_STATISTICS)?);
         match self.device.keys() {
             #[cfg(feature = "secret")]
             Keys::Secret(keys) => self.secret_feedback(keys, &message, features, question, rng),

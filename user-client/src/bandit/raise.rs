@@ -6,7 +6,7 @@ use crate::Error;
 use crate::device::SecretKeys;
 use ckks::Ciphertext;
 use ckks_secret::SeededCiphertext;
-use protocol::{Answers, LOG_SCORE, MOST_FACTOR, TaskKind};
+use protocol::{Answers, LOG_SCORE, LOG_STATISTICS, MOST_FACTOR, TaskKind};
 use rand::{CryptoRng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use wire::{RaiseTask, Raised, Raises, Ticket};
@@ -49,8 +49,9 @@ impl BanditDevice<'_> {
             TaskKind::Scores { .. } | TaskKind::Sum => {
                 let params = self.small();
                 let read = ckks::read_ciphertext(params, self.small_id, params.max_level(), &task.masked)?;
-                // Scores and statistics have the scale of a product, and frames hold the canonical one.
-                read.with_scale(f64::from(LOG_SCORE).exp2())
+                let log_scale = if task.kind == TaskKind::Sum { LOG_STATISTICS } else { LOG_SCORE };
+                // Frames hold the canonical scale.
+                read.with_scale(f64::from(log_scale).exp2())
             }
             TaskKind::Model => {
                 let (params, level) = (self.device.params(), self.created.plan.refresh_level);

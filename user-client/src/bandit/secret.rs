@@ -4,7 +4,7 @@ use super::{BanditDevice, reply};
 use crate::Error;
 use crate::device::SecretKeys;
 use ckks::Plaintext;
-use protocol::{LOG_FACTOR, LOG_SCORE};
+use protocol::{LOG_CONTEXT, LOG_SCORE};
 use rand::CryptoRng;
 use wire::{Decision, TraceQuestion, TracedFeedback};
 use zeroize::Zeroizing;
@@ -36,7 +36,7 @@ impl BanditDevice<'_> {
             return Ok(statistics);
         }
         let coefficients = Zeroizing::new(layout.trace(features)?);
-        let message = Zeroizing::new(self.message(&coefficients, LOG_FACTOR)?);
+        let message = Zeroizing::new(self.message(&coefficients, LOG_CONTEXT)?);
         let trace = self.encrypted(keys, &message, rng);
         // The question is answered last, so that every counted answer is sent.
         let answer = question.map(|question| self.answer_question(keys, question, rng)).transpose()?;

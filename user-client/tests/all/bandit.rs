@@ -78,8 +78,7 @@ impl Server {
 
     fn score(&self, contexts: &[u8]) -> Ciphertext {
         let engine = &world().engine;
-        let (small, top) = (engine.params(), engine.params().max_level());
-        let contexts = ckks::read_ciphertext(small, engine.key_id(), top, contexts).unwrap();
+        let contexts = engine.read_contexts(contexts).unwrap();
         engine.score(&contexts, self.bandit.scores_model()).unwrap()
     }
 

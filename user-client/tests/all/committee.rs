@@ -10,7 +10,7 @@ use envelope::SigningSecret;
 use num_complex::Complex64;
 use protocol::exchange::{OPENED_DEVIATION, OPENED_FORM_BITS};
 use protocol::{
-    Answers, BanditConfig, DecisionId, KeyPlan, LOG_FACTOR, LOG_SCORE, ScoreLayout, Shape, TaskKind,
+    Answers, BanditConfig, DecisionId, KeyPlan, LOG_CONTEXT, LOG_STATISTICS, ScoreLayout, Shape, TaskKind,
 };
 use rns::{Ntt, Poly};
 use std::sync::OnceLock;
@@ -250,7 +250,9 @@ fn contexts_and_statistics_are_encrypted_under_the_public_key() {
     let id = sum(small, &committee.secrets, committee.quorum).id(small);
     let limit = ckks::ciphertext_bytes(small, top, false);
     let contexts = CommitteeContexts::read(asking.request().unwrap().body, limit).unwrap().contexts;
-    let contexts = committee.decrypt(&ckks::read_ciphertext(small, id, top, &contexts).unwrap());
+    let scale = f64::from(LOG_CONTEXT).exp2();
+    let contexts = ckks::read_scaled_ciphertext(small, id, top, scale, &contexts).unwrap();
+    let contexts = committee.decrypt(&contexts);
     // Six deviations of the noise of a wide encryption under a key of three members.
     let noise = 6.0 * ((1.0 + 2.0 * 3.0 * small.n() as f64 / 3.0) / 12.0).sqrt();
     let close = |got: &[i64], want: &[i64]| {
@@ -258,15 +260,15 @@ fn contexts_and_statistics_are_encrypted_under_the_public_key() {
         got.iter().zip(want).for_each(|(x, y)| assert!(((x - y) as f64).abs() < noise, "{x} for {y}"));
     };
     close(&contexts, &committee.layout.contexts(&[&rows]).unwrap());
-    assert!(noise < f64::from(LOG_FACTOR).exp2() / 8192.0);
+    assert!(noise < f64::from(LOG_CONTEXT).exp2() / 524_288.0);
 
     let statistics = device.feedback(&rows[1], 0.5, None, &mut rng).unwrap();
     let count = committee.layout.numbers();
     assert_eq!(statistics.len(), device.limits().feedback());
-    let scale = f64::from(LOG_SCORE).exp2();
+    let scale = f64::from(LOG_STATISTICS).exp2();
     let statistics = ckks::read_truncated_ciphertext(small, id, top, scale, count, &statistics).unwrap();
     let want = committee.layout.statistics(&rows[1], 0.5).unwrap();
-    assert!(want.iter().any(|x| *x as f64 > f64::from(LOG_SCORE).exp2() / 16.0));
+    assert!(want.iter().any(|x| *x as f64 > f64::from(LOG_STATISTICS).exp2() / 16.0));
     close(&committee.decrypt(&statistics)[..count], &want);
 
     // Each request has a key of its own, and what has none cannot be asked for.

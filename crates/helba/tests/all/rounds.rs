@@ -8,7 +8,9 @@ use helba::circuit::DecisionCircuit;
 use helba::{Applied, EncryptedBandit, Engine, Event, TraceTest};
 use helba::{DeepEngine, Scalars};
 use nalgebra::{DMatrix, DVector};
-use protocol::{BanditConfig, KeyPlan, LOG_FACTOR, LOG_SCORE, QuestionId, Shape, TaskKind, exchange};
+use protocol::{
+    BanditConfig, KeyPlan, LOG_CONTEXT, LOG_MODEL, LOG_STATISTICS, QuestionId, Shape, TaskKind, exchange,
+};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::time::{Duration, Instant};
@@ -70,9 +72,9 @@ impl World {
         let mut coefficients = vec![0i64; self.small.params.n()];
         for Term { slot, coefficient, factor } in self.bandit.exchanges().layout.model() {
             let entry = if slot < square { a[(slot / dim, slot % dim)] } else { omega[slot - square] };
-            coefficients[coefficient] += (entry * factor * f64::from(LOG_FACTOR).exp2()).round() as i64;
+            coefficients[coefficient] += (entry * factor * f64::from(LOG_MODEL).exp2()).round() as i64;
         }
-        let mut model = self.encrypt_small(&coefficients, LOG_FACTOR).expand(&self.small.secret);
+        let mut model = self.encrypt_small(&coefficients, LOG_MODEL).expand(&self.small.secret);
         let evaluator = Evaluator::new(self.small.params.clone(), self.small.keys.clone());
         evaluator.divide_exactly_assign(&mut model, self.engine.ring().gap.ilog2());
         model
@@ -121,7 +123,7 @@ impl World {
             let decisions: Vec<Vec<Vec<f64>>> = (0..count).map(|_| unit_rows(&mut self.rng, k, d)).collect();
             let rows: Vec<&[Vec<f64>]> = decisions.iter().map(Vec::as_slice).collect();
             let contexts = layout.contexts(&rows).unwrap();
-            let contexts = self.encrypt_small(&contexts, LOG_FACTOR).expand(&self.small.secret);
+            let contexts = self.encrypt_small(&contexts, LOG_CONTEXT).expand(&self.small.secret);
             let (scores, log) =
                 (self.engine.score(&contexts, model).unwrap(), layout.log_places(count).unwrap());
             let first = layout.user_at(packer.push_block(scores, log).unwrap());
@@ -193,14 +195,14 @@ impl World {
     fn traced(&mut self, round: u64, x: &[f64], reward: f64, answer: Option<(QuestionId, bool)>) -> Event {
         let Event::Feedback { frame, .. } = self.feedback(round, x, reward) else { panic!() };
         let trace = self.bandit.exchanges().layout.trace(x).unwrap();
-        let trace = self.encrypt_small(&trace, LOG_FACTOR).to_bytes(&self.small.secret, self.small.key_id());
+        let trace = self.encrypt_small(&trace, LOG_CONTEXT).to_bytes(&self.small.secret, self.small.key_id());
         Event::Traced { round, frame, trace, answer }
     }
 
     fn feedback(&mut self, round: u64, x: &[f64], reward: f64) -> Event {
         let layout = self.bandit.exchanges().layout.clone();
         let statistics = layout.statistics(x, reward).unwrap();
-        let encrypted = self.encrypt_small(&statistics, LOG_SCORE);
+        let encrypted = self.encrypt_small(&statistics, LOG_STATISTICS);
         let frame = encrypted.to_partial_bytes(&self.small.secret, self.small.key_id(), layout.numbers());
         self.twin.learn(x, reward);
         Event::Feedback { round, frame }
