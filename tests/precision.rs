@@ -274,6 +274,27 @@ fn rounds(page: &mut String, d: usize, k: usize) {
     );
     let want = helba::update::batch_update(&clear, &newton, &ev, &ea).unwrap();
     row(page, "model after the batch update", &party, &got, want.values());
+    // What the error of the model does to scores.
+    let change = ckks_secret::decrypt(&party.secret, &got, period).with(|slots| {
+        slots.iter().zip(want.values()).map(|(got, want)| got.re - want.re).collect::<Vec<f64>>()
+    });
+    let square = shape.square();
+    let errors: Vec<f64> = (rows.iter().flatten())
+        .flat_map(|x| {
+            let z: f64 =
+                (0..d).map(|i| (0..d).map(|j| x[i] * change[i * shape.dim + j] * x[j]).sum::<f64>()).sum();
+            let u: f64 = (0..d).map(|i| x[i] * change[square + i]).sum();
+            [z.abs() / range, u.abs() / range]
+        })
+        .collect();
+    let mean = -(errors.iter().sum::<f64>() / errors.len() as f64).log2();
+    writeln!(
+        page,
+        "| scores under this model | {} | {:.1} | {mean:.1} |",
+        got.level(),
+        bits(errors.into_iter())
+    )
+    .unwrap();
 }
 
 #[test]
