@@ -15,11 +15,11 @@ use clap::Parser;
 use datasets::Dataset;
 use helba_member::MemberKeys;
 use helba_member::ceremony::{self, Ceremony};
-use helba_member::serve::{Ledger, Member};
+use helba_member::serve::{Ledger, Member, Replica};
 use host::Undone;
 use protocol::{BanditConfig, Shape};
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -27,6 +27,7 @@ use std::time::Instant;
 use support::{Started, median, percentile};
 use testkit::ClearTwin;
 use user_client::{BanditDevice, Client, Device, Opening, Stop};
+use wire::PublicBundle;
 
 const MEMBER: &str = "--member";
 
@@ -47,6 +48,9 @@ struct Args {
     /// n: the number of members, at least t + 2, because two are killed.
     #[arg(long, default_value_t = 5)]
     members: u8,
+    /// Members check the structure of questions alone, in place of computing all again.
+    #[arg(long)]
+    structure: bool,
     /// Prints one JSON object instead of the table.
     #[arg(long)]
     json: bool,
@@ -75,7 +79,7 @@ fn main() -> Result<()> {
     let path = |name: &str| folder.path().join(name);
     let server = support::serve(&path("public.bundle"), &path("state"), args.json, None)?;
     let mut members: Vec<Option<Process>> = (1..=args.members)
-        .map(|member| Process::start(member, folder.path(), &server).map(Some))
+        .map(|member| Process::start(member, folder.path(), &server, args.structure).map(Some))
         .collect::<Result<_>>()?;
 
     // Each user opens the bundle of users, which has no secret of the lattice.
@@ -95,7 +99,9 @@ fn main() -> Result<()> {
         // keys and its ledger; member 4 is killed after three quarters.
         match t * 4 / rounds {
             1 if members[1].is_some() && t * 4 % rounds < 4 => members[1] = None,
-            2 if members[1].is_none() => members[1] = Some(Process::start(2, folder.path(), &server)?),
+            2 if members[1].is_none() => {
+                members[1] = Some(Process::start(2, folder.path(), &server, args.structure)?)
+            }
             3 => members[3] = None,
             _ => {}
         }
@@ -132,7 +138,7 @@ fn main() -> Result<()> {
         let json = serde_json::json!({
             "rounds": rounds, "users": args.users, "threshold": args.threshold, "members": args.members,
             "agreement": log.agreement(), "misses": log.misses(), "resolution": config.resolution(), "verdict": verdict,
-            "hit_rate": hit, "members_killed": killed, "members_restarted": restarted, "members_replaced": replaced,
+            "hit_rate": hit, "verify": if args.structure { "structure" } else { "replay" }, "members_killed": killed, "members_restarted": restarted, "members_replaced": replaced,
             "keygen_seconds": keygen_seconds, "seconds_per_round_median": median(&seconds),
             "seconds_per_round_p95": percentile(&seconds, 0.95), "bytes_up_median": median(&log.bytes_up()),
             "bytes_down_median": median(&log.bytes_down()), "refreshes": status.refreshes,
@@ -187,7 +193,7 @@ fn make_keys(ceremony: Ceremony, folder: &Path, quiet: bool) -> Result<f64> {
 struct Process(Arc<Mutex<Child>>, #[allow(dead_code, reason = "a signal ends the process too")] Undone);
 
 impl Process {
-    fn start(member: u8, folder: &Path, server: &Started) -> Result<Self> {
+    fn start(member: u8, folder: &Path, server: &Started, structure: bool) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         let keys = folder.join(format!("member-{member}.keys"));
         command
@@ -195,6 +201,7 @@ impl Process {
             .arg(keys)
             .arg(folder.join("users.bundle"))
             .arg(&server.address)
+            .arg(if structure { "structure" } else { "replay" })
             .stdin(Stdio::piped());
         let (process, undone) = support::spawn(command).context("cannot start a member's process")?;
         Ok(Process(process, undone))
@@ -210,7 +217,7 @@ impl Drop for Process {
 /// If this process was started as a member, answers until it is killed and does not return.
 fn answer_if_asked() -> Result<()> {
     let args: Vec<String> = std::env::args().collect();
-    let [_, verb, keys, users, address] = &args[..] else { return Ok(()) };
+    let [_, verb, keys, users, address, verify] = &args[..] else { return Ok(()) };
     if verb != MEMBER {
         return Ok(());
     }
@@ -229,7 +236,16 @@ fn answer_if_asked() -> Result<()> {
             eprintln!("{line}");
         }
     };
-    let member = Member::new(MemberKeys::open(&keys, None)?, ledger, client, Stop::default(), log);
+    let bundle = keys.with_file_name("public.bundle");
+    let keys = MemberKeys::open(&keys, None)?;
+    let replica = match verify.as_str() {
+        "structure" => None,
+        _ => {
+            let bundle = PublicBundle::read(BufReader::new(File::open(bundle)?))?;
+            Some(Replica::new(&keys, bundle, &mut user_client::os_rng()?)?)
+        }
+    };
+    let member = Member::new(keys, ledger, client, Stop::default(), log).verifying(replica);
     member.run(2, &mut user_client::os_rng()?)?;
     std::process::exit(0)
 }

@@ -48,6 +48,11 @@ pub(crate) trait Errand: Send + Sync + 'static {
     /// The frame of the polynomial that it is about.
     fn c1(&self) -> Vec<u8>;
 
+    /// The bytes of the evidence from which members compute it themselves.
+    fn evidence(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
     /// Reads the answer of `member`, and checks its signature under `verifying`.
     fn read(
         &self,
@@ -264,7 +269,8 @@ impl Committee {
         (tried, most): (&mut Vec<ActiveSet>, usize),
         combine: impl Fn(Agreed) -> F,
     ) -> Result<T, Error> {
-        let (c1, until) = (errand.c1(), tokio::time::Instant::now() + self.gathers);
+        let (c1, evidence, until) =
+            (errand.c1(), errand.evidence(), tokio::time::Instant::now() + self.gathers);
         let mut why = "their members are not here".to_string();
         for attempt in 0..most {
             let set = match tried.get(attempt) {
@@ -282,8 +288,13 @@ impl Committee {
                 let mut desk = lock(&self.desk);
                 desk.next += 1;
                 let number = desk.next;
-                let request =
-                    MemberRequest { number, set: set.bits(), question: question.clone(), c1: c1.clone() };
+                let request = MemberRequest {
+                    number,
+                    set: set.bits(),
+                    question: question.clone(),
+                    c1: c1.clone(),
+                    evidence: evidence.clone(),
+                };
                 let open = Open {
                     errand: errand.clone(),
                     question: question.clone(),

@@ -5,15 +5,17 @@ use ckks_shares::Quorum;
 use clap::{Parser, Subcommand};
 use helba_member::MemberKeys;
 use helba_member::ceremony::{self, Ceremony};
-use helba_member::serve::{Ledger, Member};
+use helba_member::serve::{Ledger, Member, Replica};
 use host::{Draft, say};
 use protocol::Shape;
-use std::io::{BufWriter, Write};
+use protocol::exchange::{OPENED_NATS, opened_nats};
+use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use user_client::{Client, Passphrase, Stop, os_rng, until_signal};
-use wire::{AccessToken, UsersBundle};
+use wire::{AccessToken, PublicBundle, UsersBundle};
 
 /// Makes the keys of a key committee, and answers a server as one of its members.
 ///
@@ -79,6 +81,18 @@ enum Command {
         /// File whose first line is the passphrase of the keys.
         #[arg(long, value_name = "FILE")]
         passphrase_file: Option<PathBuf>,
+        /// What is checked before an answer: replay computes all again, sample=P does for a share P of the tasks
+        /// and stops at the first deviation, structure checks the form of a question alone. Against a server
+        /// that deviates from the protocol, structure does not help.
+        #[arg(long, default_value = "replay", value_name = "replay|sample=P|structure")]
+        verify: Verify,
+        /// The public bundle, for replay and sample.
+        #[arg(long, value_name = "FILE")]
+        public: Option<PathBuf>,
+        /// The nats of the budget of answers after which this member opens no more: docs/committee.md says how
+        /// many decisions that is.
+        #[arg(long, default_value_t = OPENED_NATS)]
+        nats: f64,
         /// Number of requests that wait for questions. Each answers one at a time.
         #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=4))]
         waiting: u8,
@@ -94,7 +108,19 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Ceremony { features, arms, threshold, members, out, toy } => {
             hold_ceremony(features, arms, Quorum::new(threshold, members)?, &out, toy)
         }
-        Command::Serve { server, ca, keys, ledger, token_file, users, passphrase_file, waiting } => {
+        Command::Serve {
+            server,
+            ca,
+            keys,
+            ledger,
+            token_file,
+            users,
+            passphrase_file,
+            verify,
+            public,
+            nats,
+            waiting,
+        } => {
             let open = |path: &PathBuf| Passphrase::open(path).with_context(|| path.display().to_string());
             let passphrase = passphrase_file.as_ref().map(open).transpose()?;
             let of_member =
@@ -109,9 +135,43 @@ fn run(command: Command) -> anyhow::Result<()> {
                 None => Client::new(&server)?,
             };
             let ledger = Ledger::open(&ledger.unwrap_or_else(|| keys.with_extension("ledger")))?;
-            serve(of_member, ledger, client.with_token(token), waiting.into())
+            let (shape, quorum) = (of_member.manifest().shape, of_member.quorum());
+            let each = opened_nats(shape, quorum.threshold(), quorum.members());
+            let ledger = ledger.with_most_opened((nats / each) as u64);
+            let replica = replica(&of_member, verify, public.as_deref())?;
+            serve(of_member, ledger, client.with_token(token), replica, waiting.into())
         }
     }
+}
+
+/// What a member checks.
+#[derive(Clone, Copy)]
+enum Verify {
+    Structure,
+    /// Replay of this share of the tasks.
+    Replay(f64),
+}
+
+impl FromStr for Verify {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.strip_prefix("sample=").map(str::parse)) {
+            ("structure", _) => Ok(Verify::Structure),
+            ("replay", _) => Ok(Verify::Replay(1.0)),
+            (_, Some(Ok(share))) if share > 0.0 && share < 1.0 => Ok(Verify::Replay(share)),
+            _ => Err("this is replay, structure, or sample=P with P between 0 and 1".into()),
+        }
+    }
+}
+
+fn replica(keys: &MemberKeys, verify: Verify, public: Option<&Path>) -> anyhow::Result<Option<Replica>> {
+    let Verify::Replay(share) = verify else { return Ok(None) };
+    let path = public.context("--public is missing: give the public bundle, or --verify structure")?;
+    let file = std::fs::File::open(path).with_context(|| path.display().to_string())?;
+    let bundle = PublicBundle::read(BufReader::new(file)).with_context(|| path.display().to_string())?;
+    let replica = Replica::new(keys, bundle, &mut os_rng()?)?;
+    Ok(Some(if share < 1.0 { replica.sampled(share) } else { replica }))
 }
 
 fn token_of(path: &Path) -> anyhow::Result<AccessToken> {
@@ -157,14 +217,20 @@ fn hold_ceremony(features: usize, arms: usize, quorum: Quorum, out: &Path, toy: 
     Ok(())
 }
 
-fn serve(keys: MemberKeys, ledger: Ledger, client: Client, waiting: usize) -> anyhow::Result<()> {
+fn serve(
+    keys: MemberKeys,
+    ledger: Ledger,
+    client: Client,
+    replica: Option<Replica>,
+    waiting: usize,
+) -> anyhow::Result<()> {
     // A log on a full disk must not end the program.
     let log = |line: &str| drop(writeln!(std::io::stderr(), "helba-member: {line}"));
     if client.shows_token() {
         log(&format!("the access token is sent to {} without encryption: use https", client.server()));
     }
     let (stop, mut rng) = (Stop::default(), os_rng()?);
-    let member = Member::new(keys, ledger, client, stop.clone(), log);
+    let member = Member::new(keys, ledger, client, stop.clone(), log).verifying(replica);
     until_signal(stop, move || member.run(waiting, &mut rng))??;
     log("stopped");
     Ok(())

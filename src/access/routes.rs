@@ -44,6 +44,8 @@ pub enum Route {
     Questions,
     /// Takes the shares of a member.
     Shares,
+    /// The log of an encrypted bandit, for members of a committee.
+    Journal,
 }
 
 /// What a request needs on a server that has an operator's token or API tokens.
@@ -87,7 +89,7 @@ impl std::fmt::Display for Needs {
 
 impl Route {
     /// All routes.
-    pub const ALL: [Route; 19] = [
+    pub const ALL: [Route; 20] = [
         Route::Health,
         Route::OpenApi,
         Route::Docs,
@@ -107,6 +109,7 @@ impl Route {
         Route::Shuffled,
         Route::Questions,
         Route::Shares,
+        Route::Journal,
     ];
 
     /// Method, path and needs. A route cannot be served without a row here.
@@ -136,6 +139,7 @@ impl Route {
             Route::Shuffled => (Method::POST, "/bandits/{id}/shuffled", FEEDBACK),
             Route::Questions => (Method::GET, "/committee/members/{member}/questions", RAISE),
             Route::Shares => (Method::POST, "/committee/members/{member}/shares", RAISE),
+            Route::Journal => (Method::GET, "/bandits/{id}/journal", RAISE),
         }
     }
 

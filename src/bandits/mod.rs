@@ -254,6 +254,8 @@ impl Bandits {
                         Some(Arc::new(Committee::new(members.clone(), stages.last_raise)?))
                     }
                 };
+                // Members compute all since the creation again.
+                let keep_log = keep_log || committee.is_some();
                 let encrypted =
                     encrypted::Shared { engine: engine_of_all, committee, root, updates, stages, keep_log };
                 Some(Arc::new(Keys { engine, encrypted, manifest }))

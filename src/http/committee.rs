@@ -51,6 +51,33 @@ pub(super) async fn wait(
     })
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Position {
+    /// The number of records that the member has.
+    #[serde(default)]
+    after: u64,
+}
+
+/// The records of the log of an encrypted bandit after those that a member has.
+pub(super) async fn journal(
+    State(state): State<AppState>,
+    id: Result<Path<String>, PathRejection>,
+    query: Result<Query<Position>, QueryRejection>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Reply, Error> {
+    let Path(id) = id?;
+    let bandit = state.find_for(&id, &caller)?.encrypted(&id)?;
+    let Query(Position { after }) = query
+        .map_err(|e| Error::BadJson { what: "the query of a request for a journal", why: e.body_text() })?;
+    let turn = state.0.stages.raises.clone().acquire_owned().await;
+    let work = move || {
+        let _turn = turn;
+        bandit.journal(after)
+    };
+    tokio::task::spawn_blocking(work).await.map_err(|_| Error::Broken("a computation panicked"))?
+}
+
 /// Takes the answer to a question.
 pub(super) async fn answer(
     State(state): State<AppState>,

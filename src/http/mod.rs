@@ -16,7 +16,7 @@
 //! | `POST /bandits/{id}/decisions/{decision}/feedback` | `feedback` |
 //! | `GET, POST /bandits/{id}/raises` | `raises` |
 //! | `POST /bandits/{id}/shuffled` | `batches` |
-//! | `GET, POST /committee/members/{member}/…` | `committee` |
+//! | `GET, POST /committee/members/{member}/…`, `GET /bandits/{id}/journal` | `committee` |
 
 mod again;
 mod bandits;
@@ -311,6 +311,7 @@ fn handler(route: Route) -> MethodRouter<AppState> {
         Route::Shuffled => on(method, batches::receive),
         Route::Questions => on(method, committee::wait),
         Route::Shares => on(method, committee::answer),
+        Route::Journal => on(method, committee::journal),
     }
 }
 

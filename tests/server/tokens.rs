@@ -44,7 +44,7 @@ fn opens(route: Route) -> &'static [&'static str] {
         Route::Metrics | Route::Create | Route::Relabel | Route::Delete => &["admin"],
         Route::Decide | Route::Again => &["decide", "admin"],
         Route::Feedback | Route::Shuffled => &["feedback", "admin"],
-        Route::Tasks | Route::Questions | Route::Shares => &["raise", "admin"],
+        Route::Tasks | Route::Questions | Route::Shares | Route::Journal => &["raise", "admin"],
         Route::Raise => &["raise", "decide", "admin"],
     }
 }

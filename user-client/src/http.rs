@@ -467,6 +467,17 @@ impl Client {
         Ok(Some(MemberRequest::read(&bytes, c1)?))
     }
 
+    /// The records of the log of an encrypted bandit after the first `after`, for a member.
+    ///
+    /// # Errors
+    /// As [`Self::encrypted`].
+    pub fn journal(&self, id: &str, after: u64) -> Result<wire::Journal, Error> {
+        let request = self.get(&format!("bandits/{id}/journal?after={after}"));
+        let mut response = self.accepted(request.call())?;
+        let bytes = self.body(&mut response, wire::Journal::most_bytes())?;
+        Ok(wire::Journal::read(&bytes)?)
+    }
+
     /// Sends the answer of a member.
     ///
     /// # Errors

@@ -223,7 +223,7 @@ impl MemberShare {
         down.add_assign(from, &*Zeroizing::new(hidden.into_ntt(from)));
         down.add_assign(from, &*pairs.zero_share(from, set, &request, 0)?);
 
-        let image = map.encode(&mask)?;
+        let image = Zeroizing::new(map.encode(&mask)?);
         let a = ckks::uniform_c1(after, high, &request.seed());
         let mut up = target.weighted(set, high).mul(to, &a);
         up.neg_assign(to);

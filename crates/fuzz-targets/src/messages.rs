@@ -10,8 +10,8 @@ use serde::{Serialize, de::DeserializeSeed};
 use std::sync::OnceLock;
 use wire::{
     AskAgain, BanditView, ClearFeedback, CommitteeContexts, Counted, Created, DecideReply, DecideRequest,
-    Decided, Labelled, LabelsPatch, Limits, MemberReply, MemberRequest, OpenedAnswer, PolicyCard,
-    PolicyCreated, PolicyView, Problem, Question, Raises, SenderTag, ShuffledBatch, SummedBatch,
+    Decided, Evidence, Journal, Labelled, LabelsPatch, Limits, MemberReply, MemberRequest, OpenedAnswer,
+    PolicyCard, PolicyCreated, PolicyView, Problem, Question, Raises, SenderTag, ShuffledBatch, SummedBatch,
     TracedFeedback,
 };
 
@@ -56,6 +56,8 @@ pub(crate) fn device(input: &[u8]) {
     check(input, |bytes| Some(Question::from_bytes(bytes).ok()?.to_bytes()));
     check(input, |bytes| Some(MemberRequest::read(bytes, MOST).ok()?.to_bytes()));
     check(input, |bytes| Some(MemberReply::read(bytes, MOST).ok()?.to_bytes()));
+    check(input, |bytes| Some(Evidence::from_bytes(bytes).ok()?.to_bytes()));
+    check(input, |bytes| Some(Journal::read(bytes).ok()?.to_bytes()));
     if let Some(tag) = std::str::from_utf8(input).ok().and_then(|text| text.parse::<SenderTag>().ok()) {
         assert!(tag.to_string().as_bytes() == input);
     }

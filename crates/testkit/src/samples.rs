@@ -112,7 +112,13 @@ pub fn committee() -> Vec<Vec<u8>> {
     let question = |wanted| Question { bandit: "b".repeat(32), task: 7, attempt: 1, wanted };
     let raise = question(Wanted::Transfer(TaskKind::Scores { factor: 0.5, alone: false }));
     let answers = question(Wanted::Answers { model_feedbacks: 3, users: vec![user] });
-    let request = MemberRequest { number: 9, set: 0b101, question: answers.to_bytes(), c1: vec![3; 40] };
+    let request = MemberRequest {
+        number: 9,
+        set: 0b101,
+        question: answers.to_bytes(),
+        c1: vec![3; 40],
+        evidence: vec![4; 8],
+    };
     vec![
         CommitteeContexts { answer_key, contexts: vec![1; 60] }.to_bytes(),
         answer.to_bytes(),

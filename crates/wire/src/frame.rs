@@ -35,6 +35,7 @@ pub(crate) enum Kind {
     OpenedAnswer = 7,
     MemberRequest = 8,
     MemberReply = 9,
+    Journal = 10,
 }
 
 impl From<Kind> for u8 {
@@ -56,6 +57,7 @@ impl TryFrom<u8> for Kind {
             Kind::OpenedAnswer,
             Kind::MemberRequest,
             Kind::MemberReply,
+            Kind::Journal,
         ];
         kinds.into_iter().find(|kind| *kind as u8 == number).ok_or("no message has this number")
     }

@@ -43,8 +43,9 @@ pub use frame::{MAGIC, MAX_HEADER_BYTES};
 pub use json::{MAX_JSON_BYTES, OCTET_STREAM};
 pub use labels::{IDEMPOTENCY_HEADER, Labelled, Labels, LabelsPatch, MOST_NAME, MOST_TAG, MOST_TAGS};
 pub use members::{
-    AnswerUser, MOST_QUESTION, MemberReply, MemberRequest, Question, Wanted, check_poll, check_refusal,
-    check_transfer, sign_poll, sign_transfer, transfer_header, transfers,
+    AnswerUser, Evidence, Journal, MOST_JOURNAL, MOST_QUESTION, MemberReply, MemberRequest, Question,
+    RaiseEvidence, Wanted, check_poll, check_refusal, check_transfer, sign_poll, sign_transfer,
+    transfer_header, transfers,
 };
 pub use problem::{PROBLEM_JSON, Problem, ProblemType};
 pub use public::{PublicBundle, ScoreKeys};

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `GET /v1/committee/members/{member}/questions` | | [`MemberRequest`], or 204 |
 //! | `POST /v1/committee/members/{member}/shares` | [`MemberReply`] | 204 |
+//! | `GET /v1/bandits/{id}/journal?after=N` | | [`Journal`] |
 
 use crate::frame::{self, Kind, Reader};
 use crate::{AnswerBinding, Error, SealedShare, answer_key_hash};
@@ -138,17 +139,113 @@ pub struct MemberRequest {
     pub question: Vec<u8>,
     /// The frame of c₁ of the ciphertext.
     pub c1: Vec<u8>,
+    /// The bytes of an [`Evidence`] for the scores and the answers of an evaluation, and none for others.
+    pub evidence: Vec<u8>,
+}
+
+/// What a member computes an evaluation from.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Evidence {
+    /// The last round of its users.
+    pub last_round: u64,
+    /// t_j, the number of feedbacks in the model of its scores.
+    pub model_feedbacks: u64,
+    /// The number of decisions of each request, and the bytes of its [`crate::CommitteeContexts`], in the
+    /// order of the pack.
+    pub uploads: Vec<(u32, Vec<u8>)>,
+    /// For answers, the raise of the scores.
+    pub raise: Option<RaiseEvidence>,
+}
+
+/// A raise of scores that members have answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RaiseEvidence {
+    /// The bytes of its [`Question`].
+    pub question: Vec<u8>,
+    /// The members who answered, as [`ActiveSet::bits`](ckks_shares::ActiveSet::bits).
+    pub set: u16,
+    /// The frame of the raised scores.
+    pub frame: Vec<u8>,
+}
+
+impl Evidence {
+    /// The bytes, or none if there are more than 64 MiB.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // Serialising plain data into memory does not fail.
+        let bytes = postcard::to_stdvec(self).unwrap_or_default();
+        if bytes.len() > MOST_EVIDENCE { Vec::new() } else { bytes }
+    }
+
+    /// Reads the bytes of [`Self::to_bytes`].
+    ///
+    /// # Errors
+    /// [`Error::Malformed`], [`Error::Trailing`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
+        let malformed = |_| Error::Malformed("the evidence of an evaluation cannot be read");
+        let (evidence, rest) = postcard::take_from_bytes::<Evidence>(bytes).map_err(malformed)?;
+        if !rest.is_empty() {
+            return Err(Error::Trailing { bytes: rest.len() });
+        }
+        Ok(evidence)
+    }
+}
+
+/// The most bytes of an [`Evidence`], of some 300 requests.
+const MOST_EVIDENCE: usize = 64 << 20;
+/// The most bytes of a [`Journal`].
+pub const MOST_JOURNAL: usize = 32 << 20;
+
+/// Records of the log of an encrypted bandit, in their order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Journal {
+    /// The records, as events of the bandit.
+    pub records: Vec<Vec<u8>>,
+}
+
+impl Journal {
+    /// The most bytes of the message.
+    pub const fn most_bytes() -> usize {
+        frame::overhead(1) + MOST_JOURNAL
+    }
+
+    /// The bytes of the message.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // Serialising plain data into memory does not fail.
+        let records = postcard::to_stdvec(&self.records).unwrap_or_default();
+        frame::write(Kind::Journal, &(), &[&records])
+    }
+
+    /// Reads the bytes of [`Self::to_bytes`]. The records are not read.
+    ///
+    /// # Errors
+    /// As [`crate::DecideReply::read`].
+    pub fn read(bytes: &[u8]) -> Result<Self, Error> {
+        let mut reader = Reader::new(bytes, Self::most_bytes())?;
+        reader.header::<()>(Kind::Journal)?;
+        let (records, rest) =
+            postcard::take_from_bytes(reader.blob("the records of a journal", MOST_JOURNAL)?)
+                .map_err(|_| Error::Malformed("the records of a journal cannot be read"))?;
+        if !rest.is_empty() {
+            return Err(Error::Trailing { bytes: rest.len() });
+        }
+        reader.end()?;
+        Ok(Journal { records })
+    }
 }
 
 impl MemberRequest {
     /// The most bytes of a request about a polynomial of at most `c1` bytes.
     pub const fn most_bytes(c1: usize) -> usize {
-        frame::overhead(2) + MOST_QUESTION + c1
+        frame::overhead(3) + MOST_QUESTION + c1 + MOST_EVIDENCE
     }
 
     /// The bytes of the request.
     pub fn to_bytes(&self) -> Vec<u8> {
-        frame::write(Kind::MemberRequest, &(self.number, self.set), &[&self.question, &self.c1])
+        frame::write(
+            Kind::MemberRequest,
+            &(self.number, self.set),
+            &[&self.question, &self.c1, &self.evidence],
+        )
     }
 
     /// Reads the bytes of [`Self::to_bytes`]. Neither question nor frame is read.
@@ -160,8 +257,9 @@ impl MemberRequest {
         let (number, set) = reader.header::<(u64, u16)>(Kind::MemberRequest)?;
         let question = reader.blob("the question", MOST_QUESTION)?.to_vec();
         let c1 = reader.blob("the polynomial", c1)?.to_vec();
+        let evidence = reader.blob("the evidence", MOST_EVIDENCE)?.to_vec();
         reader.end()?;
-        Ok(MemberRequest { number, set, question, c1 })
+        Ok(MemberRequest { number, set, question, c1, evidence })
     }
 }
 
@@ -380,7 +478,21 @@ mod tests {
             assert!(Question::from_bytes(&bad.to_bytes()).is_err());
         }
 
-        let request = MemberRequest { number: 1, set: 5, question: question.to_bytes(), c1: vec![2; 9] };
+        let raise = RaiseEvidence { question: vec![1], set: 3, frame: vec![2; 4] };
+        let evidence = Evidence {
+            last_round: 4,
+            model_feedbacks: 3,
+            uploads: vec![(1, vec![5; 6])],
+            raise: Some(raise),
+        };
+        assert_eq!(Evidence::from_bytes(&evidence.to_bytes()).unwrap(), evidence);
+        let evidence = evidence.to_bytes();
+        assert!(Evidence::from_bytes(&evidence[..evidence.len() - 1]).is_err());
+        assert!(Evidence::from_bytes(&[&evidence[..], &[0]].concat()).is_err());
+        let journal = Journal { records: vec![vec![1; 5], vec![2]] };
+        assert_eq!(Journal::read(&journal.to_bytes()).unwrap(), journal);
+        let request =
+            MemberRequest { number: 1, set: 5, question: question.to_bytes(), c1: vec![2; 9], evidence };
         assert_eq!(MemberRequest::read(&request.to_bytes(), 9).unwrap(), request);
         assert!(MemberRequest::read(&request.to_bytes(), 8).is_err());
 

@@ -16,8 +16,8 @@ use wire::{
 
 /// A bandit whose keys and plan a member has checked.
 pub struct Joined {
-    created: Created,
-    exchanges: Exchanges,
+    pub(super) created: Created,
+    pub(super) exchanges: Exchanges,
 }
 
 impl Joined {
@@ -76,7 +76,7 @@ pub fn answer(
     }
 }
 
-fn members(bits: u16) -> Vec<u8> {
+pub(super) fn members(bits: u16) -> Vec<u8> {
     (0..16).filter(|i| bits >> i & 1 == 1).map(|i| i + 1).collect()
 }
 

@@ -5,6 +5,9 @@ pub enum Error {
     /// Untrusted: a question that no honest server asks.
     #[error("the question is refused: {0}")]
     Refused(&'static str),
+    /// Untrusted: the server asks for something else than the protocol leads to, by what the member computes.
+    #[error("the server deviates from the protocol: {0}")]
+    Deviates(&'static str),
     /// Misuse: a server or a bandit with other keys than this member.
     #[error("{what} has other keys than this member: start it with the public bundle of this committee")]
     OtherKeys {
@@ -35,6 +38,9 @@ pub enum Error {
     /// Untrusted: a question about another ciphertext.
     #[error(transparent)]
     Committee(#[from] ckks_committee::Error),
+    /// Untrusted: a record or an evaluation that does not fit the bandit.
+    #[error(transparent)]
+    Helba(#[from] helba::Error),
     /// Untrusted: a bandit that does not fit the keys.
     #[error(transparent)]
     Protocol(#[from] protocol::Error),

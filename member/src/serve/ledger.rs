@@ -5,7 +5,7 @@
 
 use super::Error;
 use protocol::TaskKind;
-use redb::{Database, Durability, ReadableTable, TableDefinition};
+use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use wire::{Created, Question, Wanted};
@@ -13,17 +13,21 @@ use wire::{Created, Question, Wanted};
 /// The most sets for one evaluation.
 const MOST_SETS: usize = 3;
 /// The most sets for a sum or a model, which waits until it is done.
-const MOST_OWN_SETS: usize = 8;
+pub(super) const MOST_OWN_SETS: usize = 8;
 /// The version of the tables.
 const FORMAT: u64 = 1;
 
 const ABOUT: TableDefinition<&str, u64> = TableDefinition::new("about");
 const BANDITS: TableDefinition<&str, [u8; 32]> = TableDefinition::new("bandits");
+const HEADS: TableDefinition<&str, (u64, [u8; 32])> = TableDefinition::new("heads");
+const UPLOADS: TableDefinition<[u8; 32], u64> = TableDefinition::new("uploads");
 const TASKS: TableDefinition<(&str, u8, u64), &[u8]> = TableDefinition::new("tasks");
 
 /// A ledger, which one process at a time opens.
 pub struct Ledger {
     database: Database,
+    /// The most decisions that are opened with these keys.
+    most_opened: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -46,7 +50,7 @@ impl Ledger {
         let file = host::private_file().read(true).write(true).create(true).truncate(false).open(path);
         let database = Database::builder().create_file(file.map_err(io)?).map_err(failed)?;
         host::sync_folder_of(path).map_err(io)?;
-        let ledger = Ledger { database };
+        let ledger = Ledger { database, most_opened: u64::MAX };
         let write = ledger.database.begin_write().map_err(failed)?;
         {
             let mut about = write.open_table(ABOUT).map_err(failed)?;
@@ -62,18 +66,26 @@ impl Ledger {
                 }
             }
             write.open_table(BANDITS).map_err(failed)?;
+            write.open_table(HEADS).map_err(failed)?;
+            write.open_table(UPLOADS).map_err(failed)?;
             write.open_table(TASKS).map_err(failed)?;
         }
         write.commit().map_err(failed)?;
         Ok(ledger)
     }
 
+    /// The ledger, which takes no more answers after this many opened decisions. One that is opened by two
+    /// sets counts twice.
+    pub fn with_most_opened(self, most_opened: u64) -> Self {
+        Ledger { most_opened, ..self }
+    }
+
     /// Notes that `set` is answered about the polynomial whose frame is `c1`. When this returns, the note is
     /// on disk. The same question may be answered again, since it gets the same answer.
     ///
     /// # Errors
-    /// [`Error::Refused`] for another meaning or another ciphertext of the same task, and for more than three
-    /// sets, or eight of a sum or a model; [`Error::Ledger`].
+    /// [`Error::Refused`] for another meaning or another ciphertext of the same task, for more than three sets,
+    /// or eight of a sum or a model, and for answers after the most that are opened; [`Error::Ledger`].
     pub fn note(&self, question: &Question, set: u16, bytes: &[u8], c1: &[u8]) -> Result<(), Error> {
         let (kind, most) = match question.wanted {
             Wanted::Transfer(TaskKind::Sum | TaskKind::Model) => (0, MOST_OWN_SETS),
@@ -101,11 +113,70 @@ impl Ledger {
             if record.sets.len() == most {
                 return Err(Error::Refused("as many sets of members as may be were answered for this task"));
             }
+            if let Wanted::Answers { users, .. } = &question.wanted {
+                let mut table = write.open_table(ABOUT).map_err(failed)?;
+                let opened = table.get("opened").map_err(failed)?.map_or(0, |found| found.value());
+                let opened = opened.saturating_add(users.iter().map(|user| user.users.len() as u64).sum());
+                if opened > self.most_opened {
+                    return Err(Error::Refused(
+                        "the budget of answers of these keys is spent: make new keys",
+                    ));
+                }
+                table.insert("opened", opened).map_err(failed)?;
+            }
             record.sets.push(asked);
             let record = postcard::to_stdvec(&record).map_err(failed)?;
             tasks.insert(key, record.as_slice()).map_err(failed)?;
         }
         write.commit().map_err(failed)
+    }
+
+    /// The position in the journal of a bandit up to which it was followed, and the hash over its records.
+    ///
+    /// # Errors
+    /// [`Error::Ledger`].
+    pub fn head(&self, bandit: &str) -> Result<Option<(u64, [u8; 32])>, Error> {
+        let read = self.database.begin_read().map_err(failed)?;
+        let table = read.open_table(HEADS).map_err(failed)?;
+        Ok(table.get(bandit).map_err(failed)?.map(|found| found.value()))
+    }
+
+    /// Notes the position in the journal of a bandit. When this returns, the note is on disk.
+    ///
+    /// # Errors
+    /// [`Error::Ledger`].
+    pub fn note_head(&self, bandit: &str, records: u64, hash: [u8; 32]) -> Result<(), Error> {
+        let write = self.database.begin_write().map_err(failed)?;
+        write.open_table(HEADS).map_err(failed)?.insert(bandit, (records, hash)).map_err(failed)?;
+        write.commit().map_err(failed)
+    }
+
+    /// Notes the hashes of the requests of users whose answers are opened in this task. When this returns, the
+    /// note is on disk.
+    ///
+    /// # Errors
+    /// [`Error::Deviates`] for a request that was answered in another task: each answer is one more smudged
+    /// copy of the same entries; [`Error::Ledger`].
+    pub fn note_uploads(&self, task: u64, uploads: &[[u8; 32]]) -> Result<(), Error> {
+        let write = self.database.begin_write().map_err(failed)?;
+        let mut fresh = false;
+        {
+            let mut table = write.open_table(UPLOADS).map_err(failed)?;
+            for upload in uploads {
+                let known = table.get(upload).map_err(failed)?.map(|found| found.value());
+                match known {
+                    Some(known) if known == task => {}
+                    Some(_) => {
+                        return Err(Error::Deviates("contexts that were answered in another evaluation"));
+                    }
+                    None => {
+                        table.insert(upload, task).map_err(failed)?;
+                        fresh = true;
+                    }
+                }
+            }
+        }
+        if fresh { write.commit().map_err(failed) } else { Ok(()) }
     }
 
     /// Notes configuration and plan of a bandit at its first question, and refuses others from then on.
@@ -155,6 +226,28 @@ mod tests {
         ledger.note(question, set, &question.to_bytes(), c1)
     }
 
+    /// Each set that opens a decision spends of the budget, which is on disk; what was answered is answered
+    /// again.
+    #[test]
+    fn the_budget_refuses_the_next_answer() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger");
+        let answers = |task, attempt| {
+            let user = wire::AnswerUser { round: 1, users: vec![0, 1], answer_key: Vec::new() };
+            let wanted = Wanted::Answers { model_feedbacks: 0, users: vec![user] };
+            Question { bandit: "b".into(), task, attempt, wanted }
+        };
+        let ledger = Ledger::open(&path).unwrap().with_most_opened(5);
+        note(&ledger, &answers(1, 0), 0b011, b"c1").unwrap();
+        note(&ledger, &answers(1, 1), 0b101, b"c1").unwrap();
+        drop(ledger);
+        let ledger = Ledger::open(&path).unwrap().with_most_opened(5);
+        assert!(matches!(note(&ledger, &answers(2, 0), 0b011, b"c2"), Err(Error::Refused(_))));
+        note(&ledger, &answers(1, 0), 0b011, b"c1").unwrap();
+        note(&ledger, &question(3, 0), 0b011, b"c3").unwrap();
+        note(&ledger.with_most_opened(6), &answers(2, 0), 0b011, b"c2").unwrap();
+    }
+
     /// A task keeps its ciphertext and its meaning over restarts, and three sets are answered for it.
     #[test]
     fn attack_a_task_is_answered_for_one_ciphertext_and_three_sets() {
@@ -176,6 +269,12 @@ mod tests {
         // What was answered is answered again, and another task is another.
         note(&ledger, &question(1, 1), 0b101, b"c1").unwrap();
         note(&ledger, &question(2, 0), 0b011, b"c2").unwrap();
+        // Nor is what users sent opened in a second evaluation.
+        ledger.note_uploads(1, &[[1; 32], [2; 32]]).unwrap();
+        ledger.note_uploads(1, &[[1; 32]]).unwrap();
+        let again = ledger.note_uploads(2, &[[3; 32], [2; 32]]);
+        assert!(matches!(again, Err(Error::Deviates(_))));
+        ledger.note_uploads(2, &[[3; 32]]).unwrap();
         std::fs::write(folder.path().join("other"), b"no ledger").unwrap();
         assert!(Ledger::open(&folder.path().join("other")).is_err());
     }

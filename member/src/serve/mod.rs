@@ -6,10 +6,12 @@
 mod answering;
 mod error;
 mod ledger;
+mod replica;
 
 pub use answering::{Joined, answer, check_manifest};
 pub use error::Error;
 pub use ledger::Ledger;
+pub use replica::{Replica, Source};
 
 use crate::MemberKeys;
 use host::lock;
@@ -39,6 +41,8 @@ pub struct Member {
     ledger: Ledger,
     client: Client,
     stop: Stop,
+    /// What it checks questions with. `None` checks their structure alone.
+    replica: Option<Replica>,
     /// The most bytes of a polynomial that it is asked about.
     c1: usize,
     bandits: Mutex<BTreeMap<String, Arc<Joined>>>,
@@ -57,7 +61,12 @@ impl Member {
         let bytes = |params: &ckks::Params| ckks::polynomial_bytes(params, params.max_level());
         let c1 = bytes(keys.large().params()).max(bytes(keys.scores().params()));
         let (bandits, log) = (Mutex::default(), Box::new(log));
-        Member { keys, ledger, client, stop, c1, bandits, log }
+        Member { keys, ledger, client, stop, replica: None, c1, bandits, log }
+    }
+
+    /// The member, which computes with `replica` what it is asked about before it answers.
+    pub fn verifying(self, replica: Option<Replica>) -> Self {
+        Member { replica, ..self }
     }
 
     /// The keys, after [`Self::run`].
@@ -163,6 +172,15 @@ impl Member {
                 format!("bandit {}: shares of the answers to {} users", question.bandit, users.len())
             }
         };
+        if let Some(replica) = &self.replica {
+            let journal = |id: &str, after| Ok(self.client.journal(id, after)?);
+            let checked = replica.check(&self.keys, &self.ledger, &bandit, request, &journal);
+            if let (Err(Error::Deviates(_)), true) = (&checked, replica.is_sampled()) {
+                // Who is caught once has deviated more often.
+                self.stop.stop();
+            }
+            checked?;
+        }
         Ok((answer(&self.keys, &self.ledger, &bandit, request)?, what))
     }
 

@@ -1,4 +1,5 @@
 //! Members, a server and users without a secret, in one process.
 
 mod keys;
+mod replay;
 mod rounds;

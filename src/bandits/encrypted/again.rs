@@ -43,7 +43,7 @@ pub(super) const UNIT: usize = 1 << 10;
 
 /// Contexts as they came, which hold their part of the memory for contexts.
 pub(super) struct Upload {
-    bytes: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
     _memory: OwnedSemaphorePermit,
 }
 

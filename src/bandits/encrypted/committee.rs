@@ -16,8 +16,8 @@ use rns::{Ntt, Poly};
 use std::sync::Arc;
 use std::time::Duration;
 use wire::{
-    AnswerUser, MemberReply, OpenedAnswer, Question, SealedShare, Wanted, check_transfer, transfer_header,
-    transfers,
+    AnswerUser, Evidence, MemberReply, OpenedAnswer, Question, RaiseEvidence, SealedShare, Wanted,
+    check_transfer, transfer_header, transfers,
 };
 
 /// The pause after members have not answered a task of the bandit's own.
@@ -41,6 +41,11 @@ impl About {
         if params == deep.params() { deep.key_id() } else { self.engine.key_id() }
     }
 
+    fn deep_frame(&self, ciphertext: &Ciphertext) -> Vec<u8> {
+        let deep = self.engine.deep();
+        ckks::write_ciphertext(deep.params(), deep.key_id(), ciphertext)
+    }
+
     fn polynomial(&self, (params, level): (&Params, usize), bytes: &[u8]) -> Result<Poly<Ntt>, Error> {
         Ok(ckks::read_polynomial(params, self.key_id(params), level, bytes)?)
     }
@@ -51,6 +56,14 @@ struct Transferred {
     about: About,
     kind: TaskKind,
     input: Ciphertext,
+    evidence: Option<Arc<Evidence>>,
+}
+
+/// What a transfer gave, and who made it.
+struct Moved {
+    ciphertexts: Vec<Ciphertext>,
+    question: Vec<u8>,
+    set: ActiveSet,
 }
 
 impl Transferred {
@@ -68,7 +81,7 @@ impl Transferred {
     }
 
     /// The ciphertexts that the answers of a set add up to.
-    fn combine(&self, Agreed { question, set, shares }: Agreed) -> Result<Vec<Ciphertext>, Error> {
+    fn combine(&self, Agreed { question, set, shares }: Agreed) -> Result<Moved, Error> {
         let requests = self.requests(&question, set);
         let mut shares: Vec<_> = shares
             .into_iter()
@@ -81,7 +94,9 @@ impl Transferred {
             let own: Vec<TransferShare> = shares.iter_mut().filter_map(Iterator::next).collect();
             ckks_shares::transfer(map, set, request, &self.input, &own).map_err(wire_error)
         };
-        self.maps().iter().map(|map| &**map).zip(&requests).map(combine).collect()
+        let ciphertexts =
+            self.maps().iter().map(|map| &**map).zip(&requests).map(combine).collect::<Result<_, _>>()?;
+        Ok(Moved { ciphertexts, question, set })
     }
 }
 
@@ -98,6 +113,10 @@ impl Errand for Transferred {
         let maps = self.maps();
         let (params, level) = maps[0].source();
         ckks::write_polynomial(params, self.about.key_id(params), level, self.input.c1())
+    }
+
+    fn evidence(&self) -> Vec<u8> {
+        self.evidence.as_ref().map_or(Vec::new(), |evidence| evidence.to_bytes())
     }
 
     fn read(
@@ -134,6 +153,7 @@ struct Opening {
     model_feedbacks: u64,
     users: Vec<AnswerUser>,
     input: Ciphertext,
+    evidence: Option<Arc<Evidence>>,
 }
 
 impl Opening {
@@ -189,6 +209,10 @@ impl Errand for Opening {
         ckks::write_polynomial(params, self.about.engine.key_id(), ANSWER_LEVEL, self.input.c1())
     }
 
+    fn evidence(&self) -> Vec<u8> {
+        self.evidence.as_ref().map_or(Vec::new(), |evidence| evidence.to_bytes())
+    }
+
     fn read(
         &self,
         question: &[u8],
@@ -221,12 +245,10 @@ impl EncryptedServed {
     async fn transfer(
         &self,
         committee: &Committee,
-        task: u64,
-        kind: TaskKind,
-        input: Ciphertext,
+        transferred: Transferred,
         sets: (&mut Vec<ActiveSet>, usize),
-    ) -> Result<Vec<Ciphertext>, Error> {
-        let errand = Arc::new(Transferred { about: self.about(task), kind, input });
+    ) -> Result<Moved, Error> {
+        let errand = Arc::new(transferred);
         let combine = |agreed| {
             let errand = errand.clone();
             blocking(move || rayon::scope(|_| errand.combine(agreed)))
@@ -234,7 +256,7 @@ impl EncryptedServed {
         committee.ask(errand.clone(), sets, combine).await
     }
 
-    /// The raised scores of an evaluation, from the members of its committee.
+    /// The raised scores of an evaluation, from the members of its committee, and the evidence with the raise.
     ///
     /// # Errors
     /// Those of [`Committee::ask`].
@@ -244,9 +266,20 @@ impl EncryptedServed {
         task: u64,
         kind: TaskKind,
         packed: Ciphertext,
-    ) -> Result<Ciphertext, Error> {
-        let raised = self.transfer(committee, task, kind, packed, (&mut Vec::new(), MOST_SETS)).await?.pop();
-        raised.ok_or(Error::Broken("a transfer without a result"))
+        evidence: Option<Evidence>,
+    ) -> Result<(Ciphertext, Option<Evidence>), Error> {
+        let evidence = evidence.map(Arc::new);
+        let about = self.about(task);
+        let asked = Transferred { about, kind, input: packed, evidence: evidence.clone() };
+        let moved = self.transfer(committee, asked, (&mut Vec::new(), MOST_SETS)).await?;
+        let Moved { mut ciphertexts, question, set } = moved;
+        let raised = ciphertexts.pop().ok_or(Error::Broken("a transfer without a result"))?;
+        let evidence = evidence.map(|evidence| {
+            let frame = self.about(task).deep_frame(&raised);
+            let raise = Some(RaiseEvidence { question, set: set.bits(), frame });
+            Evidence { raise, ..Arc::unwrap_or_clone(evidence) }
+        });
+        Ok((raised, evidence))
     }
 
     /// The answers of an evaluation, from the members of its committee, in the order of `users`.
@@ -259,9 +292,10 @@ impl EncryptedServed {
         task: u64,
         model_feedbacks: u64,
         users: Vec<AnswerUser>,
-        input: Ciphertext,
+        (input, evidence): (Ciphertext, Option<Evidence>),
     ) -> Result<Vec<Vec<u8>>, Error> {
-        let errand = Arc::new(Opening { about: self.about(task), model_feedbacks, users, input });
+        let evidence = evidence.map(Arc::new);
+        let errand = Arc::new(Opening { about: self.about(task), model_feedbacks, users, input, evidence });
         let combine = |agreed| {
             let errand = errand.clone();
             blocking(move || rayon::scope(|_| errand.combine(agreed)))
@@ -305,20 +339,20 @@ impl EncryptedServed {
     ) -> Result<(), Error> {
         let Task { id, kind, masked } = task;
         let sets = (tried, MOST_OWN_SETS);
-        let done = self.transfer(committee, id, kind, Arc::unwrap_or_clone(masked), sets).await?;
+        let asked =
+            Transferred { about: self.about(id), kind, input: Arc::unwrap_or_clone(masked), evidence: None };
+        let done = self.transfer(committee, asked, sets).await?.ciphertexts;
         let served = self.clone();
         blocking(move || {
-            let (engine, mut done) = (&served.shared.engine, done.into_iter());
-            let deep = engine.deep();
+            let (about, mut done) = (served.about(id), done.into_iter());
             let mut next = || done.next().ok_or(Error::Broken("a transfer without a result"));
-            let deep_frame = |ct: Ciphertext| ckks::write_ciphertext(deep.params(), deep.key_id(), &ct);
             let event = match kind {
                 TaskKind::Model => {
-                    let (model, scores) = (deep_frame(next()?), next()?);
+                    let (model, scores) = (about.deep_frame(&next()?), next()?);
                     Event::Refreshed { task: id, deep: model, scores: served.small_frame(scores) }
                 }
                 TaskKind::Scores { .. } | TaskKind::Sum => {
-                    Event::Raised { task: id, frame: deep_frame(next()?) }
+                    Event::Raised { task: id, frame: about.deep_frame(&next()?) }
                 }
             };
             served.answer_task(id, event)

@@ -44,7 +44,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot::Receiver;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use trace::TraceRequests;
-use wire::{BanditView, CommitteeContexts, Created, DecideReply, Decision, Limits, Raised, Raises, Ticket};
+use wire::{
+    BanditView, CommitteeContexts, Created, DecideReply, Decision, Journal, Limits, MOST_JOURNAL, Raised,
+    Raises, Ticket,
+};
 
 /// The longest time for which a request for tasks may wait.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -271,7 +274,9 @@ impl EncryptedServed {
         let alone = lock(&self.senders).places(&sender, Instant::now());
         // A repeat would be another opening of what the same contexts lead to.
         let repeatable = self.created.config.answers == Answers::Arm && alone.is_none() && !under_committee;
-        let sent: Option<Sent> = if repeatable { stages.keep(sender, decisions, &body) } else { None };
+        let keeps = repeatable || under_committee;
+        let kept: Option<Sent> = if keeps { stages.keep(sender, decisions, &body) } else { None };
+        let (sent, upload) = if under_committee { (None, kept) } else { (kept, None) };
         drop(body);
         loop {
             let (model, model_feedbacks) = {
@@ -302,7 +307,8 @@ impl EncryptedServed {
                 return Ok(Scored::Answered(DecideReply { decision: Some(decision), ticket: None, tasks }));
             }
             let model = (&model, model_feedbacks);
-            let joining = Joining { decisions, sent: sent.clone(), answer_key: answer_key.clone() };
+            let (sent, answer_key, upload) = (sent.clone(), answer_key.clone(), upload.clone());
+            let joining = Joining { decisions, sent, answer_key, upload };
             let outcome = match &alone {
                 Some(own) => Some(self.join_alone(scores, joining, model, &mut place, own)?),
                 None => self.join(scores, joining, model, &mut place)?,
@@ -311,6 +317,33 @@ impl EncryptedServed {
                 return Ok(Scored::Waits(outcome));
             }
         }
+    }
+
+    /// The records of the log after the first `after`, for members of a committee.
+    ///
+    /// # Errors
+    /// [`Error::NoCommittee`]; [`Error::Log`]; [`Error::UnknownBandit`] after it was deleted.
+    pub(crate) fn journal(&self, after: u64) -> Result<Reply, Error> {
+        if self.shared.committee.is_none() {
+            return Err(Error::NoCommittee);
+        }
+        let (recent, folder) = {
+            let live = lock(&self.live);
+            if live.deleted {
+                return Err(self.deleted());
+            }
+            (live.recent(after), live.folder().to_path_buf())
+        };
+        let mut bytes = 0;
+        let fits = |record: &Arc<Vec<u8>>| {
+            bytes += record.len() + 8;
+            bytes <= MOST_JOURNAL
+        };
+        let records = match recent {
+            Some(recent) => recent.into_iter().take_while(fits).map(Arc::unwrap_or_clone).collect(),
+            None => state::records(&folder, &self.created.id, &self.shared.engine, after, MOST_JOURNAL / 2)?,
+        };
+        Ok(Reply::Binary(Journal { records }.to_bytes()))
     }
 
     /// The first of the next `count` rounds, which are reserved on disk when this returns.

@@ -189,6 +189,9 @@ struct Gathering {
     /// The trace in place 0 of the pack, if it is asked for.
     test: Option<TraceTest>,
     users: Vec<User>,
+    /// Where a committee holds the key, the requests of all users in the pack, which members compute its
+    /// evaluation from. `None` if one was not kept.
+    uploads: Option<Vec<Sent>>,
 }
 
 /// A user who waits, or one who waits for the decisions of several.
@@ -215,6 +218,8 @@ pub(super) struct Joining {
     pub(super) sent: Option<Sent>,
     /// As in [`User`].
     pub(super) answer_key: Option<Vec<u8>>,
+    /// Its request, for members of a committee.
+    pub(super) upload: Option<Sent>,
 }
 
 impl Pool {
@@ -343,8 +348,8 @@ impl EncryptedServed {
         if fresh {
             let (packer, test) = self.packer(model)?;
             pool.opened += 1;
-            let (number, model, users) = (pool.opened, model.clone(), Vec::new());
-            pool.gathering = Some(Gathering { number, packer, model, model_feedbacks, test, users });
+            let (number, model, users, uploads) = (pool.opened, model.clone(), Vec::new(), Some(Vec::new()));
+            pool.gathering = Some(Gathering { number, packer, model, model_feedbacks, test, users, uploads });
         }
         let (mut receiver, mut full) = (None, false);
         if let Some(gathering) = &mut pool.gathering {
@@ -380,8 +385,8 @@ impl EncryptedServed {
         let waits = (take(own)?, take(&self.alone_waiting)?);
         // Its contexts may spoil what the trace is compared with.
         let (packer, model) = (self.packer_without_trace()?, model.clone());
-        let (number, users) = (0, Vec::new());
-        let mut gathering = Gathering { number, packer, model, model_feedbacks, test: None, users };
+        let (number, users, uploads) = (0, Vec::new(), Some(Vec::new()));
+        let mut gathering = Gathering { number, packer, model, model_feedbacks, test: None, users, uploads };
         let receiver = self.add(&mut gathering, scores, Joining { sent: None, ..joining }, place)?;
         let served = self.clone();
         tokio::spawn(async move {
@@ -399,10 +404,14 @@ impl EncryptedServed {
         &self,
         gathering: &mut Gathering,
         scores: Ciphertext,
-        Joining { decisions, sent, answer_key }: Joining,
+        Joining { decisions, sent, answer_key, upload }: Joining,
         place: &mut Option<OwnedSemaphorePermit>,
     ) -> Result<oneshot::Receiver<Outcome>, Error> {
         let numbers = self.push(&mut gathering.packer, scores, decisions)?;
+        gathering.uploads = gathering.uploads.take().zip(upload).map(|(mut uploads, upload)| {
+            uploads.push(upload);
+            uploads
+        });
         let (sender, receiver) = oneshot::channel();
         let place = place.take();
         gathering.users.push(User { numbers, round: 0, answers: 0, sender, _place: place, sent, answer_key });

@@ -16,9 +16,11 @@ use hash_log::{Head, Log, Ticket};
 use helba::{Applied, EncryptedBandit, Engine, Event};
 use host::os_rng;
 use rand::Rng;
+use std::collections::VecDeque;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The last snapshot, which a start continues from.
 pub(super) const SNAPSHOT: &str = "snapshot";
@@ -30,6 +32,9 @@ const VERSION: u16 = 4;
 const LONGEST_EVENT: usize = 64 << 20;
 /// After a snapshot a new segment of the log begins if the last one has more bytes than this.
 const SEGMENT_BYTES: u64 = 64 << 20;
+
+/// The bytes of the last records in memory.
+const RECENT_BYTES: usize = 16 << 20;
 
 /// More rounds than are given out between a backup and its restoration.
 const SKIPPED_ROUNDS: u64 = 1 << 32;
@@ -51,6 +56,9 @@ pub(super) struct Live {
     segment: Head,
     /// Whether segments before a snapshot stay.
     keep_log: bool,
+    /// The last records, for members of a committee, and their bytes.
+    recent: VecDeque<Arc<Vec<u8>>>,
+    recent_bytes: usize,
 }
 
 /// An event that was applied and waits for the disk.
@@ -145,6 +153,8 @@ impl Live {
             folder,
             segment: head,
             keep_log,
+            recent: VecDeque::new(),
+            recent_bytes: 0,
         })
     }
 
@@ -174,6 +184,8 @@ impl Live {
             folder,
             segment: head,
             keep_log,
+            recent: VecDeque::new(),
+            recent_bytes: 0,
         })
     }
 
@@ -189,7 +201,26 @@ impl Live {
         let ticket = self.log.append(&bytes)?;
         self.bandit = bandit;
         self.head = self.head.after(&bytes);
+        self.recent_bytes += bytes.len();
+        self.recent.push_back(Arc::new(bytes));
+        while self.recent_bytes > RECENT_BYTES
+            && let Some(old) = self.recent.pop_front()
+        {
+            self.recent_bytes -= old.len();
+        }
         Ok(Pending { applied, ticket })
+    }
+
+    /// The records after the first `after`, if they are in memory.
+    pub(super) fn recent(&self, after: u64) -> Option<Vec<Arc<Vec<u8>>>> {
+        let first = self.head.records - self.recent.len() as u64;
+        let skip = usize::try_from(after.checked_sub(first)?).ok()?;
+        (skip <= self.recent.len()).then(|| self.recent.iter().skip(skip).cloned().collect())
+    }
+
+    /// The folder of the bandit.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Gives out none of the rounds that were given out after the backup which this state comes from.
@@ -313,6 +344,31 @@ pub(super) fn replay(root: &Path, id: &str, engine: &Engine, name: &str) -> Resu
 /// Applies a record of the log.
 fn apply(bandit: &mut EncryptedBandit, engine: &Engine, record: &[u8]) -> Result<(), helba::Error> {
     bandit.apply(engine, &Event::from_bytes(record)?).map(drop)
+}
+
+/// The records in `folder` after the first `after`, up to `most` bytes. The log must be kept since its
+/// beginning.
+///
+/// # Errors
+/// [`Error::Log`].
+pub(super) fn records(
+    folder: &Path,
+    id: &str,
+    engine: &Engine,
+    after: u64,
+    most: usize,
+) -> Result<Vec<Vec<u8>>, Error> {
+    let identity = identity(id, engine);
+    let (mut out, mut bytes) = (Vec::new(), 0);
+    let visit = |at: &Head, record: &[u8]| {
+        bytes += if at.records > after { record.len() } else { 0 };
+        if at.records > after && (bytes <= most || out.is_empty()) {
+            out.push(record.to_vec());
+        }
+        Ok::<(), Error>(())
+    };
+    hash_log::replay(folder, &identity, LONGEST_EVENT, &Head::start(&identity), visit)?;
+    Ok(out)
 }
 
 fn corrupt(id: &str, path: &Path, why: String) -> Error {

@@ -395,6 +395,26 @@ pub(super) fn operation(route: Route) -> Operation {
                 (204, Value::Null),
             )
         },
+        Route::Journal => Operation {
+            parameters: vec![
+                id(),
+                json!({ "name": "after", "in": "query",
+                "description": "The number of records that the member has.",
+                "schema": { "type": "integer", "minimum": 0, "maximum": u64::MAX, "default": 0 } }),
+            ],
+            answers: vec![ok(
+                "The records after them, up to 32 MiB.",
+                json!({ OCTET_STREAM: binary("`Journal`.") }),
+            )],
+            problems: [&FIND[..], &[P::Malformed, P::NotEncrypted]].concat(),
+            ..plain(
+                "journal",
+                KEY_HOLDERS,
+                "The log of an encrypted bandit",
+                "For members of a key committee, who compute its state again.",
+                (200, Value::Null),
+            )
+        },
         Route::Shuffled => Operation {
             parameters: vec![id()],
             body: Some(json!({ "required": true, "content": { "application/json": {

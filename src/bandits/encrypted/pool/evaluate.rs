@@ -16,7 +16,7 @@ use rayon::prelude::*;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use wire::{AnswerUser, DecideReply, Decision, RaiseTask};
+use wire::{AnswerUser, DecideReply, Decision, Evidence, RaiseTask};
 
 /// The longest time after the answers for which the next pack waits for users to come back.
 const RETURN: Duration = Duration::from_millis(60);
@@ -54,12 +54,14 @@ struct Sealed {
     last_round: u64,
     model_feedbacks: u64,
     test: Option<TraceTest>,
+    /// What members compute the evaluation from.
+    evidence: Option<Evidence>,
 }
 
 impl EncryptedServed {
     /// Seals a pack, has it raised, evaluates it and answers its users. Returns the time of its turn.
     pub(super) async fn evaluate(self: &Arc<Self>, gathering: Gathering, mut turn: Turn) -> Duration {
-        let Gathering { number: _, packer, users, model_feedbacks, model, test } = gathering;
+        let Gathering { number: _, packer, users, model_feedbacks, model, test, uploads } = gathering;
         // The contexts of users who left are in the pack.
         let (gone, mut users): (Vec<User>, Vec<User>) =
             users.into_iter().partition(|user| user.sender.is_closed());
@@ -80,7 +82,13 @@ impl EncryptedServed {
                     user.round = next;
                     next += user.numbers.len() as u64;
                 }
-                served.seal(packer, next - 1, model_feedbacks, test)
+                let mut sealed = served.seal(packer, next - 1, model_feedbacks, test)?;
+                sealed.evidence = uploads.map(|uploads| {
+                    let upload = |sent: Sent| (sent.decisions as u32, sent.upload.bytes.clone());
+                    let uploads = uploads.into_iter().map(upload).collect();
+                    Evidence { last_round: next - 1, model_feedbacks, uploads, raise: None }
+                });
+                Ok(sealed)
             });
             Ok((sealed, users))
         });
@@ -182,7 +190,18 @@ impl EncryptedServed {
         let factor = circuit.factor(self.exchanges.layout.log_range());
         let masked = engine.mask(self.exchanges.scores(in_pack == 1), packed, &mut os_rng()?)?;
         let (masked, seed) = (masked.ciphertext, masked.seed);
-        Ok(Sealed { circuit, packed: in_pack, factor, seed, masked, last_round: last, model_feedbacks, test })
+        let (last_round, packed) = (last, in_pack);
+        Ok(Sealed {
+            circuit,
+            packed,
+            factor,
+            seed,
+            masked,
+            last_round,
+            model_feedbacks,
+            test,
+            evidence: None,
+        })
     }
 
     /// `turn` is the turn of the evaluation, and another one when its raise was late. Returns the number
@@ -195,7 +214,8 @@ impl EncryptedServed {
         turn: &mut Turn,
     ) -> Result<Option<u64>, Error> {
         let began = Instant::now();
-        let Sealed { circuit, packed, factor, seed, masked, last_round, model_feedbacks, test } = sealed;
+        let Sealed { circuit, packed, factor, seed, masked, last_round, model_feedbacks, test, evidence } =
+            sealed;
         let alone = packed == 1;
         // What the mask becomes is computed while the raiser works.
         let served = self.clone();
@@ -205,14 +225,15 @@ impl EncryptedServed {
         });
         let id = os_rng()?.next_u64() | 1 << 63;
         let kind = TaskKind::Scores { factor, alone };
-        let (raised, raising) = match &self.shared.committee {
+        let (raised, raising, evidence) = match &self.shared.committee {
             Some(committee) => {
-                let raise = self.raise_by_committee(committee, id, kind, masked);
-                (self.with_members(turn, raise).await?, None)
+                let raise = self.raise_by_committee(committee, id, kind, masked, evidence);
+                let (raised, evidence) = self.with_members(turn, raise).await?;
+                (raised, None, evidence)
             }
             None => {
                 let (raised, raising) = self.raise_by_holder(id, kind, masked, users, turn).await?;
-                (raised, Some(raising))
+                (raised, Some(raising), None)
             }
         };
         let raise = began.elapsed();
@@ -232,7 +253,7 @@ impl EncryptedServed {
         let gone = rest.others.iter().flatten().map(|sent| sent.decisions);
         let count = waiting.iter().map(|user| user.numbers.len()).chain(gone).sum::<usize>() as u32;
         let opened = match answers {
-            Ok(computed) => self.open(id, model_feedbacks, &waiting, computed, turn).await,
+            Ok(computed) => self.open(id, model_feedbacks, &waiting, (computed, evidence), turn).await,
             Err(error) => Err(error),
         };
         let Computed { frames, opening: _, mut question, circuit, answers } = match opened {
@@ -347,7 +368,7 @@ impl EncryptedServed {
         id: u64,
         model_feedbacks: u64,
         users: &[User],
-        mut computed: Computed,
+        (mut computed, evidence): (Computed, Option<Evidence>),
         turn: &mut Turn,
     ) -> Result<Computed, Error> {
         let (Some(committee), Some(input)) = (&self.shared.committee, computed.opening.take()) else {
@@ -360,7 +381,7 @@ impl EncryptedServed {
             Ok(AnswerUser { round: user.round, users, answer_key })
         };
         let users = users.iter().map(answer_user).collect::<Result<Vec<_>, Error>>()?;
-        let opening = self.open_answers(committee, id, model_feedbacks, users, input);
+        let opening = self.open_answers(committee, id, model_feedbacks, users, (input, evidence));
         computed.frames = self.with_members(turn, opening).await?;
         computed.answers += began.elapsed();
         Ok(computed)

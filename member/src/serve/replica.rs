@@ -1,0 +1,443 @@
+//! What a member computes itself before it answers.
+//!
+//! Evaluation under a committee draws no randomness. The journal of a bandit therefore determines its models
+//! and sums, and what users sent determines what is raised and opened in an evaluation. A replica computes
+//! both again, and refuses every other ciphertext. Raised and refreshed ciphertexts, which it cannot compute,
+//! must have the c₁ of a request to members about the ciphertext before: the server can add to such a message
+//! what it knows, and cannot put another one in its place.
+
+use super::{Error, Joined, Ledger, ledger::MOST_OWN_SETS};
+use crate::MemberKeys;
+use ckks::{Ciphertext, KeyId, Params};
+use ckks_shares::{ActiveSet, RequestId, RequestKind};
+use helba::circuit::DecisionCircuit;
+use helba::{DeepEngine, EncryptedBandit, Engine, Event, Scalars};
+use host::lock;
+use protocol::TaskKind;
+use protocol::levels::ANSWER_LEVEL;
+use rand::{CryptoRng, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+use rns::{Ntt, Poly};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use wire::{
+    AnswerUser, CommitteeContexts, Evidence, Journal, MemberRequest, PublicBundle, Question, RaiseEvidence,
+    ScoreKeys, Wanted, transfer_header,
+};
+
+/// The models that are kept: evaluations may be under way with the one before.
+const MOST_MODELS: usize = 4;
+/// The most bandits that are followed.
+const MOST_BANDITS: usize = 16;
+
+/// Where the records of the journal of a bandit come from, after a number of them.
+pub type Source<'a> = &'a dyn Fn(&str, u64) -> Result<Journal, Error>;
+
+/// The evaluation keys of a committee, and the state of each bandit as its journal determines it.
+pub struct Replica {
+    engine: Engine,
+    /// All sets of t members.
+    sets: Vec<ActiveSet>,
+    /// The probability with which a task is checked.
+    share: f64,
+    /// What draws the tasks that are checked. No server knows it.
+    key: [u8; 32],
+    bandits: Mutex<BTreeMap<String, Arc<Followed>>>,
+}
+
+/// A bandit that is followed. The models are locked for a moment, and the mirror for as long as an update.
+struct Followed {
+    models: Mutex<VecDeque<(u64, Arc<Ciphertext>)>>,
+    mirror: Mutex<Mirror>,
+}
+
+/// The state of a bandit after some records of its journal, and the chain of hashes over them.
+struct Mirror {
+    bandit: EncryptedBandit,
+    records: u64,
+    hash: [u8; 32],
+}
+
+/// An evaluation as its contexts determine it.
+struct Evaluation {
+    packed: Ciphertext,
+    circuit: DecisionCircuit,
+    factor: f64,
+    /// The number of places in the pack.
+    count: usize,
+    /// The key and the numbers of each request.
+    users: Vec<(Vec<u8>, Vec<u32>)>,
+}
+
+impl Replica {
+    /// A replica with the public bundle of the committee of `keys`, which checks every task.
+    ///
+    /// # Errors
+    /// [`Error::OtherKeys`] for the bundle of other keys; [`Error::Helba`].
+    pub fn new<R: CryptoRng>(keys: &MemberKeys, bundle: PublicBundle, rng: &mut R) -> Result<Self, Error> {
+        super::check_manifest(keys, &bundle.manifest)?;
+        let PublicBundle { manifest, params, public_key, key_id, keys: deep, scores } = bundle;
+        let deep = DeepEngine::new(params, public_key, key_id, manifest.shape, deep)?;
+        let ScoreKeys { ring, params, public_key, key_id, keys: small, switch } = scores;
+        let engine = Engine::new(deep, ring, params, public_key, key_id, small, switch)?.of_committee();
+        let mut key = [0; 32];
+        rng.fill_bytes(&mut key);
+        Ok(Replica { engine, sets: sets(keys)?, share: 1.0, key, bandits: Mutex::default() })
+    }
+
+    /// Checks a task with this probability only, drawn once for each task.
+    pub fn sampled(self, share: f64) -> Self {
+        Replica { share, ..self }
+    }
+
+    /// Whether some tasks are not checked, so that a server that is caught once must not be answered again.
+    pub fn is_sampled(&self) -> bool {
+        self.share < 1.0
+    }
+
+    /// Checks that `request` is about what the journal of the bandit and the requests of its users lead to.
+    ///
+    /// # Errors
+    /// [`Error::Deviates`] if it is not; [`Error::Wire`], [`Error::Ckks`], [`Error::Helba`] for records and
+    /// evidence that cannot be read; [`Error::Ledger`]; those of `journal`.
+    pub fn check(
+        &self,
+        keys: &MemberKeys,
+        ledger: &Ledger,
+        bandit: &Joined,
+        request: &MemberRequest,
+        journal: Source,
+    ) -> Result<(), Error> {
+        let question = Question::from_bytes(&request.question)?;
+        if question.bandit != bandit.created.id {
+            return Err(Error::Refused("a question about another bandit"));
+        }
+        if !self.draws(&question) {
+            return Ok(());
+        }
+        let followed = self.followed(ledger, bandit)?;
+        match &question.wanted {
+            Wanted::Transfer(TaskKind::Scores { factor, alone }) => {
+                let evidence = evidence(request)?;
+                let evaluation = self.evaluation(&followed, ledger, bandit, &evidence, journal)?;
+                let (own, count) = (evaluation.factor, evaluation.count);
+                if own.to_bits() != factor.to_bits() || *alone != (count == 1) {
+                    return Err(Error::Deviates("a raise by another factor than that of its round"));
+                }
+                self.same(request, self.engine.params(), self.engine.params().max_level(), &evaluation.packed)
+            }
+            Wanted::Transfer(kind) => {
+                let mut mirror = lock(&followed.mirror);
+                self.follow(&followed, &mut mirror, ledger, &question.bandit, journal)?;
+                mirror.update(&self.engine)?;
+                let task = mirror.bandit.task().filter(|task| task.id == question.task && task.kind == *kind);
+                let task = task.ok_or(Error::Deviates("a task that does not follow from the journal"))?;
+                let deep = self.engine.deep().params();
+                let (params, level) = match kind {
+                    TaskKind::Model => (deep, mirror.bandit.plan().refresh_level),
+                    _ => (self.engine.params(), self.engine.params().max_level()),
+                };
+                self.same(request, params, level, &task.masked)
+            }
+            Wanted::Answers { model_feedbacks, users } => {
+                let evidence = evidence(request)?;
+                if evidence.model_feedbacks != *model_feedbacks {
+                    return Err(Error::Deviates(
+                        "answers that state another model than their evaluation has",
+                    ));
+                }
+                let evaluation = self.evaluation(&followed, ledger, bandit, &evidence, journal)?;
+                check_users(&evaluation, &evidence, users)?;
+                let raised = self.raised(keys, bandit, &question, &evaluation, evidence.raise.as_ref())?;
+                let Evaluation { circuit, count, .. } = &evaluation;
+                let raise = bandit.exchanges.scores(*count == 1);
+                // Under a committee nothing is drawn.
+                let mut rng = ChaCha20Rng::from_seed([0; 32]);
+                let evaluated = self.engine.evaluate(circuit, *count, raise, raised, None, &mut rng)?;
+                let opening = self.engine.opening(&evaluated)?;
+                self.same(request, self.engine.answer_params(), ANSWER_LEVEL, &opening)?;
+                let hashes: Vec<_> =
+                    evidence.uploads.iter().map(|(_, body)| *blake3::hash(body).as_bytes()).collect();
+                ledger.note_uploads(question.task, &hashes)
+            }
+        }
+    }
+
+    fn draws(&self, question: &Question) -> bool {
+        let mut hash = blake3::Hasher::new_keyed(&self.key);
+        hash.update(question.bandit.as_bytes()).update(&question.task.to_le_bytes());
+        let mut first = [0; 8];
+        hash.finalize_xof().fill(&mut first);
+        (u64::from_le_bytes(first) as f64) < self.share * 64f64.exp2()
+    }
+
+    fn followed(&self, ledger: &Ledger, bandit: &Joined) -> Result<Arc<Followed>, Error> {
+        let id = &bandit.created.id;
+        if let Some(known) = lock(&self.bandits).get(id) {
+            return Ok(known.clone());
+        }
+        // What a member noted before it started again must be part of the journal.
+        ledger.head(id)?;
+        let own = EncryptedBandit::create(&self.engine, bandit.created.config.clone(), [0; 32])?;
+        let models = Mutex::new(VecDeque::from([(0, own.scores_model().clone())]));
+        let hash = blake3::derive_key("helba member: journal of a bandit", id.as_bytes());
+        let mirror = Mutex::new(Mirror { bandit: own, records: 0, hash });
+        let mut bandits = lock(&self.bandits);
+        if bandits.len() >= MOST_BANDITS {
+            bandits.pop_first();
+        }
+        Ok(bandits.entry(id.clone()).or_insert_with(|| Arc::new(Followed { models, mirror })).clone())
+    }
+
+    /// Applies the records of the journal that are new, and notes the position.
+    fn follow(
+        &self,
+        followed: &Followed,
+        mirror: &mut Mirror,
+        ledger: &Ledger,
+        id: &str,
+        journal: Source,
+    ) -> Result<(), Error> {
+        let (noted, before) = (ledger.head(id)?, mirror.records);
+        loop {
+            let records = journal(id, mirror.records)?.records;
+            if records.is_empty() {
+                break;
+            }
+            for record in &records {
+                let mut next = mirror.after(record);
+                if noted.is_some_and(|(count, hash)| count == next.records && hash != next.hash) {
+                    return Err(Error::Deviates("another journal than the one that was answered for"));
+                }
+                next.apply(self, id, record)?;
+                *mirror = next;
+                let now = (mirror.bandit.model_feedbacks(), mirror.bandit.scores_model().clone());
+                let mut models = lock(&followed.models);
+                if models.back().is_none_or(|(feedbacks, _)| *feedbacks != now.0) {
+                    models.push_back(now);
+                    if models.len() > MOST_MODELS {
+                        models.pop_front();
+                    }
+                }
+            }
+        }
+        if noted.is_some_and(|(count, _)| mirror.records < count) {
+            return Err(Error::Deviates("a journal that is shorter than the one that was answered for"));
+        }
+        if mirror.records > before {
+            ledger.note_head(id, mirror.records, mirror.hash)?;
+        }
+        Ok(())
+    }
+
+    /// The model of this many feedbacks.
+    fn model(
+        &self,
+        followed: &Followed,
+        ledger: &Ledger,
+        id: &str,
+        feedbacks: u64,
+        journal: Source,
+    ) -> Result<Arc<Ciphertext>, Error> {
+        let known = || {
+            let models = lock(&followed.models);
+            models.iter().find(|(of, _)| *of == feedbacks).map(|(_, model)| model.clone())
+        };
+        if let Some(model) = known() {
+            return Ok(model);
+        }
+        self.follow(followed, &mut lock(&followed.mirror), ledger, id, journal)?;
+        known().ok_or(Error::Deviates("scores of a model that does not follow from the journal"))
+    }
+
+    fn evaluation(
+        &self,
+        followed: &Followed,
+        ledger: &Ledger,
+        bandit: &Joined,
+        evidence: &Evidence,
+        journal: Source,
+    ) -> Result<Evaluation, Error> {
+        let (engine, layout) = (&self.engine, &bandit.exchanges.layout);
+        let (id, config) = (&bandit.created.id, &bandit.created.config);
+        let model = self.model(followed, ledger, id, evidence.model_feedbacks, journal)?;
+        let limit = ckks::ciphertext_bytes(engine.params(), engine.params().max_level(), false);
+        let (mut packer, mut users) = (engine.packer()?, Vec::new());
+        for (decisions, body) in &evidence.uploads {
+            let sent = CommitteeContexts::read(body, limit)?;
+            let scores = engine.score(&engine.read_contexts(&sent.contexts)?, &model)?;
+            let decisions = *decisions as usize;
+            let log = layout.log_places(decisions)?;
+            let first = layout.user_at(packer.push_block(scores, log)?);
+            let numbers = (0..decisions).map(|b| layout.user_of(first, b, log) as u32).collect();
+            users.push((sent.answer_key, numbers));
+        }
+        if users.is_empty() {
+            return Err(Error::Deviates("an evaluation without users"));
+        }
+        let count = packer.len();
+        let circuit =
+            engine.circuit(config, Scalars::new(config, evidence.last_round, evidence.model_feedbacks))?;
+        let factor = circuit.factor(layout.log_range());
+        Ok(Evaluation { packed: packer.finish()?, circuit, factor, count, users })
+    }
+
+    /// The raised scores of an evaluation, whose c₁ is that of a request to members about its pack.
+    fn raised(
+        &self,
+        keys: &MemberKeys,
+        bandit: &Joined,
+        question: &Question,
+        evaluation: &Evaluation,
+        raise: Option<&RaiseEvidence>,
+    ) -> Result<Ciphertext, Error> {
+        let RaiseEvidence { question: bytes, set, frame } =
+            raise.ok_or(Error::Deviates("answers without a raise"))?;
+        let asked = Question::from_bytes(bytes)?;
+        let alone = evaluation.count == 1;
+        let scores = Wanted::Transfer(TaskKind::Scores { factor: evaluation.factor, alone });
+        if asked.bandit != question.bandit || asked.task != question.task || asked.wanted != scores {
+            return Err(Error::Deviates("answers of another raise than that of their evaluation"));
+        }
+        let set = keys.quorum().active(&super::answering::members(*set))?;
+        let header = transfer_header(bytes, 0);
+        let id = RequestId::new(RequestKind::Transfer, set, &header, Some(evaluation.packed.c1()));
+        let (deep, level) = (self.engine.deep(), bandit.exchanges.scores(alone).level());
+        let raised = ckks::read_ciphertext(deep.params(), deep.key_id(), level, frame)?;
+        match is_of(&id, deep.params(), &raised) {
+            true => Ok(raised),
+            false => Err(Error::Deviates("raised scores that no members made from this evaluation")),
+        }
+    }
+
+    /// Checks that the request is about c₁ of `own`.
+    fn same(
+        &self,
+        request: &MemberRequest,
+        params: &Params,
+        level: usize,
+        own: &Ciphertext,
+    ) -> Result<(), Error> {
+        let deep = self.engine.deep();
+        let key: KeyId = if params == deep.params() { deep.key_id() } else { self.engine.key_id() };
+        let asked: Poly<Ntt> = ckks::read_polynomial(params, key, level, &request.c1)?;
+        match asked == *own.c1() {
+            true => Ok(()),
+            false => Err(Error::Deviates("another ciphertext than the one that the member computes")),
+        }
+    }
+
+    /// Whether the ciphertexts are the transfers of one request to members about `input`.
+    fn are_transfers(
+        &self,
+        question: impl Fn(u32) -> Vec<u8>,
+        input: &Ciphertext,
+        outputs: &[(&Params, &Ciphertext)],
+    ) -> bool {
+        let of = |attempt: u32, set: ActiveSet| {
+            let question = question(attempt);
+            (0..).zip(outputs).all(|(number, (params, output))| {
+                let header = transfer_header(&question, number);
+                is_of(&RequestId::new(RequestKind::Transfer, set, &header, Some(input.c1())), params, output)
+            })
+        };
+        (0..MOST_OWN_SETS as u32).any(|attempt| self.sets.iter().any(|set| of(attempt, *set)))
+    }
+}
+
+impl Mirror {
+    /// The position after one more record, before it is applied.
+    fn after(&self, record: &[u8]) -> Self {
+        let mut hash = blake3::Hasher::new();
+        hash.update(&self.hash).update(&(record.len() as u64).to_le_bytes()).update(record);
+        let (records, hash) = (self.records + 1, *hash.finalize().as_bytes());
+        Mirror { bandit: self.bandit.clone(), records, hash }
+    }
+
+    /// Computes the update that is due, if there is one.
+    fn update(&mut self, engine: &Engine) -> Result<(), Error> {
+        if let Some(update) = self.bandit.update()? {
+            let model = update.run(engine)?;
+            self.bandit.updated(&update, model);
+        }
+        Ok(())
+    }
+
+    /// Applies a record, whose ciphertexts must be those of members.
+    fn apply(&mut self, replica: &Replica, id: &str, record: &[u8]) -> Result<(), Error> {
+        let (engine, event) = (&replica.engine, Event::from_bytes(record)?);
+        let (deep, small) = (engine.deep(), engine.params());
+        let question = |task: u64, kind: TaskKind| {
+            move |attempt| {
+                let wanted = Wanted::Transfer(kind);
+                Question { bandit: id.to_string(), task, attempt, wanted }.to_bytes()
+            }
+        };
+        let over = Error::Deviates("a journal with the answer to a task that it does not lead to");
+        let is_due = match &event {
+            Event::Rounds(_) | Event::Feedback { .. } => true,
+            Event::Traced { .. } => return Err(Error::Deviates("a journal with traces")),
+            Event::Raised { task, frame } => {
+                let Some(due) = self.bandit.task().filter(|due| due.id == *task) else { return Err(over) };
+                let level = self.bandit.plan().statistics_level;
+                let raised = ckks::read_ciphertext(deep.params(), deep.key_id(), level, frame)?;
+                let asked = question(*task, TaskKind::Sum);
+                replica.are_transfers(asked, &due.masked, &[(deep.params(), &raised)])
+            }
+            Event::Refreshed { task, deep: frame, scores } => {
+                self.update(engine)?;
+                let Some(due) = self.bandit.task().filter(|due| due.id == *task) else { return Err(over) };
+                let level = self.bandit.plan().model_level;
+                let model = ckks::read_ciphertext(deep.params(), deep.key_id(), level, frame)?;
+                let scores = ckks::read_ciphertext(small, engine.key_id(), small.max_level(), scores)?;
+                let outputs = [(deep.params(), &model), (small, &scores)];
+                replica.are_transfers(question(*task, TaskKind::Model), &due.masked, &outputs)
+            }
+        };
+        if !is_due {
+            return Err(Error::Deviates("a journal with a ciphertext that no members made"));
+        }
+        self.bandit.apply(engine, &event)?;
+        Ok(())
+    }
+}
+
+fn evidence(request: &MemberRequest) -> Result<Evidence, Error> {
+    if request.evidence.is_empty() {
+        return Err(Error::Deviates("an evaluation without what its users sent"));
+    }
+    Ok(Evidence::from_bytes(&request.evidence)?)
+}
+
+/// Whether c₁ is what the members of this request have drawn.
+fn is_of(id: &RequestId, params: &Params, ciphertext: &Ciphertext) -> bool {
+    let (seed, c1) = (id.seed(), ciphertext.c1());
+    let mut limb = vec![0; params.n()];
+    (0..c1.limbs()).all(|i| {
+        ckks::uniform_c1_limb(params, i, &seed, &mut limb);
+        limb == c1.limb(i)
+    })
+}
+
+/// Checks that answers go to those who sent the contexts, for the rounds of the evaluation.
+fn check_users(evaluation: &Evaluation, evidence: &Evidence, users: &[AnswerUser]) -> Result<(), Error> {
+    let sent = |user: &AnswerUser| {
+        evaluation.users.iter().any(|(key, numbers)| *key == user.answer_key && *numbers == user.users)
+    };
+    if !users.iter().all(sent) {
+        return Err(Error::Deviates("an answer to somebody who sent no contexts"));
+    }
+    let last = users.iter().map(|user| user.round.saturating_add(user.users.len() as u64 - 1)).max();
+    match last == Some(evidence.last_round) {
+        true => Ok(()),
+        false => Err(Error::Deviates("answers for other rounds than those of their evaluation")),
+    }
+}
+
+/// All sets of t members.
+fn sets(keys: &MemberKeys) -> Result<Vec<ActiveSet>, Error> {
+    let (t, n) = (u32::from(keys.quorum().threshold()), keys.quorum().members());
+    let all = (0..1u32 << n).filter(|bits| bits.count_ones() == t);
+    let members = |bits: u32| (0..n).filter(|i| bits >> i & 1 == 1).map(|i| i + 1).collect::<Vec<u8>>();
+    all.map(|bits| Ok(keys.quorum().active(&members(bits))?)).collect()
+}

@@ -1,0 +1,247 @@
+use crate::rounds::{Over, World, borrowed, check, poll, rng, rows};
+use helba_member::MemberKeys;
+use helba_member::serve::{Error, Joined, Ledger, Replica, answer};
+use protocol::TaskKind;
+use std::sync::atomic::{AtomicBool, Ordering};
+use testkit::ClearTwin;
+use user_client::BanditDevice;
+use wire::{CommitteeContexts, Evidence, Journal, MemberRequest, Question, Wanted};
+
+/// Members who compute everything again answer an honest server, also those who come back and follow the
+/// journal from its beginning, and users share evaluations.
+#[test]
+fn members_answer_what_they_compute_again() {
+    let mut world = World::start(2, 3, 2, 2);
+    world.replays = true;
+    (1..=2).for_each(|member| world.join(member));
+    let (config, device) = world.create(2, 2);
+    let (mut twin, mut draws) = (ClearTwin::new(config.clone()), rng(3));
+    for round in 1..=8 {
+        if round == 5 {
+            world.leave(2);
+            world.join(3);
+        }
+        let rows = rows(round, 2, 2);
+        let reply = device.decide(&world.client, &rows, &mut draws).unwrap().choice;
+        check(&config, &reply, &twin.indices(&rows, reply.round, reply.model_feedbacks));
+        let reward = if reply.arm == 0 { 0.7 } else { -0.2 };
+        world.feedback(&device, &reply, &rows[reply.arm], reward);
+        twin.learn(&rows[reply.arm], reward);
+        world.settle(&device);
+    }
+    assert!(world.settle(&device).refreshes > 3);
+    let most = std::thread::scope(|scope| {
+        let ask = |user: u32| {
+            let (device, client) = (&device, &world.client);
+            scope.spawn(move || {
+                device.decide(client, &rows(user, 2, 2), &mut rng(user.into())).unwrap().choice
+            })
+        };
+        let asked: Vec<_> = (0..8).map(ask).collect();
+        asked.into_iter().map(|thread| thread.join().unwrap().users).max().unwrap()
+    });
+    assert!(most > 1, "{most} users in the largest evaluation");
+}
+
+/// A server with member 1 as the test plays it, member 2, and what member 1 was asked in three rounds.
+struct Asked {
+    world: World,
+    device: BanditDevice<'static>,
+    keys: MemberKeys,
+    requests: Vec<MemberRequest>,
+}
+
+fn asked() -> Asked {
+    let mut world = World::start(2, 3, 2, 2);
+    world.replays = true;
+    let (_, device) = world.create(2, 2);
+    let keys = world.members.remove(&1).unwrap();
+    world.join(2);
+    let over = AtomicBool::new(false);
+    let requests = std::thread::scope(|scope| {
+        let answers = scope.spawn(|| {
+            let ledger = Ledger::open(&world.folder.path().join("ledger-1")).unwrap();
+            let (replica, joined) =
+                (world.replica(&keys), Joined::new(&keys, device.created().clone()).unwrap());
+            let (client, mut requests) = (&world.client, Vec::new());
+            while !over.load(Ordering::Relaxed) {
+                let Some(request) = client.question(1, borrowed(&poll(&keys)), 1 << 22, 1).unwrap() else {
+                    continue;
+                };
+                let journal = |id: &str, after| Ok(client.journal(id, after)?);
+                replica.check(&keys, &ledger, &joined, &request, &journal).unwrap();
+                client.shares(1, &answer(&keys, &ledger, &joined, &request).unwrap()).unwrap();
+                requests.push(request);
+            }
+            requests
+        });
+        let ends = Over(&over);
+        let mut draws = rng(3);
+        for round in 1..=3 {
+            let rows = rows(round, 2, 2);
+            let reply = device.decide(&world.client, &rows, &mut draws).unwrap().choice;
+            world.feedback(&device, &reply, &rows[reply.arm], 0.5);
+            world.settle(&device);
+        }
+        drop(ends);
+        answers.join().unwrap()
+    });
+    Asked { world, device, keys, requests }
+}
+
+impl Asked {
+    fn last(&self, wants: impl Fn(&Wanted) -> bool) -> (MemberRequest, Question) {
+        let question = |request: &MemberRequest| Question::from_bytes(&request.question).unwrap();
+        let request = self.requests.iter().rfind(|request| wants(&question(request).wanted)).unwrap();
+        (request.clone(), question(request))
+    }
+
+    fn check(&self, replica: &Replica, ledger: &Ledger, request: &MemberRequest) -> Result<(), Error> {
+        let joined = Joined::new(&self.keys, self.device.created().clone()).unwrap();
+        let journal = |id: &str, after| Ok(self.world.client.journal(id, after)?);
+        replica.check(&self.keys, ledger, &joined, request, &journal)
+    }
+
+    fn ledger(&self, name: &str) -> Ledger {
+        Ledger::open(&self.world.folder.path().join(name)).unwrap()
+    }
+
+    /// What a member does that checks the structure of questions alone.
+    fn structure(&self, name: &str, request: &MemberRequest) -> bool {
+        let joined = Joined::new(&self.keys, self.device.created().clone()).unwrap();
+        answer(&self.keys, &self.ledger(name), &joined, request).is_ok()
+    }
+}
+
+fn deviates(done: Result<(), Error>) -> &'static str {
+    match done {
+        Err(Error::Deviates(why)) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A server asks a member for shares of what no user and no evaluation led to. The control, a member that
+/// checks the structure of questions alone, answers each of them.
+#[test]
+fn attack_a_foreign_ciphertext_is_not_answered() {
+    let asked = asked();
+    let (replica, ledger) = (asked.world.replica(&asked.keys), asked.ledger("replaying"));
+    let (raise, scores) = asked.last(|wanted| matches!(wanted, Wanted::Transfer(TaskKind::Scores { .. })));
+    let (opening, answers) = asked.last(|wanted| matches!(wanted, Wanted::Answers { .. }));
+    asked.check(&replica, &ledger, &raise).unwrap();
+    asked.check(&replica, &ledger, &opening).unwrap();
+    let small = protocol::ScoreRing::for_shape(asked.keys.manifest().shape, true).unwrap().params;
+    let (small, id) = (small.validate().unwrap(), asked.keys.manifest().scores.key_id.parse().unwrap());
+    let top = small.max_level();
+    let sent = Evidence::from_bytes(&raise.evidence).unwrap();
+    let of_opening = Evidence::from_bytes(&opening.evidence).unwrap();
+    let user = CommitteeContexts::read(&sent.uploads[0].1, 1 << 22).unwrap();
+    let scale = f64::from(protocol::LOG_CONTEXT).exp2();
+    let contexts = ckks::read_scaled_ciphertext(&small, id, top, scale, &user.contexts).unwrap();
+    let raw = ckks::write_polynomial(&small, id, top, contexts.c1());
+    let with_users = |change: &dyn Fn(&mut Evidence)| {
+        let mut changed = of_opening.clone();
+        change(&mut changed);
+        changed.to_bytes()
+    };
+    let Wanted::Answers { model_feedbacks, users } = answers.wanted.clone() else { panic!() };
+    let stranger = {
+        let mut users = users.clone();
+        users[0].answer_key = envelope::SealingSecret::generate(&mut rng(5)).public();
+        Question { wanted: Wanted::Answers { model_feedbacks, users }, ..answers.clone() }.to_bytes()
+    };
+    let factor = {
+        let Wanted::Transfer(TaskKind::Scores { factor, alone }) = scores.wanted else { panic!() };
+        let wanted = Wanted::Transfer(TaskKind::Scores { factor: factor / 2.0, alone });
+        Question { wanted, ..scores.clone() }.to_bytes()
+    };
+    let cases = [
+        ("the contexts of a user", MemberRequest { c1: raw.clone(), ..raise.clone() }),
+        ("another factor", MemberRequest { question: factor, ..raise.clone() }),
+        ("no contexts", MemberRequest { evidence: Vec::new(), ..raise.clone() }),
+        ("the answer of a stranger", MemberRequest { question: stranger, ..opening.clone() }),
+        (
+            "contexts twice",
+            MemberRequest {
+                evidence: with_users(&|e| e.uploads.push(e.uploads[0].clone())),
+                ..opening.clone()
+            },
+        ),
+        ("no raise", MemberRequest { evidence: with_users(&|e| e.raise = None), ..opening.clone() }),
+        (
+            "another model",
+            MemberRequest { evidence: with_users(&|e| e.model_feedbacks -= 1), ..opening.clone() },
+        ),
+    ];
+    for (at, (name, request)) in cases.iter().enumerate() {
+        println!("{name}: {}", deviates(asked.check(&replica, &ledger, request)));
+        assert!(asked.structure(&format!("structure-{at}"), request), "the control: {name}");
+    }
+    // A raise of another ciphertext in the place of the raised scores.
+    let forged = with_users(&|e| {
+        if let Some(raise) = &mut e.raise {
+            let mut question = Question::from_bytes(&raise.question).unwrap();
+            question.attempt += 1;
+            raise.question = question.to_bytes();
+        }
+    });
+    deviates(asked.check(&replica, &ledger, &MemberRequest { evidence: forged, ..opening.clone() }));
+    // (0, g) in the place of the opened answer.
+    let answers = protocol::ScoreRing::for_shape(asked.keys.manifest().shape, true).unwrap();
+    let large = protocol::KeyPlan::new(asked.keys.manifest().shape, true).unwrap().params;
+    let params = answers.answers(&large).validate().unwrap();
+    let g = rns::sample::uniform(params.q_basis(0), &mut rng(7));
+    let chosen = MemberRequest { c1: ckks::write_polynomial(&params, id, 0, &g), ..opening };
+    deviates(asked.check(&replica, &ledger, &chosen));
+    assert!(asked.structure("structure-g", &chosen), "the control");
+}
+
+/// A sum that is raised is the one of the feedback in the journal, and a model the one of its batches. A
+/// journal without a feedback, with a changed model, or shorter than before is refused, also after a restart.
+#[test]
+fn attack_a_forked_journal_is_refused() {
+    let asked = asked();
+    let (client, id) = (&asked.world.client, asked.device.created().id.clone());
+    let joined = Joined::new(&asked.keys, asked.device.created().clone()).unwrap();
+    let (opening, _) = asked.last(|wanted| matches!(wanted, Wanted::Answers { .. }));
+    let records = client.journal(&id, 0).unwrap().records;
+    let follow = |ledger: &Ledger, records: &[Vec<u8>], request: &MemberRequest| {
+        let journal = |_: &str, after: u64| Ok(Journal { records: records[after as usize..].to_vec() });
+        asked.world.replica(&asked.keys).check(&asked.keys, ledger, &joined, request, &journal)
+    };
+    let events: Vec<_> = records.iter().map(|record| helba::Event::from_bytes(record).unwrap()).collect();
+    let find = |what: fn(&helba::Event) -> bool| events.iter().position(what).unwrap();
+    let (fed, raised) = (
+        find(|event| matches!(event, helba::Event::Feedback { .. })),
+        find(|event| matches!(event, helba::Event::Raised { .. })),
+    );
+    follow(&asked.ledger("whole"), &records, &opening).unwrap();
+    // A journal whose first feedback is the second one: what was raised is not its sum.
+    let mut forked = records.clone();
+    let second =
+        events.iter().skip(fed + 1).position(|e| matches!(e, helba::Event::Feedback { .. })).unwrap();
+    let helba::Event::Feedback { round, .. } = &events[fed] else { panic!() };
+    let helba::Event::Feedback { frame, .. } = &events[fed + 1 + second] else { panic!() };
+    forked[fed] = helba::Event::Feedback { round: *round, frame: frame.clone() }.to_bytes().unwrap();
+    println!("{}", deviates(follow(&asked.ledger("forked"), &forked, &opening)));
+    // A raised sum that no members made.
+    let mut forked = records.clone();
+    let helba::Event::Raised { task, .. } = &events[raised] else { panic!() };
+    let other = events.iter().rfind(|event| matches!(event, helba::Event::Raised { .. })).unwrap();
+    let helba::Event::Raised { frame, .. } = other else { panic!() };
+    forked[raised] = helba::Event::Raised { task: *task, frame: frame.clone() }.to_bytes().unwrap();
+    println!("{}", deviates(follow(&asked.ledger("raised"), &forked, &opening)));
+    // A member that starts again, with its ledger, takes no shorter and no other journal.
+    let installed = events.iter().rposition(|event| matches!(event, helba::Event::Refreshed { .. })).unwrap();
+    let shorter = &records[..=installed];
+    let longer = [&records[..], &[helba::Event::Rounds(1 << 20).to_bytes().unwrap()]].concat();
+    follow(&asked.ledger("longer"), &longer, &opening).unwrap();
+    println!("{}", deviates(follow(&asked.ledger("longer"), shorter, &opening)));
+    let mut other = longer.clone();
+    other[0] = helba::Event::Rounds(1 << 21).to_bytes().unwrap();
+    let is_rounds = matches!(events[0], helba::Event::Rounds(_));
+    assert!(is_rounds, "the first record reserves rounds");
+    println!("{}", deviates(follow(&asked.ledger("longer"), &other, &opening)));
+    // The control: without what its ledger notes, the member follows either.
+    follow(&asked.ledger("fresh"), &other, &opening).unwrap();
+}
