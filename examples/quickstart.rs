@@ -147,7 +147,7 @@ fn main() -> Result<()> {
     }
     let seconds = log.seconds();
     let params = deployment.params();
-    let report = planner::plan(d, k, rounds as u64, args.toy)?;
+    let report = planner::plan(d, k, rounds as u64, params.spec().security)?;
     if args.json {
         let json = serde_json::json!({
             "rounds": rounds, "features": d, "arms": k,

@@ -1,6 +1,7 @@
 //! `helba-server`: the program reads its arguments, sets up the log and serves.
 
 use anyhow::{Context, Result, anyhow, bail};
+use ckks::Security;
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand};
 use helba_server::{
@@ -263,14 +264,15 @@ fn sentence(error: &anyhow::Error) -> String {
 
 /// Prints the kernels of this machine, the reason for the choice, and predictions for each.
 fn check(keys: Option<&Path>, json: bool) -> Result<()> {
-    let open = |path: &Path| -> Result<(Shape, bool)> {
+    let open = |path: &Path| -> Result<(Shape, Security)> {
         let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
         let bundle = BundleReader::of_kind(BundleKind::Public, file)
             .with_context(|| format!("cannot use {}", path.display()))?;
-        Ok((bundle.manifest().shape, bundle.manifest().security_bits == 0))
+        Ok((bundle.manifest().shape, bundle.manifest().security()?))
     };
-    let (Shape { dim, arm_slots }, toy) = keys.map(open).transpose()?.unwrap_or((UNKNOWN_PROBLEM, false));
-    let report = planner::plan(dim, arm_slots, 1, toy)?;
+    let unknown = (UNKNOWN_PROBLEM, Security::Classical128);
+    let (Shape { dim, arm_slots }, security) = keys.map(open).transpose()?.unwrap_or(unknown);
+    let report = planner::plan(dim, arm_slots, 1, security)?;
     let choice = planner::kernel_choice();
     let mut out = std::io::stdout();
     if json {
@@ -447,7 +449,7 @@ async fn serve(arguments: Arguments, tls: &TlsArguments) -> Result<()> {
             tracing::info!(key, parameters, "keys loaded");
             let Shape { dim, arm_slots } = manifest.shape;
             // The largest problem that the keys carry.
-            if let Ok(report) = planner::plan(dim, arm_slots, 1, manifest.security_bits == 0) {
+            if let Ok(report) = planner::plan(dim, arm_slots, 1, manifest.security()?) {
                 let outlook = report.kernel_outlook(rayon::current_num_threads());
                 tracing::info!("d = {dim}, K = {arm_slots}: {outlook}");
             }

@@ -401,7 +401,11 @@ mod tests {
     fn device() -> &'static Device {
         static DEVICE: OnceLock<Device> = OnceLock::new();
         DEVICE.get_or_init(|| {
-            let request = keygen::Request { shape: Shape::for_problem(2, 2), toy: true, created: 0 };
+            let request = keygen::Request {
+                shape: Shape::for_problem(2, 2),
+                security: keygen::Security::None,
+                created: 0,
+            };
             let (mut public, mut secret) = (Vec::new(), Vec::new());
             keygen::generate(request, &mut public, &mut secret, &mut rng(), |_, _| ()).unwrap();
             Device::read(&secret[..]).unwrap()

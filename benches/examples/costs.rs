@@ -470,7 +470,7 @@ fn predictions(rows: &[Row]) -> Result<String> {
     );
     for problem in distinct(layer(rows, "helba"), Row::problem).into_iter().flatten() {
         let (d, k) = problem;
-        for of_kernel in planner::plan(d, k, 1000, false)?.kernels.iter().rev() {
+        for of_kernel in planner::plan(d, k, 1000, ckks::Security::Classical128)?.kernels.iter().rev() {
             let kernel = of_kernel.kernel.to_string();
             for s in &of_kernel.seconds {
                 for (step, predicted) in

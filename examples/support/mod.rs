@@ -121,7 +121,8 @@ impl Deployment {
         let (folder, of_folder) = folder()?;
         let (public, secret) = (folder.path().join("public.bundle"), folder.path().join("secret.bundle"));
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs());
-        let request = keygen::Request { shape: Shape::for_problem(d, k), toy, created };
+        let security = if toy { keygen::Security::None } else { keygen::Security::Classical128 };
+        let request = keygen::Request { shape: Shape::for_problem(d, k), security, created };
         let bar = progress(0, "generating keys", quiet);
         let start = Instant::now();
         let summary =

@@ -4,11 +4,15 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Misuse: a parameter set without security, without `--toy`.
-    #[error("the parameter set {params} has no security: use it for tests only, with --toy")]
+    /// Misuse: a parameter set that claims less security than was asked for.
+    #[error("the parameter set {params} claims {got} bits of security, {want} are asked for")]
     Insecure {
         /// The name of the set.
         params: &'static str,
+        /// The bits that it claims.
+        got: u32,
+        /// The bits that were asked for.
+        want: u32,
     },
     /// Misuse: a file exists, and is not overwritten, so that no key is lost by mistake.
     #[error("{} exists and is not overwritten: move it, or choose another name", path.display())]

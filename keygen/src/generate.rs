@@ -13,8 +13,9 @@ use wire::{
 pub struct Request {
     /// The shape that the keys serve.
     pub shape: Shape,
-    /// Whether parameter sets without security are allowed, for tests.
-    pub toy: bool,
+    /// The security level that the keys have at least. [`Security::None`] allows parameter sets without
+    /// security, for tests.
+    pub security: Security,
     /// The time in the manifests, in seconds since 1970.
     pub created: u64,
 }
@@ -46,9 +47,9 @@ pub fn generate<R: CryptoRng>(
     rng: &mut R,
     mut progress: impl FnMut(u32, u32),
 ) -> Result<Summary, Error> {
-    let Request { shape, toy, created } = request;
-    let plan = KeyPlan::new(shape, toy)?;
-    check_security(&plan.params, toy)?;
+    let Request { shape, security, created } = request;
+    let plan = KeyPlan::with_security(shape, security)?;
+    check_security(&plan.params, security)?;
     let large = RingKeys::large(&plan, rng)?;
     let scores = RingKeys::scores(plan.scores, rng)?;
     let token = AccessToken::generate(rng);
@@ -185,9 +186,10 @@ fn write_answer_keys<W: Write, R: CryptoRng>(
     Ok(())
 }
 
-fn check_security(params: &ParamsSpec, toy: bool) -> Result<(), Error> {
-    if params.security == Security::None && !toy {
-        return Err(Error::Insecure { params: params.name });
+fn check_security(params: &ParamsSpec, wanted: Security) -> Result<(), Error> {
+    let (got, want) = (params.security.bits(), wanted.bits());
+    if got < want {
+        return Err(Error::Insecure { params: params.name, got, want });
     }
     Ok(())
 }
@@ -197,13 +199,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_without_security_must_be_asked_for() {
+    fn sets_with_less_security_are_refused() {
+        use Security::{Classical128, Classical192, Classical256, None};
         for spec in ParamsSpec::named().iter().chain(ParamsSpec::scores()) {
-            let insecure = spec.security == Security::None;
-            assert!(check_security(spec, true).is_ok());
-            match check_security(spec, false) {
-                Err(Error::Insecure { params }) => assert!(insecure && params == spec.name),
-                other => assert!(!insecure && other.is_ok(), "{}", spec.name),
+            let has = spec.security.bits();
+            for wanted in [None, Classical128, Classical192, Classical256] {
+                match check_security(spec, wanted) {
+                    Err(Error::Insecure { params, got, want }) => {
+                        assert!(params == spec.name && got == has && want == wanted.bits() && has < want);
+                    }
+                    other => assert!(has >= wanted.bits() && other.is_ok(), "{}", spec.name),
+                }
             }
         }
     }

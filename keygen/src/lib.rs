@@ -7,6 +7,7 @@ mod error;
 mod files;
 mod generate;
 
+pub use ckks::Security;
 pub use ckks_secret::Passphrase;
 pub use error::Error;
 pub use files::{create_files, create_token_file};

@@ -4,7 +4,7 @@ use anyhow::Context;
 use clap::{Parser, Subcommand};
 use host::say;
 use indicatif::{ProgressBar, ProgressStyle};
-use keygen::{Passphrase, Request, create_files, os_rng};
+use keygen::{Passphrase, Request, Security, create_files, os_rng};
 use protocol::Shape;
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -46,8 +46,12 @@ enum Command {
         passphrase_file: Option<PathBuf>,
         /// Generates small keys without security, for tests. A problem that is too large for these gets keys
         /// with security.
-        #[arg(long)]
+        #[arg(long, conflicts_with = "security")]
         toy: bool,
+        /// Bits of security against classical attacks, at least: 128, 192 or 256. More than 128 take a ring of
+        /// twice the degree.
+        #[arg(long, default_value = "128", value_parser = security)]
+        security: Security,
     },
     /// Says what a problem would cost before any key is generated: seconds a decision, bytes a round, users
     /// at once, size of the bundle, memory.
@@ -61,6 +65,9 @@ enum Command {
         /// Rounds to plan for: from 1 to 10⁹.
         #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
         rounds: u64,
+        /// Bits of security against classical attacks, at least: 128, 192 or 256.
+        #[arg(long, default_value = "128", value_parser = security)]
+        security: Security,
         /// Every detail: parameters with reasons, levels, keys, messages, and seconds by step.
         #[arg(long)]
         explain: bool,
@@ -90,11 +97,12 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<()> {
     host::undo_on_signals().context("listening for signals")?;
     match command {
-        Command::Create { features, arms, public, secret, passphrase_file, toy } => {
-            create(features, arms, &public, &secret, passphrase_file.as_deref(), toy)
+        Command::Create { features, arms, public, secret, passphrase_file, toy, security } => {
+            let security = if toy { Security::None } else { security };
+            create(features, arms, &public, &secret, passphrase_file.as_deref(), security)
         }
-        Command::Plan { features, arms, rounds, explain, json } => {
-            print_plan(features, arms, rounds, explain, json)
+        Command::Plan { features, arms, rounds, security, explain, json } => {
+            print_plan(features, arms, rounds, security, explain, json)
         }
         Command::Token { file } => create_token(&file),
         Command::Inspect { bundle } => inspect(&bundle),
@@ -107,7 +115,7 @@ fn create(
     public: &Path,
     secret: &Path,
     passphrase_file: Option<&Path>,
-    toy: bool,
+    security: Security,
 ) -> anyhow::Result<()> {
     // No parameter set fits larger problems, and the power of two must not overflow.
     for (name, value) in [("--features", features), ("--arms", arms)] {
@@ -117,7 +125,7 @@ fn create(
     let passphrase = passphrase_file.map(open).transpose()?;
     let start = Instant::now();
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-    let request = Request { shape: Shape::for_problem(features, arms), toy, created };
+    let request = Request { shape: Shape::for_problem(features, arms), security, created };
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} keys  {elapsed} of about {duration}")?;
     let bar = ProgressBar::new(0).with_style(style);
     let result = create_files(request, public, secret, passphrase.as_ref(), &mut os_rng()?, |done, total| {
@@ -146,8 +154,21 @@ fn create_token(file: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn print_plan(features: usize, arms: usize, rounds: u64, explain: bool, json: bool) -> anyhow::Result<()> {
-    let report = match planner::plan(features, arms, rounds, false) {
+/// A number of bits that sets of keys claim.
+fn security(text: &str) -> Result<Security, String> {
+    let claimed = text.parse().ok().filter(|bits| *bits > 0).and_then(Security::of_bits);
+    claimed.ok_or_else(|| "sets of keys claim 128, 192 or 256 bits".into())
+}
+
+fn print_plan(
+    features: usize,
+    arms: usize,
+    rounds: u64,
+    security: Security,
+    explain: bool,
+    json: bool,
+) -> anyhow::Result<()> {
+    let report = match planner::plan(features, arms, rounds, security) {
         Ok(report) => report,
         Err(e) => {
             if let (true, planner::Error::NoPlan { why, instead }) = (json, &e) {

@@ -30,6 +30,12 @@ impl Security {
         }
     }
 
+    /// The level of so many bits.
+    pub fn of_bits(bits: u32) -> Option<Self> {
+        use Security::{Classical128, Classical192, Classical256, None};
+        [Classical128, Classical192, Classical256, None].into_iter().find(|level| level.bits() == bits)
+    }
+
     /// The largest log₂(QP) at this security level for ring degree 2^`log_n`: Bossuat et al. 2024 (ePrint
     /// 2024/463), Table 5.2, classical, ternary secret. `None` where the table has no row; no modulus is
     /// allowed there.
@@ -123,6 +129,18 @@ pub const LOGN14_LOGQP147_SCORES: ParamsSpec =
 pub const LOGN15_LOGQP147_SCORES: ParamsSpec =
     ParamsSpec { name: "logn15-logqp147-scores", log_n: 15, ..LOGN13_LOGQP147_SCORES };
 
+/// As [`LOGN14_LOGQP147_SCORES`], with the claim of the deep rings for 192 and 256 bits that it is beside.
+/// 219 bits are allowed for 256 bits against quantum computers.
+pub const LOGN14_LOGQP147_256BIT_SCORES: ParamsSpec = ParamsSpec {
+    name: "logn14-logqp147-256bit-scores",
+    security: Security::Classical256,
+    ..LOGN14_LOGQP147_SCORES
+};
+
+/// As [`LOGN14_LOGQP147_256BIT_SCORES`] with N = 2¹⁵, where 442 bits are allowed against quantum computers.
+pub const LOGN15_LOGQP147_256BIT_SCORES: ParamsSpec =
+    ParamsSpec { name: "logn15-logqp147-256bit-scores", log_n: 15, ..LOGN14_LOGQP147_256BIT_SCORES };
+
 /// As [`LOGN13_LOGQP147_SCORES`] with N = 2¹¹, for tests: no security.
 pub const TOY_LOGN11_SCORES: ParamsSpec =
     ParamsSpec { name: "toy-logn11-scores", log_n: 11, security: Security::None, ..LOGN13_LOGQP147_SCORES };
@@ -208,12 +226,32 @@ pub const LOGN15_LOGQP866_DEPTH23: ParamsSpec = ParamsSpec {
     security: Security::Classical128,
 };
 
-/// 22 levels of 32 bits in the ring with twice the slots. log₂(QP) = 1130 at N = 2¹⁶, where 1747 is allowed.
+/// The levels and primes' sizes of [`LOGN15_LOGQP825_DEPTH17`] in the ring with twice the slots.
+/// log₂(QP) = 825 at N = 2¹⁶, where 929 is allowed for 256 bits of classical security, and 888 against
+/// quantum computers.
+pub const LOGN16_LOGQP825_DEPTH17: ParamsSpec = ParamsSpec {
+    name: "logn16-logqp825-depth17",
+    log_n: 16,
+    security: Security::Classical256,
+    ..LOGN15_LOGQP825_DEPTH17
+};
+
+/// As [`LOGN16_LOGQP825_DEPTH17`] with the levels of [`LOGN15_LOGQP858_DEPTH21`]. log₂(QP) = 858.
+pub const LOGN16_LOGQP858_DEPTH21: ParamsSpec = ParamsSpec {
+    name: "logn16-logqp858-depth21",
+    log_n: 16,
+    security: Security::Classical256,
+    ..LOGN15_LOGQP858_DEPTH21
+};
+
+/// 22 levels of 32 bits. log₂(QP) = 1130 at N = 2¹⁶, where 1199 is allowed for 192 bits of classical
+/// security, and 1145 against quantum computers.
 pub const LOGN16_LOGQP1130_DEPTH22: ParamsSpec = ParamsSpec {
     name: "logn16-logqp1130-depth22",
     log_n: 16,
     depth: 22,
     log_p: &[48, 48, 48, 48, 48, 48, 48, 48],
+    security: Security::Classical192,
     ..LOGN15_LOGQP858_DEPTH18
 };
 
@@ -283,18 +321,22 @@ impl ParamsSpec {
             LOGN15_LOGQP842_DEPTH19,
             LOGN15_LOGQP858_DEPTH21,
             LOGN15_LOGQP866_DEPTH23,
+            LOGN16_LOGQP825_DEPTH17,
+            LOGN16_LOGQP858_DEPTH21,
             LOGN16_LOGQP1130_DEPTH22,
             TOY_LOGN12_DEPTH21,
             TOY_LOGN14_DEPTH22,
         ]
     }
 
-    /// The sets of the ring of scores, in both tiers the smallest ring first.
+    /// The sets of the ring of scores, in each tier the smallest ring first.
     pub fn scores() -> &'static [ParamsSpec] {
         &[
             LOGN13_LOGQP147_SCORES,
             LOGN14_LOGQP147_SCORES,
             LOGN15_LOGQP147_SCORES,
+            LOGN14_LOGQP147_256BIT_SCORES,
+            LOGN15_LOGQP147_256BIT_SCORES,
             TOY_LOGN11_SCORES,
             TOY_LOGN12_SCORES,
             TOY_LOGN13_SCORES,
@@ -700,6 +742,25 @@ mod tests {
         assert!(ParamsSpec { log_q0: 42, ..LOGN15_LOGQP825_DEPTH17 }.validate().unwrap().log_qp() > 825.0);
     }
 
+    /// The sets for more than 128 bits are also within the quantum columns of the generated tables of ePrint
+    /// 2024/463: 1145 and 888 bits at N = 2¹⁶ for 192 and 256 bits, 219 and 442 at N = 2¹⁴ and 2¹⁵ for 256.
+    #[test]
+    fn sets_for_more_bits_keep_the_quantum_columns() {
+        let all = ParamsSpec::named().iter().chain(ParamsSpec::scores());
+        let more: Vec<_> = all.filter(|spec| spec.security.bits() > 128).collect();
+        assert_eq!(more.len(), 5);
+        for spec in more {
+            let allowed = match (spec.security, spec.log_n) {
+                (Security::Classical192, 16) => 1145.0,
+                (Security::Classical256, 16) => 888.0,
+                (Security::Classical256, 15) => 442.0,
+                (Security::Classical256, 14) => 219.0,
+                other => panic!("no limit for {other:?}"),
+            };
+            assert!(spec.validate().unwrap().log_qp() <= allowed, "{}", spec.name);
+        }
+    }
+
     /// log₂(QP) is within the classical limits for 128 and 192 bits, and within the 203 bits of the quantum
     /// column of the generated tables of ePrint 2024/463. The larger rings are within those for 256 bits.
     #[test]
@@ -742,7 +803,11 @@ mod tests {
     #[test]
     fn prefixes_are_those_of_their_set() {
         for large in ParamsSpec::named().iter().filter(|spec| spec.log_scale == 32) {
-            let log_n = if large.security == Security::None { 11 } else { 13 };
+            let log_n = match large.security {
+                Security::None => 11,
+                Security::Classical128 => 13,
+                _ => 14,
+            };
             let spec = PrefixSpec { large: *large, log_n, depth: 2, log_p: &[50] };
             let (params, large) = (spec.validate().unwrap(), large.validate().unwrap());
             for level in 0..=2 {
@@ -753,7 +818,7 @@ mod tests {
             let of_large = large.qp_basis(large.max_level());
             assert!(special.len() == 1 && of_large.primes().all(|q| q != special[0]));
             assert!(params.log_qp() <= 203.0 && params.fingerprint() != large.fingerprint());
-            let more = PrefixSpec { log_p: &[50, 50, 50], ..spec };
+            let more = PrefixSpec { log_p: &[50; 6], ..spec };
             assert!(spec.large.security == Security::None || more.validate().is_err());
         }
         let spec = PrefixSpec { large: LOGN15_LOGQP825_DEPTH17, log_n: 13, depth: 2, log_p: &[50] };

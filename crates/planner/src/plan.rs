@@ -175,13 +175,13 @@ pub struct Report {
 ///
 /// Seconds come from prices measured at one set, carried over by the limbs each operation touches: recorded
 /// comparisons and updates took 0.9 to 1.3 times what is predicted of them.
-/// Everything else is exact. `toy` allows sets without security.
+/// Everything else is exact. [`Security::None`] allows sets without security.
 ///
 /// # Errors
 /// [`Error::NoPlan`], which says what would work, for a problem that no set carries; [`Error::Ckks`] never in
 /// practice.
-pub fn plan(features: usize, arms: usize, rounds: u64, toy: bool) -> Result<Report, Error> {
-    let (keys, params, config) = carried(features, arms, rounds, toy).map_err(|error| match error {
+pub fn plan(features: usize, arms: usize, rounds: u64, security: Security) -> Result<Report, Error> {
+    let (keys, params, config) = carried(features, arms, rounds, security).map_err(|error| match error {
         Error::Protocol(why) => Error::no_plan(features, arms, rounds, why),
         other => other,
     })?;
@@ -328,7 +328,7 @@ fn carried(
     features: usize,
     arms: usize,
     rounds: u64,
-    toy: bool,
+    security: Security,
 ) -> Result<(KeyPlan, Params, BanditConfig), Error> {
     for (field, value, most) in [("features", features, 256), ("arms", arms, protocol::MOST_ARMS)] {
         // Beyond that no set fits, and the power of two must not overflow.
@@ -338,7 +338,7 @@ fn carried(
         }
     }
     let shape = Shape::for_problem(features, arms);
-    let keys = KeyPlan::new(shape, toy)?;
+    let keys = KeyPlan::with_security(shape, security)?;
     let params = keys.params.validate()?;
     let config = BanditConfig { horizon: rounds, ..BanditConfig::new(features, arms) };
     config.plan(&params, shape, keys.scores)?;
@@ -362,7 +362,7 @@ pub(crate) fn alternatives(features: usize, arms: usize, rounds: u64, why: &prot
     ) {
         return "change that".into();
     }
-    let works = |d: usize, k: usize| carried(d, k, rounds, false).is_ok();
+    let works = |d: usize, k: usize| carried(d, k, rounds, Security::Classical128).is_ok();
     let most = |f: &dyn Fn(usize) -> bool| (0..=8).rev().map(|log| 1 << log).find(|&x| x > 1 && f(x));
     let mut options = Vec::new();
     if let Some(k) = most(&|k| works(features, k)) {
@@ -571,7 +571,7 @@ mod tests {
     use circuits::argmax::Argmax;
 
     fn circuits_of(d: usize, k: usize) -> Circuits {
-        let (keys, params, config) = carried(d, k, 1000, false).unwrap();
+        let (keys, params, config) = carried(d, k, 1000, Security::Classical128).unwrap();
         let shape = Shape::for_problem(d, k);
         let levels = config.plan(&params, shape, keys.scores).unwrap();
         Circuits::new(&config, &keys, shape, &levels, &keys.scores.params.validate().unwrap()).unwrap()
@@ -604,7 +604,7 @@ mod tests {
     /// More arms, more features and fewer threads never cost less.
     #[test]
     fn predictions_grow_with_the_problem() {
-        let round = |d, k| plan(d, k, 100, false).unwrap().seconds[0];
+        let round = |d, k| plan(d, k, 100, Security::Classical128).unwrap().seconds[0];
         let [small, arms, both, most] = [round(2, 2), round(2, 8), round(16, 16), round(16, 64)];
         assert!(0.0 < small.round && small.round < arms.round && arms.round < both.round);
         assert!(both.round < most.round && 0.0 < small.update && small.update < both.update);
@@ -623,7 +623,7 @@ mod tests {
         let reference = MEASURED_AT.validate().unwrap();
         let mut compared = 0;
         for (d, k) in [(2, 2), (8, 8)] {
-            let (_, params, config) = carried(d, k, 1000, false).unwrap();
+            let (_, params, config) = carried(d, k, 1000, Security::Classical128).unwrap();
             let circuits = circuits_of(d, k);
             let prices = Prices::new(&params, &reference, Kernel::Avx512Ifma, 1);
             let measured = |step: &str| -> (usize, f64) {

@@ -187,7 +187,7 @@ mod tests {
     /// No name of a message is misspelt.
     #[test]
     fn a_summary_adds_up_messages() {
-        let report = crate::plan(7, 4, 1000, false).unwrap();
+        let report = crate::plan(7, 4, 1000, ckks::Security::Classical128).unwrap();
         let names = [
             "contexts",
             "feedback, to the server",
@@ -209,6 +209,6 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        assert!(crate::plan(2, 2, 1000, true).unwrap().summary(1).contains("NONE"));
+        assert!(crate::plan(2, 2, 1000, ckks::Security::None).unwrap().summary(1).contains("NONE"));
     }
 }

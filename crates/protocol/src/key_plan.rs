@@ -5,16 +5,22 @@
 
 use crate::levels::DecisionLevels;
 use crate::{AnswerLayout, BanditConfig, Error, ScoreRing, Shape};
-use ckks::{GaloisElement, KeyStorage, Params, ParamsSpec, PrefixSpec};
+use ckks::{GaloisElement, KeyStorage, Params, ParamsSpec, PrefixSpec, Security};
 use std::collections::BTreeMap;
 
-/// The parameter sets of keys, the fastest first.
+/// The parameter sets of keys for 128 bits of security, the fastest first.
 const SETS: [ParamsSpec; 4] = [
     ckks::LOGN15_LOGQP825_DEPTH17,
     ckks::LOGN15_LOGQP858_DEPTH18,
     ckks::LOGN15_LOGQP842_DEPTH19,
     ckks::LOGN15_LOGQP858_DEPTH21,
 ];
+
+/// For 192 bits. The first claims 256 bits.
+const SETS_192: [ParamsSpec; 2] = [ckks::LOGN16_LOGQP825_DEPTH17, ckks::LOGN16_LOGQP1130_DEPTH22];
+
+/// For 256 bits.
+const SETS_256: [ParamsSpec; 2] = [ckks::LOGN16_LOGQP825_DEPTH17, ckks::LOGN16_LOGQP858_DEPTH21];
 
 /// The parameter sets for tests.
 const TOYS: [ParamsSpec; 2] = [ckks::TOY_LOGN12_DEPTH21, ckks::TOY_LOGN14_DEPTH22];
@@ -96,26 +102,43 @@ pub struct GaloisKey {
 }
 
 impl KeyPlan {
-    /// The fastest parameter set that fits `shape` with the default precision, and its keys. `toy` also
-    /// allows sets without security, for tests.
+    /// The fastest parameter set for 128 bits of security that fits `shape` with the default precision, and its
+    /// keys. `toy` also allows sets without security, for tests.
     ///
     /// # Errors
     /// [`Error::Slots`] if no set fits; [`Error::OutOfRange`] for more than [`crate::MOST_ARMS`] arms.
     pub fn new(shape: Shape, toy: bool) -> Result<Self, Error> {
-        let levels = DecisionLevels::new(&BanditConfig::new(shape.dim, shape.arm_slots), shape)?;
-        let slots = shape.slots();
-        let holds = |set: &ParamsSpec| 1 << (set.log_n - 1);
-        let fits = |set: &ParamsSpec| {
-            let scores = ScoreRing::beside(set, shape).ok()?;
-            (slots <= holds(set) && levels.of_users(2) <= set.depth).then_some((*set, scores))
+        Self::with_security(shape, if toy { Security::None } else { Security::Classical128 })
+    }
+
+    /// As [`Self::new`], for so many bits of security or more. [`Security::None`] allows sets without any.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_security(shape: Shape, security: Security) -> Result<Self, Error> {
+        let sets = match security {
+            Security::None => [&TOYS[..], &SETS].concat(),
+            Security::Classical128 => SETS.to_vec(),
+            Security::Classical192 => SETS_192.to_vec(),
+            Security::Classical256 => SETS_256.to_vec(),
         };
-        let toys: &[ParamsSpec] = if toy { &TOYS } else { &[] };
         // The last set has enough levels for all numbers of arms, and rings of scores hold the numbers of all
         // features that updates have slots for, so that only slots can be missing.
-        let (params, scores) = toys.iter().chain(&SETS).find_map(fits).ok_or_else(|| {
-            let have = SETS.iter().map(holds).max().unwrap_or(0);
-            Error::Slots { need: slots, have }
-        })?;
+        sets.iter().find_map(|set| Self::with_set(shape, *set).transpose()).unwrap_or_else(|| {
+            let have = sets.iter().map(holds).max().unwrap_or(0);
+            Err(Error::Slots { need: shape.slots(), have })
+        })
+    }
+
+    /// The keys for `shape` of the parameter set `params`, or `None` if it has too few levels, slots or
+    /// coefficients beside it.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] for more than [`crate::MOST_ARMS`] arms.
+    pub fn with_set(shape: Shape, params: ParamsSpec) -> Result<Option<Self>, Error> {
+        let levels = DecisionLevels::new(&BanditConfig::new(shape.dim, shape.arm_slots), shape)?;
+        let fits = shape.slots() <= holds(&params) && levels.of_users(2) <= params.depth;
+        let (true, Ok(scores)) = (fits, ScoreRing::beside(&params, shape)) else { return Ok(None) };
         let top = params.depth;
         let mut galois = BTreeMap::new();
         // Decisions come first, so that the keys that updates add are used by updates only.
@@ -137,8 +160,14 @@ impl KeyPlan {
         // The identity needs no key.
         galois.remove(&Automorphism::Rotation(0));
         let answers = AnswerKeys::new(scores, shape, &params);
-        Ok(KeyPlan { params, relin_level: top, galois: galois.into_values().collect(), scores, answers })
+        let galois = galois.into_values().collect();
+        Ok(Some(KeyPlan { params, relin_level: top, galois, scores, answers }))
     }
+}
+
+/// The slots of a set.
+fn holds(set: &ParamsSpec) -> usize {
+    1 << (set.log_n - 1)
 }
 
 /// The rotations of a sum over `count` slots at distance `step`, which doubles its summands in each stage.

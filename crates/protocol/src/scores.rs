@@ -45,6 +45,11 @@ pub const LOG_STATISTICS: u32 = 44;
 const RINGS: [ParamsSpec; 3] =
     [ckks::LOGN13_LOGQP147_SCORES, ckks::LOGN14_LOGQP147_SCORES, ckks::LOGN15_LOGQP147_SCORES];
 
+/// The rings beside sets for more than 128 bits. At N' = 2¹³ answers have 155 bits, and 147 are allowed for
+/// 192 bits of security.
+const STRONG_RINGS: [ParamsSpec; 2] =
+    [ckks::LOGN14_LOGQP147_256BIT_SCORES, ckks::LOGN15_LOGQP147_256BIT_SCORES];
+
 /// The rings for tests.
 const TOYS: [ParamsSpec; 4] =
     [ckks::TOY_LOGN11_SCORES, ckks::TOY_LOGN12_SCORES, ckks::TOY_LOGN13_SCORES, ckks::TOY_LOGN14_SCORES];
@@ -64,12 +69,17 @@ pub struct ScoreRing {
 
 impl ScoreRing {
     /// The ring for keys of `shape` whose large ring has the set `large`: the smallest whose gap holds the
-    /// D(D + 3)/2 numbers of an arm. A ring without security is exactly beside one without security.
+    /// D(D + 3)/2 numbers of an arm, among those that claim as many bits of security. A ring without security
+    /// is exactly beside one without security.
     ///
     /// # Errors
     /// [`Error::Coefficients`] if no ring that is as small as the large one has so many.
     pub fn beside(large: &ParamsSpec, shape: Shape) -> Result<Self, Error> {
-        let rings = if large.security == Security::None { &TOYS[..] } else { &RINGS[..] };
+        let rings = match large.security {
+            Security::None => &TOYS[..],
+            Security::Classical128 => &RINGS[..],
+            Security::Classical192 | Security::Classical256 => &STRONG_RINGS[..],
+        };
         let need = 2 * shape.arm_slots * numbers(shape.dim).next_power_of_two();
         let rings = rings.iter().filter(|ring| ring.log_n <= large.log_n);
         let params = rings.clone().find(|ring| need <= 1 << ring.log_n).copied().ok_or_else(|| {

@@ -20,7 +20,7 @@
 
 use crate::frame::check_length;
 use crate::{Custody, Error, TokenDigest};
-use ckks::{KeyId, Params, ParamsSpec};
+use ckks::{KeyId, Params, ParamsSpec, Security};
 use protocol::{ScoreRing, Shape};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
@@ -228,6 +228,15 @@ impl Manifest {
     /// value differs.
     pub fn params(&self) -> Result<Params, Error> {
         self.stated().params(ParamsSpec::named())
+    }
+
+    /// The security level that is stated.
+    ///
+    /// # Errors
+    /// [`Error::Manifest`] for a number of bits that no set claims.
+    pub fn security(&self) -> Result<Security, Error> {
+        let wrong = || differs("security_bits", &self.security_bits.to_string(), "0, 128, 192 or 256");
+        Security::of_bits(self.security_bits).ok_or_else(wrong)
     }
 
     /// The id of the key pair.

@@ -2,6 +2,7 @@ use crate::Error;
 use crate::bundle::{BundleKind, BundleReader, Manifest, ScoresManifest, differs};
 use ckks::{
     EvaluationKeys, Evaluator, GaloisElement, KeyId, KeyStorage, KeySwitchKey, Params, PublicKey, RingSwitch,
+    Security,
 };
 use protocol::{AnswerKeys, KeyPlan, ScoreRing};
 use std::collections::BTreeSet;
@@ -138,15 +139,17 @@ fn read_switch(
 
 /// The key plan of the shape of a bundle, with its parameters.
 fn key_plan(manifest: &Manifest) -> Result<KeyPlan, Error> {
-    let plan = KeyPlan::new(manifest.shape, false)?;
-    if plan.params.name == manifest.params {
-        return Ok(plan);
+    use Security::{Classical128, Classical192, Classical256, None};
+    let mut names = Vec::new();
+    for security in [Classical128, Classical192, Classical256, None] {
+        let plan = KeyPlan::with_security(manifest.shape, security)?;
+        if plan.params.name == manifest.params {
+            return Ok(plan);
+        }
+        names.push(plan.params.name);
     }
-    let toy = KeyPlan::new(manifest.shape, true)?;
-    if toy.params.name == manifest.params {
-        return Ok(toy);
-    }
-    Err(differs("params", &manifest.params, plan.params.name))
+    names.dedup();
+    Err(differs("params", &manifest.params, &names[..names.len() - 1].join(" or ")))
 }
 
 /// The evaluation keys that a ring needs.

@@ -1,7 +1,7 @@
 //! Bundles made here are what servers and devices read, and no slip loses or shows a key.
 
 use ckks_secret::SecretKey;
-use keygen::{Error, Request, Summary, create_files, generate};
+use keygen::{Error, Request, Security, Summary, create_files, generate};
 use protocol::{ScoreRing, Shape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -13,7 +13,7 @@ use wire::{
 };
 
 fn request() -> Request {
-    Request { shape: Shape::for_problem(2, 2), toy: true, created: 1_700_000_000 }
+    Request { shape: Shape::for_problem(2, 2), security: Security::None, created: 1_700_000_000 }
 }
 
 fn rng(seed: u64) -> ChaCha20Rng {
@@ -25,6 +25,26 @@ fn bundles(seed: u64) -> (Vec<u8>, Vec<u8>) {
     let (mut public, mut secret) = (Vec::new(), Vec::new());
     generate(request(), &mut public, &mut secret, &mut rng(seed), |_, _| {}).unwrap();
     (public, secret)
+}
+
+/// A server and a device read keys for 192 and 256 bits, whose rings are stated in the manifest.
+#[test]
+#[ignore = "long: keys at N = 2^16, half a minute"]
+fn bundles_for_more_bits_are_read() {
+    for security in [Security::Classical192, Security::Classical256] {
+        let (mut public, mut secret) = (Vec::new(), Vec::new());
+        // 16 arms have another set for each level, and two the same.
+        for k in [2, 16] {
+            (public.clear(), secret.clear());
+            let request = Request { shape: Shape::for_problem(2, k), security, created: 0 };
+            generate(request, &mut public, &mut secret, &mut rng(3), |_, _| {}).unwrap();
+            let read = PublicBundle::read(&public[..]).unwrap();
+            assert!(read.manifest.security_bits >= security.bits() && read.params.n() == 1 << 16);
+            assert_eq!((read.manifest.scores.security_bits, read.scores.params.n()), (256, 1 << 14));
+            let secret = SecretBundle::read(&secret[..]).unwrap();
+            assert_eq!(secret.params.fingerprint(), read.params.fingerprint());
+        }
+    }
 }
 
 #[test]
@@ -355,7 +375,7 @@ fn a_ring_of_scores_may_be_as_large_as_the_deep_ring() {
 #[test]
 fn shapes_that_no_ring_holds_are_refused() {
     let (mut public, mut secret) = (Vec::new(), Vec::new());
-    let request = Request { shape: Shape::for_problem(32, 4), toy: false, created: 0 };
+    let request = Request { shape: Shape::for_problem(32, 4), security: Security::Classical128, created: 0 };
     let error = generate(request, &mut public, &mut secret, &mut rng(6), |_, _| {}).unwrap_err();
     assert!(error.to_string().contains("slots are needed"), "{error}");
     assert!(public.is_empty() && secret.is_empty());

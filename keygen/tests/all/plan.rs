@@ -7,6 +7,21 @@ fn tool(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_helba-keygen")).arg("plan").args(arguments).output().unwrap()
 }
 
+/// A plan for more bits of security is of another set, and a number of bits that no set claims is refused.
+#[test]
+fn security_is_chosen() {
+    for (bits, log_n) in [("128", 15), ("192", 16), ("256", 16)] {
+        let out = tool(&["--d", "2", "--k", "16", "--security", bits, "--json"]);
+        let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+        assert_eq!((json["security_bits"].to_string(), json["log_n"].as_u64()), (bits.into(), Some(log_n)));
+    }
+    for wrong in ["0", "100", "a"] {
+        let out = tool(&["--d", "2", "--k", "2", "--security", wrong]);
+        let said = String::from_utf8(out.stderr).unwrap();
+        assert!(!out.status.success() && said.contains("128, 192 or 256 bits"), "{said}");
+    }
+}
+
 #[test]
 fn json_has_every_field_and_text_the_same_numbers() {
     let arguments = ["--d", "7", "--k", "4", "--rounds", "10000"];
@@ -14,7 +29,7 @@ fn json_has_every_field_and_text_the_same_numbers() {
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
     // Through text on both sides: reading a float may cost its last bit.
-    let text = serde_json::to_string(&plan(7, 4, 10_000, false).unwrap()).unwrap();
+    let text = serde_json::to_string(&plan(7, 4, 10_000, keygen::Security::Classical128).unwrap()).unwrap();
     assert_eq!(json, serde_json::from_str::<serde_json::Value>(&text).unwrap());
     let fields = json.as_object().unwrap();
     for name in [

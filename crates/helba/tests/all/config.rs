@@ -3,6 +3,7 @@
 use bandit::{LinearConfig, Schedule, Width};
 use circuits::inverse::Newton;
 use circuits::{Clear, Complex64, SlotAlgebra};
+use ckks::Security;
 use fault::OutOfRange;
 use helba::circuit::DecisionCircuit;
 use helba::{Scalars, update};
@@ -33,6 +34,46 @@ fn shipped_sets_carry_their_shapes_at_128_bits() {
         // Of the answers, whose modulus is none of these two.
         assert_eq!(keys.answers.params.validate().unwrap().spec().security.bits(), 128);
     }
+}
+
+/// For 192 and 256 bits the same problems have keys, in the ring with twice the degree, and no part claims
+/// less.
+#[test]
+fn every_security_level_carries_every_shape() {
+    for (d, k) in [(1, 1), (2, 2), (7, 4), (8, 8), (16, 8), (16, 16), (8, 32), (16, 32), (2, 64), (16, 64)] {
+        let (shape, config) = (Shape::for_problem(d, k), BanditConfig::new(d, k));
+        for security in [Security::Classical192, Security::Classical256] {
+            let keys = KeyPlan::with_security(shape, security).unwrap();
+            let params = keys.params.validate().unwrap();
+            let plan = config.plan(&params, shape, keys.scores).unwrap();
+            assert!(plan.users >= 4 && params.spec().log_n == 16 && keys.scores.params.log_n >= 14);
+            let answers = keys.answers.params.validate().unwrap();
+            for bits in [keys.params, keys.scores.params, *answers.spec()].map(|spec| spec.security.bits()) {
+                assert!(bits >= security.bits(), "d = {d}, K = {k}");
+            }
+            // The rings of scores and answers themselves have room for what their secret claims.
+            for (log_n, log_qp) in [
+                (keys.scores.params.log_n, keys.scores.params.validate().unwrap().log_qp()),
+                (answers.spec().log_n, answers.log_qp()),
+            ] {
+                assert!(log_qp <= f64::from(security.max_log_qp(log_n).unwrap()), "d = {d}, K = {k}");
+            }
+        }
+    }
+}
+
+/// The least circuit takes 14 levels, and 14 levels of 32 bits with q₀ are too wide for 256 bits at N = 2¹⁵,
+/// without any special prime.
+#[test]
+fn no_smaller_ring_carries_256_bits() {
+    let level = plan(&BanditConfig::new(2, 2)).unwrap().scores_level;
+    let set = ckks::LOGN15_LOGQP825_DEPTH17;
+    let bits = set.log_q0 + level as u32 * set.log_scale;
+    assert_eq!((level, bits), (14, 489));
+    assert!(bits > Security::Classical256.max_log_qp(15).unwrap());
+    let security = Security::Classical256;
+    let least = ckks::ParamsSpec { name: "least", depth: level, log_p: &[48], security, ..set };
+    assert!(matches!(least.validate(), Err(ckks::Error::Insecure { allowed: 462, .. })));
 }
 
 /// A shape names the problems that round up to it, and no others.

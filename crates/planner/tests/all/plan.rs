@@ -1,7 +1,7 @@
 //! A plan says of keys, messages and levels what is then made, and refuses with a way out.
 
 use circuits::{Clear, Complex64};
-use ckks::KeyStorage;
+use ckks::{KeyStorage, Security};
 use helba::Scalars;
 use helba::circuit::DecisionCircuit;
 use keygen::{Request, generate};
@@ -11,13 +11,13 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 
 fn toy() -> Report {
-    plan(2, 2, 1000, true).unwrap()
+    plan(2, 2, 1000, Security::None).unwrap()
 }
 
 /// To the byte: the bundle's file and its keys in memory.
 #[test]
 fn planned_bytes_are_those_made() {
-    let request = Request { shape: Shape::for_problem(2, 2), toy: true, created: 0 };
+    let request = Request { shape: Shape::for_problem(2, 2), security: Security::None, created: 0 };
     let mut rng = ChaCha20Rng::seed_from_u64(1);
     let mut file = Vec::new();
     let summary = generate(request, &mut file, Vec::new(), &mut rng, |_, _| {}).unwrap();
@@ -108,7 +108,7 @@ fn rotations_of_updates_alone_are_seeded() {
 #[test]
 fn depth_by_step_is_the_bandits_plan() {
     for (d, k) in [(1, 1), (2, 2), (7, 4), (8, 8), (3, 16), (16, 16), (8, 32), (16, 32), (16, 64)] {
-        let report = plan(d, k, 1000, false).unwrap();
+        let report = plan(d, k, 1000, Security::Classical128).unwrap();
         let shape = Shape::for_problem(d, k);
         let keys = KeyPlan::new(shape, false).unwrap();
         let config = BanditConfig::new(d, k);
@@ -124,12 +124,27 @@ fn depth_by_step_is_the_bandits_plan() {
     assert_eq!((toy().security_bits, toy().log2_qp_allowed), (0, None));
 }
 
+/// More bits of security take a larger ring, and more time and bytes.
+#[test]
+fn more_security_costs_more() {
+    for (d, k) in [(2, 2), (16, 64)] {
+        let [less, middle, more] = [Security::Classical128, Security::Classical192, Security::Classical256]
+            .map(|security| plan(d, k, 1000, security).unwrap());
+        assert_eq!((less.log_n, middle.log_n, more.log_n), (15, 16, 16));
+        assert!(middle.security_bits >= 192 && more.security_bits == 256);
+        for report in [middle, more] {
+            assert!(report.log2_qp <= f64::from(report.log2_qp_allowed.unwrap()));
+            assert!(report.seconds[0].round > 1.5 * less.seconds[0].round);
+        }
+    }
+}
+
 /// Under the paper's schedule the trace has the place of a user and its question a price, and an update takes
 /// what it takes otherwise.
 #[test]
 fn the_papers_schedule_has_rows_of_its_own() {
     for (d, k) in [(2, 2), (7, 4), (16, 16), (16, 64)] {
-        let report = plan(d, k, 1000, false).unwrap();
+        let report = plan(d, k, 1000, Security::Classical128).unwrap();
         let traced = report.traced.clone().unwrap();
         assert_eq!(traced.users, report.users - 1);
         for (with, without) in traced.seconds.iter().zip(&report.seconds) {
@@ -147,7 +162,7 @@ fn the_papers_schedule_has_rows_of_its_own() {
 /// have no prices), and faster ones for faster kernels.
 #[test]
 fn plans_compare_kernels() {
-    let report = plan(8, 8, 1000, false).unwrap();
+    let report = plan(8, 8, 1000, Security::Classical128).unwrap();
     assert_eq!(report.kernel, rns::kernels());
     assert!(report.kernels.iter().any(|k| k.available && k.seconds == report.seconds));
     for pair in report.kernels.windows(2) {
@@ -168,7 +183,7 @@ fn plans_compare_kernels() {
 #[test]
 fn what_cannot_work_is_refused_with_a_way_out() {
     // Too many arms for any set, too many slots, and nonsense.
-    let refused = |d: usize, k: usize| match plan(d, k, 1000, false) {
+    let refused = |d: usize, k: usize| match plan(d, k, 1000, Security::Classical128) {
         Err(e @ Error::NoPlan { .. }) => e.to_string(),
         other => panic!("{d}, {k}: {other:?}"),
     };
@@ -183,6 +198,6 @@ fn what_cannot_work_is_refused_with_a_way_out() {
     assert!(refused(1, 65).contains("1 feature with up to 64 arms"));
     // What a refusal proposes does work.
     for (d, k) in [(16, 64), (1, 64), (16, 4)] {
-        plan(d, k, 1000, false).unwrap();
+        plan(d, k, 1000, Security::Classical128).unwrap();
     }
 }
