@@ -2,7 +2,7 @@
 
 use crate::oful::observed;
 use crate::vector::{argmax, dot};
-use crate::{Error, Features, LinearConfig, Policy, Ridge, paper};
+use crate::{Error, Features, Learnt, LinearConfig, Policy, Ridge, paper};
 #[cfg(doc)]
 use crate::{Schedule, Width};
 use privacy::PrivacyStatement;
@@ -142,6 +142,10 @@ impl Policy for HelbaClear {
 
     fn privacy(&self) -> PrivacyStatement {
         PrivacyStatement::none("Decisions depend on contexts and rewards without noise.")
+    }
+
+    fn learnt(&self) -> Learnt {
+        Learnt { theta: Some(self.ridge.omega().to_vec()), ..Learnt::default() }
     }
 
     fn decide(&mut self, context: &Features, _: &mut dyn Rng) -> Result<usize, Error> {

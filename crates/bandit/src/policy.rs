@@ -72,6 +72,8 @@ pub struct Learnt {
     pub means: Option<Vec<Option<f64>>>,
     /// The arms that are not eliminated.
     pub left: Option<Vec<usize>>,
+    /// The arm that the last release chose, which is played until the next one.
+    pub leader: Option<usize>,
     /// The probability with which each arm is drawn next.
     pub probabilities: Option<Vec<f64>>,
     /// The estimate of the parameter by which arms are chosen.

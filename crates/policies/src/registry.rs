@@ -137,8 +137,28 @@ mod tests {
         // Before the first release there is nothing to show but the race.
         let learnt = policy.learnt();
         assert_eq!((learnt.left, learnt.means), (Some(vec![0, 1, 2]), Some(vec![None; 3])));
-        let leader = made(r#"{"policy": "follow-the-noisy-leader", "arms": 3, "epsilon": 1}"#);
-        assert!(leader.learnt().is_empty());
+        // Of a leader, the arm that it plays and no sum; it has one from its first epoch on.
+        let rewards = wire::ClearFeedback { rewards: Some(vec![0.0, 0.0, 1.0]), ..Default::default() };
+        for (name, private) in [("follow-the-leader", ""), ("follow-the-noisy-leader", r#", "epsilon": 1"#)] {
+            let mut policy = made(&format!(r#"{{"policy": "{name}", "arms": 3{private}}}"#));
+            for round in 0..40 {
+                let arm = policy.decide(None, rng).unwrap().unwrap();
+                let shown = policy.learnt();
+                assert_eq!(shown, wire::Learnt { leader: Some(arm), ..Default::default() });
+                // Without noise the best arm leads after the first round.
+                assert!(round == 0 || !private.is_empty() || arm == 2);
+                policy.learn(None, arm, &rewards, rng).unwrap();
+            }
+        }
+        let mut gloc =
+            made(r#"{"policy": "gloc", "arms": 2, "features": 2, "horizon": 10, "s": 1, "delta": 0.1}"#);
+        assert_eq!(gloc.learnt().theta, Some(vec![0.0; 2]));
+        let features = bandit::Features::new(vec![1.0, 0.0, 0.0, 1.0], 2).unwrap();
+        for _ in 0..2 {
+            gloc.decide(Some(&features), rng).unwrap();
+            gloc.learn(Some(&features), 0, &reward, rng).unwrap();
+        }
+        assert_ne!(gloc.learnt().theta, Some(vec![0.0; 2]));
     }
 
     /// JointGLM with the constants of a large kappa explores in most of its rounds, and says so.

@@ -223,6 +223,10 @@ impl State for ShuffleGlmServer {
         Ok(self.report(sums)?)
     }
 
+    fn learnt(&self) -> bandit::Learnt {
+        ShuffleGlmServer::learnt(self)
+    }
+
     fn published(&self) -> Result<Vec<Value>, Error> {
         let values = self.published().iter().map(serde_json::to_value).collect::<Result<_, _>>();
         values.map_err(|_| Error::Broken("an estimate that cannot be serialised"))
@@ -342,8 +346,8 @@ impl PolicyState {
 
     /// What has been learnt, as far as the guarantee covers its release.
     pub fn learnt(&self) -> Learnt {
-        let bandit::Learnt { pulls, means, left, probabilities, theta } = self.state.learnt();
-        Learnt { pulls, means, left, probabilities, theta }
+        let bandit::Learnt { pulls, means, left, leader, probabilities, theta } = self.state.learnt();
+        Learnt { pulls, means, left, leader, probabilities, theta }
     }
 
     /// What a user must know who expects much of these parameters.

@@ -253,6 +253,9 @@ pub struct Learnt {
     /// The arms that are not eliminated, from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<Vec<usize>>,
+    /// The arm that the last release chose, from 0, which is played until the next release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader: Option<usize>,
     /// The probability with which each arm is drawn next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probabilities: Option<Vec<f64>>,

@@ -325,6 +325,11 @@ fn policies() -> Named {
             ),
             ("left?", list(count()), "The arms that are not eliminated, from 0."),
             (
+                "leader?",
+                count(),
+                "The arm that the last release chose, from 0, which is played until the next release.",
+            ),
+            (
                 "probabilities?",
                 list(json!({ "type": "number" })),
                 "The probability with which each arm is drawn next.",

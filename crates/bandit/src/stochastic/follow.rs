@@ -2,7 +2,7 @@
 
 use super::{Noise, NoisyMax, OpenSum, Turn, check_arms, report_noisy_max};
 use crate::vector::argmax;
-use crate::{Error, Policy};
+use crate::{Error, Learnt, Policy};
 use fault::require;
 use privacy::PrivacyStatement;
 use rand::Rng;
@@ -67,6 +67,11 @@ impl<N: Noise> Policy for FollowTheNoisyLeader<N> {
 
     fn privacy(&self) -> PrivacyStatement {
         self.0.max.privacy()
+    }
+
+    /// The leader, which every decision shows. The sums of an epoch are released to nobody.
+    fn learnt(&self) -> Learnt {
+        Learnt { leader: Some(self.0.leader), ..Learnt::default() }
     }
 
     fn decide(&mut self, (): &(), _: &mut dyn Rng) -> Result<usize, Error> {

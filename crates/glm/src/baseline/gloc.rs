@@ -2,7 +2,7 @@ use super::{finite, observed};
 use crate::error::stored;
 use crate::{Error, Problem, Symmetric};
 use bandit::vector::{argmax, dot, norm};
-use bandit::{Features, Policy};
+use bandit::{Features, Learnt, Policy};
 use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
@@ -147,6 +147,11 @@ impl Policy for Gloc {
 
     fn privacy(&self) -> PrivacyStatement {
         PrivacyStatement::none("Exact statistics decide every arm.")
+    }
+
+    /// The centre of the confidence set.
+    fn learnt(&self) -> Learnt {
+        Learnt { theta: Some(self.confidence().1), ..Learnt::default() }
     }
 
     /// # Errors

@@ -23,6 +23,7 @@ pub use server::ShuffleGlmServer;
 pub use whole::ShuffleGlm;
 
 use crate::Symmetric;
+use bandit::Learnt;
 use serde::{Deserialize, Serialize};
 
 /// The values that the server publishes at the end of a batch.
@@ -44,4 +45,9 @@ impl Batch {
             && self.theta.iter().all(|v| v.is_finite())
             && [&self.metric, &self.inverse].iter().all(|m| m.d() == d && m.is_finite())
     }
+}
+
+/// The estimate of the last of these batches, which is public.
+fn last_estimate(published: &[Batch]) -> Learnt {
+    Learnt { theta: published.last().map(|batch| batch.theta.clone()), ..Learnt::default() }
 }

@@ -3,6 +3,7 @@
 use super::{Batch, BatchSums, Estimator, NoiseBits, ShuffleConfig, Summation};
 use crate::matrix::triangle;
 use crate::{Descent, Error, Symmetric, onto_ball};
+use bandit::Learnt;
 use privacy::PrivacyStatement;
 use privacy::shuffle::BitSum;
 use privacy::task::{Ask, Task};
@@ -104,6 +105,11 @@ impl ShuffleGlmServer {
     /// Estimate and metric of each batch that is complete.
     pub fn published(&self) -> &[Batch] {
         &self.published
+    }
+
+    /// The estimate of the last complete batch.
+    pub fn learnt(&self) -> Learnt {
+        super::last_estimate(&self.published)
     }
 
     /// The sum that the server waits for; `None` after the last batch.
@@ -248,6 +254,13 @@ mod tests {
         glm.report(&[28]).unwrap();
         let ask = glm.task().unwrap().unwrap().ask;
         assert!(matches!(ask, Ask::Gradient { at, bits } if at == [-1.0] && bits.bound == 32.0));
+        // What is shown is what is published, and nothing of a batch that is under way.
+        assert_eq!(glm.learnt(), Learnt::default());
+        assert_eq!(glm.report(&[16]).unwrap(), 8);
+        assert_eq!(
+            glm.learnt(),
+            Learnt { theta: Some(glm.published()[0].theta.clone()), ..Learnt::default() }
+        );
     }
 
     /// A stored server with less noise than its guarantee needs is refused.

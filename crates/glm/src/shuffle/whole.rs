@@ -5,7 +5,7 @@ use crate::error::{in_round, stored};
 use crate::matrix::triangle;
 use crate::mle::{self, Ellipsoid, Rows};
 use crate::{Descent, Error, Symmetric, onto_ball};
-use bandit::{Features, Policy};
+use bandit::{Features, Learnt, Policy};
 use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
@@ -129,6 +129,10 @@ impl Policy for ShuffleGlm {
     /// [`ShuffleConfig::privacy`]; no privacy if it cannot be stated.
     fn privacy(&self) -> PrivacyStatement {
         self.config.privacy().unwrap_or_else(|e| PrivacyStatement::none(e.to_string()))
+    }
+
+    fn learnt(&self) -> Learnt {
+        super::last_estimate(&self.published)
     }
 
     /// # Errors
