@@ -12,6 +12,7 @@
 //! kept, an interrupted experiment continues, and every experiment ends with CSV, one SVG for each panel, and
 //! one HTML page without external resources.
 
+pub mod encrypted;
 pub mod experiment;
 pub mod experiments;
 pub mod looks;

@@ -91,6 +91,8 @@ const TABLE: &[(&str, [usize; 3])] = &[
     ("HELBA, exact", [2, 0, 5]),
     ("HELBA, the paper's polynomials", [3, 2, 0]),
     ("HELBA, rewards over R", [2, 0, 5]),
+    ("HELBA on ciphertexts", [0, 0, 0]),
+    ("table 1 of the paper", [6, 1, 1]),
     ("HELBA on ciphertexts, 128 bits", [0, 1, 0]),
     ("HELBA on ciphertexts, 192 bits", [3, 2, 1]),
     ("HELBA on ciphertexts, 256 bits", [7, 3, 2]),

@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// Figure 1 without its encrypted curve, and recorded purchases.
 pub const EXPERIMENTS: &[&dyn Experiment] = &[&Figure1, &Shopping { own: None }];
 
-const SOURCE: &str = "Garcelon, Perchet, Pirotta: Encrypted Linear Contextual Bandit";
+pub(super) const HELBA_SOURCE: &str = "Garcelon, Perchet, Pirotta: Encrypted Linear Contextual Bandit";
 const OFUL: &str = "OFUL";
 const RSOFUL: &str = "RSOFUL";
 const TRACE: &str = "RSOFUL-Tr";
@@ -62,11 +62,10 @@ impl Experiment for Figure1 {
         Card {
             name: "helba-fig1",
             about: "figure 1 in the clear: OFUL, RSOFUL, RSOFUL-Tr and HELBA on the toy problem",
-            source: SOURCE,
+            source: HELBA_SOURCE,
             stand_in: None,
             seeds: [2500, 4],
-            notes: "All policies run in the clear. The example paper_figure1 of this project computes the encrypted curve of figure 1 with \
-                    a server on ciphertexts, and compares its arms with those of HELBA here. d = 2, K = 2, 4 context sets, 130 rounds, \
+            notes: "All policies run in the clear; helba-fig1-encrypted has the encrypted curve. d = 2, K = 2, 4 context sets, 130 rounds, \
                     L = 5.5. The paper states neither S nor δ (here 1 and 0.01), nor the distribution of contexts and parameter (here a \
                     fresh problem for each seed, with uniform features). The baselines have the width of OFUL for an exact inverse, HELBA \
                     has its own.",

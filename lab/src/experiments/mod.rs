@@ -4,6 +4,7 @@ use crate::experiment::Experiment;
 use anyhow::Result;
 use serde::Serialize;
 
+pub mod ciphertexts;
 pub mod delayed;
 pub mod distributed;
 pub mod glm;
@@ -19,6 +20,7 @@ pub fn all() -> Vec<&'static dyn Experiment> {
         distributed::EXPERIMENTS,
         glm::EXPERIMENTS,
         helba::EXPERIMENTS,
+        ciphertexts::EXPERIMENTS,
         leader::EXPERIMENTS,
         schedules::EXPERIMENTS,
         stochastic::EXPERIMENTS,
