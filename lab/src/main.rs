@@ -71,6 +71,9 @@ enum Command {
         /// Writes all verdicts to this file as a page of Markdown.
         #[arg(long)]
         page: Option<PathBuf>,
+        /// Writes the summary table between its two marks in this file.
+        #[arg(long)]
+        readme: Option<PathBuf>,
     },
 }
 
@@ -100,7 +103,20 @@ fn say_when_interrupted() -> Result<Undone> {
 fn run(command: Command) -> Result<()> {
     match command {
         Command::List { json } => list(json),
-        Command::Report { quick, kept, seeds, out, page } => book(quick, kept, seeds, &out, page.as_deref()),
+        Command::Report { quick, kept, seeds, out, page, readme } => {
+            let book = book(quick, kept, seeds, &out)?;
+            if let Some(page) = page {
+                runner::write_whole(&page, book.markdown().as_bytes())?;
+            }
+            if let Some(path) = readme {
+                let text = std::fs::read_to_string(&path)
+                    .with_context(|| format!("cannot read {}", path.display()))?;
+                let text = report::with_table(&text, &book.table())
+                    .with_context(|| format!("{} has no place for the summary table", path.display()))?;
+                runner::write_whole(&path, text.as_bytes())?;
+            }
+            Ok(())
+        }
         Command::Experiment { name, quick, seeds, out, page, data, schema, json } => {
             let mut experiment = experiments::find(&name)
                 .with_context(|| format!("no experiment {name}; `helba-lab list` names them all"))?;
@@ -130,7 +146,7 @@ fn run(command: Command) -> Result<()> {
     }
 }
 
-fn book(quick: bool, kept: bool, seeds: Option<u64>, out: &Path, page: Option<&Path>) -> Result<()> {
+fn book(quick: bool, kept: bool, seeds: Option<u64>, out: &Path) -> Result<report::Book> {
     let (scale, end) = if quick { (Scale::Quick, "-quick") } else { (Scale::Full, "") };
     let _said = say_when_interrupted()?;
     let mut book = report::Book::default();
@@ -149,11 +165,8 @@ fn book(quick: bool, kept: bool, seeds: Option<u64>, out: &Path, page: Option<&P
     }
     let file = out.join(format!("book{end}.html"));
     runner::write_whole(&file, book.html().as_bytes())?;
-    if let Some(page) = page {
-        runner::write_whole(page, book.markdown().as_bytes())?;
-    }
     println!("{}", file.display());
-    Ok(())
+    Ok(book)
 }
 
 /// The experiment on a file of the user.

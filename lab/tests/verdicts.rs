@@ -4,6 +4,7 @@
 use helba_lab::experiment::{Experiment, Panel, Results, Run, Scale, SeriesResult, Verdict};
 use helba_lab::experiments;
 use helba_lab::made::Origin;
+use std::collections::BTreeMap;
 
 /// Slots of all curves, as shares of the end.
 const AT: [f64; 8] = [0.001, 0.01, 0.05, 0.1, 0.3, 0.6, 0.9, 1.0];
@@ -120,4 +121,47 @@ fn every_claim_can_hold_and_fail() {
         }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// The table of the README is that of docs/claims.md, whose rows are the numbers of the verdicts below it.
+#[test]
+fn the_readme_counts_the_verdicts_of_the_page() {
+    let read = |name: &str| {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name);
+        std::fs::read_to_string(path).unwrap()
+    };
+    let (readme, page) = (read("README.md"), read("docs/claims.md"));
+    let (head, sections) = page.split_once("\n## ").unwrap();
+    let mut counts: BTreeMap<&str, [usize; 5]> = BTreeMap::new();
+    for section in sections.split("\n## ") {
+        let name = section.lines().next().unwrap();
+        // "Not run" and "Without an experiment" have no verdicts.
+        let Some(card) = experiments::find(name).map(Experiment::card) else { continue };
+        let paper = card.source.split(':').next().unwrap();
+        let rows = section.lines().filter(|line| line.starts_with("| ")).skip(1);
+        for row in rows {
+            let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+            if cells[0].ends_with("(ours)") {
+                continue;
+            }
+            let of = match cells[cells.len() - 1] {
+                _ if card.stand_in.is_some() => 4,
+                verdict if verdict.starts_with("holds") => 1,
+                verdict if verdict.starts_with("does not hold") => 2,
+                verdict if verdict.starts_with("not decided") => 3,
+                other => panic!("{name}: {other}"),
+            };
+            let count = counts.entry(paper).or_default();
+            count[0] += 1;
+            count[of] += 1;
+        }
+    }
+    let table: String = head.lines().filter(|line| line.starts_with('|')).map(|l| format!("{l}\n")).collect();
+    let rows: Vec<String> = counts
+        .iter()
+        .map(|(paper, n)| format!("| {paper} | {} |", n.map(|n| n.to_string()).join(" | ")))
+        .collect();
+    assert!(rows.len() >= 5 && table.lines().skip(2).eq(rows.iter()), "{table}\n{}", rows.join("\n"));
+    assert_eq!(helba_lab::report::with_table(&readme, &table), Some(readme));
+    assert_eq!(helba_lab::report::with_table(&table, &table), None);
 }
