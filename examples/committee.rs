@@ -14,22 +14,25 @@ use ckks_shares::Quorum;
 use clap::Parser;
 use datasets::Dataset;
 use helba_member::MemberKeys;
-use helba_member::ceremony::{self, Ceremony};
+use helba_member::keygen::{Identity, Keygen, Plan, Proposal, RemoteBoard, Store, routes};
 use helba_member::serve::{Ledger, Member, Replica};
 use host::Undone;
-use protocol::{BanditConfig, Shape};
+use protocol::BanditConfig;
+use rand::Rng;
 use std::fs::File;
-use std::io::{BufReader, BufWriter};
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use support::{Started, median, percentile};
 use testkit::ClearTwin;
 use user_client::{BanditDevice, Client, Device, Opening, Stop};
 use wire::PublicBundle;
+use zeroize::Zeroizing;
 
 const MEMBER: &str = "--member";
+const KEYGEN: &str = "--keygen";
 
 #[derive(Parser)]
 #[command(
@@ -62,6 +65,7 @@ struct Args {
 fn main() -> Result<()> {
     support::serve_if_asked()?;
     answer_if_asked()?;
+    make_keys_if_asked()?;
     let args = Args::parse();
     let quorum = Quorum::new(args.threshold, args.members)?;
     ensure!(args.members >= args.threshold + 2, "two members are killed, so that it takes t + 2 of them");
@@ -73,11 +77,11 @@ fn main() -> Result<()> {
 
     host::undo_on_signals().context("listening for signals")?;
     let (folder, _of_folder) = support::folder()?;
-    let shape = Shape::for_problem(d, k);
-    let keygen_seconds =
-        make_keys(Ceremony { shape, quorum, toy: args.toy, created: 0 }, folder.path(), args.json)?;
+    let (keygen_seconds, keygen_bytes) = make_keys(&args, quorum, (d, k), folder.path())?;
     let path = |name: &str| folder.path().join(name);
-    let server = support::serve(&path("public.bundle"), &path("state"), args.json, None)?;
+    // All members have the same bundles.
+    let (public, of_users) = (path("member-1/public.bundle"), path("member-1/users.bundle"));
+    let server = support::serve(&public, &path("state"), args.json, None)?;
     let mut members: Vec<Option<Process>> = (1..=args.members)
         .map(|member| Process::start(member, folder.path(), &server, args.structure).map(Some))
         .collect::<Result<_>>()?;
@@ -85,7 +89,7 @@ fn main() -> Result<()> {
     // Each user opens the bundle of users, which has no secret of the lattice.
     let opening = Opening { toy: args.toy, ..Opening::default() };
     let devices: Vec<Device> =
-        (0..args.users).map(|_| Device::open(&path("users.bundle"), &opening)).collect::<Result<_, _>>()?;
+        (0..args.users).map(|_| Device::open(&of_users, &opening)).collect::<Result<_, _>>()?;
     let client = Client::new(&format!("http://{}", server.address))?.with_token(devices[0].token().clone());
     let created = client.create_encrypted(&config)?;
     let users: Vec<BanditDevice> =
@@ -139,7 +143,7 @@ fn main() -> Result<()> {
             "rounds": rounds, "users": args.users, "threshold": args.threshold, "members": args.members,
             "agreement": log.agreement(), "misses": log.misses(), "resolution": config.resolution(), "verdict": verdict,
             "hit_rate": hit, "verify": if args.structure { "structure" } else { "replay" }, "members_killed": killed, "members_restarted": restarted, "members_replaced": replaced,
-            "keygen_seconds": keygen_seconds, "seconds_per_round_median": median(&seconds),
+            "keygen_seconds": keygen_seconds, "keygen_bytes_up": keygen_bytes, "seconds_per_round_median": median(&seconds),
             "seconds_per_round_p95": percentile(&seconds, 0.95), "bytes_up_median": median(&log.bytes_up()),
             "bytes_down_median": median(&log.bytes_down()), "refreshes": status.refreshes,
         });
@@ -164,29 +168,108 @@ fn main() -> Result<()> {
         median(&log.bytes_down()) / 1e3
     );
     println!("  refreshed models {}", status.refreshes);
-    println!("  keys made in {keygen_seconds:.1} s, all members' parts in one process");
+    println!(
+        "  keys made in {keygen_seconds:.1} s by {n} processes, {:.0} MB sent by each",
+        keygen_bytes as f64 / 1e6
+    );
     if args.toy {
         println!("  NO SECURITY: toy keys");
     }
     Ok(())
 }
 
-/// Writes the bundles and the members' files. Returns seconds.
-fn make_keys(ceremony: Ceremony, folder: &Path, quiet: bool) -> Result<f64> {
-    let bar = support::progress(0, "making keys", quiet);
+/// Makes the keys for `d` features and `k` arms, by members in processes of their own over a board of this
+/// process: each leaves its keys and the bundles in a folder of its own. Returns seconds, and the bytes that a
+/// member sent.
+fn make_keys(args: &Args, quorum: Quorum, (d, k): (usize, usize), folder: &Path) -> Result<(f64, u64)> {
     let (start, mut rng) = (Instant::now(), user_client::os_rng()?);
-    let public = BufWriter::new(File::create(folder.join("public.bundle"))?);
-    // It has the access token.
-    let users = host::private_file().write(true).create_new(true).open(folder.join("users.bundle"))?;
-    let members = ceremony::hold(ceremony, public, users, &mut rng, |done, total| {
-        bar.set_length(total.into());
-        bar.set_position(done.into());
-    })?;
-    for keys in members {
-        keys.save(&folder.join(format!("member-{}.keys", keys.member())), None, &mut rng)?;
+    let path = |name: &str| folder.join(name);
+    let mut cards = Vec::new();
+    for member in 1..=quorum.members() {
+        let identity = Identity::generate(&mut rng);
+        identity.save(&path(&format!("{member}.identity")))?;
+        cards.push(identity.card());
+    }
+    let mut nonce = vec![0; 32];
+    rng.fill_bytes(&mut nonce);
+    let (threshold, toy, nonce) = (args.threshold, args.toy, wire::PublicBytes(nonce));
+    let proposal = Proposal { features: d, arms: k, threshold, toy, created: 0, nonce, members: cards };
+    std::fs::write(path("proposal.json"), serde_json::to_vec(&proposal)?)?;
+    let store = Arc::new(Store::open(Plan::new(proposal)?, &path("board"))?);
+    let address = serve_board(store.clone())?;
+    let mut processes = Vec::new();
+    for member in 1..=quorum.members() {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg(KEYGEN).arg(member.to_string()).arg(folder).arg(&address).stdin(Stdio::piped());
+        let (process, undone) = support::spawn(command).context("cannot start a member's process")?;
+        processes.push(Process(process, undone));
+    }
+    let bar = support::progress(0, "making keys", args.json);
+    for Process(process, _) in &processes {
+        let status = loop {
+            // Not waited for under the lock, which a signal takes.
+            match host::lock(process).try_wait()? {
+                Some(status) => break status,
+                None => std::thread::sleep(Duration::from_millis(20)),
+            }
+        };
+        ensure!(status.success(), "a member made no keys: {status}");
     }
     bar.finish_and_clear();
-    Ok(start.elapsed().as_secs_f64())
+    let seconds = start.elapsed().as_secs_f64();
+    std::fs::remove_dir_all(path("board"))?;
+    Ok((seconds, store.bytes_of(1)))
+}
+
+/// Serves the board of a key generation on a free loopback port, until this process ends.
+fn serve_board(store: Arc<Store>) -> Result<String> {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?.to_string();
+    let runtime = tokio::runtime::Runtime::new()?;
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            let connections = service::Connections::default();
+            service::serve(listener, routes(store), connections, std::future::pending()).await;
+            Ok::<_, std::io::Error>(())
+        })
+    });
+    Ok(address)
+}
+
+/// If this process was started to make keys as a member, makes them and does not return.
+fn make_keys_if_asked() -> Result<()> {
+    let args: Vec<String> = std::env::args().collect();
+    let [_, verb, member, folder, address] = &args[..] else { return Ok(()) };
+    if verb != KEYGEN {
+        return Ok(());
+    }
+    end_with_the_first();
+    let folder = Path::new(folder);
+    let plan = Plan::new(Proposal::open(&folder.join("proposal.json"))?)?;
+    let identity = Identity::open(&folder.join(format!("{member}.identity")))?;
+    let board = RemoteBoard::new(Client::new(&format!("http://{address}"))?, &plan);
+    let mut seed = Zeroizing::new([0; 32]);
+    user_client::os_rng()?.fill_bytes(&mut *seed);
+    let (own, patience) = (folder.join(format!("member-{member}")), Duration::from_secs(600));
+    let shown = std::env::var_os("RUST_LOG").is_some();
+    let log = move |line: &str| {
+        if shown {
+            eprintln!("{line}");
+        }
+    };
+    let (plan, identity, log) = (&plan, &identity, &log);
+    Keygen { plan, identity, folder: &own, passphrase: None, patience, log }.run(&board, seed)?;
+    std::process::exit(0)
+}
+
+/// Ends this process when the one that started it ends.
+fn end_with_the_first() {
+    std::thread::spawn(|| {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        std::process::exit(0)
+    });
 }
 
 /// A member in a process of its own. It is killed when this is dropped.
@@ -195,11 +278,11 @@ struct Process(Arc<Mutex<Child>>, #[allow(dead_code, reason = "a signal ends the
 impl Process {
     fn start(member: u8, folder: &Path, server: &Started, structure: bool) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
-        let keys = folder.join(format!("member-{member}.keys"));
+        let own = folder.join(format!("member-{member}"));
         command
             .arg(MEMBER)
-            .arg(keys)
-            .arg(folder.join("users.bundle"))
+            .arg(own.join("member.keys"))
+            .arg(own.join("users.bundle"))
             .arg(&server.address)
             .arg(if structure { "structure" } else { "replay" })
             .stdin(Stdio::piped());
@@ -221,11 +304,7 @@ fn answer_if_asked() -> Result<()> {
     if verb != MEMBER {
         return Ok(());
     }
-    // The member ends when the process that started it ends.
-    std::thread::spawn(|| {
-        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-        std::process::exit(0)
-    });
+    end_with_the_first();
     let (keys, users) = (PathBuf::from(keys), File::open(users)?);
     let token = wire::UsersBundle::read(users)?.token;
     let client = Client::new(&format!("http://{address}"))?.with_token(token);

@@ -179,14 +179,7 @@ impl MemberKeys {
     /// # Errors
     /// [`KeysError`], by what is wrong.
     pub fn open(path: &Path, passphrase: Option<&Passphrase>) -> Result<Self, KeysError> {
-        let file = File::open(path)?;
-        let length = file.metadata()?.len();
-        if length > MOST_BYTES {
-            return Err(KeysError::Malformed("the file is longer than any keys of a member"));
-        }
-        // Reserved at once, because a vector that grows leaves copies behind.
-        let mut bytes = Zeroizing::new(Vec::with_capacity(length as usize + 1));
-        file.take(length).read_to_end(&mut bytes)?;
+        let bytes = read_private(path, MOST_BYTES)?;
         if bytes.starts_with(&ckks_secret::SEALED_MAGIC) {
             let passphrase = passphrase.ok_or(KeysError::Sealed)?;
             return Self::from_bytes(&ckks_secret::unseal(&bytes, passphrase)?);
@@ -266,6 +259,22 @@ impl MemberKeys {
         }
         Ok(MemberKeys { manifest, quorum, shares, pairs, signing, sealing })
     }
+}
+
+/// Reads a file with secrets, of at most `most` bytes.
+///
+/// # Errors
+/// Those of the operating system, and of a file that is longer.
+pub(crate) fn read_private(path: &Path, most: u64) -> std::io::Result<Zeroizing<Vec<u8>>> {
+    let file = File::open(path)?;
+    let length = file.metadata()?.len();
+    if length > most {
+        return Err(std::io::Error::other(format!("it is longer than {most} bytes")));
+    }
+    // Reserved at once, because a vector that grows leaves copies behind.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(length as usize + 1));
+    file.take(length).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// The parameters of the large ring, of the ring of scores and of answers.

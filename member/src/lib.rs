@@ -3,7 +3,7 @@
 //! For the program `helba-member`, and for programs that run members in their own process. A server and a
 //! device of a user must not depend on this crate, which names secrets.
 
-pub mod ceremony;
+pub mod keygen;
 mod keys;
 pub mod serve;
 

@@ -1,21 +1,25 @@
 //! `helba-member`: makes the keys of a committee, and answers a server with the share of one member.
 
 use anyhow::{Context, ensure};
-use ckks_shares::Quorum;
+use ckks::Hex;
 use clap::{Parser, Subcommand};
 use helba_member::MemberKeys;
-use helba_member::ceremony::{self, Ceremony};
+use helba_member::keygen::{self, Identity, Keygen, Plan, Proposal, RemoteBoard, Store};
 use helba_member::serve::{Ledger, Member, Replica};
-use host::{Draft, say};
-use protocol::Shape;
+use host::say;
 use protocol::exchange::{OPENED_NATS, opened_nats};
-use std::io::{BufReader, BufWriter, Write};
+use rand::Rng;
+use service::{Connections, Tls, TlsArguments};
+use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::net::TcpListener;
 use user_client::{Client, Passphrase, Stop, os_rng, until_signal};
-use wire::{AccessToken, PublicBundle, UsersBundle};
+use wire::{AccessToken, MemberManifest, PublicBundle, PublicBytes, UsersBundle};
+use zeroize::Zeroizing;
 
 /// Makes the keys of a key committee, and answers a server as one of its members.
 ///
@@ -29,30 +33,88 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Makes the keys of a committee on this machine, with a file for each member.
+    /// Makes the signing and the sealing secret of a member, and prints its public card.
     ///
-    /// All members' parts run in this one process: whoever reads its memory while it runs, or all files
-    /// before they are given away, has the key. Run it offline, give each member its file, and delete the
-    /// files here.
-    Ceremony {
+    /// Each member runs it alone, and gives the card to whoever writes the proposal.
+    Identity {
+        /// New file for the secrets. Only its owner can read it.
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+    },
+    /// Writes the proposal of a committee, which its members make keys for.
+    ///
+    /// All members need the same file. It holds no secret. Each run takes a new one.
+    Propose {
         /// Number of features of an arm, d.
         #[arg(long)]
         features: usize,
         /// Number of arms, K.
         #[arg(long)]
         arms: usize,
-        /// t: how many members it takes to answer, at least 2.
+        /// t: how many members it takes to answer, at least 2 of 2t − 1 or more.
         #[arg(long)]
         threshold: u8,
-        /// n: the number of members, from 2t − 1 to 16.
-        #[arg(long)]
-        members: u8,
-        /// New folder for the public bundle, the users' bundle and the members' files.
-        #[arg(long, value_name = "FOLDER")]
+        /// Files with the cards of the members 1 to n.
+        #[arg(required = true, value_name = "CARD")]
+        cards: Vec<PathBuf>,
+        /// New file for the proposal.
+        #[arg(long, value_name = "FILE")]
         out: PathBuf,
-        /// Makes small keys without security, for tests.
+        /// Allows small keys without security, for tests.
         #[arg(long)]
         toy: bool,
+    },
+    /// Serves the board on which members leave messages while they make keys.
+    ///
+    /// It holds no secret, and takes messages of the members of the proposal alone. Run it until all members
+    /// have their keys. Prints its address to stdout.
+    Board {
+        /// The proposal.
+        #[arg(long, value_name = "FILE")]
+        proposal: PathBuf,
+        /// Folder of the messages, which a restart goes on with.
+        #[arg(long, value_name = "FOLDER")]
+        folder: PathBuf,
+        /// Address to listen on.
+        #[arg(long, default_value = "127.0.0.1:8090")]
+        listen: String,
+        #[command(flatten)]
+        tls: TlsArguments,
+        /// Makes a certificate for HTTPS in this folder, if there is none yet. It names localhost, 127.0.0.1,
+        /// ::1 and every --host. Prints the file that members trust (`--ca`) to stderr.
+        #[arg(long, value_name = "DIR")]
+        tls_self_signed: Option<PathBuf>,
+        /// Host name for the certificate of --tls-self-signed. It may be given several times.
+        #[arg(long = "host", value_name = "NAME", requires = "tls_self_signed")]
+        hosts: Vec<String>,
+    },
+    /// Makes keys with the other members of a proposal, as the member with this identity.
+    ///
+    /// It connects to the board and accepts no connection. If it is stopped, start it again with the same
+    /// arguments. Compare the name of the run, which it prints, with the other members: they must not take it
+    /// from the board.
+    Keygen {
+        /// The proposal.
+        #[arg(long, value_name = "FILE")]
+        proposal: PathBuf,
+        /// File of this member's identity.
+        #[arg(long, value_name = "FILE")]
+        identity: PathBuf,
+        /// Address of the board, https://HOST:PORT or http://HOST:PORT.
+        #[arg(long)]
+        board: String,
+        /// PEM file of the authorities that may sign the certificate of the board.
+        #[arg(long, value_name = "FILE")]
+        ca: Option<PathBuf>,
+        /// Folder for member.keys, public.bundle and users.bundle.
+        #[arg(long, value_name = "FOLDER")]
+        out: PathBuf,
+        /// File whose first line is a passphrase. It seals the file of keys.
+        #[arg(long, value_name = "FILE")]
+        passphrase_file: Option<PathBuf>,
+        /// Seconds after which a member that sends nothing ends the run.
+        #[arg(long, default_value_t = 600)]
+        patience: u64,
     },
     /// Answers the questions of a server as the member with these keys.
     ///
@@ -105,8 +167,18 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
-        Command::Ceremony { features, arms, threshold, members, out, toy } => {
-            hold_ceremony(features, arms, Quorum::new(threshold, members)?, &out, toy)
+        Command::Identity { out } => make_identity(&out),
+        Command::Propose { features, arms, threshold, cards, out, toy } => {
+            propose(features, arms, threshold, &cards, &out, toy)
+        }
+        Command::Board { proposal, folder, listen, tls, tls_self_signed, hosts } => {
+            let own = tls_self_signed.as_deref().map(|folder| (folder, hosts.as_slice()));
+            board(&proposal, &folder, &listen, &tls, own)
+        }
+        Command::Keygen { proposal, identity, board, ca, out, passphrase_file, patience } => {
+            let passphrase = open_passphrase(passphrase_file.as_deref())?;
+            let client = client(&board, ca.as_deref())?;
+            make_keys(&proposal, &identity, client, &out, passphrase.as_ref(), Duration::from_secs(patience))
         }
         Command::Serve {
             server,
@@ -121,8 +193,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             nats,
             waiting,
         } => {
-            let open = |path: &PathBuf| Passphrase::open(path).with_context(|| path.display().to_string());
-            let passphrase = passphrase_file.as_ref().map(open).transpose()?;
+            let passphrase = open_passphrase(passphrase_file.as_deref())?;
             let of_member =
                 MemberKeys::open(&keys, passphrase.as_ref()).context(keys.display().to_string())?;
             let token = match (token_file, users) {
@@ -130,10 +201,7 @@ fn run(command: Command) -> anyhow::Result<()> {
                 (None, Some(path)) => token_of(&path)?,
                 (None, None) => anyhow::bail!("--token-file or --users is missing"),
             };
-            let client = match ca {
-                Some(ca) => Client::with_ca(&server, &ca)?,
-                None => Client::new(&server)?,
-            };
+            let client = client(&server, ca.as_deref())?;
             let ledger = Ledger::open(&ledger.unwrap_or_else(|| keys.with_extension("ledger")))?;
             let (shape, quorum) = (of_member.manifest().shape, of_member.quorum());
             let each = opened_nats(shape, quorum.threshold(), quorum.members());
@@ -179,41 +247,109 @@ fn token_of(path: &Path) -> anyhow::Result<AccessToken> {
     Ok(UsersBundle::read(file).with_context(|| path.display().to_string())?.token)
 }
 
-fn hold_ceremony(features: usize, arms: usize, quorum: Quorum, out: &Path, toy: bool) -> anyhow::Result<()> {
-    // No parameter set fits larger problems, and the power of two must not overflow.
-    for (name, value) in [("--features", features), ("--arms", arms)] {
-        ensure!((1..=256).contains(&value), "{name} {value}: this must be from 1 to 256");
-    }
-    host::undo_on_signals().context("listening for signals")?;
-    let (start, mut rng) = (Instant::now(), os_rng()?);
+fn open_passphrase(path: Option<&Path>) -> anyhow::Result<Option<Passphrase>> {
+    path.map(|path| Passphrase::open(path).with_context(|| path.display().to_string())).transpose()
+}
+
+fn client(server: &str, ca: Option<&Path>) -> anyhow::Result<Client> {
+    Ok(match ca {
+        Some(ca) => Client::with_ca(server, ca)?,
+        None => Client::new(server)?,
+    })
+}
+
+fn make_identity(out: &Path) -> anyhow::Result<()> {
+    let identity = Identity::generate(&mut os_rng()?);
+    identity.save(out)?;
+    say!("{}", serde_json::to_string(&identity.card())?);
+    Ok(())
+}
+
+fn propose(
+    features: usize,
+    arms: usize,
+    threshold: u8,
+    cards: &[PathBuf],
+    out: &Path,
+    toy: bool,
+) -> anyhow::Result<()> {
+    let card = |path: &PathBuf| -> anyhow::Result<MemberManifest> {
+        let json = std::fs::read(path).with_context(|| path.display().to_string())?;
+        serde_json::from_slice(&json).with_context(|| format!("{} is no card of a member", path.display()))
+    };
+    let mut nonce = vec![0; 32];
+    os_rng()?.fill_bytes(&mut nonce);
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-    let ceremony = Ceremony { shape: Shape::for_problem(features, arms), quorum, toy, created };
-    std::fs::create_dir(out).with_context(|| format!("cannot make the folder {}", out.display()))?;
-    let path = |name: &str| out.join(name);
-    let draft = |name: &str| Draft::create(&path(name)).with_context(|| path(name).display().to_string());
-    let (public, users) = (draft("public.bundle")?, Draft::create_private(&path("users.bundle"))?);
-    let members =
-        ceremony::hold(ceremony, BufWriter::new(public.file()), users.file(), &mut rng, |done, all| {
-            if done % 16 == 0 || done == all {
-                // A terminal that is gone does not end the ceremony.
-                let _ = writeln!(std::io::stderr(), "{done} of {all} keys");
-            }
-        })?;
-    for keys in &members {
-        let file = path(&format!("member-{}.keys", keys.member()));
-        keys.save(&file, None, &mut rng).with_context(|| file.display().to_string())?;
-    }
-    users.finish()?;
-    public.finish()?;
-    let (t, n) = (quorum.threshold(), quorum.members());
-    say!(
-        "{t} of {n} members, in {:.1} s: public.bundle for the server, users.bundle for users, and",
-        start.elapsed().as_secs_f64()
-    );
-    say!("member-1.keys to member-{n}.keys for one member each, in {}", out.display());
+    let members = cards.iter().map(card).collect::<anyhow::Result<_>>()?;
+    let nonce = PublicBytes(nonce);
+    let proposal = Proposal { features, arms, threshold, toy, created, nonce, members };
+    let plan = Plan::new(proposal.clone())?;
+    ensure!(!out.exists(), "{} exists already: each run takes a new proposal", out.display());
+    host::write_whole(out, &serde_json::to_vec(&proposal)?).with_context(|| out.display().to_string())?;
+    say!("run {}: {threshold} of {} members", Hex(&plan.session().0), cards.len());
     if toy {
         say!("NO SECURITY: toy keys, for tests only");
     }
+    Ok(())
+}
+
+fn board(
+    proposal: &Path,
+    folder: &Path,
+    address: &str,
+    tls: &TlsArguments,
+    own: Option<(&Path, &[String])>,
+) -> anyhow::Result<()> {
+    let plan = Plan::new(Proposal::open(proposal)?)?;
+    let members = plan.quorum().members();
+    let store = Arc::new(Store::open(plan, folder)?);
+    let routes = keygen::routes(store.clone());
+    let log = |line: &str| drop(writeln!(std::io::stderr(), "helba-member: {line}"));
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting threads")?;
+    runtime.block_on(async {
+        let listener = TcpListener::bind(address).await.with_context(|| format!("listening on {address}"))?;
+        let address = listener.local_addr()?;
+        tls.check(address, own.is_some())?;
+        let tls = tls.open(own, log)?;
+        if let Some(authority) = tls.as_ref().and_then(Tls::authority) {
+            log(&authority.to_string());
+        }
+        say!("listening on {address}");
+        let stop = async {
+            if service::stop_signal().await.is_err() {
+                std::future::pending().await
+            }
+        };
+        service::serve_tls(listener, tls, routes, Connections::default(), stop).await;
+        Ok::<_, anyhow::Error>(())
+    })?;
+    (1..=members).for_each(|member| log(&format!("member {member} left {} bytes", store.bytes_of(member))));
+    Ok(())
+}
+
+fn make_keys(
+    proposal: &Path,
+    identity: &Path,
+    client: Client,
+    folder: &Path,
+    passphrase: Option<&Passphrase>,
+    patience: Duration,
+) -> anyhow::Result<()> {
+    host::undo_on_signals().context("listening for signals")?;
+    let (start, mut seed) = (Instant::now(), Zeroizing::new([0; 32]));
+    os_rng()?.fill_bytes(&mut *seed);
+    let (plan, identity) = (Plan::new(Proposal::open(proposal)?)?, Identity::open(identity)?);
+    say!("run {}", Hex(&plan.session().0));
+    let board = RemoteBoard::new(client, &plan);
+    let log = |line: &str| drop(writeln!(std::io::stderr(), "helba-member: {line}"));
+    let run = Keygen { plan: &plan, identity: &identity, folder, passphrase, patience, log: &log };
+    let manifest = run.run(&board, seed)?;
+    let (seconds, folder) = (start.elapsed().as_secs_f64(), folder.display());
+    say!(
+        "key {} in {seconds:.1} s: member.keys, public.bundle and users.bundle in {folder}",
+        manifest.key_id
+    );
     Ok(())
 }
 

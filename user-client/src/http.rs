@@ -500,6 +500,25 @@ impl Client {
         self.json_of(MAX_JSON_BYTES, &mut self.send(&path, feedback)?)
     }
 
+    /// The bytes that `GET /v1/{path}` answers, at most `limit` of them, which may take `wait` seconds: for
+    /// services that are no server of bandits.
+    ///
+    /// # Errors
+    /// As [`Self::keys`].
+    pub fn fetch(&self, path: &str, limit: usize, wait: u64) -> Result<Vec<u8>, Error> {
+        let time = Duration::from_secs(wait) + TRANSFER;
+        let request = self.get(path).config().timeout_global(Some(time)).build();
+        self.body(&mut self.accepted(request.call())?, limit)
+    }
+
+    /// Sends `body` as `POST /v1/{path}`, as [`Self::fetch`].
+    ///
+    /// # Errors
+    /// As [`Self::keys`].
+    pub fn submit(&self, path: &str, body: &[u8]) -> Result<(), Error> {
+        self.send(path, body).map(drop)
+    }
+
     /// The response to a binary body.
     fn send(&self, path: &str, body: &[u8]) -> Result<Response<Body>, Error> {
         let request = self.authorized(self.agent.post(self.url(path))).content_type(OCTET_STREAM);

@@ -6,7 +6,7 @@
 //! | dealing | a ternary secret sᵢ of its own, and a Shamir sharing of it ([`deal`]) | a sealed value for each member |
 //! | public and Galois keys | the keys of sᵢ under common seeds ([`ckks_secret`]) | the keys |
 //! | relinearisation key | a share of the square ([`MemberShare::relinearisation_key`]) | under a zero share |
-//! | test of the degree | [`MemberShare::degree_test`] | under a zero share |
+//! | test of keys | [`MemberShare::test_key`] | smudged, under zero shares |
 //! | transfer | [`MemberShare::transfer`] | under a mask and zero shares |
 //! | opening | [`MemberShare::open`] | smudged, under zero shares |
 //!
@@ -28,6 +28,6 @@ mod smudge;
 
 pub use dealing::{Dealt, deal};
 pub use error::Error;
-pub use member::{DegreeTest, MemberShare};
+pub use member::MemberShare;
 pub use pairs::{PairKeys, PairSecret};
 pub use smudge::Smudge;

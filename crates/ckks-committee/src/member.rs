@@ -6,7 +6,7 @@ use ckks_shares::{
 };
 use rand::{CryptoRng, Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
-use rns::{Modulus, Ntt, Poly, sample};
+use rns::{Ntt, Poly, sample};
 use zeroize::{Zeroize, Zeroizing};
 
 /// The share σⱼ of one member of the secret of one ring, modulo QP at the top level.
@@ -23,34 +23,6 @@ impl Drop for MemberShare {
     fn drop(&mut self) {
         self.values.zeroize();
         self.own.zeroize();
-    }
-}
-
-/// The public values of a test that all shares of a ring lie on one polynomial of degree t − 1.
-///
-/// A word of the dual of the Reed-Solomon code of the points 1 to n, vⱼ·m(j) with vⱼ = Π 1/(j − k) and a
-/// polynomial m of degree at most n − t − 1, is orthogonal to the values of every polynomial of degree t − 1.
-#[derive(Debug, Clone, PartialEq)]
-pub struct DegreeTest {
-    /// The coefficients of m.
-    coefficients: Vec<u32>,
-}
-
-impl DegreeTest {
-    /// The test from `seed`, which must depend on all that was dealt.
-    pub fn new(quorum: Quorum, seed: &[u8; 32]) -> Self {
-        let mut rng = ChaCha20Rng::from_seed(*seed);
-        let count = quorum.members() - quorum.threshold();
-        DegreeTest { coefficients: (0..count).map(|_| rng.next_u32() | 1).collect() }
-    }
-
-    fn weight(&self, quorum: Quorum, j: u8, m: &Modulus) -> u64 {
-        let point = u64::from(j);
-        let value =
-            self.coefficients.iter().rev().fold(0, |v, &c| m.add(m.mul(v, point), m.reduce(c.into())));
-        let others = quorum.everybody().iter().filter(|&k| k != j);
-        let product = others.fold(1, |v, k| m.mul(v, m.reduce_i64(i64::from(j) - i64::from(k))));
-        m.mul(value, m.inv(product))
     }
 }
 
@@ -159,31 +131,44 @@ impl MemberShare {
         Ok(KeySwitchKey::new(params, gadget, level, b, seed))
     }
 
-    /// The share of a [`DegreeTest`]: vⱼ·m(j)·a·σⱼ + e + ζⱼ modulo QP. The sum over all members is a sum of
-    /// errors, and uniform if any t members have shares of another secret than t others.
+    /// The shares of openings of `forms` of the message under `c1`, by each of `sets`: the test of a key.
+    /// Smudging and zero shares of the sets are independent, but all weigh one form of σⱼ·c₁.
     ///
     /// # Errors
-    /// [`Error::PairKey`].
-    pub fn degree_test(
+    /// As [`Self::transfer`].
+    ///
+    /// # Panics
+    /// If the parameters are not those of the forms.
+    pub fn test_key(
         &self,
         pairs: &PairKeys,
-        session: SessionId,
-        test: &DegreeTest,
-    ) -> Result<Poly<Ntt>, Error> {
-        let everybody = self.quorum.everybody();
-        let basis = self.params.qp_basis(self.params.max_level());
-        let mut header = session.0.to_vec();
-        header.extend(self.params.fingerprint().0);
-        header.extend(test.coefficients.iter().flat_map(|c| c.to_le_bytes()));
-        let request = RequestId::new(RequestKind::DegreeTest, everybody, &header, None);
-        let index: Vec<usize> = (0..basis.len()).collect();
-        let mut out = sample::uniform_from_seed(basis, &index, &request.seed());
-        out.mul_assign(basis, &self.values);
-        out.mul_residues_assign(basis, |m| test.weight(self.quorum, self.member, m));
-        let mut rng = self.generator(&request);
-        out.add_assign(basis, &*Zeroizing::new(sample::error_poly(basis, &mut rng).into_ntt(basis)));
-        out.add_assign(basis, &*pairs.zero_share(basis, everybody, &request, 0)?);
-        Ok(out)
+        forms: &Forms,
+        smudge: Smudge,
+        sets: &[ActiveSet],
+        header: &[u8],
+        c1: &Poly<Ntt>,
+    ) -> Result<Vec<OpeningShare>, Error> {
+        assert!(*forms.params() == self.params, "a share of the ring of this test");
+        let basis = self.params.q_basis(forms.level());
+        if c1.n() != basis.n() || c1.limbs() != basis.len() {
+            return Err(Error::Foreign { level: forms.level() });
+        }
+        let own = Zeroizing::new(self.values.truncated(basis.len()));
+        let phase = Zeroizing::new(own.mul(basis, c1).into_coeff(basis));
+        let unweighted = Zeroizing::new(forms.apply(&phase));
+        let share = |&set: &ActiveSet| {
+            let request = RequestId::new(RequestKind::KeyTest, set, header, Some(c1));
+            let noise = smudge.sample(forms.len(), &mut self.generator(&request));
+            let zero = pairs.zero_residues(basis, set, &request, forms.len())?;
+            let residue = |f: usize, i: usize| {
+                let m = basis.modulus(i);
+                let weighted = m.mul(set.lagrange(self.member, m), unweighted[f][i]);
+                m.add(m.add(weighted, m.reduce_i128(noise[f])), zero[i][f])
+            };
+            let residues = |f: usize| (0..basis.len()).map(|i| residue(f, i)).collect();
+            Ok(OpeningShare((0..forms.len()).map(residues).collect()))
+        };
+        sets.iter().map(share).collect()
     }
 
     /// The share of a transfer of the message under `c1` to the ring of `target`, whose share is of the same

@@ -101,23 +101,61 @@ impl PairKeys {
         request: &RequestId,
         stream: u32,
     ) -> Result<Zeroizing<Poly<Ntt>>, Error> {
+        let index: Vec<usize> = (0..basis.len()).collect();
+        let mut out = Zeroizing::new(Poly::zero(basis.n(), basis.len()));
+        self.for_each_seed(set, request, stream, |adds, seed| {
+            let share = Zeroizing::new(sample::uniform_from_seed(basis, &index, seed));
+            if adds {
+                out.add_assign(basis, &share);
+            } else {
+                out.sub_assign(basis, &share);
+            }
+        })?;
+        Ok(out)
+    }
+
+    /// As [`Self::zero_share`], the residues of `count` integers modulo each prime of `basis`.
+    ///
+    /// # Errors
+    /// As [`Self::zero_share`].
+    pub(crate) fn zero_residues(
+        &self,
+        basis: &Basis,
+        set: ActiveSet,
+        request: &RequestId,
+        count: usize,
+    ) -> Result<Vec<Vec<u64>>, Error> {
+        let mut out = vec![vec![0; count]; basis.len()];
+        self.for_each_seed(set, request, 0, |adds, seed| {
+            let mut share = Zeroizing::new(vec![0; count]);
+            for (i, out) in out.iter_mut().enumerate() {
+                let m = basis.modulus(i);
+                sample::uniform_limb(m, i, seed, &mut share);
+                let sum = |(x, y): (&mut u64, &u64)| *x = if adds { m.add(*x, *y) } else { m.sub(*x, *y) };
+                out.iter_mut().zip(share.iter()).for_each(sum);
+            }
+        })?;
+        Ok(out)
+    }
+
+    /// Calls `f` for each other member of `set`, with whether this member adds what follows from the seed.
+    fn for_each_seed(
+        &self,
+        set: ActiveSet,
+        request: &RequestId,
+        stream: u32,
+        mut f: impl FnMut(bool, &sample::Seed),
+    ) -> Result<(), Error> {
         if !set.contains(self.own) {
             return Err(Error::NotAsked { member: self.own });
         }
-        let index: Vec<usize> = (0..basis.len()).collect();
-        let mut out = Zeroizing::new(Poly::zero(basis.n(), basis.len()));
         for other in set.iter().filter(|&k| k != self.own) {
             let key = self.keys.get(&other).ok_or(Error::PairKey { member: self.own, other })?;
             let mut hash = blake3::Hasher::new_keyed(key);
             hash.update(b"zero").update(request.bytes()).update(&stream.to_le_bytes());
             let seed = Zeroizing::new(*hash.finalize().as_bytes());
-            let share = Zeroizing::new(sample::uniform_from_seed(basis, &index, &seed));
-            if self.own < other {
-                out.add_assign(basis, &share);
-            } else {
-                out.sub_assign(basis, &share);
-            }
+            f(self.own < other, &seed);
         }
-        Ok(out)
+        Ok(())
     }
 }

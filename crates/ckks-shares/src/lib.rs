@@ -20,7 +20,7 @@ mod transfer;
 
 pub use error::Error;
 pub use keys::{KeyLabel, KeySum, PublicKeySum, SessionId};
-pub use opening::{Forms, OpeningShare, open};
+pub use opening::{Forms, OpeningShare, RANDOM_WEIGHT, all_below, open};
 pub use quorum::{ActiveSet, MOST_MEMBERS, Quorum};
 pub use request::{RequestId, RequestKind};
 pub use transfer::{CHECK_BITS, Raised, Transfer, TransferShare, transfer};

@@ -8,11 +8,16 @@
 use crate::transfer::Lift;
 use crate::{ActiveSet, Error};
 use ckks::{Ciphertext, Params};
+use rns::sample::Seed;
 use rns::{Coeff, Poly};
 use std::f64::consts::PI;
 
 /// The most bits of the modulus of an opening.
 const MAX_BITS: u32 = 126;
+/// The largest weight of [`Forms::random`].
+const MAX_RANDOM: i32 = 127;
+/// The standard deviation of the weights of [`Forms::random`]: √((255² − 1)/12).
+pub const RANDOM_WEIGHT: f64 = 73.612;
 
 /// Linear forms ⟨w, m⟩ = Σₖ wₖ·mₖ of the N coefficients of a message, with small integer weights.
 #[derive(Debug, Clone)]
@@ -59,6 +64,24 @@ impl Forms {
         let power = |&slot: &usize| (0..slot % n).fold(1, |power, _| power * 5 % two_n);
         let (roots, powers) = ((0..two_n).map(root).collect(), slots.iter().map(power).collect());
         Self::with(params, level, Weights::Slots { roots, powers })
+    }
+
+    /// `count` forms whose weights are uniform in [−127, 127] and follow from `seed`, of messages at any level
+    /// ([`all_below`]).
+    pub fn random(params: &Params, level: usize, count: usize, seed: &Seed) -> Self {
+        let mut stream = blake3::Hasher::new_keyed(seed).finalize_xof();
+        let mut bytes = vec![0u8; params.n()];
+        let mut form = || {
+            let mut weights = Vec::with_capacity(params.n());
+            while weights.len() < params.n() {
+                stream.fill(&mut bytes);
+                let drawn = bytes.iter().map(|b| i32::from(*b as i8)).filter(|w| *w >= -MAX_RANDOM);
+                weights.extend(drawn.take(params.n() - weights.len()));
+            }
+            weights
+        };
+        let weights = Weights::Given((0..count).map(|_| form()).collect());
+        Forms { params: params.clone(), level, weights }
     }
 
     /// ⟨w, c₀⟩ of each form: all of it that members need not compute.
@@ -132,10 +155,45 @@ pub fn open(
     own: &[Vec<u64>],
     shares: &[OpeningShare],
 ) -> Result<Vec<i128>, Error> {
+    check_modulus(params, level)?;
+    let lift = Lift::new(params, level);
+    Ok(totals(params, level, set, own, shares)?.iter().map(|sum| lift.centred(sum.iter().copied())).collect())
+}
+
+/// Whether each form of a message with the smudging of all members is an integer of size `bound` or less, of
+/// which all residues are those: what [`open`] takes, at any level.
+///
+/// # Errors
+/// As [`open`], but for the modulus.
+pub fn all_below(
+    params: &Params,
+    level: usize,
+    set: ActiveSet,
+    own: &[Vec<u64>],
+    shares: &[OpeningShare],
+    bound: i128,
+) -> Result<bool, Error> {
+    let low = (0..=level).take_while(|&low| check_modulus(params, low).is_ok()).last().unwrap_or(0);
+    let (basis, lift) = (params.q_basis(level), Lift::new(params, low));
+    let small = |residues: &Vec<u64>| {
+        let value = lift.centred(residues[..=low].iter().copied());
+        let same = |(i, x): (usize, &u64)| basis.modulus(i).reduce_i128(value) == *x;
+        value.abs() <= bound && residues.iter().enumerate().all(same)
+    };
+    Ok(totals(params, level, set, own, shares)?.iter().all(small))
+}
+
+/// The residues of each form: ⟨w, c₀⟩ and the shares of all members.
+fn totals(
+    params: &Params,
+    level: usize,
+    set: ActiveSet,
+    own: &[Vec<u64>],
+    shares: &[OpeningShare],
+) -> Result<Vec<Vec<u64>>, Error> {
     if shares.len() != set.len() {
         return Err(Error::ShareCount { got: shares.len(), want: set.len() });
     }
-    check_modulus(params, level)?;
     let basis = params.q_basis(level);
     let below = |residues: &Vec<u64>| {
         residues.len() == basis.len() && residues.iter().zip(basis.primes()).all(|(x, q)| *x < q)
@@ -144,13 +202,12 @@ pub fn open(
     if !fits(own) || !shares.iter().all(|share| fits(&share.0)) {
         return Err(Error::Foreign("a share has not one residue for each form and prime"));
     }
-    let lift = Lift::new(params, level);
     let total = |(f, own): (usize, &Vec<u64>)| {
         let residue = |i: usize| {
             let m = basis.modulus(i);
             shares.iter().fold(own[i], |sum, share| m.add(sum, share.0[f][i]))
         };
-        lift.centred((0..=level).map(residue))
+        (0..=level).map(residue).collect()
     };
     Ok(own.iter().enumerate().map(total).collect())
 }

@@ -39,6 +39,12 @@ impl Quorum {
         ActiveSet(((1u32 << self.members) - 1) as u16)
     }
 
+    /// All sets of t members, in ascending order of their [`ActiveSet::bits`].
+    pub fn subsets(self) -> impl Iterator<Item = ActiveSet> {
+        let t = u32::from(self.threshold);
+        (1..=self.everybody().0).filter(move |bits| bits.count_ones() == t).map(ActiveSet)
+    }
+
     /// The t members who answer a request.
     ///
     /// # Errors
@@ -122,6 +128,9 @@ mod tests {
             assert!(matches!(quorum.active(members), Err(Error::ActiveSet { .. })), "{members:?}");
         }
         assert_eq!(quorum.everybody().iter().collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+        let all: Vec<ActiveSet> = quorum.subsets().collect();
+        assert!(all.len() == 10 && all.contains(&set) && all.iter().all(|set| set.len() == 3));
+        assert_eq!(Quorum::new(8, 16).unwrap().subsets().count(), 12_870);
     }
 
     /// Σ λ_j·f(j) = f(0) for a polynomial of degree t − 1, and not for one of degree t.

@@ -6,8 +6,8 @@ use rns::{Ntt, Poly, sample::Seed};
 pub enum RequestKind {
     /// A share of the relinearisation key.
     RelinearisationKey,
-    /// A share of the test that all shares lie on one polynomial of degree t − 1.
-    DegreeTest,
+    /// A share of the openings that test keys.
+    KeyTest,
     /// A share of a [`crate::Transfer`].
     Transfer,
     /// A share of an opening of [`crate::Forms`].
@@ -29,7 +29,7 @@ impl RequestId {
         let mut hash = blake3::Hasher::new_derive_key("helba committee v1: request");
         let kind = match kind {
             RequestKind::RelinearisationKey => 1u8,
-            RequestKind::DegreeTest => 2,
+            RequestKind::KeyTest => 2,
             RequestKind::Transfer => 3,
             RequestKind::Opening => 4,
         };

@@ -439,6 +439,14 @@ impl Evaluator {
         self.automorphism(Op::Conjugate, a, GaloisElement::conjugation(&self.params))
     }
 
+    /// Applies the automorphism of `element`. Uses no level and adds one rounding.
+    ///
+    /// # Errors
+    /// [`Error::MissingKey`] without a key for this element and level.
+    pub fn apply(&self, a: &Ciphertext, element: GaloisElement) -> Result<Ciphertext, Error> {
+        self.automorphism(Op::Rotate, a, element)
+    }
+
     /// Several rotations of one ciphertext: it is decomposed once. No level, one rounding each.
     ///
     /// # Errors

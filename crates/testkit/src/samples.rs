@@ -10,9 +10,9 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use wire::{
     AccessToken, AnswerUser, AnswersManifest, BundleKind, BundleWriter, CommitteeContexts, CommitteeManifest,
-    Created, Custody, DecideReply, Decision, Limits, Manifest, MemberManifest, MemberReply, MemberRequest,
-    OpenedAnswer, PublicBytes, Question, RaiseTask, Raised, Raises, ScoresManifest, SealedShare,
-    SecretBundle, Ticket, TraceQuestion, TracedFeedback, UsersBundle, Wanted,
+    Created, Custody, DecideReply, Decision, KeysDigest, Limits, Manifest, MemberManifest, MemberReply,
+    MemberRequest, OpenedAnswer, PublicBytes, Question, RaiseTask, Raised, Raises, ScoresManifest,
+    SealedShare, SecretBundle, Ticket, TraceQuestion, TracedFeedback, UsersBundle, Wanted,
 };
 
 /// A bandit of 2 features and 2 arms under toy keys, with the trace condition, so that its messages have all
@@ -165,12 +165,10 @@ pub fn bundles() -> Bundles {
     let (frame, small_frame) = (secret.to_bytes(id), small_secret.to_bytes(small_id));
     let head = manifest(2, Custody::Holder);
     let secret = SecretBundle::write(&head, &frame, &small_frame, &token, Vec::new());
-    let users = UsersBundle::write(
-        &manifest(1, custody()),
-        &ckks::write_public_key(&small, &small_public),
-        &token,
-        Vec::new(),
-    );
+    let wide = ckks::write_public_key(&small, &small_public);
+    let of_users = manifest(1, custody(&wide));
+    let signatures = members().map(|signing| PublicBytes(of_users.sign(&signing))).collect();
+    let users = UsersBundle::write(&of_users.with_signatures(signatures), &wide, &token, Vec::new());
     Bundles {
         public: writer.finish().expect("two frames").0,
         secret: secret.expect("a vector").0,
@@ -178,12 +176,26 @@ pub fn bundles() -> Bundles {
     }
 }
 
-/// A committee of 2 of 3, whose public keys are no keys.
-fn custody() -> Custody {
-    let key = |byte, count| PublicBytes(vec![byte; count]);
-    let member = |j| MemberManifest { verifying: key(j, 32), sealing: key(j, 1216) };
-    let (session, members) = (SessionId([9; 32]), (1..=3).map(member).collect());
-    Custody::Committee(CommitteeManifest { threshold: 2, session, members })
+/// A committee of 2 of 3, which holds no key. `wide` is the frame of the public key of its users.
+fn custody(wide: &[u8]) -> Custody {
+    let member = |signing: SigningSecret| MemberManifest {
+        verifying: PublicBytes(signing.public()),
+        sealing: PublicBytes(vec![1; 1216]),
+    };
+    let mut wide_key = KeysDigest::default();
+    wide_key.add(wide);
+    Custody::Committee(CommitteeManifest {
+        threshold: 2,
+        session: SessionId([9; 32]),
+        members: members().map(member).collect(),
+        keys: KeysDigest::default().digest(),
+        wide_key: wide_key.digest(),
+        signatures: Vec::new(),
+    })
+}
+
+fn members() -> impl Iterator<Item = SigningSecret> {
+    (1..=3).map(|j| SigningSecret::from_bytes(&[j; 32]))
 }
 
 fn key_pair(spec: ParamsSpec, rng: &mut ChaCha20Rng) -> (Params, SecretKey, PublicKey, KeyId) {

@@ -19,7 +19,7 @@
 //! a user needs where a committee holds the key.
 
 use crate::frame::check_length;
-use crate::{Custody, Error, TokenDigest};
+use crate::{CommitteeManifest, Custody, Error, KeysDigest, MemberManifest, PublicBytes, TokenDigest};
 use ckks::{KeyId, Params, ParamsSpec, Security};
 use protocol::{ScoreRing, Shape};
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,8 @@ use std::io::{Read, Write};
 pub const BUNDLE_VERSION: u16 = 6;
 /// The source of the bound on log₂(QP).
 pub const SECURITY_TABLE: &str = "Bossuat et al. 2024 (ePrint 2024/463), table 5.2, classical, ternary";
+/// The domain of signatures of keys.
+const KEYS_SIGNATURE: &str = "helba committee v1: keys";
 const MAX_MANIFEST_BYTES: usize = 64 << 10;
 /// The most frames. The largest shape has fewer than a hundred.
 const MAX_FRAMES: u32 = 1024;
@@ -269,6 +271,62 @@ impl Manifest {
         }
     }
 
+    /// What the members of a committee sign: all but the signatures, and the numbers of frames, in which the
+    /// public and the users' bundle differ.
+    fn signed(&self) -> Vec<u8> {
+        let mut signed = self.clone();
+        (signed.frames, signed.scores.frames, signed.scores.answers.frames) = (0, 0, 0);
+        if let Custody::Committee(committee) = &mut signed.custody {
+            committee.signatures.clear();
+        }
+        // Serialising plain data into memory does not fail.
+        serde_json::to_vec(&signed).unwrap_or_default()
+    }
+
+    /// The hash of what the members of a committee sign.
+    pub fn signed_digest(&self) -> [u8; 32] {
+        *blake3::hash(&self.signed()).as_bytes()
+    }
+
+    /// The signature of a member of the committee.
+    pub fn sign(&self, signing: &envelope::SigningSecret) -> Vec<u8> {
+        signing.sign(KEYS_SIGNATURE, &self.signed()).to_vec()
+    }
+
+    /// The manifest with the signatures of the members of its committee.
+    pub fn with_signatures(mut self, of_members: Vec<PublicBytes>) -> Self {
+        if let Custody::Committee(committee) = &mut self.custody {
+            committee.signatures = of_members;
+        }
+        self
+    }
+
+    /// Checks the signature of the member with this verifying key.
+    ///
+    /// # Errors
+    /// [`Error::Envelope`].
+    pub fn check_signature(&self, verifying: &[u8], signature: &[u8]) -> Result<(), Error> {
+        Ok(envelope::verify(verifying, KEYS_SIGNATURE, &self.signed(), signature)?)
+    }
+
+    /// Checks that every member of the committee signed these keys, if one holds them.
+    ///
+    /// # Errors
+    /// [`Error::Manifest`] for another number of signatures than members; as [`Self::check_signature`].
+    pub fn check_signatures(&self) -> Result<(), Error> {
+        let Custody::Committee(CommitteeManifest { members, signatures, .. }) = &self.custody else {
+            return Ok(());
+        };
+        if members.len() != signatures.len() {
+            let (got, want) = (signatures.len().to_string(), format!("those of {} members", members.len()));
+            return Err(differs("custody.signatures", &got, &want));
+        }
+        let check = |(member, signature): (&MemberManifest, &PublicBytes)| {
+            self.check_signature(&member.verifying.0, &signature.0)
+        };
+        members.iter().zip(signatures).try_for_each(check)
+    }
+
     /// The number of frames of the large ring.
     ///
     /// # Errors
@@ -429,6 +487,7 @@ pub struct BundleReader<R: Read> {
     kind: BundleKind,
     manifest: Manifest,
     read: u32,
+    digest: KeysDigest,
 }
 
 impl<R: Read> BundleReader<R> {
@@ -465,7 +524,7 @@ impl<R: Read> BundleReader<R> {
                 manifest.frames
             )));
         }
-        Ok(BundleReader { input, kind, manifest, read: 0 })
+        Ok(BundleReader { input, kind, manifest, read: 0, digest: KeysDigest::default() })
     }
 
     /// As [`Self::new`], for one kind.
@@ -491,6 +550,11 @@ impl<R: Read> BundleReader<R> {
         &self.manifest
     }
 
+    /// The digest of the frames that were read.
+    pub(crate) fn digest(&self) -> PublicBytes {
+        self.digest.digest()
+    }
+
     /// Reads the next frame into `frame`, which is cleared first and grows at most once. Returns false after
     /// the last frame, where the input must end.
     ///
@@ -509,6 +573,7 @@ impl<R: Read> BundleReader<R> {
         check_length("a frame", length, limit)?;
         frame.resize(length, 0);
         exactly(&mut self.input, frame, "a frame")?;
+        self.digest.add(frame);
         self.read += 1;
         Ok(true)
     }

@@ -29,6 +29,35 @@ pub struct CommitteeManifest {
     pub session: SessionId,
     /// The public keys of the members 1 to n.
     pub members: Vec<MemberManifest>,
+    /// The digest of the frames of the public bundle ([`KeysDigest`]).
+    pub keys: PublicBytes,
+    /// The digest of the frame of the wide public key in the users' bundle.
+    pub wide_key: PublicBytes,
+    /// The signatures of the members 1 to n of the manifest ([`crate::Manifest::sign`]): the keys are those of
+    /// the committee if all of them signed.
+    pub signatures: Vec<PublicBytes>,
+}
+
+/// The digest of the frames of a bundle: the hash of the digests at their ends.
+#[derive(Debug, Clone)]
+pub struct KeysDigest(blake3::Hasher);
+
+impl Default for KeysDigest {
+    fn default() -> Self {
+        KeysDigest(blake3::Hasher::new_derive_key("helba committee v1: frames of keys"))
+    }
+}
+
+impl KeysDigest {
+    /// Adds a frame, whose last 32 bytes are the hash of all bytes before.
+    pub fn add(&mut self, frame: &[u8]) {
+        self.0.update(&frame[frame.len().saturating_sub(32)..]);
+    }
+
+    /// The digest of the frames so far.
+    pub fn digest(&self) -> PublicBytes {
+        PublicBytes(self.0.finalize().as_bytes().to_vec())
+    }
 }
 
 /// The public keys of a member.
@@ -110,8 +139,10 @@ mod tests {
             verifying: PublicBytes(vec![j as u8; 32]),
             sealing: PublicBytes(vec![j as u8; 1216]),
         };
-        let members = (1..=members).map(member).collect();
-        Custody::Committee(CommitteeManifest { threshold, session: SessionId([0xab; 32]), members })
+        let signatures = (1..=members).map(|j| PublicBytes(vec![j as u8; 64])).collect();
+        let (keys, wide_key) = (PublicBytes(vec![1; 32]), PublicBytes(vec![2; 32]));
+        let (session, members) = (SessionId([0xab; 32]), (1..=members).map(member).collect());
+        Custody::Committee(CommitteeManifest { threshold, session, members, keys, wide_key, signatures })
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub use clear::{
     SummedBatch,
 };
 pub use committee::{AnswerBinding, CommitteeContexts, OpenedAnswer, SealedShare, answer_key_hash};
-pub use custody::{CommitteeManifest, Custody, MemberManifest, PublicBytes};
+pub use custody::{CommitteeManifest, Custody, KeysDigest, MemberManifest, PublicBytes};
 pub use encrypted::{
     AskAgain, BanditView, Created, DECISIONS_HEADER, DecideReply, Decision, Limits, RaiseTask, Raised,
     Raises, SENDER_HEADER, SenderTag, Ticket, TraceQuestion, TracedFeedback,

@@ -1,5 +1,5 @@
-use crate::Error;
 use crate::bundle::{BundleKind, BundleReader, Manifest, ScoresManifest, differs};
+use crate::{Custody, Error};
 use ckks::{
     EvaluationKeys, Evaluator, GaloisElement, KeyId, KeyStorage, KeySwitchKey, Params, PublicKey, RingSwitch,
     Security,
@@ -57,7 +57,8 @@ impl PublicBundle {
     }
 
     /// Reads a bundle. It checks the manifest, every frame, and the key ids, and that the bundle has every
-    /// key that [`KeyPlan`] lists for its shape.
+    /// key that [`KeyPlan`] lists for its shape. Where a committee holds the key, all its members must have
+    /// signed these frames.
     ///
     /// # Errors
     /// [`Error::WrongBundle`] for a secret bundle; [`Error::Manifest`], [`Error::MissingKey`],
@@ -85,6 +86,12 @@ impl PublicBundle {
         let scores = ScoreKeys { ring, params: small, public_key, key_id, keys, switch };
         // All frames are read, so that the input must end here.
         reader.next_frame(0, &mut Vec::new())?;
+        if let Custody::Committee(committee) = &manifest.custody {
+            if reader.digest() != committee.keys {
+                return Err(differs("custody.keys", "the digest of other frames", "that of its frames"));
+            }
+            manifest.check_signatures()?;
+        }
         let RingKeys { public_key, key_id, keys } = large;
         Ok(PublicBundle { manifest, params, public_key, key_id, keys, scores })
     }

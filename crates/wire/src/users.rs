@@ -24,7 +24,7 @@ pub struct UsersBundle {
 }
 
 impl UsersBundle {
-    /// Reads a bundle, and checks its manifest and keys.
+    /// Reads a bundle, and checks its manifest, keys, and the signatures of all members.
     ///
     /// # Errors
     /// [`Error::WrongBundle`]; [`Error::Manifest`], also for keys that no committee holds; [`Error::Ckks`]
@@ -63,6 +63,10 @@ impl UsersBundle {
         }
         let (public_key, key_id) = ckks::read_wide_public_key(&small, &frame)?;
         stated.check_key(key_id)?;
+        if reader.digest() != committee.wide_key {
+            return Err(differs("custody.wide_key", "the digest of another key", "that of its public key"));
+        }
+        manifest.check_signatures()?;
         let mut token = Zeroizing::new(Vec::with_capacity(TOKEN_BYTES));
         if !reader.next_frame(TOKEN_BYTES, &mut token)? {
             return Err(Error::Truncated { what: "the access token" });

@@ -1,19 +1,12 @@
+use crate::committee::{self, rng};
 use ckks_secret::Passphrase;
-use ckks_shares::Quorum;
-use helba_member::ceremony::{self, Ceremony};
 use helba_member::{KeysError, MemberKeys};
-use protocol::Shape;
-use rand::SeedableRng;
-use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
 
 /// Keys come back from their file, sealed or not, and nothing else is taken for keys.
 #[test]
 fn keys_are_read_as_they_were_saved() {
-    let mut rng = ChaCha20Rng::seed_from_u64(3);
-    let quorum = Quorum::new(2, 3).unwrap();
-    let ceremony = Ceremony { shape: Shape::for_problem(2, 2), quorum, toy: true, created: 0 };
-    let members = ceremony::hold(ceremony, std::io::sink(), std::io::sink(), &mut rng, |_, _| ()).unwrap();
+    let (mut rng, members) = (rng(3), committee::keys(2, 3, 2, 2, true).members);
     let folder = tempfile::tempdir().unwrap();
     let [plain, sealed, again] = ["plain", "sealed", "again"].map(|name| folder.path().join(name));
     let passphrase = |text: &[u8]| Passphrase::new(Zeroizing::new(text.to_vec())).unwrap();

@@ -1,5 +1,8 @@
 //! Members, a server and users without a secret, in one process.
 
+mod committee;
+mod keygen;
 mod keys;
+mod processes;
 mod replay;
 mod rounds;

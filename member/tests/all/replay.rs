@@ -1,4 +1,5 @@
-use crate::rounds::{Over, World, borrowed, check, poll, rng, rows};
+use crate::committee::rng;
+use crate::rounds::{Over, World, borrowed, check, poll, rows};
 use helba_member::MemberKeys;
 use helba_member::serve::{Error, Joined, Ledger, Replica, answer};
 use protocol::TaskKind;

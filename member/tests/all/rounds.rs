@@ -1,10 +1,9 @@
-use ckks_shares::{Quorum, RequestId, RequestKind};
+use crate::committee::{self, rng};
+use ckks_shares::{RequestId, RequestKind};
 use helba_member::MemberKeys;
-use helba_member::ceremony::{self, Ceremony};
 use helba_member::serve::{Joined, Ledger, Member, Replica, answer};
 use helba_server::{AppState, Settings};
-use protocol::{Answers, BanditConfig, KeyPlan, ScoreRing, Shape, TaskKind};
-use rand::SeedableRng;
+use protocol::{Answers, BanditConfig, KeyPlan, ScoreRing, TaskKind};
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +12,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use testkit::ClearTwin;
 use user_client::{BanditDevice, Choice, Client, Device, Stop};
 use wire::{BanditView, MemberReply, MemberRequest, PublicBundle, Question, Raises, Wanted};
-
-pub(super) fn rng(seed: u64) -> ChaCha20Rng {
-    ChaCha20Rng::seed_from_u64(seed)
-}
 
 /// A server in a thread of its own, with its address.
 fn serve(public: &[u8], state: &std::path::Path) -> String {
@@ -55,10 +50,7 @@ impl World {
     }
 
     fn start_with(threshold: u8, members: u8, dim: usize, arms: usize, toy: bool) -> Self {
-        let quorum = Quorum::new(threshold, members).unwrap();
-        let ceremony = Ceremony { shape: Shape::for_problem(dim, arms), quorum, toy, created: 0 };
-        let (mut public, mut users) = (Vec::new(), Vec::new());
-        let members = ceremony::hold(ceremony, &mut public, &mut users, &mut rng(1), |_, _| ()).unwrap();
+        let committee::Keys { members, public, users } = committee::keys(threshold, members, dim, arms, toy);
         let device = Arc::new(Device::read(&users[..]).unwrap());
         let folder = tempfile::tempdir().unwrap();
         let url = serve(&public, &folder.path().join("state"));

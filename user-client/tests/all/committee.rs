@@ -17,7 +17,8 @@ use std::sync::OnceLock;
 use user_client::{Asking, BanditDevice, Choice, Device, Error, Opening};
 use wire::{
     AnswerBinding, AnswerUser, CommitteeContexts, CommitteeManifest, Created, Custody, DecideReply, Decision,
-    MemberManifest, OpenedAnswer, PublicBytes, Question, RaiseTask, SealedShare, UsersBundle, Wanted,
+    KeysDigest, MemberManifest, OpenedAnswer, PublicBytes, Question, RaiseTask, SealedShare, UsersBundle,
+    Wanted,
 };
 
 const SESSION: SessionId = SessionId([7; 32]);
@@ -88,15 +89,22 @@ impl Committee {
             verifying: PublicBytes(signing.public()),
             sealing: PublicBytes(vec![1; envelope::SEALING_KEY_BYTES]),
         };
+        let frame = ckks::write_public_key(&small, &public_key);
+        let mut wide_key = KeysDigest::default();
+        wide_key.add(&frame);
         let custody = Custody::Committee(CommitteeManifest {
             threshold: quorum.threshold(),
             session: SESSION,
             members: signing.iter().map(member).collect(),
+            keys: KeysDigest::default().digest(),
+            wide_key: wide_key.digest(),
+            signatures: Vec::new(),
         });
         let token = wire::AccessToken::from_bytes(&TOKEN).unwrap();
         let scores = wire::ScoresManifest::new(&small, key_id, 1, wire::AnswersManifest::new(&answers, 0));
         let manifest = wire::Manifest::new(&params, LARGE, shape, 0, 1, token.digest(), scores, custody);
-        let frame = ckks::write_public_key(&small, &public_key);
+        let signatures = signing.iter().map(|signing| PublicBytes(manifest.sign(signing))).collect();
+        let manifest = manifest.with_signatures(signatures);
         let (bundle, _) = UsersBundle::write(&manifest, &frame, &token, Vec::new()).unwrap();
 
         let config = BanditConfig::new(2, 3);

@@ -3,9 +3,9 @@ use ckks::{
     Ciphertext, Gadget, GaloisElement, KeySwitchKey, LOGN15_LOGQP147_SCORES, Params, ParamsSpec, Plaintext,
     PrefixSpec, PublicKey, TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH21, TOY_LOGN12_SCORES, TOY_LOGN13_SCORES,
 };
-use ckks_committee::DegreeTest;
+use ckks_committee::Smudge;
 use ckks_secret::SecretKey;
-use ckks_shares::{Error, KeyLabel, KeySum, PublicKeySum, Quorum, SessionId};
+use ckks_shares::{Error, Forms, KeyLabel, KeySum, PublicKeySum, Quorum, RANDOM_WEIGHT, SessionId};
 use num_complex::Complex64;
 use rns::{Modulus, Ntt, Poly, sample::SIGMA};
 
@@ -121,30 +121,40 @@ fn products_and_rotations_are_right_under_the_keys_of_a_committee() {
     }
 }
 
-/// The sum of the responses is small for shares of one polynomial, and uniform for a share that is not on it.
+/// Of a share that is not on the polynomial, every set with its member opens something else, at each level, and
+/// no other set: errors stay within the bound under the smudging.
 #[test]
-fn attack_a_share_off_the_polynomial_fails_the_degree_test() {
-    let params = TOY_LOGN11_SCORES.validate().unwrap();
-    for (t, n) in SIZES {
-        let quorum = Quorum::new(t, n).unwrap();
-        let [ring, other] = [4, 5].map(|seed| Ring::new(&params, quorum, seed));
-        let (test, pairs) = (DegreeTest::new(quorum, &[9; 32]), pairs(quorum));
-        let largest = |wrong: Option<usize>| {
-            let top = params.max_level();
-            let basis = params.qp_basis(top);
-            let mut sum = Poly::<Ntt>::zero(params.n(), basis.len());
-            for (j, pairs) in pairs.iter().enumerate() {
-                let share = if wrong == Some(j) { &other.shares[j] } else { &ring.shares[j] };
-                sum.add_assign(basis, &share.degree_test(pairs, SESSION, &test).unwrap());
-            }
-            let primes: Vec<&Modulus> = (0..basis.len()).map(|i| basis.modulus(i)).collect();
-            // Two primes are enough to tell 2⁸ from uniform.
-            let sum = sum.into_coeff(basis);
-            centred(&primes[..2], &sum).iter().map(|x| x.abs()).max().unwrap()
-        };
-        assert!(largest(None) < 1 << 8, "{t} of {n}: {}", largest(None));
-        for wrong in 0..usize::from(n) {
-            assert!(largest(Some(wrong)) > 1 << 80, "{t} of {n}, member {}", wrong + 1);
+fn attack_a_share_off_the_polynomial_fails_the_key_test() {
+    for (spec, level) in [(TOY_LOGN11_SCORES, 1), (TOY_LOGN12_DEPTH21, 20)] {
+        let params = spec.validate().unwrap();
+        for (t, n) in SIZES {
+            let quorum = Quorum::new(t, n).unwrap();
+            let [ring, other] = [4, 5].map(|seed| Ring::new(&params, quorum, seed));
+            let (pairs, sets) = (pairs(quorum), quorum.subsets().collect::<Vec<_>>());
+            // The public key is an encryption of 0.
+            let (key, basis) = (ring.public_key(), params.q_basis(level));
+            let c1 = PublicKey::mask(&params, false, key.seed()).truncated(basis.len());
+            let forms = Forms::random(&params, level, 4, &[3; 32]);
+            let own = forms.apply(&key.b().truncated(basis.len()).into_coeff(basis));
+            let size = RANDOM_WEIGHT * (params.n() as f64).sqrt() * f64::from(n).sqrt() * SIGMA;
+            let smudge = Smudge::at_least(1024.0 * size);
+            let bound = (8.0 * f64::from(t).sqrt() * smudge.deviation()) as i128;
+            let check = |wrong: Option<u8>| {
+                for set in &sets {
+                    let shares = set.iter().map(|j| {
+                        let at = usize::from(j - 1);
+                        let ring = if wrong == Some(j) { &other } else { &ring };
+                        let share =
+                            ring.shares[at].test_key(&pairs[at], &forms, smudge, &[*set], b"test", &c1);
+                        share.unwrap().remove(0)
+                    });
+                    let shares: Vec<_> = shares.collect();
+                    let passed = ckks_shares::all_below(&params, level, *set, &own, &shares, bound).unwrap();
+                    assert_eq!(passed, !wrong.is_some_and(|j| set.contains(j)), "{set:?}, {wrong:?}");
+                }
+            };
+            check(None);
+            (1..=n).for_each(|wrong| check(Some(wrong)));
         }
     }
 }

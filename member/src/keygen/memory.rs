@@ -1,0 +1,127 @@
+//! What a member must not forget while keys are made, on disk before it shows.
+//!
+//! ```text
+//! offset  bytes  field
+//!      0      8  magic "HELBARUN"
+//!      8      2  version, 1, little-endian
+//!     10     32  name of the run
+//!     42     32  seed of all that the member draws
+//!     74      1  1 if the seed is opened
+//!     75   32·r  hash of all messages before each round that was begun
+//!   end−32   32  BLAKE3 hash of all bytes before
+//! ```
+
+use super::Error;
+use super::message::Round;
+use crate::keys::read_private;
+use ckks_shares::SessionId;
+use host::Draft;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
+
+const MAGIC: [u8; 8] = *b"HELBARUN";
+const VERSION: u16 = 1;
+const HEADER: usize = 75;
+const MOST_BYTES: usize = HEADER + 32 * Round::ALL.len() + 32;
+
+/// The memory of a member in one run.
+pub(super) struct Memory {
+    path: PathBuf,
+    session: SessionId,
+    seed: Zeroizing<[u8; 32]>,
+    opened: bool,
+    seen: Vec<[u8; 32]>,
+}
+
+impl Memory {
+    /// Opens the memory of this run, or makes one with `seed`.
+    pub(super) fn open(path: &Path, session: SessionId, seed: Zeroizing<[u8; 32]>) -> Result<Self, Error> {
+        let io = |error| Error::Io { path: path.into(), error };
+        if !path.exists() {
+            let memory = Memory { path: path.into(), session, seed, opened: false, seen: Vec::new() };
+            memory.save()?;
+            return Ok(memory);
+        }
+        let bytes = read_private(path, MOST_BYTES as u64).map_err(io)?;
+        let bad = || io(std::io::Error::other("it is no memory of this key generation, or it was damaged"));
+        let (content, digest) = bytes.split_last_chunk::<32>().ok_or_else(bad)?;
+        if content.len() < HEADER || blake3::hash(content) != *digest {
+            return Err(bad());
+        }
+        let (seen, rest) = content[HEADER..].as_chunks::<32>();
+        if content[..8] != MAGIC || content[8..10] != VERSION.to_le_bytes() || content[10..42] != session.0 {
+            return Err(bad());
+        }
+        let seed = content[42..].first_chunk::<32>().filter(|_| rest.is_empty()).ok_or_else(bad)?;
+        let (seed, opened) = (Zeroizing::new(*seed), content[74] != 0);
+        Ok(Memory { path: path.into(), session, seed, opened, seen: seen.to_vec() })
+    }
+
+    pub(super) fn seed(&self) -> Zeroizing<[u8; 32]> {
+        self.seed.clone()
+    }
+
+    /// Whether the seed was opened.
+    pub(super) fn is_opened(&self) -> bool {
+        self.opened
+    }
+
+    /// Whether the round was begun.
+    pub(super) fn has_begun(&self, round: Round) -> bool {
+        self.seen.len() >= round as usize
+    }
+
+    /// Notes that a round begins after these messages.
+    ///
+    /// # Errors
+    /// [`Error::Forked`] if it began after others; [`Error::Io`].
+    pub(super) fn begin(&mut self, round: Round, seen: [u8; 32]) -> Result<(), Error> {
+        match self.seen.get(round as usize - 1) {
+            Some(before) if *before == seen => Ok(()),
+            Some(_) => Err(Error::Forked),
+            None => {
+                self.seen.push(seen);
+                self.save()
+            }
+        }
+    }
+
+    /// Notes that the seed is opened, after which nothing is confirmed.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn open_seed(&mut self) -> Result<(), Error> {
+        self.opened = true;
+        self.save()
+    }
+
+    /// Overwrites and removes the file.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn erase(mut self) -> Result<(), Error> {
+        let io = |error| Error::Io { path: self.path.clone(), error };
+        *self.seed = [0; 32];
+        let length = std::fs::metadata(&self.path).map_err(io)?.len();
+        let file = std::fs::File::options().write(true).open(&self.path).map_err(io)?;
+        (&file).write_all(&vec![0; length as usize]).and_then(|()| file.sync_all()).map_err(io)?;
+        std::fs::remove_file(&self.path).and_then(|()| host::sync_folder_of(&self.path)).map_err(io)
+    }
+
+    fn save(&self) -> Result<(), Error> {
+        let io = |error| Error::Io { path: self.path.clone(), error };
+        let mut bytes = Zeroizing::new(Vec::with_capacity(MOST_BYTES));
+        bytes.extend(MAGIC);
+        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend(self.session.0);
+        bytes.extend(*self.seed);
+        bytes.push(self.opened.into());
+        bytes.extend(self.seen.as_flattened());
+        let digest = blake3::hash(&bytes);
+        bytes.extend(digest.as_bytes());
+        let draft = Draft::create_private(&self.path).map_err(io)?;
+        draft.file().write_all(&bytes).map_err(io)?;
+        draft.finish().map_err(io)
+    }
+}

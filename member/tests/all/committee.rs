@@ -1,0 +1,76 @@
+//! Key generation by members in threads of their own, over a board in this process.
+
+use helba_member::MemberKeys;
+use helba_member::keygen::{Board, Error, Identity, Keygen, Plan, Proposal, Store};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+use std::path::Path;
+use std::time::Duration;
+use wire::{Manifest, PublicBytes};
+use zeroize::Zeroizing;
+
+/// The keys of a committee as its members wrote them.
+pub(crate) struct Keys {
+    pub(crate) members: Vec<MemberKeys>,
+    pub(crate) public: Vec<u8>,
+    pub(crate) users: Vec<u8>,
+}
+
+pub(crate) fn rng(seed: u64) -> ChaCha20Rng {
+    ChaCha20Rng::seed_from_u64(seed)
+}
+
+pub(crate) fn identities(members: u8, seed: u64) -> Vec<Identity> {
+    let mut rng = rng(seed);
+    (0..members).map(|_| Identity::generate(&mut rng)).collect()
+}
+
+pub(crate) fn proposal(
+    identities: &[Identity],
+    threshold: u8,
+    features: usize,
+    arms: usize,
+    toy: bool,
+) -> Proposal {
+    let members = identities.iter().map(Identity::card).collect();
+    let nonce = PublicBytes(vec![3; 32]);
+    Proposal { features, arms, threshold, toy, created: 0, nonce, members }
+}
+
+/// Member `j` of a run makes keys over its board, in a folder of its own.
+pub(crate) fn take_part(
+    plan: &Plan,
+    identity: &Identity,
+    board: &impl Board,
+    folder: &Path,
+    seed: u64,
+    patience: Duration,
+) -> Result<Manifest, Error> {
+    let mut secret = Zeroizing::new([0; 32]);
+    rng(seed).fill_bytes(&mut *secret);
+    let run = Keygen { plan, identity, folder, passphrase: None, patience, log: &|_| () };
+    run.run(board, secret)
+}
+
+/// Makes keys for a problem.
+pub(crate) fn keys(threshold: u8, members: u8, features: usize, arms: usize, toy: bool) -> Keys {
+    let identities = identities(members, 100);
+    let proposal = proposal(&identities, threshold, features, arms, toy);
+    let folder = tempfile::tempdir().unwrap();
+    let plan = || Plan::new(proposal.clone()).unwrap();
+    let board = Store::open(plan(), &folder.path().join("board")).unwrap();
+    let own = |j: usize| folder.path().join(j.to_string());
+    std::thread::scope(|scope| {
+        for (j, identity) in identities.iter().enumerate() {
+            let (plan, board, folder) = (plan(), &board, own(j));
+            let patience = Duration::from_secs(300);
+            scope.spawn(move || take_part(&plan, identity, board, &folder, j as u64, patience).unwrap());
+        }
+    });
+    let read = |j: usize, name: &str| std::fs::read(own(j).join(name)).unwrap();
+    let (public, users) = (read(0, "public.bundle"), read(0, "users.bundle"));
+    let all = 0..usize::from(members);
+    assert!(all.clone().all(|j| read(j, "public.bundle") == public && read(j, "users.bundle") == users));
+    let members = all.map(|j| MemberKeys::open(&own(j).join("member.keys"), None).unwrap()).collect();
+    Keys { members, public, users }
+}
