@@ -2,6 +2,7 @@
 
 use crate::committee::{identities, proposal, rng, take_part};
 use ckks::{Params, PublicKey};
+use ckks_committee::Dealt;
 use ckks_secret::SecretKey;
 use ckks_shares::{KeyLabel, PublicKeySum, SessionId};
 use envelope::SigningSecret;
@@ -246,7 +247,7 @@ fn attack_garbage_in_every_message_of_key_generation_is_blamed() {
 /// receiver alone, until the seeds are opened.
 #[test]
 fn attack_a_deal_that_only_its_receiver_can_read_is_blamed() {
-    let dealt = |at: &(dyn Fn(usize) -> Range<usize> + Sync)| {
+    let dealt = |what: &str, at: &(dyn Fn(usize) -> Range<usize> + Sync)| {
         let world = World::new();
         let purpose = [b"helba committee v1: deal", &world.session.0[..], &[2, 1]].concat();
         let receiver = &world.identities[0];
@@ -259,16 +260,22 @@ fn attack_a_deal_that_only_its_receiver_can_read_is_blamed() {
             opened[range].fill(0);
             Some(envelope::seal(&receiver.sealing.public(), &purpose, &opened, &mut rng(1)).unwrap())
         };
-        world.blamed("a deal", &send)
+        world.blamed(what, &send)
     };
-    let cases: [(&str, &(dyn Fn(usize) -> Range<usize> + Sync)); 4] = [
+    let plan = KeyPlan::new(Shape::for_problem(2, 2), true).unwrap();
+    // Residues modulo the special primes come last. Shares of answers are never used modulo these.
+    let of_answers = 64 + Dealt::bytes(&plan.answers.params.validate().unwrap());
+    let cases: [(&str, &(dyn Fn(usize) -> Range<usize> + Sync)); 5] = [
         ("a value of the large ring", &|_| 0..64),
-        ("a value of answers", &|length| length - 4096..length - 4000),
+        ("a value of scores, modulo a special prime", &|length| {
+            length - of_answers - 64..length - of_answers
+        }),
+        ("a value of answers", &|length| length - of_answers..length - of_answers + 64),
         ("half a pair key", &|length| length - 64..length - 32),
         ("a part of the token", &|length| length - 32..length),
     ];
     for (what, range) in cases {
-        let why = dealt(range);
+        let why = dealt(what, range);
         assert!(why.contains("deal 0 of member 2"), "{what}: {why}");
     }
 }
