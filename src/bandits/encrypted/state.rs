@@ -201,8 +201,10 @@ impl Live {
         let ticket = self.log.append(&bytes)?;
         self.bandit = bandit;
         self.head = self.head.after(&bytes);
-        self.recent_bytes += bytes.len();
-        self.recent.push_back(Arc::new(bytes));
+        if engine.has_committee() {
+            self.recent_bytes += bytes.len();
+            self.recent.push_back(Arc::new(bytes));
+        }
         while self.recent_bytes > RECENT_BYTES
             && let Some(old) = self.recent.pop_front()
         {
