@@ -187,9 +187,9 @@ fn rounds_of(bench: &mut Bench, pair: &mut Pair, d: usize, k: usize) {
     let top = small.params.max_level();
     bench.time(&id("score", top), true, bytes, || timed(|| pair.engine.score(&contexts, &model)));
 
-    let statistics = layout.statistics(&rows[0], 0.5).expect("in range");
+    let statistics = layout.feedback(0, &rows[0], 0.5).expect("in range");
     let statistics = small.encrypt(&statistics, LOG_STATISTICS, &mut pair.party.rng);
-    let frame = statistics.to_partial_bytes(&small.secret, small.key_id(), layout.numbers());
+    let frame = statistics.to_partial_bytes(&small.secret, small.key_id(), layout.feedback_numbers());
     let bytes = Fact::bytes(frame.len());
     let feedback = Event::Feedback { round: 1, frame };
     bench.time(&id("feedback", top), true, bytes, || {

@@ -199,6 +199,14 @@ pub enum Error {
         "a committee holds the key of this bandit: its members answer its tasks, with `helba-member serve`"
     )]
     HasCommittee,
+    /// Misuse: a request for counters of a bandit without them.
+    #[error(
+        "bandit {id} has no counters: create it with `counters` in its configuration, as with `helba-client create --counters`"
+    )]
+    NoCounters {
+        /// The bandit.
+        id: String,
+    },
     /// Capacity: too few members are here.
     #[error(
         "{here} members of the committee are here, and it takes {want}: start `helba-member serve` for more"
@@ -532,6 +540,7 @@ impl Error {
             Error::NotSigned { .. } => P::Unauthorized,
             Error::NoCommittee => P::NoKeys,
             Error::HasCommittee => P::HasCommittee,
+            Error::NoCounters { .. } => P::NoCounters,
             Error::Returned { .. } => P::Answered,
             Error::NotKept => P::NotKept,
             Error::AskedAgain => P::AskedAgain,

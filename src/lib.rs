@@ -35,5 +35,6 @@ pub use access::{ApiToken, Forbidden, MOST_TOKENS, Needs, NewToken, Route, Scope
 pub use bandits::{Audited, Audits, audit};
 pub use clock::Clock;
 pub use error::{Error, Kind};
+pub use host::stop_signal;
 pub use http::{AppState, Settings, app, document, printable};
-pub use service::{Connections, Tls, TlsArguments, TlsError, serve, serve_tls, stop_signal};
+pub use service::{Connections, Tls, TlsArguments, TlsError, serve, serve_tls};

@@ -254,7 +254,7 @@ fn rounds(page: &mut String, d: usize, k: usize) {
     // The batch update after one feedback.
     let period = shape.update_slots();
     let (clear, encrypted) = (Clear::new(period).unwrap(), Encrypted::new(ev.clone(), period).unwrap());
-    let coefficients = layout.statistics(&played, 0.5).unwrap();
+    let coefficients = layout.feedback(0, &played, 0.5).unwrap();
     let unit = layout.statistics_factor() * (-f64::from(LOG_STATISTICS)).exp2();
     let mut statistics = layout.ridge(config.linear.lambda);
     for (slot, place) in statistics.iter_mut().zip(layout.raised_statistics(slots)) {

@@ -175,7 +175,7 @@ async fn serve(arguments: Arguments) -> Result<()> {
     let agent = Agent::open(client, device, &state, options, rng, log)?;
     say!("listening on {address}; the token is in {}", token_file.display());
     let mut heard = Ok(());
-    let stop = async { heard = service::stop_signal().await.context("listening for signals") };
+    let stop = async { heard = host::stop_signal().await.context("listening for signals") };
     if !agent.run(listener, tls, connections, stop).await? {
         log("requests were cut off");
     }

@@ -20,7 +20,7 @@ use user_client::Device;
 use zeroize::Zeroizing;
 
 /// The format of the values. Those of another format are refused.
-const FORMAT: u8 = 5;
+const FORMAT: u8 = 6;
 /// The context of the derivation of the key.
 const CONTEXT: &str = "helba-agent 2026 pending decisions";
 pub(crate) const TIME_BYTES: usize = 8;

@@ -154,8 +154,8 @@ impl<'a> Played<'a> {
     pub fn learn(&mut self, features: &[f64], reward: f64) -> Result<()> {
         let layout = self.bandit.exchanges().layout.clone();
         let (small, id) = (&self.keys.small, self.keys.engine.key_id());
-        let statistics = self.encrypt(&layout.statistics(features, reward)?, LOG_STATISTICS)?;
-        let frame = statistics.to_partial_bytes(small, id, layout.numbers());
+        let statistics = self.encrypt(&layout.feedback(0, features, reward)?, LOG_STATISTICS)?;
+        let frame = statistics.to_partial_bytes(small, id, layout.feedback_numbers());
         let trace = self.encrypt(&layout.trace(features)?, LOG_CONTEXT)?.to_bytes(small, id);
         let event = Event::Traced { round: self.round, frame, trace, answer: self.answer.take() };
         self.bandit.apply(&self.keys.engine, &event)?;

@@ -17,7 +17,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::net::TcpListener;
-use user_client::{Client, Passphrase, Stop, os_rng, until_signal};
+use user_client::{Client, Passphrase, ServerOptions, Stop, os_rng, until_signal};
 use wire::{AccessToken, MemberManifest, PublicBundle, PublicBytes, UsersBundle};
 use zeroize::Zeroizing;
 
@@ -119,14 +119,11 @@ enum Command {
     /// Answers the questions of a server as the member with these keys.
     ///
     /// It connects to the server and accepts no connection. Run each member on a machine of its own, and none
-    /// on that of the server. Its log goes to stderr, with a line for each answer.
+    /// on that of the server. Its log goes to stderr, with a line for each answer. Its token needs the scope
+    /// `raise`.
     Serve {
-        /// Address of the server, https://HOST:PORT or http://HOST:PORT.
-        #[arg(long, value_name = "URL")]
-        server: String,
-        /// PEM file of the certificate authorities to trust, instead of those that browsers trust.
-        #[arg(long, value_name = "FILE")]
-        ca: Option<PathBuf>,
+        #[command(flatten)]
+        server: ServerOptions,
         /// The keys of this member.
         #[arg(long, value_name = "FILE")]
         keys: PathBuf,
@@ -134,9 +131,6 @@ enum Command {
         /// loses it must not serve with these keys any more.
         #[arg(long, value_name = "FILE")]
         ledger: Option<PathBuf>,
-        /// File with an API token of scope `raise`.
-        #[arg(long, value_name = "FILE")]
-        token_file: Option<PathBuf>,
         /// The users' bundle, whose token is taken in place of an API token.
         #[arg(long, value_name = "FILE", required_unless_present = "token_file")]
         users: Option<PathBuf>,
@@ -180,34 +174,18 @@ fn run(command: Command) -> anyhow::Result<()> {
             let client = client(&board, ca.as_deref())?;
             make_keys(&proposal, &identity, client, &out, passphrase.as_ref(), Duration::from_secs(patience))
         }
-        Command::Serve {
-            server,
-            ca,
-            keys,
-            ledger,
-            token_file,
-            users,
-            passphrase_file,
-            verify,
-            public,
-            nats,
-            waiting,
-        } => {
+        Command::Serve { server, keys, ledger, users, passphrase_file, verify, public, nats, waiting } => {
             let passphrase = open_passphrase(passphrase_file.as_deref())?;
             let of_member =
                 MemberKeys::open(&keys, passphrase.as_ref()).context(keys.display().to_string())?;
-            let token = match (token_file, users) {
-                (Some(path), _) => AccessToken::open(&path)?,
-                (None, Some(path)) => token_of(&path)?,
-                (None, None) => anyhow::bail!("--token-file or --users is missing"),
-            };
-            let client = client(&server, ca.as_deref())?;
+            let token = users.as_deref().map(token_of).transpose()?;
+            let client = server.client(token, log)?;
             let ledger = Ledger::open(&ledger.unwrap_or_else(|| keys.with_extension("ledger")))?;
             let (shape, quorum) = (of_member.manifest().shape, of_member.quorum());
             let each = opened_nats(shape, quorum.threshold(), quorum.members());
             let ledger = ledger.with_most_opened((nats / each) as u64);
             let replica = replica(&of_member, verify, public.as_deref())?;
-            serve(of_member, ledger, client.with_token(token), replica, waiting.into())
+            serve(of_member, ledger, client, replica, waiting.into())
         }
     }
 }
@@ -304,7 +282,6 @@ fn board(
     let members = plan.quorum().members();
     let store = Arc::new(Store::open(plan, folder)?);
     let routes = keygen::routes(store.clone());
-    let log = |line: &str| drop(writeln!(std::io::stderr(), "helba-member: {line}"));
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting threads")?;
     runtime.block_on(async {
@@ -317,7 +294,7 @@ fn board(
         }
         say!("listening on {address}");
         let stop = async {
-            if service::stop_signal().await.is_err() {
+            if host::stop_signal().await.is_err() {
                 std::future::pending().await
             }
         };
@@ -342,7 +319,6 @@ fn make_keys(
     let (plan, identity) = (Plan::new(Proposal::open(proposal)?)?, Identity::open(identity)?);
     say!("run {}", Hex(&plan.session().0));
     let board = RemoteBoard::new(client, &plan);
-    let log = |line: &str| drop(writeln!(std::io::stderr(), "helba-member: {line}"));
     let run = Keygen { plan: &plan, identity: &identity, folder, passphrase, patience, log: &log };
     let manifest = run.run(&board, seed)?;
     let (seconds, folder) = (start.elapsed().as_secs_f64(), folder.display());
@@ -353,6 +329,11 @@ fn make_keys(
     Ok(())
 }
 
+/// Writes a line of the log. A log on a full disk must not end the program.
+fn log(line: &str) {
+    drop(writeln!(std::io::stderr(), "helba-member: {line}"));
+}
+
 fn serve(
     keys: MemberKeys,
     ledger: Ledger,
@@ -360,11 +341,6 @@ fn serve(
     replica: Option<Replica>,
     waiting: usize,
 ) -> anyhow::Result<()> {
-    // A log on a full disk must not end the program.
-    let log = |line: &str| drop(writeln!(std::io::stderr(), "helba-member: {line}"));
-    if client.shows_token() {
-        log(&format!("the access token is sent to {} without encryption: use https", client.server()));
-    }
     let (stop, mut rng) = (Stop::default(), os_rng()?);
     let member = Member::new(keys, ledger, client, stop.clone(), log).verifying(replica);
     until_signal(stop, move || member.run(waiting, &mut rng))??;

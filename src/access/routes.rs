@@ -34,6 +34,8 @@ pub enum Route {
     Again,
     /// Counts a feedback.
     Feedback,
+    /// The encrypted counters of a bandit.
+    Counters,
     /// Waits for tasks of an encrypted bandit.
     Tasks,
     /// Takes the answers to tasks.
@@ -89,7 +91,7 @@ impl std::fmt::Display for Needs {
 
 impl Route {
     /// All routes.
-    pub const ALL: [Route; 20] = [
+    pub const ALL: [Route; 21] = [
         Route::Health,
         Route::OpenApi,
         Route::Docs,
@@ -104,6 +106,7 @@ impl Route {
         Route::Decide,
         Route::Again,
         Route::Feedback,
+        Route::Counters,
         Route::Tasks,
         Route::Raise,
         Route::Shuffled,
@@ -134,6 +137,7 @@ impl Route {
             Route::Decide => (Method::POST, "/bandits/{id}/decisions", DECIDE),
             Route::Again => (Method::POST, "/bandits/{id}/decisions/{decision}/again", DECIDE),
             Route::Feedback => (Method::POST, "/bandits/{id}/decisions/{decision}/feedback", FEEDBACK),
+            Route::Counters => (Method::GET, "/bandits/{id}/counters", RAISE),
             Route::Tasks => (Method::GET, "/bandits/{id}/raises", RAISE),
             Route::Raise => (Method::POST, "/bandits/{id}/raises", RaiseOrTicket),
             Route::Shuffled => (Method::POST, "/bandits/{id}/shuffled", FEEDBACK),

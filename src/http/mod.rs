@@ -14,7 +14,7 @@
 //! | `POST /bandits/{id}/decisions` | `decisions` |
 //! | `POST /bandits/{id}/decisions/{decision}/again` | `again` |
 //! | `POST /bandits/{id}/decisions/{decision}/feedback` | `feedback` |
-//! | `GET, POST /bandits/{id}/raises` | `raises` |
+//! | `GET, POST /bandits/{id}/raises`, `GET /bandits/{id}/counters` | `raises` |
 //! | `POST /bandits/{id}/shuffled` | `batches` |
 //! | `GET, POST /committee/members/{member}/…`, `GET /bandits/{id}/journal` | `committee` |
 
@@ -306,6 +306,7 @@ fn handler(route: Route) -> MethodRouter<AppState> {
         Route::Decide => on(method, decisions::decide),
         Route::Again => on(method, again::again),
         Route::Feedback => on(method, feedback::feedback),
+        Route::Counters => on(method, raises::counters),
         Route::Tasks => on(method, raises::wait),
         Route::Raise => on(method, raises::answer),
         Route::Shuffled => on(method, batches::receive),

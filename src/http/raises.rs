@@ -1,4 +1,5 @@
-//! `/v1/bandits/{id}/raises`: a holder of the key waits for tasks of an encrypted bandit and answers them.
+//! `/v1/bandits/{id}/raises`: a holder of the key waits for tasks of an encrypted bandit and answers them;
+//! and `/v1/bandits/{id}/counters`, which it opens.
 
 use super::{AppState, refuse};
 use crate::access::Caller;
@@ -39,6 +40,16 @@ pub(super) async fn wait(
         Some(reply) => reply.into_response(),
         None => StatusCode::NO_CONTENT.into_response(),
     })
+}
+
+/// The encrypted counters, when all that they show is on disk.
+pub(super) async fn counters(
+    State(state): State<AppState>,
+    id: Result<Path<String>, PathRejection>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Reply, Error> {
+    let bandit = encrypted(&state, &id?.0, &caller)?;
+    bandit.counters().await
 }
 
 /// Takes the answers to tasks.

@@ -107,6 +107,12 @@ const FIELDS: [Field; 17] = [
         &["true"],
         "Must be `true` with `answers: scores`, and only then: everybody with the key may see the model.",
     ),
+    (
+        "counters",
+        "`null`, or `{\"every\": 10 to 1000000, \"rho\": 0.0001 to 10 or null}`",
+        &["{\"every\": 9}", "{\"rho\": 0}"],
+        "Encrypted counts and rewards by arm, which holders of the key open ([encrypted-counters.md](encrypted-counters.md)). Larger groups hide more; `rho` adds noise.",
+    ),
 ];
 
 /// The value at `path`, whose parts are separated by dots.

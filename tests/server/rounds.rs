@@ -3,7 +3,7 @@
 use crate::fixture::*;
 use crate::users::*;
 use helba_server::{Connections, Settings};
-use protocol::Answers;
+use protocol::{Answers, BanditConfig, Counters, LEAST_COUNTED};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -66,6 +66,43 @@ fn several_decisions_share_a_request() {
         let learnt = history.check();
         assert!(learnt > LEARNT, "{answers:?}: {learnt}");
     }
+}
+
+/// Counters are shown for whole groups, the same bytes with the same noise after a restart, and only of
+/// bandits that have them.
+#[test]
+fn counters_are_shown_and_stored() {
+    let server = InProcess::start(Settings::default());
+    let counters = Some(Counters { every: LEAST_COUNTED, rho: Some(0.5) });
+    let config = BanditConfig { counters, ..encrypted(Answers::Scores) };
+    let (user, mut rng) = (User::create_with(server.device(), &config), rng(9));
+    let label = user.device.created().label.clone().unwrap();
+    assert!(label.contains("compute the model") && label.contains("rho = 0.5"), "{label}");
+    let shown = |user: &User| user.http.get(&user.path("/counters")).ok();
+    for counted in 0..LEAST_COUNTED {
+        assert_eq!(user.device.open_counters(&shown(&user)).unwrap().feedbacks, 0);
+        let rows = random_rows(&mut rng);
+        let choice = user.decide(&rows, &mut rng);
+        assert_eq!(user.feedback(&rows, &choice, &mut rng).feedbacks, counted + 1);
+    }
+    let before = shown(&user);
+    let opened = user.device.open_counters(&before).unwrap();
+    assert_eq!((opened.feedbacks, opened.deviation), (LEAST_COUNTED, 2.0));
+    let pulls = opened.total().pulls;
+    assert!(pulls.fract() != 0.0 && (pulls - 10.0).abs() < 6.0 * 2.0 * (K as f64).sqrt(), "{pulls}");
+
+    let server = server.restart();
+    let user = user.at(server.address);
+    assert_eq!(shown(&user), before);
+    let device = server.device();
+    let plain = User::create(server.device(), Answers::Scores);
+    let problem = device.get(&plain.path("/counters")).problem();
+    assert_eq!((problem.status, problem.reason.as_deref()), (409, Some("no_counters")));
+    assert!(matches!(plain.device.open_counters(&before), Err(Error::Wire(_))));
+    let clear = device.post("/bandits", br#"{"policy": "ucb1", "arms": 2}"#).ok();
+    let clear: wire::PolicyCreated = serde_json::from_slice(&clear).unwrap();
+    let problem = device.get(&format!("/bandits/{}/counters", clear.id)).problem();
+    assert_eq!((problem.status, problem.reason.as_deref()), (409, Some("not_encrypted")));
 }
 
 /// Users on threads of their own share evaluations, some of them for several others. A raiser that waits for

@@ -2,9 +2,9 @@
 
 use bandit::{Schedule, Width};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use protocol::{Answers, BanditConfig};
+use protocol::{Answers, BanditConfig, Counters};
 use std::path::PathBuf;
-use user_client::DEFAULT_REPEATS;
+use user_client::{DEFAULT_REPEATS, ServerOptions};
 
 /// Plays bandits on a server: creates them, asks for decisions and returns rewards.
 ///
@@ -35,10 +35,10 @@ pub(crate) enum Command {
         #[command(flatten)]
         tuning: Tuning,
         /// JSON file with the whole configuration, instead of the options above.
-        #[arg(long, conflicts_with_all = ["features", "arms", "lambda", "alpha", "horizon", "unanswered", "schedule", "answers", "open_model"])]
+        #[arg(long, conflicts_with_all = ["features", "arms", "lambda", "alpha", "horizon", "unanswered", "schedule", "answers", "open_model", "counters"])]
         config: Option<PathBuf>,
         /// Name of a clear policy, as `policies` lists them, instead of encrypted HELBA.
-        #[arg(long, conflicts_with_all = ["config", "features", "arms", "lambda", "alpha", "horizon", "unanswered", "schedule", "answers", "open_model", "secret"])]
+        #[arg(long, conflicts_with_all = ["config", "features", "arms", "lambda", "alpha", "horizon", "unanswered", "schedule", "answers", "open_model", "counters", "secret"])]
         policy: Option<String>,
         /// Parameters of the policy, as a JSON object such as {"arms": 5, "epsilon": 1.0}.
         #[arg(long, value_name = "JSON")]
@@ -53,7 +53,7 @@ pub(crate) enum Command {
     /// Lists the policies that the server offers, with an example of each.
     Policies {
         #[command(flatten)]
-        server: Server,
+        server: ServerOptions,
     },
     /// Asks for a decision and prints the arm to play.
     ///
@@ -62,7 +62,7 @@ pub(crate) enum Command {
     /// JSON.
     Decide {
         #[command(flatten)]
-        server: Server,
+        server: ServerOptions,
         /// Id of the bandit.
         #[arg(long)]
         bandit: String,
@@ -105,8 +105,8 @@ pub(crate) enum Command {
         /// Clear policies: address of the server, https://HOST:PORT or http://HOST:PORT.
         #[arg(long = "server", value_name = "URL", conflicts_with = "pending")]
         url: Option<String>,
-        /// File with the operator's token or an API token, 64 hexadecimal digits, instead of the token of the
-        /// secret bundle.
+        /// File with an API token or the operator's token, 64 hexadecimal digits, instead of the token of the
+        /// bundle.
         #[arg(long, value_name = "FILE")]
         token_file: Option<PathBuf>,
         /// Clear policies: id of the bandit.
@@ -175,13 +175,30 @@ pub(crate) enum Command {
     /// ended, and encrypts the updated model anew. Without a raiser, devices do this with their decisions.
     Refresh {
         #[command(flatten)]
-        server: Server,
+        server: ServerOptions,
         /// Id of the bandit.
         #[arg(long)]
         bandit: String,
         /// Secret bundle.
         #[arg(long)]
         secret: PathBuf,
+        #[command(flatten)]
+        opening: BundleOptions,
+    },
+    /// Opens the counters of an encrypted bandit: how often all devices together played each arm, and its
+    /// mean reward. The bandit must have been created with counters.
+    Counters {
+        #[command(flatten)]
+        server: ServerOptions,
+        /// Id of the bandit.
+        #[arg(long)]
+        bandit: String,
+        /// Secret bundle.
+        #[arg(long)]
+        secret: PathBuf,
+        /// Arm that the others are compared with, from 0: the one that was shown before there was a bandit.
+        #[arg(long, value_name = "ARM")]
+        baseline: Option<usize>,
         #[command(flatten)]
         opening: BundleOptions,
     },
@@ -196,7 +213,7 @@ pub(crate) enum Command {
 #[derive(Args)]
 pub(crate) struct ReplayArguments {
     #[command(flatten)]
-    pub(crate) server: Server,
+    pub(crate) server: ServerOptions,
     /// Secret bundle.
     #[arg(long)]
     pub(crate) secret: PathBuf,
@@ -211,7 +228,7 @@ pub(crate) struct ReplayArguments {
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) rounds: Option<u64>,
     /// Id of an existing bandit [default: a new one].
-    #[arg(long, conflicts_with_all = ["lambda", "alpha", "horizon", "unanswered", "schedule", "answers", "open_model"])]
+    #[arg(long, conflicts_with_all = ["lambda", "alpha", "horizon", "unanswered", "schedule", "answers", "open_model", "counters"])]
     pub(crate) bandit: Option<String>,
     /// Goes on where the bandit stands: leaves out as many rounds of the file as it has counted feedbacks.
     #[arg(long, requires = "bandit")]
@@ -294,7 +311,7 @@ pub(crate) enum DataCommand {
 #[derive(Args)]
 pub(crate) struct Caller {
     #[command(flatten)]
-    pub(crate) server: Server,
+    pub(crate) server: ServerOptions,
     /// Secret bundle, whose token gives access to encrypted bandits.
     #[arg(long)]
     pub(crate) secret: Option<PathBuf>,
@@ -360,20 +377,6 @@ pub(crate) struct Outcome {
     pub(crate) share: Option<u64>,
 }
 
-#[derive(Args)]
-pub(crate) struct Server {
-    /// Address of the server, https://HOST:PORT or http://HOST:PORT.
-    #[arg(long = "server", value_name = "URL")]
-    pub(crate) url: String,
-    /// PEM file of the certificate authorities to trust, instead of those that browsers trust.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) ca: Option<PathBuf>,
-    /// File with the operator's token or an API token, 64 hexadecimal digits, instead of the token of the
-    /// secret bundle.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) token_file: Option<PathBuf>,
-}
-
 /// The parameters that are changed most often. `--config` sets all of them.
 #[derive(Args)]
 pub(crate) struct Tuning {
@@ -401,6 +404,14 @@ pub(crate) struct Tuning {
     /// model can be computed from scores.
     #[arg(long, requires = "answers")]
     pub(crate) open_model: bool,
+    /// Adds encrypted counters per arm, which holders of the key open with `counters`: pulls and rewards of
+    /// all devices together, over whole groups of N feedbacks [default without N: 100].
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "100")]
+    pub(crate) counters: Option<u64>,
+    /// Rho of the noise that the server adds to the counters of each group (zero-concentrated differential
+    /// privacy of one feedback). Without it they are exact.
+    #[arg(long, value_name = "RHO", requires = "counters")]
+    pub(crate) counters_rho: Option<f64>,
 }
 
 /// What a device learns from a decision.
@@ -417,6 +428,7 @@ impl Tuning {
         config.linear.lambda = self.lambda.unwrap_or(config.linear.lambda);
         config.horizon = self.horizon.unwrap_or(config.horizon);
         config.open_model = self.open_model;
+        config.counters = self.counters.map(|every| Counters { every, rho: self.counters_rho });
         config.unanswered = self.unanswered.unwrap_or(config.unanswered);
         if let Some(Rule::TraceOrGrowth) = self.schedule {
             config.linear.schedule = Schedule::TraceOrGrowth;

@@ -415,6 +415,16 @@ impl Client {
         self.body(&mut response, limits.reply())
     }
 
+    /// The encrypted counters of a bandit, for [`crate::BanditDevice::open_counters`].
+    ///
+    /// # Errors
+    /// As [`Self::encrypted`]; [`Error::Refused`] with status 409 for a bandit without counters.
+    pub fn counters(&self, id: &str, limits: &Limits) -> Result<Vec<u8>, Error> {
+        let request = self.get(&format!("bandits/{}/counters", checked(id)?));
+        let mut response = self.accepted(request.call())?;
+        self.body(&mut response, limits.shown_counters())
+    }
+
     /// The tasks of an encrypted bandit that wait for a holder of the key, or `None` if there was none within
     /// `wait` seconds, at most 30. The reply is for [`crate::BanditDevice::read`].
     ///

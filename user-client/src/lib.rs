@@ -24,10 +24,14 @@ mod http;
 mod pending;
 #[cfg(all(feature = "http", feature = "secret"))]
 mod raiser;
+#[cfg(feature = "http")]
+mod server_options;
 
 #[cfg(feature = "secret")]
 pub use answers::{AnswersSpent, DEFAULT_REPEATS, MOST_ANSWERS, RepeatsSpent, most_answers, most_repeats};
-pub use bandit::{Asking, BanditDevice, Choice, MaskedTask, PlayedRound, ReadReply, Request, Target};
+pub use bandit::{
+    Asking, BanditDevice, Choice, MaskedTask, OpenedCounters, PlayedRound, ReadReply, Request, Target,
+};
 #[cfg(feature = "http")]
 pub use context::read_contexts;
 pub use device::{Device, Opening};
@@ -37,6 +41,9 @@ pub use http::{AnyBandit, Client, Creation, Listing, request_key};
 pub use pending::Pending;
 #[cfg(all(feature = "http", feature = "secret"))]
 pub use raiser::{MOST_BANDITS, MOST_WAITING, Raiser, RaiserOptions, Stop, patiently, until_signal};
+
+#[cfg(feature = "http")]
+pub use server_options::ServerOptions;
 
 #[cfg(feature = "secret")]
 pub use ckks_secret::Passphrase;

@@ -6,7 +6,7 @@ mod replay;
 mod rounds;
 
 use anyhow::{Context, bail};
-use arguments::{Arguments, BundleOptions, Caller, Command, Outcome, Server};
+use arguments::{Arguments, BundleOptions, Caller, Command, Outcome};
 use bandit::Schedule;
 use clap::Parser;
 use host::say;
@@ -18,10 +18,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use user_client::{
-    AnyBandit, Client, Creation, Device, Error, Listing, Opening, Passphrase, Pending, Stop, os_rng,
-    read_contexts,
+    AnyBandit, Client, Creation, Device, Error, Listing, Opening, Passphrase, Pending, ServerOptions, Stop,
+    os_rng, read_contexts,
 };
-use wire::{AccessToken, ClearFeedback, Labels, LabelsPatch};
+use wire::{ClearFeedback, Labels, LabelsPatch};
 
 /// The time for which a creation is sent again while the server cannot be reached.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -43,7 +43,7 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
             create_policy(&caller.server, &policy, parameters.as_deref(), &creation, json)?;
         }
         Command::Policies { server } => {
-            let cards = server.client(None)?.policies()?;
+            let cards = connect(&server, None)?.policies()?;
             if json {
                 return print(&cards);
             }
@@ -93,10 +93,10 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
                 None => contexts.with_extension("pending"),
             };
             let device = opening.device(&secret)?.with_most_repeats(repeats.repeats);
-            rounds::decide(&server.client(Some(&device))?, &bandit, &device, (&contexts, &pending), json)?;
+            rounds::decide(&connect(&server, Some(&device))?, &bandit, &device, (&contexts, &pending), json)?;
         }
         Command::Decide { server, bandit, contexts, .. } => {
-            decide_clear(&server.client(None)?, &bandit, contexts.as_deref())?;
+            decide_clear(&connect(&server, None)?, &bandit, contexts.as_deref())?;
         }
         Command::Feedback {
             pending: Some(pending),
@@ -112,7 +112,8 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
             let reward = outcome.reward.context("encrypted bandits take --reward")?;
             let waiting = Pending::load(&pending)?;
             let device = opening.device(&secret)?.with_most_answers(answers.trace_answers);
-            let client = connect(&waiting.server, ca.as_deref(), token_file.as_deref(), Some(&device))?;
+            let server = ServerOptions { url: waiting.server.clone(), ca, token_file };
+            let client = connect(&server, Some(&device))?;
             rounds::feedback((&pending, &waiting), &device, &client, reward, arm)?;
         }
         Command::Feedback {
@@ -126,7 +127,7 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
         } => {
             let Outcome { reward, rewards, sum, share } = outcome;
             let feedback = ClearFeedback { reward, rewards, sum, share };
-            let client = connect(&url, ca.as_deref(), token_file.as_deref(), None)?;
+            let client = connect(&ServerOptions { url, ca, token_file }, None)?;
             print(&client.feedback_clear(&bandit, &decision, &feedback)?)?;
         }
         Command::Feedback { .. } => bail!(
@@ -169,7 +170,12 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
         Command::Data { command } => data::run(command, json)?,
         Command::Refresh { server, bandit, secret, opening } => {
             let device = opening.device(&secret)?;
-            rounds::refresh(&server.client(Some(&device))?, &bandit, &device, json)?;
+            rounds::refresh(&connect(&server, Some(&device))?, &bandit, &device, json)?;
+        }
+        Command::Counters { server, bandit, secret, baseline, opening } => {
+            let device = opening.device(&secret)?;
+            let client = connect(&server, Some(&device))?;
+            rounds::counters(&client, &bandit, &device, baseline, json)?;
         }
         Command::Replay(arguments) => replay::run(&arguments, json)?,
     }
@@ -180,7 +186,7 @@ impl Caller {
     /// A client that sends the token of the file, if one is given, or else that of the secret bundle.
     fn client(&self) -> anyhow::Result<Client> {
         let device = self.secret.as_deref().map(|path| self.opening.device(path)).transpose()?;
-        self.server.client(device.as_ref())
+        connect(&self.server, device.as_ref())
     }
 
     /// Why a list may be empty although the server has bandits.
@@ -213,39 +219,10 @@ impl BundleOptions {
     }
 }
 
-impl Server {
-    /// A client that sends the token of the file, if one is given, or else that of the device.
-    fn client(&self, device: Option<&Device>) -> anyhow::Result<Client> {
-        connect(&self.url, self.ca.as_deref(), self.token_file.as_deref(), device)
-    }
-}
-
-fn connect(
-    url: &str,
-    ca: Option<&Path>,
-    token: Option<&Path>,
-    device: Option<&Device>,
-) -> anyhow::Result<Client> {
-    let client = match ca {
-        Some(ca) => Client::with_ca(url, ca)?,
-        None => Client::new(url)?,
-    };
-    let token = match token {
-        Some(path) => Some(AccessToken::open(path)?),
-        None => device.map(|device| device.token().clone()),
-    };
-    let client = match token {
-        Some(token) => client.with_token(token),
-        None => client,
-    };
-    if client.shows_token() {
-        eprintln!(
-            "helba-client: the access token is sent to {} without encryption, and everybody who reads it can use it: use https, \
-             or a private line",
-            client.server()
-        );
-    }
-    Ok(client)
+/// A client that sends the token of the file, if one is given, or else that of the device.
+fn connect(server: &ServerOptions, device: Option<&Device>) -> anyhow::Result<Client> {
+    let warn = |text: &str| eprintln!("helba-client: {text}");
+    Ok(server.client(device.map(|device| device.token().clone()), warn)?)
 }
 
 /// The result of a request that may be sent again, repeated for some seconds while the server has no place
@@ -256,7 +233,7 @@ fn patiently<T>(request: impl Fn() -> Result<T, Error>) -> anyhow::Result<T> {
 }
 
 fn create_policy(
-    server: &Server,
+    server: &ServerOptions,
     policy: &str,
     parameters: Option<&str>,
     creation: &Creation,
@@ -267,7 +244,7 @@ fn create_policy(
     }
     let parameters =
         serde_json::from_str(parameters.unwrap_or("{}")).context("--parameters is not a JSON object")?;
-    let client = server.client(None)?;
+    let client = connect(server, None)?;
     let created = patiently(|| client.create_policy_as(policy, Map::clone(&parameters), creation))?;
     if json {
         return print(&created);

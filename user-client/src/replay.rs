@@ -25,7 +25,7 @@ pub(crate) fn run(arguments: &ReplayArguments, json: bool) -> anyhow::Result<()>
     let dataset = Arc::new(Dataset::open(data, schema.as_deref())?);
     let device = opening.device(secret)?.with_most_answers(answers.trace_answers);
     let device = device.with_most_repeats(repeats.repeats);
-    let client = server.client(Some(&device))?;
+    let client = crate::connect(server, Some(&device))?;
     // A file that cannot be written is reported now and not after all rounds.
     let writing = |path: &Path| format!("cannot write {}", path.display());
     let draft = plot.as_deref().map(|path| Draft::create(path).with_context(|| writing(path))).transpose()?;
@@ -153,7 +153,8 @@ impl Replay<'_> {
         let arm = round.choice.arm;
         // Every reward of the file is known, and the device chooses among its candidates.
         let reward = data.observed.reward(arm).unwrap_or(0.0);
-        let feedback = self.bandit.feedback(&rows[arm], reward, round.choice.question.as_ref(), &mut rng)?;
+        let feedback =
+            self.bandit.feedback(arm, &rows[arm], reward, round.choice.question.as_ref(), &mut rng)?;
         note(self.device);
         spent.device += lap();
         let (id, decision) = (&self.bandit.created().id, round.choice.id);

@@ -3,6 +3,7 @@
 use crate::{contexts_of, label, print};
 use anyhow::{Context, bail};
 use host::{Undone, say};
+use protocol::ArmCounter;
 use serde::Serialize;
 use std::path::Path;
 use user_client::{AnyBandit, BanditDevice, Choice, Client, Device, Error, Pending, PlayedRound, os_rng};
@@ -128,11 +129,71 @@ pub(crate) fn feedback(
         format!("there is no arm {arm}: arms are numbered from 0 to {last}")
     })?;
     let (created, question) = (&pending.created, pending.question.as_ref());
-    let body = device.join(created)?.feedback(features, reward, question, &mut os_rng()?)?;
+    let body = device.join(created)?.feedback(arm, features, reward, question, &mut os_rng()?)?;
     crate::note(device);
     let receipt = client.feedback_encrypted(&created.id, pending.decision, &body)?;
     std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
     print(&receipt)
+}
+
+/// Opens the counters of a bandit, and compares its arms with `baseline`.
+pub(crate) fn counters(
+    client: &Client,
+    id: &str,
+    device: &Device,
+    baseline: Option<usize>,
+    json: bool,
+) -> anyhow::Result<()> {
+    let AnyBandit::Encrypted(view) = client.any_bandit(id)? else {
+        bail!("bandit {id} has a clear policy: the server has its numbers in the clear")
+    };
+    let arms = view.created.config.linear.k;
+    if let Some(arm) = baseline.filter(|arm| *arm >= arms) {
+        bail!("there is no arm {arm}: arms are numbered from 0 to {}", arms - 1);
+    }
+    let bandit = device.join(&view.created)?;
+    let opened = bandit.open_counters(&client.counters(id, bandit.limits())?)?;
+    let (all, total) = (opened.total(), view.status.feedbacks);
+    let mean = |of: &ArmCounter| of.mean();
+    let before = baseline.and_then(|arm| mean(&opened.arms[arm]));
+    let gain = mean(&all).zip(before).map(|(mean, before)| mean - before);
+    if json {
+        let of_arm = |(arm, of): (usize, &ArmCounter)| {
+            let (pulls, reward, mean) = (of.pulls, of.reward, of.mean());
+            serde_json::json!({ "arm": arm, "pulls": pulls, "reward": reward, "mean": mean })
+        };
+        return print(&serde_json::json!({
+            "feedbacks": opened.feedbacks, "deviation": opened.deviation, "mean": mean(&all), "gain": gain,
+            "arms": opened.arms.iter().enumerate().map(of_arm).collect::<Vec<_>>(),
+        }));
+    }
+    if opened.feedbacks == 0 {
+        let every = view.created.config.counters.map_or(0, |counters| counters.every);
+        say!("no counters yet: {total} feedbacks came, and the first {every} are shown together");
+        return Ok(());
+    }
+    let number = |mean: Option<f64>| mean.map_or("-".into(), |mean| format!("{mean:.4}"));
+    let line = |name: &str, of: &ArmCounter| -> anyhow::Result<()> {
+        let share = 100.0 * of.pulls / all.pulls.max(1.0);
+        say!("{name:>5}{:>12.1}{share:>9.1} %{:>14}", of.pulls, number(of.mean()));
+        Ok(())
+    };
+    say!("{:>5}{:>12}{:>11}{:>14}", "arm", "played", "share", "mean reward");
+    for (arm, of) in opened.arms.iter().enumerate() {
+        line(&arm.to_string(), of)?;
+    }
+    line("all", &all)?;
+    if let (Some(arm), Some(gain)) = (baseline, gain) {
+        say!("the mean reward is {gain:+.4} from that of arm {arm}");
+    }
+    say!("the first {} of {total} feedbacks, as devices reported them", opened.feedbacks);
+    if opened.deviation > 0.0 {
+        say!(
+            "each count and each sum of rewards has noise with a standard deviation of {:.1}",
+            opened.deviation
+        );
+    }
+    Ok(())
 }
 
 /// Answers the tasks of a bandit until it waits for no holder of the key, and prints its state.

@@ -195,6 +195,20 @@ pub(super) async fn summary(
     Ok(Json(summary.await?).into_response())
 }
 
+/// The counters of all devices of a bandit, opened with the agent's key.
+pub(super) async fn counters(
+    State(agent): State<Agent>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Response, Refusal> {
+    let Path(id) = id?;
+    let opened = blocking(move || {
+        let View { view, .. } = self::view(&agent, &id)?;
+        let bandit = agent.0.device.join(&view.created)?;
+        Ok(bandit.open_counters(&agent.0.client.counters(&id, bandit.limits())?)?)
+    });
+    Ok(Json(opened.await?).into_response())
+}
+
 /// Deletes a bandit on the server, and what the agent keeps of it. Answers 204, and 404 to a repeated
 /// request.
 pub(super) async fn delete(

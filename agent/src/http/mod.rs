@@ -10,6 +10,7 @@
 //! | `PATCH /v1/bandits/{id}` | settings | the same |
 //! | `DELETE /v1/bandits/{id}` | | 204 |
 //! | `GET /v1/bandits/{id}/summary` | | [`crate::tally::Summary`] |
+//! | `GET /v1/bandits/{id}/counters` | | [`user_client::OpenedCounters`] of all devices of the bandit |
 //! | `POST /v1/bandits/{id}/decisions` | rows of features, or values by name | [`wire::Decided`] |
 //! | `POST /v1/bandits/{id}/decisions/{decision}/feedback` | [`wire::ClearFeedback`] with `reward` | [`wire::Counted`] |
 
@@ -41,6 +42,7 @@ pub(crate) fn app(agent: Agent) -> Router {
         .route("/bandits", get(bandits::list).post(bandits::create))
         .route("/bandits/{id}", get(bandits::show).patch(bandits::change).delete(bandits::delete))
         .route("/bandits/{id}/summary", get(bandits::summary))
+        .route("/bandits/{id}/counters", get(bandits::counters))
         .route("/bandits/{id}/decisions", post(rounds::decide))
         .route("/bandits/{id}/decisions/{decision}/feedback", post(rounds::feedback))
         .route_layer(middleware::from_fn_with_state(agent.clone(), check_token));

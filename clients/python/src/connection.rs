@@ -257,6 +257,16 @@ impl Connection {
         self.request(py, done, move |inner, stop| json(&inner.joined(&id, stop)?.most_decisions()))
     }
 
+    /// The counters of all devices of an encrypted bandit, opened.
+    #[pyo3(signature = (id, done=None))]
+    fn counters(&self, py: Python<'_>, id: String, done: Option<Py<PyAny>>) -> PyResult<Py<PyAny>> {
+        self.request(py, done, move |inner, stop| {
+            let joined = inner.joined(&id, stop)?;
+            let reply = inner.patiently(stop, |client| client.counters(&id, joined.limits()))?;
+            json(&joined.open_counters(&reply)?)
+        })
+    }
+
     /// Returns the reward of a decision of an encrypted bandit, for its arm or the one that was played
     /// instead.
     #[pyo3(signature = (answer, arm, reward, done=None))]
@@ -277,7 +287,7 @@ impl Connection {
                 Failure::Argument(format!("arm is {arm}, and arms are numbered from 0 to {last}"))
             })?;
             let joined = inner.join(&pending.created)?;
-            let body = joined.feedback(features, reward, pending.question.as_ref(), &mut rng)?;
+            let body = joined.feedback(arm, features, reward, pending.question.as_ref(), &mut rng)?;
             answer.note(arm, reward)?;
             let (id, decision) = (&pending.created.id, pending.decision);
             let receipt = inner.patiently(stop, |client| client.feedback_encrypted(id, decision, &body));

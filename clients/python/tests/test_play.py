@@ -95,6 +95,28 @@ def test_the_open_tier(client: helba.Client) -> None:
     assert "compute the model" in bandit.created["label"]
 
 
+def test_counters_are_those_of_all_devices(client: helba.Client) -> None:
+    bandit = client.create(
+        features=FEATURES, arms=ARMS, answers="scores", open_model=True, counters={"every": 10}
+    )
+    pulls, rewards = [0] * ARMS, [0.0] * ARMS
+    for visit in range(11):
+        decision = bandit.decide(WIDE)
+        arm = visit % ARMS
+        bandit.feedback(decision, 0.25, arm=arm)
+        if visit < 10:
+            pulls[arm] += 1
+            rewards[arm] += 0.25
+        if visit == 8:
+            assert bandit.counters().feedbacks == 0
+    counters = bandit.counters()
+    assert (counters.feedbacks, counters.deviation) == (10, 0)
+    assert (counters.pulls, counters.rewards) == (tuple(pulls), tuple(rewards))
+    assert set(counters.means) == {0.25}
+    with pytest.raises(helba.ConflictError):
+        client.create(features=FEATURES, arms=ARMS).counters()
+
+
 def test_the_arm_is_that_of_the_device(
     client: helba.Client, server: Server, bundles: Bundles, tmp_path: Path
 ) -> None:

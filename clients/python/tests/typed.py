@@ -22,6 +22,7 @@ def play(url: str, bundle: Path, contexts: np.ndarray[Any, np.dtype[np.float32]]
         stored: bytes = others[0].to_bytes(keys)
         bandit.feedback(helba.Decision.from_bytes(stored, keys), 1)
         status: helba.Status = bandit.status()
+        counters: helba.Counters = bandit.counters()
         replay: helba.Replay = bandit.replay([[[0.5, 0.5], [1, 0]]], [[0, 1]], progress=True)
         with client.raiser([bandit.bandit_id]) as raiser:
             ended: bool = raiser.wait(1)
@@ -31,7 +32,7 @@ def play(url: str, bundle: Path, contexts: np.ndarray[Any, np.dtype[np.float32]]
             print(error.code, error.status, error.detail, helba.PROBLEMS[error.code])
         except helba.UnreachableError as error:
             print(error.server)
-        return counted.feedbacks + status.round + replay.hit_rate + ended
+        return counted.feedbacks + counters.feedbacks + status.round + replay.hit_rate + ended
 
 
 async def play_async(url: str, keys: helba.Keys) -> list[int]:

@@ -91,6 +91,7 @@ export interface Configuration {
   sqrt_degree?: 15 | 31;
   answers?: "arm" | "scores";
   open_model?: boolean;
+  counters?: { every?: number; rho?: number | null } | null;
 }
 
 /** A server of encrypted bandits. */

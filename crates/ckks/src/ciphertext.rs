@@ -1,5 +1,6 @@
 use crate::Params;
 use rns::{Ntt, Poly};
+use std::ops::Range;
 use zeroize::Zeroize;
 
 /// An encoded message: a polynomial at a level, with the scale that its coefficients were multiplied by.
@@ -78,6 +79,18 @@ impl Ciphertext {
     /// The part c₁.
     pub fn c1(&self) -> &Poly<Ntt> {
         &self.c1
+    }
+
+    /// The ciphertext with all coefficients of c₀ outside of `kept` set to 0, so that the message has noise
+    /// as wide as the modulus there, and can be decrypted in `kept` alone.
+    pub fn with_coefficients(self, params: &Params, kept: Range<usize>) -> Self {
+        let basis = params.q_basis(self.level);
+        let mut c0 = self.c0.into_coeff(basis);
+        c0.for_each_limb(|_, limb| {
+            limb[..kept.start].fill(0);
+            limb[kept.end..].fill(0);
+        });
+        Ciphertext { c0: c0.into_ntt(basis), ..self }
     }
 
     /// Limb `i` of c₀ and of c₁.

@@ -3,7 +3,7 @@
 use bandit::Schedule;
 use ckks::{TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH21};
 use ckks_shares::Quorum;
-use protocol::{BanditConfig, ScoreLayout, ScoreRing, Shape};
+use protocol::{BanditConfig, Counters, ScoreLayout, ScoreRing, Shape};
 use secure_sum::{Report, encrypted};
 use serde::de::DeserializeOwned;
 use serde::{Serialize, de::DeserializeSeed};
@@ -11,8 +11,8 @@ use std::sync::OnceLock;
 use wire::{
     AskAgain, BanditView, ClearFeedback, CommitteeContexts, Counted, Created, DecideReply, DecideRequest,
     Decided, Evidence, Journal, Labelled, LabelsPatch, Limits, MemberReply, MemberRequest, OpenedAnswer,
-    PolicyCard, PolicyCreated, PolicyView, Problem, Question, Raises, SenderTag, ShuffledBatch, SummedBatch,
-    TracedFeedback,
+    PolicyCard, PolicyCreated, PolicyView, Problem, Question, Raises, SenderTag, ShownCounters,
+    ShuffledBatch, SummedBatch, TracedFeedback,
 };
 
 /// The most bytes of a part of a committee's messages.
@@ -28,6 +28,7 @@ fn limits() -> &'static Limits {
             [TOY_LOGN12_DEPTH21, TOY_LOGN11_SCORES].map(|spec| spec.validate().expect("a toy set"));
         let mut config = BanditConfig::new(2, 2);
         config.linear.schedule = Schedule::TraceOrGrowth;
+        config.counters = Some(Counters::default());
         let shape = Shape::for_problem(2, 2);
         let ring = ScoreRing::for_shape(shape, true).expect("a ring of scores");
         let plan = config.plan(&params, shape, ring).expect("it carries this");
@@ -50,6 +51,7 @@ pub(crate) fn device(input: &[u8]) {
     check(input, |bytes| Some(Raises::read(bytes, limits()).ok()?.to_bytes()));
     check(input, |bytes| Some(TracedFeedback::read(bytes, limits()).ok()?.to_bytes()));
     check(input, |bytes| Some(AskAgain::read(bytes).ok()?.to_bytes()));
+    check(input, |bytes| Some(ShownCounters::read(bytes, limits()).ok()?.to_bytes()));
     let quorum = Quorum::new(2, 3).expect("a committee");
     check(input, |bytes| Some(CommitteeContexts::read(bytes, MOST).ok()?.to_bytes()));
     check(input, |bytes| Some(OpenedAnswer::read(bytes, quorum, ENTRIES).ok()?.0.to_bytes()));

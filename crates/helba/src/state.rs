@@ -19,14 +19,16 @@ use crate::deep::ModelLevels;
 use crate::{Error, Scalars, refresh};
 use ckks::{Ciphertext, Plaintext};
 use num_complex::Complex64;
+use privacy::{Ratio, sampler};
 use protocol::{
-    BanditConfig, DecisionId, Exchanges, Factors, INVERSE_TOLERANCE, LOG_CONTEXT, LOG_STATISTICS, Plan,
-    QuestionId, Receipt, Status, TaskKind,
+    BanditConfig, Counters, DecisionId, Exchanges, Factors, INVERSE_TOLERANCE, LOG_CONTEXT, LOG_STATISTICS,
+    Plan, QuestionId, Receipt, Status, TaskKind,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The number of rounds that are given out after one event.
@@ -180,6 +182,7 @@ struct State<C> {
     sum: C,
     /// Under the trace condition.
     trace: Option<Trace<C>>,
+    counters: Option<CounterSums<C>>,
     phase: Phase<C>,
 }
 
@@ -190,6 +193,17 @@ struct Trace<C> {
     sum: C,
     /// The number of feedbacks up to which the trace is known to be below C.
     tested_to: u64,
+}
+
+/// Sums of feedbacks whose counters holders of the key open ([`Counters`]).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct CounterSums<C> {
+    /// The feedbacks of the open group.
+    group: C,
+    /// The counters of all groups before it, with their noise, and nothing else.
+    shown: C,
+    /// The number of feedbacks in them.
+    feedbacks: u64,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -237,6 +251,11 @@ impl EncryptedBandit {
             statistics: trivial(&layout.ridge(lambda), plan.statistics_level)?,
             sum: Arc::new(empty_sum(engine)),
             trace: config.tests_trace().then(|| Trace { sum: empty_trace(engine), tested_to: 0 }),
+            counters: config.counters.map(|_| CounterSums {
+                group: Arc::new(empty_sum(engine)),
+                shown: Arc::new(empty_sum(engine)),
+                feedbacks: 0,
+            }),
             config,
             plan,
             secret,
@@ -351,6 +370,13 @@ impl EncryptedBandit {
     /// The id of the question about `test` that is asked with the decision of `round`.
     pub fn question_id(&self, round: u64, test: &TraceTest) -> QuestionId {
         self.state.question_id(round, test.feedbacks, test.model_feedbacks)
+    }
+
+    /// The sum of the feedbacks of whole groups, which has their counters alone, and the number of these
+    /// feedbacks; `None` if the bandit has no counters.
+    pub fn counters(&self) -> Option<(&Arc<Ciphertext>, u64)> {
+        let sums = self.state.counters.as_ref()?;
+        Some((&sums.shown, sums.feedbacks))
     }
 
     /// The task that waits for a holder of the key.
@@ -522,9 +548,14 @@ impl EncryptedBandit {
         };
         let mut state = state.try_map(read)?;
         let scale = f64::from(LOG_STATISTICS).exp2();
-        state.sum = Arc::new(Arc::unwrap_or_clone(state.sum).with_scale(scale));
+        let at_scale = |sum: &mut Arc<Ciphertext>| *sum = Arc::new((**sum).clone().with_scale(scale));
+        at_scale(&mut state.sum);
+        if let Some(sums) = &mut state.counters {
+            at_scale(&mut sums.group);
+            at_scale(&mut sums.shown);
+        }
         if let Phase::Raising { masked, .. } = &mut state.phase {
-            *masked = Arc::new((**masked).clone().with_scale(scale));
+            at_scale(masked);
         }
         if let Some(trace) = &mut state.trace {
             trace.sum = Arc::new((*trace.sum).clone().with_scale(f64::from(LOG_CONTEXT).exp2()));
@@ -566,6 +597,22 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
 fn empty_sum(engine: &Engine) -> Ciphertext {
     let small = engine.params();
     Ciphertext::zero(small, small.max_level()).with_scale(f64::from(LOG_STATISTICS).exp2())
+}
+
+/// The noise of a group of counters at these coefficients, drawn from a seed that the server alone knows.
+fn noise(counters: &Counters, places: Range<usize>, seed: [u8; 32]) -> Result<Vec<i64>, Error> {
+    let (variance, step) = counters.noise();
+    let mut out = vec![0; places.end];
+    if variance == 0 {
+        return Ok(out);
+    }
+    let mut words = ChaCha20Rng::from_seed(seed);
+    for coefficient in &mut out[places] {
+        let drawn = sampler::discrete_gaussian(&mut words, Ratio::integer(variance));
+        let steps = drawn.ok().and_then(|steps| i64::try_from(steps).ok()?.checked_mul(step));
+        *coefficient = steps.ok_or(Error::Broken("noise of counters that is out of range"))?;
+    }
+    Ok(out)
 }
 
 /// Trace statistics of no feedbacks.
@@ -678,8 +725,17 @@ impl<C> State<C> {
             Some(Trace { sum, tested_to }) => Some(Trace { sum: map(Place::Scores, sum)?, tested_to }),
             None => None,
         };
+        let counters = match self.counters {
+            Some(CounterSums { group, shown, feedbacks }) => Some(CounterSums {
+                group: map(Place::Scores, group)?,
+                shown: map(Place::Scores, shown)?,
+                feedbacks,
+            }),
+            None => None,
+        };
         Ok(State {
             trace,
+            counters,
             model: map(Place::Deep(plan.model_level), self.model)?,
             scores_model: map(Place::Scores, self.scores_model)?,
             statistics: map(Place::Deep(plan.statistics_level), self.statistics)?,
@@ -717,7 +773,7 @@ impl State<Arc<Ciphertext>> {
             return Err(protocol::Error::UnknownDecision { id }.into());
         }
         let (level, scale) = (small.max_level(), f64::from(LOG_STATISTICS).exp2());
-        let count = exchanges.layout.numbers();
+        let count = exchanges.layout.feedback_numbers();
         let feedback = match engine.has_committee() {
             true => ckks::read_truncated_ciphertext(small, key, level, scale, count, frame)?,
             false => ckks::read_partial_ciphertext(small, key, level, scale, count, frame)?,
@@ -725,6 +781,7 @@ impl State<Arc<Ciphertext>> {
         engine.scores_evaluator().add_assign(Arc::make_mut(&mut self.sum), &feedback)?;
         self.answered.answer(round);
         self.feedbacks += 1;
+        self.add_counters(engine, exchanges, &feedback)?;
         let due = self.config.linear.batch_ends_publicly(self.feedbacks, self.closed);
         if matches!(self.phase, Phase::Open) && (due || self.residual > INVERSE_TOLERANCE) {
             self.close(engine, exchanges)?;
@@ -777,6 +834,34 @@ impl State<Arc<Ciphertext>> {
         let unasked = || Error::BadState("statistics of a trace that nobody tests".into());
         let trace = self.trace.as_mut().ok_or_else(unasked)?;
         engine.scores_evaluator().add_assign(Arc::make_mut(&mut trace.sum), &statistics)?;
+        Ok(())
+    }
+
+    /// Adds the counters of a feedback to those of its group, and shows the group when it is whole.
+    fn add_counters(
+        &mut self,
+        engine: &Engine,
+        exchanges: &Exchanges,
+        feedback: &Ciphertext,
+    ) -> Result<(), Error> {
+        let (Some(sums), Some(counters)) = (&mut self.counters, &self.config.counters) else {
+            return Ok(());
+        };
+        let evaluator = engine.scores_evaluator();
+        evaluator.add_assign(Arc::make_mut(&mut sums.group), feedback)?;
+        if !self.feedbacks.is_multiple_of(counters.every) {
+            return Ok(());
+        }
+        let group = std::mem::replace(&mut sums.group, Arc::new(empty_sum(engine)));
+        let places = exchanges.layout.counters();
+        let mut group = Arc::unwrap_or_clone(group).with_coefficients(engine.params(), places.clone());
+        let mut hasher = blake3::Hasher::new_keyed(&self.secret);
+        hasher.update(b"counters").update(&self.history);
+        let noise = noise(counters, places, *hasher.finalize().as_bytes())?;
+        let noise = Plaintext::from_integers(engine.params(), &noise, group.level(), group.scale())?;
+        evaluator.add_plain_assign(&mut group, &noise)?;
+        evaluator.add_assign(Arc::make_mut(&mut sums.shown), &group)?;
+        sums.feedbacks = self.feedbacks;
         Ok(())
     }
 

@@ -6,6 +6,8 @@ mod draft;
 mod signals;
 
 pub use draft::{Draft, write_whole};
+#[cfg(feature = "tokio")]
+pub use signals::stop_signal;
 pub use signals::{Undone, undo_on_signals};
 
 use rand::SeedableRng;

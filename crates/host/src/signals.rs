@@ -1,4 +1,4 @@
-//! What is undone if a signal ends the process.
+//! Signals: what is undone if one ends the process, and the wait for an order to stop.
 
 use crate::lock;
 use std::sync::Mutex;
@@ -87,4 +87,24 @@ fn hangup_is_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
+}
+
+/// Returns when the process receives an interrupt or, on Unix, the signal to terminate. Must be called within
+/// a tokio runtime.
+///
+/// # Errors
+/// That of the operating system if signals cannot be received.
+#[cfg(feature = "tokio")]
+pub async fn stop_signal() -> std::io::Result<()> {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            interrupted = tokio::signal::ctrl_c() => interrupted,
+            _ = terminate.recv() => Ok(()),
+        }
+    }
+    #[cfg(not(unix))]
+    tokio::signal::ctrl_c().await
 }

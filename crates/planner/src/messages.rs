@@ -15,7 +15,7 @@ pub(crate) fn messages(
     ring: ScoreRing,
 ) -> Result<Vec<MessageCost>, Error> {
     let top = small.max_level();
-    let numbers = ScoreLayout::new(config, plan, ring).numbers();
+    let numbers = ScoreLayout::new(config, plan, ring).feedback_numbers();
     let deep = |level, seeded| ciphertext_bytes(params, level, seeded);
     let contexts = ciphertext_bytes(small, top, true);
     let feedback = partial_ciphertext_bytes(small, top, numbers);

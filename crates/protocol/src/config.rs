@@ -1,7 +1,7 @@
 //! The public configuration of a bandit, and the levels and sizes that follow from it.
 
 use crate::levels::{ANSWER_LEVEL, DecisionLevels, REFRESH_LEVEL, UpdateLevels};
-use crate::{Error, Factors, ScoreRing, Shape, warm_steps};
+use crate::{Counters, Error, Factors, ScoreRing, Shape, warm_steps};
 use bandit::{LinearConfig, Schedule, Width};
 use ckks::Params;
 use fault::OutOfRange;
@@ -55,6 +55,10 @@ pub struct BanditConfig {
     /// server does not know whether a key is one user's or shared by many, so that the creator must say it.
     #[serde(default)]
     pub open_model: bool,
+    /// Counters per arm, under encryption; none if they are left out. With them a feedback has 2K
+    /// coefficients more.
+    #[serde(default)]
+    pub counters: Option<Counters>,
 }
 
 /// What a user learns from a decision.
@@ -106,6 +110,7 @@ impl BanditConfig {
             sqrt_degree: default_sqrt_degree(),
             answers: Answers::Arm,
             open_model: false,
+            counters: None,
         }
     }
 
@@ -169,6 +174,7 @@ impl BanditConfig {
         let linear = &self.linear;
         linear.validate()?;
         self.check_open_model()?;
+        self.counters.as_ref().map_or(Ok(()), Counters::check)?;
         let field =
             |field, got: String, want: &'static str| Error::OutOfRange(OutOfRange::new(field, got, want));
         // Newton's iteration needs a bound on the statistics of a batch. Growth alone gives none, and neither
@@ -305,7 +311,7 @@ impl BanditConfig {
     }
 
     /// Refuses what members of a key committee do not answer for: a trace condition, whose question is a bit
-    /// of a decryption, and answers that are whole messages.
+    /// of a decryption, answers that are whole messages, and counters.
     ///
     /// # Errors
     /// [`Error::Custody`].
@@ -317,6 +323,10 @@ impl BanditConfig {
         if self.answers == Answers::Scores {
             let why = "members open arms alone; take arm";
             return Err(Error::Custody { field: "answers", why });
+        }
+        if self.counters.is_some() {
+            let why = "members do not open counters yet; leave them out";
+            return Err(Error::Custody { field: "counters", why });
         }
         Ok(())
     }

@@ -109,6 +109,14 @@ pub enum Error {
         /// The bound L.
         bound: f64,
     },
+    /// Misuse: an arm that the bandit does not have.
+    #[error("there is no arm {got}: arms are numbered from 0 to {}", arms.saturating_sub(1))]
+    NoArm {
+        /// The arm.
+        got: usize,
+        /// The arms of the bandit.
+        arms: usize,
+    },
     /// Misuse: a reward out of range.
     #[error("the reward is not a number from -1 to 1: scale rewards before you send them")]
     RewardOutOfRange,
@@ -136,6 +144,7 @@ impl Error {
             Error::ArmCount { .. }
             | Error::DecisionCount { .. }
             | Error::FeatureCount { .. }
+            | Error::NoArm { .. }
             | Error::NotANumber { .. }
             | Error::NormAboveBound { .. }
             | Error::RewardOutOfRange => Fault::Value,

@@ -19,6 +19,7 @@
 
 mod answers;
 mod config;
+mod counters;
 mod error;
 pub mod exchange;
 mod exchanges;
@@ -31,6 +32,7 @@ mod shape;
 
 pub use answers::AnswerLayout;
 pub use config::{Answers, BanditConfig, INVERSE_TOLERANCE, Plan};
+pub use counters::{ArmCounter, Counters, LEAST_COUNTED, LOG_COUNTER_STEPS};
 pub use error::Error;
 pub use exchanges::{Exchanges, MOST_FACTOR, TaskKind};
 pub use ids::{DecisionId, QuestionId, Receipt, Status};

@@ -10,6 +10,7 @@
 //! model       M(X) = Σ_f A'[f]·X^(−f) + Σ_f ω[f]·X^(g − f)     A'[f] = A_ij + A_ji for i < j, A_ii for i = j
 //! c·M         coefficient 2a·g: zₐ = xᵀAx      coefficient (2a + 1)·g: uₐ = ⟨ω, x⟩
 //! statistics  Σ_f ψ[f]·X^f                     ψ: x_i·x_j for i ≤ j, then r·x_j
+//! counters    X^L·(X^a + r·X^(K + a))          behind the statistics, for the arm a that was played
 //!
 //! several     Σ_b X^(b·s)·c_b(X): 2ᵏ decisions of one request, s = g/2ᵏ ≥ L
 //! packed      coefficient h·g + b = coefficient h·g of user b, for b < g
@@ -25,9 +26,10 @@
 //! A, so that scores are at most 1 in size ([`ScoreLayout::log_range`]).
 
 use crate::levels::products_level;
-use crate::{AnswerLayout, BanditConfig, Error, KeyPlan, Plan, Shape};
+use crate::{AnswerLayout, ArmCounter, BanditConfig, Error, KeyPlan, Plan, Shape, counters};
 use ckks::{ParamsSpec, Places, PrefixSpec, Security, Term};
 use num_complex::Complex64;
+use std::ops::Range;
 
 /// log₂ of the scale of contexts and of trace statistics. The error of an encryption under a committee's
 /// public key, 48 units for five members at N' = 2¹³, is 2⁻²² of a feature: less than what the deep circuit
@@ -143,6 +145,8 @@ pub struct ScoreLayout {
     log_bound: i32,
     /// log₂ of the number that the model is divided by.
     log_model: i32,
+    /// Whether feedbacks have counters.
+    counts: bool,
 }
 
 impl ScoreLayout {
@@ -163,12 +167,30 @@ impl ScoreLayout {
             log_bound: log(linear.l),
             // A ≤ V⁻¹ ≤ 1/λ. The least exponent keeps the change of scale of a refresh below 1.
             log_model: log(1.0 / linear.lambda).max(-8),
+            counts: config.counters.is_some(),
         }
     }
 
-    /// L, the number of coefficients of a feedback.
+    /// L, the numbers of an arm in contexts and in statistics.
     pub fn numbers(&self) -> usize {
         numbers(self.features)
+    }
+
+    /// The number of coefficients of a feedback: L, and 2K for the counters if there are any.
+    pub fn feedback_numbers(&self) -> usize {
+        self.numbers() + self.counters().len()
+    }
+
+    /// The coefficients of a feedback that are counters ([`Counters`](crate::Counters)), which may be none.
+    pub fn counters(&self) -> Range<usize> {
+        let first = self.numbers();
+        first..first + if self.counts { 2 * self.arms } else { 0 }
+    }
+
+    /// The counter of each arm in the decrypted coefficients of a sum of feedbacks, at the scale
+    /// 2^[`LOG_STATISTICS`].
+    pub fn read_counters(&self, coefficients: &[i128]) -> Vec<ArmCounter> {
+        counters::read(&coefficients[self.counters()], if self.counts { self.arms } else { 0 })
     }
 
     /// log₂ of r, where the scores of the ring of scores are z/r and u/r.
@@ -249,12 +271,16 @@ impl ScoreLayout {
         decisions.iter().flat_map(|rows| rows.iter()).enumerate().try_for_each(check)
     }
 
-    /// The L coefficients of a feedback at the scale 2^[`LOG_STATISTICS`].
+    /// The coefficients of the feedback on `arm` at the scale 2^[`LOG_STATISTICS`]: the L statistics, and the
+    /// counters if there are any.
     ///
     /// # Errors
     /// [`Error::FeatureCount`], [`Error::NotANumber`], [`Error::NormAboveBound`] (row 1);
-    /// [`Error::RewardOutOfRange`].
-    pub fn statistics(&self, features: &[f64], reward: f64) -> Result<Vec<i64>, Error> {
+    /// [`Error::RewardOutOfRange`]; [`Error::NoArm`].
+    pub fn feedback(&self, arm: usize, features: &[f64], reward: f64) -> Result<Vec<i64>, Error> {
+        if arm >= self.arms {
+            return Err(Error::NoArm { got: arm, arms: self.arms });
+        }
         check_features(1, features, self.features, self.bound)?;
         if !(-1.0..=1.0).contains(&reward) {
             return Err(Error::RewardOutOfRange);
@@ -267,6 +293,9 @@ impl ScoreLayout {
             }
             out[self.single(i)] = (reward * xi * scale).round() as i64;
         }
+        if self.counts {
+            out.extend(counters::contribution(self.arms, arm, reward));
+        }
         Ok(out)
     }
 
@@ -274,7 +303,7 @@ impl ScoreLayout {
     /// x_i·x_j of the features, divided as those of contexts.
     ///
     /// # Errors
-    /// As [`Self::statistics`].
+    /// As [`Self::feedback`].
     pub fn trace(&self, features: &[f64]) -> Result<Vec<i64>, Error> {
         check_features(1, features, self.features, self.bound)?;
         let mut out = vec![0; self.numbers()];
@@ -384,7 +413,7 @@ impl ScoreLayout {
     }
 
     /// The numbers of the users of a full evaluation.
-    pub fn users(&self) -> std::ops::Range<usize> {
+    pub fn users(&self) -> Range<usize> {
         self.first_user..self.places
     }
 

@@ -15,7 +15,7 @@ mod origin;
 mod tls;
 
 pub use body::{Bodies, Body, Content, DISCARDED_BYTES, Pace, discard};
-pub use listen::{Connections, Peer, serve, serve_tls, stop_signal};
+pub use listen::{Connections, Peer, serve, serve_tls};
 pub use origin::Hosts;
 pub use tls::{OwnAuthority, Tls, TlsArguments, TlsError};
 

@@ -132,24 +132,6 @@ pub async fn serve_tls(
     timeout(connections.grace, graceful.shutdown()).await.is_ok()
 }
 
-/// Returns when the process receives an interrupt or, on Unix, the signal to terminate.
-///
-/// # Errors
-/// That of the operating system if signals cannot be received.
-pub async fn stop_signal() -> std::io::Result<()> {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        let mut terminate = signal(SignalKind::terminate())?;
-        tokio::select! {
-            interrupted = tokio::signal::ctrl_c() => interrupted,
-            _ = terminate.recv() => Ok(()),
-        }
-    }
-    #[cfg(not(unix))]
-    tokio::signal::ctrl_c().await
-}
-
 /// Ends a task when it is dropped.
 struct Aborts(tokio::task::JoinHandle<()>);
 

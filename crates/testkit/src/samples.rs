@@ -5,7 +5,9 @@ use ckks::{KeyId, Params, ParamsSpec, PublicKey, TOY_LOGN11_SCORES, TOY_LOGN12_D
 use ckks_secret::SecretKey;
 use ckks_shares::SessionId;
 use envelope::{SealingSecret, SigningSecret};
-use protocol::{BanditConfig, DecisionId, Plan, QuestionId, ScoreLayout, ScoreRing, Shape, TaskKind};
+use protocol::{
+    BanditConfig, Counters, DecisionId, Plan, QuestionId, ScoreLayout, ScoreRing, Shape, TaskKind,
+};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use wire::{
@@ -15,14 +17,15 @@ use wire::{
     SealedShare, SecretBundle, Ticket, TraceQuestion, TracedFeedback, UsersBundle, Wanted,
 };
 
-/// A bandit of 2 features and 2 arms under toy keys, with the trace condition, so that its messages have all
-/// parts.
+/// A bandit of 2 features and 2 arms under toy keys, with the trace condition and counters, so that its
+/// messages have all parts.
 ///
 /// # Panics
 /// Never: the keys carry the problem.
 pub fn created() -> Created {
     let mut config = BanditConfig::new(2, 2);
     config.linear.schedule = Schedule::TraceOrGrowth;
+    config.counters = Some(Counters::default());
     let (ring, params, small) = rings();
     let plan = config.plan(&params, shape(), ring).expect("a plan of these rings");
     let [id, small_id] = [1, 2].map(|byte| KeyId([byte; 16]));

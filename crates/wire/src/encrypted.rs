@@ -58,7 +58,9 @@ impl Created {
         deep: (&Params, KeyId),
         scores: (&Params, KeyId),
     ) -> Self {
-        let label = config.shows_model().then(|| SHOWS_MODEL.to_string());
+        let shown =
+            [config.shows_model().then(|| SHOWS_MODEL.to_string()), config.counters.map(|c| c.privacy())];
+        let label = shown.into_iter().flatten().reduce(|all, next| format!("{all}; {next}"));
         Created {
             id,
             label,
@@ -100,6 +102,8 @@ pub struct Limits {
     pub raised: usize,
     /// A ciphertext of the ring of scores.
     pub scores: usize,
+    /// The sum of counters; 0 without them.
+    pub counters: usize,
 }
 
 impl Limits {
@@ -125,23 +129,26 @@ impl Limits {
             .max(bytes("statistics", plan.statistics_level)?)
             .max(bytes("model", plan.model_level)?);
         let action = bytes_of(answers, "answer", plan.answer_level)?;
+        let counters = ckks::truncated_ciphertext_bytes(small, small.max_level(), layout.feedback_numbers());
         let traced = |bytes: usize| if config.tests_trace() { bytes } else { 0 };
         Ok(Limits {
             contexts: scores,
-            statistics: ckks::partial_ciphertext_bytes(small, small.max_level(), layout.numbers()),
+            statistics: ckks::partial_ciphertext_bytes(small, small.max_level(), layout.feedback_numbers()),
             trace: traced(scores),
             question: traced(bytes("trace question", plan.answer_level)?),
             answer: if config.answers == Answers::Scores { scores } else { action },
             task: scores.max(bytes("masked model", plan.refresh_level)?),
             raised,
             scores,
+            counters: if config.counters.is_some() { counters } else { 0 },
         })
     }
 
     /// The limits of the same bandit where a committee holds the keys: contexts come with the key of their
     /// answer, statistics have all of c₁, and an answer has the shares of the members.
     pub fn under_committee(self, small: &Params, layout: &ScoreLayout) -> Self {
-        let statistics = ckks::truncated_ciphertext_bytes(small, small.max_level(), layout.numbers());
+        let statistics =
+            ckks::truncated_ciphertext_bytes(small, small.max_level(), layout.feedback_numbers());
         Limits {
             contexts: CommitteeContexts::most_bytes(self.contexts),
             statistics,
@@ -156,6 +163,11 @@ impl Limits {
             0 => self.statistics,
             trace => frame::overhead(2) + self.statistics + trace,
         }
+    }
+
+    /// The longest [`ShownCounters`].
+    pub fn shown_counters(&self) -> usize {
+        frame::overhead(1) + self.counters
     }
 
     /// The longest [`DecideReply`].
@@ -395,6 +407,35 @@ impl TracedFeedback {
     }
 }
 
+/// The encrypted counters of a bandit ([`protocol::Counters`]).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShownCounters {
+    /// The feedbacks in them: the last multiple of the size of a group.
+    pub feedbacks: u64,
+    /// The first coefficients of their sum, up to the last counter ([`ckks::write_truncated_ciphertext`]).
+    /// Those that are no counters are 0.
+    pub sum: Vec<u8>,
+}
+
+impl ShownCounters {
+    /// The bytes of the message.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        frame::write(Kind::ShownCounters, &self.feedbacks, &[&self.sum])
+    }
+
+    /// Reads the bytes of [`Self::to_bytes`]. The frame is not read.
+    ///
+    /// # Errors
+    /// As [`DecideReply::read`].
+    pub fn read(bytes: &[u8], limits: &Limits) -> Result<Self, Error> {
+        let mut reader = Reader::new(bytes, limits.shown_counters())?;
+        let feedbacks = reader.header(Kind::ShownCounters)?;
+        let sum = reader.blob("the counters", limits.counters)?.to_vec();
+        reader.end()?;
+        Ok(ShownCounters { feedbacks, sum })
+    }
+}
+
 /// The answer to a task.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Raised {
@@ -489,6 +530,7 @@ mod tests {
     use super::*;
 
     const LIMITS: Limits = Limits {
+        counters: 0,
         contexts: 9,
         statistics: 9,
         trace: 8,

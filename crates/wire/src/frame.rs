@@ -36,6 +36,7 @@ pub(crate) enum Kind {
     MemberRequest = 8,
     MemberReply = 9,
     Journal = 10,
+    ShownCounters = 11,
 }
 
 impl From<Kind> for u8 {
@@ -58,6 +59,7 @@ impl TryFrom<u8> for Kind {
             Kind::MemberRequest,
             Kind::MemberReply,
             Kind::Journal,
+            Kind::ShownCounters,
         ];
         kinds.into_iter().find(|kind| *kind as u8 == number).ok_or("no message has this number")
     }

@@ -36,7 +36,7 @@ pub use committee::{AnswerBinding, CommitteeContexts, OpenedAnswer, SealedShare,
 pub use custody::{CommitteeManifest, Custody, KeysDigest, MemberManifest, PublicBytes};
 pub use encrypted::{
     AskAgain, BanditView, Created, DECISIONS_HEADER, DecideReply, Decision, Limits, RaiseTask, Raised,
-    Raises, SENDER_HEADER, SenderTag, Ticket, TraceQuestion, TracedFeedback,
+    Raises, SENDER_HEADER, SenderTag, ShownCounters, Ticket, TraceQuestion, TracedFeedback,
 };
 pub use error::Error;
 pub use frame::{MAGIC, MAX_HEADER_BYTES};

@@ -95,7 +95,7 @@ impl World {
     }
 
     pub(super) fn feedback(&self, device: &BanditDevice, choice: &Choice, features: &[f64], reward: f64) {
-        let frame = device.feedback(features, reward, None, &mut rng(choice.round)).unwrap();
+        let frame = device.feedback(choice.arm, features, reward, None, &mut rng(choice.round)).unwrap();
         self.client.feedback_encrypted(&device.created().id, choice.id, &frame).unwrap();
     }
 
@@ -384,6 +384,8 @@ fn attack_a_holder_of_the_token_is_no_member() {
     refused(world.client.shares(1, &over).unwrap_err(), "task_over");
     let open = BanditConfig { answers: Answers::Scores, open_model: true, ..config.clone() };
     refused(world.client.create_encrypted(&open).unwrap_err(), "bad_configuration");
+    let counted = BanditConfig { counters: Some(Default::default()), ..config.clone() };
+    refused(world.client.create_encrypted(&counted).unwrap_err(), "bad_configuration");
     let mut traced = config;
     traced.linear.schedule = bandit::Schedule::TraceOrGrowth;
     refused(world.client.create_encrypted(&traced).unwrap_err(), "bad_configuration");

@@ -46,7 +46,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use trace::TraceRequests;
 use wire::{
     BanditView, CommitteeContexts, Created, DecideReply, Decision, Journal, Limits, MOST_JOURNAL, Raised,
-    Raises, Ticket,
+    Raises, ShownCounters, Ticket,
 };
 
 /// The longest time for which a request for tasks may wait.
@@ -188,6 +188,30 @@ impl EncryptedServed {
         drop(live);
         stored?.wait()?;
         Ok(BanditView { created: self.created.clone(), status })
+    }
+
+    /// The encrypted counters, when all that they show is on disk.
+    ///
+    /// # Errors
+    /// [`Error::NoCounters`]; [`Error::Log`].
+    pub(crate) async fn counters(self: Arc<Self>) -> Result<Reply, Error> {
+        blocking(move || self.show_counters()).await
+    }
+
+    fn show_counters(&self) -> Result<Reply, Error> {
+        let (shown, stored) = {
+            let live = lock(&self.live);
+            if live.deleted {
+                return Err(self.deleted());
+            }
+            let shown = live.bandit.counters().map(|(sum, feedbacks)| (sum.clone(), feedbacks));
+            (shown, live.flush())
+        };
+        let (sum, feedbacks) = shown.ok_or_else(|| Error::NoCounters { id: self.created.id.clone() })?;
+        stored?.wait()?;
+        let (engine, count) = (&self.shared.engine, self.exchanges.layout.feedback_numbers());
+        let sum = ckks::write_truncated_ciphertext(engine.params(), engine.key_id(), &sum, count);
+        Ok(Reply::Binary(ShownCounters { feedbacks, sum }.to_bytes()))
     }
 
     /// Deletes it from the disk, and ends what waits.

@@ -314,6 +314,22 @@ pub(super) fn operation(route: Route) -> Operation {
             )
         },
         Route::Feedback => feedback(),
+        Route::Counters => Operation {
+            parameters: vec![id()],
+            answers: vec![ok(
+                "The counters.",
+                json!({ OCTET_STREAM: binary("`ShownCounters`: a sum over whole groups of feedbacks, which a holder of the key decrypts.") }),
+            )],
+            problems: [&FIND[..], &[P::NotEncrypted, P::NoCounters, P::DiskFull]].concat(),
+            ..plain(
+                "counters",
+                KEY_HOLDERS,
+                "Shows the encrypted counters of a bandit",
+                "How often each arm was played and the sum of its rewards, over the first feedbacks in a multiple of `counters.every`. \
+                 Whoever asks before the next group is whole gets the same bytes.",
+                (200, Value::Null),
+            )
+        },
         Route::Tasks => Operation {
             parameters: vec![
                 id(),

@@ -513,11 +513,23 @@ fn encrypted() -> Named {
             ("schedule", reference("Schedule"), "The rule that ends a batch."),
         ],
     );
+    let counters = object(
+        "Which sums of encrypted counters holders of the key may open.",
+        &[
+            (
+                "every?",
+                from_one(),
+                "Feedbacks of a group: only whole groups are shown; 100 if it is left out.",
+            ),
+            ("rho?", or_null(number()), "Rho of the noise of each group; null for none."),
+        ],
+    );
     let config = |policy: Option<(&'static str, Value, &'static str)>, rest: &str| {
         let name = |name: &str| format!("{name}{rest}");
         let names =
-            ["horizon", "unanswered", "comparison_bits", "sqrt_degree", "answers", "open_model"].map(name);
-        let [horizon, unanswered, bits, degree, answers, open] = names.each_ref();
+            ["horizon", "unanswered", "comparison_bits", "sqrt_degree", "answers", "open_model", "counters"]
+                .map(name);
+        let [horizon, unanswered, bits, degree, answers, open, counters] = names.each_ref();
         let mut fields = vec![
             ("linear", reference("LinearConfig"), "The linear bandit."),
             (horizon.as_str(), count(), "The number of rounds for which numbers are scaled."),
@@ -530,6 +542,7 @@ fn encrypted() -> Named {
             (degree, count(), "The degree of the polynomial of the square root: 15 or 31."),
             (answers, one_of(&["arm", "scores"]), "What a user learns from a decision."),
             (open, truth(), "That everyone who holds the key may see the model."),
+            (counters, or_null(reference("Counters")), "Encrypted counters per arm; null for none."),
         ];
         if let Some(policy) = policy {
             fields.push(policy);
@@ -599,6 +612,7 @@ fn encrypted() -> Named {
         ("Width", width),
         ("Schedule", schedule),
         ("LinearConfig", linear),
+        ("Counters", counters),
         ("BanditConfig", config(Some(helba), "?")),
         ("Plan", plan),
         ("Created", object("An encrypted bandit as it was created.", &created)),

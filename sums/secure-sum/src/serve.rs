@@ -201,7 +201,7 @@ fn run(
         }
         writeln!(std::io::stdout(), "{LISTENING}{address}").map_err(io("writing to stdout"))?;
         let stop = async {
-            if service::stop_signal().await.is_err() {
+            if host::stop_signal().await.is_err() {
                 std::future::pending().await
             }
         };

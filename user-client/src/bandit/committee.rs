@@ -48,7 +48,7 @@ impl BanditDevice<'_> {
         rng: &mut R,
     ) -> Vec<u8> {
         let encrypted = self.public_encryption(keys, message, rng);
-        let count = self.exchanges.layout.numbers();
+        let count = self.exchanges.layout.feedback_numbers();
         ckks::write_truncated_ciphertext(self.small(), self.small_id, &encrypted, count)
     }
 

@@ -8,6 +8,7 @@
 //! | trace question | `question` | this device about whether the trace has reached C; the server one bit of a decryption, counted |
 //! | tasks | `raise` | this device nothing: values of others are under a mask that is uniform modulo q, and the model under one that leaves a statistical distance of at most 2⁻⁴⁷ at λ = 1 (docs/threat-model.md); the server nothing: it gets fresh encryptions |
 //! | feedback | [`BanditDevice::feedback`] | the server nothing: it gets the first coefficients of a fresh encryption, and under the trace condition also a whole one |
+//! | counters | [`BanditDevice::open_counters`] | this device how often all devices played each arm and with which rewards, for whole groups of feedbacks; the server nothing |
 //! | request for another answer | `asking` | the server one bit of a decryption, counted: that an entry was outside its range |
 //!
 //! Whether an answer to a task or a question is sent, and its length, depends on public numbers alone: never
@@ -40,10 +41,11 @@ use crate::device::{Keys, same};
 use crate::{Device, Error};
 use ckks::{KeyId, Params, Plaintext};
 use envelope::SealingSecret;
-use protocol::{Exchanges, LOG_CONTEXT, LOG_STATISTICS, ScoreRing};
+use protocol::{ArmCounter, Exchanges, LOG_CONTEXT, LOG_STATISTICS, ScoreRing};
 use rand::CryptoRng;
+use serde::Serialize;
 use std::sync::Arc;
-use wire::{Created, Limits, TraceQuestion};
+use wire::{Created, Limits, ShownCounters, TraceQuestion};
 use zeroize::Zeroizing;
 
 /// A device of one encrypted bandit, whose keys and plan it has checked. Build it once for each bandit: the
@@ -136,6 +138,25 @@ impl<'a> Held<'a> {
     }
 }
 
+/// The counters of all devices of a bandit, decrypted.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct OpenedCounters {
+    /// The feedbacks in them: the first ones of the bandit, in whole groups.
+    pub feedbacks: u64,
+    /// Standard deviation of the noise in each count and each sum.
+    pub deviation: f64,
+    /// The counter of each arm. Counts are what devices say: nobody can check them.
+    pub arms: Vec<ArmCounter>,
+}
+
+impl OpenedCounters {
+    /// All arms together.
+    pub fn total(&self) -> ArmCounter {
+        let sum = |of: fn(&ArmCounter) -> f64| self.arms.iter().map(of).sum();
+        ArmCounter { pulls: sum(|arm| arm.pulls), reward: sum(|arm| arm.reward) }
+    }
+}
+
 impl BanditDevice<'_> {
     /// The bandit.
     pub fn created(&self) -> &Created {
@@ -207,21 +228,23 @@ impl BanditDevice<'_> {
     }
 
     /// The body of the feedback on a decision: the frame of the coefficients of the statistics, at the top
-    /// level of the ring of scores. `features` are those of the arm that was played, and `reward` is in
-    /// [−1, 1]. Under the trace condition the trace statistics come with it, and the answer to `question`
+    /// level of the ring of scores. `features` are those of `arm`, which was played, and `reward` is in
+    /// [−1, 1]. The arm enters the counters of the bandit, if it has any, and nothing else. Under the trace
+    /// condition the trace statistics come with it, and the answer to `question`
     /// ([`Choice::question`]) if the key has answers left.
     ///
     /// # Errors
-    /// [`Error::Protocol`] for features (row 1) and reward; [`Error::Ckks`] for a question that is not one of
-    /// this device; [`Error::AnswerCount`] if the answer cannot be counted.
+    /// [`Error::Protocol`] for arm, features (row 1) and reward; [`Error::Ckks`] for a question that is not
+    /// one of this device; [`Error::AnswerCount`] if the answer cannot be counted.
     pub fn feedback<R: CryptoRng>(
         &self,
+        arm: usize,
         features: &[f64],
         reward: f64,
         question: Option<&TraceQuestion>,
         rng: &mut R,
     ) -> Result<Vec<u8>, Error> {
-        let coefficients = Zeroizing::new(self.exchanges.layout.statistics(features, reward)?);
+        let coefficients = Zeroizing::new(self.exchanges.layout.feedback(arm, features, reward)?);
         let message = Zeroizing::new(self.message(&coefficients, LOG_STATISTICS)?);
         match self.device.keys() {
             #[cfg(feature = "secret")]
@@ -240,8 +263,28 @@ impl BanditDevice<'_> {
     /// # Errors
     /// [`Error::Protocol`].
     pub fn check_feedback(&self, features: &[f64], reward: f64) -> Result<(), Error> {
-        drop(Zeroizing::new(self.exchanges.layout.statistics(features, reward)?));
+        drop(Zeroizing::new(self.exchanges.layout.feedback(0, features, reward)?));
         Ok(())
+    }
+
+    /// The counters of the bandit in a reply to `GET …/counters`, decrypted.
+    ///
+    /// # Errors
+    /// [`Error::Wire`], [`Error::Ckks`] for a reply that is not one of this bandit; [`Error::BadAnswer`] for
+    /// counters of a group that is not whole; [`Error::NoSecret`] for a device without the secret keys.
+    pub fn open_counters(&self, reply: &[u8]) -> Result<OpenedCounters, Error> {
+        let shown = ShownCounters::read(reply, &self.limits)?;
+        let every = self.created.config.counters.map_or(0, |counters| counters.every);
+        if every == 0 || !shown.feedbacks.is_multiple_of(every) {
+            return Err(Error::BadAnswer("its counters are not those of whole groups of feedbacks".into()));
+        }
+        let deviation = self.created.config.counters.map_or(0.0, |c| c.deviation(shown.feedbacks));
+        let arms = match self.device.keys() {
+            #[cfg(feature = "secret")]
+            Keys::Secret(keys) => self.opened_counters(keys, &shown)?,
+            Keys::Committee(_) => return Err(Error::NoSecret("opening counters")),
+        };
+        Ok(OpenedCounters { feedbacks: shown.feedbacks, deviation, arms })
     }
 
     /// The parameters of the ring of scores.

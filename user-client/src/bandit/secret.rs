@@ -4,9 +4,9 @@ use super::{BanditDevice, reply};
 use crate::Error;
 use crate::device::SecretKeys;
 use ckks::Plaintext;
-use protocol::{LOG_CONTEXT, LOG_SCORE};
+use protocol::{ArmCounter, LOG_CONTEXT, LOG_SCORE, LOG_STATISTICS};
 use rand::CryptoRng;
-use wire::{Decision, TraceQuestion, TracedFeedback};
+use wire::{Decision, ShownCounters, TraceQuestion, TracedFeedback};
 use zeroize::Zeroizing;
 
 impl BanditDevice<'_> {
@@ -31,7 +31,7 @@ impl BanditDevice<'_> {
     ) -> Result<Vec<u8>, Error> {
         let (layout, small) = (&self.exchanges.layout, &keys.small);
         let encrypted = ckks_secret::encrypt(small, statistics, rng);
-        let statistics = encrypted.to_partial_bytes(small, self.small_id, layout.numbers());
+        let statistics = encrypted.to_partial_bytes(small, self.small_id, layout.feedback_numbers());
         if !self.created.config.tests_trace() {
             return Ok(statistics);
         }
@@ -51,6 +51,20 @@ impl BanditDevice<'_> {
         let (layout, large) = (&self.exchanges.layout, self.device.params().max_slots());
         Ok(ckks_secret::decrypt(secret, &answer, params.max_slots())
             .with(|slots| users.iter().map(|&user| layout.action_values(slots, user, large)).collect()))
+    }
+
+    /// The counters of a sum. They are rounded to steps, and so do not depend on the noise of encryption.
+    pub(super) fn opened_counters(
+        &self,
+        keys: &SecretKeys,
+        shown: &ShownCounters,
+    ) -> Result<Vec<ArmCounter>, Error> {
+        let (layout, params) = (&self.exchanges.layout, self.small());
+        let (level, scale) = (params.max_level(), f64::from(LOG_STATISTICS).exp2());
+        let (id, count) = (self.small_id, layout.feedback_numbers());
+        let sum = ckks::read_truncated_ciphertext(params, id, level, scale, count, &shown.sum)?;
+        let coefficients = ckks_secret::decrypt_coefficients(&keys.small, &sum);
+        Ok(coefficients.with(|coefficients| layout.read_counters(coefficients)))
     }
 
     /// The index u + β·√(z + c₁) of each arm of `count` decisions, and whether all z and u are in their

@@ -6,9 +6,9 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use user_client::{
-    Client, Device, MOST_WAITING, Opening, Passphrase, Raiser, RaiserOptions, Stop, os_rng, until_signal,
+    Device, MOST_WAITING, Opening, Passphrase, Raiser, RaiserOptions, ServerOptions, Stop, os_rng,
+    until_signal,
 };
-use wire::AccessToken;
 
 /// Raises scores and sums of encrypted bandits, and encrypts their models anew, for the server that has the
 /// public bundle of these keys.
@@ -16,23 +16,15 @@ use wire::AccessToken;
 /// It connects to the server and accepts no connection. Run it on a machine of the owner of the keys, near
 /// the server and never on it: whoever has both the keys and the server's data can read everything. It sees
 /// masked values alone and keeps no state, so that it can be stopped, restarted and run several times. Its
-/// log goes to stderr, with a line for each task.
+/// log goes to stderr, with a line for each task. Its token needs the scope `raise`.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// Address of the server, https://HOST:PORT or http://HOST:PORT.
-    #[arg(long, value_name = "URL")]
-    server: String,
-    /// PEM file of the certificate authorities to trust, instead of those that browsers trust.
-    #[arg(long, value_name = "FILE")]
-    ca: Option<PathBuf>,
+    #[command(flatten)]
+    server: ServerOptions,
     /// Secret bundle.
     #[arg(long, value_name = "FILE")]
     keys: PathBuf,
-    /// File with an API token of scope `raise`, or the operator's token, instead of the token of the secret
-    /// bundle.
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
     /// File whose first line is the passphrase of the secret bundle.
     #[arg(long, value_name = "FILE")]
     passphrase_file: Option<PathBuf>,
@@ -52,21 +44,13 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let Arguments { server, ca, keys, token_file, passphrase_file, toy, bandits, waiting } = arguments;
+    let Arguments { server, keys, passphrase_file, toy, bandits, waiting } = arguments;
     let open = |path: &PathBuf| Passphrase::open(path).with_context(|| path.display().to_string());
     let passphrase = passphrase_file.as_ref().map(open).transpose()?;
     let device = Device::open(&keys, &Opening { toy, passphrase }).context(keys.display().to_string())?;
-    let client = match ca {
-        Some(ca) => Client::with_ca(&server, &ca)?,
-        None => Client::new(&server)?,
-    };
-    let token = token_file.as_deref().map(AccessToken::open).transpose()?;
-    let client = client.with_token(token.unwrap_or_else(|| device.token().clone()));
     // A log on a full disk must not end the program.
     let log = |line: &str| drop(writeln!(std::io::stderr(), "helba-raiser: {line}"));
-    if client.shows_token() {
-        log(&format!("the access token is sent to {} without encryption: use https", client.server()));
-    }
+    let client = server.client(Some(device.token().clone()), log)?;
     let bandits = bandits.into_iter().collect();
     let options = RaiserOptions { bandits, waiting: waiting.into(), ..RaiserOptions::default() };
     let stop = Stop::default();

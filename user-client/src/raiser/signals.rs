@@ -1,4 +1,5 @@
 use super::Stop;
+use host::stop_signal;
 
 /// Runs `work` until it ends, and returns its result. An interrupt or, on Unix, the signal to terminate gives
 /// the order to `stop`.
@@ -24,18 +25,4 @@ pub fn until_signal<T: Send + 'static>(
         };
         ended.map_err(|_| std::io::Error::other("a thread panicked"))
     })
-}
-
-async fn stop_signal() -> std::io::Result<()> {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        let mut terminate = signal(SignalKind::terminate())?;
-        tokio::select! {
-            interrupted = tokio::signal::ctrl_c() => interrupted,
-            _ = terminate.recv() => Ok(()),
-        }
-    }
-    #[cfg(not(unix))]
-    tokio::signal::ctrl_c().await
 }

@@ -270,12 +270,12 @@ fn contexts_and_statistics_are_encrypted_under_the_public_key() {
     close(&contexts, &committee.layout.contexts(&[&rows]).unwrap());
     assert!(noise < f64::from(LOG_CONTEXT).exp2() / 524_288.0);
 
-    let statistics = device.feedback(&rows[1], 0.5, None, &mut rng).unwrap();
-    let count = committee.layout.numbers();
+    let statistics = device.feedback(1, &rows[1], 0.5, None, &mut rng).unwrap();
+    let count = committee.layout.feedback_numbers();
     assert_eq!(statistics.len(), device.limits().feedback());
     let scale = f64::from(LOG_STATISTICS).exp2();
     let statistics = ckks::read_truncated_ciphertext(small, id, top, scale, count, &statistics).unwrap();
-    let want = committee.layout.statistics(&rows[1], 0.5).unwrap();
+    let want = committee.layout.feedback(1, &rows[1], 0.5).unwrap();
     assert!(want.iter().any(|x| *x as f64 > f64::from(LOG_STATISTICS).exp2() / 16.0));
     close(&committee.decrypt(&statistics)[..count], &want);
 
@@ -463,6 +463,7 @@ fn attack_devices_of_a_committee_are_no_holders_of_the_key() {
     for change in [
         |config: &mut BanditConfig| config.linear.schedule = Schedule::TraceOrGrowth,
         |config: &mut BanditConfig| (config.answers, config.open_model) = (Answers::Scores, true),
+        |config: &mut BanditConfig| config.counters = Some(Default::default()),
     ] {
         let error = join(change);
         assert!(matches!(error, Error::Protocol(protocol::Error::Custody { .. })), "{error}");

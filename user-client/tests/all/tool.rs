@@ -171,6 +171,63 @@ fn the_tool_replays_on_encrypted_bandits() {
     refused(&["--answers", "arm", "--open-model"], "open_model");
 }
 
+/// Counters of two devices are the sums of their own logs, in whole groups, for people and as JSON.
+#[test]
+fn the_tool_opens_counters() {
+    let server = Server::start("127.0.0.1:0");
+    let tool = Tool(&server);
+    let (id, _) = tool.create(&["--answers", "scores", "--open-model", "--counters", "10"]);
+    let (client, devices, mut rng) = (server.client(), [server.device(), server.device()], rng(6));
+    let created = client.encrypted(&id).unwrap().created;
+    let devices = devices.each_ref().map(|device| device.join(&created).unwrap());
+    let mut log = [[0.0; 2]; 2];
+    let opened = || -> serde_json::Value {
+        let (out, _) = tool.run("counters", &["--bandit", &id, "--baseline", "0", "--json"]);
+        serde_json::from_str(&out).unwrap()
+    };
+    for round in 0..21 {
+        if [9, 10, 19].contains(&round) {
+            assert_eq!(opened()["feedbacks"], round / 10 * 10);
+        }
+        let rows = vec![vec![0.5, 0.1, 0.0, 0.2], vec![-0.3, 0.4, 0.2, 0.0]];
+        let device = &devices[round % 2];
+        let choice = device.play(&client, &rows, &mut rng).unwrap().choice;
+        // Another arm than the proposed one may be played.
+        let (arm, reward) = (round * round % 3 % 2, [0.25, -1.0, 0.5][round % 3]);
+        let body = device.feedback(arm, &rows[arm], reward, None, &mut rng).unwrap();
+        client.feedback_encrypted(&id, choice.id, &body).unwrap();
+        if round < 20 {
+            log[arm] = [log[arm][0] + 1.0, log[arm][1] + reward];
+        }
+        if round == 8 {
+            assert!(tool.run("counters", &["--bandit", &id]).0.contains("no counters yet: 9 feedbacks"));
+        }
+    }
+    let (json, [first, second]) = (opened(), log);
+    for (arm, [pulls, reward]) in log.into_iter().enumerate() {
+        let got = &json["arms"][arm];
+        assert_eq!([&got["pulls"], &got["reward"], &got["mean"]], [pulls, reward, reward / pulls]);
+    }
+    let (all, baseline) = ((first[1] + second[1]) / 20.0, first[1] / first[0]);
+    assert_eq!((json["mean"].as_f64(), json["gain"].as_f64()), (Some(all), Some(all - baseline)));
+    let (text, _) = tool.run("counters", &["--bandit", &id, "--baseline", "0"]);
+    assert!(text.contains("the first 20 of 21 feedbacks") && text.contains("from that of arm 0"), "{text}");
+    let bytes = |client: &user_client::Client| client.counters(&id, devices[0].limits()).unwrap();
+    assert_eq!(bytes(&client), bytes(&client));
+
+    let refused = |command: &str, arguments: &[&str], says: &str| {
+        let out = tool.output(command, arguments);
+        let text = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(!out.status.success() && text.contains(says), "{text}");
+    };
+    refused("counters", &["--bandit", &id, "--baseline", "2"], "numbered from 0 to 1");
+    let (other, _) = tool.create(&[]);
+    refused("counters", &["--bandit", &other], "--counters");
+    refused("create", &["--features", "4", "--arms", "2", "--counters", "9"], "counters.every");
+    let rho = ["--features", "4", "--arms", "2", "--counters", "--counters-rho", "0"];
+    refused("create", &rho, "counters.rho");
+}
+
 /// Names and tags are given at the creation, listed, filtered by, changed and removed.
 #[test]
 fn the_tool_labels_bandits() {

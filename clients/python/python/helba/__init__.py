@@ -33,7 +33,7 @@ from ._errors import (
 )
 from ._native import Keys
 from ._replay import Replay
-from ._requests import Counted, Decision, Labels, Status
+from ._requests import Counted, Counters, Decision, Labels, Status
 from ._transform import Transform
 
 PROBLEMS: dict[str, str] = {code: sentence for code, _, sentence in _native.problems()}
@@ -48,6 +48,7 @@ __all__ = [
     "ConflictError",
     "ContextsError",
     "Counted",
+    "Counters",
     "Decision",
     "DecisionError",
     "Error",

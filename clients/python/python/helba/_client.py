@@ -14,7 +14,7 @@ from ._contexts import Contexts
 from ._errors import Error
 from ._native import Keys
 from ._replay import Replay, play
-from ._requests import UNSET, Counted, Decision, Description, Labels, Path, Status, Token, Unset
+from ._requests import UNSET, Counted, Counters, Decision, Description, Labels, Path, Status, Token, Unset
 
 PATIENCE = 10.0
 """Seconds for which requests are repeated while the server is away."""
@@ -193,6 +193,13 @@ class Bandit:
     def status(self) -> Status:
         """The counters of the bandit, which are public."""
         return _requests.status(self._connection, self.bandit_id).result()
+
+    def counters(self) -> Counters:
+        """How often all devices played each arm, of an encrypted bandit that was created with `counters={}`.
+
+        The keys open them, for whole groups of feedbacks (`counters={"every": 100}`), with noise if `rho` asks for it.
+        """
+        return _requests.counters(self._connection, self.bandit_id).result()
 
     def delete(self) -> None:
         """Deletes the bandit and what it has learnt."""

@@ -149,6 +149,25 @@ class Status:
 
 
 @dataclass(frozen=True)
+class Counters:
+    """How often all devices of a bandit played each arm, and with which rewards."""
+
+    feedbacks: int
+    """The feedbacks that are counted: the first ones, in whole groups."""
+    pulls: tuple[float, ...]
+    """How often each arm was played."""
+    rewards: tuple[float, ...]
+    """The sum of the rewards of each arm."""
+    deviation: float
+    """The standard deviation of the noise in each of these numbers; 0 without noise."""
+
+    @property
+    def means(self) -> tuple[Optional[float], ...]:
+        """The mean reward of each arm; None for one that was not played."""
+        return tuple(sum / count if count >= 1 else None for count, sum in zip(self.pulls, self.rewards))
+
+
+@dataclass(frozen=True)
 class Labels:
     """The name and the tags of a bandit, which the server reads. Neither has to be unique."""
 
@@ -318,6 +337,16 @@ def status(connection: _native.Connection, bandit_id: str) -> Call[Status]:
         return Status(counters["round"], counters["feedbacks"], counters["pending_decisions"], view)
 
     return Call(lambda done: connection.view(bandit_id, done), finish)
+
+
+def counters(connection: _native.Connection, bandit_id: str) -> Call[Counters]:
+    def finish(text: str) -> Counters:
+        opened = json.loads(text)
+        arms = opened["arms"]
+        pulls, rewards = (tuple(float(arm[name]) for arm in arms) for name in ("pulls", "reward"))
+        return Counters(opened["feedbacks"], pulls, rewards, float(opened["deviation"]))
+
+    return Call(lambda done: connection.counters(bandit_id, done), finish)
 
 
 def delete(connection: _native.Connection, bandit_id: str) -> Call[None]:

@@ -23,7 +23,7 @@ from . import _native, _requests
 from ._client import _FLUSH, PATIENCE
 from ._contexts import Contexts, rows
 from ._native import Keys
-from ._requests import UNSET, Counted, Decision, Description, Labels, Path, Status, Token, Unset
+from ._requests import UNSET, Counted, Counters, Decision, Description, Labels, Path, Status, Token, Unset
 
 __all__ = ["Bandit", "Client"]
 
@@ -169,6 +169,10 @@ class Bandit:
     async def status(self) -> Status:
         """As `helba.Bandit.status`."""
         return await _requests.status(self._connection, self.bandit_id).awaited()
+
+    async def counters(self) -> Counters:
+        """As `helba.Bandit.counters`."""
+        return await _requests.counters(self._connection, self.bandit_id).awaited()
 
     async def delete(self) -> None:
         """As `helba.Bandit.delete`."""

@@ -8,7 +8,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use secure_sum::{BatchId, Sum, encrypted};
 use testkit::samples;
-use wire::{AccessToken, AskAgain, DecideReply, SenderTag, TracedFeedback};
+use wire::{AccessToken, AskAgain, DecideReply, SenderTag, ShownCounters, TracedFeedback};
 
 /// The inputs of the target `name`.
 pub(crate) fn seeds(name: &str) -> Vec<Vec<u8>> {
@@ -134,6 +134,7 @@ fn device_messages() -> Vec<Vec<u8>> {
         samples::feedback().to_bytes(),
         unanswered.to_bytes(),
         AskAgain { answers: 3 }.to_bytes(),
+        ShownCounters { feedbacks: 100, sum: vec![1; 8] }.to_bytes(),
         SenderTag([0x5a; 16]).to_string().into_bytes(),
     ]
     .into_iter()

@@ -9,9 +9,10 @@ use helba::{Applied, EncryptedBandit, Engine, Event, TraceTest};
 use helba::{DeepEngine, Scalars};
 use nalgebra::{DMatrix, DVector};
 use protocol::{
-    BanditConfig, KeyPlan, LOG_CONTEXT, LOG_MODEL, LOG_STATISTICS, QuestionId, Shape, TaskKind, exchange,
+    BanditConfig, Counters, KeyPlan, LEAST_COUNTED, LOG_CONTEXT, LOG_COUNTER_STEPS, LOG_MODEL,
+    LOG_STATISTICS, QuestionId, Shape, TaskKind, exchange,
 };
-use rand::{Rng, SeedableRng};
+use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::time::{Duration, Instant};
 use testkit::{ClearTwin, Party, ScoresParty};
@@ -199,11 +200,23 @@ impl World {
         Event::Traced { round, frame, trace, answer }
     }
 
+    /// Gives out a round, and counts the feedback that this arm was played in it.
+    fn count(&mut self, round: u64, arm: usize, reward: f64) {
+        let layout = self.bandit.exchanges().layout.clone();
+        let coefficients = layout.feedback(arm, &[0.6, -0.8], reward).unwrap();
+        let encrypted = self.encrypt_small(&coefficients, LOG_STATISTICS);
+        let (secret, key) = (&self.small.secret, self.small.key_id());
+        let frame = encrypted.to_partial_bytes(secret, key, layout.feedback_numbers());
+        self.apply(&Event::Rounds(round));
+        self.apply(&Event::Feedback { round, frame });
+    }
+
     fn feedback(&mut self, round: u64, x: &[f64], reward: f64) -> Event {
         let layout = self.bandit.exchanges().layout.clone();
-        let statistics = layout.statistics(x, reward).unwrap();
+        let statistics = layout.feedback((round % 2) as usize, x, reward).unwrap();
         let encrypted = self.encrypt_small(&statistics, LOG_STATISTICS);
-        let frame = encrypted.to_partial_bytes(&self.small.secret, self.small.key_id(), layout.numbers());
+        let frame =
+            encrypted.to_partial_bytes(&self.small.secret, self.small.key_id(), layout.feedback_numbers());
         self.twin.learn(x, reward);
         Event::Feedback { round, frame }
     }
@@ -553,6 +566,84 @@ fn events_determine_the_state() {
     // another one.
     let other = [events[0].clone(), events[2].clone(), events[1].clone()];
     assert!(*mask(&events[..3]) == *mask(&events[..3]) && *mask(&events[..3]) != *mask(&other));
+}
+
+/// What holders of the key can open is the exact sum of the counters of whole groups, after every feedback:
+/// never a single contribution, and nothing of the statistics beside it. A server that starts again goes on
+/// with the same bytes.
+#[test]
+fn counters_are_opened_for_whole_groups() {
+    let (every, feedbacks) = (LEAST_COUNTED, 23);
+    let counters = Some(Counters { every, rho: None });
+    let mut world = World::with(BanditConfig { counters, ..BanditConfig::new(2, 3) });
+    let mut sums = vec![[0.0; 2]; 3];
+    let mut whole = sums.clone();
+    for round in 1..=feedbacks {
+        let layout = world.bandit.exchanges().layout.clone();
+        let (arm, reward) = (world.rng.random_range(0..3), world.rng.random_range(-1.0..1.0));
+        world.count(round, arm, reward);
+        let [pulls, rewards] = &mut sums[arm];
+        (*pulls, *rewards) = (*pulls + 1.0, *rewards + reward);
+        if round % every == 0 {
+            whole.clone_from(&sums);
+        }
+
+        let bytes = world.bandit.to_bytes(&world.engine).unwrap();
+        world.bandit = EncryptedBandit::from_bytes(&world.engine, &bytes).unwrap();
+        let (shown, counted) = world.bandit.counters().unwrap();
+        assert_eq!(counted, round / every * every);
+        let (params, key, count) = (&world.small.params, world.small.key_id(), layout.feedback_numbers());
+        let (top, scale) = (params.max_level(), f64::from(LOG_STATISTICS).exp2());
+        let frame = ckks::write_truncated_ciphertext(params, key, shown, count);
+        let shown = ckks::read_truncated_ciphertext(params, key, top, scale, count, &frame).unwrap();
+        ckks_secret::decrypt_coefficients(&world.small.secret, &shown).with(|coefficients| {
+            let opened = layout.read_counters(coefficients);
+            for (got, [pulls, reward]) in opened.iter().zip(&whole) {
+                assert_eq!(got.pulls, *pulls);
+                // Rewards are rounded to steps.
+                let steps = f64::from(LOG_COUNTER_STEPS).exp2();
+                assert!((got.reward - reward).abs() <= counted as f64 / steps / 2.0, "{got:?} for {reward}");
+            }
+            // All other coefficients are as wide as the modulus, but for the zeros of an empty sum.
+            let others = |at: &usize| !layout.counters().contains(at);
+            let wide = (0..coefficients.len()).filter(others).filter(|at| coefficients[*at].abs() >> 70 > 0);
+            let n = if counted == 0 { 0 } else { coefficients.len() - 2 * 3 };
+            assert_eq!(wide.count(), n);
+        });
+    }
+    assert_eq!(world.bandit.status(feedbacks, 0).feedbacks, feedbacks);
+}
+
+/// The noise of counters has the deviation that is stated, and is drawn once for each group.
+#[test]
+fn counters_have_the_noise_that_is_asked_for() {
+    let counters = Counters { every: LEAST_COUNTED, rho: Some(0.5) };
+    let mut world = World::with(BanditConfig { counters: Some(counters), ..BanditConfig::new(2, 2) });
+    let layout = world.bandit.exchanges().layout.clone();
+    let (mut errors, mut last) = (vec![], None);
+    let mut before = [0.0; 4];
+    for round in 1..=400 {
+        world.count(round, 0, 1.0);
+        let (shown, counted) = world.bandit.counters().unwrap();
+        if round % counters.every > 0 {
+            assert!(last.as_ref().is_none_or(|last| last == shown));
+            continue;
+        }
+        assert_eq!(counted, round);
+        last = Some(shown.clone());
+        let opened = ckks_secret::decrypt_coefficients(&world.small.secret, shown);
+        let opened = opened.with(|all| layout.read_counters(all));
+        let values = [opened[0].pulls, opened[1].pulls, opened[0].reward, opened[1].reward];
+        let group = counters.every as f64;
+        for ((value, before), exact) in values.iter().zip(before).zip([group, 0.0, group, 0.0]) {
+            errors.push(value - before - exact);
+        }
+        before = values;
+    }
+    // 160 errors of variance 2/rho = 4: their mean square is within 5 deviations of √(2/160)·4.
+    let square = errors.iter().map(|error| error * error).sum::<f64>() / errors.len() as f64;
+    assert!((square - 4.0).abs() < 5.0 * 4.0 * (2.0 / errors.len() as f64).sqrt(), "{square}");
+    assert!((counters.deviation(400) - 160.0f64.sqrt()).abs() < 1e-9);
 }
 
 /// The paper's schedule on features of norm 1, where the trace ends most batches: C = 1 and η = 1.

@@ -8,13 +8,13 @@ use std::sync::OnceLock;
 use testkit::samples;
 use wire::{
     AskAgain, BundleReader, DecideReply, Error, Limits, MAGIC, PublicBundle, Raises, SecretBundle,
-    TracedFeedback, UsersBundle,
+    ShownCounters, TracedFeedback, UsersBundle,
 };
 
 struct Samples {
     limits: Limits,
     /// One of each kind.
-    messages: [Vec<u8>; 4],
+    messages: [Vec<u8>; 5],
     /// The public keys alone; every other key is missing.
     public: Vec<u8>,
     secret: Vec<u8>,
@@ -30,19 +30,21 @@ fn samples() -> &'static Samples {
             samples::raises().to_bytes(),
             samples::feedback().to_bytes(),
             AskAgain { answers: 3 }.to_bytes(),
+            ShownCounters { feedbacks: 100, sum: vec![1; 8] }.to_bytes(),
         ];
         Samples { limits: samples::limits(), messages, public, secret, users }
     })
 }
 
 /// What each decoder of messages makes of the bytes, written again.
-fn read_messages(bytes: &[u8]) -> [Result<Vec<u8>, Error>; 4] {
+fn read_messages(bytes: &[u8]) -> [Result<Vec<u8>, Error>; 5] {
     let limits = &samples().limits;
     [
         DecideReply::read(bytes, limits).map(|message| message.to_bytes()),
         Raises::read(bytes, limits).map(|message| message.to_bytes()),
         TracedFeedback::read(bytes, limits).map(|message| message.to_bytes()),
         AskAgain::read(bytes).map(|message| message.to_bytes()),
+        ShownCounters::read(bytes, limits).map(|message| message.to_bytes()),
     ]
 }
 

@@ -3,8 +3,8 @@
 use protocol::{DecisionId, MOST_DECISIONS};
 use testkit::samples::{self, feedback, limits, raises, reply};
 use wire::{
-    AskAgain, BanditView, DecideReply, Decision, Error, Problem, RaiseTask, Raised, Raises, Ticket,
-    TraceQuestion, TracedFeedback,
+    AskAgain, BanditView, DecideReply, Decision, Error, Problem, RaiseTask, Raised, Raises, ShownCounters,
+    Ticket, TraceQuestion, TracedFeedback,
 };
 
 #[test]
@@ -34,19 +34,27 @@ fn every_message_round_trips() {
         let message = AskAgain { answers };
         assert_eq!(AskAgain::read(&message.to_bytes()).unwrap(), message);
     }
+    let shown = ShownCounters { feedbacks: 200, sum: vec![7; limits.counters] };
+    assert_eq!(ShownCounters::read(&shown.to_bytes(), &limits).unwrap(), shown);
 }
 
 #[test]
 fn one_message_is_not_taken_for_another() {
     let limits = limits();
-    let bytes =
-        [reply().to_bytes(), raises().to_bytes(), feedback().to_bytes(), AskAgain { answers: 1 }.to_bytes()];
+    let bytes = [
+        reply().to_bytes(),
+        raises().to_bytes(),
+        feedback().to_bytes(),
+        AskAgain { answers: 1 }.to_bytes(),
+        ShownCounters { feedbacks: 100, sum: vec![1] }.to_bytes(),
+    ];
     let read = |bytes: &[u8]| {
         [
             DecideReply::read(bytes, &limits).map(drop),
             Raises::read(bytes, &limits).map(drop),
             TracedFeedback::read(bytes, &limits).map(drop),
             AskAgain::read(bytes).map(drop),
+            ShownCounters::read(bytes, &limits).map(drop),
         ]
     };
     for (sent, bytes) in bytes.iter().enumerate() {
@@ -58,7 +66,7 @@ fn one_message_is_not_taken_for_another() {
             }
         }
         // The number of the kind is part of the format.
-        assert_eq!(bytes[8], [2, 3, 4, 5][sent]);
+        assert_eq!(bytes[8], [2, 3, 4, 5, 11][sent]);
         let mut bytes = bytes.clone();
         bytes[3] = b'1';
         assert!(matches!(read(&bytes)[sent], Err(Error::Version { .. })));
@@ -114,6 +122,8 @@ fn every_part_has_its_limit() {
     too_long(read(raised(vec![model(limits.raised + 1, 1)])), "a raised ciphertext");
     too_long(read(raised(vec![model(1, limits.scores + 1)])), "a model in the ring of scores");
     too_long(Raises::read(&vec![0; limits.raises() + 1], &limits), "a message");
+    let long = ShownCounters { feedbacks: 100, sum: vec![0; limits.counters + 1] };
+    too_long(ShownCounters::read(&long.to_bytes(), &limits), "the counters");
     too_long(AskAgain::read(&[0; AskAgain::MOST_BYTES + 1]), "a message");
 }
 
