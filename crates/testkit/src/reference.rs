@@ -72,7 +72,7 @@ fn take(text: &mut String, what: &str) -> Option<String> {
     let end = start + text[start..].find(']')?;
     let found = text[start + what.len() + 3..end].to_string();
     text.replace_range(start..=end, "");
-    *text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    *text = text.split_whitespace().collect::<Vec<_>>().join(" ").replace(" .", ".");
     Some(found)
 }
 

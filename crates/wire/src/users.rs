@@ -80,9 +80,8 @@ impl UsersBundle {
         Ok(UsersBundle { manifest, committee, params, small, public_key, key_id, token })
     }
 
-    /// Writes a bundle: the frame of the wide public key of the ring of scores, and the
-    /// token. Returns the output
-    /// and the number of bytes written.
+    /// Writes a bundle: the frame of the wide public key of the ring of scores, and the token. Returns the
+    /// output and the number of bytes written.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::FrameCount`] if the manifest states another number of frames.
