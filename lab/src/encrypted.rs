@@ -101,6 +101,11 @@ impl<'a> Played<'a> {
         self.bandit.status(self.round, 0).batches
     }
 
+    /// t_j, the number of feedbacks in the current model.
+    pub fn model_feedbacks(&self) -> u64 {
+        self.bandit.model_feedbacks()
+    }
+
     /// The arm of the next round.
     ///
     /// # Errors

@@ -35,7 +35,8 @@ fn bundles_for_more_bits_are_read() {
         let (mut public, mut secret) = (Vec::new(), Vec::new());
         // 16 arms have another set for each level, and two the same.
         for k in [2, 16] {
-            (public.clear(), secret.clear());
+            public.clear();
+            secret.clear();
             let request = Request { shape: Shape::for_problem(2, k), security, created: 0 };
             generate(request, &mut public, &mut secret, &mut rng(3), |_, _| {}).unwrap();
             let read = PublicBundle::read(&public[..]).unwrap();

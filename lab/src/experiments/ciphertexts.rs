@@ -198,6 +198,8 @@ impl Experiment for Figure1 {
                     rewards within ±1, so that relative to the others it is R times as wide: the curve in the clear is of the same policy. \
                     Comparisons have the default resolution: indices that differ by less than a 64th of their range are equal to the server, \
                     and noise decides between them, which it does in the first rounds above all, where all indices are near each other. \
+                    The trace of a batch is tested with the next decision, so that a batch which it ends is closed a round later than in the \
+                    clear. \
                     Ten seeds judge the distance of ciphertexts from exact arithmetic, and the number of updates; helba-fig1 judges small \
                     differences between policies on 2500 seeds. Quick runs have keys without security.",
         }
@@ -352,35 +354,37 @@ impl Experiment for Figure2 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bandit::Policy;
+    use testkit::ClearTwin;
 
     /// On its own history a run on ciphertexts plays arms whose exact index is the largest, but for what the
-    /// comparison resolves, and its batches end where those of the policy in the clear do.
+    /// comparison resolves.
     #[test]
     fn ciphertexts_decide_as_exact_arithmetic() {
         let keys = keys(ckks::TOY_LOGN12_DEPTH21).unwrap();
         let (config, mut ties) = (encrypted_config(30), 0);
         for seed in [0, 4] {
             let mut bandit = Played::new(&keys, config.clone(), seed).unwrap();
-            let mut exact = HelbaClear::new(scaled(), Arithmetic::Exact).unwrap();
+            let mut twin = ClearTwin::new(config.clone());
             let (mut environment, mut slots) = (over_r(seed).unwrap(), SplitMix64::new(seed));
             for round in 1..=30 {
                 environment.begin(&mut slots);
                 let context = environment.context().unwrap().clone();
-                let indices: Vec<f64> = exact.indices(&context).unwrap().collect();
-                let scalars = helba::Scalars::new(&config, round, exact.ridge().batch_start());
+                let rows: Vec<Vec<f64>> = context.rows().map(<[f64]>::to_vec).collect();
+                let learnt = bandit.model_feedbacks();
+                let indices = twin.indices(&rows, round, learnt);
                 let arm = bandit.decide(&context).unwrap();
                 let short = indices.iter().copied().fold(f64::MIN, f64::max) - indices[arm];
-                assert!(short <= config.resolution() * scalars.range, "seed {seed}, round {round}: {short}");
+                let resolved = config.resolution() * helba::Scalars::new(&config, round, learnt).range;
+                assert!(short <= resolved, "seed {seed}, round {round}: {short} of {resolved}");
                 ties += u32::from(short > 0.0);
                 environment.play(arm, &mut slots).unwrap();
                 let reward = *environment.feedback().unwrap();
-                exact.learn(&context, arm, &reward, &mut SplitMix64::noise(0)).unwrap();
-                bandit.learn(context.row(arm).unwrap(), reward).unwrap();
-                assert_eq!(bandit.updates(), exact.ridge().updates(), "seed {seed}, round {round}");
+                bandit.learn(&rows[arm], reward).unwrap();
+                twin.learn(&rows[arm], reward);
             }
+            assert!(bandit.updates() >= 10, "{}", bandit.updates());
         }
         // Most arms are apart by more than that.
-        assert!(ties <= 20, "{ties} of 60 arms are not the largest");
+        assert!(ties <= 15, "{ties} of 60 arms are not the largest");
     }
 }
