@@ -4,7 +4,7 @@
 
 use ckks::{Ciphertext, EvaluationKeys, Evaluator, KeyId, Plaintext};
 use ckks_secret::SecretKey;
-use protocol::{BanditConfig, KeyPlan, LOG_FACTOR, ScoreLayout, ScoreRing, Shape};
+use protocol::{BanditConfig, KeyPlan, LOG_CONTEXT, LOG_MODEL, ScoreLayout, ScoreRing, Shape};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::sync::Arc;
@@ -99,9 +99,9 @@ impl Bandit {
         for term in self.layout.model() {
             coefficients[term.coefficient] += slots[term.slot] * term.factor;
         }
-        let scale = f64::from(LOG_FACTOR).exp2();
+        let scale = f64::from(LOG_MODEL).exp2();
         let coefficients: Vec<i64> = coefficients.iter().map(|c| (c * scale).round() as i64).collect();
-        self.model = encrypt(pair, &coefficients, rng);
+        self.model = encrypt(pair, &coefficients, LOG_MODEL, rng);
         self.formula = formula(&self.config, self.gap, &self.layout, played.len() as u64);
         (self.a, self.omega) = (a, omega);
     }
@@ -118,7 +118,7 @@ impl Bandit {
 
     /// What a device sends.
     pub(crate) fn encrypted(&self, pair: &Pair, rows: &[Vec<f64>], rng: &mut ChaCha20Rng) -> Ciphertext {
-        encrypt(pair, &self.layout.contexts(&[rows]).unwrap(), rng)
+        encrypt(pair, &self.layout.contexts(&[rows]).unwrap(), LOG_CONTEXT, rng)
     }
 
     /// What a server computes of it before the argmax.
@@ -146,9 +146,10 @@ fn formula(config: &BanditConfig, gap: usize, layout: &ScoreLayout, rounds: u64)
     Formula { arms: l.k, gap, log_range: layout.log_range(), beta, c1, c2, range }
 }
 
-fn encrypt(pair: &Pair, coefficients: &[i64], rng: &mut ChaCha20Rng) -> Ciphertext {
+/// An encryption at the scale 2^`log`.
+fn encrypt(pair: &Pair, coefficients: &[i64], log: u32, rng: &mut ChaCha20Rng) -> Ciphertext {
     let params = pair.evaluator.params();
-    let (level, scale) = (params.max_level(), f64::from(LOG_FACTOR).exp2());
+    let (level, scale) = (params.max_level(), f64::from(log).exp2());
     let plain = Plaintext::from_integers(params, coefficients, level, scale).unwrap();
     ckks_secret::encrypt(&pair.ckks, &plain, rng).expand(&pair.ckks)
 }
