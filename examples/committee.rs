@@ -179,8 +179,8 @@ fn main() -> Result<()> {
 }
 
 /// Makes the keys for `d` features and `k` arms, by members in processes of their own over a board of this
-/// process: each leaves its keys and the bundles in a folder of its own. Returns seconds, and the bytes that a
-/// member sent.
+/// process: each leaves its keys and the bundles in a folder of its own. Returns seconds, and the bytes that
+/// a member sent.
 fn make_keys(args: &Args, quorum: Quorum, (d, k): (usize, usize), folder: &Path) -> Result<(f64, u64)> {
     let (start, mut rng) = (Instant::now(), user_client::os_rng()?);
     let path = |name: &str| folder.join(name);

@@ -48,8 +48,8 @@ enum Command {
         /// with security.
         #[arg(long, conflicts_with = "security")]
         toy: bool,
-        /// Bits of security against classical attacks, at least: 128, 192 or 256. More than 128 take a ring of
-        /// twice the degree.
+        /// Bits of security against classical attacks, at least: 128, 192 or 256. More than 128 take a ring
+        /// of twice the degree.
         #[arg(long, default_value = "128", value_parser = security)]
         security: Security,
     },

@@ -137,16 +137,16 @@ enum Command {
         /// File whose first line is the passphrase of the keys.
         #[arg(long, value_name = "FILE")]
         passphrase_file: Option<PathBuf>,
-        /// What is checked before an answer: replay computes all again, sample=P does for a share P of the tasks
-        /// and stops at the first deviation, structure checks the form of a question alone. Against a server
-        /// that deviates from the protocol, structure does not help.
+        /// What is checked before an answer: replay computes all again, sample=P does for a share P of the
+        /// tasks and stops at the first deviation, structure checks the form of a question alone. Against a
+        /// server that deviates from the protocol, structure does not help.
         #[arg(long, default_value = "replay", value_name = "replay|sample=P|structure")]
         verify: Verify,
         /// The public bundle, for replay and sample.
         #[arg(long, value_name = "FILE")]
         public: Option<PathBuf>,
-        /// The nats of the budget of answers after which this member opens no more: docs/committee.md says how
-        /// many decisions that is.
+        /// The nats of the budget of answers after which this member opens no more: docs/committee.md says
+        /// how many decisions that is.
         #[arg(long, default_value_t = OPENED_NATS)]
         nats: f64,
         /// Number of requests that wait for questions. Each answers one at a time.

@@ -66,8 +66,8 @@ impl Forms {
         Self::with(params, level, Weights::Slots { roots, powers })
     }
 
-    /// `count` forms whose weights are uniform in [−127, 127] and follow from `seed`, of messages at any level
-    /// ([`all_below`]).
+    /// `count` forms whose weights are uniform in [−127, 127] and follow from `seed`, of messages at any
+    /// level ([`all_below`]).
     pub fn random(params: &Params, level: usize, count: usize, seed: &Seed) -> Self {
         let mut stream = blake3::Hasher::new_keyed(seed).finalize_xof();
         let mut bytes = vec![0u8; params.n()];

@@ -149,9 +149,9 @@ pub struct TransferShare {
 /// The transferred ciphertext, from the shares of all members of `set`.
 ///
 /// # Errors
-/// [`Error::ShareCount`]; [`Error::Foreign`] for a share of another size, or if `input` is not at the level of
-/// the source; [`Error::Garbage`] if the sum of the shares is wider than honest ones leave it. Then a member
-/// sent no share of this request, or the message itself is out of range. Of the 2^-c that pass in a
+/// [`Error::ShareCount`]; [`Error::Foreign`] for a share of another size, or if `input` is not at the level
+/// of the source; [`Error::Garbage`] if the sum of the shares is wider than honest ones leave it. Then a
+/// member sent no share of this request, or the message itself is out of range. Of the 2^-c that pass in a
 /// coefficient, see [`Transfer::check_bits`]; garbage in upⱼ is not seen.
 pub fn transfer(
     map: &(impl Transfer + ?Sized),

@@ -154,8 +154,8 @@ impl Engine {
         Ok(packer)
     }
 
-    /// Reads the frame of contexts or of trace statistics, which is at the top level of the ring of scores and
-    /// the scale 2^[`LOG_CONTEXT`].
+    /// Reads the frame of contexts or of trace statistics, which is at the top level of the ring of scores
+    /// and the scale 2^[`LOG_CONTEXT`].
     ///
     /// # Errors
     /// As [`ckks::read_ciphertext`].

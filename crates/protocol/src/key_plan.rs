@@ -102,8 +102,8 @@ pub struct GaloisKey {
 }
 
 impl KeyPlan {
-    /// The fastest parameter set for 128 bits of security that fits `shape` with the default precision, and its
-    /// keys. `toy` also allows sets without security, for tests.
+    /// The fastest parameter set for 128 bits of security that fits `shape` with the default precision, and
+    /// its keys. `toy` also allows sets without security, for tests.
     ///
     /// # Errors
     /// [`Error::Slots`] if no set fits; [`Error::OutOfRange`] for more than [`crate::MOST_ARMS`] arms.

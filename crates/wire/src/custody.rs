@@ -33,8 +33,8 @@ pub struct CommitteeManifest {
     pub keys: PublicBytes,
     /// The digest of the frame of the wide public key in the users' bundle.
     pub wide_key: PublicBytes,
-    /// The signatures of the members 1 to n of the manifest ([`crate::Manifest::sign`]): the keys are those of
-    /// the committee if all of them signed.
+    /// The signatures of the members 1 to n of the manifest ([`crate::Manifest::sign`]): the keys are those
+    /// of the committee if all of them signed.
     pub signatures: Vec<PublicBytes>,
 }
 

@@ -1,5 +1,5 @@
-//! Who deviated: all members open their seeds, and everybody computes all messages again. Nothing is encrypted
-//! under the keys of such a run, and nobody signs them.
+//! Who deviated: all members open their seeds, and everybody computes all messages again. Nothing is
+//! encrypted under the keys of such a run, and nobody signs them.
 
 use super::Error;
 use super::evaluation::Tests;

@@ -1,5 +1,6 @@
-//! The board, on which members leave messages for each other: it holds no secret, and need not be trusted with
-//! more than that it answers. It keeps each message in a file, and takes one for each slot, from its member.
+//! The board, on which members leave messages for each other: it holds no secret, and need not be trusted
+//! with more than that it answers. It keeps each message in a file, and takes one for each slot, from its
+//! member.
 
 use super::message::{Entry, Round, Slot};
 use super::{Error, Plan};

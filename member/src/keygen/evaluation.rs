@@ -1,11 +1,11 @@
 //! The test of keys: encryptions of 0, moved by each key, are opened by every set of t members.
 //!
-//! The public key is an encryption of 0 with a small error. Its product with a random sparse polynomial, which
-//! nobody knows before all keys are fixed, is multiplied by the public key, rotated or switched to the other
-//! ring, and random forms of the result are opened modulo all primes. They are small if every key and every
-//! share is right. A key with garbage in any digit or prime, and a share that is not on the polynomial of the
-//! others, makes them uniform. Every set is opened, because a member may add to its own share what it knows
-//! to be wrong elsewhere: in a set of honest members, nobody does.
+//! The public key is an encryption of 0 with a small error. Its product with a random sparse polynomial,
+//! which nobody knows before all keys are fixed, is multiplied by the public key, rotated or switched to the
+//! other ring, and random forms of the result are opened modulo all primes. They are small if every key and
+//! every share is right. A key with garbage in any digit or prime, and a share that is not on the polynomial
+//! of the others, makes them uniform. Every set is opened, because a member may add to its own share what it
+//! knows to be wrong elsewhere: in a set of honest members, nobody does.
 
 use super::Error;
 use super::parts::PublicKeys;
@@ -137,8 +137,8 @@ impl<'a> Tests<'a> {
         self.members() * SPARSE as f64 * SIGMA * SIGMA
     }
 
-    /// The variance that a key switch at `level` adds to a coefficient, with a division by P and by `prime`, if
-    /// it is not 0.
+    /// The variance that a key switch at `level` adds to a coefficient, with a division by P and by `prime`,
+    /// if it is not 0.
     fn switch_error(&self, params: &Params, gadget: &Gadget, level: usize, prime: u64) -> f64 {
         let log = |prime: u64| (prime as f64).log2();
         let room: f64 = params.p_basis().primes().map(log).sum::<f64>() + log(prime.max(1));

@@ -11,9 +11,9 @@
 //! | confirm | its signature of the keys |
 //!
 //! Messages go over a [`Board`], are signed, and name all messages of the rounds before, so that two members
-//! who are shown different ones notice. All that a member draws follows from one seed, which is on disk before
-//! the first message. If anything is wrong before a member has signed, all open their seeds, and everybody
-//! finds who deviated. Keys are those of the committee only if all have signed them.
+//! who are shown different ones notice. All that a member draws follows from one seed, which is on disk
+//! before the first message. If anything is wrong before a member has signed, all open their seeds, and
+//! everybody finds who deviated. Keys are those of the committee only if all have signed them.
 
 mod blame;
 mod board;

@@ -129,8 +129,8 @@ impl Proposal {
     /// Refuses what no keys are made for.
     ///
     /// # Errors
-    /// [`Error::Proposal`]; [`Error::Shares`] for numbers that no committee has; [`Error::Envelope`] for a key
-    /// that is none.
+    /// [`Error::Proposal`]; [`Error::Shares`] for numbers that no committee has; [`Error::Envelope`] for a
+    /// key that is none.
     pub fn check(&self) -> Result<(), Error> {
         let refused = |why: String| Err(Error::Proposal(why));
         for (name, value) in [("features", self.features), ("arms", self.arms)] {

@@ -60,8 +60,8 @@ fn suspicion<T>(why: impl Into<String>) -> Result<T, Stopped> {
 
 impl Keygen<'_> {
     /// Makes the keys, and writes `member.keys`, `public.bundle` and `users.bundle` to the folder. A run that
-    /// was stopped goes on from its first message that is missing. `seed` is fresh, and is used unless the run
-    /// has one.
+    /// was stopped goes on from its first message that is missing. `seed` is fresh, and is used unless the
+    /// run has one.
     ///
     /// # Errors
     /// [`Error`], by what is wrong. [`Error::Blamed`] names a member that deviated.
@@ -411,7 +411,8 @@ impl<'a, B: Board> Run<'a, B> {
         self.entries.get(&slot).ok_or(Error::Malformed("a message of a round that is over is missing"))
     }
 
-    /// The body of a message that was taken. What the board has in its place is never held against its member.
+    /// The body of a message that was taken. What the board has in its place is never held against its
+    /// member.
     fn fetch(&self, slot: Slot) -> Result<Vec<u8>, Error> {
         let (entry, began) = (self.entry(slot)?, Instant::now());
         loop {

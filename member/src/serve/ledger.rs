@@ -84,8 +84,8 @@ impl Ledger {
     /// on disk. The same question may be answered again, since it gets the same answer.
     ///
     /// # Errors
-    /// [`Error::Refused`] for another meaning or another ciphertext of the same task, for more than three sets,
-    /// or eight of a sum or a model, and for answers after the most that are opened; [`Error::Ledger`].
+    /// [`Error::Refused`] for another meaning or another ciphertext of the same task, for more than three
+    /// sets, or eight of a sum or a model, and for answers after the most that are opened; [`Error::Ledger`].
     pub fn note(&self, question: &Question, set: u16, bytes: &[u8], c1: &[u8]) -> Result<(), Error> {
         let (kind, most) = match question.wanted {
             Wanted::Transfer(TaskKind::Sum | TaskKind::Model) => (0, MOST_OWN_SETS),
@@ -151,8 +151,8 @@ impl Ledger {
         write.commit().map_err(failed)
     }
 
-    /// Notes the hashes of the requests of users whose answers are opened in this task. When this returns, the
-    /// note is on disk.
+    /// Notes the hashes of the requests of users whose answers are opened in this task. When this returns,
+    /// the note is on disk.
     ///
     /// # Errors
     /// [`Error::Deviates`] for a request that was answered in another task: each answer is one more smudged

@@ -265,9 +265,9 @@ fn attack_nobody_answers_for_a_member() {
     }
 }
 
-/// A member that sends random bytes in the place of its shares of sums and models, under its own signature, is
-/// found: other sets are asked, the rounds go on, and what is learnt is what the twin learns. The control of
-/// the check itself is `attack_garbage_of_a_member_is_found` in `ckks-committee`.
+/// A member that sends random bytes in the place of its shares of sums and models, under its own signature,
+/// is found: other sets are asked, the rounds go on, and what is learnt is what the twin learns. The control
+/// of the check itself is `attack_garbage_of_a_member_is_found` in `ckks-committee`.
 #[test]
 fn attack_garbage_of_a_member_is_not_learnt() {
     let mut world = World::start(2, 3, 2, 2);

@@ -256,7 +256,8 @@ impl EncryptedServed {
         committee.ask(errand.clone(), sets, combine).await
     }
 
-    /// The raised scores of an evaluation, from the members of its committee, and the evidence with the raise.
+    /// The raised scores of an evaluation, from the members of its committee, and the evidence with the
+    /// raise.
     ///
     /// # Errors
     /// Those of [`Committee::ask`].

@@ -55,8 +55,8 @@ fn main() {
     }
 }
 
-/// Processor time of this process, with all threads, in steps of 10 ms; 0 where there is no /proc. The device's
-/// encryption is part of it.
+/// Processor time of this process, with all threads, in steps of 10 ms; 0 where there is no /proc. The
+/// device's encryption is part of it.
 fn processor_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();

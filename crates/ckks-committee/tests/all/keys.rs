@@ -121,8 +121,8 @@ fn products_and_rotations_are_right_under_the_keys_of_a_committee() {
     }
 }
 
-/// Of a share that is not on the polynomial, every set with its member opens something else, at each level, and
-/// no other set: errors stay within the bound under the smudging.
+/// Of a share that is not on the polynomial, every set with its member opens something else, at each level,
+/// and no other set: errors stay within the bound under the smudging.
 #[test]
 fn attack_a_share_off_the_polynomial_fails_the_key_test() {
     for (spec, level) in [(TOY_LOGN11_SCORES, 1), (TOY_LOGN12_DEPTH21, 20)] {

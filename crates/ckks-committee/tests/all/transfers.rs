@@ -167,8 +167,8 @@ fn attack_shares_of_different_requests_do_not_add_up() {
     assert_eq!(refused, Error::ShareCount { got: 1, want: 2 });
 }
 
-/// Random bytes in the place of a share of a sum are found, in a feedback of two features that is read at five
-/// coefficients. The control: with masks as wide as the modulus they pass, and the sum is garbage.
+/// Random bytes in the place of a share of a sum are found, in a feedback of two features that is read at
+/// five coefficients. The control: with masks as wide as the modulus they pass, and the sum is garbage.
 #[test]
 fn attack_garbage_of_a_member_is_found() {
     let quorum = Quorum::new(2, 3).unwrap();
