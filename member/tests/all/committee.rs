@@ -4,7 +4,9 @@ use helba_member::MemberKeys;
 use helba_member::keygen::{Board, Error, Identity, Keygen, Plan, Proposal, Store};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use wire::{Manifest, PublicBytes};
 use zeroize::Zeroizing;
@@ -52,8 +54,34 @@ pub(crate) fn take_part(
     run.run(board, secret)
 }
 
-/// Makes keys for a problem.
+/// What the members of a run wrote.
+struct Written {
+    members: Vec<Vec<u8>>,
+    public: Vec<u8>,
+    users: Vec<u8>,
+}
+
+type Runs = BTreeMap<(u8, u8, usize, usize, bool), Arc<Written>>;
+
+/// The keys of a problem. Tests of one committee share a run, which takes some seconds.
 pub(crate) fn keys(threshold: u8, members: u8, features: usize, arms: usize, toy: bool) -> Keys {
+    static RUNS: Mutex<Runs> = Mutex::new(BTreeMap::new());
+    let mut runs = RUNS.lock().unwrap();
+    let problem = (threshold, members, features, arms, toy);
+    let run = runs.entry(problem).or_insert_with(|| Arc::new(make(threshold, members, features, arms, toy)));
+    let run = run.clone();
+    drop(runs);
+    let folder = tempfile::tempdir().unwrap();
+    let open = |bytes: &Vec<u8>| {
+        let path = folder.path().join("member.keys");
+        std::fs::write(&path, bytes).unwrap();
+        MemberKeys::open(&path, None).unwrap()
+    };
+    let members = run.members.iter().map(open).collect();
+    Keys { members, public: run.public.clone(), users: run.users.clone() }
+}
+
+fn make(threshold: u8, members: u8, features: usize, arms: usize, toy: bool) -> Written {
     let identities = identities(members, 100);
     let proposal = proposal(&identities, threshold, features, arms, toy);
     let folder = tempfile::tempdir().unwrap();
@@ -71,6 +99,5 @@ pub(crate) fn keys(threshold: u8, members: u8, features: usize, arms: usize, toy
     let (public, users) = (read(0, "public.bundle"), read(0, "users.bundle"));
     let all = 0..usize::from(members);
     assert!(all.clone().all(|j| read(j, "public.bundle") == public && read(j, "users.bundle") == users));
-    let members = all.map(|j| MemberKeys::open(&own(j).join("member.keys"), None).unwrap()).collect();
-    Keys { members, public, users }
+    Written { members: all.map(|j| read(j, "member.keys")).collect(), public, users }
 }
