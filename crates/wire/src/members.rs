@@ -133,7 +133,7 @@ pub fn transfers(exchanges: &Exchanges, kind: TaskKind) -> Vec<Box<dyn Transfer 
 pub struct MemberRequest {
     /// The number that the reply names. It belongs to this connection and is not part of the meaning.
     pub number: u64,
-    /// The members who are asked, as [`ActiveSet::bits`].
+    /// The members who are asked, as [`ckks_shares::ActiveSet::bits`].
     pub set: u16,
     /// The bytes of a [`Question`].
     pub question: Vec<u8>,
