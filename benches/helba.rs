@@ -104,7 +104,8 @@ fn circuits_of(bench: &mut Bench, pair: &mut Pair, d: usize, k: usize) {
     let circuit = DecisionCircuit::new(&config, scalars, shape, slots).expect("defaults fit");
     let (count, users) = (shape.arm_slots, slots / shape.user_slots());
     let mut scores = vec![Complex64::ZERO; slots];
-    for (at, slot) in scores.iter_mut().step_by(count).enumerate() {
+    // The score of an arm is in the last slot of its block.
+    for (at, slot) in scores.iter_mut().skip(count - 1).step_by(count).enumerate() {
         if at / users < k {
             let [z, u] = [pair.party.rng.random_range(0.0..0.9), pair.party.rng.random_range(-0.9..0.9)];
             *slot = Complex64::new(z, u) * circuit.factor(0);

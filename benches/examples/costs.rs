@@ -118,6 +118,11 @@ fn main() -> Result<()> {
     let every_kernel = args.kernels.as_deref().map(read).transpose()?;
     fs::create_dir_all("docs/costs")?;
     let mut document = page(&about, &name(&args.record), &rows)?;
+    let steps = match (&args.kernels, &every_kernel) {
+        (Some(file), Some((about, rows))) => steps_page(about, &name(file), rows),
+        _ => steps_page(&about, &name(&args.record), &rows),
+    };
+    document += &steps?;
     if let Some(file) = &args.scores {
         let (about, rows) = read(file)?;
         document += &scores_page(&about, &name(file), &rows)?;
@@ -293,8 +298,14 @@ fn page(about: &str, record: &str, rows: &[Row]) -> Result<String> {
             writeln!(out, " {bits} | {bytes} |")?;
         }
     }
-    out += "\n## A bandit's steps\n\nEach problem runs on the parameter set that `helba-keygen` chooses for it \
-            ([parameters.md](parameters.md)). The level is the one before the step. Bits compare with \
+    Ok(out)
+}
+
+/// The steps of a bandit with the fastest kernels of a record.
+fn steps_page(about: &str, record: &str, rows: &[Row]) -> Result<String> {
+    let mut out = format!(
+        "\n## A bandit's steps\n\nMachine: {about}; record [{record}](../benches/record/{record}). Each problem \
+            runs on the parameter set that `helba-keygen` chooses for it ([parameters.md](parameters.md)). The level is the one before the step. Bits compare with \
             the same step in the clear, so that the approximation errors of polynomials are not part of \
             them ([precision.md](precision.md), [circuits.md](circuits.md)). `sqrt_15` is the polynomial \
             of degree 15 for the square root. `compare_6_rough` compares all pairs with a resolution of \
@@ -304,16 +315,15 @@ fn page(about: &str, record: &str, rows: &[Row]) -> Result<String> {
             pairs. `index` is the optimistic index from raised scores, and `evaluate` everything between \
             the raise and the answers, once for all users of an evaluation. `score` is the product of one \
             user's contexts and the model in the ring of scores, with the bytes of the contexts, and `answer` \
-            one user's answer. `refresh_encrypt` is the part of the device. Rows of `argmax` and `update`, \
-            and the predictions of them below, are of circuits before 2026-11-24, with more rotation keys; \
-            `2026-11-24-helba.csv` has the new ones relative to the comparison.\
-\n\n\
-            | step | d, K | level | 1 thread | 2 threads | bits | bytes |\n|---|---|---:|---:|---:|---:|---:|\n";
-    let helba = || rows.iter().filter(|r| r.layer() == "helba");
+            one user's answer. `refresh_encrypt` is the part of the device.\n\n\
+            | step | d, K | level | 1 thread | 2 threads | bits | bytes |\n|---|---|---:|---:|---:|---:|---:|\n"
+    );
+    let fastest = kernels_of(rows).into_iter().next().unwrap_or_default();
+    let helba = || layer(rows, "helba").filter(|r| r.kernel == fastest);
     for r in helba().filter(|r| r.part("threads") == "1") {
         let twin = helba().find(|t| {
             t.what() == r.what()
-                && t.part("d") == r.part("d")
+                && t.problem() == r.problem()
                 && t.part("l") == r.part("l")
                 && t.part("threads") == "2"
         });

@@ -42,7 +42,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot::Receiver;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use trace::TraceRequests;
 use wire::{
     BanditView, CommitteeContexts, Created, DecideReply, Decision, Journal, Limits, MOST_JOURNAL, Raised,
@@ -77,9 +77,11 @@ pub(crate) struct EncryptedServed {
     shared: Shared,
     live: Mutex<Live>,
     pool: Mutex<Pool>,
-    /// One permit, held from the seal of an evaluation to its answers: users who come meanwhile share the
-    /// next one.
+    /// One permit, held from the seal of an evaluation to its answers, or until a closed pack waits for it:
+    /// users who come meanwhile share the next one.
     turns: Arc<Semaphore>,
+    /// How many closed packs wait for their turns.
+    closed: watch::Sender<usize>,
     pace: Mutex<Pace>,
     arrivals: Arc<Arrivals>,
     asked: Mutex<TraceRequests>,
@@ -154,6 +156,7 @@ impl EncryptedServed {
             live,
             pool,
             turns,
+            closed: watch::Sender::new(0),
             pace,
             arrivals: Arc::default(),
             asked: Mutex::default(),

@@ -3,7 +3,7 @@
 //! | stage | begins |
 //! |---|---|
 //! | gathering | with the first user who waits |
-//! | sealed: packed, masked, handed to a raiser | [`WINDOW`] later, when no other evaluation of the bandit and at most one of the server is under way, and all contexts are in the pack that had arrived by then |
+//! | sealed: packed, masked, handed to a raiser | [`WINDOW`] later, when no other evaluation of the bandit and at most two of the server are under way, and all contexts are in the pack that had arrived by then; a full pack, when no other one of the bandit waits for its raise |
 //! | evaluated and answered | when the raised scores are there and no other evaluation computes |
 //!
 //! A raiser is a program that waits at `GET …/raises`, or was there a moment ago, or else a user of the
@@ -49,7 +49,8 @@ const MOST_LATE: usize = 16;
 /// The turns that all encrypted bandits of a server share.
 #[derive(Clone)]
 pub(crate) struct Stages {
-    /// Evaluations from seal to answer. While one is raised, another one computes.
+    /// Evaluations from seal to answer. While one computes, two are raised, so that a bandit of full packs
+    /// leaves room for another one.
     sealed: Arc<Semaphore>,
     /// Evaluations whose raise is late.
     late: Arc<Semaphore>,
@@ -93,7 +94,7 @@ impl Stages {
         let short = Arc::new(name.build().map_err(|_| Error::Broken("threads that do not start"))?);
         Ok(Stages {
             workers: Workers::start(threads)?,
-            sealed: semaphore(2),
+            sealed: semaphore(3),
             late: semaphore(MOST_LATE),
             computing: semaphore(1),
             uploads: semaphore(threads + 1),
@@ -127,7 +128,7 @@ impl Stages {
 
 /// The turn of an evaluation, or its place among those whose raise is late.
 pub(super) struct Turn {
-    /// `None` if the raise is late: the next evaluation of the bandit may begin.
+    /// `None` if the next evaluation of the bandit may begin: the raise is late, or a full pack waits.
     _bandit: Option<OwnedSemaphorePermit>,
     _server: OwnedSemaphorePermit,
     began: Instant,
@@ -140,6 +141,16 @@ impl Turn {
     fn leave(&mut self, place: OwnedSemaphorePermit) {
         self.left = Some(self.held());
         (self._bandit, self._server) = (None, place);
+    }
+
+    /// Lets the next evaluation of the bandit be sealed and raised while this one computes.
+    fn pass(&mut self) {
+        self._bandit = None;
+    }
+
+    /// Whether the next evaluation of the bandit waits for the end of this one.
+    fn is_held(&self) -> bool {
+        self._bandit.is_some()
     }
 
     /// Counts time for which the evaluation has computed.
@@ -339,10 +350,10 @@ impl EncryptedServed {
             if Arc::ptr_eq(&gathering.model, lock(&self.live).bandit.scores_model()) {
                 return Ok(None);
             }
-            pool.gathering.take().into_iter().for_each(|old| self.spawn(old, Duration::ZERO));
+            pool.gathering.take().into_iter().for_each(|old| self.spawn(old));
         }
         if pool.gathering.as_ref().is_some_and(|gathering| gathering.packer.after(log) > most) {
-            pool.gathering.take().into_iter().for_each(|full| self.spawn(full, Duration::ZERO));
+            pool.gathering.take().into_iter().for_each(|full| self.spawn(full));
         }
         let fresh = pool.gathering.is_none();
         if fresh {
@@ -357,7 +368,7 @@ impl EncryptedServed {
             full = gathering.packer.len() == most;
         }
         if full {
-            pool.gathering.take().into_iter().for_each(|full| self.spawn(full, Duration::ZERO));
+            pool.gathering.take().into_iter().for_each(|full| self.spawn(full));
         } else if fresh {
             let (served, number) = (self.clone(), pool.opened);
             tokio::spawn(async move { served.close_later(number, Instant::now()).await });
@@ -474,13 +485,27 @@ impl EncryptedServed {
         Some(Turn { _bandit: Some(bandit), _server: server, began: Instant::now(), left: None })
     }
 
-    fn spawn(self: &Arc<Self>, gathering: Gathering, wait: Duration) {
+    /// Evaluates a pack that is closed when its turn comes.
+    fn spawn(self: &Arc<Self>, gathering: Gathering) {
         let served = self.clone();
+        served.closed.send_modify(|packs| *packs += 1);
         tokio::spawn(async move {
-            tokio::time::sleep(wait).await;
-            let Some(turn) = served.turn().await else { return };
+            let turn = served.turn().await;
+            served.closed.send_modify(|packs| *packs -= 1);
+            let Some(turn) = turn else { return };
             served.evaluate(gathering, turn).await;
         });
+    }
+
+    /// Waits until a closed pack waits for its turn. Never under a committee, whose members follow the
+    /// evaluations of a bandit one by one.
+    async fn closed_pack(&self) {
+        if self.shared.committee.is_none()
+            && self.closed.subscribe().wait_for(|packs| *packs > 0).await.is_ok()
+        {
+            return;
+        }
+        std::future::pending().await
     }
 
     /// Ends what waits, after the bandit was deleted: users get an error, and raisers nothing.

@@ -106,7 +106,7 @@ impl EncryptedServed {
             Ok(sealed) => self.raise_and_answer(sealed, &mut users, rest, &mut turn).await,
             Err(error) => Err(error),
         };
-        if count > 1 {
+        if count > 1 && turn.is_held() {
             self.wait_for_return(count).await;
         }
         let held = turn.held();
@@ -247,8 +247,15 @@ impl EncryptedServed {
             let answers = served.compute(&circuit, packed, raised, mask.as_ref(), &waiting, tests);
             (waiting, answers)
         };
-        let (waiting, answers) =
-            tokio::task::spawn_blocking(work).await.map_err(|_| Error::Broken("a computation panicked"))?;
+        let mut work = tokio::task::spawn_blocking(work);
+        let computed = tokio::select! {
+            computed = &mut work => computed,
+            () = self.closed_pack() => {
+                turn.pass();
+                work.await
+            }
+        };
+        let (waiting, answers) = computed.map_err(|_| Error::Broken("a computation panicked"))?;
         // Those who left are in the evaluation too.
         let gone = rest.others.iter().flatten().map(|sent| sent.decisions);
         let count = waiting.iter().map(|user| user.numbers.len()).chain(gone).sum::<usize>() as u32;
