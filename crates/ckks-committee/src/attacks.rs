@@ -164,3 +164,44 @@ fn any_secret_fits_the_shares_of_a_minority() {
         assert!((mean - 0.5).abs() < 6.0 / (12.0 * n as f64).sqrt(), "member {j}: {mean}");
     }
 }
+
+/// Shares of two epochs are points of two polynomials, which meet at 0 alone: no t of both make the
+/// secret, and t new ones do.
+#[test]
+fn attack_t_minus_one_old_and_t_minus_one_new_shares_do_not_meet() {
+    let quorum = Quorum::new(3, 5).unwrap();
+    let committee = committee(quorum);
+    let (params, basis) = (&committee.params, committee.params.q_basis(0));
+    let dealers = quorum.active(&[1, 2, 3]).unwrap();
+    let mut rng = ChaCha20Rng::seed_from_u64(20);
+    let dealt: Vec<_> =
+        dealers.iter().map(|j| committee.share(j).deal(dealers, quorum, &mut rng).unwrap()).collect();
+    let mut dealt: Vec<_> = dealt.into_iter().map(Vec::into_iter).collect();
+    let mut renewed = |k: u8| {
+        let mine: Vec<_> = dealt.iter_mut().map(|values| values.next().unwrap()).collect();
+        MemberShare::reshared(params, quorum, k, dealers, &mine, &mut rng).unwrap()
+    };
+    let next: Vec<_> = (1..=5).map(&mut renewed).collect();
+    let at_zero = |set: ActiveSet, of: &dyn Fn(u8) -> Poly<Ntt>| {
+        let mut sum = Poly::zero(params.n(), 1);
+        set.iter().for_each(|j| {
+            let mut term = of(j).truncated(1);
+            term.mul_residues_assign(basis, |m| set.lagrange(j, m));
+            sum.add_assign(basis, &term);
+        });
+        sum
+    };
+    let (old, new) =
+        (|j: u8| committee.share(j).values().clone(), |j: u8| next[usize::from(j) - 1].values().clone());
+    for set in quorum.subsets() {
+        assert!(at_zero(set, &new) == committee.whole(), "the control: t new shares are the secret");
+        // Each choice of members of the set who answer with their old share.
+        let members: Vec<u8> = set.iter().collect();
+        for choice in 1..7u8 {
+            let is_old = |j: u8| choice >> members.iter().position(|k| *k == j).unwrap() & 1 == 1;
+            let mixed = at_zero(set, &|j| if is_old(j) { old(j) } else { new(j) });
+            let same = mixed.limb(0).iter().zip(committee.whole().limb(0)).filter(|(a, b)| a == b).count();
+            assert!(same < 3, "{choice}: {same} values of the secret");
+        }
+    }
+}

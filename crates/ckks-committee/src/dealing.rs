@@ -47,14 +47,23 @@ impl Dealt {
 /// f(X) = s + r₁·X + … + r_{t−1}·X^(t − 1), where each rᵢ is uniform modulo QP at the top level.
 pub fn deal<R: CryptoRng>(secret: &SecretKey, quorum: Quorum, rng: &mut R) -> Vec<Dealt> {
     let params = secret.params();
+    share_out(params, &secret.values_qp(params.max_level()), quorum, rng)
+}
+
+/// The values at 1..n of a random polynomial of degree t − 1 whose value at 0 is `constant`.
+pub(crate) fn share_out<R: CryptoRng>(
+    params: &Params,
+    constant: &Poly<Ntt>,
+    quorum: Quorum,
+    rng: &mut R,
+) -> Vec<Dealt> {
     let basis = params.qp_basis(params.max_level());
-    let own = secret.values_qp(params.max_level());
     let random: Vec<_> =
         (1..quorum.threshold()).map(|_| Zeroizing::new(sample::uniform(basis, rng))).collect();
     let at = |point: u8| {
         // Horner's rule, from the highest coefficient down.
         let mut values = Poly::zero(params.n(), basis.len());
-        for coefficient in random.iter().rev().map(|r| &**r).chain([&*own]) {
+        for coefficient in random.iter().rev().map(|r| &**r).chain([constant]) {
             values.mul_integer_assign(basis, point.into());
             values.add_assign(basis, coefficient);
         }

@@ -38,7 +38,53 @@ impl MemberShare {
         dealt: &[Dealt],
         rng: &mut R,
     ) -> Result<Self, Error> {
-        let want = usize::from(quorum.members());
+        Self::from_dealt(params, quorum, member, quorum.members().into(), dealt, rng)
+    }
+
+    /// Hands the share on to the members of `next`: deals λⱼσⱼ by a fresh polynomial, as one of `dealers`, who
+    /// are t. The sum of what all of them deal to a member is its share of the same secret
+    /// ([`Self::reshared`]).
+    ///
+    /// # Errors
+    /// [`Error::NotAsked`].
+    pub fn deal<R: CryptoRng>(
+        &self,
+        dealers: ActiveSet,
+        next: Quorum,
+        rng: &mut R,
+    ) -> Result<Vec<Dealt>, Error> {
+        if !dealers.contains(self.member) || dealers.len() != usize::from(self.quorum.threshold()) {
+            return Err(Error::NotAsked { member: self.member });
+        }
+        let mut weighted = Zeroizing::new(self.values.clone());
+        let basis = self.params.qp_basis(self.params.max_level());
+        weighted.mul_residues_assign(basis, |m| dealers.lagrange(self.member, m));
+        Ok(dealing::share_out(&self.params, &weighted, next, rng))
+    }
+
+    /// The share of `member` of `quorum`, from what each of `dealers` dealt to it ([`Self::deal`]).
+    ///
+    /// # Errors
+    /// [`Error::Dealt`] unless there is one value of each.
+    pub fn reshared<R: CryptoRng>(
+        params: &Params,
+        quorum: Quorum,
+        member: u8,
+        dealers: ActiveSet,
+        dealt: &[Dealt],
+        rng: &mut R,
+    ) -> Result<Self, Error> {
+        Self::from_dealt(params, quorum, member, dealers.len(), dealt, rng)
+    }
+
+    fn from_dealt<R: CryptoRng>(
+        params: &Params,
+        quorum: Quorum,
+        member: u8,
+        want: usize,
+        dealt: &[Dealt],
+        rng: &mut R,
+    ) -> Result<Self, Error> {
         if dealt.len() != want {
             return Err(Error::Dealt { member, got: dealt.len(), want });
         }
