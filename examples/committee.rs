@@ -1,6 +1,7 @@
 //! The encrypted bandit on real purchases where nobody holds the key. Members in processes of their own
 //! answer a server that learns from ciphertexts of users without a secret. Two members are killed while
-//! rounds go on, and one comes back. Every decision is compared with that of a twin in exact arithmetic.
+//! rounds go on: one comes back, and another takes the place of the second by a resharing, while the server
+//! keeps its state. Every decision is compared with that of a twin in exact arithmetic.
 //!
 //! ```text
 //! cargo run --release --example committee -- [--rounds 300] [--users 20] [--threshold 3] [--members 5]
@@ -14,10 +15,13 @@ use ckks_shares::Quorum;
 use clap::Parser;
 use datasets::Dataset;
 use helba_member::MemberKeys;
-use helba_member::keygen::{Identity, Keygen, Plan, Proposal, RemoteBoard, Store, routes};
+use helba_member::keygen::{
+    Identity, Keygen, Old, Plan, Proposal, RemoteBoard, Reshare, Resharing, Store, routes,
+};
 use helba_member::serve::{Ledger, Member, Replica};
 use host::Undone;
-use protocol::BanditConfig;
+use protocol::exchange::opened_nats;
+use protocol::{BanditConfig, Shape};
 use rand::Rng;
 use std::fs::File;
 use std::io::BufReader;
@@ -28,11 +32,14 @@ use std::time::{Duration, Instant};
 use support::{Started, median, percentile};
 use testkit::ClearTwin;
 use user_client::{BanditDevice, Client, Device, Opening, Stop};
-use wire::PublicBundle;
+use wire::{BundleKind, BundleReader, MemberManifest, PublicBundle, PublicBytes};
 use zeroize::Zeroizing;
 
 const MEMBER: &str = "--member";
 const KEYGEN: &str = "--keygen";
+const RESHARE: &str = "--reshare";
+/// The member that is lost and replaced.
+const LOST: u8 = 4;
 
 #[derive(Parser)]
 #[command(
@@ -51,6 +58,10 @@ struct Args {
     /// n: the number of members, at least t + 2, because two are killed.
     #[arg(long, default_value_t = 5)]
     members: u8,
+    /// The nats of the budget of answers after which a member opens no more. That of `helba-member serve` is 4,
+    /// which are fewer than 300 decisions at this size.
+    #[arg(long, default_value_t = 8.0)]
+    nats: f64,
     /// Members check the structure of questions alone, in place of computing all again.
     #[arg(long)]
     structure: bool,
@@ -66,10 +77,11 @@ fn main() -> Result<()> {
     support::serve_if_asked()?;
     answer_if_asked()?;
     make_keys_if_asked()?;
+    reshare_if_asked()?;
     let args = Args::parse();
     let quorum = Quorum::new(args.threshold, args.members)?;
     ensure!(args.members >= args.threshold + 2, "two members are killed, so that it takes t + 2 of them");
-    ensure!(args.rounds > 0 && args.users > 0, "--rounds and --users are at least 1");
+    ensure!(args.rounds >= 8 && args.users > 0, "it takes 8 --rounds and one of --users");
     let dataset: Dataset = Purchases::yogurt()?.into();
     let rounds = args.rounds.min(dataset.rounds().len());
     let (d, k) = (dataset.d(), dataset.arms().len());
@@ -80,34 +92,55 @@ fn main() -> Result<()> {
     let (keygen_seconds, keygen_bytes) = make_keys(&args, quorum, (d, k), folder.path())?;
     let path = |name: &str| folder.path().join(name);
     // All members have the same bundles.
-    let (public, of_users) = (path("member-1/public.bundle"), path("member-1/users.bundle"));
-    let server = support::serve(&public, &path("state"), args.json, None)?;
-    let mut members: Vec<Option<Process>> = (1..=args.members)
-        .map(|member| Process::start(member, folder.path(), &server, args.structure).map(Some))
-        .collect::<Result<_>>()?;
+    let of_users = own(folder.path(), 0, 1).join("users.bundle");
+    let serve = |epoch| {
+        let public = own(folder.path(), epoch, 1).join("public.bundle");
+        support::serve(&public, &path("state"), args.json, None)
+    };
+    let mut server = serve(0)?;
+    let start = |epoch, member, server: &Started| {
+        Process::start(&own(folder.path(), epoch, member), server, &args).map(Some)
+    };
+    let mut members: Vec<Option<Process>> =
+        (1..=args.members).map(|member| start(0, member, &server)).collect::<Result<_>>()?;
 
     // Each user opens the bundle of users, which has no secret of the lattice.
     let opening = Opening { toy: args.toy, ..Opening::default() };
     let devices: Vec<Device> =
         (0..args.users).map(|_| Device::open(&of_users, &opening)).collect::<Result<_, _>>()?;
-    let client = Client::new(&format!("http://{}", server.address))?.with_token(devices[0].token().clone());
+    let connect = |server: &Started| -> Result<Client> {
+        Ok(Client::new(&format!("http://{}", server.address))?.with_token(devices[0].token().clone()))
+    };
+    let mut client = connect(&server)?;
     let created = client.create_encrypted(&config)?;
     let users: Vec<BanditDevice> =
         devices.iter().map(|device| device.join(&created)).collect::<Result<_, _>>()?;
 
     let (mut twin, mut rng, mut log) =
         (ClearTwin::new(config.clone()), user_client::os_rng()?, support::Log::default());
+    let mut resharing_seconds = 0.0;
     let progress = support::progress(rounds as u64, "learning through a committee", args.json);
     for (t, played) in dataset.rounds()[..rounds].iter().enumerate() {
         // Member 2 is killed after a quarter of the rounds and comes back after a half, with the file of its
-        // keys and its ledger; member 4 is killed after three quarters.
-        match t * 4 / rounds {
-            1 if members[1].is_some() && t * 4 % rounds < 4 => members[1] = None,
-            2 if members[1].is_none() => {
-                members[1] = Some(Process::start(2, folder.path(), &server, args.structure)?)
-            }
-            3 => members[3] = None,
-            _ => {}
+        // keys and its ledger; member 4 is killed after five eighths and lost; after three quarters another one
+        // takes its place.
+        let is = |eighths: usize| t == eighths * rounds / 8;
+        if is(2) {
+            members[1] = None;
+        }
+        if is(4) {
+            members[1] = start(0, 2, &server)?;
+        }
+        if is(5) {
+            members[usize::from(LOST) - 1] = None;
+        }
+        if is(6) {
+            members.clear();
+            resharing_seconds = reshare(&args, folder.path())?;
+            drop(server);
+            server = serve(1)?;
+            client = connect(&server)?;
+            members = (1..=args.members).map(|member| start(1, member, &server)).collect::<Result<_>>()?;
         }
         let rows: Vec<Vec<f64>> = played.features.rows().map(<[f64]>::to_vec).collect();
         let (user, began) = (&users[t % users.len()], Instant::now());
@@ -135,7 +168,8 @@ fn main() -> Result<()> {
     }
     progress.finish_and_clear();
     let status = client.encrypted(&created.id)?.status;
-    let (killed, restarted, replaced) = (2, 1, 0);
+    let (killed, restarted, replaced) = (2, 1, 1);
+    let each = opened_nats(Shape::for_problem(d, k), args.threshold, args.members);
     let (seconds, verdict) = (log.seconds(), log.verdict(config.resolution()));
     let hit = log.running_hit_rate().last().copied().unwrap_or(0.0);
     if args.json {
@@ -143,7 +177,7 @@ fn main() -> Result<()> {
             "rounds": rounds, "users": args.users, "threshold": args.threshold, "members": args.members,
             "agreement": log.agreement(), "misses": log.misses(), "resolution": config.resolution(), "verdict": verdict,
             "hit_rate": hit, "verify": if args.structure { "structure" } else { "replay" }, "members_killed": killed, "members_restarted": restarted, "members_replaced": replaced,
-            "keygen_seconds": keygen_seconds, "keygen_bytes_up": keygen_bytes, "seconds_per_round_median": median(&seconds),
+            "keygen_seconds": keygen_seconds, "keygen_bytes_up": keygen_bytes, "resharing_seconds": resharing_seconds, "seconds_per_round_median": median(&seconds),
             "seconds_per_round_p95": percentile(&seconds, 0.95), "bytes_up_median": median(&log.bytes_up()),
             "bytes_down_median": median(&log.bytes_down()), "refreshes": status.refreshes,
         });
@@ -155,7 +189,7 @@ fn main() -> Result<()> {
         "\n{rounds} rounds of {} users without a secret; {t} of {n} members answered together\n",
         args.users
     );
-    println!("  members killed    {killed}, of which {restarted} came back with its file");
+    println!("  members killed    {killed}: {restarted} came back with its file, {replaced} was replaced");
     println!("  mean reward       {hit:.3}");
     println!("\n  {verdict}");
     println!("\n  seconds per round median {:.3}   p95 {:.3}", median(&seconds), percentile(&seconds, 0.95));
@@ -172,6 +206,8 @@ fn main() -> Result<()> {
         "  keys made in {keygen_seconds:.1} s by {n} processes, {:.0} MB sent by each",
         keygen_bytes as f64 / 1e6
     );
+    println!("  shares handed on to the next epoch in {resharing_seconds:.1} s; keys and bandit stayed");
+    println!("  a decision spends {each:.3} nats of the {} that a member opens", args.nats);
     if args.toy {
         println!("  NO SECURITY: toy keys");
     }
@@ -183,28 +219,76 @@ fn main() -> Result<()> {
 /// a member sent.
 fn make_keys(args: &Args, quorum: Quorum, (d, k): (usize, usize), folder: &Path) -> Result<(f64, u64)> {
     let (start, mut rng) = (Instant::now(), user_client::os_rng()?);
-    let path = |name: &str| folder.join(name);
-    let mut cards = Vec::new();
-    for member in 1..=quorum.members() {
-        let identity = Identity::generate(&mut rng);
-        identity.save(&path(&format!("{member}.identity")))?;
-        cards.push(identity.card());
-    }
+    let cards = (1..=quorum.members()).map(|member| new_card(&own(folder, 0, member), &mut rng));
+    let cards = cards.collect::<Result<_>>()?;
+    let (threshold, toy, nonce) = (args.threshold, args.toy, nonce(&mut rng));
+    let proposal =
+        Proposal { features: d, arms: k, threshold, toy, created: 0, nonce, members: cards, resharing: None };
+    let bytes = run_of_members(args, KEYGEN, "making keys", proposal, folder)?;
+    Ok((start.elapsed().as_secs_f64(), bytes))
+}
+
+/// The folder of a member in an epoch.
+fn own(folder: &Path, epoch: usize, member: u8) -> PathBuf {
+    folder.join(format!("epoch-{epoch}")).join(format!("member-{member}"))
+}
+
+/// A new identity in the folder of a member. Returns its card.
+fn new_card<R: Rng + rand::CryptoRng>(own: &Path, rng: &mut R) -> Result<MemberManifest> {
+    std::fs::create_dir_all(own)?;
+    let identity = Identity::generate(rng);
+    identity.save(&own.join("identity"))?;
+    Ok(identity.card())
+}
+
+fn nonce<R: Rng>(rng: &mut R) -> PublicBytes {
     let mut nonce = vec![0; 32];
     rng.fill_bytes(&mut nonce);
-    let (threshold, toy, nonce) = (args.threshold, args.toy, wire::PublicBytes(nonce));
-    let proposal = Proposal { features: d, arms: k, threshold, toy, created: 0, nonce, members: cards };
-    std::fs::write(path("proposal.json"), serde_json::to_vec(&proposal)?)?;
-    let store = Arc::new(Store::open(Plan::new(proposal)?, &path("board"))?);
+    PublicBytes(nonce)
+}
+
+/// Hands the shares on from members 1, 2, 3 … to the members of the next epoch, where another one takes the
+/// place of the member that is lost. Returns seconds.
+fn reshare(args: &Args, folder: &Path) -> Result<f64> {
+    let (start, mut rng) = (Instant::now(), user_client::os_rng()?);
+    // Its disk is lost too.
+    std::fs::remove_dir_all(own(folder, 0, LOST))?;
+    let card = |member: u8| match member {
+        LOST => new_card(&own(folder, 1, member), &mut rng),
+        _ => Ok(Identity::open(&own(folder, 0, member).join("identity"))?.card()),
+    };
+    let cards = (1..=args.members).map(card).collect::<Result<_>>()?;
+    let file = File::open(own(folder, 0, 1).join("public.bundle"))?;
+    let before = BundleReader::of_kind(BundleKind::Public, BufReader::new(file))?.manifest().clone();
+    let dealers = (1..=args.members).filter(|member| *member != LOST).take(args.threshold.into()).collect();
+    let (features, arms, nonce) = (before.shape.dim, before.shape.arm_slots, nonce(&mut rng));
+    let resharing = Some(Box::new(Resharing { before, dealers }));
+    let (threshold, toy) = (args.threshold, args.toy);
+    let proposal = Proposal { features, arms, threshold, toy, created: 0, nonce, members: cards, resharing };
+    run_of_members(args, RESHARE, "handing shares on", proposal, folder)?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// Runs all members, in processes of their own, over a board of this process. Returns the bytes that member 1
+/// sent.
+fn run_of_members(
+    args: &Args,
+    verb: &str,
+    message: &'static str,
+    proposal: Proposal,
+    folder: &Path,
+) -> Result<u64> {
+    std::fs::write(folder.join("proposal.json"), serde_json::to_vec(&proposal)?)?;
+    let store = Arc::new(Store::open(Plan::new(proposal)?, &folder.join("board"))?);
     let address = serve_board(store.clone())?;
     let mut processes = Vec::new();
-    for member in 1..=quorum.members() {
+    for member in 1..=args.members {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg(KEYGEN).arg(member.to_string()).arg(folder).arg(&address).stdin(Stdio::piped());
+        command.arg(verb).arg(member.to_string()).arg(folder).arg(&address).stdin(Stdio::piped());
         let (process, undone) = support::spawn(command).context("cannot start a member's process")?;
         processes.push(Process(process, undone));
     }
-    let bar = support::progress(0, "making keys", args.json);
+    let bar = support::progress(0, message, args.json);
     for Process(process, _) in &processes {
         let status = loop {
             // Not waited for under the lock, which a signal takes.
@@ -213,12 +297,11 @@ fn make_keys(args: &Args, quorum: Quorum, (d, k): (usize, usize), folder: &Path)
                 None => std::thread::sleep(Duration::from_millis(20)),
             }
         };
-        ensure!(status.success(), "a member made no keys: {status}");
+        ensure!(status.success(), "a member has not ended its run: {status}");
     }
     bar.finish_and_clear();
-    let seconds = start.elapsed().as_secs_f64();
-    std::fs::remove_dir_all(path("board"))?;
-    Ok((seconds, store.bytes_of(1)))
+    std::fs::remove_dir_all(folder.join("board"))?;
+    Ok(store.bytes_of(1))
 }
 
 /// Serves the board of a key generation on a free loopback port, until this process ends.
@@ -246,22 +329,65 @@ fn make_keys_if_asked() -> Result<()> {
         return Ok(());
     }
     end_with_the_first();
-    let folder = Path::new(folder);
+    let (folder, own) = (Path::new(folder), own(Path::new(folder), 0, member.parse()?));
     let plan = Plan::new(Proposal::open(&folder.join("proposal.json"))?)?;
-    let identity = Identity::open(&folder.join(format!("{member}.identity")))?;
+    let identity = Identity::open(&own.join("identity"))?;
     let board = RemoteBoard::new(Client::new(&format!("http://{address}"))?, &plan);
+    let (plan, identity, patience) = (&plan, &identity, PATIENCE);
+    Keygen { plan, identity, folder: &own, passphrase: None, patience, log: &log }.run(&board, seed()?)?;
+    std::process::exit(0)
+}
+
+/// If this process was started to hand its share on, or to take one, does so and does not return.
+fn reshare_if_asked() -> Result<()> {
+    let args: Vec<String> = std::env::args().collect();
+    let [_, verb, member, folder, address] = &args[..] else { return Ok(()) };
+    if verb != RESHARE {
+        return Ok(());
+    }
+    end_with_the_first();
+    let (folder, member) = (Path::new(folder), member.parse()?);
+    let plan = Plan::new(Proposal::open(&folder.join("proposal.json"))?)?;
+    let (before, next) = (own(folder, 0, member), own(folder, 1, member));
+    // Another member takes the place of the one that is lost.
+    let identity = if member == LOST { &next } else { &before };
+    let identity = Identity::open(&identity.join("identity"))?;
+    let keys = before.join("member.keys");
+    let open = || -> Result<Old> {
+        let ledger = Ledger::open(&keys.with_extension("ledger"))?;
+        Ok(Old { keys: MemberKeys::open(&keys, None)?, path: &keys, ledger })
+    };
+    let old = if member == LOST { None } else { Some(open()?) };
+    // Bundles are public to all members; a new one gets them from another.
+    let from = own(folder, 0, 1);
+    let run = Reshare {
+        plan: &plan,
+        identity: &identity,
+        public: &from.join("public.bundle"),
+        users: &from.join("users.bundle"),
+        folder: &next,
+        passphrase: None,
+        patience: PATIENCE,
+        log: &log,
+    };
+    let board = RemoteBoard::new(Client::new(&format!("http://{address}"))?, &plan);
+    run.run(&board, old, seed()?)?;
+    std::process::exit(0)
+}
+
+/// How long members wait for each other.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+fn seed() -> Result<Zeroizing<[u8; 32]>> {
     let mut seed = Zeroizing::new([0; 32]);
     user_client::os_rng()?.fill_bytes(&mut *seed);
-    let (own, patience) = (folder.join(format!("member-{member}")), Duration::from_secs(600));
-    let shown = std::env::var_os("RUST_LOG").is_some();
-    let log = move |line: &str| {
-        if shown {
-            eprintln!("{line}");
-        }
-    };
-    let (plan, identity, log) = (&plan, &identity, &log);
-    Keygen { plan, identity, folder: &own, passphrase: None, patience, log }.run(&board, seed)?;
-    std::process::exit(0)
+    Ok(seed)
+}
+
+fn log(line: &str) {
+    if std::env::var_os("RUST_LOG").is_some() {
+        eprintln!("{line}");
+    }
 }
 
 /// Ends this process when the one that started it ends.
@@ -276,15 +402,15 @@ fn end_with_the_first() {
 struct Process(Arc<Mutex<Child>>, #[allow(dead_code, reason = "a signal ends the process too")] Undone);
 
 impl Process {
-    fn start(member: u8, folder: &Path, server: &Started, structure: bool) -> Result<Self> {
+    fn start(own: &Path, server: &Started, args: &Args) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
-        let own = folder.join(format!("member-{member}"));
         command
             .arg(MEMBER)
             .arg(own.join("member.keys"))
             .arg(own.join("users.bundle"))
             .arg(&server.address)
-            .arg(if structure { "structure" } else { "replay" })
+            .arg(if args.structure { "structure" } else { "replay" })
+            .arg(args.nats.to_string())
             .stdin(Stdio::piped());
         let (process, undone) = support::spawn(command).context("cannot start a member's process")?;
         Ok(Process(process, undone))
@@ -300,7 +426,7 @@ impl Drop for Process {
 /// If this process was started as a member, answers until it is killed and does not return.
 fn answer_if_asked() -> Result<()> {
     let args: Vec<String> = std::env::args().collect();
-    let [_, verb, keys, users, address, verify] = &args[..] else { return Ok(()) };
+    let [_, verb, keys, users, address, verify, nats] = &args[..] else { return Ok(()) };
     if verb != MEMBER {
         return Ok(());
     }
@@ -308,15 +434,10 @@ fn answer_if_asked() -> Result<()> {
     let (keys, users) = (PathBuf::from(keys), File::open(users)?);
     let token = wire::UsersBundle::read(users)?.token;
     let client = Client::new(&format!("http://{address}"))?.with_token(token);
-    let ledger = Ledger::open(&keys.with_extension("ledger"))?;
-    let shown = std::env::var_os("RUST_LOG").is_some();
-    let log = move |line: &str| {
-        if shown {
-            eprintln!("{line}");
-        }
-    };
-    let bundle = keys.with_file_name("public.bundle");
+    let (ledger, bundle) = (keys.with_extension("ledger"), keys.with_file_name("public.bundle"));
     let keys = MemberKeys::open(&keys, None)?;
+    let each = opened_nats(keys.manifest().shape, keys.quorum().threshold(), keys.makers());
+    let ledger = Ledger::open(&ledger)?.with_most_opened((nats.parse::<f64>()? / each) as u64);
     let replica = match verify.as_str() {
         "structure" => None,
         _ => {

@@ -22,7 +22,7 @@ const RETURNS: Duration = Duration::from_secs(3);
 /// The most sets that are asked for one evaluation. A member refuses more.
 pub(crate) const MOST_SETS: usize = 3;
 /// The most sets that are asked for a task of a bandit's own, which waits until it is done.
-pub(crate) const MOST_OWN_SETS: usize = 8;
+pub(crate) const MOST_OWN_SETS: usize = wire::MOST_ATTEMPTS as usize;
 /// The time for which a member that was silent or refused is asked only if there are too few others.
 const BACKOFF: Duration = Duration::from_secs(30);
 /// The time after which an unanswered request is given to another waiting request of its member.
@@ -271,6 +271,7 @@ impl Committee {
     ) -> Result<T, Error> {
         let (c1, evidence, until) =
             (errand.c1(), errand.evidence(), tokio::time::Instant::now() + self.gathers);
+        let first = self.manifest.epoch() as u32 * wire::MOST_ATTEMPTS;
         let mut why = "their members are not here".to_string();
         for attempt in 0..most {
             let set = match tried.get(attempt) {
@@ -282,7 +283,7 @@ impl Committee {
                     set
                 }
             };
-            let question = errand.question(attempt as u32);
+            let question = errand.question(first + attempt as u32);
             let (sender, receiver) = oneshot::channel();
             let posted = {
                 let mut desk = lock(&self.desk);

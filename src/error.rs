@@ -358,6 +358,19 @@ pub enum Error {
         /// The value in the bundle.
         want: String,
     },
+    /// Misuse: the bundle is of an epoch of the committee that is over.
+    #[error(
+        "the bundle is of epoch {got} of the committee, and {} has seen epoch {want}: start with the public bundle of the \
+         newest epoch", folder.display()
+    )]
+    OldEpoch {
+        /// The state folder.
+        folder: PathBuf,
+        /// The epoch of the bundle.
+        got: usize,
+        /// That of the folder.
+        want: usize,
+    },
     /// Misuse: the state folder was written by another version.
     #[error(
         "{} has format {got}, this program reads {want}: give a new --state folder, or start the version that wrote it",
@@ -556,6 +569,7 @@ impl Error {
             | Error::Database { .. }
             | Error::StateInUse { .. }
             | Error::OtherKeys { .. }
+            | Error::OldEpoch { .. }
             | Error::StateFormat { .. }
             | Error::CorruptState { .. }
             | Error::AuditFailed { .. }

@@ -25,7 +25,7 @@ use rand::CryptoRng;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
-use wire::{Custody, Manifest};
+use wire::{Custody, MAX_MANIFEST_BYTES, Manifest};
 use zeroize::Zeroizing;
 
 const MAGIC: [u8; 8] = *b"HELBAMBR";
@@ -33,8 +33,6 @@ const VERSION: u16 = 1;
 const HEADER_BYTES: usize = 15;
 /// The most bytes of a file. Shares of the largest ring have 8 MB.
 const MOST_BYTES: u64 = 32 << 20;
-/// The most bytes of a manifest, which those of bundles are held to as well.
-const MOST_MANIFEST: usize = 64 << 10;
 
 /// The reason why a file of a member's keys was refused, or not written.
 #[derive(Debug, thiserror::Error)]
@@ -104,6 +102,23 @@ impl MemberKeys {
     /// t of n.
     pub fn quorum(&self) -> Quorum {
         self.quorum
+    }
+
+    /// The epoch of the committee.
+    pub fn epoch(&self) -> usize {
+        match &self.manifest.custody {
+            Custody::Committee(committee) => committee.epoch(),
+            Custody::Holder => 0,
+        }
+    }
+
+    /// The number of members who made the keys.
+    pub fn makers(&self) -> u8 {
+        match &self.manifest.custody {
+            // A manifest of a committee has at most 16 members.
+            Custody::Committee(committee) => committee.makers() as u8,
+            Custody::Holder => 1,
+        }
     }
 
     /// The number of the member.
@@ -228,7 +243,7 @@ impl MemberKeys {
         }
         let (member, length) =
             (header[10], u32::from_le_bytes([header[11], header[12], header[13], header[14]]));
-        if length as usize > MOST_MANIFEST {
+        if length as usize > MAX_MANIFEST_BYTES {
             return Err(KeysError::Malformed("its manifest is too long"));
         }
         let manifest: Manifest = serde_json::from_slice(take(length as usize)?)

@@ -4,7 +4,9 @@ use anyhow::{Context, ensure};
 use ckks::Hex;
 use clap::{Parser, Subcommand};
 use helba_member::MemberKeys;
-use helba_member::keygen::{self, Identity, Keygen, Plan, Proposal, RemoteBoard, Store};
+use helba_member::keygen::{
+    self, Identity, Keygen, Old, Plan, Proposal, RemoteBoard, Reshare, Resharing, Store,
+};
 use helba_member::serve::{Ledger, Member, Replica};
 use host::say;
 use protocol::exchange::{OPENED_NATS, opened_nats};
@@ -18,7 +20,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::net::TcpListener;
 use user_client::{Client, Passphrase, ServerOptions, Stop, os_rng, until_signal};
-use wire::{AccessToken, MemberManifest, PublicBundle, PublicBytes, UsersBundle};
+use wire::{
+    AccessToken, BundleKind, BundleReader, Custody, MemberManifest, PublicBundle, PublicBytes, UsersBundle,
+};
 use zeroize::Zeroizing;
 
 /// Makes the keys of a key committee, and answers a server as one of its members.
@@ -41,16 +45,22 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
     },
-    /// Writes the proposal of a committee, which its members make keys for.
+    /// Writes the proposal of a committee, which its members make keys for, or of the next epoch of one.
     ///
     /// All members need the same file. It holds no secret. Each run takes a new one.
     Propose {
         /// Number of features of an arm, d.
-        #[arg(long)]
-        features: usize,
+        #[arg(long, required_unless_present = "reshare")]
+        features: Option<usize>,
         /// Number of arms, K.
-        #[arg(long)]
-        arms: usize,
+        #[arg(long, required_unless_present = "reshare")]
+        arms: Option<usize>,
+        /// Public bundle of a committee whose shares are handed on to these members. Keys and bandits stay.
+        #[arg(long, value_name = "BUNDLE", requires = "dealers", conflicts_with_all = ["features", "arms", "toy"])]
+        reshare: Option<PathBuf>,
+        /// The t members who hand their shares on, by their numbers, such as 1,3,4.
+        #[arg(long, value_name = "NUMBERS", value_delimiter = ',', requires = "reshare")]
+        dealers: Vec<u8>,
         /// t: how many members it takes to answer, at least 2 of 2t − 1 or more.
         #[arg(long)]
         threshold: u8,
@@ -116,6 +126,50 @@ enum Command {
         #[arg(long, default_value_t = 600)]
         patience: u64,
     },
+    /// Hands shares on to the members of the next epoch, or takes them, or both, by the identity.
+    ///
+    /// It connects to the board and accepts no connection. If it is stopped, start it again with the same
+    /// arguments. `serve` must not run with the old keys: their file is erased at the end, when all members of
+    /// the next epoch have theirs. Compare the name of the run, which it prints, with the other members.
+    Reshare {
+        /// The proposal, with --reshare.
+        #[arg(long, value_name = "FILE")]
+        proposal: PathBuf,
+        /// File of this member's identity.
+        #[arg(long, value_name = "FILE")]
+        identity: PathBuf,
+        /// Address of the board, https://HOST:PORT or http://HOST:PORT.
+        #[arg(long)]
+        board: String,
+        /// PEM file of the authorities that may sign the certificate of the board.
+        #[arg(long, value_name = "FILE")]
+        ca: Option<PathBuf>,
+        /// Public bundle of the epoch that ends.
+        #[arg(long, value_name = "FILE")]
+        public: PathBuf,
+        /// Users' bundle of the epoch that ends.
+        #[arg(long, value_name = "FILE")]
+        users: PathBuf,
+        /// File of the keys of this member in the epoch that ends, if it has any.
+        #[arg(long, value_name = "FILE")]
+        keys: Option<PathBuf>,
+        /// Ledger of these keys [default: their file with the extension `ledger`].
+        #[arg(long, value_name = "FILE", requires = "keys")]
+        ledger: Option<PathBuf>,
+        /// Folder for member.keys, member.ledger, public.bundle and users.bundle of the next epoch.
+        #[arg(long, value_name = "FOLDER")]
+        out: PathBuf,
+        /// File whose first line is the passphrase of the old and of the new keys.
+        #[arg(long, value_name = "FILE")]
+        passphrase_file: Option<PathBuf>,
+        /// Seconds after which a member that sends nothing ends the run.
+        #[arg(long, default_value_t = 600)]
+        patience: u64,
+        /// Gives up a run that does not end: the old keys are used again, and this member never takes part in
+        /// this run. It is refused after this member has signed the next epoch.
+        #[arg(long)]
+        give_up: bool,
+    },
     /// Answers the questions of a server as the member with these keys.
     ///
     /// It connects to the server and accepts no connection. Run each member on a machine of its own, and none
@@ -162,8 +216,9 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Identity { out } => make_identity(&out),
-        Command::Propose { features, arms, threshold, cards, out, toy } => {
-            propose(features, arms, threshold, &cards, &out, toy)
+        Command::Propose { features, arms, reshare, dealers, threshold, cards, out, toy } => {
+            let of_epoch = reshare.map(|bundle| resharing(&bundle, dealers)).transpose()?;
+            propose((features.unwrap_or(0), arms.unwrap_or(0)), of_epoch, threshold, &cards, &out, toy)
         }
         Command::Board { proposal, folder, listen, tls, tls_self_signed, hosts } => {
             let own = tls_self_signed.as_deref().map(|folder| (folder, hosts.as_slice()));
@@ -174,6 +229,41 @@ fn run(command: Command) -> anyhow::Result<()> {
             let client = client(&board, ca.as_deref())?;
             make_keys(&proposal, &identity, client, &out, passphrase.as_ref(), Duration::from_secs(patience))
         }
+        Command::Reshare {
+            proposal,
+            identity,
+            board,
+            ca,
+            public,
+            users,
+            keys,
+            ledger,
+            out,
+            passphrase_file,
+            patience,
+            give_up,
+        } => {
+            let passphrase = open_passphrase(passphrase_file.as_deref())?;
+            let client = client(&board, ca.as_deref())?;
+            let (plan, identity) = (Plan::new(Proposal::open(&proposal)?)?, Identity::open(&identity)?);
+            // A run that was stopped after it had erased the old keys is over.
+            let keys = keys.filter(|path| path.exists() || !out.join("reshare.memory").exists());
+            let old = keys.as_deref().map(|path| open_old(path, ledger, passphrase.as_ref())).transpose()?;
+            let run = Reshare {
+                plan: &plan,
+                identity: &identity,
+                public: &public,
+                users: &users,
+                folder: &out,
+                passphrase: passphrase.as_ref(),
+                patience: Duration::from_secs(patience),
+                log: &log,
+            };
+            if give_up {
+                return Ok(run.give_up(old)?);
+            }
+            reshare(&run, client, old)
+        }
         Command::Serve { server, keys, ledger, users, passphrase_file, verify, public, nats, waiting } => {
             let passphrase = open_passphrase(passphrase_file.as_deref())?;
             let of_member =
@@ -182,7 +272,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             let client = server.client(token, log)?;
             let ledger = Ledger::open(&ledger.unwrap_or_else(|| keys.with_extension("ledger")))?;
             let (shape, quorum) = (of_member.manifest().shape, of_member.quorum());
-            let each = opened_nats(shape, quorum.threshold(), quorum.members());
+            let each = opened_nats(shape, quorum.threshold(), of_member.makers());
             let ledger = ledger.with_most_opened((nats / each) as u64);
             let replica = replica(&of_member, verify, public.as_deref())?;
             serve(of_member, ledger, client, replica, waiting.into())
@@ -243,9 +333,17 @@ fn make_identity(out: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The epoch of a public bundle, whose members `dealers` hand their shares on.
+fn resharing(bundle: &Path, dealers: Vec<u8>) -> anyhow::Result<Box<Resharing>> {
+    let file = std::fs::File::open(bundle).with_context(|| bundle.display().to_string())?;
+    let reader = BundleReader::of_kind(BundleKind::Public, BufReader::new(file));
+    let before = reader.with_context(|| bundle.display().to_string())?.manifest().clone();
+    Ok(Box::new(Resharing { before, dealers }))
+}
+
 fn propose(
-    features: usize,
-    arms: usize,
+    (features, arms): (usize, usize),
+    resharing: Option<Box<Resharing>>,
     threshold: u8,
     cards: &[PathBuf],
     out: &Path,
@@ -260,7 +358,13 @@ fn propose(
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let members = cards.iter().map(card).collect::<anyhow::Result<_>>()?;
     let nonce = PublicBytes(nonce);
-    let proposal = Proposal { features, arms, threshold, toy, created, nonce, members };
+    let (features, arms, toy) = match resharing.as_deref() {
+        Some(Resharing { before, .. }) => {
+            (before.shape.dim, before.shape.arm_slots, before.security_bits == 0)
+        }
+        None => (features, arms, toy),
+    };
+    let proposal = Proposal { features, arms, threshold, toy, created, nonce, members, resharing };
     let plan = Plan::new(proposal.clone())?;
     ensure!(!out.exists(), "{} exists already: each run takes a new proposal", out.display());
     host::write_whole(out, &serde_json::to_vec(&proposal)?).with_context(|| out.display().to_string())?;
@@ -326,6 +430,34 @@ fn make_keys(
         "key {} in {seconds:.1} s: member.keys, public.bundle and users.bundle in {folder}",
         manifest.key_id
     );
+    Ok(())
+}
+
+fn open_old<'a>(
+    path: &'a Path,
+    ledger: Option<PathBuf>,
+    passphrase: Option<&Passphrase>,
+) -> anyhow::Result<Old<'a>> {
+    let keys = MemberKeys::open(path, passphrase).with_context(|| path.display().to_string())?;
+    let ledger = Ledger::open(&ledger.unwrap_or_else(|| path.with_extension("ledger")))?;
+    Ok(Old { keys, path, ledger })
+}
+
+fn reshare(run: &Reshare, client: Client, old: Option<Old>) -> anyhow::Result<()> {
+    host::undo_on_signals().context("listening for signals")?;
+    let (start, mut seed) = (Instant::now(), Zeroizing::new([0; 32]));
+    os_rng()?.fill_bytes(&mut *seed);
+    say!("run {}", Hex(&run.plan.session().0));
+    let board = RemoteBoard::new(client, run.plan);
+    let manifest = run.run(&board, old, seed)?;
+    let (seconds, epoch) = (
+        start.elapsed().as_secs_f64(),
+        match &manifest.custody {
+            Custody::Committee(committee) => committee.epoch(),
+            Custody::Holder => 0,
+        },
+    );
+    say!("epoch {epoch} of key {} in {seconds:.1} s", manifest.key_id);
     Ok(())
 }
 

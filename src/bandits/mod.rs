@@ -262,7 +262,11 @@ impl Bandits {
             }
             None => None,
         };
-        let (store, stored) = Store::open(folder, keys.as_ref().map(|keys| &keys.engine))?;
+        let committee = keys.as_ref().and_then(|keys| match &keys.manifest.custody {
+            Custody::Committee(committee) => Some(committee),
+            Custody::Holder => None,
+        });
+        let (store, stored) = Store::open(folder, keys.as_ref().map(|keys| &keys.engine), committee)?;
         let store = Arc::new(store);
         let mut bandits = BTreeMap::new();
         match keys.as_ref().map(|keys| &keys.encrypted) {

@@ -26,6 +26,7 @@ use helba::DeepEngine;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use tables::Tables;
+use wire::CommitteeManifest;
 
 /// The format of the folder. A folder of another format is refused.
 const FORMAT: u16 = 10;
@@ -41,17 +42,22 @@ pub(crate) struct Store {
 
 impl Store {
     /// Opens or creates the folder, and reads every state and row. The engine, if there is one, names the
-    /// keys of the encrypted bandits.
+    /// keys of the encrypted bandits, and the committee who holds them.
     ///
     /// # Errors
-    /// [`Error::StateInUse`], [`Error::StateFormat`], [`Error::OtherKeys`], [`Error::FolderIsShared`], and
-    /// those of the disk.
-    pub(crate) fn open(folder: &Path, engine: Option<&DeepEngine>) -> Result<(Store, Vec<Stored>), Error> {
+    /// [`Error::StateInUse`], [`Error::StateFormat`], [`Error::OtherKeys`], [`Error::OldEpoch`],
+    /// [`Error::FolderIsShared`], and those of the disk.
+    pub(crate) fn open(
+        folder: &Path,
+        engine: Option<&DeepEngine>,
+        committee: Option<&CommitteeManifest>,
+    ) -> Result<(Store, Vec<Stored>), Error> {
         folder::prepare(folder)?;
         let lock = folder::lock(folder)?;
         let tables = Tables::open(folder)?;
         let names = engine.map(|engine| (engine.key_id(), engine.params().fingerprint()));
         tables.check_meta(FORMAT, names.as_ref().map(|(key, params)| (&key.0[..], &params.0[..])))?;
+        committee.map_or(Ok(()), |committee| tables.check_epoch(committee))?;
         let stored = tables.read()?;
         folder::sync(folder)?;
         Ok((Store { folder: folder.to_owned(), tables, _lock: lock }, stored))

@@ -67,7 +67,7 @@ fn key(number: u64) -> Vec<u8> {
 /// A folder with one bandit, `pending` of whose decisions wait for feedback.
 fn with_pending(pending: u64) -> (tempfile::TempDir, Store) {
     let folder = tempfile::tempdir().unwrap();
-    let (store, _) = Store::open(folder.path(), None).unwrap();
+    let (store, _) = Store::open(folder.path(), None, None).unwrap();
     let decisions = (0..pending).map(|i| Edit { key: key(i), value: Some(vec![1; 40]) }).collect();
     let edits = Edits { state: vec![0; 300], decisions, ..Edits::default() };
     store.commit(&[("b", edits)]).unwrap();
@@ -157,7 +157,7 @@ fn another_format_is_refused() {
     tables.check_meta(4, None).unwrap();
     drop(tables);
     for _ in 0..2 {
-        let refused = Store::open(folder.path(), None).err().unwrap().to_string();
+        let refused = Store::open(folder.path(), None, None).err().unwrap().to_string();
         let expected = format!("has format 4, this program reads {}", super::FORMAT);
         assert!(refused.contains(&expected), "{refused}");
     }

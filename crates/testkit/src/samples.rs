@@ -194,6 +194,7 @@ fn custody(wide: &[u8]) -> Custody {
         keys: KeysDigest::default().digest(),
         wide_key: wide_key.digest(),
         signatures: Vec::new(),
+        before: Vec::new(),
     })
 }
 

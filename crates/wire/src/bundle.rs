@@ -19,10 +19,14 @@
 //! a user needs where a committee holds the key.
 
 use crate::frame::check_length;
-use crate::{CommitteeManifest, Custody, Error, KeysDigest, MemberManifest, PublicBytes, TokenDigest};
+use crate::{
+    CommitteeManifest, Custody, Error, Handover, KeysDigest, MemberManifest, PastEpoch, PublicBytes,
+    TokenDigest,
+};
 use ckks::{KeyId, Params, ParamsSpec, Security};
 use protocol::{ScoreRing, Shape};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 
 /// The version of bundles that are written and read.
@@ -31,7 +35,10 @@ pub const BUNDLE_VERSION: u16 = 6;
 pub const SECURITY_TABLE: &str = "Bossuat et al. 2024 (ePrint 2024/463), table 5.2, classical, ternary";
 /// The domain of signatures of keys.
 const KEYS_SIGNATURE: &str = "helba committee v1: keys";
-const MAX_MANIFEST_BYTES: usize = 64 << 10;
+/// The domain of signatures of members of the epoch after their own.
+const HANDOVER_SIGNATURE: &str = "helba committee v1: next epoch";
+/// The most bytes of a manifest.
+pub const MAX_MANIFEST_BYTES: usize = 64 << 10;
 /// The most frames. The largest shape has fewer than a hundred.
 const MAX_FRAMES: u32 = 1024;
 /// The largest side of a shape. No ring fits a larger shape, and products of sides do not overflow.
@@ -278,6 +285,7 @@ impl Manifest {
         (signed.frames, signed.scores.frames, signed.scores.answers.frames) = (0, 0, 0);
         if let Custody::Committee(committee) = &mut signed.custody {
             committee.signatures.clear();
+            committee.before.iter_mut().for_each(|past| past.handover.clear());
         }
         // Serialising plain data into memory does not fail.
         serde_json::to_vec(&signed).unwrap_or_default()
@@ -309,14 +317,17 @@ impl Manifest {
         Ok(envelope::verify(verifying, KEYS_SIGNATURE, &self.signed(), signature)?)
     }
 
-    /// Checks that every member of the committee signed these keys, if one holds them.
+    /// Checks that every member of the committee signed these keys, if one holds them, and that t members of
+    /// each epoch before signed the one after it.
     ///
     /// # Errors
-    /// [`Error::Manifest`] for another number of signatures than members; as [`Self::check_signature`].
+    /// [`Error::Manifest`] for another number of signatures than members, or fewer than t; as
+    /// [`Self::check_signature`].
     pub fn check_signatures(&self) -> Result<(), Error> {
-        let Custody::Committee(CommitteeManifest { members, signatures, .. }) = &self.custody else {
+        let Custody::Committee(committee) = &self.custody else {
             return Ok(());
         };
+        let CommitteeManifest { members, signatures, before, .. } = committee;
         if members.len() != signatures.len() {
             let (got, want) = (signatures.len().to_string(), format!("those of {} members", members.len()));
             return Err(differs("custody.signatures", &got, &want));
@@ -324,7 +335,95 @@ impl Manifest {
         let check = |(member, signature): (&MemberManifest, &PublicBytes)| {
             self.check_signature(&member.verifying.0, &signature.0)
         };
-        members.iter().zip(signatures).try_for_each(check)
+        members.iter().zip(signatures).try_for_each(check)?;
+        (0..).zip(before).try_for_each(|(epoch, past)| self.check_handover(committee, epoch, past))
+    }
+
+    /// Checks that t members of the epoch `past` signed the one after it.
+    fn check_handover(
+        &self,
+        committee: &CommitteeManifest,
+        epoch: usize,
+        past: &PastEpoch,
+    ) -> Result<(), Error> {
+        let (want, mut signed) = (past.quorum()?.threshold(), BTreeSet::new());
+        for Handover { member, signature } in &past.handover {
+            let verifying = usize::from(*member).checked_sub(1).and_then(|at| past.verifying.get(at));
+            let verifying = verifying.map_or(&[][..], |key| &key.0);
+            let statement = self.next_epoch(committee, epoch + 1);
+            envelope::verify(verifying, HANDOVER_SIGNATURE, &statement, &signature.0)?;
+            signed.insert(member);
+        }
+        if signed.len() >= want.into() {
+            return Ok(());
+        }
+        let want = format!("those of {want} members of epoch {epoch}");
+        Err(differs("custody.before.handover", &signed.len().to_string(), &want))
+    }
+
+    /// What members of the epoch before sign of the epoch with this number: the keys, and who answers.
+    fn next_epoch(&self, committee: &CommitteeManifest, number: usize) -> Vec<u8> {
+        let CommitteeManifest { keys, wide_key, .. } = committee;
+        let rings = [&self.fingerprint, &self.key_id, &self.scores.fingerprint, &self.scores.key_id];
+        let epoch = committee.epoch_at(number);
+        // Serialising plain data into memory does not fail.
+        serde_json::to_vec(&(rings, &self.token_digest, keys, wide_key, number, epoch)).unwrap_or_default()
+    }
+
+    /// The signature of a member of the epoch before, by which it hands its share on to the committee of this
+    /// manifest.
+    pub fn sign_next_epoch(&self, signing: &envelope::SigningSecret) -> Vec<u8> {
+        let statement = self.statement_of_epoch();
+        signing.sign(HANDOVER_SIGNATURE, &statement).to_vec()
+    }
+
+    /// Checks the signature of [`Self::sign_next_epoch`].
+    ///
+    /// # Errors
+    /// [`Error::Envelope`].
+    pub fn check_next_epoch(&self, verifying: &[u8], signature: &[u8]) -> Result<(), Error> {
+        Ok(envelope::verify(verifying, HANDOVER_SIGNATURE, &self.statement_of_epoch(), signature)?)
+    }
+
+    fn statement_of_epoch(&self) -> Vec<u8> {
+        match &self.custody {
+            Custody::Committee(committee) => self.next_epoch(committee, committee.epoch()),
+            Custody::Holder => Vec::new(),
+        }
+    }
+
+    /// The manifest with the signatures of members of the epoch before.
+    pub fn with_handover(mut self, of_members: Vec<Handover>) -> Self {
+        if let Custody::Committee(committee) = &mut self.custody
+            && let Some(past) = committee.before.last_mut()
+        {
+            past.handover = of_members;
+        }
+        self
+    }
+
+    /// Checks that the committee of this manifest is `known`, or one of a later epoch that t members of
+    /// `known`, and of each epoch between, have signed. The keys must be those of `known`.
+    ///
+    /// # Errors
+    /// [`Error::OldEpoch`], [`Error::Epoch`].
+    pub fn follows(&self, known: &CommitteeManifest) -> Result<&CommitteeManifest, Error> {
+        let refused = |got, why: String| Error::Epoch { got, known: known.epoch(), why };
+        let Custody::Committee(committee) = &self.custody else {
+            return Err(refused(0, "no committee holds these keys".into()));
+        };
+        let (got, old) = (committee.epoch(), known.epoch());
+        if got < old {
+            return Err(Error::OldEpoch { got, known: old });
+        }
+        if committee.epoch_at(old) != Some(known.as_past()) {
+            return Err(refused(got, format!("it names other members, or another run, as epoch {old}")));
+        }
+        if committee.keys != known.keys || committee.wide_key != known.wide_key {
+            return Err(refused(got, "its keys are others".into()));
+        }
+        self.check_signatures().map_err(|error| refused(got, error.to_string()))?;
+        Ok(committee)
     }
 
     /// The number of frames of the large ring.

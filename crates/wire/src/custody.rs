@@ -24,7 +24,7 @@ pub enum Custody {
 pub struct CommitteeManifest {
     /// t, the members that it takes to answer.
     pub threshold: u8,
-    /// The key generation.
+    /// The run in which the members of this epoch got their shares: the key generation, or a resharing.
     #[serde(with = "session")]
     pub session: SessionId,
     /// The public keys of the members 1 to n.
@@ -36,6 +36,44 @@ pub struct CommitteeManifest {
     /// The signatures of the members 1 to n of the manifest ([`crate::Manifest::sign`]): the keys are those
     /// of the committee if all of them signed.
     pub signatures: Vec<PublicBytes>,
+    /// The epochs before this one, from that of the key generation on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<PastEpoch>,
+}
+
+/// An epoch that is over: who could answer in it, and that t of them handed their shares on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PastEpoch {
+    /// t.
+    pub threshold: u8,
+    /// The run in which its members got their shares.
+    #[serde(with = "session")]
+    pub session: SessionId,
+    /// The verifying keys of its members 1 to n.
+    pub verifying: Vec<PublicBytes>,
+    /// The signatures of t of them of the epoch after it ([`crate::Manifest::sign_next_epoch`]).
+    pub handover: Vec<Handover>,
+}
+
+/// The signature of a member of the epoch after its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Handover {
+    /// The number of the member.
+    pub member: u8,
+    /// The signature.
+    pub signature: PublicBytes,
+}
+
+impl PastEpoch {
+    /// t of n.
+    ///
+    /// # Errors
+    /// As [`CommitteeManifest::quorum`].
+    pub fn quorum(&self) -> Result<Quorum, Error> {
+        quorum(self.threshold, self.verifying.len())
+    }
 }
 
 /// The digest of the frames of a bundle: the hash of the digests at their ends.
@@ -80,17 +118,40 @@ impl CommitteeManifest {
     /// # Errors
     /// [`Error::Manifest`] for numbers that no committee has.
     pub fn quorum(&self) -> Result<Quorum, Error> {
-        let (threshold, members) = (self.threshold, self.members.len());
-        let count = u8::try_from(members).unwrap_or(u8::MAX);
-        let want = || {
-            differs(
-                "custody",
-                &format!("{threshold} of {members}"),
-                &format!("t of 2t − 1 to {MOST_MEMBERS}"),
-            )
-        };
-        Quorum::new(threshold, count).map_err(|_| want())
+        quorum(self.threshold, self.members.len())
     }
+
+    /// The number of the epoch: 0 after key generation, and one more with each resharing.
+    pub fn epoch(&self) -> usize {
+        self.before.len()
+    }
+
+    /// How many members made the keys: each contributed an error to them.
+    pub fn makers(&self) -> usize {
+        self.before.first().map_or(self.members.len(), |first| first.verifying.len())
+    }
+
+    /// This epoch, as the next one names it, without signatures.
+    pub fn as_past(&self) -> PastEpoch {
+        let verifying = self.members.iter().map(|member| member.verifying.clone()).collect();
+        PastEpoch { threshold: self.threshold, session: self.session, verifying, handover: Vec::new() }
+    }
+
+    /// The epoch with this number, up to this one, without its signatures.
+    pub fn epoch_at(&self, number: usize) -> Option<PastEpoch> {
+        match self.before.get(number) {
+            Some(past) => Some(PastEpoch { handover: Vec::new(), ..past.clone() }),
+            None => (number == self.epoch()).then(|| self.as_past()),
+        }
+    }
+}
+
+fn quorum(threshold: u8, members: usize) -> Result<Quorum, Error> {
+    let count = u8::try_from(members).unwrap_or(u8::MAX);
+    let want = || {
+        differs("custody", &format!("{threshold} of {members}"), &format!("t of 2t − 1 to {MOST_MEMBERS}"))
+    };
+    Quorum::new(threshold, count).map_err(|_| want())
 }
 
 impl Serialize for PublicBytes {
@@ -142,7 +203,16 @@ mod tests {
         let signatures = (1..=members).map(|j| PublicBytes(vec![j as u8; 64])).collect();
         let (keys, wide_key) = (PublicBytes(vec![1; 32]), PublicBytes(vec![2; 32]));
         let (session, members) = (SessionId([0xab; 32]), (1..=members).map(member).collect());
-        Custody::Committee(CommitteeManifest { threshold, session, members, keys, wide_key, signatures })
+        let before = Vec::new();
+        Custody::Committee(CommitteeManifest {
+            threshold,
+            session,
+            members,
+            keys,
+            wide_key,
+            signatures,
+            before,
+        })
     }
 
     #[test]

@@ -97,6 +97,30 @@ pub enum Error {
         /// The value that follows from the content.
         want: String,
     },
+    /// Untrusted: an epoch of a committee that is over.
+    #[error(
+        "epoch {got} of the committee is over, since epoch {known} was seen before: start the server with the public bundle \
+         of the newest epoch"
+    )]
+    OldEpoch {
+        /// The epoch that is presented.
+        got: usize,
+        /// The epoch that is known.
+        known: usize,
+    },
+    /// Untrusted: a committee that the one that is known did not hand its shares on to.
+    #[error(
+        "epoch {got} of the committee does not follow from epoch {known}, which is known here: {why}; ask members of the \
+         committee, and take the bundle of the newest epoch from one of them"
+    )]
+    Epoch {
+        /// The epoch that is presented.
+        got: usize,
+        /// The epoch that is known.
+        known: usize,
+        /// The reason.
+        why: String,
+    },
     /// Misuse: the bundle lacks a key that its shape needs.
     #[error("the bundle has no {what} for level {level}: generate new keys with `helba-keygen create`")]
     MissingKey {
@@ -147,6 +171,8 @@ impl Error {
             | Error::BadManifest(_)
             | Error::UnknownParams { .. }
             | Error::Manifest { .. }
+            | Error::OldEpoch { .. }
+            | Error::Epoch { .. }
             | Error::MissingKey { .. }
             | Error::FrameCount { .. }
             | Error::TokenFile { .. }

@@ -24,8 +24,8 @@ mod token;
 mod users;
 
 pub use bundle::{
-    AnswersManifest, BUNDLE_VERSION, BundleKind, BundleReader, BundleWriter, Manifest, SECURITY_TABLE,
-    ScoresManifest,
+    AnswersManifest, BUNDLE_VERSION, BundleKind, BundleReader, BundleWriter, MAX_MANIFEST_BYTES, Manifest,
+    SECURITY_TABLE, ScoresManifest,
 };
 pub use clear::{
     ClearFeedback, Counted, DecideRequest, Decided, FeedbackKind, LateFeedback, LateRule, Learnt,
@@ -33,7 +33,7 @@ pub use clear::{
     SummedBatch,
 };
 pub use committee::{AnswerBinding, CommitteeContexts, OpenedAnswer, SealedShare, answer_key_hash};
-pub use custody::{CommitteeManifest, Custody, KeysDigest, MemberManifest, PublicBytes};
+pub use custody::{CommitteeManifest, Custody, Handover, KeysDigest, MemberManifest, PastEpoch, PublicBytes};
 pub use encrypted::{
     AskAgain, BanditView, Created, DECISIONS_HEADER, DecideReply, Decision, Limits, RaiseTask, Raised,
     Raises, SENDER_HEADER, SenderTag, ShownCounters, Ticket, TraceQuestion, TracedFeedback,
@@ -43,8 +43,8 @@ pub use frame::{MAGIC, MAX_HEADER_BYTES};
 pub use json::{MAX_JSON_BYTES, OCTET_STREAM};
 pub use labels::{IDEMPOTENCY_HEADER, Labelled, Labels, LabelsPatch, MOST_NAME, MOST_TAG, MOST_TAGS};
 pub use members::{
-    AnswerUser, Evidence, Journal, MOST_JOURNAL, MOST_QUESTION, MemberReply, MemberRequest, Question,
-    RaiseEvidence, Wanted, check_poll, check_refusal, check_transfer, sign_poll, sign_transfer,
+    AnswerUser, Evidence, Journal, MOST_ATTEMPTS, MOST_JOURNAL, MOST_QUESTION, MemberReply, MemberRequest,
+    Question, RaiseEvidence, Wanted, check_poll, check_refusal, check_transfer, sign_poll, sign_transfer,
     transfer_header, transfers,
 };
 pub use problem::{PROBLEM_JSON, Problem, ProblemType};

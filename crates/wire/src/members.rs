@@ -17,6 +17,8 @@ use serde::{Deserialize, Serialize};
 const MOST_ID: usize = 64;
 /// The most users of an evaluation.
 const MOST_USERS: usize = 4096;
+/// The most sets of members that are asked for one task in an epoch of the committee.
+pub const MOST_ATTEMPTS: u32 = 8;
 /// The most bytes of what members are asked about, besides the ciphertext: each user has a key.
 pub const MOST_QUESTION: usize = MOST_USERS * (SEALING_KEY_BYTES + 64);
 
@@ -59,7 +61,8 @@ pub struct Question {
     pub bandit: String,
     /// The number of the task, which its attempts have in common.
     pub task: u64,
-    /// The number of the attempt, from 0. Each asks another set of members.
+    /// The number of the attempt: from [`MOST_ATTEMPTS`] times the epoch of the committee on, so that no request
+    /// of an epoch is one of another. Each asks another set of members.
     pub attempt: u32,
     /// What is wanted.
     pub wanted: Wanted,
@@ -95,6 +98,11 @@ impl Question {
             }
         }
         Ok(question)
+    }
+
+    /// The epoch of the committee that is asked.
+    pub fn epoch(&self) -> usize {
+        (self.attempt / MOST_ATTEMPTS) as usize
     }
 
     /// What the answer of a user is about.

@@ -148,7 +148,7 @@ pub struct RemoteBoard {
 impl RemoteBoard {
     /// The board of this run at the address of `client`.
     pub fn new(client: Client, plan: &Plan) -> Self {
-        let slots = Round::ALL.iter().map(|round| plan.all_slots(*round).len()).max();
+        let slots = plan.rounds().iter().map(|round| plan.all_slots(*round).len()).max();
         RemoteBoard { client, most: slots.unwrap_or(0) * Entry::BYTES }
     }
 }

@@ -72,6 +72,37 @@ pub enum Error {
     /// Untrusted: a fault whose cause cannot be found.
     #[error("no keys were made, and nobody is to blame by the messages of this run: {0}")]
     Unresolved(String),
+    /// Untrusted: the shares that were dealt are not those of the keys. Nothing was written.
+    #[error(
+        "the next epoch has no shares: {why}. The dealers were {dealers}; start again with a new proposal and other dealers. \
+         A member that was in failed runs only, as a dealer or as a member of the next epoch, is to be left out"
+    )]
+    NotReshared {
+        /// What was found, and by which member.
+        why: String,
+        /// The members who dealt.
+        dealers: String,
+    },
+    /// Misuse: the run has failed or was given up.
+    #[error("this run has failed or was given up: start again with a new proposal")]
+    RunOver,
+    /// Misuse: what cannot be given up.
+    #[error(
+        "this member has signed the next epoch, and its share is not used again: start it with the same arguments until \
+         the run ends"
+    )]
+    HandedOver,
+    /// Misuse: keys, a ledger or bundles that are not those of the proposal.
+    #[error("{what} is not of the epoch that the proposal ends: give that of epoch {epoch}")]
+    OtherEpoch {
+        /// The file.
+        what: &'static str,
+        /// The epoch.
+        epoch: usize,
+    },
+    /// The ledger of a member.
+    #[error(transparent)]
+    Serve(#[from] crate::serve::Error),
     /// A member opened its seed after this one had confirmed.
     #[error(
         "a member opened its secrets after this one had confirmed the keys: they are not signed by all, and nobody takes \

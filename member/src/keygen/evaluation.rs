@@ -24,6 +24,8 @@ use std::sync::Arc;
 
 /// The coefficients of a sparse polynomial, each 1 or −1.
 const SPARSE: usize = 32;
+/// What one opened form of a test gives away, in nats for each member of the set: ½·2⁻¹⁶ (docs/committee.md).
+pub(super) const NATS_OF_A_FORM: f64 = 0.5 / (WIDER * WIDER);
 /// How much wider the smudging of a member is than the error of a form.
 const WIDER: f64 = 256.0;
 /// A form is as small as it must be up to this many deviations of the smudging: 10⁻¹⁵ exceed them.
@@ -104,6 +106,18 @@ impl<'a> Tests<'a> {
         Ok(vec![self.test(wanted.ring, output, error)])
     }
 
+    /// The test of the shares of answers: the first part of what the ring switch makes of an encryption of 0.
+    ///
+    /// # Errors
+    /// [`Error::Ckks`].
+    pub(super) fn of_switch(&mut self, switch: &RingSwitch) -> Result<Vec<Test>, Error> {
+        let (plan, level) = (self.plan, self.plan.answers.max_level());
+        let input = self.encryption(&plan.large, &self.public.large, level);
+        let error = self.ring_switch_error(level);
+        let part = switch.split(&input)?.into_iter().take(1);
+        Ok(part.map(|part| self.test(Ring::Answers, part, error)).collect())
+    }
+
     fn of_answers(&mut self, i: usize, key: Arc<KeySwitchKey>) -> Result<Vec<Test>, Error> {
         let (plan, wanted) = (self.plan, self.plan.keys[i]);
         let params = &plan.answers;
@@ -129,7 +143,7 @@ impl<'a> Tests<'a> {
     }
 
     fn members(&self) -> f64 {
-        self.plan.quorum.members().into()
+        self.plan.makers().into()
     }
 
     /// The variance of a coefficient of a sparse multiple of the public key.

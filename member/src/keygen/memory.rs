@@ -1,4 +1,4 @@
-//! What a member must not forget while keys are made, on disk before it shows.
+//! What a member must not forget in a run, on disk before it shows.
 //!
 //! ```text
 //! offset  bytes  field
@@ -6,13 +6,12 @@
 //!      8      2  version, 1, little-endian
 //!     10     32  name of the run
 //!     42     32  seed of all that the member draws
-//!     74      1  1 if the seed is opened
+//!     74      1  1 if the run has failed; in a key generation the seed is opened then
 //!     75   32·r  hash of all messages before each round that was begun
 //!   end−32   32  BLAKE3 hash of all bytes before
 //! ```
 
 use super::Error;
-use super::message::Round;
 use crate::keys::read_private;
 use ckks_shares::SessionId;
 use host::Draft;
@@ -23,14 +22,16 @@ use zeroize::Zeroizing;
 const MAGIC: [u8; 8] = *b"HELBARUN";
 const VERSION: u16 = 1;
 const HEADER: usize = 75;
-const MOST_BYTES: usize = HEADER + 32 * Round::ALL.len() + 32;
+/// The most rounds of a run.
+const MOST_ROUNDS: usize = 7;
+const MOST_BYTES: usize = HEADER + 32 * MOST_ROUNDS + 32;
 
 /// The memory of a member in one run.
 pub(super) struct Memory {
     path: PathBuf,
     session: SessionId,
     seed: Zeroizing<[u8; 32]>,
-    opened: bool,
+    failed: bool,
     seen: Vec<[u8; 32]>,
 }
 
@@ -39,12 +40,12 @@ impl Memory {
     pub(super) fn open(path: &Path, session: SessionId, seed: Zeroizing<[u8; 32]>) -> Result<Self, Error> {
         let io = |error| Error::Io { path: path.into(), error };
         if !path.exists() {
-            let memory = Memory { path: path.into(), session, seed, opened: false, seen: Vec::new() };
+            let memory = Memory { path: path.into(), session, seed, failed: false, seen: Vec::new() };
             memory.save()?;
             return Ok(memory);
         }
         let bytes = read_private(path, MOST_BYTES as u64).map_err(io)?;
-        let bad = || io(std::io::Error::other("it is no memory of this key generation, or it was damaged"));
+        let bad = || io(std::io::Error::other("it is no memory of this run, or it was damaged"));
         let (content, digest) = bytes.split_last_chunk::<32>().ok_or_else(bad)?;
         if content.len() < HEADER || blake3::hash(content) != *digest {
             return Err(bad());
@@ -54,30 +55,30 @@ impl Memory {
             return Err(bad());
         }
         let seed = content[42..].first_chunk::<32>().filter(|_| rest.is_empty()).ok_or_else(bad)?;
-        let (seed, opened) = (Zeroizing::new(*seed), content[74] != 0);
-        Ok(Memory { path: path.into(), session, seed, opened, seen: seen.to_vec() })
+        let (seed, failed) = (Zeroizing::new(*seed), content[74] != 0);
+        Ok(Memory { path: path.into(), session, seed, failed, seen: seen.to_vec() })
     }
 
     pub(super) fn seed(&self) -> Zeroizing<[u8; 32]> {
         self.seed.clone()
     }
 
-    /// Whether the seed was opened.
-    pub(super) fn is_opened(&self) -> bool {
-        self.opened
+    /// Whether the run has failed.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed
     }
 
-    /// Whether the round was begun.
-    pub(super) fn has_begun(&self, round: Round) -> bool {
-        self.seen.len() >= round as usize
+    /// Whether the round at this place was begun.
+    pub(super) fn has_begun(&self, place: usize) -> bool {
+        self.seen.len() > place
     }
 
-    /// Notes that a round begins after these messages.
+    /// Notes that the round at this place begins after these messages.
     ///
     /// # Errors
     /// [`Error::Forked`] if it began after others; [`Error::Io`].
-    pub(super) fn begin(&mut self, round: Round, seen: [u8; 32]) -> Result<(), Error> {
-        match self.seen.get(round as usize - 1) {
+    pub(super) fn begin(&mut self, place: usize, seen: [u8; 32]) -> Result<(), Error> {
+        match self.seen.get(place) {
             Some(before) if *before == seen => Ok(()),
             Some(_) => Err(Error::Forked),
             None => {
@@ -87,12 +88,12 @@ impl Memory {
         }
     }
 
-    /// Notes that the seed is opened, after which nothing is confirmed.
+    /// Notes that the run has failed, after which nothing is confirmed.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(super) fn open_seed(&mut self) -> Result<(), Error> {
-        self.opened = true;
+    pub(super) fn fail(&mut self) -> Result<(), Error> {
+        self.failed = true;
         self.save()
     }
 
@@ -116,7 +117,7 @@ impl Memory {
         bytes.extend(VERSION.to_le_bytes());
         bytes.extend(self.session.0);
         bytes.extend(*self.seed);
-        bytes.push(self.opened.into());
+        bytes.push(self.failed.into());
         bytes.extend(self.seen.as_flattened());
         let digest = blake3::hash(&bytes);
         bytes.extend(digest.as_bytes());

@@ -1,4 +1,4 @@
-//! The messages of a key generation: signed, and one for each slot.
+//! The messages of a key generation or a resharing: signed, and one for each slot.
 
 use super::Error;
 use ckks_shares::SessionId;
@@ -7,8 +7,7 @@ use envelope::{SIGNATURE_BYTES, SigningSecret};
 /// The domain of signatures of messages.
 const SIGNATURE: &str = "helba committee v1: message of key generation";
 
-/// The rounds, in their order. A member sends its messages of a round when it has those of all members of the
-/// rounds before.
+/// The rounds. A member sends its messages of a round when it has those of all members of the rounds before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Round {
@@ -26,18 +25,33 @@ pub enum Round {
     Verdict,
     /// The signature of the keys.
     Confirm,
-    /// In place of a signature: all that the member drew, so that who deviated is found.
+    /// In place of a signature: all that the member drew, so that who deviated is found. In a resharing, why
+    /// the member ends the run, and no secret.
     Blame,
+    /// Halves of the pair keys of the next epoch, sealed.
+    Pair,
+    /// The signature of a member of this epoch of the next one.
+    Handover,
+    /// That the member has written its new share.
+    Stored,
 }
 
 impl Round {
-    /// The rounds of a run without blame.
-    pub const ALL: [Round; 7] =
+    /// The rounds of a key generation without blame, in their order.
+    pub const OF_KEYS: [Round; 7] =
         [Round::Commit, Round::Reveal, Round::Deal, Round::Keys, Round::Test, Round::Verdict, Round::Confirm];
+    /// The rounds of a resharing, in their order. Members of the epoch that ends send deals and handovers, by
+    /// their numbers in it, and those of the next epoch all others.
+    pub const OF_RESHARING: [Round; 6] =
+        [Round::Pair, Round::Deal, Round::Test, Round::Confirm, Round::Handover, Round::Stored];
 
     /// The round with this number.
     pub fn from_number(number: u8) -> Option<Self> {
-        Self::ALL.into_iter().chain([Round::Blame]).find(|round| *round as u8 == number)
+        Self::OF_KEYS
+            .into_iter()
+            .chain(Self::OF_RESHARING)
+            .chain([Round::Blame])
+            .find(|round| *round as u8 == number)
     }
 }
 
@@ -52,6 +66,9 @@ impl std::fmt::Display for Round {
             Round::Verdict => "verdict",
             Round::Confirm => "confirmation",
             Round::Blame => "opening",
+            Round::Pair => "half of a pair key",
+            Round::Handover => "handover",
+            Round::Stored => "receipt",
         })
     }
 }

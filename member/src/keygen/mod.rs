@@ -22,13 +22,16 @@ mod evaluation;
 mod memory;
 mod message;
 mod parts;
+mod party;
 mod plan;
 mod proposal;
+mod reshare;
 mod run;
 
 pub use board::{Board, RemoteBoard, Store, routes};
 pub use error::Error;
 pub use message::{Entry, Round, Slot};
 pub use plan::Plan;
-pub use proposal::{Identity, Proposal};
+pub use proposal::{Identity, Proposal, Resharing};
+pub use reshare::{Old, Reshare};
 pub use run::Keygen;

@@ -89,7 +89,7 @@ impl<'a> Own<'a> {
     pub(super) fn seal(&self, to: u8, dealt: &[u8]) -> Result<Vec<u8>, Error> {
         let card = &self.plan.proposal.members[usize::from(to - 1)];
         let mut rng = self.stream("seal", to.into());
-        Ok(envelope::seal(&card.sealing.0, &purpose(self.plan, self.member, to), dealt, &mut rng)?)
+        Ok(envelope::seal(&card.sealing.0, &purpose(self.plan, DEAL, self.member, to), dealt, &mut rng)?)
     }
 
     /// What the member has after all deals. `dealt` is what each member dealt to it, itself too.
@@ -208,9 +208,14 @@ pub(super) fn read_shares(bytes: &mut &[u8], sets: usize, level: usize) -> Optio
     Some(residues.chunks(FORMS * (level + 1)).map(share).collect())
 }
 
-/// The purpose of a sealed deal.
-pub(super) fn purpose(plan: &Plan, from: u8, to: u8) -> Vec<u8> {
-    [b"helba committee v1: deal", &plan.session.0[..], &[from, to]].concat()
+/// What is sealed to a member: shares.
+pub(super) const DEAL: &str = "helba committee v1: deal";
+/// What is sealed to a member of the next epoch: half of a pair key.
+pub(super) const PAIR: &str = "helba committee v1: pair";
+
+/// The purpose of a sealed message between members.
+pub(super) fn purpose(plan: &Plan, what: &str, from: u8, to: u8) -> Vec<u8> {
+    [what.as_bytes(), &plan.session.0[..], &[from, to]].concat()
 }
 
 /// The hash that commits to public keys.
@@ -220,7 +225,7 @@ pub(super) fn commitment(public_keys: &[Vec<u8>; 2]) -> [u8; 32] {
 }
 
 /// The generator of one purpose of a member.
-fn stream(seed: &[u8; 32], label: &str, number: usize) -> ChaCha20Rng {
+pub(super) fn stream(seed: &[u8; 32], label: &str, number: usize) -> ChaCha20Rng {
     let mut hash = blake3::Hasher::new_keyed(seed);
     hash.update(&(number as u64).to_le_bytes()).update(label.as_bytes());
     let seed = Zeroizing::new(*hash.finalize().as_bytes());
@@ -300,6 +305,7 @@ impl PublicKeys {
             keys,
             wide_key: wide_key.digest(),
             signatures: Vec::new(),
+            before: Vec::new(),
         };
         plan.manifests(self.ids, token.digest(), custody)
     }

@@ -1,6 +1,7 @@
-//! What a run makes: parameters, keys and tests, and the longest message of each slot.
+//! What a run makes: parameters, keys and tests, and who sends which message, of how many bytes.
 
 use super::message::{Entry, Round, Slot};
+use super::proposal::Resharing;
 use super::{Error, Proposal};
 use ckks::{GaloisElement, KeyId, KeySwitchKey, Params, Security};
 use ckks_committee::Dealt;
@@ -17,6 +18,8 @@ pub(super) const FORMS: usize = 8;
 pub(super) const MOST_WHY: usize = 400;
 /// The bytes of a seed.
 const SEED_BYTES: usize = 32;
+/// The most bytes of what a dealer tells of its ledger.
+pub(super) const MOST_TOLD: usize = 4 << 20;
 
 /// The ring of a key, by its parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,8 +52,13 @@ pub struct Plan {
     pub(super) large: Params,
     pub(super) scores: Params,
     pub(super) answers: Params,
+    /// None in a resharing.
     pub(super) keys: Vec<WantedKey>,
     pub(super) sets: Vec<ActiveSet>,
+    /// Those who hand their shares on, in a resharing.
+    pub(super) dealers: Option<ActiveSet>,
+    /// How many members made the keys.
+    makers: u8,
 }
 
 impl Plan {
@@ -66,6 +74,28 @@ impl Plan {
         }
         let (large, scores) = (plan.params.validate()?, plan.scores.params.validate()?);
         let answers = plan.answers.params.validate()?;
+        let (session, quorum) = (proposal.session(), proposal.quorum()?);
+        let sets = quorum.subsets().collect();
+        if let Some(resharing) = proposal.resharing.clone() {
+            let before = &resharing.before;
+            if before.params()? != large || before.scores(&large)?.1 != scores {
+                return Err(Error::Proposal("its keys have other parameters than this program makes".into()));
+            }
+            let makers = resharing.committee()?.makers() as u8;
+            let (keys, dealers) = (Vec::new(), Some(resharing.dealers()?));
+            return Ok(Plan {
+                proposal,
+                session,
+                quorum,
+                large,
+                scores,
+                answers,
+                keys,
+                sets,
+                dealers,
+                makers,
+            });
+        }
         let key = |ring, label, level| WantedKey { ring, label, level };
         let mut galois: Vec<_> =
             plan.galois.iter().map(|key| (key.automorphism.element(&large), key)).collect();
@@ -89,8 +119,49 @@ impl Plan {
                 .iter()
                 .map(|&k| key(Ring::Answers, KeyLabel::Galois(GaloisElement::rotation(&answers, k)), top)),
         );
-        let (session, quorum) = (proposal.session(), proposal.quorum()?);
-        Ok(Plan { proposal, session, quorum, large, scores, answers, keys, sets: quorum.subsets().collect() })
+        let (dealers, makers) = (None, quorum.members());
+        Ok(Plan { proposal, session, quorum, large, scores, answers, keys, sets, dealers, makers })
+    }
+
+    /// Whether the run hands shares on, and makes no keys.
+    pub fn is_resharing(&self) -> bool {
+        self.dealers.is_some()
+    }
+
+    /// The rounds, in their order.
+    pub(super) fn rounds(&self) -> &'static [Round] {
+        if self.is_resharing() { &Round::OF_RESHARING } else { &Round::OF_KEYS }
+    }
+
+    /// The place of a round among those of the run.
+    pub(super) fn place(&self, round: Round) -> usize {
+        self.rounds().iter().position(|of_run| *of_run == round).unwrap_or(usize::MAX)
+    }
+
+    /// The number of members that contributed to the errors of the keys.
+    pub(super) fn makers(&self) -> u8 {
+        self.makers
+    }
+
+    /// The manifest of the next epoch, without signatures.
+    ///
+    /// # Errors
+    /// [`Error::Proposal`] for a key generation.
+    pub(super) fn next_manifest(&self) -> Result<Manifest, Error> {
+        self.resharing()?.next(self.session, &self.proposal)
+    }
+
+    pub(super) fn resharing(&self) -> Result<&Resharing, Error> {
+        let no = || Error::Proposal("it is for a key generation, and not for a resharing".into());
+        self.proposal.resharing.as_deref().ok_or_else(no)
+    }
+
+    /// The members who send messages in a round, by their numbers there.
+    fn senders(&self, round: Round) -> ActiveSet {
+        match (round, self.dealers) {
+            (Round::Deal | Round::Handover, Some(dealers)) => dealers,
+            _ => self.quorum.everybody(),
+        }
     }
 
     /// The name of the run.
@@ -116,45 +187,62 @@ impl Plan {
         }
     }
 
-    /// The verifying key of a member.
-    pub fn verifying(&self, member: u8) -> Option<&[u8]> {
+    /// The verifying key of a member who sends messages in a round.
+    pub fn verifying(&self, round: Round, member: u8) -> Option<&[u8]> {
         let at = usize::from(member).checked_sub(1)?;
-        self.proposal.members.get(at).map(|card| &card.verifying.0[..])
+        let members = match (round, &self.proposal.resharing) {
+            (Round::Deal | Round::Handover, Some(resharing)) => &resharing.committee().ok()?.members,
+            _ => &self.proposal.members,
+        };
+        members.get(at).map(|card| &card.verifying.0[..])
     }
 
     /// Whether the slot is one of this run and its member signed the entry, with no longer body than the slot
     /// may have.
     pub fn accepts(&self, entry: &Entry) -> bool {
         let Entry { slot, length, .. } = *entry;
-        let known = self.slots(slot.round, slot.member).contains(&slot);
-        let signed = || self.verifying(slot.member).is_some_and(|key| entry.is_signed(key, &self.session));
+        let known = self.senders(slot.round).contains(slot.member)
+            && self.slots(slot.round, slot.member).contains(&slot);
+        let verifying = || self.verifying(slot.round, slot.member);
+        let signed = || verifying().is_some_and(|key| entry.is_signed(key, &self.session));
         known && length as usize <= self.most_bytes(slot) && signed()
     }
 
     /// The slots of a member in a round.
     pub(super) fn slots(&self, round: Round, member: u8) -> Vec<Slot> {
         let count = match round {
+            _ if round != Round::Blame && !self.rounds().contains(&round) => 0,
             Round::Reveal => 2,
-            Round::Deal => usize::from(self.quorum.members()),
+            Round::Deal | Round::Pair => usize::from(self.quorum.members()),
             Round::Keys => self.keys.len(),
-            Round::Commit | Round::Test | Round::Verdict | Round::Confirm | Round::Blame => 1,
+            Round::Commit
+            | Round::Test
+            | Round::Verdict
+            | Round::Confirm
+            | Round::Blame
+            | Round::Handover
+            | Round::Stored => 1,
         };
         let slot = |number| Slot { round, number, member };
-        let to_itself = |slot: &Slot| round == Round::Deal && slot.number + 1 == u16::from(member);
+        // A dealer has another number in the next epoch.
+        let among_equals = round == Round::Pair || round == Round::Deal && !self.is_resharing();
+        let to_itself = |slot: &Slot| among_equals && slot.number + 1 == u16::from(member);
         (0..count as u16).map(slot).filter(|slot| !to_itself(slot)).collect()
     }
 
     /// All slots of a round.
     pub(super) fn all_slots(&self, round: Round) -> Vec<Slot> {
-        self.members().flat_map(|member| self.slots(round, member)).collect()
+        self.senders(round).iter().flat_map(|member| self.slots(round, member)).collect()
     }
 
     /// The most bytes of the body of a slot.
     pub fn most_bytes(&self, slot: Slot) -> usize {
         match slot.round {
-            Round::Commit | Round::Verdict => 32,
+            Round::Commit | Round::Verdict | Round::Stored => 32,
+            Round::Pair => SEALED_OVERHEAD + SEED_BYTES,
             Round::Reveal if slot.number == 0 => ckks::public_key_bytes(&self.large, false),
             Round::Reveal => ckks::public_key_bytes(&self.scores, true),
+            Round::Deal if self.is_resharing() => SEALED_OVERHEAD + self.shares_bytes() + MOST_TOLD,
             Round::Deal => SEALED_OVERHEAD + self.dealt_bytes(),
             Round::Keys => self.keys.get(usize::from(slot.number)).map_or(0, |key| {
                 let params = self.params(key.ring);
@@ -162,9 +250,10 @@ impl Plan {
                 FRAME_OVERHEAD + self.gadget(key).digits(key.level) * poly
             }),
             Round::Test => self.test_bytes(slot.member),
-            Round::Confirm => SIGNATURE_BYTES,
+            Round::Confirm | Round::Handover => SIGNATURE_BYTES,
+            Round::Blame if self.is_resharing() => MOST_WHY,
             Round::Blame => {
-                let entries: usize = Round::ALL.iter().map(|round| self.all_slots(*round).len()).sum();
+                let entries: usize = self.rounds().iter().map(|round| self.all_slots(*round).len()).sum();
                 SEED_BYTES + 2 + MOST_WHY + Entry::BYTES * entries
             }
         }
@@ -172,7 +261,9 @@ impl Plan {
 
     /// The longest body of the run.
     pub(super) fn longest(&self) -> usize {
-        let slots = Round::ALL.into_iter().chain([Round::Blame]).flat_map(|round| self.slots(round, 1));
+        let rounds = self.rounds().iter().chain([&Round::Blame]);
+        let slots =
+            rounds.flat_map(|round| self.slots(*round, self.senders(*round).iter().next().unwrap_or(1)));
         slots.map(|slot| self.most_bytes(slot)).max().unwrap_or(0)
     }
 
@@ -186,8 +277,12 @@ impl Plan {
 
     /// Bytes of what is dealt to a member: a value for each ring, a part of a pair key, and one of the token.
     pub(super) fn dealt_bytes(&self) -> usize {
-        [&self.large, &self.scores, &self.answers].iter().map(|params| Dealt::bytes(params)).sum::<usize>()
-            + 64
+        self.shares_bytes() + 64
+    }
+
+    /// Bytes of a value for each ring.
+    pub(super) fn shares_bytes(&self) -> usize {
+        [&self.large, &self.scores, &self.answers].iter().map(|params| Dealt::bytes(params)).sum()
     }
 
     /// The sets that a member is in.
@@ -199,6 +294,9 @@ impl Plan {
     /// parts of the ring switch with its last key.
     pub(super) fn tests(&self) -> Vec<(Ring, usize)> {
         let mut out = vec![(Ring::Large, self.large.max_level()), (Ring::Scores, self.scores.max_level())];
+        if self.is_resharing() {
+            out.push((Ring::Answers, self.answers.max_level()));
+        }
         for (i, key) in self.keys.iter().enumerate() {
             match key.label {
                 KeyLabel::RingSwitch(_) if !self.is_last_of_switch(i) => {}

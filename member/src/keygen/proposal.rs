@@ -1,8 +1,8 @@
-//! What the members of a committee agree on before they make keys, and the identity of each.
+//! What the members of a committee agree on before they make keys or hand shares on, and the identity of each.
 
 use super::Error;
 use crate::keys::read_private;
-use ckks_shares::{Quorum, SessionId};
+use ckks_shares::{ActiveSet, Quorum, SessionId};
 use envelope::{SEALING_SECRET_BYTES, SIGNING_SECRET_BYTES, SealingSecret, SigningSecret};
 use host::Draft;
 use protocol::Shape;
@@ -10,14 +10,14 @@ use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::path::Path;
-use wire::{MemberManifest, PublicBytes};
+use wire::{CommitteeManifest, Custody, Manifest, MemberManifest, PublicBytes};
 use zeroize::Zeroizing;
 
 const MAGIC: [u8; 8] = *b"HELBAIDN";
 const VERSION: u16 = 1;
 const IDENTITY_BYTES: usize = 10 + SIGNING_SECRET_BYTES + SEALING_SECRET_BYTES + 32;
-/// The most bytes of a proposal: sixteen cards.
-const MOST_PROPOSAL: u64 = 64 << 10;
+/// The most bytes of a proposal: sixteen cards, and the manifest of the epoch before.
+const MOST_PROPOSAL: u64 = 160 << 10;
 /// The most sets of t members by which keys are tested: 6 of 11 has 462.
 const MOST_SETS: usize = 512;
 
@@ -88,7 +88,7 @@ impl Identity {
     }
 }
 
-/// What the members make keys for, and who they are. All must have the same file.
+/// What the members make keys for, or which epoch they follow, and who they are. All must have the same file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Proposal {
@@ -106,6 +106,73 @@ pub struct Proposal {
     pub nonce: PublicBytes,
     /// The cards of the members 1 to n.
     pub members: Vec<MemberManifest>,
+    /// The epoch whose members hand their shares on to these members. Without one, these make keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resharing: Option<Box<Resharing>>,
+}
+
+/// The epoch that ends with a resharing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Resharing {
+    /// The manifest of its public bundle.
+    pub before: Manifest,
+    /// The t members who deal, by their numbers in that epoch.
+    pub dealers: Vec<u8>,
+}
+
+impl Resharing {
+    /// Its committee.
+    ///
+    /// # Errors
+    /// [`Error::Proposal`] for keys that no committee holds.
+    pub fn committee(&self) -> Result<&CommitteeManifest, Error> {
+        match &self.before.custody {
+            Custody::Committee(committee) => Ok(committee),
+            Custody::Holder => Err(Error::Proposal("no committee holds the keys of its manifest".into())),
+        }
+    }
+
+    /// The members who deal.
+    ///
+    /// # Errors
+    /// As [`Self::committee`]; [`Error::Shares`] unless they are t.
+    pub fn dealers(&self) -> Result<ActiveSet, Error> {
+        Ok(self.committee()?.quorum()?.active(&self.dealers)?)
+    }
+
+    /// The manifest of the next epoch, whose shares come from `session`, without signatures.
+    pub(super) fn next(&self, session: SessionId, proposal: &Proposal) -> Result<Manifest, Error> {
+        let committee = self.committee()?;
+        let mut before = committee.before.clone();
+        before.push(committee.as_past());
+        let next = CommitteeManifest {
+            threshold: proposal.threshold,
+            session,
+            members: proposal.members.clone(),
+            signatures: Vec::new(),
+            before,
+            ..committee.clone()
+        };
+        Ok(Manifest { custody: Custody::Committee(next), ..self.before.clone() })
+    }
+
+    fn check(&self, proposal: &Proposal) -> Result<(), Error> {
+        let refused = |why: &str| Err(Error::Proposal(why.into()));
+        self.dealers()?;
+        self.before.check_signatures()?;
+        if self.before.shape != proposal.shape() {
+            return refused("its keys are for another problem than that of its manifest");
+        }
+        // With the signatures that are still to come, in hexadecimal digits.
+        let signatures = 160 * (proposal.members.len() + self.dealers.len());
+        let next = self.next(proposal.session(), proposal)?;
+        let bytes = serde_json::to_vec(&next).unwrap_or_default().len() + signatures;
+        if bytes > wire::MAX_MANIFEST_BYTES {
+            return refused("the manifest would be too long after so many epochs: make new keys");
+        }
+        Ok(())
+    }
 }
 
 impl Proposal {
@@ -157,7 +224,7 @@ impl Proposal {
                 return refused(format!("member {} is there twice", i + 1));
             }
         }
-        Ok(())
+        self.resharing.as_ref().map_or(Ok(()), |resharing| resharing.check(self))
     }
 
     /// t of n.

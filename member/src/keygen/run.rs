@@ -5,25 +5,20 @@ use super::board::Board;
 use super::evaluation::Tests;
 use super::memory::Memory;
 use super::message::{Entry, Round, Slot};
-use super::parts::{Own, PublicKeySums, PublicKeys, Received, commitment, purpose, read_shares};
+use super::parts::{DEAL, Own, PublicKeySums, PublicKeys, Received, commitment, purpose};
+use super::party::{Openings, PAUSE, Party, Stopped, WAIT, suspicion};
 use super::plan::Plan;
 use super::{Error, Identity};
 use crate::MemberKeys;
 use ckks_secret::Passphrase;
-use ckks_shares::{KeySum, OpeningShare};
+use ckks_shares::KeySum;
 use host::Draft;
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Seek, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use wire::{BundleKind, BundleReader, BundleWriter, KeysDigest, Manifest, PublicBytes, UsersBundle};
 use zeroize::Zeroizing;
-
-/// The time for which a request waits for messages.
-const WAIT: Duration = Duration::from_secs(5);
-/// The pause after a request that failed, or was answered at once.
-const PAUSE: Duration = Duration::from_millis(200);
 
 /// A member that makes keys with others.
 pub struct Keygen<'a> {
@@ -39,23 +34,6 @@ pub struct Keygen<'a> {
     pub patience: Duration,
     /// Gets a line for each step.
     pub log: &'a dyn Fn(&str),
-}
-
-/// Why a run does not go on.
-enum Stopped {
-    Failed(Error),
-    /// Something is wrong that only a deviation explains: all members open their seeds.
-    Suspicion(String),
-}
-
-impl<E: Into<Error>> From<E> for Stopped {
-    fn from(error: E) -> Self {
-        Stopped::Failed(error.into())
-    }
-}
-
-fn suspicion<T>(why: impl Into<String>) -> Result<T, Stopped> {
-    Err(Stopped::Suspicion(why.into()))
 }
 
 impl Keygen<'_> {
@@ -83,14 +61,13 @@ impl Keygen<'_> {
             return Ok(BundleReader::new(BufReader::new(bundle))?.manifest().clone());
         }
         let own = Own::new(self.plan, member, memory.seed());
-        let seen = blake3::derive_key("helba committee v1: messages", &self.plan.session.0);
-        let entries = BTreeMap::new();
-        let mut run = Run { setup: self, board, member, own, memory, seen, entries };
-        let opened = run.memory.is_opened();
-        let ended = if opened { suspicion("") } else { run.rounds() };
+        let failed = memory.has_failed();
+        let party = Party::new((self.plan, self.identity), board, memory, self.patience, self.log);
+        let mut run = Run { setup: self, member, own, party };
+        let ended = if failed { suspicion("") } else { run.rounds() };
         match ended {
             Ok(manifest) => {
-                run.memory.erase()?;
+                run.party.memory.erase()?;
                 Ok(manifest)
             }
             Err(Stopped::Failed(error)) => Err(error),
@@ -105,14 +82,9 @@ impl Keygen<'_> {
 
 struct Run<'a, B> {
     setup: &'a Keygen<'a>,
-    board: &'a B,
     member: u8,
     own: Own<'a>,
-    memory: Memory,
-    /// The hash of all messages of the rounds so far.
-    seen: [u8; 32],
-    /// These messages.
-    entries: BTreeMap<Slot, Entry>,
+    party: Party<'a, B>,
 }
 
 impl<'a, B: Board> Run<'a, B> {
@@ -137,16 +109,16 @@ impl<'a, B: Board> Run<'a, B> {
     fn public_keys(&mut self) -> Result<PublicKeys, Stopped> {
         let plan = self.plan();
         let frames = self.own.public_keys();
-        self.send(Round::Commit, |_, _| Ok(commitment(&frames).to_vec()))?;
-        self.gather(Round::Commit)?;
-        self.send(Round::Reveal, |_, slot| Ok(frames[usize::from(slot.number)].clone()))?;
-        self.gather(Round::Reveal)?;
+        self.party.send(Round::Commit, self.member, |_| Ok(commitment(&frames).to_vec()))?;
+        self.party.gather(Round::Commit)?;
+        self.party.send(Round::Reveal, self.member, |slot| Ok(frames[usize::from(slot.number)].clone()))?;
+        self.party.gather(Round::Reveal)?;
         let mut sums = PublicKeySums::new(plan);
         for member in plan.members() {
             let [first, second] =
-                [0, 1].map(|number| self.fetch(Slot { round: Round::Reveal, number, member }));
+                [0, 1].map(|number| self.party.fetch(Slot { round: Round::Reveal, number, member }));
             let frames = [first?, second?];
-            let committed = self.entry(Slot { round: Round::Commit, number: 0, member })?;
+            let committed = self.party.entry(Slot { round: Round::Commit, number: 0, member })?;
             if !committed.is_of(&commitment(&frames)) {
                 return suspicion(format!("member {member} revealed other public keys than it committed to"));
             }
@@ -161,10 +133,10 @@ impl<'a, B: Board> Run<'a, B> {
     fn deals(&mut self) -> Result<Received, Stopped> {
         let (plan, own) = (self.plan(), self.member);
         let dealt = self.own.deals();
-        self.send(Round::Deal, |run, slot| {
-            run.own.seal(slot.number as u8 + 1, &dealt[usize::from(slot.number)])
+        self.party.send(Round::Deal, own, |slot| {
+            self.own.seal(slot.number as u8 + 1, &dealt[usize::from(slot.number)])
         })?;
-        self.gather(Round::Deal)?;
+        self.party.gather(Round::Deal)?;
         let mut received = Vec::new();
         for member in plan.members() {
             if member == own {
@@ -172,8 +144,8 @@ impl<'a, B: Board> Run<'a, B> {
                 continue;
             }
             let slot = Slot { round: Round::Deal, number: u16::from(own - 1), member };
-            let sealed = self.fetch(slot)?;
-            match self.setup.identity.sealing.open(&purpose(plan, member, own), &sealed) {
+            let sealed = self.party.fetch(slot)?;
+            match self.setup.identity.sealing.open(&purpose(plan, DEAL, member, own), &sealed) {
                 Ok(opened) => received.push(opened),
                 Err(_) => return suspicion(format!("the {slot} cannot be opened")),
             }
@@ -186,8 +158,9 @@ impl<'a, B: Board> Run<'a, B> {
     /// the digest of the frames of the bundle.
     fn keys(&mut self, public: &PublicKeys, received: &Received) -> Result<PublicBytes, Stopped> {
         let (plan, ids) = (self.plan(), public.ids);
-        self.send(Round::Keys, |run, slot| run.own.key(received, usize::from(slot.number), ids))?;
-        self.gather(Round::Keys)?;
+        let of_key = |slot: Slot| self.own.key(received, usize::from(slot.number), ids);
+        self.party.send(Round::Keys, self.member, of_key)?;
+        self.party.gather(Round::Keys)?;
         let mut digest = KeysDigest::default();
         let path = self.setup.path("keygen.frames");
         let io = |error| Error::Io { path: path.clone(), error };
@@ -196,7 +169,7 @@ impl<'a, B: Board> Run<'a, B> {
             let mut sum = KeySum::new(plan.params(wanted.ring), plan.session, wanted.label, wanted.level);
             for member in plan.members() {
                 let slot = Slot { round: Round::Keys, number: i as u16, member };
-                let frame = self.fetch(slot)?;
+                let frame = self.party.fetch(slot)?;
                 let key = plan.read_frame(wanted, ids, &frame);
                 if let Err(error) = key.and_then(|key| Ok(sum.add(&key)?)) {
                     return suspicion(format!("the {slot} is none: {error}"));
@@ -216,18 +189,9 @@ impl<'a, B: Board> Run<'a, B> {
     /// Opens the tests of all keys with every set of t members.
     fn test(&mut self, public: &PublicKeys, received: &Received) -> Result<(), Stopped> {
         let plan = self.plan();
-        let mut tests = Tests::new(plan, public, test_seed(&self.seen));
-        let (mut own, mut tested) = (Vec::new(), Vec::new());
-        let member = self.member;
-        let mut take = |made: Vec<super::evaluation::Test>| -> Result<(), Error> {
-            for test in made {
-                received.test(plan, member, &test, &mut own)?;
-                let level = test.ciphertext.level();
-                tested.push((test.ring, level, test.forms.values(&test.ciphertext)?, test.bound));
-            }
-            Ok(())
-        };
-        take(tests.of_public_keys()?)?;
+        let mut tests = Tests::new(plan, public, test_seed(&self.party.seen));
+        let (member, mut openings) = (self.member, Openings::new(plan, self.member, received));
+        openings.take(tests.of_public_keys()?)?;
         let path = self.setup.path("keygen.frames");
         let io = |error| Error::Io { path: path.clone(), error };
         let mut file = BufReader::new(File::open(&path).map_err(io)?);
@@ -235,61 +199,30 @@ impl<'a, B: Board> Run<'a, B> {
             let frame =
                 read_frame(&mut file, plan.most_bytes(Slot { round: Round::Keys, number: i as u16, member }));
             let key = plan.read_frame(wanted, public.ids, &frame.map_err(io)?)?;
-            take(tests.of_key(i, key)?)?;
+            openings.take(tests.of_key(i, key)?)?;
         }
-        self.send(Round::Test, |_, _| Ok(own.clone()))?;
-        self.gather(Round::Test)?;
-        let mut bodies = Vec::new();
-        for member in plan.members() {
-            let slot = Slot { round: Round::Test, number: 0, member };
-            let body = self.fetch(slot)?;
-            if body.len() != plan.most_bytes(slot) {
-                return suspicion(format!("the {slot} has not one number for each opening"));
-            }
-            bodies.push(body);
-        }
-        let mut rest: Vec<&[u8]> = bodies.iter().map(Vec::as_slice).collect();
-        for (number, (ring, level, own, bound)) in tested.iter().enumerate() {
-            let mut of_members: Vec<_> = Vec::new();
-            for (member, rest) in plan.members().zip(&mut rest) {
-                let shares = read_shares(rest, plan.sets_of(member).len(), *level);
-                of_members.push(shares.ok_or(Error::Malformed("a test is too short"))?.into_iter());
-            }
-            for set in &plan.sets {
-                let shares: Vec<OpeningShare> =
-                    set.iter().filter_map(|j| of_members[usize::from(j - 1)].next()).collect();
-                let params = plan.params(*ring);
-                let passed = ckks_shares::all_below(params, *level, *set, own, &shares, *bound);
-                if !passed.unwrap_or(false) {
-                    let members: Vec<String> = set.iter().map(|j| j.to_string()).collect();
-                    let members = members.join(", ");
-                    return suspicion(format!("members {members} open test {number} to what it cannot be"));
-                }
-            }
-        }
-        (self.setup.log)(&format!("{} tests opened by {} sets of members", tested.len(), plan.sets.len()));
-        Ok(())
+        self.party.test(member, &openings)
     }
 
     /// Signs the keys once all members say that they would sign the same. Returns the signatures.
     fn confirm(&mut self, manifest: &Manifest) -> Result<Vec<PublicBytes>, Stopped> {
         let (plan, verdict) = (self.plan(), manifest.signed_digest());
-        self.send(Round::Verdict, |_, _| Ok(verdict.to_vec()))?;
-        self.gather(Round::Verdict)?;
+        self.party.send(Round::Verdict, self.member, |_| Ok(verdict.to_vec()))?;
+        self.party.gather(Round::Verdict)?;
         for member in plan.members() {
             let slot = Slot { round: Round::Verdict, number: 0, member };
-            if !self.entry(slot)?.is_of(&verdict) {
+            if !self.party.entry(slot)?.is_of(&verdict) {
                 return suspicion(format!("the {slot} is on other keys"));
             }
         }
         // From here on nothing is opened.
         let signature = manifest.sign(&self.setup.identity.signing);
-        self.send(Round::Confirm, |_, _| Ok(signature.clone()))?;
-        self.gather(Round::Confirm)?;
+        self.party.send(Round::Confirm, self.member, |_| Ok(signature.clone()))?;
+        self.party.gather(Round::Confirm)?;
         let mut signatures = Vec::new();
         for member in plan.members() {
-            let signature = self.fetch(Slot { round: Round::Confirm, number: 0, member })?;
-            let verifying = plan.verifying(member).unwrap_or_default();
+            let signature = self.party.fetch(Slot { round: Round::Confirm, number: 0, member })?;
+            let verifying = plan.verifying(Round::Confirm, member).unwrap_or_default();
             if manifest.check_signature(verifying, &signature).is_err() {
                 let why = "its signature is none of these keys".into();
                 return Err(Error::Blamed { member, why }.into());
@@ -344,108 +277,10 @@ impl<'a, B: Board> Run<'a, B> {
         Ok(())
     }
 
-    /// Sends the messages of this member in a round, unless the board has them.
-    fn send(
-        &mut self,
-        round: Round,
-        body: impl Fn(&Self, Slot) -> Result<Vec<u8>, Error>,
-    ) -> Result<(), Stopped> {
-        self.memory.begin(round, self.seen)?;
-        let known = self.patiently(|board| board.entries(round, Duration::ZERO))?;
-        for slot in self.plan().slots(round, self.member) {
-            let bytes = body(self, slot)?;
-            let entry =
-                Entry::sign(&self.setup.identity.signing, &self.plan().session, slot, self.seen, &bytes);
-            if !known.contains(&entry) {
-                self.patiently(|board| board.post(&entry, &bytes))?;
-            }
-        }
-        (self.setup.log)(&format!("{round} sent"));
-        Ok(())
-    }
-
-    /// Waits for the messages of all members in a round.
-    fn gather(&mut self, round: Round) -> Result<(), Stopped> {
-        let began = Instant::now();
-        let wanted = self.plan().all_slots(round);
-        loop {
-            let asked = Instant::now();
-            let entries = self.patiently(|board| board.entries(round, WAIT))?;
-            let entries = self.accepted(round, entries);
-            let missing = wanted.iter().find(|slot| !entries.contains_key(slot));
-            if missing.is_none() {
-                return self.take(&wanted, entries);
-            }
-            let openings = self.patiently(|board| board.entries(Round::Blame, Duration::ZERO))?;
-            if !self.accepted(Round::Blame, openings).is_empty() {
-                self.entries.extend(entries);
-                return suspicion("");
-            }
-            if let Some(&missing) = missing
-                && began.elapsed() > self.setup.patience
-            {
-                return Err(Error::Silent { missing, seconds: self.setup.patience.as_secs() }.into());
-            }
-            std::thread::sleep(PAUSE.saturating_sub(asked.elapsed()));
-        }
-    }
-
-    /// The messages of a round that their members signed. Others are the board's own, and as if missing.
-    fn accepted(&self, round: Round, entries: Vec<Entry>) -> BTreeMap<Slot, Entry> {
-        let of_round = entries.into_iter().filter(|entry| entry.slot.round == round);
-        of_round.filter(|entry| self.plan().accepts(entry)).map(|entry| (entry.slot, entry)).collect()
-    }
-
-    /// Takes the messages of a round, which must follow the same messages as this member has seen.
-    fn take(&mut self, slots: &[Slot], entries: BTreeMap<Slot, Entry>) -> Result<(), Stopped> {
-        let other = entries.values().find(|entry| entry.seen != self.seen).map(|entry| entry.slot);
-        self.entries.extend(&entries);
-        if let Some(slot) = other {
-            return suspicion(format!("the {slot} follows other messages than this member has seen"));
-        }
-        self.seen = blame::after(&self.seen, slots.iter().filter_map(|slot| entries.get(slot)));
-        Ok(())
-    }
-
-    fn entry(&self, slot: Slot) -> Result<&Entry, Error> {
-        self.entries.get(&slot).ok_or(Error::Malformed("a message of a round that is over is missing"))
-    }
-
-    /// The body of a message that was taken. What the board has in its place is never held against its
-    /// member.
-    fn fetch(&self, slot: Slot) -> Result<Vec<u8>, Error> {
-        let (entry, began) = (self.entry(slot)?, Instant::now());
-        loop {
-            let body = self.patiently(|board| board.body(slot, entry.length as usize));
-            match body {
-                Ok(body) if entry.is_of(&body) => return Ok(body),
-                _ if began.elapsed() > self.setup.patience => {
-                    return Err(Error::Silent { missing: slot, seconds: self.setup.patience.as_secs() });
-                }
-                _ => std::thread::sleep(PAUSE),
-            }
-        }
-    }
-
-    /// Repeats a request while the board cannot be reached, as long as a member may be silent.
-    fn patiently<T>(&self, request: impl Fn(&B) -> Result<T, Error>) -> Result<T, Error> {
-        let began = Instant::now();
-        loop {
-            match request(self.board) {
-                Err(Error::Client(error))
-                    if error.is_temporary() && began.elapsed() < self.setup.patience =>
-                {
-                    std::thread::sleep(PAUSE);
-                }
-                done => return done,
-            }
-        }
-    }
-
     /// Opens the seed, waits for those of the others, and finds who deviated. `why` is empty if another
     /// member began.
     fn open_seed(&mut self, why: &str) -> Error {
-        if self.memory.has_begun(Round::Confirm) {
+        if self.party.memory.has_begun(self.plan().place(Round::Confirm)) {
             return Error::TooLate;
         }
         match self.openings(why) {
@@ -457,21 +292,22 @@ impl<'a, B: Board> Run<'a, B> {
 
     fn openings(&mut self, why: &str) -> Result<Vec<Opening>, Stopped> {
         (self.setup.log)(&format!("opening the seed of this run: {why}"));
-        self.memory.open_seed()?;
+        self.party.memory.fail()?;
         let (plan, round) = (self.plan(), Round::Blame);
         let slot = Slot { round, number: 0, member: self.member };
-        let known = self.patiently(|board| board.entries(round, Duration::ZERO))?;
+        let known = self.party.patiently(|board| board.entries(round, Duration::ZERO))?;
         if !known.iter().any(|entry| entry.slot == slot && plan.accepts(entry)) {
-            let entries = self.entries.values().copied().collect();
+            let entries = self.party.entries.values().copied().collect();
             let opening = Opening { member: self.member, seed: *self.own.seed(), why: why.into(), entries };
             let body = opening.to_bytes();
-            let entry = Entry::sign(&self.setup.identity.signing, &plan.session, slot, self.seen, &body);
-            self.patiently(|board| board.post(&entry, &body))?;
+            let entry =
+                Entry::sign(&self.setup.identity.signing, &plan.session, slot, self.party.seen, &body);
+            self.party.patiently(|board| board.post(&entry, &body))?;
         }
         let began = Instant::now();
         let entries = loop {
-            let entries = self.patiently(|board| board.entries(round, WAIT))?;
-            let entries = self.accepted(round, entries);
+            let entries = self.party.patiently(|board| board.entries(round, WAIT))?;
+            let entries = self.party.accepted(round, entries);
             let missing = plan.all_slots(round).into_iter().find(|slot| !entries.contains_key(slot));
             match missing {
                 None => break entries,
@@ -481,10 +317,10 @@ impl<'a, B: Board> Run<'a, B> {
                 Some(_) => std::thread::sleep(PAUSE),
             }
         };
-        self.entries.extend(&entries);
+        self.party.entries.extend(&entries);
         let mut openings = Vec::new();
         for slot in entries.into_keys() {
-            openings.push(Opening::from_bytes(slot.member, &self.fetch(slot)?));
+            openings.push(Opening::from_bytes(slot.member, &self.party.fetch(slot)?));
         }
         Ok(openings)
     }

@@ -65,6 +65,9 @@ pub fn answer(
     if question.bandit != bandit.created.id {
         return Err(Error::Refused("a question about another bandit"));
     }
+    if question.epoch() != keys.epoch() {
+        return Err(Error::Refused("a question to another epoch of the committee"));
+    }
     let set = keys.quorum().active(&members(request.set))?;
     if !set.contains(keys.member()) {
         return Err(Error::Refused("this member is not in the set that is asked"));
@@ -167,10 +170,10 @@ impl Asked<'_> {
     }
 }
 
-/// Checks that a server has the public half of the keys of a member.
+/// Checks that a server has the public half of the keys of a member, in the same epoch.
 ///
 /// # Errors
-/// [`Error::OtherKeys`].
+/// [`Error::OtherKeys`]; [`Error::Epoch`] for another epoch.
 pub fn check_manifest(keys: &MemberKeys, manifest: &wire::Manifest) -> Result<(), Error> {
     let own = keys.manifest();
     let same = own.key_id == manifest.key_id
@@ -178,7 +181,15 @@ pub fn check_manifest(keys: &MemberKeys, manifest: &wire::Manifest) -> Result<()
         && own.scores.key_id == manifest.scores.key_id
         && own.scores.fingerprint == manifest.scores.fingerprint;
     match (&own.custody, &manifest.custody) {
-        (Custody::Committee(a), Custody::Committee(b)) if a == b && same => Ok(()),
+        (Custody::Committee(a), Custody::Committee(b)) if same && a.epoch() != b.epoch() => {
+            Err(Error::Epoch { got: b.epoch(), own: a.epoch() })
+        }
+        // The signatures of the epoch before may be those of other t members.
+        (Custody::Committee(_), Custody::Committee(_))
+            if same && own.signed_digest() == manifest.signed_digest() =>
+        {
+            Ok(())
+        }
         _ => Err(Error::OtherKeys { what: "the server".into() }),
     }
 }

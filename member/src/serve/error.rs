@@ -14,6 +14,27 @@ pub enum Error {
         /// The server or the bandit.
         what: String,
     },
+    /// Misuse: a server in another epoch of the committee.
+    #[error(
+        "the server is in epoch {got} of the committee, and these keys are of epoch {own}: serve with the keys of the same \
+         epoch, and delete those of an epoch that is over"
+    )]
+    Epoch {
+        /// That of the server.
+        got: usize,
+        /// That of the keys.
+        own: usize,
+    },
+    /// Misuse: shares that are handed on to the next epoch, or were.
+    #[error("{}", if *ended {
+        "the epoch of these shares is over: serve with the keys of the next one, and delete these"
+    } else {
+        "these shares are being handed on: finish the resharing, or give it up with `helba-member reshare --give-up`"
+    })]
+    HandedOn {
+        /// Whether this member has signed the next epoch.
+        ended: bool,
+    },
     /// The ledger cannot be read or written.
     #[error("the ledger: {0}")]
     Ledger(String),
@@ -50,9 +71,11 @@ impl Error {
     /// The reason as the server is told. It says nothing of this machine.
     pub fn told(&self) -> String {
         match self {
-            Error::Ledger(_) | Error::Random(_) | Error::Panicked | Error::Client(_) => {
-                "the member cannot answer now".into()
-            }
+            Error::HandedOn { .. }
+            | Error::Ledger(_)
+            | Error::Random(_)
+            | Error::Panicked
+            | Error::Client(_) => "the member cannot answer now".into(),
             error => error.to_string(),
         }
     }

@@ -4,16 +4,18 @@
 //! answered for it: each set learns one more copy of the same sum, under other masks.
 
 use super::Error;
+use ckks_shares::SessionId;
 use protocol::TaskKind;
-use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::Path;
 use wire::{Created, Question, Wanted};
 
 /// The most sets for one evaluation.
 const MOST_SETS: usize = 3;
 /// The most sets for a sum or a model, which waits until it is done.
-pub(super) const MOST_OWN_SETS: usize = 8;
+const MOST_OWN_SETS: usize = wire::MOST_ATTEMPTS as usize;
 /// The version of the tables.
 const FORMAT: u64 = 1;
 
@@ -22,6 +24,15 @@ const BANDITS: TableDefinition<&str, [u8; 32]> = TableDefinition::new("bandits")
 const HEADS: TableDefinition<&str, (u64, [u8; 32])> = TableDefinition::new("heads");
 const UPLOADS: TableDefinition<[u8; 32], u64> = TableDefinition::new("uploads");
 const TASKS: TableDefinition<(&str, u8, u64), &[u8]> = TableDefinition::new("tasks");
+/// The last task of a bandit's own that was answered in an epoch before: those before it are over.
+const FLOORS: TableDefinition<&str, u64> = TableDefinition::new("floors");
+/// Numbers from here on are those of evaluations, which are random; below, those of a bandit's own tasks, one
+/// after the other.
+const EVALUATIONS: u64 = 1 << 63;
+/// The resharing in which the shares of this ledger are handed on, by the start of its name.
+const RESHARING: &str = "resharing";
+/// Whether the member has signed the next epoch.
+const ENDED: &str = "ended";
 
 /// A ledger, which one process at a time opens.
 pub struct Ledger {
@@ -37,6 +48,90 @@ struct Record {
     /// The hashes of the questions that were answered, each to one set.
     sets: Vec<[u8; 32]>,
 }
+
+/// What a ledger holds that a member of the next epoch must know.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Told {
+    /// The decisions that were opened with these keys.
+    pub opened: u64,
+    /// The hashes of the requests of users that were answered, with their tasks.
+    pub uploads: Vec<([u8; 32], u64)>,
+    /// The bandits.
+    pub bandits: Vec<ToldBandit>,
+}
+
+/// What a ledger holds of a bandit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToldBandit {
+    /// Its id.
+    pub id: String,
+    /// The hash of its configuration.
+    pub pinned: Option<[u8; 32]>,
+    /// The position in its journal, and the hash up to there.
+    pub head: Option<(u64, [u8; 32])>,
+    /// The last task of its own, with its record.
+    pub own: Option<(u64, Vec<u8>)>,
+    /// Kind and number of each task of an evaluation.
+    pub evaluations: Vec<(u8, u64)>,
+}
+
+impl Told {
+    /// What several ledgers hold: the largest numbers, and all tasks.
+    pub fn merged(all: impl IntoIterator<Item = Told>) -> Self {
+        let (mut out, mut uploads) = (Told::default(), BTreeMap::new());
+        let mut bandits = BTreeMap::<String, ToldBandit>::new();
+        for told in all {
+            out.opened = out.opened.max(told.opened);
+            uploads.extend(told.uploads);
+            for bandit in told.bandits {
+                match bandits.get_mut(&bandit.id) {
+                    None => drop(bandits.insert(bandit.id.clone(), bandit)),
+                    Some(known) => known.merge(bandit),
+                }
+            }
+        }
+        Told { uploads: uploads.into_iter().collect(), bandits: bandits.into_values().collect(), ..out }
+    }
+}
+
+impl ToldBandit {
+    fn merge(&mut self, other: ToldBandit) {
+        // Of two configurations, none is answered: no hash is 0.
+        match (&mut self.pinned, other.pinned) {
+            (own @ None, other) => *own = other,
+            (Some(own), Some(other)) if *own != other => *own = [0; 32],
+            _ => {}
+        }
+        self.head = self.head.max(other.head);
+        self.own = match (self.own.take(), other.own) {
+            (Some(own), Some(other)) if own.0 == other.0 => Some((own.0, merged_records(&own.1, &other.1))),
+            (own, other) => own.max(other),
+        };
+        self.evaluations.extend(other.evaluations);
+        self.evaluations.sort_unstable();
+        self.evaluations.dedup();
+    }
+}
+
+/// The record of a task from two ledgers: no answer if they differ on what it was about.
+fn merged_records(own: &[u8], other: &[u8]) -> Vec<u8> {
+    let read = |bytes: &[u8]| postcard::from_bytes::<Record>(bytes).ok();
+    let merged = match (read(own), read(other)) {
+        (Some(mut own), Some(other)) if own.about == other.about => {
+            own.sets.extend(other.sets);
+            own.sets.sort_unstable();
+            own.sets.dedup();
+            own.sets.truncate(MOST_OWN_SETS);
+            own
+        }
+        _ => OVER,
+    };
+    // Serialising plain data into memory does not fail.
+    postcard::to_stdvec(&merged).unwrap_or_default()
+}
+
+/// The record of a task that is not answered again.
+const OVER: Record = Record { about: [0; 32], sets: Vec::new() };
 
 impl Ledger {
     /// Opens the ledger of a member at `path`, or makes an empty one.
@@ -69,9 +164,156 @@ impl Ledger {
             write.open_table(HEADS).map_err(failed)?;
             write.open_table(UPLOADS).map_err(failed)?;
             write.open_table(TASKS).map_err(failed)?;
+            write.open_table(FLOORS).map_err(failed)?;
         }
         write.commit().map_err(failed)?;
         Ok(ledger)
+    }
+
+    /// Refuses to answer with shares that are being handed on, or were.
+    ///
+    /// # Errors
+    /// [`Error::HandedOn`]; [`Error::Ledger`].
+    pub fn check_in_use(&self) -> Result<(), Error> {
+        let read = self.database.begin_read().map_err(failed)?;
+        check_in_use(&read.open_table(ABOUT).map_err(failed)?)
+    }
+
+    /// Answers nothing from now on, because `session` hands the shares of this ledger on.
+    ///
+    /// # Errors
+    /// [`Error::HandedOn`] if another run does; [`Error::Ledger`].
+    pub fn freeze(&self, session: &SessionId) -> Result<(), Error> {
+        let write = self.begin()?;
+        {
+            let mut about = write.open_table(ABOUT).map_err(failed)?;
+            let found = about.get(RESHARING).map_err(failed)?.map(|found| found.value());
+            match found {
+                Some(found) if found == name(session) => return Ok(()),
+                Some(_) => {
+                    let ended = about.get(ENDED).map_err(failed)?.is_some();
+                    return Err(Error::HandedOn { ended });
+                }
+                None => drop(about.insert(RESHARING, name(session)).map_err(failed)?),
+            }
+        }
+        write.commit().map_err(failed)
+    }
+
+    /// Answers again after `session` has failed. A run in which the member signed the next epoch does not.
+    ///
+    /// # Errors
+    /// [`Error::HandedOn`]; [`Error::Ledger`].
+    pub fn thaw(&self, session: &SessionId) -> Result<(), Error> {
+        let write = self.begin()?;
+        {
+            let mut about = write.open_table(ABOUT).map_err(failed)?;
+            if about.get(ENDED).map_err(failed)?.is_some() {
+                return Err(Error::HandedOn { ended: true });
+            }
+            let found = about.get(RESHARING).map_err(failed)?.map(|found| found.value());
+            if found == Some(name(session)) {
+                about.remove(RESHARING).map_err(failed)?;
+            }
+        }
+        write.commit().map_err(failed)
+    }
+
+    /// Notes that the member signs the next epoch. Nothing is answered after that.
+    ///
+    /// # Errors
+    /// [`Error::Ledger`].
+    pub fn end(&self) -> Result<(), Error> {
+        let write = self.begin()?;
+        write.open_table(ABOUT).map_err(failed)?.insert(ENDED, 1).map_err(failed)?;
+        write.commit().map_err(failed)
+    }
+
+    fn begin(&self) -> Result<WriteTransaction, Error> {
+        let mut write = self.database.begin_write().map_err(failed)?;
+        write.set_durability(Durability::Immediate).map_err(failed)?;
+        Ok(write)
+    }
+
+    /// What a member of the next epoch must know: the same bytes while the ledger is frozen.
+    ///
+    /// # Errors
+    /// [`Error::Ledger`].
+    pub fn tell(&self) -> Result<Told, Error> {
+        let read = self.database.begin_read().map_err(failed)?;
+        let about = read.open_table(ABOUT).map_err(failed)?;
+        let opened = about.get("opened").map_err(failed)?.map_or(0, |found| found.value());
+        let mut uploads = Vec::new();
+        for row in read.open_table(UPLOADS).map_err(failed)?.iter().map_err(failed)? {
+            let (hash, task) = row.map_err(failed)?;
+            uploads.push((hash.value(), task.value()));
+        }
+        let mut bandits = BTreeMap::<String, ToldBandit>::new();
+        let mut of = |id: &str, change: &mut dyn FnMut(&mut ToldBandit)| {
+            let (pinned, head, own, evaluations) = (None, None, None, Vec::new());
+            let empty = || ToldBandit { id: id.into(), pinned, head, own, evaluations };
+            change(bandits.entry(id.into()).or_insert_with(empty));
+        };
+        for row in read.open_table(BANDITS).map_err(failed)?.iter().map_err(failed)? {
+            let (id, hash) = row.map_err(failed)?;
+            of(id.value(), &mut |bandit| bandit.pinned = Some(hash.value()));
+        }
+        for row in read.open_table(HEADS).map_err(failed)?.iter().map_err(failed)? {
+            let (id, head) = row.map_err(failed)?;
+            of(id.value(), &mut |bandit| bandit.head = Some(head.value()));
+        }
+        for row in read.open_table(TASKS).map_err(failed)?.iter().map_err(failed)? {
+            let (key, record) = row.map_err(failed)?;
+            let (id, kind, task) = key.value();
+            of(id, &mut |bandit| match kind == 0 && task < EVALUATIONS {
+                // In the order of their numbers.
+                true => bandit.own = Some((task, record.value().to_vec())),
+                false => bandit.evaluations.push((kind, task)),
+            });
+        }
+        Ok(Told { opened, uploads, bandits: bandits.into_values().collect() })
+    }
+
+    /// Takes what ledgers of the epoch before held, and notes `spent` more opened decisions. A ledger that has
+    /// answered nothing takes it.
+    ///
+    /// # Errors
+    /// [`Error::Ledger`], also for one that has answered.
+    pub fn take(&self, told: &Told, spent: u64) -> Result<(), Error> {
+        if self.tell()? != Told::default() {
+            return Err(Error::Ledger("it has answered before, and a new epoch takes a new ledger".into()));
+        }
+        let write = self.begin()?;
+        {
+            let opened = told.opened.saturating_add(spent);
+            write.open_table(ABOUT).map_err(failed)?.insert("opened", opened).map_err(failed)?;
+            let mut uploads = write.open_table(UPLOADS).map_err(failed)?;
+            for (hash, task) in &told.uploads {
+                uploads.insert(hash, task).map_err(failed)?;
+            }
+            let mut pinned = write.open_table(BANDITS).map_err(failed)?;
+            let mut heads = write.open_table(HEADS).map_err(failed)?;
+            let mut tasks = write.open_table(TASKS).map_err(failed)?;
+            let mut floors = write.open_table(FLOORS).map_err(failed)?;
+            let over = postcard::to_stdvec(&OVER).map_err(failed)?;
+            for bandit in &told.bandits {
+                let id = bandit.id.as_str();
+                if let Some(hash) = bandit.pinned {
+                    pinned.insert(id, hash).map_err(failed)?;
+                }
+                if let Some(head) = bandit.head {
+                    heads.insert(id, head).map_err(failed)?;
+                }
+                if let Some((task, record)) = &bandit.own {
+                    floors.insert(id, task).map_err(failed)?;
+                    tasks.insert((id, 0, *task), record.as_slice()).map_err(failed)?;
+                }
+                for (kind, task) in &bandit.evaluations {
+                    tasks.insert((id, *kind, *task), over.as_slice()).map_err(failed)?;
+                }
+            }
+        }
+        write.commit().map_err(failed)
     }
 
     /// The ledger, which takes no more answers after this many opened decisions. One that is opened by two
@@ -97,9 +339,14 @@ impl Ledger {
         let mut asked = blake3::Hasher::new();
         asked.update(&set.to_le_bytes()).update(bytes);
         let asked = *asked.finalize().as_bytes();
-        let mut write = self.database.begin_write().map_err(failed)?;
-        write.set_durability(Durability::Immediate).map_err(failed)?;
+        let write = self.begin()?;
         {
+            check_in_use(&write.open_table(ABOUT).map_err(failed)?)?;
+            let floor = write.open_table(FLOORS).map_err(failed)?;
+            let floor = floor.get(question.bandit.as_str()).map_err(failed)?.map_or(0, |found| found.value());
+            if kind == 0 && question.task < floor {
+                return Err(Error::Refused("the task was answered in an epoch of the committee before"));
+            }
             let mut tasks = write.open_table(TASKS).map_err(failed)?;
             let known = tasks.get(key).map_err(failed)?.map(|found| postcard::from_bytes(found.value()));
             let known: Option<Record> = known.transpose().map_err(failed)?;
@@ -199,6 +446,18 @@ impl Ledger {
         }
         write.commit().map_err(failed)
     }
+}
+
+fn check_in_use(about: &impl ReadableTable<&'static str, u64>) -> Result<(), Error> {
+    match about.get(RESHARING).map_err(failed)? {
+        None => Ok(()),
+        Some(_) => Err(Error::HandedOn { ended: about.get(ENDED).map_err(failed)?.is_some() }),
+    }
+}
+
+/// The start of the name of a run.
+fn name(session: &SessionId) -> u64 {
+    session.0.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
 /// The hash of what a task is about: all but the attempt.

@@ -10,7 +10,7 @@ mod replica;
 
 pub use answering::{Joined, answer, check_manifest};
 pub use error::Error;
-pub use ledger::Ledger;
+pub use ledger::{Ledger, Told, ToldBandit};
 pub use replica::{Replica, Source};
 
 use crate::MemberKeys;
@@ -78,9 +78,11 @@ impl Member {
     /// again, with growing pauses.
     ///
     /// # Errors
-    /// [`Error::OtherKeys`] for a server with other keys; [`Error::Client`] if the server does not know the
+    /// [`Error::HandedOn`] for shares of an epoch that is over; [`Error::OtherKeys`] and [`Error::Epoch`] for
+    /// a server with other keys, or in another epoch; [`Error::Client`] if the server does not know the
     /// token, or no committee holds its keys.
     pub fn run(&self, threads: usize, rng: &mut ChaCha20Rng) -> Result<(), Error> {
+        self.ledger.check_in_use()?;
         let manifest = match patiently(PATIENCE, &self.stop, rng, |_| self.client.keys()) {
             Err(_) if self.stop.is_stopped() => return Ok(()),
             manifest => manifest?,

@@ -6,7 +6,7 @@
 //! must have the c₁ of a request to members about the ciphertext before: the server can add to such a message
 //! what it knows, and cannot put another one in its place.
 
-use super::{Error, Joined, Ledger, ledger::MOST_OWN_SETS};
+use super::{Error, Joined, Ledger};
 use crate::MemberKeys;
 use ckks::{Ciphertext, KeyId, Params};
 use ckks_shares::{ActiveSet, RequestId, RequestKind};
@@ -21,8 +21,8 @@ use rns::{Ntt, Poly};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use wire::{
-    AnswerUser, CommitteeContexts, Evidence, Journal, MemberRequest, PublicBundle, Question, RaiseEvidence,
-    ScoreKeys, Wanted, transfer_header,
+    AnswerUser, CommitteeContexts, Custody, Evidence, Journal, MOST_ATTEMPTS, MemberRequest, PublicBundle,
+    Question, RaiseEvidence, ScoreKeys, Wanted, transfer_header,
 };
 
 /// The models that are kept: evaluations may be under way with the one before.
@@ -36,8 +36,10 @@ pub type Source<'a> = &'a dyn Fn(&str, u64) -> Result<Journal, Error>;
 /// The evaluation keys of a committee, and the state of each bandit as its journal determines it.
 pub struct Replica {
     engine: Engine,
-    /// All sets of t members.
+    /// All sets of t members, of this epoch and those before.
     sets: Vec<ActiveSet>,
+    /// The attempts at a task up to this epoch.
+    attempts: u32,
     /// The probability with which a task is checked.
     share: f64,
     /// What draws the tasks that are checked. No server knows it.
@@ -82,7 +84,8 @@ impl Replica {
         let engine = Engine::new(deep, ring, params, public_key, key_id, small, switch)?.of_committee();
         let mut key = [0; 32];
         rng.fill_bytes(&mut key);
-        Ok(Replica { engine, sets: sets(keys)?, share: 1.0, key, bandits: Mutex::default() })
+        let (sets, attempts) = (sets(keys)?, (keys.epoch() as u32 + 1) * MOST_ATTEMPTS);
+        Ok(Replica { engine, sets, attempts, share: 1.0, key, bandits: Mutex::default() })
     }
 
     /// Checks a task with this probability only, drawn once for each task.
@@ -341,7 +344,7 @@ impl Replica {
                 is_of(&RequestId::new(RequestKind::Transfer, set, &header, Some(input.c1())), params, output)
             })
         };
-        (0..MOST_OWN_SETS as u32).any(|attempt| self.sets.iter().any(|set| of(attempt, *set)))
+        (0..self.attempts).any(|attempt| self.sets.iter().any(|set| of(attempt, *set)))
     }
 }
 
@@ -434,10 +437,15 @@ fn check_users(evaluation: &Evaluation, evidence: &Evidence, users: &[AnswerUser
     }
 }
 
-/// All sets of t members.
+/// All sets of t members, of this epoch and those before: the journal has what they made.
 fn sets(keys: &MemberKeys) -> Result<Vec<ActiveSet>, Error> {
-    let (t, n) = (u32::from(keys.quorum().threshold()), keys.quorum().members());
-    let all = (0..1u32 << n).filter(|bits| bits.count_ones() == t);
-    let members = |bits: u32| (0..n).filter(|i| bits >> i & 1 == 1).map(|i| i + 1).collect::<Vec<u8>>();
-    all.map(|bits| Ok(keys.quorum().active(&members(bits))?)).collect()
+    let mut sets: Vec<ActiveSet> = keys.quorum().subsets().collect();
+    if let Custody::Committee(committee) = &keys.manifest().custody {
+        for past in &committee.before {
+            sets.extend(past.quorum()?.subsets());
+        }
+    }
+    sets.sort_unstable_by_key(|set| set.bits());
+    sets.dedup();
+    Ok(sets)
 }

@@ -36,7 +36,7 @@ pub(crate) fn proposal(
 ) -> Proposal {
     let members = identities.iter().map(Identity::card).collect();
     let nonce = PublicBytes(vec![3; 32]);
-    Proposal { features, arms, threshold, toy, created: 0, nonce, members }
+    Proposal { features, arms, threshold, toy, created: 0, nonce, members, resharing: None }
 }
 
 /// Member `j` of a run makes keys over its board, in a folder of its own.

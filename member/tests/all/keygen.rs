@@ -20,28 +20,28 @@ use wire::Manifest;
 const PATIENT: Duration = Duration::from_secs(300);
 
 /// Another body in place of one that a member sends.
-type Sends<'a> = &'a (dyn Fn(Slot, &[u8]) -> Option<Vec<u8>> + Sync);
+pub(crate) type Sends<'a> = &'a (dyn Fn(Slot, &[u8]) -> Option<Vec<u8>> + Sync);
 /// Another message in place of one that a member reads, or none.
-type Reads<'a> = &'a (dyn Fn(Entry) -> Option<Entry> + Sync);
+pub(crate) type Reads<'a> = &'a (dyn Fn(Entry) -> Option<Entry> + Sync);
 /// Another body in place of one that a member reads.
-type Bodies<'a> = &'a (dyn Fn(Slot, Vec<u8>) -> Vec<u8> + Sync);
+pub(crate) type Bodies<'a> = &'a (dyn Fn(Slot, Vec<u8>) -> Vec<u8> + Sync);
 /// The bytes of a deal of this length that are changed.
 type Changed<'a> = &'a (dyn Fn(usize) -> Range<usize> + Sync);
 
 /// What one member has in place of a board that follows the protocol.
 #[derive(Clone, Copy)]
-struct Bent<'a> {
-    store: &'a Store,
+pub(crate) struct Bent<'a> {
+    pub(crate) store: &'a Store,
     /// The member signs what it sends.
-    sends: Option<(&'a SigningSecret, &'a SessionId, Sends<'a>)>,
-    reads: Option<Reads<'a>>,
-    bodies: Option<Bodies<'a>>,
+    pub(crate) sends: Option<(&'a SigningSecret, &'a SessionId, Sends<'a>)>,
+    pub(crate) reads: Option<Reads<'a>>,
+    pub(crate) bodies: Option<Bodies<'a>>,
     /// Fails each time that as many messages were sent.
-    fails: Option<(&'a AtomicUsize, usize)>,
+    pub(crate) fails: Option<(&'a AtomicUsize, usize)>,
 }
 
 impl<'a> Bent<'a> {
-    fn straight(store: &'a Store) -> Self {
+    pub(crate) fn straight(store: &'a Store) -> Self {
         Bent { store, sends: None, reads: None, bodies: None, fails: None }
     }
 }

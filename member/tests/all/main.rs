@@ -5,4 +5,5 @@ mod keygen;
 mod keys;
 mod processes;
 mod replay;
+mod reshare;
 mod rounds;

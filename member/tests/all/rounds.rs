@@ -13,23 +13,39 @@ use testkit::ClearTwin;
 use user_client::{BanditDevice, Choice, Client, Device, Stop};
 use wire::{BanditView, MemberReply, MemberRequest, PublicBundle, Question, Raises, Wanted};
 
-/// A server in a thread of its own, with its address.
-fn serve(public: &[u8], state: &std::path::Path) -> String {
+/// A server in a thread of its own, which ends when this is dropped.
+pub(super) struct Served {
+    pub(super) url: String,
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        drop(self.thread.take().map(std::thread::JoinHandle::join));
+    }
+}
+
+pub(super) fn serve(public: &[u8], state: &std::path::Path) -> Served {
     let bundle = PublicBundle::read(public).unwrap();
     let state = state.to_path_buf();
     let settings = Settings { last_raise: Duration::from_secs(2), ..Settings::default() };
     let (sender, receiver) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let thread = std::thread::spawn(move || {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
             let state = AppState::open(bundle, &state, settings).unwrap();
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             sender.send(listener.local_addr().unwrap()).unwrap();
             let router = helba_server::app(state);
-            helba_server::serve(listener, router, Default::default(), std::future::pending()).await;
+            let ends = async { drop(stopped.await) };
+            helba_server::serve(listener, router, Default::default(), ends).await;
         });
     });
-    format!("http://{}", receiver.recv().unwrap())
+    let url = format!("http://{}", receiver.recv().unwrap());
+    Served { url, stop: Some(stop), thread: Some(thread) }
 }
 
 /// A server and the members of its committee.
@@ -38,8 +54,10 @@ pub(super) struct World {
     pub(super) client: Client,
     pub(super) members: BTreeMap<u8, MemberKeys>,
     running: BTreeMap<u8, (Stop, std::thread::JoinHandle<MemberKeys>)>,
+    pub(super) server: Option<Served>,
     pub(super) folder: tempfile::TempDir,
-    public: Vec<u8>,
+    pub(super) public: Vec<u8>,
+    pub(super) users: Vec<u8>,
     /// Whether members compute again what they are asked about.
     pub(super) replays: bool,
 }
@@ -53,10 +71,24 @@ impl World {
         let committee::Keys { members, public, users } = committee::keys(threshold, members, dim, arms, toy);
         let device = Arc::new(Device::read(&users[..]).unwrap());
         let folder = tempfile::tempdir().unwrap();
-        let url = serve(&public, &folder.path().join("state"));
-        let client = Client::new(&url).unwrap().with_token(device.token().clone());
+        let server = serve(&public, &folder.path().join("state"));
+        let client = Client::new(&server.url).unwrap().with_token(device.token().clone());
         let members = members.into_iter().map(|keys| (keys.member(), keys)).collect();
-        World { device, client, members, running: BTreeMap::new(), folder, public, replays: false }
+        let (server, running) = (Some(server), BTreeMap::new());
+        World { device, client, members, running, server, folder, public, users, replays: false }
+    }
+
+    /// Starts the server again with this bundle, and its state.
+    pub(super) fn restart(&mut self, public: Vec<u8>) {
+        self.server = None;
+        let server = serve(&public, &self.folder.path().join("state"));
+        self.client = Client::new(&server.url).unwrap().with_token(self.device.token().clone());
+        (self.server, self.public) = (Some(server), public);
+    }
+
+    /// The ledger of a member.
+    pub(super) fn ledger(&self, member: u8) -> std::path::PathBuf {
+        self.folder.path().join(format!("ledger-{member}"))
     }
 
     /// What a member of these keys computes again.
@@ -68,7 +100,7 @@ impl World {
     pub(super) fn join(&mut self, member: u8) {
         let (keys, client, stop) =
             (self.members.remove(&member).unwrap(), self.client.clone(), Stop::default());
-        let path = self.folder.path().join(format!("ledger-{member}"));
+        let path = self.ledger(member);
         let of_thread = stop.clone();
         let replica = self.replays.then(|| self.replica(&keys));
         let thread = std::thread::spawn(move || {

@@ -47,6 +47,8 @@ pub struct Asking {
     asked: usize,
     /// Answers to tasks since the last request for a decision.
     raises: usize,
+    /// Whether the manifest of the server was asked for.
+    checked: bool,
     sent: usize,
     received: usize,
     round: Option<PlayedRound<Vec<Choice>>>,
@@ -57,6 +59,8 @@ enum Next {
     Contexts,
     Again(DecisionId, u32, Vec<u8>),
     Raises(Vec<u8>),
+    /// The manifest of the server, before this reply is read again.
+    Keys(Vec<u8>),
 }
 
 /// A request, whose body is binary ([`wire::OCTET_STREAM`]). Its reply has at most
@@ -86,6 +90,8 @@ pub enum Target {
     },
     /// `POST …/raises`.
     Raises,
+    /// `GET /v1/keys`, whose answer is JSON: who answers may have changed.
+    Keys,
 }
 
 impl Asking {
@@ -99,6 +105,7 @@ impl Asking {
                 Request { to: Target::Again { decision: *decision, answers: *answers }, body }
             }
             Next::Raises(body) => Request { to: Target::Raises, body },
+            Next::Keys(_) => Request { to: Target::Keys, body: &[] },
         })
     }
 
@@ -137,15 +144,16 @@ impl BanditDevice<'_> {
     pub fn ask<R: CryptoRng>(&self, decisions: &[&[Vec<f64>]], rng: &mut R) -> Result<Asking, Error> {
         let (contexts, answer_key) = self.request(decisions, rng)?;
         let (next, decisions) = (Some(Next::Contexts), decisions.len());
-        let (asked, raises, sent, received, round) = (0, 0, 0, 0, None);
-        Ok(Asking { contexts, answer_key, decisions, next, asked, raises, sent, received, round })
+        let (asked, raises, checked, sent, received, round) = (0, 0, false, 0, 0, None);
+        Ok(Asking { contexts, answer_key, decisions, next, asked, raises, checked, sent, received, round })
     }
 
     /// Takes the reply to the request of `asking`, or the error in its place.
     ///
     /// # Errors
     /// The error in place of the reply, unless it leads to another request; as [`Self::read`];
-    /// [`Error::BadAnswer`] for a reply that neither decides nor asks for anything, or that asks too often.
+    /// [`Error::BadAnswer`] for a reply that neither decides nor asks for anything, or that asks too often;
+    /// those of [`crate::Device::check_manifest`] if the members of a committee have changed.
     /// Nothing is left to send then.
     pub fn answered<R: CryptoRng>(
         &self,
@@ -154,8 +162,20 @@ impl BanditDevice<'_> {
         rng: &mut R,
     ) -> Result<(), Error> {
         asking.sent += asking.request().map_or(0, |request| request.body.len());
-        asking.next = None;
-        let decided = reply.and_then(|reply| self.take(asking, &reply, rng));
+        let decided = match asking.next.take() {
+            Some(Next::Keys(kept)) => {
+                let checked = reply.and_then(|json| self.check_epoch(&json));
+                checked.and_then(|()| self.take(asking, &kept, rng))
+            }
+            _ => reply.and_then(|reply| {
+                let taken = self.take(asking, &reply, rng);
+                if taken.as_ref().is_err_and(|error| self.may_be_of_another_epoch(error)) && !asking.checked {
+                    (asking.checked, asking.next) = (true, Some(Next::Keys(reply)));
+                    return Ok(None);
+                }
+                taken
+            }),
+        };
         match (decided, &mut asking.round) {
             (Ok(None), _) => return Ok(()),
             (Ok(Some((choice, tasks))), None) => {
@@ -184,6 +204,17 @@ impl BanditDevice<'_> {
         }
         self.repeat(asking);
         Ok(())
+    }
+
+    /// Whether an answer cannot be opened as one of a committee whose members have changed cannot.
+    fn may_be_of_another_epoch(&self, error: &Error) -> bool {
+        self.device.is_of_committee() && matches!(error, Error::Share { .. } | Error::Wire(_))
+    }
+
+    /// Takes the manifest of the server, which names who answers now.
+    fn check_epoch(&self, json: &[u8]) -> Result<(), Error> {
+        let manifest = serde_json::from_slice(json);
+        self.device.check_manifest(&manifest.map_err(|error| Error::BadAnswer(error.to_string()))?)
     }
 
     /// The decisions of a reply. `None` after a reply that asks for a raise, which is sent next.

@@ -63,7 +63,8 @@ impl BanditDevice<'_> {
         let (params, level, arms) =
             (&self.answers, self.created.plan.answer_level, self.created.config.linear.k);
         let count = arms * users.len();
-        let (answer, set) = OpenedAnswer::read(&decision.answer, keys.quorum, count)?;
+        let known = keys.known();
+        let (answer, set) = OpenedAnswer::read(&decision.answer, known.quorum, count)?;
         let binding = AnswerBinding {
             bandit: self.created.id.clone(),
             round: decision.round,
@@ -73,7 +74,7 @@ impl BanditDevice<'_> {
             answer_key: wire::answer_key_hash(&secret.public()),
         };
         for share in &answer.shares {
-            let checked = share.check(keys.verifying(share.member), &binding, &answer.request, set);
+            let checked = share.check(known.verifying(share.member), &binding, &answer.request, set);
             checked.map_err(|error| Error::Share { member: share.member, error })?;
         }
         let open = |share: &wire::SealedShare| {

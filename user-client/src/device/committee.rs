@@ -8,8 +8,8 @@ use rand::Rng;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
-use wire::{CommitteeManifest, Custody};
+use std::sync::{Arc, Mutex, OnceLock};
+use wire::{CommitteeManifest, Custody, MAX_MANIFEST_BYTES, Manifest};
 use zeroize::Zeroizing;
 
 const LOCAL_KEY_BYTES: usize = 32;
@@ -17,17 +17,35 @@ const LOCAL_KEY_BYTES: usize = 32;
 /// The public key of the ring of scores, and the members who answer.
 pub(crate) struct CommitteeKeys {
     pub(crate) public_key: PublicKey,
+    /// The last epoch of the committee that this device has seen.
+    known: Mutex<Arc<Known>>,
+    /// The random key of this device.
+    local: OnceLock<Zeroizing<[u8; LOCAL_KEY_BYTES]>>,
+    /// The file of the random key.
+    path: Option<PathBuf>,
+}
+
+/// The members of an epoch.
+pub(crate) struct Known {
     committee: CommitteeManifest,
     pub(crate) quorum: Quorum,
-    /// The random key of this device, and its file.
-    local: OnceLock<Zeroizing<[u8; LOCAL_KEY_BYTES]>>,
-    path: Option<PathBuf>,
+}
+
+impl Known {
+    fn new(committee: CommitteeManifest) -> Result<Self, Error> {
+        Ok(Known { quorum: committee.quorum()?, committee })
+    }
+
+    /// The key that the signatures of `member` are checked with, one of the quorum.
+    pub(crate) fn verifying(&self, member: u8) -> &[u8] {
+        self.committee.members.get(usize::from(member).wrapping_sub(1)).map_or(&[], |m| &m.verifying.0)
+    }
 }
 
 impl CommitteeKeys {
     pub(super) fn new(public_key: PublicKey, committee: CommitteeManifest) -> Result<Self, Error> {
-        let quorum = committee.quorum()?;
-        Ok(CommitteeKeys { public_key, committee, quorum, local: OnceLock::new(), path: None })
+        let known = Mutex::new(Arc::new(Known::new(committee)?));
+        Ok(CommitteeKeys { public_key, known, local: OnceLock::new(), path: None })
     }
 
     /// Links to the bundle and copies of it in the same folder share the random key.
@@ -36,18 +54,51 @@ impl CommitteeKeys {
         CommitteeKeys { path: Some(bundle.with_file_name(format!("{key}.device"))), ..self }
     }
 
-    /// Refuses keys that anybody but this committee holds.
-    pub(super) fn check_custody(&self, custody: &Custody) -> Result<(), Error> {
-        let stated = match custody {
-            Custody::Committee(committee) => name(committee),
-            Custody::Holder => "none".into(),
-        };
-        same("committee", &stated, name(&self.committee))
+    /// The members of the last epoch that this device has seen.
+    pub(crate) fn known(&self) -> Arc<Known> {
+        host::lock(&self.known).clone()
     }
 
-    /// The key that the signatures of `member` are checked with, one of the quorum.
-    pub(crate) fn verifying(&self, member: u8) -> &[u8] {
-        self.committee.members.get(usize::from(member).wrapping_sub(1)).map_or(&[], |m| &m.verifying.0)
+    /// Refuses keys that anybody but this committee holds. A later epoch, which t members of the known one and
+    /// of each between have signed, is known from then on, also by the file beside the bundle.
+    pub(super) fn check_custody(&self, manifest: &Manifest) -> Result<(), Error> {
+        let known = self.known();
+        let stated = match &manifest.custody {
+            Custody::Committee(stated) if stated.epoch() != known.committee.epoch() => None,
+            Custody::Committee(stated) => Some(name(stated)),
+            Custody::Holder => Some("none".into()),
+        };
+        if let Some(stated) = stated {
+            return same("committee", &stated, name(&known.committee));
+        }
+        let next = Known::new(manifest.follows(&known.committee)?.clone())?;
+        if let Some(path) = self.epoch_file() {
+            // Serialising plain data into memory does not fail.
+            let json = serde_json::to_vec(manifest).unwrap_or_default();
+            host::write_whole(&path, &json).map_err(|error| Error::Io { path, error })?;
+        }
+        *host::lock(&self.known) = Arc::new(next);
+        Ok(())
+    }
+
+    fn epoch_file(&self) -> Option<PathBuf> {
+        self.path.as_ref().map(|path| path.with_extension("epoch"))
+    }
+
+    /// The manifest of the last epoch that this device has seen, if it is not that of its bundle.
+    pub(super) fn seen(&self) -> Result<Option<Manifest>, Error> {
+        let Some(path) = self.epoch_file() else { return Ok(None) };
+        let mut json = Vec::new();
+        match File::open(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            opened => {
+                let file = opened.map_err(|error| Error::Io { path: path.clone(), error })?;
+                let read = file.take(MAX_MANIFEST_BYTES as u64).read_to_end(&mut json);
+                read.map_err(|error| Error::Io { path: path.clone(), error })?;
+            }
+        }
+        let bad = |error: serde_json::Error| Error::Io { path, error: error.into() };
+        serde_json::from_slice(&json).map(Some).map_err(bad)
     }
 
     /// The random key, which is made now if there is none.
@@ -63,10 +114,12 @@ impl CommitteeKeys {
     }
 }
 
-/// A hash of all that a manifest says of a committee, for errors.
+/// A hash of all that a manifest says of a committee, but for the signatures of the epochs before.
 fn name(committee: &CommitteeManifest) -> String {
+    let mut committee = committee.clone();
+    committee.before.iter_mut().for_each(|past| past.handover.clear());
     // Serialising plain data into memory does not fail.
-    let json = serde_json::to_vec(committee).unwrap_or_default();
+    let json = serde_json::to_vec(&committee).unwrap_or_default();
     ckks::Hex(&blake3::hash(&json).as_bytes()[..16]).to_string()
 }
 

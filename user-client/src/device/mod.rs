@@ -56,7 +56,7 @@ impl Device {
     /// Loads a secret bundle, or the users' bundle of a key committee. On Unix, only the owner may be able to
     /// read the file, because it holds a token. Beside it are kept: trace answers in `KEY-ID.answers` and
     /// repeats in `KEY-ID.repeats`, where there is a secret key; what [`Self::derive_key`] takes from in
-    /// `KEY-ID.device`, where there is none.
+    /// `KEY-ID.device`, and the last epoch of the committee in `KEY-ID.epoch`, where there is none.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Permissions`], [`Error::Toy`]; [`Error::Sealed`] for a sealed bundle without a
@@ -77,7 +77,17 @@ impl Device {
         if device.params.spec().security == Security::None && !opening.toy {
             return Err(Error::Toy { path: path.into() });
         }
-        Ok(device.beside(path))
+        let device = device.beside(path);
+        if let Keys::Committee(keys) = &device.keys
+            && let Some(seen) = keys.seen()?
+        {
+            match device.check_manifest(&seen) {
+                // The bundle is of a later epoch.
+                Ok(()) | Err(Error::Wire(wire::Error::OldEpoch { .. })) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(device)
     }
 
     /// Reads the file of a bundle, which has no passphrase here.
@@ -170,10 +180,12 @@ impl Device {
     }
 
     /// Checks that the server with this manifest has the public half of the keys of this device, in both
-    /// rings, and the same committee if there is one.
+    /// rings, and the same committee if there is one, or a later epoch of it that t of its members have signed,
+    /// which the device knows from then on.
     ///
     /// # Errors
-    /// [`Error::WrongKeys`].
+    /// [`Error::WrongKeys`]; [`wire::Error::OldEpoch`] and [`wire::Error::Epoch`] for another epoch of the
+    /// committee; [`Error::Io`].
     pub fn check_manifest(&self, manifest: &Manifest) -> Result<(), Error> {
         same("fingerprint", &manifest.fingerprint, self.params.fingerprint().to_string())?;
         same("key id", &manifest.key_id, self.key_id.to_string())?;
@@ -183,7 +195,7 @@ impl Device {
         match &self.keys {
             #[cfg(feature = "secret")]
             Keys::Secret(_) => Ok(()),
-            Keys::Committee(keys) => keys.check_custody(&manifest.custody),
+            Keys::Committee(keys) => keys.check_custody(manifest),
         }
     }
 

@@ -99,6 +99,7 @@ impl Committee {
             keys: KeysDigest::default().digest(),
             wide_key: wide_key.digest(),
             signatures: Vec::new(),
+            before: Vec::new(),
         });
         let token = wire::AccessToken::from_bytes(&TOKEN).unwrap();
         let scores = wire::ScoresManifest::new(&small, key_id, 1, wire::AnswersManifest::new(&answers, 0));
