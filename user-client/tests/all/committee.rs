@@ -14,7 +14,7 @@ use protocol::{
 };
 use rns::{Ntt, Poly};
 use std::sync::OnceLock;
-use user_client::{Asking, BanditDevice, Choice, Device, Error, Opening};
+use user_client::{Asking, BanditDevice, Choice, Device, Error, Opening, Target};
 use wire::{
     AnswerBinding, AnswerUser, CommitteeContexts, CommitteeManifest, Created, Custody, DecideReply, Decision,
     KeysDigest, MemberManifest, OpenedAnswer, PublicBytes, Question, RaiseTask, SealedShare, UsersBundle,
@@ -338,12 +338,20 @@ fn attack_answers_of_other_requests_are_refused() {
     let device = device.join(&committee.created).unwrap();
     let rows = rows();
     let ask = || device.ask(&[&rows], &mut rng(11)).unwrap();
+    let manifest = serde_json::to_vec(&UsersBundle::read(&committee.bundle[..]).unwrap().manifest).unwrap();
     // The same bytes for every request of this seed: `first` stands for all of them.
     let first = ask();
     let (decision, answer) = committee.answer(&first, &Asked::default());
     let refused = |decision: &Decision, answer: &OpenedAnswer| {
         let mut asking = ask();
-        read(&device, &mut asking, reply(decision.clone(), answer)).unwrap_err()
+        match read(&device, &mut asking, reply(decision.clone(), answer)) {
+            Err(error) => error,
+            // The members may have changed, and have not.
+            Ok(()) => {
+                assert_eq!(asking.request().unwrap().to, Target::Keys);
+                read(&device, &mut asking, manifest.clone()).unwrap_err()
+            }
+        }
     };
     let mut asking = ask();
     read(&device, &mut asking, reply(decision.clone(), &answer)).expect("the control");
