@@ -660,13 +660,30 @@ fn keys() -> Named {
             ("sealing", hex(), "The key that messages to it are sealed under."),
         ],
     );
+    let handover = object(
+        "The signature of a member of the epoch after its own.",
+        &[("member", from_one(), "Its number."), ("signature", hex(), "The signature.")],
+    );
+    let past = object(
+        "An epoch that is over.",
+        &[
+            ("threshold", from_one(), "t."),
+            ("session", hex(), "The run in which its members got their shares."),
+            ("verifying", list(hex()), "The verifying keys of its members 1 to n."),
+            ("handover", list(handover), "The signatures of t of them of the next epoch."),
+        ],
+    );
     let custody = json!({ "oneOf": [
         object("A key that whoever has the secret bundle holds.", &[("kind", json!({ "const": "holder" }), "The kind.")]),
         object("A key that any t of n members hold together.", &[
             ("kind", json!({ "const": "committee" }), "The kind."),
             ("threshold", from_one(), "t."),
-            ("session", hex(), "The identifier of the key generation."),
+            ("session", hex(), "The run in which the members of this epoch got their shares."),
             ("members", list(member), "The public keys of the members 1 to n."),
+            ("keys", hex(), "The digest of the frames of the public bundle."),
+            ("wide_key", hex(), "The digest of the public key in the users' bundle."),
+            ("signatures", list(hex()), "The signatures of the members 1 to n of this manifest."),
+            ("before?", list(past), "The epochs before this one, if there are any."),
         ]),
     ] });
     let mut scores = ring();
