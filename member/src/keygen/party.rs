@@ -8,7 +8,7 @@ use super::message::{Entry, Round, Slot};
 use super::parts::{Received, read_shares};
 use super::plan::{Plan, Ring};
 use super::{Error, Identity};
-use ckks_shares::OpeningShare;
+use ckks_shares::{ActiveSet, MOST_MEMBERS, OpeningShare};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -191,21 +191,33 @@ impl<'a, B: Board> Party<'a, B> {
                 let shares = read_shares(rest, plan.sets_of(member).len(), *level);
                 of_members.push(shares.ok_or(Error::Malformed("a test is too short"))?.into_iter());
             }
-            for set in &plan.sets {
+            let mut passes = |set: &ActiveSet| {
                 let shares: Vec<OpeningShare> =
                     set.iter().filter_map(|j| of_members[usize::from(j - 1)].next()).collect();
                 let params = plan.params(*ring);
-                let passed = ckks_shares::all_below(params, *level, *set, own, &shares, *bound);
-                if !passed.unwrap_or(false) {
-                    let members: Vec<String> = set.iter().map(|j| j.to_string()).collect();
-                    let members = members.join(", ");
-                    return suspicion(format!("members {members} open test {number} to what it cannot be"));
-                }
+                ckks_shares::all_below(params, *level, *set, own, &shares, *bound).unwrap_or(false)
+            };
+            let failing: Vec<ActiveSet> = plan.sets.iter().filter(|set| !passes(set)).copied().collect();
+            if !failing.is_empty() {
+                return suspicion(failure(number, &failing, plan.sets.len()));
             }
         }
         (self.log)(&format!("{} tests opened by {} sets of members", tested.len(), plan.sets.len()));
         Ok(())
     }
+}
+
+/// Which sets of members, of `all`, open a test to what it cannot be.
+fn failure(test: usize, failing: &[ActiveSet], all: usize) -> String {
+    if failing.len() == all {
+        return format!("every set of members opens test {test} to what it cannot be");
+    }
+    let in_all = |j: &u8| failing.iter().all(|set| set.contains(*j));
+    let members: Vec<String> = (1..=MOST_MEMBERS).filter(in_all).map(|j| j.to_string()).collect();
+    let (some, members) = (failing.len(), members.join(", "));
+    format!(
+        "{some} of {all} sets of members open test {test} to what it cannot be: members in all of them are [{members}]"
+    )
 }
 
 /// The openings of a member of the tests of a run, and what all openings of each must add up to.

@@ -275,19 +275,24 @@ fn attack_garbage_in_a_deal_of_a_resharing_shows() {
         move |bytes: &mut Vec<u8>| bytes[at..at + 64].fill(0)
     };
     let (large, scores, answers) = (zeroed(0), zeroed(1), zeroed(2));
-    let cases: [(&str, Change); 6] = [
-        ("another secret of the large ring", &|_, bytes| large(bytes)),
-        ("another secret of scores", &|_, bytes| scores(bytes)),
-        ("another secret of answers", &|_, bytes| answers(bytes)),
-        ("a value for member 2 alone", &|to, bytes| {
-            if to == 1 {
-                large(bytes)
-            }
-        }),
-        ("residues that are too large", &|_, bytes| bytes[..64].fill(0xff)),
-        ("nothing", &|_, bytes| bytes.clear()),
+    let of_all = "every set of members opens test";
+    let cases: [(&str, Change, &str); 6] = [
+        ("another secret of the large ring", &|_, bytes| large(bytes), of_all),
+        ("another secret of scores", &|_, bytes| scores(bytes), of_all),
+        ("another secret of answers", &|_, bytes| answers(bytes), of_all),
+        (
+            "a value for member 2 alone",
+            &|to, bytes| {
+                if to == 1 {
+                    large(bytes)
+                }
+            },
+            "members in all of them are [2]",
+        ),
+        ("residues that are too large", &|_, bytes| bytes[..64].fill(0xff), "of member 3 cannot be read"),
+        ("nothing", &|_, bytes| bytes.clear(), "of member 3 cannot be read"),
     ];
-    for (what, change) in cases {
+    for (what, change, found) in cases {
         let next = Next::new(&[1, 3]);
         let (at, session) = (next.at_old(3), next.proposal.session());
         let send = |slot: Slot, sealed: &[u8]| {
@@ -306,8 +311,9 @@ fn attack_garbage_in_a_deal_of_a_resharing_shows() {
         let bent = Bent { sends, ..Bent::straight(&next.store) };
         let ends = next.run(Some((at, bent)), PATIENT);
         for (at, end) in ends.iter().enumerate() {
-            let Err(Error::NotReshared { dealers, .. }) = end else { panic!("{what}: {at}: {end:?}") };
+            let Err(Error::NotReshared { dealers, why }) = end else { panic!("{what}: {at}: {end:?}") };
             assert_eq!(dealers, "1, 3");
+            assert!(why.contains(found), "{what}: {why}");
             for name in ["member.keys", "public.bundle", "users.bundle", "member.ledger"] {
                 assert!(!next.file(at, name).exists(), "{what}: person {at} has {name}");
             }
