@@ -1,6 +1,7 @@
 //! Bytes that commits write, counted below the database, and the time they take.
 
 use super::{Edit, Edits, Named, NamedEdit, Store};
+use crate::error::Error;
 use redb::StorageBackend;
 use redb::backends::FileBackend;
 use std::cell::Cell;
@@ -161,6 +162,40 @@ fn another_format_is_refused() {
         let expected = format!("has format 4, this program reads {}", super::FORMAT);
         assert!(refused.contains(&expected), "{refused}");
     }
+}
+
+/// A folder takes later epochs of its committee, and neither an earlier one nor one of other members.
+#[test]
+fn an_epoch_that_does_not_follow_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let epochs = |runs: &[u8]| {
+        let (last, before) = runs.split_last().unwrap();
+        let past = |run: &u8| wire::PastEpoch {
+            threshold: 2,
+            session: ckks_shares::SessionId([*run; 32]),
+            verifying: Vec::new(),
+            handover: Vec::new(),
+        };
+        let none = || wire::PublicBytes(Vec::new());
+        wire::CommitteeManifest {
+            threshold: 2,
+            session: ckks_shares::SessionId([*last; 32]),
+            members: Vec::new(),
+            keys: none(),
+            wide_key: none(),
+            signatures: Vec::new(),
+            before: before.iter().map(past).collect(),
+        }
+    };
+    let opened = |runs: &[u8]| Store::open(folder.path(), None, Some(&epochs(runs))).map(drop);
+    opened(&[1]).unwrap();
+    opened(&[1, 2, 3]).unwrap();
+    opened(&[1, 2, 3]).unwrap();
+    assert!(matches!(opened(&[1, 2]), Err(Error::OldEpoch { got: 1, want: 2, .. })));
+    assert!(matches!(opened(&[1, 2, 4]), Err(Error::OtherKeys { .. })));
+    assert!(matches!(opened(&[1, 2, 4, 5]), Err(Error::OtherKeys { .. })));
+    opened(&[1, 2, 3, 4]).unwrap();
+    assert!(matches!(opened(&[1, 2, 3]), Err(Error::OldEpoch { .. })));
 }
 
 /// Prints bytes and time of a feedback for some numbers of decisions that wait.
