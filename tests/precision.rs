@@ -8,6 +8,7 @@ use circuits::{Clear, Comparison, Encrypted};
 use ckks::{Ciphertext, DiagonalTransform, Evaluator, GaloisElement, KeyStorage, Plaintext, Term};
 use ckks_secret::measure;
 use helba::Engine;
+use helba::circuit::DecisionCircuit;
 use helba::{DeepEngine, Scalars};
 use num_complex::Complex64;
 use protocol::{BanditConfig, Exchanges, Factors, KeyPlan, LOG_CONTEXT, LOG_MODEL, LOG_STATISTICS, Shape};
@@ -136,31 +137,133 @@ fn bits(errors: impl Iterator<Item = f64>) -> f64 {
     -errors.fold(0.0, f64::max).log2()
 }
 
-/// Each step of a full evaluation and of one batch update.
+/// Keys of both rings for a problem, and the first model, A = I/lambda, with an estimate of some size.
+struct Problem {
+    d: usize,
+    k: usize,
+    shape: Shape,
+    party: Party,
+    scores: ScoresParty,
+    ring: protocol::ScoreRing,
+    engine: Engine,
+    config: BanditConfig,
+    plan: protocol::Plan,
+    exchanges: Exchanges,
+    circuit: DecisionCircuit,
+    /// A unit vector.
+    played: Vec<f64>,
+    omega: Vec<f64>,
+    model: Ciphertext,
+    rng: ChaCha20Rng,
+}
+
+impl Problem {
+    fn new(d: usize, k: usize) -> Self {
+        let shape = Shape::for_problem(d, k);
+        let keys = KeyPlan::new(shape, false).expect("the problem has keys");
+        let mut rng = ChaCha20Rng::seed_from_u64(4);
+        let (party, scores) = (party(&keys, 3), ScoresParty::generate(keys.scores, &mut rng).unwrap());
+        let params = party.params.clone();
+        let (public, id) = (party.public.clone(), party.key_id());
+        let deep = DeepEngine::new(params.clone(), public, id, shape, party.keys.clone()).unwrap();
+        let switch = testkit::ring_switch(&party.secret, &scores.secret, &keys.answers, &mut rng);
+        let (small, public, of_scores) = (scores.params.clone(), scores.public.clone(), scores.keys.clone());
+        let ring = keys.scores;
+        let engine =
+            Engine::new(deep, ring, small.clone(), public, scores.key_id(), of_scores, switch).unwrap();
+        let config = BanditConfig::new(d, k);
+        let plan = config.plan(&params, shape, ring).unwrap();
+        let exchanges = Exchanges::new(&config, &plan, ring, &small, &params).unwrap();
+        let played = unit(d, &mut rng);
+        let omega: Vec<f64> = (0..shape.dim).map(|i| 0.3 * played[i.min(d - 1)]).collect();
+        let layout = &exchanges.layout;
+        let model = layout.model_slots(|i, j| if i == j { 1.0 } else { 0.0 }, |i| omega[i]);
+        let mut coefficients = vec![0i64; small.n()];
+        for Term { slot, coefficient, factor } in layout.model() {
+            coefficients[coefficient] +=
+                (model[slot].re * factor * f64::from(LOG_MODEL).exp2()).round() as i64;
+        }
+        let mut model = scores.encrypt(&coefficients, LOG_MODEL, &mut rng).expand(&scores.secret);
+        let evaluator = Evaluator::new(small, scores.keys.clone());
+        evaluator.divide_exactly_assign(&mut model, ring.gap.ilog2());
+        let circuit = engine.circuit(&config, Scalars::new(&config, 1, 0)).unwrap();
+        Problem {
+            d,
+            k,
+            shape,
+            party,
+            scores,
+            ring,
+            engine,
+            config,
+            plan,
+            exchanges,
+            circuit,
+            played,
+            omega,
+            model,
+            rng,
+        }
+    }
+
+    /// z and u of a context under the first model.
+    fn score(&self, x: &[f64]) -> [f64; 2] {
+        [x.iter().map(|x| x * x).sum(), x.iter().zip(&self.omega).map(|(x, omega)| x * omega).sum()]
+    }
+
+    /// The raised scores of users with these contexts, and what they are in exact arithmetic. `seen` gets the
+    /// number of each user in the evaluation, its contexts, and its scores in the ring of scores, decrypted.
+    fn raise(
+        &mut self,
+        users: &[Vec<Vec<f64>>],
+        mut seen: impl FnMut(usize, &[Vec<f64>], Vec<[f64; 2]>),
+    ) -> (Ciphertext, Vec<Complex64>) {
+        let small = self.scores.params.clone();
+        let evaluator = Evaluator::new(small.clone(), self.scores.keys.clone());
+        let layout = &self.exchanges.layout;
+        let slots = self.party.params.max_slots();
+        let answers = layout.answers(slots);
+        let (mut packer, mut exact) = (self.engine.packer().unwrap(), vec![Complex64::ZERO; slots]);
+        let wide = ((1.0 + 2.0 * small.n() as f64 / 3.0) / 12.0).sqrt();
+        for rows in users {
+            let mut contexts = layout.contexts(&[rows]).unwrap();
+            contexts.iter_mut().for_each(|c| *c += (wide * normal(&mut self.rng)).round() as i64);
+            let contexts =
+                self.scores.encrypt(&contexts, LOG_CONTEXT, &mut self.rng).expand(&self.scores.secret);
+            let product = self.engine.score(&contexts, &self.model).unwrap();
+            let mut whole = product.clone();
+            evaluator.mul_integer_assign(&mut whole, self.ring.gap as i64);
+            let got = ckks_secret::decrypt_coefficients(&self.scores.secret, &whole)
+                .with(|c| layout.scores(c, 0, 0));
+            let user = layout.user_at(packer.push(product).unwrap());
+            for (arm, x) in rows.iter().enumerate() {
+                let [z, u] = self.score(x);
+                exact[answers.score_slot(arm, user)] = Complex64::new(z, u) * self.circuit.factor(0);
+            }
+            seen(user, rows, got);
+        }
+        let raise = self.exchanges.scores(self.plan.users == 1);
+        let factor = self.circuit.factor(layout.log_range());
+        let masked = self.engine.mask(raise, packer.finish().unwrap(), &mut self.rng).unwrap();
+        let mask = raise.encode_mask(&masked.seed, factor).unwrap();
+        let (from, to) = (&self.scores.secret, &self.party.secret);
+        let raised = ckks_secret::raise(raise, from, to, &masked.ciphertext, factor, &mut self.rng);
+        let mut raised = raised.unwrap().expand(to);
+        raise.unmask_assign(&mut raised, &mask).unwrap();
+        (raised, exact)
+    }
+}
+
+fn unit(d: usize, rng: &mut ChaCha20Rng) -> Vec<f64> {
+    let x: Vec<f64> = (0..d).map(|_| 2.0 * rng.random::<f64>() - 1.0).collect();
+    let norm = x.iter().map(|x| x * x).sum::<f64>().sqrt();
+    x.iter().map(|x| x / norm).collect()
+}
+
+/// Each step of a full evaluation and of one batch update, and the errors of near ties.
 fn rounds(page: &mut String, d: usize, k: usize) {
-    let shape = Shape::for_problem(d, k);
-    let keys = KeyPlan::new(shape, false).expect("the problem has keys");
-    let mut rng = ChaCha20Rng::seed_from_u64(4);
-    let (mut party, scores) = (party(&keys, 3), ScoresParty::generate(keys.scores, &mut rng).unwrap());
-    let (params, ev) = (party.params.clone(), party.evaluator());
-    let deep =
-        DeepEngine::new(params.clone(), party.public.clone(), party.key_id(), shape, party.keys.clone());
-    let switch = testkit::ring_switch(&party.secret, &scores.secret, &keys.answers, &mut rng);
-    let (small, public) = (scores.params.clone(), scores.public.clone());
-    let (ring, of_scores) = (keys.scores, scores.keys.clone());
-    let engine = Engine::new(deep.unwrap(), ring, small.clone(), public, scores.key_id(), of_scores, switch);
-    let engine = engine.unwrap();
-    let config = BanditConfig::new(d, k);
-    let plan = config.plan(&params, shape, ring).unwrap();
-    let exchanges = Exchanges::new(&config, &plan, ring, &small, &params).unwrap();
-    let layout = &exchanges.layout;
-    let mut unit = || {
-        let x: Vec<f64> = (0..d).map(|_| 2.0 * rng.random::<f64>() - 1.0).collect();
-        let norm = x.iter().map(|x| x * x).sum::<f64>().sqrt();
-        x.iter().map(|x| x / norm).collect::<Vec<f64>>()
-    };
-    let played = unit();
-    let rows: Vec<Vec<Vec<f64>>> = (0..plan.users).map(|_| (0..k).map(|_| unit()).collect()).collect();
+    let mut problem = Problem::new(d, k);
+    let (params, plan) = (problem.party.params.clone(), problem.plan.clone());
     writeln!(
         page,
         "\n## One evaluation, d = {d}, K = {k}\n\nN = 2^{}, log2(QP) = {:.0}, {} levels; ring of scores N' = 2^{}; {} users; a batch update of {} steps.\n\n\
@@ -168,59 +271,33 @@ fn rounds(page: &mut String, d: usize, k: usize) {
         params.n().ilog2(),
         params.log_qp(),
         params.max_level(),
-        ring.params.log_n,
+        problem.ring.params.log_n,
         plan.users,
         plan.newton_steps
     )
     .unwrap();
-
-    // The first model, A = I/lambda, with an estimate of some size.
-    let a = |i: usize, j: usize| if i == j { 1.0 } else { 0.0 };
-    let omega = |i: usize| 0.3 * played[i.min(d - 1)];
-    let model = layout.model_slots(a, omega);
-    let mut coefficients = vec![0i64; small.n()];
-    for Term { slot, coefficient, factor } in layout.model() {
-        coefficients[coefficient] += (model[slot].re * factor * f64::from(LOG_MODEL).exp2()).round() as i64;
-    }
-    let mut encrypted = scores.encrypt(&coefficients, LOG_MODEL, &mut rng).expand(&scores.secret);
-    let evaluator = Evaluator::new(small.clone(), scores.keys.clone());
-    evaluator.divide_exactly_assign(&mut encrypted, ring.gap.ilog2());
-    let (slots, range) = (params.max_slots(), f64::from(layout.log_range()).exp2());
-    let scalars = Scalars::new(&config, 1, 0);
-    let circuit = engine.circuit(&config, scalars).unwrap();
-    let answers = layout.answers(slots);
-    let (mut packer, mut exact, mut errors) =
-        (engine.packer().unwrap(), vec![Complex64::ZERO; slots], vec![]);
-    let wide = ((1.0 + 2.0 * small.n() as f64 / 3.0) / 12.0).sqrt();
-    for rows in &rows {
-        let mut contexts = layout.contexts(&[rows]).unwrap();
-        contexts.iter_mut().for_each(|c| *c += (wide * normal(&mut rng)).round() as i64);
-        let contexts = scores.encrypt(&contexts, LOG_CONTEXT, &mut rng).expand(&scores.secret);
-        let product = engine.score(&contexts, &encrypted).unwrap();
-        let mut whole = product.clone();
-        evaluator.mul_integer_assign(&mut whole, ring.gap as i64);
-        let got = ckks_secret::decrypt_coefficients(&scores.secret, &whole).with(|c| layout.scores(c, 0, 0));
-        let user = layout.user_at(packer.push(product).unwrap());
-        for (arm, (x, got)) in rows.iter().zip(got).enumerate() {
+    let rows: Vec<Vec<Vec<f64>>> =
+        (0..plan.users).map(|_| (0..k).map(|_| unit(d, &mut problem.rng)).collect()).collect();
+    let (slots, range) = (params.max_slots(), f64::from(problem.exchanges.layout.log_range()).exp2());
+    let mut errors = vec![];
+    let omega = problem.omega.clone();
+    let (raised, exact) = problem.raise(&rows, |_, rows, got| {
+        for (x, got) in rows.iter().zip(got) {
             let z: f64 = x.iter().map(|x| x * x).sum();
-            let u: f64 = x.iter().enumerate().map(|(i, x)| x * omega(i)).sum();
+            let u: f64 = x.iter().zip(&omega).map(|(x, omega)| x * omega).sum();
             errors.extend([(got[0] - z).abs() / range, (got[1] - u).abs() / range]);
-            exact[answers.score_slot(arm, user)] = Complex64::new(z, u) * circuit.factor(0);
         }
-    }
+    });
     let mean = -(errors.iter().sum::<f64>() / errors.len() as f64).log2();
     let worst = bits(errors.into_iter());
-    writeln!(page, "| scores, in the ring of scores | {} | {worst:.1} | {mean:.1} |", small.max_level())
-        .unwrap();
-
-    let raise = exchanges.scores(plan.users == 1);
-    let factor = circuit.factor(layout.log_range());
-    let masked = engine.mask(raise, packer.finish().unwrap(), &mut rng).unwrap();
-    let mask = raise.encode_mask(&masked.seed, factor).unwrap();
-    let raised =
-        ckks_secret::raise(raise, &scores.secret, &party.secret, &masked.ciphertext, factor, &mut rng);
-    let mut raised = raised.unwrap().expand(&party.secret);
-    raise.unmask_assign(&mut raised, &mask).unwrap();
+    let level = problem.scores.params.max_level();
+    writeln!(page, "| scores, in the ring of scores | {level} | {worst:.1} | {mean:.1} |").unwrap();
+    let ties = ties(&mut problem);
+    let Problem { shape, mut party, scores, engine, config, exchanges, circuit, played, mut rng, .. } =
+        problem;
+    let (ev, layout) = (party.evaluator(), &exchanges.layout);
+    let answers = layout.answers(slots);
+    let a = |i: usize, j: usize| if i == j { 1.0 } else { 0.0 };
     row(page, "raised scores", &party, &raised, &exact);
     let (clear, encrypted) = (Clear::new(slots).unwrap(), Encrypted::new(ev.clone(), slots).unwrap());
     let exact = clear.fresh(&exact, raised.level()).unwrap();
@@ -295,6 +372,71 @@ fn rounds(page: &mut String, d: usize, k: usize) {
         bits(errors.into_iter())
     )
     .unwrap();
+    writeln!(page, "| entries of a near tie, root of the sum of squares | 0 | | {ties:.1} |").unwrap();
+}
+
+/// −log₂ of the error of a near tie: the root of the mean over decisions of the sum over entries of squared
+/// errors, where the best two or three arms are `TIE` apart in their indices at most, and the others lose. The
+/// largest over `BINS` intervals of the gap between the best two, since a user chooses the gap.
+fn ties(problem: &mut Problem) -> f64 {
+    const TIE: f64 = 1.0 / 32.0;
+    const BINS: usize = 16;
+    const DECISIONS: usize = 512;
+    let (d, k, users) = (problem.d, problem.k, problem.plan.users);
+    let scalars = Scalars::new(&problem.config, 1, 0);
+    let length = problem.omega[..d].iter().map(|w| w * w).sum::<f64>().sqrt();
+    let direction: Vec<f64> = problem.omega[..d].iter().map(|w| w / length).collect();
+    let index = |r: f64| (r * length + scalars.beta * (r * r + scalars.c1).sqrt()) / scalars.range;
+    // The length of a context whose index is `gap` below that of one of length 1.
+    let below = |gap: f64| {
+        let (mut low, mut high) = (0.0, 1.0);
+        for _ in 0..60 {
+            let middle = (low + high) / 2.0;
+            if index(middle) < index(1.0) - gap { low = middle } else { high = middle }
+        }
+        high
+    };
+    let params = problem.party.params.clone();
+    let (slots, ev) = (params.max_slots(), problem.party.evaluator());
+    let (clear, encrypted) = (Clear::new(slots).unwrap(), Encrypted::new(ev, slots).unwrap());
+    // Of ties of two and of three.
+    let mut sums = [[(0.0, 0u32); BINS]; 2];
+    for _ in 0..DECISIONS.div_ceil(users) {
+        let mut chosen = vec![];
+        let rows: Vec<Vec<Vec<f64>>> = (0..users)
+            .map(|user| {
+                let kind = if k > 2 { user % 2 } else { 0 };
+                let gap = 2.0 * problem.rng.random::<f64>() - 1.0;
+                let mut lengths = vec![0.0; k];
+                let [best, other] = if gap < 0.0 { [1, 0] } else { [0, 1] };
+                (lengths[best], lengths[other]) = (1.0, below(gap.abs() * TIE));
+                if kind == 1 {
+                    lengths[2] = below(problem.rng.random::<f64>() * TIE);
+                }
+                chosen.push((kind, ((gap + 1.0) / 2.0 * BINS as f64) as usize));
+                lengths.iter().map(|r| direction.iter().map(|x| r * x).collect()).collect()
+            })
+            .collect();
+        let mut places = vec![];
+        let (raised, exact) = problem.raise(&rows, |place, _, _| places.push(place));
+        let exact = clear.fresh(&exact, raised.level()).unwrap();
+        let want = problem.circuit.products(&clear, &exact).unwrap();
+        let got = problem.circuit.products(&encrypted, &raised).unwrap();
+        let answers = problem.exchanges.layout.answers(slots);
+        ckks_secret::decrypt(&problem.party.secret, &got, slots).with(|got| {
+            for (user, (kind, bin)) in places.into_iter().zip(chosen) {
+                let error = |arm: usize| {
+                    let slot = answers.product_slot(arm, user);
+                    (got[slot].re - want.values()[slot].re).powi(2)
+                };
+                let sum = &mut sums[kind][bin];
+                *sum = (sum.0 + (0..k).map(error).sum::<f64>(), sum.1 + 1);
+            }
+        });
+    }
+    let worst =
+        sums.iter().flatten().filter(|(_, count)| *count > 0).map(|(sum, count)| sum / f64::from(*count));
+    -worst.fold(0.0, f64::max).log2() / 2.0
 }
 
 #[test]
