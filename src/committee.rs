@@ -38,6 +38,8 @@ pub(crate) enum Share {
     Transfers(Vec<TransferShare>),
     /// Its sealed shares for the users of an evaluation.
     Answers(Vec<SealedShare>),
+    /// The frame of its shares of checks, and its signature.
+    Checks(Vec<u8>, Vec<u8>),
 }
 
 /// Something that t members are asked for.
@@ -147,6 +149,11 @@ impl Committee {
         let next = rand::random::<u64>() >> 1;
         let desk = Mutex::new(Desk { next, ..Desk::default() });
         Ok(Committee { manifest, quorum, gathers, desk, news: watch::Sender::new(0) })
+    }
+
+    /// The members, as the manifest of the keys has them.
+    pub(crate) fn manifest(&self) -> &CommitteeManifest {
+        &self.manifest
     }
 
     /// How many members are here, how many it takes, and how many there are.

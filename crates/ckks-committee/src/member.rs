@@ -1,8 +1,8 @@
 use crate::{Dealt, Error, PairKeys, Smudge, dealing};
 use ckks::{KeySwitchKey, Params};
 use ckks_shares::{
-    ActiveSet, Forms, KeyLabel, OpeningShare, Quorum, RequestId, RequestKind, SessionId, Transfer,
-    TransferShare,
+    ActiveSet, Forms, KeyLabel, OpeningShare, Quorum, RangeCheck, RequestId, RequestKind, SessionId,
+    Transfer, TransferShare,
 };
 use rand::{CryptoRng, Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
@@ -280,17 +280,51 @@ impl MemberShare {
         header: &[u8],
         c1: &Poly<Ntt>,
     ) -> Result<OpeningShare, Error> {
+        let request = RequestId::new(RequestKind::Opening, set, header, Some(c1));
+        let noise = smudge.sample(forms.len(), &mut self.generator(&request));
+        self.open_under(&noise, pairs, forms, set, &request, c1)
+    }
+
+    /// The share of the openings of `check` of the message under `c1`, under masks of its own.
+    ///
+    /// # Errors
+    /// As [`Self::transfer`].
+    ///
+    /// # Panics
+    /// If the parameters are not those of the check.
+    pub fn check_range(
+        &self,
+        pairs: &PairKeys,
+        check: &RangeCheck,
+        set: ActiveSet,
+        header: &[u8],
+        c1: &Poly<Ntt>,
+    ) -> Result<OpeningShare, Error> {
+        let request = RequestId::new(RequestKind::RangeCheck, set, header, Some(c1));
+        let (mut rng, bound) = (self.generator(&request), check.mask_bound(set.len()));
+        let mut masks = Zeroizing::new(vec![0; check.forms().len()]);
+        masks.iter_mut().for_each(|mask| *mask = uniform_within(bound, &mut rng));
+        self.open_under(&masks, pairs, check.forms(), set, &request, c1)
+    }
+
+    fn open_under(
+        &self,
+        noise: &[i128],
+        pairs: &PairKeys,
+        forms: &Forms,
+        set: ActiveSet,
+        request: &RequestId,
+        c1: &Poly<Ntt>,
+    ) -> Result<OpeningShare, Error> {
         assert!(*forms.params() == self.params, "a share of the ring of this opening");
         let basis = self.params.q_basis(forms.level());
         if c1.n() != basis.n() || c1.limbs() != basis.len() {
             return Err(Error::Foreign { level: forms.level() });
         }
-        let request = RequestId::new(RequestKind::Opening, set, header, Some(c1));
         let phase = Zeroizing::new(self.weighted(set, forms.level()).mul(basis, c1).into_coeff(basis));
-        let noise = smudge.sample(forms.len(), &mut self.generator(&request));
         // The coefficients of a pseudo-random polynomial are as uniform as its values: the first are the zero
         // shares of the forms.
-        let zero = pairs.zero_share(basis, set, &request, 0)?;
+        let zero = pairs.zero_share(basis, set, request, 0)?;
         let mut out = forms.apply(&phase);
         for (f, residues) in out.iter_mut().enumerate() {
             for (i, x) in residues.iter_mut().enumerate() {
@@ -309,16 +343,19 @@ fn uniform_masks(
     rng: &mut ChaCha20Rng,
 ) -> Zeroizing<Vec<i128>> {
     let bound = map.mask_bound(set.len());
-    let unused = (2 * bound as u128).leading_zeros();
     let mut out = Zeroizing::new(vec![0; map.source().0.n()]);
-    for k in map.reads() {
-        // Rejections are independent of what is accepted.
-        out[k] = loop {
-            let word = (u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64())) >> unused;
-            if word <= 2 * bound as u128 {
-                break word as i128 - bound;
-            }
-        };
-    }
+    map.reads().into_iter().for_each(|k| out[k] = uniform_within(bound, rng));
     out
+}
+
+/// A uniform integer of at most `bound` in size.
+fn uniform_within(bound: i128, rng: &mut ChaCha20Rng) -> i128 {
+    let unused = (2 * bound as u128).leading_zeros();
+    loop {
+        // Rejections are independent of what is accepted.
+        let word = (u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64())) >> unused;
+        if word <= 2 * bound as u128 {
+            return word as i128 - bound;
+        }
+    }
 }

@@ -15,6 +15,7 @@ mod error;
 mod keys;
 mod opening;
 mod quorum;
+mod range;
 mod request;
 mod transfer;
 
@@ -22,5 +23,6 @@ pub use error::Error;
 pub use keys::{KeyLabel, KeySum, PublicKeySum, SessionId};
 pub use opening::{Forms, OpeningShare, RANDOM_WEIGHT, all_below, open};
 pub use quorum::{ActiveSet, MOST_MEMBERS, Quorum};
+pub use range::{ROUNDS, RangeCheck};
 pub use request::{RequestId, RequestKind};
 pub use transfer::{CHECK_BITS, Raised, Transfer, TransferShare, transfer};

@@ -33,6 +33,8 @@ enum Weights {
     Given(Vec<Vec<i32>>),
     /// Weight k of form f is root k·`powers[f]` modulo 2N, so that thousands of forms take no memory.
     Slots { roots: Vec<i32>, powers: Vec<usize> },
+    /// Those of the first coefficients, form after form, and 0 at all others.
+    First { coefficients: usize, weights: Vec<i16> },
 }
 
 impl Forms {
@@ -84,6 +86,29 @@ impl Forms {
         Forms { params: params.clone(), level, weights }
     }
 
+    /// `count` forms of messages at `level` whose weights at the first `coefficients` are uniform in
+    /// [−2¹³, 2¹³) and follow from `seed`. All other weights are 0.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] for more coefficients than N; [`Error::Modulus`] for a modulus above 126 bits.
+    pub fn of_first(
+        params: &Params,
+        level: usize,
+        count: usize,
+        coefficients: usize,
+        seed: &Seed,
+    ) -> Result<Self, Error> {
+        if !(1..=params.n()).contains(&coefficients) {
+            return Err(Error::Foreign("a linear form of no coefficients, or of more than there are"));
+        }
+        let mut bytes = vec![0u8; 2 * count * coefficients];
+        blake3::Hasher::new_keyed(seed).finalize_xof().fill(&mut bytes);
+        // The upper bits of a word with its sign.
+        let weight = |two: &[u8; 2]| i16::from_le_bytes(*two) >> 2;
+        let weights = bytes.as_chunks().0.iter().map(weight).collect();
+        Self::with(params, level, Weights::First { coefficients, weights })
+    }
+
     /// ⟨w, c₀⟩ of each form: all of it that members need not compute.
     ///
     /// # Errors
@@ -112,6 +137,7 @@ impl Forms {
         match &self.weights {
             Weights::Given(forms) => forms.len(),
             Weights::Slots { powers, .. } => powers.len(),
+            Weights::First { coefficients, weights } => weights.len() / coefficients,
         }
     }
 
@@ -133,6 +159,10 @@ impl Weights {
                 // There are 2N roots, a power of two.
                 let (power, last) = (powers[f], roots.len() - 1);
                 limb.iter().enumerate().map(|(k, x)| term(roots[(k * power) & last], x)).sum()
+            }
+            Weights::First { coefficients, weights } => {
+                let own = weights[f * coefficients..].iter().zip(&limb[..*coefficients]);
+                own.map(|(w, x)| term(i32::from(*w), x)).sum()
             }
         }
     }
@@ -220,6 +250,30 @@ fn check_modulus(params: &Params, level: usize) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Weights of the first coefficients are uniform, are 0 beyond, and make the sums that they say.
+    #[test]
+    fn weights_of_the_first_coefficients_are_uniform() {
+        let params = ckks::TOY_LOGN11_SCORES.validate().unwrap();
+        let (n, first) = (params.n(), 500);
+        let forms = Forms::of_first(&params, 0, 16, first, &[7; 32]).unwrap();
+        assert_eq!(forms.len(), 16);
+        let unit = |k: usize| (0..n).map(|i| u64::from(i == k)).collect::<Vec<_>>();
+        let weights: Vec<Vec<i128>> =
+            (0..16).map(|f| (0..n).map(|k| forms.weights.sum(f, &unit(k))).collect()).collect();
+        assert!(weights.iter().all(|w| w[first..].iter().all(|w| *w == 0)));
+        let mut quarters = [0; 4];
+        weights.iter().flat_map(|w| &w[..first]).for_each(|w| quarters[((w + 8192) / 4096) as usize] += 1);
+        // Six standard deviations of √(3/16·8000).
+        assert!(quarters.iter().all(|count: &i32| (count - 2000).abs() < 233), "{quarters:?}");
+        let message: Vec<u64> = (0..n as u64).map(|k| (1 << 59) + k * k * 977).collect();
+        for (f, weights) in weights.iter().enumerate() {
+            let want: i128 = weights.iter().zip(&message).map(|(w, m)| w * i128::from(*m)).sum();
+            assert_eq!(forms.weights.sum(f, &message), want);
+        }
+        assert!(Forms::of_first(&params, 0, 1, n + 1, &[7; 32]).is_err());
+        assert!(Forms::of_first(&params, 0, 1, 0, &[7; 32]).is_err());
+    }
 
     /// A form is Σₖ wₖ·mₖ with the rounded weights of the definition, for each single coefficient.
     #[test]

@@ -12,6 +12,8 @@ pub enum RequestKind {
     Transfer,
     /// A share of an opening of [`crate::Forms`].
     Opening,
+    /// A share of the openings of a [`crate::RangeCheck`].
+    RangeCheck,
 }
 
 /// The identifier of a request: the hash of its kind, its members, its header, and the ciphertext.
@@ -32,6 +34,7 @@ impl RequestId {
             RequestKind::KeyTest => 2,
             RequestKind::Transfer => 3,
             RequestKind::Opening => 4,
+            RequestKind::RangeCheck => 5,
         };
         hash.update(&[kind]).update(&set.bits().to_le_bytes());
         hash.update(&(header.len() as u64).to_le_bytes()).update(header);

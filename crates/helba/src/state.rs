@@ -4,6 +4,10 @@
 //! updating (the next model is computed), refreshing (a holder of the key encrypts it anew in both rings).
 //! In every phase decisions use the current model, and feedback is added to the next sum.
 //!
+//! Under a committee a phase before raising checks each feedback of the sum: members open projections of it,
+//! and what is out of range is subtracted. A feedback that was dropped stays counted in t and t_j, which
+//! widths are computed from.
+//!
 //! All that changes the state is an [`Event`]. The same events in the same order give the same state, byte
 //! for byte, so that a journal of events is a store. Masks are drawn from the secret of the bandit and from a
 //! hash over all events so far: no mask is used for two sums or two models, whatever a crash undid.
@@ -28,11 +32,16 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// The number of rounds that are given out after one event.
 const RESERVED_ROUNDS: u64 = 1024;
+/// The most feedbacks that are checked at once.
+const MOST_CHECKED: usize = 64;
+/// The most dropped feedbacks that are remembered.
+const MOST_DROPPED: usize = 1024;
 /// The bytes of a decision id that hold its round. The others are a message authentication code.
 const ROUND_BYTES: usize = 6;
 
@@ -77,6 +86,15 @@ pub enum Event {
         /// C.
         answer: Option<(QuestionId, bool)>,
     },
+    /// The members of a committee have checked the first feedbacks of a [`Check`].
+    Checked {
+        /// The task.
+        task: u64,
+        /// The rounds and frames of those that are out of range, which are subtracted from the sum.
+        dropped: Vec<(u64, Vec<u8>)>,
+        /// What members opened, as they read it.
+        openings: Vec<Vec<u8>>,
+    },
 }
 
 impl Event {
@@ -104,6 +122,8 @@ pub enum Applied {
     Reserved,
     /// A feedback was counted. The receipt is that of its decision.
     Counted(Receipt),
+    /// Feedbacks were checked.
+    Checked,
     /// The sum was added to the statistics, and an update is due.
     UpdateDue,
     /// The model was replaced.
@@ -119,6 +139,15 @@ pub struct Task {
     pub kind: TaskKind,
     /// The masked ciphertext.
     pub masked: Arc<Ciphertext>,
+}
+
+/// Feedbacks that the members of a committee are asked to check, at most 64.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    /// The number of the task, which the event names.
+    pub id: u64,
+    /// The round of each feedback, and BLAKE3 of its frame.
+    pub feedbacks: Vec<(u64, [u8; 32])>,
 }
 
 /// A trace that is to be tested.
@@ -180,6 +209,10 @@ struct State<C> {
     statistics: C,
     /// The sum of the feedbacks after `closed`.
     sum: C,
+    /// Under a committee, the round of each of them and BLAKE3 of its frame.
+    unchecked: Vec<(u64, [u8; 32])>,
+    /// The rounds of the last feedbacks that were dropped, at most [`MOST_DROPPED`].
+    dropped: VecDeque<u64>,
     /// Under the trace condition.
     trace: Option<Trace<C>>,
     counters: Option<CounterSums<C>>,
@@ -209,6 +242,7 @@ struct CounterSums<C> {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 enum Phase<C> {
     Open,
+    Checking { task: u64, at: u64, untested: u64, residual: f64, sum: C, left: Vec<(u64, [u8; 32])> },
     Raising { task: u64, at: u64, untested: u64, residual: f64, seed: [u8; 32], masked: C },
     Updating { task: u64, at: u64, untested: u64, residual: f64, seed: [u8; 32] },
     Refreshing { task: u64, at: u64, residual: f64, seed: [u8; 32], masked: C },
@@ -250,6 +284,8 @@ impl EncryptedBandit {
             scores_model: Arc::new(scores_model),
             statistics: trivial(&layout.ridge(lambda), plan.statistics_level)?,
             sum: Arc::new(empty_sum(engine)),
+            unchecked: Vec::new(),
+            dropped: VecDeque::new(),
             trace: config.tests_trace().then(|| Trace { sum: empty_trace(engine), tested_to: 0 }),
             counters: config.counters.map(|_| CounterSums {
                 group: Arc::new(empty_sum(engine)),
@@ -328,7 +364,10 @@ impl EncryptedBandit {
             model_feedbacks: s.model_feedbacks,
             batches: s.batches,
             refreshes: s.refreshes,
-            updating: matches!(s.phase, Phase::Raising { .. } | Phase::Updating { .. }),
+            updating: matches!(
+                s.phase,
+                Phase::Checking { .. } | Phase::Raising { .. } | Phase::Updating { .. }
+            ),
             refresh_due: matches!(s.phase, Phase::Refreshing { .. }),
             pending_decisions: pending,
         }
@@ -342,7 +381,8 @@ impl EncryptedBandit {
     /// The round of a decision of this bandit, or `None` with its receipt if its feedback was counted.
     ///
     /// # Errors
-    /// [`protocol::Error::UnknownDecision`] for an id that this bandit has not given out, or that is too old.
+    /// [`protocol::Error::UnknownDecision`] for an id that this bandit has not given out, or that is too old;
+    /// [`protocol::Error::FeedbackDropped`] if its feedback was found out of range.
     pub fn waiting(&self, id: DecisionId) -> Result<Result<u64, Receipt>, Error> {
         let mut round = [0; 8];
         round[..ROUND_BYTES].copy_from_slice(&id.0[..ROUND_BYTES]);
@@ -352,6 +392,9 @@ impl EncryptedBandit {
         let state = if same { self.state.answered.get(round) } else { Round::Forgotten };
         match state {
             Round::Waits => Ok(Ok(round)),
+            Round::Answered if self.state.dropped.contains(&round) => {
+                Err(protocol::Error::FeedbackDropped { id: id.to_string() }.into())
+            }
             Round::Answered => Ok(Err(self.state.receipt(round))),
             Round::Forgotten => Err(protocol::Error::UnknownDecision { id: id.to_string() }.into()),
         }
@@ -388,8 +431,14 @@ impl EncryptedBandit {
             Phase::Refreshing { task, masked, .. } => {
                 Some(Task { id: *task, kind: TaskKind::Model, masked: masked.clone() })
             }
-            Phase::Open | Phase::Updating { .. } => None,
+            Phase::Open | Phase::Checking { .. } | Phase::Updating { .. } => None,
         }
+    }
+
+    /// The feedbacks that wait for the members of a committee to check them.
+    pub fn check(&self) -> Option<Check> {
+        let Phase::Checking { task, left, .. } = &self.state.phase else { return None };
+        Some(Check { id: *task, feedbacks: left.iter().take(MOST_CHECKED).copied().collect() })
     }
 
     /// Applies an event. On an error nothing has changed.
@@ -397,7 +446,7 @@ impl EncryptedBandit {
     /// # Errors
     /// [`Error::Ckks`] for a frame that is not one of this bandit; [`protocol::Error::UnknownDecision`] for a
     /// round that does not wait; [`Error::UnknownQuestion`]; [`Error::TaskOver`]; [`Error::BadState`] for
-    /// feedback of another schedule.
+    /// feedback of another schedule, and for dropped feedback that is not that of a check.
     pub fn apply(&mut self, engine: &Engine, event: &Event) -> Result<Applied, Error> {
         let (small, deep) = (engine.params(), engine.deep());
         let mut next = self.state.clone();
@@ -420,6 +469,10 @@ impl EncryptedBandit {
                 next.add_trace(engine, statistics)?;
                 next.count(engine, &self.exchanges, *round, frame)?;
                 Applied::Counted(next.receipt(*round))
+            }
+            Event::Checked { task, dropped, openings: _ } => {
+                next.take_check(engine, &self.exchanges, *task, dropped)?;
+                Applied::Checked
             }
             Event::Raised { task, frame } => {
                 let Phase::Raising { task: want, at, untested, residual, seed, .. } = next.phase else {
@@ -554,8 +607,8 @@ impl EncryptedBandit {
             at_scale(&mut sums.group);
             at_scale(&mut sums.shown);
         }
-        if let Phase::Raising { masked, .. } = &mut state.phase {
-            at_scale(masked);
+        if let Phase::Raising { masked: sum, .. } | Phase::Checking { sum, .. } = &mut state.phase {
+            at_scale(sum);
         }
         if let Some(trace) = &mut state.trace {
             trace.sum = Arc::new((*trace.sum).clone().with_scale(f64::from(LOG_CONTEXT).exp2()));
@@ -591,6 +644,17 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
         Ok((_, rest)) => Err(bad(format!("{} bytes after its end", rest.len()))),
         Err(error) => Err(bad(error.to_string())),
     }
+}
+
+/// Reads the frame of the statistics of a feedback.
+fn read_feedback(engine: &Engine, exchanges: &Exchanges, frame: &[u8]) -> Result<Ciphertext, Error> {
+    let (small, key) = (engine.params(), engine.key_id());
+    let (level, scale) = (small.max_level(), f64::from(LOG_STATISTICS).exp2());
+    let count = exchanges.layout.feedback_numbers();
+    Ok(match engine.has_committee() {
+        true => ckks::read_truncated_ciphertext(small, key, level, scale, count, frame)?,
+        false => ckks::read_partial_ciphertext(small, key, level, scale, count, frame)?,
+    })
 }
 
 /// A sum of no feedbacks.
@@ -675,7 +739,8 @@ impl<C> State<C> {
     fn next_residual(&self) -> f64 {
         match self.phase {
             Phase::Open => self.residual,
-            Phase::Raising { residual, .. }
+            Phase::Checking { residual, .. }
+            | Phase::Raising { residual, .. }
             | Phase::Updating { residual, .. }
             | Phase::Refreshing { residual, .. } => residual,
         }
@@ -710,6 +775,9 @@ impl<C> State<C> {
         let plan = &self.plan;
         let phase = match self.phase {
             Phase::Open => Phase::Open,
+            Phase::Checking { task, at, untested, residual, sum, left } => {
+                Phase::Checking { task, at, untested, residual, sum: map(Place::Scores, sum)?, left }
+            }
             Phase::Raising { task, at, untested, residual, seed, masked } => {
                 Phase::Raising { task, at, untested, residual, seed, masked: map(Place::Scores, masked)? }
             }
@@ -740,6 +808,8 @@ impl<C> State<C> {
             scores_model: map(Place::Scores, self.scores_model)?,
             statistics: map(Place::Deep(plan.statistics_level), self.statistics)?,
             sum: map(Place::Scores, self.sum)?,
+            unchecked: self.unchecked,
+            dropped: self.dropped,
             phase,
             config: self.config,
             plan: self.plan,
@@ -767,17 +837,14 @@ impl State<Arc<Ciphertext>> {
         round: u64,
         frame: &[u8],
     ) -> Result<(), Error> {
-        let (small, key) = (engine.params(), engine.key_id());
         if self.answered.get(round) != Round::Waits {
             let id = self.decision_id(round).to_string();
             return Err(protocol::Error::UnknownDecision { id }.into());
         }
-        let (level, scale) = (small.max_level(), f64::from(LOG_STATISTICS).exp2());
-        let count = exchanges.layout.feedback_numbers();
-        let feedback = match engine.has_committee() {
-            true => ckks::read_truncated_ciphertext(small, key, level, scale, count, frame)?,
-            false => ckks::read_partial_ciphertext(small, key, level, scale, count, frame)?,
-        };
+        let feedback = read_feedback(engine, exchanges, frame)?;
+        if engine.has_committee() {
+            self.unchecked.push((round, *blake3::hash(frame).as_bytes()));
+        }
         engine.scores_evaluator().add_assign(Arc::make_mut(&mut self.sum), &feedback)?;
         self.answered.answer(round);
         self.feedbacks += 1;
@@ -865,22 +932,72 @@ impl State<Arc<Ciphertext>> {
         Ok(())
     }
 
-    /// Ends the batch: its sum waits, under a mask, for a holder of the key.
+    /// Ends the batch: its feedbacks wait to be checked, or its sum for a holder of the key.
     fn close(&mut self, engine: &Engine, exchanges: &Exchanges) -> Result<(), Error> {
-        let untested = self.untested();
+        let (at, untested) = (self.feedbacks, self.untested());
         let residual = self.newton(untested)?.residual();
-        let (task, seed) = (self.next_task(), self.mask());
-        let mut rng = ChaCha20Rng::from_seed(derive(&seed, b"zero"));
         let sum = std::mem::replace(&mut self.sum, Arc::new(empty_sum(engine)));
-        let sum = Arc::unwrap_or_clone(sum);
-        let Masked { ciphertext, .. } = engine.mask_with(&exchanges.statistics, sum, seed, &mut rng)?;
-        let at = self.feedbacks;
-        self.phase = Phase::Raising { task, at, untested, residual, seed, masked: Arc::new(ciphertext) };
+        self.phase = if engine.has_committee() {
+            let (task, left) = (self.next_task(), std::mem::take(&mut self.unchecked));
+            Phase::Checking { task, at, untested, residual, sum, left }
+        } else {
+            self.raising(engine, exchanges, (at, untested, residual), sum)?
+        };
         self.batches += 1;
         self.closed = at;
         if let Some(trace) = &mut self.trace {
             *trace = Trace { sum: empty_trace(engine), tested_to: at };
         }
+        Ok(())
+    }
+
+    /// The phase in which the sum of a batch waits, under a mask, for a holder of the key.
+    fn raising(
+        &mut self,
+        engine: &Engine,
+        exchanges: &Exchanges,
+        (at, untested, residual): (u64, u64, f64),
+        sum: Arc<Ciphertext>,
+    ) -> Result<Phase<Arc<Ciphertext>>, Error> {
+        let (task, seed) = (self.next_task(), self.mask());
+        let mut rng = ChaCha20Rng::from_seed(derive(&seed, b"zero"));
+        let sum = Arc::unwrap_or_clone(sum);
+        let Masked { ciphertext, .. } = engine.mask_with(&exchanges.statistics, sum, seed, &mut rng)?;
+        Ok(Phase::Raising { task, at, untested, residual, seed, masked: Arc::new(ciphertext) })
+    }
+
+    /// Subtracts what was dropped of the feedbacks that were checked, and goes on with the others.
+    fn take_check(
+        &mut self,
+        engine: &Engine,
+        exchanges: &Exchanges,
+        task: u64,
+        dropped: &[(u64, Vec<u8>)],
+    ) -> Result<(), Error> {
+        let (at, untested, residual, mut sum, mut left) =
+            match std::mem::replace(&mut self.phase, Phase::Open) {
+                Phase::Checking { task: want, at, untested, residual, sum, left } if want == task => {
+                    (at, untested, residual, sum, left)
+                }
+                _ => return Err(unasked(task)),
+            };
+        let mut checked: BTreeMap<u64, [u8; 32]> = left.drain(..left.len().min(MOST_CHECKED)).collect();
+        for (round, frame) in dropped {
+            if checked.remove(round) != Some(*blake3::hash(frame).as_bytes()) {
+                return Err(Error::BadState("a dropped feedback that was not checked".into()));
+            }
+            let feedback = read_feedback(engine, exchanges, frame)?;
+            engine.scores_evaluator().sub_assign(Arc::make_mut(&mut sum), &feedback)?;
+            self.dropped.push_back(*round);
+            if self.dropped.len() > MOST_DROPPED {
+                self.dropped.pop_front();
+            }
+        }
+        self.phase = if left.is_empty() {
+            self.raising(engine, exchanges, (at, untested, residual), sum)?
+        } else {
+            Phase::Checking { task: self.next_task(), at, untested, residual, sum, left }
+        };
         Ok(())
     }
 }

@@ -128,6 +128,15 @@ pub enum Error {
         /// The id.
         id: String,
     },
+    /// Untrusted: the members of a key committee found the feedback out of range.
+    #[error(
+        "the feedback on the decision {id} was dropped: what it encrypts is out of range; send statistics of features \
+         within L and of a reward from -1 to 1"
+    )]
+    FeedbackDropped {
+        /// The id.
+        id: String,
+    },
 }
 
 impl Error {
@@ -149,6 +158,7 @@ impl Error {
             | Error::NormAboveBound { .. }
             | Error::RewardOutOfRange => Fault::Value,
             Error::UnknownDecision { .. } => Fault::Unknown,
+            Error::FeedbackDropped { .. } => Fault::Value,
         }
     }
 }

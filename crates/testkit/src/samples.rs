@@ -128,7 +128,7 @@ pub fn committee() -> Vec<Vec<u8>> {
         raise.to_bytes(),
         answers.to_bytes(),
         request.to_bytes(),
-        MemberReply::Transfer { number: 9, frames: vec![vec![1; 30]; 4], signature: vec![2; 64] }.to_bytes(),
+        MemberReply::Frames { number: 9, frames: vec![vec![1; 30]; 4], signature: vec![2; 64] }.to_bytes(),
         MemberReply::Answers { number: 9, shares }.to_bytes(),
         MemberReply::refused(&signing, 9, b"question", "a reason").to_bytes(),
     ]

@@ -30,6 +30,9 @@ pub enum Error {
     /// Untrusted: bytes that are not such a message.
     #[error("rejected: {0}")]
     Malformed(&'static str),
+    /// Untrusted: shares of another set or another shape.
+    #[error(transparent)]
+    Shares(#[from] ckks_shares::Error),
     /// Misuse: a file without an access token.
     #[error("{} contains no access token, which is 64 hexadecimal digits: `helba-keygen token FILE` generates one", path.display())]
     TokenFile {
@@ -165,6 +168,7 @@ impl Error {
             Error::Version { .. } | Error::BundleVersion { .. } => Fault::Version,
             Error::Ckks(error) => error.fault(),
             Error::Envelope(error) => error.fault(),
+            Error::Shares(error) => error.fault(),
             Error::Protocol(error) => error.fault(),
             Error::Level { .. }
             | Error::WrongBundle { .. }

@@ -8,6 +8,7 @@
 //! the last part.
 
 mod bundle;
+mod checks;
 mod clear;
 mod committee;
 mod custody;
@@ -27,6 +28,10 @@ pub use bundle::{
     AnswersManifest, BUNDLE_VERSION, BundleKind, BundleReader, BundleWriter, MAX_MANIFEST_BYTES, Manifest,
     SECURITY_TABLE, ScoresManifest,
 };
+pub use checks::{
+    CheckEvidence, CheckState, FeedbackCheck, OpenedChecks, RoundInput, check_header, check_request,
+    input_hash, write_check_shares,
+};
 pub use clear::{
     ClearFeedback, Counted, DecideRequest, Decided, FeedbackKind, LateFeedback, LateRule, Learnt,
     MAX_CLEAR_BYTES, ParameterCard, PolicyCard, PolicyCreated, PolicyView, Privacy, ShuffledBatch, Spent,
@@ -44,7 +49,7 @@ pub use json::{MAX_JSON_BYTES, OCTET_STREAM};
 pub use labels::{IDEMPOTENCY_HEADER, Labelled, Labels, LabelsPatch, MOST_NAME, MOST_TAG, MOST_TAGS};
 pub use members::{
     AnswerUser, Evidence, Journal, MOST_ATTEMPTS, MOST_JOURNAL, MOST_QUESTION, MemberReply, MemberRequest,
-    Question, RaiseEvidence, Wanted, check_poll, check_refusal, check_transfer, sign_poll, sign_transfer,
+    Question, RaiseEvidence, Wanted, check_frames, check_poll, check_refusal, sign_frames, sign_poll,
     transfer_header, transfers,
 };
 pub use problem::{PROBLEM_JSON, Problem, ProblemType};

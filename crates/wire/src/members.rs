@@ -6,6 +6,7 @@
 //! | `POST /v1/committee/members/{member}/shares` | [`MemberReply`] | 204 |
 //! | `GET /v1/bandits/{id}/journal?after=N` | | [`Journal`] |
 
+use crate::checks::MOST_INPUTS;
 use crate::frame::{self, Kind, Reader};
 use crate::{AnswerBinding, Error, SealedShare, answer_key_hash};
 use ckks_shares::{CHECK_BITS, Raised, SessionId, Transfer};
@@ -26,8 +27,8 @@ pub const MOST_QUESTION: usize = MOST_USERS * (SEALING_KEY_BYTES + 64);
 const POLL_SIGNATURE: &str = "helba committee v1: poll";
 /// The domain of signatures of [`MemberReply::Refused`].
 const REFUSAL_SIGNATURE: &str = "helba committee v1: refusal";
-/// The domain of signatures of [`MemberReply`]s with shares of transfers.
-const TRANSFER_SIGNATURE: &str = "helba committee v1: share of a transfer";
+/// The domain of signatures of [`MemberReply::Frames`].
+const FRAMES_SIGNATURE: &str = "helba committee v1: frames of shares";
 
 /// A user of an evaluation that is opened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +52,15 @@ pub enum Wanted {
         model_feedbacks: u64,
         /// Its users.
         users: Vec<AnswerUser>,
+    },
+    /// A round of a check of feedbacks ([`crate::FeedbackCheck`]), whose frames are beside the question.
+    Checks {
+        /// The round, from 0.
+        round: u8,
+        /// What the weights of its projections follow from.
+        seed: [u8; 32],
+        /// The hashes of the feedbacks that have passed so far ([`crate::input_hash`]).
+        hashes: Vec<[u8; 32]>,
     },
 }
 
@@ -96,6 +106,11 @@ impl Question {
             if users.is_empty() || users.len() > MOST_USERS || !users.iter().all(fits) {
                 return Err(Error::Malformed("a question about users that no evaluation has"));
             }
+        }
+        if let Wanted::Checks { hashes, .. } = &question.wanted
+            && !(1..=MOST_INPUTS).contains(&hashes.len())
+        {
+            return Err(Error::Malformed("a check of no feedbacks or of more than 64"));
         }
         Ok(question)
     }
@@ -147,7 +162,8 @@ pub struct MemberRequest {
     pub question: Vec<u8>,
     /// The frame of c₁ of the ciphertext.
     pub c1: Vec<u8>,
-    /// The bytes of an [`Evidence`] for the scores and the answers of an evaluation, and none for others.
+    /// The bytes of an [`Evidence`] for the scores and the answers of an evaluation, those of
+    /// [`crate::CheckEvidence`] for checks, and none for others.
     pub evidence: Vec<u8>,
 }
 
@@ -274,8 +290,9 @@ impl MemberRequest {
 /// The reply of a member.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MemberReply {
-    /// Shares of transfers: the frames of downⱼ and upⱼ of each, and a signature over all.
-    Transfer {
+    /// Shares of transfers, the frames of downⱼ and upⱼ of each, or of checks
+    /// ([`crate::write_check_shares`]), and a signature over all.
+    Frames {
         /// The number of the request.
         number: u64,
         /// The frames.
@@ -325,7 +342,7 @@ impl MemberReply {
     /// The number of the request.
     pub fn number(&self) -> u64 {
         match self {
-            MemberReply::Transfer { number, .. }
+            MemberReply::Frames { number, .. }
             | MemberReply::Answers { number, .. }
             | MemberReply::Refused { number, .. } => *number,
         }
@@ -334,7 +351,7 @@ impl MemberReply {
     /// The bytes of the reply.
     pub fn to_bytes(&self) -> Vec<u8> {
         match self {
-            MemberReply::Transfer { number, frames, signature } => {
+            MemberReply::Frames { number, frames, signature } => {
                 let blobs: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
                 let header = (0u8, *number, frames.len(), signature.as_slice(), "");
                 frame::write(Kind::MemberReply, &header, &blobs)
@@ -363,7 +380,7 @@ impl MemberReply {
             (0, 1..=MOST_FRAMES) => {
                 let frame = |_| Ok(reader.blob("a share", limit)?.to_vec());
                 let frames = (0..count).map(frame).collect::<Result<_, Error>>()?;
-                MemberReply::Transfer { number, frames, signature: signature.to_vec() }
+                MemberReply::Frames { number, frames, signature: signature.to_vec() }
             }
             (1, 1) => {
                 let (shares, rest) = postcard::take_from_bytes(reader.blob("the shares", limit)?)
@@ -424,7 +441,7 @@ pub fn check_refusal(
     Ok(envelope::verify(verifying, REFUSAL_SIGNATURE, &signed_refusal(number, question, why), signature)?)
 }
 
-/// What a member signs of the shares of transfers under these request ids: `frames` in the order of the
+/// What a member signs of the shares under these request ids: `frames` in the order of the
 /// reply.
 fn signed_frames(requests: &[[u8; 32]], frames: &[Vec<u8>]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -433,26 +450,22 @@ fn signed_frames(requests: &[[u8; 32]], frames: &[Vec<u8>]) -> Vec<u8> {
     out
 }
 
-/// Signs the frames of a [`MemberReply::Transfer`].
-pub fn sign_transfer(
-    signing: &envelope::SigningSecret,
-    requests: &[[u8; 32]],
-    frames: &[Vec<u8>],
-) -> Vec<u8> {
-    signing.sign(TRANSFER_SIGNATURE, &signed_frames(requests, frames)).to_vec()
+/// Signs the frames of a [`MemberReply::Frames`].
+pub fn sign_frames(signing: &envelope::SigningSecret, requests: &[[u8; 32]], frames: &[Vec<u8>]) -> Vec<u8> {
+    signing.sign(FRAMES_SIGNATURE, &signed_frames(requests, frames)).to_vec()
 }
 
-/// Checks the signature of a [`MemberReply::Transfer`].
+/// Checks the signature of a [`MemberReply::Frames`].
 ///
 /// # Errors
 /// [`Error::Envelope`].
-pub fn check_transfer(
+pub fn check_frames(
     verifying: &[u8],
     requests: &[[u8; 32]],
     frames: &[Vec<u8>],
     signature: &[u8],
 ) -> Result<(), Error> {
-    Ok(envelope::verify(verifying, TRANSFER_SIGNATURE, &signed_frames(requests, frames), signature)?)
+    Ok(envelope::verify(verifying, FRAMES_SIGNATURE, &signed_frames(requests, frames), signature)?)
 }
 
 #[cfg(test)]
@@ -506,11 +519,11 @@ mod tests {
 
         let signing = SigningSecret::generate(&mut rng);
         let (requests, frames) = ([[1; 32], [2; 32]], vec![vec![3; 7], vec![4; 5]]);
-        let signature = sign_transfer(&signing, &requests, &frames);
-        check_transfer(&signing.public(), &requests, &frames, &signature).unwrap();
+        let signature = sign_frames(&signing, &requests, &frames);
+        check_frames(&signing.public(), &requests, &frames, &signature).unwrap();
         let swapped: Vec<_> = frames.iter().rev().cloned().collect();
-        assert!(check_transfer(&signing.public(), &requests, &swapped, &signature).is_err());
-        assert!(check_transfer(&signing.public(), &requests[..1], &frames, &signature).is_err());
+        assert!(check_frames(&signing.public(), &requests, &swapped, &signature).is_err());
+        assert!(check_frames(&signing.public(), &requests[..1], &frames, &signature).is_err());
         let refused = MemberReply::refused(&signing, 10, b"question", &"é".repeat(1000));
         let MemberReply::Refused { number, why, signature: signed } = &refused else {
             unreachable!("as made")
@@ -528,7 +541,7 @@ mod tests {
         assert_eq!(MemberReply::read(&refused.to_bytes(), 5000).unwrap(), refused);
         let share = SealedShare { member: 2, sealed: vec![1; 1200], signature: vec![2; 64] };
         for reply in [
-            MemberReply::Transfer { number: 8, frames, signature },
+            MemberReply::Frames { number: 8, frames, signature },
             MemberReply::Answers { number: 9, shares: vec![share; 3] },
             MemberReply::refused(&signing, 10, b"question", "a reason"),
         ] {

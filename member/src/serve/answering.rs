@@ -10,8 +10,9 @@ use protocol::levels::ANSWER_LEVEL;
 use protocol::{Exchanges, MOST_FACTOR, ScoreRing, TaskKind};
 use std::collections::BTreeSet;
 use wire::{
-    AnswerUser, Created, Custody, MemberReply, MemberRequest, Question, SealedShare, Wanted, sign_transfer,
-    transfer_header, transfers,
+    AnswerUser, CheckEvidence, Created, Custody, FeedbackCheck, MemberReply, MemberRequest, Question,
+    RoundInput, SealedShare, Wanted, check_header, check_request, sign_frames, transfer_header, transfers,
+    write_check_shares,
 };
 
 /// A bandit whose keys and plan a member has checked.
@@ -76,6 +77,7 @@ pub fn answer(
     match &question.wanted {
         Wanted::Transfer(kind) => asked.transfer(ledger, &question, *kind),
         Wanted::Answers { model_feedbacks, users } => asked.open(ledger, &question, *model_feedbacks, users),
+        Wanted::Checks { .. } => asked.check(ledger, &question),
     }
 }
 
@@ -124,8 +126,27 @@ impl Asked<'_> {
             frames.push(ckks::write_polynomial(target, self.key_id(target)?, high, &up));
             requests.push(*id.bytes());
         }
-        let signature = sign_transfer(self.keys.signing(), &requests, &frames);
-        Ok(MemberReply::Transfer { number: self.request.number, frames, signature })
+        let signature = sign_frames(self.keys.signing(), &requests, &frames);
+        Ok(MemberReply::Frames { number: self.request.number, frames, signature })
+    }
+
+    /// Opens projections of feedbacks.
+    fn check(&self, ledger: &Ledger, question: &Question) -> Result<MemberReply, Error> {
+        let share = self.keys.scores();
+        let ring = (share.params(), self.key_id(share.params())?);
+        let evidence = CheckEvidence::from_bytes(&self.request.evidence)?;
+        let feedbacks = FeedbackCheck::read(&self.bandit.exchanges, ring, &evidence.frames)?;
+        let inputs = feedbacks.round(&question.wanted)?;
+        ledger.note(question, self.set.bits(), &self.request.question, &[])?;
+        let open = |(at, input): (usize, &RoundInput<'_>)| {
+            let (header, c1) = (check_header(&self.request.question, at), input.ciphertext.c1());
+            share.check_range(self.keys.pairs(), &input.check, self.set, &header, c1)
+        };
+        let shares = inputs.iter().enumerate().map(open).collect::<Result<Vec<_>, _>>()?;
+        let frames = vec![write_check_shares(&shares)];
+        let id = check_request(&self.request.question, self.set);
+        let signature = sign_frames(self.keys.signing(), &[id], &frames);
+        Ok(MemberReply::Frames { number: self.request.number, frames, signature })
     }
 
     fn open(

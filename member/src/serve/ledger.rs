@@ -14,7 +14,7 @@ use wire::{Created, Question, Wanted};
 
 /// The most sets for one evaluation.
 const MOST_SETS: usize = 3;
-/// The most sets for a sum or a model, which waits until it is done.
+/// The most sets for a sum, a model or a round of a check, which wait until they are done.
 const MOST_OWN_SETS: usize = wire::MOST_ATTEMPTS as usize;
 /// The version of the tables.
 const FORMAT: u64 = 1;
@@ -327,12 +327,13 @@ impl Ledger {
     ///
     /// # Errors
     /// [`Error::Refused`] for another meaning or another ciphertext of the same task, for more than three
-    /// sets, or eight of a sum or a model, and for answers after the most that are opened; [`Error::Ledger`].
+    /// sets, or eight of a sum, a model or a round of a check, and for answers after the most that are opened; [`Error::Ledger`].
     pub fn note(&self, question: &Question, set: u16, bytes: &[u8], c1: &[u8]) -> Result<(), Error> {
         let (kind, most) = match question.wanted {
             Wanted::Transfer(TaskKind::Sum | TaskKind::Model) => (0, MOST_OWN_SETS),
             Wanted::Transfer(TaskKind::Scores { .. }) => (0, MOST_SETS),
             Wanted::Answers { .. } => (1, MOST_SETS),
+            Wanted::Checks { round, .. } => (round.saturating_add(2), MOST_OWN_SETS),
         };
         let key = (question.bandit.as_str(), kind, question.task);
         let about = meaning(question, c1);
@@ -462,7 +463,12 @@ fn name(session: &SessionId) -> u64 {
 
 /// The hash of what a task is about: all but the attempt.
 fn meaning(question: &Question, c1: &[u8]) -> [u8; 32] {
-    let first = Question { attempt: 0, ..question.clone() }.to_bytes();
+    let wanted = match question.wanted.clone() {
+        // What the rounds before have opened differs from set to set.
+        Wanted::Checks { round, .. } => Wanted::Checks { round, seed: [0; 32], hashes: Vec::new() },
+        wanted => wanted,
+    };
+    let first = Question { attempt: 0, wanted, ..question.clone() }.to_bytes();
     let mut hash = blake3::Hasher::new_derive_key("helba member: what a task is about");
     hash.update(&(first.len() as u64).to_le_bytes()).update(&first).update(c1);
     *hash.finalize().as_bytes()

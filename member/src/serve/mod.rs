@@ -173,6 +173,9 @@ impl Member {
             Wanted::Answers { users, .. } => {
                 format!("bandit {}: shares of the answers to {} users", question.bandit, users.len())
             }
+            Wanted::Checks { hashes, .. } => {
+                format!("bandit {}: shares of a check of {} feedbacks", question.bandit, hashes.len())
+            }
         };
         if let Some(replica) = &self.replica {
             let journal = |id: &str, after| Ok(self.client.journal(id, after)?);

@@ -21,8 +21,9 @@ use rns::{Ntt, Poly};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use wire::{
-    AnswerUser, CommitteeContexts, Custody, Evidence, Journal, MOST_ATTEMPTS, MemberRequest, PublicBundle,
-    Question, RaiseEvidence, ScoreKeys, Wanted, transfer_header,
+    AnswerUser, CheckEvidence, CommitteeContexts, CommitteeManifest, Custody, Evidence, FeedbackCheck,
+    Journal, MOST_ATTEMPTS, MemberRequest, OpenedChecks, PublicBundle, Question, RaiseEvidence, ScoreKeys,
+    Wanted, transfer_header,
 };
 
 /// The models that are kept: evaluations may be under way with the one before.
@@ -36,6 +37,7 @@ pub type Source<'a> = &'a dyn Fn(&str, u64) -> Result<Journal, Error>;
 /// The evaluation keys of a committee, and the state of each bandit as its journal determines it.
 pub struct Replica {
     engine: Engine,
+    committee: CommitteeManifest,
     /// All sets of t members, of this epoch and those before.
     sets: Vec<ActiveSet>,
     /// The attempts at a task up to this epoch.
@@ -56,6 +58,8 @@ struct Followed {
 /// The state of a bandit after some records of its journal, and the chain of hashes over them.
 struct Mirror {
     bandit: EncryptedBandit,
+    /// The frames of the feedbacks that are not checked, by their rounds.
+    unchecked: BTreeMap<u64, Arc<Vec<u8>>>,
     records: u64,
     hash: [u8; 32],
 }
@@ -78,6 +82,9 @@ impl Replica {
     /// [`Error::OtherKeys`] for the bundle of other keys; [`Error::Helba`].
     pub fn new<R: CryptoRng>(keys: &MemberKeys, bundle: PublicBundle, rng: &mut R) -> Result<Self, Error> {
         super::check_manifest(keys, &bundle.manifest)?;
+        let Custody::Committee(committee) = bundle.manifest.custody.clone() else {
+            return Err(Error::OtherKeys { what: "the public bundle".into() });
+        };
         let PublicBundle { manifest, params, public_key, key_id, keys: deep, scores } = bundle;
         let deep = DeepEngine::new(params, public_key, key_id, manifest.shape, deep)?;
         let ScoreKeys { ring, params, public_key, key_id, keys: small, switch } = scores;
@@ -85,7 +92,7 @@ impl Replica {
         let mut key = [0; 32];
         rng.fill_bytes(&mut key);
         let (sets, attempts) = (sets(keys)?, (keys.epoch() as u32 + 1) * MOST_ATTEMPTS);
-        Ok(Replica { engine, sets, attempts, share: 1.0, key, bandits: Mutex::default() })
+        Ok(Replica { engine, committee, sets, attempts, share: 1.0, key, bandits: Mutex::default() })
     }
 
     /// Checks a task with this probability only, drawn once for each task.
@@ -142,6 +149,25 @@ impl Replica {
                 };
                 self.same(request, params, level, &task.masked)
             }
+            Wanted::Checks { .. } => {
+                let evidence = CheckEvidence::from_bytes(&request.evidence)?;
+                let mut mirror = lock(&followed.mirror);
+                self.follow(&followed, &mut mirror, ledger, &question.bandit, journal)?;
+                let other = Error::Deviates("a check that does not follow from the journal");
+                let Some(check) = mirror.bandit.check() else { return Err(other) };
+                let hashes = evidence.frames.iter().map(|frame| wire::input_hash(frame));
+                if !check.feedbacks.iter().map(|(_, hash)| *hash).eq(hashes) {
+                    return Err(other);
+                }
+                let ring = (self.engine.params(), self.engine.key_id());
+                let feedbacks = FeedbackCheck::read(&bandit.exchanges, ring, &evidence.frames)?;
+                let about = (&question.bandit[..], check.id);
+                let state = feedbacks.after(&self.committee, about, &evidence.opened)?;
+                match question.task == check.id && state.next == Some(question.wanted) {
+                    true => Ok(()),
+                    false => Err(other),
+                }
+            }
             Wanted::Answers { model_feedbacks, users } => {
                 let evidence = evidence(request)?;
                 if evidence.model_feedbacks != *model_feedbacks {
@@ -184,7 +210,8 @@ impl Replica {
         let own = EncryptedBandit::create(&self.engine, bandit.created.config.clone(), [0; 32])?;
         let models = Mutex::new(VecDeque::from([(0, own.scores_model().clone())]));
         let hash = blake3::derive_key("helba member: journal of a bandit", id.as_bytes());
-        let mirror = Mutex::new(Mirror { bandit: own, records: 0, hash });
+        let unchecked = BTreeMap::new();
+        let mirror = Mutex::new(Mirror { bandit: own, unchecked, records: 0, hash });
         let mut bandits = lock(&self.bandits);
         if bandits.len() >= MOST_BANDITS {
             bandits.pop_first();
@@ -354,7 +381,8 @@ impl Mirror {
         let mut hash = blake3::Hasher::new();
         hash.update(&self.hash).update(&(record.len() as u64).to_le_bytes()).update(record);
         let (records, hash) = (self.records + 1, *hash.finalize().as_bytes());
-        Mirror { bandit: self.bandit.clone(), records, hash }
+        let (bandit, unchecked) = (self.bandit.clone(), self.unchecked.clone());
+        Mirror { bandit, unchecked, records, hash }
     }
 
     /// Computes the update that is due, if there is one.
@@ -378,7 +406,15 @@ impl Mirror {
         };
         let over = Error::Deviates("a journal with the answer to a task that it does not lead to");
         let is_due = match &event {
-            Event::Rounds(_) | Event::Feedback { .. } => true,
+            Event::Rounds(_) => true,
+            Event::Feedback { round, frame } => {
+                self.unchecked.insert(*round, Arc::new(frame.clone()));
+                true
+            }
+            Event::Checked { .. } => {
+                self.check(replica, id, &event)?;
+                true
+            }
             Event::Traced { .. } => return Err(Error::Deviates("a journal with traces")),
             Event::Raised { task, frame } => {
                 let Some(due) = self.bandit.task().filter(|due| due.id == *task) else { return Err(over) };
@@ -402,6 +438,31 @@ impl Mirror {
         }
         self.bandit.apply(engine, &event)?;
         Ok(())
+    }
+
+    /// Checks that members have opened projections of the feedbacks of the check that is due, and that those
+    /// which are not dropped were in range in every round.
+    fn check(&mut self, replica: &Replica, id: &str, event: &Event) -> Result<(), Error> {
+        let Event::Checked { task, dropped, openings } = event else { return Ok(()) };
+        let over = Error::Deviates("a journal with a check that it does not lead to");
+        let Some(check) = self.bandit.check().filter(|check| check.id == *task) else { return Err(over) };
+        let missing = Error::Deviates("a journal without a feedback that it checks");
+        let frames = check.feedbacks.iter().map(|(round, _)| self.unchecked.remove(round));
+        let frames: Vec<Arc<Vec<u8>>> = frames.collect::<Option<_>>().ok_or(missing)?;
+        let frames: Vec<&[u8]> = frames.iter().map(|frame| &frame[..]).collect();
+        let ring = (replica.engine.params(), replica.engine.key_id());
+        let feedbacks = FeedbackCheck::read(self.bandit.exchanges(), ring, &frames)?;
+        let opened = openings.iter().map(|opened| OpenedChecks::from_bytes(opened));
+        let state = opened
+            .collect::<Result<Vec<_>, _>>()
+            .and_then(|opened| feedbacks.after(&replica.committee, (id, *task), &opened))
+            .map_err(|_| Error::Deviates("a journal with a check that no members opened"))?;
+        let kept = |round: &u64| dropped.iter().all(|(dropped, _)| dropped != round);
+        let mut unseen = check.feedbacks.iter().zip(&state.passed);
+        match state.next.is_some() || unseen.any(|((round, _), passed)| !passed && kept(round)) {
+            true => Err(Error::Deviates("a journal with feedback that members have not found in range")),
+            false => Ok(()),
+        }
     }
 }
 

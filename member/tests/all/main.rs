@@ -1,6 +1,7 @@
 //! Members, a server and users without a secret, in one process.
 
 mod committee;
+mod inputs;
 mod keygen;
 mod keys;
 mod processes;

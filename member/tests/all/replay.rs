@@ -225,6 +225,32 @@ fn attack_a_forked_journal_is_refused() {
     let helba::Event::Feedback { frame, .. } = &events[fed + 1 + second] else { panic!() };
     forked[fed] = helba::Event::Feedback { round: *round, frame: frame.clone() }.to_bytes().unwrap();
     println!("{}", deviates(follow(&asked.ledger("forked"), &forked, &opening)));
+    // A sum that is raised before its feedback is checked, and a check that members did not open.
+    let checked = find(|event| matches!(event, helba::Event::Checked { .. }));
+    let mut forked = records.clone();
+    forked.remove(checked);
+    println!("{}", deviates(follow(&asked.ledger("unchecked"), &forked, &opening)));
+    let (sum, _) = asked.last(|wanted| matches!(wanted, Wanted::Transfer(TaskKind::Sum)));
+    let last = events.iter().rposition(|event| matches!(event, helba::Event::Checked { .. })).unwrap();
+    follow(&asked.ledger("checked"), &records[..=last], &sum).unwrap();
+    println!("{}", deviates(follow(&asked.ledger("before"), &records[..last], &sum)));
+    let helba::Event::Checked { task, openings, .. } = &events[checked] else { panic!() };
+    let helba::Event::Checked { openings: others, .. } = &events[last] else { panic!() };
+    for (name, openings) in [
+        ("none", Vec::new()),
+        ("others", others.clone()),
+        ("twice", {
+            let mut opened = wire::OpenedChecks::from_bytes(&openings[0]).unwrap();
+            opened.shares[1] = opened.shares[0].clone();
+            vec![opened.to_bytes()]
+        }),
+    ] {
+        let mut forked = records.clone();
+        let event = helba::Event::Checked { task: *task, dropped: Vec::new(), openings };
+        forked[checked] = event.to_bytes().unwrap();
+        let refused = follow(&asked.ledger(name), &forked, &opening);
+        println!("{name}: {}", deviates(refused));
+    }
     // A raised sum that no members made.
     let mut forked = records.clone();
     let helba::Event::Raised { task, .. } = &events[raised] else { panic!() };

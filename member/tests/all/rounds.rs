@@ -91,6 +91,11 @@ impl World {
         self.folder.path().join(format!("ledger-{member}"))
     }
 
+    /// The shape of the keys.
+    pub(super) fn shape(&self) -> protocol::Shape {
+        PublicBundle::read(&self.public[..]).unwrap().manifest.shape
+    }
+
     /// What a member of these keys computes again.
     pub(super) fn replica(&self, keys: &MemberKeys) -> Replica {
         Replica::new(keys, PublicBundle::read(&self.public[..]).unwrap(), &mut rng(11)).unwrap()
@@ -273,9 +278,9 @@ fn attack_nobody_answers_for_a_member() {
             };
             let reply = answer(&hostile, &ledger, &joined, &request).unwrap();
             assert!(client.shares(2, &reply).is_err(), "as another member");
-            if let MemberReply::Transfer { number, frames, signature } = reply {
+            if let MemberReply::Frames { number, frames, signature } = reply {
                 let frames = frames.into_iter().rev().collect();
-                let altered = MemberReply::Transfer { number, frames, signature };
+                let altered = MemberReply::Frames { number, frames, signature };
                 assert!(client.shares(1, &altered).is_err(), "in another order than it signed");
             }
             let why = MemberReply::refused(hostile.signing(), request.number, &request.question, "a reason");
@@ -319,12 +324,12 @@ fn attack_garbage_of_a_member_is_not_learnt() {
                 };
                 let mut reply = answer(&hostile, &ledger, &joined, &request).unwrap();
                 let question = Question::from_bytes(&request.question).unwrap();
-                if let (MemberReply::Transfer { frames, signature, .. }, Wanted::Transfer(kind)) =
+                if let (MemberReply::Frames { frames, signature, .. }, Wanted::Transfer(kind)) =
                     (&mut reply, &question.wanted)
                     && matches!(kind, TaskKind::Sum | TaskKind::Model)
                 {
                     let requests = garbage(&hostile, &request, *kind, frames, &mut noise);
-                    *signature = wire::sign_transfer(hostile.signing(), &requests, frames);
+                    *signature = wire::sign_frames(hostile.signing(), &requests, frames);
                     sent += 1;
                 }
                 client.shares(1, &reply).ok();

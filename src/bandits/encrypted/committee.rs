@@ -2,22 +2,24 @@
 //! and the openings of answers.
 
 use super::pool::blocking;
-use super::{EncryptedServed, Event};
+use super::{EncryptedServed, Event, state};
 use crate::committee::{Agreed, Committee, Errand, MOST_OWN_SETS, MOST_SETS, Share};
 use crate::error::Error;
 use ckks::{Ciphertext, KeyId, Params};
 use ckks_shares::{ActiveSet, Forms, RequestId, RequestKind, Transfer, TransferShare};
-use helba::{Engine, Task};
+use helba::{Check, Engine, Task};
 use host::lock;
 use protocol::exchange::OPENED_FORM_BITS;
 use protocol::levels::ANSWER_LEVEL;
 use protocol::{Exchanges, TaskKind};
 use rns::{Ntt, Poly};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use wire::{
-    AnswerUser, Evidence, MemberReply, OpenedAnswer, Question, RaiseEvidence, SealedShare, Wanted,
-    check_transfer, transfer_header, transfers,
+    AnswerUser, CheckEvidence, Evidence, FeedbackCheck, MemberReply, OpenedAnswer, OpenedChecks, Question,
+    RaiseEvidence, SealedShare, Wanted, check_frames, check_request, input_hash, transfer_header, transfers,
 };
 
 /// The pause after members have not answered a task of the bandit's own.
@@ -87,7 +89,7 @@ impl Transferred {
             .into_iter()
             .filter_map(|share| match share {
                 Share::Transfers(shares) => Some(shares.into_iter()),
-                Share::Answers(_) => None,
+                _ => None,
             })
             .collect();
         let combine = |(map, request): (&dyn Transfer, &RequestId)| {
@@ -98,6 +100,15 @@ impl Transferred {
             self.maps().iter().map(|map| &**map).zip(&requests).map(combine).collect::<Result<_, _>>()?;
         Ok(Moved { ciphertexts, question, set })
     }
+}
+
+/// What the members of a set have signed of a check.
+fn signed(Agreed { question, set, shares }: Agreed) -> OpenedChecks {
+    let shares = shares.into_iter().filter_map(|share| match share {
+        Share::Checks(frame, signature) => Some((frame, signature)),
+        _ => None,
+    });
+    OpenedChecks { question, set: set.bits(), shares: shares.collect() }
 }
 
 fn wire_error(error: ckks_shares::Error) -> Error {
@@ -128,14 +139,14 @@ impl Errand for Transferred {
         reply: MemberReply,
     ) -> Result<Share, Error> {
         let maps = self.maps();
-        let MemberReply::Transfer { frames, signature, .. } = reply else {
+        let MemberReply::Frames { frames, signature, .. } = reply else {
             return Err(wire::Error::Malformed("an answer to another kind of question").into());
         };
         if frames.len() != 2 * maps.len() {
             return Err(wire::Error::Malformed("not two frames for each transfer").into());
         }
         let requests: Vec<_> = self.requests(question, set).iter().map(|request| *request.bytes()).collect();
-        check_transfer(verifying, &requests, &frames, &signature)?;
+        check_frames(verifying, &requests, &frames, &signature)?;
         let share = |(map, pair): (&dyn Transfer, &[Vec<u8>])| {
             let down = self.about.polynomial(map.source(), &pair[0])?;
             let up = self.about.polynomial(map.target(), &pair[1])?;
@@ -185,7 +196,7 @@ impl Opening {
             .into_iter()
             .filter_map(|share| match share {
                 Share::Answers(shares) => Some(shares.into_iter()),
-                Share::Transfers(_) => None,
+                _ => None,
             })
             .collect();
         let arms = self.about.exchanges.layout.arms();
@@ -233,6 +244,51 @@ impl Errand for Opening {
             share.check(verifying, &binding, &request, set)?;
         }
         Ok(Share::Answers(shares))
+    }
+}
+
+/// What a bandit waits for its committee for, besides evaluations.
+enum Waiting {
+    Task(Task),
+    Check(Check),
+}
+
+/// A round of a check of feedbacks.
+struct Checking {
+    about: About,
+    wanted: Wanted,
+    evidence: CheckEvidence,
+}
+
+impl Errand for Checking {
+    fn question(&self, attempt: u32) -> Vec<u8> {
+        self.about.question(attempt, self.wanted.clone())
+    }
+
+    fn c1(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn evidence(&self) -> Vec<u8> {
+        self.evidence.to_bytes()
+    }
+
+    fn read(
+        &self,
+        question: &[u8],
+        set: ActiveSet,
+        _member: u8,
+        verifying: &[u8],
+        reply: MemberReply,
+    ) -> Result<Share, Error> {
+        let MemberReply::Frames { mut frames, signature, .. } = reply else {
+            return Err(wire::Error::Malformed("an answer to another kind of question").into());
+        };
+        check_frames(verifying, &[check_request(question, set)], &frames, &signature)?;
+        match (frames.pop(), frames.is_empty()) {
+            (Some(frame), true) => Ok(Share::Checks(frame, signature)),
+            _ => Err(wire::Error::Malformed("not one frame of shares of checks").into()),
+        }
     }
 }
 
@@ -310,15 +366,26 @@ impl EncryptedServed {
         let served = self.clone();
         tokio::spawn(async move {
             // A task that comes after the last look and before the permit is free is seen by this loop.
-            while served.waiting_task().is_some() {
+            while served.waiting_errand().is_some() {
                 let Ok(_alone) = served.own_tasks.clone().try_acquire_owned() else { return };
                 // The sets that were asked for a task, which are asked first when it is asked for again.
-                let (mut of, mut tried) = (0, Vec::new());
-                while let Some(task) = served.waiting_task() {
-                    if std::mem::replace(&mut of, task.id) != task.id {
+                let (mut of, mut tried, mut opened) = (0, Vec::new(), Vec::new());
+                while let Some(waiting) = served.waiting_errand() {
+                    let id = match &waiting {
+                        Waiting::Task(task) => task.id,
+                        Waiting::Check(check) => check.id,
+                    };
+                    if std::mem::replace(&mut of, id) != id {
                         tried.clear();
+                        opened.clear();
                     }
-                    if let Err(error) = served.answer_by_committee(&committee, task, &mut tried).await {
+                    let done = match waiting {
+                        Waiting::Task(task) => served.answer_by_committee(&committee, task, &mut tried).await,
+                        Waiting::Check(check) => {
+                            served.check_by_committee(&committee, check, (&mut tried, &mut opened)).await
+                        }
+                    };
+                    if let Err(error) = done {
                         tracing::warn!(bandit = served.created.id, %error, "a task waits for members");
                         tokio::time::sleep(PAUSE).await;
                     }
@@ -327,9 +394,93 @@ impl EncryptedServed {
         });
     }
 
-    fn waiting_task(&self) -> Option<Task> {
+    fn waiting_errand(&self) -> Option<Waiting> {
         let live = lock(&self.live);
-        if live.deleted { None } else { live.bandit.task() }
+        if live.deleted {
+            return None;
+        }
+        let task = live.bandit.task().map(Waiting::Task);
+        task.or_else(|| live.bandit.check().map(Waiting::Check))
+    }
+
+    /// Has members check feedbacks round by round, and drops those that are out of range. A member that sends
+    /// garbage makes all fail: where all do, another set is asked, three at most.
+    async fn check_by_committee(
+        self: &Arc<Self>,
+        committee: &Arc<Committee>,
+        check: Check,
+        (tried, opened): (&mut Vec<ActiveSet>, &mut Vec<OpenedChecks>),
+    ) -> Result<(), Error> {
+        let Check { id, feedbacks } = check;
+        let (served, wanted) = (self.clone(), feedbacks.clone());
+        let read = blocking(move || {
+            let (frames, engine) = (served.feedback_frames(&wanted)?, &served.shared.engine);
+            let ring = (engine.params(), engine.key_id());
+            let check = FeedbackCheck::read(&served.exchanges, ring, &frames)?;
+            Ok((frames, Arc::new(check)))
+        });
+        let (frames, inputs) = read.await?;
+        let about = (self.created.id.clone(), id);
+        let mut state = inputs.after(committee.manifest(), (&about.0, about.1), opened)?;
+        while let Some(wanted) = state.next {
+            let evidence = CheckEvidence { frames: frames.clone(), opened: opened.clone() };
+            let errand = Arc::new(Checking { about: self.about(id), wanted, evidence });
+            let sets = Arc::new(AtomicUsize::new(0));
+            let combine = |agreed: Agreed| {
+                let (inputs, committee, about) = (inputs.clone(), committee.clone(), about.clone());
+                let (sets, mut opened) = (sets.clone(), opened.clone());
+                blocking(move || {
+                    opened.push(signed(agreed));
+                    let state = inputs.after(committee.manifest(), (&about.0, about.1), &opened)?;
+                    let none = state.passed.iter().all(|passed| !passed);
+                    match none && sets.fetch_add(1, Ordering::Relaxed) + 1 < MOST_SETS {
+                        true => Err(Error::Shares { why: "all feedbacks are out of range".into() }),
+                        false => Ok((state, opened)),
+                    }
+                })
+            };
+            let asked = committee.ask(errand, (tried, MOST_SETS), combine).await?;
+            (state, *opened) = asked;
+            tried.clear();
+        }
+        let (served, opened) = (self.clone(), std::mem::take(opened));
+        blocking(move || {
+            let all = feedbacks.iter().zip(frames).zip(state.passed);
+            let dropped: Vec<_> =
+                all.filter(|(_, passed)| !passed).map(|(((round, _), frame), _)| (*round, frame)).collect();
+            if !dropped.is_empty() {
+                let rounds: Vec<u64> = dropped.iter().map(|(round, _)| *round).collect();
+                tracing::warn!(bandit = served.created.id, ?rounds, "feedback out of range was dropped");
+            }
+            let openings = opened.iter().map(OpenedChecks::to_bytes).collect();
+            served.change(&Event::Checked { task: id, dropped, openings })?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// The frames of the feedbacks of these rounds with these hashes, from the log.
+    fn feedback_frames(&self, feedbacks: &[(u64, [u8; 32])]) -> Result<Vec<Vec<u8>>, Error> {
+        let mut found: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+        let visit = |found: &mut BTreeMap<_, _>, record: &[u8]| {
+            if let Ok(Event::Feedback { round, frame }) = Event::from_bytes(record)
+                && feedbacks.iter().any(|(of, hash)| *of == round && *hash == input_hash(&frame))
+            {
+                found.insert(round, frame);
+            }
+        };
+        let (recent, folder) = {
+            let live = lock(&self.live);
+            (live.all_recent(), live.folder().to_path_buf())
+        };
+        recent.iter().for_each(|record| visit(&mut found, record));
+        if found.len() < feedbacks.len() {
+            let (id, engine) = (&self.created.id, &self.shared.engine);
+            state::visit(&folder, id, engine, |_, record| visit(&mut found, record))?;
+        }
+        let frame = |(round, _): &(u64, _)| found.remove(round);
+        let frames = feedbacks.iter().map(frame).collect::<Option<_>>();
+        frames.ok_or(Error::Broken("a feedback that is not in the log"))
     }
 
     async fn answer_by_committee(

@@ -421,7 +421,11 @@ impl EncryptedServed {
         };
         stages.metrics.took(Step::Feedback, began.elapsed());
         let reply = Reply::json(&receipt)?;
-        if lock(&self.live).bandit.task().is_some() {
+        let asks = {
+            let live = lock(&self.live);
+            live.bandit.task().is_some() || live.bandit.check().is_some()
+        };
+        if asks {
             blocking(move || {
                 self.offer_task();
                 Ok(())

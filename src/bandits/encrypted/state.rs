@@ -27,7 +27,7 @@ pub(super) const SNAPSHOT: &str = "snapshot";
 /// The snapshot of the creation, if the whole log is kept.
 pub(super) const GENESIS: &str = "genesis";
 const MAGIC: [u8; 8] = *b"HELBAPKD";
-const VERSION: u16 = 5;
+const VERSION: u16 = 6;
 /// The longest event: a model in both rings, of at most some 10 MB.
 const LONGEST_EVENT: usize = 64 << 20;
 /// After a snapshot a new segment of the log begins if the last one has more bytes than this.
@@ -220,6 +220,11 @@ impl Live {
         (skip <= self.recent.len()).then(|| self.recent.iter().skip(skip).cloned().collect())
     }
 
+    /// The last records, as many as are in memory.
+    pub(super) fn all_recent(&self) -> Vec<Arc<Vec<u8>>> {
+        self.recent.iter().cloned().collect()
+    }
+
     /// The folder of the bandit.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
@@ -360,17 +365,34 @@ pub(super) fn records(
     after: u64,
     most: usize,
 ) -> Result<Vec<Vec<u8>>, Error> {
-    let identity = identity(id, engine);
     let (mut out, mut bytes) = (Vec::new(), 0);
-    let visit = |at: &Head, record: &[u8]| {
-        bytes += if at.records > after { record.len() } else { 0 };
-        if at.records > after && (bytes <= most || out.is_empty()) {
+    visit(folder, id, engine, |at, record| {
+        bytes += if at > after { record.len() } else { 0 };
+        if at > after && (bytes <= most || out.is_empty()) {
             out.push(record.to_vec());
         }
+    })?;
+    Ok(out)
+}
+
+/// Visits the number, from 1, and the bytes of each record in `folder`. The log must be kept since its
+/// beginning.
+///
+/// # Errors
+/// [`Error::Log`].
+pub(super) fn visit(
+    folder: &Path,
+    id: &str,
+    engine: &Engine,
+    mut visit: impl FnMut(u64, &[u8]),
+) -> Result<(), Error> {
+    let identity = identity(id, engine);
+    let visit = |at: &Head, record: &[u8]| {
+        visit(at.records, record);
         Ok::<(), Error>(())
     };
     hash_log::replay(folder, &identity, LONGEST_EVENT, &Head::start(&identity), visit)?;
-    Ok(out)
+    Ok(())
 }
 
 fn corrupt(id: &str, path: &Path, why: String) -> Error {

@@ -3,5 +3,6 @@
 mod committee;
 mod keys;
 mod openings;
+mod range;
 mod timing;
 mod transfers;

@@ -167,6 +167,34 @@ fn attack_shares_of_different_requests_do_not_add_up() {
     assert_eq!(refused, Error::ShareCount { got: 1, want: 2 });
 }
 
+/// A feedback out of range in a sum: no set raises it, and the batch would wait. Without it, the sum is raised.
+/// This is the control of the checks of feedback.
+#[test]
+fn attack_a_sum_out_of_range_is_not_raised() {
+    let quorum = Quorum::new(2, 3).unwrap();
+    let (small, large) = rings(quorum);
+    let places: Places =
+        (0..large.params.max_slots()).map(|slot| [(slot < 5).then_some(slot), None]).collect();
+    let raise = Raise::new(&small.params, &large.params, places, 44, 14).unwrap();
+    let map = Raised { raise: &raise, factor: 1.0, check_bits: CHECK_BITS };
+    let honest = packed(&small, |k| ((k % 7) as i64) << 40);
+    let level = small.params.max_level();
+    let basis = small.params.q_basis(level);
+    let [c0, c1] = [5, 6].map(|seed| rns::sample::uniform(basis, &mut rng(seed)));
+    let hostile = Ciphertext::new(c0, c1, level, honest.scale());
+    let evaluator = small.evaluator(&[]);
+    for set in sets(quorum) {
+        let raised = |ct: &Ciphertext| {
+            transfer(&map, set, &request(set, ct), ct, &shares(&small, &large, &map, set, ct))
+        };
+        let mut sum = honest.clone();
+        evaluator.add_assign(&mut sum, &hostile).unwrap();
+        assert_eq!(raised(&sum).err(), Some(Error::Garbage));
+        evaluator.sub_assign(&mut sum, &hostile).unwrap();
+        raised(&sum).unwrap();
+    }
+}
+
 /// Random bytes in the place of a share of a sum are found, in a feedback of two features that is read at
 /// five coefficients. The control: with masks as wide as the modulus they pass, and the sum is garbage.
 #[test]
