@@ -254,6 +254,15 @@ pub enum Error {
          are kept, and those of a sender alone are not; ask for a new decision"
     )]
     NotKept,
+    /// Misuse: an erasure of a feedback whose frame is not kept.
+    #[error(
+        "the feedback on decision {id} is not in the log, so that it cannot be subtracted: the server keeps whole logs with \
+         `--keep-log`"
+    )]
+    FeedbackNotKept {
+        /// The decision.
+        id: String,
+    },
     /// Misuse: a second wish for another answer.
     #[error(
         "the user of this decision has asked again for this answer before: wait for the answer to that request"
@@ -555,7 +564,7 @@ impl Error {
             Error::HasCommittee => P::HasCommittee,
             Error::NoCounters { .. } => P::NoCounters,
             Error::Returned { .. } => P::Answered,
-            Error::NotKept => P::NotKept,
+            Error::NotKept | Error::FeedbackNotKept { .. } => P::NotKept,
             Error::AskedAgain => P::AskedAgain,
             Error::OtherSender => P::OtherSender,
             Error::TooFewAsked { .. } => P::TooFewAsked,

@@ -34,6 +34,8 @@ pub enum Route {
     Again,
     /// Counts a feedback.
     Feedback,
+    /// Erases a feedback on an encrypted decision.
+    Erase,
     /// The encrypted counters of a bandit.
     Counters,
     /// Waits for tasks of an encrypted bandit.
@@ -91,7 +93,7 @@ impl std::fmt::Display for Needs {
 
 impl Route {
     /// All routes.
-    pub const ALL: [Route; 21] = [
+    pub const ALL: [Route; 22] = [
         Route::Health,
         Route::OpenApi,
         Route::Docs,
@@ -106,6 +108,7 @@ impl Route {
         Route::Decide,
         Route::Again,
         Route::Feedback,
+        Route::Erase,
         Route::Counters,
         Route::Tasks,
         Route::Raise,
@@ -137,6 +140,7 @@ impl Route {
             Route::Decide => (Method::POST, "/bandits/{id}/decisions", DECIDE),
             Route::Again => (Method::POST, "/bandits/{id}/decisions/{decision}/again", DECIDE),
             Route::Feedback => (Method::POST, "/bandits/{id}/decisions/{decision}/feedback", FEEDBACK),
+            Route::Erase => (Method::DELETE, "/bandits/{id}/decisions/{decision}/feedback", FEEDBACK),
             Route::Counters => (Method::GET, "/bandits/{id}/counters", RAISE),
             Route::Tasks => (Method::GET, "/bandits/{id}/raises", RAISE),
             Route::Raise => (Method::POST, "/bandits/{id}/raises", RaiseOrTicket),

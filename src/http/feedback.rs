@@ -1,4 +1,5 @@
-//! `POST /v1/bandits/{id}/decisions/{decision}/feedback`: counts a feedback, and answers when it is on disk.
+//! `POST /v1/bandits/{id}/decisions/{decision}/feedback` counts a feedback, and `DELETE` erases it. Both answer
+//! when that is on disk.
 
 use super::decisions::site;
 use super::{AppState, refuse};
@@ -12,6 +13,16 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use protocol::DecisionId;
 use std::time::Instant;
+
+pub(super) async fn erase(
+    State(state): State<AppState>,
+    names: Result<Path<(String, String)>, PathRejection>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Reply, Error> {
+    let Path((id, decision)) = names?;
+    let bandit = state.find_for(&id, &caller)?.encrypted(&id)?;
+    bandit.erase(decision.parse::<DecisionId>()?).await
+}
 
 pub(super) async fn feedback(
     State(state): State<AppState>,

@@ -306,6 +306,7 @@ fn handler(route: Route) -> MethodRouter<AppState> {
         Route::Decide => on(method, decisions::decide),
         Route::Again => on(method, again::again),
         Route::Feedback => on(method, feedback::feedback),
+        Route::Erase => on(method, feedback::erase),
         Route::Counters => on(method, raises::counters),
         Route::Tasks => on(method, raises::wait),
         Route::Raise => on(method, raises::answer),

@@ -10,6 +10,7 @@ mod clear;
 mod configuration;
 mod contract;
 mod durable;
+mod erasure;
 mod fixture;
 mod hostile;
 mod labels;

@@ -150,6 +150,17 @@ pub(crate) enum Command {
         #[arg(long, group = "change", conflicts_with = "tags")]
         no_tags: bool,
     },
+    /// Erases the reward of a decision of an encrypted bandit: the model after the next batch has nothing of it.
+    Erase {
+        #[command(flatten)]
+        caller: Caller,
+        /// Id of the bandit.
+        #[arg(long)]
+        bandit: String,
+        /// Id of the decision, as `feedback` printed it.
+        #[arg(long)]
+        decision: String,
+    },
     /// Deletes a bandit and everything that it has learned.
     Delete {
         #[command(flatten)]

@@ -1,5 +1,5 @@
 use crate::Error;
-use protocol::{BanditConfig, DecisionId, Receipt};
+use protocol::{BanditConfig, DecisionId, Erasure, Receipt};
 use rand::Rng;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -508,6 +508,16 @@ impl Client {
     ) -> Result<Receipt, Error> {
         let path = format!("bandits/{}/decisions/{decision}/feedback", checked(id)?);
         self.json_of(MAX_JSON_BYTES, &mut self.send(&path, feedback)?)
+    }
+
+    /// Erases the feedback on a decision of an encrypted bandit. A repeated request changes nothing.
+    ///
+    /// # Errors
+    /// As [`Self::encrypted`].
+    pub fn erase_feedback(&self, id: &str, decision: DecisionId) -> Result<Erasure, Error> {
+        let url = self.url(&format!("bandits/{}/decisions/{decision}/feedback", checked(id)?));
+        let mut erased = self.accepted(self.authorized(self.agent.delete(url)).call())?;
+        self.json_of(MAX_JSON_BYTES, &mut erased)
     }
 
     /// The bytes that `GET /v1/{path}` answers, at most `limit` of them, which may take `wait` seconds: for

@@ -159,6 +159,9 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
             }
             say!("{bandit}{}", shown(&labels));
         }
+        Command::Erase { caller, bandit, decision } => {
+            print(&caller.client()?.erase_feedback(&bandit, decision.parse()?)?)?;
+        }
         Command::Delete { caller, bandit } => {
             caller.client()?.delete(&bandit)?;
             if json {

@@ -5,7 +5,7 @@ use crate::error::Failure;
 use crate::keys::{Keys, needed, or_raise};
 use crate::work::{Unawaited, call, log, same_process};
 use host::{lock, os_rng};
-use protocol::BanditConfig;
+use protocol::{BanditConfig, DecisionId};
 use pyo3::prelude::*;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -326,6 +326,21 @@ impl Connection {
             let feedback: ClearFeedback = serde_json::from_str(&feedback)
                 .map_err(|e| Failure::Argument(format!("the feedback cannot be read: {e}")))?;
             json(&inner.patiently(stop, |client| client.feedback_clear(&id, &decision, &feedback))?)
+        })
+    }
+
+    /// Erases the feedback on a decision of an encrypted bandit.
+    #[pyo3(signature = (id, decision, done=None))]
+    fn erase(
+        &self,
+        py: Python<'_>,
+        id: String,
+        decision: String,
+        done: Option<Py<PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        self.request(py, done, move |inner, stop| {
+            let decision = decision.parse::<DecisionId>().map_err(|e| Failure::Argument(e.to_string()))?;
+            json(&inner.patiently(stop, |client| client.erase_feedback(&id, decision))?)
         })
     }
 

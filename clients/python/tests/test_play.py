@@ -60,6 +60,11 @@ def test_a_round(client: helba.Client, kind: str) -> None:
     assert refused.value.code == "answered" and refused.value.code in helba.PROBLEMS
     status = client.bandit(bandit.bandit_id).status()
     assert (status.round, status.feedbacks, status.pending_decisions) == (1, 1, 0)
+    if bandit.encrypted:
+        assert bandit.erase(decision.decision_id) == bandit.erase(decision.decision_id)
+    else:
+        with pytest.raises(helba.Error):
+            bandit.erase(decision.decision_id)
     assert bandit.bandit_id in [one.bandit_id for one in client.bandits()]
     bandit.delete()
     with pytest.raises(helba.NotFoundError, match="unknown_bandit"):

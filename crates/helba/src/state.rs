@@ -25,14 +25,14 @@ use ckks::{Ciphertext, Plaintext};
 use num_complex::Complex64;
 use privacy::{Ratio, sampler};
 use protocol::{
-    BanditConfig, Counters, DecisionId, Exchanges, Factors, INVERSE_TOLERANCE, LOG_CONTEXT, LOG_STATISTICS,
-    Plan, QuestionId, Receipt, Status, TaskKind,
+    BanditConfig, Counters, DecisionId, Erasure, Exchanges, Factors, INVERSE_TOLERANCE, LOG_CONTEXT,
+    LOG_STATISTICS, Plan, QuestionId, Receipt, Status, TaskKind,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -42,8 +42,6 @@ const RESERVED_ROUNDS: u64 = 1024;
 const MOST_CHECKED: usize = 64;
 /// The most dropped feedbacks that are remembered.
 const MOST_DROPPED: usize = 1024;
-/// The bytes of a decision id that hold its round. The others are a message authentication code.
-const ROUND_BYTES: usize = 6;
 
 /// Something that changes an encrypted bandit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -95,6 +93,13 @@ pub enum Event {
         /// What members opened, as they read it.
         openings: Vec<Vec<u8>>,
     },
+    /// The feedback on the decision of a round is removed: its frame, which was counted before, is subtracted.
+    Erased {
+        /// The round.
+        round: u64,
+        /// The frame of the statistics.
+        frame: Vec<u8>,
+    },
 }
 
 impl Event {
@@ -124,6 +129,8 @@ pub enum Applied {
     Counted(Receipt),
     /// Feedbacks were checked.
     Checked,
+    /// A feedback was erased.
+    Erased(Erasure),
     /// The sum was added to the statistics, and an update is due.
     UpdateDue,
     /// The model was replaced.
@@ -213,6 +220,10 @@ struct State<C> {
     unchecked: Vec<(u64, [u8; 32])>,
     /// The rounds of the last feedbacks that were dropped, at most [`MOST_DROPPED`].
     dropped: VecDeque<u64>,
+    /// The rounds of erased feedbacks.
+    erased: BTreeSet<u64>,
+    /// How many of them the sum subtracts that may be in the statistics.
+    subtracted: u64,
     /// Under the trace condition.
     trace: Option<Trace<C>>,
     counters: Option<CounterSums<C>>,
@@ -242,10 +253,23 @@ struct CounterSums<C> {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 enum Phase<C> {
     Open,
-    Checking { task: u64, at: u64, untested: u64, residual: f64, sum: C, left: Vec<(u64, [u8; 32])> },
-    Raising { task: u64, at: u64, untested: u64, residual: f64, seed: [u8; 32], masked: C },
-    Updating { task: u64, at: u64, untested: u64, residual: f64, seed: [u8; 32] },
-    Refreshing { task: u64, at: u64, residual: f64, seed: [u8; 32], masked: C },
+    Checking { task: u64, batch: Batch, sum: C, left: Vec<(u64, [u8; 32])> },
+    Raising { task: u64, batch: Batch, seed: [u8; 32], masked: C },
+    Updating { task: u64, batch: Batch, seed: [u8; 32] },
+    Refreshing { task: u64, batch: Batch, seed: [u8; 32], masked: C },
+}
+
+/// A batch that is closed.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Batch {
+    /// The number of feedbacks up to its last.
+    at: u64,
+    /// Those of which nothing is known but the bound on their features.
+    untested: u64,
+    /// The erased feedbacks of earlier batches that its sum subtracts, or more.
+    subtracted: u64,
+    /// The residual of its model.
+    residual: f64,
 }
 
 /// The parts of a state, by ring and level.
@@ -286,6 +310,8 @@ impl EncryptedBandit {
             sum: Arc::new(empty_sum(engine)),
             unchecked: Vec::new(),
             dropped: VecDeque::new(),
+            erased: BTreeSet::new(),
+            subtracted: 0,
             trace: config.tests_trace().then(|| Trace { sum: empty_trace(engine), tested_to: 0 }),
             counters: config.counters.map(|_| CounterSums {
                 group: Arc::new(empty_sum(engine)),
@@ -384,20 +410,40 @@ impl EncryptedBandit {
     /// [`protocol::Error::UnknownDecision`] for an id that this bandit has not given out, or that is too old;
     /// [`protocol::Error::FeedbackDropped`] if its feedback was found out of range.
     pub fn waiting(&self, id: DecisionId) -> Result<Result<u64, Receipt>, Error> {
-        let mut round = [0; 8];
-        round[..ROUND_BYTES].copy_from_slice(&id.0[..ROUND_BYTES]);
-        let round = u64::from_le_bytes(round);
-        // In constant time, since the code is a secret of the bandit until the id is given out.
-        let same = blake3::hash(&self.decision_id(round).0) == blake3::hash(&id.0);
-        let state = if same { self.state.answered.get(round) } else { Round::Forgotten };
-        match state {
+        let unknown = || protocol::Error::UnknownDecision { id: id.to_string() };
+        let round = self.round_of(id).ok_or_else(unknown)?;
+        match self.state.answered.get(round) {
             Round::Waits => Ok(Ok(round)),
             Round::Answered if self.state.dropped.contains(&round) => {
                 Err(protocol::Error::FeedbackDropped { id: id.to_string() }.into())
             }
             Round::Answered => Ok(Err(self.state.receipt(round))),
-            Round::Forgotten => Err(protocol::Error::UnknownDecision { id: id.to_string() }.into()),
+            Round::Forgotten => Err(unknown().into()),
         }
+    }
+
+    /// The round of a decision of this bandit whose feedback may be erased, or the receipt if it was. Whether
+    /// the feedback was counted is known where its frame is kept.
+    ///
+    /// # Errors
+    /// [`protocol::Error::UnknownDecision`] for an id that this bandit has not given out, and for a decision
+    /// without feedback; [`protocol::Error::NotErasable`].
+    pub fn erasable(&self, id: DecisionId) -> Result<Result<u64, Erasure>, Error> {
+        let unknown = || protocol::Error::UnknownDecision { id: id.to_string() };
+        let round = self.round_of(id).ok_or_else(unknown)?;
+        self.state.check_erasable()?;
+        match self.state.answered.get(round) {
+            _ if self.state.erased.contains(&round) => Ok(Err(self.state.erasure(round))),
+            Round::Waits => Err(unknown().into()),
+            Round::Answered | Round::Forgotten => Ok(Ok(round)),
+        }
+    }
+
+    /// The round of an id that this bandit has given out.
+    fn round_of(&self, id: DecisionId) -> Option<u64> {
+        let round = id.round();
+        // In constant time, since the code is a secret of the bandit until the id is given out.
+        (blake3::hash(&self.decision_id(round).0) == blake3::hash(&id.0)).then_some(round)
     }
 
     /// The trace to be tested with the next evaluation, if there is one. More than `unanswered` feedbacks
@@ -474,8 +520,12 @@ impl EncryptedBandit {
                 next.take_check(engine, &self.exchanges, *task, dropped)?;
                 Applied::Checked
             }
+            Event::Erased { round, frame } => {
+                next.erase(engine, &self.exchanges, *round, frame)?;
+                Applied::Erased(next.erasure(*round))
+            }
             Event::Raised { task, frame } => {
-                let Phase::Raising { task: want, at, untested, residual, seed, .. } = next.phase else {
+                let Phase::Raising { task: want, batch, seed, .. } = next.phase else {
                     return Err(unasked(*task));
                 };
                 if want != *task {
@@ -491,13 +541,13 @@ impl EncryptedBandit {
                 deep.evaluator().add_assign(&mut statistics, &raised)?;
                 next.statistics = Arc::new(statistics);
                 let (task, seed) = (next.next_task(), next.mask());
-                next.phase = Phase::Updating { task, at, untested, residual, seed };
+                next.phase = Phase::Updating { task, batch, seed };
                 Applied::UpdateDue
             }
             Event::Refreshed { task, deep: frame, scores } => {
-                let (want, at, residual, seed) = match next.phase {
-                    Phase::Refreshing { task, at, residual, seed, .. }
-                    | Phase::Updating { task, at, residual, seed, .. } => (task, at, residual, seed),
+                let (want, batch, seed) = match next.phase {
+                    Phase::Refreshing { task, batch, seed, .. }
+                    | Phase::Updating { task, batch, seed, .. } => (task, batch, seed),
                     _ => return Err(unasked(*task)),
                 };
                 if want != *task {
@@ -515,15 +565,15 @@ impl EncryptedBandit {
                 let log_gap = engine.ring().gap.ilog2();
                 engine.scores_evaluator().divide_exactly_assign(&mut scores, log_gap);
                 (next.model, next.scores_model) = (Arc::new(model), Arc::new(scores));
-                next.model_feedbacks = at;
-                next.residual = residual;
+                next.model_feedbacks = batch.at;
+                next.residual = batch.residual;
                 next.refreshes += 1;
                 next.phase = Phase::Open;
                 // Feedback that came in the meantime may end the next batch at once.
                 let waiting = next.feedbacks > next.closed;
                 let due = next.config.linear.batch_ends_publicly(next.feedbacks, next.closed);
                 let untested = next.trace.is_some() && next.untested() > next.config.unanswered;
-                if waiting && (due || untested || residual > INVERSE_TOLERANCE) {
+                if waiting && (due || untested || batch.residual > INVERSE_TOLERANCE) {
                     next.close(engine, &self.exchanges)?;
                 }
                 Applied::Installed
@@ -544,8 +594,8 @@ impl EncryptedBandit {
     /// [`Error::Broken`] if no Newton iteration converges, which the end of the batch would have reported.
     pub fn update(&self) -> Result<Option<Update>, Error> {
         let s = &self.state;
-        let Phase::Updating { task, untested, seed, .. } = s.phase else { return Ok(None) };
-        let factors = s.newton(untested)?;
+        let Phase::Updating { task, batch, seed } = s.phase else { return Ok(None) };
+        let factors = s.newton(batch.untested, batch.subtracted)?;
         let (plan, statistics, model) = (s.plan.clone(), s.statistics.clone(), s.model.clone());
         Ok(Some(Update { plan, statistics, model, factors, seed, task }))
     }
@@ -553,10 +603,10 @@ impl EncryptedBandit {
     /// Takes the masked model of an update. It is no event, because the events before determine it. A model
     /// of another update changes nothing.
     pub fn updated(&mut self, update: &Update, masked: Ciphertext) {
-        if let Phase::Updating { task, at, residual, seed, .. } = self.state.phase
+        if let Phase::Updating { task, batch, seed } = self.state.phase
             && task == update.task
         {
-            self.state.phase = Phase::Refreshing { task, at, residual, seed, masked: Arc::new(masked) };
+            self.state.phase = Phase::Refreshing { task, batch, seed, masked: Arc::new(masked) };
         }
     }
 
@@ -706,8 +756,8 @@ impl<C> State<C> {
         let round = round.to_le_bytes();
         let code = self.code(b"decision", &round);
         let mut id = [0; 16];
-        id[..ROUND_BYTES].copy_from_slice(&round[..ROUND_BYTES]);
-        id[ROUND_BYTES..].copy_from_slice(&code[..16 - ROUND_BYTES]);
+        id[..DecisionId::ROUND_BYTES].copy_from_slice(&round[..DecisionId::ROUND_BYTES]);
+        id[DecisionId::ROUND_BYTES..].copy_from_slice(&code[..16 - DecisionId::ROUND_BYTES]);
         DecisionId(id)
     }
 
@@ -722,6 +772,20 @@ impl<C> State<C> {
         let mut code = [0; 16];
         code.copy_from_slice(&mac.as_bytes()[..16]);
         code
+    }
+
+    /// The receipt of an erasure. Nobody else can compute its code.
+    fn erasure(&self, round: u64) -> Erasure {
+        let code = self.code(b"erased", &round.to_le_bytes());
+        let code = code.iter().map(|byte| format!("{byte:02x}")).collect();
+        Erasure { decision: self.decision_id(round).to_string(), batches: self.batches, code }
+    }
+
+    fn check_erasable(&self) -> Result<(), Error> {
+        match self.trace {
+            Some(_) => Err(protocol::Error::NotErasable.into()),
+            None => Ok(()),
+        }
     }
 
     fn receipt(&self, round: u64) -> Receipt {
@@ -739,10 +803,10 @@ impl<C> State<C> {
     fn next_residual(&self) -> f64 {
         match self.phase {
             Phase::Open => self.residual,
-            Phase::Checking { residual, .. }
-            | Phase::Raising { residual, .. }
-            | Phase::Updating { residual, .. }
-            | Phase::Refreshing { residual, .. } => residual,
+            Phase::Checking { batch, .. }
+            | Phase::Raising { batch, .. }
+            | Phase::Updating { batch, .. }
+            | Phase::Refreshing { batch, .. } => batch.residual,
         }
     }
 
@@ -765,9 +829,9 @@ impl<C> State<C> {
         *hasher.finalize().as_bytes()
     }
 
-    /// The Newton factors of an update with `untested` feedbacks.
-    fn newton(&self, untested: u64) -> Result<Factors, Error> {
-        let steps = self.config.newton(self.residual, untested, self.plan.newton_steps);
+    /// The Newton factors of an update with `untested` feedbacks, from which `subtracted` are removed.
+    fn newton(&self, untested: u64, subtracted: u64) -> Result<Factors, Error> {
+        let steps = self.config.newton(self.residual, untested, subtracted, self.plan.newton_steps);
         steps.map_err(|_| Error::Broken("a batch that Newton's iteration does not converge for"))
     }
 
@@ -775,18 +839,16 @@ impl<C> State<C> {
         let plan = &self.plan;
         let phase = match self.phase {
             Phase::Open => Phase::Open,
-            Phase::Checking { task, at, untested, residual, sum, left } => {
-                Phase::Checking { task, at, untested, residual, sum: map(Place::Scores, sum)?, left }
+            Phase::Checking { task, batch, sum, left } => {
+                Phase::Checking { task, batch, sum: map(Place::Scores, sum)?, left }
             }
-            Phase::Raising { task, at, untested, residual, seed, masked } => {
-                Phase::Raising { task, at, untested, residual, seed, masked: map(Place::Scores, masked)? }
+            Phase::Raising { task, batch, seed, masked } => {
+                Phase::Raising { task, batch, seed, masked: map(Place::Scores, masked)? }
             }
-            Phase::Updating { task, at, untested, residual, seed } => {
-                Phase::Updating { task, at, untested, residual, seed }
-            }
-            Phase::Refreshing { task, at, residual, seed, masked } => {
+            Phase::Updating { task, batch, seed } => Phase::Updating { task, batch, seed },
+            Phase::Refreshing { task, batch, seed, masked } => {
                 let masked = map(Place::Deep(plan.refresh_level), masked)?;
-                Phase::Refreshing { task, at, residual, seed, masked }
+                Phase::Refreshing { task, batch, seed, masked }
             }
         };
         let trace = match self.trace {
@@ -810,6 +872,8 @@ impl<C> State<C> {
             sum: map(Place::Scores, self.sum)?,
             unchecked: self.unchecked,
             dropped: self.dropped,
+            erased: self.erased,
+            subtracted: self.subtracted,
             phase,
             config: self.config,
             plan: self.plan,
@@ -934,14 +998,16 @@ impl State<Arc<Ciphertext>> {
 
     /// Ends the batch: its feedbacks wait to be checked, or its sum for a holder of the key.
     fn close(&mut self, engine: &Engine, exchanges: &Exchanges) -> Result<(), Error> {
-        let (at, untested) = (self.feedbacks, self.untested());
-        let residual = self.newton(untested)?.residual();
+        let (at, untested, subtracted) = (self.feedbacks, self.untested(), self.subtracted);
+        let residual = self.newton(untested, subtracted)?.residual();
+        let batch = Batch { at, untested, subtracted, residual };
+        self.subtracted = 0;
         let sum = std::mem::replace(&mut self.sum, Arc::new(empty_sum(engine)));
         self.phase = if engine.has_committee() {
-            let (task, left) = (self.next_task(), std::mem::take(&mut self.unchecked));
-            Phase::Checking { task, at, untested, residual, sum, left }
+            let left = std::mem::take(&mut self.unchecked);
+            self.after_check(engine, exchanges, batch, sum, left)?
         } else {
-            self.raising(engine, exchanges, (at, untested, residual), sum)?
+            self.raising(engine, exchanges, batch, sum)?
         };
         self.batches += 1;
         self.closed = at;
@@ -951,19 +1017,74 @@ impl State<Arc<Ciphertext>> {
         Ok(())
     }
 
+    /// Subtracts a feedback that was counted: from the sum that it is in, where that is known and open, and else
+    /// from the next one.
+    fn erase(
+        &mut self,
+        engine: &Engine,
+        exchanges: &Exchanges,
+        round: u64,
+        frame: &[u8],
+    ) -> Result<(), Error> {
+        self.check_erasable()?;
+        if self.answered.get(round) == Round::Waits || !self.erased.insert(round) {
+            return Err(Error::BadState("an erasure of a feedback that is not counted".into()));
+        }
+        if self.dropped.contains(&round) {
+            return Ok(());
+        }
+        let feedback = read_feedback(engine, exchanges, frame)?;
+        let evaluator = engine.scores_evaluator();
+        if let Some(sums) = &mut self.counters {
+            evaluator.sub_assign(Arc::make_mut(&mut sums.group), &feedback)?;
+        }
+        let hash = *blake3::hash(frame).as_bytes();
+        if let Phase::Checking { batch, sum, left, .. } = &mut self.phase
+            && let Some(at) = left.iter().position(|known| *known == (round, hash))
+        {
+            evaluator.sub_assign(Arc::make_mut(sum), &feedback)?;
+            left.remove(at);
+            // Members are asked anew, without it.
+            let (batch, sum, left) = (*batch, sum.clone(), std::mem::take(left));
+            self.phase = self.after_check(engine, exchanges, batch, sum, left)?;
+            return Ok(());
+        }
+        evaluator.sub_assign(Arc::make_mut(&mut self.sum), &feedback)?;
+        match self.unchecked.iter().position(|known| *known == (round, hash)) {
+            Some(at) => drop(self.unchecked.remove(at)),
+            None => self.subtracted += 1,
+        }
+        Ok(())
+    }
+
+    /// The phase after some feedbacks of a batch were checked, and these are left.
+    fn after_check(
+        &mut self,
+        engine: &Engine,
+        exchanges: &Exchanges,
+        batch: Batch,
+        sum: Arc<Ciphertext>,
+        left: Vec<(u64, [u8; 32])>,
+    ) -> Result<Phase<Arc<Ciphertext>>, Error> {
+        if left.is_empty() {
+            return self.raising(engine, exchanges, batch, sum);
+        }
+        Ok(Phase::Checking { task: self.next_task(), batch, sum, left })
+    }
+
     /// The phase in which the sum of a batch waits, under a mask, for a holder of the key.
     fn raising(
         &mut self,
         engine: &Engine,
         exchanges: &Exchanges,
-        (at, untested, residual): (u64, u64, f64),
+        batch: Batch,
         sum: Arc<Ciphertext>,
     ) -> Result<Phase<Arc<Ciphertext>>, Error> {
         let (task, seed) = (self.next_task(), self.mask());
         let mut rng = ChaCha20Rng::from_seed(derive(&seed, b"zero"));
         let sum = Arc::unwrap_or_clone(sum);
         let Masked { ciphertext, .. } = engine.mask_with(&exchanges.statistics, sum, seed, &mut rng)?;
-        Ok(Phase::Raising { task, at, untested, residual, seed, masked: Arc::new(ciphertext) })
+        Ok(Phase::Raising { task, batch, seed, masked: Arc::new(ciphertext) })
     }
 
     /// Subtracts what was dropped of the feedbacks that were checked, and goes on with the others.
@@ -974,13 +1095,10 @@ impl State<Arc<Ciphertext>> {
         task: u64,
         dropped: &[(u64, Vec<u8>)],
     ) -> Result<(), Error> {
-        let (at, untested, residual, mut sum, mut left) =
-            match std::mem::replace(&mut self.phase, Phase::Open) {
-                Phase::Checking { task: want, at, untested, residual, sum, left } if want == task => {
-                    (at, untested, residual, sum, left)
-                }
-                _ => return Err(unasked(task)),
-            };
+        let (batch, mut sum, mut left) = match std::mem::replace(&mut self.phase, Phase::Open) {
+            Phase::Checking { task: want, batch, sum, left } if want == task => (batch, sum, left),
+            _ => return Err(unasked(task)),
+        };
         let mut checked: BTreeMap<u64, [u8; 32]> = left.drain(..left.len().min(MOST_CHECKED)).collect();
         for (round, frame) in dropped {
             if checked.remove(round) != Some(*blake3::hash(frame).as_bytes()) {
@@ -993,11 +1111,7 @@ impl State<Arc<Ciphertext>> {
                 self.dropped.pop_front();
             }
         }
-        self.phase = if left.is_empty() {
-            self.raising(engine, exchanges, (at, untested, residual), sum)?
-        } else {
-            Phase::Checking { task: self.next_task(), at, untested, residual, sum, left }
-        };
+        self.phase = self.after_check(engine, exchanges, batch, sum, left)?;
         Ok(())
     }
 }

@@ -71,7 +71,7 @@ mod tests {
         fn batch(&mut self, x: &DVector<f64>, n: u64, claimed: u64) -> f64 {
             let d = self.design.nrows();
             self.design += x * x.transpose() * n as f64;
-            let factors = self.config.newton(self.residual, claimed, self.steps).unwrap();
+            let factors = self.config.newton(self.residual, claimed, 0, self.steps).unwrap();
             self.residual = factors.residual();
             let newton = Newton::new(d, factors.start(), factors.steps(), 1.0).unwrap();
             let alg = Clear::new(newton.period()).unwrap();

@@ -259,7 +259,7 @@ impl BanditConfig {
     /// The Newton steps of an update after the longest batch, and the level of its statistics.
     fn update_levels(&self, batch: u64, shape: Shape, top: usize) -> Result<(usize, usize), Error> {
         let linear = &self.linear;
-        let steps = self.newton(0.0, batch, usize::MAX)?.steps().len();
+        let steps = self.newton(0.0, batch, 0, usize::MAX)?.steps().len();
         let update = UpdateLevels::new(steps).total();
         // The old model must be one level above the statistics, because a transform takes a level.
         let highest = shape.update_level(top);
@@ -341,23 +341,33 @@ impl BanditConfig {
     /// The Newton factors of a batch update, if the eigenvalues of A_j·V_j are within `residual` of one and
     /// `pending` feedbacks arrived since then. Under a public schedule these are the feedbacks since V_j;
     /// under the trace condition, those since the trace was known to be below C. The number of steps reaches
-    /// [`INVERSE_TOLERANCE`], and is at most `most`.
+    /// [`INVERSE_TOLERANCE`], and is at most `most`. `subtracted` feedbacks are removed from V_j.
     ///
     /// A feedback adds xxᵀ to V, and xᵀA_j x ≤ (1 + residual)·L²/λ for any x of norm L, because A_j ≤ (1 +
     /// residual)·V_j⁻¹ and V_j ≥ λI. Hence the eigenvalues of A_j·V are at most (1 + residual)·(1 +
     /// pending·L²/λ) for any contexts. The feedbacks that the trace condition was tested with add C, up to
     /// the resolution of the comparison.
     ///
+    /// What is left of V_j after an erasure is W ≥ λI, and V_j = W + Σ xxᵀ ≤ (1 + subtracted·L²/λ)·W: the
+    /// eigenvalues of A_j·V are at least (1 − residual)/(1 + subtracted·L²/λ).
+    ///
     /// # Errors
     /// [`Error::OutOfRange`] if the bound on the eigenvalues overflows.
-    pub fn newton(&self, residual: f64, pending: u64, most: usize) -> Result<Factors, Error> {
+    pub fn newton(
+        &self,
+        residual: f64,
+        pending: u64,
+        subtracted: u64,
+        most: usize,
+    ) -> Result<Factors, Error> {
         let l = &self.linear;
         let untested = (1.0 + residual) * (1.0 + pending as f64 * l.l * l.l / l.lambda);
         let tested = match l.schedule.is_public() {
             true => 0.0,
             false => l.c + 2.0 * self.resolution() * self.trace_bound(pending),
         };
-        let (bottom, top) = (1.0 - residual, untested + tested);
+        let removed = 1.0 + subtracted as f64 * l.l * l.l / l.lambda;
+        let (bottom, top) = ((1.0 - residual) / removed, untested + tested);
         let steps = warm_steps(bottom, top, INVERSE_TOLERANCE)?;
         Factors::warm(bottom, top, steps.min(most))
     }

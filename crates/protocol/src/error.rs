@@ -128,6 +128,12 @@ pub enum Error {
         /// The id.
         id: String,
     },
+    /// Misuse: an erasure from a bandit whose batches end by the trace condition.
+    #[error(
+        "feedback is not erased from a bandit with the schedule trace_or_growth, whose tests rely on statistics that grow: take \
+         another schedule"
+    )]
+    NotErasable,
     /// Untrusted: the members of a key committee found the feedback out of range.
     #[error(
         "the feedback on the decision {id} was dropped: what it encrypts is out of range; send statistics of features \
@@ -156,6 +162,7 @@ impl Error {
             | Error::NoArm { .. }
             | Error::NotANumber { .. }
             | Error::NormAboveBound { .. }
+            | Error::NotErasable
             | Error::RewardOutOfRange => Fault::Value,
             Error::UnknownDecision { .. } => Fault::Unknown,
             Error::FeedbackDropped { .. } => Fault::Value,

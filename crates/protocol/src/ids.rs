@@ -9,6 +9,18 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DecisionId(pub [u8; 16]);
 
+impl DecisionId {
+    /// The bytes that hold the round of an encrypted decision. The others are a message authentication code.
+    pub const ROUND_BYTES: usize = 6;
+
+    /// The round of the decision of an encrypted bandit.
+    pub fn round(&self) -> u64 {
+        let mut round = [0; 8];
+        round[..Self::ROUND_BYTES].copy_from_slice(&self.0[..Self::ROUND_BYTES]);
+        u64::from_le_bytes(round)
+    }
+}
+
 impl std::fmt::Display for DecisionId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", ckks::Hex(&self.0))
@@ -54,6 +66,20 @@ pub struct Receipt {
     pub feedbacks: u64,
     /// The number of batches closed so far.
     pub batches: u64,
+}
+
+/// The receipt of an erased feedback. A repeated erasure changes nothing, and gets a receipt with the present
+/// number of batches.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Erasure {
+    /// The decision, in hexadecimal.
+    pub decision: String,
+    /// The number of batches closed so far. The model after the next one that is closed has nothing of the
+    /// feedback.
+    pub batches: u64,
+    /// A message authentication code of the decision and its erasure, in hexadecimal, which the server alone
+    /// computes.
+    pub code: String,
 }
 
 /// The counters and the phase of a bandit, which are public. Under a public schedule they do not depend on

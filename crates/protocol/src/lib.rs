@@ -35,7 +35,7 @@ pub use config::{Answers, BanditConfig, INVERSE_TOLERANCE, Plan};
 pub use counters::{ArmCounter, Counters, LEAST_COUNTED, LOG_COUNTER_STEPS};
 pub use error::Error;
 pub use exchanges::{Exchanges, MOST_FACTOR, TaskKind};
-pub use ids::{DecisionId, QuestionId, Receipt, Status};
+pub use ids::{DecisionId, Erasure, QuestionId, Receipt, Status};
 pub use key_plan::{AnswerKeys, Automorphism, GaloisKey, KeyPlan};
 pub use newton::{Factors, warm_steps};
 pub use scores::{LOG_CONTEXT, LOG_MODEL, LOG_SCORE, LOG_STATISTICS, MOST_DECISIONS, ScoreLayout, ScoreRing};

@@ -125,7 +125,7 @@ problem_types! {
     OtherTask 409 "told_otherwise" "The user answers another task than the shuffler collects."
     NotEncrypted 409 "not_encrypted" "The bandit has a clear policy, and nothing of it is raised."
     TaskOver 409 "task_over" "The task was answered before, or its evaluation has ended."
-    NotKept 409 "not_kept" "The evaluation of the decision is not kept, or no longer."
+    NotKept 409 "not_kept" "The evaluation or the feedback of the decision is not kept, or no longer."
     AskedAgain 409 "asked_again" "The user has asked again for this answer before."
     OtherSender 409 "other_sender" "The contexts of the decision came from another sender."
     TooFewAsked 409 "too_few_asked" "Too few users of the evaluation asked again in time."

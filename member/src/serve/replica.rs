@@ -58,10 +58,18 @@ struct Followed {
 /// The state of a bandit after some records of its journal, and the chain of hashes over them.
 struct Mirror {
     bandit: EncryptedBandit,
-    /// The frames of the feedbacks that are not checked, by their rounds.
-    unchecked: BTreeMap<u64, Arc<Vec<u8>>>,
+    seen: Seen,
     records: u64,
     hash: [u8; 32],
+}
+
+/// The feedbacks of a journal, by their rounds.
+#[derive(Default)]
+struct Seen {
+    /// The frames of those that are not checked.
+    unchecked: BTreeMap<u64, Vec<u8>>,
+    /// BLAKE3 of the frames of all.
+    hashes: BTreeMap<u64, [u8; 32]>,
 }
 
 /// An evaluation as its contexts determine it.
@@ -210,8 +218,7 @@ impl Replica {
         let own = EncryptedBandit::create(&self.engine, bandit.created.config.clone(), [0; 32])?;
         let models = Mutex::new(VecDeque::from([(0, own.scores_model().clone())]));
         let hash = blake3::derive_key("helba member: journal of a bandit", id.as_bytes());
-        let unchecked = BTreeMap::new();
-        let mirror = Mutex::new(Mirror { bandit: own, unchecked, records: 0, hash });
+        let mirror = Mutex::new(Mirror { bandit: own, seen: Seen::default(), records: 0, hash });
         let mut bandits = lock(&self.bandits);
         if bandits.len() >= MOST_BANDITS {
             bandits.pop_first();
@@ -239,7 +246,12 @@ impl Replica {
                 if noted.is_some_and(|(count, hash)| count == next.records && hash != next.hash) {
                     return Err(Error::Deviates("another journal than the one that was answered for"));
                 }
-                next.apply(self, id, record)?;
+                std::mem::swap(&mut next.seen, &mut mirror.seen);
+                let applied = next.apply(self, id, record);
+                if applied.is_err() {
+                    std::mem::swap(&mut next.seen, &mut mirror.seen);
+                }
+                applied?;
                 *mirror = next;
                 let now = (mirror.bandit.model_feedbacks(), mirror.bandit.scores_model().clone());
                 let mut models = lock(&followed.models);
@@ -381,8 +393,7 @@ impl Mirror {
         let mut hash = blake3::Hasher::new();
         hash.update(&self.hash).update(&(record.len() as u64).to_le_bytes()).update(record);
         let (records, hash) = (self.records + 1, *hash.finalize().as_bytes());
-        let (bandit, unchecked) = (self.bandit.clone(), self.unchecked.clone());
-        Mirror { bandit, unchecked, records, hash }
+        Mirror { bandit: self.bandit.clone(), seen: Seen::default(), records, hash }
     }
 
     /// Computes the update that is due, if there is one.
@@ -408,8 +419,13 @@ impl Mirror {
         let is_due = match &event {
             Event::Rounds(_) => true,
             Event::Feedback { round, frame } => {
-                self.unchecked.insert(*round, Arc::new(frame.clone()));
+                self.seen.unchecked.insert(*round, frame.clone());
+                self.seen.hashes.insert(*round, wire::input_hash(frame));
                 true
+            }
+            Event::Erased { round, frame } => {
+                self.seen.unchecked.remove(round);
+                self.seen.hashes.get(round) == Some(&wire::input_hash(frame))
             }
             Event::Checked { .. } => {
                 self.check(replica, id, &event)?;
@@ -434,7 +450,9 @@ impl Mirror {
             }
         };
         if !is_due {
-            return Err(Error::Deviates("a journal with a ciphertext that no members made"));
+            return Err(Error::Deviates(
+                "a journal with a ciphertext that no members made, or an erasure of another one",
+            ));
         }
         self.bandit.apply(engine, &event)?;
         Ok(())
@@ -447,9 +465,8 @@ impl Mirror {
         let over = Error::Deviates("a journal with a check that it does not lead to");
         let Some(check) = self.bandit.check().filter(|check| check.id == *task) else { return Err(over) };
         let missing = Error::Deviates("a journal without a feedback that it checks");
-        let frames = check.feedbacks.iter().map(|(round, _)| self.unchecked.remove(round));
-        let frames: Vec<Arc<Vec<u8>>> = frames.collect::<Option<_>>().ok_or(missing)?;
-        let frames: Vec<&[u8]> = frames.iter().map(|frame| &frame[..]).collect();
+        let frames = check.feedbacks.iter().map(|(round, _)| self.seen.unchecked.remove(round));
+        let frames: Vec<Vec<u8>> = frames.collect::<Option<_>>().ok_or(missing)?;
         let ring = (replica.engine.params(), replica.engine.key_id());
         let feedbacks = FeedbackCheck::read(self.bandit.exchanges(), ring, &frames)?;
         let opened = openings.iter().map(|opened| OpenedChecks::from_bytes(opened));

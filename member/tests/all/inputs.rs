@@ -99,3 +99,37 @@ fn attack_feedback_out_of_range_is_dropped() {
     let (id, frame) = last.unwrap();
     world.client.feedback_encrypted(&created.id, id, &frame).unwrap();
 }
+
+/// Members who replay follow an erasure, and what is learnt is what the twin learns without the feedback.
+#[test]
+fn members_follow_an_erasure() {
+    let mut world = World::start(2, 3, 2, 2);
+    world.replays = true;
+    (1..=2).for_each(|member| world.join(member));
+    let mut config = BanditConfig { horizon: 100, ..BanditConfig::new(2, 2) };
+    config.linear.schedule = bandit::Schedule::Every { rounds: 2 };
+    let created = world.client.create_encrypted(&config).unwrap();
+    let device = world.device.clone().join_shared(&created).unwrap();
+    let (mut history, mut draws) = (Vec::new(), rng(3));
+    for round in 1..=9u32 {
+        let rows = rows(round, 2, 2);
+        let reply = device.decide(&world.client, &rows, &mut draws).unwrap().choice;
+        if round > 6 {
+            let mut twin = ClearTwin::new(config.clone());
+            history.iter().for_each(|(_, x, reward): &(_, Vec<f64>, f64)| twin.learn(x, *reward));
+            check(&config, &reply, &twin.indices(&rows, reply.round, reply.model_feedbacks));
+        }
+        world.feedback(&device, &reply, &rows[reply.arm], 0.7);
+        history.push((reply.id, rows[reply.arm].clone(), 0.7));
+        world.settle(&device);
+        // Of the first batch, which is in the statistics, and of the open one.
+        if round == 3 {
+            for at in [0, 2] {
+                let receipt = world.client.erase_feedback(&created.id, history[at].0).unwrap();
+                assert_eq!(world.client.erase_feedback(&created.id, history[at].0).unwrap(), receipt);
+                (history[at].1, history[at].2) = (vec![0.0; 2], 0.0);
+            }
+        }
+    }
+    assert!(world.settle(&device).refreshes >= 4);
+}

@@ -2,7 +2,7 @@
 //! and the openings of answers.
 
 use super::pool::blocking;
-use super::{EncryptedServed, Event, state};
+use super::{EncryptedServed, Event};
 use crate::committee::{Agreed, Committee, Errand, MOST_OWN_SETS, MOST_SETS, Share};
 use crate::error::Error;
 use ckks::{Ciphertext, KeyId, Params};
@@ -13,13 +13,12 @@ use protocol::exchange::OPENED_FORM_BITS;
 use protocol::levels::ANSWER_LEVEL;
 use protocol::{Exchanges, TaskKind};
 use rns::{Ntt, Poly};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use wire::{
     AnswerUser, CheckEvidence, Evidence, FeedbackCheck, MemberReply, OpenedAnswer, OpenedChecks, Question,
-    RaiseEvidence, SealedShare, Wanted, check_frames, check_request, input_hash, transfer_header, transfers,
+    RaiseEvidence, SealedShare, Wanted, check_frames, check_request, transfer_header, transfers,
 };
 
 /// The pause after members have not answered a task of the bandit's own.
@@ -414,7 +413,10 @@ impl EncryptedServed {
         let Check { id, feedbacks } = check;
         let (served, wanted) = (self.clone(), feedbacks.clone());
         let read = blocking(move || {
-            let (frames, engine) = (served.feedback_frames(&wanted)?, &served.shared.engine);
+            let rounds: Vec<u64> = wanted.iter().map(|(round, _)| *round).collect();
+            let (mut found, engine) = (served.feedback_frames(&rounds)?, &served.shared.engine);
+            let frames: Option<Vec<_>> = rounds.iter().map(|round| found.remove(round)).collect();
+            let frames = frames.ok_or(Error::Broken("a feedback that is not in the log"))?;
             let ring = (engine.params(), engine.key_id());
             let check = FeedbackCheck::read(&served.exchanges, ring, &frames)?;
             Ok((frames, Arc::new(check)))
@@ -457,30 +459,6 @@ impl EncryptedServed {
             Ok(())
         })
         .await
-    }
-
-    /// The frames of the feedbacks of these rounds with these hashes, from the log.
-    fn feedback_frames(&self, feedbacks: &[(u64, [u8; 32])]) -> Result<Vec<Vec<u8>>, Error> {
-        let mut found: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
-        let visit = |found: &mut BTreeMap<_, _>, record: &[u8]| {
-            if let Ok(Event::Feedback { round, frame }) = Event::from_bytes(record)
-                && feedbacks.iter().any(|(of, hash)| *of == round && *hash == input_hash(&frame))
-            {
-                found.insert(round, frame);
-            }
-        };
-        let (recent, folder) = {
-            let live = lock(&self.live);
-            (live.all_recent(), live.folder().to_path_buf())
-        };
-        recent.iter().for_each(|record| visit(&mut found, record));
-        if found.len() < feedbacks.len() {
-            let (id, engine) = (&self.created.id, &self.shared.engine);
-            state::visit(&folder, id, engine, |_, record| visit(&mut found, record))?;
-        }
-        let frame = |(round, _): &(u64, _)| found.remove(round);
-        let frames = feedbacks.iter().map(frame).collect::<Option<_>>();
-        frames.ok_or(Error::Broken("a feedback that is not in the log"))
     }
 
     async fn answer_by_committee(

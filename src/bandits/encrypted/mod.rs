@@ -9,6 +9,7 @@
 mod again;
 mod audit;
 mod committee;
+mod erasure;
 mod measured;
 mod pace;
 mod pool;

@@ -395,6 +395,29 @@ pub(super) fn visit(
     Ok(())
 }
 
+/// As [`visit`], for all records that are kept: since the creation, or since the last snapshot.
+///
+/// # Errors
+/// As [`visit`].
+pub(super) fn visit_kept(
+    folder: &Path,
+    id: &str,
+    engine: &Engine,
+    mut each: impl FnMut(u64, &[u8]),
+) -> Result<(), Error> {
+    match visit(folder, id, engine, &mut each) {
+        Err(Error::Log(hash_log::Error::Missing { .. })) => {}
+        visited => return visited,
+    }
+    let (from, _) = read_snapshot(folder, id, engine, SNAPSHOT)?;
+    let visit = |at: &Head, record: &[u8]| {
+        each(at.records, record);
+        Ok::<(), Error>(())
+    };
+    hash_log::replay(folder, &identity(id, engine), LONGEST_EVENT, &from, visit)?;
+    Ok(())
+}
+
 fn corrupt(id: &str, path: &Path, why: String) -> Error {
     Error::CorruptState { bandit: id.to_string(), folder: path.to_owned(), why }
 }

@@ -314,6 +314,26 @@ pub(super) fn operation(route: Route) -> Operation {
             )
         },
         Route::Feedback => feedback(),
+        Route::Erase => Operation {
+            parameters: vec![id(), decision()],
+            problems: [
+                &FIND[..],
+                &[P::UnknownDecision, P::NotEncrypted, P::NotKept, P::BadValue, P::Overloaded, P::DiskFull],
+            ]
+            .concat(),
+            ..plain(
+                "erase_feedback",
+                ROUNDS,
+                "Erases the feedback on an encrypted decision",
+                "It is answered when that is on disk. The feedback is subtracted from the sum of the batch that is closed next, \
+                 so that the model after it has nothing of it. A repeated request changes nothing.",
+                (
+                    200,
+                    json!({ "description": "The feedback is erased.",
+                    "content": { "application/json": json_of(reference("Erasure")) } }),
+                ),
+            )
+        },
         Route::Counters => Operation {
             parameters: vec![id()],
             answers: vec![ok(

@@ -608,6 +608,14 @@ fn encrypted() -> Named {
             ("batches", count(), "The number of batches closed so far."),
         ],
     );
+    let erasure = object(
+        "The receipt of an erased feedback.",
+        &[
+            ("decision", hex_id(), "The decision."),
+            ("batches", count(), "The number of batches closed so far."),
+            ("code", hex_id(), "A message authentication code that the server alone computes."),
+        ],
+    );
     vec![
         ("Width", width),
         ("Schedule", schedule),
@@ -620,6 +628,7 @@ fn encrypted() -> Named {
         ("Status", status),
         ("BanditView", view),
         ("Receipt", receipt),
+        ("Erasure", erasure),
     ]
 }
 

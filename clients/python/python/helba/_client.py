@@ -201,6 +201,13 @@ class Bandit:
         """
         return _requests.counters(self._connection, self.bandit_id).result()
 
+    def erase(self, decision_id: str) -> str:
+        """Erases the feedback on a decision of an encrypted bandit: later models have nothing of it.
+
+        Returns a code that the server alone computes, as a receipt. A second call changes nothing.
+        """
+        return _requests.erase(self._connection, self.bandit_id, decision_id).result()
+
     def delete(self) -> None:
         """Deletes the bandit and what it has learnt."""
         _requests.delete(self._connection, self.bandit_id).result()

@@ -349,6 +349,12 @@ def counters(connection: _native.Connection, bandit_id: str) -> Call[Counters]:
     return Call(lambda done: connection.counters(bandit_id, done), finish)
 
 
+def erase(connection: _native.Connection, bandit_id: str, decision_id: str) -> Call[str]:
+    return Call(
+        lambda done: connection.erase(bandit_id, decision_id, done), lambda text: str(json.loads(text)["code"])
+    )
+
+
 def delete(connection: _native.Connection, bandit_id: str) -> Call[None]:
     return Call(lambda done: connection.delete(bandit_id, done), lambda _: None)
 

@@ -174,6 +174,10 @@ class Bandit:
         """As `helba.Bandit.counters`."""
         return await _requests.counters(self._connection, self.bandit_id).awaited()
 
+    async def erase(self, decision_id: str) -> str:
+        """As `helba.Bandit.erase`."""
+        return await _requests.erase(self._connection, self.bandit_id, decision_id).awaited()
+
     async def delete(self) -> None:
         """As `helba.Bandit.delete`."""
         await _requests.delete(self._connection, self.bandit_id).awaited()

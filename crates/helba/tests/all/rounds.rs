@@ -568,6 +568,84 @@ fn events_determine_the_state() {
     assert!(*mask(&events[..3]) == *mask(&events[..3]) && *mask(&events[..3]) != *mask(&other));
 }
 
+/// After an erasure the model is that of a run without the feedback, whether it was in the open batch, in the
+/// statistics, or on its way there. A second erasure changes nothing. The control is the run with it.
+#[test]
+fn an_erased_feedback_leaves_nothing_in_the_model() {
+    let mut config = BanditConfig { horizon: 100, ..BanditConfig::new(2, 2) };
+    config.linear.schedule = Schedule::Every { rounds: 4 };
+    let mut world = World::with(config.clone());
+    let (mut history, mut events) = (Vec::new(), Vec::new());
+    world.apply(&world.bandit.reserve());
+    let erase = |world: &mut World, events: &[Event], round: u64| {
+        let Event::Feedback { frame, .. } = events[round as usize - 1].clone() else { panic!() };
+        let event = Event::Erased { round, frame };
+        assert!(world.bandit.erasable(world.bandit.decision_id(round)).unwrap().is_ok());
+        assert!(matches!(world.apply(&event), Applied::Erased(_)));
+        let before = world.bandit.to_bytes(&world.engine).unwrap();
+        assert!(world.bandit.apply(&world.engine, &event).is_err());
+        assert_eq!(world.bandit.to_bytes(&world.engine).unwrap(), before);
+        let receipt = world.bandit.erasable(world.bandit.decision_id(round)).unwrap().unwrap_err();
+        assert_eq!(receipt.decision, world.bandit.decision_id(round).to_string());
+    };
+    for round in 1..=16 {
+        let x = unit_rows(&mut world.rng, 1, 2).remove(0);
+        let event = world.feedback(round, &x, 0.9);
+        world.apply(&event);
+        history.push(x);
+        events.push(event);
+        match round {
+            4 => {
+                world.settle();
+                erase(&mut world, &events, 2);
+            }
+            7 => erase(&mut world, &events, 7),
+            // Its sum waits for the holder of the key.
+            12 => erase(&mut world, &events, 11),
+            _ => {}
+        }
+        world.settle();
+        let erased: &[usize] = match round {
+            // The update after the one that subtracts brings the inverse to its tolerance.
+            10 => &[2, 7],
+            16 => &[2, 7, 11],
+            _ => continue,
+        };
+        let evaluator = Evaluator::new(world.small.params.clone(), world.small.keys.clone());
+        let gap = world.engine.ring().gap as i64;
+        let opened = |world: &World, model: &Ciphertext| {
+            let mut model = model.clone();
+            evaluator.mul_integer_assign(&mut model, gap);
+            ckks_secret::decrypt_coefficients(&world.small.secret, &model).with(|values| values.to_vec())
+        };
+        let mut distance = |erased: &[usize]| {
+            world.twin = ClearTwin::new(config.clone());
+            let learnt = world.bandit.model_feedbacks() as usize;
+            for (round, x) in (1..).zip(&history[..learnt]) {
+                match erased.contains(&round) {
+                    true => world.twin.learn(&[0.0; 2], 0.0),
+                    false => world.twin.learn(x, 0.9),
+                }
+            }
+            let (got, want) = (opened(&world, world.bandit.scores_model()), {
+                let twin = world.model_of_the_twin();
+                opened(&world, &twin)
+            });
+            let far = got.iter().zip(want).map(|(got, want)| (got - want).abs()).max().unwrap();
+            far as f64 / f64::from(LOG_MODEL).exp2()
+        };
+        let (without, with) = (distance(erased), distance(&[]));
+        println!("round {round}: {without} from the run without it, {with} from the run with it");
+        // The tolerance of an inverse is 2⁻¹⁰, whose entries are at most 1.
+        assert!(without < 1.0 / 256.0, "round {round}: {without}");
+        assert!(with > 1.0 / 32.0, "the control: {with}");
+    }
+    let waits = world.bandit.decision_id(17);
+    assert!(world.bandit.erasable(waits).is_err());
+    let traced = World::with(traced(2, 2, 1));
+    assert!(traced.bandit.erasable(traced.bandit.decision_id(1)).is_err());
+}
+
 /// What holders of the key can open is the exact sum of the counters of whole groups, after every feedback:
 /// never a single contribution, and nothing of the statistics beside it. A server that starts again goes on
 /// with the same bytes.

@@ -1,0 +1,50 @@
+//! Feedback that its user takes back.
+
+use crate::fixture::*;
+use crate::users::*;
+use helba_server::Settings;
+use protocol::{Answers, Erasure};
+
+/// An erasure is durable, counts once, and passes an audit; what was not counted is not erased.
+#[test]
+fn a_feedback_is_erased_once() {
+    let settings = Settings { keep_log: true, ..Settings::default() };
+    let server = InProcess::start(settings.clone());
+    let user = User::create_with(server.device(), &every_round(Answers::Arm));
+    let (mut rng, history) = (rng(4), History::default());
+    let first = user.round(&history, &mut rng);
+    user.settle(&mut rng);
+    let rows = random_rows(&mut rng);
+    let choice = user.decide(&rows, &mut rng);
+    let path = |decision: &str| user.path(&format!("/decisions/{decision}/feedback"));
+    let refused = |path: &str, status: u16, reason: &str| {
+        let problem = user.http.delete(path).problem();
+        assert_eq!((problem.status, problem.reason.as_deref()), (status, Some(reason)), "{path}");
+    };
+    // Its feedback has not come.
+    refused(&path(&choice.id.to_string()), 404, "unknown_decision");
+    refused(&path(&"0".repeat(32)), 404, "unknown_decision");
+    user.feedback(&rows, &choice, &mut rng);
+    user.settle(&mut rng);
+    let erase = |path: &str| -> Erasure { serde_json::from_slice(&user.http.delete(path).ok()).unwrap() };
+    let receipt = erase(&path(&first.decision));
+    assert_eq!((&receipt.decision, receipt.batches), (&first.decision, 2));
+    let before = replay(server.folder.path(), user.id(), "snapshot");
+    assert_eq!(erase(&path(&first.decision)), receipt);
+    let after = replay(server.folder.path(), user.id(), "snapshot");
+    assert!(before.head == after.head && before.bytes == after.bytes, "a second erasure changes nothing");
+    assert_eq!(user.client.erase_feedback(user.id(), first.decision.parse().unwrap()).unwrap(), receipt);
+    // Rounds go on, and a server that starts again knows of it.
+    user.round(&history, &mut rng);
+    user.settle(&mut rng);
+    let server = server.restart_with(settings);
+    let user = user.at(server.address);
+    let again: Erasure = serde_json::from_slice(
+        &user.http.delete(&user.path(&format!("/decisions/{}/feedback", first.decision))).ok(),
+    )
+    .unwrap();
+    assert_eq!((again.decision, again.code), (receipt.decision, receipt.code));
+    let whole = replay(server.folder.path(), user.id(), "genesis");
+    let last = replay(server.folder.path(), user.id(), "snapshot");
+    assert!(whole.head == last.head && whole.bytes == last.bytes, "the log gives the state");
+}
