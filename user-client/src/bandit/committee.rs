@@ -52,7 +52,8 @@ impl BanditDevice<'_> {
         ckks::write_truncated_ciphertext(self.small(), self.small_id, &encrypted, count)
     }
 
-    /// The entry of each arm of these users, from shares of t members that are signed for this answer.
+    /// The entry of each arm of these users, from shares of t members that are signed for this answer. The ids of
+    /// the decisions must be those of the rounds that members signed, so that feedback goes to no other round.
     pub(super) fn opened(
         &self,
         keys: &CommitteeKeys,
@@ -65,6 +66,11 @@ impl BanditDevice<'_> {
         let count = arms * users.len();
         let known = keys.known();
         let (answer, set) = OpenedAnswer::read(&decision.answer, known.quorum, count)?;
+        let ids = std::iter::once(&decision.id).chain(&decision.others);
+        let rounds = (0..users.len() as u64).map(|i| decision.round.checked_add(i));
+        if !ids.map(|id| Some(id.round())).eq(rounds) {
+            return Err(Error::BadAnswer("the ids of its decisions are those of other rounds".into()));
+        }
         let binding = AnswerBinding {
             bandit: self.created.id.clone(),
             round: decision.round,

@@ -200,10 +200,9 @@ impl Committee {
         let values = forms.values(&ct).unwrap().iter().map(|x| x[0]).collect();
         let answer =
             OpenedAnswer { request, set: set.bits(), values, shares: set.iter().map(share).collect() };
-        let id = |n| DecisionId([n as u8 + 1; 16]);
         let decision = Decision {
-            id: id(0),
-            others: (1..users.len()).map(id).collect(),
+            id: id(asked.round),
+            others: (1..users.len() as u64).map(|n| id(asked.round + n)).collect(),
             round: asked.round,
             model_feedbacks: 4,
             user: asked.user,
@@ -213,6 +212,13 @@ impl Committee {
         };
         (decision, answer)
     }
+}
+
+/// An id of a decision of this round.
+fn id(round: u64) -> DecisionId {
+    let mut id = [7; 16];
+    id[..DecisionId::ROUND_BYTES].copy_from_slice(&round.to_le_bytes()[..DecisionId::ROUND_BYTES]);
+    DecisionId(id)
 }
 
 /// What members are asked about.
@@ -362,7 +368,12 @@ fn attack_answers_of_other_requests_are_refused() {
         assert!(error.to_string().contains("ask again"), "{error}");
     };
     // Told about another round, model or user than the shares are for.
-    by(refused(&Decision { round: 6, ..decision.clone() }, &answer), 1);
+    by(refused(&Decision { round: 6, id: id(6), ..decision.clone() }, &answer), 1);
+    // An id of another round, which feedback would go to.
+    for (round, own) in [(5, 6), (u64::MAX, 5)] {
+        let error = refused(&Decision { round, id: id(own), ..decision.clone() }, &answer);
+        assert!(matches!(error, Error::BadAnswer(_)), "{error}");
+    }
     by(refused(&Decision { model_feedbacks: 5, ..decision.clone() }, &answer), 1);
     by(refused(&Decision { user: 2, ..decision.clone() }, &answer), 1);
     // Shares for another round, user or bandit.
