@@ -450,6 +450,9 @@ fn attack_nothing_is_opened_again_in_the_next_epoch() {
     first.note_head("b", 5, [5; 32]).unwrap();
     drop((first, third));
     next.run(None, PATIENT).into_iter().for_each(|end| drop(end.unwrap()));
+    // The old shares answer nothing any more.
+    let old = note(&of(1), &question(4, 0), 0b011, &[4]);
+    assert!(matches!(old, Err(serve::Error::HandedOn { ended: true })), "{old:?}");
     for at in 0..next.persons.len() {
         let Ok(ledger) = Ledger::open(&next.file(at, "member.ledger")) else { panic!("person {at}") };
         let refused = |done: Result<(), serve::Error>| assert!(done.is_err(), "person {at}");
