@@ -145,8 +145,20 @@ impl Reshare<'_> {
         if memory.has_begun(self.plan.place(roles.last())) {
             return Err(Error::HandedOver);
         }
+        let spent = self.spent(&memory);
         memory.fail()?;
-        Ok(roles.old.map_or(Ok(()), |old| old.ledger.thaw(&self.plan.session))?)
+        Ok(roles.old.map_or(Ok(()), |old| old.ledger.thaw(&self.plan.session, spent))?)
+    }
+
+    /// The opened decisions that the tests of the run count as, if it has come to them.
+    fn spent(&self, memory: &Memory) -> u64 {
+        let (plan, quorum) = (self.plan, self.plan.quorum);
+        if !memory.has_begun(plan.place(Round::Test)) {
+            return 0;
+        }
+        let each = opened_nats(plan.proposal.shape(), quorum.threshold(), plan.makers());
+        let forms = plan.tests().len() * FORMS * plan.sets.len();
+        (NATS_OF_A_FORM * f64::from(quorum.threshold()) * forms as f64 / each).ceil() as u64
     }
 
     fn roles<'a>(&self, old: Option<Old<'a>>, is_over: bool) -> Result<Roles<'a>, Error> {
@@ -396,11 +408,7 @@ impl<B: Board> Run<'_, '_, B> {
             // Nobody has answered with it, since the keys are not there yet.
             std::fs::remove_file(&ledger).map_err(io("member.ledger"))?;
         }
-        let quorum = plan.quorum;
-        let each = opened_nats(manifest.shape, quorum.threshold(), plan.makers());
-        let forms = plan.tests().len() * FORMS * plan.sets.len();
-        let spent = NATS_OF_A_FORM * f64::from(quorum.threshold()) * forms as f64;
-        Ledger::open(&ledger)?.take(&told, (spent / each).ceil() as u64)?;
+        Ledger::open(&ledger)?.take(&told, setup.spent(&self.party.memory))?;
 
         for (name, kind, from) in [
             ("public.bundle", BundleKind::Public, setup.public),
@@ -417,7 +425,7 @@ impl<B: Board> Run<'_, '_, B> {
         }
         let Received { shares, pairs, .. } = received;
         let Identity { signing, sealing } = setup.identity.copy()?;
-        let keys = MemberKeys::new(manifest.clone(), quorum, shares, pairs, signing, sealing);
+        let keys = MemberKeys::new(manifest.clone(), plan.quorum, shares, pairs, signing, sealing);
         Ok(keys.save(&setup.path("member.keys"), setup.passphrase, &mut host::os_rng()?)?)
     }
 
@@ -428,7 +436,9 @@ impl<B: Board> Run<'_, '_, B> {
             return Error::Unresolved(why);
         }
         let ended = self.party.memory.fail();
-        let thawed = self.roles.old.as_ref().map_or(Ok(()), |old| old.ledger.thaw(&plan.session));
+        let spent = self.setup.spent(&self.party.memory);
+        let old = self.roles.old.as_ref();
+        let thawed = old.map_or(Ok(()), |old| old.ledger.thaw(&plan.session, spent));
         if let Err(error) = ended.and(thawed.map_err(Error::from)) {
             return error;
         }

@@ -200,11 +200,12 @@ impl Ledger {
         write.commit().map_err(failed)
     }
 
-    /// Answers again after `session` has failed. A run in which the member signed the next epoch does not.
+    /// Answers again after `session` has failed, whose tests count as `spent` opened decisions. A run in which
+    /// the member signed the next epoch does not end so.
     ///
     /// # Errors
     /// [`Error::HandedOn`]; [`Error::Ledger`].
-    pub fn thaw(&self, session: &SessionId) -> Result<(), Error> {
+    pub fn thaw(&self, session: &SessionId, spent: u64) -> Result<(), Error> {
         let write = self.begin()?;
         {
             let mut about = write.open_table(ABOUT).map_err(failed)?;
@@ -214,6 +215,8 @@ impl Ledger {
             let found = about.get(RESHARING).map_err(failed)?.map(|found| found.value());
             if found == Some(name(session)) {
                 about.remove(RESHARING).map_err(failed)?;
+                let opened = about.get("opened").map_err(failed)?.map_or(0, |found| found.value());
+                about.insert("opened", opened.saturating_add(spent)).map_err(failed)?;
             }
         }
         write.commit().map_err(failed)

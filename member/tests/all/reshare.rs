@@ -319,6 +319,9 @@ fn attack_garbage_in_a_deal_of_a_resharing_shows() {
             }
             if let Some(old) = next.persons[at].old(&next.persons[at].keys()) {
                 old.ledger.check_in_use().unwrap();
+                // The test is counted, if it has come to one.
+                let tested = !found.contains("read");
+                assert_eq!(old.ledger.tell().unwrap().opened, u64::from(tested), "{what}");
             }
             let again = next.take_part(at, &Bent::straight(&next.store), 1, PATIENT);
             assert!(matches!(again, Err(Error::RunOver)), "{again:?}");
