@@ -69,8 +69,8 @@ pub struct ToldBandit {
     pub pinned: Option<[u8; 32]>,
     /// The position in its journal, and the hash up to there.
     pub head: Option<(u64, [u8; 32])>,
-    /// The last task of its own, with its record.
-    pub own: Option<(u64, Vec<u8>)>,
+    /// The last task of its own, which may still wait, with its record of each kind.
+    pub own: Option<(u64, BTreeMap<u8, Vec<u8>>)>,
     /// Kind and number of each task of an evaluation.
     pub evaluations: Vec<(u8, u64)>,
 }
@@ -104,7 +104,13 @@ impl ToldBandit {
         }
         self.head = self.head.max(other.head);
         self.own = match (self.own.take(), other.own) {
-            (Some(own), Some(other)) if own.0 == other.0 => Some((own.0, merged_records(&own.1, &other.1))),
+            (Some((task, mut own)), Some((same, other))) if task == same => {
+                for (kind, record) in other {
+                    let merged = own.get(&kind).map(|known| merged_records(known, &record));
+                    own.insert(kind, merged.unwrap_or(record));
+                }
+                Some((task, own))
+            }
             (own, other) => own.max(other),
         };
         self.evaluations.extend(other.evaluations);
@@ -268,10 +274,17 @@ impl Ledger {
         for row in read.open_table(TASKS).map_err(failed)?.iter().map_err(failed)? {
             let (key, record) = row.map_err(failed)?;
             let (id, kind, task) = key.value();
-            of(id, &mut |bandit| match kind == 0 && task < EVALUATIONS {
-                // In the order of their numbers.
-                true => bandit.own = Some((task, record.value().to_vec())),
-                false => bandit.evaluations.push((kind, task)),
+            of(id, &mut |bandit| {
+                if task >= EVALUATIONS {
+                    return bandit.evaluations.push((kind, task));
+                }
+                let (last, records) = bandit.own.get_or_insert_default();
+                if task > *last {
+                    (*last, *records) = (task, BTreeMap::new());
+                }
+                if task == *last {
+                    records.insert(kind, record.value().to_vec());
+                }
             });
         }
         Ok(Told { opened, uploads, bandits: bandits.into_values().collect() })
@@ -307,9 +320,11 @@ impl Ledger {
                 if let Some(head) = bandit.head {
                     heads.insert(id, head).map_err(failed)?;
                 }
-                if let Some((task, record)) = &bandit.own {
+                if let Some((task, records)) = &bandit.own {
                     floors.insert(id, task).map_err(failed)?;
-                    tasks.insert((id, 0, *task), record.as_slice()).map_err(failed)?;
+                    for (kind, record) in records {
+                        tasks.insert((id, *kind, *task), record.as_slice()).map_err(failed)?;
+                    }
                 }
                 for (kind, task) in &bandit.evaluations {
                     tasks.insert((id, *kind, *task), over.as_slice()).map_err(failed)?;
@@ -348,7 +363,7 @@ impl Ledger {
             check_in_use(&write.open_table(ABOUT).map_err(failed)?)?;
             let floor = write.open_table(FLOORS).map_err(failed)?;
             let floor = floor.get(question.bandit.as_str()).map_err(failed)?.map_or(0, |found| found.value());
-            if kind == 0 && question.task < floor {
+            if question.task < floor {
                 return Err(Error::Refused("the task was answered in an epoch of the committee before"));
             }
             let mut tasks = write.open_table(TASKS).map_err(failed)?;
