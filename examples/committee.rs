@@ -20,7 +20,7 @@ use helba_member::keygen::{
 };
 use helba_member::serve::{Ledger, Member, Replica};
 use host::Undone;
-use protocol::exchange::opened_nats;
+use protocol::exchange::{OPENED_NATS, opened_nats};
 use protocol::{BanditConfig, Shape};
 use rand::Rng;
 use std::fs::File;
@@ -58,9 +58,8 @@ struct Args {
     /// n: the number of members, at least t + 2, because two are killed.
     #[arg(long, default_value_t = 5)]
     members: u8,
-    /// The nats of the budget of answers after which a member opens no more. That of `helba-member serve` is 4,
-    /// which are fewer than 300 decisions at this size.
-    #[arg(long, default_value_t = 8.0)]
+    /// The nats of the budget of answers after which a member opens no more.
+    #[arg(long, default_value_t = OPENED_NATS)]
     nats: f64,
     /// Members check the structure of questions alone, in place of computing all again.
     #[arg(long)]
