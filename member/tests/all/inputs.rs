@@ -64,7 +64,8 @@ fn attack_feedback_out_of_range_is_dropped() {
     let hostile = |kind: u32, honest: &[u8]| match kind {
         0 => small.feedback(small.zero(), small.uniform(5), count),
         1 => small.feedback(small.uniform(6), small.uniform(7), count),
-        2 => small.shifted(honest, count, 80),
+        // 2⁻¹⁵ of the modulus is 2⁸³.
+        2 => small.shifted(honest, count, 85),
         _ => small.shifted(honest, count, 96),
     };
     let (mut sent, mut last) = (Vec::new(), None);
