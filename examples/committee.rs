@@ -162,6 +162,7 @@ fn main() -> Result<()> {
             support::Round { arm, reward, round: number, model_feedbacks, bytes_up, bytes_down, phases },
             &indices,
             range,
+            config.resolution(),
         );
         progress.inc(1);
     }
@@ -169,7 +170,7 @@ fn main() -> Result<()> {
     let status = client.encrypted(&created.id)?.status;
     let (killed, restarted, replaced) = (2, 1, 1);
     let each = opened_nats(Shape::for_problem(d, k), args.threshold, args.members);
-    let (seconds, verdict) = (log.seconds(), log.verdict(config.resolution()));
+    let (seconds, verdict) = (log.seconds(), log.verdict());
     let hit = log.running_hit_rate().last().copied().unwrap_or(0.0);
     if args.json {
         let json = serde_json::json!({

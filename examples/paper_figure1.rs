@@ -90,8 +90,6 @@ impl Curve {
 struct Encrypted {
     curve: Curve,
     log: Log,
-    /// What the comparison resolves, relative to its range.
-    resolution: f64,
     total_seconds: f64,
     /// How far the clear indices left the middle of the comparison's range, relative to half of it: below 1
     /// is inside.
@@ -227,7 +225,7 @@ fn encrypted(args: &Args, config: &BanditConfig, bound: f64) -> Result<Encrypted
             let off_middle = |v: &f64| (2.0 * (v - scalars.least_index) / scalars.range - 1.0).abs();
             farthest_index = indices.iter().map(off_middle).fold(farthest_index, f64::max);
             twin.learn(&rows[round.arm], round.reward);
-            log.push(round, &indices, scalars.range);
+            log.push(round, &indices, scalars.range, config.resolution());
             progress.inc(1);
             Ok(())
         };
@@ -246,7 +244,6 @@ fn encrypted(args: &Args, config: &BanditConfig, bound: f64) -> Result<Encrypted
     Ok(Encrypted {
         curve: Curve { policy: "HELBA encrypted", runs },
         log,
-        resolution: config.resolution(),
         total_seconds: start.elapsed().as_secs_f64(),
         farthest_index,
         refreshes,
@@ -297,7 +294,7 @@ fn json(args: &Args, curves: &[Curve], encrypted: Option<&Encrypted>, bound: f64
             "seconds_total": e.total_seconds, "seconds_keygen": e.deployment.keygen_seconds,
             "seconds_per_round_mean": seconds.iter().sum::<f64>() / seconds.len() as f64,
             "seconds_per_round_median": median(&seconds), "seconds_per_round_p95": percentile(&seconds, 0.95),
-            "seconds_by_phase_median": phases, "agreement": e.log.agreement(), "verdict": e.log.verdict(e.resolution),
+            "seconds_by_phase_median": phases, "agreement": e.log.agreement(), "verdict": e.log.verdict(),
             "farthest_index": e.farthest_index, "widest_miss": e.log.widest_miss(), "refreshes": e.refreshes,
             "bytes_up_median": median(&e.log.bytes_up()), "bytes_down_median": median(&e.log.bytes_down()),
             "public_bundle_bytes": e.deployment.public_bundle_bytes, "server_peak_bytes": e.server_peak_bytes,
@@ -343,7 +340,7 @@ fn print_table(args: &Args, curves: &[Curve], encrypted: Option<&Encrypted>, bou
         params.spec().security.bits(),
         args.encrypted_seeds
     );
-    println!("    {}", e.log.verdict(e.resolution));
+    println!("    {}", e.log.verdict());
     println!("    indices reach {:.2} of the comparison's range (1 is its end)", e.farthest_index);
     println!("    total, keys included    {}", clock(e.total_seconds));
     println!("    keys                    {:.1} s", e.deployment.keygen_seconds);

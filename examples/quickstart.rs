@@ -16,7 +16,7 @@ use bandit::{Arithmetic, HelbaClear, UniformRandom};
 use clap::Parser;
 use datasets::{Dataset, DatasetLog};
 use host::Draft;
-use protocol::{Answers, BanditConfig};
+use protocol::{Answers, BanditConfig, Compare};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::io::Write;
@@ -53,11 +53,14 @@ struct Args {
     /// The open tier: the server answers with the scores, and the device computes the arm.
     #[arg(long)]
     scores: bool,
+    /// How the server compares arms: `pbs` takes a build with `--features pbs`.
+    #[arg(long, default_value = "polynomial", value_parser = compare)]
+    compare: Compare,
     /// Small keys without security, for tests.
     #[arg(long)]
     toy: bool,
     /// Serves a shop for a browser on this machine, and hands the key to its page by a link that works once.
-    #[arg(long, conflicts_with_all = ["rounds", "data", "schema", "plot", "json", "synchronous", "scores", "toy"])]
+    #[arg(long, conflicts_with_all = ["rounds", "data", "schema", "plot", "json", "synchronous", "scores", "compare", "toy"])]
     web: bool,
     /// With --web: prints the link, and does not open it.
     #[arg(long, requires = "web")]
@@ -80,6 +83,7 @@ fn main() -> Result<()> {
     let config = BanditConfig {
         horizon: rounds as u64,
         answers: if args.scores { Answers::Scores } else { Answers::Arm },
+        compare: args.compare,
         // One device holds the key, and may see its model.
         open_model: args.scores,
         ..BanditConfig::new(d, k)
@@ -89,7 +93,7 @@ fn main() -> Result<()> {
     let writing = |path: &Path| format!("cannot write {}", path.display());
     let draft =
         args.plot.as_deref().map(|path| Draft::create(path).with_context(|| writing(path))).transpose()?;
-    let deployment = Deployment::start(d, k, args.toy, args.json, 0)?;
+    let deployment = Deployment::start_with((d, k), args.toy, args.json, 0, None, args.compare)?;
     let mut rng = user_client::os_rng()?;
     let bandit = deployment.device().join(&deployment.client().create_encrypted(&config)?)?;
     let mut twin = ClearTwin::new(config.clone());
@@ -107,8 +111,10 @@ fn main() -> Result<()> {
                 let round = deployment.round(&bandit, &rows, play, args.synchronous, &mut rng)?;
                 let indices = twin.indices(&rows, round.round, round.model_feedbacks);
                 let scalars = helba::Scalars::new(&config, round.round, round.model_feedbacks);
+                let least = least_uncertainty(&twin, &rows);
+                let resolution = resolution(&config, &deployment, scalars, least)?;
                 twin.learn(&rows[round.arm], round.reward);
-                log.push(round, &indices, scalars.range);
+                log.push(round, &indices, scalars.range, resolution);
                 progress.inc(1);
             }
             Ok(())
@@ -135,7 +141,7 @@ fn main() -> Result<()> {
     let (_, best_fixed) = dataset.best_fixed(0..rounds);
     let encrypted = log.running_hit_rate();
     let (hit, hit_clear, hit_random) = (last(&encrypted), last(&clear), last(&random));
-    let verdict = log.verdict(config.resolution());
+    let verdict = log.verdict();
 
     if let (Some(draft), Some(path)) = (draft, &args.plot) {
         let series = [("encrypted", &encrypted), ("clear", &clear), ("random", &random)]
@@ -153,7 +159,7 @@ fn main() -> Result<()> {
             "rounds": rounds, "features": d, "arms": k,
             "hit_rate_encrypted": hit, "hit_rate_clear": hit_clear, "hit_rate_random": hit_random,
             "hit_rate_best_fixed": best_fixed, "agreement": log.agreement(), "widest_miss": log.widest_miss(),
-            "misses": log.misses(), "resolution": config.resolution(), "ties": log.ties(config.resolution()), "verdict": verdict,
+            "misses": log.misses(), "ties": log.ties(), "resolved": log.resolved().0, "resolved_alike": log.resolved().1, "verdict": verdict,
             "seconds_per_round_median": median(&seconds), "seconds_per_round_p95": percentile(&seconds, 0.95),
             "seconds_by_phase_median": log.phases().into_iter().map(|(n, v)| (n.trim().replace([' ', ':'], "_").replace("__", "_"), median(&v))).collect::<std::collections::BTreeMap<_, _>>(),
             "keygen_seconds": deployment.keygen_seconds, "parameters": params.spec().name, "ring_degree": params.n(),
@@ -175,6 +181,8 @@ fn main() -> Result<()> {
     let chance = 1.0 / (rounds as f64).sqrt();
     println!("                    (a mean of {rounds} rounds has a random error of up to {chance:.2})");
     println!("\n  {verdict}");
+    let (resolved, alike) = log.resolved();
+    println!("  beyond the resolution of the comparison: {resolved} rounds, {alike} of them alike");
     println!("  (exact arithmetic on the same history; 'clear' above has its own history)");
     println!("\n  seconds per round median {:.3}   p95 {:.3}", median(&seconds), percentile(&seconds, 0.95));
     for (name, values) in log.phases() {
@@ -211,7 +219,14 @@ fn serve_shop(no_open: bool) -> Result<()> {
     web::build()?;
     let authority = web::Authority::bind()?;
     let (features, arms) = web::PROBLEM;
-    let deployment = Deployment::start_with(features, arms, false, false, 0, Some(authority.address()))?;
+    let deployment = Deployment::start_with(
+        (features, arms),
+        false,
+        false,
+        0,
+        Some(authority.address()),
+        Compare::Polynomial,
+    )?;
     let (folder, opened) = (deployment.folder().to_path_buf(), AtomicBool::new(no_open));
     let tell = move |link: &str| {
         println!("\nThe shop, with its key: this link works once.\n\n    {link}\n");
@@ -226,6 +241,45 @@ fn serve_shop(no_open: bool) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let page = deployment.client().server().to_string();
     runtime.block_on(authority.serve(deployment.secret(), page, tell))
+}
+
+fn compare(text: &str) -> Result<Compare, String> {
+    match text {
+        "polynomial" => Ok(Compare::Polynomial),
+        "pbs" => Ok(Compare::Pbs),
+        _ => Err("this must be polynomial or pbs".into()),
+    }
+}
+
+/// The least z = xᵀAx of the arms in the model of the twin's last indices.
+fn least_uncertainty(twin: &ClearTwin, rows: &[Vec<f64>]) -> f64 {
+    let (a, _) = twin.model();
+    let term = |x: &[f64], i: usize| (0..x.len()).map(|j| x[i] * a[(i, j)] * x[j]).sum::<f64>();
+    let z = rows.iter().map(|x| (0..x.len()).map(|i| term(x, i)).sum());
+    z.fold(f64::INFINITY, f64::min)
+}
+
+/// The part of the range that the comparison of a round resolves, if no z is below `least`.
+#[cfg_attr(
+    not(feature = "pbs"),
+    allow(unused_variables, reason = "the resolution of polynomials is constant")
+)]
+fn resolution(
+    config: &BanditConfig,
+    deployment: &Deployment,
+    scalars: helba::Scalars,
+    least: f64,
+) -> Result<f64> {
+    #[cfg(feature = "pbs")]
+    if config.compare == Compare::Pbs {
+        let ring = protocol::ScoreRing::beside(deployment.params().spec(), deployment.device().shape())?;
+        let helba::Scalars { beta, c1, c2, range, .. } = scalars;
+        // Where the scores are makes no difference to it.
+        let formula =
+            tfhe_argmax::Formula { arms: config.linear.k, gap: ring.gap, log_range: 0, beta, c1, c2, range };
+        return Ok(tfhe_argmax::Circuit::new(formula, ring.n())?.resolution(least));
+    }
+    Ok(config.resolution())
 }
 
 fn last(values: &[f64]) -> f64 {

@@ -53,6 +53,49 @@ fn no_server_reaches_a_secret_key() {
     }
 }
 
+/// What a server links with the feature `pbs` depends on no secret half: key generation is a crate beside it.
+/// The crate `tfhe` itself has types of secret keys (docs/argmax-by-bootstrapping.md).
+#[test]
+fn bootstraps_of_a_server_reach_no_secret_half() {
+    let used = |manifest: &str| {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args([
+            "metadata",
+            "--no-deps",
+            "--offline",
+            "--format-version",
+            "1",
+            "--manifest-path",
+            manifest,
+        ]);
+        let out = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let metadata: Value = serde_json::from_slice(&out.stdout).unwrap();
+        let packages = metadata["packages"].as_array().unwrap().clone();
+        move |name: &str| -> BTreeSet<String> {
+            let package = packages.iter().find(|package| package["name"] == name).unwrap();
+            let used = package["dependencies"].as_array().unwrap().iter().filter(|d| d["kind"] != "dev");
+            used.map(|d| d["name"].as_str().unwrap().to_string()).collect()
+        }
+    };
+    let (here, there) = (used("Cargo.toml"), used("tfhe-argmax/Cargo.toml"));
+    assert!(
+        here("helba-server").contains("tfhe-argmax") && !here("helba-server").contains("tfhe-argmax-secret")
+    );
+    let graph = graph();
+    for name in there("tfhe-argmax").iter().filter(|name| graph.contains_key(*name)) {
+        assert!(path(&graph, name, "ckks-secret").is_none(), "{name} can name a secret key");
+    }
+    assert!(
+        !there("tfhe-argmax").contains("ckks-secret") && !there("tfhe-argmax").contains("tfhe-argmax-secret")
+    );
+    assert!(there("tfhe-argmax-secret").contains("ckks-secret"), "the control");
+    // Devices decrypt answers without the crate tfhe.
+    for device in ["user-client", "helba-agent", "ckks-secret", "wire", "protocol"] {
+        assert!(here(device).iter().all(|name| !name.starts_with("tfhe")), "{device}");
+    }
+}
+
 /// Who only adds shares names no secret, and who holds no share computes none.
 #[test]
 fn shares_of_a_key_are_computed_by_members_alone() {

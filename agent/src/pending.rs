@@ -405,6 +405,7 @@ mod tests {
                 shape: Shape::for_problem(2, 2),
                 security: keygen::Security::None,
                 created: 0,
+                compare: Default::default(),
             };
             let (mut public, mut secret) = (Vec::new(), Vec::new());
             keygen::generate(request, &mut public, &mut secret, &mut rng(), |_, _| ()).unwrap();

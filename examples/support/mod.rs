@@ -7,7 +7,7 @@ pub(crate) mod web;
 use anyhow::{Context, Result, ensure};
 use host::{Undone, lock};
 use indicatif::{ProgressBar, ProgressStyle};
-use protocol::Shape;
+use protocol::{Compare, Shape};
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -105,24 +105,25 @@ impl Deployment {
     /// Generates keys for d features and k arms in a temporary folder, and starts a server on a free loopback
     /// port. The device answers at most `trace_answers` trace questions.
     pub(crate) fn start(d: usize, k: usize, toy: bool, quiet: bool, trace_answers: u64) -> Result<Self> {
-        Self::start_with(d, k, toy, quiet, trace_answers, None)
+        Self::start_with((d, k), toy, quiet, trace_answers, None, Compare::Polynomial)
     }
 
-    /// As [`Self::start`], with the pages of the shop if there is a key `authority`.
+    /// As [`Self::start`], with the pages of the shop if there is a key `authority`, and keys of bandits that
+    /// `compare` so.
     pub(crate) fn start_with(
-        d: usize,
-        k: usize,
+        (d, k): (usize, usize),
         toy: bool,
         quiet: bool,
         trace_answers: u64,
         authority: Option<SocketAddr>,
+        compare: Compare,
     ) -> Result<Self> {
         host::undo_on_signals().context("listening for signals")?;
         let (folder, of_folder) = folder()?;
         let (public, secret) = (folder.path().join("public.bundle"), folder.path().join("secret.bundle"));
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs());
         let security = if toy { keygen::Security::None } else { keygen::Security::Classical128 };
-        let request = keygen::Request { shape: Shape::for_problem(d, k), security, created };
+        let request = keygen::Request { shape: Shape::for_problem(d, k), security, created, compare };
         let bar = progress(0, "generating keys", quiet);
         let start = Instant::now();
         let summary =
@@ -322,16 +323,19 @@ struct Compared {
     miss: f64,
     /// The gap between the two largest, infinite if there is one arm.
     margin: f64,
+    /// The gap that the comparison resolves in this round.
+    resolution: f64,
 }
 
 impl Log {
-    /// Adds a round with the indices that the twin compares, and the range of the encrypted comparison.
-    pub(crate) fn push(&mut self, round: Round, indices: &[f64], range: f64) {
+    /// Adds a round with the indices that the twin compares, the range of the encrypted comparison, and the
+    /// part of it that it resolves.
+    pub(crate) fn push(&mut self, round: Round, indices: &[f64], range: f64, resolution: f64) {
         let mut sorted = indices.to_vec();
         sorted.sort_by(|a, b| b.total_cmp(a));
         let miss = (sorted[0] - indices[round.arm]) / range;
         let margin = sorted.get(1).map_or(f64::INFINITY, |second| (sorted[0] - second) / range);
-        self.rounds.push((round, Compared { miss, margin }));
+        self.rounds.push((round, Compared { miss, margin, resolution }));
     }
 
     /// The gaps of the twin's indices, relative to the range of the comparison, between its arm and another
@@ -353,15 +357,23 @@ impl Log {
         1.0 - self.misses().len() as f64 / self.rounds.len().max(1) as f64
     }
 
-    /// The number of rounds whose two largest indices are closer than `resolution` of the range.
-    pub(crate) fn ties(&self, resolution: f64) -> usize {
-        self.rounds.iter().filter(|(_, c)| c.margin < resolution).count()
+    /// The number of rounds whose two largest indices are closer than the comparison resolves.
+    pub(crate) fn ties(&self) -> usize {
+        self.rounds.iter().filter(|(_, c)| c.margin < c.resolution).count()
     }
 
-    /// Whether the ciphertexts decided as exact arithmetic, with a comparison that resolves `resolution` of
-    /// its range.
-    pub(crate) fn verdict(&self, resolution: f64) -> String {
-        let (misses, rounds, ties) = (self.misses(), self.rounds.len(), self.ties(resolution));
+    /// The number of rounds whose two largest indices are at least as far apart as the comparison resolves,
+    /// and of those whose arm is the twin's.
+    pub(crate) fn resolved(&self) -> (usize, usize) {
+        let resolved = || self.rounds.iter().filter(|(_, c)| c.margin >= c.resolution);
+        (resolved().count(), resolved().filter(|(_, c)| c.miss <= 0.0).count())
+    }
+
+    /// Whether the ciphertexts decided as exact arithmetic wherever the comparison resolves the indices.
+    pub(crate) fn verdict(&self) -> String {
+        let (misses, rounds, ties) = (self.misses(), self.rounds.len(), self.ties());
+        let resolution = self.rounds.iter().map(|(_, c)| c.resolution).fold(0.0, f64::max);
+        let beyond = self.rounds.iter().any(|(_, c)| c.miss >= c.resolution);
         let (share, widest) = (100.0 * self.agreement(), self.widest_miss());
         if misses.is_empty() {
             return format!("verdict: the ciphertexts decided as exact arithmetic in all {rounds} rounds");
@@ -372,7 +384,7 @@ impl Log {
             misses.len(),
             median(&misses)
         );
-        if widest < resolution {
+        if !beyond {
             format!(
                 "verdict: the ciphertexts decided as exact arithmetic but for ties, in {share:.1} % of rounds alike. {gaps}. \
                  In {ties} of {rounds} rounds the best two were closer than that: of candidates that are nearly equal, noise \

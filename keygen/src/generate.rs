@@ -1,11 +1,12 @@
-use crate::Error;
+use crate::{Error, bootstraps};
 use ckks::{GaloisElement, KeyId, KeyStorage, Params, ParamsSpec, PublicKey, Security};
 use ckks_secret::SecretKey;
-use protocol::{AnswerKeys, GaloisKey, KeyPlan, ScoreRing, Shape};
+use protocol::{AnswerKeys, Compare, GaloisKey, KeyPlan, ScoreRing, Shape};
 use rand::CryptoRng;
 use std::io::Write;
 use wire::{
-    AccessToken, AnswersManifest, BundleKind, BundleWriter, Custody, Manifest, ScoresManifest, SecretBundle,
+    AccessToken, AnswersManifest, BootstrapsManifest, BundleKind, BundleWriter, Custody, Manifest,
+    ScoresManifest, SecretBundle,
 };
 
 /// A request for a key pair.
@@ -18,6 +19,9 @@ pub struct Request {
     pub security: Security,
     /// The time in the manifests, in seconds since 1970.
     pub created: u64,
+    /// How bandits under these keys can compare: with [`Compare::Pbs`] the bundles have bootstrapping keys
+    /// too, of 128 bits of security.
+    pub compare: Compare,
 }
 
 /// The key pair that was written.
@@ -47,23 +51,35 @@ pub fn generate<R: CryptoRng>(
     rng: &mut R,
     mut progress: impl FnMut(u32, u32),
 ) -> Result<Summary, Error> {
-    let Request { shape, security, created } = request;
+    let Request { shape, security, created, compare } = request;
     let plan = KeyPlan::with_security(shape, security)?;
     check_security(&plan.params, security)?;
+    if compare == Compare::Pbs {
+        bootstraps::check(security)?;
+    }
     let large = RingKeys::large(&plan, rng)?;
     let scores = RingKeys::scores(plan.scores, rng)?;
+    let bootstraps = match compare {
+        Compare::Polynomial => None,
+        Compare::Pbs => Some(bootstraps::generate(&scores.secret_key, scores.key_id, rng)?),
+    };
     let token = AccessToken::generate(rng);
     let of_answers = plan.answers.params.validate()?;
     let (params, key_id, digest) = (&large.params, large.key_id, token.digest());
     let manifest = |frames, of_scores, answers| {
         let answers = AnswersManifest::new(&of_answers, answers);
         let scores = ScoresManifest::new(&scores.params, scores.key_id, of_scores, answers);
-        Manifest::new(params, key_id, shape, created, frames, digest, scores, Custody::Holder)
+        let manifest = Manifest::new(params, key_id, shape, created, frames, digest, scores, Custody::Holder);
+        match &bootstraps {
+            Some(keys) => manifest.with_bootstraps(BootstrapsManifest::new(keys.id, keys.switched)),
+            None => manifest,
+        }
     };
-    // A secret bundle has one key of each ring, and the token.
+    // A secret bundle has one key of each ring, that of bootstraps, and the token.
     let [frame, frame_of_scores] = [&large, &scores].map(|ring| ring.secret_key.to_bytes(ring.key_id));
+    let lwe = bootstraps.as_ref().map(|keys| &keys.secret[..]);
     let (_, secret_bytes) =
-        SecretBundle::write(&manifest(2, 1, 0), &frame, &frame_of_scores, &token, secret)?;
+        SecretBundle::write(&manifest(2, 1, 0), &frame, &frame_of_scores, lwe, &token, secret)?;
 
     let answers = (plan.answers.switch + plan.answers.rotations.len()) as u32;
     let manifest = manifest(large.public_frames(), scores.public_frames(), answers);
@@ -85,6 +101,10 @@ pub fn generate<R: CryptoRng>(
         rng,
         &mut progress,
     )?;
+    if let Some(keys) = &bootstraps {
+        writer.frame(&keys.public)?;
+        progress();
+    }
     let (_, public_bytes) = writer.finish()?;
     let security = params.spec().security;
     let max_log2_qp = match security {

@@ -3,6 +3,7 @@
 //! For the program `helba-keygen`, and for examples and tests that play all parties. A server must not depend
 //! on this crate.
 
+mod bootstraps;
 mod error;
 mod files;
 mod generate;
@@ -13,3 +14,4 @@ pub use error::Error;
 pub use files::{create_files, create_token_file};
 pub use generate::{Request, Summary, generate};
 pub use host::os_rng;
+pub use protocol::Compare;

@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use host::say;
 use indicatif::{ProgressBar, ProgressStyle};
 use keygen::{Passphrase, Request, Security, create_files, os_rng};
-use protocol::Shape;
+use protocol::{Compare, Shape};
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
@@ -52,6 +52,10 @@ enum Command {
         /// of twice the degree.
         #[arg(long, default_value = "128", value_parser = security)]
         security: Security,
+        /// How bandits can compare: `pbs` adds keys for bootstraps (30 MB), beside which `polynomial` goes on
+        /// to work. They have 128 bits of security, and take a build with `--features pbs`.
+        #[arg(long, default_value = "polynomial", value_parser = compare)]
+        compare: Compare,
     },
     /// Says what a problem would cost before any key is generated: seconds a decision, bytes a round, users
     /// at once, size of the bundle, memory.
@@ -68,6 +72,12 @@ enum Command {
         /// Bits of security against classical attacks, at least: 128, 192 or 256.
         #[arg(long, default_value = "128", value_parser = security)]
         security: Security,
+        /// Users who ask at once, for the proposal of a way to compare.
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        users: u32,
+        /// Milliseconds of a round trip between a user and the server, for the same proposal.
+        #[arg(long, value_name = "MS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=60_000))]
+        round_trip: u32,
         /// Every detail: parameters with reasons, levels, keys, messages, and seconds by step.
         #[arg(long)]
         explain: bool,
@@ -97,12 +107,13 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<()> {
     host::undo_on_signals().context("listening for signals")?;
     match command {
-        Command::Create { features, arms, public, secret, passphrase_file, toy, security } => {
+        Command::Create { features, arms, public, secret, passphrase_file, toy, security, compare } => {
             let security = if toy { Security::None } else { security };
-            create(features, arms, &public, &secret, passphrase_file.as_deref(), security)
+            create((features, arms), [&public, &secret], passphrase_file.as_deref(), security, compare)
         }
-        Command::Plan { features, arms, rounds, security, explain, json } => {
-            print_plan(features, arms, rounds, security, explain, json)
+        Command::Plan { features, arms, rounds, security, users, round_trip, explain, json } => {
+            let at_once = (users as usize, f64::from(round_trip) / 1e3);
+            print_plan((features, arms, rounds), security, at_once, explain, json)
         }
         Command::Token { file } => create_token(&file),
         Command::Inspect { bundle } => inspect(&bundle),
@@ -110,12 +121,11 @@ fn run(command: Command) -> anyhow::Result<()> {
 }
 
 fn create(
-    features: usize,
-    arms: usize,
-    public: &Path,
-    secret: &Path,
+    (features, arms): (usize, usize),
+    [public, secret]: [&Path; 2],
     passphrase_file: Option<&Path>,
     security: Security,
+    compare: Compare,
 ) -> anyhow::Result<()> {
     // No parameter set fits larger problems, and the power of two must not overflow.
     for (name, value) in [("--features", features), ("--arms", arms)] {
@@ -125,7 +135,7 @@ fn create(
     let passphrase = passphrase_file.map(open).transpose()?;
     let start = Instant::now();
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-    let request = Request { shape: Shape::for_problem(features, arms), security, created };
+    let request = Request { shape: Shape::for_problem(features, arms), security, created, compare };
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} keys  {elapsed} of about {duration}")?;
     let bar = ProgressBar::new(0).with_style(style);
     let result = create_files(request, public, secret, passphrase.as_ref(), &mut os_rng()?, |done, total| {
@@ -160,11 +170,18 @@ fn security(text: &str) -> Result<Security, String> {
     claimed.ok_or_else(|| "sets of keys claim 128, 192 or 256 bits".into())
 }
 
+fn compare(text: &str) -> Result<Compare, String> {
+    match text {
+        "polynomial" => Ok(Compare::Polynomial),
+        "pbs" => Ok(Compare::Pbs),
+        _ => Err("this must be polynomial or pbs".into()),
+    }
+}
+
 fn print_plan(
-    features: usize,
-    arms: usize,
-    rounds: u64,
+    (features, arms, rounds): (usize, usize, u64),
     security: Security,
+    (users, round_trip): (usize, f64),
     explain: bool,
     json: bool,
 ) -> anyhow::Result<()> {
@@ -177,13 +194,17 @@ fn print_plan(
             return Err(e.into());
         }
     };
+    let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
     if json {
-        say!("{}", serde_json::to_string_pretty(&report)?);
+        let mut json = serde_json::to_value(&report)?;
+        json["ways"] = serde_json::to_value(report.ways(threads, users, round_trip))?;
+        say!("{}", serde_json::to_string_pretty(&json)?);
     } else if explain {
         say!("{report}");
+        say!("compare       {}", report.ways_text(threads, users, round_trip));
     } else {
-        let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
         say!("{}", report.summary(threads));
+        say!("compare     {}", report.ways_text(threads, users, round_trip));
         say!("more        --explain has parameters, levels, keys, messages and seconds by step");
     }
     Ok(())
@@ -226,6 +247,9 @@ fn print_manifest(m: &wire::Manifest) -> anyhow::Result<()> {
     say!("  fingerprint {}", m.scores.fingerprint);
     say!("  key id      {}", m.scores.key_id);
     say!("  answers     log2(QP) {:.1}", m.scores.answers.log2_qp);
+    if let Some(keys) = &m.bootstraps {
+        say!("bootstraps    key id {}, from CKKS key pair {}", keys.key_id, keys.switched_key_id);
+    }
     say!("created       {}", m.created_at());
     Ok(())
 }

@@ -14,6 +14,7 @@ pub(crate) use clear::AskedTerms;
 use clear::ClearBandit;
 use creations::Creations;
 pub(crate) use creations::{Answered, Repeatable};
+use encrypted::Bootstraps;
 pub use encrypted::{Audited, Audits};
 pub(crate) use encrypted::{EncryptedServed, LONGEST_WAIT, Sender, Stages};
 use helba::{DeepEngine, Engine};
@@ -154,7 +155,7 @@ pub fn audit(bundle: PublicBundle, folder: &Path, only: Option<&str>) -> Result<
 
 /// The engines of a bundle.
 fn engines(bundle: PublicBundle) -> Result<(DeepEngine, Engine, Manifest), Error> {
-    let PublicBundle { manifest, params, public_key, key_id, keys, scores } = bundle;
+    let PublicBundle { manifest, params, public_key, key_id, keys, scores, bootstraps: _ } = bundle;
     let engine = DeepEngine::new(params, public_key, key_id, manifest.shape, keys)?;
     let ScoreKeys { ring, params, public_key, key_id, keys, switch } = scores;
     let mut encrypted = Engine::new(engine.clone(), ring, params, public_key, key_id, keys, switch)?;
@@ -234,7 +235,8 @@ impl Bandits {
     /// Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// Those of [`Store::open`]; [`Error::CorruptState`], [`Error::Log`].
+    /// Those of [`Store::open`]; [`Error::CorruptState`], [`Error::Log`]; those of bootstrapping keys of another
+    /// generation.
     pub(crate) fn open(
         bundle: Option<PublicBundle>,
         folder: &Path,
@@ -245,7 +247,8 @@ impl Bandits {
     ) -> Result<Self, Error> {
         let root = folder.join("encrypted");
         let keys = match bundle {
-            Some(bundle) => {
+            Some(mut bundle) => {
+                let bootstraps = Bootstraps::load(bundle.bootstraps.take(), bundle.scores.key_id)?;
                 let (engine, encrypted, manifest) = engines(bundle)?;
                 let (engine_of_all, root, updates) = (Arc::new(encrypted), root.clone(), Updates::new());
                 let committee = match &manifest.custody {
@@ -256,8 +259,15 @@ impl Bandits {
                 };
                 // Members compute all since the creation again.
                 let keep_log = keep_log || committee.is_some();
-                let encrypted =
-                    encrypted::Shared { engine: engine_of_all, committee, root, updates, stages, keep_log };
+                let encrypted = encrypted::Shared {
+                    engine: engine_of_all,
+                    committee,
+                    bootstraps,
+                    root,
+                    updates,
+                    stages,
+                    keep_log,
+                };
                 Some(Arc::new(Keys { engine, encrypted, manifest }))
             }
             None => None,

@@ -29,7 +29,7 @@ use tables::Tables;
 use wire::CommitteeManifest;
 
 /// The format of the folder. A folder of another format is refused.
-const FORMAT: u16 = 10;
+const FORMAT: u16 = 11;
 
 /// A state folder, open and locked.
 pub(crate) struct Store {

@@ -39,7 +39,12 @@ impl Keys {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("server-keys-{seed}"));
         std::fs::create_dir_all(&folder).unwrap();
         let security = if toy { keygen::Security::None } else { keygen::Security::Classical128 };
-        let request = keygen::Request { shape: Shape::for_problem(D, K), security, created: 0 };
+        let request = keygen::Request {
+            shape: Shape::for_problem(D, K),
+            security,
+            created: 0,
+            compare: Default::default(),
+        };
         let (mut public, mut secret) = (Vec::new(), Vec::new());
         keygen::generate(request, &mut public, &mut secret, &mut ChaCha20Rng::seed_from_u64(seed), |_, _| ())
             .unwrap();

@@ -4,35 +4,32 @@
 //! |---|---|
 //! | index | F·(u + β·√(z + c₁)), where F·R = ½ − [`GUARD`] for the bound R on a difference of two indices |
 //! | z, for its root | [`GUARD`] + G·z, where G ≤ (½ − 2·[`GUARD`])/(c₂ − c₁) and G/F is a fraction of small integers |
-//! | comparison | ± δ, where δ = 1/(4(K − 1)); for two arms ± ¼, which are the answer |
-//! | arm | ± ¼ |
+//! | comparison | from −δ to δ, where δ = 1/(4(K − 1)) |
+//! | entry of an arm | from −e to e, where e is [`LWE_ENTRY`]; for two arms the comparison itself |
 //!
 //! A bootstrap rotates X^−μ·v for a test vector v, where μ is the phase in steps of 1/2N, and its coefficient
-//! t is v at μ + t. With v = δ in all coefficients, coefficient t is δ for a phase above −t and −δ below, and
-//! coefficient N − t is δ for a phase below t and −δ above. One rotation for each pair therefore says of both
-//! arms whether they are ahead by more than −t steps, and never that both lose. Arms that are nearly equal
-//! both win, and the user takes the first. Without the tie, noise could order three arms in a circle, so that
-//! none wins all.
+//! t is v at μ + t. A comparison is a ramp: v at μ is δ·μ/w for |μ| ≤ w = [`RAMP_STEPS`], and ± δ beyond. Of
+//! the difference a − b of two indices, coefficient w of one rotation belongs to arm a, and coefficient N − w
+//! to arm b: an arm has δ if it is not behind the other, −δ if it is 2w steps behind or more, and a number
+//! between them if they are nearly equal. The user takes the largest entry, which orders such arms too.
+//! Signs in place of ramps would order three arms in a circle, by noise, so that none is ahead of all.
 //!
-//! An arm that won all has the sum (K − 1)·δ, any other (K − 3)·δ or less. Less (K − 2)·δ this is δ, or from
-//! −(2K − 3)·δ > δ − ½ to −δ, whose sign is the answer.
+//! An arm that is behind none has the sum (K − 1)·δ, one that is 2w steps behind another (K − 3)·δ or less.
+//! Less (K − 2)·δ these are δ, and from −(2K − 3)·δ > δ − ½ to −δ: a ramp of half width δ gives the entries.
 
 use crate::params::*;
-use crate::{ANSWER_FLOOD_BITS, Answer, Error, Keys, extract, noise};
+use crate::{Error, Keys, extract, noise};
 use ckks::{Ciphertext, Params};
+use protocol::{LWE_ENTRY, LWE_FLOOD_BITS, LweAnswer, MOST_BOOTSTRAPPED_ARMS};
 use rand::{CryptoRng, Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use rayon::prelude::*;
 use tfhe::core_crypto::fft_impl::fft64::crypto::bootstrap::batch_blind_rotate_assign_scratch;
 use tfhe::core_crypto::prelude::*;
 
-/// The most arms: a threshold bootstrap then fails with a probability below 2⁻¹²⁸.
-pub const MOST_ARMS: usize = 16;
-/// t: an index that is behind by less than t steps of 1/2N wins too. With 1.7 deviations of a comparison it
-/// is very seldom that every arm loses a comparison, and a wider tie would hide more of the order of two
-/// arms.
-pub const TIE_STEPS: usize = 8;
-
+/// w, the half width of the ramp of a comparison, in steps of 1/2N: three deviations of its noise or more.
+/// An arm that is w steps behind another has 0 in their comparison, and one that is not behind has 1.
+const RAMP_STEPS: usize = 16;
 /// The most inputs that a thread rotates side by side: their accumulators and a part of the key fit into a
 /// cache of 1 MiB.
 const MOST_TOGETHER: usize = 8;
@@ -67,8 +64,8 @@ pub struct Formula {
 impl Formula {
     fn check(&self) -> Result<(), Error> {
         let Formula { arms, gap, beta, c1, c2, range, .. } = *self;
-        if !(2..=MOST_ARMS).contains(&arms) {
-            return Err(Error::Arms { got: arms, most: MOST_ARMS });
+        if !(2..=MOST_BOOTSTRAPPED_ARMS).contains(&arms) {
+            return Err(Error::Arms { got: arms, most: MOST_BOOTSTRAPPED_ARMS });
         }
         let finite = [beta, c1, c2, range].into_iter().all(f64::is_finite);
         if !(finite && beta >= 0.0 && c1 >= 0.0 && c2 > c1 && range > 0.0 && gap > 0) {
@@ -149,11 +146,20 @@ impl Circuit {
         noise::compared(2.0 * self.index_variance(z)) / (self.index * self.formula.range)
     }
 
-    /// The difference of two indices, as a fraction of R, from which on the better arm is the only winner of
-    /// both but for three deviations of the noise: the tie of [`TIE_STEPS`] and three deviations.
+    /// The difference of two indices, as a fraction of R, from which on the better arm has the larger entry but
+    /// for three deviations of the noise, whatever the noise of the server.
     pub fn resolution(&self, z: f64) -> f64 {
-        let tie = TIE_STEPS as f64 / (2 * DEGREE) as f64 / (self.index * self.formula.range);
-        tie + 3.0 * self.deviation(z)
+        let step = 1.0 / (2 * DEGREE) as f64 / (self.index * self.formula.range);
+        // What the noise of two entries takes off their difference, in steps of the ramp.
+        let flood = 2.0 * (-f64::from(LWE_FLOOD_BITS)).exp2() / LWE_ENTRY * RAMP_STEPS as f64;
+        let entries = RAMP_STEPS as f64 * step * self.entry_deviation();
+        flood * step + 3.0 * (self.deviation(z).powi(2) + 2.0 * entries.powi(2)).sqrt()
+    }
+
+    /// Standard deviation of the ramp of an entry, as a part of its half width: 0 for two arms.
+    fn entry_deviation(&self) -> f64 {
+        let others = (self.formula.arms - 1) as f64;
+        if self.formula.arms == 2 { 0.0 } else { noise::compared(others * noise::bootstrap()) * 4.0 * others }
     }
 
     /// Variance of an index whose z is `z`, on the torus.
@@ -173,16 +179,19 @@ impl Circuit {
         of_u + root
     }
 
-    /// −log₂ of the probability that the entry of an arm is wrong, given its comparisons: the threshold
-    /// bootstrap and the sign that the user reads.
+    /// −log₂ of the probability that an arm that is 2w steps behind another has the larger entry, given their
+    /// comparisons: from the noise of the ramp of entries, and of the last bootstrap.
     pub fn failure_bits(&self) -> f64 {
-        let others = (self.formula.arms - 1) as f64;
-        let threshold = match self.formula.arms {
-            2 => f64::INFINITY,
-            _ => 1.0 / (4.0 * others) / noise::compared(others * noise::bootstrap()),
+        let flood = (-f64::from(LWE_FLOOD_BITS)).exp2() / LWE_ENTRY;
+        // The entries are 2 apart but for twice the flood, in units of LWE_ENTRY.
+        let apart = 2.0 - 2.0 * flood;
+        let last = apart * LWE_ENTRY / (2.0 * noise::bootstrap()).sqrt();
+        let ramp = match self.formula.arms {
+            // One bootstrap gives both entries, with the same noise.
+            2 => last / 2f64.sqrt(),
+            _ => apart / (2f64.sqrt() * self.entry_deviation()),
         };
-        let sign = (0.25 - (-f64::from(ANSWER_FLOOD_BITS)).exp2()) / noise::bootstrap().sqrt();
-        noise::failure_bits(threshold.min(sign)) - 1.0
+        noise::failure_bits(ramp.min(last)) - 1.0
     }
 
     /// The number of bootstraps of a decision.
@@ -204,13 +213,13 @@ impl Circuit {
         params: &Params,
         scores: &Ciphertext,
         rng: &mut R,
-    ) -> Result<Answer, Error> {
+    ) -> Result<LweAnswer, Error> {
         let generators: Vec<_> = (0..self.formula.arms).map(|_| ChaCha20Rng::from_rng(rng)).collect();
         let indices = self.indices(keys, params, scores)?;
-        let arms = self.winners(keys, &indices);
+        let arms = self.entries(keys, &indices);
         let samples = arms.into_par_iter().zip(generators);
         let samples = samples.map(|(arm, rng)| hide(keys, arm, rng)).collect();
-        Ok(Answer { id: keys.id(), samples })
+        Ok(LweAnswer { id: keys.id(), samples })
     }
 
     /// The index of each arm, times F, as a sample under the GLWE secret.
@@ -253,12 +262,12 @@ impl Circuit {
         Ok(indices)
     }
 
-    /// ¼ for each arm whose index is ahead of all others or ties with them, −¼ for the others, without the
-    /// noise of an answer.
-    pub fn winners(&self, keys: &Keys, indices: &[Sample]) -> Vec<Sample> {
+    /// The entry of each arm: [`LWE_ENTRY`] for one that is behind no other, −[`LWE_ENTRY`] for one that is 2w
+    /// steps behind another, without the noise of an answer.
+    pub fn entries(&self, keys: &Keys, indices: &[Sample]) -> Vec<Sample> {
         let arms = indices.len();
-        let delta = if arms == 2 { 0.25 } else { 1.0 / (4 * (arms - 1)) as f64 };
-        let sign = vector((0..DEGREE).map(|_| delta));
+        let delta = if arms == 2 { LWE_ENTRY } else { 1.0 / (4 * (arms - 1)) as f64 };
+        let comparison = ramp(delta, RAMP_STEPS as f64);
         let pairs: Vec<(usize, usize)> = (0..arms).flat_map(|a| (a + 1..arms).map(move |b| (a, b))).collect();
         let difference = |&(a, b): &(usize, usize)| {
             let mut out = indices[a].clone();
@@ -266,19 +275,27 @@ impl Circuit {
             out
         };
         let differences: Vec<Sample> = pairs.iter().map(difference).collect();
-        let compared = rotate(keys, &differences, &sign);
+        let compared = rotate(keys, &differences, &comparison);
         let mut sums = vec![sample(); arms];
         for ((a, b), compared) in pairs.into_iter().zip(&compared) {
-            add_assign(&mut sums[a], &sample_at(compared, TIE_STEPS));
-            add_assign(&mut sums[b], &sample_at(compared, DEGREE - TIE_STEPS));
+            add_assign(&mut sums[a], &sample_at(compared, RAMP_STEPS));
+            // Coefficient N − w is the negative of that of −w.
+            add_assign(&mut sums[b], &sample_at(compared, DEGREE - RAMP_STEPS));
         }
         if arms == 2 {
             return sums;
         }
-        let quarter = vector((0..DEGREE).map(|_| 0.25));
+        let entry = ramp(LWE_ENTRY, delta * (2 * DEGREE) as f64);
         sums.iter_mut().for_each(|sum| add_constant(sum, -delta * (arms - 2) as f64));
-        rotate(keys, &sums, &quarter).iter().map(|arm| sample_at(arm, 0)).collect()
+        rotate(keys, &sums, &entry).iter().map(|arm| sample_at(arm, 0)).collect()
     }
+}
+
+/// The test vector that is `most`·μ/`half_width` at phases of at most `half_width` steps in size, and ± `most`
+/// at larger ones, up to `half_width` steps below ½.
+fn ramp(most: f64, half_width: f64) -> GlweCiphertextOwned<u64> {
+    let value = |step: usize| most * (step.min(DEGREE - step) as f64 / half_width).min(1.0);
+    vector((0..DEGREE).map(value))
 }
 
 /// X^−μ·v for the phase of each input in steps of 1/2N. Each thread takes some of the inputs and rotates them
@@ -319,7 +336,7 @@ fn rotate_together(
 }
 
 /// The sample, modulo 2³², after an encryption of zero and a noise that is uniform in ±
-/// 2^−[`ANSWER_FLOOD_BITS`].
+/// 2^−[`LWE_FLOOD_BITS`].
 fn hide(keys: &Keys, mut entry: Sample, mut rng: ChaCha20Rng) -> Vec<u32> {
     let binary: Vec<u64> = (0..DEGREE).map(|_| rng.next_u64() & 1).collect();
     let binary = keys.exact.values(&binary);
@@ -334,7 +351,7 @@ fn hide(keys: &Keys, mut entry: Sample, mut rng: ChaCha20Rng) -> Vec<u32> {
     add_assign(&mut entry, &sample_at(&zero, 0));
     let body = entry.get_mut_body().data;
     // 2⁶⁵⁻ᵇ values, centred.
-    *body = body.wrapping_add((rng.next_u64() as i64 >> (ANSWER_FLOOD_BITS - 1)) as u64);
+    *body = body.wrapping_add((rng.next_u64() as i64 >> (LWE_FLOOD_BITS - 1)) as u64);
     entry.as_ref().iter().map(|x| (x.wrapping_add(1 << 31) >> 32) as u32).collect()
 }
 

@@ -31,13 +31,18 @@ pub enum Error {
         /// The fingerprint of the CKKS key pair that is loaded.
         loaded: KeyId,
     },
-    /// Untrusted: an answer under other TFHE keys.
-    #[error("the answer is under the TFHE keys {got}, and the secret key is of {want}")]
-    AnswerKey {
-        /// The fingerprint in the answer.
+    /// Configuration: other keys than those that the bundle states.
+    #[error(
+        "the bundle states the bootstrapping keys {want} for the CKKS key pair {switched}, and has the keys {got}: load the two that \
+         were generated together"
+    )]
+    OtherKeys {
+        /// The fingerprint of the keys.
         got: KeyId,
-        /// The fingerprint of the secret key.
+        /// The fingerprint that is stated.
         want: KeyId,
+        /// The fingerprint of the CKKS key pair.
+        switched: KeyId,
     },
     /// Configuration: a number of arms that one threshold bootstrap does not carry.
     #[error("{got} arms: an argmax by bootstrapping takes 2 to {most}")]
@@ -60,7 +65,7 @@ impl Error {
     pub fn fault(&self) -> Fault {
         match self {
             Error::BadKeys(_) | Error::Length { .. } => Fault::Malformed,
-            Error::Generation { .. } | Error::AnswerKey { .. } => Fault::Key,
+            Error::Generation { .. } | Error::OtherKeys { .. } => Fault::Key,
             Error::Arms { .. } | Error::Formula(_) => Fault::Configuration,
             Error::Scores(_) => Fault::Internal,
         }

@@ -117,6 +117,17 @@ impl SeededKeys {
         Ok(SeededKeys { ckks, log_n, seeds, switch, bootstrap, reduction, public })
     }
 
+    /// Refuses other keys than those that are stated.
+    ///
+    /// # Errors
+    /// [`Error::OtherKeys`].
+    pub fn check(&self, want: KeyId) -> Result<(), Error> {
+        match self.id() {
+            got if got == want => Ok(()),
+            got => Err(Error::OtherKeys { got, want, switched: self.ckks }),
+        }
+    }
+
     /// The keys to compute with, for a server whose ring of scores has the key pair `loaded`. Takes 0.3 s or
     /// so of processor time and [`Keys::bytes`] of memory.
     ///

@@ -5,7 +5,7 @@
 //! indices, and a bootstrap an arm finds out whether the arm won all its comparisons. The answer is one LWE
 //! sample an arm, which its user decrypts. docs/argmax-by-bootstrapping.md has the derivation.
 //!
-//! For a server that answers users who are alone, with up to [`MOST_ARMS`] arms. Many users at once are
+//! For a server that answers users who are alone, with up to [`protocol::MOST_BOOTSTRAPPED_ARMS`] arms. Many users at once are
 //! cheaper with the polynomial comparison of `helba`. The server needs no secret: key generation and
 //! decryption are in `tfhe-argmax-secret`.
 //!
@@ -16,7 +16,6 @@
 //! from CKKS to TFHE by extraction and key switch). Departure: a key switch of GLWE ciphertexts in place of
 //! one of LWE samples, because all scores of a user are coefficients of one ciphertext.
 
-mod answer;
 mod circuit;
 mod error;
 mod exact;
@@ -25,7 +24,6 @@ mod keys;
 pub mod noise;
 pub mod params;
 
-pub use answer::{ANSWER_FLOOD_BITS, Answer};
-pub use circuit::{Circuit, Formula, MOST_ARMS, Sample, TIE_STEPS};
+pub use circuit::{Circuit, Formula, Sample};
 pub use error::Error;
 pub use keys::{Keys, SeededKeys};

@@ -2,7 +2,7 @@
 
 use bandit::{Schedule, Width};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use protocol::{Answers, BanditConfig, Counters};
+use protocol::{Answers, BanditConfig, Compare, Counters};
 use std::path::PathBuf;
 use user_client::{DEFAULT_REPEATS, ServerOptions};
 
@@ -35,10 +35,10 @@ pub(crate) enum Command {
         #[command(flatten)]
         tuning: Tuning,
         /// JSON file with the whole configuration, instead of the options above.
-        #[arg(long, conflicts_with_all = ["features", "arms", "lambda", "alpha", "horizon", "unanswered", "schedule", "answers", "open_model", "counters"])]
+        #[arg(long, conflicts_with_all = ["features", "arms", "lambda", "alpha", "horizon", "unanswered", "schedule", "answers", "compare", "open_model", "counters"])]
         config: Option<PathBuf>,
         /// Name of a clear policy, as `policies` lists them, instead of encrypted HELBA.
-        #[arg(long, conflicts_with_all = ["config", "features", "arms", "lambda", "alpha", "horizon", "unanswered", "schedule", "answers", "open_model", "counters", "secret"])]
+        #[arg(long, conflicts_with_all = ["config", "features", "arms", "lambda", "alpha", "horizon", "unanswered", "schedule", "answers", "compare", "open_model", "counters", "secret"])]
         policy: Option<String>,
         /// Parameters of the policy, as a JSON object such as {"arms": 5, "epsilon": 1.0}.
         #[arg(long, value_name = "JSON")]
@@ -239,7 +239,7 @@ pub(crate) struct ReplayArguments {
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) rounds: Option<u64>,
     /// Id of an existing bandit [default: a new one].
-    #[arg(long, conflicts_with_all = ["lambda", "alpha", "horizon", "unanswered", "schedule", "answers", "open_model", "counters"])]
+    #[arg(long, conflicts_with_all = ["lambda", "alpha", "horizon", "unanswered", "schedule", "answers", "compare", "open_model", "counters"])]
     pub(crate) bandit: Option<String>,
     /// Goes on where the bandit stands: leaves out as many rounds of the file as it has counted feedbacks.
     #[arg(long, requires = "bandit")]
@@ -411,6 +411,9 @@ pub(crate) struct Tuning {
     /// What a device learns from a decision [default: arm].
     #[arg(long)]
     pub(crate) answers: Option<Learnt>,
+    /// How the server compares arms [default: polynomial].
+    #[arg(long)]
+    pub(crate) compare: Option<Comparing>,
     /// States that everyone who holds the key may see the model. `--answers scores` needs it, because the
     /// model can be computed from scores.
     #[arg(long, requires = "answers")]
@@ -434,6 +437,15 @@ pub(crate) enum Learnt {
     Scores,
 }
 
+/// How the server compares arms.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Comparing {
+    /// By polynomials, for all who wait, after a raise.
+    Polynomial,
+    /// By bootstraps, for one user at a time, in one request. The keys must have bootstrapping keys.
+    Pbs,
+}
+
 impl Tuning {
     pub(crate) fn apply(&self, config: &mut BanditConfig) {
         config.linear.lambda = self.lambda.unwrap_or(config.linear.lambda);
@@ -448,6 +460,11 @@ impl Tuning {
             Some(Learnt::Scores) => Answers::Scores,
             Some(Learnt::Arm) => Answers::Arm,
             None => config.answers,
+        };
+        config.compare = match self.compare {
+            Some(Comparing::Pbs) => Compare::Pbs,
+            Some(Comparing::Polynomial) => Compare::Polynomial,
+            None => config.compare,
         };
         if let Some(alpha) = self.alpha {
             config.linear.width = Width::Constant { alpha };

@@ -68,6 +68,12 @@ pub enum Error {
     /// Misuse: what only a secret key can do, of a device of a key committee.
     #[error("{0} takes a secret key, and a committee holds that of this device: its members do it")]
     NoSecret(&'static str),
+    /// Misuse: a bandit that compares by bootstraps, and a bundle without their secret.
+    #[error(
+        "the bandit compares by bootstraps, and the secret bundle has no key for their answers: use the bundle that was generated \
+         with the server's keys (`helba-keygen create --compare pbs`)"
+    )]
+    NoBootstraps,
     /// Misuse: contexts whose answer nobody could open.
     #[error(
         "the answer of a committee is sealed under a key of its request: ask with `BanditDevice::ask`, which keeps it"

@@ -37,8 +37,12 @@ pub(crate) fn keys() -> &'static (Vec<u8>, Vec<u8>) {
 
 /// Toy keys.
 pub(crate) fn bundles(seed: u64) -> (Vec<u8>, Vec<u8>) {
-    let request =
-        keygen::Request { shape: Shape::for_problem(D, K), security: keygen::Security::None, created: 0 };
+    let request = keygen::Request {
+        shape: Shape::for_problem(D, K),
+        security: keygen::Security::None,
+        created: 0,
+        compare: Default::default(),
+    };
     let (mut public, mut secret) = (Vec::new(), Vec::new());
     keygen::generate(request, &mut public, &mut secret, &mut rng(seed), |_, _| ()).unwrap();
     (public, secret)

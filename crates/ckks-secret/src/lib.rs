@@ -12,6 +12,7 @@ mod decrypt;
 mod encrypt;
 mod error;
 mod keygen;
+mod lwe;
 mod noise;
 mod private;
 mod raise;
@@ -25,6 +26,7 @@ pub use keygen::{
     galois_key, galois_key_from, public_key, public_key_from, relin_key, ring_switch_key,
     ring_switch_key_from, switch_key_digit, wide_public_key_from,
 };
+pub use lwe::LweSecret;
 pub use noise::{Precision, measure};
 pub use private::Private;
 pub use raise::{raise, slots_to_coefficients};

@@ -1,6 +1,7 @@
 //! The public configuration of a bandit, and the levels and sizes that follow from it.
 
 use crate::levels::{ANSWER_LEVEL, DecisionLevels, REFRESH_LEVEL, UpdateLevels};
+use crate::lwe::MOST_BOOTSTRAPPED_ARMS;
 use crate::{Counters, Error, Factors, ScoreRing, Shape, warm_steps};
 use bandit::{LinearConfig, Schedule, Width};
 use ckks::Params;
@@ -51,6 +52,9 @@ pub struct BanditConfig {
     /// What a user learns from a decision.
     #[serde(default)]
     pub answers: Answers,
+    /// How the indices of arms are compared.
+    #[serde(default)]
+    pub compare: Compare,
     /// That everyone who holds the key may see the model, which [`Answers::Scores`] shows to each of them. A
     /// server does not know whether a key is one user's or shared by many, so that the creator must say it.
     #[serde(default)]
@@ -71,6 +75,18 @@ pub enum Answers {
     /// z and u of every arm, from which the device computes the arm. No deep circuit runs and nothing is
     /// raised. From one answer the model can be computed, so that [`BanditConfig::open_model`] must be set.
     Scores,
+}
+
+/// How the indices of arms are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Compare {
+    /// By polynomials, after a holder of the key has raised the scores of all who wait.
+    #[default]
+    Polynomial,
+    /// By programmable bootstraps, one user at a time, without a raise: the answer is a
+    /// [`LweAnswer`](crate::LweAnswer). The keys must have bootstrapping keys.
+    Pbs,
 }
 
 fn default_horizon() -> u64 {
@@ -109,6 +125,7 @@ impl BanditConfig {
             comparison_bits: default_comparison_bits(),
             sqrt_degree: default_sqrt_degree(),
             answers: Answers::Arm,
+            compare: Compare::Polynomial,
             open_model: false,
             counters: None,
         }
@@ -129,6 +146,7 @@ impl BanditConfig {
             return Err(OutOfRange::new("linear.schedule", got, want).into());
         }
         self.check_threshold(batch)?;
+        self.check_bootstraps()?;
         self.check_sizes()?;
         let top = params.max_level();
         let levels = DecisionLevels::new(self, shape)?;
@@ -154,6 +172,11 @@ impl BanditConfig {
     /// Whether everyone who holds the key can compute the model, which every view of the bandit states.
     pub fn shows_model(&self) -> bool {
         self.answers == Answers::Scores
+    }
+
+    /// Whether each request is decided by itself, and no scores are raised.
+    pub fn decides_alone(&self) -> bool {
+        self.answers == Answers::Scores || self.compare == Compare::Pbs
     }
 
     /// Checks that the creator has said who may see the model.
@@ -222,6 +245,28 @@ impl BanditConfig {
             self.comparison_bits
         );
         Err(OutOfRange::new("linear.c", self.linear.c, want).into())
+    }
+
+    /// Checks that bootstraps decide such a bandit, if they are to.
+    fn check_bootstraps(&self) -> Result<(), Error> {
+        if self.compare != Compare::Pbs {
+            return Ok(());
+        }
+        let arms = self.linear.k;
+        if !(2..=MOST_BOOTSTRAPPED_ARMS).contains(&arms) {
+            let want = format!("from 2 to {MOST_BOOTSTRAPPED_ARMS} with compare: pbs");
+            return Err(OutOfRange::new("linear.k", arms, want).into());
+        }
+        if self.tests_trace() {
+            let got = format!("{:?}", self.linear.schedule);
+            let want = "public with compare: pbs, because no circuit compares the trace";
+            return Err(OutOfRange::new("linear.schedule", got, want).into());
+        }
+        if self.answers == Answers::Scores {
+            let want = "arm with compare: pbs, because with scores the device compares";
+            return Err(OutOfRange::new("answers", "scores", want).into());
+        }
+        Ok(())
     }
 
     /// Checks that what enters the messages is of a size that fits them.
@@ -323,6 +368,10 @@ impl BanditConfig {
         if self.answers == Answers::Scores {
             let why = "members open arms alone; take arm";
             return Err(Error::Custody { field: "answers", why });
+        }
+        if self.compare == Compare::Pbs {
+            let why = "members have no bootstrapping keys; take polynomial";
+            return Err(Error::Custody { field: "compare", why });
         }
         if self.counters.is_some() {
             let why = "members do not open counters yet; leave them out";

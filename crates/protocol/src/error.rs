@@ -63,6 +63,14 @@ pub enum Error {
         /// The reason, and what to take.
         why: &'static str,
     },
+    /// Untrusted: an answer of bootstraps of another length.
+    #[error("the answer of bootstraps has {got} bytes, but for this bandit it has {want}")]
+    AnswerLength {
+        /// Bytes found.
+        got: usize,
+        /// Bytes expected.
+        want: usize,
+    },
     /// Misuse: a context with the wrong number of arms.
     #[error("the contexts have {got} rows, but this bandit has {want} arms")]
     ArmCount {
@@ -164,6 +172,7 @@ impl Error {
             | Error::NormAboveBound { .. }
             | Error::NotErasable
             | Error::RewardOutOfRange => Fault::Value,
+            Error::AnswerLength { .. } => Fault::Malformed,
             Error::UnknownDecision { .. } => Fault::Unknown,
             Error::FeedbackDropped { .. } => Fault::Value,
         }

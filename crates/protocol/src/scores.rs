@@ -26,7 +26,7 @@
 //! A, so that scores are at most 1 in size ([`ScoreLayout::log_range`]).
 
 use crate::levels::products_level;
-use crate::{AnswerLayout, ArmCounter, BanditConfig, Error, KeyPlan, Plan, Shape, counters};
+use crate::{AnswerLayout, ArmCounter, BanditConfig, Compare, Error, KeyPlan, Plan, Shape, counters};
 use ckks::{ParamsSpec, Places, PrefixSpec, Security, Term};
 use num_complex::Complex64;
 use std::ops::Range;
@@ -147,6 +147,8 @@ pub struct ScoreLayout {
     log_model: i32,
     /// Whether feedbacks have counters.
     counts: bool,
+    /// Whether each request is compared by itself.
+    alone: bool,
 }
 
 impl ScoreLayout {
@@ -168,6 +170,7 @@ impl ScoreLayout {
             // A ≤ V⁻¹ ≤ 1/λ. The least exponent keeps the change of scale of a refresh below 1.
             log_model: log(1.0 / linear.lambda).max(-8),
             counts: config.counters.is_some(),
+            alone: config.compare == Compare::Pbs,
         }
     }
 
@@ -211,9 +214,9 @@ impl ScoreLayout {
 
     /// The most decisions of one request, a power of two: their contexts share a ciphertext, those of
     /// decision b of 2ᵏ are b·g/2ᵏ ≥ b·L coefficients further, and they take the places of 2ᵏ users. One
-    /// under the trace condition, whose place is before them.
+    /// under the trace condition, whose place is before them, and with bootstraps, which decide for one.
     pub fn most_decisions(&self) -> usize {
-        if self.first_user > 0 {
+        if self.first_user > 0 || self.alone {
             return 1;
         }
         let fit = (self.ring.gap / self.numbers()).min(self.places / 2).clamp(1, MOST_DECISIONS);

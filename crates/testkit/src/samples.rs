@@ -167,7 +167,7 @@ pub fn bundles() -> Bundles {
     writer.frame(&small_frame).expect("a vector");
     let (frame, small_frame) = (secret.to_bytes(id), small_secret.to_bytes(small_id));
     let head = manifest(2, Custody::Holder);
-    let secret = SecretBundle::write(&head, &frame, &small_frame, &token, Vec::new());
+    let secret = SecretBundle::write(&head, &frame, &small_frame, None, &token, Vec::new());
     let wide = ckks::write_public_key(&small, &small_public);
     let of_users = manifest(1, custody(&wide));
     let signatures = members().map(|signing| PublicBytes(of_users.sign(&signing))).collect();

@@ -11,9 +11,10 @@
 //! ```
 //! A public bundle has the public key, the relinearisation key and the Galois keys, first those of the large
 //! ring, then those of the ring of scores, and then those of answers: the keys of the ring switch by their
-//! numbers, and those of the rotations of the fold.
+//! numbers, and those of the rotations of the fold. Bootstrapping keys, if its manifest states them, come last.
 //!
-//! A secret bundle has the secret key, that of the ring of scores, and the access token.
+//! A secret bundle has the secret key, that of the ring of scores, that of bootstrapping keys if there are any,
+//! and the access token.
 //!
 //! A users' bundle has the wide public key of the ring of scores, and the access token: all that a device of
 //! a user needs where a committee holds the key.
@@ -92,6 +93,43 @@ pub struct Manifest {
     pub scores: ScoresManifest,
     /// Who can decrypt.
     pub custody: Custody,
+    /// The bootstrapping keys of the ring of scores, if the bundle has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bootstraps: Option<BootstrapsManifest>,
+}
+
+/// The description of the bootstrapping keys in a bundle: one frame, of keys in a public bundle and of their
+/// secret in a secret one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BootstrapsManifest {
+    /// The fingerprint of the bootstrapping keys, in hexadecimal.
+    pub key_id: String,
+    /// The id of the CKKS key pair that they switch from, in hexadecimal.
+    pub switched_key_id: String,
+}
+
+impl BootstrapsManifest {
+    /// The description of the keys `id`, which switch from the key pair `switched`.
+    pub fn new(id: KeyId, switched: KeyId) -> Self {
+        BootstrapsManifest { key_id: id.to_string(), switched_key_id: switched.to_string() }
+    }
+
+    /// The fingerprint of the keys, which must switch from the key pair `loaded`.
+    ///
+    /// # Errors
+    /// [`Error::Generation`] if they switch from another one; [`Error::Manifest`] for text that is no id.
+    pub fn check_generation(&self, loaded: KeyId) -> Result<KeyId, Error> {
+        let id = |field, text: &str| -> Result<KeyId, Error> {
+            text.parse().map_err(|_| differs(field, text, "32 lower-case hexadecimal digits"))
+        };
+        let keys = id("bootstraps.key_id", &self.key_id)?;
+        let switched = id("bootstraps.switched_key_id", &self.switched_key_id)?;
+        match switched == loaded {
+            true => Ok(keys),
+            false => Err(Error::Generation { keys, switched, loaded }),
+        }
+    }
 }
 
 /// The description of the keys of the ring of scores in a bundle.
@@ -222,7 +260,13 @@ impl Manifest {
             token_digest,
             scores,
             custody,
+            bootstraps: None,
         }
+    }
+
+    /// The manifest of a bundle that has a frame of bootstrapping keys too.
+    pub fn with_bootstraps(self, bootstraps: BootstrapsManifest) -> Self {
+        Manifest { frames: self.frames + 1, bootstraps: Some(bootstraps), ..self }
     }
 
     /// The time of key generation, as RFC 3339.
@@ -429,9 +473,10 @@ impl Manifest {
     /// The number of frames of the large ring.
     ///
     /// # Errors
-    /// [`Error::Manifest`] if more frames of the ring of scores are stated than frames in all.
+    /// [`Error::Manifest`] if more frames of the ring of scores and of bootstraps are stated than frames in all.
     pub(crate) fn large_frames(&self) -> Result<u32, Error> {
         let of_scores = self.scores.all_frames();
+        let of_scores = of_scores.and_then(|frames| frames.checked_add(self.bootstraps.is_some().into()));
         let got = || of_scores.map_or("above 2³²".into(), |frames| frames.to_string());
         let most = || differs("scores.frames", &got(), &format!("at most {}", self.frames));
         of_scores.and_then(|frames| self.frames.checked_sub(frames)).ok_or_else(most)

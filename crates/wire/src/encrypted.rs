@@ -16,7 +16,8 @@ use crate::frame::{self, Kind, Reader};
 use crate::{CommitteeContexts, Error, OpenedAnswer};
 use ckks::{KeyId, Params};
 use protocol::{
-    Answers, BanditConfig, DecisionId, MOST_DECISIONS, Plan, QuestionId, ScoreLayout, Status, TaskKind,
+    Answers, BanditConfig, Compare, DecisionId, LweAnswer, MOST_DECISIONS, Plan, QuestionId, ScoreLayout,
+    Status, TaskKind,
 };
 use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
@@ -136,7 +137,11 @@ impl Limits {
             statistics: ckks::partial_ciphertext_bytes(small, small.max_level(), layout.feedback_numbers()),
             trace: traced(scores),
             question: traced(bytes("trace question", plan.answer_level)?),
-            answer: if config.answers == Answers::Scores { scores } else { action },
+            answer: match (config.answers, config.compare) {
+                (Answers::Scores, _) => scores,
+                (Answers::Arm, Compare::Polynomial) => action,
+                (Answers::Arm, Compare::Pbs) => LweAnswer::bytes(layout.arms()),
+            },
             task: scores.max(bytes("masked model", plan.refresh_level)?),
             raised,
             scores,
@@ -276,7 +281,7 @@ pub struct Decision {
     pub user: u32,
     /// How many decisions the evaluation made.
     pub users: u32,
-    /// The frame of the action, or of the scores in the open tier.
+    /// The frame of the action, or of the scores in the open tier; by bootstraps a [`LweAnswer`].
     pub answer: Vec<u8>,
     /// The trace question, at the answer level of the plan, if the device is asked.
     pub question: Option<TraceQuestion>,

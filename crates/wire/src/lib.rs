@@ -25,8 +25,8 @@ mod token;
 mod users;
 
 pub use bundle::{
-    AnswersManifest, BUNDLE_VERSION, BundleKind, BundleReader, BundleWriter, MAX_MANIFEST_BYTES, Manifest,
-    SECURITY_TABLE, ScoresManifest,
+    AnswersManifest, BUNDLE_VERSION, BootstrapsManifest, BundleKind, BundleReader, BundleWriter,
+    MAX_MANIFEST_BYTES, Manifest, SECURITY_TABLE, ScoresManifest,
 };
 pub use checks::{
     CheckEvidence, CheckState, FeedbackCheck, OpenedChecks, RoundInput, check_header, check_request,
@@ -53,7 +53,7 @@ pub use members::{
     transfer_header, transfers,
 };
 pub use problem::{PROBLEM_JSON, Problem, ProblemType};
-pub use public::{PublicBundle, ScoreKeys};
+pub use public::{BootstrapFrame, PublicBundle, ScoreKeys};
 pub use secret::{ScoreSecret, SecretBundle};
 pub use token::{AccessToken, TOKEN_BYTES, TokenDigest};
 pub use users::UsersBundle;

@@ -1,6 +1,7 @@
 use crate::bundle::{BundleKind, BundleReader, BundleWriter, Manifest, differs};
 use crate::{AccessToken, Error, TOKEN_BYTES};
 use ckks::Params;
+use protocol::LWE_DIMENSION;
 use std::io::{Read, Write};
 use zeroize::Zeroizing;
 
@@ -15,9 +16,14 @@ pub struct SecretBundle {
     pub frame: Zeroizing<Vec<u8>>,
     /// The secret key of the ring of scores.
     pub scores: ScoreSecret,
+    /// The frame of the secret of bootstrapping keys, for `ckks-secret`, if the bundle has them.
+    pub bootstraps: Option<Zeroizing<Vec<u8>>>,
     /// The access token, whose digest is in the manifests of both bundles.
     pub token: AccessToken,
 }
+
+/// The most bytes of the frame of an LWE secret: magic number, two ids, and a bit for each number.
+const MOST_LWE_SECRET: usize = 8 + 2 * 16 + LWE_DIMENSION / 8;
 
 /// The secret key of the ring of scores in a bundle. It has no Debug, and is zeroed when it is dropped.
 pub struct ScoreSecret {
@@ -56,6 +62,10 @@ impl SecretBundle {
         }
         let frame = secret_key(&mut reader, &params)?;
         let scores = ScoreSecret { frame: secret_key(&mut reader, &small)?, params: small };
+        let bootstraps = match manifest.bootstraps {
+            Some(_) => Some(frame_of(&mut reader, MOST_LWE_SECRET, "the secret of bootstrapping keys")?),
+            None => None,
+        };
         // Reading the next frame clears its buffer, so that the token has a buffer of its own.
         let mut token = Zeroizing::new(Vec::with_capacity(TOKEN_BYTES));
         if !reader.next_frame(TOKEN_BYTES, &mut token)? {
@@ -68,11 +78,11 @@ impl SecretBundle {
         if reader.next_frame(0, &mut Vec::new())? {
             return Err(Error::Malformed("a secret bundle has frames after its token"));
         }
-        Ok(SecretBundle { manifest, params, frame, scores, token })
+        Ok(SecretBundle { manifest, params, frame, scores, bootstraps, token })
     }
 
-    /// Writes a bundle: the frame of the secret key, that of the ring of scores, and the token. Returns the
-    /// output and the number of bytes written.
+    /// Writes a bundle: the frame of the secret key, that of the ring of scores, that of the secret of
+    /// bootstrapping keys if there is one, and the token. Returns the output and the number of bytes written.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::FrameCount`] if the manifest states another number of frames.
@@ -80,12 +90,14 @@ impl SecretBundle {
         manifest: &Manifest,
         frame: &[u8],
         scores: &[u8],
+        bootstraps: Option<&[u8]>,
         token: &AccessToken,
         out: W,
     ) -> Result<(W, u64), Error> {
         let mut writer = BundleWriter::new(BundleKind::Secret, manifest, out)?;
         writer.frame(frame)?;
         writer.frame(scores)?;
+        bootstraps.map_or(Ok(()), |frame| writer.frame(frame))?;
         writer.frame(token.as_bytes())?;
         writer.finish()
     }
@@ -94,11 +106,19 @@ impl SecretBundle {
 /// Reads the frame of a secret key under `params`.
 fn secret_key(reader: &mut BundleReader<impl Read>, params: &Params) -> Result<Zeroizing<Vec<u8>>, Error> {
     // A coefficient takes two bits.
-    let limit = ckks::FRAME_HEADER_BYTES + params.n() / 4 + ckks::FRAME_DIGEST_BYTES;
+    frame_of(reader, ckks::FRAME_HEADER_BYTES + params.n() / 4 + ckks::FRAME_DIGEST_BYTES, "the secret key")
+}
+
+/// Reads a frame of at most `limit` bytes.
+fn frame_of(
+    reader: &mut BundleReader<impl Read>,
+    limit: usize,
+    what: &'static str,
+) -> Result<Zeroizing<Vec<u8>>, Error> {
     // The capacity is reserved at once, because a vector that grows leaves a copy of its content in memory.
     let mut frame = Zeroizing::new(Vec::with_capacity(limit));
     match reader.next_frame(limit, &mut frame)? {
         true => Ok(frame),
-        false => Err(Error::Truncated { what: "the secret key" }),
+        false => Err(Error::Truncated { what }),
     }
 }

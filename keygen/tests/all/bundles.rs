@@ -13,7 +13,12 @@ use wire::{
 };
 
 fn request() -> Request {
-    Request { shape: Shape::for_problem(2, 2), security: Security::None, created: 1_700_000_000 }
+    Request {
+        shape: Shape::for_problem(2, 2),
+        security: Security::None,
+        created: 1_700_000_000,
+        compare: Default::default(),
+    }
 }
 
 fn rng(seed: u64) -> ChaCha20Rng {
@@ -37,7 +42,12 @@ fn bundles_for_more_bits_are_read() {
         for k in [2, 16] {
             public.clear();
             secret.clear();
-            let request = Request { shape: Shape::for_problem(2, k), security, created: 0 };
+            let request = Request {
+                shape: Shape::for_problem(2, k),
+                security,
+                created: 0,
+                compare: Default::default(),
+            };
             generate(request, &mut public, &mut secret, &mut rng(3), |_, _| {}).unwrap();
             let read = PublicBundle::read(&public[..]).unwrap();
             assert!(read.manifest.security_bits >= security.bits() && read.params.n() == 1 << 16);
@@ -62,7 +72,7 @@ fn bundles_are_read_as_they_were_written() {
     assert!(memchr::memmem::find(&public, bundle.token.as_bytes()).is_none());
     assert!(memchr::memmem::find(&public, bundle.token.to_hex().as_bytes()).is_none());
 
-    let PublicBundle { manifest, params, public_key, key_id, keys, scores } = read;
+    let PublicBundle { manifest, params, public_key, key_id, keys, scores, bootstraps: _ } = read;
     // The ring of scores has a key pair of its own, and what packing needs.
     let secret = bundle.scores;
     let (secret, small_id) = SecretKey::from_bytes(&secret.params, &secret.frame).unwrap();
@@ -376,7 +386,12 @@ fn a_ring_of_scores_may_be_as_large_as_the_deep_ring() {
 #[test]
 fn shapes_that_no_ring_holds_are_refused() {
     let (mut public, mut secret) = (Vec::new(), Vec::new());
-    let request = Request { shape: Shape::for_problem(32, 4), security: Security::Classical128, created: 0 };
+    let request = Request {
+        shape: Shape::for_problem(32, 4),
+        security: Security::Classical128,
+        created: 0,
+        compare: Default::default(),
+    };
     let error = generate(request, &mut public, &mut secret, &mut rng(6), |_, _| {}).unwrap_err();
     assert!(error.to_string().contains("slots are needed"), "{error}");
     assert!(public.is_empty() && secret.is_empty());
@@ -389,7 +404,14 @@ fn a_writer_keeps_to_its_manifest() {
     let writer = BundleWriter::new(BundleKind::Public, &manifest, Vec::new()).unwrap();
     assert!(matches!(writer.finish(), Err(wire::Error::FrameCount { got: 0, .. })));
     assert!(matches!(
-        SecretBundle::write(&manifest, &secret, &secret, &AccessToken::generate(&mut rng(2)), Vec::new()),
+        SecretBundle::write(
+            &manifest,
+            &secret,
+            &secret,
+            None,
+            &AccessToken::generate(&mut rng(2)),
+            Vec::new()
+        ),
         Err(wire::Error::FrameCount { got: 3, .. })
     ));
 }

@@ -93,7 +93,7 @@ impl Replica {
         let Custody::Committee(committee) = bundle.manifest.custody.clone() else {
             return Err(Error::OtherKeys { what: "the public bundle".into() });
         };
-        let PublicBundle { manifest, params, public_key, key_id, keys: deep, scores } = bundle;
+        let PublicBundle { manifest, params, public_key, key_id, keys: deep, scores, .. } = bundle;
         let deep = DeepEngine::new(params, public_key, key_id, manifest.shape, deep)?;
         let ScoreKeys { ring, params, public_key, key_id, keys: small, switch } = scores;
         let engine = Engine::new(deep, ring, params, public_key, key_id, small, switch)?.of_committee();

@@ -17,7 +17,7 @@ use super::senders::Sender;
 use crate::error::Error;
 use ckks::{Ciphertext, Packer};
 use host::lock;
-use protocol::{Answers, DecisionId};
+use protocol::DecisionId;
 use rayon::prelude::*;
 use service::Body;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -302,11 +302,11 @@ impl EncryptedServed {
                 }
                 live.bandit.waiting(decision)?
             };
-            match (round, served.created.config.answers) {
+            match (round, served.created.config.decides_alone()) {
                 (Err(_), _) => Err(Error::Returned { id: decision.to_string() }),
-                // Each answer of the open tier depends on its own contexts alone.
-                (_, Answers::Scores) => Err(Error::Alone),
-                (Ok(round), Answers::Arm) => lock(&served.keeping).ask(round, tag, answers, place),
+                // Such an answer depends on its own contexts alone.
+                (_, true) => Err(Error::Alone),
+                (Ok(round), false) => lock(&served.keeping).ask(round, tag, answers, place),
             }
         };
         let outcome = blocking(asked).await?;

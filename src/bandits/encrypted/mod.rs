@@ -1,6 +1,7 @@
 //! Encrypted bandits. A decision request holds contexts in the ring of scores. It waits until a holder of the
 //! key has raised the scores of all who wait with it, and its answer is the encrypted action. In the open
-//! tier the scores themselves are the answer, at once. A feedback is some coefficients of a ciphertext, and
+//! tier the scores themselves are the answer, at once, and with `compare: pbs` one that is computed for this
+//! user alone. A feedback is some coefficients of a ciphertext, and
 //! is acknowledged when the log has them on disk.
 //!
 //! `pool` is locked before `live`, and no other lock is taken while `keeping` or `senders` is held. None of
@@ -8,6 +9,7 @@
 
 mod again;
 mod audit;
+mod bootstraps;
 mod committee;
 mod erasure;
 mod measured;
@@ -28,12 +30,14 @@ use crate::jobs::Updates;
 use crate::metrics::Step;
 use again::{Keeping, Sent};
 pub use audit::{Audited, Audits};
+pub(super) use bootstraps::Bootstraps;
+use ckks::Ciphertext;
 use helba::{Applied, EncryptedBandit, Engine, Event};
 use host::{lock, os_rng};
 use pace::{Arrivals, OnTheWay, Pace};
 pub(crate) use pool::Stages;
 use pool::{Joining, Outcome, Pool, blocking};
-use protocol::{Answers, BanditConfig, DecisionId, Exchanges};
+use protocol::{Answers, BanditConfig, Compare, DecisionId, Exchanges};
 use rand::Rng;
 pub(crate) use senders::Sender;
 use senders::Senders;
@@ -62,6 +66,8 @@ pub(super) struct Shared {
     pub(super) engine: Arc<Engine>,
     /// The committee that holds the keys, if there is one.
     pub(super) committee: Option<Arc<Committee>>,
+    /// The bootstrapping keys, if the bundle has them and this build uses them.
+    pub(super) bootstraps: Option<Bootstraps>,
     /// The folder of all encrypted bandits.
     pub(super) root: PathBuf,
     pub(super) updates: Updates,
@@ -117,6 +123,7 @@ impl EncryptedServed {
         if shared.committee.is_some() {
             config.check_committee()?;
         }
+        bootstraps::check(&config, &shared)?;
         let bandit = EncryptedBandit::create(&shared.engine, config, secret)?;
         before(Listed::Encrypted(Box::new(created(id, &bandit, &shared.engine))))?;
         let live = Live::create(&shared.root, id, &shared.engine, bandit, shared.keep_log)?;
@@ -274,6 +281,10 @@ impl EncryptedServed {
         let outcome = match joined.await? {
             Scored::Answered(reply) => return Ok(Reply::Binary(reply.to_bytes())),
             Scored::Waits(outcome) => outcome,
+            Scored::Compares { scores, model_feedbacks, place } => {
+                let reply = self.bootstrap(scores, model_feedbacks, place).await?;
+                return Ok(Reply::Binary(reply.to_bytes()));
+            }
         };
         let reply: Outcome = outcome.await.map_err(|_| Error::Broken("an evaluation that was dropped"))?;
         Ok(Reply::Binary(reply?.to_bytes()))
@@ -301,7 +312,7 @@ impl EncryptedServed {
         })?;
         let alone = lock(&self.senders).places(&sender, Instant::now());
         // A repeat would be another opening of what the same contexts lead to.
-        let repeatable = self.created.config.answers == Answers::Arm && alone.is_none() && !under_committee;
+        let repeatable = !self.created.config.decides_alone() && alone.is_none() && !under_committee;
         let keeps = repeatable || under_committee;
         let kept: Option<Sent> = if keeps { stages.keep(sender, decisions, &body) } else { None };
         let (sent, upload) = if under_committee { (None, kept) } else { (kept, None) };
@@ -321,18 +332,11 @@ impl EncryptedServed {
                 let mut rng = os_rng()?;
                 let answer = stages.beside(|| self.small_frame(engine.open_answer(scores, &mut rng)));
                 let count = decisions as u64;
-                let round = self.take_rounds(count)?;
-                let (id, others) = {
-                    let live = lock(&self.live);
-                    let id = |round| live.bandit.decision_id(round);
-                    (id(round), (round + 1..round + count).map(id).collect())
-                };
-                let (user, users, question) = (0, decisions as u32, None);
-                let decision = Decision { id, others, round, model_feedbacks, user, users, answer, question };
-                // A raiser that comes and goes answers it, if there is one.
-                let raiser = lock(&self.pool).has_raiser();
-                let tasks = if raiser { Vec::new() } else { self.own_task().into_iter().collect() };
-                return Ok(Scored::Answered(DecideReply { decision: Some(decision), ticket: None, tasks }));
+                let rounds = (self.take_rounds(count)?, count);
+                return Ok(Scored::Answered(self.answered_alone(rounds, model_feedbacks, answer)));
+            }
+            if let (Compare::Pbs, Some(place)) = (self.created.config.compare, place.take()) {
+                return Ok(Scored::Compares { scores, model_feedbacks, place });
             }
             let model = (&model, model_feedbacks);
             let (sent, answer_key, upload) = (sent.clone(), answer_key.clone(), upload.clone());
@@ -345,6 +349,26 @@ impl EncryptedServed {
                 return Ok(Scored::Waits(outcome));
             }
         }
+    }
+
+    /// The reply to a request that is answered without others, for `count` decisions from the round `first`.
+    fn answered_alone(
+        &self,
+        (first, count): (u64, u64),
+        model_feedbacks: u64,
+        answer: Vec<u8>,
+    ) -> DecideReply {
+        let (id, others) = {
+            let live = lock(&self.live);
+            let id = |round| live.bandit.decision_id(round);
+            (id(first), (first + 1..first + count).map(id).collect())
+        };
+        let (round, user, users, question) = (first, 0, count as u32, None);
+        let decision = Decision { id, others, round, model_feedbacks, user, users, answer, question };
+        // A raiser that comes and goes answers it, if there is one.
+        let raiser = lock(&self.pool).has_raiser();
+        let tasks = if raiser { Vec::new() } else { self.own_task().into_iter().collect() };
+        DecideReply { decision: Some(decision), ticket: None, tasks }
     }
 
     /// The records of the log after the first `after`, for members of a committee.
@@ -660,6 +684,12 @@ fn created(id: &str, bandit: &EncryptedBandit, engine: &Engine) -> Created {
 enum Scored {
     Answered(DecideReply),
     Waits(Receiver<Outcome>),
+    /// They are compared by bootstraps.
+    Compares {
+        scores: Ciphertext,
+        model_feedbacks: u64,
+        place: OwnedSemaphorePermit,
+    },
 }
 
 /// The encrypted bandits in the folder of `shared`.

@@ -54,8 +54,8 @@ pub(crate) struct Stages {
     sealed: Arc<Semaphore>,
     /// Evaluations whose raise is late.
     late: Arc<Semaphore>,
-    /// Evaluations that compute.
-    computing: Arc<Semaphore>,
+    /// Evaluations and decisions by bootstraps that compute.
+    pub(super) computing: Arc<Semaphore>,
     /// Uploads that are read and multiplied.
     pub(super) uploads: Arc<Semaphore>,
     /// Threads for uploads and feedback.

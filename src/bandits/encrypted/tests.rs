@@ -35,8 +35,12 @@ impl Drop for Counted {
 }
 
 fn keys() -> (PublicBundle, Device) {
-    let request =
-        keygen::Request { shape: Shape::for_problem(2, 2), security: keygen::Security::None, created: 0 };
+    let request = keygen::Request {
+        shape: Shape::for_problem(2, 2),
+        security: keygen::Security::None,
+        created: 0,
+        compare: Default::default(),
+    };
     let (mut public, mut secret, mut rng) = (Vec::new(), Vec::new(), ChaCha20Rng::seed_from_u64(1));
     keygen::generate(request, &mut public, &mut secret, &mut rng, |_, _| ()).unwrap();
     (PublicBundle::read(&public[..]).unwrap(), Device::read(&secret[..]).unwrap())

@@ -526,10 +526,18 @@ fn encrypted() -> Named {
     );
     let config = |policy: Option<(&'static str, Value, &'static str)>, rest: &str| {
         let name = |name: &str| format!("{name}{rest}");
-        let names =
-            ["horizon", "unanswered", "comparison_bits", "sqrt_degree", "answers", "open_model", "counters"]
-                .map(name);
-        let [horizon, unanswered, bits, degree, answers, open, counters] = names.each_ref();
+        let names = [
+            "horizon",
+            "unanswered",
+            "comparison_bits",
+            "sqrt_degree",
+            "answers",
+            "compare",
+            "open_model",
+            "counters",
+        ]
+        .map(name);
+        let [horizon, unanswered, bits, degree, answers, compare, open, counters] = names.each_ref();
         let mut fields = vec![
             ("linear", reference("LinearConfig"), "The linear bandit."),
             (horizon.as_str(), count(), "The number of rounds for which numbers are scaled."),
@@ -541,6 +549,7 @@ fn encrypted() -> Named {
             (bits, count(), "The resolution of the comparison is 2 to the power of minus this: 6, 8 or 10."),
             (degree, count(), "The degree of the polynomial of the square root: 15 or 31."),
             (answers, one_of(&["arm", "scores"]), "What a user learns from a decision."),
+            (compare, one_of(&["polynomial", "pbs"]), "How the indices of arms are compared."),
             (open, truth(), "That everyone who holds the key may see the model."),
             (counters, or_null(reference("Counters")), "Encrypted counters per arm; null for none."),
         ];
@@ -697,6 +706,13 @@ fn keys() -> Named {
     ] });
     let mut scores = ring();
     scores.push(("answers", answers, "The keys of answers."));
+    let bootstraps = object(
+        "Bootstrapping keys.",
+        &[
+            ("key_id", hex(), "Their fingerprint."),
+            ("switched_key_id", hex(), "The id of the CKKS key pair that they switch from."),
+        ],
+    );
     let mut manifest = ring();
     manifest.extend([
         ("shape", shape, "The shape of the problems that the keys serve."),
@@ -704,6 +720,7 @@ fn keys() -> Named {
         ("token_digest", hex(), "The digest of the token in the secret bundle."),
         ("scores", object("The keys of the ring of scores.", &scores), "The keys of the ring of scores."),
         ("custody", custody, "Who can decrypt."),
+        ("bootstraps?", bootstraps, "The bootstrapping keys, if the bundle has them."),
     ]);
     vec![("Manifest", object("The manifest of the public key bundle.", &manifest))]
 }

@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let contexts = bandit.encrypted(&pair, &rows, &mut rng);
         let scores = bandit.scores(&pair, &contexts);
         let answer = circuit.decide(&pair.keys, pair.evaluator.params(), &scores, &mut rng)?;
-        let arm = pair.secret.arm(&answer)?;
+        let arm = common::arm(&pair.secret, &answer);
         none += usize::from(arm.is_none());
         let arm = arm.unwrap_or(0);
         let indices = bandit.indices(&rows);

@@ -1,6 +1,5 @@
-use crate::ArgmaxSecret;
 use ckks::KeyId;
-use ckks_secret::SecretKey;
+use ckks_secret::{LweSecret, SecretKey};
 use rand::CryptoRng;
 use tfhe::core_crypto::commons::math::random::{Seed, Seeder};
 use tfhe::core_crypto::prelude::*;
@@ -17,13 +16,13 @@ pub fn generate<R: CryptoRng>(
     secret: &SecretKey,
     ckks: KeyId,
     rng: &mut R,
-) -> Result<(SeededKeys, ArgmaxSecret), Error> {
+) -> Result<(SeededKeys, LweSecret), Error> {
     let (keys, secret, _) = generate_all(secret, ckks, rng)?;
     Ok((keys, secret))
 }
 
 /// The keys of a server, the secret of a device, and the LWE secret, which nobody keeps.
-pub(crate) type Generated = (SeededKeys, ArgmaxSecret, Zeroizing<Vec<u32>>);
+pub(crate) type Generated = (SeededKeys, LweSecret, Zeroizing<Vec<u32>>);
 
 pub(crate) fn generate_all<R: CryptoRng>(
     secret: &SecretKey,
@@ -93,8 +92,8 @@ pub(crate) fn generate_all<R: CryptoRng>(
         public: public.into_container(),
     };
     let id = keys.id();
-    let bits = bits.iter().map(|bit| *bit as u32).collect();
-    Ok((keys, ArgmaxSecret { ckks, id, bits }, lwe))
+    let secret = LweSecret::new(&bits, id, ckks);
+    Ok((keys, secret, lwe))
 }
 
 /// The parts sⱼ of the ternary secret s = Σⱼ Xʲ·sⱼ(Xʳ), modulo 2⁶⁴.

@@ -1,11 +1,10 @@
-//! The secret half of the argmax by bootstrapping: who generates keys, and the device that decrypts answers.
-//! No server may depend on it.
+//! The secret half of the argmax by bootstrapping: who generates keys. No server may depend on it. A device
+//! decrypts answers with [`ckks_secret::LweSecret`] alone, and needs neither this crate nor `tfhe`.
 
 mod generate;
-mod secret;
 
 pub use generate::generate;
-pub use secret::ArgmaxSecret;
+pub use tfhe_argmax::Error;
 
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 use crate::generate::generate_all;
 use ckks::{KeyId, Plaintext};
 use ckks_secret::SecretKey;
+use protocol::LWE_ENTRY;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::ops::RangeInclusive;
@@ -117,9 +118,9 @@ fn a_bootstrap_has_the_noise_of_its_formula() {
         let ahead = i % 2 == 0;
         let indices = [1u64 << 61, 0].map(|x| if ahead { x } else { x.wrapping_neg() });
         let indices = indices.map(|phase| fixture.sample(phase));
-        let entries = circuit.winners(&keys, &indices);
+        let entries = circuit.entries(&keys, &indices);
         for (entry, wins) in entries.iter().zip([ahead, !ahead]) {
-            let want = if wins { 0.25 } else { -0.25 };
+            let want = if wins { LWE_ENTRY } else { -LWE_ENTRY };
             errors.push(fraction(fixture.phase(entry)) - want);
         }
     }

@@ -2,12 +2,13 @@
 
 mod common;
 
-use common::{Bandit, Pair};
+use ckks_secret::LweSecret;
+use common::{Bandit, Pair, arm, entries};
+use protocol::{LWE_DIMENSION, LWE_ENTRY, LWE_FLOOD_BITS, LweAnswer, MOST_BOOTSTRAPPED_ARMS};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::sync::OnceLock;
-use tfhe_argmax::{Answer, Circuit, Error, Formula, MOST_ARMS, SeededKeys};
-use tfhe_argmax_secret::ArgmaxSecret;
+use tfhe_argmax::{Circuit, Error, Formula, SeededKeys};
 
 fn pair() -> &'static Pair {
     static PAIR: OnceLock<Pair> = OnceLock::new();
@@ -33,7 +34,7 @@ fn the_arm_is_that_of_exact_arithmetic() {
             let contexts = bandit.encrypted(pair, &rows, &mut rng);
             let scores = bandit.scores(pair, &contexts);
             let answer = circuit.decide(&pair.keys, pair.evaluator.params(), &scores, &mut rng).unwrap();
-            let arm = pair.secret.arm(&answer).unwrap().unwrap();
+            let arm = arm(&pair.secret, &answer).unwrap();
             let indices = bandit.indices(&rows);
             let best = (0..k).fold(0, |b, a| if indices[a].1 > indices[b].1 { a } else { b });
             let behind = |arm: usize| (indices[best].1 - indices[arm].1) / bandit.formula.range;
@@ -49,8 +50,7 @@ fn the_arm_is_that_of_exact_arithmetic() {
     assert!(decisive > 30, "{decisive} of 50 decisions were decisive");
 }
 
-/// Of arms that tie one wins or more, and entries are ± ¼ with the noise of the server: all arms have one
-/// context.
+/// Of arms that tie one can be relied on, and entries are in their range: all arms have one context.
 #[test]
 fn of_arms_that_tie_one_wins() {
     let (pair, mut rng) = (pair(), rng(13));
@@ -61,11 +61,10 @@ fn of_arms_that_tie_one_wins() {
     let mut decide = || circuit.decide(&pair.keys, pair.evaluator.params(), &scores, &mut rng).unwrap();
     let (first, second) = (decide(), decide());
     for answer in [&first, &second] {
-        assert!(pair.secret.arm(answer).unwrap().is_some());
-        for entry in pair.secret.entries(answer).unwrap().iter() {
-            // A sixteenth, and 16 deviations of a bootstrap.
-            assert!((entry.abs() - 0.25).abs() < 0.0632, "{entry}");
-        }
+        assert!(arm(&pair.secret, answer).is_some());
+        // No entry is beyond ± 1 but for the noise of the server and 16 deviations of a bootstrap.
+        let most = 1.0 + ((-f64::from(LWE_FLOOD_BITS)).exp2() + 16.0 * (-15f64).exp2()) / LWE_ENTRY;
+        assert!(entries(&pair.secret, answer).iter().all(|entry| entry.abs() < most));
     }
     // Two answers to one decision share no mask, and their noise differs.
     for (one, other) in first.samples.iter().zip(&second.samples) {
@@ -77,31 +76,33 @@ fn of_arms_that_tie_one_wins() {
 /// The final decode fails with a probability of 2⁻⁶⁴ or less for every number of arms.
 #[test]
 fn the_final_decode_fails_with_less_than_two_to_the_minus_64() {
-    for arms in 2..=MOST_ARMS {
+    for arms in 2..=MOST_BOOTSTRAPPED_ARMS {
         let formula = Formula { arms, gap: 128, log_range: 0, beta: 0.5, c1: 0.0, c2: 1.0, range: 3.5 };
         let circuit = Circuit::new(formula, 8192).unwrap();
         assert!(circuit.failure_bits() > 64.0, "{arms} arms: 2^-{}", circuit.failure_bits());
     }
 }
 
-/// Keys for another CKKS key pair are refused with both fingerprints, and so is the secret.
+/// Keys for another CKKS key pair are refused with both fingerprints, and so are other keys than those that
+/// are stated.
 #[test]
 fn keys_of_another_generation_are_refused() {
     let pair = pair();
     let other = ckks::KeyId([7; 16]);
-    let refused = pair.seeded.clone().expand(other).unwrap_err();
-    assert!(matches!(refused, Error::Generation { .. }));
-    let of_secret = ArgmaxSecret::from_bytes(&pair.secret.to_bytes(), other).err().unwrap();
-    for error in [refused, of_secret] {
+    let generation = pair.seeded.clone().expand(other).unwrap_err();
+    assert!(matches!(generation, Error::Generation { .. }));
+    let keys = pair.seeded.check(other).unwrap_err();
+    assert!(matches!(keys, Error::OtherKeys { .. }) && pair.seeded.check(pair.seeded.id()).is_ok());
+    for error in [generation, keys] {
         let text = error.to_string();
         for id in [pair.id, other, pair.seeded.id()] {
             assert!(text.contains(&id.to_string()), "{text}");
         }
     }
-    let read = ArgmaxSecret::from_bytes(&pair.secret.to_bytes(), pair.id).unwrap();
-    assert_eq!(*read.to_bytes(), *pair.secret.to_bytes());
-    let answer = Answer { id: other, samples: Vec::new() };
-    assert!(matches!(pair.secret.entries(&answer), Err(Error::AnswerKey { .. })));
+    let (bytes, dimension) = (pair.secret.to_bytes(), LWE_DIMENSION);
+    assert!(
+        LweSecret::from_bytes(dimension, &bytes, pair.id).is_ok_and(|read| read.id() == pair.secret.id())
+    );
 }
 
 /// Files that are cut, longer, or changed in any part are refused.
@@ -120,11 +121,8 @@ fn bytes_that_are_no_keys_are_refused() {
         changed[at] ^= 1;
         assert!(SeededKeys::from_bytes(&changed).is_err(), "byte {at}");
     }
-    let answer = vec![0; Answer::message_bytes(4)];
-    assert!(Answer::from_bytes(&answer, 4).is_ok());
-    assert!(matches!(Answer::from_bytes(&answer, 3), Err(Error::Length { .. })));
-    assert!(ArgmaxSecret::from_bytes(&[0; 296], pair.id).is_err());
-    assert!(ArgmaxSecret::from_bytes(&[0; 295], pair.id).is_err());
+    let answer = vec![0; LweAnswer::bytes(4)];
+    assert!(LweAnswer::read(&answer, 4).is_ok() && LweAnswer::read(&answer, 3).is_err());
 }
 
 /// Numbers and rings that do not fit are refused.
@@ -132,7 +130,7 @@ fn bytes_that_are_no_keys_are_refused() {
 fn formulas_that_do_not_fit_are_refused() {
     let good = Formula { arms: 4, gap: 1024, log_range: 0, beta: 0.5, c1: 0.1, c2: 1.2, range: 3.5 };
     assert!(Circuit::new(good, 8192).is_ok());
-    for arms in [0, 1, MOST_ARMS + 1] {
+    for arms in [0, 1, MOST_BOOTSTRAPPED_ARMS + 1] {
         assert!(matches!(Circuit::new(Formula { arms, ..good }, 8192), Err(Error::Arms { .. })));
     }
     for formula in [

@@ -4,7 +4,7 @@
 use super::{BanditDevice, Choice, MaskedTask, ReadReply};
 use crate::Error;
 use envelope::SealingSecret;
-use protocol::{Answers, DecisionId};
+use protocol::DecisionId;
 use rand::CryptoRng;
 use wire::{AskAgain, ProblemType};
 
@@ -248,8 +248,8 @@ impl BanditDevice<'_> {
     fn repeat(&self, asking: &mut Asking) {
         let Some(round) = asking.round.as_mut() else { return };
         let Some(Choice { id, users, .. }) = round.choice.first() else { return };
-        // Nobody else can have spoilt an answer of one request, or one of the open tier.
-        let alone = *users as usize <= round.choice.len() || self.created.config.answers == Answers::Scores;
+        // Nobody else can have spoilt an answer of one request, or one that was decided by itself.
+        let alone = *users as usize <= round.choice.len() || self.created.config.decides_alone();
         let reliable = round.choice.iter().all(|choice| choice.reliable);
         if reliable || alone || round.repeats == MOST_ANSWERS_OF_A_DECISION {
             return;

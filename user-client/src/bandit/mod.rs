@@ -4,7 +4,7 @@
 //! | step | here | who learns what |
 //! |---|---|---|
 //! | contexts | [`BanditDevice::contexts`] | the server nothing: they are encrypted in the ring of scores |
-//! | answer | `reply` | this device its arm, or with `answers: scores` z and u of its own arms |
+//! | answer | `reply` | this device its arm, and by bootstraps how nearly equal the best arms are; with `answers: scores` z and u of its own arms |
 //! | trace question | `question` | this device about whether the trace has reached C; the server one bit of a decryption, counted |
 //! | tasks | `raise` | this device nothing: values of others are under a mask that is uniform modulo q, and the model under one that leaves a statistical distance of at most 2⁻⁴⁷ at λ = 1 (docs/threat-model.md); the server nothing: it gets fresh encryptions |
 //! | feedback | [`BanditDevice::feedback`] | the server nothing: it gets the first coefficients of a fresh encryption, and under the trace condition also a whole one |
@@ -41,6 +41,8 @@ use crate::device::{Keys, same};
 use crate::{Device, Error};
 use ckks::{KeyId, Params, Plaintext};
 use envelope::SealingSecret;
+#[cfg(feature = "secret")]
+use protocol::Compare;
 use protocol::{ArmCounter, Exchanges, LOG_CONTEXT, LOG_STATISTICS, ScoreRing};
 use rand::CryptoRng;
 use serde::Serialize;
@@ -114,6 +116,10 @@ impl<'a> Held<'a> {
         let (config, plan) = (&created.config, &created.plan);
         if self.is_of_committee() {
             config.check_committee()?;
+        }
+        #[cfg(feature = "secret")]
+        if config.compare == Compare::Pbs && self.secret().is_some_and(|keys| keys.lwe.is_none()) {
+            return Err(Error::NoBootstraps);
         }
         if config.plan(params, self.shape(), ring)? != *plan {
             return Err(Error::PlanMismatch);

@@ -6,7 +6,7 @@ use crate::Error;
 use crate::device::SecretKeys;
 use ckks::Ciphertext;
 use ckks_secret::SeededCiphertext;
-use protocol::{Answers, LOG_SCORE, LOG_STATISTICS, MOST_FACTOR, TaskKind};
+use protocol::{LOG_SCORE, LOG_STATISTICS, MOST_FACTOR, TaskKind};
 use rand::{CryptoRng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use wire::{RaiseTask, Raised, Raises, Ticket};
@@ -33,9 +33,9 @@ impl BanditDevice<'_> {
             return Err(Error::NoSecret("a task"));
         }
         match task.kind {
-            TaskKind::Scores { .. } if self.created.config.answers == Answers::Scores => {
+            TaskKind::Scores { .. } if self.created.config.decides_alone() => {
                 return Err(Error::BadTask(
-                    "it asks to raise scores, which a bandit with answers: scores never does",
+                    "it asks to raise scores, which a bandit with answers: scores or compare: pbs never does",
                 ));
             }
             TaskKind::Scores { factor, .. } if !(factor > 0.0 && factor <= MOST_FACTOR) => {

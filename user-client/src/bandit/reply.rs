@@ -5,7 +5,7 @@ use crate::Error;
 use crate::device::Keys;
 use envelope::SealingSecret;
 #[cfg(feature = "secret")]
-use protocol::Answers;
+use protocol::{Answers, Compare};
 use protocol::{DecisionId, exchange};
 use wire::{DecideReply, Decision, Ticket, TraceQuestion};
 use zeroize::Zeroize;
@@ -17,7 +17,7 @@ pub struct Choice {
     /// The arm to play, from 0.
     pub arm: usize,
     /// The decrypted entry of each arm, near 1 for the arms worth playing; with `answers: scores` the index
-    /// of each arm. They must stay on this device, because exact decryptions reveal the key to the server.
+    /// of each arm; by bootstraps from −1 to 1, but for noise. They must stay on this device, because exact decryptions reveal the key to the server.
     pub values: Vec<f64>,
     /// Round t, from 1.
     pub round: u64,
@@ -27,7 +27,8 @@ pub struct Choice {
     pub users: u32,
     /// Whether every entry is above −0.5 and below [`protocol::exchange::largest_entry`], where a committee
     /// opened it above −1 and half as much further; with `answers: scores`, whether every z and u is one that
-    /// a model of that many feedbacks can have. If not, somebody's scores were outside the range of the
+    /// a model of that many feedbacks can have; by bootstraps, whether an arm is ahead of all others or ties
+    /// with them. If not, somebody's scores were outside the range of the
     /// comparison, or the server deviates from the protocol, and the arm must not be relied on.
     pub reliable: bool,
     /// The question that the feedback answers ([`BanditDevice::feedback`]), under the trace condition and if
@@ -118,6 +119,10 @@ impl BanditDevice<'_> {
             #[cfg(feature = "secret")]
             Keys::Secret(keys) if self.created.config.answers == Answers::Scores => {
                 return self.indices(keys, decision, count);
+            }
+            #[cfg(feature = "secret")]
+            Keys::Secret(keys) if self.created.config.compare == Compare::Pbs => {
+                return Ok(vec![self.bootstrapped(keys, decision, count)?]);
             }
             #[cfg(feature = "secret")]
             Keys::Secret(_) => (self.entries(decision, &self.users(decision, count)?)?, -0.5..largest),

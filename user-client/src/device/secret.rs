@@ -1,11 +1,11 @@
 //! A device with the secret keys.
 
-use super::{Device, Keys, Opening};
+use super::{Device, Keys, Opening, same};
 use crate::Error;
 use crate::answers::{Answers, AnswersSpent, REPEAT_ANSWERS, RepeatsSpent};
 use ckks::KeyId;
-use ckks_secret::{MAX_SEALED_BYTES, SecretKey};
-use protocol::Shape;
+use ckks_secret::{LweSecret, MAX_SEALED_BYTES, SecretKey};
+use protocol::{LWE_DIMENSION, Shape};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -17,6 +17,8 @@ pub(crate) struct SecretKeys {
     pub(crate) deep: SecretKey,
     /// The key of the ring of scores.
     pub(crate) small: SecretKey,
+    /// The secret of bootstrapping keys, if the bundle has them.
+    pub(crate) lwe: Option<LweSecret>,
     pub(crate) answers: Answers,
     repeats: Answers,
 }
@@ -24,8 +26,8 @@ pub(crate) struct SecretKeys {
 impl SecretKeys {
     /// Keeps the counts in files beside the bundle at `path`.
     pub(super) fn beside(self, path: &Path) -> Self {
-        let SecretKeys { deep, small, answers, repeats } = self;
-        SecretKeys { deep, small, answers: answers.beside(path), repeats: repeats.beside(path) }
+        let SecretKeys { answers, repeats, .. } = self;
+        SecretKeys { answers: answers.beside(path), repeats: repeats.beside(path), ..self }
     }
 
     pub(super) fn may_repeat(&self) -> Result<bool, Error> {
@@ -48,7 +50,7 @@ impl Device {
         let answers = Answers::new(key_id, secret.params());
         let repeats = Answers::of_repeats(key_id, secret.params());
         let (params, small) = (secret.params().clone(), scores.0.params().clone());
-        let keys = SecretKeys { deep: secret, small: scores.0, answers, repeats };
+        let keys = SecretKeys { deep: secret, small: scores.0, lwe: None, answers, repeats };
         let keys = Keys::Secret(Box::new(keys));
         Device { params, key_id, small, scores_key_id: scores.1, shape, token, keys }
     }
@@ -73,7 +75,20 @@ impl Device {
         bundle.manifest.check_key(key_id)?;
         let scores = SecretKey::from_bytes(&bundle.scores.params, &bundle.scores.frame)?;
         bundle.manifest.scores.check_key(scores.1)?;
-        Ok(Self::new(secret, key_id, scores, bundle.manifest.shape, bundle.token))
+        let lwe = match (&bundle.manifest.bootstraps, &bundle.bootstraps) {
+            (Some(stated), Some(frame)) => {
+                let want = stated.check_generation(scores.1)?;
+                let lwe = LweSecret::from_bytes(LWE_DIMENSION, frame, scores.1)?;
+                same("id of bootstrapping keys", &lwe.id().to_string(), want.to_string())?;
+                Some(lwe)
+            }
+            _ => None,
+        };
+        let mut device = Self::new(secret, key_id, scores, bundle.manifest.shape, bundle.token);
+        if let Keys::Secret(keys) = &mut device.keys {
+            keys.lwe = lwe;
+        }
+        Ok(device)
     }
 
     /// Allows `most` trace answers under this key, or [`crate::most_answers`] if that is less. By default a

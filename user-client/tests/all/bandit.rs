@@ -29,7 +29,7 @@ fn world() -> &'static World {
     WORLD.get_or_init(|| {
         let [(public, secret), (_, other)] = keys();
         let bundle = wire::PublicBundle::read(&public[..]).unwrap();
-        let wire::PublicBundle { manifest, params, public_key, key_id, keys, scores } = bundle;
+        let wire::PublicBundle { manifest, params, public_key, key_id, keys, scores, .. } = bundle;
         let deep = DeepEngine::new(params, public_key, key_id, manifest.shape, keys).unwrap();
         let wire::ScoreKeys { ring, params, public_key, key_id, keys, switch } = scores;
         let engine = Engine::new(deep, ring, params, public_key, key_id, keys, switch).unwrap();

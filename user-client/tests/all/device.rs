@@ -17,7 +17,8 @@ pub(crate) fn rng(seed: u64) -> ChaCha20Rng {
 
 /// Toy keys for problems of `shape`.
 pub(crate) fn bundles(shape: Shape, seed: u64) -> Bundles {
-    let request = Request { shape, security: keygen::Security::None, created: 0 };
+    let request =
+        Request { shape, security: keygen::Security::None, created: 0, compare: Default::default() };
     let (mut public, mut secret) = (Vec::new(), Vec::new());
     generate(request, &mut public, &mut secret, &mut rng(seed), |_, _| ()).unwrap();
     (public, secret)
@@ -112,7 +113,7 @@ fn other_bundles_are_refused() {
     let bundle = SecretBundle::read(secret).unwrap();
     let around = |manifest: &wire::Manifest| {
         let scores = &bundle.scores.frame;
-        let out = SecretBundle::write(manifest, &bundle.frame, scores, &bundle.token, Vec::new());
+        let out = SecretBundle::write(manifest, &bundle.frame, scores, None, &bundle.token, Vec::new());
         read(&out.unwrap().0).unwrap_err()
     };
     let spec = ckks::TOY_LOGN14_DEPTH22.validate().unwrap();

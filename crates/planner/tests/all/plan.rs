@@ -17,7 +17,12 @@ fn toy() -> Report {
 /// To the byte: the bundle's file and its keys in memory.
 #[test]
 fn planned_bytes_are_those_made() {
-    let request = Request { shape: Shape::for_problem(2, 2), security: Security::None, created: 0 };
+    let request = Request {
+        shape: Shape::for_problem(2, 2),
+        security: Security::None,
+        created: 0,
+        compare: Default::default(),
+    };
     let mut rng = ChaCha20Rng::seed_from_u64(1);
     let mut file = Vec::new();
     let summary = generate(request, &mut file, Vec::new(), &mut rng, |_, _| {}).unwrap();

@@ -3,13 +3,15 @@
 #![allow(dead_code)] // Each test and example uses a part.
 
 use ckks::{Ciphertext, EvaluationKeys, Evaluator, KeyId, Plaintext};
-use ckks_secret::SecretKey;
-use protocol::{BanditConfig, KeyPlan, LOG_CONTEXT, LOG_MODEL, ScoreLayout, ScoreRing, Shape};
+use ckks_secret::{LweSecret, SecretKey};
+use protocol::{
+    BanditConfig, KeyPlan, LOG_CONTEXT, LOG_MODEL, LWE_ENTRY, LWE_LEAST, LweAnswer, ScoreLayout, ScoreRing,
+    Shape,
+};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::sync::Arc;
 use tfhe_argmax::{Circuit, Error, Formula, Keys, SeededKeys};
-use tfhe_argmax_secret::ArgmaxSecret;
 
 /// The keys of a ring of scores of degree 2¹³ and of TFHE.
 pub(crate) struct Pair {
@@ -18,7 +20,7 @@ pub(crate) struct Pair {
     pub(crate) id: KeyId,
     pub(crate) seeded: SeededKeys,
     pub(crate) keys: Keys,
-    pub(crate) secret: ArgmaxSecret,
+    pub(crate) secret: LweSecret,
 }
 
 impl Pair {
@@ -33,6 +35,20 @@ impl Pair {
         let keys = seeded.clone().expand(id).unwrap();
         Pair { evaluator, ckks, id, seeded, keys, secret }
     }
+}
+
+/// The entry of each arm of an answer, as a device decrypts it.
+pub(crate) fn entries(secret: &LweSecret, answer: &LweAnswer) -> Vec<f64> {
+    assert_eq!(answer.id, secret.id());
+    let message = LweAnswer::read(&answer.to_bytes(), answer.samples.len()).unwrap();
+    message.samples.iter().map(|sample| secret.phase(sample).unwrap() / LWE_ENTRY).collect()
+}
+
+/// The arm that a device plays, if the answer can be relied on.
+pub(crate) fn arm(secret: &LweSecret, answer: &LweAnswer) -> Option<usize> {
+    let entries = entries(secret, answer);
+    let best = (0..entries.len()).fold(0, |best, a| if entries[a] > entries[best] { a } else { best });
+    (entries[best] > LWE_LEAST).then_some(best)
 }
 
 /// A bandit with a model after some rounds.

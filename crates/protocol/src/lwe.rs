@@ -1,0 +1,70 @@
+//! The answer of a decision by bootstraps ([`Compare::Pbs`](crate::Compare)): one LWE sample an arm, modulo
+//! 2³², under a binary secret of the device.
+
+use crate::Error;
+use ckks::KeyId;
+
+/// The dimension of a sample: the numbers of its mask.
+pub const LWE_DIMENSION: usize = 2048;
+
+/// The bits b of the noise that a server adds to each sample: uniform in ± 2⁻ᵇ of the torus. The noise of a
+/// bootstrap is 2⁻¹⁵, so that the distance of a sample from one with another bootstrap's noise is some 2⁻¹²
+/// (docs/argmax-by-bootstrapping.md).
+pub const LWE_FLOOD_BITS: u32 = 4;
+
+/// What the entry of an arm that is ahead of all others is on the torus; −`LWE_ENTRY` for one that is behind.
+/// With the noise of the server, entries are within ± 15/32.
+pub const LWE_ENTRY: f64 = 13.0 / 32.0;
+
+/// An arm was ahead of all others or tied with them only if an entry, as a part of [`LWE_ENTRY`], is above
+/// this: entries of −1 with the noise of the server are below.
+pub const LWE_LEAST: f64 = -0.84;
+
+/// The most arms of a decision by bootstraps: above, the sum of an arm's comparisons is not told apart from
+/// the next one with a probability of error below 2⁻⁶⁴.
+pub const MOST_BOOTSTRAPPED_ARMS: usize = 16;
+
+/// Bytes of a sample.
+const SAMPLE: usize = 4 * (LWE_DIMENSION + 1);
+
+/// One sample for each arm: [`LWE_ENTRY`] for an arm that is ahead of all others, −[`LWE_ENTRY`] for one that
+/// is behind, and between them for arms that are nearly equal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LweAnswer {
+    /// The fingerprint of the bootstrapping keys.
+    pub id: KeyId,
+    /// For each arm a mask of [`LWE_DIMENSION`] numbers and a body.
+    pub samples: Vec<Vec<u32>>,
+}
+
+impl LweAnswer {
+    /// Bytes of an answer to a decision between `arms` arms.
+    pub fn bytes(arms: usize) -> usize {
+        16 + arms * SAMPLE
+    }
+
+    /// The message: the fingerprint, then the samples, little-endian.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(Self::bytes(self.samples.len()));
+        out.extend(self.id.0);
+        self.samples.iter().flatten().for_each(|word| out.extend(word.to_le_bytes()));
+        out
+    }
+
+    /// Reads what [`Self::to_bytes`] writes for `arms` arms.
+    ///
+    /// # Errors
+    /// [`Error::AnswerLength`].
+    pub fn read(bytes: &[u8], arms: usize) -> Result<Self, Error> {
+        let (got, want) = (bytes.len(), Self::bytes(arms));
+        if got != want {
+            return Err(Error::AnswerLength { got, want });
+        }
+        let (id, samples) = bytes.split_at(16);
+        let mut out = [0; 16];
+        out.copy_from_slice(id);
+        let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte));
+        let sample = |bytes: &[u8]| bytes.chunks_exact(4).map(word).collect();
+        Ok(LweAnswer { id: KeyId(out), samples: samples.chunks_exact(SAMPLE).map(sample).collect() })
+    }
+}
