@@ -2,11 +2,13 @@
 //! machine: the polynomial comparison raised by the device itself, the same beside a raiser, and bootstraps.
 //!
 //! ```text
-//! RAYON_NUM_THREADS=1 cargo run --release --features pbs --example ways > one.csv
-//! RAYON_NUM_THREADS=2 cargo run --release --features pbs --example ways > two.csv
+//! RAYON_NUM_THREADS=1 cargo run --release --features pbs --example ways > benches/record/DATE-ways.csv
+//! RAYON_NUM_THREADS=2 cargo run --release --features pbs --example ways | tail -n +2 >> benches/record/DATE-ways.csv
 //! ```
 //!
-//! The environment variable sets the threads of server and device.
+//! The environment variable sets the threads of server and device. `polynomial` is raised by the device,
+//! `raise` by a raiser in the process of the device. The example `costs` of the benches makes the table of
+//! docs/costs.md from the record (`--ways`).
 
 mod support;
 
@@ -33,8 +35,8 @@ fn main() -> Result<()> {
     for arms in [2, 4, 8, 16] {
         let deployment = Deployment::start_with((FEATURES, arms), false, true, 0, None, Compare::Pbs)?;
         for (way, compare, raiser) in [
-            ("polynomial, raised by the user", Compare::Polynomial, false),
-            ("polynomial, raised by a raiser", Compare::Polynomial, true),
+            ("polynomial", Compare::Polynomial, false),
+            ("raise", Compare::Polynomial, true),
             ("pbs", Compare::Pbs, false),
         ] {
             let config = BanditConfig { compare, ..BanditConfig::new(FEATURES, arms) };
@@ -52,7 +54,7 @@ fn main() -> Result<()> {
             })?;
             let least = timed.seconds.iter().copied().fold(f64::INFINITY, f64::min);
             println!(
-                "\"{way}\",{threads},{FEATURES},{arms},{:.4},{least:.4},{},{},{},{}",
+                "{way},{threads},{FEATURES},{arms},{:.4},{least:.4},{},{},{},{}",
                 median(&timed.seconds),
                 timed.sent,
                 timed.received,

@@ -10,7 +10,7 @@
 //! kernels and for further runs with the same: the record has the least median of each kernel's runs.
 //! `--kernels FILE` adds a record of all kernels, which the predictions are compared with; `--prices` renews
 //! from it the table that `helba-keygen plan` predicts from. `--scores FILE` adds a record of
-//! `cargo bench --bench scores`, and `--compared FILE` a table of `benches/openfhe/compare.py`.
+//! `cargo bench --bench scores`, `--ways FILE` one of the example `ways`, and `--compared FILE` a table of `benches/openfhe/compare.py`.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -46,6 +46,9 @@ struct Args {
     /// A record of the steps in the ring of scores, and of a raise.
     #[arg(long)]
     scores: Option<PathBuf>,
+    /// A record of the ways to decide for a lone user, of the example `ways`.
+    #[arg(long)]
+    ways: Option<PathBuf>,
     /// Results of `benches/openfhe/compare.py`.
     #[arg(long)]
     compared: Vec<PathBuf>,
@@ -65,6 +68,40 @@ struct Args {
     /// Renews the planner's prices.
     #[arg(long)]
     prices: bool,
+}
+
+/// The table of the ways to decide, whose record has lines `way,threads,features,arms,median_s,…`.
+fn ways_page(file: &Path) -> Result<String> {
+    let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    let mut medians = BTreeMap::new();
+    for line in text.lines().skip(1) {
+        let fields: Vec<&str> = line.split(',').collect();
+        let [way, threads, _, arms, median, ..] = fields[..] else { continue };
+        medians
+            .insert((arms.parse::<usize>()?, way.to_string(), threads.to_string()), median.parse::<f64>()?);
+    }
+    let ways =
+        [("polynomial", "raised by the user"), ("raise", "raised by a raiser"), ("pbs", "`compare: pbs`")];
+    let mut out = format!(
+        "## Ways to decide for a lone user\n\nRecord `{}`. One decision at d = 8, from the request of the device to its arm, through a \
+         server process over HTTP on one machine: medians of 15 decisions. Made by the example `ways`, which says how.\n\n| K |",
+        name(file)
+    );
+    for (_, text) in ways {
+        write!(out, " {text}, 1 thread | 2 threads |")?;
+    }
+    out += "\n|---:|---:|---:|---:|---:|---:|---:|\n";
+    for arms in [2, 4, 8, 16] {
+        write!(out, "| {arms} |")?;
+        for (way, threads) in ways.iter().flat_map(|(way, _)| ["1", "2"].map(|threads| (way, threads))) {
+            match medians.get(&(arms, way.to_string(), threads.to_string())) {
+                Some(seconds) => write!(out, " {:.0} ms |", 1e3 * seconds)?,
+                None => out += "  |",
+            }
+        }
+        out.push('\n');
+    }
+    Ok(out + "\n")
 }
 
 /// One measurement. Ids are `LAYER/WHAT/…/threads=T`.
@@ -126,6 +163,9 @@ fn main() -> Result<()> {
     if let Some(file) = &args.scores {
         let (about, rows) = read(file)?;
         document += &scores_page(&about, &name(file), &rows)?;
+    }
+    if let Some(file) = &args.ways {
+        document += &ways_page(file)?;
     }
     if let (Some(file), Some((about, rows))) = (&args.kernels, &every_kernel) {
         document += &kernels_page(about, &name(file), rows)?;

@@ -173,12 +173,17 @@ impl Engine {
         Ok(self.scores.mul_unrescaled(contexts, model)?)
     }
 
+    /// The scores of one user that are not packed: times the gap, by which [`Self::score`] divides modulo Q.
+    pub fn unpacked(&self, mut scores: Ciphertext) -> Ciphertext {
+        self.scores.mul_integer_assign(&mut scores, self.ring.gap as i64);
+        scores
+    }
+
     /// The scores of one user as an answer of the open tier, with the noise of [`SCORES_FLOOD_BITS`]. It is
     /// not re-randomised: its user holds the key and can compute the model from one answer, so that there is
     /// no more to hide.
-    pub fn open_answer<R: CryptoRng>(&self, mut scores: Ciphertext, rng: &mut R) -> Ciphertext {
-        // What packing would multiply by.
-        self.scores.mul_integer_assign(&mut scores, self.ring.gap as i64);
+    pub fn open_answer<R: CryptoRng>(&self, scores: Ciphertext, rng: &mut R) -> Ciphertext {
+        let mut scores = self.unpacked(scores);
         ckks::flood_assign(self.params(), &mut scores, SCORES_FLOOD_BITS, rng);
         scores
     }

@@ -85,7 +85,7 @@ impl EncryptedServed {
         super::blocking(move || {
             let _turn = turn;
             let began = Instant::now();
-            let answer = self.compare(&scores, (round, model_feedbacks))?;
+            let answer = self.compare(scores, (round, model_feedbacks))?;
             let took = began.elapsed();
             self.shared.stages.metrics.took(Step::Evaluation, took);
             tracing::info!(bandit = self.created.id, seconds = took.as_secs_f64(), "bootstrapped");
@@ -96,24 +96,22 @@ impl EncryptedServed {
 
     /// The message of the answer to the decision of a round, with a model of so many feedbacks.
     #[cfg(feature = "pbs")]
-    fn compare(&self, scores: &Ciphertext, (round, feedbacks): (u64, u64)) -> Result<Vec<u8>, Error> {
+    fn compare(&self, scores: Ciphertext, (round, feedbacks): (u64, u64)) -> Result<Vec<u8>, Error> {
         let Bootstraps { keys } = self.shared.bootstraps.as_ref().ok_or(Error::NoBootstraps)?;
         let (engine, config) = (&self.shared.engine, &self.created.config);
         let helba::Scalars { beta, c1, c2, range, .. } = helba::Scalars::new(config, round, feedbacks);
-        let gap = engine.ring().gap;
-        // The scores of an engine are divided by the gap, a power of two.
-        let log_range = self.exchanges.layout.log_range() + gap.ilog2() as i32;
-        let arms = config.linear.k;
+        let (arms, gap, log_range) = (config.linear.k, engine.ring().gap, self.exchanges.layout.log_range());
         let formula = tfhe_argmax::Formula { arms, gap, log_range, beta, c1, c2, range };
         let circuit = tfhe_argmax::Circuit::new(formula, engine.params().n())?;
         let mut rng = os_rng()?;
-        let answer = rayon::scope(|_| circuit.decide(keys, engine.params(), scores, &mut rng))?;
+        let scores = engine.unpacked(scores);
+        let answer = rayon::scope(|_| circuit.decide(keys, engine.params(), &scores, &mut rng))?;
         Ok(answer.to_bytes())
     }
 
     /// Refuses.
     #[cfg(not(feature = "pbs"))]
-    fn compare(&self, _: &Ciphertext, _: (u64, u64)) -> Result<Vec<u8>, Error> {
+    fn compare(&self, _: Ciphertext, _: (u64, u64)) -> Result<Vec<u8>, Error> {
         match &self.shared.bootstraps {
             Some(Bootstraps { never }) => match *never {},
             None => Err(Error::BuiltWithoutBootstraps),
