@@ -110,8 +110,10 @@ fn a_bandit_by_bootstraps_plays_and_outlives_its_server() {
         }
         let client = server.client(&device);
         let angle = |arm: usize| 1.3 * round as f64 + 0.5 * arm as f64;
-        let rows: Vec<Vec<f64>> =
-            (0..K).map(|arm| vec![0.9 * angle(arm).cos(), 0.9 * angle(arm).sin()]).collect();
+        // Of different norms, so that the uncertainties of the first rounds differ.
+        let norm = |arm: usize| 0.95 - 0.2 * ((arm + round as usize) % K) as f64;
+        let row = |arm: usize| vec![norm(arm) * angle(arm).cos(), norm(arm) * angle(arm).sin()];
+        let rows: Vec<Vec<f64>> = (0..K).map(row).collect();
         let mut played = bandit.decide(&client, &rows, &mut rng).unwrap();
         let choice = &played.choice;
         // One request and one answer: no raise.
@@ -123,9 +125,10 @@ fn a_bandit_by_bootstraps_plays_and_outlives_its_server() {
             helba::Scalars::new(&config, choice.round, feedbacks);
         let (gap, log_range) = (ring.gap, 0);
         let formula = tfhe_argmax::Formula { arms: K, gap, log_range, beta, c1, c2, range };
-        // z is at least 0.81/(1 + t), because the eigenvalues of V are at most 1 + t.
-        let resolution = range
-            * tfhe_argmax::Circuit::new(formula, ring.n()).unwrap().resolution(0.81 / (1.0 + round as f64));
+        let (model, _) = twin.model();
+        let term = |x: &[f64], i: usize| (0..D).map(|j| x[i] * model[(i, j)] * x[j]).sum::<f64>();
+        let z = rows.iter().map(|x| (0..D).map(|i| term(x, i)).sum::<f64>()).fold(f64::INFINITY, f64::min);
+        let resolution = range * tfhe_argmax::Circuit::new(formula, ring.n()).unwrap().resolution(z);
         let best = (0..K).fold(0, |best, a| if indices[a] > indices[best] { a } else { best });
         let second = (0..K).filter(|a| *a != best).map(|a| indices[a]).fold(f64::MIN, f64::max);
         if indices[best] - second > resolution {
