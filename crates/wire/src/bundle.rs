@@ -11,10 +11,11 @@
 //! ```
 //! A public bundle has the public key, the relinearisation key and the Galois keys, first those of the large
 //! ring, then those of the ring of scores, and then those of answers: the keys of the ring switch by their
-//! numbers, and those of the rotations of the fold. Bootstrapping keys, if its manifest states them, come last.
+//! numbers, and those of the rotations of the fold. Bootstrapping keys come last, if its manifest states
+//! them.
 //!
-//! A secret bundle has the secret key, that of the ring of scores, that of bootstrapping keys if there are any,
-//! and the access token.
+//! A secret bundle has the secret key, that of the ring of scores, that of bootstrapping keys if there are
+//! any, and the access token.
 //!
 //! A users' bundle has the wide public key of the ring of scores, and the access token: all that a device of
 //! a user needs where a committee holds the key.
@@ -473,7 +474,8 @@ impl Manifest {
     /// The number of frames of the large ring.
     ///
     /// # Errors
-    /// [`Error::Manifest`] if more frames of the ring of scores and of bootstraps are stated than frames in all.
+    /// [`Error::Manifest`] if more frames of the ring of scores and of bootstraps are stated than frames in
+    /// all.
     pub(crate) fn large_frames(&self) -> Result<u32, Error> {
         let of_scores = self.scores.all_frames();
         let of_scores = of_scores.and_then(|frames| frames.checked_add(self.bootstraps.is_some().into()));
