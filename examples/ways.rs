@@ -2,8 +2,9 @@
 //! machine: the polynomial comparison raised by the device itself, the same beside a raiser, and bootstraps.
 //!
 //! ```text
-//! RAYON_NUM_THREADS=1 cargo run --release --features pbs --example ways > benches/record/DATE-ways.csv
-//! RAYON_NUM_THREADS=2 cargo run --release --features pbs --example ways | tail -n +2 >> benches/record/DATE-ways.csv
+//! R=benches/record/DATE-ways.csv
+//! RAYON_NUM_THREADS=1 cargo run --release --features pbs --example ways > $R
+//! RAYON_NUM_THREADS=2 cargo run --release --features pbs --example ways | tail -n +2 >> $R
 //! ```
 //!
 //! The environment variable sets the threads of server and device. `polynomial` is raised by the device,

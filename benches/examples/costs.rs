@@ -10,7 +10,8 @@
 //! kernels and for further runs with the same: the record has the least median of each kernel's runs.
 //! `--kernels FILE` adds a record of all kernels, which the predictions are compared with; `--prices` renews
 //! from it the table that `helba-keygen plan` predicts from. `--scores FILE` adds a record of
-//! `cargo bench --bench scores`, `--ways FILE` one of the example `ways`, and `--compared FILE` a table of `benches/openfhe/compare.py`.
+//! `cargo bench --bench scores`, `--ways FILE` one of the example `ways`, and `--compared FILE`
+//! a table of `benches/openfhe/compare.py`.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -235,8 +235,8 @@ impl Bandits {
     /// Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// Those of [`Store::open`]; [`Error::CorruptState`], [`Error::Log`]; those of bootstrapping keys of another
-    /// generation.
+    /// Those of [`Store::open`]; [`Error::CorruptState`], [`Error::Log`]; those of bootstrapping keys of
+    /// another generation.
     pub(crate) fn open(
         bundle: Option<PublicBundle>,
         folder: &Path,

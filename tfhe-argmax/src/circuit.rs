@@ -146,8 +146,8 @@ impl Circuit {
         noise::compared(2.0 * self.index_variance(z)) / (self.index * self.formula.range)
     }
 
-    /// The difference of two indices, as a fraction of R, from which on the better arm has the larger entry but
-    /// for three deviations of the noise, whatever the noise of the server.
+    /// The difference of two indices, as a fraction of R, from which on the better arm has the larger entry
+    /// but for three deviations of the noise, whatever the noise of the server.
     pub fn resolution(&self, z: f64) -> f64 {
         let step = 1.0 / (2 * DEGREE) as f64 / (self.index * self.formula.range);
         // What the noise of two entries takes off their difference, in steps of the ramp.
@@ -262,8 +262,8 @@ impl Circuit {
         Ok(indices)
     }
 
-    /// The entry of each arm: [`LWE_ENTRY`] for one that is behind no other, −[`LWE_ENTRY`] for one that is 2w
-    /// steps behind another, without the noise of an answer.
+    /// The entry of each arm: [`LWE_ENTRY`] for one that is behind no other, −[`LWE_ENTRY`] for one that is
+    /// 2w steps behind another, without the noise of an answer.
     pub fn entries(&self, keys: &Keys, indices: &[Sample]) -> Vec<Sample> {
         let arms = indices.len();
         let delta = if arms == 2 { LWE_ENTRY } else { 1.0 / (4 * (arms - 1)) as f64 };
@@ -291,7 +291,8 @@ impl Circuit {
     }
 }
 
-/// The test vector that is `most`·μ/`half_width` at phases of at most `half_width` steps in size, and ± `most`
+/// The test vector that is `most`·μ/`half_width` at phases of at most `half_width` steps in size, and
+/// ± `most`
 /// at larger ones, up to `half_width` steps below ½.
 fn ramp(most: f64, half_width: f64) -> GlweCiphertextOwned<u64> {
     let value = |step: usize| most * (step.min(DEGREE - step) as f64 / half_width).min(1.0);
