@@ -121,8 +121,8 @@ fn main() -> Result<()> {
     let progress = support::progress(rounds as u64, "learning through a committee", args.json);
     for (t, played) in dataset.rounds()[..rounds].iter().enumerate() {
         // Member 2 is killed after a quarter of the rounds and comes back after a half, with the file of its
-        // keys and its ledger; member 4 is killed after five eighths and lost; after three quarters another one
-        // takes its place.
+        // keys and its ledger; member 4 is killed after five eighths and lost; after three quarters another
+        // one takes its place.
         let is = |eighths: usize| t == eighths * rounds / 8;
         if is(2) {
             members[1] = None;

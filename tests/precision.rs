@@ -376,8 +376,8 @@ fn rounds(page: &mut String, d: usize, k: usize) {
 }
 
 /// −log₂ of the error of a near tie: the root of the mean over decisions of the sum over entries of squared
-/// errors, where the best two or three arms are `TIE` apart in their indices at most, and the others lose. The
-/// largest over `BINS` intervals of the gap between the best two, since a user chooses the gap.
+/// errors, where the best two or three arms are `TIE` apart in their indices at most, and the others lose.
+/// The largest over `BINS` intervals of the gap between the best two, since a user chooses the gap.
 fn ties(problem: &mut Problem) -> f64 {
     const TIE: f64 = 1.0 / 32.0;
     const BINS: usize = 16;

@@ -129,8 +129,8 @@ enum Command {
     /// Hands shares on to the members of the next epoch, or takes them, or both, by the identity.
     ///
     /// It connects to the board and accepts no connection. If it is stopped, start it again with the same
-    /// arguments. `serve` must not run with the old keys: their file is erased at the end, when all members of
-    /// the next epoch have theirs. Compare the name of the run, which it prints, with the other members.
+    /// arguments. `serve` must not run with the old keys: their file is erased at the end, when all members
+    /// of the next epoch have theirs. Compare the name of the run, which it prints, with the other members.
     Reshare {
         /// The proposal, with --reshare.
         #[arg(long, value_name = "FILE")]

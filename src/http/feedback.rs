@@ -1,5 +1,5 @@
-//! `POST /v1/bandits/{id}/decisions/{decision}/feedback` counts a feedback, and `DELETE` erases it. Both answer
-//! when that is on disk.
+//! `POST /v1/bandits/{id}/decisions/{decision}/feedback` counts a feedback, and `DELETE` erases it. Both
+//! answer when that is on disk.
 
 use super::decisions::site;
 use super::{AppState, refuse};

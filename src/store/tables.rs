@@ -212,8 +212,8 @@ impl Tables {
         }
     }
 
-    /// Notes the epoch of the committee, and refuses one before that of the folder, and one that does not follow
-    /// from it.
+    /// Notes the epoch of the committee, and refuses one before that of the folder, and one that does not
+    /// follow from it.
     ///
     /// # Errors
     /// [`Error::OldEpoch`], [`Error::OtherKeys`], and those of the disk.

@@ -5,9 +5,9 @@
 //! indices, and a bootstrap an arm finds out whether the arm won all its comparisons. The answer is one LWE
 //! sample an arm, which its user decrypts. docs/argmax-by-bootstrapping.md has the derivation.
 //!
-//! For a server that answers users who are alone, with up to [`protocol::MOST_BOOTSTRAPPED_ARMS`] arms. Many users at once are
-//! cheaper with the polynomial comparison of `helba`. The server needs no secret: key generation and
-//! decryption are in `tfhe-argmax-secret`.
+//! For a server that answers users who are alone, with up to [`protocol::MOST_BOOTSTRAPPED_ARMS`] arms. Many
+//! users at once are cheaper with the polynomial comparison of `helba`. The server needs no secret: key
+//! generation and decryption are in `tfhe-argmax-secret`.
 //!
 //! The ciphertexts are those of the crate `tfhe` (TFHE-rs), whose licence BSD-3-Clause-Clear grants no patent
 //! licence.

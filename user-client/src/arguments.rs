@@ -150,7 +150,8 @@ pub(crate) enum Command {
         #[arg(long, group = "change", conflicts_with = "tags")]
         no_tags: bool,
     },
-    /// Erases the reward of a decision of an encrypted bandit: the model after the next batch has nothing of it.
+    /// Erases the reward of a decision of an encrypted bandit: the model after the next batch has nothing of
+    /// it.
     Erase {
         #[command(flatten)]
         caller: Caller,

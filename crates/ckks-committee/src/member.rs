@@ -41,8 +41,8 @@ impl MemberShare {
         Self::from_dealt(params, quorum, member, quorum.members().into(), dealt, rng)
     }
 
-    /// Hands the share on to the members of `next`: deals λⱼσⱼ by a fresh polynomial, as one of `dealers`, who
-    /// are t. The sum of what all of them deal to a member is its share of the same secret
+    /// Hands the share on to the members of `next`: deals λⱼσⱼ by a fresh polynomial, as one of `dealers`,
+    /// who are t. The sum of what all of them deal to a member is its share of the same secret
     /// ([`Self::reshared`]).
     ///
     /// # Errors

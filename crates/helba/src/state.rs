@@ -93,7 +93,8 @@ pub enum Event {
         /// What members opened, as they read it.
         openings: Vec<Vec<u8>>,
     },
-    /// The feedback on the decision of a round is removed: its frame, which was counted before, is subtracted.
+    /// The feedback on the decision of a round is removed: its frame, which was counted before, is
+    /// subtracted.
     Erased {
         /// The round.
         round: u64,
@@ -1017,8 +1018,8 @@ impl State<Arc<Ciphertext>> {
         Ok(())
     }
 
-    /// Subtracts a feedback that was counted: from the sum that it is in, where that is known and open, and else
-    /// from the next one.
+    /// Subtracts a feedback that was counted: from the sum that it is in, where that is known and open, and
+    /// else from the next one.
     fn erase(
         &mut self,
         engine: &Engine,

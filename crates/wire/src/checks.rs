@@ -1,8 +1,8 @@
 //! What members check of the ciphertexts that users send, and how servers and other members read the outcome.
 //!
 //! The check of some inputs has up to four rounds ([`ROUNDS`]). In each, t members open projections of the
-//! inputs that passed the round before. What they opened is signed, and everybody computes from it which inputs
-//! passed and what the next question is.
+//! inputs that passed the round before. What they opened is signed, and everybody computes from it which
+//! inputs passed and what the next question is.
 
 use crate::members::{Question, Wanted, check_frames};
 use crate::{CommitteeManifest, Error};
@@ -19,8 +19,8 @@ pub fn input_hash(frame: &[u8]) -> [u8; 32] {
     *blake3::hash(frame).as_bytes()
 }
 
-/// The frames of feedbacks that are checked, and all that was opened of them so far: beside each question, the
-/// evidence that it is due.
+/// The frames of feedbacks that are checked, and all that was opened of them so far: beside each question,
+/// the evidence that it is due.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CheckEvidence {
     /// The frames, in the order of the feedbacks.

@@ -71,8 +71,8 @@ pub struct Question {
     pub bandit: String,
     /// The number of the task, which its attempts have in common.
     pub task: u64,
-    /// The number of the attempt: from [`MOST_ATTEMPTS`] times the epoch of the committee on, so that no request
-    /// of an epoch is one of another. Each asks another set of members.
+    /// The number of the attempt: from [`MOST_ATTEMPTS`] times the epoch of the committee on, so that no
+    /// request of an epoch is one of another. Each asks another set of members.
     pub attempt: u32,
     /// What is wanted.
     pub wanted: Wanted,

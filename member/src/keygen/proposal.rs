@@ -1,4 +1,5 @@
-//! What the members of a committee agree on before they make keys or hand shares on, and the identity of each.
+//! What the members of a committee agree on before they make keys or hand shares on, and the identity of
+//! each.
 
 use super::Error;
 use crate::keys::read_private;

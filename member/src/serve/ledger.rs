@@ -206,8 +206,8 @@ impl Ledger {
         write.commit().map_err(failed)
     }
 
-    /// Answers again after `session` has failed, whose tests count as `spent` opened decisions. A run in which
-    /// the member signed the next epoch does not end so.
+    /// Answers again after `session` has failed, whose tests count as `spent` opened decisions. A run in
+    /// which the member signed the next epoch does not end so.
     ///
     /// # Errors
     /// [`Error::HandedOn`]; [`Error::Ledger`].
@@ -290,8 +290,8 @@ impl Ledger {
         Ok(Told { opened, uploads, bandits: bandits.into_values().collect() })
     }
 
-    /// Takes what ledgers of the epoch before held, and notes `spent` more opened decisions. A ledger that has
-    /// answered nothing takes it.
+    /// Takes what ledgers of the epoch before held, and notes `spent` more opened decisions. A ledger that
+    /// has answered nothing takes it.
     ///
     /// # Errors
     /// [`Error::Ledger`], also for one that has answered.
@@ -345,7 +345,8 @@ impl Ledger {
     ///
     /// # Errors
     /// [`Error::Refused`] for another meaning or another ciphertext of the same task, for more than three
-    /// sets, or eight of a sum, a model or a round of a check, and for answers after the most that are opened; [`Error::Ledger`].
+    /// sets, or eight of a sum, a model or a round of a check, and for answers after the most that are
+    /// opened; [`Error::Ledger`].
     pub fn note(&self, question: &Question, set: u16, bytes: &[u8], c1: &[u8]) -> Result<(), Error> {
         let (kind, most) = match question.wanted {
             Wanted::Transfer(TaskKind::Sum | TaskKind::Model) => (0, MOST_OWN_SETS),

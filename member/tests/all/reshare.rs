@@ -265,8 +265,8 @@ fn attack_a_manifest_signed_by_t_minus_one_old_members_is_refused() {
     Device::read(&users[..]).unwrap().check_manifest(&manifest).unwrap();
 }
 
-/// A dealer that deals another secret, a value off its polynomial, or bytes that are none: every member of the
-/// next epoch finds that something is wrong, none writes a file, and the old shares are used again. With
+/// A dealer that deals another secret, a value off its polynomial, or bytes that are none: every member of
+/// the next epoch finds that something is wrong, none writes a file, and the old shares are used again. With
 /// other dealers the next run succeeds.
 #[test]
 fn attack_garbage_in_a_deal_of_a_resharing_shows() {
@@ -275,8 +275,8 @@ fn attack_garbage_in_a_deal_of_a_resharing_shows() {
         [keys.large(), keys.scores(), keys.answers()].map(|share| Dealt::bytes(share.params()))
     };
     type Change<'a> = &'a (dyn Fn(u16, &mut Vec<u8>) + Sync);
-    // The first residue of a ring is replaced: the same for all receivers is another secret, if the polynomial
-    // has degree 0 there, and for one receiver a value off the polynomial.
+    // The first residue of a ring is replaced: the same for all receivers is another secret, if the
+    // polynomial has degree 0 there, and for one receiver a value off the polynomial.
     let zeroed = |ring: usize| {
         let at: usize = sizes[..ring].iter().sum();
         move |bytes: &mut Vec<u8>| bytes[at..at + 64].fill(0)
@@ -337,8 +337,8 @@ fn attack_garbage_in_a_deal_of_a_resharing_shows() {
     Next::new(&[1, 2]).run(None, PATIENT).into_iter().for_each(|end| drop(end.unwrap()));
 }
 
-/// A member of the next epoch that answers garbage in the test ends the run as well: no share is taken that not
-/// every set opens with.
+/// A member of the next epoch that answers garbage in the test ends the run as well: no share is taken that
+/// not every set opens with.
 #[test]
 fn attack_garbage_in_the_test_of_a_resharing_shows() {
     let next = Next::new(&[1, 3]);

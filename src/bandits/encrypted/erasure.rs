@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl EncryptedServed {
-    /// Erases the feedback on a decision, which is durable when this returns. A repeated request changes nothing.
+    /// Erases the feedback on a decision, which is durable when this returns. A repeated request changes
+    /// nothing.
     ///
     /// # Errors
     /// [`Error::Helba`] for a decision that the bandit has not given out, or that has no feedback;

@@ -52,8 +52,9 @@ impl BanditDevice<'_> {
         ckks::write_truncated_ciphertext(self.small(), self.small_id, &encrypted, count)
     }
 
-    /// The entry of each arm of these users, from shares of t members that are signed for this answer. The ids of
-    /// the decisions must be those of the rounds that members signed, so that feedback goes to no other round.
+    /// The entry of each arm of these users, from shares of t members that are signed for this answer. The
+    /// ids of the decisions must be those of the rounds that members signed, so that feedback goes to no
+    /// other round.
     pub(super) fn opened(
         &self,
         keys: &CommitteeKeys,

@@ -17,7 +17,8 @@ pub struct Choice {
     /// The arm to play, from 0.
     pub arm: usize,
     /// The decrypted entry of each arm, near 1 for the arms worth playing; with `answers: scores` the index
-    /// of each arm; by bootstraps from −1 to 1, but for noise. They must stay on this device, because exact decryptions reveal the key to the server.
+    /// of each arm; by bootstraps from −1 to 1, but for noise. They must stay on this device, because exact
+    /// decryptions reveal the key to the server.
     pub values: Vec<f64>,
     /// Round t, from 1.
     pub round: u64,

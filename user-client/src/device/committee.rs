@@ -59,8 +59,8 @@ impl CommitteeKeys {
         host::lock(&self.known).clone()
     }
 
-    /// Refuses keys that anybody but this committee holds. A later epoch, which t members of the known one and
-    /// of each between have signed, is known from then on, also by the file beside the bundle.
+    /// Refuses keys that anybody but this committee holds. A later epoch, which t members of the known one
+    /// and of each between have signed, is known from then on, also by the file beside the bundle.
     pub(super) fn check_custody(&self, manifest: &Manifest) -> Result<(), Error> {
         let known = self.known();
         let stated = match &manifest.custody {

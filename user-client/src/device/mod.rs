@@ -180,8 +180,8 @@ impl Device {
     }
 
     /// Checks that the server with this manifest has the public half of the keys of this device, in both
-    /// rings, and the same committee if there is one, or a later epoch of it that t of its members have signed,
-    /// which the device knows from then on.
+    /// rings, and the same committee if there is one, or a later epoch of it that t of its members have
+    /// signed, which the device knows from then on.
     ///
     /// # Errors
     /// [`Error::WrongKeys`]; [`wire::Error::OldEpoch`] and [`wire::Error::Epoch`] for another epoch of the

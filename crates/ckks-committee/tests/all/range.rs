@@ -75,7 +75,8 @@ fn attack_messages_out_of_range_are_found() {
 
 /// A user sends (0, q/64) as a feedback, whose message is u·q/64: what is opened shows forms of the secret u
 /// modulo 64. Under smudging, as wide as would hide an honest feedback, the server reads all of them; under
-/// masks as wide as those of a check it guesses one in eight, and nothing is opened after a round that failed.
+/// masks as wide as those of a check it guesses one in eight, and nothing is opened after a round that
+/// failed.
 #[test]
 fn attack_projections_show_the_secret_only_under_narrow_masks() {
     let quorum = Quorum::new(2, 3).unwrap();

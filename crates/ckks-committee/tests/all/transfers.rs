@@ -167,8 +167,8 @@ fn attack_shares_of_different_requests_do_not_add_up() {
     assert_eq!(refused, Error::ShareCount { got: 1, want: 2 });
 }
 
-/// A feedback out of range in a sum: no set raises it, and the batch would wait. Without it, the sum is raised.
-/// This is the control of the checks of feedback.
+/// A feedback out of range in a sum: no set raises it, and the batch would wait. Without it, the sum is
+/// raised. This is the control of the checks of feedback.
 #[test]
 fn attack_a_sum_out_of_range_is_not_raised() {
     let quorum = Quorum::new(2, 3).unwrap();
