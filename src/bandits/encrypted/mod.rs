@@ -335,7 +335,9 @@ impl EncryptedServed {
                 let rounds = (self.take_rounds(count)?, count);
                 return Ok(Scored::Answered(self.answered_alone(rounds, model_feedbacks, answer)));
             }
-            if let (Compare::Pbs, Some(place)) = (self.created.config.compare, place.take()) {
+            if self.created.config.compare == Compare::Pbs
+                && let Some(place) = place.take()
+            {
                 return Ok(Scored::Compares { scores, model_feedbacks, place });
             }
             let model = (&model, model_feedbacks);
