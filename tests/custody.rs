@@ -53,25 +53,22 @@ fn no_server_reaches_a_secret_key() {
     }
 }
 
+/// The packages of a workspace as cargo describes them, without those from elsewhere.
+fn packages(manifest: &str) -> Vec<Value> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--no-deps", "--offline", "--format-version", "1", "--manifest-path", manifest]);
+    let out = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let metadata: Value = serde_json::from_slice(&out.stdout).unwrap();
+    metadata["packages"].as_array().unwrap().clone()
+}
+
 /// What a server links with the feature `pbs` depends on no secret half: key generation is a crate beside it.
 /// The crate `tfhe` itself has types of secret keys (docs/argmax-by-bootstrapping.md).
 #[test]
 fn bootstraps_of_a_server_reach_no_secret_half() {
     let used = |manifest: &str| {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args([
-            "metadata",
-            "--no-deps",
-            "--offline",
-            "--format-version",
-            "1",
-            "--manifest-path",
-            manifest,
-        ]);
-        let out = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-        let metadata: Value = serde_json::from_slice(&out.stdout).unwrap();
-        let packages = metadata["packages"].as_array().unwrap().clone();
+        let packages = packages(manifest);
         move |name: &str| -> BTreeSet<String> {
             let package = packages.iter().find(|package| package["name"] == name).unwrap();
             let used = package["dependencies"].as_array().unwrap().iter().filter(|d| d["kind"] != "dev");
@@ -173,21 +170,8 @@ fn devices_reach_no_circuit_of_the_server() {
 fn devices_outside_of_the_workspace_reach_no_circuit_of_the_server() {
     let graph = graph();
     for manifest in ["clients/python/Cargo.toml", "clients/web/Cargo.toml"] {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args([
-            "metadata",
-            "--no-deps",
-            "--offline",
-            "--format-version",
-            "1",
-            "--manifest-path",
-            manifest,
-        ]);
-        let out = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-        let metadata: Value = serde_json::from_slice(&out.stdout).unwrap();
-        let packages = metadata["packages"].as_array().unwrap().iter();
-        let used = packages.flat_map(|package| package["dependencies"].as_array().unwrap());
+        let packages = packages(manifest);
+        let used = packages.iter().flat_map(|package| package["dependencies"].as_array().unwrap());
         let used: BTreeSet<&str> =
             used.filter(|d| d["kind"] != "dev").map(|d| d["name"].as_str().unwrap()).collect();
         let members: Vec<&str> = used.into_iter().filter(|name| graph.contains_key(*name)).collect();
