@@ -2,7 +2,7 @@
 
 use anyhow::{Context, ensure};
 use ckks::Hex;
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use helba_member::MemberKeys;
 use helba_member::keygen::{
     self, Identity, Keygen, Old, Plan, Proposal, RemoteBoard, Reshare, Resharing, Store,
@@ -33,6 +33,26 @@ use zeroize::Zeroizing;
 struct Arguments {
     #[command(subcommand)]
     command: Command,
+}
+
+/// Which run a member takes part in, and over which board.
+#[derive(Debug, Args)]
+struct RunArguments {
+    /// The proposal.
+    #[arg(long, value_name = "FILE")]
+    proposal: PathBuf,
+    /// File of this member's identity.
+    #[arg(long, value_name = "FILE")]
+    identity: PathBuf,
+    /// Address of the board, https://HOST:PORT or http://HOST:PORT.
+    #[arg(long)]
+    board: String,
+    /// PEM file of the authorities that may sign the certificate of the board.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Seconds after which a member that sends nothing ends the run.
+    #[arg(long, default_value_t = 600)]
+    patience: u64,
 }
 
 #[derive(Subcommand)]
@@ -104,27 +124,14 @@ enum Command {
     /// arguments. Compare the name of the run, which it prints, with the other members: they must not take it
     /// from the board.
     Keygen {
-        /// The proposal.
-        #[arg(long, value_name = "FILE")]
-        proposal: PathBuf,
-        /// File of this member's identity.
-        #[arg(long, value_name = "FILE")]
-        identity: PathBuf,
-        /// Address of the board, https://HOST:PORT or http://HOST:PORT.
-        #[arg(long)]
-        board: String,
-        /// PEM file of the authorities that may sign the certificate of the board.
-        #[arg(long, value_name = "FILE")]
-        ca: Option<PathBuf>,
+        #[command(flatten)]
+        run: RunArguments,
         /// Folder for member.keys, public.bundle and users.bundle.
         #[arg(long, value_name = "FOLDER")]
         out: PathBuf,
         /// File whose first line is a passphrase. It seals the file of keys.
         #[arg(long, value_name = "FILE")]
         passphrase_file: Option<PathBuf>,
-        /// Seconds after which a member that sends nothing ends the run.
-        #[arg(long, default_value_t = 600)]
-        patience: u64,
     },
     /// Hands shares on to the members of the next epoch, or takes them, or both, by the identity.
     ///
@@ -132,18 +139,8 @@ enum Command {
     /// arguments. `serve` must not run with the old keys: their file is erased at the end, when all members
     /// of the next epoch have theirs. Compare the name of the run, which it prints, with the other members.
     Reshare {
-        /// The proposal, with --reshare.
-        #[arg(long, value_name = "FILE")]
-        proposal: PathBuf,
-        /// File of this member's identity.
-        #[arg(long, value_name = "FILE")]
-        identity: PathBuf,
-        /// Address of the board, https://HOST:PORT or http://HOST:PORT.
-        #[arg(long)]
-        board: String,
-        /// PEM file of the authorities that may sign the certificate of the board.
-        #[arg(long, value_name = "FILE")]
-        ca: Option<PathBuf>,
+        #[command(flatten)]
+        run: RunArguments,
         /// Public bundle of the epoch that ends.
         #[arg(long, value_name = "FILE")]
         public: PathBuf,
@@ -162,9 +159,6 @@ enum Command {
         /// File whose first line is the passphrase of the old and of the new keys.
         #[arg(long, value_name = "FILE")]
         passphrase_file: Option<PathBuf>,
-        /// Seconds after which a member that sends nothing ends the run.
-        #[arg(long, default_value_t = 600)]
-        patience: u64,
         /// Gives up a run that does not end: the old keys are used again, and this member never takes part in
         /// this run. It is refused after this member has signed the next epoch.
         #[arg(long)]
@@ -224,28 +218,17 @@ fn run(command: Command) -> anyhow::Result<()> {
             let own = tls_self_signed.as_deref().map(|folder| (folder, hosts.as_slice()));
             board(&proposal, &folder, &listen, &tls, own)
         }
-        Command::Keygen { proposal, identity, board, ca, out, passphrase_file, patience } => {
+        Command::Keygen { run, out, passphrase_file } => {
             let passphrase = open_passphrase(passphrase_file.as_deref())?;
-            let client = client(&board, ca.as_deref())?;
-            make_keys(&proposal, &identity, client, &out, passphrase.as_ref(), Duration::from_secs(patience))
+            let client = client(&run.board, run.ca.as_deref())?;
+            let patience = Duration::from_secs(run.patience);
+            make_keys(&run.proposal, &run.identity, client, &out, passphrase.as_ref(), patience)
         }
-        Command::Reshare {
-            proposal,
-            identity,
-            board,
-            ca,
-            public,
-            users,
-            keys,
-            ledger,
-            out,
-            passphrase_file,
-            patience,
-            give_up,
-        } => {
+        Command::Reshare { run: of_run, public, users, keys, ledger, out, passphrase_file, give_up } => {
             let passphrase = open_passphrase(passphrase_file.as_deref())?;
-            let client = client(&board, ca.as_deref())?;
-            let (plan, identity) = (Plan::new(Proposal::open(&proposal)?)?, Identity::open(&identity)?);
+            let client = client(&of_run.board, of_run.ca.as_deref())?;
+            let plan = Plan::new(Proposal::open(&of_run.proposal)?)?;
+            let identity = Identity::open(&of_run.identity)?;
             // A run that was stopped after it had erased the old keys is over.
             let keys = keys.filter(|path| path.exists() || !out.join("reshare.memory").exists());
             let old = keys.as_deref().map(|path| open_old(path, ledger, passphrase.as_ref())).transpose()?;
@@ -256,7 +239,7 @@ fn run(command: Command) -> anyhow::Result<()> {
                 users: &users,
                 folder: &out,
                 passphrase: passphrase.as_ref(),
-                patience: Duration::from_secs(patience),
+                patience: Duration::from_secs(of_run.patience),
                 log: &log,
             };
             if give_up {

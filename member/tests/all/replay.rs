@@ -1,5 +1,5 @@
 use crate::committee::rng;
-use crate::rounds::{Over, World, borrowed, check, poll, rows};
+use crate::rounds::{Over, World, borrowed, poll, rows};
 use helba_member::MemberKeys;
 use helba_member::serve::{Error, Joined, Ledger, Replica, answer};
 use protocol::TaskKind;
@@ -22,13 +22,7 @@ fn members_answer_what_they_compute_again() {
             world.leave(2);
             world.join(3);
         }
-        let rows = rows(round, 2, 2);
-        let reply = device.decide(&world.client, &rows, &mut draws).unwrap().choice;
-        check(&config, &reply, &twin.indices(&rows, reply.round, reply.model_feedbacks));
-        let reward = if reply.arm == 0 { 0.7 } else { -0.2 };
-        world.feedback(&device, &reply, &rows[reply.arm], reward);
-        twin.learn(&rows[reply.arm], reward);
-        world.settle(&device);
+        world.play((&config, &device), &mut twin, round, &mut draws);
     }
     assert!(world.settle(&device).refreshes > 3);
     let most = std::thread::scope(|scope| {

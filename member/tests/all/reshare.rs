@@ -2,7 +2,7 @@
 
 use crate::committee::{self, identities, rng};
 use crate::keygen::{Bent, Sends};
-use crate::rounds::{World, borrowed, check, poll, rows};
+use crate::rounds::{World, borrowed, poll};
 use ckks_committee::Dealt;
 use helba_member::MemberKeys;
 use helba_member::keygen::{
@@ -495,13 +495,7 @@ fn a_bandit_goes_on_over_epochs() {
     let (mut twin, mut draws) = (ClearTwin::new(config.clone()), rng(3));
     let mut play = |world: &World, rounds: std::ops::Range<u32>| {
         for round in rounds {
-            let rows = rows(round, 2, 2);
-            let reply = device.decide(&world.client, &rows, &mut draws).unwrap().choice;
-            check(&config, &reply, &twin.indices(&rows, reply.round, reply.model_feedbacks));
-            let reward = if reply.arm == 0 { 0.7 } else { -0.2 };
-            world.feedback(&device, &reply, &rows[reply.arm], reward);
-            twin.learn(&rows[reply.arm], reward);
-            world.settle(&device);
+            world.play((&config, &device), &mut twin, round, &mut draws);
         }
     };
     play(&world, 1..4);

@@ -136,6 +136,24 @@ impl World {
         self.client.feedback_encrypted(&device.created().id, choice.id, &frame).unwrap();
     }
 
+    /// Plays a round of two arms and features as the twin does, which learns what the device sends, and waits
+    /// until members are done.
+    pub(super) fn play(
+        &self,
+        (config, device): (&BanditConfig, &BanditDevice),
+        twin: &mut ClearTwin,
+        round: u32,
+        draws: &mut ChaCha20Rng,
+    ) {
+        let rows = rows(round, 2, 2);
+        let reply = device.decide(&self.client, &rows, draws).unwrap().choice;
+        check(config, &reply, &twin.indices(&rows, reply.round, reply.model_feedbacks));
+        let reward = if reply.arm == 0 { 0.7 } else { -0.2 };
+        self.feedback(device, &reply, &rows[reply.arm], reward);
+        twin.learn(&rows[reply.arm], reward);
+        self.settle(device);
+    }
+
     /// Waits until no update and no task of the bandit is under way.
     pub(super) fn settle(&self, device: &BanditDevice) -> protocol::Status {
         for _ in 0..1500 {
@@ -339,13 +357,7 @@ fn attack_garbage_of_a_member_is_not_learnt() {
         let ends = Over(&over);
         let (mut twin, mut draws) = (ClearTwin::new(config.clone()), rng(3));
         for round in 1..=8 {
-            let rows = rows(round, 2, 2);
-            let reply = device.decide(&world.client, &rows, &mut draws).unwrap().choice;
-            check(&config, &reply, &twin.indices(&rows, reply.round, reply.model_feedbacks));
-            let reward = if reply.arm == 0 { 0.7 } else { -0.2 };
-            world.feedback(&device, &reply, &rows[reply.arm], reward);
-            twin.learn(&rows[reply.arm], reward);
-            world.settle(&device);
+            world.play((&config, &device), &mut twin, round, &mut draws);
         }
         assert!(world.settle(&device).refreshes > 3, "batches were learnt");
         drop(ends);
