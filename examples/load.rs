@@ -236,7 +236,8 @@ fn long_contexts(device: &Device, joined: &BanditDevice, rows: &[Vec<f64>]) -> R
     let (small, id) = (ring.params.validate()?, device.scores_key_id());
     let mut rng = user_client::os_rng()?;
     let mut encrypt = |rows: &[Vec<f64>]| -> Result<ckks::Ciphertext> {
-        Ok(ckks::read_ciphertext(&small, id, small.max_level(), &joined.contexts(rows, &mut rng)?)?)
+        let (frame, scale) = (joined.contexts(rows, &mut rng)?, f64::from(protocol::LOG_CONTEXT).exp2());
+        Ok(ckks::read_scaled_ciphertext(&small, id, small.max_level(), scale, &frame)?)
     };
     let opposite: Vec<Vec<f64>> = rows.iter().map(|x| x.iter().map(|x| -x).collect()).collect();
     let (mut sum, other) = (encrypt(rows)?, encrypt(&opposite)?);

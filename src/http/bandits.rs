@@ -202,7 +202,8 @@ pub(super) async fn create(
     let Answered { id, body } = match (repeated, asked) {
         (Some(answered), _) => answered,
         (None, Creation::Policy(request)) => create_clear(state, request, caller.is_open(), beside).await?,
-        (None, Creation::Encrypted(config)) => {
+        (None, Creation::Encrypted(request)) => {
+            let config = encrypted(request)?;
             let place = state.0.admission.admit(Work::Short)?;
             jobs::run(Some(place), move || state.0.bandits.create_encrypted(config, &beside)).await?
         }
@@ -244,29 +245,37 @@ async fn create_clear(
 }
 
 enum Creation {
-    Encrypted(BanditConfig),
+    /// A request for HELBA, which [`encrypted`] reads: a server without keys says so whatever it holds.
+    Encrypted(Map<String, Value>),
     Policy(Map<String, Value>),
 }
 
-/// Reads a creation request: labels, and the configuration. Without `policy` it asks for HELBA.
+/// Splits a creation request into its labels and its configuration. Without `policy` it asks for HELBA.
 fn asked_for(body: &[u8]) -> Result<(Labels, Creation), Error> {
     let bad = |e: serde_json::Error| Error::BadConfig { why: e.to_string() };
     let mut object: Map<String, Value> = serde_json::from_slice(body).map_err(bad)?;
     let labels = labels(&mut object)?;
-    let policy = object.remove("policy");
-    match policy {
-        Some(policy) if policy != "helba" => {
-            object.insert("policy".into(), policy);
-            Ok((labels, Creation::Policy(object)))
-        }
-        policy => match serde_path_to_error::deserialize(Value::Object(object)) {
-            Ok(config) => Ok((labels, Creation::Encrypted(config))),
-            Err(e) => {
-                let hint = if policy.is_none() { "; for a policy in the clear give `policy`" } else { "" };
-                Err(Error::BadConfig { why: format!("{e}{hint}") })
+    let creation = match object.get("policy") {
+        Some(policy) if policy != "helba" => Creation::Policy(object),
+        _ => Creation::Encrypted(object),
+    };
+    Ok((labels, creation))
+}
+
+/// Reads the configuration of an encrypted bandit.
+fn encrypted(mut request: Map<String, Value>) -> Result<BanditConfig, Error> {
+    let named = request.remove("policy").is_some();
+    let short = ["features", "arms"].iter().all(|name| request.contains_key(*name));
+    serde_path_to_error::deserialize(Value::Object(request)).map_err(|e| {
+        let hint = match (named, short) {
+            (true, _) => "",
+            (false, true) => {
+                "; the short form with `features` and `arms` is the agent's and the Python package's"
             }
-        },
-    }
+            (false, false) => "; for a policy in the clear give `policy`",
+        };
+        Error::BadConfig { why: format!("{e}{hint}") }
+    })
 }
 
 /// Takes name and tags out of a creation request.

@@ -363,6 +363,13 @@ fn creations_that_are_refused() {
         "bad_configuration",
         "for a policy in the clear give `policy`",
     );
+    let short = br#"{"features": 7, "arms": 4}"#;
+    refused(
+        device.post("/bandits", short),
+        400,
+        "bad_configuration",
+        "is the agent's and the Python package's",
+    );
     assert_eq!(device.get("/bandits").ok(), b"[]");
 }
 

@@ -162,6 +162,7 @@ fn keys_are_for_encrypted_bandits() {
     let server = Program::start_without_keys(&state);
     server.device().post("/bandits", clear).ok();
     no_keys(server.device().post("/bandits", &config));
+    no_keys(server.device().post("/bandits", br#"{"features": 7, "arms": 4}"#));
     no_keys(server.device().get("/keys"));
     server.kill();
     assert_eq!(std::fs::read_to_string(state.with_extension("log")).unwrap(), "");

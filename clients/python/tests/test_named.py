@@ -8,7 +8,7 @@ from pathlib import Path
 import helba
 import numpy as np
 import pytest
-from conftest import ARMS, FEATURES
+from conftest import ARMS, FEATURES, run
 
 SCHEMA = {"layout": "dsjson", "context": {"hot": "auto"}, "candidate": {"price": "min-max", "quality": "max"}}
 TOML = """layout = "dsjson"
@@ -73,3 +73,33 @@ def test_bad_schemas_are_refused(tmp_path: Path) -> None:
     for schema in ({"candidate": {"price": "dear"}}, file):
         with pytest.raises(helba.ArgumentError):
             helba.Transform.learn(schema, EXAMPLES)
+
+
+def test_rounds_of_a_converted_file(tmp_path: Path) -> None:
+    """What `data convert` writes of a wide table, against the table."""
+    table, schema = tmp_path / "visits.csv", tmp_path / "visits.toml"
+    table.write_text("size.b,size.a,done\n2,4,a\n1,0,b\n4,3,b\n")
+    schema.write_text('layout = "wide"\ncandidates = ["b", "a"]\nchosen = "done"\n[candidate]\nsize = "max"\n')
+    output = tmp_path / "rounds.csv"
+    run("helba-client", "data", "convert", table, "--schema", schema, "--output", output)
+    rounds = helba.Rounds.open(output)
+    assert (rounds.arms, len(rounds), len(rounds.features)) == (["b", "a"], 3, 1), rounds
+    assert rounds.rewards == [[0, 1], [1, 0], [1, 0]]
+    assert np.allclose(rounds.contexts, [[[0.5], [1]], [[0.25], [0]], [[1], [0.75]]]), rounds.contexts
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("", "no columns of rounds"),
+        ("user,item\n1,2\n", "no columns of rounds"),
+        ("round,x1.a,x1.b,action,reward\n1,0,0,a,1\n", "data evaluate"),
+        ("round,x1.a,reward.a,reward.b\n", "no column x1.b"),
+        ("round,x1.a,x1.b,reward.a,reward.b\n1,0,0,1,0\n2,0,?,1,0\n", "line 3"),
+        ("round,x1.a,x1.b,reward.a,reward.b\n1,0,0,1\n", "line 2"),
+    ],
+)
+def test_files_that_are_no_rounds(text: str, named: str, tmp_path: Path) -> None:
+    (tmp_path / "rounds.csv").write_text(text)
+    with pytest.raises(helba.ContextsError, match=named):
+        helba.Rounds.open(tmp_path / "rounds.csv")

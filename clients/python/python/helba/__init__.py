@@ -34,6 +34,7 @@ from ._errors import (
 from ._native import Keys
 from ._replay import Replay
 from ._requests import Counted, Counters, Decision, Labels, Status
+from ._rounds import Rounds
 from ._transform import Transform
 
 PROBLEMS: dict[str, str] = {code: sentence for code, _, sentence in _native.problems()}
@@ -62,6 +63,7 @@ __all__ = [
     "Raiser",
     "RefusedError",
     "Replay",
+    "Rounds",
     "Status",
     "Transform",
     "UnauthorizedError",

@@ -1,0 +1,70 @@
+"""Rounds of a file."""
+
+from __future__ import annotations
+
+import csv
+import os
+from dataclasses import dataclass
+from typing import Union
+
+from ._errors import ContextsError
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """The rounds of a file that `helba-client data convert` wrote.
+
+    rounds = helba.Rounds.open("rounds.csv")
+    bandit = client.create(features=len(rounds.features), arms=len(rounds.arms))
+    past = bandit.replay(rounds.contexts[:100], rounds.rewards[:100])
+    """
+
+    arms: list[str]
+    """The names of the candidates."""
+    features: list[str]
+    """The names of the features of a candidate."""
+    contexts: list[list[list[float]]]
+    """For each round one row of features for each arm, as `Bandit.decide` takes them."""
+    rewards: list[list[float]]
+    """For each round the reward of each arm."""
+
+    @classmethod
+    def open(cls, path: Union[str, os.PathLike[str]]) -> Rounds:
+        """Reads the file. A `ContextsError` says which line cannot be read.
+
+        A file of logged actions is refused, since it has the reward of one arm in each round only: compare policies on
+        it with `helba-client data evaluate`.
+        """
+        with open(path, newline="", encoding="utf-8") as file:
+            table = csv.reader(file)
+            header = next(table, [])
+            at = {name: i for i, name in enumerate(header)}
+            columns = [(kind, arm) for kind, dot, arm in (name.partition(".") for name in header) if dot]
+            arms = [arm for kind, arm in columns if kind == "reward"]
+            if "action" in at and not arms:
+                raise ContextsError(
+                    f"{path} has the reward of one arm in each round only: `helba-client data evaluate` compares "
+                    "policies on it"
+                )
+            if "round" not in at or not arms:
+                raise ContextsError(f"{path} has no columns of rounds: `helba-client data convert` writes such a file")
+            features = [kind for kind, arm in columns if kind.startswith("x") and arm == arms[0]]
+            missing = [f"{kind}.{arm}" for arm in arms for kind in features if f"{kind}.{arm}" not in at]
+            if missing or not features:
+                raise ContextsError(f"{path} has no column {(missing or ['x1.' + arms[0]])[0]}")
+            wanted = [[at[f"{kind}.{arm}"] for kind in features] for arm in arms]
+            earned = [at[f"reward.{arm}"] for arm in arms]
+            contexts, rewards = [], []
+            for row in table:
+                try:
+                    contexts.append([[float(row[i]) for i in places] for places in wanted])
+                    rewards.append([float(row[i]) for i in earned])
+                except (ValueError, IndexError):
+                    raise ContextsError(f"{path}, line {table.line_num}: a value is missing or no number") from None
+        return cls(arms, features, contexts, rewards)
+
+    def __len__(self) -> int:
+        return len(self.rewards)
+
+    def __repr__(self) -> str:
+        return f"<helba.Rounds {len(self)} rounds of {len(self.features)} features and {len(self.arms)} arms>"
