@@ -20,7 +20,7 @@ use helba_member::keygen::{
 };
 use helba_member::serve::{Ledger, Member, Replica};
 use host::Undone;
-use protocol::exchange::{OPENED_NATS, opened_nats};
+use protocol::exchange::{OPENED_NATS, most_opened, opened_nats};
 use protocol::{BanditConfig, Shape};
 use rand::Rng;
 use std::fs::File;
@@ -58,7 +58,7 @@ struct Args {
     /// n: the number of members, at least t + 2, because two are killed.
     #[arg(long, default_value_t = 5)]
     members: u8,
-    /// The nats of the budget of answers after which a member opens no more.
+    /// The nats of the budget of answers of the keys, of which each member opens its part.
     #[arg(long, default_value_t = OPENED_NATS)]
     nats: f64,
     /// Members check the structure of questions alone, in place of computing all again.
@@ -85,6 +85,15 @@ fn main() -> Result<()> {
     let rounds = args.rounds.min(dataset.rounds().len());
     let (d, k) = (dataset.d(), dataset.arms().len());
     let config = BanditConfig { horizon: rounds as u64, ..BanditConfig::new(d, k) };
+    // Work is spread over all members, each of whom opens its part of the budget and refuses after that.
+    let numbers = (args.threshold, args.members);
+    let opened = most_opened(args.nats, Shape::for_problem(d, k), numbers, args.members);
+    let carried = opened * u64::from(args.members) / u64::from(args.threshold);
+    ensure!(
+        rounds as u64 <= carried,
+        "{} nats are at most {carried} decisions: play fewer --rounds, or give more --nats",
+        args.nats
+    );
 
     host::undo_on_signals().context("listening for signals")?;
     let (folder, _of_folder) = support::folder()?;
@@ -207,7 +216,10 @@ fn main() -> Result<()> {
         keygen_bytes as f64 / 1e6
     );
     println!("  shares handed on to the next epoch in {resharing_seconds:.1} s; keys and bandit stayed");
-    println!("  a decision spends {each:.3} nats of the {} that a member opens", args.nats);
+    println!(
+        "  a decision spends {each:.4} of {} nats; a member opens {opened} and refuses after that",
+        args.nats
+    );
     if args.toy {
         println!("  NO SECURITY: toy keys");
     }
@@ -436,8 +448,7 @@ fn answer_if_asked() -> Result<()> {
     let client = Client::new(&format!("http://{address}"))?.with_token(token);
     let (ledger, bundle) = (keys.with_extension("ledger"), keys.with_file_name("public.bundle"));
     let keys = MemberKeys::open(&keys, None)?;
-    let each = opened_nats(keys.manifest().shape, keys.quorum().threshold(), keys.makers());
-    let ledger = Ledger::open(&ledger)?.with_most_opened((nats.parse::<f64>()? / each) as u64);
+    let ledger = Ledger::open(&ledger)?.with_most_opened(keys.most_opened(nats.parse()?));
     let replica = match verify.as_str() {
         "structure" => None,
         _ => {

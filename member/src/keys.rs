@@ -121,6 +121,13 @@ impl MemberKeys {
         }
     }
 
+    /// The decisions that this member opens for `nats` of the budget of answers of its keys
+    /// ([`protocol::exchange::most_opened`]).
+    pub fn most_opened(&self, nats: f64) -> u64 {
+        let quorum = (self.quorum.threshold(), self.quorum.members());
+        protocol::exchange::most_opened(nats, self.manifest.shape, quorum, self.makers())
+    }
+
     /// The number of the member.
     pub fn member(&self) -> u8 {
         self.shares.large.member()

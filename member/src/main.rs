@@ -9,7 +9,7 @@ use helba_member::keygen::{
 };
 use helba_member::serve::{Ledger, Member, Replica};
 use host::say;
-use protocol::exchange::{OPENED_NATS, opened_nats};
+use protocol::exchange::OPENED_NATS;
 use rand::Rng;
 use service::{Connections, Tls, TlsArguments};
 use std::io::{BufReader, Write};
@@ -193,8 +193,8 @@ enum Command {
         /// The public bundle, for replay and sample.
         #[arg(long, value_name = "FILE")]
         public: Option<PathBuf>,
-        /// The nats of the budget of answers after which this member opens no more: docs/committee.md says
-        /// how many decisions that is.
+        /// The nats of the budget of answers of the keys, of which each member opens its part: docs/committee.md
+        /// says how many decisions that is. All members take the same number.
         #[arg(long, default_value_t = OPENED_NATS)]
         nats: f64,
         /// Number of requests that wait for questions. Each answers one at a time.
@@ -254,9 +254,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             let token = users.as_deref().map(token_of).transpose()?;
             let client = server.client(token, log)?;
             let ledger = Ledger::open(&ledger.unwrap_or_else(|| keys.with_extension("ledger")))?;
-            let (shape, quorum) = (of_member.manifest().shape, of_member.quorum());
-            let each = opened_nats(shape, quorum.threshold(), of_member.makers());
-            let ledger = ledger.with_most_opened((nats / each) as u64);
+            let ledger = ledger.with_most_opened(of_member.most_opened(nats));
             let replica = replica(&of_member, verify, public.as_deref())?;
             serve(of_member, ledger, client, replica, waiting.into())
         }

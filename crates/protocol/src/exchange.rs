@@ -54,16 +54,25 @@ const TIE_BITS: [(usize, f64); 6] =
 /// does (docs/precision.md, rows "scores under this model" and "pairwise differences").
 const WITH_MODEL: f64 = 2.0;
 
-/// κ in nats of the answer to one decision between arms that are nearly equal, which `threshold` of `members`
-/// members open to a user: Σ z²/(2(v/√t)²) over the entries, with the mean square of errors z of `TIE_BITS`,
+/// κ in nats of the answer to one decision between arms that are nearly equal, which `threshold` members open
+/// to a user, under keys that `makers` members made: Σ z²/(2(v/√t)²) over the entries, with the mean square of errors z of `TIE_BITS`,
 /// doubled for the model, times √n, since every error of a scheme whose secret is a sum of n ternary ones
 /// grows by √n at most. This is the divergence from an answer without errors, of which one honest member
 /// hides a coalition of users, server and t − 1 members (docs/committee.md). Over many decisions their sum
 /// counts, and so the mean square.
-pub fn opened_nats(shape: Shape, threshold: u8, members: u8) -> f64 {
+pub fn opened_nats(shape: Shape, threshold: u8, makers: u8) -> f64 {
     let bits = TIE_BITS.iter().find(|(arms, _)| shape.arm_slots <= *arms).map_or(0.0, |(_, bits)| *bits);
-    let error = WITH_MODEL * (-bits).exp2() * f64::from(members).sqrt();
+    let error = WITH_MODEL * (-bits).exp2() * f64::from(makers).sqrt();
     (error / OPENED_DEVIATION).powi(2) * f64::from(threshold) / 2.0
+}
+
+/// The decisions that one of `members` members opens for `nats` of κ to all users of a key, which `makers`
+/// members made: those that the nats allow, divided by n − t + 1. A coalition of the server with t − 1
+/// members makes a set with each of the n − t + 1 others, and has each open other decisions, so that what
+/// they open adds up.
+pub fn most_opened(nats: f64, shape: Shape, (threshold, members): (u8, u8), makers: u8) -> u64 {
+    let honest = members.saturating_sub(threshold) + 1;
+    (nats / opened_nats(shape, threshold, makers) / f64::from(honest)) as u64
 }
 
 /// The bits b of the noise that the server adds to the scores of the open tier
@@ -131,9 +140,11 @@ mod tests {
         for (dim, arms) in [(2, 2), (7, 4), (8, 8), (16, 16), (16, 32), (16, 64)] {
             let shape = Shape::for_problem(dim, arms);
             let nats = [(2, 3), (3, 5)].map(|(t, n)| opened_nats(shape, t, n));
-            let answers = nats.map(|nats| (OPENED_NATS / nats) as u64);
+            let of_key = nats.map(|nats| (OPENED_NATS / nats) as u64);
+            let of_member = [(2, 3), (3, 5)].map(|(t, n)| most_opened(OPENED_NATS, shape, (t, n), n));
             let [one, other] = nats.map(|nats| format!("{nats:.1e}"));
-            let row = format!("| {dim}, {arms} | {one} | {other} | {} | {} |", answers[0], answers[1]);
+            let decisions = [of_key[0], of_member[0], of_key[1], of_member[1]].map(|count| count.to_string());
+            let row = format!("| {dim}, {arms} | {one} | {other} | {} |", decisions.join(" | "));
             assert!(page.contains(&row), "{row}");
         }
     }

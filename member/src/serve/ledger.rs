@@ -506,30 +506,64 @@ mod tests {
         Question { bandit: "b".into(), task, attempt, wanted }
     }
 
+    /// A question about the answers to one user, who waits for `decisions` of them.
+    fn answers(task: u64, attempt: u32, decisions: u32) -> Question {
+        let users = (0..decisions).collect();
+        let users = vec![wire::AnswerUser { round: 1, users, answer_key: Vec::new() }];
+        let wanted = Wanted::Answers { model_feedbacks: 0, users };
+        Question { bandit: "b".into(), task, attempt, wanted }
+    }
+
     fn note(ledger: &Ledger, question: &Question, set: u16, c1: &[u8]) -> Result<(), Error> {
         ledger.note(question, set, &question.to_bytes(), c1)
     }
 
-    /// Each set that opens a decision spends of the budget, which is on disk; what was answered is answered
-    /// again.
+    /// Each set that opens a decision spends of the budget, also one that is asked after another has failed.
+    /// What is spent is on disk; what was answered is answered again.
     #[test]
     fn the_budget_refuses_the_next_answer() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger");
-        let answers = |task, attempt| {
-            let user = wire::AnswerUser { round: 1, users: vec![0, 1], answer_key: Vec::new() };
-            let wanted = Wanted::Answers { model_feedbacks: 0, users: vec![user] };
-            Question { bandit: "b".into(), task, attempt, wanted }
-        };
         let ledger = Ledger::open(&path).unwrap().with_most_opened(5);
-        note(&ledger, &answers(1, 0), 0b011, b"c1").unwrap();
-        note(&ledger, &answers(1, 1), 0b101, b"c1").unwrap();
+        note(&ledger, &answers(1, 0, 2), 0b011, b"c1").unwrap();
+        note(&ledger, &answers(1, 1, 2), 0b101, b"c1").unwrap();
         drop(ledger);
         let ledger = Ledger::open(&path).unwrap().with_most_opened(5);
-        assert!(matches!(note(&ledger, &answers(2, 0), 0b011, b"c2"), Err(Error::Refused(_))));
-        note(&ledger, &answers(1, 0), 0b011, b"c1").unwrap();
+        assert!(matches!(note(&ledger, &answers(2, 0, 2), 0b011, b"c2"), Err(Error::Refused(_))));
+        note(&ledger, &answers(1, 0, 2), 0b011, b"c1").unwrap();
         note(&ledger, &question(3, 0), 0b011, b"c3").unwrap();
-        note(&ledger.with_most_opened(6), &answers(2, 0), 0b011, b"c2").unwrap();
+        // What was refused has spent nothing, and what was answered is spent, whatever became of it.
+        note(&ledger, &answers(4, 0, 1), 0b011, b"c4").unwrap();
+        assert!(note(&ledger, &answers(5, 0, 1), 0b011, b"c5").is_err());
+        note(&ledger.with_most_opened(7), &answers(2, 0, 2), 0b011, b"c2").unwrap();
+    }
+
+    /// The server and members 1 and 2 of five complete a set with each of the three others, and have each
+    /// open other decisions. What all of them open together is within the budget of the key. The control
+    /// gives each member the decisions of the key, as if it were asked alone.
+    #[test]
+    fn attack_sets_without_a_common_honest_member_stay_within_the_budget_of_a_key() {
+        use protocol::exchange::{OPENED_NATS, most_opened, opened_nats};
+        let (shape, folder) = (protocol::Shape::for_problem(16, 32), tempfile::tempdir().unwrap());
+        let each = opened_nats(shape, 3, 5);
+        let of_key = (OPENED_NATS / each) as u64;
+        let opened = |name: &str, most: u64| -> u64 {
+            let honest = [(3, 0b00111), (4, 0b01011), (5, 0b10011)].map(|(member, set)| {
+                let path = folder.path().join(format!("{name}-{member}"));
+                (Ledger::open(&path).unwrap().with_most_opened(most), set)
+            });
+            let ask = |(at, (ledger, set)): (u64, &(Ledger, u16))| {
+                let fresh = (1..=of_key + 1).map(|i| EVALUATIONS + at * (of_key + 1) + i);
+                fresh.take_while(|task| note(ledger, &answers(*task, 0, 1), *set, b"c1").is_ok()).count()
+            };
+            (0..).zip(&honest).map(ask).sum::<usize>() as u64
+        };
+        let most = most_opened(OPENED_NATS, shape, (3, 5), 5);
+        let together = opened("divided", most);
+        assert_eq!(together, 3 * most);
+        assert!(together as f64 * each <= OPENED_NATS, "{together} decisions of {of_key}");
+        let together = opened("control", of_key);
+        assert!(together as f64 * each > 2.0 * OPENED_NATS, "{together} decisions of {of_key}");
     }
 
     /// A task keeps its ciphertext and its meaning over restarts, and three sets are answered for it.
