@@ -279,6 +279,14 @@ pub enum Error {
         /// The decision.
         id: String,
     },
+    /// Misuse: an erasure of a feedback that members of a committee are checking.
+    #[error(
+        "the feedback on decision {id} is in a batch that the members of the committee are checking: ask again in some seconds"
+    )]
+    BeingChecked {
+        /// The decision.
+        id: String,
+    },
     /// Misuse: a second wish for another answer.
     #[error(
         "the user of this decision has asked again for this answer before: wait for the answer to that request"
@@ -583,6 +591,7 @@ impl Error {
             Error::NoCounters { .. } => P::NoCounters,
             Error::Returned { .. } => P::Answered,
             Error::NotKept | Error::FeedbackNotKept { .. } => P::NotKept,
+            Error::BeingChecked { .. } => P::BeingChecked,
             Error::AskedAgain => P::AskedAgain,
             Error::OtherSender => P::OtherSender,
             Error::TooFewAsked { .. } => P::TooFewAsked,

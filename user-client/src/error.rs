@@ -1,4 +1,5 @@
 use std::path::PathBuf;
+use wire::ProblemType;
 
 /// The reason why nothing was sent, or why an answer cannot be used. No message contains a feature or a
 /// reward.
@@ -192,11 +193,15 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the same request may be answered later: the server cannot be reached, has no place, or fails.
+    /// Whether the same request may be answered later: the server cannot be reached, has no place, fails, or
+    /// waits until a batch is checked.
     pub fn is_temporary(&self) -> bool {
         match self {
             Error::Unreachable { .. } => true,
-            Error::Refused(problem) => problem.status >= 500 || [408, 429].contains(&problem.status),
+            Error::Refused(problem) => {
+                let checked = problem.reason.as_deref() == Some(ProblemType::BeingChecked.reason());
+                checked || problem.status >= 500 || [408, 429].contains(&problem.status)
+            }
             _ => false,
         }
     }

@@ -160,7 +160,8 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
             say!("{bandit}{}", shown(&labels));
         }
         Command::Erase { caller, bandit, decision } => {
-            print(&caller.client()?.erase_feedback(&bandit, decision.parse()?)?)?;
+            let (client, decision) = (caller.client()?, decision.parse()?);
+            print(&patiently(|| client.erase_feedback(&bandit, decision))?)?;
         }
         Command::Delete { caller, bandit } => {
             caller.client()?.delete(&bandit)?;

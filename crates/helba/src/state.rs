@@ -488,6 +488,12 @@ impl EncryptedBandit {
         Some(Check { id: *task, feedbacks: left.iter().take(MOST_CHECKED).copied().collect() })
     }
 
+    /// Whether the feedback of a round is in a sum that waits for the members of a committee to check it. It
+    /// is erased after that.
+    pub fn is_checked_now(&self, round: u64) -> bool {
+        self.state.is_checked_now(round)
+    }
+
     /// Applies an event. On an error nothing has changed.
     ///
     /// # Errors
@@ -1018,6 +1024,10 @@ impl State<Arc<Ciphertext>> {
         Ok(())
     }
 
+    fn is_checked_now(&self, round: u64) -> bool {
+        matches!(&self.phase, Phase::Checking { left, .. } if left.iter().any(|(known, _)| *known == round))
+    }
+
     /// Subtracts a feedback that was counted: from the sum that it is in, where that is known and open, and
     /// else from the next one.
     fn erase(
@@ -1028,6 +1038,11 @@ impl State<Arc<Ciphertext>> {
         frame: &[u8],
     ) -> Result<(), Error> {
         self.check_erasable()?;
+        // Members would be asked about the others once more, and each answer about a feedback that is out of
+        // range says something of the key.
+        if self.is_checked_now(round) {
+            return Err(Error::BadState("an erasure of a feedback that is being checked".into()));
+        }
         if self.answered.get(round) == Round::Waits || !self.erased.insert(round) {
             return Err(Error::BadState("an erasure of a feedback that is not counted".into()));
         }
@@ -1040,16 +1055,6 @@ impl State<Arc<Ciphertext>> {
             evaluator.sub_assign(Arc::make_mut(&mut sums.group), &feedback)?;
         }
         let hash = *blake3::hash(frame).as_bytes();
-        if let Phase::Checking { batch, sum, left, .. } = &mut self.phase
-            && let Some(at) = left.iter().position(|known| *known == (round, hash))
-        {
-            evaluator.sub_assign(Arc::make_mut(sum), &feedback)?;
-            left.remove(at);
-            // Members are asked anew, without it.
-            let (batch, sum, left) = (*batch, sum.clone(), std::mem::take(left));
-            self.phase = self.after_check(engine, exchanges, batch, sum, left)?;
-            return Ok(());
-        }
         evaluator.sub_assign(Arc::make_mut(&mut self.sum), &feedback)?;
         match self.unchecked.iter().position(|known| *known == (round, hash)) {
             Some(at) => drop(self.unchecked.remove(at)),

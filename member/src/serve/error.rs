@@ -8,6 +8,12 @@ pub enum Error {
     /// Untrusted: the server asks for something else than the protocol leads to, by what the member computes.
     #[error("the server deviates from the protocol: {0}")]
     Deviates(&'static str),
+    /// Capacity: as many questions wait as may. A server asks other members, and this one again later.
+    #[error("busy: {waiting} questions wait until another one is computed")]
+    Busy {
+        /// The most that wait.
+        waiting: usize,
+    },
     /// Misuse: a server or a bandit with other keys than this member.
     #[error("{what} has other keys than this member: start it with the public bundle of this committee")]
     OtherKeys {

@@ -7,6 +7,7 @@ mod answering;
 mod error;
 mod ledger;
 mod replica;
+mod turns;
 
 pub use answering::{Joined, answer, check_manifest};
 pub use error::Error;

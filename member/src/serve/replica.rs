@@ -6,6 +6,7 @@
 //! must have the c₁ of a request to members about the ciphertext before: the server can add to such a message
 //! what it knows, and cannot put another one in its place.
 
+use super::turns::Turns;
 use super::{Error, Joined, Ledger};
 use crate::MemberKeys;
 use ckks::{Ciphertext, KeyId, Params};
@@ -47,6 +48,8 @@ pub struct Replica {
     /// What draws the tasks that are checked. No server knows it.
     key: [u8; 32],
     bandits: Mutex<BTreeMap<String, Arc<Followed>>>,
+    /// One question is computed at a time, on all cores.
+    turns: Turns,
 }
 
 /// A bandit that is followed. The models are locked for a moment, and the mirror for as long as an update.
@@ -100,7 +103,8 @@ impl Replica {
         let mut key = [0; 32];
         rng.fill_bytes(&mut key);
         let (sets, attempts) = (sets(keys)?, (keys.epoch() as u32 + 1) * MOST_ATTEMPTS);
-        Ok(Replica { engine, committee, sets, attempts, share: 1.0, key, bandits: Mutex::default() })
+        let (bandits, turns) = (Mutex::default(), Turns::default());
+        Ok(Replica { engine, committee, sets, attempts, share: 1.0, key, bandits, turns })
     }
 
     /// Checks a task with this probability only, drawn once for each task.
@@ -117,7 +121,8 @@ impl Replica {
     ///
     /// # Errors
     /// [`Error::Deviates`] if it is not; [`Error::Wire`], [`Error::Ckks`], [`Error::Helba`] for records and
-    /// evidence that cannot be read; [`Error::Ledger`]; those of `journal`.
+    /// evidence that cannot be read; [`Error::Busy`] if too many questions wait; [`Error::Ledger`]; those of
+    /// `journal`.
     pub fn check(
         &self,
         keys: &MemberKeys,
@@ -133,6 +138,7 @@ impl Replica {
         if !self.draws(&question) {
             return Ok(());
         }
+        let _alone = self.turns.take()?;
         let followed = self.followed(ledger, bandit)?;
         match &question.wanted {
             Wanted::Transfer(TaskKind::Scores { factor, alone }) => {

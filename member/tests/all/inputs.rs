@@ -101,6 +101,44 @@ fn attack_feedback_out_of_range_is_dropped() {
     world.client.feedback_encrypted(&created.id, id, &frame).unwrap();
 }
 
+/// While a batch waits for its check, none of its feedback is erased, so that no check of the others begins
+/// again: the server says to ask again. The control, a feedback that no check has, is erased at once.
+#[test]
+fn attack_an_erasure_begins_no_check_again() {
+    let mut world = World::start(2, 3, 2, 2);
+    (1..=2).for_each(|member| world.join(member));
+    let mut config = BanditConfig { horizon: 100, ..BanditConfig::new(2, 2) };
+    config.linear.schedule = bandit::Schedule::Every { rounds: 2 };
+    let created = world.client.create_encrypted(&config).unwrap();
+    let device = world.device.clone().join_shared(&created).unwrap();
+    let mut draws = rng(3);
+    let played: Vec<_> = (1..=3u32)
+        .map(|round| {
+            let rows = rows(round, 2, 2);
+            let reply = device.decide(&world.client, &rows, &mut draws).unwrap().choice;
+            (reply, rows)
+        })
+        .collect();
+    (1..=2).for_each(|member| world.leave(member));
+    for (reply, rows) in &played {
+        world.feedback(&device, reply, &rows[reply.arm], 0.7);
+    }
+    let erase = |at: usize| world.client.erase_feedback(&created.id, played[at].0.id);
+    for at in [0, 1] {
+        let refused = erase(at).unwrap_err();
+        assert!(refused.is_temporary());
+        let user_client::Error::Refused(problem) = refused else { panic!("{refused}") };
+        assert_eq!((problem.status, problem.reason.as_deref()), (409, Some("being_checked")));
+    }
+    erase(2).unwrap();
+    (1..=2).for_each(|member| world.join(member));
+    let stop = user_client::Stop::default();
+    let patience = std::time::Duration::from_secs(60);
+    let erase = |at: usize| world.client.erase_feedback(&created.id, played[at].0.id);
+    user_client::patiently(patience, &stop, &mut rng(5), |_| erase(0)).unwrap();
+    world.settle(&device);
+}
+
 /// Members who replay follow an erasure, and what is learnt is what the twin learns without the feedback.
 #[test]
 fn members_follow_an_erasure() {

@@ -17,7 +17,8 @@ impl EncryptedServed {
     ///
     /// # Errors
     /// [`Error::Helba`] for a decision that the bandit has not given out, or that has no feedback;
-    /// [`Error::FeedbackNotKept`]; [`Error::Log`].
+    /// [`Error::BeingChecked`] while the members of a committee check its batch; [`Error::FeedbackNotKept`];
+    /// [`Error::Log`].
     pub(crate) async fn erase(self: Arc<Self>, decision: DecisionId) -> Result<Reply, Error> {
         let _waiting =
             self.shared.stages.waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
@@ -36,6 +37,7 @@ impl EncryptedServed {
                 return Err(self.deleted());
             }
             match live.bandit.erasable(decision)? {
+                Ok(round) if live.bandit.is_checked_now(round) => return Err(being_checked(decision)),
                 Ok(round) => round,
                 Err(receipt) => {
                     // It may have been erased a moment ago, and be on its way to the disk.
@@ -53,8 +55,9 @@ impl EncryptedServed {
             if live.deleted {
                 return Err(self.deleted());
             }
-            // Another request may have erased it while the log was read.
+            // Another request may have erased it while the log was read, or its batch may be closed.
             match live.bandit.erasable(decision)? {
+                Ok(round) if live.bandit.is_checked_now(round) => return Err(being_checked(decision)),
                 Ok(round) => live.change(&self.shared.engine, &Event::Erased { round, frame })?,
                 Err(receipt) => Pending { applied: Applied::Erased(receipt), ticket: live.flush()? },
             }
@@ -89,4 +92,8 @@ impl EncryptedServed {
         }
         Ok(found)
     }
+}
+
+fn being_checked(decision: DecisionId) -> Error {
+    Error::BeingChecked { id: decision.to_string() }
 }

@@ -318,7 +318,15 @@ pub(super) fn operation(route: Route) -> Operation {
             parameters: vec![id(), decision()],
             problems: [
                 &FIND[..],
-                &[P::UnknownDecision, P::NotEncrypted, P::NotKept, P::BadValue, P::Overloaded, P::DiskFull],
+                &[
+                    P::UnknownDecision,
+                    P::NotEncrypted,
+                    P::NotKept,
+                    P::BeingChecked,
+                    P::BadValue,
+                    P::Overloaded,
+                    P::DiskFull,
+                ],
             ]
             .concat(),
             ..plain(
@@ -326,7 +334,8 @@ pub(super) fn operation(route: Route) -> Operation {
                 ROUNDS,
                 "Erases the feedback on an encrypted decision",
                 "It is answered when that is on disk. The feedback is subtracted from the sum of the batch that is closed next, \
-                 so that the model after it has nothing of it. A repeated request changes nothing.",
+                 so that the model after it has nothing of it. A repeated request changes nothing. Under a key committee, \
+                 feedback whose batch is being checked is erased a moment later: send the request again after `being_checked`.",
                 (
                     200,
                     json!({ "description": "The feedback is erased.",
