@@ -16,7 +16,7 @@ pub fn encrypt<R: CryptoRng>(
 ) -> Ciphertext {
     let level = plaintext.level;
     let message = |i: usize, m: &Modulus, out: &mut [u64]| rns::add_assign(m, out, plaintext.poly.limb(i));
-    let [c0, c1] = encryption(params.q_basis(level), key, |i| i, message, rng);
+    let [c0, c1] = encryption(params.q_basis(level), key, |i| i, message, &Drawn::ternary(params.n(), rng));
     Ciphertext { c0, c1, level, scale: plaintext.scale }
 }
 
@@ -42,30 +42,49 @@ pub fn encrypt_wide<R: CryptoRng>(
             rns::mul_constant_add(m, out, plaintext.poly.limb(i), params.p_constants()[i]);
         }
     };
-    let [c0, c1] = encryption(params.qp_basis(level), key, own, message, rng);
+    let [c0, c1] = encryption(params.qp_basis(level), key, own, message, &Drawn::ternary(params.n(), rng));
     let divider = params.mod_down(level);
     let (c0, c1) = rayon::join(|| divider.divide(c0), || divider.divide(c1));
     Ciphertext { c0, c1, level, scale: plaintext.scale }
 }
 
+/// What an encryption under the public key draws. It is as secret as the message.
+pub(crate) struct Drawn {
+    pub(crate) u: Zeroizing<Vec<i64>>,
+    pub(crate) e0: Zeroizing<Vec<i64>>,
+    pub(crate) e1: Zeroizing<Vec<i64>>,
+}
+
+impl Drawn {
+    /// A uniform ternary u, and errors.
+    fn ternary<R: CryptoRng>(n: usize, rng: &mut R) -> Self {
+        let u = Zeroizing::new(sample::ternary(n, rng));
+        Self::with(u, rng)
+    }
+
+    /// This u, and errors.
+    pub(crate) fn with<R: CryptoRng>(u: Zeroizing<Vec<i64>>, rng: &mut R) -> Self {
+        let [e0, e1] = [(); 2].map(|()| Zeroizing::new(sample::error(u.len(), rng)));
+        Drawn { u, e0, e1 }
+    }
+}
+
 /// (b·u + e₀ + m, a·u + e₁) over `basis`, whose limb i is limb `own(i)` of the key. `message(i)` adds m.
-fn encryption<R: CryptoRng>(
+pub(crate) fn encryption(
     basis: &Basis,
     key: &PublicKey,
     own: impl Fn(usize) -> usize + Send + Sync,
     message: impl Fn(usize, &Modulus, &mut [u64]) + Send + Sync,
-    rng: &mut R,
+    drawn: &Drawn,
 ) -> [Poly<Ntt>; 2] {
-    // u, e₀ and e₁ are as secret as the message.
-    let u = Zeroizing::new(sample::ternary(basis.n(), rng));
-    let [e0, e1] = [(); 2].map(|()| Zeroizing::new(sample::error(basis.n(), rng)));
+    let Drawn { u, e0, e1 } = drawn;
     let scratch = || Poly::scratch(basis.n(), basis.len());
     let (mut c0, mut c1) = (scratch(), scratch());
     // Limb by limb, so that the operands of a limb stay in the cache.
     Poly::for_each_limb_pair(&mut c0, &mut c1, |i, o0, o1| {
         let (m, table) = (basis.modulus(i), &basis.tables()[i]);
         let mut u_values = Buffer::scratch(basis.n());
-        for (values, signed) in [(&mut *u_values, &u), (&mut *o0, &e0), (&mut *o1, &e1)] {
+        for (values, signed) in [(&mut *u_values, u), (&mut *o0, e0), (&mut *o1, e1)] {
             rns::signed_into(m, values, signed);
             table.forward(values);
         }

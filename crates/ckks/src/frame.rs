@@ -10,8 +10,8 @@
 //!     24     16  key id
 //!     40      2  level
 //!     42      2  number of polynomials
-//!     44      4  Galois element of a key-switch key; number of coefficients of a partial or truncated
-//!                ciphertext; number of a key of a ring switch; 0 for relinearisation and all other kinds
+//!     44      4  Galois element of a key-switch key; number of coefficients of a partial, truncated
+//!                or proven ciphertext; number of a key of a ring switch; 0 for relinearisation and all other kinds
 //!     48      8  scale, IEEE 754
 //!     56      …  seed (32 bytes, if the kind has one), then limb after limb; each residue has as many bits
 //!                as its prime, least significant bit first
@@ -62,6 +62,9 @@ pub enum FrameKind {
     /// One polynomial: c₁ of a ciphertext that the members of a committee are asked about, or a share of one
     /// of them.
     Polynomial = 9,
+    /// c₁ modulo QP and the first coefficients of c₀ of an encryption under the wide public key, and the
+    /// proof that its sender knows the message ([`crate::encrypt_proven`]).
+    ProvenCiphertext = 10,
 }
 
 /// The fields of a header that depend on its object.
@@ -170,7 +173,7 @@ pub fn read_frame<'a>(
 }
 
 /// Bytes of one polynomial over `basis`.
-fn poly_bytes(basis: &Basis) -> usize {
+pub(crate) fn poly_bytes(basis: &Basis) -> usize {
     limb_bytes(basis).sum()
 }
 
@@ -185,7 +188,7 @@ fn limb_bytes(basis: &Basis) -> impl Iterator<Item = usize> {
     (0..basis.len()).map(|i| basis.modulus(i).bits() as usize * basis.n() / 8)
 }
 
-fn pack(out: &mut Vec<u8>, basis: &Basis, poly: &Poly<Ntt>) {
+pub(crate) fn pack(out: &mut Vec<u8>, basis: &Basis, poly: &Poly<Ntt>) {
     let start = out.len();
     out.resize(start + poly_bytes(basis), 0);
     let mut rest = &mut out[start..];
@@ -216,7 +219,7 @@ fn pack(out: &mut Vec<u8>, basis: &Basis, poly: &Poly<Ntt>) {
     });
 }
 
-fn unpack(bytes: &[u8], basis: &Basis) -> Result<Poly<Ntt>, Error> {
+pub(crate) fn unpack(bytes: &[u8], basis: &Basis) -> Result<Poly<Ntt>, Error> {
     let mut starts = vec![0];
     for (i, size) in limb_bytes(basis).enumerate() {
         starts.push(starts[i] + size);
@@ -418,7 +421,7 @@ fn partial_header(level: usize, count: usize, scale: f64) -> FrameHeader {
 }
 
 /// Bytes of `count` residues of each limb over `basis`.
-fn partial_limb_bytes(basis: &Basis, count: usize) -> impl Iterator<Item = usize> {
+pub(crate) fn partial_limb_bytes(basis: &Basis, count: usize) -> impl Iterator<Item = usize> {
     (0..basis.len()).map(move |i| (basis.modulus(i).bits() as usize * count).div_ceil(8))
 }
 
@@ -510,7 +513,7 @@ pub fn read_truncated_ciphertext(
 }
 
 /// The payload of a frame of `size` bytes with exactly this header, of some coefficients of a ciphertext.
-fn read_first_coefficients<'a>(
+pub(crate) fn read_first_coefficients<'a>(
     params: &Params,
     key: KeyId,
     want: FrameHeader,
@@ -535,7 +538,7 @@ fn read_first_coefficients<'a>(
     Ok(payload)
 }
 
-fn pack_partial(out: &mut Vec<u8>, basis: &Basis, poly: &Poly<Coeff>, count: usize) {
+pub(crate) fn pack_partial(out: &mut Vec<u8>, basis: &Basis, poly: &Poly<Coeff>, count: usize) {
     for (i, size) in partial_limb_bytes(basis, count).enumerate() {
         let (bits, start) = (basis.modulus(i).bits() as usize, out.len());
         out.resize(start + size, 0);
@@ -549,7 +552,7 @@ fn pack_partial(out: &mut Vec<u8>, basis: &Basis, poly: &Poly<Coeff>, count: usi
 }
 
 /// The polynomial whose first `count` coefficients [`pack_partial`] wrote, and whose others are 0.
-fn unpack_partial(mut bytes: &[u8], basis: &Basis, count: usize) -> Result<Poly<Ntt>, Error> {
+pub(crate) fn unpack_partial(mut bytes: &[u8], basis: &Basis, count: usize) -> Result<Poly<Ntt>, Error> {
     let mut out = Poly::<Coeff>::zero(basis.n(), basis.len());
     for (i, size) in partial_limb_bytes(basis, count).enumerate() {
         let (limb_bytes, rest) = bytes.split_at(size);

@@ -24,6 +24,7 @@ mod linear;
 mod mask;
 mod pack;
 mod params;
+mod proof;
 mod raise;
 mod ring_switch;
 mod rotations;
@@ -60,6 +61,9 @@ pub use params::{
     LOGN16_LOGQP825_DEPTH17, LOGN16_LOGQP858_DEPTH21, LOGN16_LOGQP1130_DEPTH22, Params, ParamsSpec,
     PrefixSpec, Products, Security, TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH21, TOY_LOGN12_SCORES,
     TOY_LOGN13_SCORES, TOY_LOGN14_DEPTH22, TOY_LOGN14_SCORES,
+};
+pub use proof::{
+    ProofKey, ProvenCiphertext, encrypt_proven, proven_ciphertext_bytes, read_proven_ciphertext,
 };
 pub use raise::{Places, Raise, Refresh, SlotsToCoefficients, Term};
 pub use ring_switch::{Fold, Move, RingSwitch};

@@ -66,6 +66,12 @@ pub(crate) fn ciphertext(input: &[u8]) {
             let Ok(read) = read else { continue };
             assert!(ckks::write_truncated_ciphertext(params, *id, &read, COEFFICIENTS) == bytes);
         }
+        let scale = params.scale(params.max_level());
+        if let Ok(read) = ckks::read_proven_ciphertext(params, *id, scale, COEFFICIENTS, bytes) {
+            // A frame whose proof is refused was read all the same.
+            let ct = read.ciphertext(params);
+            assert!(ct.level() == params.max_level());
+        }
         for level in 0..=params.max_level() + 1 {
             let Ok(read) = ckks::read_polynomial(params, *id, level, bytes) else { continue };
             assert!(ckks::write_polynomial(params, *id, level, &read) == bytes);

@@ -240,6 +240,16 @@ fn check_encryptions(spec: ParamsSpec) {
         assert_near(&what("encryption under the public key"), plain, formula);
         let wide = noise(&ckks::encrypt_wide(&params, &key, &message, &mut rng));
         assert_near(&what("wide encryption"), wide, ((1.0 + 2.0 * members * degree / 3.0) / 12.0).sqrt());
+        let proven = ckks::encrypt_proven(&params, &key, &message, params.n(), b"", &mut rng);
+        let proven = ckks::read_proven_ciphertext(&params, key.id(&params), scale, params.n(), &proven);
+        let proven = proven.unwrap();
+        proven.verify(&ckks::ProofKey::new(&params, &key.narrow(&params)), b"").unwrap();
+        let proven = noise(&proven.ciphertext(&params));
+        assert_near(
+            &what("encryption with a proof"),
+            proven,
+            ((1.0 + 2.0 * members * degree / 3.0) / 12.0).sqrt(),
+        );
         let low = Plaintext::from_integers(&params, &values, 0, scale).unwrap();
         let low = ckks::encrypt_wide(&params, &key, &low, &mut rng);
         let mut phase = low.c1().mul(params.q_basis(0), &s.truncated(1));
