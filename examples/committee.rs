@@ -156,7 +156,7 @@ fn main() -> Result<()> {
         let decided = began.elapsed().as_secs_f64();
         let choice = &round.choice;
         let reward = played.observed.reward(choice.arm).unwrap_or(0.0);
-        let feedback = user.feedback(choice.arm, &rows[choice.arm], reward, None, &mut rng)?;
+        let feedback = user.feedback(choice.id, choice.arm, &rows[choice.arm], reward, None, &mut rng)?;
         client.feedback_encrypted(&created.id, choice.id, &feedback)?;
         let phases = vec![
             ("decide: device, server and members".to_string(), decided),

@@ -357,7 +357,7 @@ fn send<R: CryptoRng>(
     let Waiting { features, question, played } = waiting;
     let mut of_seed = ChaCha20Rng::from_seed(sent.seed);
     let body =
-        joined.feedback(played.arm as usize, features, sent.reward, question.as_ref(), &mut of_seed)?;
+        joined.feedback(id, played.arm as usize, features, sent.reward, question.as_ref(), &mut of_seed)?;
     let bandit = &joined.created().id;
     let send = |_: &mut R| agent.client.feedback_encrypted(bandit, id, &body);
     let receipt = patiently(agent.options.patience, &agent.stop, rng, send)?;

@@ -153,11 +153,11 @@ impl Replay<'_> {
         let arm = round.choice.arm;
         // Every reward of the file is known, and the device chooses among its candidates.
         let reward = data.observed.reward(arm).unwrap_or(0.0);
-        let feedback =
-            self.bandit.feedback(arm, &rows[arm], reward, round.choice.question.as_ref(), &mut rng)?;
+        let (decision, question) = (round.choice.id, round.choice.question.as_ref());
+        let feedback = self.bandit.feedback(decision, arm, &rows[arm], reward, question, &mut rng)?;
         note(self.device);
         spent.device += lap();
-        let (id, decision) = (&self.bandit.created().id, round.choice.id);
+        let id = &self.bandit.created().id;
         let send = |_: &mut ChaCha20Rng| self.client.feedback_encrypted(id, decision, &feedback);
         let _: Receipt = self.patiently(&mut rng, send)?;
         spent.feedback += lap();

@@ -19,6 +19,15 @@ impl Zeroize for Plaintext {
 }
 
 impl Plaintext {
+    /// The message of this polynomial.
+    ///
+    /// # Panics
+    /// If it has another number of limbs than `level + 1`.
+    pub fn new(poly: Poly<Ntt>, level: usize, scale: f64) -> Self {
+        assert!(poly.limbs() == level + 1, "a level has as many limbs and one more");
+        Plaintext { poly, level, scale }
+    }
+
     /// The polynomial.
     pub fn poly(&self) -> &Poly<Ntt> {
         &self.poly

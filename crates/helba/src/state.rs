@@ -49,7 +49,7 @@ pub enum Event {
     /// Rounds up to this one may be given out.
     Rounds(u64),
     /// The feedback on the decision of a round: the frame of [`ckks::write_partial_ciphertext`], or under a
-    /// committee that of [`ckks::write_truncated_ciphertext`].
+    /// committee that of [`ckks::encrypt_proven`], whose proof was checked before.
     Feedback {
         /// The round.
         round: u64,
@@ -709,7 +709,8 @@ fn read_feedback(engine: &Engine, exchanges: &Exchanges, frame: &[u8]) -> Result
     let (level, scale) = (small.max_level(), f64::from(LOG_STATISTICS).exp2());
     let count = exchanges.layout.feedback_numbers();
     Ok(match engine.has_committee() {
-        true => ckks::read_truncated_ciphertext(small, key, level, scale, count, frame)?,
+        // Whoever puts it into the log has checked the proof.
+        true => ckks::read_proven_ciphertext(small, key, scale, count, frame)?.ciphertext(small),
         false => ckks::read_partial_ciphertext(small, key, level, scale, count, frame)?,
     })
 }

@@ -154,7 +154,7 @@ pub struct CheckState {
 }
 
 impl FeedbackCheck {
-    /// Reads the frames of the feedbacks.
+    /// Reads the frames of the feedbacks. Their proofs are not checked.
     ///
     /// # Errors
     /// [`Error::Ckks`] for a frame that is none of this bandit.
@@ -163,12 +163,12 @@ impl FeedbackCheck {
         (params, key): (&Params, KeyId),
         frames: &[F],
     ) -> Result<Self, Error> {
-        let (level, scale) = (params.max_level(), f64::from(LOG_STATISTICS).exp2());
+        let scale = f64::from(LOG_STATISTICS).exp2();
         let count = exchanges.layout.feedback_numbers();
         let read = |frame: &F| {
             let frame = frame.as_ref();
-            let ct = ckks::read_truncated_ciphertext(params, key, level, scale, count, frame)?;
-            Ok((ct, input_hash(frame)))
+            let ct = ckks::read_proven_ciphertext(params, key, scale, count, frame)?;
+            Ok((ct.ciphertext(params), input_hash(frame)))
         };
         let inputs = frames.iter().map(read).collect::<Result<_, Error>>()?;
         Ok(FeedbackCheck { inputs, params: params.clone(), count })

@@ -4,10 +4,11 @@
 //! | request | body | answer |
 //! |---|---|---|
 //! | `POST …/decisions` | [`CommitteeContexts`] | [`crate::DecideReply`], whose answer is an [`OpenedAnswer`] |
-//! | `POST …/decisions/{decision}/feedback` | frame of the statistics, a truncated ciphertext | receipt, JSON |
+//! | `POST …/decisions/{decision}/feedback` | frame of the statistics, a ciphertext with a proof ([`feedback_about`]) | receipt, JSON |
 
 use crate::Error;
 use crate::frame::{self, Kind, Reader};
+use ckks::Params;
 use ckks_shares::{ActiveSet, MOST_MEMBERS, Quorum};
 use envelope::{SEALED_OVERHEAD, SEALING_KEY_BYTES, SIGNATURE_BYTES};
 use serde::{Deserialize, Serialize};
@@ -17,11 +18,24 @@ use serde::{Deserialize, Serialize};
 pub struct CommitteeContexts {
     /// A sealing key that is used for this request alone.
     pub answer_key: Vec<u8>,
-    /// The frame of the contexts in the ring of scores, which was encrypted under the public key.
+    /// The frame of the contexts in the ring of scores, which was encrypted under the public key, with the proof
+    /// that the sender knows them ([`ckks::encrypt_proven`]).
     pub contexts: Vec<u8>,
 }
 
 impl CommitteeContexts {
+    /// Bytes of the frame of the contexts in the ring `small`.
+    pub fn contexts_bytes(small: &Params) -> usize {
+        ckks::proven_ciphertext_bytes(small, small.n())
+    }
+
+    /// What the proof of contexts for this many decisions holds for. The key of the answer is among it, so that
+    /// nobody has the contexts of another user answered under a key of its own.
+    pub fn about(bandit: &str, decisions: usize, answer_key: &[u8]) -> Vec<u8> {
+        // Serialising plain data into memory does not fail.
+        postcard::to_stdvec(&("helba contexts v1", bandit, decisions as u64, answer_key)).unwrap_or_default()
+    }
+
     /// The most bytes of the message, with contexts of at most `contexts` bytes.
     pub const fn most_bytes(contexts: usize) -> usize {
         frame::overhead(2) + SEALING_KEY_BYTES + contexts
@@ -45,6 +59,12 @@ impl CommitteeContexts {
         reader.end()?;
         Ok(CommitteeContexts { answer_key, contexts })
     }
+}
+
+/// What the proof of the feedback on the decision of a round holds for.
+pub fn feedback_about(bandit: &str, round: u64) -> Vec<u8> {
+    // Serialising plain data into memory does not fail.
+    postcard::to_stdvec(&("helba feedback v1", bandit, round)).unwrap_or_default()
 }
 
 /// What an answer is about. Members seal and sign their shares of an answer for this and nothing else.

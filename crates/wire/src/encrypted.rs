@@ -150,13 +150,11 @@ impl Limits {
     }
 
     /// The limits of the same bandit where a committee holds the keys: contexts come with the key of their
-    /// answer, statistics have all of c₁, and an answer has the shares of the members.
+    /// answer, both contexts and statistics with a proof, and an answer has the shares of the members.
     pub fn under_committee(self, small: &Params, layout: &ScoreLayout) -> Self {
-        let statistics =
-            ckks::truncated_ciphertext_bytes(small, small.max_level(), layout.feedback_numbers());
         Limits {
-            contexts: CommitteeContexts::most_bytes(self.contexts),
-            statistics,
+            contexts: CommitteeContexts::most_bytes(CommitteeContexts::contexts_bytes(small)),
+            statistics: ckks::proven_ciphertext_bytes(small, layout.feedback_numbers()),
             answer: OpenedAnswer::most_bytes(layout.most_decisions() * layout.arms()),
             ..self
         }

@@ -37,7 +37,9 @@ pub use clear::{
     MAX_CLEAR_BYTES, ParameterCard, PolicyCard, PolicyCreated, PolicyView, Privacy, ShuffledBatch, Spent,
     SummedBatch,
 };
-pub use committee::{AnswerBinding, CommitteeContexts, OpenedAnswer, SealedShare, answer_key_hash};
+pub use committee::{
+    AnswerBinding, CommitteeContexts, OpenedAnswer, SealedShare, answer_key_hash, feedback_about,
+};
 pub use custody::{CommitteeManifest, Custody, Handover, KeysDigest, MemberManifest, PastEpoch, PublicBytes};
 pub use encrypted::{
     AskAgain, BanditView, Created, DECISIONS_HEADER, DecideReply, Decision, Limits, RaiseTask, Raised,

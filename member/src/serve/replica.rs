@@ -309,12 +309,14 @@ impl Replica {
         let (engine, layout) = (&self.engine, &bandit.exchanges.layout);
         let (id, config) = (&bandit.created.id, &bandit.created.config);
         let model = self.model(followed, ledger, id, evidence.model_feedbacks, journal)?;
-        let limit = ckks::ciphertext_bytes(engine.params(), engine.params().max_level(), false);
+        let limit = CommitteeContexts::contexts_bytes(engine.params());
         let (mut packer, mut users) = (engine.packer()?, Vec::new());
         for (decisions, body) in &evidence.uploads {
-            let sent = CommitteeContexts::read(body, limit)?;
-            let scores = engine.score(&engine.read_contexts(&sent.contexts)?, &model)?;
-            let decisions = *decisions as usize;
+            let (sent, decisions) = (CommitteeContexts::read(body, limit)?, *decisions as usize);
+            let about = CommitteeContexts::about(id, decisions, &sent.answer_key);
+            let unproven = |_| Error::Deviates("an evaluation of contexts that their sender does not know");
+            let contexts = engine.read_proven_contexts(&sent.contexts, &about).map_err(unproven)?;
+            let scores = engine.score(&contexts, &model)?;
             let log = layout.log_places(decisions)?;
             let first = layout.user_at(packer.push_block(scores, log)?);
             let numbers = (0..decisions).map(|b| layout.user_of(first, b, log) as u32).collect();
@@ -425,6 +427,9 @@ impl Mirror {
         let is_due = match &event {
             Event::Rounds(_) => true,
             Event::Feedback { round, frame } => {
+                let (layout, about) = (&self.bandit.exchanges().layout, wire::feedback_about(id, *round));
+                let unproven = |_| Error::Deviates("a journal with a feedback that its sender does not know");
+                engine.read_proven_feedback(layout, frame, &about).map_err(unproven)?;
                 self.seen.unchecked.insert(*round, frame.clone());
                 self.seen.hashes.insert(*round, wire::input_hash(frame));
                 true

@@ -1,49 +1,108 @@
 use crate::committee::rng;
 use crate::rounds::{World, check, rows};
-use ckks::{Ciphertext, KeyId, Params};
-use protocol::{BanditConfig, ScoreRing};
+use ckks::{Params, Plaintext, PublicKey};
+use protocol::{BanditConfig, DecisionId};
 use rns::{Coeff, Ntt, Poly};
 use testkit::ClearTwin;
-use user_client::BanditDevice;
+use wire::{CommitteeContexts, UsersBundle};
 
-/// The ring of scores of a world, in which a hostile user makes ciphertexts of its own.
+/// The wide key of the ring of scores of a world, under which a hostile user encrypts what no device does.
 pub(super) struct Small {
-    pub(super) params: Params,
-    pub(super) key: KeyId,
+    params: Params,
+    key: PublicKey,
 }
 
 impl Small {
-    pub(super) fn of(device: &BanditDevice<'_>, shape: protocol::Shape) -> Self {
-        let params = ScoreRing::for_shape(shape, true).unwrap().params.validate().unwrap();
-        Small { params, key: device.created().scores_key_id.parse().unwrap() }
+    pub(super) fn of(world: &World) -> Self {
+        let UsersBundle { small, public_key, .. } = UsersBundle::read(&world.users[..]).unwrap();
+        Small { params: small, key: public_key }
     }
 
+    fn level(&self) -> usize {
+        self.params.max_level()
+    }
+
+    /// A message that is uniform modulo q.
     fn uniform(&self, seed: u64) -> Poly<Ntt> {
-        rns::sample::uniform(self.params.q_basis(self.params.max_level()), &mut rng(seed))
+        rns::sample::uniform(self.params.q_basis(self.level()), &mut rng(seed))
     }
 
-    fn zero(&self) -> Poly<Ntt> {
-        Poly::zero(self.params.n(), self.params.max_level() + 1)
+    /// The message 2^`log`.
+    fn constant(&self, log: u32) -> Poly<Ntt> {
+        let basis = self.params.q_basis(self.level());
+        let mut constant = Poly::<Coeff>::zero(self.params.n(), basis.len());
+        constant.for_each_limb(|i, limb| limb[0] = basis.modulus(i).reduce_i128(1 << log));
+        constant.into_ntt(basis)
     }
 
-    fn feedback(&self, c0: Poly<Ntt>, c1: Poly<Ntt>, count: usize) -> Vec<u8> {
-        let scale = f64::from(protocol::LOG_STATISTICS).exp2();
-        let ct = Ciphertext::new(c0, c1, self.params.max_level(), scale);
-        ckks::write_truncated_ciphertext(&self.params, self.key, &ct, count)
+    /// The feedback of this message, with its proof.
+    fn feedback(&self, message: Poly<Ntt>, count: usize, bandit: &str, round: u64) -> Vec<u8> {
+        let message = Plaintext::new(message, self.level(), f64::from(protocol::LOG_STATISTICS).exp2());
+        let about = wire::feedback_about(bandit, round);
+        ckks::encrypt_proven(&self.params, &self.key, &message, count, &about, &mut rng(round))
     }
 
-    /// The frame of an honest feedback with 2^`log` more in its first coefficient.
-    fn shifted(&self, frame: &[u8], count: usize, log: u32) -> Vec<u8> {
-        let (params, level) = (&self.params, self.params.max_level());
-        let scale = f64::from(protocol::LOG_STATISTICS).exp2();
-        let ct = ckks::read_truncated_ciphertext(params, self.key, level, scale, count, frame).unwrap();
-        let basis = params.q_basis(level);
-        let mut shift = Poly::<Coeff>::zero(params.n(), basis.len());
-        shift.for_each_limb(|i, limb| limb[0] = basis.modulus(i).reduce_i128(1 << log));
-        let mut c0 = ct.c0().clone();
-        c0.add_assign(basis, &shift.into_ntt(basis));
-        self.feedback(c0, ct.c1().clone(), count)
+    /// The feedback of 2^`log`, with its proof.
+    pub(super) fn shifted(&self, log: u32, count: usize, bandit: &str, round: u64) -> Vec<u8> {
+        self.feedback(self.constant(log), count, bandit, round)
     }
+
+    /// The frame with c₁ such that 2·c₁/P is this polynomial, c₀ = 0, and the proof of another one.
+    fn of_the_key(&self, frame: &[u8], g: &[i64]) -> Vec<u8> {
+        let (wide, mut frame) = (self.params.qp_basis(self.level()), frame.to_vec());
+        let mut c1 = Poly::<Coeff>::from_signed(wide, g).into_ntt(wide);
+        self.params.p_basis().primes().for_each(|p| c1.mul_integer_assign(wide, p.into()));
+        c1.divide_exactly_assign(wide, 1);
+        let mut bytes = Vec::new();
+        ckks::pack_residues(&mut bytes, wide, &c1);
+        frame[ckks::FRAME_HEADER_BYTES..][..bytes.len()].copy_from_slice(&bytes);
+        with_digest(frame)
+    }
+}
+
+fn with_digest(mut frame: Vec<u8>) -> Vec<u8> {
+    let end = frame.len() - ckks::FRAME_DIGEST_BYTES;
+    let digest = blake3::hash(&frame[..end]);
+    frame[end..].copy_from_slice(digest.as_bytes());
+    frame
+}
+
+/// The server refuses feedback and contexts whose proof does not hold, with 422: (0, g) with a small g, feedback for
+/// another round, and contexts of another user under a key of one's own. The same decision then takes the feedback of its
+/// device. What (0, g) would show is in the test of this name in `user-client`.
+#[test]
+fn attack_uploads_without_a_proof_are_refused() {
+    let mut world = World::start(2, 3, 2, 2);
+    (1..=2).for_each(|member| world.join(member));
+    let (_, device) = world.create(2, 2);
+    let small = Small::of(&world);
+    let reply = device.decide(&world.client, &rows(1, 2, 2), &mut rng(3)).unwrap().choice;
+    let bandit = device.created().id.clone();
+    let feedback =
+        |id: DecisionId| device.feedback(id, reply.arm, &[0.5, 0.5], 0.5, None, &mut rng(4)).unwrap();
+    let mut other = reply.id;
+    other.0[0] += 1;
+    let honest = feedback(reply.id);
+    let unproven = |error: user_client::Error| {
+        let user_client::Error::Refused(problem) = error else { panic!("{error}") };
+        assert!(problem.status == 422 && problem.detail.contains("the proof"), "{problem:?}");
+    };
+    for bad in [small.of_the_key(&honest, &[1 << 17]), feedback(other)] {
+        unproven(world.client.feedback_encrypted(&bandit, reply.id, &bad).unwrap_err());
+    }
+    world.client.feedback_encrypted(&bandit, reply.id, &honest).unwrap();
+
+    let asking = device.ask(&[&rows(2, 2, 2)], &mut rng(5)).unwrap();
+    let body = asking.request().unwrap().body.to_vec();
+    let sent = CommitteeContexts::read(&body, CommitteeContexts::contexts_bytes(&small.params)).unwrap();
+    let own = envelope::SealingSecret::generate(&mut rng(6)).public();
+    let key = small.of_the_key(&sent.contexts, &[1 << 17]);
+    let decide = |contexts: CommitteeContexts| {
+        world.client.decide_several(&bandit, device.limits(), 1, &contexts.to_bytes())
+    };
+    unproven(decide(CommitteeContexts { answer_key: own, ..sent.clone() }).unwrap_err());
+    unproven(decide(CommitteeContexts { contexts: key, ..sent.clone() }).unwrap_err());
+    decide(sent).unwrap();
 }
 
 /// Feedback that no device sends is dropped before the sum of its batch is raised: the batch goes on with the
@@ -54,19 +113,18 @@ fn attack_feedback_out_of_range_is_dropped() {
     let mut world = World::start(2, 3, 2, 2);
     world.replays = true;
     (1..=3).for_each(|member| world.join(member));
-    let shape = world.shape();
     let mut config = BanditConfig { horizon: 100, ..BanditConfig::new(2, 2) };
     config.linear.schedule = bandit::Schedule::Every { rounds: 3 };
     let created = world.client.create_encrypted(&config).unwrap();
     let device = world.device.clone().join_shared(&created).unwrap();
     let (mut twin, mut draws) = (ClearTwin::new(config.clone()), rng(3));
-    let (small, count) = (Small::of(&device, shape), 5);
-    let hostile = |kind: u32, honest: &[u8]| match kind {
-        0 => small.feedback(small.zero(), small.uniform(5), count),
-        1 => small.feedback(small.uniform(6), small.uniform(7), count),
+    let (small, count) = (Small::of(&world), 5);
+    let hostile = |kind: u32| match kind {
+        0 => small.uniform(5),
+        1 => small.constant(84),
         // 2⁻¹⁵ of the modulus is 2⁸³.
-        2 => small.shifted(honest, count, 85),
-        _ => small.shifted(honest, count, 96),
+        2 => small.constant(85),
+        _ => small.constant(96),
     };
     let (mut sent, mut last) = (Vec::new(), None);
     for round in 1..=12u32 {
@@ -74,10 +132,9 @@ fn attack_feedback_out_of_range_is_dropped() {
         let reply = device.decide(&world.client, &rows, &mut draws).unwrap().choice;
         check(&config, &reply, &twin.indices(&rows, reply.round, reply.model_feedbacks));
         let (x, reward) = (&rows[reply.arm], if reply.arm == 0 { 0.7 } else { -0.2 });
-        let honest = device.feedback(reply.arm, x, reward, None, &mut rng(reply.round)).unwrap();
         let frame = match round % 3 {
-            2 => hostile(round / 3, &honest),
-            _ => honest,
+            2 => small.feedback(hostile(round / 3), count, &created.id, reply.round),
+            _ => device.feedback(reply.id, reply.arm, x, reward, None, &mut rng(reply.round)).unwrap(),
         };
         world.client.feedback_encrypted(&created.id, reply.id, &frame).unwrap();
         if round % 3 == 2 {

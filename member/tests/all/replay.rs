@@ -1,4 +1,5 @@
 use crate::committee::rng;
+use crate::inputs::Small;
 use crate::rounds::{Over, World, borrowed, poll, rows};
 use helba_member::MemberKeys;
 use helba_member::serve::{Error, Joined, Ledger, Replica, answer};
@@ -132,8 +133,8 @@ fn attack_a_foreign_ciphertext_is_not_answered() {
     let of_opening = Evidence::from_bytes(&opening.evidence).unwrap();
     let user = CommitteeContexts::read(&sent.uploads[0].1, 1 << 22).unwrap();
     let scale = f64::from(protocol::LOG_CONTEXT).exp2();
-    let contexts = ckks::read_scaled_ciphertext(&small, id, top, scale, &user.contexts).unwrap();
-    let raw = ckks::write_polynomial(&small, id, top, contexts.c1());
+    let contexts = ckks::read_proven_ciphertext(&small, id, scale, small.n(), &user.contexts).unwrap();
+    let raw = ckks::write_polynomial(&small, id, top, contexts.ciphertext(&small).c1());
     let with_users = |change: &dyn Fn(&mut Evidence)| {
         let mut changed = of_opening.clone();
         change(&mut changed);
@@ -159,6 +160,16 @@ fn attack_a_foreign_ciphertext_is_not_answered() {
             "contexts twice",
             MemberRequest {
                 evidence: with_users(&|e| e.uploads.push(e.uploads[0].clone())),
+                ..opening.clone()
+            },
+        ),
+        (
+            "contexts of another user",
+            MemberRequest {
+                evidence: with_users(&|e| {
+                    let answer_key = envelope::SealingSecret::generate(&mut rng(6)).public();
+                    e.uploads[0].1 = CommitteeContexts { answer_key, ..user.clone() }.to_bytes();
+                }),
                 ..opening.clone()
             },
         ),
@@ -211,14 +222,20 @@ fn attack_a_forked_journal_is_refused() {
         find(|event| matches!(event, helba::Event::Raised { .. })),
     );
     follow(&asked.ledger("whole"), &records, &opening).unwrap();
-    // A journal whose first feedback is the second one: what was raised is not its sum.
+    // A journal whose first feedback is the second one, whose proof is for another round; and one with a feedback
+    // that the server makes up: what was raised is not the sum.
     let mut forked = records.clone();
     let second =
         events.iter().skip(fed + 1).position(|e| matches!(e, helba::Event::Feedback { .. })).unwrap();
     let helba::Event::Feedback { round, .. } = &events[fed] else { panic!() };
     let helba::Event::Feedback { frame, .. } = &events[fed + 1 + second] else { panic!() };
     forked[fed] = helba::Event::Feedback { round: *round, frame: frame.clone() }.to_bytes().unwrap();
-    println!("{}", deviates(follow(&asked.ledger("forked"), &forked, &opening)));
+    let why = deviates(follow(&asked.ledger("forked"), &forked, &opening));
+    assert!(why.contains("does not know"), "{why}");
+    let made_up = Small::of(&asked.world).shifted(20, 5, &id, *round);
+    forked[fed] = helba::Event::Feedback { round: *round, frame: made_up }.to_bytes().unwrap();
+    let why = deviates(follow(&asked.ledger("made-up"), &forked, &opening));
+    assert!(!why.contains("does not know"), "{why}");
     // A sum that is raised before its feedback is checked, and a check that members did not open.
     let checked = find(|event| matches!(event, helba::Event::Checked { .. }));
     let mut forked = records.clone();

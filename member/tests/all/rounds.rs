@@ -91,11 +91,6 @@ impl World {
         self.folder.path().join(format!("ledger-{member}"))
     }
 
-    /// The shape of the keys.
-    pub(super) fn shape(&self) -> protocol::Shape {
-        PublicBundle::read(&self.public[..]).unwrap().manifest.shape
-    }
-
     /// What a member of these keys computes again.
     pub(super) fn replica(&self, keys: &MemberKeys) -> Replica {
         Replica::new(keys, PublicBundle::read(&self.public[..]).unwrap(), &mut rng(11)).unwrap()
@@ -132,7 +127,8 @@ impl World {
     }
 
     pub(super) fn feedback(&self, device: &BanditDevice, choice: &Choice, features: &[f64], reward: f64) {
-        let frame = device.feedback(choice.arm, features, reward, None, &mut rng(choice.round)).unwrap();
+        let frame =
+            device.feedback(choice.id, choice.arm, features, reward, None, &mut rng(choice.round)).unwrap();
         self.client.feedback_encrypted(&device.created().id, choice.id, &frame).unwrap();
     }
 

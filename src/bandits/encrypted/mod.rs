@@ -307,8 +307,10 @@ impl EncryptedServed {
             if !under_committee {
                 return Ok((engine.read_contexts(&body)?, None));
             }
-            let sent = CommitteeContexts::read(&body, self.limits.scores)?;
-            Ok((engine.read_contexts(&sent.contexts)?, Some(sent.answer_key)))
+            let most = CommitteeContexts::contexts_bytes(engine.params());
+            let sent = CommitteeContexts::read(&body, most)?;
+            let about = CommitteeContexts::about(&self.created.id, decisions, &sent.answer_key);
+            Ok((engine.read_proven_contexts(&sent.contexts, &about)?, Some(sent.answer_key)))
         })?;
         let alone = lock(&self.senders).places(&sender, Instant::now());
         // A repeat would be another opening of what the same contexts lead to.
@@ -427,6 +429,7 @@ impl EncryptedServed {
         let _waiting = stages.waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
         let served = self.clone();
         let counted = stages.workers.run(move || {
+            served.check_proof(decision, &body)?;
             let mut live = lock(&served.live);
             if live.deleted {
                 return Err(served.deleted());
@@ -460,6 +463,29 @@ impl EncryptedServed {
             .await?;
         }
         Ok(reply)
+    }
+
+    /// Checks the proof of a feedback under a committee, if the decision waits for one. The state is free
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// As [`Self::feedback`].
+    fn check_proof(&self, decision: DecisionId, body: &[u8]) -> Result<(), Error> {
+        if self.shared.committee.is_none() {
+            return Ok(());
+        }
+        let waits = {
+            let live = lock(&self.live);
+            if live.deleted {
+                return Err(self.deleted());
+            }
+            live.bandit.waiting(decision)?
+        };
+        if let Ok(round) = waits {
+            let about = wire::feedback_about(&self.created.id, round);
+            self.shared.engine.read_proven_feedback(&self.exchanges.layout, body, &about)?;
+        }
+        Ok(())
     }
 
     /// Takes the answers of a raiser. A user who was asked in place of its answer gets its answer here. A

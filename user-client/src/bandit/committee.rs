@@ -10,7 +10,7 @@
 use super::BanditDevice;
 use crate::Error;
 use crate::device::CommitteeKeys;
-use ckks::{Ciphertext, Plaintext};
+use ckks::Plaintext;
 use ckks_shares::OpeningShare;
 use envelope::SealingSecret;
 use protocol::exchange::OPENED_FORM_BITS;
@@ -18,38 +18,32 @@ use rand::CryptoRng;
 use wire::{AnswerBinding, CommitteeContexts, Decision, OpenedAnswer};
 
 impl BanditDevice<'_> {
-    fn public_encryption<R: CryptoRng>(
-        &self,
-        keys: &CommitteeKeys,
-        message: &Plaintext,
-        rng: &mut R,
-    ) -> Ciphertext {
-        ckks::encrypt_wide(self.small(), &keys.public_key, message, rng)
-    }
-
-    /// The body of a request, and the secret that its answer is opened with.
+    /// The body of a request for this many decisions, and the secret that its answer is opened with.
     pub(super) fn sealed_contexts<R: CryptoRng>(
         &self,
         keys: &CommitteeKeys,
         message: &Plaintext,
+        decisions: usize,
         rng: &mut R,
     ) -> (Vec<u8>, SealingSecret) {
-        let encrypted = self.public_encryption(keys, message, rng);
-        let contexts = ckks::write_ciphertext(self.small(), self.small_id, &encrypted);
         let secret = SealingSecret::generate(rng);
-        (CommitteeContexts { answer_key: secret.public(), contexts }.to_bytes(), secret)
+        let (small, answer_key) = (self.small(), secret.public());
+        let about = CommitteeContexts::about(&self.created.id, decisions, &answer_key);
+        let contexts = ckks::encrypt_proven(small, &keys.public_key, message, small.n(), &about, rng);
+        (CommitteeContexts { answer_key, contexts }.to_bytes(), secret)
     }
 
-    /// The body of a feedback with these statistics.
+    /// The body of the feedback with these statistics on the decision of `round`.
     pub(super) fn public_statistics<R: CryptoRng>(
         &self,
         keys: &CommitteeKeys,
         message: &Plaintext,
+        round: u64,
         rng: &mut R,
     ) -> Vec<u8> {
-        let encrypted = self.public_encryption(keys, message, rng);
         let count = self.exchanges.layout.feedback_numbers();
-        ckks::write_truncated_ciphertext(self.small(), self.small_id, &encrypted, count)
+        let about = wire::feedback_about(&self.created.id, round);
+        ckks::encrypt_proven(self.small(), &keys.public_key, message, count, &about, rng)
     }
 
     /// The entry of each arm of these users, from shares of t members that are signed for this answer. The

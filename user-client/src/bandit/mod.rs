@@ -43,7 +43,7 @@ use ckks::{KeyId, Params, Plaintext};
 use envelope::SealingSecret;
 #[cfg(feature = "secret")]
 use protocol::Compare;
-use protocol::{ArmCounter, Exchanges, LOG_CONTEXT, LOG_STATISTICS, ScoreRing};
+use protocol::{ArmCounter, DecisionId, Exchanges, LOG_CONTEXT, LOG_STATISTICS, ScoreRing};
 use rand::CryptoRng;
 use serde::Serialize;
 use std::sync::Arc;
@@ -227,13 +227,13 @@ impl BanditDevice<'_> {
             #[cfg(feature = "secret")]
             Keys::Secret(keys) => (self.encrypted(keys, &message, rng), None),
             Keys::Committee(keys) => {
-                let (body, key) = self.sealed_contexts(keys, &message, rng);
+                let (body, key) = self.sealed_contexts(keys, &message, decisions.len(), rng);
                 (body, Some(key))
             }
         })
     }
 
-    /// The body of the feedback on a decision: the frame of the coefficients of the statistics, at the top
+    /// The body of the feedback on `decision`, which proofs of a committee's users are about: the frame of the coefficients of the statistics, at the top
     /// level of the ring of scores. `features` are those of `arm`, which was played, and `reward` is in
     /// [−1, 1]. The arm enters the counters of the bandit, if it has any, and nothing else. Under the trace
     /// condition the trace statistics come with it, and the answer to `question`
@@ -244,6 +244,7 @@ impl BanditDevice<'_> {
     /// one of this device; [`Error::AnswerCount`] if the answer cannot be counted.
     pub fn feedback<R: CryptoRng>(
         &self,
+        decision: DecisionId,
         arm: usize,
         features: &[f64],
         reward: f64,
@@ -258,7 +259,7 @@ impl BanditDevice<'_> {
             Keys::Committee(keys) => {
                 // A bandit with questions was not joined.
                 let _ = question;
-                Ok(self.public_statistics(keys, &message, rng))
+                Ok(self.public_statistics(keys, &message, decision.round(), rng))
             }
         }
     }

@@ -5,7 +5,7 @@ use crate::http::{Requests, answers};
 use ckks::Ciphertext;
 use helba::DeepEngine;
 use helba::{Applied, EncryptedBandit, Engine, Event};
-use protocol::{Answers, BanditConfig, LOG_SCORE, TaskKind};
+use protocol::{Answers, BanditConfig, DecisionId, LOG_SCORE, TaskKind};
 use rand::Rng;
 use rand_chacha::ChaCha20Rng;
 use std::sync::{Arc, OnceLock};
@@ -149,7 +149,7 @@ impl Server {
     }
 
     fn feedback(&mut self, device: &BanditDevice, choice: &Choice, x: &[f64], reward: f64) {
-        let frame = device.feedback(choice.arm, x, reward, None, &mut self.rng).unwrap();
+        let frame = device.feedback(choice.id, choice.arm, x, reward, None, &mut self.rng).unwrap();
         assert_eq!(frame.len(), device.limits().statistics);
         let event = Event::Feedback { round: choice.round, frame };
         let Applied::Counted(receipt) = self.bandit.apply(&world().engine, &event).unwrap() else { panic!() };
@@ -319,7 +319,7 @@ fn what_must_not_be_encrypted_is_refused() {
     let long = contexts(&[vec![0.8, 0.7], good.clone()]);
     assert!(matches!(long, Error::Protocol(Refused::NormAboveBound { row: 1, .. })));
     assert!(!long.to_string().contains("0.8"), "a feature in a message: {long}");
-    let feedback = |x: &[f64], r| device.feedback(0, x, r, None, &mut rng(1)).map(drop);
+    let feedback = |x: &[f64], r| device.feedback(DecisionId([0; 16]), 0, x, r, None, &mut rng(1)).map(drop);
     for bad in [f64::NAN, 1.0 + 1e-12, -1.1, f64::INFINITY] {
         assert!(matches!(feedback(&good, bad), Err(Error::Protocol(Refused::RewardOutOfRange))));
     }

@@ -2,7 +2,7 @@
 
 use crate::device::{bundles, rng};
 use bandit::Schedule;
-use ckks::{Ciphertext, KeyId, Params, Plaintext, PublicKey};
+use ckks::{Ciphertext, KeyId, Params, Plaintext, ProofKey, PublicKey};
 use ckks_committee::{Dealt, MemberShare, PairKeys, PairSecret, Smudge, deal};
 use ckks_secret::SecretKey;
 use ckks_shares::{ActiveSet, Forms, KeyLabel, PublicKeySum, Quorum, RequestId, RequestKind, SessionId};
@@ -177,7 +177,7 @@ impl Committee {
     /// The decision of an evaluation as the server tells it, and its shares as members make them.
     fn answer(&self, asking: &Asking, asked: &Asked) -> (Decision, OpenedAnswer) {
         let body = asking.request().unwrap().body;
-        let contexts = ckks::ciphertext_bytes(&self.small, self.small.max_level(), false);
+        let contexts = CommitteeContexts::contexts_bytes(&self.small);
         let CommitteeContexts { answer_key, .. } = CommitteeContexts::read(body, contexts).unwrap();
         let users = self.users(asked.user, asked.entries.len());
         let ct = self.evaluated(&users, &asked.entries);
@@ -261,13 +261,15 @@ fn contexts_and_statistics_are_encrypted_under_the_public_key() {
     let device = device.join(&committee.created).unwrap();
     let (rows, mut rng) = (rows(), rng(2));
     let asking = device.ask(&[&rows], &mut rng).unwrap();
-    let (small, top) = (&committee.small, committee.small.max_level());
+    let small = &committee.small;
     let id = sum(small, &committee.secrets, committee.quorum).id(small);
-    let limit = ckks::ciphertext_bytes(small, top, false);
-    let contexts = CommitteeContexts::read(asking.request().unwrap().body, limit).unwrap().contexts;
+    let limit = CommitteeContexts::contexts_bytes(small);
+    let sent = CommitteeContexts::read(asking.request().unwrap().body, limit).unwrap();
     let scale = f64::from(LOG_CONTEXT).exp2();
-    let contexts = ckks::read_scaled_ciphertext(small, id, top, scale, &contexts).unwrap();
-    let contexts = committee.decrypt(&contexts);
+    let contexts = ckks::read_proven_ciphertext(small, id, scale, small.n(), &sent.contexts).unwrap();
+    let proofs = ProofKey::new(small, &sum(small, &committee.secrets, committee.quorum).narrow(small));
+    contexts.verify(&proofs, &CommitteeContexts::about("b", 1, &sent.answer_key)).unwrap();
+    let contexts = committee.decrypt(&contexts.ciphertext(small));
     // Six deviations of the noise of a wide encryption under a key of three members.
     let noise = 6.0 * ((1.0 + 2.0 * 3.0 * small.n() as f64 / 3.0) / 12.0).sqrt();
     let close = |got: &[i64], want: &[i64]| {
@@ -277,11 +279,17 @@ fn contexts_and_statistics_are_encrypted_under_the_public_key() {
     close(&contexts, &committee.layout.contexts(&[&rows]).unwrap());
     assert!(noise < f64::from(LOG_CONTEXT).exp2() / 524_288.0);
 
-    let statistics = device.feedback(1, &rows[1], 0.5, None, &mut rng).unwrap();
+    let mut decision = DecisionId([7; 16]);
+    decision.0[..DecisionId::ROUND_BYTES].copy_from_slice(&[5, 0, 0, 0, 0, 0]);
+    let statistics = device.feedback(decision, 1, &rows[1], 0.5, None, &mut rng).unwrap();
     let count = committee.layout.feedback_numbers();
     assert_eq!(statistics.len(), device.limits().feedback());
     let scale = f64::from(LOG_STATISTICS).exp2();
-    let statistics = ckks::read_truncated_ciphertext(small, id, top, scale, count, &statistics).unwrap();
+    let statistics = ckks::read_proven_ciphertext(small, id, scale, count, &statistics).unwrap();
+    statistics.verify(&proofs, &wire::feedback_about("b", 5)).unwrap();
+    assert!(statistics.verify(&proofs, &wire::feedback_about("b", 6)).is_err());
+    assert!(statistics.verify(&proofs, &wire::feedback_about("c", 5)).is_err());
+    let statistics = statistics.ciphertext(small);
     let want = committee.layout.feedback(1, &rows[1], 0.5).unwrap();
     assert!(want.iter().any(|x| *x as f64 > f64::from(LOG_STATISTICS).exp2() / 16.0));
     close(&committee.decrypt(&statistics)[..count], &want);
@@ -293,6 +301,65 @@ fn contexts_and_statistics_are_encrypted_under_the_public_key() {
     assert_ne!(key(&asking), key(&other));
     assert!(matches!(device.contexts(&rows, &mut rng), Err(Error::AnswerKey)));
     assert!(matches!(device.ask(&[&rows[..2]], &mut rng).map(drop), Err(Error::Protocol(_))));
+}
+
+/// Contexts of another user under a key of one's own, for another bandit or another number of decisions, are
+/// refused. The control is the same frame under its own key.
+#[test]
+fn attack_copied_contexts_are_refused() {
+    let committee = committee();
+    let (device, small) = (committee.device(), &committee.small);
+    let device = device.join(&committee.created).unwrap();
+    let public = sum(small, &committee.secrets, committee.quorum);
+    let proofs = ProofKey::new(small, &public.narrow(small));
+    let asking = device.ask(&[&rows()], &mut rng(2)).unwrap();
+    let body = asking.request().unwrap().body;
+    let sent = CommitteeContexts::read(body, CommitteeContexts::contexts_bytes(small)).unwrap();
+    let scale = f64::from(LOG_CONTEXT).exp2();
+    let frame =
+        ckks::read_proven_ciphertext(small, public.id(small), scale, small.n(), &sent.contexts).unwrap();
+    let check = |bandit: &str, decisions: usize, key: &[u8]| {
+        frame.verify(&proofs, &CommitteeContexts::about(bandit, decisions, key)).is_ok()
+    };
+    let own = envelope::SealingSecret::generate(&mut rng(3)).public();
+    assert!(check("b", 1, &sent.answer_key), "the control");
+    assert!(!check("b", 1, &own));
+    assert!(!check("c", 1, &sent.answer_key) && !check("b", 2, &sent.answer_key));
+}
+
+/// (0, g) has no proof that is accepted. The control opens it without the check: coefficient k of its message is
+/// 2^17 times coefficient k of the secret.
+#[test]
+fn attack_zero_and_a_small_polynomial_is_refused() {
+    let committee = committee();
+    let (small, top) = (&committee.small, committee.small.max_level());
+    let public = sum(small, &committee.secrets, committee.quorum);
+    let (wide, id, scale) = (small.qp_basis(top), public.id(small), f64::from(LOG_CONTEXT).exp2());
+    let message = Plaintext::from_integers(small, &[0], top, scale).unwrap();
+    let mut frame = ckks::encrypt_proven(small, &public, &message, small.n(), b"", &mut rng(2));
+    // 2·c₁ = P·g modulo QP, and c₀ = 0.
+    let mut c1 = Poly::<rns::Coeff>::from_signed(wide, &[1 << 17]).into_ntt(wide);
+    small.p_basis().primes().for_each(|p| c1.mul_integer_assign(wide, p.into()));
+    c1.divide_exactly_assign(wide, 1);
+    let mut bytes = Vec::new();
+    ckks::pack_residues(&mut bytes, wide, &c1);
+    bytes.resize(bytes.len() + ckks::residue_bytes(small.q_basis(top)), 0);
+    frame[ckks::FRAME_HEADER_BYTES..][..bytes.len()].copy_from_slice(&bytes);
+    let end = frame.len() - ckks::FRAME_DIGEST_BYTES;
+    let digest = blake3::hash(&frame[..end]);
+    frame[end..].copy_from_slice(digest.as_bytes());
+    let read = ckks::read_proven_ciphertext(small, id, scale, small.n(), &frame).unwrap();
+    let refused = read.verify(&ProofKey::new(small, &public), b"");
+    assert!(matches!(refused, Err(ckks::Error::BadProof(_))));
+
+    let shown = committee.decrypt(&read.ciphertext(small));
+    let basis = small.q_basis(0);
+    let mut secret = Poly::<Ntt>::zero(small.n(), 1);
+    committee.secrets.iter().for_each(|s| secret.add_assign(basis, &s.values_qp(0).truncated(1)));
+    let secret = secret.into_coeff(basis);
+    let secret: Vec<i64> = secret.limb(0).iter().map(|x| basis.modulus(0).centered(*x)).collect();
+    assert!(secret.iter().any(|x| *x != 0) && secret.iter().all(|x| x.abs() <= 3));
+    assert!(shown.iter().zip(&secret).all(|(m, s)| *m == s << 17));
 }
 
 /// The shares of any t members open the entries of every decision of a request.
@@ -454,7 +521,7 @@ fn attack_answers_of_other_requests_are_refused() {
 }
 
 fn key_of(asking: &Asking) -> Vec<u8> {
-    CommitteeContexts::read(asking.request().unwrap().body, 1 << 20).unwrap().answer_key
+    CommitteeContexts::read(asking.request().unwrap().body, 1 << 22).unwrap().answer_key
 }
 
 /// No server gets a raise or a trace answer from a device without a secret key, nor an open model.
