@@ -79,7 +79,9 @@ struct Shared {
     /// Whether the contexts of the first sender are too long.
     spoil: bool,
     /// The device, if answers are checked.
-    device: Option<(&'static Device, BanditDevice<'static>)>,
+    device: Option<BanditDevice<'static>>,
+    /// For how many decisions each sender has asked again: it stands for a device of its own.
+    repeats: Vec<AtomicU64>,
     /// Answers that could not be relied on, and were not answered again.
     unreliable: AtomicU64,
     contexts: Vec<Vec<u8>>,
@@ -144,7 +146,8 @@ fn main() -> Result<()> {
         limits: *joined.limits(),
         decisions: args.decisions,
         spoil: args.spoil,
-        device: if check { Some((device, device.join(&created)?)) } else { None },
+        device: if check { Some(device.join(&created)?) } else { None },
+        repeats: contexts.iter().map(|_| AtomicU64::new(0)).collect(),
         unreliable: AtomicU64::new(0),
         contexts,
         feedback,
@@ -175,7 +178,7 @@ fn main() -> Result<()> {
     let others = || decided.iter().filter(|d| !args.spoil || d.pick > 0);
     let seconds: Vec<f64> = others().map(|d| d.seconds).collect();
     // Those that arrived after the last answer of an evaluation that was repeated.
-    let repeated = decided.iter().filter(|d| d.answers > 1);
+    let repeated = others().filter(|d| d.answers > 1);
     let last = repeated.map(|d| d.arrived + Duration::from_secs_f64(d.seconds)).max();
     let after: Vec<f64> = others().filter(|d| Some(d.arrived) > last).map(|d| d.seconds).collect();
     let answers = others().map(|d| d.answers).max().unwrap_or_default();
@@ -317,8 +320,7 @@ async fn decide(shared: &Arc<Shared>, arrived: Instant) -> Result<Decided> {
         }
         let again = AskAgain { answers }.to_bytes();
         let path = Post::to(format!("{}/decisions/{}/again", shared.path, decision.id));
-        let may = shared.device.as_ref().map(|(device, _)| device.may_repeat()).transpose()?;
-        if may != Some(true) {
+        if answers == 1 && shared.repeats[pick].fetch_add(1, Relaxed) >= user_client::DEFAULT_REPEATS {
             shared.unreliable.fetch_add(1, Relaxed);
             break;
         }
@@ -349,7 +351,7 @@ async fn is_reliable(shared: &Arc<Shared>, reply: Vec<u8>) -> Result<bool> {
     }
     let shared = shared.clone();
     tokio::task::spawn_blocking(move || {
-        let Some((_, joined)) = &shared.device else { return Ok(true) };
+        let Some(joined) = &shared.device else { return Ok(true) };
         let reply = joined.read(&reply)?;
         Ok(reply.choice.iter().chain(&reply.others).all(|choice| choice.reliable))
     })

@@ -23,7 +23,7 @@ use user_client::BanditDevice;
 
 const FEATURES: usize = 8;
 /// Decisions of which the median is taken.
-const DECISIONS: usize = 15;
+const DECISIONS: usize = 41;
 /// Decisions before them.
 const WARM: usize = 2;
 
@@ -31,7 +31,7 @@ fn main() -> Result<()> {
     support::serve_if_asked()?;
     let threads = std::env::var("RAYON_NUM_THREADS").unwrap_or_else(|_| "all".into());
     println!(
-        "way,threads,features,arms,median_s,least_s,sent_bytes,received_bytes,bundle_bytes,server_peak_bytes"
+        "way,kernel,threads,features,arms,median_s,least_s,sent_bytes,received_bytes,bundle_bytes,server_peak_bytes"
     );
     for arms in [2, 4, 8, 16] {
         let deployment = Deployment::start_with((FEATURES, arms), false, true, 0, None, Compare::Pbs)?;
@@ -55,7 +55,8 @@ fn main() -> Result<()> {
             })?;
             let least = timed.seconds.iter().copied().fold(f64::INFINITY, f64::min);
             println!(
-                "{way},{threads},{FEATURES},{arms},{:.4},{least:.4},{},{},{},{}",
+                "{way},{},{threads},{FEATURES},{arms},{:.4},{least:.4},{},{},{},{}",
+                rns::kernels(),
                 median(&timed.seconds),
                 timed.sent,
                 timed.received,

@@ -47,9 +47,9 @@ struct Args {
     /// A record of the steps in the ring of scores, and of a raise.
     #[arg(long)]
     scores: Option<PathBuf>,
-    /// A record of the ways to decide for a lone user, of the example `ways`.
+    /// A record of the ways to decide for a lone user, of the example `ways`; one a kernel.
     #[arg(long)]
-    ways: Option<PathBuf>,
+    ways: Vec<PathBuf>,
     /// Results of `benches/openfhe/compare.py`.
     #[arg(long)]
     compared: Vec<PathBuf>,
@@ -71,38 +71,46 @@ struct Args {
     prices: bool,
 }
 
-/// The table of the ways to decide, whose record has lines `way,threads,features,arms,median_s,…`.
-fn ways_page(file: &Path) -> Result<String> {
-    let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
+/// The table of the ways to decide, whose records have lines `way,kernel,threads,features,arms,median_s,…`.
+fn ways_page(files: &[PathBuf]) -> Result<String> {
     let mut medians = BTreeMap::new();
-    for line in text.lines().skip(1) {
-        let fields: Vec<&str> = line.split(',').collect();
-        let [way, threads, _, arms, median, ..] = fields[..] else { continue };
-        medians
-            .insert((arms.parse::<usize>()?, way.to_string(), threads.to_string()), median.parse::<f64>()?);
+    let mut kernels = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
+        for line in text.lines().skip(1) {
+            let fields: Vec<&str> = line.split(',').collect();
+            let [way, kernel, threads, _, arms, median, ..] = fields[..] else { continue };
+            let kernel = kernel.to_string();
+            if !kernels.contains(&kernel) {
+                kernels.push(kernel.clone());
+            }
+            let median: f64 = median.parse()?;
+            medians.insert((arms.parse::<usize>()?, kernel, way.to_string(), threads.to_string()), median);
+        }
     }
     let ways =
         [("polynomial", "raised by the user"), ("raise", "raised by a raiser"), ("pbs", "`compare: pbs`")];
+    let records: Vec<String> = files.iter().map(|file| format!("`{}`", name(file))).collect();
     let mut out = format!(
-        "## Ways to decide for a lone user\n\nRecord `{}`. One decision at d = 8, from the request of the device to its arm, through a \
-         server process over HTTP on one machine: medians of 15 decisions. Made by the example `ways`, which says how.\n\n| K |",
-        name(file)
+        "\n## Ways to decide for a lone user\n\nRecords {}. One decision at d = 8, from the request of the device to its arm, through a \
+         server process over HTTP on one machine: medians of 41 decisions. Made by the example `ways`, which says how.\n\n| K | kernel |",
+        records.join(", ")
     );
     for (_, text) in ways {
         write!(out, " {text}, 1 thread | 2 threads |")?;
     }
-    out += "\n|---:|---:|---:|---:|---:|---:|---:|\n";
-    for arms in [2, 4, 8, 16] {
-        write!(out, "| {arms} |")?;
+    out += "\n|---:|---|---:|---:|---:|---:|---:|---:|\n";
+    for (arms, kernel) in [2, 4, 8, 16].into_iter().flat_map(|arms| kernels.iter().map(move |k| (arms, k))) {
+        write!(out, "| {arms} | {kernel} |")?;
         for (way, threads) in ways.iter().flat_map(|(way, _)| ["1", "2"].map(|threads| (way, threads))) {
-            match medians.get(&(arms, way.to_string(), threads.to_string())) {
+            match medians.get(&(arms, kernel.clone(), way.to_string(), threads.to_string())) {
                 Some(seconds) => write!(out, " {:.0} ms |", 1e3 * seconds)?,
                 None => out += "  |",
             }
         }
         out.push('\n');
     }
-    Ok(out + "\n")
+    Ok(out)
 }
 
 /// One measurement. Ids are `LAYER/WHAT/…/threads=T`.
@@ -165,8 +173,8 @@ fn main() -> Result<()> {
         let (about, rows) = read(file)?;
         document += &scores_page(&about, &name(file), &rows)?;
     }
-    if let Some(file) = &args.ways {
-        document += &ways_page(file)?;
+    if !args.ways.is_empty() {
+        document += &ways_page(&args.ways)?;
     }
     if let (Some(file), Some((about, rows))) = (&args.kernels, &every_kernel) {
         document += &kernels_page(about, &name(file), rows)?;

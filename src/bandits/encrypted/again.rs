@@ -22,8 +22,8 @@ use rayon::prelude::*;
 use service::Body;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 use wire::{AskAgain, SenderTag};
@@ -114,6 +114,15 @@ pub(super) struct Keeping {
     repeating: usize,
     /// The rounds whose users wait for a repeat.
     waiting: HashSet<u64>,
+}
+
+/// The repeats of one evaluation.
+struct Search {
+    /// The evaluations that are left for them.
+    left: AtomicUsize,
+    /// Its turn. It ends with the first sender that is found, since the next search may know this sender
+    /// already, and need not wait until the right half has had its time for asking.
+    turn: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
 /// What the users of a repeat had to say.
@@ -357,9 +366,10 @@ impl EncryptedServed {
     /// Finds whose contexts spoilt the answers of `group`, and answers those who ask again.
     async fn search(self: Arc<Self>, group: Group) {
         // One at a time: the next one may know the sender already.
-        let Ok(_alone) = self.searches.clone().acquire_owned().await else { return };
+        let Ok(turn) = self.searches.clone().acquire_owned().await else { return };
         let (users, began) = (group.members.len(), Instant::now());
-        let left = Arc::new(AtomicUsize::new(MOST_REPEATED));
+        let (left, turn) = (AtomicUsize::new(MOST_REPEATED), Mutex::new(Some(turn)));
+        let search = Arc::new(Search { left, turn });
         let empty = group.with(Vec::new());
         let (known, others): (Vec<Group>, Vec<Group>) = group.by_sender().into_iter().partition(|group| {
             let sender = group.members.first().map(|member| member.sent.sender);
@@ -369,24 +379,24 @@ impl EncryptedServed {
         // A repeat of all without a sender that is known, or of two, of whom one would be alone at once.
         let whole = !known.is_empty() || rest.senders().len() <= 2;
         for group in known {
-            self.clone().repeat(group, left.clone()).await;
+            self.clone().repeat(group, search.clone()).await;
         }
         if whole {
-            self.clone().repeat(rest, left.clone()).await;
+            self.clone().repeat(rest, search.clone()).await;
         } else {
-            self.clone().split(rest, left.clone(), false).await;
+            self.clone().split(rest, search.clone(), false).await;
         }
-        let evaluations = MOST_REPEATED - left.load(Ordering::Relaxed).min(MOST_REPEATED);
+        let evaluations = MOST_REPEATED - search.left.load(Ordering::Relaxed).min(MOST_REPEATED);
         let seconds = began.elapsed().as_secs_f64();
         tracing::info!(bandit = self.created.id, users, evaluations, seconds, "repeated");
     }
 
     /// Repeats an evaluation in halves. If it is a repeat itself, one of them holds the cause, if the users
     /// say what is true; a first evaluation may have been spoilt by the trace that was in its pack.
-    async fn split(self: Arc<Self>, group: Group, left: Arc<AtomicUsize>, is_repeat: bool) {
+    async fn split(self: Arc<Self>, group: Group, search: Arc<Search>, is_repeat: bool) {
         let halves = group.halves();
         let senders = halves.each_ref().map(Group::senders);
-        let [one, other] = halves.map(|half| self.clone().repeat(half, left.clone()));
+        let [one, other] = halves.map(|half| self.clone().repeat(half, search.clone()));
         use Verdict::{Right, Unheard};
         let (verdicts, [one, other]) = (tokio::join!(one, other), senders);
         let found = match verdicts {
@@ -398,21 +408,21 @@ impl EncryptedServed {
             (Right, Right) if one.len() == 1 && other.len() == 1 => [one, other].concat(),
             _ => return,
         };
-        found.into_iter().for_each(|sender| self.find(sender));
+        found.into_iter().for_each(|sender| self.find(sender, &search));
     }
 
     /// Repeats an evaluation, and again in halves if its users ask again.
     fn repeat(
         self: Arc<Self>,
         group: Group,
-        left: Arc<AtomicUsize>,
+        search: Arc<Search>,
     ) -> Pin<Box<dyn Future<Output = Verdict> + Send>> {
         Box::pin(async move {
             if !group.asks() {
                 return Verdict::Unheard;
             }
             let take = |left: usize| left.checked_sub(1);
-            if left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
+            if search.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
                 group.refuse(|| Error::NotEvaluated { why: "it was repeated too often".into() });
                 return Verdict::Failed;
             }
@@ -421,10 +431,10 @@ impl EncryptedServed {
             let Some(group) = self.asking(id).await else { return Verdict::Right };
             match senders[..] {
                 [sender] => {
-                    self.find(sender);
+                    self.find(sender, &search);
                     group.refuse(|| Error::Alone);
                 }
-                _ => self.split(group, left, true).await,
+                _ => self.split(group, search, true).await,
             }
             Verdict::Spoilt
         })
@@ -435,10 +445,11 @@ impl EncryptedServed {
         lock(&self.senders).alone(Instant::now())
     }
 
-    /// Evaluates the contexts of this sender alone from now on.
-    fn find(&self, sender: Sender) {
+    /// Evaluates the contexts of this sender alone from now on, and gives the turn of the search to the next.
+    fn find(&self, sender: Sender, search: &Search) {
         tracing::warn!(bandit = self.created.id, %sender, "its contexts spoil evaluations, and are evaluated alone");
         lock(&self.senders).find(sender, Instant::now());
+        lock(&search.turn).take();
     }
 
     /// Scores the contexts of `group` anew, with their model, and packs them. Returns the users who ask, and
