@@ -126,4 +126,30 @@ mod tests {
             assert!(ways.len() == 2 && ways.iter().all(|cost| cost.way != Way::Pbs));
         }
     }
+
+    /// Bootstraps are proposed for the arms for which they were the fastest of the ways in both records, with
+    /// and without AVX-512.
+    #[test]
+    fn the_proposal_is_what_was_fastest() {
+        let records = [
+            include_str!("../../../benches/record/2026-11-24-ways.csv"),
+            include_str!("../../../benches/record/2026-11-25-ways.csv"),
+        ];
+        for record in records {
+            for (arms, threads) in [2, 4, 8, 16].into_iter().flat_map(|k| [(k, 1), (k, 2)]) {
+                let measured = |wanted: bool| {
+                    let of = |line: &&str| line.starts_with("pbs,") == wanted;
+                    let medians = record.lines().skip(1).filter(of).filter_map(|line| {
+                        let fields: Vec<&str> = line.split(',').collect();
+                        let here = fields[2] == threads.to_string() && fields[4] == arms.to_string();
+                        here.then(|| fields[5].parse::<f64>().unwrap())
+                    });
+                    medians.fold(f64::INFINITY, f64::min)
+                };
+                let report = crate::plan(8, arms, 1000, Security::Classical128).unwrap();
+                let proposed = report.ways(threads, 1, 0.0)[0].way == Way::Pbs;
+                assert_eq!(proposed, measured(true) < measured(false), "{arms} arms, {threads} threads");
+            }
+        }
+    }
 }
