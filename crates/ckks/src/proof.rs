@@ -651,4 +651,29 @@ mod tests {
             assert!((2.0 * precision).sqrt().recip() > sample::SIGMA);
         }
     }
+
+    /// Prints how long a proof and its check take at N = 2¹³, and the bytes of both uploads.
+    #[test]
+    #[ignore = "a measurement"]
+    fn measure_a_proof_and_its_check() {
+        let params = crate::LOGN13_LOGQP147_SCORES.validate().unwrap();
+        let (top, n) = (params.max_level(), params.n());
+        let b = sample::uniform(params.qp_basis(top), &mut rng(100));
+        let key = PublicKey::new(&params, b, [7; 32]);
+        let message = Plaintext::from_integers(&params, &[1], top, SCALE).unwrap();
+        let mut frames = Vec::new();
+        let began = std::time::Instant::now();
+        for seed in 0..50 {
+            frames.push(encrypt_proven(&params, &key, &message, n, b"", &mut rng(seed)));
+        }
+        let proved = began.elapsed() / 50;
+        let (id, proofs) = (key.id(&params), ProofKey::new(&params, &key));
+        let began = std::time::Instant::now();
+        for frame in &frames {
+            let read = read_proven_ciphertext(&params, id, SCALE, n, frame).unwrap();
+            read.verify(&proofs, b"").unwrap();
+        }
+        println!("encrypted and proved in {proved:?}, read and checked in {:?}", began.elapsed() / 50);
+        println!("{} bytes of contexts", frames[0].len());
+    }
 }

@@ -81,7 +81,21 @@ fn ciphertexts() -> Vec<Vec<u8>> {
         frames.push(ckks::write_truncated_ciphertext(&params, id, &whole, COEFFICIENTS));
         frames.push(ckks::write_polynomial(&params, id, level, whole.c1()));
     }
+    frames.push(proven(&params, &secret, id));
     and_undigested(frames)
+}
+
+/// A ciphertext with a proof, under the id that the targets expect.
+fn proven(params: &Params, secret: &SecretKey, id: KeyId) -> Vec<u8> {
+    let key = ckks_secret::wide_public_key_from(secret, [5; 32], &mut rng());
+    let (top, scale) = (params.max_level(), params.scale(params.max_level()));
+    let message = Plaintext::from_integers(params, &[1], top, scale).unwrap();
+    let mut frame = ckks::encrypt_proven(params, &key, &message, COEFFICIENTS, b"", &mut rng());
+    frame[24..40].copy_from_slice(&id.0);
+    let end = frame.len() - FRAME_DIGEST_BYTES;
+    let digest = blake3::hash(&frame[..end]);
+    frame[end..].copy_from_slice(digest.as_bytes());
+    frame
 }
 
 fn keys() -> Vec<Vec<u8>> {
