@@ -11,7 +11,8 @@
 //!     40      2  level
 //!     42      2  number of polynomials
 //!     44      4  Galois element of a key-switch key; number of coefficients of a partial, truncated
-//!                or proven ciphertext; number of a key of a ring switch; 0 for relinearisation and all other kinds
+//!                or proven ciphertext; number of a key of a ring switch; 0 for relinearisation and all other
+//!                kinds
 //!     48      8  scale, IEEE 754
 //!     56      …  seed (32 bytes, if the kind has one), then limb after limb; each residue has as many bits
 //!                as its prime, least significant bit first

@@ -1,7 +1,8 @@
 //! Encryptions under the wide public key whose sender proves that it knows the message.
 //!
-//! Over R = ℤ[X]/(Xᴺ + 1) the statement is c₁ = a·v + e₁ modulo QP with small v and e₁. The message follows from
-//! v, c₀ and b. The protocol has three messages and r repetitions; its challenges are hashes (Fiat and Shamir).
+//! Over R = ℤ[X]/(Xᴺ + 1) the statement is c₁ = a·v + e₁ modulo QP with small v and e₁. The message follows
+//! from v, c₀ and b. The protocol has three messages and r repetitions; its challenges are hashes (Fiat and
+//! Shamir).
 //!
 //! ```text
 //! commit      yₖ from a discrete Gaussian, σ = 18       hₖ = H(high(a·yₖ))                 k = 1..r
@@ -9,15 +10,15 @@
 //! response    zₖ = yₖ + X^iₖ·v                          sent: the hash, and all zₖ
 //! check       |zₖ| ≤ 127, and the same hash from high(a·zₖ − X^iₖ·c₁)
 //! ```
-//! v is a discrete Gaussian too, σ = 10. Responses hide v without rejection sampling: whoever knows all of them sees v as
-//! a discrete Gaussian with 1/σ² = 1/10² + r/18² around a known centre, since powers of X are isometries. That is
-//! a sum of two with σ ≥ 3.3, one of which is the secret of an RLWE sample that nobody has a hint about (Kim, Lee, Seo, Song
-//! 2023, for RLWE with hints). e₁ is in no response: `high` drops more bits than e₁ has, and the sender starts
-//! again if e₁ changes what is left.
+//! v is a discrete Gaussian too, σ = 10. Responses hide v without rejection sampling: whoever knows all of
+//! them sees v as a discrete Gaussian with 1/σ² = 1/10² + r/18² around a known centre, since powers of X are
+//! isometries. That is a sum of two with σ ≥ 3.3, one of which is the secret of an RLWE sample that nobody
+//! has a hint about (Kim, Lee, Seo, Song 2023, for RLWE with hints). e₁ is in no response: `high` drops more
+//! bits than e₁ has, and the sender starts again if e₁ changes what is left.
 //!
-//! Challenges are those of Benhamouda, Camenisch, Krenn, Lyubashevsky, Neven 2014: 2/(X^i − X^j) has coefficients in
-//! {−1, 0, 1}. Two accepted sets of responses to one commitment give small v and e with 2·c₁ = a·v + e
-//! ([`ProvenCiphertext`]), and the ciphertext is made from 2·c₁.
+//! Challenges are those of Benhamouda, Camenisch, Krenn, Lyubashevsky, Neven 2014: 2/(X^i − X^j) has
+//! coefficients in {−1, 0, 1}. Two accepted sets of responses to one commitment give small v and e with 2·c₁
+//! = a·v + e ([`ProvenCiphertext`]), and the ciphertext is made from 2·c₁.
 
 use crate::encrypt::{Drawn, encryption};
 use crate::frame::{self, FrameHeader, FrameKind};
@@ -33,7 +34,8 @@ use zeroize::{Zeroize, Zeroizing};
 const SECRET_DEVIATION: f64 = 10.0;
 /// σ of the yₖ.
 const MASK_DEVIATION: f64 = 18.0;
-/// Responses are at most this large. σ is 20.6, so that a proof starts again with probability 2⁻¹⁴ at N = 2¹³.
+/// Responses are at most this large. σ is 20.6, so that a proof starts again with probability 2⁻¹⁴ at N =
+/// 2¹³.
 const LARGEST_RESPONSE: i64 = 127;
 /// −log₂ of the probability that a sender who knows no small v is accepted, at least.
 const SOUNDNESS_BITS: u32 = 128;
@@ -41,8 +43,8 @@ const CHALLENGE_BYTES: usize = 32;
 
 /// An encryption with the proof of its sender, as it was read. [`Self::verify`] checks the proof.
 ///
-/// Whoever makes accepted proofs knows small v and e with 2·c₁ = a·v + e: |v| ≤ 2·127·N, and the norm of e is at
-/// most 2N/π·√N·2ᵈ, where d is [`dropped_bits`]. With b = −a·s + ε it knows the message of the ciphertext
+/// Whoever makes accepted proofs knows small v and e with 2·c₁ = a·v + e: |v| ≤ 2·127·N, and the norm of e is
+/// at most 2N/π·√N·2ᵈ, where d is [`dropped_bits`]. With b = −a·s + ε it knows the message of the ciphertext
 /// (c₀, ⌊2·c₁/P⌉), which is c₀ − b·v/P but for (ε·v + e·s)/P and the rounding.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProvenCiphertext {
@@ -84,8 +86,8 @@ impl ProofKey {
     }
 }
 
-/// log₂ of the length of the intervals that commitments are known to: 35 bits at N = 2¹³. It shrinks as N^(3/2)
-/// grows, by which the e of two accepted proofs is longer than an interval.
+/// log₂ of the length of the intervals that commitments are known to: 35 bits at N = 2¹³. It shrinks as
+/// N^(3/2) grows, by which the e of two accepted proofs is longer than an interval.
 fn dropped_bits(log_n: u32) -> u32 {
     54 - 3 * log_n / 2
 }
@@ -95,8 +97,8 @@ fn repetitions(log_n: u32) -> usize {
     SOUNDNESS_BITS.div_ceil(log_n + 1) as usize
 }
 
-/// The map from integers modulo QP to the intervals that they are in. Their digits in mixed radix are those of
-/// the special primes and then of the others: x = d₀ + p₀·(d₁ + p₁·(…)). The interval is (d₀ >> d, d₁, …).
+/// The map from integers modulo QP to the intervals that they are in. Their digits in mixed radix are those
+/// of the special primes and then of the others: x = d₀ + p₀·(d₁ + p₁·(…)). The interval is (d₀ >> d, d₁, …).
 #[derive(Debug, Clone)]
 struct High {
     dropped: u32,
@@ -155,11 +157,11 @@ pub fn proven_ciphertext_bytes(params: &Params, count: usize) -> usize {
     frame::FRAME_HEADER_BYTES + c1 + c0 + proof + frame::FRAME_DIGEST_BYTES
 }
 
-/// The frame of an encryption of `plaintext` under a wide public key, with the first `count` coefficients of c₀
-/// and the proof that the sender knows the message. The proof holds for `about` alone.
+/// The frame of an encryption of `plaintext` under a wide public key, with the first `count` coefficients of
+/// c₀ and the proof that the sender knows the message. The proof holds for `about` alone.
 ///
-/// c₀ = ⌊(2·(b·v + e₀) + P·m)/P⌉, and c₁ = a·v + e₁ modulo QP, of which the receiver takes ⌊2·c₁/P⌉. The noise
-/// is that of [`crate::encrypt_wide`], since the errors are divided by P.
+/// c₀ = ⌊(2·(b·v + e₀) + P·m)/P⌉, and c₁ = a·v + e₁ modulo QP, of which the receiver takes ⌊2·c₁/P⌉. The
+/// noise is that of [`crate::encrypt_wide`], since the errors are divided by P.
 ///
 /// # Panics
 /// If the key is not wide, or the plaintext is not at the top level.
@@ -489,8 +491,8 @@ mod tests {
         assert_eq!(proof.verify(&fixture.proof_key, b""), Err(Error::BadProof("a response is out of range")));
     }
 
-    /// Whoever sends (0, g) knows no small v, and its proof of v = 0 is refused, in all of 50 trials. The control
-    /// is the ciphertext without the check: (0, g), whose message is g·s.
+    /// Whoever sends (0, g) knows no small v, and its proof of v = 0 is refused, in all of 50 trials. The
+    /// control is the ciphertext without the check: (0, g), whose message is g·s.
     #[test]
     fn attack_a_proof_of_zero_and_a_small_polynomial_is_refused() {
         let fixture = fixture();
@@ -515,8 +517,8 @@ mod tests {
         }
     }
 
-    /// Two accepted sets of responses to one commitment give v and e₁: the receiver who rewinds the sender reads
-    /// them.
+    /// Two accepted sets of responses to one commitment give v and e₁: the receiver who rewinds the sender
+    /// reads them.
     #[test]
     fn two_responses_to_a_commitment_give_the_witness() {
         let fixture = fixture();
@@ -577,8 +579,8 @@ mod tests {
     }
 
     /// What responses leave of v is a discrete Gaussian around a centre that they determine, with
-    /// 1/σ² = 1/10² + r/18²: moments, and no correlation with the responses. Bounds are six standard deviations
-    /// (fixed seeds); the control is v itself, which the centre does predict.
+    /// 1/σ² = 1/10² + r/18²: moments, and no correlation with the responses. Bounds are six standard
+    /// deviations (fixed seeds); the control is v itself, which the centre does predict.
     #[test]
     fn responses_leave_a_gaussian_of_the_witness() {
         let fixture = fixture();
@@ -640,8 +642,8 @@ mod tests {
         );
     }
 
-    /// What is in docs/committee.md, at the degrees of the rings of scores: repetitions, and the σ of the secret of
-    /// which responses show nothing.
+    /// What is in docs/committee.md, at the degrees of the rings of scores: repetitions, and the σ of the
+    /// secret of which responses show nothing.
     #[test]
     fn parameters_are_those_of_the_page() {
         for (log_n, r, dropped) in [(13, 10, 35), (14, 9, 33), (15, 8, 32)] {

@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 pub struct CommitteeContexts {
     /// A sealing key that is used for this request alone.
     pub answer_key: Vec<u8>,
-    /// The frame of the contexts in the ring of scores, which was encrypted under the public key, with the proof
-    /// that the sender knows them ([`ckks::encrypt_proven`]).
+    /// The frame of the contexts in the ring of scores, which was encrypted under the public key, with the
+    /// proof that the sender knows them ([`ckks::encrypt_proven`]).
     pub contexts: Vec<u8>,
 }
 
@@ -29,8 +29,8 @@ impl CommitteeContexts {
         ckks::proven_ciphertext_bytes(small, small.n())
     }
 
-    /// What the proof of contexts for this many decisions holds for. The key of the answer is among it, so that
-    /// nobody has the contexts of another user answered under a key of its own.
+    /// What the proof of contexts for this many decisions holds for. The key of the answer is among it, so
+    /// that nobody has the contexts of another user answered under a key of its own.
     pub fn about(bandit: &str, decisions: usize, answer_key: &[u8]) -> Vec<u8> {
         // Serialising plain data into memory does not fail.
         postcard::to_stdvec(&("helba contexts v1", bandit, decisions as u64, answer_key)).unwrap_or_default()

@@ -67,9 +67,9 @@ fn with_digest(mut frame: Vec<u8>) -> Vec<u8> {
     frame
 }
 
-/// The server refuses feedback and contexts whose proof does not hold, with 422: (0, g) with a small g, feedback for
-/// another round, and contexts of another user under a key of one's own. The same decision then takes the feedback of its
-/// device. What (0, g) would show is in the test of this name in `user-client`.
+/// The server refuses feedback and contexts whose proof does not hold, with 422: (0, g) with a small g,
+/// feedback for another round, and contexts of another user under a key of one's own. The same decision then
+/// takes the feedback of its device. What (0, g) would show is in the test of this name in `user-client`.
 #[test]
 fn attack_uploads_without_a_proof_are_refused() {
     let mut world = World::start(2, 3, 2, 2);

@@ -222,8 +222,8 @@ fn attack_a_forked_journal_is_refused() {
         find(|event| matches!(event, helba::Event::Raised { .. })),
     );
     follow(&asked.ledger("whole"), &records, &opening).unwrap();
-    // A journal whose first feedback is the second one, whose proof is for another round; and one with a feedback
-    // that the server makes up: what was raised is not the sum.
+    // A journal whose first feedback is the second one, whose proof is for another round; and one with a
+    // feedback that the server makes up: what was raised is not the sum.
     let mut forked = records.clone();
     let second =
         events.iter().skip(fed + 1).position(|e| matches!(e, helba::Event::Feedback { .. })).unwrap();

@@ -233,11 +233,11 @@ impl BanditDevice<'_> {
         })
     }
 
-    /// The body of the feedback on `decision`, which proofs of a committee's users are about: the frame of the coefficients of the statistics, at the top
-    /// level of the ring of scores. `features` are those of `arm`, which was played, and `reward` is in
-    /// [−1, 1]. The arm enters the counters of the bandit, if it has any, and nothing else. Under the trace
-    /// condition the trace statistics come with it, and the answer to `question`
-    /// ([`Choice::question`]) if the key has answers left.
+    /// The body of the feedback on `decision`, which proofs of a committee's users are about: the frame of
+    /// the coefficients of the statistics, at the top level of the ring of scores. `features` are those of
+    /// `arm`, which was played, and `reward` is in [−1, 1]. The arm enters the counters of the bandit, if it
+    /// has any, and nothing else. Under the trace condition the trace statistics come with it, and the answer
+    /// to `question` ([`Choice::question`]) if the key has answers left.
     ///
     /// # Errors
     /// [`Error::Protocol`] for arm, features (row 1) and reward; [`Error::Ckks`] for a question that is not

@@ -327,8 +327,8 @@ fn attack_copied_contexts_are_refused() {
     assert!(!check("c", 1, &sent.answer_key) && !check("b", 2, &sent.answer_key));
 }
 
-/// (0, g) has no proof that is accepted. The control opens it without the check: coefficient k of its message is
-/// 2^17 times coefficient k of the secret.
+/// (0, g) has no proof that is accepted. The control opens it without the check: coefficient k of its message
+/// is 2^17 times coefficient k of the secret.
 #[test]
 fn attack_zero_and_a_small_polynomial_is_refused() {
     let committee = committee();
