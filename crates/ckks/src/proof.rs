@@ -44,7 +44,7 @@ const CHALLENGE_BYTES: usize = 32;
 /// An encryption with the proof of its sender, as it was read. [`Self::verify`] checks the proof.
 ///
 /// Whoever makes accepted proofs knows small v and e with 2·c₁ = a·v + e: |v| ≤ 2·127·N, and the norm of e is
-/// at most 2N/π·√N·2ᵈ, where d is [`dropped_bits`]. With b = −a·s + ε it knows the message of the ciphertext
+/// at most 2N/π·√N·2ᵈ, where d is 35 at N = 2¹³. With b = −a·s + ε it knows the message of the ciphertext
 /// (c₀, ⌊2·c₁/P⌉), which is c₀ − b·v/P but for (ε·v + e·s)/P and the rounding.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProvenCiphertext {
