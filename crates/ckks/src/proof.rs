@@ -612,7 +612,7 @@ mod tests {
         let count = left.len() as f64;
         let moment = |p: i32| left.iter().map(|x| x.powi(p)).sum::<f64>() / count;
         for (p, want, variance) in [(1, 0.0, 1.0), (2, 1.0, 2.0), (3, 0.0, 15.0), (4, 3.0, 96.0)] {
-            let distance = (moment(p) - want).abs() / (f64::from(variance) / count).sqrt();
+            let distance = (moment(p) - want).abs() / (variance / count).sqrt();
             assert!(distance < 6.0, "moment {p} is {}", moment(p));
         }
         let norm = centres.iter().map(|c| c * c).sum::<f64>().sqrt();
