@@ -359,3 +359,53 @@ fn uniform_within(bound: i128, rng: &mut ChaCha20Rng) -> i128 {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Masks at the bounds of transfers and of checks by two and three members: moments, and sixteen parts of
+    /// the range, on `n` draws. False alarm below 10⁻⁵ (fixed seeds).
+    fn check_masks(n: usize) {
+        // In the ring of scores q has 98 bits; sums take 2⁻⁴ and checks a quarter of that.
+        let bounds = [96, 92, 94].map(|log| (1i128 << log) - (1 << (log - 10)));
+        for bound in bounds.into_iter().flat_map(|bound| [bound / 2, bound / 3]).chain([1, 5]) {
+            let mut rng = ChaCha20Rng::seed_from_u64(bound as u64);
+            let (mut sums, mut parts) = ([0.0f64; 5], [0.0f64; 16]);
+            for _ in 0..n {
+                let mask = uniform_within(bound, &mut rng);
+                assert!((-bound..=bound).contains(&mask));
+                let x = mask as f64 / bound as f64;
+                (1..=4).for_each(|p| sums[p as usize] += x.powi(p));
+                let width = (2 * bound + 1) as f64 / 16.0;
+                parts[(((mask + bound) as f64 + 0.5) / width).min(15.0) as usize] += 1.0;
+            }
+            if bound < 16 {
+                continue;
+            }
+            let near = |p: usize, want: f64, variance: f64| {
+                let got = sums[p] / n as f64;
+                assert!((got - want).abs() < 6.0 * (variance / n as f64).sqrt(), "moment {p}: {got}");
+            };
+            near(1, 0.0, 1.0 / 3.0);
+            near(2, 1.0 / 3.0, 4.0 / 45.0);
+            near(3, 0.0, 1.0 / 7.0);
+            near(4, 1.0 / 5.0, 16.0 / 225.0);
+            let want = n as f64 / 16.0;
+            let chi2: f64 = parts.iter().map(|count| (count - want).powi(2) / want).sum();
+            // The 1 − 10⁻⁶ quantile with 15 degrees of freedom.
+            assert!(chi2 < 55.0, "{bound}: {chi2}");
+        }
+    }
+
+    #[test]
+    fn masks_are_uniform() {
+        check_masks(100_000);
+    }
+
+    #[test]
+    #[ignore = "ten million draws"]
+    fn ten_million_masks_are_uniform() {
+        check_masks(10_000_000);
+    }
+}

@@ -12,7 +12,7 @@ use rns::{Modulus, Ntt, Poly, sample::SIGMA};
 const SIZES: [(u8, u8); 2] = [(2, 3), (3, 5)];
 
 /// The errors bⱼ + aⱼ·`to` − wⱼ·`from` of all digits of a key, modulo the first two primes.
-fn key_errors(
+pub(crate) fn key_errors(
     params: &Params,
     gadget: &Gadget,
     key: &KeySwitchKey,

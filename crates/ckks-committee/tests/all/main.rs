@@ -2,7 +2,9 @@
 
 mod committee;
 mod keys;
+mod noise;
 mod openings;
 mod range;
+mod samplers;
 mod timing;
 mod transfers;

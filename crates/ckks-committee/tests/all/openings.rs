@@ -53,6 +53,7 @@ fn openings_have_the_smudging_of_all_members() {
         });
         let formula = f64::from(t).sqrt() * smudge.deviation();
         assert_near(&format!("opened coefficients, {t} of {n}"), deviation(errors), formula);
+        check_smudging(&ring, &sets(ring.quorum));
 
         let bits = 10;
         let forms = Forms::real_slots(&params, 0, &slots, bits).unwrap();
@@ -67,6 +68,40 @@ fn openings_have_the_smudging_of_all_members() {
             }
         }
     }
+}
+
+/// The errors of opened coefficients and of entries of an answer, in units of 2⁻¹⁰: some hundred each measure
+/// a deviation to a few hundredths of a bit.
+pub(crate) fn check_smudging(ring: &Ring, sets: &[ActiveSet]) {
+    let (params, quorum) = (&ring.params, ring.quorum);
+    let (t, n) = (quorum.threshold(), quorum.members());
+    let what = |name: &str| format!("{name}, {t} of {n}, N = {}", params.n());
+    let ct = answer(ring, &vec![Complex64::ZERO; params.max_slots()]);
+    let phase = ring.phase(&ct);
+    let step = params.n() / 256;
+    let unit_of = |k: usize| (0..params.n()).map(|i| i32::from(i == k)).collect();
+    let units = Forms::new(params, 0, (0..params.n()).step_by(step).map(unit_of).collect()).unwrap();
+    let smudge = Smudge::at_least(2f64.powi(30));
+    let errors = |forms: &Forms, smudge: Smudge| -> Vec<i128> {
+        let of_set = |set: &ActiveSet| {
+            opened(ring, forms, *set, &ct, &shares(ring, forms, smudge, *set, &ct)).unwrap()
+        };
+        sets.iter().flat_map(of_set).collect()
+    };
+    let got = errors(&units, smudge);
+    let of_phase = phase.iter().step_by(step).cycle();
+    let got = deviation(got.iter().zip(of_phase).map(|(got, want)| got - want));
+    assert_near(&what("opened coefficients"), got, f64::from(t).sqrt() * smudge.deviation());
+
+    // Entries have a deviation of v = 2⁻⁴ as far as the family of widths has it; the error of the encryption
+    // is far below.
+    let (bits, slots) = (6, (0..256).map(|i| i * params.max_slots() / 256).collect::<Vec<_>>());
+    let forms = Forms::real_slots(params, 0, &slots, bits).unwrap();
+    let unit = f64::from(32 + bits).exp2();
+    let smudge = Smudge::at_least(0.0625 / f64::from(t).sqrt() * unit);
+    let got = deviation(errors(&forms, smudge)) / unit * 1024.0;
+    let formula = f64::from(t).sqrt() * smudge.deviation() / unit * 1024.0;
+    assert_near(&what("entries of an answer, in 2^-10"), got, formula);
 }
 
 /// A share that is short, too large or not asked for is refused.

@@ -51,8 +51,9 @@ fn check(what: &str, from: &Ring, to: &Ring, map: &impl Transfer, ct: &Ciphertex
         assert_eq!((out.level(), out.scale()), (map.target().1, to.params.scale(map.target().1)));
         to.phase(&out).into_iter().zip(image.clone()).map(|(got, want)| got - want).collect::<Vec<_>>()
     });
-    let t = f64::from(from.quorum.threshold());
-    assert_near(&format!("{what}, {t} of {}", from.quorum.members()), deviation(errors), t.sqrt() * SIGMA);
+    let (t, n) = (f64::from(from.quorum.threshold()), from.quorum.members());
+    let what = format!("{what}, added, {t} of {n}, N = {}", to.params.n());
+    assert_near(&what, deviation(errors), t.sqrt() * SIGMA);
 }
 
 fn raise(small: &Params, large: &Params) -> Raise {
@@ -79,22 +80,26 @@ fn packed_from(seed: u64, small: &Ring, value: impl Fn(usize) -> i64) -> Ciphert
 fn transfers_add_one_error_a_member() {
     for (t, n) in [(2, 3), (3, 5)] {
         let (small, large) = rings(Quorum::new(t, n).unwrap());
-        let ct = packed(&small, |k| (((k * 37 + 11) % 1000) as i64 - 500) << 34);
-        let raise = raise(&small.params, &large.params);
-        check("raise", &small, &large, &Raised { raise: &raise, factor: 0.5, check_bits: 0 }, &ct);
-
-        let (low, top, slots) = (2, large.params.max_level(), 16);
-        let values: Vec<_> = (0..slots).map(|i| num_complex::Complex64::from(0.01 * i as f64)).collect();
-        let scale = large.params.scale(top);
-        let message = Plaintext::encode_at(&large.params, &values, low, scale).unwrap();
-        let model = ckks::encrypt(&large.params, &large.public_key(), &message, &mut rng(4));
-        check("refresh", &large, &large, &Refresh::new(&large.params, low, top, slots).unwrap(), &model);
-
-        let terms: Vec<Term> =
-            (0..slots).map(|slot| Term { slot, coefficient: 3 * slot, factor: 0.5 }).collect();
-        let map = SlotsToCoefficients::new(&large.params, &small.params, low, slots, scale, &terms).unwrap();
-        check("slots to coefficients", &large, &small, &map, &model);
+        check_all(&small, &large);
     }
+}
+
+/// The error that each kind of transfer adds between two rings.
+pub(crate) fn check_all(small: &Ring, large: &Ring) {
+    let ct = packed(small, |k| (((k * 37 + 11) % 1000) as i64 - 500) << 34);
+    let raise = raise(&small.params, &large.params);
+    check("raise", small, large, &Raised { raise: &raise, factor: 0.5, check_bits: 0 }, &ct);
+
+    let (low, top, slots) = (2, large.params.max_level(), 16);
+    let values: Vec<_> = (0..slots).map(|i| num_complex::Complex64::from(0.01 * i as f64)).collect();
+    let scale = large.params.scale(top);
+    let message = Plaintext::encode_at(&large.params, &values, low, scale).unwrap();
+    let model = ckks::encrypt(&large.params, &large.public_key(), &message, &mut rng(4));
+    check("refresh", large, large, &Refresh::new(&large.params, low, top, slots).unwrap(), &model);
+
+    let terms: Vec<Term> = (0..slots).map(|slot| Term { slot, coefficient: 3 * slot, factor: 0.5 }).collect();
+    let map = SlotsToCoefficients::new(&large.params, &small.params, low, slots, scale, &terms).unwrap();
+    check("slots to coefficients", large, small, &map, &model);
 }
 
 /// What the server adds up is the message less a mask that is as wide as the modulus allows, at the
