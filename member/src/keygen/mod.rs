@@ -27,6 +27,7 @@ mod plan;
 mod proposal;
 mod reshare;
 mod run;
+mod spent;
 
 pub use board::{Board, RemoteBoard, Store, routes};
 pub use error::Error;

@@ -3,7 +3,7 @@
 //!
 //! | round | who | sends |
 //! |---|---|---|
-//! | pair | the next members | to each other one, sealed: half of a pair key |
+//! | pair | the next members | to each other one, sealed: half of a pair key, and how many decisions it has opened in this epoch |
 //! | deal | t members of this epoch | to each next member, sealed: λⱼσⱼ by a fresh polynomial, for each ring, and what its ledger holds |
 //! | test | the next members | their shares of openings of encryptions of 0 by every set of t of them |
 //! | confirm | the next members | their signatures of the manifest of the next epoch |
@@ -20,6 +20,7 @@ use super::parts::{DEAL, PAIR, PublicKeys, Received, purpose, stream};
 use super::party::{Openings, Party, Stopped, suspicion};
 use super::plan::{FORMS, Ids, MOST_TOLD, MOST_WHY, Plan, Ring};
 use super::run::test_seed;
+use super::spent::counted_on;
 use super::{Error, Identity};
 use crate::serve::{Ledger, Told};
 use crate::{MemberKeys, MemberShares};
@@ -27,7 +28,8 @@ use ckks_committee::{Dealt, MemberShare, PairKeys, PairSecret};
 use ckks_secret::Passphrase;
 use ckks_shares::ActiveSet;
 use host::Draft;
-use protocol::exchange::opened_nats;
+use protocol::exchange::{OPENED_NATS, most_opened, opened_nats};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::path::Path;
@@ -38,6 +40,8 @@ use wire::{
 };
 use zeroize::Zeroizing;
 
+/// In the place of the number of decisions that a member has opened: it has no ledger of this epoch.
+const NOT_TOLD: u64 = u64::MAX;
 const RINGS: [Ring; 3] = [Ring::Large, Ring::Scores, Ring::Answers];
 
 /// What a member of the epoch that ends has. Its share is erased at the end of the run.
@@ -225,13 +229,24 @@ impl<B: Board> Run<'_, '_, B> {
         let (plan, seed, next) = (setup.plan, self.party.memory.seed(), self.roles.next);
         // They are read before anything is sent, so that a wrong file stops no run.
         let bundles = next.map(|member| Ok::<_, Error>((member, setup.bundles()?))).transpose()?;
-        if let Some(member) = next {
+        // After its old keys were erased, all that it sends there is on the board.
+        let is_over = self.roles.old.is_none() && self.party.memory.has_begun(plan.place(Round::Stored));
+        if let Some(member) = next.filter(|_| !is_over) {
+            // What a member of both epochs has opened is told, and does not change after that.
+            let opened = match &self.roles.old {
+                Some(old) => {
+                    old.ledger.freeze(&plan.session)?;
+                    old.ledger.tell()?.opened
+                }
+                None => NOT_TOLD,
+            };
             self.party.send(Round::Pair, member, |slot| {
                 let half = PairSecret::generate(&mut stream(&seed, "pair", slot.number.into()));
                 let (to, mut rng) = (slot.number as u8 + 1, stream(&seed, "seal a pair", slot.number.into()));
                 let card = &plan.proposal.members[usize::from(slot.number)];
                 let purpose = purpose(plan, PAIR, member, to);
-                Ok(envelope::seal(&card.sealing.0, &purpose, &*half.to_bytes(), &mut rng)?)
+                let body = Zeroizing::new([&half.to_bytes()[..], &opened.to_le_bytes()].concat());
+                Ok(envelope::seal(&card.sealing.0, &purpose, &body, &mut rng)?)
             })?;
         }
         self.party.gather(Round::Pair)?;
@@ -324,13 +339,26 @@ impl<B: Board> Run<'_, '_, B> {
     fn receive(&self, member: u8, seed: &[u8; 32], token: AccessToken) -> Result<(Received, Told), Stopped> {
         let (plan, sealing) = (self.setup.plan, &self.setup.identity.sealing);
         let number = u16::from(member - 1);
-        let mut pairs = PairKeys::new(member);
+        let committee = plan.resharing()?.committee()?;
+        let old_number = |from: u8| {
+            let card = plan.proposal.members.get(usize::from(from) - 1)?;
+            committee.members.iter().zip(1..).find(|(own, _)| *own == card).map(|(_, old)| old)
+        };
+        let (mut pairs, mut counts) = (PairKeys::new(member), BTreeMap::new());
         for from in plan.members().filter(|from| *from != member) {
             let slot = Slot { round: Round::Pair, number, member: from };
             let sealed = self.party.fetch(slot)?;
             let opened = sealing.open(&purpose(plan, PAIR, from, member), &sealed);
-            let half = opened.ok().and_then(|half| half.first_chunk().map(PairSecret::from_bytes));
-            let Some(theirs) = half else { return suspicion(format!("the {slot} cannot be opened")) };
+            let read = opened.ok().and_then(|body| {
+                let (half, opened) = body.split_first_chunk()?;
+                Some((PairSecret::from_bytes(half), u64::from_le_bytes(opened.try_into().ok()?)))
+            });
+            let Some((theirs, opened)) = read else {
+                return suspicion(format!("the {slot} cannot be opened"));
+            };
+            if let Some(old) = old_number(from).filter(|_| opened != NOT_TOLD) {
+                counts.insert(old, opened);
+            }
             pairs.insert(
                 from,
                 &PairSecret::generate(&mut stream(seed, "pair", usize::from(from - 1))),
@@ -346,11 +374,18 @@ impl<B: Board> Run<'_, '_, B> {
                 return suspicion(format!("the {slot} cannot be read"));
             };
             of_rings.iter_mut().zip(values).for_each(|(of_ring, value)| of_ring.push(value));
+            counts.insert(dealer, own.opened);
             told.push(own);
         }
         if let Some(old) = &self.roles.old {
-            told.push(old.ledger.tell()?);
+            let own = old.ledger.tell()?;
+            counts.insert(old.keys.member(), own.opened);
+            told.push(own);
         }
+        let before = committee.quorum()?;
+        let numbers = (before.threshold(), before.members());
+        let most = most_opened(OPENED_NATS, plan.proposal.shape(), numbers, plan.makers());
+        let opened = counted_on(&counts, most, before, plan.quorum);
         let mut rng = stream(seed, "answers of a member", 0);
         let mut share = |ring: Ring| {
             let (params, dealt) = (plan.params(ring), &of_rings[ring as usize]);
@@ -361,7 +396,8 @@ impl<B: Board> Run<'_, '_, B> {
             scores: share(Ring::Scores)?,
             answers: share(Ring::Answers)?,
         };
-        Ok((Received { shares, pairs, token }, Told::merged(told)))
+        let told = Told { opened, ..Told::merged(told) };
+        Ok((Received { shares, pairs, token }, told))
     }
 
     /// The manifest with the signatures of all members of the next epoch.
