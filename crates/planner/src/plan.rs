@@ -324,7 +324,7 @@ fn traced(
 }
 
 /// Keys, parameters and configuration that carry the problem.
-fn carried(
+pub(crate) fn carried(
     features: usize,
     arms: usize,
     rounds: u64,

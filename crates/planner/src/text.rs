@@ -59,7 +59,7 @@ impl Report {
 }
 
 /// Bytes as kB, MB or GB with two digits or more.
-fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     let bytes = bytes as f64;
     match bytes {
         _ if bytes < 999.5e3 => format!("{:.0} kB", bytes / 1e3),

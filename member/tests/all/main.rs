@@ -4,6 +4,7 @@ mod committee;
 mod inputs;
 mod keygen;
 mod keys;
+mod plan;
 mod processes;
 mod replay;
 mod reshare;
