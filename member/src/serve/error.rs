@@ -41,6 +41,12 @@ pub enum Error {
         /// Whether this member has signed the next epoch.
         ended: bool,
     },
+    /// Untrusted: this member checks some tasks alone, and the server was caught at one.
+    #[error(
+        "the server has deviated from the protocol, and this member answers it no more: find out what it did, and make new keys \
+         or hand the shares on"
+    )]
+    Caught,
     /// The ledger cannot be read or written.
     #[error("the ledger: {0}")]
     Ledger(String),
@@ -78,6 +84,7 @@ impl Error {
     pub fn told(&self) -> String {
         match self {
             Error::HandedOn { .. }
+            | Error::Caught
             | Error::Ledger(_)
             | Error::Random(_)
             | Error::Panicked

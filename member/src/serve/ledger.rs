@@ -31,6 +31,8 @@ const FLOORS: TableDefinition<&str, u64> = TableDefinition::new("floors");
 const EVALUATIONS: u64 = 1 << 63;
 /// The resharing in which the shares of this ledger are handed on, by the start of its name.
 const RESHARING: &str = "resharing";
+/// Whether the server was caught by a member that checks some tasks alone.
+const CAUGHT: &str = "caught";
 /// Whether the member has signed the next epoch.
 const ENDED: &str = "ended";
 
@@ -176,10 +178,20 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// Refuses to answer with shares that are being handed on, or were.
+    /// Notes that the server was caught, after which nothing is answered, over restarts too.
     ///
     /// # Errors
-    /// [`Error::HandedOn`]; [`Error::Ledger`].
+    /// [`Error::Ledger`].
+    pub fn note_caught(&self) -> Result<(), Error> {
+        let write = self.begin()?;
+        write.open_table(ABOUT).map_err(failed)?.insert(CAUGHT, 1).map_err(failed)?;
+        write.commit().map_err(failed)
+    }
+
+    /// Refuses to answer with shares that are being handed on, or were, and to a server that was caught.
+    ///
+    /// # Errors
+    /// [`Error::HandedOn`]; [`Error::Caught`]; [`Error::Ledger`].
     pub fn check_in_use(&self) -> Result<(), Error> {
         let read = self.database.begin_read().map_err(failed)?;
         check_in_use(&read.open_table(ABOUT).map_err(failed)?)
@@ -377,7 +389,8 @@ impl Ledger {
             if record.sets.contains(&asked) {
                 return Ok(());
             }
-            if record.sets.len() == most {
+            // A record of two ledgers of an epoch before may have more.
+            if record.sets.len() >= most {
                 return Err(Error::Refused("as many sets of members as may be were answered for this task"));
             }
             if let Wanted::Answers { users, .. } = &question.wanted {
@@ -422,8 +435,9 @@ impl Ledger {
     /// the note is on disk.
     ///
     /// # Errors
-    /// [`Error::Deviates`] for a request that was answered in another task: each answer is one more smudged
-    /// copy of the same entries; [`Error::Ledger`].
+    /// [`Error::Refused`] for a request that was answered in another task: each answer is one more smudged
+    /// copy of the same entries. A user may have sent it twice, so that it is no proof against the server;
+    /// [`Error::Ledger`].
     pub fn note_uploads(&self, task: u64, uploads: &[[u8; 32]]) -> Result<(), Error> {
         let write = self.database.begin_write().map_err(failed)?;
         let mut fresh = false;
@@ -434,7 +448,7 @@ impl Ledger {
                 match known {
                     Some(known) if known == task => {}
                     Some(_) => {
-                        return Err(Error::Deviates("contexts that were answered in another evaluation"));
+                        return Err(Error::Refused("contexts that were answered in another evaluation"));
                     }
                     None => {
                         table.insert(upload, task).map_err(failed)?;
@@ -469,6 +483,9 @@ impl Ledger {
 }
 
 fn check_in_use(about: &impl ReadableTable<&'static str, u64>) -> Result<(), Error> {
+    if about.get(CAUGHT).map_err(failed)?.is_some() {
+        return Err(Error::Caught);
+    }
     match about.get(RESHARING).map_err(failed)? {
         None => Ok(()),
         Some(_) => Err(Error::HandedOn { ended: about.get(ENDED).map_err(failed)?.is_some() }),
@@ -566,6 +583,44 @@ mod tests {
         assert!(together as f64 * each > 2.0 * OPENED_NATS, "{together} decisions of {of_key}");
     }
 
+    /// A member that checks a share of the tasks and has caught the server answers nothing any more, over
+    /// restarts too. The control answers before.
+    #[test]
+    fn attack_a_server_that_was_caught_is_not_answered_after_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger");
+        let ledger = Ledger::open(&path).unwrap();
+        note(&ledger, &question(1, 0), 0b011, b"c1").unwrap();
+        ledger.note_caught().unwrap();
+        drop(ledger);
+        let ledger = Ledger::open(&path).unwrap();
+        assert!(matches!(ledger.check_in_use(), Err(Error::Caught)));
+        for task in [1, 2] {
+            assert!(matches!(note(&ledger, &question(task, 0), 0b011, b"c1"), Err(Error::Caught)));
+        }
+    }
+
+    /// A task that more sets were answered for, by two ledgers of the epoch before, gets no further set. The
+    /// control has one set less than the most.
+    #[test]
+    fn attack_records_of_two_ledgers_leave_no_further_set() {
+        let told = |sets: usize| {
+            let scores = question(5, 0);
+            let about = meaning(&scores, b"c1");
+            let record = Record { about, sets: (0..sets).map(|i| [i as u8; 32]).collect() };
+            let own = Some((5, [(0, postcard::to_stdvec(&record).unwrap())].into()));
+            let bandit =
+                ToldBandit { id: "b".into(), pinned: None, head: None, own, evaluations: Vec::new() };
+            Told { bandits: vec![bandit], ..Told::default() }
+        };
+        for (sets, answers) in [(2, true), (3, false), (6, false)] {
+            let folder = tempfile::tempdir().unwrap();
+            let ledger = Ledger::open(&folder.path().join("ledger")).unwrap();
+            ledger.take(&told(sets), 0).unwrap();
+            assert_eq!(note(&ledger, &question(5, 0), 0b011, b"c1").is_ok(), answers, "{sets} sets");
+        }
+    }
+
     /// A task keeps its ciphertext and its meaning over restarts, and three sets are answered for it.
     #[test]
     fn attack_a_task_is_answered_for_one_ciphertext_and_three_sets() {
@@ -591,7 +646,7 @@ mod tests {
         ledger.note_uploads(1, &[[1; 32], [2; 32]]).unwrap();
         ledger.note_uploads(1, &[[1; 32]]).unwrap();
         let again = ledger.note_uploads(2, &[[3; 32], [2; 32]]);
-        assert!(matches!(again, Err(Error::Deviates(_))));
+        assert!(matches!(again, Err(Error::Refused(_))));
         ledger.note_uploads(2, &[[3; 32]]).unwrap();
         std::fs::write(folder.path().join("other"), b"no ledger").unwrap();
         assert!(Ledger::open(&folder.path().join("other")).is_err());

@@ -79,9 +79,9 @@ impl Member {
     /// again, with growing pauses.
     ///
     /// # Errors
-    /// [`Error::HandedOn`] for shares of an epoch that is over; [`Error::OtherKeys`] and [`Error::Epoch`] for
-    /// a server with other keys, or in another epoch; [`Error::Client`] if the server does not know the
-    /// token, or no committee holds its keys.
+    /// [`Error::HandedOn`] for shares of an epoch that is over; [`Error::Caught`] if the server has deviated;
+    /// [`Error::OtherKeys`] and [`Error::Epoch`] for a server with other keys, or in another epoch;
+    /// [`Error::Client`] if the server does not know the token, or no committee holds its keys.
     pub fn run(&self, threads: usize, rng: &mut ChaCha20Rng) -> Result<(), Error> {
         self.ledger.check_in_use()?;
         let manifest = match patiently(PATIENCE, &self.stop, rng, |_| self.client.keys()) {
@@ -100,7 +100,9 @@ impl Member {
         if !self.stop.wait_until_idle(GRACE) {
             self.log("stopped while answers were being sent");
         }
-        ended
+        ended?;
+        // A server that was caught ends the program with an error.
+        self.ledger.check_in_use()
     }
 
     fn answer_until_stopped(&self) -> Result<(), Error> {
@@ -184,6 +186,7 @@ impl Member {
             if let (Err(Error::Deviates(_)), true) = (&checked, replica.is_sampled()) {
                 // Who is caught once has deviated more often.
                 self.stop.stop();
+                self.ledger.note_caught()?;
             }
             checked?;
         }
