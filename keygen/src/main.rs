@@ -78,8 +78,8 @@ enum Command {
         /// Milliseconds of a round trip between a user and the server, for the same proposal.
         #[arg(long, value_name = "MS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=60_000))]
         round_trip: u32,
-        /// Says what a committee of t of n members costs and allows, such as 3/5: t of at least 2, n of at least
-        /// 2t − 1 and at most 16.
+        /// Says what a committee of t of n members costs and allows, such as 3/5: t of at least 2, n of at
+        /// least 2t − 1 and at most 16.
         #[arg(long, value_name = "T/N", value_parser = committee)]
         committee: Option<(u8, u8)>,
         /// Every detail: parameters with reasons, levels, keys, messages, and seconds by step.

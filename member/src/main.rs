@@ -193,8 +193,8 @@ enum Command {
         /// The public bundle, for replay and sample.
         #[arg(long, value_name = "FILE")]
         public: Option<PathBuf>,
-        /// The nats of the budget of answers of the keys, of which each member opens its part: docs/committee.md
-        /// says how many decisions that is. All members take the same number.
+        /// The nats of the budget of answers of the keys, of which each member opens its part:
+        /// docs/committee.md says how many decisions that is. All members take the same number.
         #[arg(long, default_value_t = OPENED_NATS)]
         nats: f64,
         /// Number of requests that wait for questions. Each answers one at a time.

@@ -127,8 +127,8 @@ mod tests {
         }
     }
 
-    /// Single terms and sums: the widths of the tests of keys, of openings by two, three and eight members, and
-    /// far beyond.
+    /// Single terms and sums: the widths of the tests of keys, of openings by two, three and eight members,
+    /// and far beyond.
     const WIDTHS: [f64; 8] = [32.0, 700.0, 4e7, 1_073_741_824.0, 6.07e9, 9.92e9, 1.21e10, 2.6e33];
 
     #[test]

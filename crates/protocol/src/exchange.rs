@@ -55,11 +55,11 @@ const TIE_BITS: [(usize, f64); 6] =
 const WITH_MODEL: f64 = 2.0;
 
 /// κ in nats of the answer to one decision between arms that are nearly equal, which `threshold` members open
-/// to a user, under keys that `makers` members made: Σ z²/(2(v/√t)²) over the entries, with the mean square of errors z of `TIE_BITS`,
-/// doubled for the model, times √n, since every error of a scheme whose secret is a sum of n ternary ones
-/// grows by √n at most. This is the divergence from an answer without errors, of which one honest member
-/// hides a coalition of users, server and t − 1 members (docs/committee.md). Over many decisions their sum
-/// counts, and so the mean square.
+/// to a user, under keys that `makers` members made: Σ z²/(2(v/√t)²) over the entries, with the mean square
+/// of errors z of `TIE_BITS`, doubled for the model, times √n, since every error of a scheme whose secret is
+/// a sum of n ternary ones grows by √n at most. This is the divergence from an answer without errors, of
+/// which one honest member hides a coalition of users, server and t − 1 members (docs/committee.md). Over
+/// many decisions their sum counts, and so the mean square.
 pub fn opened_nats(shape: Shape, threshold: u8, makers: u8) -> f64 {
     let bits = TIE_BITS.iter().find(|(arms, _)| shape.arm_slots <= *arms).map_or(0.0, |(_, bits)| *bits);
     let error = WITH_MODEL * (-bits).exp2() * f64::from(makers).sqrt();

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 /// The decisions that each member of `next` counts as opened, so that a coalition that opened as many as the
 /// members of the epoch before have counted opens no more than the budget with those of both epochs.
 ///
-/// What was opened is at most the sum of what the n − t + 1 members counted who were honest: the largest ones,
-/// since nobody knows who was. `known` are the counts that are told, by member. Others may have counted
+/// What was opened is at most the sum of what the n − t + 1 members counted who were honest: the largest
+/// ones, since nobody knows who was. `known` are the counts that are told, by member. Others may have counted
 /// `most`, up to which a member opens. The sum is divided by the n' − t' + 1 members who may be honest next,
 /// since each of these opens as many less, and multiplied by t/t', as the nats of a decision grow with t.
 pub(super) fn counted_on(known: &BTreeMap<u8, u64>, most: u64, before: Quorum, next: Quorum) -> u64 {

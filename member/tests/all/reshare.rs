@@ -476,8 +476,8 @@ fn attack_nothing_is_opened_again_in_the_next_epoch() {
         note(&ledger, &question(4, 8), 0b011, &[4]).unwrap();
         ledger.note_uploads(1 << 63 | 8, &[[8; 32]]).unwrap();
         assert_eq!(ledger.head("b").unwrap(), Some((5, [5; 32])));
-        // Member 3 has opened two decisions, and member 2, which is lost, perhaps as many as it may. Those that
-        // the test of the shares counts as come on top.
+        // Member 3 has opened two decisions, and member 2, which is lost, perhaps as many as it may. Those
+        // that the test of the shares counts as come on top.
         let lost = most_opened(OPENED_NATS, Shape::for_problem(2, 2), (2, 3), 3);
         let ledger = ledger.with_most_opened((lost + 2).div_ceil(2) + decisions_of_a_test() + 2);
         note(&ledger, &evaluation(8, 8), 0b011, b"f").unwrap();
