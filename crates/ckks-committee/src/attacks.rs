@@ -1,13 +1,16 @@
 //! Attacks on single shares, which need what no member hands out. Those on sums are in `tests/all`.
 
 use crate::{MemberShare, PairKeys, PairSecret, Smudge, deal};
-use ckks::{Ciphertext, Params, Plaintext, TOY_LOGN11_SCORES};
+use ckks::{Ciphertext, Params, Plaintext, PublicKey, Refresh, TOY_LOGN11_SCORES};
 use ckks_secret::SecretKey;
-use ckks_shares::{ActiveSet, Forms, Quorum, RequestId, RequestKind, open};
+use ckks_shares::{
+    ActiveSet, Forms, KeyLabel, PublicKeySum, Quorum, RequestId, RequestKind, SessionId, Transfer, open,
+    rotate,
+};
 use num_complex::Complex64;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
-use rns::{Ntt, Poly};
+use rns::{Basis, Coeff, Ntt, Poly};
 
 struct Committee {
     params: Params,
@@ -17,7 +20,11 @@ struct Committee {
 }
 
 fn committee(quorum: Quorum) -> Committee {
-    let (params, mut rng) = (TOY_LOGN11_SCORES.validate().unwrap(), ChaCha20Rng::seed_from_u64(1));
+    committee_from(quorum, 1)
+}
+
+fn committee_from(quorum: Quorum, seed: u64) -> Committee {
+    let (params, mut rng) = (TOY_LOGN11_SCORES.validate().unwrap(), ChaCha20Rng::seed_from_u64(seed));
     let members = 1..=quorum.members();
     let secrets: Vec<_> = members.clone().map(|_| SecretKey::generate(&params, &mut rng)).collect();
     let mut dealt: Vec<_> = secrets.iter().map(|s| deal(s, quorum, &mut rng).into_iter()).collect();
@@ -42,6 +49,18 @@ impl Committee {
         let mut sum = Poly::zero(self.params.n(), 1);
         self.secrets.iter().for_each(|s| sum.add_assign(basis, &s.values_qp(0)));
         sum
+    }
+
+    /// A public key of s = Σ sᵢ.
+    fn public_key(&self) -> PublicKey {
+        let session = SessionId([9; 32]);
+        let mut sum = PublicKeySum::new(&self.params, session);
+        let seed = session.seed(&self.params, KeyLabel::Public);
+        for (secret, i) in self.secrets.iter().zip(1..) {
+            let key = ckks_secret::public_key_from(secret, seed, &mut ChaCha20Rng::seed_from_u64(i));
+            sum.add(&key).unwrap();
+        }
+        sum.finish(Quorum::new(3, 5).unwrap()).unwrap()
     }
 
     fn share(&self, j: u8) -> &MemberShare {
@@ -204,4 +223,77 @@ fn attack_t_minus_one_old_and_t_minus_one_new_shares_do_not_meet() {
             assert!(same < 3, "{choice}: {same} values of the secret");
         }
     }
+}
+
+/// The coefficients of `poly` as integers in (−q/2, q/2].
+fn centred(basis: &Basis, poly: &Poly<Coeff>) -> Vec<i128> {
+    let q: i128 = basis.primes().map(i128::from).product();
+    let coefficient = |k: usize| {
+        let (mut value, mut weight) = (0i128, 1i128);
+        for i in 0..basis.len() {
+            let m = basis.modulus(i);
+            let digit = m.mul(m.sub(poly.limb(i)[k], m.reduce_i128(value)), m.inv(m.reduce_i128(weight)));
+            value += weight * i128::from(digit);
+            weight *= i128::from(m.value());
+        }
+        if value > q / 2 { value - q } else { value }
+    };
+    (0..poly.n()).map(coefficient).collect()
+}
+
+/// The server, and t − 1 members of the committee before and after a rotation. They take off the masks that
+/// they know of what the server adds up, and weigh what they have of either secret: nothing that they get is
+/// near the message. The controls: t members before read the ciphertext that moved, and t after what it
+/// became.
+#[test]
+fn attack_t_minus_one_members_before_and_after_a_rotation_read_nothing() {
+    let quorum = Quorum::new(3, 5).unwrap();
+    let (old, next) = (committee(quorum), committee_from(quorum, 40));
+    let (params, level) = (&old.params, old.params.max_level());
+    let basis = params.q_basis(level);
+    let honest: Vec<i64> = (0..params.n()).map(|k| ((k * 37 % 1000) as i64 - 500) << 30).collect();
+    let message = Plaintext::from_integers(params, &honest, level, params.scale(level)).unwrap();
+    let ct = ckks::encrypt(params, &old.public_key(), &message, &mut ChaCha20Rng::seed_from_u64(5));
+    let map = Refresh::new(params, level, level, params.max_slots()).unwrap();
+    let (set, key) = (quorum.active(&[1, 2, 3]).unwrap(), next.public_key());
+    let share = |j: u8| {
+        let pairs = &old.pairs[usize::from(j - 1)];
+        old.share(j).rotate(&key, pairs, &map, set, b"", ct.c1()).unwrap()
+    };
+    let shares: Vec<_> = set.iter().map(share).collect();
+    let moved = rotate(&map, set, &ct, &shares).unwrap();
+    let bits = |values: &[i128]| {
+        let sum: f64 = values.iter().map(|v| (*v as f64).powi(2)).sum();
+        (sum / values.len() as f64).sqrt().log2()
+    };
+    let off = |values: Vec<i128>| {
+        bits(&values.iter().zip(&honest).map(|(a, b)| a - i128::from(*b)).collect::<Vec<_>>())
+    };
+    let phase = |ct: &Ciphertext, committee: &Committee, members: &[u8]| {
+        let mut sum = ct.c0().clone();
+        for &j in members {
+            let mut term = committee.share(j).values().truncated(level + 1);
+            term.mul_residues_assign(basis, |m| set.lagrange(j, m));
+            sum.add_assign(basis, &term.mul(basis, ct.c1()));
+        }
+        centred(basis, &sum.into_coeff(basis))
+    };
+    assert!(off(phase(&ct, &old, &[1, 2, 3])) < 20.0, "the control");
+    assert!(off(phase(&moved, &next, &[1, 2, 3])) < 20.0, "the control");
+    let wide = params.log_q(level) - 4.0;
+    assert!(off(phase(&ct, &old, &[1, 2])) > wide && off(phase(&moved, &next, &[1, 2])) > wide);
+    // What the server adds up, with the masks of members 1 and 2: member 3's is left, which is as wide as
+    // masks are.
+    let mut seen = ct.c0().clone();
+    shares.iter().for_each(|share| seen.add_assign(basis, &share.down));
+    let mut seen = centred(basis, &seen.into_coeff(basis));
+    let own = RequestId::new(RequestKind::Rotation, set, b"", Some(ct.c1()));
+    for j in [1, 2] {
+        let mut rng = old.share(j).generator(&own);
+        rns::sample::uniform(basis, &mut rng);
+        let mask = crate::member::uniform_masks(&map, set, &mut rng);
+        seen.iter_mut().zip(mask.iter()).for_each(|(v, m)| *v += m);
+    }
+    let width = (map.mask_bound(set.len()) as f64 / 3f64.sqrt()).log2();
+    assert!((off(seen) - width).abs() < 0.1);
 }

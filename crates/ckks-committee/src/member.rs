@@ -1,8 +1,8 @@
 use crate::{Dealt, Error, PairKeys, Smudge, dealing};
-use ckks::{KeySwitchKey, Params};
+use ckks::{KeySwitchKey, Params, PublicKey};
 use ckks_shares::{
-    ActiveSet, Forms, KeyLabel, OpeningShare, Quorum, RangeCheck, RequestId, RequestKind, SessionId,
-    Transfer, TransferShare,
+    ActiveSet, Forms, KeyLabel, OpeningShare, Quorum, RangeCheck, RequestId, RequestKind, RotationShare,
+    SessionId, Transfer, TransferShare,
 };
 use rand::{CryptoRng, Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
@@ -142,7 +142,7 @@ impl MemberShare {
 
     /// The generator of everything that an answer draws: it depends on the request and a key of the member,
     /// so that the same request gets the same answer and no error is ever averaged away.
-    fn generator(&self, request: &RequestId) -> ChaCha20Rng {
+    pub(crate) fn generator(&self, request: &RequestId) -> ChaCha20Rng {
         let mut hash = blake3::Hasher::new_keyed(&self.own);
         hash.update(b"answer").update(request.bytes());
         let mut seed = *hash.finalize().as_bytes();
@@ -243,17 +243,7 @@ impl MemberShare {
         let request = RequestId::new(RequestKind::Transfer, set, header, Some(c1));
         let mut rng = self.generator(&request);
 
-        // A message may fill the coefficients that are not read with noise that depends on the secret.
-        let mut hidden = sample::uniform(from, &mut rng).into_coeff(from);
-        let (reads, mask) = (map.reads(), uniform_masks(map, set, &mut rng));
-        hidden.for_each_limb(|i, limb| {
-            let m = from.modulus(i);
-            reads.iter().for_each(|&k| limb[k] = m.reduce_i128(-mask[k]));
-        });
-        let mut down = self.weighted(set, low).mul(from, c1);
-        down.add_assign(from, &*Zeroizing::new(hidden.into_ntt(from)));
-        down.add_assign(from, &*pairs.zero_share(from, set, &request, 0)?);
-
+        let (down, mask) = self.masked(pairs, map, &request, set, c1, &mut rng)?;
         let image = Zeroizing::new(map.encode(&mask)?);
         let a = ckks::uniform_c1(after, high, &request.seed());
         let mut up = target.weighted(set, high).mul(to, &a);
@@ -262,6 +252,61 @@ impl MemberShare {
         up.add_assign(to, &*Zeroizing::new(sample::error_poly(to, &mut rng).into_ntt(to)));
         up.add_assign(to, &*pairs.zero_share(to, set, &request, 1)?);
         Ok(TransferShare { down, up })
+    }
+
+    /// λⱼσⱼ·c₁ − Mⱼ + ζⱼ, and the mask Mⱼ.
+    fn masked(
+        &self,
+        pairs: &PairKeys,
+        map: &(impl Transfer + ?Sized),
+        request: &RequestId,
+        set: ActiveSet,
+        c1: &Poly<Ntt>,
+        rng: &mut ChaCha20Rng,
+    ) -> Result<(Poly<Ntt>, Zeroizing<Vec<i128>>), Error> {
+        let (source, low) = map.source();
+        let from = source.q_basis(low);
+        // A message may fill the coefficients that are not read with noise that depends on the secret.
+        let mut hidden = sample::uniform(from, rng).into_coeff(from);
+        let (reads, mask) = (map.reads(), uniform_masks(map, set, rng));
+        hidden.for_each_limb(|i, limb| {
+            let m = from.modulus(i);
+            reads.iter().for_each(|&k| limb[k] = m.reduce_i128(-mask[k]));
+        });
+        let mut down = self.weighted(set, low).mul(from, c1);
+        down.add_assign(from, &*Zeroizing::new(hidden.into_ntt(from)));
+        down.add_assign(from, &*pairs.zero_share(from, set, request, 0)?);
+        Ok((down, mask))
+    }
+
+    /// The share of a transfer of the message under `c1` to `key` of other members, who have a secret that
+    /// this one has no share of. The mask leaves it as an encryption under that key.
+    ///
+    /// # Errors
+    /// As [`Self::transfer`].
+    ///
+    /// # Panics
+    /// If the parameters are not those of the transfer.
+    pub fn rotate(
+        &self,
+        key: &PublicKey,
+        pairs: &PairKeys,
+        map: &(impl Transfer + ?Sized),
+        set: ActiveSet,
+        header: &[u8],
+        c1: &Poly<Ntt>,
+    ) -> Result<RotationShare, Error> {
+        let ((source, low), (target, _)) = (map.source(), map.target());
+        assert!(*source == self.params, "a share of the ring of this transfer");
+        let from = source.q_basis(low);
+        if c1.n() != from.n() || c1.limbs() != from.len() {
+            return Err(Error::Foreign { level: low });
+        }
+        let request = RequestId::new(RequestKind::Rotation, set, header, Some(c1));
+        let mut rng = self.generator(&request);
+        let (down, mask) = self.masked(pairs, map, &request, set, c1, &mut rng)?;
+        let image = Zeroizing::new(map.encode(&mask)?);
+        Ok(RotationShare { down, up: ckks::encrypt(target, key, &image, &mut rng) })
     }
 
     /// The share of an opening of `forms` of the message under `c1`, with smudging of its own.
@@ -337,7 +382,7 @@ impl MemberShare {
 }
 
 /// The mask of one member: uniform in [−R, R] at the coefficients that are read, and 0 at all others.
-fn uniform_masks(
+pub(crate) fn uniform_masks(
     map: &(impl Transfer + ?Sized),
     set: ActiveSet,
     rng: &mut ChaCha20Rng,

@@ -25,4 +25,4 @@ pub use opening::{Forms, OpeningShare, RANDOM_WEIGHT, all_below, open};
 pub use quorum::{ActiveSet, MOST_MEMBERS, Quorum};
 pub use range::{ROUNDS, RangeCheck};
 pub use request::{RequestId, RequestKind};
-pub use transfer::{CHECK_BITS, Raised, Transfer, TransferShare, transfer};
+pub use transfer::{CHECK_BITS, Raised, RotationShare, Transfer, TransferShare, rotate, transfer};

@@ -14,6 +14,8 @@ pub enum RequestKind {
     Opening,
     /// A share of the openings of a [`crate::RangeCheck`].
     RangeCheck,
+    /// A share of a [`crate::Transfer`] to other keys.
+    Rotation,
 }
 
 /// The identifier of a request: the hash of its kind, its members, its header, and the ciphertext.
@@ -35,6 +37,7 @@ impl RequestId {
             RequestKind::Transfer => 3,
             RequestKind::Opening => 4,
             RequestKind::RangeCheck => 5,
+            RequestKind::Rotation => 6,
         };
         hash.update(&[kind]).update(&set.bits().to_le_bytes());
         hash.update(&(header.len() as u64).to_le_bytes()).update(header);

@@ -172,17 +172,78 @@ pub fn transfer(
     if !shares.iter().all(|s| fits(&s.down, source.n(), from.len()) && fits(&s.up, target.n(), to.len())) {
         return Err(Error::Foreign("a share has another size than the transfer"));
     }
+    let image = masked_image(map, input, shares.iter().map(|share| &share.down))?;
+    let mut c0 = image.poly().clone();
+    shares.iter().for_each(|share| c0.add_assign(to, &share.up));
+    let c1 = ckks::uniform_c1(target, high, &request.seed());
+    Ok(Ciphertext::new(c0, c1, high, image.scale()))
+}
+
+/// The image of the masked message, which `downs` of all members of a set open.
+fn masked_image<'a>(
+    map: &(impl Transfer + ?Sized),
+    input: &Ciphertext,
+    downs: impl Iterator<Item = &'a Poly<Ntt>>,
+) -> Result<Plaintext, Error> {
+    let (source, low) = map.source();
+    let from = source.q_basis(low);
     let mut opened = input.c0().clone();
-    shares.iter().for_each(|share| opened.add_assign(from, &share.down));
+    downs.for_each(|down| opened.add_assign(from, down));
     let opened = centred(source, low, &opened.into_coeff(from), &map.reads());
     let bound = map.masked_bound();
     if opened.iter().any(|v| v.abs() > bound) {
         return Err(Error::Garbage);
     }
-    let image = map.encode(&opened)?;
-    let mut c0 = image.poly().clone();
-    shares.iter().for_each(|share| c0.add_assign(to, &share.up));
-    let c1 = ckks::uniform_c1(target, high, &request.seed());
+    Ok(map.encode(&opened)?)
+}
+
+/// The share of one member of a [`Transfer`] to other keys, whose secret no member of its own has.
+///
+/// ```text
+/// member j    downⱼ = λⱼσⱼ·c₁ − Mⱼ + ζⱼ   modulo q of the source
+///             upⱼ   = an encryption of E(Mⱼ) under the other public key
+/// server      v = c₀ + Σ downⱼ;   E(v) + Σ upⱼ
+/// ```
+#[derive(Debug, Clone)]
+pub struct RotationShare {
+    /// downⱼ, modulo q of the source.
+    pub down: Poly<Ntt>,
+    /// upⱼ, at the level of the target.
+    pub up: Ciphertext,
+}
+
+/// The ciphertext under the other keys, from the shares of all members of `set`.
+///
+/// # Errors
+/// As [`transfer`].
+pub fn rotate(
+    map: &(impl Transfer + ?Sized),
+    set: ActiveSet,
+    input: &Ciphertext,
+    shares: &[RotationShare],
+) -> Result<Ciphertext, Error> {
+    if shares.len() != set.len() {
+        return Err(Error::ShareCount { got: shares.len(), want: set.len() });
+    }
+    let ((source, low), (target, high)) = (map.source(), map.target());
+    let (from, to) = (source.q_basis(low), target.q_basis(high));
+    let fits = |poly: &Poly<Ntt>, n, limbs| poly.n() == n && poly.limbs() == limbs;
+    if input.level() != low || !fits(input.c0(), source.n(), from.len()) {
+        return Err(Error::Foreign("the ciphertext is not at the level of the transfer"));
+    }
+    let own = |share: &RotationShare| {
+        fits(&share.down, source.n(), from.len())
+            && [share.up.c0(), share.up.c1()].iter().all(|poly| fits(poly, target.n(), to.len()))
+    };
+    if !shares.iter().all(own) {
+        return Err(Error::Foreign("a share has another size than the transfer"));
+    }
+    let image = masked_image(map, input, shares.iter().map(|share| &share.down))?;
+    let (mut c0, mut c1) = (image.poly().clone(), Poly::zero(target.n(), to.len()));
+    for RotationShare { up, .. } in shares {
+        c0.add_assign(to, up.c0());
+        c1.add_assign(to, up.c1());
+    }
     Ok(Ciphertext::new(c0, c1, high, image.scale()))
 }
 

@@ -5,7 +5,8 @@ use ckks::{
 };
 use ckks_committee::{Error as MemberError, MemberShare};
 use ckks_shares::{
-    ActiveSet, CHECK_BITS, Error, Quorum, Raised, RequestId, RequestKind, Transfer, TransferShare, transfer,
+    ActiveSet, CHECK_BITS, Error, Quorum, Raised, RequestId, RequestKind, RotationShare, Transfer,
+    TransferShare, rotate, transfer,
 };
 use rns::{Poly, sample::SIGMA};
 
@@ -100,6 +101,51 @@ pub(crate) fn check_all(small: &Ring, large: &Ring) {
     let terms: Vec<Term> = (0..slots).map(|slot| Term { slot, coefficient: 3 * slot, factor: 0.5 }).collect();
     let map = SlotsToCoefficients::new(&large.params, &small.params, low, slots, scale, &terms).unwrap();
     check("slots to coefficients", large, small, &map, &model);
+}
+
+/// A message moves to the keys of another committee, whose members take no part: each member that answers
+/// adds one encryption under its public key.
+#[test]
+fn rotations_add_one_encryption_a_member() {
+    for (t, n) in [(2, 3), (3, 5)] {
+        let quorum = Quorum::new(t, n).unwrap();
+        let [small, large] = [TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH21].map(|spec| spec.validate().unwrap());
+        let ring = |params, seed| Ring::new(params, quorum, seed);
+        let [old, next, next_small] = [ring(&large, 2), ring(&large, 12), ring(&small, 11)];
+        let (low, top, slots) = (2, large.max_level(), 16);
+        let values: Vec<_> = (0..slots).map(|i| num_complex::Complex64::from(0.01 * i as f64)).collect();
+        let scale = large.scale(top);
+        let message = Plaintext::encode_at(&large, &values, low, scale).unwrap();
+        let model = ckks::encrypt(&large, &old.public_key(), &message, &mut rng(4));
+        let refresh = Refresh::new(&large, low, top, slots).unwrap();
+        check_rotation("to other keys", &old, &next, &refresh, &model);
+        let terms: Vec<Term> =
+            (0..slots).map(|slot| Term { slot, coefficient: 3 * slot, factor: 0.5 }).collect();
+        let map = SlotsToCoefficients::new(&large, &small, low, slots, scale, &terms).unwrap();
+        check_rotation("to other keys of the ring of scores", &old, &next_small, &map, &model);
+    }
+}
+
+fn check_rotation(what: &str, from: &Ring, to: &Ring, map: &impl Transfer, ct: &Ciphertext) {
+    let (key, image) = (to.public_key(), integers(to, &map.encode(&from.phase(ct)).unwrap()));
+    let pairs = pairs(from.quorum);
+    let errors = sets(from.quorum).into_iter().flat_map(|set| {
+        let share = |j: u8| {
+            let j = usize::from(j - 1);
+            from.shares[j].rotate(&key, &pairs[j], map, set, HEADER, ct.c1()).unwrap()
+        };
+        let shares: Vec<RotationShare> = set.iter().map(share).collect();
+        let again: Vec<RotationShare> = set.iter().map(share).collect();
+        let out = rotate(map, set, ct, &shares).unwrap();
+        let same = rotate(map, set, ct, &again).unwrap();
+        assert!(same.c0() == out.c0() && same.c1() == out.c1(), "the same request gets the same answer");
+        assert!(rotate(map, set, ct, &shares[1..]).is_err());
+        assert_eq!((out.level(), out.scale()), (map.target().1, to.params.scale(map.target().1)));
+        to.phase(&out).into_iter().zip(image.clone()).map(|(got, want)| got - want).collect::<Vec<_>>()
+    });
+    let (t, n) = (f64::from(from.quorum.threshold()), f64::from(to.quorum.members()));
+    let formula = t.sqrt() * SIGMA * (4.0 * n * to.params.n() as f64 / 3.0 + 1.0).sqrt();
+    assert_near(&format!("{what}, {t} of {}", from.quorum.members()), deviation(errors), formula);
 }
 
 /// What the server adds up is the message less a mask that is as wide as the modulus allows, at the
