@@ -234,8 +234,17 @@ fn make_keys(args: &Args, quorum: Quorum, (d, k): (usize, usize), folder: &Path)
     let cards = (1..=quorum.members()).map(|member| new_card(&own(folder, 0, member), &mut rng));
     let cards = cards.collect::<Result<_>>()?;
     let (threshold, toy, nonce) = (args.threshold, args.toy, nonce(&mut rng));
-    let proposal =
-        Proposal { features: d, arms: k, threshold, toy, created: 0, nonce, members: cards, resharing: None };
+    let proposal = Proposal {
+        features: d,
+        arms: k,
+        threshold,
+        toy,
+        created: 0,
+        nonce,
+        members: cards,
+        resharing: None,
+        follows: None,
+    };
     let bytes = run_of_members(args, KEYGEN, "making keys", proposal, folder)?;
     Ok((start.elapsed().as_secs_f64(), bytes))
 }
@@ -276,7 +285,17 @@ fn reshare(args: &Args, folder: &Path) -> Result<f64> {
     let (features, arms, nonce) = (before.shape.dim, before.shape.arm_slots, nonce(&mut rng));
     let resharing = Some(Box::new(Resharing { before, dealers }));
     let (threshold, toy) = (args.threshold, args.toy);
-    let proposal = Proposal { features, arms, threshold, toy, created: 0, nonce, members: cards, resharing };
+    let proposal = Proposal {
+        features,
+        arms,
+        threshold,
+        toy,
+        created: 0,
+        nonce,
+        members: cards,
+        resharing,
+        follows: None,
+    };
     run_of_members(args, RESHARE, "handing shares on", proposal, folder)?;
     Ok(start.elapsed().as_secs_f64())
 }

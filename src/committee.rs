@@ -5,7 +5,7 @@
 //! when it arrives: its shape, and the signature of its member.
 
 use crate::error::Error;
-use ckks_shares::{ActiveSet, Quorum, TransferShare};
+use ckks_shares::{ActiveSet, Quorum, RotationShare, TransferShare};
 use host::lock;
 use rand::seq::SliceRandom;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{timeout, timeout_at};
-use wire::{CommitteeManifest, MemberReply, MemberRequest, SealedShare, check_poll, check_refusal};
+use wire::{
+    CommitteeManifest, MemberReply, MemberRequest, RotationShares, SealedShare, check_poll, check_refusal,
+};
 
 /// The time that the members of a set have for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -40,6 +42,8 @@ pub(crate) enum Share {
     Answers(Vec<SealedShare>),
     /// The frame of its shares of checks, and its signature.
     Checks(Vec<u8>, Vec<u8>),
+    /// Its shares of a rotation, and what it signed.
+    Rotation(Vec<RotationShare>, RotationShares),
 }
 
 /// Something that t members are asked for.

@@ -21,7 +21,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::net::TcpListener;
 use user_client::{Client, Passphrase, ServerOptions, Stop, os_rng, until_signal};
 use wire::{
-    AccessToken, BundleKind, BundleReader, Custody, MemberManifest, PublicBundle, PublicBytes, UsersBundle,
+    AccessToken, BundleKind, BundleReader, Custody, Manifest, MemberManifest, PublicBundle, PublicBytes,
+    UsersBundle,
 };
 use zeroize::Zeroizing;
 
@@ -70,14 +71,18 @@ enum Command {
     /// All members need the same file. It holds no secret. Each run takes a new one.
     Propose {
         /// Number of features of an arm, d.
-        #[arg(long, required_unless_present = "reshare")]
+        #[arg(long, required_unless_present_any = ["reshare", "rotate"])]
         features: Option<usize>,
         /// Number of arms, K.
-        #[arg(long, required_unless_present = "reshare")]
+        #[arg(long, required_unless_present_any = ["reshare", "rotate"])]
         arms: Option<usize>,
         /// Public bundle of a committee whose shares are handed on to these members. Keys and bandits stay.
         #[arg(long, value_name = "BUNDLE", requires = "dealers", conflicts_with_all = ["features", "arms", "toy"])]
         reshare: Option<PathBuf>,
+        /// Public bundle of a committee whose bandits go on under the new keys. Members make these as any
+        /// others.
+        #[arg(long, value_name = "BUNDLE", conflicts_with = "reshare")]
+        rotate: Option<PathBuf>,
         /// The t members who hand their shares on, by their numbers, such as 1,3,4.
         #[arg(long, value_name = "NUMBERS", value_delimiter = ',', requires = "reshare")]
         dealers: Vec<u8>,
@@ -210,9 +215,11 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Identity { out } => make_identity(&out),
-        Command::Propose { features, arms, reshare, dealers, threshold, cards, out, toy } => {
+        Command::Propose { features, arms, reshare, rotate, dealers, threshold, cards, out, toy } => {
             let of_epoch = reshare.map(|bundle| resharing(&bundle, dealers)).transpose()?;
-            propose((features.unwrap_or(0), arms.unwrap_or(0)), of_epoch, threshold, &cards, &out, toy)
+            let rotated = rotate.map(|bundle| manifest_of(&bundle)).transpose()?;
+            let problem = (features.unwrap_or(0), arms.unwrap_or(0));
+            propose(problem, (of_epoch, rotated), threshold, &cards, &out, toy)
         }
         Command::Board { proposal, folder, listen, tls, tls_self_signed, hosts } => {
             let own = tls_self_signed.as_deref().map(|folder| (folder, hosts.as_slice()));
@@ -316,15 +323,19 @@ fn make_identity(out: &Path) -> anyhow::Result<()> {
 
 /// The epoch of a public bundle, whose members `dealers` hand their shares on.
 fn resharing(bundle: &Path, dealers: Vec<u8>) -> anyhow::Result<Box<Resharing>> {
+    Ok(Box::new(Resharing { before: manifest_of(bundle)?, dealers }))
+}
+
+/// The manifest of a public bundle.
+fn manifest_of(bundle: &Path) -> anyhow::Result<Manifest> {
     let file = std::fs::File::open(bundle).with_context(|| bundle.display().to_string())?;
     let reader = BundleReader::of_kind(BundleKind::Public, BufReader::new(file));
-    let before = reader.with_context(|| bundle.display().to_string())?.manifest().clone();
-    Ok(Box::new(Resharing { before, dealers }))
+    Ok(reader.with_context(|| bundle.display().to_string())?.manifest().clone())
 }
 
 fn propose(
     (features, arms): (usize, usize),
-    resharing: Option<Box<Resharing>>,
+    (resharing, rotated): (Option<Box<Resharing>>, Option<Manifest>),
     threshold: u8,
     cards: &[PathBuf],
     out: &Path,
@@ -339,13 +350,13 @@ fn propose(
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let members = cards.iter().map(card).collect::<anyhow::Result<_>>()?;
     let nonce = PublicBytes(nonce);
-    let (features, arms, toy) = match resharing.as_deref() {
-        Some(Resharing { before, .. }) => {
-            (before.shape.dim, before.shape.arm_slots, before.security_bits == 0)
-        }
+    let follows = rotated.as_ref().map(Manifest::as_followed).transpose()?.map(Box::new);
+    let before = resharing.as_deref().map(|resharing| &resharing.before).or(rotated.as_ref());
+    let (features, arms, toy) = match before {
+        Some(before) => (before.shape.dim, before.shape.arm_slots, before.security_bits == 0),
         None => (features, arms, toy),
     };
-    let proposal = Proposal { features, arms, threshold, toy, created, nonce, members, resharing };
+    let proposal = Proposal { features, arms, threshold, toy, created, nonce, members, resharing, follows };
     let plan = Plan::new(proposal.clone())?;
     ensure!(!out.exists(), "{} exists already: each run takes a new proposal", out.display());
     host::write_whole(out, &serde_json::to_vec(&proposal)?).with_context(|| out.display().to_string())?;

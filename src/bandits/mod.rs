@@ -242,7 +242,7 @@ impl Bandits {
         folder: &Path,
         room: Room,
         stages: Stages,
-        keep_log: bool,
+        (keep_log, rotated): (bool, Option<&Path>),
         restored: bool,
     ) -> Result<Self, Error> {
         let root = folder.join("encrypted");
@@ -267,7 +267,11 @@ impl Bandits {
                     updates,
                     stages,
                     keep_log,
+                    rotates: Arc::default(),
                 };
+                if let Some(folder) = rotated {
+                    encrypted::take_all(folder, &encrypted)?;
+                }
                 Some(Arc::new(Keys { engine, encrypted, manifest }))
             }
             None => None,
@@ -372,6 +376,39 @@ impl Bandits {
         let frame = ckks::polynomial_bytes(params, params.max_level());
         let decisions = params.max_slots() / (shape.arm_slots * shape.arm_slots);
         Ok((committee, MemberReply::most_bytes(frame, decisions, shape.arm_slots)))
+    }
+
+    /// Has the committee move all encrypted bandits to the keys of `next`, whose states `folder` gets. Nothing
+    /// is decided or learnt from then on.
+    ///
+    /// # Errors
+    /// [`Error::NoKeys`], [`Error::NoCommittee`]; [`Error::OtherKeys`] for keys that do not follow these; those
+    /// of the committee and the disk.
+    pub(crate) async fn rotate(&self, next: &Manifest, folder: &Path) -> Result<usize, Error> {
+        let keys = self.keys()?;
+        let committee = keys.encrypted.committee.clone().ok_or(Error::NoCommittee)?;
+        let own = keys.manifest.as_followed()?;
+        next.check_signatures()?;
+        let follows = match &next.custody {
+            Custody::Committee(committee) => {
+                committee.follows.as_ref().is_some_and(|f| f.digest == own.digest)
+            }
+            Custody::Holder => false,
+        };
+        if !follows {
+            return Err(wire::Error::Malformed("the next keys follow those of another committee").into());
+        }
+        keys.encrypted.rotates.store(true, std::sync::atomic::Ordering::SeqCst);
+        store::prepare(folder)?;
+        let mut moved = 0;
+        for Found { id, bandit, .. } in self.loaded() {
+            if let Bandit::Encrypted(bandit) = bandit {
+                bandit.rotate(&committee, next, folder).await?;
+                tracing::info!(bandit = id, "moved to other keys");
+                moved += 1;
+            }
+        }
+        Ok(moved)
     }
 
     /// The bandit with this id.

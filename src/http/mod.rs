@@ -50,7 +50,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, get, on};
 use service::{Bodies, Body, DISCARDED_BYTES, Hosts, Pace};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tracing::Instrument;
@@ -104,6 +104,8 @@ pub struct Settings {
     pub ask_again: Duration,
     /// Whether the logs of encrypted bandits are kept since their creation, for an audit.
     pub keep_log: bool,
+    /// The folder of bandits that are taken from other keys ([`AppState::rotate`]).
+    pub rotated: Option<PathBuf>,
 }
 
 impl Default for Settings {
@@ -119,6 +121,7 @@ impl Default for Settings {
             context_memory: 256 << 20,
             ask_again: Duration::from_secs(10),
             keep_log: false,
+            rotated: None,
             body_memory: 256 << 20,
             wait: Duration::from_secs(600),
             clock: Clock::default(),
@@ -145,6 +148,16 @@ struct Inner {
 }
 
 impl AppState {
+    /// Has the committee move all encrypted bandits to the keys of `next`, and writes their states under them
+    /// into `folder`, which a server with these keys takes ([`Settings::rotated`]). Nothing is decided or
+    /// learnt from then on. Returns how many bandits moved.
+    ///
+    /// # Errors
+    /// [`Error::NoKeys`], [`Error::NoCommittee`]; those of the committee and the disk. It may be called again.
+    pub async fn rotate(&self, next: &wire::Manifest, folder: &Path) -> Result<usize, Error> {
+        self.0.bandits.rotate(next, folder).await
+    }
+
     /// Loads the bandits in `folder`, which is created if it does not exist, and continues batch updates that
     /// were interrupted. Without a bundle, the server serves clear policies only; encrypted bandits in the
     /// folder stay as they are, and requests for them are refused.
@@ -160,11 +173,19 @@ impl AppState {
         settings: Settings,
     ) -> Result<Self, Error> {
         let metrics = Arc::new(Metrics::new(Instant::now()));
-        let (stages, keep_log) = (Stages::new(&settings, metrics.clone())?, settings.keep_log);
+        let (stages, (keep_log, rotated)) =
+            (Stages::new(&settings, metrics.clone())?, (settings.keep_log, settings.rotated.clone()));
         let Settings { max_in_flight, max_bandits, operator, body_memory, hosts, restored, .. } = settings;
         let (wait, clock) = (settings.wait.as_secs(), settings.clock);
         let room = Room { most: max_bandits, wait, clock };
-        let bandits = Bandits::open(bundle.into(), folder, room, stages.clone(), keep_log, restored)?;
+        let bandits = Bandits::open(
+            bundle.into(),
+            folder,
+            room,
+            stages.clone(),
+            (keep_log, rotated.as_deref()),
+            restored,
+        )?;
         let participant = bandits.keys().ok().map(|keys| keys.manifest.token_digest);
         Ok(AppState(Arc::new(Inner {
             bandits,

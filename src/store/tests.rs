@@ -185,6 +185,7 @@ fn an_epoch_that_does_not_follow_is_refused() {
             wide_key: none(),
             signatures: Vec::new(),
             before: before.iter().map(past).collect(),
+            follows: None,
         }
     };
     let opened = |runs: &[u8]| Store::open(folder.path(), None, Some(&epochs(runs))).map(drop);

@@ -101,6 +101,56 @@ pub enum Event {
         /// The frame of the statistics.
         frame: Vec<u8>,
     },
+    /// The batch ends before its schedule ends it, because the bandit is to go on under other keys.
+    Closed,
+    /// The state of a bandit under other keys: the first event after its creation under these ones.
+    Rotated {
+        /// The bytes of its [`Standing`].
+        standing: Vec<u8>,
+        /// The frame of the model in the deep ring.
+        deep: Vec<u8>,
+        /// The frame of the model in the ring of scores.
+        scores: Vec<u8>,
+        /// The frame of the statistics.
+        statistics: Vec<u8>,
+        /// What the members of the keys before have signed, for those of these ones.
+        evidence: Vec<u8>,
+    },
+}
+
+/// The numbers of a bandit whose feedback is all in its model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Standing {
+    reserved: u64,
+    feedbacks: u64,
+    batches: u64,
+    refreshes: u64,
+    tasks: u64,
+    residual: f64,
+}
+
+impl Standing {
+    /// The bytes, which are the same wherever they are computed.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // Serialising plain data into memory does not fail.
+        postcard::to_stdvec(self).unwrap_or_default()
+    }
+
+    /// The number of the task in which the bandit moves.
+    pub fn task(&self) -> u64 {
+        self.tasks + 1
+    }
+}
+
+/// A bandit that can go on under other keys: its numbers, and what moves.
+#[derive(Debug, Clone)]
+pub struct Departing {
+    /// The numbers.
+    pub standing: Standing,
+    /// The model, cut to the level of a refresh.
+    pub model: Ciphertext,
+    /// The statistics, cut to the level of a refresh.
+    pub statistics: Ciphertext,
 }
 
 impl Event {
@@ -136,6 +186,10 @@ pub enum Applied {
     UpdateDue,
     /// The model was replaced.
     Installed,
+    /// The batch has ended.
+    Closed,
+    /// The state came from other keys.
+    Rotated,
 }
 
 /// What a holder of the key is asked for.
@@ -531,6 +585,34 @@ impl EncryptedBandit {
                 next.erase(engine, &self.exchanges, *round, frame)?;
                 Applied::Erased(next.erasure(*round))
             }
+            Event::Closed => {
+                if !self.closes_early() {
+                    return Err(Error::BadState("the end of a batch without feedback".into()));
+                }
+                next.close(engine, &self.exchanges)?;
+                Applied::Closed
+            }
+            Event::Rotated { standing, deep: model, scores, statistics, evidence: _ } => {
+                let fresh = self.state.tasks == 0 && self.state.reserved == 0 && self.state.feedbacks == 0;
+                if !fresh || !engine.has_committee() {
+                    return Err(Error::BadState("a state of other keys in a bandit that has its own".into()));
+                }
+                let standing: Standing = decode(standing)?;
+                let plan = &next.plan;
+                let read = |level, frame| ckks::read_ciphertext(deep.params(), deep.key_id(), level, frame);
+                let model = read(plan.model_level, model)?;
+                let statistics = read(plan.statistics_level, statistics)?;
+                let mut scores = ckks::read_ciphertext(small, engine.key_id(), small.max_level(), scores)?;
+                let log_gap = engine.ring().gap.ilog2();
+                engine.scores_evaluator().divide_exactly_assign(&mut scores, log_gap);
+                (next.model, next.scores_model) = (Arc::new(model), Arc::new(scores));
+                next.statistics = Arc::new(statistics);
+                let Standing { reserved, feedbacks, batches, refreshes, tasks, residual } = standing;
+                (next.reserved, next.tasks, next.residual) = (reserved, tasks + 1, residual);
+                (next.feedbacks, next.closed, next.model_feedbacks) = (feedbacks, feedbacks, feedbacks);
+                (next.batches, next.refreshes) = (batches, refreshes);
+                Applied::Rotated
+            }
             Event::Raised { task, frame } => {
                 let Phase::Raising { task: want, batch, seed, .. } = next.phase else {
                     return Err(unasked(*task));
@@ -588,6 +670,34 @@ impl EncryptedBandit {
         };
         self.state = next;
         Ok(applied)
+    }
+
+    /// Whether feedback waits for the end of its batch, which may come early ([`Event::Closed`]).
+    pub fn closes_early(&self) -> bool {
+        let s = &self.state;
+        matches!(s.phase, Phase::Open) && (s.feedbacks > s.closed || s.subtracted > 0)
+    }
+
+    /// What moves to other keys, if all feedback is in the model.
+    pub fn departing(&self) -> Option<Departing> {
+        let s = &self.state;
+        if !matches!(s.phase, Phase::Open) || self.closes_early() {
+            return None;
+        }
+        let cut = |ciphertext: &Ciphertext| {
+            let level = s.plan.refresh_level;
+            let [c0, c1] = [ciphertext.c0(), ciphertext.c1()].map(|poly| poly.truncated(level + 1));
+            Ciphertext::new(c0, c1, level, ciphertext.scale())
+        };
+        let standing = Standing {
+            reserved: s.reserved,
+            feedbacks: s.feedbacks,
+            batches: s.batches,
+            refreshes: s.refreshes,
+            tasks: s.tasks,
+            residual: s.residual,
+        };
+        Some(Departing { standing, model: cut(&s.model), statistics: cut(&s.statistics) })
     }
 
     /// The factor of a raise of statistics.

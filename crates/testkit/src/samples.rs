@@ -195,6 +195,7 @@ fn custody(wide: &[u8]) -> Custody {
         wide_key: wide_key.digest(),
         signatures: Vec::new(),
         before: Vec::new(),
+        follows: None,
     })
 }
 

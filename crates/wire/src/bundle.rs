@@ -20,6 +20,7 @@
 //! A users' bundle has the wide public key of the ring of scores, and the access token: all that a device of
 //! a user needs where a committee holds the key.
 
+use crate::Followed;
 use crate::frame::check_length;
 use crate::{
     CommitteeManifest, Custody, Error, Handover, KeysDigest, MemberManifest, PastEpoch, PublicBytes,
@@ -39,6 +40,8 @@ pub const SECURITY_TABLE: &str = "Bossuat et al. 2024 (ePrint 2024/463), table 5
 const KEYS_SIGNATURE: &str = "helba committee v1: keys";
 /// The domain of signatures of members of the epoch after their own.
 const HANDOVER_SIGNATURE: &str = "helba committee v1: next epoch";
+/// The domain of signatures of keys under which bandits go on.
+const ROTATION_SIGNATURE: &str = "helba committee v1: rotation";
 /// The most bytes of a manifest.
 pub const MAX_MANIFEST_BYTES: usize = 64 << 10;
 /// The most frames. The largest shape has fewer than a hundred.
@@ -331,6 +334,7 @@ impl Manifest {
         if let Custody::Committee(committee) = &mut signed.custody {
             committee.signatures.clear();
             committee.before.iter_mut().for_each(|past| past.handover.clear());
+            committee.follows.iter_mut().for_each(|followed| followed.epoch.handover.clear());
         }
         // Serialising plain data into memory does not fail.
         serde_json::to_vec(&signed).unwrap_or_default()
@@ -469,6 +473,72 @@ impl Manifest {
         }
         self.check_signatures().map_err(|error| refused(got, error.to_string()))?;
         Ok(committee)
+    }
+
+    /// What the committee of these keys is to one whose bandits go on under it.
+    ///
+    /// # Errors
+    /// [`Error::Manifest`] if no committee holds these keys.
+    pub fn as_followed(&self) -> Result<Followed, Error> {
+        let Custody::Committee(committee) = &self.custody else {
+            return Err(differs("custody", "a holder", "a committee"));
+        };
+        Ok(Followed {
+            key_id: self.key_id.clone(),
+            scores_key_id: self.scores.key_id.clone(),
+            digest: PublicBytes(self.signed_digest().to_vec()),
+            epoch: committee.as_past(),
+        })
+    }
+
+    /// The signature of a member of the committee that the one of these keys follows.
+    pub fn sign_rotation(&self, signing: &envelope::SigningSecret) -> Vec<u8> {
+        signing.sign(ROTATION_SIGNATURE, &self.signed()).to_vec()
+    }
+
+    /// The manifest with the signatures of members of the committee that it follows.
+    pub fn with_rotation(mut self, of_members: Vec<Handover>) -> Self {
+        if let Custody::Committee(committee) = &mut self.custody
+            && let Some(followed) = &mut committee.follows
+        {
+            followed.epoch.handover = of_members;
+        }
+        self
+    }
+
+    /// Checks that all members of this committee signed its keys, and t members of the committee of `known`
+    /// that bandits go on under them.
+    ///
+    /// # Errors
+    /// [`Error::Manifest`] if it follows another committee, or fewer signed; [`Error::Envelope`] for a
+    /// signature of somebody else.
+    pub fn check_rotation(&self, known: &Manifest) -> Result<(), Error> {
+        self.check_signatures()?;
+        let want = known.as_followed()?;
+        let followed = match &self.custody {
+            Custody::Committee(committee) => committee.follows.as_deref(),
+            Custody::Holder => None,
+        };
+        let none = || differs("custody.follows", "no committee", "the one that is known");
+        let followed = followed.ok_or_else(none)?;
+        let bare = PastEpoch { handover: Vec::new(), ..followed.epoch.clone() };
+        if (Followed { epoch: bare, ..followed.clone() }) != want {
+            return Err(differs("custody.follows", "another committee", "the one that is known"));
+        }
+        let (want, mut signed) = (want.epoch.quorum()?.threshold(), BTreeSet::new());
+        for Handover { member, signature } in &followed.epoch.handover {
+            let at = usize::from(*member).checked_sub(1);
+            let verifying = at.and_then(|at| followed.epoch.verifying.get(at)).map_or(&[][..], |key| &key.0);
+            envelope::verify(verifying, ROTATION_SIGNATURE, &self.signed(), &signature.0)?;
+            signed.insert(member);
+        }
+        match signed.len() >= want.into() {
+            true => Ok(()),
+            false => {
+                let want = format!("those of {want} members of the committee before");
+                Err(differs("custody.follows.handover", &signed.len().to_string(), &want))
+            }
+        }
     }
 
     /// The number of frames of the large ring.

@@ -39,6 +39,24 @@ pub struct CommitteeManifest {
     /// The epochs before this one, from that of the key generation on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<PastEpoch>,
+    /// The committee whose bandits go on under these keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follows: Option<Box<Followed>>,
+}
+
+/// A committee whose bandits go on under the keys of another one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Followed {
+    /// The id of its key pair.
+    pub key_id: String,
+    /// The id of its key pair of the ring of scores.
+    pub scores_key_id: String,
+    /// The hash of its manifest ([`crate::Manifest::signed_digest`]).
+    pub digest: PublicBytes,
+    /// Its last epoch. The signatures of its members are of the keys that follow
+    /// ([`crate::Manifest::sign_rotation`]).
+    pub epoch: PastEpoch,
 }
 
 /// An epoch that is over: who could answer in it, and that t of them handed their shares on.
@@ -203,7 +221,7 @@ mod tests {
         let signatures = (1..=members).map(|j| PublicBytes(vec![j as u8; 64])).collect();
         let (keys, wide_key) = (PublicBytes(vec![1; 32]), PublicBytes(vec![2; 32]));
         let (session, members) = (SessionId([0xab; 32]), (1..=members).map(member).collect());
-        let before = Vec::new();
+        let (before, follows) = (Vec::new(), None);
         Custody::Committee(CommitteeManifest {
             threshold,
             session,
@@ -212,6 +230,7 @@ mod tests {
             wide_key,
             signatures,
             before,
+            follows,
         })
     }
 

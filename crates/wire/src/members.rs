@@ -9,9 +9,11 @@
 use crate::checks::MOST_INPUTS;
 use crate::frame::{self, Kind, Reader};
 use crate::{AnswerBinding, Error, SealedShare, answer_key_hash};
-use ckks_shares::{CHECK_BITS, Raised, SessionId, Transfer};
+use ckks::Refresh;
+use ckks_shares::{ActiveSet, CHECK_BITS, Raised, RequestId, RequestKind, SessionId, Transfer};
 use envelope::{SEALED_OVERHEAD, SEALING_KEY_BYTES, SIGNATURE_BYTES};
-use protocol::{Exchanges, MOST_DECISIONS, TaskKind};
+use protocol::{Exchanges, MOST_DECISIONS, Plan, TaskKind};
+use rns::{Ntt, Poly};
 use serde::{Deserialize, Serialize};
 
 /// The most bytes of the id of a bandit in a message.
@@ -61,6 +63,14 @@ pub enum Wanted {
         seed: [u8; 32],
         /// The hashes of the feedbacks that have passed so far ([`crate::input_hash`]).
         hashes: Vec<[u8; 32]>,
+    },
+    /// The state of a bandit, for the keys of another committee ([`rotations`]). c₁ of its statistics is
+    /// beside the question.
+    Rotation {
+        /// The hash of the manifest of these keys.
+        next: [u8; 32],
+        /// The numbers of the bandit.
+        standing: Vec<u8>,
     },
 }
 
@@ -148,6 +158,67 @@ pub fn transfers(exchanges: &Exchanges, kind: TaskKind) -> Vec<Box<dyn Transfer 
             vec![Box::new(Raised { raise: &exchanges.statistics, factor, check_bits: CHECK_BITS })]
         }
         TaskKind::Model => vec![Box::new(exchanges.refresh.clone()), Box::new(exchanges.model.clone())],
+    }
+}
+
+/// The transfers of the state of a bandit to other keys: its model in both rings, and its statistics. The
+/// first two are of the model, cut to the level of a refresh, and the last of the statistics, cut to it too.
+///
+/// # Errors
+/// [`Error::Ckks`] for a plan of other parameters.
+pub fn rotations(exchanges: &Exchanges, plan: &Plan) -> Result<Vec<Box<dyn Transfer>>, Error> {
+    let large = exchanges.model.large();
+    let statistics = Refresh::new(large, plan.refresh_level, plan.statistics_level, large.max_slots())?;
+    Ok(vec![Box::new(exchanges.refresh.clone()), Box::new(exchanges.model.clone()), Box::new(statistics)])
+}
+
+/// The ids of the requests of [`rotations`], about these polynomials of model and statistics.
+pub fn rotation_requests(question: &[u8], set: ActiveSet, c1: [&Poly<Ntt>; 2]) -> [[u8; 32]; 3] {
+    let id = |number: u8, c1| {
+        let header = transfer_header(question, number);
+        *RequestId::new(RequestKind::Rotation, set, &header, Some(c1)).bytes()
+    };
+    [id(0, c1[0]), id(1, c1[0]), id(2, c1[1])]
+}
+
+/// What members have signed of a rotation, for those who hold the keys after it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RotationEvidence {
+    /// The bytes of the [`Question`].
+    pub question: Vec<u8>,
+    /// The members who answered, as [`ActiveSet::bits`].
+    pub set: u16,
+    /// The frames of c₁ of model and statistics, under the keys before.
+    pub c1: [Vec<u8>; 2],
+    /// What each member answered, in the order of their numbers.
+    pub shares: Vec<RotationShares>,
+}
+
+/// The answer of a member to [`Wanted::Rotation`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RotationShares {
+    /// The hashes of all frames.
+    pub hashes: Vec<[u8; 32]>,
+    /// The frames of c₁ of its encryptions under the other keys.
+    pub up: Vec<Vec<u8>>,
+    /// The signature of the member.
+    pub signature: Vec<u8>,
+}
+
+impl RotationEvidence {
+    /// The bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // Serialising plain data into memory does not fail.
+        postcard::to_stdvec(self).unwrap_or_default()
+    }
+
+    /// Reads the bytes of [`Self::to_bytes`].
+    ///
+    /// # Errors
+    /// [`Error::Malformed`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
+        let malformed = |_| Error::Malformed("the evidence of a rotation cannot be read");
+        postcard::from_bytes(bytes).map_err(malformed)
     }
 }
 
@@ -320,8 +391,8 @@ pub enum MemberReply {
 
 /// The most bytes of a reason.
 const MOST_WHY: usize = 400;
-/// The most frames of a reply: two transfers.
-const MOST_FRAMES: usize = 4;
+/// The most frames of a reply: three transfers to other keys, of three each.
+const MOST_FRAMES: usize = 9;
 
 impl MemberReply {
     /// The most bytes of a reply with frames of at most `frame` bytes, or to `decisions` decisions of `arms`
@@ -448,6 +519,21 @@ fn signed_frames(requests: &[[u8; 32]], frames: &[Vec<u8>]) -> Vec<u8> {
     requests.iter().for_each(|request| out.extend(request));
     frames.iter().for_each(|frame| out.extend(blake3::hash(frame).as_bytes()));
     out
+}
+
+/// As [`check_frames`], from the hashes of the frames.
+///
+/// # Errors
+/// [`Error::Envelope`].
+pub fn check_hashed_frames(
+    verifying: &[u8],
+    requests: &[[u8; 32]],
+    hashes: &[[u8; 32]],
+    signature: &[u8],
+) -> Result<(), Error> {
+    let mut signed = Vec::new();
+    requests.iter().chain(hashes).for_each(|hash| signed.extend(hash));
+    Ok(envelope::verify(verifying, FRAMES_SIGNATURE, &signed, signature)?)
 }
 
 /// Signs the frames of a [`MemberReply::Frames`].

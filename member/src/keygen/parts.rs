@@ -306,6 +306,7 @@ impl PublicKeys {
             wide_key: wide_key.digest(),
             signatures: Vec::new(),
             before: Vec::new(),
+            follows: plan.proposal.follows.clone(),
         };
         plan.manifests(self.ids, token.digest(), custody)
     }

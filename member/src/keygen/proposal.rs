@@ -11,7 +11,7 @@ use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::path::Path;
-use wire::{CommitteeManifest, Custody, Manifest, MemberManifest, PublicBytes};
+use wire::{CommitteeManifest, Custody, Followed, Manifest, MemberManifest, PublicBytes};
 use zeroize::Zeroizing;
 
 const MAGIC: [u8; 8] = *b"HELBAIDN";
@@ -110,6 +110,9 @@ pub struct Proposal {
     /// The epoch whose members hand their shares on to these members. Without one, these make keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resharing: Option<Box<Resharing>>,
+    /// The committee whose bandits go on under the keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follows: Option<Box<Followed>>,
 }
 
 /// The epoch that ends with a resharing.
@@ -224,6 +227,9 @@ impl Proposal {
             if self.members[..i].iter().any(|other| other.verifying == card.verifying) {
                 return refused(format!("member {} is there twice", i + 1));
             }
+        }
+        if self.resharing.is_some() && self.follows.is_some() {
+            return refused("shares are handed on under the same keys".into());
         }
         self.resharing.as_ref().map_or(Ok(()), |resharing| resharing.check(self))
     }

@@ -2,17 +2,17 @@
 
 use super::{Error, Ledger};
 use crate::MemberKeys;
-use ckks::{KeyId, Params};
+use ckks::{KeyId, Params, PublicKey};
 use ckks_committee::{MemberShare, Smudge};
-use ckks_shares::{ActiveSet, Forms, RequestId, RequestKind, TransferShare};
+use ckks_shares::{ActiveSet, Forms, RequestId, RequestKind, RotationShare, TransferShare};
 use protocol::exchange::{OPENED_DEVIATION, OPENED_FORM_BITS};
 use protocol::levels::ANSWER_LEVEL;
 use protocol::{Exchanges, MOST_FACTOR, ScoreRing, TaskKind};
 use std::collections::BTreeSet;
 use wire::{
-    AnswerUser, CheckEvidence, Created, Custody, FeedbackCheck, MemberReply, MemberRequest, Question,
-    RoundInput, SealedShare, Wanted, check_header, check_request, sign_frames, transfer_header, transfers,
-    write_check_shares,
+    AnswerUser, CheckEvidence, Created, Custody, FeedbackCheck, MemberReply, MemberRequest, PublicBundle,
+    Question, RoundInput, SealedShare, Wanted, check_header, check_request, rotation_requests, rotations,
+    sign_frames, transfer_header, transfers, write_check_shares,
 };
 
 /// A bandit whose keys and plan a member has checked.
@@ -78,7 +78,62 @@ pub fn answer(
         Wanted::Transfer(kind) => asked.transfer(ledger, &question, *kind),
         Wanted::Answers { model_feedbacks, users } => asked.open(ledger, &question, *model_feedbacks, users),
         Wanted::Checks { .. } => asked.check(ledger, &question),
+        Wanted::Rotation { .. } => Err(Error::Refused("this member knows of no keys to go on under")),
     }
+}
+
+/// The public keys of another committee, under which bandits go on.
+pub struct NextKeys {
+    digest: [u8; 32],
+    large: (PublicKey, KeyId),
+    scores: (PublicKey, KeyId),
+}
+
+impl NextKeys {
+    /// Those of a bundle, whose committee follows that of `keys`.
+    ///
+    /// # Errors
+    /// [`Error::OtherKeys`] if it follows another one; [`Error::Wire`] unless all its members signed it.
+    pub fn new(keys: &MemberKeys, bundle: PublicBundle) -> Result<Self, Error> {
+        let PublicBundle { manifest, public_key, key_id, scores, .. } = bundle;
+        manifest.check_signatures()?;
+        let own = keys.manifest().as_followed()?;
+        match &manifest.custody {
+            Custody::Committee(committee)
+                if committee.follows.as_deref().is_some_and(|f| f.digest == own.digest) => {}
+            _ => return Err(Error::OtherKeys { what: "the bundle of the next keys".into() }),
+        }
+        let (digest, large, scores) =
+            (manifest.signed_digest(), (public_key, key_id), (scores.public_key, scores.key_id));
+        Ok(NextKeys { digest, large, scores })
+    }
+}
+
+/// As [`answer`], to a question about a rotation to `next`.
+///
+/// # Errors
+/// As [`answer`]; [`Error::Refused`] for other keys.
+pub fn answer_rotation(
+    keys: &MemberKeys,
+    ledger: &Ledger,
+    bandit: &Joined,
+    request: &MemberRequest,
+    next: &NextKeys,
+) -> Result<MemberReply, Error> {
+    let question = Question::from_bytes(&request.question)?;
+    let set = keys.quorum().active(&members(request.set))?;
+    if question.bandit != bandit.created.id
+        || question.epoch() != keys.epoch()
+        || !set.contains(keys.member())
+    {
+        return Err(Error::Refused("a question about another bandit, or to others"));
+    }
+    match &question.wanted {
+        Wanted::Rotation { next: digest, .. } if *digest == next.digest => {}
+        _ => return Err(Error::Refused("a rotation to keys that this member does not know")),
+    }
+    let asked = Asked { keys, bandit, request, set };
+    asked.rotate(ledger, &question, next)
 }
 
 pub(super) fn members(bits: u16) -> Vec<u8> {
@@ -125,6 +180,31 @@ impl Asked<'_> {
             frames.push(ckks::write_polynomial(source, self.key_id(source)?, low, &down));
             frames.push(ckks::write_polynomial(target, self.key_id(target)?, high, &up));
             requests.push(*id.bytes());
+        }
+        let signature = sign_frames(self.keys.signing(), &requests, &frames);
+        Ok(MemberReply::Frames { number: self.request.number, frames, signature })
+    }
+
+    fn rotate(&self, ledger: &Ledger, question: &Question, next: &NextKeys) -> Result<MemberReply, Error> {
+        let maps = rotations(&self.bandit.exchanges, &self.bandit.created.plan)?;
+        let (source, level) = maps[0].source();
+        let key = self.key_id(source)?;
+        let model = ckks::read_polynomial(source, key, level, &self.request.c1)?;
+        let statistics = ckks::read_polynomial(source, key, level, &self.request.evidence)?;
+        let noted = [&self.request.c1[..], &self.request.evidence].concat();
+        ledger.note(question, self.set.bits(), &self.request.question, &noted)?;
+        let requests = rotation_requests(&self.request.question, self.set, [&model, &statistics]);
+        let mut frames = Vec::new();
+        for ((number, map), c1) in (0..).zip(&maps).zip([&model, &model, &statistics]) {
+            let header = transfer_header(&self.request.question, number);
+            let ((source, low), (target, high)) = (map.source(), map.target());
+            let of_large = target == self.keys.large().params();
+            let (public, id) = if of_large { &next.large } else { &next.scores };
+            let RotationShare { down, up } =
+                self.share(source).rotate(public, self.keys.pairs(), &**map, self.set, &header, c1)?;
+            frames.push(ckks::write_polynomial(source, key, low, &down));
+            frames.push(ckks::write_polynomial(target, *id, high, up.c0()));
+            frames.push(ckks::write_polynomial(target, *id, high, up.c1()));
         }
         let signature = sign_frames(self.keys.signing(), &requests, &frames);
         Ok(MemberReply::Frames { number: self.request.number, frames, signature })

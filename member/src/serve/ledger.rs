@@ -16,6 +16,8 @@ use wire::{Created, Question, Wanted};
 const MOST_SETS: usize = 3;
 /// The most sets for a sum, a model or a round of a check, which wait until they are done.
 const MOST_OWN_SETS: usize = wire::MOST_ATTEMPTS as usize;
+/// The kind of a rotation.
+const ROTATION: u8 = u8::MAX;
 /// The version of the tables.
 const FORMAT: u64 = 1;
 
@@ -364,7 +366,8 @@ impl Ledger {
             Wanted::Transfer(TaskKind::Sum | TaskKind::Model) => (0, MOST_OWN_SETS),
             Wanted::Transfer(TaskKind::Scores { .. }) => (0, MOST_SETS),
             Wanted::Answers { .. } => (1, MOST_SETS),
-            Wanted::Checks { round, .. } => (round.saturating_add(2), MOST_OWN_SETS),
+            Wanted::Rotation { .. } => (ROTATION, MOST_OWN_SETS),
+            Wanted::Checks { round, .. } => (round.saturating_add(2).min(ROTATION - 1), MOST_OWN_SETS),
         };
         let key = (question.bandit.as_str(), kind, question.task);
         let about = meaning(question, c1);

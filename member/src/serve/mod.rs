@@ -9,7 +9,7 @@ mod ledger;
 mod replica;
 mod turns;
 
-pub use answering::{Joined, answer, check_manifest};
+pub use answering::{Joined, NextKeys, answer, answer_rotation, check_manifest};
 pub use error::Error;
 pub use ledger::{Ledger, Told, ToldBandit};
 pub use replica::{Replica, Source};
@@ -44,6 +44,8 @@ pub struct Member {
     stop: Stop,
     /// What it checks questions with. `None` checks their structure alone.
     replica: Option<Replica>,
+    /// The keys under which bandits go on.
+    next: Option<NextKeys>,
     /// The most bytes of a polynomial that it is asked about.
     c1: usize,
     bandits: Mutex<BTreeMap<String, Arc<Joined>>>,
@@ -62,12 +64,17 @@ impl Member {
         let bytes = |params: &ckks::Params| ckks::polynomial_bytes(params, params.max_level());
         let c1 = bytes(keys.large().params()).max(bytes(keys.scores().params()));
         let (bandits, log) = (Mutex::default(), Box::new(log));
-        Member { keys, ledger, client, stop, replica: None, c1, bandits, log }
+        Member { keys, ledger, client, stop, replica: None, next: None, c1, bandits, log }
     }
 
     /// The member, which computes with `replica` what it is asked about before it answers.
     pub fn verifying(self, replica: Option<Replica>) -> Self {
         Member { replica, ..self }
+    }
+
+    /// The member, which moves bandits to these keys when it is asked to.
+    pub fn moving_to(self, next: Option<NextKeys>) -> Self {
+        Member { next, ..self }
     }
 
     /// The keys, after [`Self::run`].
@@ -179,6 +186,7 @@ impl Member {
             Wanted::Checks { hashes, .. } => {
                 format!("bandit {}: shares of a check of {} feedbacks", question.bandit, hashes.len())
             }
+            Wanted::Rotation { .. } => format!("bandit {}: its state for other keys", question.bandit),
         };
         if let Some(replica) = &self.replica {
             let journal = |id: &str, after| Ok(self.client.journal(id, after)?);
@@ -190,7 +198,13 @@ impl Member {
             }
             checked?;
         }
-        Ok((answer(&self.keys, &self.ledger, &bandit, request)?, what))
+        let reply = match (&question.wanted, &self.next) {
+            (Wanted::Rotation { .. }, Some(next)) => {
+                answer_rotation(&self.keys, &self.ledger, &bandit, request, next)?
+            }
+            _ => answer(&self.keys, &self.ledger, &bandit, request)?,
+        };
+        Ok((reply, what))
     }
 
     /// The bandit with this id, as the server describes it and the ledger knows it.

@@ -23,8 +23,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use wire::{
     AnswerUser, CheckEvidence, CommitteeContexts, CommitteeManifest, Custody, Evidence, FeedbackCheck,
-    Journal, MOST_ATTEMPTS, MemberRequest, OpenedChecks, PublicBundle, Question, RaiseEvidence, ScoreKeys,
-    Wanted, transfer_header,
+    Journal, MOST_ATTEMPTS, MemberRequest, OpenedChecks, PublicBundle, Question, RaiseEvidence,
+    RotationEvidence, RotationShares, ScoreKeys, Wanted, check_hashed_frames, rotation_requests,
+    transfer_header,
 };
 
 /// The models that are kept: evaluations may be under way with the one before.
@@ -39,6 +40,8 @@ pub type Source<'a> = &'a dyn Fn(&str, u64) -> Result<Journal, Error>;
 pub struct Replica {
     engine: Engine,
     committee: CommitteeManifest,
+    /// The hash of the manifest.
+    digest: [u8; 32],
     /// All sets of t members, of this epoch and those before.
     sets: Vec<ActiveSet>,
     /// The attempts at a task up to this epoch.
@@ -96,6 +99,7 @@ impl Replica {
         let Custody::Committee(committee) = bundle.manifest.custody.clone() else {
             return Err(Error::OtherKeys { what: "the public bundle".into() });
         };
+        let digest = bundle.manifest.signed_digest();
         let PublicBundle { manifest, params, public_key, key_id, keys: deep, scores, .. } = bundle;
         let deep = DeepEngine::new(params, public_key, key_id, manifest.shape, deep)?;
         let ScoreKeys { ring, params, public_key, key_id, keys: small, switch } = scores;
@@ -104,7 +108,7 @@ impl Replica {
         rng.fill_bytes(&mut key);
         let (sets, attempts) = (sets(keys)?, (keys.epoch() as u32 + 1) * MOST_ATTEMPTS);
         let (bandits, turns) = (Mutex::default(), Turns::default());
-        Ok(Replica { engine, committee, sets, attempts, share: 1.0, key, bandits, turns })
+        Ok(Replica { engine, committee, digest, sets, attempts, share: 1.0, key, bandits, turns })
     }
 
     /// Checks a task with this probability only, drawn once for each task.
@@ -181,6 +185,18 @@ impl Replica {
                     true => Ok(()),
                     false => Err(other),
                 }
+            }
+            Wanted::Rotation { standing, .. } => {
+                let mut mirror = lock(&followed.mirror);
+                self.follow(&followed, &mut mirror, ledger, &question.bandit, journal)?;
+                let own = mirror.bandit.departing();
+                let own = own.filter(|own| own.standing.to_bytes() == *standing);
+                let own = own.filter(|own| own.standing.task() == question.task);
+                let own = own.ok_or(Error::Deviates("a rotation that does not follow from the journal"))?;
+                let (deep, level) = (self.engine.deep().params(), mirror.bandit.plan().refresh_level);
+                self.same(request, deep, level, &own.model)?;
+                let beside = MemberRequest { c1: request.evidence.clone(), ..request.clone() };
+                self.same(&beside, deep, level, &own.statistics)
             }
             Wanted::Answers { model_feedbacks, users } => {
                 let evidence = evidence(request)?;
@@ -377,6 +393,56 @@ impl Replica {
         }
     }
 
+    /// Whether t members of the committee before have signed that this is the state of the bandit, for these
+    /// keys.
+    fn is_rotated(
+        &self,
+        bandit: &EncryptedBandit,
+        id: &str,
+        standing: &[u8],
+        frames: [&Vec<u8>; 3],
+        evidence: &[u8],
+    ) -> Result<bool, Error> {
+        let Some(followed) = self.committee.follows.as_deref() else { return Ok(false) };
+        let RotationEvidence { question: bytes, set, c1, shares } = RotationEvidence::from_bytes(evidence)?;
+        let (quorum, question) = (followed.epoch.quorum()?, Question::from_bytes(&bytes)?);
+        let set = quorum.active(&super::answering::members(set))?;
+        let wanted = Wanted::Rotation { next: self.digest, standing: standing.to_vec() };
+        if question.bandit != id || question.wanted != wanted || shares.len() != set.len() {
+            return Ok(false);
+        }
+        let (deep, small, plan) = (self.engine.deep(), self.engine.params(), bandit.plan());
+        let before: KeyId = followed.key_id.parse()?;
+        let input = |bytes| ckks::read_polynomial(deep.params(), before, plan.refresh_level, bytes);
+        let requests = rotation_requests(&bytes, set, [&input(&c1[0])?, &input(&c1[1])?]);
+        let rings = [
+            (deep.params(), deep.key_id(), plan.model_level),
+            (small, self.engine.key_id(), small.max_level()),
+            (deep.params(), deep.key_id(), plan.statistics_level),
+        ];
+        let mut sums = rings.map(|(params, _, level)| Poly::<Ntt>::zero(params.n(), level + 1));
+        for (member, RotationShares { hashes, up, signature }) in set.iter().zip(&shares) {
+            // A set has the members of its quorum alone.
+            let verifying = &followed.epoch.verifying[usize::from(member - 1)].0;
+            check_hashed_frames(verifying, &requests, hashes, signature)?;
+            if hashes.len() != 9 || up.len() != 3 {
+                return Ok(false);
+            }
+            for (k, (params, key, level)) in rings.iter().enumerate() {
+                if *blake3::hash(&up[k]).as_bytes() != hashes[3 * k + 2] {
+                    return Ok(false);
+                }
+                let poly = ckks::read_polynomial(params, *key, *level, &up[k])?;
+                sums[k].add_assign(params.q_basis(*level), &poly);
+            }
+        }
+        let mut all = rings.iter().zip(&sums).zip(frames);
+        Ok(all.try_fold(true, |same, (((params, key, level), sum), frame)| {
+            let output = ckks::read_ciphertext(params, *key, *level, frame)?;
+            Ok::<_, Error>(same && output.c1() == sum)
+        })?)
+    }
+
     /// Whether the ciphertexts are the transfers of one request to members about `input`.
     fn are_transfers(
         &self,
@@ -425,7 +491,11 @@ impl Mirror {
         };
         let over = Error::Deviates("a journal with the answer to a task that it does not lead to");
         let is_due = match &event {
-            Event::Rounds(_) => true,
+            Event::Rounds(_) | Event::Closed => true,
+            Event::Rotated { standing, deep, scores, statistics, evidence } => {
+                let frames = [deep, scores, statistics];
+                self.records == 1 && replica.is_rotated(&self.bandit, id, standing, frames, evidence)?
+            }
             Event::Feedback { round, frame } => {
                 let (layout, about) = (&self.bandit.exchanges().layout, wire::feedback_about(id, *round));
                 let unproven = |_| Error::Deviates("a journal with a feedback that its sender does not know");

@@ -36,7 +36,7 @@ pub(crate) fn proposal(
 ) -> Proposal {
     let members = identities.iter().map(Identity::card).collect();
     let nonce = PublicBytes(vec![3; 32]);
-    Proposal { features, arms, threshold, toy, created: 0, nonce, members, resharing: None }
+    Proposal { features, arms, threshold, toy, created: 0, nonce, members, resharing: None, follows: None }
 }
 
 /// Member `j` of a run makes keys over its board, in a folder of its own.
@@ -68,9 +68,25 @@ pub(crate) fn keys(threshold: u8, members: u8, features: usize, arms: usize, toy
     static RUNS: Mutex<Runs> = Mutex::new(BTreeMap::new());
     let mut runs = RUNS.lock().unwrap();
     let problem = (threshold, members, features, arms, toy);
-    let run = runs.entry(problem).or_insert_with(|| Arc::new(make(threshold, members, features, arms, toy)));
+    let run = runs.entry(problem).or_insert_with(|| {
+        let proposal = proposal(&identities(members, 100), threshold, features, arms, toy);
+        Arc::new(make(&identities(members, 100), proposal))
+    });
     let run = run.clone();
     drop(runs);
+    opened(&run)
+}
+
+/// Keys of 2 of 3 toy members, whose committee follows that of `before`.
+pub(crate) fn keys_after(before: &Manifest) -> Keys {
+    let identities = identities(3, 200);
+    let follows = Some(Box::new(before.as_followed().unwrap()));
+    let shape = before.shape;
+    let proposal = proposal(&identities, 2, shape.dim, shape.arm_slots, true);
+    opened(&make(&identities, Proposal { follows, nonce: PublicBytes(vec![4; 32]), ..proposal }))
+}
+
+fn opened(run: &Written) -> Keys {
     let folder = tempfile::tempdir().unwrap();
     let open = |bytes: &Vec<u8>| {
         let path = folder.path().join("member.keys");
@@ -81,9 +97,8 @@ pub(crate) fn keys(threshold: u8, members: u8, features: usize, arms: usize, toy
     Keys { members, public: run.public.clone(), users: run.users.clone() }
 }
 
-fn make(threshold: u8, members: u8, features: usize, arms: usize, toy: bool) -> Written {
-    let identities = identities(members, 100);
-    let proposal = proposal(&identities, threshold, features, arms, toy);
+fn make(identities: &[Identity], proposal: Proposal) -> Written {
+    let members = identities.len();
     let folder = tempfile::tempdir().unwrap();
     let plan = || Plan::new(proposal.clone()).unwrap();
     let board = Store::open(plan(), &folder.path().join("board")).unwrap();
@@ -97,7 +112,7 @@ fn make(threshold: u8, members: u8, features: usize, arms: usize, toy: bool) -> 
     });
     let read = |j: usize, name: &str| std::fs::read(own(j).join(name)).unwrap();
     let (public, users) = (read(0, "public.bundle"), read(0, "users.bundle"));
-    let all = 0..usize::from(members);
+    let all = 0..members;
     assert!(all.clone().all(|j| read(j, "public.bundle") == public && read(j, "users.bundle") == users));
     Written { members: all.map(|j| read(j, "member.keys")).collect(), public, users }
 }

@@ -8,4 +8,5 @@ mod plan;
 mod processes;
 mod replay;
 mod reshare;
+mod rotation;
 mod rounds;

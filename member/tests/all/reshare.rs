@@ -114,6 +114,7 @@ impl Next {
             nonce: PublicBytes(vec![5; 32]),
             members: cards,
             resharing: Some(Box::new(Resharing { before, dealers: dealers.to_vec() })),
+            follows: None,
         };
         let store = Store::open(Plan::new(proposal.clone()).unwrap(), &folder.path().join("board")).unwrap();
         Next { persons, proposal, store, public: path, users: of_users, _folder: folder }

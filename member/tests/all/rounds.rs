@@ -1,17 +1,18 @@
-use crate::committee::{self, rng};
+use crate::committee::{self, Keys, rng};
 use ckks_shares::{RequestId, RequestKind};
 use helba_member::MemberKeys;
-use helba_member::serve::{Joined, Ledger, Member, Replica, answer};
+use helba_member::serve::{Joined, Ledger, Member, NextKeys, Replica, answer};
 use helba_server::{AppState, Settings};
 use protocol::{Answers, BanditConfig, KeyPlan, ScoreRing, TaskKind};
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use testkit::ClearTwin;
 use user_client::{BanditDevice, Choice, Client, Device, Stop};
-use wire::{BanditView, MemberReply, MemberRequest, PublicBundle, Question, Raises, Wanted};
+use wire::{BanditView, Manifest, MemberReply, MemberRequest, PublicBundle, Question, Raises, Wanted};
 
 /// A server in a thread of its own, which ends when this is dropped.
 pub(super) struct Served {
@@ -28,9 +29,22 @@ impl Drop for Served {
 }
 
 pub(super) fn serve(public: &[u8], state: &std::path::Path) -> Served {
+    serve_with(public, state, None, None)
+}
+
+/// Where the states of bandits go under other keys, and who hears how many they are.
+type Rotates = (Manifest, PathBuf, std::sync::mpsc::Sender<Result<usize, helba_server::Error>>);
+
+/// A server that takes the bandits of `rotated`, or moves its own to other keys.
+fn serve_with(
+    public: &[u8],
+    state: &std::path::Path,
+    rotated: Option<PathBuf>,
+    rotates: Option<Rotates>,
+) -> Served {
     let bundle = PublicBundle::read(public).unwrap();
     let state = state.to_path_buf();
-    let settings = Settings { last_raise: Duration::from_secs(2), ..Settings::default() };
+    let settings = Settings { last_raise: Duration::from_secs(2), rotated, ..Settings::default() };
     let (sender, receiver) = std::sync::mpsc::channel();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let thread = std::thread::spawn(move || {
@@ -39,6 +53,10 @@ pub(super) fn serve(public: &[u8], state: &std::path::Path) -> Served {
             let state = AppState::open(bundle, &state, settings).unwrap();
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             sender.send(listener.local_addr().unwrap()).unwrap();
+            if let Some((next, folder, done)) = rotates {
+                let state = state.clone();
+                tokio::spawn(async move { drop(done.send(state.rotate(&next, &folder).await)) });
+            }
             let router = helba_server::app(state);
             let ends = async { drop(stopped.await) };
             helba_server::serve(listener, router, Default::default(), ends).await;
@@ -60,6 +78,8 @@ pub(super) struct World {
     pub(super) users: Vec<u8>,
     /// Whether members compute again what they are asked about.
     pub(super) replays: bool,
+    /// The public bundle of the keys that members move bandits to.
+    pub(super) next: Option<Vec<u8>>,
 }
 
 impl World {
@@ -75,7 +95,7 @@ impl World {
         let client = Client::new(&server.url).unwrap().with_token(device.token().clone());
         let members = members.into_iter().map(|keys| (keys.member(), keys)).collect();
         let (server, running) = (Some(server), BTreeMap::new());
-        World { device, client, members, running, server, folder, public, users, replays: false }
+        World { device, client, members, running, server, folder, public, users, replays: false, next: None }
     }
 
     /// Starts the server again with this bundle, and its state.
@@ -103,14 +123,47 @@ impl World {
         let path = self.ledger(member);
         let of_thread = stop.clone();
         let replica = self.replays.then(|| self.replica(&keys));
+        let next = self.next.as_ref().map(|public| next_keys(&keys, public));
         let thread = std::thread::spawn(move || {
             let ledger = Ledger::open(&path).unwrap();
             let member = Member::new(keys, ledger, client, of_thread, |line| eprintln!("{line}"));
-            let member = member.verifying(replica);
+            let member = member.verifying(replica).moving_to(next);
             member.run(2, &mut rng(9)).unwrap();
             member.into_keys()
         });
         self.running.insert(member, (stop, thread));
+    }
+
+    /// Starts the server again, which moves all bandits to the keys of `next` into `folder`. Members 1 and 2
+    /// come when it runs.
+    pub(super) fn rotate(&mut self, next: &Keys, folder: &Path) -> usize {
+        let manifest = PublicBundle::read(&next.public[..]).unwrap().manifest;
+        let (sender, receiver) = std::sync::mpsc::channel();
+        self.server = None;
+        let rotates = Some((manifest, folder.to_path_buf(), sender));
+        let server = serve_with(&self.public, &self.folder.path().join("state"), None, rotates);
+        self.client = Client::new(&server.url).unwrap().with_token(self.device.token().clone());
+        self.server = Some(server);
+        self.next = Some(next.public.clone());
+        (1..=2).for_each(|member| self.join(member));
+        let moved = receiver.recv_timeout(Duration::from_secs(120)).unwrap().unwrap();
+        (1..=2).for_each(|member| self.leave(member));
+        moved
+    }
+
+    /// Goes on with the keys of `next` and the bandits in `folder`, with ledgers that are empty.
+    pub(super) fn go_on(&mut self, next: Keys, folder: &Path) {
+        let Keys { members, public, users } = next;
+        self.server = None;
+        let state = self.folder.path().join("state-next");
+        let server = serve_with(&public, &state, Some(folder.to_path_buf()), None);
+        self.device = Arc::new(Device::read(&users[..]).unwrap());
+        self.client = Client::new(&server.url).unwrap().with_token(self.device.token().clone());
+        self.members = members.into_iter().map(|keys| (keys.member(), keys)).collect();
+        (self.server, self.public, self.users, self.next) = (Some(server), public, users, None);
+        for member in 1..=3 {
+            drop(std::fs::remove_file(self.ledger(member)));
+        }
     }
 
     /// Stops a member.
@@ -161,6 +214,10 @@ impl World {
         }
         panic!("an update without an end")
     }
+}
+
+pub(super) fn next_keys(keys: &MemberKeys, public: &[u8]) -> NextKeys {
+    NextKeys::new(keys, PublicBundle::read(public).unwrap()).unwrap()
 }
 
 pub(super) fn rows(seed: u32, dim: usize, arms: usize) -> Vec<Vec<f64>> {

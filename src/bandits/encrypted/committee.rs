@@ -11,7 +11,7 @@ use helba::{Check, Engine, Task};
 use host::lock;
 use protocol::exchange::OPENED_FORM_BITS;
 use protocol::levels::ANSWER_LEVEL;
-use protocol::{Exchanges, TaskKind};
+use protocol::{Exchanges, Plan, TaskKind};
 use rns::{Ntt, Poly};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,15 +25,16 @@ use wire::{
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// What every errand of a bandit has.
-struct About {
-    engine: Arc<Engine>,
-    exchanges: Arc<Exchanges>,
+pub(super) struct About {
+    pub(super) engine: Arc<Engine>,
+    pub(super) exchanges: Arc<Exchanges>,
+    plan: Plan,
     bandit: String,
     task: u64,
 }
 
 impl About {
-    fn question(&self, attempt: u32, wanted: Wanted) -> Vec<u8> {
+    pub(super) fn question(&self, attempt: u32, wanted: Wanted) -> Vec<u8> {
         Question { bandit: self.bandit.clone(), task: self.task, attempt, wanted }.to_bytes()
     }
 
@@ -47,7 +48,15 @@ impl About {
         ckks::write_ciphertext(deep.params(), deep.key_id(), ciphertext)
     }
 
-    fn polynomial(&self, (params, level): (&Params, usize), bytes: &[u8]) -> Result<Poly<Ntt>, Error> {
+    pub(super) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    pub(super) fn polynomial(
+        &self,
+        (params, level): (&Params, usize),
+        bytes: &[u8],
+    ) -> Result<Poly<Ntt>, Error> {
         Ok(ckks::read_polynomial(params, self.key_id(params), level, bytes)?)
     }
 }
@@ -110,7 +119,7 @@ fn signed(Agreed { question, set, shares }: Agreed) -> OpenedChecks {
     OpenedChecks { question, set: set.bits(), shares: shares.collect() }
 }
 
-fn wire_error(error: ckks_shares::Error) -> Error {
+pub(super) fn wire_error(error: ckks_shares::Error) -> Error {
     Error::Shares { why: error.to_string() }
 }
 
@@ -292,9 +301,10 @@ impl Errand for Checking {
 }
 
 impl EncryptedServed {
-    fn about(&self, task: u64) -> About {
+    pub(super) fn about(&self, task: u64) -> About {
         let (engine, exchanges) = (self.shared.engine.clone(), self.exchanges.clone());
-        About { engine, exchanges, bandit: self.created.id.clone(), task }
+        let plan = self.created.plan.clone();
+        About { engine, exchanges, plan, bandit: self.created.id.clone(), task }
     }
 
     async fn transfer(

@@ -20,6 +20,7 @@ impl EncryptedServed {
     /// [`Error::BeingChecked`] while the members of a committee check its batch; [`Error::FeedbackNotKept`];
     /// [`Error::Log`].
     pub(crate) async fn erase(self: Arc<Self>, decision: DecisionId) -> Result<Reply, Error> {
+        self.check_stays()?;
         let _waiting =
             self.shared.stages.waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
         blocking(move || {

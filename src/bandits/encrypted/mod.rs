@@ -15,6 +15,7 @@ mod erasure;
 mod measured;
 mod pace;
 mod pool;
+mod rotation;
 mod senders;
 mod state;
 #[cfg(test)]
@@ -39,11 +40,13 @@ pub(crate) use pool::Stages;
 use pool::{Joining, Outcome, Pool, blocking};
 use protocol::{Answers, BanditConfig, Compare, DecisionId, Exchanges};
 use rand::Rng;
+pub(super) use rotation::take_all;
 pub(crate) use senders::Sender;
 use senders::Senders;
 use service::{Body, Content};
 use state::{Live, Pending, SNAPSHOT, listed};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot::Receiver;
@@ -74,6 +77,8 @@ pub(super) struct Shared {
     pub(super) stages: Stages,
     /// Whether whole logs are kept, for an audit.
     pub(super) keep_log: bool,
+    /// Whether the bandits are moved to other keys.
+    pub(super) rotates: Arc<AtomicBool>,
 }
 
 /// A loaded encrypted bandit.
@@ -267,6 +272,7 @@ impl EncryptedServed {
         decisions: usize,
         sender: Sender,
     ) -> Result<Reply, Error> {
+        self.check_stays()?;
         self.exchanges.layout.log_places(decisions).map_err(helba::Error::from)?;
         let stages = &self.shared.stages;
         let place = stages.waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
@@ -424,6 +430,7 @@ impl EncryptedServed {
     /// [`Error::Helba`] for an unknown decision and for a frame that is not one of this bandit;
     /// [`Error::Overloaded`]; [`Error::Log`].
     pub(crate) async fn feedback(self: Arc<Self>, decision: DecisionId, body: Body) -> Result<Reply, Error> {
+        self.check_stays()?;
         let stages = &self.shared.stages;
         let began = Instant::now();
         let _waiting = stages.waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;

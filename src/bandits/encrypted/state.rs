@@ -225,6 +225,11 @@ impl Live {
         self.recent.iter().cloned().collect()
     }
 
+    /// Whether nothing has happened since its creation.
+    pub(super) fn is_empty(&self) -> bool {
+        self.head.records == 0
+    }
+
     /// The folder of the bandit.
     pub(super) fn folder(&self) -> &Path {
         &self.folder

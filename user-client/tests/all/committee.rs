@@ -100,6 +100,7 @@ impl Committee {
             wide_key: wide_key.digest(),
             signatures: Vec::new(),
             before: Vec::new(),
+            follows: None,
         });
         let token = wire::AccessToken::from_bytes(&TOKEN).unwrap();
         let scores = wire::ScoresManifest::new(&small, key_id, 1, wire::AnswersManifest::new(&answers, 0));

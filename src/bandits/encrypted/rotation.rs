@@ -1,0 +1,261 @@
+//! A bandit goes on under other keys: its committee moves what it has learnt, and a server with the other
+//! keys takes it.
+//!
+//! ```text
+//! DIR/ID.rotated    configuration, event, BLAKE3 of all before; written whole
+//! ```
+
+use super::committee::About;
+use super::pool::blocking;
+use super::state::Live;
+use super::{EncryptedServed, Event, Shared};
+use crate::committee::{Agreed, Committee, Errand, MOST_OWN_SETS, Share};
+use crate::error::Error;
+use ckks::{Ciphertext, KeyId, Params};
+use ckks_shares::{ActiveSet, RotationShare, rotate};
+use helba::{Departing, EncryptedBandit};
+use host::lock;
+use protocol::BanditConfig;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use wire::{
+    Manifest, MemberReply, RotationEvidence, RotationShares, Wanted, check_frames, rotation_requests,
+    rotations,
+};
+
+/// The pause between two looks at a bandit whose last batch is under way.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The ids of other keys.
+#[derive(Debug, Clone, Copy)]
+struct NextIds {
+    digest: [u8; 32],
+    large: KeyId,
+    scores: KeyId,
+}
+
+/// What members are asked for.
+struct Rotating {
+    about: About,
+    next: NextIds,
+    departing: Departing,
+}
+
+impl Rotating {
+    fn next_id(&self, params: &Params) -> KeyId {
+        if params == self.about.engine.deep().params() { self.next.large } else { self.next.scores }
+    }
+
+    fn c1_frame(&self, input: &Ciphertext) -> Vec<u8> {
+        let deep = self.about.engine.deep();
+        ckks::write_polynomial(deep.params(), deep.key_id(), input.level(), input.c1())
+    }
+
+    fn requests(&self, question: &[u8], set: ActiveSet) -> [[u8; 32]; 3] {
+        let Departing { model, statistics, .. } = &self.departing;
+        rotation_requests(question, set, [model.c1(), statistics.c1()])
+    }
+
+    /// The event that the bandit begins with under the other keys.
+    fn combine(&self, Agreed { question, set, shares }: Agreed) -> Result<Event, Error> {
+        let (maps, Departing { standing, model, statistics }) =
+            (rotations(&self.about.exchanges, self.about.plan())?, &self.departing);
+        let mut members: Vec<_> = shares
+            .into_iter()
+            .filter_map(|share| match share {
+                Share::Rotation(shares, signed) => Some((shares.into_iter(), signed)),
+                _ => None,
+            })
+            .collect();
+        let mut frames = Vec::new();
+        for (map, input) in maps.iter().zip([model, model, statistics]) {
+            let own: Vec<RotationShare> =
+                members.iter_mut().filter_map(|(shares, _)| shares.next()).collect();
+            let moved = rotate(&**map, set, input, &own).map_err(super::committee::wire_error)?;
+            let (params, level) = map.target();
+            let moved = moved.with_scale(params.scale(level));
+            frames.push(ckks::write_ciphertext(params, self.next_id(params), &moved));
+        }
+        let [deep, scores, statistics_frame] =
+            <[Vec<u8>; 3]>::try_from(frames).map_err(|_| Error::Broken("a rotation without a result"))?;
+        let evidence = RotationEvidence {
+            question,
+            set: set.bits(),
+            c1: [self.c1_frame(model), self.c1_frame(statistics)],
+            shares: members.into_iter().map(|(_, signed)| signed).collect(),
+        };
+        let (standing, evidence) = (standing.to_bytes(), evidence.to_bytes());
+        Ok(Event::Rotated { standing, deep, scores, statistics: statistics_frame, evidence })
+    }
+}
+
+impl Errand for Rotating {
+    fn question(&self, attempt: u32) -> Vec<u8> {
+        let standing = self.departing.standing.to_bytes();
+        self.about.question(attempt, Wanted::Rotation { next: self.next.digest, standing })
+    }
+
+    fn c1(&self) -> Vec<u8> {
+        self.c1_frame(&self.departing.model)
+    }
+
+    fn evidence(&self) -> Vec<u8> {
+        self.c1_frame(&self.departing.statistics)
+    }
+
+    fn read(
+        &self,
+        question: &[u8],
+        set: ActiveSet,
+        _member: u8,
+        verifying: &[u8],
+        reply: MemberReply,
+    ) -> Result<Share, Error> {
+        let MemberReply::Frames { frames, signature, .. } = reply else {
+            return Err(wire::Error::Malformed("an answer to another kind of question").into());
+        };
+        let maps = rotations(&self.about.exchanges, self.about.plan())?;
+        if frames.len() != 3 * maps.len() {
+            return Err(wire::Error::Malformed("not three frames for each transfer").into());
+        }
+        check_frames(verifying, &self.requests(question, set), &frames, &signature)?;
+        let mut shares = Vec::new();
+        for (map, own) in maps.iter().zip(frames.chunks(3)) {
+            let (target, high) = map.target();
+            let read = |bytes: &[u8]| ckks::read_polynomial(target, self.next_id(target), high, bytes);
+            let down = self.about.polynomial(map.source(), &own[0])?;
+            let up = Ciphertext::new(read(&own[1])?, read(&own[2])?, high, target.scale(high));
+            shares.push(RotationShare { down, up });
+        }
+        let hashes = frames.iter().map(|frame| *blake3::hash(frame).as_bytes()).collect();
+        let up = frames.into_iter().skip(2).step_by(3).collect();
+        Ok(Share::Rotation(shares, RotationShares { hashes, up, signature }))
+    }
+}
+
+impl EncryptedServed {
+    /// Has the committee move the bandit to the keys of `next`, and writes its state under them into
+    /// `folder`. A file that is there already stays.
+    ///
+    /// # Errors
+    /// Those of [`Committee::ask`], and of the disk.
+    pub(crate) async fn rotate(
+        self: &Arc<Self>,
+        committee: &Arc<Committee>,
+        next: &Manifest,
+        folder: &Path,
+    ) -> Result<(), Error> {
+        let path = folder.join(format!("{}.rotated", self.created.id));
+        if path.exists() {
+            return Ok(());
+        }
+        let departing = loop {
+            let (departing, closes) = {
+                let live = lock(&self.live);
+                if live.deleted {
+                    return Ok(());
+                }
+                (live.bandit.departing(), live.bandit.closes_early())
+            };
+            match departing {
+                Some(departing) => break departing,
+                None if closes => {
+                    let served = self.clone();
+                    blocking(move || served.change(&Event::Closed)).await?;
+                }
+                None => {}
+            }
+            self.update_if_due();
+            self.ask_committee(committee.clone());
+            tokio::time::sleep(PAUSE).await;
+        };
+        let next = NextIds {
+            digest: next.signed_digest(),
+            large: next.key_id.parse()?,
+            scores: next.scores.key_id.parse()?,
+        };
+        let about = self.about(departing.standing.task());
+        let errand = Arc::new(Rotating { about, next, departing });
+        let combine = |agreed| {
+            let errand = errand.clone();
+            blocking(move || rayon::scope(|_| errand.combine(agreed)))
+        };
+        let event = committee.ask(errand.clone(), (&mut Vec::new(), MOST_OWN_SETS), combine).await?;
+        let config = serde_json::to_vec(&self.created.config)
+            .map_err(|_| Error::Broken("a configuration that cannot be serialised"))?;
+        let mut bytes = postcard::to_stdvec(&(config, event.to_bytes()?))
+            .map_err(|_| Error::Broken("a bandit that cannot be serialised"))?;
+        let digest = blake3::hash(&bytes);
+        bytes.extend(digest.as_bytes());
+        blocking(move || {
+            let disk = |e| Error::disk(&path, e);
+            let draft = host::Draft::create_private(&path).map_err(disk)?;
+            draft.file().write_all(&bytes).map_err(disk)?;
+            draft.finish().map_err(disk)
+        })
+        .await
+    }
+
+    /// Whether the bandits of this server move to other keys, so that nothing more is learnt here.
+    pub(super) fn check_stays(&self) -> Result<(), Error> {
+        match self.shared.rotates.load(Ordering::Relaxed) {
+            true => Err(Error::Overloaded),
+            false => Ok(()),
+        }
+    }
+
+    /// Creates the bandit `id` with the state that [`Self::rotate`] wrote to `path`. One that has it already
+    /// stays as it is.
+    ///
+    /// # Errors
+    /// [`Error::CorruptState`] for other bytes, or a state under other keys; those of the disk.
+    pub(super) fn take_rotated(id: &str, path: &Path, shared: &Shared) -> Result<(), Error> {
+        let corrupt =
+            |why: &str| Error::CorruptState { bandit: id.into(), folder: path.into(), why: why.into() };
+        let bytes = std::fs::read(path).map_err(|e| Error::disk(path, e))?;
+        let (body, digest) = bytes.split_last_chunk::<32>().ok_or_else(|| corrupt("it is too short"))?;
+        if blake3::hash(body).as_bytes() != digest {
+            return Err(corrupt("its digest does not match"));
+        }
+        let (config, event) = postcard::from_bytes::<(Vec<u8>, Vec<u8>)>(body)
+            .map_err(|_| corrupt("it is no bandit under other keys"))?;
+        let config: BanditConfig =
+            serde_json::from_slice(&config).map_err(|_| corrupt("its configuration cannot be read"))?;
+        let (engine, event) = (&shared.engine, Event::from_bytes(&event)?);
+        let mut live = match shared.root.join(id).exists() {
+            true => Live::load(&shared.root, id, engine, shared.keep_log)?,
+            false => {
+                let mut secret = [0; 32];
+                rand::Rng::fill_bytes(&mut host::os_rng()?, &mut secret);
+                let bandit = EncryptedBandit::create(engine, config, secret)?;
+                Live::create(&shared.root, id, engine, bandit, shared.keep_log)?
+            }
+        };
+        // A process that ended between the two has the bandit without its state.
+        if live.is_empty() {
+            live.change(engine, &event)?.ticket.wait()?;
+        }
+        Ok(())
+    }
+}
+
+/// Takes the bandits in `folder` ([`EncryptedServed::take_rotated`]).
+///
+/// # Errors
+/// As there.
+pub(crate) fn take_all(folder: &Path, shared: &Shared) -> Result<(), Error> {
+    let disk = |e| Error::disk(folder, e);
+    for entry in std::fs::read_dir(folder).map_err(disk)? {
+        let path = entry.map_err(disk)?.path();
+        let (Some(id), Some("rotated")) =
+            (path.file_stem().and_then(|id| id.to_str()), path.extension().and_then(|e| e.to_str()))
+        else {
+            continue;
+        };
+        EncryptedServed::take_rotated(id, &path, shared)?;
+    }
+    Ok(())
+}
