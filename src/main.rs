@@ -204,6 +204,14 @@ struct Arguments {
     /// them. Without it, records are removed once a snapshot contains them.
     #[arg(long)]
     keep_log: bool,
+    /// Public key bundle of a committee that follows that of --keys: its members move all encrypted bandits to
+    /// these keys, into the folder --rotated, and the server ends. Users are answered 503 meanwhile.
+    #[arg(long, value_name = "BUNDLE", requires_all = ["keys", "rotated"])]
+    rotate: Option<PathBuf>,
+    /// Folder of bandits that were moved to other keys. Without --rotate, those that are not in the state
+    /// folder yet are taken into it.
+    #[arg(long, value_name = "DIR", requires = "keys")]
+    rotated: Option<PathBuf>,
     /// Host name of this server, such as that of its proxy. It may be given several times. Requests for
     /// loopback addresses and localhost are always answered. Without it, requests for any host are answered,
     /// unless --listen is a loopback address.
@@ -474,6 +482,7 @@ async fn serve(arguments: Arguments, tls: &TlsArguments) -> Result<()> {
         max_waiting,
         raise_timeout,
         keep_log: arguments.keep_log,
+        rotated: if arguments.rotate.is_none() { arguments.rotated.clone() } else { None },
         context_memory: arguments.max_context_memory.saturating_mul(1 << 20),
         body_memory,
         wait,
@@ -481,6 +490,7 @@ async fn serve(arguments: Arguments, tls: &TlsArguments) -> Result<()> {
         restored,
         ..Settings::default()
     };
+    let rotates = arguments.rotate.as_deref().map(open_bundle).transpose()?.zip(arguments.rotated);
     let app_state = AppState::open(bundle, &state, settings)?;
     tracing::info!(bandits = app_state.bandits(), state = %state.display(), "state loaded");
     let missing = app_state.keys_missing();
@@ -501,8 +511,18 @@ async fn serve(arguments: Arguments, tls: &TlsArguments) -> Result<()> {
 
     writeln!(std::io::stdout(), "listening on {address}").context("writing to stdout")?;
     let mut heard = Ok(());
+    let moving = app_state.clone();
+    let moved = async {
+        let Some((next, folder)) = rotates else { std::future::pending().await };
+        let moved = moving.rotate(&next.manifest, &folder).await?;
+        tracing::info!(bandits = moved, folder = %folder.display(), "moved to other keys");
+        Ok(())
+    };
     let stop = async {
-        heard = helba_server::stop_signal().await.context("listening for signals");
+        heard = tokio::select! {
+            heard = helba_server::stop_signal() => heard.context("listening for signals"),
+            moved = moved => moved,
+        };
         tracing::info!("stopping");
     };
     if !helba_server::serve_tls(listener, tls, app(app_state), connections, stop).await {

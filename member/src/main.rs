@@ -7,7 +7,7 @@ use helba_member::MemberKeys;
 use helba_member::keygen::{
     self, Identity, Keygen, Old, Plan, Proposal, RemoteBoard, Reshare, Resharing, Store,
 };
-use helba_member::serve::{Ledger, Member, Replica};
+use helba_member::serve::{Ledger, Member, NextKeys, Replica};
 use host::say;
 use protocol::exchange::OPENED_NATS;
 use rand::Rng;
@@ -202,6 +202,9 @@ enum Command {
         /// docs/committee.md says how many decisions that is. All members take the same number.
         #[arg(long, default_value_t = OPENED_NATS)]
         nats: f64,
+        /// Public bundle of a committee that follows this one, to whose keys bandits move when the server asks.
+        #[arg(long, value_name = "BUNDLE")]
+        next: Option<PathBuf>,
         /// Number of requests that wait for questions. Each answers one at a time.
         #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=4))]
         waiting: u8,
@@ -254,7 +257,18 @@ fn run(command: Command) -> anyhow::Result<()> {
             }
             reshare(&run, client, old)
         }
-        Command::Serve { server, keys, ledger, users, passphrase_file, verify, public, nats, waiting } => {
+        Command::Serve {
+            server,
+            keys,
+            ledger,
+            users,
+            passphrase_file,
+            verify,
+            public,
+            nats,
+            next,
+            waiting,
+        } => {
             let passphrase = open_passphrase(passphrase_file.as_deref())?;
             let of_member =
                 MemberKeys::open(&keys, passphrase.as_ref()).context(keys.display().to_string())?;
@@ -263,7 +277,9 @@ fn run(command: Command) -> anyhow::Result<()> {
             let ledger = Ledger::open(&ledger.unwrap_or_else(|| keys.with_extension("ledger")))?;
             let ledger = ledger.with_most_opened(of_member.most_opened(nats));
             let replica = replica(&of_member, verify, public.as_deref())?;
-            serve(of_member, ledger, client, replica, waiting.into())
+            let next = next.as_deref().map(open_public).transpose()?;
+            let next = next.map(|bundle| NextKeys::new(&of_member, bundle)).transpose()?;
+            serve(of_member, ledger, client, (replica, next), waiting.into())
         }
     }
 }
@@ -292,10 +308,13 @@ impl FromStr for Verify {
 fn replica(keys: &MemberKeys, verify: Verify, public: Option<&Path>) -> anyhow::Result<Option<Replica>> {
     let Verify::Replay(share) = verify else { return Ok(None) };
     let path = public.context("--public is missing: give the public bundle, or --verify structure")?;
-    let file = std::fs::File::open(path).with_context(|| path.display().to_string())?;
-    let bundle = PublicBundle::read(BufReader::new(file)).with_context(|| path.display().to_string())?;
-    let replica = Replica::new(keys, bundle, &mut os_rng()?)?;
+    let replica = Replica::new(keys, open_public(path)?, &mut os_rng()?)?;
     Ok(Some(if share < 1.0 { replica.sampled(share) } else { replica }))
+}
+
+fn open_public(path: &Path) -> anyhow::Result<PublicBundle> {
+    let file = std::fs::File::open(path).with_context(|| path.display().to_string())?;
+    PublicBundle::read(BufReader::new(file)).with_context(|| path.display().to_string())
 }
 
 fn token_of(path: &Path) -> anyhow::Result<AccessToken> {
@@ -462,11 +481,11 @@ fn serve(
     keys: MemberKeys,
     ledger: Ledger,
     client: Client,
-    replica: Option<Replica>,
+    (replica, next): (Option<Replica>, Option<NextKeys>),
     waiting: usize,
 ) -> anyhow::Result<()> {
     let (stop, mut rng) = (Stop::default(), os_rng()?);
-    let member = Member::new(keys, ledger, client, stop.clone(), log).verifying(replica);
+    let member = Member::new(keys, ledger, client, stop.clone(), log).verifying(replica).moving_to(next);
     until_signal(stop, move || member.run(waiting, &mut rng))??;
     log("stopped");
     Ok(())
