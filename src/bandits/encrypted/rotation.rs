@@ -141,7 +141,7 @@ impl EncryptedServed {
     /// `folder`. A file that is there already stays.
     ///
     /// # Errors
-    /// Those of [`Committee::ask`], and of the disk.
+    /// Those of the disk. Members who are not here, or do not answer, are waited for.
     pub(crate) async fn rotate(
         self: &Arc<Self>,
         committee: &Arc<Committee>,
@@ -183,7 +183,17 @@ impl EncryptedServed {
             let errand = errand.clone();
             blocking(move || rayon::scope(|_| errand.combine(agreed)))
         };
-        let event = committee.ask(errand.clone(), (&mut Vec::new(), MOST_OWN_SETS), combine).await?;
+        let mut tried = Vec::new();
+        let event = loop {
+            match committee.ask(errand.clone(), (&mut tried, MOST_OWN_SETS), combine).await {
+                Ok(event) => break event,
+                Err(error @ (Error::MembersMissing { .. } | Error::CommitteeFailed { .. })) => {
+                    tracing::warn!(bandit = self.created.id, %error, "a rotation waits for members");
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+                Err(error) => return Err(error),
+            }
+        };
         let config = serde_json::to_vec(&self.created.config)
             .map_err(|_| Error::Broken("a configuration that cannot be serialised"))?;
         let mut bytes = postcard::to_stdvec(&(config, event.to_bytes()?))
