@@ -59,7 +59,7 @@ enum Command {
         #[arg(long)]
         quick: bool,
         /// Runs nothing: the book has the experiments of which ten seeds or more are kept, with so many
-        /// seeds, and names the others.
+        /// seeds, and names the others. PAGE keeps its sections of these.
         #[arg(long)]
         kept: bool,
         /// Number of independent repetitions of each experiment [default: the experiment's own number].
@@ -104,7 +104,8 @@ fn run(command: Command) -> Result<()> {
     match command {
         Command::List { json } => list(json),
         Command::Report { quick, kept, seeds, out, page, readme } => {
-            let book = book(quick, kept, seeds, &out)?;
+            let earlier = page.as_ref().filter(|_| kept).and_then(|page| std::fs::read_to_string(page).ok());
+            let book = book(quick, kept, seeds, &out, &earlier.unwrap_or_default())?;
             if let Some(page) = page {
                 runner::write_whole(&page, book.markdown().as_bytes())?;
             }
@@ -146,7 +147,8 @@ fn run(command: Command) -> Result<()> {
     }
 }
 
-fn book(quick: bool, kept: bool, seeds: Option<u64>, out: &Path) -> Result<report::Book> {
+/// The book of the runs under `out`. Experiments without have the sections of the page `earlier`, if `kept`.
+fn book(quick: bool, kept: bool, seeds: Option<u64>, out: &Path, earlier: &str) -> Result<report::Book> {
     let (scale, end) = if quick { (Scale::Quick, "-quick") } else { (Scale::Full, "") };
     let _said = say_when_interrupted()?;
     let mut book = report::Book::default();
@@ -156,7 +158,9 @@ fn book(quick: bool, kept: bool, seeds: Option<u64>, out: &Path) -> Result<repor
         let all = seeds;
         let seeds = if kept { runner::kept(experiment, scale, all, &folder)? } else { all };
         if seeds < all.min(JUDGED) {
-            book.without(experiment);
+            if !book.add_earlier(experiment, earlier)? {
+                book.without(experiment);
+            }
             continue;
         }
         let results = runner::run(experiment, scale, seeds, &folder, &PROGRESS)?;

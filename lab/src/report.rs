@@ -4,7 +4,7 @@ use crate::experiment::{Card, Claim, Experiment, PanelResult, Results, Scale, Se
 use crate::looks;
 use crate::made::{date, duration, now, program};
 use crate::runner::write_whole;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use plot::{Curve, Figure, Point};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -262,7 +262,16 @@ pub struct Book {
 #[derive(Debug)]
 struct Chapter {
     card: Card,
-    scale: Scale,
+    count: Count,
+    /// Its section of [`Book::markdown`].
+    section: String,
+    /// `None` if the section is of an earlier page.
+    played: Option<Played>,
+}
+
+/// What was played for this book.
+#[derive(Debug)]
+struct Played {
     seeds: u64,
     seconds: f64,
     claims: Vec<Claim>,
@@ -286,9 +295,28 @@ impl Book {
         let (card, claims) = (experiment.card(), experiment.claims(results));
         let svgs = results.panels.iter().map(svg).collect::<Result<Vec<_>>>()?;
         let html = section(&card, results, &claims, &svgs);
-        let (scale, seeds, seconds) = (results.scale, results.seeds, results.origin.seconds);
-        self.chapters.push(Chapter { card, scale, seeds, seconds, claims, html });
+        let (seeds, seconds) = (results.seeds, results.origin.seconds);
+        let section = markdown(&card, results, &claims);
+        let played = Some(Played { seeds, seconds, html, claims });
+        let count = Count::of(&section, &card)?;
+        self.chapters.push(Chapter { card, count, section, played });
         Ok(())
+    }
+
+    /// Adds the section that `page`, an earlier [`Self::markdown`], has of an experiment, and says whether it
+    /// has one.
+    ///
+    /// # Errors
+    /// For a verdict that is none.
+    pub fn add_earlier(&mut self, experiment: &dyn Experiment, page: &str) -> Result<bool> {
+        let card = experiment.card();
+        let head = format!("\n## {}\n", card.name);
+        let Some(from) = page.find(&head) else { return Ok(false) };
+        let length = page[from + 1..].find("\n## ").map_or(page.len() - from, |next| next + 1);
+        let section = page[from..from + length].to_string();
+        let count = Count::of(&section, &card)?;
+        self.chapters.push(Chapter { card, count, section, played: None });
+        Ok(true)
     }
 
     /// Names an experiment whose runs are missing.
@@ -300,24 +328,18 @@ impl Book {
     fn counts(&self) -> BTreeMap<&'static str, Count> {
         let mut counts: BTreeMap<&str, Count> = BTreeMap::new();
         for chapter in &self.chapters {
-            let count = counts.entry(paper(chapter.card.source)).or_default();
-            for claim in chapter.claims.iter().filter(|c| c.of_paper) {
-                match Verdict::ALL.iter().position(|v| *v == claim.verdict) {
-                    _ if claim.stand_in.is_some() => count.on_stand_ins += 1,
-                    Some(i) => count.on_papers_terms[i] += 1,
-                    None => {}
-                }
-            }
+            counts.entry(paper(chapter.card.source)).or_default().add(&chapter.count);
         }
         counts
     }
 
     /// The book as one HTML page without external resources.
     pub fn html(&self) -> String {
-        let seconds: f64 = self.chapters.iter().map(|c| c.seconds).sum();
+        let played = || self.chapters.iter().filter_map(|c| Some((&c.card, c.played.as_ref()?)));
+        let seconds: f64 = played().map(|(_, played)| played.seconds).sum();
         let mut out = format!(
             "<h1>What five papers claim, and what their experiments show here</h1>\n<p>{} experiments, {} on one core in all.</p>\n",
-            self.chapters.len(),
+            played().count(),
             duration(seconds)
         );
         out.push_str("<table><tr><th>paper</th>");
@@ -330,7 +352,7 @@ impl Book {
             let _ = writeln!(out, "<tr><td>{}</td>{cells}</tr>", escape(paper));
         }
         out.push_str("</table>\n<div class=\"wide\"><table><tr><th>experiment</th><th>claim</th><th>verdict</th><th class=\"n\">seeds</th><th class=\"n\">minutes</th></tr>\n");
-        for c in &self.chapters {
+        for (card, c) in played() {
             for claim in &c.claims {
                 let whose = if claim.of_paper { "" } else { " <span class=\"small\">(ours)</span>" };
                 let _ = writeln!(
@@ -342,13 +364,14 @@ impl Book {
                     escape(&claim.words()),
                     c.seeds,
                     c.seconds / 60.0,
-                    name = escape(c.card.name),
+                    name = escape(card.name),
                 );
             }
         }
         out.push_str("</table></div>\n");
-        if !self.missing.is_empty() {
-            let names: Vec<_> = self.missing.iter().map(|card| escape(card.name)).collect();
+        let earlier = self.chapters.iter().filter(|c| c.played.is_none()).map(|c| &c.card);
+        let names: Vec<_> = self.missing.iter().chain(earlier).map(|card| escape(card.name)).collect();
+        if !names.is_empty() {
             let _ = writeln!(out, "<p class=\"not\">Not run: {}.</p>", names.join(", "));
         }
         out.push_str("<h2>Without an experiment</h2>\n<ul>\n");
@@ -357,7 +380,7 @@ impl Book {
         });
         out.push_str("</ul>\n");
         out.push_str(RULE);
-        self.chapters.iter().for_each(|c| out.push_str(&c.html));
+        played().for_each(|(_, c)| out.push_str(&c.html));
         page("helba-lab: the book", &out)
     }
 
@@ -380,28 +403,11 @@ impl Book {
              `target/helba-lab/book.html`. `--quick` shows in minutes that everything runs, and judges nothing; an interrupted book goes on where it stopped.\n\n\
              A claim holds if the interval of three standard errors around the estimate lies on its side of the limit in brackets, and does not hold if it\n\
              lies on the other side. Otherwise it is not decided by so many runs. A claim that could only be played on made-up data counts as *on stand-ins*.\n\n\
-             In the table a claim that holds is re-created, and one that does not is refuted, at the settings of the experiment.\n\n",
+             In the table a claim that holds is re-created, and one that does not is refuted, at the settings of the experiment.\n\n\
+             A section stays as it is until its experiment is run again.\n\n",
         );
-        let row = |out: &mut String, first: &str, cells: &[String]| {
-            let _ = writeln!(out, "| {first} | {} |", cells.join(" | "));
-        };
         out.push_str(&self.table());
-        for c in &self.chapters {
-            let _ = write!(
-                out,
-                "\n## {}\n\n{} {} seeds{}, {} on one core.\n\n| claim | here | verdict |\n|---|---|---|\n",
-                c.card.name,
-                sentence(c.card.about),
-                c.seeds,
-                if c.scale == Scale::Quick { ", shortened" } else { "" },
-                duration(c.seconds),
-            );
-            for claim in &c.claims {
-                let whose = if claim.of_paper { "" } else { " (ours)" };
-                let text = claim.text.replace('|', "\\|");
-                row(&mut out, &format!("{text}{whose}"), &[cell(&claim.ours), claim.words()]);
-            }
-        }
+        self.chapters.iter().for_each(|c| out.push_str(&c.section));
         if !self.missing.is_empty() {
             out.push_str("\n## Not run\n\n");
             for card in &self.missing {
@@ -416,7 +422,52 @@ impl Book {
     }
 }
 
+/// The verdicts of an experiment, as a section of Markdown.
+fn markdown(card: &Card, results: &Results, claims: &[Claim]) -> String {
+    let mut out = format!(
+        "\n## {}\n\n{} {} seeds{}, {} on one core.\n\n| claim | here | verdict |\n|---|---|---|\n",
+        card.name,
+        sentence(card.about),
+        results.seeds,
+        if results.scale == Scale::Quick { ", shortened" } else { "" },
+        duration(results.origin.seconds),
+    );
+    for claim in claims {
+        let whose = if claim.of_paper { "" } else { OURS };
+        let text = claim.text.replace('|', "\\|");
+        let _ = writeln!(out, "| {text}{whose} | {} | {} |", cell(&claim.ours), claim.words());
+    }
+    out
+}
+
+/// What follows a claim that is not the paper's.
+const OURS: &str = " (ours)";
+
 impl Count {
+    /// The verdicts in a section of [`Book::markdown`] on the paper's claims.
+    fn of(section: &str, card: &Card) -> Result<Self> {
+        let mut count = Count::default();
+        for row in section.lines().filter(|line| line.starts_with("| ")).skip(1) {
+            let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+            let (first, words) = (cells[0], cells[cells.len() - 1]);
+            if first.ends_with(OURS.trim()) {
+                continue;
+            }
+            let verdict = Verdict::ALL.iter().position(|verdict| words.starts_with(verdict.words()));
+            match verdict {
+                _ if card.stand_in.is_some() => count.on_stand_ins += 1,
+                Some(i) => count.on_papers_terms[i] += 1,
+                None => bail!("{}: {words:?} is no verdict", card.name),
+            }
+        }
+        Ok(count)
+    }
+
+    fn add(&mut self, other: &Count) {
+        self.on_papers_terms.iter_mut().zip(other.on_papers_terms).for_each(|(sum, n)| *sum += n);
+        self.on_stand_ins += other.on_stand_ins;
+    }
+
     /// As in [`Book::HEADS`]. What is not tested is not decided either.
     fn cells(&self) -> [usize; 5] {
         let [hold, fail, open, untested] = self.on_papers_terms;

@@ -27,7 +27,10 @@ impl Fixture {
         let params = ckks::LOGN13_LOGQP147_SCORES.validate().unwrap();
         let ckks = SecretKey::generate(&params, &mut rng);
         let (keys, secret, lwe) = generate_all(&ckks, KeyId([1; 16]), &mut rng).unwrap();
-        let big = LweSecretKey::from_container(secret.bits.iter().map(|bit| u64::from(*bit)).collect());
+        let frame = secret.to_bytes();
+        let bits = frame[frame.len() - DEGREE / 8..].iter();
+        let bits = bits.flat_map(|byte| (0..8).map(move |bit| u64::from(byte >> bit & 1)));
+        let big = LweSecretKey::from_container(bits.collect());
         Fixture { ckks, keys, big, lwe: lwe.to_vec(), rng }
     }
 
