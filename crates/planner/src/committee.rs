@@ -54,11 +54,10 @@ pub fn committee(
     let shape = Shape::for_problem(features, arms);
     let levels = config.plan(&params, shape, keys.scores)?;
     let (small, answers) = (keys.scores.params.validate()?, keys.answers.params.validate()?);
-    let top = small.max_level();
     let numbers = ScoreLayout::new(&config, &levels, keys.scores).feedback_numbers();
     let contexts = CommitteeContexts {
         answer_key: vec![0; envelope::SEALING_KEY_BYTES],
-        contexts: vec![0; ckks::ciphertext_bytes(&small, top, false)],
+        contexts: vec![0; CommitteeContexts::contexts_bytes(&small)],
     };
     let of_member = most_opened(OPENED_NATS, shape, (threshold, members), members);
     Ok(CommitteeCost {
@@ -66,7 +65,7 @@ pub fn committee(
         members,
         contexts: contexts.to_bytes().len() as u64,
         answer: answer_bytes(quorum, shape.arm_slots),
-        feedback: ckks::truncated_ciphertext_bytes(&small, top, numbers) as u64,
+        feedback: ckks::proven_ciphertext_bytes(&small, numbers) as u64,
         member_keys: member_bytes(quorum, [&params, &small, &answers]),
         decision_nats: opened_nats(shape, threshold, members),
         nats: OPENED_NATS,

@@ -26,6 +26,6 @@ fn a_committee_costs_what_is_planned() {
     // Numbers of rounds and users are one byte or more.
     assert!((round.received as u64).abs_diff(cost.answer) <= 16, "{} for {}", round.received, cost.answer);
     let arm = round.choice.arm;
-    let feedback = device.feedback(arm, &rows[arm], 0.5, None, &mut draws).unwrap();
+    let feedback = device.feedback(round.choice.id, arm, &rows[arm], 0.5, None, &mut draws).unwrap();
     assert_eq!(feedback.len() as u64, cost.feedback);
 }
