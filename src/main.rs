@@ -204,8 +204,8 @@ struct Arguments {
     /// them. Without it, records are removed once a snapshot contains them.
     #[arg(long)]
     keep_log: bool,
-    /// Public key bundle of a committee that follows that of --keys: its members move all encrypted bandits to
-    /// these keys, into the folder --rotated, and the server ends. Users are answered 503 meanwhile.
+    /// Public key bundle of a committee that follows that of --keys: its members move all encrypted bandits
+    /// to these keys, into the folder --rotated, and the server ends. Users are answered 503 meanwhile.
     #[arg(long, value_name = "BUNDLE", requires_all = ["keys", "rotated"])]
     rotate: Option<PathBuf>,
     /// Folder of bandits that were moved to other keys. Without --rotate, those that are not in the state

@@ -202,7 +202,8 @@ enum Command {
         /// docs/committee.md says how many decisions that is. All members take the same number.
         #[arg(long, default_value_t = OPENED_NATS)]
         nats: f64,
-        /// Public bundle of a committee that follows this one, to whose keys bandits move when the server asks.
+        /// Public bundle of a committee that follows this one, to whose keys bandits move when the server
+        /// asks.
         #[arg(long, value_name = "BUNDLE")]
         next: Option<PathBuf>,
         /// Number of requests that wait for questions. Each answers one at a time.

@@ -378,12 +378,12 @@ impl Bandits {
         Ok((committee, MemberReply::most_bytes(frame, decisions, shape.arm_slots)))
     }
 
-    /// Has the committee move all encrypted bandits to the keys of `next`, whose states `folder` gets. Nothing
-    /// is decided or learnt from then on.
+    /// Has the committee move all encrypted bandits to the keys of `next`, whose states `folder` gets.
+    /// Nothing is decided or learnt from then on.
     ///
     /// # Errors
-    /// [`Error::NoKeys`], [`Error::NoCommittee`]; [`Error::OtherKeys`] for keys that do not follow these; those
-    /// of the committee and the disk.
+    /// [`Error::NoKeys`], [`Error::NoCommittee`]; [`Error::OtherKeys`] for keys that do not follow these;
+    /// those of the committee and the disk.
     pub(crate) async fn rotate(&self, next: &Manifest, folder: &Path) -> Result<usize, Error> {
         let keys = self.keys()?;
         let committee = keys.encrypted.committee.clone().ok_or(Error::NoCommittee)?;

@@ -153,7 +153,8 @@ impl AppState {
     /// learnt from then on. Returns how many bandits moved.
     ///
     /// # Errors
-    /// [`Error::NoKeys`], [`Error::NoCommittee`]; those of the committee and the disk. It may be called again.
+    /// [`Error::NoKeys`], [`Error::NoCommittee`]; those of the committee and the disk. It may be called
+    /// again.
     pub async fn rotate(&self, next: &wire::Manifest, folder: &Path) -> Result<usize, Error> {
         self.0.bandits.rotate(next, folder).await
     }
