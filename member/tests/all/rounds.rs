@@ -7,8 +7,8 @@ use protocol::{Answers, BanditConfig, KeyPlan, ScoreRing, TaskKind};
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use testkit::ClearTwin;
 use user_client::{BanditDevice, Choice, Client, Device, Stop};
@@ -80,6 +80,15 @@ pub(super) struct World {
     pub(super) replays: bool,
     /// The public bundle of the keys that members move bandits to.
     pub(super) next: Option<Vec<u8>>,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// Worlds take turns: members that are silent for five seconds are replaced, and each computes on all
+/// processors.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    // A test that failed with its turn leaves nothing behind.
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl World {
@@ -88,6 +97,7 @@ impl World {
     }
 
     fn start_with(threshold: u8, members: u8, dim: usize, arms: usize, toy: bool) -> Self {
+        let _turn = turn();
         let committee::Keys { members, public, users } = committee::keys(threshold, members, dim, arms, toy);
         let device = Arc::new(Device::read(&users[..]).unwrap());
         let folder = tempfile::tempdir().unwrap();
@@ -95,7 +105,8 @@ impl World {
         let client = Client::new(&server.url).unwrap().with_token(device.token().clone());
         let members = members.into_iter().map(|keys| (keys.member(), keys)).collect();
         let (server, running) = (Some(server), BTreeMap::new());
-        World { device, client, members, running, server, folder, public, users, replays: false, next: None }
+        let (replays, next) = (false, None);
+        World { device, client, members, running, server, folder, public, users, replays, next, _turn }
     }
 
     /// Starts the server again with this bundle, and its state.
