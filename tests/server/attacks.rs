@@ -89,7 +89,7 @@ fn attack_idle_connections_make_room() {
     let open: Vec<bool> = idle.iter_mut().map(open).collect();
     assert_eq!(open, [false, false, false, false, true, true]);
     busy.write_all(b"}").unwrap();
-    assert_eq!(status(busy), 400, "served all the same");
+    assert_eq!(status(busy), 401, "served all the same");
     assert_eq!(server.device().get("/health").status, 200);
 }
 
