@@ -160,35 +160,44 @@ pub fn transfer(
     input: &Ciphertext,
     shares: &[TransferShare],
 ) -> Result<Ciphertext, Error> {
-    if shares.len() != set.len() {
-        return Err(Error::ShareCount { got: shares.len(), want: set.len() });
+    let image = masked_image(map, set, input, shares.iter().map(|share| &share.down).collect())?;
+    let (target, high) = map.target();
+    let to = target.q_basis(high);
+    if !shares.iter().all(|share| fits(&share.up, target.n(), to.len())) {
+        return Err(Error::Foreign(OTHER_SIZE));
     }
-    let ((source, low), (target, high)) = (map.source(), map.target());
-    let (from, to) = (source.q_basis(low), target.q_basis(high));
-    let fits = |poly: &Poly<Ntt>, n, limbs| poly.n() == n && poly.limbs() == limbs;
-    if input.level() != low || !fits(input.c0(), source.n(), from.len()) {
-        return Err(Error::Foreign("the ciphertext is not at the level of the transfer"));
-    }
-    if !shares.iter().all(|s| fits(&s.down, source.n(), from.len()) && fits(&s.up, target.n(), to.len())) {
-        return Err(Error::Foreign("a share has another size than the transfer"));
-    }
-    let image = masked_image(map, input, shares.iter().map(|share| &share.down))?;
     let mut c0 = image.poly().clone();
     shares.iter().for_each(|share| c0.add_assign(to, &share.up));
     let c1 = ckks::uniform_c1(target, high, &request.seed());
     Ok(Ciphertext::new(c0, c1, high, image.scale()))
 }
 
-/// The image of the masked message, which `downs` of all members of a set open.
-fn masked_image<'a>(
+const OTHER_SIZE: &str = "a share has another size than the transfer";
+
+fn fits(poly: &Poly<Ntt>, n: usize, limbs: usize) -> bool {
+    poly.n() == n && poly.limbs() == limbs
+}
+
+/// The image of the masked message, which the `downs` of all members of `set` open.
+fn masked_image(
     map: &(impl Transfer + ?Sized),
+    set: ActiveSet,
     input: &Ciphertext,
-    downs: impl Iterator<Item = &'a Poly<Ntt>>,
+    downs: Vec<&Poly<Ntt>>,
 ) -> Result<Plaintext, Error> {
+    if downs.len() != set.len() {
+        return Err(Error::ShareCount { got: downs.len(), want: set.len() });
+    }
     let (source, low) = map.source();
     let from = source.q_basis(low);
+    if input.level() != low || !fits(input.c0(), source.n(), from.len()) {
+        return Err(Error::Foreign("the ciphertext is not at the level of the transfer"));
+    }
+    if !downs.iter().all(|down| fits(down, source.n(), from.len())) {
+        return Err(Error::Foreign(OTHER_SIZE));
+    }
     let mut opened = input.c0().clone();
-    downs.for_each(|down| opened.add_assign(from, down));
+    downs.into_iter().for_each(|down| opened.add_assign(from, down));
     let opened = centred(source, low, &opened.into_coeff(from), &map.reads());
     let bound = map.masked_bound();
     if opened.iter().any(|v| v.abs() > bound) {
@@ -222,23 +231,13 @@ pub fn rotate(
     input: &Ciphertext,
     shares: &[RotationShare],
 ) -> Result<Ciphertext, Error> {
-    if shares.len() != set.len() {
-        return Err(Error::ShareCount { got: shares.len(), want: set.len() });
+    let image = masked_image(map, set, input, shares.iter().map(|share| &share.down).collect())?;
+    let (target, high) = map.target();
+    let to = target.q_basis(high);
+    let own = |up: &Ciphertext| [up.c0(), up.c1()].iter().all(|poly| fits(poly, target.n(), to.len()));
+    if !shares.iter().all(|share| own(&share.up)) {
+        return Err(Error::Foreign(OTHER_SIZE));
     }
-    let ((source, low), (target, high)) = (map.source(), map.target());
-    let (from, to) = (source.q_basis(low), target.q_basis(high));
-    let fits = |poly: &Poly<Ntt>, n, limbs| poly.n() == n && poly.limbs() == limbs;
-    if input.level() != low || !fits(input.c0(), source.n(), from.len()) {
-        return Err(Error::Foreign("the ciphertext is not at the level of the transfer"));
-    }
-    let own = |share: &RotationShare| {
-        fits(&share.down, source.n(), from.len())
-            && [share.up.c0(), share.up.c1()].iter().all(|poly| fits(poly, target.n(), to.len()))
-    };
-    if !shares.iter().all(own) {
-        return Err(Error::Foreign("a share has another size than the transfer"));
-    }
-    let image = masked_image(map, input, shares.iter().map(|share| &share.down))?;
     let (mut c0, mut c1) = (image.poly().clone(), Poly::zero(target.n(), to.len()));
     for RotationShare { up, .. } in shares {
         c0.add_assign(to, up.c0());
