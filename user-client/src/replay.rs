@@ -303,7 +303,11 @@ impl Report {
             "  encrypted {encrypted:.3}, exact arithmetic {twin:.3}, always {candidate} {fixed:.3}, uniform choice {uniform:.3}"
         );
         // An upper bound on twice the standard deviation of a mean of rewards between 0 and 1.
-        say!("  (a mean of {n} rounds has a random error of up to {:.2})", 1.0 / n.sqrt());
+        say!(
+            "  (a mean of {n} rounds has a random error of up to {:.2}. Exact arithmetic is a run of its own from the file's first",
+            1.0 / n.sqrt()
+        );
+        say!("  round, and updates its model at once, so that it may show other candidates)");
         say!(
             "{} feedbacks counted, {} batch updates, {} models refreshed",
             status.feedbacks,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import PROGRAMS, ROOT, Server
 
+SETUP = "cargo build --release --bin helba-keygen --bin helba-server"
 SERVER = "target/release/helba-server --keys public.bundle --state state --listen 127.0.0.1:8080 &\n"
 URL = "http://127.0.0.1:8080"
 
@@ -35,6 +36,11 @@ def test_the_tutorial(tmp_path: Path, request: pytest.FixtureRequest) -> None:
                 run([sys.executable, "-c", text], tmp_path)
             continue
         assert language == "sh"
+        if text.startswith(SETUP):
+            # The README's commands, which built what runs here.
+            readme = (ROOT / "README.md").read_text()
+            assert all(command in readme for line in text.splitlines() for command in line.split(" && ")), text
+            continue
         shell = text.replace(SERVER, "")
         assert shell.count("helba-server") == 0
         run(["bash", "-euc", shell.replace("target/release", str(PROGRAMS))], tmp_path)
@@ -50,7 +56,7 @@ def test_the_tutorial(tmp_path: Path, request: pytest.FixtureRequest) -> None:
 
 def test_the_figures_of_the_tutorial(tmp_path: Path) -> None:
     page = ROOT / "docs" / "tutorial.md"
-    python, shell = blocks(page)[0][1], blocks(page)[1][1]
+    python, shell = blocks(page)[1][1], blocks(page)[2][1]
     run([sys.executable, "-c", python], tmp_path)
     said = run(["bash", "-euc", shell.replace("target/release", str(PROGRAMS))], tmp_path)
     mean = {line.split()[0]: line.split()[1] for line in said.splitlines() if line.startswith("helba ")}
