@@ -2,7 +2,7 @@
 
 use crate::prepare::position;
 use crate::{Dropped, Error, Observed, Prepared};
-use schema::Layout;
+use schema::{Layout, ProjectionRule};
 use serde::Serialize;
 
 /// The share of rounds from which a feature that predicts the choice, or the correlation from which one
@@ -30,6 +30,8 @@ pub struct Checked {
     pub wide_features: usize,
     /// Features after it.
     pub features: usize,
+    /// The rule of the projection, if there is one.
+    pub projection: Option<ProjectionRule>,
     /// Names of the features before the projection.
     pub names: Vec<String>,
     /// What is lost.
@@ -47,8 +49,8 @@ pub struct Checked {
 pub struct Lost {
     /// Share of the rounds that are dropped.
     pub rounds: f64,
-    /// Share of the variance of the features that the projection drops; negative where random signs add some.
-    pub variance: f64,
+    /// Share of the mean square of the rows that a projection to principal components drops.
+    pub mean_square: f64,
     /// Length of the longest row before rows are divided or shortened.
     pub longest: f64,
     /// The number that all rows are divided by, which keeps their proportions.
@@ -159,9 +161,10 @@ pub fn check(prepared: &Prepared) -> Result<Checked, Error> {
         least_propensity: least,
         wide_features: wide,
         features: transform.features(),
+        projection: transform.projects().map(|project| project.by),
         lost: Lost {
             rounds: lost as f64 / (lost as f64 + n),
-            variance: 1.0 - transform.variance_kept(),
+            mean_square: 1.0 - transform.mean_square_kept(),
             longest: prepared.longest(),
             divisor: transform.divisor(),
             shortened: shortened as f64 / (n * k as f64),
@@ -180,7 +183,7 @@ pub fn check(prepared: &Prepared) -> Result<Checked, Error> {
 impl Checked {
     /// The numbers as lines of text.
     pub fn lines(&self) -> Vec<String> {
-        let Lost { rounds, variance, longest, divisor, shortened, missing } = &self.lost;
+        let Lost { rounds, mean_square, longest, divisor, shortened, missing } = &self.lost;
         let percent = |share: f64| format!("{:.2} %", 100.0 * share);
         let mut lines = vec![format!(
             "{} rounds of {} candidates ({}); {} rounds dropped ({})",
@@ -214,12 +217,17 @@ impl Checked {
             }
             None => {}
         }
-        lines.push(format!(
-            "{} features before the projection, {} after it: {} of the variance is lost",
-            self.wide_features,
-            self.features,
-            percent(*variance)
-        ));
+        let (wide, features) = (self.wide_features, self.features);
+        lines.push(match self.projection {
+            None => format!("{features} features"),
+            Some(ProjectionRule::Random) => {
+                format!("{wide} features before the projection by random signs, {features} after it")
+            }
+            Some(ProjectionRule::Components) => format!(
+                "{wide} features before the projection, {features} after it: {} of the mean square of rows is lost",
+                percent(*mean_square)
+            ),
+        });
         lines.push(format!(
             "longest row {longest:.4}; all rows are divided by {divisor:.4}, and {} of them are shortened",
             percent(*shortened)
@@ -242,8 +250,10 @@ impl Checked {
         }
         if self.features > 16 {
             lines.push(format!(
-                "{} features: keys of encrypted bandits carry up to 16; [project] features = 16 keeps that many",
-                self.features
+                "{} features: keys of encrypted bandits carry up to 16; {}project = {{ features = 16 }} keeps that many",
+                self.features,
+                // Features of the context alone tell no candidates apart.
+                if self.shared.is_empty() { "" } else { "interactions_only = true drops those that all candidates share, and " }
             ));
         }
         lines

@@ -15,6 +15,8 @@ const KEY_FEATURES: usize = 16;
 const MAX_DISTINCT: usize = 256;
 /// The most categories for which a one-hot encoding is proposed.
 const FEW: usize = 12;
+/// The most candidates of a logged action. Keys of encrypted bandits have room for as many.
+const MAX_ARMS: usize = 64;
 /// The most columns that are looked at.
 const MAX_COLUMNS: usize = 4096;
 
@@ -198,7 +200,11 @@ const ROUND: &[&str] = &[
     "obs",
     "query_id",
     "impression",
+    "impression_id",
     "event_id",
+    "view_id",
+    "visit_id",
+    "request_id",
 ];
 const ITEM: &[&str] = &[
     "item",
@@ -214,15 +220,31 @@ const ITEM: &[&str] = &[
     "brand",
     "ad",
     "article",
+    "book",
+    "tile",
+    "content",
+    "banner",
+    "offer",
+    "variant",
+    "course",
+    "treatment",
 ];
 const ROW: &[&str] = &["rownames", "row", "rowid", "index", "unnamed: 0"];
 
 /// A pattern, features, and candidates.
 type NameGrid = (String, Vec<String>, Vec<String>);
 
-/// Sizes of groups with their numbers; columns that differ within a group; the candidates, if all groups have
-/// the same.
-type RowGroups = (BTreeMap<usize, u64>, BTreeSet<String>, Option<BTreeSet<String>>);
+/// Rows that share the columns of their round.
+struct RowGroups {
+    /// Sizes of groups, with their numbers.
+    sizes: BTreeMap<usize, u64>,
+    /// Columns that differ within a group.
+    varies: BTreeSet<String>,
+    /// The candidates, if all groups have the same.
+    candidates: Option<BTreeSet<String>>,
+    /// Whether each group has one row whose `chosen` is 1.
+    one_chosen: bool,
+}
 
 impl Guess {
     /// The first name of `names` that a column has, in any case.
@@ -240,7 +262,7 @@ impl Guess {
         let grid = self.grid();
         let (pattern, features, arms) = match grid {
             Some(grid) => grid,
-            None => return self.log(),
+            None => return self.log(true),
         };
         let of = |feature: &str, arm: &str| pattern.replace("{feature}", feature).replace("{candidate}", arm);
         let in_grid: BTreeSet<String> =
@@ -362,26 +384,53 @@ impl Guess {
         best.map(|(_, grid)| grid)
     }
 
-    /// A log with an action, its reward and its probability a row, where candidates have no features.
-    fn log(&mut self) -> bool {
-        let (chosen, reward, propensity) = (self.named(CHOSEN), self.named(REWARD), self.named(PROPENSITY));
-        let (Some(chosen), Some(reward), Some(propensity)) = (chosen, reward, propensity) else {
+    /// The column of a logged action: one that is named like a choice or an item, and has a few values.
+    fn action(&self) -> Option<&ColumnSeen> {
+        let few = |c: &&ColumnSeen| {
+            !c.more && (2..=MAX_ARMS).contains(&c.distinct.len()) && !c.is_binary() && !boolean(c)
+        };
+        let named = |name: &&str| self.columns.iter().filter(few).find(|c| c.name.eq_ignore_ascii_case(name));
+        CHOSEN.iter().chain(ITEM).find_map(named)
+    }
+
+    /// A log with an action and its reward a row, where candidates have no features. `sure` is whether it is
+    /// one only if it has probabilities of the actions too.
+    fn log(&mut self, sure: bool) -> bool {
+        let reward = CHOSEN
+            .iter()
+            .filter_map(|name| self.named(&[name]))
+            .find(|name| self.column(name).is_some_and(|c| c.is_binary() || boolean(c)));
+        let (Some(action), Some(reward)) = (self.action(), self.named(REWARD).or(reward)) else {
             return false;
         };
-        let Some(column) = self.column(&chosen).filter(|c| !c.more && c.distinct.len() > 2 || !c.is_binary())
-        else {
+        let propensity = self.named(PROPENSITY);
+        if sure && propensity.is_none() {
             return false;
+        }
+        let (chosen, candidates) = (action.name.clone(), action.distinct.iter().cloned().collect());
+        if propensity.is_none() {
+            self.notes.push(
+                "No column has the probability with which the action was chosen, and without it `data evaluate` cannot estimate. If \
+                 actions were chosen at random, add a column of 1/candidates, and name it: propensity = \"COLUMN\""
+                    .into(),
+            );
+        }
+        self.schema = Schema {
+            candidates,
+            chosen: Some(chosen),
+            reward: Some(reward),
+            propensity,
+            user: self.named(USER),
+            time: self.named(TIME),
+            ..Schema::default()
         };
-        self.schema.candidates = column.distinct.iter().cloned().collect();
-        self.schema.chosen = Some(chosen);
-        self.schema.reward = Some(reward);
-        self.schema.propensity = Some(propensity);
-        self.schema.user = self.named(USER);
-        self.schema.time = self.named(TIME);
-        self.schema.identity = true;
         self.rest(&BTreeSet::new(), &BTreeSet::new());
-        let pairs = self.schema.context.keys().map(|name| [name.clone(), "candidate".to_string()]);
-        self.schema.interactions = pairs.collect();
+        let context = &self.schema.context;
+        // The products with categories add up to the one-hot of the candidate.
+        self.schema.identity = !context.values().any(|encoding| *encoding == Encoding::OneHot);
+        self.schema.interactions =
+            context.keys().map(|name| [name.clone(), "candidate".to_string()]).collect();
+        self.schema.interactions_only = !context.is_empty();
         true
     }
 
@@ -425,12 +474,17 @@ impl Guess {
             }
             (true, user, time) => user.iter().chain(time).cloned().collect(),
         };
-        let (sizes, varies, names) = self.groups(path, &keys)?;
+        let RowGroups { sizes, varies, candidates: names, one_chosen } = self.groups(path, &keys)?;
         let (&most, &rounds) = sizes.iter().max_by_key(|(_, n)| **n).unwrap_or((&0, &0));
         if most < 2 {
+            if self.log(false) {
+                return Ok(());
+            }
             let reason = format!(
-                "most of the rounds that {} name have a single row, where the candidates of a round are needed: write a schema by \
-                 docs/data.md, with `round`",
+                "most of the rounds that {} name have a single row, where the candidates of a round are needed. If a row is a round \
+                 whose shown candidate and reward were logged, write the schema layout = \"wide\", candidates = [\"a\", \"b\"], \
+                 chosen = \"COLUMN\", reward = \"COLUMN\"; else name the columns that the rows of a round share, as `round`. \
+                 docs/data.md has every entry",
                 keys.join(" and ")
             );
             return Err(Error::file(path, 1, reason));
@@ -439,6 +493,13 @@ impl Guess {
             "{rounds} rounds have {most} rows; sizes seen: {:?}",
             sizes.keys().take(12).collect::<Vec<_>>()
         ));
+        if !one_chosen && self.schema.reward.is_none() {
+            self.schema.reward = self.schema.chosen.take();
+            self.notes.push(format!(
+                "{} is the reward of each candidate and no choice, because a round may have none or several of them",
+                self.schema.reward.as_deref().unwrap_or_default()
+            ));
+        }
         match names {
             Some(names) if names.len() == most => {
                 self.schema.candidates = names.into_iter().collect();
@@ -459,8 +520,10 @@ impl Guess {
         let mut table = Table::open(path)?;
         let at: Vec<usize> = keys.iter().map(|name| table.column(name)).collect::<Result<_, _>>()?;
         let item = self.schema.candidate_column.as_ref().map(|name| table.column(name)).transpose()?;
+        let chosen = self.schema.chosen.as_ref().map(|name| table.column(name)).transpose()?;
         let header = table.header().to_vec();
         let (mut sizes, mut varies) = (BTreeMap::new(), BTreeSet::new());
+        let (mut one_chosen, mut picks) = (true, 0);
         let mut all: Option<BTreeSet<String>> = None;
         let (mut same, mut group) = (item.is_some(), BTreeSet::new());
         let (mut row, mut first, mut size) = (Row::default(), Vec::<String>::new(), 0);
@@ -472,7 +535,8 @@ impl Guess {
                 same &= all.as_ref().is_none_or(|all| *all == group);
                 all.get_or_insert_with(|| group.clone());
                 group.clear();
-                size = 0;
+                one_chosen &= chosen.is_none() || picks == 1;
+                (size, picks) = (0, 0);
             }
             if !more {
                 break;
@@ -481,6 +545,7 @@ impl Guess {
                 first.clone_from(&cells);
             }
             size += 1;
+            picks += usize::from(chosen.is_some_and(|at| is_yes(&cells[at])));
             if let Some(item) = item
                 && group.len() <= MAX_DISTINCT
             {
@@ -490,7 +555,7 @@ impl Guess {
                 varies.insert(name.clone());
             }
         }
-        Ok((sizes, varies, all.filter(|_| same)))
+        Ok(RowGroups { sizes, varies, candidates: all.filter(|_| same), one_chosen })
     }
 
     /// Offers every column that has no other use: to candidates if it is in `varies`, else to the context.
@@ -615,6 +680,11 @@ impl Guess {
         line("identity", truth(s.identity), "one feature for each candidate");
         line("previous", truth(s.previous), "1 for the candidate that the user chose last");
         let pairs: Vec<String> = s.interactions.iter().map(|pair| format!("[{}]", list(pair))).collect();
+        line(
+            "interactions_only",
+            truth(s.interactions_only),
+            "the context only in products, since all candidates share it",
+        );
         line("interactions", (!pairs.is_empty()).then(|| format!("[{}]", pairs.join(", "))), "");
         if let Some(project) = s.project {
             line(
@@ -643,6 +713,10 @@ fn boolean(column: &ColumnSeen) -> bool {
         ["0", "1", "true", "false", "yes", "no"].contains(&text.to_ascii_lowercase().as_str())
     };
     !column.more && column.distinct.len() == 2 && column.distinct.iter().all(word)
+}
+
+fn is_yes(cell: &str) -> bool {
+    ["1", "true", "yes"].contains(&cell.to_ascii_lowercase().as_str())
 }
 
 /// A basic string of TOML.

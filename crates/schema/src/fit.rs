@@ -195,12 +195,15 @@ impl ColumnFit {
     }
 }
 
-/// Second pass, for principal components: mean and covariance of the rows. Memory: D² numbers.
+/// Second pass, for principal components: the second moments of the rows. Memory: D² numbers.
+///
+/// Nothing is subtracted: a policy without an intercept needs the direction that all rows share, which
+/// components of the covariance would drop.
 #[derive(Debug, Clone)]
 pub struct MomentFit {
     rows: u64,
-    mean: Vec<f64>,
-    /// Sums of the products of distances from the mean.
+    wide: usize,
+    /// Sums of the products of features.
     products: Vec<f64>,
 }
 
@@ -208,22 +211,16 @@ impl MomentFit {
     /// Before the first round of `transform`.
     pub fn new(transform: &Transform) -> Self {
         let wide = transform.wide();
-        MomentFit { rows: 0, mean: vec![0.0; wide], products: vec![0.0; wide * wide] }
+        MomentFit { rows: 0, wide, products: vec![0.0; wide * wide] }
     }
 
     /// Takes the rows of a round in, as [`Transform::wide_rows`] returns them.
     pub fn see(&mut self, rows: &[f64]) {
-        let wide = self.mean.len();
-        for row in rows.chunks_exact(wide) {
+        for row in rows.chunks_exact(self.wide) {
             self.rows += 1;
-            let before: Vec<f64> = row.iter().zip(&self.mean).map(|(x, m)| x - m).collect();
-            let n = self.rows as f64;
-            self.mean.iter_mut().zip(&before).for_each(|(m, x)| *m += x / n);
-            for (i, x) in before.iter().enumerate().filter(|(_, x)| **x != 0.0) {
-                let products = &mut self.products[i * wide..][..wide];
-                for ((p, y), m) in products.iter_mut().zip(row).zip(&self.mean) {
-                    *p += x * (y - m);
-                }
+            for (i, x) in row.iter().enumerate().filter(|(_, x)| **x != 0.0) {
+                let products = &mut self.products[i * self.wide..][..self.wide];
+                products.iter_mut().zip(row).for_each(|(p, y)| *p += x * y);
             }
         }
     }
@@ -231,34 +228,18 @@ impl MomentFit {
     /// The projection of `transform`: principal components of the rows seen, or random signs.
     pub fn finish(self, transform: Transform) -> Transform {
         let Some(project) = transform.projects() else { return transform };
-        let wide = transform.wide();
-        let whole: f64 = (0..wide).map(|i| self.products[i * wide + i]).sum();
+        let MomentFit { rows, wide, products } = self;
         let projected = match project.by {
             ProjectionRule::Components => {
-                // Both halves are sums of the same products, up to rounding.
-                let entry = |i: usize| {
-                    (self.products[i] + self.products[i % wide * wide + i / wide])
-                        / self.rows.max(1) as f64
-                        / 2.0
-                };
-                let (values, vectors) = eigen::symmetric((0..wide * wide).map(entry).collect(), wide);
+                let moments = products.iter().map(|sum| sum / rows.max(1) as f64).collect();
+                let (values, vectors) = eigen::symmetric(moments, wide);
                 let all: f64 = values.iter().sum();
                 let kept: f64 = values.iter().take(project.features).sum();
-                Projected {
-                    matrix: vectors.into_iter().take(project.features).collect(),
-                    mean: self.mean,
-                    kept: if all > 0.0 { kept / all } else { 1.0 },
-                }
+                let matrix = vectors.into_iter().take(project.features).collect();
+                Projected { matrix, kept: if all > 0.0 { kept / all } else { 1.0 } }
             }
             ProjectionRule::Random => {
-                let matrix = random_signs(project.seed, project.features, wide);
-                let of = |row: &Vec<f64>| {
-                    let at = |i: usize| row[i / wide] * row[i % wide] * self.products[i];
-                    (0..wide * wide).map(at).sum::<f64>()
-                };
-                let kept: f64 = matrix.iter().map(of).sum();
-                let kept = if whole > 0.0 { kept / whole } else { 1.0 };
-                Projected { matrix, mean: vec![0.0; wide], kept }
+                Projected { matrix: random_signs(project.seed, project.features, wide), kept: 1.0 }
             }
         };
         transform.with_projection(projected)

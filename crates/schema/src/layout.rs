@@ -50,8 +50,8 @@ pub struct Schema {
     /// Column of the time. Rounds stay in the order of the file; those before their predecessor are counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
-    /// Long tables: the columns whose values name a round [default: user and time].
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Long tables: the columns whose values name a round, or one column [default: user and time].
+    #[serde(default, deserialize_with = "one_or_several", skip_serializing_if = "Vec::is_empty")]
     pub round: Vec<String>,
     /// What is done with a round that lacks a value of a feature.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -68,6 +68,9 @@ pub struct Schema {
     /// Pairs of features whose products are features. `candidate` stands for the one-hot of the candidate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interactions: Vec<[String; 2]>,
+    /// Whether features of `context` stand in interactions only. They are the same for all candidates.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub interactions_only: bool,
     /// What makes every row of features at most 1 long.
     #[serde(default, skip_serializing_if = "is_default")]
     pub norm: NormRule,
@@ -80,6 +83,20 @@ pub struct Schema {
     /// Features of the user or the situation, which all candidates of a round share, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub context: BTreeMap<String, Encoding>,
+}
+
+/// A text, or a list of them.
+fn one_or_several<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "name a column, or give a list of columns")]
+    enum Names {
+        One(String),
+        Several(Vec<String>),
+    }
+    Ok(match Names::deserialize(deserializer)? {
+        Names::One(name) => vec![name],
+        Names::Several(names) => names,
+    })
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -141,7 +158,8 @@ pub struct Projection {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProjectionRule {
-    /// The first principal components of the rows of the file, less their mean.
+    /// The first principal components of the rows of the file: the eigenvectors of their second moments with
+    /// the largest eigenvalues. Nothing is subtracted.
     #[default]
     Components,
     /// A matrix of random signs, divided by the root of d, which the seed alone determines.
@@ -244,6 +262,13 @@ impl Schema {
             return Err(Error::schema(
                 format!("[context] {name}"),
                 "[candidate] has this name too: keep one of them",
+            ));
+        }
+        let unused = |name: &&String| !self.interactions.iter().flatten().any(|used| used == *name);
+        if let Some(name) = self.context.keys().find(unused).filter(|_| self.interactions_only) {
+            return Err(Error::schema(
+                "interactions_only",
+                format!("{name} is in no interaction and would be lost: add one, or leave {name} out"),
             ));
         }
         for pair in &self.interactions {

@@ -49,8 +49,8 @@ pub(crate) enum Learnt {
 pub(crate) struct Projected {
     /// One row for each feature after the projection.
     pub(crate) matrix: Vec<Vec<f64>>,
-    pub(crate) mean: Vec<f64>,
-    /// Variance after the projection divided by that before.
+    /// Mean square of the rows after the projection, divided by that before. 1 for random signs, which keep it
+    /// on average over seeds.
     pub(crate) kept: f64,
 }
 
@@ -86,10 +86,10 @@ impl TryFrom<Stored> for Transform {
         if !(1..=MAX_WIDE).contains(&made.wide) {
             return Err(broken("its number of features is out of range"));
         }
-        if let Some(Projected { matrix, mean, kept }) = projection {
+        if let Some(Projected { matrix, kept }) = projection {
             let row = |row: &Vec<f64>| row.len() == made.wide && row.iter().all(|x| x.is_finite());
             let rows = schema.project.map(|p| p.features);
-            if rows != Some(matrix.len()) || !matrix.iter().chain([mean]).all(row) || !kept.is_finite() {
+            if rows != Some(matrix.len()) || !matrix.iter().all(row) || !kept.is_finite() {
                 return Err(broken("its projection has another shape"));
             }
         }
@@ -228,9 +228,9 @@ impl Transform {
         self.schema().project.filter(|p| p.features < self.wide)
     }
 
-    /// The variance of the rows after the projection, divided by that before; 1 without a projection. For
-    /// random signs it may exceed 1.
-    pub fn variance_kept(&self) -> f64 {
+    /// The mean square of the rows after a projection to principal components, divided by that before; 1
+    /// without one.
+    pub fn mean_square_kept(&self) -> f64 {
         self.stored.projection.as_ref().map_or(1.0, |p| p.kept)
     }
 
@@ -259,7 +259,8 @@ impl Transform {
         };
         let mut names = Vec::new();
         names.extend(schema.bias.then(|| "bias".to_string()));
-        names.extend(candidate.iter().chain(context).flat_map(Column::names));
+        names.extend(candidate.iter().flat_map(Column::names));
+        names.extend(context.iter().filter(|_| !schema.interactions_only).flat_map(Column::names));
         for [a, b] in &schema.interactions {
             let (a, b) = (block(a), block(b));
             names.extend(a.iter().flat_map(|a| b.iter().map(move |b| format!("{a}*{b}"))));
@@ -314,7 +315,8 @@ impl Transform {
                 }
             };
             rows.extend(schema.bias.then_some(1.0));
-            rows.extend(own.iter().chain(&context).flatten());
+            rows.extend(own.iter().flatten());
+            rows.extend(context.iter().filter(|_| !schema.interactions_only).flatten());
             for [a, b] in &schema.interactions {
                 let (a, b) = (block(a), block(b));
                 rows.extend(a.iter().flat_map(|a| b.iter().map(move |b| a * b)));
@@ -338,10 +340,9 @@ impl Transform {
         position: Position,
     ) -> Result<Vec<f64>, Error> {
         let rows = self.wide_rows(context, candidates, position)?;
-        let Some(Projected { matrix, mean, .. }) = &self.stored.projection else { return Ok(rows) };
-        let product = |row: &[f64], weights: &Vec<f64>| -> f64 {
-            row.iter().zip(mean).zip(weights).map(|((x, m), w)| (x - m) * w).sum()
-        };
+        let Some(Projected { matrix, .. }) = &self.stored.projection else { return Ok(rows) };
+        let product =
+            |row: &[f64], weights: &Vec<f64>| -> f64 { row.iter().zip(weights).map(|(x, w)| x * w).sum() };
         Ok(rows.chunks_exact(self.wide).flat_map(|row| matrix.iter().map(move |w| product(row, w))).collect())
     }
 

@@ -142,3 +142,80 @@ fn costs_become_rewards() {
     let lines = std::fs::read_to_string(foreign("logged.json")).unwrap();
     assert_eq!(ones.count(), lines.matches("\"_label_cost\":-1.0").count());
 }
+
+/// A table with one shown candidate a row, and one whose rounds have several purchases or none, get schemas
+/// that read them.
+#[test]
+fn logs_of_shops_get_schemas() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("shown.csv");
+    let mut text = String::from("user,day,age_group,past_visits,tile,clicked\n");
+    for i in 0..60 {
+        let age = ["18-34", "35-64", "65+"][i % 3];
+        let tile = ["sleep", "back", "heart", "food"][i * 7 % 4];
+        text += &format!("u{i},{},{age},{},{tile},{}\n", i / 9, i % 11, i % 5 / 4);
+    }
+    std::fs::write(&file, &text).unwrap();
+    let shown = guess(&file).unwrap();
+    assert_eq!(shown.schema.candidates, ["back", "food", "heart", "sleep"]);
+    assert_eq!(
+        (shown.schema.chosen.as_deref(), shown.schema.reward.as_deref()),
+        (Some("tile"), Some("clicked"))
+    );
+    assert!(shown.schema.interactions_only && shown.notes.iter().any(|note| note.contains("propensity")));
+    let checked = check(&Prepared::fit(&file, &shown.schema).unwrap()).unwrap();
+    // Products of four candidates with three age groups and with the visits; nothing is shared.
+    assert_eq!((checked.rounds, checked.logged, checked.wide_features), (60, true, 16));
+    assert!(checked.shared.is_empty());
+
+    let file = folder.path().join("bought.csv");
+    let mut text = String::from("view_id,user,book,price,bought\n");
+    for i in 0..80 {
+        text += &format!("{},u{},b{},{},{}\n", i / 4, i / 8, i % 9, i % 13, i % 7 / 5);
+    }
+    std::fs::write(&file, &text).unwrap();
+    let bought = guess(&file).unwrap();
+    assert_eq!((bought.schema.chosen.as_deref(), bought.schema.reward.as_deref()), (None, Some("bought")));
+    assert_eq!(bought.schema.round, ["view_id"]);
+    assert_eq!(check(&Prepared::fit(&file, &bought.schema).unwrap()).unwrap().rounds, 20);
+    assert_eq!(schema(&bought.toml(&file).replace("[\"view_id\"]", "\"view_id\"")), bought.schema);
+}
+
+/// Principal components of rows of rank r keep all products of rows in r features: a column that all rows
+/// share is not lost.
+#[test]
+fn components_keep_what_rows_share() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("f.csv");
+    let mut text = String::from("group,tile,clicked\n");
+    for i in 0..48 {
+        text += &format!("{},{},{}\n", ["a", "b", "c"][i % 3], ["x", "y"][i / 3 % 2], i % 2);
+    }
+    std::fs::write(&file, &text).unwrap();
+    // Six products, the bias and the identity have the rank of the products.
+    let text = |project: &str| {
+        format!(
+            "layout = \"wide\"\ncandidates = [\"x\", \"y\"]\nchosen = \"tile\"\nreward = \"clicked\"\nbias = true\nidentity = true\n\
+             interactions_only = true\ninteractions = [[\"candidate\", \"group\"]]\nnorm = \"clip\"\n{project}[context]\n\
+             group = \"one-hot\"\n"
+        )
+    };
+    let rows = |project: &str| {
+        let prepared = Prepared::fit(&file, &schema(&text(project))).unwrap();
+        let data = Dataset::load(&prepared).unwrap();
+        let rows: Vec<Vec<f64>> =
+            data.rounds().iter().flat_map(|r| r.features.rows().map(<[f64]>::to_vec)).collect();
+        (rows, check(&prepared).unwrap().lost.mean_square)
+    };
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>();
+    let ((wide, _), (kept, lost)) = (rows(""), rows("project = { features = 6 }\n"));
+    assert_eq!((wide[0].len(), kept[0].len()), (9, 6));
+    assert!(lost.abs() < 1e-12, "{lost}");
+    for (a, x) in wide.iter().zip(&kept) {
+        for (b, y) in wide.iter().zip(&kept) {
+            assert!((dot(a, b) - dot(x, y)).abs() < 1e-12);
+        }
+    }
+    let (_, lost) = rows("project = { features = 5 }\n");
+    assert!(lost > 0.01, "the control: {lost}");
+}
