@@ -27,13 +27,14 @@ def run(command: list[str], folder: Path) -> str:
 
 
 def test_the_tutorial(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    url, code = URL, ""
+    url, code, tables = URL, "", ""
     for language, text in blocks(ROOT / "docs" / "tutorial.md"):
         if language == "python":
             code += text
             if "helba" not in text:
-                # The table, before the commands that read it.
-                run([sys.executable, "-c", text], tmp_path)
+                # A table, before the commands that read it.
+                tables += text
+                run([sys.executable, "-c", tables], tmp_path)
             continue
         assert language == "sh"
         if text.startswith(SETUP):
@@ -48,10 +49,12 @@ def test_the_tutorial(tmp_path: Path, request: pytest.FixtureRequest) -> None:
             server = Server(tmp_path / "state", "--keys", tmp_path / "public.bundle")
             request.addfinalizer(server.kill)
             url = server.url
-    assert url != URL and code.count(URL) == 1
+    assert url != URL and code.count(URL) == 3
     said = run([sys.executable, "-c", code.replace(URL, url)], tmp_path)
-    assert "30 visits" in said and said.count(" gets ") == 10, said
+    assert "30 visits" in said and said.count(" gets ") == 13, said
     assert "feedbacks=40" in said, said
+    liked = {"18-34": "sleep", "35-64": "back", "65+": "knee"}
+    assert all(f"{age} gets {course}" in said for age, course in liked.items()), said
 
 
 def test_the_figures_of_the_tutorial(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ pub enum Error {
     /// Capacity: the keys are for problems of another size.
     #[error(
         "{features} features and {arms} arms need other keys, since these are for {keys}: generate keys with `helba-keygen \
-         create --features {features} --arms {arms}`"
+         create --features {features} --arms {arms}`, which carry up to 16 features and 64 arms"
     )]
     Shape {
         /// The features of the configuration.
