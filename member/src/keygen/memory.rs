@@ -6,7 +6,7 @@
 //!      8      2  version, 1, little-endian
 //!     10     32  name of the run
 //!     42     32  seed of all that the member draws
-//!     74      1  1 if the run has failed; in a key generation the seed is opened then
+//!     74      1  1 if the run has failed; a key generation opens the seed then, and a resharing has zeros in its place
 //!     75   32·r  hash of all messages before each round that was begun
 //!   end−32   32  BLAKE3 hash of all bytes before
 //! ```
@@ -97,6 +97,21 @@ impl Memory {
         self.save()
     }
 
+    /// As [`Self::fail`], and erases the seed, with which the share of a dealer could be computed from what
+    /// it has sent.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn fail_and_forget(&mut self) -> Result<(), Error> {
+        let io = |error| Error::Io { path: self.path.clone(), error };
+        let before = std::fs::File::options().write(true).open(&self.path).map_err(io)?;
+        let length = before.metadata().map_err(io)?.len();
+        (self.failed, *self.seed) = (true, [0; 32]);
+        // The new file takes the place of the one before, which is overwritten after that.
+        self.save()?;
+        (&before).write_all(&vec![0; length as usize]).and_then(|()| before.sync_all()).map_err(io)
+    }
+
     /// Overwrites and removes the file.
     ///
     /// # Errors
@@ -124,5 +139,30 @@ impl Memory {
         let draft = Draft::create_private(&self.path).map_err(io)?;
         draft.file().write_all(&bytes).map_err(io)?;
         draft.finish().map_err(io)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A resharing that has failed leaves no seed on disk, neither in the memory nor in the file that it
+    /// replaces. The control is a run that goes on.
+    #[test]
+    fn a_resharing_that_has_failed_forgets_its_seed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, before) = (folder.path().join("memory"), folder.path().join("before"));
+        let (session, seed) = (SessionId([1; 32]), [0xa5; 32]);
+        let has_seed = |path: &Path| std::fs::read(path).unwrap().windows(32).any(|part| part == seed);
+        let open = |seed| Memory::open(&path, session, Zeroizing::new(seed)).unwrap();
+        let mut memory = open(seed);
+        memory.begin(0, [2; 32]).unwrap();
+        assert!(has_seed(&path), "the control");
+        std::fs::hard_link(&path, &before).unwrap();
+        memory.fail_and_forget().unwrap();
+        assert!(!has_seed(&path) && !has_seed(&before));
+        drop(memory);
+        let memory = open([3; 32]);
+        assert!(memory.has_failed() && memory.has_begun(0) && *memory.seed() == [0; 32]);
     }
 }

@@ -150,7 +150,7 @@ impl Reshare<'_> {
             return Err(Error::HandedOver);
         }
         let spent = self.spent(&memory);
-        memory.fail()?;
+        memory.fail_and_forget()?;
         Ok(roles.old.map_or(Ok(()), |old| old.ledger.thaw(&self.plan.session, spent))?)
     }
 
@@ -471,7 +471,7 @@ impl<B: Board> Run<'_, '_, B> {
         if self.party.memory.has_begun(plan.place(self.roles.last())) {
             return Error::Unresolved(why);
         }
-        let ended = self.party.memory.fail();
+        let ended = self.party.memory.fail_and_forget();
         let spent = self.setup.spent(&self.party.memory);
         let old = self.roles.old.as_ref();
         let thawed = old.map_or(Ok(()), |old| old.ledger.thaw(&plan.session, spent));

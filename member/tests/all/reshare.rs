@@ -410,6 +410,8 @@ fn a_resharing_is_given_up_before_the_next_epoch_is_signed() {
     run.give_up(person.old(&person.keys())).unwrap();
     person.old(&person.keys()).unwrap().ledger.check_in_use().unwrap();
     assert!(matches!(next.take_part(0, &Bent::straight(&next.store), 1, silent), Err(Error::RunOver)));
+    let memory = std::fs::read(person.folder.join("next/reshare.memory")).unwrap();
+    assert_eq!(memory[42..74], [0; 32], "the seed");
 
     // Nobody hears that the next members have their keys.
     let next = Next::new(&[1, 3]);
