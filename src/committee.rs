@@ -14,7 +14,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{timeout, timeout_at};
 use wire::{
-    CommitteeManifest, MemberReply, MemberRequest, RotationShares, SealedShare, check_poll, check_refusal,
+    CommitteeManifest, MemberReply, MemberRequest, RotationShares, SealedShare, check_busy, check_poll,
+    check_refusal,
 };
 
 /// The time that the members of a set have for an answer.
@@ -29,6 +30,10 @@ pub(crate) const MOST_OWN_SETS: usize = wire::MOST_ATTEMPTS as usize;
 const BACKOFF: Duration = Duration::from_secs(30);
 /// The time after which an unanswered request is given to another waiting request of its member.
 const AGAIN: Duration = Duration::from_secs(2);
+/// The time after which a member that is busy is asked again, if there are too few others.
+const LATER: Duration = Duration::from_secs(1);
+/// How often the same set is asked again for that.
+const MOST_LATER: u32 = 8;
 /// The most seconds between the clocks of a member and of this server.
 const MOST_SKEW: u64 = 300;
 /// The most requests of a member that wait.
@@ -102,12 +107,14 @@ struct Presence {
     seen: Option<Instant>,
     /// When it was last silent or refused.
     failed: Option<Instant>,
+    /// When it last said that it is busy.
+    busy: Option<Instant>,
     /// How many sets with it answered garbage since one with it did not.
     suspected: u32,
 }
 
-/// The shares of a set, or the member who refuses and why.
-type Answered = Result<Vec<Share>, (u8, String)>;
+/// The shares of a set, or the member who refuses and why, or who is busy.
+type Answered = Result<Vec<Share>, (u8, Option<String>)>;
 
 /// A question that waits for answers.
 struct Open {
@@ -241,7 +248,11 @@ impl Committee {
         let read = match reply {
             MemberReply::Refused { number, why, signature } => {
                 check_refusal(verifying, number, &question, &why, &signature)?;
-                Err(why)
+                Err(Some(why))
+            }
+            MemberReply::Busy { number, signature } => {
+                check_busy(verifying, number, &question, &signature)?;
+                Err(None)
             }
             reply => Ok(errand.read(&question, set, member, verifying, reply)?),
         };
@@ -269,7 +280,8 @@ impl Committee {
 
     /// Asks t members after t members, at most `most` sets, until all of a set have answered and `combine`
     /// takes their answers. `tried` are the sets that were asked for this task before, by their attempts:
-    /// they are asked the same again, which their members have noted, before another set is.
+    /// they are asked the same again, which their members have noted, before another set is. A set with a
+    /// member that is busy is asked the same again later, if there are too few others.
     ///
     /// # Errors
     /// [`Error::MembersMissing`] if fewer than t members are here; [`Error::CommitteeFailed`] if all sets
@@ -284,10 +296,14 @@ impl Committee {
             (errand.c1(), errand.evidence(), tokio::time::Instant::now() + self.gathers);
         let first = self.manifest.epoch() as u32 * wire::MOST_ATTEMPTS;
         let mut why = "their members are not here".to_string();
-        for attempt in 0..most {
+        let (mut attempt, mut later) = (0, 0);
+        while attempt < most {
             let set = match tried.get(attempt) {
                 Some(set) if self.are_here(*set) => *set,
-                Some(_) => continue,
+                Some(_) => {
+                    attempt += 1;
+                    continue;
+                }
                 None => {
                     let set = self.choose(until).await?;
                     tried.push(set);
@@ -331,7 +347,16 @@ impl Committee {
                         format!("members {} are suspect, whose answers do not fit: {error}", listed(set))
                     }
                 },
-                Ok(Ok(Err((member, why)))) => {
+                Ok(Ok(Err((member, None)))) => {
+                    lock(&self.desk).present.entry(member).or_default().busy = Some(Instant::now());
+                    if later < MOST_LATER && !self.has_others() {
+                        later += 1;
+                        tokio::time::sleep(LATER).await;
+                        continue;
+                    }
+                    format!("member {member} is busy")
+                }
+                Ok(Ok(Err((member, Some(why))))) => {
                     self.failed(&[member]);
                     format!("member {member} refuses: {why}")
                 }
@@ -343,6 +368,7 @@ impl Committee {
                 }
             };
             tracing::warn!(why, attempt, "a set of members has not answered");
+            attempt += 1;
         }
         Err(Error::CommitteeFailed { sets: tried.len(), why })
     }
@@ -370,12 +396,19 @@ impl Committee {
         set.iter().all(|member| desk.present.get(&member).is_some_and(Presence::is_here))
     }
 
-    /// t of the members who are here at `until` or before: those who wait first, those who have failed after
-    /// them, and those who are suspect last.
+    /// Whether t members are here who have not failed and are not busy.
+    fn has_others(&self) -> bool {
+        let desk = lock(&self.desk);
+        let fit = |presence: &&Presence| presence.is_here() && !presence.is_busy() && !presence.has_failed();
+        desk.present.values().filter(fit).count() >= usize::from(self.quorum.threshold())
+    }
+
+    /// t of the members who are here at `until` or before: those who wait first, those who are busy or have
+    /// failed after them, and those who are suspect last.
     async fn choose(&self, until: tokio::time::Instant) -> Result<ActiveSet, Error> {
         let (mut news, t) = (self.news.subscribe(), usize::from(self.quorum.threshold()));
         loop {
-            let mut here: Vec<([u32; 3], u8)> = {
+            let mut here: Vec<([u32; 4], u8)> = {
                 let desk = lock(&self.desk);
                 let here = desk.present.iter().filter(|(_, presence)| presence.is_here());
                 here.map(|(member, presence)| (presence.rank(), *member)).collect()
@@ -404,10 +437,18 @@ impl Presence {
         self.waiting > 0 || self.seen.is_some_and(|seen| seen.elapsed() < RETURNS)
     }
 
+    fn has_failed(&self) -> bool {
+        self.failed.is_some_and(|failed| failed.elapsed() < BACKOFF)
+    }
+
+    fn is_busy(&self) -> bool {
+        self.busy.is_some_and(|busy| busy.elapsed() < LATER)
+    }
+
     /// Members of a lower rank are asked first.
-    fn rank(&self) -> [u32; 3] {
-        let failed = self.failed.is_some_and(|failed| failed.elapsed() < BACKOFF);
-        [self.suspected, failed.into(), u32::from(self.waiting == 0)]
+    fn rank(&self) -> [u32; 4] {
+        let rest = [self.has_failed(), self.is_busy(), self.waiting == 0].map(u32::from);
+        [self.suspected, rest[0], rest[1], rest[2]]
     }
 }
 

@@ -131,6 +131,7 @@ pub fn committee() -> Vec<Vec<u8>> {
         MemberReply::Frames { number: 9, frames: vec![vec![1; 30]; 4], signature: vec![2; 64] }.to_bytes(),
         MemberReply::Answers { number: 9, shares }.to_bytes(),
         MemberReply::refused(&signing, 9, b"question", "a reason").to_bytes(),
+        MemberReply::busy(&signing, 9, b"question").to_bytes(),
     ]
 }
 

@@ -29,6 +29,8 @@ pub const MOST_QUESTION: usize = MOST_USERS * (SEALING_KEY_BYTES + 64);
 const POLL_SIGNATURE: &str = "helba committee v1: poll";
 /// The domain of signatures of [`MemberReply::Refused`].
 const REFUSAL_SIGNATURE: &str = "helba committee v1: refusal";
+/// The domain of signatures of [`MemberReply::Busy`].
+const BUSY_SIGNATURE: &str = "helba committee v1: busy";
 /// The domain of signatures of [`MemberReply::Frames`].
 const FRAMES_SIGNATURE: &str = "helba committee v1: frames of shares";
 
@@ -387,6 +389,14 @@ pub enum MemberReply {
         /// The signature of the member.
         signature: Vec<u8>,
     },
+    /// The member computes as much as it can, and has noted nothing of the request: others are asked, or it
+    /// again later.
+    Busy {
+        /// The number of the request.
+        number: u64,
+        /// The signature of the member.
+        signature: Vec<u8>,
+    },
 }
 
 /// The most bytes of a reason.
@@ -410,12 +420,19 @@ impl MemberReply {
         MemberReply::Refused { number, why, signature }
     }
 
+    /// A signed reply of a member that is busy, to the request with this number and question.
+    pub fn busy(signing: &envelope::SigningSecret, number: u64, question: &[u8]) -> Self {
+        let signature = signing.sign(BUSY_SIGNATURE, &signed_refusal(number, question, "")).to_vec();
+        MemberReply::Busy { number, signature }
+    }
+
     /// The number of the request.
     pub fn number(&self) -> u64 {
         match self {
             MemberReply::Frames { number, .. }
             | MemberReply::Answers { number, .. }
-            | MemberReply::Refused { number, .. } => *number,
+            | MemberReply::Refused { number, .. }
+            | MemberReply::Busy { number, .. } => *number,
         }
     }
 
@@ -435,6 +452,9 @@ impl MemberReply {
             MemberReply::Refused { number, why, signature } => {
                 let header = (2u8, *number, 0usize, signature.as_slice(), why.as_str());
                 frame::write(Kind::MemberReply, &header, &[])
+            }
+            MemberReply::Busy { number, signature } => {
+                frame::write(Kind::MemberReply, &(3u8, *number, 0usize, signature.as_slice(), ""), &[])
             }
         }
     }
@@ -464,6 +484,7 @@ impl MemberReply {
             (2, 0) if why.len() <= MOST_WHY => {
                 MemberReply::Refused { number, why: why.into(), signature: signature.to_vec() }
             }
+            (3, 0) if why.is_empty() => MemberReply::Busy { number, signature: signature.to_vec() },
             _ => return Err(Error::Malformed("a reply of a member of no known kind")),
         };
         reader.end()?;
@@ -510,6 +531,14 @@ pub fn check_refusal(
     signature: &[u8],
 ) -> Result<(), Error> {
     Ok(envelope::verify(verifying, REFUSAL_SIGNATURE, &signed_refusal(number, question, why), signature)?)
+}
+
+/// Checks the signature of a [`MemberReply::Busy`].
+///
+/// # Errors
+/// [`Error::Envelope`].
+pub fn check_busy(verifying: &[u8], number: u64, question: &[u8], signature: &[u8]) -> Result<(), Error> {
+    Ok(envelope::verify(verifying, BUSY_SIGNATURE, &signed_refusal(number, question, ""), signature)?)
 }
 
 /// What a member signs of the shares under these request ids: `frames` in the order of the

@@ -155,6 +155,10 @@ impl Member {
         let (began, number) = (Instant::now(), request.number);
         let (reply, what) = match self.reply_to(request) {
             Ok((reply, what)) => (reply, what),
+            Err(error @ Error::Busy { .. }) => {
+                self.log(&format!("not now: {error}"));
+                (MemberReply::busy(self.keys.signing(), number, &request.question), "busy".to_string())
+            }
             // The reasons that a server gets say nothing of secrets or of this machine.
             Err(error) => {
                 let why = error.told();

@@ -384,6 +384,56 @@ fn attack_nobody_answers_for_a_member() {
     }
 }
 
+/// A member that is busy is asked the same again when there are too few others, and nobody else says that it is.
+/// Where there are others, they are asked at once.
+#[test]
+fn a_member_that_is_busy_is_asked_again_later() {
+    for others in [1, 2] {
+        let mut world = World::start(2, 3, 2, 2);
+        let (config, device) = world.create(2, 2);
+        let keys = world.members.remove(&1).unwrap();
+        let path = world.folder.path().join("ledger-1");
+        (2..=1 + others).for_each(|member| world.join(member));
+        let (choices, asked) = std::thread::scope(|scope| {
+            let decided = scope.spawn(|| {
+                let decide =
+                    |seed: u32| device.decide(&world.client, &rows(seed, 2, 2), &mut rng(seed.into()));
+                (0..others * 4).map(|seed| decide(seed.into()).unwrap().choice).collect::<Vec<_>>()
+            });
+            let ledger = Ledger::open(&path).unwrap();
+            let joined = Joined::new(&keys, device.created().clone()).unwrap();
+            let (client, mut asked) = (&world.client, Vec::new());
+            while !decided.is_finished() {
+                let Some(request) = client.question(1, borrowed(&poll(&keys)), 1 << 22, 1).unwrap() else {
+                    continue;
+                };
+                let again = asked.contains(&request.question);
+                let reply = match again {
+                    true => answer(&keys, &ledger, &joined, &request).unwrap(),
+                    false => MemberReply::busy(keys.signing(), request.number, &request.question),
+                };
+                if !again {
+                    let made_up = MemberReply::busy(keys.signing(), request.number, b"another question");
+                    assert!(client.shares(1, &made_up).is_err(), "signed for another question");
+                }
+                client.shares(1, &reply).ok();
+                asked.push(request.question);
+            }
+            (decided.join().unwrap(), asked)
+        });
+        let again = asked.iter().enumerate().filter(|(at, question)| asked[..*at].contains(question)).count();
+        match others {
+            // Two questions a decision, each asked twice.
+            1 => assert_eq!((again, asked.len()), (8, 16)),
+            _ => assert_eq!(again, 0, "of {} questions", asked.len()),
+        }
+        let mut twin = ClearTwin::new(config.clone());
+        for (seed, choice) in (0..).zip(&choices) {
+            check(&config, choice, &twin.indices(&rows(seed, 2, 2), choice.round, choice.model_feedbacks));
+        }
+    }
+}
+
 /// A member that sends random bytes in the place of its shares of sums and models, under its own signature,
 /// is found: other sets are asked, the rounds go on, and what is learnt is what the twin learns. The control
 /// of the check itself is `attack_garbage_of_a_member_is_found` in `ckks-committee`.
