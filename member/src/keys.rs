@@ -169,6 +169,17 @@ impl MemberKeys {
         }
     }
 
+    /// The head of the journal of `bandit` after this batch and this many records, with the signature of the
+    /// member.
+    pub fn sign_head(&self, bandit: &str, position: (u64, u64), hash: &[u8; 32]) -> wire::SignedHead {
+        let session = match &self.manifest.custody {
+            Custody::Committee(committee) => committee.session,
+            // No keys of a member are read or made with such a manifest.
+            Custody::Holder => ckks_shares::SessionId([0; 32]),
+        };
+        wire::SignedHead::sign((self.member(), &self.signing), &session, bandit, position, hash)
+    }
+
     /// The key that messages to it are sealed under.
     pub fn sealing(&self) -> &SealingSecret {
         &self.sealing

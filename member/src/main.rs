@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 use user_client::{Client, Passphrase, ServerOptions, Stop, os_rng, until_signal};
 use wire::{
     AccessToken, BundleKind, BundleReader, Custody, Manifest, MemberManifest, PublicBundle, PublicBytes,
-    UsersBundle,
+    SignedHead, UsersBundle,
 };
 use zeroize::Zeroizing;
 
@@ -169,6 +169,22 @@ enum Command {
         #[arg(long)]
         give_up: bool,
     },
+    /// Prints the heads of journals that members have signed, and looks for two that contradict each other.
+    ///
+    /// Give it the ledger of a member, which must not serve meanwhile, and files of others: what this command
+    /// printed elsewhere, or what a device was shown by `GET /v1/bandits/{id}`. It fails if somebody was shown
+    /// another journal, and its output is then the evidence.
+    Heads {
+        /// The public bundle, whose members' signatures count.
+        #[arg(long, value_name = "FILE")]
+        public: PathBuf,
+        /// Ledger of a member.
+        #[arg(long, value_name = "FILE")]
+        ledger: Option<PathBuf>,
+        /// Files with heads.
+        #[arg(value_name = "HEADS", required_unless_present = "ledger")]
+        files: Vec<PathBuf>,
+    },
     /// Answers the questions of a server as the member with these keys.
     ///
     /// It connects to the server and accepts no connection. Run each member on a machine of its own, and none
@@ -258,6 +274,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             }
             reshare(&run, client, old)
         }
+        Command::Heads { public, ledger, files } => heads(&public, ledger.as_deref(), &files),
         Command::Serve {
             server,
             keys,
@@ -316,6 +333,41 @@ fn replica(keys: &MemberKeys, verify: Verify, public: Option<&Path>) -> anyhow::
 fn open_public(path: &Path) -> anyhow::Result<PublicBundle> {
     let file = std::fs::File::open(path).with_context(|| path.display().to_string())?;
     PublicBundle::read(BufReader::new(file)).with_context(|| path.display().to_string())
+}
+
+/// The signed heads of a ledger and of files. An error if two of them contradict each other.
+fn heads(public: &Path, ledger: Option<&Path>, files: &[PathBuf]) -> anyhow::Result<()> {
+    let Custody::Committee(committee) = manifest_of(public)?.custody else {
+        anyhow::bail!("{} has no key committee", public.display());
+    };
+    let own = ledger.map(|path| {
+        ensure!(path.exists(), "{} does not exist", path.display());
+        Ok(Ledger::open(path)?.heads()?)
+    });
+    let mut heads: Vec<SignedHead> = own.transpose()?.unwrap_or_default();
+    for path in files {
+        let read = || {
+            let json: serde_json::Value = serde_json::from_slice(&std::fs::read(path)?)?;
+            let list = json.get("heads").unwrap_or(&json).clone();
+            anyhow::Ok(serde_json::from_value::<Vec<SignedHead>>(list)?)
+        };
+        heads.extend(read().with_context(|| format!("{} has no heads", path.display()))?);
+    }
+    heads.retain(|head| head.check(&committee).is_ok());
+    say!("{}", serde_json::to_string_pretty(&heads)?);
+    let forks = wire::forks(&committee, &heads);
+    for (one, other) in &forks {
+        let (bandit, a, b) = (&one.bandit, one.member, other.member);
+        log(&format!(
+            "bandit {bandit}: member {a} has signed {} after batch {}, and member {b} {} after batch {}",
+            ckks::Hex(&one.hash.0),
+            one.batch,
+            ckks::Hex(&other.hash.0),
+            other.batch
+        ));
+    }
+    ensure!(forks.is_empty(), "two journals: the heads above contradict each other");
+    Ok(())
 }
 
 fn token_of(path: &Path) -> anyhow::Result<AccessToken> {

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use service::Content;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::{MemberReply, PublicBytes};
+use wire::{MemberReply, PublicBytes, SignedHead};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -57,9 +57,13 @@ pub(super) struct Position {
     /// The number of records that the member has.
     #[serde(default)]
     after: u64,
+    /// The last head that the member has signed, in hexadecimal digits ([`wire::SignedHead::to_bytes`]).
+    #[serde(default)]
+    head: Option<PublicBytes>,
 }
 
-/// The records of the log of an encrypted bandit after those that a member has.
+/// The records of the log of an encrypted bandit after those that a member has, and the heads that members
+/// have signed. The member may bring its own.
 pub(super) async fn journal(
     State(state): State<AppState>,
     id: Result<Path<String>, PathRejection>,
@@ -68,11 +72,14 @@ pub(super) async fn journal(
 ) -> Result<Reply, Error> {
     let Path(id) = id?;
     let bandit = state.find_for(&id, &caller)?.encrypted(&id)?;
-    let Query(Position { after }) = query
+    let Query(Position { after, head }) = query
         .map_err(|e| Error::BadJson { what: "the query of a request for a journal", why: e.body_text() })?;
     let turn = state.0.stages.raises.clone().acquire_owned().await;
     let work = move || {
         let _turn = turn;
+        if let Some(head) = head {
+            bandit.note_head(SignedHead::from_bytes(&head.0)?)?;
+        }
         bandit.journal(after)
     };
     tokio::task::spawn_blocking(work).await.map_err(|_| Error::Broken("a computation panicked"))?

@@ -477,12 +477,19 @@ impl Client {
         Ok(Some(MemberRequest::read(&bytes, c1)?))
     }
 
-    /// The records of the log of an encrypted bandit after the first `after`, for a member.
+    /// The records of the log of an encrypted bandit after the first `after`, for a member, and the heads
+    /// that members have signed. `head` is the last one that this member has signed.
     ///
     /// # Errors
     /// As [`Self::encrypted`].
-    pub fn journal(&self, id: &str, after: u64) -> Result<wire::Journal, Error> {
-        let request = self.get(&format!("bandits/{id}/journal?after={after}"));
+    pub fn journal(
+        &self,
+        id: &str,
+        after: u64,
+        head: Option<&wire::SignedHead>,
+    ) -> Result<wire::Journal, Error> {
+        let head = head.map(|head| format!("&head={}", ckks::Hex(&head.to_bytes()))).unwrap_or_default();
+        let request = self.get(&format!("bandits/{id}/journal?after={after}{head}"));
         let mut response = self.accepted(request.call())?;
         let bytes = self.body(&mut response, wire::Journal::most_bytes())?;
         Ok(wire::Journal::read(&bytes)?)

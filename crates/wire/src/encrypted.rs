@@ -13,7 +13,7 @@
 //! too.
 
 use crate::frame::{self, Kind, Reader};
-use crate::{CommitteeContexts, Error, OpenedAnswer};
+use crate::{CommitteeContexts, Error, OpenedAnswer, SignedHead};
 use ckks::{KeyId, Params};
 use protocol::{
     Answers, BanditConfig, Compare, DecisionId, LweAnswer, MOST_DECISIONS, Plan, QuestionId, ScoreLayout,
@@ -82,6 +82,9 @@ pub struct BanditView {
     pub created: Created,
     /// The counters and the phase.
     pub status: Status,
+    /// Under a committee, the last head of the journal that each member has signed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub heads: Vec<SignedHead>,
 }
 
 /// The most bytes of each part of the messages of an encrypted bandit.

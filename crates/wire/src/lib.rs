@@ -15,6 +15,7 @@ mod custody;
 mod encrypted;
 mod error;
 mod frame;
+mod heads;
 mod json;
 mod labels;
 mod members;
@@ -49,6 +50,7 @@ pub use encrypted::{
 };
 pub use error::Error;
 pub use frame::{MAGIC, MAX_HEADER_BYTES};
+pub use heads::{SignedHead, forks};
 pub use json::{MAX_JSON_BYTES, OCTET_STREAM};
 pub use labels::{IDEMPOTENCY_HEADER, Labelled, Labels, LabelsPatch, MOST_NAME, MOST_TAG, MOST_TAGS};
 pub use members::{

@@ -4,11 +4,12 @@
 //! |---|---|---|
 //! | `GET /v1/committee/members/{member}/questions` | | [`MemberRequest`], or 204 |
 //! | `POST /v1/committee/members/{member}/shares` | [`MemberReply`] | 204 |
-//! | `GET /v1/bandits/{id}/journal?after=N` | | [`Journal`] |
+//! | `GET /v1/bandits/{id}/journal?after=N&head=H` | | [`Journal`] |
 
 use crate::checks::MOST_INPUTS;
 use crate::frame::{self, Kind, Reader};
-use crate::{AnswerBinding, Error, SealedShare, answer_key_hash};
+use crate::heads::MOST_HEAD;
+use crate::{AnswerBinding, Error, SealedShare, SignedHead, answer_key_hash};
 use ckks::Refresh;
 use ckks_shares::{ActiveSet, CHECK_BITS, Raised, RequestId, RequestKind, SessionId, Transfer};
 use envelope::{SEALED_OVERHEAD, SEALING_KEY_BYTES, SIGNATURE_BYTES};
@@ -292,27 +293,33 @@ const MOST_EVIDENCE: usize = 64 << 20;
 /// The most bytes of a [`Journal`].
 pub const MOST_JOURNAL: usize = 32 << 20;
 
+/// The most bytes of the heads beside the records of a [`Journal`].
+const MOST_HEADS: usize = ckks_shares::MOST_MEMBERS as usize * MOST_HEAD;
+
 /// Records of the log of an encrypted bandit, in their order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Journal {
     /// The records, as events of the bandit.
     pub records: Vec<Vec<u8>>,
+    /// The last head that each member has signed.
+    pub heads: Vec<SignedHead>,
 }
 
 impl Journal {
     /// The most bytes of the message.
     pub const fn most_bytes() -> usize {
-        frame::overhead(1) + MOST_JOURNAL
+        frame::overhead(2) + MOST_JOURNAL + MOST_HEADS
     }
 
     /// The bytes of the message.
     pub fn to_bytes(&self) -> Vec<u8> {
         // Serialising plain data into memory does not fail.
         let records = postcard::to_stdvec(&self.records).unwrap_or_default();
-        frame::write(Kind::Journal, &(), &[&records])
+        let heads = serde_json::to_vec(&self.heads).unwrap_or_default();
+        frame::write(Kind::Journal, &(), &[&records, &heads])
     }
 
-    /// Reads the bytes of [`Self::to_bytes`]. The records are not read.
+    /// Reads the bytes of [`Self::to_bytes`]. The records are not read, nor are signatures checked.
     ///
     /// # Errors
     /// As [`crate::DecideReply::read`].
@@ -325,8 +332,10 @@ impl Journal {
         if !rest.is_empty() {
             return Err(Error::Trailing { bytes: rest.len() });
         }
+        let heads = serde_json::from_slice(reader.blob("the heads of a journal", MOST_HEADS)?)
+            .map_err(|_| Error::Malformed("the heads of a journal cannot be read"))?;
         reader.end()?;
-        Ok(Journal { records })
+        Ok(Journal { records, heads })
     }
 }
 
@@ -625,7 +634,9 @@ mod tests {
         let evidence = evidence.to_bytes();
         assert!(Evidence::from_bytes(&evidence[..evidence.len() - 1]).is_err());
         assert!(Evidence::from_bytes(&[&evidence[..], &[0]].concat()).is_err());
-        let journal = Journal { records: vec![vec![1; 5], vec![2]] };
+        let signing = SigningSecret::generate(&mut ChaCha20Rng::seed_from_u64(4));
+        let head = SignedHead::sign((2, &signing), &SessionId([1; 32]), "b", (1, 2), &[3; 32]);
+        let journal = Journal { records: vec![vec![1; 5], vec![2]], heads: vec![head] };
         assert_eq!(Journal::read(&journal.to_bytes()).unwrap(), journal);
         let request =
             MemberRequest { number: 1, set: 5, question: question.to_bytes(), c1: vec![2; 9], evidence };

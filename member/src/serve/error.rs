@@ -41,6 +41,19 @@ pub enum Error {
         /// Whether this member has signed the next epoch.
         ended: bool,
     },
+    /// Untrusted: another member has signed another journal.
+    #[error(
+        "member {member} has signed another journal of bandit {bandit} after batch {batch} than this member follows, which answers \
+         nothing for it any more: `helba-member heads` shows both signatures"
+    )]
+    Forked {
+        /// The bandit.
+        bandit: String,
+        /// The other member.
+        member: u8,
+        /// The batch.
+        batch: u64,
+    },
     /// Untrusted: this member checks some tasks alone, and the server was caught at one.
     #[error(
         "the server has deviated from the protocol, and this member answers it no more: find out what it did, and make new keys \

@@ -193,7 +193,7 @@ impl Member {
             Wanted::Rotation { .. } => format!("bandit {}: its state for other keys", question.bandit),
         };
         if let Some(replica) = &self.replica {
-            let journal = |id: &str, after| Ok(self.client.journal(id, after)?);
+            let journal = |id: &str, after, head: Option<&_>| Ok(self.client.journal(id, after, head)?);
             let checked = replica.check(&self.keys, &self.ledger, &bandit, request, &journal);
             if let (Err(Error::Deviates(_)), true) = (&checked, replica.is_sampled()) {
                 // Who is caught once has deviated more often.

@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex};
 use wire::{
     AnswerUser, CheckEvidence, CommitteeContexts, CommitteeManifest, Custody, Evidence, FeedbackCheck,
     Journal, MOST_ATTEMPTS, MemberRequest, OpenedChecks, PublicBundle, Question, RaiseEvidence,
-    RotationEvidence, RotationShares, ScoreKeys, Wanted, check_hashed_frames, rotation_requests,
+    RotationEvidence, RotationShares, ScoreKeys, SignedHead, Wanted, check_hashed_frames, rotation_requests,
     transfer_header,
 };
 
@@ -33,8 +33,9 @@ const MOST_MODELS: usize = 4;
 /// The most bandits that are followed.
 const MOST_BANDITS: usize = 16;
 
-/// Where the records of the journal of a bandit come from, after a number of them.
-pub type Source<'a> = &'a dyn Fn(&str, u64) -> Result<Journal, Error>;
+/// Where the records of the journal of a bandit come from, after a number of them, with the heads that members
+/// have signed. It gets the last one that this member has signed.
+pub type Source<'a> = &'a dyn Fn(&str, u64, Option<&SignedHead>) -> Result<Journal, Error>;
 
 /// The evaluation keys of a committee, and the state of each bandit as its journal determines it.
 pub struct Replica {
@@ -67,6 +68,8 @@ struct Mirror {
     seen: Seen,
     records: u64,
     hash: [u8; 32],
+    /// The batches that have ended.
+    batches: u64,
 }
 
 /// The feedbacks of a journal, by their rounds.
@@ -147,7 +150,7 @@ impl Replica {
         match &question.wanted {
             Wanted::Transfer(TaskKind::Scores { factor, alone }) => {
                 let evidence = evidence(request)?;
-                let evaluation = self.evaluation(&followed, ledger, bandit, &evidence, journal)?;
+                let evaluation = self.evaluation(keys, &followed, ledger, bandit, &evidence, journal)?;
                 let (own, count) = (evaluation.factor, evaluation.count);
                 if own.to_bits() != factor.to_bits() || *alone != (count == 1) {
                     return Err(Error::Deviates("a raise by another factor than that of its round"));
@@ -156,7 +159,7 @@ impl Replica {
             }
             Wanted::Transfer(kind) => {
                 let mut mirror = lock(&followed.mirror);
-                self.follow(&followed, &mut mirror, ledger, &question.bandit, journal)?;
+                self.follow(keys, &followed, &mut mirror, ledger, &question.bandit, journal)?;
                 mirror.update(&self.engine)?;
                 let task = mirror.bandit.task().filter(|task| task.id == question.task && task.kind == *kind);
                 let task = task.ok_or(Error::Deviates("a task that does not follow from the journal"))?;
@@ -170,7 +173,7 @@ impl Replica {
             Wanted::Checks { .. } => {
                 let evidence = CheckEvidence::from_bytes(&request.evidence)?;
                 let mut mirror = lock(&followed.mirror);
-                self.follow(&followed, &mut mirror, ledger, &question.bandit, journal)?;
+                self.follow(keys, &followed, &mut mirror, ledger, &question.bandit, journal)?;
                 let other = Error::Deviates("a check that does not follow from the journal");
                 let Some(check) = mirror.bandit.check() else { return Err(other) };
                 let hashes = evidence.frames.iter().map(|frame| wire::input_hash(frame));
@@ -188,7 +191,7 @@ impl Replica {
             }
             Wanted::Rotation { standing, .. } => {
                 let mut mirror = lock(&followed.mirror);
-                self.follow(&followed, &mut mirror, ledger, &question.bandit, journal)?;
+                self.follow(keys, &followed, &mut mirror, ledger, &question.bandit, journal)?;
                 let own = mirror.bandit.departing();
                 let own = own.filter(|own| own.standing.to_bytes() == *standing);
                 let own = own.filter(|own| own.standing.task() == question.task);
@@ -205,7 +208,7 @@ impl Replica {
                         "answers that state another model than their evaluation has",
                     ));
                 }
-                let evaluation = self.evaluation(&followed, ledger, bandit, &evidence, journal)?;
+                let evaluation = self.evaluation(keys, &followed, ledger, bandit, &evidence, journal)?;
                 check_users(&evaluation, &evidence, users)?;
                 let raised = self.raised(keys, bandit, &question, &evaluation, evidence.raise.as_ref())?;
                 let Evaluation { circuit, count, .. } = &evaluation;
@@ -240,7 +243,7 @@ impl Replica {
         let own = EncryptedBandit::create(&self.engine, bandit.created.config.clone(), [0; 32])?;
         let models = Mutex::new(VecDeque::from([(0, own.scores_model().clone())]));
         let hash = blake3::derive_key("helba member: journal of a bandit", id.as_bytes());
-        let mirror = Mutex::new(Mirror { bandit: own, seen: Seen::default(), records: 0, hash });
+        let mirror = Mutex::new(Mirror { bandit: own, seen: Seen::default(), records: 0, hash, batches: 0 });
         let mut bandits = lock(&self.bandits);
         if bandits.len() >= MOST_BANDITS {
             bandits.pop_first();
@@ -248,21 +251,22 @@ impl Replica {
         Ok(bandits.entry(id.clone()).or_insert_with(|| Arc::new(Followed { models, mirror })).clone())
     }
 
-    /// Applies the records of the journal that are new, and notes the position.
+    /// Applies the records of the journal that are new, notes the position, signs the heads of batches that
+    /// have ended, and compares those of other members.
     fn follow(
         &self,
+        keys: &MemberKeys,
         followed: &Followed,
         mirror: &mut Mirror,
         ledger: &Ledger,
         id: &str,
         journal: Source,
     ) -> Result<(), Error> {
-        let (noted, before) = (ledger.head(id)?, mirror.records);
+        let (noted, mut ended) = (ledger.head(id)?, Vec::new());
         loop {
-            let records = journal(id, mirror.records)?.records;
-            if records.is_empty() {
-                break;
-            }
+            let own = ledger.last_signed(id)?.filter(|own| own.records <= mirror.records);
+            let Journal { records, heads } = journal(id, mirror.records, own.as_ref())?;
+            let before = mirror.records;
             for record in &records {
                 let mut next = mirror.after(record);
                 if noted.is_some_and(|(count, hash)| count == next.records && hash != next.hash) {
@@ -274,6 +278,9 @@ impl Replica {
                     std::mem::swap(&mut next.seen, &mut mirror.seen);
                 }
                 applied?;
+                if next.batches > mirror.batches {
+                    ended.push(keys.sign_head(id, (next.batches, next.records), &next.hash));
+                }
                 *mirror = next;
                 let now = (mirror.bandit.model_feedbacks(), mirror.bandit.scores_model().clone());
                 let mut models = lock(&followed.models);
@@ -284,19 +291,30 @@ impl Replica {
                     }
                 }
             }
+            let known = noted.map_or(0, |(count, _)| count);
+            if records.is_empty() && mirror.records < known {
+                return Err(Error::Deviates("a journal that is shorter than the one that was answered for"));
+            }
+            if mirror.records > before && mirror.records >= known {
+                ledger.note_head(id, mirror.records, mirror.hash, &std::mem::take(&mut ended))?;
+            }
+            let others: Vec<_> = heads.into_iter().filter(|head| self.is_of_other(keys, id, head)).collect();
+            ledger.compare_heads(id, &others)?;
+            if records.is_empty() {
+                return Ok(());
+            }
         }
-        if noted.is_some_and(|(count, _)| mirror.records < count) {
-            return Err(Error::Deviates("a journal that is shorter than the one that was answered for"));
-        }
-        if mirror.records > before {
-            ledger.note_head(id, mirror.records, mirror.hash)?;
-        }
-        Ok(())
+    }
+
+    /// Whether another member of this epoch has signed this head.
+    fn is_of_other(&self, keys: &MemberKeys, id: &str, head: &SignedHead) -> bool {
+        head.bandit == id && head.member != keys.member() && head.check(&self.committee).is_ok()
     }
 
     /// The model of this many feedbacks.
     fn model(
         &self,
+        keys: &MemberKeys,
         followed: &Followed,
         ledger: &Ledger,
         id: &str,
@@ -310,12 +328,13 @@ impl Replica {
         if let Some(model) = known() {
             return Ok(model);
         }
-        self.follow(followed, &mut lock(&followed.mirror), ledger, id, journal)?;
+        self.follow(keys, followed, &mut lock(&followed.mirror), ledger, id, journal)?;
         known().ok_or(Error::Deviates("scores of a model that does not follow from the journal"))
     }
 
     fn evaluation(
         &self,
+        keys: &MemberKeys,
         followed: &Followed,
         ledger: &Ledger,
         bandit: &Joined,
@@ -324,7 +343,7 @@ impl Replica {
     ) -> Result<Evaluation, Error> {
         let (engine, layout) = (&self.engine, &bandit.exchanges.layout);
         let (id, config) = (&bandit.created.id, &bandit.created.config);
-        let model = self.model(followed, ledger, id, evidence.model_feedbacks, journal)?;
+        let model = self.model(keys, followed, ledger, id, evidence.model_feedbacks, journal)?;
         let limit = CommitteeContexts::contexts_bytes(engine.params());
         let (mut packer, mut users) = (engine.packer()?, Vec::new());
         for (decisions, body) in &evidence.uploads {
@@ -467,7 +486,8 @@ impl Mirror {
         let mut hash = blake3::Hasher::new();
         hash.update(&self.hash).update(&(record.len() as u64).to_le_bytes()).update(record);
         let (records, hash) = (self.records + 1, *hash.finalize().as_bytes());
-        Mirror { bandit: self.bandit.clone(), seen: Seen::default(), records, hash }
+        let (bandit, batches) = (self.bandit.clone(), self.batches);
+        Mirror { bandit, seen: Seen::default(), records, hash, batches }
     }
 
     /// Computes the update that is due, if there is one.
@@ -536,6 +556,7 @@ impl Mirror {
             ));
         }
         self.bandit.apply(engine, &event)?;
+        self.batches += u64::from(matches!(event, Event::Refreshed { .. }));
         Ok(())
     }
 

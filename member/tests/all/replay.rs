@@ -4,10 +4,11 @@ use crate::rounds::{Over, World, borrowed, poll, rows};
 use helba_member::MemberKeys;
 use helba_member::serve::{Error, Joined, Ledger, Replica, answer};
 use protocol::TaskKind;
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use testkit::ClearTwin;
 use user_client::BanditDevice;
-use wire::{CommitteeContexts, Evidence, Journal, MemberRequest, Question, Wanted};
+use wire::{CommitteeContexts, Custody, Evidence, Journal, MemberRequest, Question, SignedHead, Wanted};
 
 /// Members who compute everything again answer an honest server, also those who come back and follow the
 /// journal from its beginning, and users share evaluations.
@@ -37,6 +38,20 @@ fn members_answer_what_they_compute_again() {
         asked.into_iter().map(|thread| thread.join().unwrap().users).max().unwrap()
     });
     assert!(most > 1, "{most} users in the largest evaluation");
+    // Members have signed heads of one journal.
+    let view = world.client.encrypted(&device.created().id).unwrap();
+    assert!(view.heads.len() > 1, "{} heads", view.heads.len());
+    assert_eq!(wire::forks(&committee(&world.client.keys().unwrap()), &view.heads), []);
+}
+
+fn committee(manifest: &wire::Manifest) -> wire::CommitteeManifest {
+    let Custody::Committee(committee) = &manifest.custody else { panic!("no committee") };
+    committee.clone()
+}
+
+/// What a server answers that has these records.
+fn journal_after(records: &[Vec<u8>], after: u64, heads: &[SignedHead]) -> Journal {
+    Journal { records: records[after as usize..].to_vec(), heads: heads.to_vec() }
 }
 
 /// A server with member 1 as the test plays it, member 2, and what member 1 was asked in three rounds.
@@ -64,7 +79,7 @@ fn asked() -> Asked {
                 let Some(request) = client.question(1, borrowed(&poll(&keys)), 1 << 22, 1).unwrap() else {
                     continue;
                 };
-                let journal = |id: &str, after| Ok(client.journal(id, after)?);
+                let journal = |id: &str, after, head: Option<&_>| Ok(client.journal(id, after, head)?);
                 replica.check(&keys, &ledger, &joined, &request, &journal).unwrap();
                 client.shares(1, &answer(&keys, &ledger, &joined, &request).unwrap()).unwrap();
                 requests.push(request);
@@ -94,7 +109,7 @@ impl Asked {
 
     fn check(&self, replica: &Replica, ledger: &Ledger, request: &MemberRequest) -> Result<(), Error> {
         let joined = Joined::new(&self.keys, self.device.created().clone()).unwrap();
-        let journal = |id: &str, after| Ok(self.world.client.journal(id, after)?);
+        let journal = |id: &str, after, head: Option<&_>| Ok(self.world.client.journal(id, after, head)?);
         replica.check(&self.keys, ledger, &joined, request, &journal)
     }
 
@@ -210,9 +225,9 @@ fn attack_a_forked_journal_is_refused() {
     let (client, id) = (&asked.world.client, asked.device.created().id.clone());
     let joined = Joined::new(&asked.keys, asked.device.created().clone()).unwrap();
     let (opening, _) = asked.last(|wanted| matches!(wanted, Wanted::Answers { .. }));
-    let records = client.journal(&id, 0).unwrap().records;
+    let records = client.journal(&id, 0, None).unwrap().records;
     let follow = |ledger: &Ledger, records: &[Vec<u8>], request: &MemberRequest| {
-        let journal = |_: &str, after: u64| Ok(Journal { records: records[after as usize..].to_vec() });
+        let journal = |_: &str, after: u64, _: Option<&_>| Ok(journal_after(records, after, &[]));
         asked.world.replica(&asked.keys).check(&asked.keys, ledger, &joined, request, &journal)
     };
     let events: Vec<_> = records.iter().map(|record| helba::Event::from_bytes(record).unwrap()).collect();
@@ -282,4 +297,67 @@ fn attack_a_forked_journal_is_refused() {
     println!("{}", deviates(follow(&asked.ledger("longer"), &other, &opening)));
     // The control: without what its ledger notes, the member follows either.
     follow(&asked.ledger("fresh"), &other, &opening).unwrap();
+}
+
+/// A server shows two members, each with a ledger of its own, two journals. The head that one has signed shows
+/// the other that there are two: it keeps both, and answers nothing for the bandit any more. Devices that were
+/// shown the heads of both find the same. The control is a member that sees no heads: it follows the other
+/// journal and answers.
+#[test]
+fn attack_members_and_devices_are_not_shown_two_journals() {
+    let asked = asked();
+    let (id, third) = (asked.device.created().id.clone(), &asked.world.members[&3]);
+    let committee = committee(asked.keys.manifest());
+    let (opening, _) = asked.last(|wanted| matches!(wanted, Wanted::Answers { .. }));
+    let records = asked.world.client.journal(&id, 0, None).unwrap().records;
+    let mut forked = records.clone();
+    assert!(matches!(helba::Event::from_bytes(&records[0]).unwrap(), helba::Event::Rounds(_)));
+    forked[0] = helba::Event::Rounds(1 << 21).to_bytes().unwrap();
+    // What a member does that is shown these records and heads, and the last head that it shows.
+    let follow = |keys: &MemberKeys, ledger: &Ledger, records: &[Vec<u8>], heads: &[SignedHead]| {
+        let (joined, shown) =
+            (Joined::new(keys, asked.device.created().clone()).unwrap(), RefCell::new(None::<SignedHead>));
+        let journal = |_: &str, after: u64, head: Option<&SignedHead>| {
+            shown.replace(head.cloned());
+            Ok(journal_after(records, after, heads))
+        };
+        let checked = asked.world.replica(keys).check(keys, ledger, &joined, &opening, &journal);
+        (checked, shown.into_inner())
+    };
+    let (done, first) = follow(&asked.keys, &asked.ledger("first"), &records, &[]);
+    done.unwrap();
+    let first = first.unwrap();
+    first.check(&committee).unwrap();
+    let (done, same) = follow(third, &asked.ledger("same"), &records, std::slice::from_ref(&first));
+    done.unwrap();
+    assert_eq!(wire::forks(&committee, &[first.clone(), same.clone().unwrap()]), []);
+    // The fork.
+    let ledger = asked.ledger("forked");
+    let (done, _) = follow(third, &ledger, &forked, std::slice::from_ref(&first));
+    assert!(matches!(done, Err(Error::Forked { member: 1, .. })), "{done:?}");
+    drop(ledger);
+    let ledger = asked.ledger("forked");
+    let (again, _) = follow(third, &ledger, &forked, &[]);
+    assert!(matches!(again, Err(Error::Forked { member: 1, .. })), "{again:?}");
+    let joined = Joined::new(third, asked.device.created().clone()).unwrap();
+    let set = third.quorum().active(&[1, 3]).unwrap().bits();
+    let request = MemberRequest { set, ..opening.clone() };
+    assert!(matches!(answer(third, &ledger, &joined, &request), Err(Error::Forked { .. })));
+    let kept = wire::forks(&committee, &ledger.heads().unwrap());
+    assert!(kept.iter().any(|(a, b)| [a, b].contains(&&first)), "{kept:?}");
+    // The control, whose head shows devices what members were not shown.
+    let alone = asked.ledger("alone");
+    let (done, other) = follow(third, &alone, &forked, &[]);
+    done.unwrap();
+    answer(third, &alone, &joined, &request).unwrap();
+    let other = other.unwrap();
+    assert_eq!(wire::forks(&committee, &[first.clone(), other.clone()]).len(), 1);
+    assert_eq!(wire::forks(&committee, std::slice::from_ref(&other)), []);
+    // A member signs one head of a batch, whatever it is shown later.
+    deviates(follow(third, &alone, &records, &[]).0);
+    // A head that no member has signed stops nobody, and is no evidence.
+    let made_up = SignedHead { hash: other.hash.clone(), ..first.clone() };
+    assert!(made_up.check(&committee).is_err());
+    assert_eq!(wire::forks(&committee, &[first, made_up.clone()]), []);
+    follow(third, &asked.ledger("made-up-head"), &records, &[made_up]).0.unwrap();
 }

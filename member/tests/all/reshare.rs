@@ -460,7 +460,7 @@ fn attack_nothing_is_opened_again_in_the_next_epoch() {
     note(&third, &question(1, 0), 0b101, &[1]).unwrap();
     note(&third, &evaluation(7, 0), 0b101, b"e").unwrap();
     third.note_uploads(1 << 63 | 7, &[[9; 32]]).unwrap();
-    first.note_head("b", 5, [5; 32]).unwrap();
+    first.note_head("b", 5, [5; 32], &[]).unwrap();
     drop((first, third));
     next.run(None, PATIENT).into_iter().for_each(|end| drop(end.unwrap()));
     // The old shares answer nothing any more.

@@ -82,7 +82,7 @@ fn attack_a_foreign_ciphertext_is_not_moved_to_other_keys() {
     let (id, engine) = (device.created().id.clone(), engine(&world.public));
     let departing = |world: &World| -> Option<Departing> {
         let mut bandit = EncryptedBandit::create(&engine, config.clone(), [0; 32]).unwrap();
-        for record in world.client.journal(&id, 0).unwrap().records {
+        for record in world.client.journal(&id, 0, None).unwrap().records {
             bandit.apply(&engine, &Event::from_bytes(&record).unwrap()).unwrap();
         }
         bandit.departing()
@@ -117,7 +117,7 @@ fn attack_a_foreign_ciphertext_is_not_moved_to_other_keys() {
         MemberRequest { number: 1, set: set.bits(), question, c1, evidence }
     };
     let (replica, folder) = (world.replica(&keys), world.folder.path());
-    let journal = |id: &str, after| Ok(world.client.journal(id, after)?);
+    let journal = |id: &str, after, head: Option<&_>| Ok(world.client.journal(id, after, head)?);
     let ledger = Ledger::open(&folder.join("replaying")).unwrap();
     let check = |request: &MemberRequest| replica.check(&keys, &ledger, &joined, request, &journal);
     let honest = request(&model, &statistics, standing.to_bytes());

@@ -4,7 +4,7 @@
 //! user alone. A feedback is some coefficients of a ciphertext, and
 //! is acknowledged when the log has them on disk.
 //!
-//! `pool` is locked before `live`, and no other lock is taken while `keeping` or `senders` is held. None of
+//! `pool` is locked before `live`, and no other lock is taken while `keeping`, `senders` or `heads` is held. None of
 //! these is held during a long computation.
 
 mod again;
@@ -45,6 +45,7 @@ pub(crate) use senders::Sender;
 use senders::Senders;
 use service::{Body, Content};
 use state::{Live, Pending, SNAPSHOT, listed};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -54,7 +55,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use trace::TraceRequests;
 use wire::{
     BanditView, CommitteeContexts, Created, DecideReply, Decision, Journal, Limits, MOST_JOURNAL, Raised,
-    Raises, ShownCounters, Ticket,
+    Raises, ShownCounters, SignedHead, Ticket,
 };
 
 /// The longest time for which a request for tasks may wait.
@@ -108,6 +109,8 @@ pub(crate) struct EncryptedServed {
     alone_waiting: Arc<Semaphore>,
     /// One permit, held while a committee is asked for tasks of the bandit's own.
     own_tasks: Arc<Semaphore>,
+    /// Under a committee, the last head of the journal that each member has signed.
+    heads: Mutex<BTreeMap<u8, SignedHead>>,
     /// Locked while a snapshot is written.
     snapshots: Mutex<()>,
 }
@@ -179,6 +182,7 @@ impl EncryptedServed {
             alone,
             alone_waiting: Arc::new(Semaphore::new(MOST_ALONE)),
             own_tasks,
+            heads: Mutex::default(),
             snapshots,
         })
     }
@@ -203,7 +207,40 @@ impl EncryptedServed {
         let (status, stored) = (live.bandit.status(round, waiting), live.flush());
         drop(live);
         stored?.wait()?;
-        Ok(BanditView { created: self.created.clone(), status })
+        Ok(BanditView { created: self.created.clone(), status, heads: self.heads() })
+    }
+
+    /// The last head of the journal that each member has signed since this server runs.
+    fn heads(&self) -> Vec<SignedHead> {
+        lock(&self.heads).values().cloned().collect()
+    }
+
+    /// Keeps a head that a member has signed, for the other members and for devices.
+    ///
+    /// # Errors
+    /// [`Error::NoCommittee`]; [`Error::Wire`] unless a member signed it, for this bandit.
+    pub(crate) fn note_head(&self, head: SignedHead) -> Result<(), Error> {
+        let committee = self.shared.committee.as_ref().ok_or(Error::NoCommittee)?;
+        head.check(committee.manifest())?;
+        if head.bandit != self.created.id {
+            return Err(wire::Error::Malformed("a head of the journal of another bandit").into());
+        }
+        let mut heads = lock(&self.heads);
+        if let Some(other) = heads.values().find(|other| other.contradicts(&head)) {
+            let (bandit, batch) = (&self.created.id, head.batch);
+            tracing::error!(
+                bandit,
+                batch,
+                one = other.member,
+                other = head.member,
+                "two members have signed different heads"
+            );
+        }
+        match heads.get(&head.member) {
+            Some(known) if known.batch > head.batch => {}
+            _ => drop(heads.insert(head.member, head)),
+        }
+        Ok(())
     }
 
     /// The encrypted counters, when all that they show is on disk.
@@ -405,7 +442,7 @@ impl EncryptedServed {
             Some(recent) => recent.into_iter().take_while(fits).map(Arc::unwrap_or_clone).collect(),
             None => state::records(&folder, &self.created.id, &self.shared.engine, after, MOST_JOURNAL / 2)?,
         };
-        Ok(Reply::Binary(Journal { records }.to_bytes()))
+        Ok(Reply::Binary(Journal { records, heads: self.heads() }.to_bytes()))
     }
 
     /// The first of the next `count` rounds, which are reserved on disk when this returns.

@@ -446,9 +446,12 @@ pub(super) fn operation(route: Route) -> Operation {
                 json!({ "name": "after", "in": "query",
                 "description": "The number of records that the member has.",
                 "schema": { "type": "integer", "minimum": 0, "maximum": u64::MAX, "default": 0 } }),
+                json!({ "name": "head", "in": "query",
+                "description": "The last head that the member has signed: its JSON, in hexadecimal digits.",
+                "schema": { "type": "string", "pattern": "^([0-9a-f]{2})*$" } }),
             ],
             answers: vec![ok(
-                "The records after them, up to 32 MiB.",
+                "The records after them, up to 32 MiB, and the heads that members have signed.",
                 json!({ OCTET_STREAM: binary("`Journal`.") }),
             )],
             problems: [&FIND[..], &[P::Malformed, P::NotEncrypted]].concat(),

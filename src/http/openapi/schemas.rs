@@ -607,6 +607,22 @@ fn encrypted() -> Named {
         &[
             ("created", reference("Created"), "The bandit as it was created."),
             ("status", reference("Status"), "The counters and the phase."),
+            (
+                "heads?",
+                list(reference("SignedHead")),
+                "Under a key committee, the last head of the journal that each member has signed.",
+            ),
+        ],
+    );
+    let head = object(
+        "The head of the journal of a bandit after a batch, signed by a member of the key committee.",
+        &[
+            ("bandit", hex_id(), "The id of the bandit."),
+            ("member", count(), "The number of the member."),
+            ("batch", count(), "The number of batches that have ended."),
+            ("records", count(), "The number of records up to the end of the batch."),
+            ("hash", hex(), "The hash of the chain of these records."),
+            ("signature", hex(), "The signature of the member."),
         ],
     );
     let receipt = object(
@@ -636,6 +652,7 @@ fn encrypted() -> Named {
         ("ListedEncrypted", labelled("An encrypted bandit, with its name and tags.", &created)),
         ("Status", status),
         ("BanditView", view),
+        ("SignedHead", head),
         ("Receipt", receipt),
         ("Erasure", erasure),
     ]

@@ -83,7 +83,7 @@ fn the_tool_plays_encrypted_bandits() {
         );
         assert!(tool.run("refresh", &["--bandit", &id]).0.starts_with("nothing to answer"));
         let (status, _) = tool.run("status", &["--bandit", &id]);
-        let wire::BanditView { created, status } = serde_json::from_str(&status).unwrap();
+        let wire::BanditView { created, status, .. } = serde_json::from_str(&status).unwrap();
         assert_eq!((created.config.linear.d, created.config.linear.k), (4, 2));
         // Failed decisions were not asked for: the file comes first.
         assert_eq!((status.round, status.feedbacks), (4, 4));
