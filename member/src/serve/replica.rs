@@ -32,6 +32,8 @@ use wire::{
 const MOST_MODELS: usize = 4;
 /// The most bandits that are followed.
 const MOST_BANDITS: usize = 16;
+/// The most bytes of feedback of a bandit that is kept until it is checked. What comes after it is fetched again.
+const MOST_KEPT: usize = 64 << 20;
 
 /// Where the records of the journal of a bandit come from, after a number of them, with the heads that members
 /// have signed. It gets the last one that this member has signed.
@@ -51,6 +53,8 @@ pub struct Replica {
     share: f64,
     /// What draws the tasks that are checked. No server knows it.
     key: [u8; 32],
+    /// The most bytes of feedback of a bandit that is kept until it is checked.
+    kept: usize,
     bandits: Mutex<BTreeMap<String, Arc<Followed>>>,
     /// One question is computed at a time, on all cores.
     turns: Turns,
@@ -75,10 +79,42 @@ struct Mirror {
 /// The feedbacks of a journal, by their rounds.
 #[derive(Default)]
 struct Seen {
-    /// The frames of those that are not checked.
-    unchecked: BTreeMap<u64, Vec<u8>>,
+    /// Those that are not checked.
+    unchecked: BTreeMap<u64, Unchecked>,
+    /// The bytes of the frames among them.
+    bytes: usize,
     /// BLAKE3 of the frames of all.
     hashes: BTreeMap<u64, [u8; 32]>,
+}
+
+/// A feedback that is not checked.
+enum Unchecked {
+    /// Its frame.
+    Frame(Vec<u8>),
+    /// How many records are before it in the journal, which has its frame.
+    After(u64),
+}
+
+impl Seen {
+    /// Takes the feedback of `round`, with its frame if no more than `most` bytes are kept.
+    fn insert(&mut self, round: u64, after: u64, frame: Vec<u8>, most: usize) {
+        self.remove(round);
+        self.hashes.insert(round, wire::input_hash(&frame));
+        let fits = self.bytes + frame.len() <= most;
+        self.bytes += if fits { frame.len() } else { 0 };
+        self.unchecked.insert(round, if fits { Unchecked::Frame(frame) } else { Unchecked::After(after) });
+    }
+
+    /// Takes the frame of a feedback out, if it is kept.
+    fn remove(&mut self, round: u64) -> Option<Vec<u8>> {
+        match self.unchecked.remove(&round)? {
+            Unchecked::Frame(frame) => {
+                self.bytes -= frame.len();
+                Some(frame)
+            }
+            Unchecked::After(_) => None,
+        }
+    }
 }
 
 /// An evaluation as its contexts determine it.
@@ -110,13 +146,19 @@ impl Replica {
         let mut key = [0; 32];
         rng.fill_bytes(&mut key);
         let (sets, attempts) = (sets(keys)?, (keys.epoch() as u32 + 1) * MOST_ATTEMPTS);
-        let (bandits, turns) = (Mutex::default(), Turns::default());
-        Ok(Replica { engine, committee, digest, sets, attempts, share: 1.0, key, bandits, turns })
+        let (kept, bandits, turns) = (MOST_KEPT, Mutex::default(), Turns::default());
+        Ok(Replica { engine, committee, digest, sets, attempts, share: 1.0, key, kept, bandits, turns })
     }
 
     /// Checks a task with this probability only, drawn once for each task.
     pub fn sampled(self, share: f64) -> Self {
         Replica { share, ..self }
+    }
+
+    /// Keeps at most this many bytes of feedback of a bandit until it is checked, in the place of 64 MiB, and
+    /// fetches again what comes after it.
+    pub fn keeping(self, kept: usize) -> Self {
+        Replica { kept, ..self }
     }
 
     /// Whether some tasks are not checked, so that a server that is caught once must not be answered again.
@@ -268,6 +310,7 @@ impl Replica {
             let Journal { records, heads } = journal(id, mirror.records, own.as_ref())?;
             let before = mirror.records;
             for record in &records {
+                self.fetch(mirror, id, journal)?;
                 let mut next = mirror.after(record);
                 if noted.is_some_and(|(count, hash)| count == next.records && hash != next.hash) {
                     return Err(Error::Deviates("another journal than the one that was answered for"));
@@ -304,6 +347,37 @@ impl Replica {
                 return Ok(());
             }
         }
+    }
+
+    /// Fetches the frames of a check that is due which are not kept.
+    fn fetch(&self, mirror: &mut Mirror, id: &str, journal: Source) -> Result<(), Error> {
+        let Some(check) = mirror.bandit.check() else { return Ok(()) };
+        let after = |(round, _): &(u64, _)| match mirror.seen.unchecked.get(round) {
+            Some(Unchecked::After(after)) => Some((*after, *round)),
+            _ => None,
+        };
+        let mut missing: BTreeMap<u64, u64> = check.feedbacks.iter().filter_map(after).collect();
+        while let Some((&first, _)) = missing.first_key_value() {
+            let records = journal(id, first, None)?.records;
+            let other = || Error::Deviates("another feedback in the journal than the one that was followed");
+            if records.is_empty() {
+                return Err(other());
+            }
+            for (at, record) in (first..).zip(&records) {
+                let Some(round) = missing.remove(&at) else { continue };
+                match Event::from_bytes(record)? {
+                    Event::Feedback { round: same, frame }
+                        if same == round
+                            && mirror.seen.hashes.get(&round) == Some(&wire::input_hash(&frame)) =>
+                    {
+                        // At most those of one check are kept beyond the bound.
+                        mirror.seen.insert(round, at, frame, usize::MAX);
+                    }
+                    _ => return Err(other()),
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Whether another member of this epoch has signed this head.
@@ -520,12 +594,11 @@ impl Mirror {
                 let (layout, about) = (&self.bandit.exchanges().layout, wire::feedback_about(id, *round));
                 let unproven = |_| Error::Deviates("a journal with a feedback that its sender does not know");
                 engine.read_proven_feedback(layout, frame, &about).map_err(unproven)?;
-                self.seen.unchecked.insert(*round, frame.clone());
-                self.seen.hashes.insert(*round, wire::input_hash(frame));
+                self.seen.insert(*round, self.records - 1, frame.clone(), replica.kept);
                 true
             }
             Event::Erased { round, frame } => {
-                self.seen.unchecked.remove(round);
+                self.seen.remove(*round);
                 self.seen.hashes.get(round) == Some(&wire::input_hash(frame))
             }
             Event::Checked { .. } => {
@@ -567,7 +640,7 @@ impl Mirror {
         let over = Error::Deviates("a journal with a check that it does not lead to");
         let Some(check) = self.bandit.check().filter(|check| check.id == *task) else { return Err(over) };
         let missing = Error::Deviates("a journal without a feedback that it checks");
-        let frames = check.feedbacks.iter().map(|(round, _)| self.seen.unchecked.remove(round));
+        let frames = check.feedbacks.iter().map(|(round, _)| self.seen.remove(*round));
         let frames: Vec<Vec<u8>> = frames.collect::<Option<_>>().ok_or(missing)?;
         let ring = (replica.engine.params(), replica.engine.key_id());
         let feedbacks = FeedbackCheck::read(self.bandit.exchanges(), ring, &frames)?;

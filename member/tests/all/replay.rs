@@ -361,3 +361,47 @@ fn attack_members_and_devices_are_not_shown_two_journals() {
     assert_eq!(wire::forks(&committee, &[first, made_up.clone()]), []);
     follow(third, &asked.ledger("made-up-head"), &records, &[made_up]).0.unwrap();
 }
+
+/// A member that may keep no feedback until it is checked fetches it again, and answers the same. A server
+/// that shows other feedback then is refused. The control keeps all, and fetches nothing twice.
+#[test]
+fn feedback_that_is_not_kept_is_fetched_again() {
+    let asked = asked();
+    let id = asked.device.created().id.clone();
+    let joined = Joined::new(&asked.keys, asked.device.created().clone()).unwrap();
+    let (opening, _) = asked.last(|wanted| matches!(wanted, Wanted::Answers { .. }));
+    let records = asked.world.client.journal(&id, 0, None).unwrap().records;
+    let check = |name: &str, kept: Option<usize>, again: &dyn Fn(&mut Vec<u8>)| {
+        let fetched = RefCell::new(0);
+        let journal = |_: &str, after: u64, _: Option<&_>| {
+            let mut journal = journal_after(&records, after, &[]);
+            if after > 0 && !journal.records.is_empty() {
+                *fetched.borrow_mut() += 1;
+                again(&mut journal.records[0]);
+            }
+            Ok(journal)
+        };
+        let replica = asked.world.replica(&asked.keys);
+        let replica = match kept {
+            Some(kept) => replica.keeping(kept),
+            None => replica,
+        };
+        let checked = replica.check(&asked.keys, &asked.ledger(name), &joined, &opening, &journal);
+        (checked, fetched.into_inner())
+    };
+    let (done, fetched) = check("none-kept", Some(0), &|_| ());
+    done.unwrap();
+    assert!(fetched > 0);
+    let (done, fetched) = check("all-kept", None, &|_| ());
+    done.unwrap();
+    assert_eq!(fetched, 0, "the control");
+    let other = |record: &mut Vec<u8>| {
+        let helba::Event::Feedback { round, mut frame } = helba::Event::from_bytes(record).unwrap() else {
+            panic!("a feedback is fetched");
+        };
+        frame[100] ^= 1;
+        *record = helba::Event::Feedback { round, frame }.to_bytes().unwrap();
+    };
+    let why = deviates(check("other", Some(0), &other).0);
+    assert!(why.contains("another feedback"), "{why}");
+}
