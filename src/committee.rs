@@ -14,8 +14,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{timeout, timeout_at};
 use wire::{
-    CommitteeManifest, MemberReply, MemberRequest, RotationShares, SealedShare, check_busy, check_poll,
-    check_refusal,
+    CommitteeManifest, Handover, MemberReply, MemberRequest, RotationShares, SealedShare, check_busy,
+    check_poll, check_refusal,
 };
 
 /// The time that the members of a set have for an answer.
@@ -49,6 +49,8 @@ pub(crate) enum Share {
     Checks(Vec<u8>, Vec<u8>),
     /// Its shares of a rotation, and what it signed.
     Rotation(Vec<RotationShare>, RotationShares),
+    /// Its signature of the keys that follow.
+    Handover(Handover),
 }
 
 /// Something that t members are asked for.

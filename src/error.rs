@@ -27,6 +27,15 @@ pub enum Error {
         /// What is wrong with its token.
         fault: TokenFault,
     },
+    /// Misuse: a request with the token of keys that others have followed.
+    #[error(
+        "the bandits of this server went on under other keys than those of this token: a device gets these with its token from \
+         GET /v1/keys/successor, and decisions of before take no feedback any more"
+    )]
+    KeysOver,
+    /// Misuse: nobody rotated to the keys of this server, or its operator gave no users' bundle.
+    #[error("the keys of this server follow no others, or it was started without --users at its rotation")]
+    NoSuccession,
     /// Misuse: a request with a token that is not for it.
     #[error("the token does not permit this request, which needs {needs}: {}", .why.sentence())]
     ForbiddenScope {
@@ -404,6 +413,17 @@ pub enum Error {
         /// That of the folder.
         want: usize,
     },
+    /// Misuse: a file of a rotation that is not of these keys, or that too few members signed.
+    #[error(
+        "{} cannot be given to devices of the committee before: {why}; give the users' bundle of --keys with --users, and with \
+         --rotated the folder that the server before wrote", path.display()
+    )]
+    Succession {
+        /// The file.
+        path: PathBuf,
+        /// The fault.
+        why: String,
+    },
     /// Misuse: the state folder was written by another version.
     #[error(
         "{} has format {got}, this program reads {want}: give a new --state folder, or start the version that wrote it",
@@ -551,6 +571,8 @@ impl Error {
             Error::UnknownBandit { .. } => P::UnknownBandit,
             Error::NoKeys => P::NoKeys,
             Error::Unauthorized { .. } => P::Unauthorized,
+            Error::KeysOver => P::KeysOver,
+            Error::NoSuccession => P::UnknownPath,
             Error::ForbiddenScope { .. } => P::ForbiddenScope,
             Error::UnknownPath { .. } => P::UnknownPath,
             Error::WrongMethod => P::WrongMethod,
@@ -607,6 +629,7 @@ impl Error {
             | Error::OtherKeys { .. }
             | Error::OldEpoch { .. }
             | Error::StateFormat { .. }
+            | Error::Succession { .. }
             | Error::CorruptState { .. }
             | Error::AuditFailed { .. }
             | Error::Log(_)

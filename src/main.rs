@@ -212,6 +212,10 @@ struct Arguments {
     /// folder yet are taken into it.
     #[arg(long, value_name = "DIR", requires = "keys")]
     rotated: Option<PathBuf>,
+    /// Users' bundle of --keys, at the first start with --rotated: devices of the committee before get it with
+    /// their token, and the signatures that its members left in --rotated, and go on by themselves.
+    #[arg(long, value_name = "BUNDLE", requires = "rotated", conflicts_with = "rotate")]
+    users: Option<PathBuf>,
     /// Host name of this server, such as that of its proxy. It may be given several times. Requests for
     /// loopback addresses and localhost are always answered. Without it, requests for any host are answered,
     /// unless --listen is a loopback address.
@@ -483,6 +487,7 @@ async fn serve(arguments: Arguments, tls: &TlsArguments) -> Result<()> {
         raise_timeout,
         keep_log: arguments.keep_log,
         rotated: if arguments.rotate.is_none() { arguments.rotated.clone() } else { None },
+        users: arguments.users,
         context_memory: arguments.max_context_memory.saturating_mul(1 << 20),
         body_memory,
         wait,

@@ -14,6 +14,8 @@ pub enum Route {
     Docs,
     /// The manifest of the public bundle.
     Keys,
+    /// The users' bundle of these keys, for devices of those that they follow.
+    Successor,
     /// The policies that the server offers.
     Policies,
     /// What the server measures of itself.
@@ -61,6 +63,8 @@ pub enum Needs {
     Reading,
     /// Any token of the server, and the answer has what the token gives access to.
     Token,
+    /// The token of the keys that these follow, whether tokens are on or off.
+    Succession,
     /// A token with this scope.
     Scope(Scope),
     /// A token with the scope `raise`; or with `decide` for the scores that its user was asked to raise, who
@@ -74,7 +78,7 @@ impl Needs {
         let scope = match self {
             Needs::Scope(scope) => scope,
             Needs::RaiseOrTicket => Scope::Raise,
-            Needs::Nothing | Needs::Reading | Needs::Token => return String::new(),
+            Needs::Nothing | Needs::Reading | Needs::Token | Needs::Succession => return String::new(),
         };
         format!(", scope=\"{scope}\"")
     }
@@ -85,6 +89,7 @@ impl std::fmt::Display for Needs {
         match self {
             Needs::Nothing => f.write_str("no token"),
             Needs::Reading | Needs::Token => f.write_str("any token"),
+            Needs::Succession => f.write_str("the token of the keys that these follow"),
             Needs::Scope(scope) => write!(f, "the scope `{scope}`"),
             Needs::RaiseOrTicket => f.write_str("the scope `raise`, or `decide` with a ticket"),
         }
@@ -93,11 +98,12 @@ impl std::fmt::Display for Needs {
 
 impl Route {
     /// All routes.
-    pub const ALL: [Route; 22] = [
+    pub const ALL: [Route; 23] = [
         Route::Health,
         Route::OpenApi,
         Route::Docs,
         Route::Keys,
+        Route::Successor,
         Route::Policies,
         Route::Metrics,
         Route::List,
@@ -130,6 +136,7 @@ impl Route {
             Route::OpenApi => (Method::GET, "/openapi.json", Nothing),
             Route::Docs => (Method::GET, "/docs", Nothing),
             Route::Keys => (Method::GET, "/keys", Reading),
+            Route::Successor => (Method::GET, "/keys/successor", Needs::Succession),
             Route::Policies => (Method::GET, "/policies", Reading),
             Route::Metrics => (Method::GET, "/metrics", ADMIN),
             Route::List => (Method::GET, "/bandits", Token),

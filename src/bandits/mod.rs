@@ -3,6 +3,7 @@
 mod clear;
 mod creations;
 mod encrypted;
+mod handover;
 mod measured;
 
 use crate::clock::Clock;
@@ -17,6 +18,7 @@ pub(crate) use creations::{Answered, Repeatable};
 use encrypted::Bootstraps;
 pub use encrypted::{Audited, Audits};
 pub(crate) use encrypted::{EncryptedServed, LONGEST_WAIT, Sender, Stages};
+pub(crate) use handover::Succession;
 use helba::{DeepEngine, Engine};
 use host::{lock, os_rng};
 pub(crate) use measured::Measured;
@@ -269,9 +271,6 @@ impl Bandits {
                     keep_log,
                     rotates: Arc::default(),
                 };
-                if let Some(folder) = rotated {
-                    encrypted::take_all(folder, &encrypted)?;
-                }
                 Some(Arc::new(Keys { engine, encrypted, manifest }))
             }
             None => None,
@@ -285,6 +284,11 @@ impl Bandits {
         let mut bandits = BTreeMap::new();
         match keys.as_ref().map(|keys| &keys.encrypted) {
             Some(shared) => {
+                if let Some(folder) = rotated {
+                    let keep =
+                        |id: &str, labels: &Labels| store.commit_with(&[], &[labels_edit(id, labels)?]);
+                    encrypted::take_all(folder, shared, keep)?;
+                }
                 for (id, bandit) in encrypted::load(shared, restored)? {
                     bandit.update_if_due();
                     bandit.offer_task();
@@ -400,15 +404,30 @@ impl Bandits {
         }
         keys.encrypted.rotates.store(true, std::sync::atomic::Ordering::SeqCst);
         store::prepare(folder)?;
+        handover::collect(&committee, &keys.manifest, next, folder).await?;
         let mut moved = 0;
-        for Found { id, bandit, .. } in self.loaded() {
+        for Found { id, bandit, labels } in self.loaded() {
             if let Bandit::Encrypted(bandit) = bandit {
-                bandit.rotate(&committee, next, folder).await?;
+                bandit.rotate(&committee, next, &labels, folder).await?;
                 tracing::info!(bandit = id, "moved to other keys");
                 moved += 1;
             }
         }
         Ok(moved)
+    }
+
+    /// What devices of the committee get that these keys follow, in the folder `state`, or at the first start
+    /// with `given`: the folder of moved bandits, and the users' bundle of these keys.
+    ///
+    /// # Errors
+    /// [`Error::Succession`], and those of the disk.
+    pub(crate) fn succession(
+        &self,
+        state: &Path,
+        given: Option<(&Path, &Path)>,
+    ) -> Result<Option<Succession>, Error> {
+        let Some(keys) = &self.keys else { return Ok(None) };
+        Succession::open(state, given, &keys.manifest, keys.encrypted.engine.params())
     }
 
     /// The bandit with this id.

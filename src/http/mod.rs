@@ -37,7 +37,7 @@ pub use openapi::document;
 pub use problem::printable;
 
 use crate::access::{Access, Caller, Route, TokensFile};
-use crate::bandits::{Bandit, Bandits, BodyLimit, EncryptedServed, Reply, Room, Stages};
+use crate::bandits::{Bandit, Bandits, BodyLimit, EncryptedServed, Reply, Room, Stages, Succession};
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::jobs::Admission;
@@ -106,6 +106,9 @@ pub struct Settings {
     pub keep_log: bool,
     /// The folder of bandits that are taken from other keys ([`AppState::rotate`]).
     pub rotated: Option<PathBuf>,
+    /// The users' bundle of the keys, which devices of the committee before get. It is read once, with
+    /// `rotated`.
+    pub users: Option<PathBuf>,
 }
 
 impl Default for Settings {
@@ -122,6 +125,7 @@ impl Default for Settings {
             ask_again: Duration::from_secs(10),
             keep_log: false,
             rotated: None,
+            users: None,
             body_memory: 256 << 20,
             wait: Duration::from_secs(600),
             clock: Clock::default(),
@@ -143,6 +147,8 @@ struct Inner {
     hosts: Hosts,
     stages: Stages,
     metrics: Arc<Metrics>,
+    /// What devices of the keys before get.
+    succession: Option<Succession>,
     /// Which kernels run, in a sentence.
     kernel: String,
 }
@@ -167,16 +173,17 @@ impl AppState {
     ///
     /// # Errors
     /// [`Error::StateInUse`], [`Error::StateFormat`], [`Error::OtherKeys`], [`Error::CorruptState`],
-    /// [`Error::Log`], [`Error::FolderIsShared`], [`Error::Tokens`], and those of the disk.
+    /// [`Error::Log`], [`Error::FolderIsShared`], [`Error::Tokens`], [`Error::Succession`], and those of the
+    /// disk.
     pub fn open(
         bundle: impl Into<Option<PublicBundle>>,
         folder: &Path,
         settings: Settings,
     ) -> Result<Self, Error> {
         let metrics = Arc::new(Metrics::new(Instant::now()));
-        let (stages, (keep_log, rotated)) =
-            (Stages::new(&settings, metrics.clone())?, (settings.keep_log, settings.rotated.clone()));
+        let (stages, keep_log) = (Stages::new(&settings, metrics.clone())?, settings.keep_log);
         let Settings { max_in_flight, max_bandits, operator, body_memory, hosts, restored, .. } = settings;
+        let Settings { rotated, users, .. } = settings;
         let (wait, clock) = (settings.wait.as_secs(), settings.clock);
         let room = Room { most: max_bandits, wait, clock };
         let bandits = Bandits::open(
@@ -188,9 +195,12 @@ impl AppState {
             restored,
         )?;
         let participant = bandits.keys().ok().map(|keys| keys.manifest.token_digest);
+        let succession = bandits.succession(folder, rotated.as_deref().zip(users.as_deref()))?;
+        let former = succession.as_ref().map(|succession| succession.token);
         Ok(AppState(Arc::new(Inner {
             bandits,
-            access: Access::new(participant, operator, TokensFile::of(folder))?,
+            access: Access::new(participant, former, operator, TokensFile::of(folder))?,
+            succession,
             admission: Admission::new(max_in_flight),
             bodies: Bodies::within(body_memory, Pace::default()),
             hosts: Hosts(hosts),
@@ -318,6 +328,7 @@ fn handler(route: Route) -> MethodRouter<AppState> {
         Route::OpenApi => on(method, openapi::show),
         Route::Docs => on(method, pages::docs),
         Route::Keys => on(method, keys::show),
+        Route::Successor => on(method, keys::successor),
         Route::Policies => on(method, policies::list),
         Route::Metrics => on(method, metrics::show),
         Route::List => on(method, bandits::list),

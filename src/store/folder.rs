@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use std::fs::{self, File, TryLockError};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Creates the folder and its missing parents, durably, and makes it readable by its owner only. Masks and
@@ -59,6 +60,17 @@ pub(super) fn database_file(folder: &Path) -> Result<File, Error> {
     file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))
         .map_err(|e| Error::disk(&path, e))?;
     Ok(file)
+}
+
+/// Writes a file that only its owner can read, whole or not at all.
+///
+/// # Errors
+/// Those of the disk.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let disk = |e| Error::disk(path, e);
+    let draft = host::Draft::create_private(path).map_err(disk)?;
+    draft.file().write_all(bytes).map_err(disk)?;
+    draft.finish().map_err(disk)
 }
 
 /// Makes the entries of a folder durable.

@@ -15,7 +15,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use folder::{lock, prepare};
+pub(crate) use folder::{lock, prepare, write_private};
 #[cfg(test)]
 pub(crate) use rows::StoredEdit;
 pub(crate) use rows::{Edit, Numbered, Recent, encode};

@@ -69,6 +69,22 @@ pub enum Error {
     /// Misuse: what only a secret key can do, of a device of a key committee.
     #[error("{0} takes a secret key, and a committee holds that of this device: its members do it")]
     NoSecret(&'static str),
+    /// Misuse: the keys that follow those of a committee, for a device with a secret key.
+    #[error(
+        "a holder of the secret key follows no rotation of a committee: get the secret bundle of the new keys"
+    )]
+    NotOfCommittee,
+    /// A decision or a bandit of keys that a rotation of the committee has ended. The decision counts no more.
+    #[error(
+        "the bandit went on under key {now}, and this is of key {before}: a decision that was made before takes no feedback any \
+         more; leave it out, look the bandit up again, and ask for a new decision"
+    )]
+    Rotated {
+        /// The key before.
+        before: String,
+        /// The key of this device.
+        now: String,
+    },
     /// Misuse: a bandit that compares by bootstraps, and a bundle without their secret.
     #[error(
         "the bandit compares by bootstraps, and the secret bundle has no key for their answers: use the bundle that was generated \

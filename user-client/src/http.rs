@@ -1,4 +1,4 @@
-use crate::Error;
+use crate::{Device, Error};
 use protocol::{BanditConfig, DecisionId, Erasure, Receipt};
 use rand::Rng;
 use serde::Serialize;
@@ -15,7 +15,7 @@ use wire::{
     AccessToken, AskAgain, BanditView, ClearFeedback, Counted, Created, DECISIONS_HEADER, DecideRequest,
     Decided, IDEMPOTENCY_HEADER, Labelled, Labels, LabelsPatch, Limits, MAX_CLEAR_BYTES, MAX_JSON_BYTES,
     Manifest, MemberReply, MemberRequest, OCTET_STREAM, PolicyCard, PolicyCreated, PolicyView, SENDER_HEADER,
-    SenderTag, ShuffledBatch,
+    SenderTag, ShuffledBatch, Successor,
 };
 
 /// The time that a server gets for an answer that it need not compute.
@@ -171,6 +171,21 @@ impl Client {
     /// [`Error::Unreachable`], [`Error::Refused`], [`Error::BadAnswer`], as every request.
     pub fn keys(&self) -> Result<Manifest, Error> {
         self.json(self.get("keys").call())
+    }
+
+    /// What `device` goes on with if the committee of its keys has rotated, for
+    /// [`Device::followed_by`](crate::Device::followed_by). `None` if the server knows of no rotation of
+    /// these keys. The request has the token of the device's bundle, whatever token others have.
+    ///
+    /// # Errors
+    /// As [`Self::keys`], but for a server that has nothing for this token.
+    pub fn successor(&self, device: &Device) -> Result<Option<Vec<u8>>, Error> {
+        let client = self.clone().with_token(device.token().clone());
+        match client.fetch("keys/successor", Successor::most_bytes(device.small()), 0) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(Error::Refused(problem)) if [401, 403, 404].contains(&problem.status) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Creates an encrypted bandit without labels. A request whose answer is lost is sent once more.

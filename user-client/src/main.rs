@@ -92,8 +92,9 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
                 None if contexts.as_os_str() == STDIN => bail!("give --pending FILE with --contexts -"),
                 None => contexts.with_extension("pending"),
             };
-            let device = opening.device(&secret)?.with_most_repeats(repeats.repeats);
-            rounds::decide(&connect(&server, Some(&device))?, &bandit, &device, (&contexts, &pending), json)?;
+            let (client, device) = opening.connect(&secret, &server)?;
+            let device = device.with_most_repeats(repeats.repeats);
+            rounds::decide(&client, &bandit, &device, (&contexts, &pending), json)?;
         }
         Command::Decide { server, bandit, contexts, .. } => {
             decide_clear(&connect(&server, None)?, &bandit, contexts.as_deref())?;
@@ -111,9 +112,9 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
         } => {
             let reward = outcome.reward.context("encrypted bandits take --reward")?;
             let waiting = Pending::load(&pending)?;
-            let device = opening.device(&secret)?.with_most_answers(answers.trace_answers);
             let server = ServerOptions { url: waiting.server.clone(), ca, token_file };
-            let client = connect(&server, Some(&device))?;
+            let (client, device) = opening.connect(&secret, &server)?;
+            let device = device.with_most_answers(answers.trace_answers);
             rounds::feedback((&pending, &waiting), &device, &client, reward, arm)?;
         }
         Command::Feedback {
@@ -173,12 +174,11 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
         Command::Status { caller, bandit } => status(&caller.client()?, &bandit)?,
         Command::Data { command } => data::run(command, json)?,
         Command::Refresh { server, bandit, secret, opening } => {
-            let device = opening.device(&secret)?;
-            rounds::refresh(&connect(&server, Some(&device))?, &bandit, &device, json)?;
+            let (client, device) = opening.connect(&secret, &server)?;
+            rounds::refresh(&client, &bandit, &device, json)?;
         }
         Command::Counters { server, bandit, secret, baseline, opening } => {
-            let device = opening.device(&secret)?;
-            let client = connect(&server, Some(&device))?;
+            let (client, device) = opening.connect(&secret, &server)?;
             rounds::counters(&client, &bandit, &device, baseline, json)?;
         }
         Command::Replay(arguments) => replay::run(&arguments, json)?,
@@ -189,8 +189,10 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
 impl Caller {
     /// A client that sends the token of the file, if one is given, or else that of the secret bundle.
     fn client(&self) -> anyhow::Result<Client> {
-        let device = self.secret.as_deref().map(|path| self.opening.device(path)).transpose()?;
-        connect(&self.server, device.as_ref())
+        match &self.secret {
+            Some(secret) => Ok(self.opening.connect(secret, &self.server)?.0),
+            None => connect(&self.server, None),
+        }
     }
 
     /// Why a list may be empty although the server has bandits.
@@ -212,6 +214,25 @@ impl Caller {
 }
 
 impl BundleOptions {
+    /// A client of the server, and the device of a bundle. If the committee of its keys has rotated, the
+    /// device goes on with the keys that follow, from then on.
+    pub(crate) fn connect(&self, secret: &Path, server: &ServerOptions) -> anyhow::Result<(Client, Device)> {
+        let device = self.device(secret)?;
+        let client = connect(server, Some(&device))?;
+        if !device.is_of_committee() {
+            return Ok((client, device));
+        }
+        let Some(successor) = patiently(|| client.successor(&device))? else { return Ok((client, device)) };
+        let next = device.followed_by(&successor).context("the keys after a rotation were refused")?;
+        eprintln!(
+            "helba-client: the bandits went on under key {}, which t members of the committee of key {} have signed; this \
+             device goes on with it",
+            next.key_id(),
+            device.key_id()
+        );
+        Ok((connect(server, Some(&next))?, next))
+    }
+
     /// The device of a secret bundle; errors name the file.
     fn device(&self, secret: &Path) -> anyhow::Result<Device> {
         let open = |path: &PathBuf| Passphrase::open(path).with_context(|| path.display().to_string());

@@ -23,9 +23,8 @@ use wire::Created;
 pub(crate) fn run(arguments: &ReplayArguments, json: bool) -> anyhow::Result<()> {
     let ReplayArguments { server, secret, data, schema, opening, answers, repeats, plot, .. } = arguments;
     let dataset = Arc::new(Dataset::open(data, schema.as_deref())?);
-    let device = opening.device(secret)?.with_most_answers(answers.trace_answers);
-    let device = device.with_most_repeats(repeats.repeats);
-    let client = crate::connect(server, Some(&device))?;
+    let (client, device) = opening.connect(secret, server)?;
+    let device = device.with_most_answers(answers.trace_answers).with_most_repeats(repeats.repeats);
     // A file that cannot be written is reported now and not after all rounds.
     let writing = |path: &Path| format!("cannot write {}", path.display());
     let draft = plot.as_deref().map(|path| Draft::create(path).with_context(|| writing(path))).transpose()?;

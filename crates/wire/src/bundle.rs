@@ -496,6 +496,14 @@ impl Manifest {
         signing.sign(ROTATION_SIGNATURE, &self.signed()).to_vec()
     }
 
+    /// Checks the signature of [`Self::sign_rotation`].
+    ///
+    /// # Errors
+    /// [`Error::Envelope`].
+    pub fn check_rotation_signature(&self, verifying: &[u8], signature: &[u8]) -> Result<(), Error> {
+        Ok(envelope::verify(verifying, ROTATION_SIGNATURE, &self.signed(), signature)?)
+    }
+
     /// The manifest with the signatures of members of the committee that it follows.
     pub fn with_rotation(mut self, of_members: Vec<Handover>) -> Self {
         if let Custody::Committee(committee) = &mut self.custody
@@ -529,7 +537,7 @@ impl Manifest {
         for Handover { member, signature } in &followed.epoch.handover {
             let at = usize::from(*member).checked_sub(1);
             let verifying = at.and_then(|at| followed.epoch.verifying.get(at)).map_or(&[][..], |key| &key.0);
-            envelope::verify(verifying, ROTATION_SIGNATURE, &self.signed(), &signature.0)?;
+            self.check_rotation_signature(verifying, &signature.0)?;
             signed.insert(member);
         }
         match signed.len() >= want.into() {

@@ -37,6 +37,7 @@ pub(crate) enum Kind {
     MemberReply = 9,
     Journal = 10,
     ShownCounters = 11,
+    Successor = 12,
 }
 
 impl From<Kind> for u8 {
@@ -60,6 +61,7 @@ impl TryFrom<u8> for Kind {
             Kind::MemberReply,
             Kind::Journal,
             Kind::ShownCounters,
+            Kind::Successor,
         ];
         kinds.into_iter().find(|kind| *kind as u8 == number).ok_or("no message has this number")
     }

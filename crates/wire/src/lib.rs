@@ -22,6 +22,7 @@ mod members;
 mod problem;
 mod public;
 mod secret;
+mod successor;
 mod token;
 mod users;
 
@@ -62,5 +63,6 @@ pub use members::{
 pub use problem::{PROBLEM_JSON, Problem, ProblemType};
 pub use public::{BootstrapFrame, PublicBundle, ScoreKeys};
 pub use secret::{ScoreSecret, SecretBundle};
+pub use successor::Successor;
 pub use token::{AccessToken, TOKEN_BYTES, TokenDigest};
 pub use users::UsersBundle;

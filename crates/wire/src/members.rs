@@ -75,6 +75,13 @@ pub enum Wanted {
         /// The numbers of the bandit.
         standing: Vec<u8>,
     },
+    /// The signature of keys under which bandits go on, for their devices. It is about no bandit, and the
+    /// reply has the hash of the manifest as its frame, and [`crate::Manifest::sign_rotation`] as its
+    /// signature.
+    Handover {
+        /// The hash of the manifest of these keys.
+        next: [u8; 32],
+    },
 }
 
 /// The meaning of a request to members. Its bytes are the header of the request ids.

@@ -134,6 +134,7 @@ problem_types! {
     NotAwaited 409 "not_awaited" "The bandit does not wait for this exchange."
     HasCommittee 409 "has_committee" "A committee holds the key: its members answer, and no holder of the key."
     NoCounters 409 "no_counters" "The bandit has no counters: `counters` in its configuration asks for them."
+    KeysOver 410 "keys_over" "The bandits went on under other keys, which `GET /v1/keys/successor` has."
     Expired 410 "expired" "The wait time of the decision was over before its feedback came."
     Changed 412 "changed" "Another request changed the name or the tags meanwhile."
     TooLarge 413 "too_large" "The body is longer than such a message can be."

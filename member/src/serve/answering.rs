@@ -10,9 +10,9 @@ use protocol::levels::ANSWER_LEVEL;
 use protocol::{Exchanges, MOST_FACTOR, ScoreRing, TaskKind};
 use std::collections::BTreeSet;
 use wire::{
-    AnswerUser, CheckEvidence, Created, Custody, FeedbackCheck, MemberReply, MemberRequest, PublicBundle,
-    Question, RoundInput, SealedShare, Wanted, check_header, check_request, rotation_requests, rotations,
-    sign_frames, transfer_header, transfers, write_check_shares,
+    AnswerUser, CheckEvidence, Created, Custody, FeedbackCheck, Manifest, MemberReply, MemberRequest,
+    PublicBundle, Question, RoundInput, SealedShare, Wanted, check_header, check_request, rotation_requests,
+    rotations, sign_frames, transfer_header, transfers, write_check_shares,
 };
 
 /// A bandit whose keys and plan a member has checked.
@@ -78,12 +78,19 @@ pub fn answer(
         Wanted::Transfer(kind) => asked.transfer(ledger, &question, *kind),
         Wanted::Answers { model_feedbacks, users } => asked.open(ledger, &question, *model_feedbacks, users),
         Wanted::Checks { .. } => asked.check(ledger, &question),
-        Wanted::Rotation { .. } => Err(Error::Refused("this member knows of no keys to go on under")),
+        Wanted::Rotation { .. } => Err(Error::Refused(NO_NEXT)),
+        Wanted::Handover { .. } => Err(Error::Refused(NO_BANDIT)),
     }
 }
 
+/// Why a member without `--next` refuses a rotation.
+const NO_NEXT: &str = "this member knows of no keys to go on under";
+/// Why a question that no bandit is asked about is refused.
+pub(super) const NO_BANDIT: &str = "a question about no bandit";
+
 /// The public keys of another committee, under which bandits go on.
 pub struct NextKeys {
+    manifest: Manifest,
     digest: [u8; 32],
     large: (PublicKey, KeyId),
     scores: (PublicKey, KeyId),
@@ -105,9 +112,33 @@ impl NextKeys {
         }
         let (digest, large, scores) =
             (manifest.signed_digest(), (public_key, key_id), (scores.public_key, scores.key_id));
-        Ok(NextKeys { digest, large, scores })
+        Ok(NextKeys { manifest, digest, large, scores })
     }
 }
+
+/// The signature of a member of `next`, by which the devices of its committee go on under these keys. It is
+/// the same whenever it is given.
+///
+/// # Errors
+/// [`Error::Refused`] for other keys, another question, or another epoch of the committee; [`Error::Ledger`],
+/// [`Error::HandedOn`], [`Error::Caught`].
+pub fn answer_handover(
+    keys: &MemberKeys,
+    ledger: &Ledger,
+    request: &MemberRequest,
+    next: Option<&NextKeys>,
+) -> Result<MemberReply, Error> {
+    let (question, next) = (Question::from_bytes(&request.question)?, next.ok_or(Error::Refused(NO_NEXT))?);
+    if question.epoch() != keys.epoch() || question.wanted != (Wanted::Handover { next: next.digest }) {
+        return Err(Error::Refused(OTHER_NEXT));
+    }
+    ledger.check_in_use()?;
+    let signature = next.manifest.sign_rotation(keys.signing());
+    Ok(MemberReply::Frames { number: request.number, frames: vec![next.digest.to_vec()], signature })
+}
+
+/// Why keys that the member was not started with are refused.
+const OTHER_NEXT: &str = "a rotation to keys that this member does not know";
 
 /// As [`answer`], to a question about a rotation to `next`.
 ///
@@ -130,7 +161,7 @@ pub fn answer_rotation(
     }
     match &question.wanted {
         Wanted::Rotation { next: digest, .. } if *digest == next.digest => {}
-        _ => return Err(Error::Refused("a rotation to keys that this member does not know")),
+        _ => return Err(Error::Refused(OTHER_NEXT)),
     }
     let asked = Asked { keys, bandit, request, set };
     asked.rotate(ledger, &question, next)

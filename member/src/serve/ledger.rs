@@ -4,6 +4,7 @@
 //! answered for it: each set learns one more copy of the same sum, under other masks.
 
 use super::Error;
+use super::answering::NO_BANDIT;
 use ckks_shares::SessionId;
 use protocol::TaskKind;
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
@@ -376,6 +377,7 @@ impl Ledger {
             Wanted::Transfer(TaskKind::Scores { .. }) => (0, MOST_SETS),
             Wanted::Answers { .. } => (1, MOST_SETS),
             Wanted::Rotation { .. } => (ROTATION, MOST_OWN_SETS),
+            Wanted::Handover { .. } => return Err(Error::Refused(NO_BANDIT)),
             Wanted::Checks { round, .. } => (round.saturating_add(2).min(ROTATION - 1), MOST_OWN_SETS),
         };
         let key = (question.bandit.as_str(), kind, question.task);

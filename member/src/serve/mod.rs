@@ -9,7 +9,7 @@ mod ledger;
 mod replica;
 mod turns;
 
-pub use answering::{Joined, NextKeys, answer, answer_rotation, check_manifest};
+pub use answering::{Joined, NextKeys, answer, answer_handover, answer_rotation, check_manifest};
 pub use error::Error;
 pub use ledger::{Ledger, Told, ToldBandit};
 pub use replica::{Replica, Source};
@@ -181,6 +181,10 @@ impl Member {
 
     fn reply_to(&self, request: &MemberRequest) -> Result<(MemberReply, String), Error> {
         let question = Question::from_bytes(&request.question)?;
+        if let Wanted::Handover { .. } = question.wanted {
+            let reply = answer_handover(&self.keys, &self.ledger, request, self.next.as_ref())?;
+            return Ok((reply, "its signature of the next keys".into()));
+        }
         let bandit = self.join(&question.bandit)?;
         let what = match &question.wanted {
             Wanted::Transfer(kind) => format!("bandit {}: shares of {}", question.bandit, name(*kind)),
@@ -190,7 +194,9 @@ impl Member {
             Wanted::Checks { hashes, .. } => {
                 format!("bandit {}: shares of a check of {} feedbacks", question.bandit, hashes.len())
             }
-            Wanted::Rotation { .. } => format!("bandit {}: its state for other keys", question.bandit),
+            Wanted::Rotation { .. } | Wanted::Handover { .. } => {
+                format!("bandit {}: its state for other keys", question.bandit)
+            }
         };
         if let Some(replica) = &self.replica {
             let journal = |id: &str, after, head: Option<&_>| Ok(self.client.journal(id, after, head)?);

@@ -6,6 +6,7 @@
 //! must have the c₁ of a request to members about the ciphertext before: the server can add to such a message
 //! what it knows, and cannot put another one in its place.
 
+use super::answering::NO_BANDIT;
 use super::turns::Turns;
 use super::{Error, Joined, Ledger};
 use crate::MemberKeys;
@@ -243,6 +244,7 @@ impl Replica {
                 let beside = MemberRequest { c1: request.evidence.clone(), ..request.clone() };
                 self.same(&beside, deep, level, &own.statistics)
             }
+            Wanted::Handover { .. } => Err(Error::Refused(NO_BANDIT)),
             Wanted::Answers { model_feedbacks, users } => {
                 let evidence = evidence(request)?;
                 if evidence.model_feedbacks != *model_feedbacks {

@@ -103,11 +103,14 @@ fn make(identities: &[Identity], proposal: Proposal) -> Written {
     let plan = || Plan::new(proposal.clone()).unwrap();
     let board = Store::open(plan(), &folder.path().join("board")).unwrap();
     let own = |j: usize| folder.path().join(j.to_string());
+    // Members draw other secrets, and another token, for every committee.
+    let seed = if proposal.follows.is_some() { 1000 } else { 0 };
     std::thread::scope(|scope| {
         for (j, identity) in identities.iter().enumerate() {
             let (plan, board, folder) = (plan(), &board, own(j));
             let patience = Duration::from_secs(300);
-            scope.spawn(move || take_part(&plan, identity, board, &folder, j as u64, patience).unwrap());
+            let seed = seed + j as u64;
+            scope.spawn(move || take_part(&plan, identity, board, &folder, seed, patience).unwrap());
         }
     });
     let read = |j: usize, name: &str| std::fs::read(own(j).join(name)).unwrap();

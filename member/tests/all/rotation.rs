@@ -1,13 +1,16 @@
 use crate::committee::{self, rng};
-use crate::rounds::{World, next_keys};
+use crate::rounds::{World, next_keys, rows};
 use ckks_shares::ActiveSet;
 use helba::{DeepEngine, Departing, EncryptedBandit, Engine, Event};
 use helba_member::serve::{Error, Joined, Ledger, answer_rotation};
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use testkit::ClearTwin;
-use user_client::BanditDevice;
+use user_client::{BanditDevice, Client, Device, Opening};
 use wire::{
-    Custody, Handover, Manifest, MemberRequest, PublicBundle, PublicBytes, Question, ScoreKeys, Wanted,
+    BundleKind, BundleReader, BundleWriter, Custody, Handover, Labels, LabelsPatch, Manifest, MemberRequest,
+    PublicBundle, PublicBytes, Question, ScoreKeys, Successor, UsersBundle, Wanted,
 };
 
 fn manifest(public: &[u8]) -> Manifest {
@@ -43,10 +46,12 @@ fn a_bandit_goes_on_under_new_keys() {
     let folder = world.folder.path().join("rotated");
     assert_eq!(world.rotate(&next, &folder), 1);
     let moved = files(&folder);
+    assert_eq!(moved.len(), 2, "the bandit, and the signatures of the next keys");
     // What is there stays, and what was lost is made again.
     assert_eq!(world.rotate(&next, &folder), 1);
     assert!(files(&folder) == moved);
-    std::fs::remove_file(&moved[0].0).unwrap();
+    let of_bandit = folder.join(format!("{id}.rotated"));
+    std::fs::remove_file(&of_bandit).unwrap();
     assert_eq!(world.rotate(&next, &folder), 1);
     assert!(files(&folder) == moved, "another share of what was moved before");
 
@@ -60,6 +65,185 @@ fn a_bandit_goes_on_under_new_keys() {
         world.play((&config, &device), &mut twin, round, &mut draws);
     }
     assert!(world.settle(&device).refreshes > after.refreshes);
+}
+
+const TOY: Opening = Opening { toy: true, passphrase: None };
+
+/// The device of the users' bundle `users`, in a file of this folder.
+fn in_folder(users: &[u8], folder: &Path) -> Device {
+    let path = folder.join("device.bundle");
+    let draft = host::Draft::create_private(&path).unwrap();
+    draft.file().write_all(users).unwrap();
+    draft.finish().unwrap();
+    Device::open(&path, &TOY).unwrap()
+}
+
+/// A device that has the users' bundle of before gets the next one by its token, checks who signed it, and
+/// goes on with the same bandit, its name and its own random key, also after it was started again. A decision
+/// that waited is over, and the device is told so.
+#[test]
+fn a_device_follows_a_rotation_by_itself() {
+    let mut world = World::start(2, 3, 2, 2);
+    (1..=2).for_each(|member| world.join(member));
+    let folder = tempfile::tempdir().unwrap();
+    let before = in_folder(&world.users, folder.path());
+    let sealed = before.derive_key("test 2026 rotation").unwrap();
+    let (config, device) = world.create(2, 2);
+    let (mut twin, mut draws) = (ClearTwin::new(config.clone()), rng(3));
+    for round in 1..=3 {
+        world.play((&config, &device), &mut twin, round, &mut draws);
+    }
+    let (old, rows) = (device.created().clone(), rows(9, 2, 2));
+    let labels = Labels { name: Some("a shop".into()), tags: vec!["summer".into(), "two".into()] };
+    let patch = LabelsPatch { name: Some(labels.name.clone()), tags: Some(Some(labels.tags.clone())) };
+    world.client.relabel(&old.id, &patch, None).unwrap();
+    let waiting = device.decide(&world.client, &rows, &mut draws).unwrap().choice;
+    let body = device.feedback(waiting.id, waiting.arm, &rows[waiting.arm], 0.5, None, &mut draws).unwrap();
+    assert!(world.client.successor(&before).unwrap().is_none(), "nobody has rotated");
+    (1..=2).for_each(|member| world.leave(member));
+    let next = committee::keys_after(&manifest(&world.public));
+    let moved = world.folder.path().join("rotated");
+    assert_eq!(world.rotate(&next, &moved), 1);
+    world.go_on(next, &moved);
+
+    let client = Client::new(world.client.server()).unwrap().with_token(before.token().clone());
+    let over = [
+        client.encrypted(&old.id).map(drop).unwrap_err(),
+        client.feedback_encrypted(&old.id, waiting.id, &body).map(drop).unwrap_err(),
+    ];
+    for error in over {
+        let user_client::Error::Refused(problem) = error else { panic!("{error}") };
+        assert_eq!((problem.status, problem.reason.as_deref()), (410, Some("keys_over")), "{problem:?}");
+    }
+    // Nobody else gets the bundle, which has a token.
+    let stranger = Client::new(client.server()).unwrap();
+    assert!(stranger.fetch("keys/successor", 1 << 24, 0).is_err());
+    let successor = client.successor(&before).unwrap().expect("a rotation");
+    let followed = before.followed_by(&successor).unwrap();
+    let file = folder.path().join("device.bundle");
+    let opened = Arc::new(Device::open(&file, &TOY).unwrap());
+    for device in [&followed, &*opened] {
+        assert_eq!(device.key_id(), world.device.key_id());
+        assert_eq!(device.token().digest(), world.device.token().digest());
+        assert_eq!(device.derive_key("test 2026 rotation").unwrap(), sealed);
+        assert!(matches!(device.join(&old).map(drop), Err(user_client::Error::Rotated { .. })));
+        assert!(world.client.successor(device).unwrap().is_none(), "it has the last keys");
+    }
+
+    let view = world.client.labelled(&old.id).unwrap();
+    assert_eq!(view.labels, labels);
+    let device = opened.join_shared(&world.client.encrypted(&old.id).unwrap().created).unwrap();
+    (1..=2).for_each(|member| world.join(member));
+    for round in 4..=6 {
+        world.play((&config, &device), &mut twin, round, &mut draws);
+    }
+    world.settle(&device);
+    // Without the folder and the bundle of the rotation, the server goes on handing the keys out.
+    let renamed = LabelsPatch { name: Some(None), tags: None };
+    world.client.relabel(&old.id, &renamed, None).unwrap();
+    (1..=2).for_each(|member| world.leave(member));
+    world.restart_next(&moved);
+    assert_eq!(world.client.labelled(&old.id).unwrap().labels.name, None, "labels are taken once");
+    let client = Client::new(world.client.server()).unwrap();
+    assert!(client.successor(&before).unwrap() == Some(successor));
+}
+
+/// The bytes of a successor with this bundle, whose manifest is replaced. Nothing of it is checked here.
+fn forged(honest: &[u8], before: &Manifest, next: &Manifest, users: &[u8]) -> Vec<u8> {
+    let mut reader = BundleReader::new(users).unwrap();
+    let mut writer = BundleWriter::new(BundleKind::Users, next, Vec::new()).unwrap();
+    let mut frame = Vec::new();
+    while reader.next_frame(1 << 24, &mut frame).unwrap() {
+        writer.frame(&frame).unwrap();
+    }
+    let header = 8 + u32::from_le_bytes(honest[4..8].try_into().unwrap()) as usize;
+    let mut out = honest[..header].to_vec();
+    for part in [serde_json::to_vec(before).unwrap(), writer.finish().unwrap().0] {
+        out.extend((part.len() as u32).to_le_bytes());
+        out.extend(part);
+    }
+    out
+}
+
+/// A server shows a device keys that t members of its committee did not sign as those that follow: too few,
+/// one twice, strangers, signatures of other keys, those of members of an epoch that is over. The device
+/// refuses them all, keeps nothing, and follows the honest ones.
+#[test]
+fn attack_a_forged_rotation_is_refused_by_devices() {
+    let old = committee::keys(2, 3, 2, 2, true);
+    let known = manifest(&old.public);
+    let next = committee::keys_after(&known);
+    let bare = UsersBundle::read(&next.users[..]).unwrap().manifest;
+    let folder = tempfile::tempdir().unwrap();
+    let device = in_folder(&old.users, folder.path());
+    let by = |manifest: &Manifest, from: &[helba_member::MemberKeys], at: &[usize]| -> Vec<Handover> {
+        let signed = |at: &usize| Handover {
+            member: from[*at].member(),
+            signature: PublicBytes(manifest.sign_rotation(from[*at].signing())),
+        };
+        at.iter().map(signed).collect()
+    };
+    let signed = |by: Vec<Handover>| bare.clone().with_rotation(by);
+    let honest = signed(by(&bare, &old.members, &[0, 2]));
+    let bytes = Successor::write(&known, &honest, &next.users).unwrap();
+    assert!(bytes == forged(&bytes, &known, &honest, &next.users));
+    let refused = |device: &Device, what: &str, before: &Manifest, next_of: &Manifest| {
+        let error = device.followed_by(&forged(&bytes, before, next_of, &next.users)).map(drop).unwrap_err();
+        assert!(
+            matches!(error, user_client::Error::Wire(_) | user_client::Error::WrongKeys { .. }),
+            "{what}: {error}"
+        );
+        assert!(!folder.path().join(format!("{}.next", device.key_id())).exists(), "{what}");
+    };
+    refused(&device, "nobody signed", &known, &bare);
+    for at in [&[1][..], &[1, 1], &[2]] {
+        refused(&device, "too few signed", &known, &signed(by(&bare, &old.members, at)));
+    }
+    refused(&device, "strangers signed", &known, &signed(by(&bare, &next.members, &[0, 2])));
+    let other = Manifest { created: bare.created + 1, ..bare.clone() };
+    refused(&device, "other keys were signed", &known, &signed(by(&other, &old.members, &[0, 2])));
+    // The committee that it follows is one of strangers, who signed all of it.
+    let strange = bare.as_followed().unwrap();
+    let mut instead = bare.clone();
+    if let Custody::Committee(committee) = &mut instead.custody {
+        committee.follows = Some(Box::new(strange));
+    }
+    let instead = instead.clone().with_rotation(by(&instead, &next.members, &[0, 2]));
+    let all = next.members.iter().map(|member| PublicBytes(instead.sign(member.signing()))).collect();
+    let instead = instead.with_signatures(all);
+    instead.check_rotation(&bare).expect("it follows the strangers");
+    refused(&device, "it follows strangers", &bare, &instead);
+    refused(&device, "it follows strangers", &known, &instead);
+
+    // Members of an epoch that is over for the device. The control is a device that has not seen the next one.
+    let later = later_epoch(&known, &old.members, &next.members);
+    let seen = Device::read(&old.users[..]).unwrap();
+    seen.check_manifest(&later).unwrap();
+    let error = seen.followed_by(&bytes).map(drop).unwrap_err();
+    assert!(matches!(error, user_client::Error::Wire(wire::Error::OldEpoch { .. })), "{error}");
+    assert_eq!(device.followed_by(&bytes).expect("the control").key_id().to_string(), bare.key_id);
+}
+
+/// The manifest of the keys of `known` in an epoch after its own, of the members of other keys, which t
+/// members of `known` have signed.
+fn later_epoch(
+    known: &Manifest,
+    before: &[helba_member::MemberKeys],
+    after: &[helba_member::MemberKeys],
+) -> Manifest {
+    let mut later = known.clone();
+    let Custody::Committee(committee) = &mut later.custody else { panic!("a committee") };
+    let Custody::Committee(others) = &after[0].manifest().custody else { panic!("a committee") };
+    committee.before = vec![committee.as_past()];
+    (committee.members, committee.session) = (others.members.clone(), others.session);
+    let handover = |at: usize| Handover {
+        member: before[at].member(),
+        signature: PublicBytes(later.sign_next_epoch(before[at].signing())),
+    };
+    let handovers = vec![handover(0), handover(1)];
+    let later = later.with_handover(handovers);
+    let signatures = after.iter().map(|member| PublicBytes(later.sign(member.signing()))).collect();
+    later.with_signatures(signatures)
 }
 
 fn engine(public: &[u8]) -> Engine {

@@ -29,22 +29,27 @@ impl Drop for Served {
 }
 
 pub(super) fn serve(public: &[u8], state: &std::path::Path) -> Served {
-    serve_with(public, state, None, None)
+    serve_with(public, state, Settings::default(), None)
+}
+
+/// A server that takes the bandits of a folder, and has a users' bundle for devices of before.
+fn serve_taking(public: &[u8], state: &Path, (folder, users): (PathBuf, Option<PathBuf>)) -> Served {
+    serve_with(public, state, Settings { rotated: Some(folder), users, ..Settings::default() }, None)
 }
 
 /// Where the states of bandits go under other keys, and who hears how many they are.
 type Rotates = (Manifest, PathBuf, std::sync::mpsc::Sender<Result<usize, helba_server::Error>>);
 
-/// A server that takes the bandits of `rotated`, or moves its own to other keys.
+/// A server with these settings, which may move its bandits to other keys.
 fn serve_with(
     public: &[u8],
     state: &std::path::Path,
-    rotated: Option<PathBuf>,
+    settings: Settings,
     rotates: Option<Rotates>,
 ) -> Served {
     let bundle = PublicBundle::read(public).unwrap();
     let state = state.to_path_buf();
-    let settings = Settings { last_raise: Duration::from_secs(2), rotated, ..Settings::default() };
+    let settings = Settings { last_raise: Duration::from_secs(2), ..settings };
     let (sender, receiver) = std::sync::mpsc::channel();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let thread = std::thread::spawn(move || {
@@ -152,7 +157,8 @@ impl World {
         let (sender, receiver) = std::sync::mpsc::channel();
         self.server = None;
         let rotates = Some((manifest, folder.to_path_buf(), sender));
-        let server = serve_with(&self.public, &self.folder.path().join("state"), None, rotates);
+        let state = self.folder.path().join("state");
+        let server = serve_with(&self.public, &state, Settings::default(), rotates);
         self.client = Client::new(&server.url).unwrap().with_token(self.device.token().clone());
         self.server = Some(server);
         self.next = Some(next.public.clone());
@@ -166,8 +172,9 @@ impl World {
     pub(super) fn go_on(&mut self, next: Keys, folder: &Path) {
         let Keys { members, public, users } = next;
         self.server = None;
-        let state = self.folder.path().join("state-next");
-        let server = serve_with(&public, &state, Some(folder.to_path_buf()), None);
+        let (state, path) = (self.folder.path().join("state-next"), folder.join("users.bundle"));
+        std::fs::write(&path, &users).unwrap();
+        let server = serve_taking(&public, &state, (folder.to_path_buf(), Some(path)));
         self.device = Arc::new(Device::read(&users[..]).unwrap());
         self.client = Client::new(&server.url).unwrap().with_token(self.device.token().clone());
         self.members = members.into_iter().map(|keys| (keys.member(), keys)).collect();
@@ -175,6 +182,15 @@ impl World {
         for member in 1..=3 {
             drop(std::fs::remove_file(self.ledger(member)));
         }
+    }
+
+    /// Starts the server of [`Self::go_on`] again, as an operator does who leaves `--users` out.
+    pub(super) fn restart_next(&mut self, folder: &Path) {
+        self.server = None;
+        let state = self.folder.path().join("state-next");
+        let server = serve_taking(&self.public, &state, (folder.to_path_buf(), None));
+        self.client = Client::new(&server.url).unwrap().with_token(self.device.token().clone());
+        self.server = Some(server);
     }
 
     /// Stops a member.

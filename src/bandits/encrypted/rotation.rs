@@ -2,7 +2,7 @@
 //! keys takes it.
 //!
 //! ```text
-//! DIR/ID.rotated    configuration, event, BLAKE3 of all before; written whole
+//! DIR/ID.rotated    configuration, name, tags, event, BLAKE3 of all before; written whole
 //! ```
 
 use super::committee::About;
@@ -11,18 +11,18 @@ use super::state::Live;
 use super::{EncryptedServed, Event, Shared};
 use crate::committee::{Agreed, Committee, Errand, MOST_OWN_SETS, Share};
 use crate::error::Error;
+use crate::store;
 use ckks::{Ciphertext, KeyId, Params};
 use ckks_shares::{ActiveSet, RotationShare, rotate};
 use helba::{Departing, EncryptedBandit};
 use host::lock;
 use protocol::BanditConfig;
-use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use wire::{
-    Manifest, MemberReply, RotationEvidence, RotationShares, Wanted, check_frames, rotation_requests,
+    Labels, Manifest, MemberReply, RotationEvidence, RotationShares, Wanted, check_frames, rotation_requests,
     rotations,
 };
 
@@ -138,7 +138,7 @@ impl Errand for Rotating {
 
 impl EncryptedServed {
     /// Has the committee move the bandit to the keys of `next`, and writes its state under them into
-    /// `folder`. A file that is there already stays.
+    /// `folder`, with its labels. A file that is there already stays.
     ///
     /// # Errors
     /// Those of the disk. Members who are not here, or do not answer, are waited for.
@@ -146,6 +146,7 @@ impl EncryptedServed {
         self: &Arc<Self>,
         committee: &Arc<Committee>,
         next: &Manifest,
+        labels: &Labels,
         folder: &Path,
     ) -> Result<(), Error> {
         let path = folder.join(format!("{}.rotated", self.created.id));
@@ -183,30 +184,14 @@ impl EncryptedServed {
             let errand = errand.clone();
             blocking(move || rayon::scope(|_| errand.combine(agreed)))
         };
-        let mut tried = Vec::new();
-        let event = loop {
-            match committee.ask(errand.clone(), (&mut tried, MOST_OWN_SETS), combine).await {
-                Ok(event) => break event,
-                Err(error @ (Error::MembersMissing { .. } | Error::CommitteeFailed { .. })) => {
-                    tracing::warn!(bandit = self.created.id, %error, "a rotation waits for members");
-                    tokio::time::sleep(Duration::from_secs(1)).await;
-                }
-                Err(error) => return Err(error),
-            }
-        };
+        let event = persistently(committee, &self.created.id, errand.clone(), combine).await?;
         let config = serde_json::to_vec(&self.created.config)
             .map_err(|_| Error::Broken("a configuration that cannot be serialised"))?;
-        let mut bytes = postcard::to_stdvec(&(config, event.to_bytes()?))
+        let mut bytes = postcard::to_stdvec(&(config, &labels.name, &labels.tags, event.to_bytes()?))
             .map_err(|_| Error::Broken("a bandit that cannot be serialised"))?;
         let digest = blake3::hash(&bytes);
         bytes.extend(digest.as_bytes());
-        blocking(move || {
-            let disk = |e| Error::disk(&path, e);
-            let draft = host::Draft::create_private(&path).map_err(disk)?;
-            draft.file().write_all(&bytes).map_err(disk)?;
-            draft.finish().map_err(disk)
-        })
-        .await
+        blocking(move || store::write_private(&path, &bytes)).await
     }
 
     /// Whether the bandits of this server move to other keys, so that nothing more is learnt here.
@@ -217,12 +202,17 @@ impl EncryptedServed {
         }
     }
 
-    /// Creates the bandit `id` with the state that [`Self::rotate`] wrote to `path`. One that has it already
-    /// stays as it is.
+    /// Creates the bandit `id` with the state that [`Self::rotate`] wrote to `path`, after `keep` has kept its
+    /// labels. One that has it already stays as it is.
     ///
     /// # Errors
-    /// [`Error::CorruptState`] for other bytes, or a state under other keys; those of the disk.
-    pub(super) fn take_rotated(id: &str, path: &Path, shared: &Shared) -> Result<(), Error> {
+    /// [`Error::CorruptState`] for other bytes, or a state under other keys; those of the disk and of `keep`.
+    pub(super) fn take_rotated(
+        id: &str,
+        path: &Path,
+        shared: &Shared,
+        keep: impl Fn(&str, &Labels) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let corrupt =
             |why: &str| Error::CorruptState { bandit: id.into(), folder: path.into(), why: why.into() };
         let bytes = std::fs::read(path).map_err(|e| Error::disk(path, e))?;
@@ -230,8 +220,9 @@ impl EncryptedServed {
         if blake3::hash(body).as_bytes() != digest {
             return Err(corrupt("its digest does not match"));
         }
-        let (config, event) = postcard::from_bytes::<(Vec<u8>, Vec<u8>)>(body)
-            .map_err(|_| corrupt("it is no bandit under other keys"))?;
+        let (config, name, tags, event) =
+            postcard::from_bytes::<(Vec<u8>, Option<String>, Vec<String>, Vec<u8>)>(body)
+                .map_err(|_| corrupt("it is no bandit under other keys"))?;
         let config: BanditConfig =
             serde_json::from_slice(&config).map_err(|_| corrupt("its configuration cannot be read"))?;
         let (engine, event) = (&shared.engine, Event::from_bytes(&event)?);
@@ -246,9 +237,32 @@ impl EncryptedServed {
         };
         // A process that ended between the two has the bandit without its state.
         if live.is_empty() {
+            keep(id, &Labels { name, tags })?;
             live.change(engine, &event)?.ticket.wait()?;
         }
         Ok(())
+    }
+}
+
+/// What t members answer to `errand` about `what`. Those who are not here, or do not answer, are waited for.
+///
+/// # Errors
+/// Other errors of [`Committee::ask`].
+pub(in crate::bandits) async fn persistently<T, F: Future<Output = Result<T, Error>>>(
+    committee: &Committee,
+    what: &str,
+    errand: Arc<dyn Errand>,
+    combine: impl Fn(Agreed) -> F,
+) -> Result<T, Error> {
+    let mut tried = Vec::new();
+    loop {
+        match committee.ask(errand.clone(), (&mut tried, MOST_OWN_SETS), &combine).await {
+            Err(error @ (Error::MembersMissing { .. } | Error::CommitteeFailed { .. })) => {
+                tracing::warn!(what, %error, "a rotation waits for members");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            done => return done,
+        }
     }
 }
 
@@ -256,7 +270,11 @@ impl EncryptedServed {
 ///
 /// # Errors
 /// As there.
-pub(crate) fn take_all(folder: &Path, shared: &Shared) -> Result<(), Error> {
+pub(crate) fn take_all(
+    folder: &Path,
+    shared: &Shared,
+    keep: impl Fn(&str, &Labels) -> Result<(), Error>,
+) -> Result<(), Error> {
     let disk = |e| Error::disk(folder, e);
     for entry in std::fs::read_dir(folder).map_err(disk)? {
         let path = entry.map_err(disk)?.path();
@@ -265,7 +283,7 @@ pub(crate) fn take_all(folder: &Path, shared: &Shared) -> Result<(), Error> {
         else {
             continue;
         };
-        EncryptedServed::take_rotated(id, &path, shared)?;
+        EncryptedServed::take_rotated(id, &path, shared, &keep)?;
     }
     Ok(())
 }

@@ -74,6 +74,9 @@ fn described(operation: Operation, route: Option<Route>) -> Value {
     problems.extend([ProblemType::WrongHost, ProblemType::ForeignOrigin, ProblemType::Internal]);
     if needs != Needs::Nothing {
         problems.extend([ProblemType::Unauthorized, ProblemType::ForbiddenScope]);
+        if needs != Needs::Succession {
+            problems.push(ProblemType::KeysOver);
+        }
     }
     if body.is_some() {
         use ProblemType::{BodyLost, MediaType, Overloaded, TooLarge};
@@ -97,6 +100,7 @@ fn described(operation: Operation, route: Option<Route>) -> Value {
         answers.into_iter().map(|(status, answer)| (status.to_string(), answer)).collect();
     let about = match needs {
         Needs::Nothing => format!("{about}\n\nNeeds no token."),
+        Needs::Succession => format!("{about}\n\nIt needs {needs}."),
         _ => format!("{about}\n\nWhere tokens are on, it needs {needs}."),
     };
     let mut out = json!({
@@ -142,6 +146,7 @@ fn security(needs: Needs) -> Value {
     match needs {
         Needs::Nothing => json!([]),
         Needs::Reading | Needs::Token => json!([{ "token": [] }, {}]),
+        Needs::Succession => json!([{ "token": [] }]),
         Needs::Scope(scope) => json!([{ "token": [scope.name()] }, {}]),
         Needs::RaiseOrTicket => json!([{ "token": ["raise"] }, { "token": ["decide"] }, {}]),
     }

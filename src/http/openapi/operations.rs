@@ -190,6 +190,20 @@ pub(super) fn operation(route: Route) -> Operation {
                 json_answer("The manifest.", reference("Manifest")),
             )
         },
+        Route::Successor => Operation {
+            problems: vec![P::UnknownPath],
+            answers: vec![ok(
+                "The manifest of the keys before, and the users' bundle of these, signed by t members of the committee before.",
+                json!({ OCTET_STREAM: binary("`Successor`.") }),
+            )],
+            ..plain(
+                "successor",
+                SERVER,
+                "The keys of this server, for devices of the keys that they follow",
+                "After a rotation, a device of the committee before checks the signatures of its members, and goes on.",
+                (200, Value::Null),
+            )
+        },
         Route::Policies => plain(
             "policies",
             SERVER,

@@ -89,7 +89,8 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Protocol`], [`Error::Ckks`] for a bandit that
-    /// does not fit this device, or that no committee serves if one holds the key.
+    /// does not fit this device, or that no committee serves if one holds the key; [`Error::Rotated`] for one
+    /// as it was before a rotation that this device has followed.
     pub fn join(&self, created: &Created) -> Result<BanditDevice<'_>, Error> {
         Held::Borrowed(self).join(created)
     }
@@ -109,6 +110,7 @@ impl<'a> Held<'a> {
         let ring = ScoreRing::beside(self.params().spec(), self.shape())?;
         same("parameters of scores", small.spec().name, ring.params.name.into())?;
         let params = self.params();
+        self.check_not_former(&created.key_id)?;
         same("fingerprint", &created.fingerprint, params.fingerprint().to_string())?;
         same("key id", &created.key_id, self.key_id().to_string())?;
         same("fingerprint of scores", &created.scores_fingerprint, small.fingerprint().to_string())?;

@@ -1,9 +1,16 @@
 //! A device without a secret key: a committee holds it.
+//!
+//! ```text
+//! KEY-ID.device   the random key of this device, which stays over rotations
+//! KEY-ID.epoch    the manifest of the last epoch of the committee of these keys
+//! KEY-ID.next     the keys that follow these (wire::Successor), which has a token
+//! ```
 
 use super::{check_private, same};
 use crate::Error;
 use ckks::{KeyId, PublicKey};
 use ckks_shares::Quorum;
+use host::Draft;
 use rand::Rng;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -19,21 +26,28 @@ pub(crate) struct CommitteeKeys {
     pub(crate) public_key: PublicKey,
     /// The last epoch of the committee that this device has seen.
     known: Mutex<Arc<Known>>,
-    /// The random key of this device.
-    local: OnceLock<Zeroizing<[u8; LOCAL_KEY_BYTES]>>,
-    /// The file of the random key.
+    local: Arc<Local>,
+    /// The path of the files of these keys, but for the extension.
     path: Option<PathBuf>,
 }
 
-/// The members of an epoch.
+/// The random key of a device, and its file.
+#[derive(Default)]
+struct Local {
+    key: OnceLock<Zeroizing<[u8; LOCAL_KEY_BYTES]>>,
+    path: Option<PathBuf>,
+}
+
+/// The members of an epoch, and the manifest that names them.
 pub(crate) struct Known {
+    manifest: Manifest,
     committee: CommitteeManifest,
     pub(crate) quorum: Quorum,
 }
 
 impl Known {
-    fn new(committee: CommitteeManifest) -> Result<Self, Error> {
-        Ok(Known { quorum: committee.quorum()?, committee })
+    fn new(manifest: Manifest, committee: CommitteeManifest) -> Result<Self, Error> {
+        Ok(Known { quorum: committee.quorum()?, manifest, committee })
     }
 
     /// The key that the signatures of `member` are checked with, one of the quorum.
@@ -43,15 +57,64 @@ impl Known {
 }
 
 impl CommitteeKeys {
-    pub(super) fn new(public_key: PublicKey, committee: CommitteeManifest) -> Result<Self, Error> {
-        let known = Mutex::new(Arc::new(Known::new(committee)?));
-        Ok(CommitteeKeys { public_key, known, local: OnceLock::new(), path: None })
+    pub(super) fn new(
+        public_key: PublicKey,
+        manifest: Manifest,
+        committee: CommitteeManifest,
+    ) -> Result<Self, Error> {
+        let known = Mutex::new(Arc::new(Known::new(manifest, committee)?));
+        Ok(CommitteeKeys { public_key, known, local: Arc::default(), path: None })
     }
 
     /// Links to the bundle and copies of it in the same folder share the random key.
     pub(super) fn beside(self, bundle: &Path, key: KeyId) -> Self {
         let bundle = std::fs::canonicalize(bundle).unwrap_or_else(|_| bundle.into());
-        CommitteeKeys { path: Some(bundle.with_file_name(format!("{key}.device"))), ..self }
+        let path = bundle.with_file_name(format!("{key}.device"));
+        let local = Local { path: Some(path.clone()), ..Local::default() };
+        CommitteeKeys { local: Arc::new(local), path: Some(path), ..self }
+    }
+
+    /// These keys in the place of `before`, with its random key, and their files beside its own.
+    pub(super) fn after(self, before: &CommitteeKeys, key: KeyId) -> Self {
+        let path = before.path.as_ref().map(|path| path.with_file_name(format!("{key}.device")));
+        CommitteeKeys { local: before.local.clone(), path, ..self }
+    }
+
+    /// Checks that t members of the committee, in the last epoch that this device has seen, have signed the
+    /// keys of `next` as those that follow.
+    pub(super) fn check_rotation(&self, next: &Manifest) -> Result<(), Error> {
+        Ok(next.check_rotation(&self.known().manifest)?)
+    }
+
+    /// Keeps the bytes of the keys that follow these.
+    pub(super) fn keep_next(&self, bytes: &[u8]) -> Result<(), Error> {
+        let Some(path) = self.file("next") else { return Ok(()) };
+        let written = Draft::create_private(&path).and_then(|draft| {
+            draft.file().write_all(bytes)?;
+            draft.finish()
+        });
+        written.map_err(|error| Error::Io { path, error })
+    }
+
+    /// The bytes of the keys that follow these, at most `limit`, if this device knows any.
+    pub(super) fn next(&self, limit: usize) -> Result<Option<Zeroizing<Vec<u8>>>, Error> {
+        let Some((path, file)) = self.opened("next")? else { return Ok(None) };
+        check_private(&path, &file)?;
+        read(path, file, limit).map(Some)
+    }
+
+    fn file(&self, extension: &str) -> Option<PathBuf> {
+        self.path.as_ref().map(|path| path.with_extension(extension))
+    }
+
+    /// The file with this extension, if there is one.
+    fn opened(&self, extension: &str) -> Result<Option<(PathBuf, File)>, Error> {
+        let Some(path) = self.file(extension) else { return Ok(None) };
+        match File::open(&path) {
+            Ok(file) => Ok(Some((path, file))),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::Io { path, error }),
+        }
     }
 
     /// The members of the last epoch that this device has seen.
@@ -71,8 +134,8 @@ impl CommitteeKeys {
         if let Some(stated) = stated {
             return same("committee", &stated, name(&known.committee));
         }
-        let next = Known::new(manifest.follows(&known.committee)?.clone())?;
-        if let Some(path) = self.epoch_file() {
+        let next = Known::new(manifest.clone(), manifest.follows(&known.committee)?.clone())?;
+        if let Some(path) = self.file("epoch") {
             // Serialising plain data into memory does not fail.
             let json = serde_json::to_vec(manifest).unwrap_or_default();
             host::write_whole(&path, &json).map_err(|error| Error::Io { path, error })?;
@@ -81,43 +144,41 @@ impl CommitteeKeys {
         Ok(())
     }
 
-    fn epoch_file(&self) -> Option<PathBuf> {
-        self.path.as_ref().map(|path| path.with_extension("epoch"))
-    }
-
     /// The manifest of the last epoch that this device has seen, if it is not that of its bundle.
     pub(super) fn seen(&self) -> Result<Option<Manifest>, Error> {
-        let Some(path) = self.epoch_file() else { return Ok(None) };
-        let mut json = Vec::new();
-        match File::open(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            opened => {
-                let file = opened.map_err(|error| Error::Io { path: path.clone(), error })?;
-                let read = file.take(MAX_MANIFEST_BYTES as u64).read_to_end(&mut json);
-                read.map_err(|error| Error::Io { path: path.clone(), error })?;
-            }
-        }
+        let Some((path, file)) = self.opened("epoch")? else { return Ok(None) };
+        let json = read(path.clone(), file, MAX_MANIFEST_BYTES)?;
         let bad = |error: serde_json::Error| Error::Io { path, error: error.into() };
         serde_json::from_slice(&json).map(Some).map_err(bad)
     }
 
     /// The random key, which is made now if there is none.
     pub(super) fn local_key(&self) -> Result<&[u8; LOCAL_KEY_BYTES], Error> {
-        if let Some(key) = self.local.get() {
+        if let Some(key) = self.local.key.get() {
             return Ok(key);
         }
-        let key = match &self.path {
+        let key = match &self.local.path {
             Some(path) => load_or_create(path)?,
             None => random_key()?,
         };
-        Ok(self.local.get_or_init(|| key))
+        Ok(self.local.key.get_or_init(|| key))
     }
 }
 
-/// A hash of all that a manifest says of a committee, but for the signatures of the epochs before.
+/// The bytes of a file, at most `limit`.
+fn read(path: PathBuf, file: File, limit: usize) -> Result<Zeroizing<Vec<u8>>, Error> {
+    let mut bytes = Zeroizing::new(Vec::new());
+    match file.take(limit as u64).read_to_end(&mut bytes) {
+        Ok(_) => Ok(bytes),
+        Err(error) => Err(Error::Io { path, error }),
+    }
+}
+
+/// A hash of all that a manifest says of a committee, but for the signatures of those before.
 fn name(committee: &CommitteeManifest) -> String {
     let mut committee = committee.clone();
     committee.before.iter_mut().for_each(|past| past.handover.clear());
+    committee.follows.iter_mut().for_each(|followed| followed.epoch.handover.clear());
     // Serialising plain data into memory does not fail.
     let json = serde_json::to_vec(&committee).unwrap_or_default();
     ckks::Hex(&blake3::hash(&json).as_bytes()[..16]).to_string()

@@ -14,7 +14,7 @@ use protocol::Shape;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::Path;
-use wire::{AccessToken, BundleKind, BundleReader, Manifest, UsersBundle};
+use wire::{AccessToken, BundleKind, BundleReader, Manifest, Successor, UsersBundle};
 use zeroize::Zeroizing;
 
 /// A device: with the secret key, or without one where a committee holds the key. It has no Debug and no
@@ -28,6 +28,8 @@ pub struct Device {
     shape: Shape,
     token: AccessToken,
     keys: Keys,
+    /// The keys that a rotation of the committee has ended, which this device had.
+    former: Vec<KeyId>,
 }
 
 /// What a device encrypts and decrypts with.
@@ -56,7 +58,8 @@ impl Device {
     /// Loads a secret bundle, or the users' bundle of a key committee. On Unix, only the owner may be able to
     /// read the file, because it holds a token. Beside it are kept: trace answers in `KEY-ID.answers` and
     /// repeats in `KEY-ID.repeats`, where there is a secret key; what [`Self::derive_key`] takes from in
-    /// `KEY-ID.device`, and the last epoch of the committee in `KEY-ID.epoch`, where there is none.
+    /// `KEY-ID.device`, the last epoch of the committee in `KEY-ID.epoch`, and the keys after a rotation in
+    /// `KEY-ID.next`, with which the device goes on, where there is none.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Permissions`], [`Error::Toy`]; [`Error::Sealed`] for a sealed bundle without a
@@ -77,17 +80,67 @@ impl Device {
         if device.params.spec().security == Security::None && !opening.toy {
             return Err(Error::Toy { path: path.into() });
         }
-        let device = device.beside(path);
-        if let Keys::Committee(keys) = &device.keys
-            && let Some(seen) = keys.seen()?
-        {
-            match device.check_manifest(&seen) {
-                // The bundle is of a later epoch.
-                Ok(()) | Err(Error::Wire(wire::Error::OldEpoch { .. })) => {}
-                Err(error) => return Err(error),
+        let mut device = device.beside(path);
+        loop {
+            let Keys::Committee(keys) = &device.keys else { return Ok(device) };
+            if let Some(seen) = keys.seen()? {
+                match device.check_manifest(&seen) {
+                    // The bundle is of a later epoch.
+                    Ok(()) | Err(Error::Wire(wire::Error::OldEpoch { .. })) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            match keys.next(Successor::most_bytes(&device.small))? {
+                Some(bytes) => device = device.after(keys, &bytes)?,
+                None => return Ok(device),
             }
         }
-        Ok(device)
+    }
+
+    /// The device with the keys that follow its own after a rotation of its committee, from the bytes of a
+    /// [`Successor`]. They are kept beside the bundle, so that the device is opened with them from then on.
+    /// Bandits that it has joined are joined again.
+    ///
+    /// # Errors
+    /// [`wire::Error::Manifest`] and [`wire::Error::Envelope`] for keys that fewer than t members of the
+    /// committee signed, in the last epoch that this device knows; as [`Self::check_manifest`] for keys that
+    /// follow others; [`Error::NotOfCommittee`]; [`Error::Io`].
+    pub fn followed_by(&self, successor: &[u8]) -> Result<Device, Error> {
+        let Keys::Committee(keys) = &self.keys else { return Err(Error::NotOfCommittee) };
+        let next = self.after(keys, successor)?;
+        keys.keep_next(successor)?;
+        Ok(next)
+    }
+
+    fn after(&self, keys: &CommitteeKeys, successor: &[u8]) -> Result<Device, Error> {
+        let Successor { before, users } = Successor::read(successor, Successor::most_bytes(&self.small))?;
+        // A later epoch of these keys is known first.
+        self.check_manifest(&before)?;
+        keys.check_rotation(&users.manifest)?;
+        same("fingerprint", &users.manifest.fingerprint, self.params.fingerprint().to_string())?;
+        same(
+            "fingerprint of scores",
+            &users.manifest.scores.fingerprint,
+            self.small.fingerprint().to_string(),
+        )?;
+        let Device { params, key_id, small, scores_key_id, shape, token, keys: next, .. } =
+            Self::of_committee(users)?;
+        same("shape", &shape.to_string(), self.shape.to_string())?;
+        let next = match next {
+            Keys::Committee(next) => Keys::Committee(Box::new(next.after(keys, key_id))),
+            #[cfg(feature = "secret")]
+            Keys::Secret(_) => return Err(Error::NotOfCommittee),
+        };
+        let former = self.former.iter().copied().chain([self.key_id]).collect();
+        Ok(Device { params, key_id, small, scores_key_id, shape, token, keys: next, former })
+    }
+
+    /// Refuses what was made under keys that a rotation has ended, which this device had.
+    pub(crate) fn check_not_former(&self, key_id: &str) -> Result<(), Error> {
+        match self.former.iter().map(KeyId::to_string).any(|former| former == key_id) {
+            true => Err(Error::Rotated { before: key_id.into(), now: self.key_id.to_string() }),
+            false => Ok(()),
+        }
     }
 
     /// Reads the file of a bundle, which has no passphrase here.
@@ -114,9 +167,10 @@ impl Device {
         let key_id = bundle.manifest.key()?;
         let UsersBundle { manifest, committee, params, small, public_key, key_id: scores_key_id, token } =
             bundle;
-        let keys = CommitteeKeys::new(public_key, committee)?;
-        let keys = Keys::Committee(Box::new(keys));
-        Ok(Device { params, key_id, small, scores_key_id, shape: manifest.shape, token, keys })
+        let shape = manifest.shape;
+        let keys = CommitteeKeys::new(public_key, manifest, committee)?;
+        let (keys, former) = (Keys::Committee(Box::new(keys)), Vec::new());
+        Ok(Device { params, key_id, small, scores_key_id, shape, token, keys, former })
     }
 
     /// Keeps what must outlive the process beside the bundle at `path`.

@@ -52,7 +52,7 @@ impl Device {
         let (params, small) = (secret.params().clone(), scores.0.params().clone());
         let keys = SecretKeys { deep: secret, small: scores.0, lwe: None, answers, repeats };
         let keys = Keys::Secret(Box::new(keys));
-        Device { params, key_id, small, scores_key_id: scores.1, shape, token, keys }
+        Device { params, key_id, small, scores_key_id: scores.1, shape, token, keys, former: Vec::new() }
     }
 
     /// Reads the file of a bundle, sealed or not.
