@@ -274,7 +274,7 @@ mod tests {
     fn tokens_open_what_they_are_for() {
         let mut rng = rand_chacha::ChaCha20Rng::seed_from_u64(1);
         let folder = tempfile::tempdir().unwrap();
-        let [participant, former, operator, stranger] = [(); 3].map(|()| AccessToken::generate(&mut rng));
+        let [participant, former, operator, stranger] = [(); 4].map(|()| AccessToken::generate(&mut rng));
         let with = |value: String| {
             HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_str(&value).unwrap())])
         };
