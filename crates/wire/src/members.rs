@@ -225,10 +225,11 @@ impl RotationEvidence {
     /// Reads the bytes of [`Self::to_bytes`].
     ///
     /// # Errors
-    /// [`Error::Malformed`].
+    /// [`Error::Malformed`], [`Error::Trailing`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
         let malformed = |_| Error::Malformed("the evidence of a rotation cannot be read");
-        postcard::from_bytes(bytes).map_err(malformed)
+        let (evidence, rest) = postcard::take_from_bytes(bytes).map_err(malformed)?;
+        if rest.is_empty() { Ok(evidence) } else { Err(Error::Trailing { bytes: rest.len() }) }
     }
 }
 
@@ -281,6 +282,13 @@ impl Evidence {
         if bytes.len() > MOST_EVIDENCE { Vec::new() } else { bytes }
     }
 
+    /// Whether evidence has room for the raised scores, whose frame has `raised` bytes, and for uploads of
+    /// these bytes.
+    pub fn has_room(raised: usize, uploads: impl IntoIterator<Item = usize>) -> bool {
+        let uploads: usize = uploads.into_iter().map(|bytes| bytes + UPLOAD_OVERHEAD).sum();
+        uploads + raised + EVIDENCE_OVERHEAD <= MOST_EVIDENCE
+    }
+
     /// Reads the bytes of [`Self::to_bytes`].
     ///
     /// # Errors
@@ -295,8 +303,12 @@ impl Evidence {
     }
 }
 
-/// The most bytes of an [`Evidence`], of some 300 requests.
+/// The most bytes of an [`Evidence`].
 const MOST_EVIDENCE: usize = 64 << 20;
+/// Bytes of an upload beside its body.
+const UPLOAD_OVERHEAD: usize = 16;
+/// Bytes of the question of a raise of scores, and of the numbers of an [`Evidence`].
+const EVIDENCE_OVERHEAD: usize = 1 << 10;
 /// The most bytes of a [`Journal`].
 pub const MOST_JOURNAL: usize = 32 << 20;
 
@@ -605,6 +617,47 @@ mod tests {
     use envelope::{SealingSecret, SigningSecret};
     use rand::SeedableRng;
     use rand_chacha::ChaCha20Rng;
+
+    /// Uploads for which there is room leave the evidence of an opening below its limit, whatever raised
+    /// scores and question are. The control has one upload more, and no evidence, which members refuse.
+    #[test]
+    fn attack_many_uploads_leave_a_pack_its_evidence() {
+        let (upload, raised, mut uploads) = (332_920, 8 << 20, Vec::new());
+        while Evidence::has_room(raised, std::iter::repeat_n(upload, uploads.len() + 1)) {
+            uploads.push((u32::MAX, vec![0; upload]));
+        }
+        assert!(uploads.len() > 150, "{}", uploads.len());
+        let evidence = |uploads: &[(u32, Vec<u8>)]| {
+            let raise = RaiseEvidence { question: vec![0; 200], set: u16::MAX, frame: vec![0; raised] };
+            let (last_round, model_feedbacks) = (u64::MAX, u64::MAX);
+            Evidence { last_round, model_feedbacks, uploads: uploads.to_vec(), raise: Some(raise) }.to_bytes()
+        };
+        assert!(!evidence(&uploads).is_empty());
+        uploads.push((u32::MAX, vec![0; upload]));
+        assert!(evidence(&uploads).is_empty(), "the control");
+    }
+
+    /// The evidence of a rotation is read as it is written, and no other bytes are, whatever they say of
+    /// their lengths.
+    #[test]
+    fn attack_bad_evidence_of_a_rotation_is_refused() {
+        let shares =
+            RotationShares { hashes: vec![[1; 32]; 9], up: vec![vec![2; 5]; 3], signature: vec![3; 64] };
+        let (question, c1) = (vec![4; 9], [vec![5; 3], vec![6; 3]]);
+        let evidence = RotationEvidence { question, set: 5, c1, shares: vec![shares; 2] };
+        let bytes = evidence.to_bytes();
+        assert_eq!(RotationEvidence::from_bytes(&bytes).unwrap(), evidence);
+        for len in 0..bytes.len() {
+            assert!(RotationEvidence::from_bytes(&bytes[..len]).is_err(), "{len}");
+        }
+        assert!(RotationEvidence::from_bytes(&[&bytes[..], &[0]].concat()).is_err());
+        for at in 0..bytes.len() {
+            let mut long = bytes.clone();
+            long.splice(at..(at + 1), [0xff, 0xff, 0xff, 0xff, 0x0f]);
+            let read = RotationEvidence::from_bytes(&long);
+            assert!(read.is_err() || read.is_ok_and(|read| read != evidence), "{at}");
+        }
+    }
 
     #[test]
     fn messages_are_read_as_they_are_written() {

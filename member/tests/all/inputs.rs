@@ -105,6 +105,30 @@ fn attack_uploads_without_a_proof_are_refused() {
     decide(sent).unwrap();
 }
 
+/// A user sends contexts again that were answered. Members refuse an evaluation with them, and so the answers of
+/// all its users: the server takes them once. The control is a server that was started again, and has forgotten
+/// what it took.
+#[test]
+fn attack_contexts_sent_again_spoil_no_pack() {
+    let mut world = World::start(2, 3, 2, 2);
+    world.replays = true;
+    (1..=3).for_each(|member| world.join(member));
+    let (_, device) = world.create(2, 2);
+    let bandit = device.created().id.clone();
+    let body = device.ask(&[&rows(1, 2, 2)], &mut rng(5)).unwrap().request().unwrap().body.to_vec();
+    let send = |world: &World| world.client.decide_several(&bandit, device.limits(), 1, &body);
+    send(&world).unwrap();
+    let user_client::Error::Refused(problem) = send(&world).unwrap_err() else { panic!("a refusal") };
+    assert!(problem.status < 500 && problem.detail.contains("sent before"), "{problem:?}");
+    device.decide(&world.client, &rows(2, 2, 2), &mut rng(6)).unwrap();
+
+    (1..=3).for_each(|member| world.leave(member));
+    world.restart(world.public.clone());
+    (1..=3).for_each(|member| world.join(member));
+    let user_client::Error::Refused(problem) = send(&world).unwrap_err() else { panic!("a refusal") };
+    assert!(problem.status == 503 && problem.detail.contains("another evaluation"), "{problem:?}");
+}
+
 /// Feedback that no device sends is dropped before the sum of its batch is raised: the batch goes on with the
 /// feedback of the others, members who replay agree, and the sender learns the reason. The control, what
 /// becomes of such a sum without the check, is `attack_a_sum_out_of_range_is_not_raised` in `ckks-committee`.

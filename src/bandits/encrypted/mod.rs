@@ -21,6 +21,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod uploads;
 mod workers;
 
 use super::{BodyLimit, Listed, Reply};
@@ -53,6 +54,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot::Receiver;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use trace::TraceRequests;
+use uploads::Uploads;
 use wire::{
     BanditView, CommitteeContexts, Created, DecideReply, Decision, Journal, Limits, MOST_JOURNAL, Raised,
     Raises, ShownCounters, SignedHead, Ticket,
@@ -103,6 +105,8 @@ pub(crate) struct EncryptedServed {
     /// One permit, held while an evaluation is repeated in parts.
     searches: Arc<Semaphore>,
     senders: Mutex<Senders>,
+    /// The contexts that were taken, where a committee holds the keys.
+    uploads: Mutex<Uploads>,
     /// One permit, held by the evaluation of a sender that is evaluated alone, and for a pause after it.
     alone: Arc<Semaphore>,
     /// Users of such senders who wait.
@@ -179,6 +183,7 @@ impl EncryptedServed {
             keeping: Mutex::default(),
             searches,
             senders: Mutex::default(),
+            uploads: Mutex::default(),
             alone,
             alone_waiting: Arc::new(Semaphore::new(MOST_ALONE)),
             own_tasks,
@@ -352,14 +357,28 @@ impl EncryptedServed {
             }
             let most = CommitteeContexts::contexts_bytes(engine.params());
             let sent = CommitteeContexts::read(&body, most)?;
+            let hash = *blake3::hash(&body).as_bytes();
+            if lock(&self.uploads).has(&hash) {
+                return Err(sent_before());
+            }
             let about = CommitteeContexts::about(&self.created.id, decisions, &sent.answer_key);
-            Ok((engine.read_proven_contexts(&sent.contexts, &about)?, Some(sent.answer_key)))
+            let contexts = engine.read_proven_contexts(&sent.contexts, &about)?;
+            Ok((contexts, Some((sent.answer_key, hash))))
         })?;
+        let (answer_key, hash) = answer_key.unzip();
         let alone = lock(&self.senders).places(&sender, Instant::now());
         // A repeat would be another opening of what the same contexts lead to.
         let repeatable = !self.created.config.decides_alone() && alone.is_none() && !under_committee;
         let keeps = repeatable || under_committee;
         let kept: Option<Sent> = if keeps { stages.keep(sender, decisions, &body) } else { None };
+        // Members refuse a pack whose requests are not all kept.
+        if under_committee && kept.is_none() {
+            return Err(Error::Overloaded);
+        }
+        // Another request may have sent the same meanwhile.
+        if hash.is_some_and(|hash| !lock(&self.uploads).take(hash)) {
+            return Err(sent_before());
+        }
         let (sent, upload) = if under_committee { (None, kept) } else { (kept, None) };
         drop(body);
         loop {
@@ -478,6 +497,8 @@ impl EncryptedServed {
             if live.deleted {
                 return Err(served.deleted());
             }
+            // What moves is read under this lock, after the bandit has stopped to learn.
+            served.check_stays()?;
             match live.bandit.waiting(decision)? {
                 Ok(round) => {
                     let event = served.feedback_event(round, &body)?;
@@ -743,6 +764,10 @@ impl EncryptedServed {
         let reply = DecideReply { tasks, ..DecideReply::default() };
         Ok(Some(Reply::Binary(reply.to_bytes())))
     }
+}
+
+fn sent_before() -> Error {
+    wire::Error::Malformed("contexts that were sent before: encrypt them again").into()
 }
 
 /// The answer to the creation of `bandit` under `id`.

@@ -33,7 +33,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use wire::{DecideReply, RaiseTask, Ticket};
+use wire::{DecideReply, Evidence, RaiseTask, Ticket};
 
 /// The time for which further users are gathered.
 const WINDOW: Duration = Duration::from_millis(10);
@@ -233,6 +233,16 @@ pub(super) struct Joining {
     pub(super) upload: Option<Sent>,
 }
 
+impl Gathering {
+    /// Whether the evidence of its evaluation has room for the request, and for raised scores of `raised`
+    /// bytes. There is none without a committee.
+    fn has_room(&self, joining: &Joining, raised: usize) -> bool {
+        let Some(own) = &joining.upload else { return true };
+        let uploads = self.uploads.iter().flatten().chain([own]);
+        Evidence::has_room(raised, uploads.map(|sent| sent.upload.bytes.len()))
+    }
+}
+
 impl Pool {
     /// The level of the raise that an evaluation waits for.
     ///
@@ -352,7 +362,9 @@ impl EncryptedServed {
             }
             pool.gathering.take().into_iter().for_each(|old| self.spawn(old));
         }
-        if pool.gathering.as_ref().is_some_and(|gathering| gathering.packer.after(log) > most) {
+        let raised = self.raised_bytes();
+        let ends = |open: &Gathering| open.packer.after(log) > most || !open.has_room(&joining, raised);
+        if pool.gathering.as_ref().is_some_and(ends) {
             pool.gathering.take().into_iter().for_each(|full| self.spawn(full));
         }
         let fresh = pool.gathering.is_none();
@@ -427,6 +439,12 @@ impl EncryptedServed {
         let place = place.take();
         gathering.users.push(User { numbers, round: 0, answers: 0, sender, _place: place, sent, answer_key });
         Ok(receiver)
+    }
+
+    /// Bytes of the frame of the raised scores of several users.
+    fn raised_bytes(&self) -> usize {
+        let level = self.exchanges.scores(false).level();
+        ckks::ciphertext_bytes(self.shared.engine.deep().params(), level, false)
     }
 
     /// Adds the scores of a request for this many decisions to a pack, and returns their numbers in the
