@@ -6,8 +6,7 @@
 //! STATE/successor         what devices get, from the users' bundle of the next keys (`wire::Successor`)
 //! ```
 
-use super::encrypted::persistently;
-use crate::committee::{Agreed, Committee, Errand, Share};
+use crate::committee::{Agreed, Committee, Errand, MOST_OWN_SETS, Share};
 use crate::error::Error;
 use crate::store;
 use ckks::Params;
@@ -15,6 +14,7 @@ use ckks_shares::ActiveSet;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use wire::{
     Handover, MOST_ATTEMPTS, Manifest, MemberReply, PublicBytes, Question, Successor, TokenDigest, Wanted,
 };
@@ -35,7 +35,7 @@ struct Signing {
 impl Errand for Signing {
     fn question(&self, attempt: u32) -> Vec<u8> {
         debug_assert_eq!(attempt / MOST_ATTEMPTS, self.epoch as u32);
-        let wanted = Wanted::Handover { next: self.next.signed_digest() };
+        let wanted = Wanted::Handover { next: self.next.rotation_digest() };
         Question { bandit: String::new(), task: 0, attempt, wanted }.to_bytes()
     }
 
@@ -54,11 +54,33 @@ impl Errand for Signing {
         let MemberReply::Frames { frames, signature, .. } = reply else {
             return Err(wire::Error::Malformed("an answer to another kind of question").into());
         };
-        if frames != [self.next.signed_digest()] {
+        if frames != [self.next.rotation_digest()] {
             return Err(wire::Error::Malformed("a signature of other keys").into());
         }
         self.next.check_rotation_signature(verifying, &signature)?;
         Ok(Share::Handover(Handover { member, signature: PublicBytes(signature) }))
+    }
+}
+
+/// What t members answer to `errand` about `what`. Those who are not here, or do not answer, are waited for.
+///
+/// # Errors
+/// Other errors of [`Committee::ask`].
+async fn persistently<T, F: Future<Output = Result<T, Error>>>(
+    committee: &Committee,
+    what: &str,
+    errand: Arc<dyn Errand>,
+    combine: impl Fn(Agreed) -> F,
+) -> Result<T, Error> {
+    let mut tried = Vec::new();
+    loop {
+        match committee.ask(errand.clone(), (&mut tried, MOST_OWN_SETS), &combine).await {
+            Err(error @ (Error::MembersMissing { .. } | Error::CommitteeFailed { .. })) => {
+                tracing::warn!(what, %error, "a rotation waits for members");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            done => return done,
+        }
     }
 }
 

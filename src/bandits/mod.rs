@@ -28,12 +28,15 @@ use rand::Rng;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use service::Content;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use wire::{
     Created, Custody, Labelled, Labels, Manifest, MemberReply, PolicyCreated, PublicBundle, ScoreKeys,
 };
+
+/// The pause before members are asked again to move a bandit.
+const ROTATION_PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// A loaded bandit. Methods may wait for the disk, except [`Self::kind`], [`Self::encrypted`] and those that
 /// return limits.
@@ -391,26 +394,27 @@ impl Bandits {
     pub(crate) async fn rotate(&self, next: &Manifest, folder: &Path) -> Result<usize, Error> {
         let keys = self.keys()?;
         let committee = keys.encrypted.committee.clone().ok_or(Error::NoCommittee)?;
-        let own = keys.manifest.as_followed()?;
         next.check_signatures()?;
-        let follows = match &next.custody {
-            Custody::Committee(committee) => {
-                committee.follows.as_ref().is_some_and(|f| f.digest == own.digest)
-            }
-            Custody::Holder => false,
-        };
-        if !follows {
+        if next.followed(&keys.manifest).is_err() {
             return Err(wire::Error::Malformed("the next keys follow those of another committee").into());
         }
         keys.encrypted.rotates.store(true, std::sync::atomic::Ordering::SeqCst);
         store::prepare(folder)?;
         handover::collect(&committee, &keys.manifest, next, folder).await?;
-        let mut moved = 0;
+        let mut waiting = VecDeque::new();
         for Found { id, bandit, labels } in self.loaded() {
             if let Bandit::Encrypted(bandit) = bandit {
-                bandit.rotate(&committee, next, &labels, folder).await?;
+                waiting.push_back((id, bandit, labels, Vec::new()));
+            }
+        }
+        let moved = waiting.len();
+        // A bandit whose model is out of range never ends its last batch: the others move all the same.
+        while let Some((id, bandit, labels, mut tried)) = waiting.pop_front() {
+            if bandit.rotate(&committee, next, &labels, folder, &mut tried).await? {
                 tracing::info!(bandit = id, "moved to other keys");
-                moved += 1;
+            } else {
+                waiting.push_back((id, bandit, labels, tried));
+                tokio::time::sleep(ROTATION_PAUSE).await;
             }
         }
         Ok(moved)

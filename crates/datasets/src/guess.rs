@@ -186,6 +186,8 @@ const USER: &[&str] = &[
     "person",
     "individual",
     "visitor",
+    "patient",
+    "patient_id",
     "panelist",
     "case",
 ];

@@ -121,6 +121,8 @@ pub enum Event {
 /// The numbers of a bandit whose feedback is all in its model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Standing {
+    /// The hash of the configuration, which stays: what was learnt means something else under another one.
+    config: [u8; 32],
     reserved: u64,
     feedbacks: u64,
     batches: u64,
@@ -140,6 +142,31 @@ impl Standing {
     pub fn task(&self) -> u64 {
         self.tasks + 1
     }
+
+    /// Reads the bytes of [`Self::to_bytes`] of a bandit with this configuration. Members who check the
+    /// structure of questions alone sign any bytes.
+    ///
+    /// # Errors
+    /// [`Error::BadState`] for another configuration, and for numbers that no bandit comes to.
+    fn read(bytes: &[u8], config: &BanditConfig) -> Result<Self, Error> {
+        let standing: Standing = decode(bytes)?;
+        if standing.config != config_hash(config) {
+            return Err(Error::BadState("a state of a bandit with another configuration".into()));
+        }
+        let Standing { config: _, reserved, feedbacks, batches, refreshes, tasks, residual } = standing;
+        let fits = [reserved, batches, refreshes, tasks].iter().all(|number| *number < MOST_STANDING)
+            && feedbacks <= reserved
+            && (0.0..1.0).contains(&residual);
+        if fits { Ok(standing) } else { Err(Error::BadState("a state with numbers out of range".into())) }
+    }
+}
+
+/// Above every number of a bandit that moves.
+const MOST_STANDING: u64 = 1 << 48;
+
+fn config_hash(config: &BanditConfig) -> [u8; 32] {
+    // Serialising plain data into memory does not fail.
+    blake3::derive_key("helba: configuration of a bandit", &postcard::to_stdvec(config).unwrap_or_default())
 }
 
 /// A bandit that can go on under other keys: its numbers, and what moves.
@@ -597,7 +624,7 @@ impl EncryptedBandit {
                 if !fresh || !engine.has_committee() {
                     return Err(Error::BadState("a state of other keys in a bandit that has its own".into()));
                 }
-                let standing: Standing = decode(standing)?;
+                let standing = Standing::read(standing, &next.config)?;
                 let plan = &next.plan;
                 let read = |level, frame| ckks::read_ciphertext(deep.params(), deep.key_id(), level, frame);
                 let model = read(plan.model_level, model)?;
@@ -607,7 +634,8 @@ impl EncryptedBandit {
                 engine.scores_evaluator().divide_exactly_assign(&mut scores, log_gap);
                 (next.model, next.scores_model) = (Arc::new(model), Arc::new(scores));
                 next.statistics = Arc::new(statistics);
-                let Standing { reserved, feedbacks, batches, refreshes, tasks, residual } = standing;
+                let Standing { config: _, reserved, feedbacks, batches, refreshes, tasks, residual } =
+                    standing;
                 (next.reserved, next.tasks, next.residual) = (reserved, tasks + 1, residual);
                 (next.feedbacks, next.closed, next.model_feedbacks) = (feedbacks, feedbacks, feedbacks);
                 (next.batches, next.refreshes) = (batches, refreshes);
@@ -690,6 +718,7 @@ impl EncryptedBandit {
             Ciphertext::new(c0, c1, level, ciphertext.scale())
         };
         let standing = Standing {
+            config: config_hash(&s.config),
             reserved: s.reserved,
             feedbacks: s.feedbacks,
             batches: s.batches,
@@ -1230,5 +1259,49 @@ impl State<Arc<Ciphertext>> {
         }
         self.phase = self.after_check(engine, exchanges, batch, sum, left)?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Old members who check the structure of questions alone sign any numbers. Those that no bandit comes to
+    /// are refused, as are those of a bandit with another configuration.
+    #[test]
+    fn attack_numbers_of_a_rotation_out_of_range_are_refused() {
+        let config = BanditConfig::new(2, 2);
+        let honest = Standing {
+            config: config_hash(&config),
+            reserved: 9,
+            feedbacks: 8,
+            batches: 3,
+            refreshes: 2,
+            tasks: 7,
+            residual: 0.25,
+        };
+        let read = |standing: &Standing| Standing::read(&standing.to_bytes(), &config);
+        assert_eq!(read(&honest).unwrap(), honest);
+        for bad in [
+            Standing { tasks: u64::MAX, ..honest.clone() },
+            Standing { batches: MOST_STANDING, ..honest.clone() },
+            Standing { refreshes: u64::MAX, ..honest.clone() },
+            Standing { reserved: u64::MAX, feedbacks: u64::MAX, ..honest.clone() },
+            Standing { feedbacks: 10, ..honest.clone() },
+            Standing { residual: f64::NAN, ..honest.clone() },
+            Standing { residual: f64::INFINITY, ..honest.clone() },
+            Standing { residual: -0.25, ..honest.clone() },
+            Standing { residual: 1.0, ..honest.clone() },
+        ] {
+            assert!(matches!(read(&bad), Err(Error::BadState(_))), "{bad:?}");
+        }
+        let bytes = honest.to_bytes();
+        for len in 0..bytes.len() {
+            assert!(Standing::read(&bytes[..len], &config).is_err(), "{len}");
+        }
+        assert!(Standing::read(&[&bytes[..], &[0]].concat(), &config).is_err());
+        for other in [BanditConfig::new(2, 3), BanditConfig { horizon: 1, ..config.clone() }] {
+            assert!(matches!(Standing::read(&bytes, &other), Err(Error::BadState(_))));
+        }
     }
 }

@@ -491,6 +491,18 @@ impl Manifest {
         })
     }
 
+    /// What members of the committee before sign of the keys that a bandit goes on under: the same in every
+    /// epoch of the committee of these keys.
+    pub fn rotation_digest(&self) -> [u8; 32] {
+        let Custody::Committee(committee) = &self.custody else { return [0; 32] };
+        let CommitteeManifest { keys, wide_key, follows, .. } = committee;
+        let followed = follows.as_deref().map(|f| (&f.key_id, &f.scores_key_id, &f.digest));
+        let rings = [&self.fingerprint, &self.key_id, &self.scores.fingerprint, &self.scores.key_id];
+        // Serialising plain data into memory does not fail.
+        let signed = serde_json::to_vec(&(rings, keys, wide_key, followed)).unwrap_or_default();
+        blake3::derive_key("helba committee v1: keys that bandits go on under", &signed)
+    }
+
     /// The signature of a member of the committee that the one of these keys follows.
     pub fn sign_rotation(&self, signing: &envelope::SigningSecret) -> Vec<u8> {
         signing.sign(ROTATION_SIGNATURE, &self.signed()).to_vec()
@@ -514,6 +526,25 @@ impl Manifest {
         self
     }
 
+    /// What this manifest says of the committee that it follows, which must be that of `known`: keys, members
+    /// and epoch.
+    ///
+    /// # Errors
+    /// [`Error::Manifest`] if it follows none, or says something else.
+    pub fn followed(&self, known: &Manifest) -> Result<&Followed, Error> {
+        let followed = match &self.custody {
+            Custody::Committee(committee) => committee.follows.as_deref(),
+            Custody::Holder => None,
+        };
+        let want = "the one that is known";
+        let followed = followed.ok_or_else(|| differs("custody.follows", "no committee", want))?;
+        let bare = PastEpoch { handover: Vec::new(), ..followed.epoch.clone() };
+        match (Followed { epoch: bare, ..followed.clone() }) == known.as_followed()? {
+            true => Ok(followed),
+            false => Err(differs("custody.follows", "another committee", want)),
+        }
+    }
+
     /// Checks that all members of this committee signed its keys, and t members of the committee of `known`
     /// that bandits go on under them.
     ///
@@ -522,18 +553,8 @@ impl Manifest {
     /// signature of somebody else.
     pub fn check_rotation(&self, known: &Manifest) -> Result<(), Error> {
         self.check_signatures()?;
-        let want = known.as_followed()?;
-        let followed = match &self.custody {
-            Custody::Committee(committee) => committee.follows.as_deref(),
-            Custody::Holder => None,
-        };
-        let none = || differs("custody.follows", "no committee", "the one that is known");
-        let followed = followed.ok_or_else(none)?;
-        let bare = PastEpoch { handover: Vec::new(), ..followed.epoch.clone() };
-        if (Followed { epoch: bare, ..followed.clone() }) != want {
-            return Err(differs("custody.follows", "another committee", "the one that is known"));
-        }
-        let (want, mut signed) = (want.epoch.quorum()?.threshold(), BTreeSet::new());
+        let followed = self.followed(known)?;
+        let (want, mut signed) = (followed.epoch.quorum()?.threshold(), BTreeSet::new());
         for Handover { member, signature } in &followed.epoch.handover {
             let at = usize::from(*member).checked_sub(1);
             let verifying = at.and_then(|at| followed.epoch.verifying.get(at)).map_or(&[][..], |key| &key.0);

@@ -104,14 +104,12 @@ impl NextKeys {
     pub fn new(keys: &MemberKeys, bundle: PublicBundle) -> Result<Self, Error> {
         let PublicBundle { manifest, public_key, key_id, scores, .. } = bundle;
         manifest.check_signatures()?;
-        let own = keys.manifest().as_followed()?;
-        match &manifest.custody {
-            Custody::Committee(committee)
-                if committee.follows.as_deref().is_some_and(|f| f.digest == own.digest) => {}
-            _ => return Err(Error::OtherKeys { what: "the bundle of the next keys".into() }),
+        // All that it says of this committee, since its members take states that these verifying keys signed.
+        if manifest.followed(keys.manifest()).is_err() {
+            return Err(Error::OtherKeys { what: "the bundle of the next keys".into() });
         }
         let (digest, large, scores) =
-            (manifest.signed_digest(), (public_key, key_id), (scores.public_key, scores.key_id));
+            (manifest.rotation_digest(), (public_key, key_id), (scores.public_key, scores.key_id));
         Ok(NextKeys { manifest, digest, large, scores })
     }
 }

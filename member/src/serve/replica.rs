@@ -44,7 +44,7 @@ pub type Source<'a> = &'a dyn Fn(&str, u64, Option<&SignedHead>) -> Result<Journ
 pub struct Replica {
     engine: Engine,
     committee: CommitteeManifest,
-    /// The hash of the manifest.
+    /// What members of the committee before sign of these keys.
     digest: [u8; 32],
     /// All sets of t members, of this epoch and those before.
     sets: Vec<ActiveSet>,
@@ -106,6 +106,14 @@ impl Seen {
         self.unchecked.insert(round, if fits { Unchecked::Frame(frame) } else { Unchecked::After(after) });
     }
 
+    /// The frame of a feedback, if it is kept.
+    fn frame(&self, round: u64) -> Option<Vec<u8>> {
+        match self.unchecked.get(&round)? {
+            Unchecked::Frame(frame) => Some(frame.clone()),
+            Unchecked::After(_) => None,
+        }
+    }
+
     /// Takes the frame of a feedback out, if it is kept.
     fn remove(&mut self, round: u64) -> Option<Vec<u8>> {
         match self.unchecked.remove(&round)? {
@@ -139,7 +147,7 @@ impl Replica {
         let Custody::Committee(committee) = bundle.manifest.custody.clone() else {
             return Err(Error::OtherKeys { what: "the public bundle".into() });
         };
-        let digest = bundle.manifest.signed_digest();
+        let digest = bundle.manifest.rotation_digest();
         let PublicBundle { manifest, params, public_key, key_id, keys: deep, scores, .. } = bundle;
         let deep = DeepEngine::new(params, public_key, key_id, manifest.shape, deep)?;
         let ScoreKeys { ring, params, public_key, key_id, keys: small, switch } = scores;
@@ -586,6 +594,7 @@ impl Mirror {
             }
         };
         let over = Error::Deviates("a journal with the answer to a task that it does not lead to");
+        let mut checked = Vec::new();
         let is_due = match &event {
             Event::Rounds(_) | Event::Closed => true,
             Event::Rotated { standing, deep, scores, statistics, evidence } => {
@@ -596,15 +605,11 @@ impl Mirror {
                 let (layout, about) = (&self.bandit.exchanges().layout, wire::feedback_about(id, *round));
                 let unproven = |_| Error::Deviates("a journal with a feedback that its sender does not know");
                 engine.read_proven_feedback(layout, frame, &about).map_err(unproven)?;
-                self.seen.insert(*round, self.records - 1, frame.clone(), replica.kept);
                 true
             }
-            Event::Erased { round, frame } => {
-                self.seen.remove(*round);
-                self.seen.hashes.get(round) == Some(&wire::input_hash(frame))
-            }
+            Event::Erased { round, frame } => self.seen.hashes.get(round) == Some(&wire::input_hash(frame)),
             Event::Checked { .. } => {
-                self.check(replica, id, &event)?;
+                checked = self.check(replica, id, &event)?;
                 true
             }
             Event::Traced { .. } => return Err(Error::Deviates("a journal with traces")),
@@ -632,17 +637,25 @@ impl Mirror {
         }
         self.bandit.apply(engine, &event)?;
         self.batches += u64::from(matches!(event, Event::Refreshed { .. }));
+        // A record that is refused leaves nothing behind.
+        match event {
+            Event::Feedback { round, frame } => {
+                self.seen.insert(round, self.records - 1, frame, replica.kept);
+            }
+            Event::Erased { round, .. } => drop(self.seen.remove(round)),
+            _ => checked.iter().for_each(|round| drop(self.seen.remove(*round))),
+        }
         Ok(())
     }
 
     /// Checks that members have opened projections of the feedbacks of the check that is due, and that those
-    /// which are not dropped were in range in every round.
-    fn check(&mut self, replica: &Replica, id: &str, event: &Event) -> Result<(), Error> {
-        let Event::Checked { task, dropped, openings } = event else { return Ok(()) };
+    /// which are not dropped were in range in every round. Returns their rounds.
+    fn check(&self, replica: &Replica, id: &str, event: &Event) -> Result<Vec<u64>, Error> {
+        let Event::Checked { task, dropped, openings } = event else { return Ok(Vec::new()) };
         let over = Error::Deviates("a journal with a check that it does not lead to");
         let Some(check) = self.bandit.check().filter(|check| check.id == *task) else { return Err(over) };
         let missing = Error::Deviates("a journal without a feedback that it checks");
-        let frames = check.feedbacks.iter().map(|(round, _)| self.seen.remove(*round));
+        let frames = check.feedbacks.iter().map(|(round, _)| self.seen.frame(*round));
         let frames: Vec<Vec<u8>> = frames.collect::<Option<_>>().ok_or(missing)?;
         let ring = (replica.engine.params(), replica.engine.key_id());
         let feedbacks = FeedbackCheck::read(self.bandit.exchanges(), ring, &frames)?;
@@ -655,7 +668,7 @@ impl Mirror {
         let mut unseen = check.feedbacks.iter().zip(&state.passed);
         match state.next.is_some() || unseen.any(|((round, _), passed)| !passed && kept(round)) {
             true => Err(Error::Deviates("a journal with feedback that members have not found in range")),
-            false => Ok(()),
+            false => Ok(check.feedbacks.iter().map(|(round, _)| *round).collect()),
         }
     }
 }

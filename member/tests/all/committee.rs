@@ -79,7 +79,7 @@ pub(crate) fn keys(threshold: u8, members: u8, features: usize, arms: usize, toy
 
 /// Keys of 2 of 3 toy members, whose committee follows that of `before`.
 pub(crate) fn keys_after(before: &Manifest) -> Keys {
-    let identities = identities(3, 200);
+    let identities = identities(3, 300);
     let follows = Some(Box::new(before.as_followed().unwrap()));
     let shape = before.shape;
     let proposal = proposal(&identities, 2, shape.dim, shape.arm_slots, true);

@@ -251,6 +251,37 @@ fn attack_a_forked_journal_is_refused() {
     forked[fed] = helba::Event::Feedback { round: *round, frame: made_up }.to_bytes().unwrap();
     let why = deviates(follow(&asked.ledger("made-up"), &forked, &opening));
     assert!(!why.contains("does not know"), "{why}");
+    // A record that is refused leaves nothing behind: a second feedback of a round, which a user of the server's
+    // proved, is not what an erasure takes out after it. The control is the erasure of the first.
+    let last_round = events.iter().rev().find_map(|event| match event {
+        helba::Event::Feedback { round, frame } => Some((*round, frame.clone())),
+        _ => None,
+    });
+    let (of, first) = last_round.unwrap();
+    let other = Small::of(&asked.world).shifted(20, 5, &id, of);
+    let replica = asked.world.replica(&asked.keys);
+    let served = std::cell::RefCell::new(records.clone());
+    let journal = |_: &str, after: u64, _: Option<&SignedHead>| {
+        Ok(Journal { records: served.borrow()[after as usize..].to_vec(), heads: Vec::new() })
+    };
+    let ledger = asked.ledger("second");
+    let ask = |event: helba::Event| {
+        *served.borrow_mut() = [&records[..], &[event.to_bytes().unwrap()]].concat();
+        // A question about a model of before follows no journal: one about a task does.
+        replica.check(
+            &asked.keys,
+            &ledger,
+            &joined,
+            &asked.last(|w| matches!(w, Wanted::Transfer(TaskKind::Sum))).0,
+            &journal,
+        )
+    };
+    let why = |done: Result<(), Error>| format!("{:?}", done.unwrap_err());
+    let second = why(ask(helba::Event::Feedback { round: of, frame: other.clone() }));
+    let erasure = why(ask(helba::Event::Erased { round: of, frame: other }));
+    assert!(erasure.contains("erasure of another one"), "{second}; {erasure}");
+    let honest = why(ask(helba::Event::Erased { round: of, frame: first }));
+    assert!(!honest.contains("erasure of another one"), "the control: {honest}");
     // A sum that is raised before its feedback is checked, and a check that members did not open.
     let checked = find(|event| matches!(event, helba::Event::Checked { .. }));
     let mut forked = records.clone();

@@ -1,8 +1,10 @@
 use crate::committee::{self, rng};
+use crate::inputs::Small;
 use crate::rounds::{World, next_keys, rows};
 use ckks_shares::ActiveSet;
 use helba::{DeepEngine, Departing, EncryptedBandit, Engine, Event};
 use helba_member::serve::{Error, Joined, Ledger, answer_rotation};
+use protocol::BanditConfig;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -284,7 +286,7 @@ fn attack_a_foreign_ciphertext_is_not_moved_to_other_keys() {
     let next = committee::keys_after(&manifest(&world.public));
     let keys = world.members.remove(&3).unwrap();
     let joined = Joined::new(&keys, device.created().clone()).unwrap();
-    let (next_of, digest) = (next_keys(&keys, &next.public), manifest(&next.public).signed_digest());
+    let (next_of, digest) = (next_keys(&keys, &next.public), manifest(&next.public).rotation_digest());
     let deep = engine.deep();
     let frame =
         |c: &ckks::Ciphertext| ckks::write_polynomial(deep.params(), deep.key_id(), c.level(), c.c1());
@@ -320,6 +322,70 @@ fn attack_a_foreign_ciphertext_is_not_moved_to_other_keys() {
         assert!(answer_rotation(&keys, &ledger, &joined, request, &next_of).is_err());
         let other = Ledger::open(&folder.join(format!("structure-{at}"))).unwrap();
         answer_rotation(&keys, &other, &joined, request, &next_of).expect("the control");
+    }
+}
+
+/// A user sends feedback in range that makes Newton's iteration overflow, so that its bandit never ends its last
+/// batch. Other bandits move all the same. The control is that bandit, which does not move.
+#[test]
+fn attack_a_bandit_that_waits_for_ever_holds_up_no_other_one() {
+    let mut world = World::start(2, 3, 2, 2);
+    (1..=2).for_each(|member| world.join(member));
+    let mut config = BanditConfig { horizon: 100, ..BanditConfig::new(2, 2) };
+    config.linear.schedule = bandit::Schedule::Every { rounds: 2 };
+    let created = world.client.create_encrypted(&config).unwrap();
+    let (stuck, small) = (created.id.clone(), Small::of(&world));
+    let device = world.device.clone().join_shared(&created).unwrap();
+    for round in 1..=2 {
+        let reply = device.decide(&world.client, &rows(round, 2, 2), &mut rng(round.into())).unwrap().choice;
+        let frame = small.shifted(80, 5, &stuck, reply.round);
+        world.client.feedback_encrypted(&stuck, reply.id, &frame).unwrap();
+    }
+    // One comes after it in the order of ids, in which they move.
+    let last = loop {
+        let id = world.create(2, 2).1.created().id.clone();
+        if id > stuck {
+            break id;
+        }
+    };
+    (1..=2).for_each(|member| world.leave(member));
+    let next = committee::keys_after(&manifest(&world.public));
+    let folder = world.folder.path().join("rotated");
+    let moved = world.begin_rotation(&next, &folder);
+    let file = |id: &str| folder.join(format!("{id}.rotated"));
+    let began = std::time::Instant::now();
+    while !file(&last).exists() {
+        assert!(began.elapsed().as_secs() < 180, "the last bandit waits");
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+    assert!(!file(&stuck).exists() && moved.try_recv().is_err(), "the control");
+    (1..=2).for_each(|member| world.leave(member));
+}
+
+/// The manifest of the next keys names the committee before by its hash, and has the verifying keys that the
+/// next members check states with. Members of the committee before move nothing to keys that name others there.
+#[test]
+fn attack_next_keys_that_misname_the_members_before_are_refused() {
+    let old = committee::keys(2, 3, 2, 2, true);
+    let known = manifest(&old.public);
+    let honest = manifest(&committee::keys_after(&known).public);
+    assert!(honest.followed(&known).is_ok(), "the control");
+    let with = |change: &dyn Fn(&mut wire::Followed)| {
+        let mut other = honest.clone();
+        if let Custody::Committee(committee) = &mut other.custody {
+            change(committee.follows.as_mut().unwrap());
+        }
+        other
+    };
+    let stranger = envelope::SigningSecret::generate(&mut rng(5)).public();
+    for (what, other) in [
+        ("a verifying key", with(&|f| f.epoch.verifying[1] = PublicBytes(stranger.clone()))),
+        ("the threshold", with(&|f| f.epoch.threshold = 1)),
+        ("a member less", with(&|f| drop(f.epoch.verifying.pop()))),
+        ("the hash", with(&|f| f.digest = PublicBytes(vec![1; 32]))),
+        ("a key", with(&|f| f.key_id = "0".repeat(32))),
+    ] {
+        assert!(other.followed(&known).is_err(), "{what}");
     }
 }
 

@@ -85,6 +85,8 @@ pub(super) struct World {
     pub(super) replays: bool,
     /// The public bundle of the keys that members move bandits to.
     pub(super) next: Option<Vec<u8>>,
+    /// The name of the folder of the server.
+    state: &'static str,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -110,14 +112,14 @@ impl World {
         let client = Client::new(&server.url).unwrap().with_token(device.token().clone());
         let members = members.into_iter().map(|keys| (keys.member(), keys)).collect();
         let (server, running) = (Some(server), BTreeMap::new());
-        let (replays, next) = (false, None);
-        World { device, client, members, running, server, folder, public, users, replays, next, _turn }
+        let (replays, next, state) = (false, None, "state");
+        World { device, client, members, running, server, folder, public, users, replays, next, state, _turn }
     }
 
     /// Starts the server again with this bundle, and its state.
     pub(super) fn restart(&mut self, public: Vec<u8>) {
         self.server = None;
-        let server = serve(&public, &self.folder.path().join("state"));
+        let server = serve(&public, &self.folder.path().join(self.state));
         self.client = Client::new(&server.url).unwrap().with_token(self.device.token().clone());
         (self.server, self.public) = (Some(server), public);
     }
@@ -153,6 +155,18 @@ impl World {
     /// Starts the server again, which moves all bandits to the keys of `next` into `folder`. Members 1 and 2
     /// come when it runs.
     pub(super) fn rotate(&mut self, next: &Keys, folder: &Path) -> usize {
+        let moved = self.begin_rotation(next, folder);
+        let moved = moved.recv_timeout(Duration::from_secs(120)).unwrap().unwrap();
+        (1..=2).for_each(|member| self.leave(member));
+        moved
+    }
+
+    /// As [`Self::rotate`], and returns where the number of bandits comes. Members 1 and 2 are here then.
+    pub(super) fn begin_rotation(
+        &mut self,
+        next: &Keys,
+        folder: &Path,
+    ) -> std::sync::mpsc::Receiver<Result<usize, helba_server::Error>> {
         let manifest = PublicBundle::read(&next.public[..]).unwrap().manifest;
         let (sender, receiver) = std::sync::mpsc::channel();
         self.server = None;
@@ -163,16 +177,15 @@ impl World {
         self.server = Some(server);
         self.next = Some(next.public.clone());
         (1..=2).for_each(|member| self.join(member));
-        let moved = receiver.recv_timeout(Duration::from_secs(120)).unwrap().unwrap();
-        (1..=2).for_each(|member| self.leave(member));
-        moved
+        receiver
     }
 
     /// Goes on with the keys of `next` and the bandits in `folder`, with ledgers that are empty.
     pub(super) fn go_on(&mut self, next: Keys, folder: &Path) {
         let Keys { members, public, users } = next;
         self.server = None;
-        let (state, path) = (self.folder.path().join("state-next"), folder.join("users.bundle"));
+        self.state = "state-next";
+        let (state, path) = (self.folder.path().join(self.state), folder.join("users.bundle"));
         std::fs::write(&path, &users).unwrap();
         let server = serve_taking(&public, &state, (folder.to_path_buf(), Some(path)));
         self.device = Arc::new(Device::read(&users[..]).unwrap());

@@ -56,6 +56,8 @@ impl EncryptedServed {
             if live.deleted {
                 return Err(self.deleted());
             }
+            // What moves to other keys is read under this lock: a receipt is for what is not in it.
+            self.check_stays()?;
             // Another request may have erased it while the log was read, or its batch may be closed.
             match live.bandit.erasable(decision)? {
                 Ok(round) if live.bandit.is_checked_now(round) => return Err(being_checked(decision)),

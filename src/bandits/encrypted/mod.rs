@@ -41,7 +41,7 @@ pub(crate) use pool::Stages;
 use pool::{Joining, Outcome, Pool, blocking};
 use protocol::{Answers, BanditConfig, Compare, DecisionId, Exchanges};
 use rand::Rng;
-pub(super) use rotation::{persistently, take_all};
+pub(super) use rotation::take_all;
 pub(crate) use senders::Sender;
 use senders::Senders;
 use service::{Body, Content};

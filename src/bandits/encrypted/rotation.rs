@@ -20,7 +20,7 @@ use protocol::BanditConfig;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wire::{
     Labels, Manifest, MemberReply, RotationEvidence, RotationShares, Wanted, check_frames, rotation_requests,
     rotations,
@@ -28,6 +28,8 @@ use wire::{
 
 /// The pause between two looks at a bandit whose last batch is under way.
 const PAUSE: Duration = Duration::from_millis(50);
+/// The longest time for which other bandits wait for the last batch of one.
+const LAST_BATCH: Duration = Duration::from_secs(30);
 
 /// The ids of other keys.
 #[derive(Debug, Clone, Copy)]
@@ -138,26 +140,30 @@ impl Errand for Rotating {
 
 impl EncryptedServed {
     /// Has the committee move the bandit to the keys of `next`, and writes its state under them into
-    /// `folder`, with its labels. A file that is there already stays.
+    /// `folder`, with its labels. A file that is there already stays. Returns whether the bandit has moved: if
+    /// not, its last batch waits, or members are missing or have failed, and the caller asks again after it has
+    /// asked others. `tried` are the sets that were asked.
     ///
     /// # Errors
-    /// Those of the disk. Members who are not here, or do not answer, are waited for.
+    /// Those of the disk.
     pub(crate) async fn rotate(
         self: &Arc<Self>,
         committee: &Arc<Committee>,
         next: &Manifest,
         labels: &Labels,
         folder: &Path,
-    ) -> Result<(), Error> {
+        tried: &mut Vec<ActiveSet>,
+    ) -> Result<bool, Error> {
         let path = folder.join(format!("{}.rotated", self.created.id));
         if path.exists() {
-            return Ok(());
+            return Ok(true);
         }
+        let began = Instant::now();
         let departing = loop {
             let (departing, closes) = {
                 let live = lock(&self.live);
                 if live.deleted {
-                    return Ok(());
+                    return Ok(true);
                 }
                 (live.bandit.departing(), live.bandit.closes_early())
             };
@@ -169,12 +175,16 @@ impl EncryptedServed {
                 }
                 None => {}
             }
+            if began.elapsed() > LAST_BATCH {
+                tracing::warn!(bandit = self.created.id, "a rotation waits for the last batch");
+                return Ok(false);
+            }
             self.update_if_due();
             self.ask_committee(committee.clone());
             tokio::time::sleep(PAUSE).await;
         };
         let next = NextIds {
-            digest: next.signed_digest(),
+            digest: next.rotation_digest(),
             large: next.key_id.parse()?,
             scores: next.scores.key_id.parse()?,
         };
@@ -184,14 +194,31 @@ impl EncryptedServed {
             let errand = errand.clone();
             blocking(move || rayon::scope(|_| errand.combine(agreed)))
         };
-        let event = persistently(committee, &self.created.id, errand.clone(), combine).await?;
+        let event = match committee.ask(errand.clone(), (tried, MOST_OWN_SETS), combine).await {
+            Ok(event) => event,
+            Err(error @ (Error::MembersMissing { .. } | Error::CommitteeFailed { .. })) => {
+                tracing::warn!(bandit = self.created.id, %error, "a rotation waits for members");
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
         let config = serde_json::to_vec(&self.created.config)
             .map_err(|_| Error::Broken("a configuration that cannot be serialised"))?;
         let mut bytes = postcard::to_stdvec(&(config, &labels.name, &labels.tags, event.to_bytes()?))
             .map_err(|_| Error::Broken("a bandit that cannot be serialised"))?;
         let digest = blake3::hash(&bytes);
         bytes.extend(digest.as_bytes());
-        blocking(move || store::write_private(&path, &bytes)).await
+        let served = self.clone();
+        blocking(move || {
+            // A bandit that was deleted while members answered does not come back.
+            let live = lock(&served.live);
+            if live.deleted {
+                return Ok(true);
+            }
+            store::write_private(&path, &bytes)?;
+            Ok(true)
+        })
+        .await
     }
 
     /// Whether the bandits of this server move to other keys, so that nothing more is learnt here.
@@ -225,6 +252,7 @@ impl EncryptedServed {
                 .map_err(|_| corrupt("it is no bandit under other keys"))?;
         let config: BanditConfig =
             serde_json::from_slice(&config).map_err(|_| corrupt("its configuration cannot be read"))?;
+        config.check_committee()?;
         let (engine, event) = (&shared.engine, Event::from_bytes(&event)?);
         let mut live = match shared.root.join(id).exists() {
             true => Live::load(&shared.root, id, engine, shared.keep_log)?,
@@ -241,28 +269,6 @@ impl EncryptedServed {
             live.change(engine, &event)?.ticket.wait()?;
         }
         Ok(())
-    }
-}
-
-/// What t members answer to `errand` about `what`. Those who are not here, or do not answer, are waited for.
-///
-/// # Errors
-/// Other errors of [`Committee::ask`].
-pub(in crate::bandits) async fn persistently<T, F: Future<Output = Result<T, Error>>>(
-    committee: &Committee,
-    what: &str,
-    errand: Arc<dyn Errand>,
-    combine: impl Fn(Agreed) -> F,
-) -> Result<T, Error> {
-    let mut tried = Vec::new();
-    loop {
-        match committee.ask(errand.clone(), (&mut tried, MOST_OWN_SETS), &combine).await {
-            Err(error @ (Error::MembersMissing { .. } | Error::CommitteeFailed { .. })) => {
-                tracing::warn!(what, %error, "a rotation waits for members");
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
-            done => return done,
-        }
     }
 }
 
