@@ -149,18 +149,19 @@ impl Reshare<'_> {
         if memory.has_begun(self.plan.place(roles.last())) {
             return Err(Error::HandedOver);
         }
-        let spent = self.spent(&memory);
+        let spent = self.spent(&memory, self.plan.resharing()?.committee()?.quorum()?.threshold());
         memory.fail_and_forget()?;
         Ok(roles.old.map_or(Ok(()), |old| old.ledger.thaw(&self.plan.session, spent))?)
     }
 
-    /// The opened decisions that the tests of the run count as, if it has come to them.
-    fn spent(&self, memory: &Memory) -> u64 {
+    /// The decisions, opened by sets of `threshold` members, that the tests of the run count as. They count once
+    /// deals may have left this member: the next members test what they got, whatever this one sees of that.
+    fn spent(&self, memory: &Memory, threshold: u8) -> u64 {
         let (plan, quorum) = (self.plan, self.plan.quorum);
-        if !memory.has_begun(plan.place(Round::Test)) {
+        if !memory.has_begun(plan.place(Round::Deal)) {
             return 0;
         }
-        let each = opened_nats(plan.proposal.shape(), quorum.threshold(), plan.makers());
+        let each = opened_nats(plan.proposal.shape(), threshold, plan.makers());
         let forms = plan.tests().len() * FORMS * plan.sets.len();
         (NATS_OF_A_FORM * f64::from(quorum.threshold()) * forms as f64 / each).ceil() as u64
     }
@@ -444,7 +445,7 @@ impl<B: Board> Run<'_, '_, B> {
             // Nobody has answered with it, since the keys are not there yet.
             std::fs::remove_file(&ledger).map_err(io("member.ledger"))?;
         }
-        Ledger::open(&ledger)?.take(&told, setup.spent(&self.party.memory))?;
+        Ledger::open(&ledger)?.take(&told, setup.spent(&self.party.memory, plan.quorum.threshold()))?;
 
         for (name, kind, from) in [
             ("public.bundle", BundleKind::Public, setup.public),
@@ -472,9 +473,11 @@ impl<B: Board> Run<'_, '_, B> {
             return Error::Unresolved(why);
         }
         let ended = self.party.memory.fail_and_forget();
-        let spent = self.setup.spent(&self.party.memory);
-        let old = self.roles.old.as_ref();
-        let thawed = old.map_or(Ok(()), |old| old.ledger.thaw(&plan.session, spent));
+        let thaw = |old: &Old| {
+            let spent = self.setup.spent(&self.party.memory, old.keys.quorum().threshold());
+            old.ledger.thaw(&plan.session, spent)
+        };
+        let thawed = self.roles.old.as_ref().map_or(Ok(()), thaw);
         if let Err(error) = ended.and(thawed.map_err(Error::from)) {
             return error;
         }

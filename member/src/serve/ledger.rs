@@ -38,6 +38,8 @@ const FORKS: TableDefinition<&str, &[u8]> = TableDefinition::new("forks");
 /// Numbers from here on are those of evaluations, which are random; below, those of a bandit's own tasks, one
 /// after the other.
 const EVALUATIONS: u64 = 1 << 63;
+/// In the place of the task in which the request of a user was answered: it is answered in none.
+const NO_TASK: u64 = 0;
 /// The resharing in which the shares of this ledger are handed on, by the start of its name.
 const RESHARING: &str = "resharing";
 /// Whether the server was caught by a member that checks some tasks alone.
@@ -93,7 +95,13 @@ impl Told {
         let mut bandits = BTreeMap::<String, ToldBandit>::new();
         for told in all {
             out.opened = out.opened.max(told.opened);
-            uploads.extend(told.uploads);
+            for (hash, task) in told.uploads {
+                // Of two tasks, none is answered: one of the two who tell does not tell the truth.
+                uploads
+                    .entry(hash)
+                    .and_modify(|known| *known = if *known == task { task } else { NO_TASK })
+                    .or_insert(task);
+            }
             for bandit in told.bandits {
                 match bandits.get_mut(&bandit.id) {
                     None => drop(bandits.insert(bandit.id.clone(), bandit)),
@@ -561,7 +569,7 @@ impl Ledger {
             for upload in uploads {
                 let known = table.get(upload).map_err(failed)?.map(|found| found.value());
                 match known {
-                    Some(known) if known == task => {}
+                    Some(known) if known == task && known != NO_TASK => {}
                     Some(_) => {
                         return Err(Error::Refused("contexts that were answered in another evaluation"));
                     }
@@ -776,6 +784,27 @@ mod tests {
             let ledger = Ledger::open(&folder.path().join("ledger")).unwrap();
             ledger.take(&told(sets), 0).unwrap();
             assert_eq!(note(&ledger, &question(5, 0), 0b011, b"c1").is_ok(), answers, "{sets} sets");
+        }
+    }
+
+    /// A dealer tells another task than the other ones for the request of a user, so that it would be opened
+    /// once more there. It is opened in neither. The control is what only one has told.
+    #[test]
+    fn attack_a_dealer_moves_no_request_to_another_task() {
+        let told = |uploads: &[([u8; 32], u64)]| Told { uploads: uploads.to_vec(), ..Told::default() };
+        let (task, other) = (EVALUATIONS | 1, EVALUATIONS | 2);
+        let honest = told(&[([1; 32], task), ([2; 32], task)]);
+        for liar in [told(&[([1; 32], other)]), told(&[([1; 32], NO_TASK)])] {
+            for all in [[honest.clone(), liar.clone()], [liar.clone(), honest.clone()]] {
+                let folder = tempfile::tempdir().unwrap();
+                let ledger = Ledger::open(&folder.path().join("ledger")).unwrap();
+                ledger.take(&Told::merged(all), 0).unwrap();
+                for task in [task, other, NO_TASK] {
+                    assert!(matches!(ledger.note_uploads(task, &[[1; 32]]), Err(Error::Refused(_))));
+                }
+                ledger.note_uploads(task, &[[2; 32]]).unwrap();
+                assert!(ledger.note_uploads(other, &[[2; 32]]).is_err());
+            }
         }
     }
 

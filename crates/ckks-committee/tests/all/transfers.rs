@@ -1,7 +1,7 @@
 use crate::committee::{Ring, assert_near, deviation, pairs, rng, sets};
 use ckks::{
-    Ciphertext, Params, Places, Plaintext, Raise, Refresh, SlotsToCoefficients, TOY_LOGN11_SCORES,
-    TOY_LOGN12_DEPTH21, Term,
+    Ciphertext, LOGN15_LOGQP825_DEPTH17, Params, ParamsSpec, Places, Plaintext, Raise, Refresh,
+    SlotsToCoefficients, TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH21, Term,
 };
 use ckks_committee::{Error as MemberError, MemberShare};
 use ckks_shares::{
@@ -146,6 +146,102 @@ fn check_rotation(what: &str, from: &Ring, to: &Ring, map: &impl Transfer, ct: &
     let (t, n) = (f64::from(from.quorum.threshold()), f64::from(to.quorum.members()));
     let formula = t.sqrt() * SIGMA * (4.0 * n * to.params.n() as f64 / 3.0 + 1.0).sqrt();
     assert_near(&format!("{what}, {t} of {}", from.quorum.members()), deviation(errors), formula);
+}
+
+/// Statistics V = I + Σ x·xᵀ and g = Σ r·x of 300 contexts of length 1 with 7 features, divided by 32 as those
+/// of a bandit with a horizon of 1000 are, move to the keys of four committees, one after the other. Returns
+/// the root mean square of the errors of a slot after each, and the largest of them.
+fn errors_of_moved_statistics(spec: ParamsSpec, quorum: Quorum, level: usize) -> Vec<(f64, f64)> {
+    const FEATURES: usize = 7;
+    let (params, refresh_level) = (spec.validate().unwrap(), 2);
+    let mut statistics = vec![0.0; FEATURES * (FEATURES + 1)];
+    (0..FEATURES).for_each(|i| statistics[i * FEATURES + i] = 1.0 / 32.0);
+    for t in 0..300 {
+        let x: Vec<f64> = (0..FEATURES).map(|i| ((7 * t + 3 * i + 1) as f64).sin()).collect();
+        let norm = x.iter().map(|x| x * x).sum::<f64>().sqrt();
+        let (x, reward) = (x.iter().map(|x| x / norm).collect::<Vec<_>>(), (t as f64).cos());
+        for i in 0..FEATURES {
+            (0..FEATURES).for_each(|j| statistics[i * FEATURES + j] += x[i] * x[j] / 32.0);
+            statistics[FEATURES * FEATURES + i] += reward * x[i] / 32.0;
+        }
+    }
+    let slots = params.max_slots();
+    let mut values: Vec<_> = statistics.iter().map(|x| num_complex::Complex64::from(*x)).collect();
+    values.resize(slots, num_complex::Complex64::ZERO);
+    let scale = params.scale(level);
+    let message = Plaintext::encode_at(&params, &values, level, scale).unwrap();
+    let ring = |epoch: u64| Ring::new(&params, quorum, 20 + epoch);
+    let (mut from, map) = (ring(0), Refresh::new(&params, refresh_level, level, slots).unwrap());
+    let exact = {
+        // Without the error of a first encryption.
+        let zero = Poly::zero(params.n(), level + 1);
+        Ciphertext::new(message.poly().clone(), zero, level, scale)
+    };
+    let (mut moved, keys, set) = (exact, pairs(quorum), sets(quorum)[2]);
+    let n = params.n() as f64;
+    (1..=4)
+        .map(|epoch| {
+            let to = ring(epoch);
+            let [c0, c1] = [moved.c0(), moved.c1()].map(|poly| poly.truncated(refresh_level + 1));
+            let cut = Ciphertext::new(c0, c1, refresh_level, moved.scale());
+            let share = |j: u8| {
+                let j = usize::from(j - 1);
+                from.shares[j].rotate(&to.public_key(), &keys[j], &map, set, HEADER, cut.c1()).unwrap()
+            };
+            let shares: Vec<RotationShare> = set.iter().map(share).collect();
+            moved = rotate(&map, set, &cut, &shares).unwrap();
+            from = Ring::with(&params, quorum, to.secrets, 20 + epoch);
+            let coefficients = from.phase(&moved);
+            let mut power = 1u64;
+            let errors: Vec<f64> = (statistics.iter())
+                .map(|want| {
+                    let slot: f64 = (0..)
+                        .zip(&coefficients)
+                        .map(|(k, m)| {
+                            let turn = (k * power) % (4 * coefficients.len() as u64);
+                            *m as f64 * (std::f64::consts::PI * turn as f64 / n).cos()
+                        })
+                        .sum();
+                    power = power * 5 % (2 * coefficients.len() as u64);
+                    slot / scale - want
+                })
+                .collect();
+            let square = errors.iter().map(|e| e * e).sum::<f64>() / errors.len() as f64;
+            (square.sqrt(), errors.iter().fold(0.0, |m: f64, e| m.max(e.abs())))
+        })
+        .collect()
+}
+
+fn check_moved_statistics(spec: ParamsSpec, (t, n): (u8, u8), level: usize) {
+    let degree = f64::from(spec.log_n).exp2();
+    let all = errors_of_moved_statistics(spec, Quorum::new(t, n).unwrap(), level);
+    for (rotations, (root, largest)) in (1..).zip(all) {
+        // Real parts of slots: √(N/2) coefficients, at a scale of 2³².
+        let one = f64::from(t).sqrt() * SIGMA * (4.0 * f64::from(n) * degree / 3.0 + 1.0).sqrt();
+        let formula = f64::from(rotations).sqrt() * one * (degree / 2.0).sqrt() * (-32f64).exp2();
+        println!(
+            "{t} of {n}, N = {degree}, rotation {rotations}: 2^{:.2}, largest 2^{:.2}, formula 2^{:.2}",
+            root.log2(),
+            largest.log2(),
+            formula.log2()
+        );
+        // 56 values: their root mean square is within a bit.
+        assert!((root / formula).log2().abs() < 1.0 && largest < 5.0 * formula);
+    }
+}
+
+/// Statistics that move four times keep the error of an encryption a member each time.
+#[test]
+fn moved_statistics_have_the_errors_of_encryptions() {
+    check_moved_statistics(TOY_LOGN12_DEPTH21, (2, 3), 14);
+}
+
+/// The same at real parameters.
+#[test]
+#[ignore = "N = 2^15"]
+fn moved_statistics_of_the_largest_ring_have_the_errors_of_encryptions() {
+    check_moved_statistics(LOGN15_LOGQP825_DEPTH17, (2, 3), 14);
+    check_moved_statistics(LOGN15_LOGQP825_DEPTH17, (3, 5), 14);
 }
 
 /// What the server adds up is the message less a mask that is as wide as the modulus allows, at the
