@@ -208,8 +208,8 @@ struct Arguments {
     /// to these keys, into the folder --rotated, and the server ends. Users are answered 503 meanwhile.
     #[arg(long, value_name = "BUNDLE", requires_all = ["keys", "rotated"])]
     rotate: Option<PathBuf>,
-    /// Folder of bandits that were moved to other keys. Without --rotate, those that are not in the state
-    /// folder yet are taken into it.
+    /// Folder of bandits that were moved to other keys. Without --rotate, they are taken into the state
+    /// folder, and their files are removed.
     #[arg(long, value_name = "DIR", requires = "keys")]
     rotated: Option<PathBuf>,
     /// Users' bundle of --keys, at the first start with --rotated: devices of the committee before get it with

@@ -8,5 +8,6 @@ mod plan;
 mod processes;
 mod replay;
 mod reshare;
+mod rotating;
 mod rotation;
 mod rounds;

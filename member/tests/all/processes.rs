@@ -6,10 +6,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use wire::{PublicBundle, UsersBundle};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_helba-member");
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_helba-member");
 
 /// A process that is killed when this is dropped.
-struct Killed(Child);
+pub(crate) struct Killed(pub(crate) Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {
@@ -18,7 +18,7 @@ impl Drop for Killed {
     }
 }
 
-fn output(arguments: &[&str]) -> String {
+pub(crate) fn output(arguments: &[&str]) -> String {
     let out = Command::new(PROGRAM).args(arguments).output().unwrap();
     assert!(out.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&out.stderr));
     String::from_utf8(out.stdout).unwrap()
@@ -35,7 +35,7 @@ fn board(proposal: &str, folder: &str, address: &str) -> (Killed, String) {
 
 /// Runs three members, of which the second is killed again and again, and the board too, until all have ended
 /// well. `start` has the arguments of a member for a board.
-fn run(proposal: &str, folder: &str, start: &dyn Fn(u8, &str) -> Vec<String>) {
+pub(crate) fn run(proposal: &str, folder: &str, start: &dyn Fn(u8, &str) -> Vec<String>) {
     let (mut of_board, address) = board(proposal, folder, "127.0.0.1:0");
     let start = |j: u8| {
         let mut command = Command::new(PROGRAM);

@@ -58,6 +58,7 @@ fn a_bandit_goes_on_under_new_keys() {
     assert!(files(&folder) == moved, "another share of what was moved before");
 
     world.go_on(next, &folder);
+    assert!(!of_bandit.exists(), "what was taken comes back no more");
     let device = again(&world, &id);
     let after = world.client.encrypted(&id).unwrap().status;
     assert_eq!((after.feedbacks, after.model_feedbacks), (before.feedbacks, before.feedbacks));

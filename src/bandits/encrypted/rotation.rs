@@ -7,7 +7,7 @@
 
 use super::committee::About;
 use super::pool::blocking;
-use super::state::Live;
+use super::state::{Live, stored};
 use super::{EncryptedServed, Event, Shared};
 use crate::committee::{Agreed, Committee, Errand, MOST_OWN_SETS, Share};
 use crate::error::Error;
@@ -230,7 +230,8 @@ impl EncryptedServed {
     }
 
     /// Creates the bandit `id` with the state that [`Self::rotate`] wrote to `path`, after `keep` has kept its
-    /// labels. One that has it already stays as it is.
+    /// labels. One that has it already stays as it is. The file is removed then, so that a bandit that is
+    /// deleted later does not come back.
     ///
     /// # Errors
     /// [`Error::CorruptState`] for other bytes, or a state under other keys; those of the disk and of `keep`.
@@ -268,7 +269,8 @@ impl EncryptedServed {
             keep(id, &Labels { name, tags })?;
             live.change(engine, &event)?.ticket.wait()?;
         }
-        Ok(())
+        let removed = std::fs::remove_file(path).and_then(|()| host::sync_folder_of(path));
+        removed.map_err(|e| Error::disk(path, e))
     }
 }
 
@@ -282,6 +284,8 @@ pub(crate) fn take_all(
     keep: impl Fn(&str, &Labels) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let disk = |e| Error::disk(folder, e);
+    // What a creation left that was interrupted is in the way of the next one.
+    stored(&shared.root)?;
     for entry in std::fs::read_dir(folder).map_err(disk)? {
         let path = entry.map_err(disk)?.path();
         let (Some(id), Some("rotated")) =
