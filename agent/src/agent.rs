@@ -143,7 +143,14 @@ impl Agent {
         let (log, of_raiser) = (inner.log.clone(), inner.stop.clone());
         let (client, device) = (inner.client.clone(), inner.device.clone());
         let raiser = Raiser::new(client, device, options, of_raiser, inner.fork_rng(), move |line| log(line));
-        let mut raising = pin!(tokio::task::spawn_blocking(|| raiser.run()));
+        // The members of a committee raise for its bandits.
+        let raises = !inner.device.is_of_committee();
+        let mut raising = pin!(async {
+            match raises {
+                true => tokio::task::spawn_blocking(|| raiser.run()).await,
+                false => std::future::pending().await,
+            }
+        });
         let mut ended = None;
         let stop = async {
             tokio::select! {
@@ -155,7 +162,8 @@ impl Agent {
         inner.stop.stop();
         let raised = match ended {
             Some(ended) => ended,
-            None => raising.await,
+            None if raises => raising.await,
+            None => Ok(Ok(())),
         };
         let closing = tokio::task::spawn_blocking(move || inner.close());
         closing.await.map_err(|_| Error::Broken("the end panicked"))??;
