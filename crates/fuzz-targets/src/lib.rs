@@ -5,11 +5,13 @@
 //! `tests/mutations.rs` runs them on random and mutated inputs in every test run. `tests/seeds` has valid
 //! inputs, from which `examples/corpus.rs` writes the seed corpus.
 
+mod committee;
 mod data;
 mod frames;
 mod messages;
 mod rest;
 
+pub use committee::{plan, proposal};
 pub use frames::{COEFFICIENTS, SPEC};
 
 /// A parser.
@@ -36,6 +38,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "policy_request", run: messages::policy, inputs: 5000 },
     Target { name: "data_file", run: data::file, inputs: 1500 },
     Target { name: "sum_share", run: messages::share, inputs: 5000 },
+    Target { name: "keygen_message", run: committee::keygen, inputs: 400 },
+    Target { name: "resharing_deal", run: committee::resharing, inputs: 400 },
+    Target { name: "member_told", run: committee::told, inputs: 5000 },
 ];
 
 /// Runs the target `name`. Panics if there is no such target.

@@ -5,7 +5,6 @@
 //! that differ are the evidence that somebody was shown another journal, or that a member signs what it did not
 //! see.
 
-use crate::frame::check_length;
 use crate::{CommitteeManifest, Error, PublicBytes};
 use ckks_shares::SessionId;
 use envelope::{SIGNATURE_BYTES, SigningSecret};
@@ -80,10 +79,11 @@ impl SignedHead {
     /// Reads the bytes of [`Self::to_bytes`]. The signature is not checked.
     ///
     /// # Errors
-    /// [`Error::TooLong`], [`Error::Malformed`].
+    /// [`Error::Malformed`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
-        check_length("a head", bytes.len(), MOST_HEAD)?;
-        serde_json::from_slice(bytes).map_err(|_| Error::Malformed("a head cannot be read"))
+        let bytes = Some(bytes).filter(|bytes| bytes.len() <= MOST_HEAD);
+        let read = bytes.and_then(|bytes| serde_json::from_slice(bytes).ok());
+        read.ok_or(Error::Malformed("a head cannot be read"))
     }
 
     /// Whether no journal has both heads.

@@ -28,6 +28,7 @@ mod proposal;
 mod reshare;
 mod run;
 mod spent;
+mod untrusted;
 
 pub use board::{Board, RemoteBoard, Store, routes};
 pub use error::Error;
@@ -36,3 +37,4 @@ pub use plan::Plan;
 pub use proposal::{Identity, Proposal, Resharing};
 pub use reshare::{Old, Reshare};
 pub use run::Keygen;
+pub use untrusted::{read_key_generation, read_resharing};

@@ -350,10 +350,7 @@ impl<B: Board> Run<'_, '_, B> {
             let slot = Slot { round: Round::Pair, number, member: from };
             let sealed = self.party.fetch(slot)?;
             let opened = sealing.open(&purpose(plan, PAIR, from, member), &sealed);
-            let read = opened.ok().and_then(|body| {
-                let (half, opened) = body.split_first_chunk()?;
-                Some((PairSecret::from_bytes(half), u64::from_le_bytes(opened.try_into().ok()?)))
-            });
+            let read = opened.ok().and_then(|body| read_pair(&body));
             let Some((theirs, opened)) = read else {
                 return suspicion(format!("the {slot} cannot be opened"));
             };
@@ -516,8 +513,14 @@ impl<B: Board> Run<'_, '_, B> {
     }
 }
 
+/// Half of a pair key, and how many decisions its member has opened.
+pub(super) fn read_pair(bytes: &[u8]) -> Option<(PairSecret, u64)> {
+    let (half, opened) = bytes.split_first_chunk()?;
+    Some((PairSecret::from_bytes(half), u64::from_le_bytes(opened.try_into().ok()?)))
+}
+
 /// The values of a deal, and what its dealer tells.
-fn read_deal(plan: &Plan, bytes: &[u8]) -> Option<(Vec<Dealt>, Told)> {
+pub(super) fn read_deal(plan: &Plan, bytes: &[u8]) -> Option<(Vec<Dealt>, Told)> {
     let mut rest = bytes;
     let value = |ring: Ring| {
         let params = plan.params(ring);
