@@ -172,8 +172,8 @@ enum Command {
     /// Prints the heads of journals that members have signed, and looks for two that contradict each other.
     ///
     /// Give it the ledger of a member, which must not serve meanwhile, and files of others: what this command
-    /// printed elsewhere, or what a device was shown by `GET /v1/bandits/{id}`. It fails if somebody was shown
-    /// another journal, and its output is then the evidence.
+    /// printed elsewhere, or what a device was shown by `GET /v1/bandits/{id}`. It fails if somebody was
+    /// shown another journal, and its output is then the evidence.
     Heads {
         /// The public bundle, whose members' signatures count.
         #[arg(long, value_name = "FILE")]

@@ -53,8 +53,8 @@ pub(crate) fn resharing(input: &[u8]) {
     }
 }
 
-/// What a member is told by a server, and by the members of the epoch before. A message that is read is written
-/// with bytes that are read and written the same.
+/// What a member is told by a server, and by the members of the epoch before. A message that is read is
+/// written with bytes that are read and written the same.
 pub(crate) fn told(input: &[u8]) {
     fn check(input: &[u8], read: impl Fn(&[u8]) -> Option<Vec<u8>>) {
         if let Some(written) = read(input) {

@@ -1,9 +1,9 @@
 //! The heads of the journal of a bandit, which members sign at the end of each batch.
 //!
-//! The journal of a bandit is a chain of hashes. A member signs the hash after the last record of a batch, once
-//! it has followed the journal up to there, and never another one for the same batch. Two heads of one batch
-//! that differ are the evidence that somebody was shown another journal, or that a member signs what it did not
-//! see.
+//! The journal of a bandit is a chain of hashes. A member signs the hash after the last record of a batch,
+//! once it has followed the journal up to there, and never another one for the same batch. Two heads of one
+//! batch that differ are the evidence that somebody was shown another journal, or that a member signs what it
+//! did not see.
 
 use crate::{CommitteeManifest, Error, PublicBytes};
 use ckks_shares::SessionId;

@@ -6,7 +6,7 @@
 //!      8      2  version, 1, little-endian
 //!     10     32  name of the run
 //!     42     32  seed of all that the member draws
-//!     74      1  1 if the run has failed; a key generation opens the seed then, and a resharing has zeros in its place
+//!     74      1  1 if the run has failed; a key generation opens the seed then, and in a resharing it is 0
 //!     75   32·r  hash of all messages before each round that was begun
 //!   end−32   32  BLAKE3 hash of all bytes before
 //! ```

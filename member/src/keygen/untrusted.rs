@@ -9,8 +9,8 @@ use crate::serve::Told;
 use ckks::KeyId;
 use zeroize::Zeroizing;
 
-/// Reads `bytes` as each message of a key generation: lists of messages, the opening of a seed, a deal, a share
-/// of a key, and a test.
+/// Reads `bytes` as each message of a key generation: lists of messages, the opening of a seed, a deal, a
+/// share of a key, and a test.
 ///
 /// # Panics
 /// If entries or an opening are read differently after they were written again.
@@ -35,8 +35,8 @@ pub fn read_key_generation(plan: &Plan, bytes: &[u8]) {
     }
 }
 
-/// Reads `bytes` as what is sealed to a member in a resharing: half of a pair key with a count, and a deal with
-/// what the ledger of its dealer holds, which is merged with itself. Returns what it tells.
+/// Reads `bytes` as what is sealed to a member in a resharing: half of a pair key with a count, and a deal
+/// with what the ledger of its dealer holds, which is merged with itself. Returns what it tells.
 pub fn read_resharing(plan: &Plan, bytes: &[u8]) -> Option<Told> {
     _ = read_pair(bytes);
     let (_, told) = read_deal(plan, bytes)?;

@@ -451,7 +451,8 @@ impl Ledger {
     /// When this returns, the note is on disk, and the heads may be shown.
     ///
     /// # Errors
-    /// [`Error::Deviates`] for another head of a batch than the one that was signed before; [`Error::Ledger`].
+    /// [`Error::Deviates`] for another head of a batch than the one that was signed before;
+    /// [`Error::Ledger`].
     pub fn note_head(
         &self,
         bandit: &str,
@@ -670,8 +671,8 @@ mod tests {
         ledger.note(question, set, &question.to_bytes(), c1)
     }
 
-    /// What the ledger grows by is stated in docs/committee.md: a decision that one set raises and opens, in an
-    /// evaluation of its own, takes less than 500 bytes. A decision of long ago is still refused.
+    /// What the ledger grows by is stated in docs/committee.md: a decision that one set raises and opens, in
+    /// an evaluation of its own, takes less than 500 bytes. A decision of long ago is still refused.
     #[test]
     fn the_ledger_grows_by_some_hundred_bytes_a_decision() {
         let folder = tempfile::tempdir().unwrap();

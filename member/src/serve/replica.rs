@@ -33,11 +33,12 @@ use wire::{
 const MOST_MODELS: usize = 4;
 /// The most bandits that are followed.
 const MOST_BANDITS: usize = 16;
-/// The most bytes of feedback of a bandit that is kept until it is checked. What comes after it is fetched again.
+/// The most bytes of feedback of a bandit that is kept until it is checked. What comes after it is fetched
+/// again.
 const MOST_KEPT: usize = 64 << 20;
 
-/// Where the records of the journal of a bandit come from, after a number of them, with the heads that members
-/// have signed. It gets the last one that this member has signed.
+/// Where the records of the journal of a bandit come from, after a number of them, with the heads that
+/// members have signed. It gets the last one that this member has signed.
 pub type Source<'a> = &'a dyn Fn(&str, u64, Option<&SignedHead>) -> Result<Journal, Error>;
 
 /// The evaluation keys of a committee, and the state of each bandit as its journal determines it.

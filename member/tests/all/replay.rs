@@ -251,8 +251,8 @@ fn attack_a_forked_journal_is_refused() {
     forked[fed] = helba::Event::Feedback { round: *round, frame: made_up }.to_bytes().unwrap();
     let why = deviates(follow(&asked.ledger("made-up"), &forked, &opening));
     assert!(!why.contains("does not know"), "{why}");
-    // A record that is refused leaves nothing behind: a second feedback of a round, which a user of the server's
-    // proved, is not what an erasure takes out after it. The control is the erasure of the first.
+    // A record that is refused leaves nothing behind: a second feedback of a round, which a user of the
+    // server's proved, is not what an erasure takes out after it. The control is the erasure of the first.
     let last_round = events.iter().rev().find_map(|event| match event {
         helba::Event::Feedback { round, frame } => Some((*round, frame.clone())),
         _ => None,
@@ -330,10 +330,10 @@ fn attack_a_forked_journal_is_refused() {
     follow(&asked.ledger("fresh"), &other, &opening).unwrap();
 }
 
-/// A server shows two members, each with a ledger of its own, two journals. The head that one has signed shows
-/// the other that there are two: it keeps both, and answers nothing for the bandit any more. Devices that were
-/// shown the heads of both find the same. The control is a member that sees no heads: it follows the other
-/// journal and answers.
+/// A server shows two members, each with a ledger of its own, two journals. The head that one has signed
+/// shows the other that there are two: it keeps both, and answers nothing for the bandit any more. Devices
+/// that were shown the heads of both find the same. The control is a member that sees no heads: it follows
+/// the other journal and answers.
 #[test]
 fn attack_members_and_devices_are_not_shown_two_journals() {
     let asked = asked();

@@ -413,8 +413,8 @@ fn attack_nobody_answers_for_a_member() {
     }
 }
 
-/// A member that is busy is asked the same again when there are too few others, and nobody else says that it is.
-/// Where there are others, they are asked at once.
+/// A member that is busy is asked the same again when there are too few others, and nobody else says that it
+/// is. Where there are others, they are asked at once.
 #[test]
 fn a_member_that_is_busy_is_asked_again_later() {
     for others in [1, 2] {

@@ -4,8 +4,8 @@
 //! user alone. A feedback is some coefficients of a ciphertext, and
 //! is acknowledged when the log has them on disk.
 //!
-//! `pool` is locked before `live`, and no other lock is taken while `keeping`, `senders` or `heads` is held. None of
-//! these is held during a long computation.
+//! `pool` is locked before `live`, and no other lock is taken while `keeping`, `senders` or `heads` is held.
+//! None of these is held during a long computation.
 
 mod again;
 mod audit;
