@@ -7,6 +7,7 @@ use crate::agent::{Inner, now};
 use crate::decision_log::{Line, Played};
 use crate::pending::{Kept, Sent, Waiting};
 use crate::settings::{Mode, Settings};
+use ckks::KeyId;
 use host::lock;
 use privacy::PrivacyStatement;
 use protocol::DecisionId;
@@ -31,8 +32,9 @@ const STATEMENT: &str =
     "The server sees no context and no reward, which are encrypted. Nothing is differentially private.";
 
 /// The queues of a bandit, which threads of its own serve until it is closed.
-#[derive(Default)]
 pub(crate) struct Desk {
+    /// The key of its device.
+    key: KeyId,
     queues: Mutex<Queues>,
     changed: Condvar,
 }
@@ -70,10 +72,12 @@ impl Desk {
     /// # Errors
     /// As [`user_client::Device::join`].
     pub(crate) fn open(agent: &Arc<Inner>, created: Created) -> Result<(Arc<Desk>, JoinHandle<()>), Error> {
-        let desk = Arc::new(Desk::default());
+        let device = agent.device();
+        let (queues, changed) = Default::default();
+        let desk = Arc::new(Desk { key: device.key_id(), queues, changed });
         let (done, join) = std::sync::mpsc::channel();
         let (of_thread, agent) = (desk.clone(), agent.clone());
-        let thread = std::thread::spawn(move || match agent.device.join(&created) {
+        let thread = std::thread::spawn(move || match device.join(&created) {
             Err(error) => drop(done.send(Err(error))),
             Ok(joined) => {
                 // Nobody is served before this is read.
@@ -83,6 +87,11 @@ impl Desk {
         });
         join.recv().map_err(|_| Error::Broken("a thread of a bandit panicked"))??;
         Ok((desk, thread))
+    }
+
+    /// The key of its device.
+    pub(crate) fn key(&self) -> KeyId {
+        self.key
     }
 
     /// A decision on `rows`.
@@ -225,7 +234,8 @@ fn decide<R: CryptoRng>(
         return decide_here(agent, joined, load, arm, rng);
     }
     let rows: Vec<&[Vec<f64>]> = load.iter().map(|asked| &asked.rows[..]).collect();
-    let ask = |rng: &mut R| joined.decide_several(&agent.client, &rows, rng);
+    let client = agent.client();
+    let ask = |rng: &mut R| joined.decide_several(&client, &rows, rng);
     let made = patiently(agent.options.patience, &agent.stop, rng, ask).map_err(Error::from);
     let kept = made.and_then(|round| {
         let now = now();
@@ -256,7 +266,7 @@ fn decide<R: CryptoRng>(
             agent.log_decisions(choices.map(line).collect());
             agent.note(round.unrepeated.as_ref());
             // The decisions count in any case, and the server gives the tasks to somebody else.
-            if let Err(error) = joined.answer_tasks(&agent.client, &mut round, rng) {
+            if let Err(error) = joined.answer_tasks(&client, &mut round, rng) {
                 agent.log(&format!("tasks of bandit {}: {error}", joined.created().id));
             }
         }
@@ -359,8 +369,10 @@ fn send<R: CryptoRng>(
     let body =
         joined.feedback(id, played.arm as usize, features, sent.reward, question.as_ref(), &mut of_seed)?;
     let bandit = &joined.created().id;
-    let send = |_: &mut R| agent.client.feedback_encrypted(bandit, id, &body);
-    let receipt = patiently(agent.options.patience, &agent.stop, rng, send)?;
+    let client = agent.client();
+    let send = |_: &mut R| client.feedback_encrypted(bandit, id, &body);
+    let receipt = patiently(agent.options.patience, &agent.stop, rng, send);
+    let receipt = receipt.map_err(|error| agent.device().explained(error))?;
     agent.note(None);
     let feedbacks = Some(receipt.feedbacks);
     counted(agent, bandit, (since, id, played), (sent.reward, feedbacks), rng);

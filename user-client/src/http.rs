@@ -154,6 +154,14 @@ impl Client {
         self
     }
 
+    /// The client with the token `next`, if its token is `before`.
+    pub(crate) fn with_token_after(self, before: &AccessToken, next: &AccessToken) -> Self {
+        match self.token.as_ref().is_some_and(|token| token.digest() == before.digest()) {
+            true => self.with_token(next.clone()),
+            false => self,
+        }
+    }
+
     /// Whether requests carry a token over HTTP without TLS to another machine.
     pub fn shows_token(&self) -> bool {
         let http = self.server.strip_prefix("http://");

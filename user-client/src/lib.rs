@@ -16,6 +16,8 @@
 mod answers;
 mod bandit;
 #[cfg(feature = "http")]
+mod connected;
+#[cfg(feature = "http")]
 mod context;
 mod device;
 mod error;
@@ -32,6 +34,8 @@ pub use answers::{AnswersSpent, DEFAULT_REPEATS, MOST_ANSWERS, RepeatsSpent, mos
 pub use bandit::{
     Asking, BanditDevice, Choice, MaskedTask, OpenedCounters, PlayedRound, ReadReply, Request, Target,
 };
+#[cfg(feature = "http")]
+pub use connected::Connected;
 #[cfg(feature = "http")]
 pub use context::read_contexts;
 pub use device::{Device, Opening};

@@ -34,7 +34,12 @@ pub(super) async fn decide(
     let asked: Asked = read(&agent, request, MAX_JSON_BYTES, "a decision request").await?;
     let Path(id) = id?;
     let rows = rows(&agent, &id, asked)?;
-    let decided = agent.desk(&id).await?.decide(rows).await;
+    let decided = agent
+        .at_desk(&id, |desk| {
+            let rows = rows.clone();
+            async move { desk.decide(rows).await }
+        })
+        .await;
     answer(&agent, &id, decided)
 }
 
@@ -70,7 +75,7 @@ pub(super) async fn feedback(
     };
     let Path((id, decision)) = names?;
     let decision: DecisionId = decision.parse().map_err(Error::from)?;
-    let counted = agent.desk(&id).await?.feedback(decision, reward).await;
+    let counted = agent.at_desk(&id, |desk| async move { desk.feedback(decision, reward).await }).await;
     answer(&agent, &id, counted)
 }
 

@@ -3,16 +3,20 @@ use crate::inputs::Small;
 use crate::rounds::{World, next_keys, rows};
 use ckks_shares::ActiveSet;
 use helba::{DeepEngine, Departing, EncryptedBandit, Engine, Event};
+use helba_agent::{Agent, Options};
 use helba_member::serve::{Error, Joined, Ledger, answer_rotation};
+use helba_server::Connections;
 use protocol::BanditConfig;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use testkit::ClearTwin;
 use user_client::{BanditDevice, Client, Device, Opening};
 use wire::{
-    BundleKind, BundleReader, BundleWriter, Custody, Handover, Labels, LabelsPatch, Manifest, MemberRequest,
-    PublicBundle, PublicBytes, Question, ScoreKeys, Successor, UsersBundle, Wanted,
+    AccessToken, BundleKind, BundleReader, BundleWriter, ClearFeedback, Custody, Handover, Labels,
+    LabelsPatch, Manifest, MemberRequest, PublicBundle, PublicBytes, Question, ScoreKeys, Successor,
+    UsersBundle, Wanted,
 };
 
 fn manifest(public: &[u8]) -> Manifest {
@@ -149,6 +153,58 @@ fn a_device_follows_a_rotation_by_itself() {
     assert_eq!(world.client.labelled(&old.id).unwrap().labels.name, None, "labels are taken once");
     let client = Client::new(world.client.server()).unwrap();
     assert!(client.successor(&before).unwrap() == Some(successor));
+}
+
+/// An agent in this process, and a client that speaks the JSON of clear bandits with it.
+fn agent(device: Device, server: &Client, folder: &Path) -> (tokio::runtime::Runtime, Client) {
+    let token = AccessToken::generate(&mut rng(12));
+    let client = server.clone().with_token(device.token().clone());
+    let options = Options { patience: Duration::from_secs(30), ..Options::new(token.digest()) };
+    helba_agent::private_folder(folder).unwrap();
+    let agent =
+        Agent::open(client, device, folder, options, rng(13), |line| eprintln!("agent: {line}")).unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    runtime.spawn(agent.run(listener, None, Connections::default(), std::future::pending()));
+    (runtime, Client::new(&url).unwrap().with_token(token))
+}
+
+/// An agent of a committee's device goes on while it runs: a request after the rotation is answered under the
+/// next keys, and the reward of a decision of before is refused with a sentence that says why.
+#[test]
+fn an_agent_follows_a_rotation_while_it_runs() {
+    let mut world = World::start(2, 3, 2, 2);
+    (1..=2).for_each(|member| world.join(member));
+    let folder = tempfile::tempdir().unwrap();
+    let device = in_folder(&world.users, folder.path());
+    let (_runtime, application) = agent(device, &world.client, &folder.path().join("agent"));
+    let (_, joined) = world.create(2, 2);
+    let id = joined.created().id.clone();
+    let reward = ClearFeedback { reward: Some(0.5), ..ClearFeedback::default() };
+    let decide = |seed| application.decide_clear(&id, Some(rows(seed, 2, 2))).unwrap();
+    let waits = [decide(1), decide(2), decide(3)];
+    application.feedback_clear(&id, &waits[0].decision, &reward).unwrap();
+    let before = world.settle(&joined).feedbacks;
+    (1..=2).for_each(|member| world.leave(member));
+    let next = committee::keys_after(&manifest(&world.public));
+    let moved = world.folder.path().join("rotated");
+    assert_eq!(world.rotate(&next, &moved), 1);
+    world.go_on(next, &moved);
+    (1..=2).for_each(|member| world.join(member));
+
+    // The first asks before anything has followed, and the second after it.
+    let over = |at: usize| {
+        let error = application.feedback_clear(&id, &waits[at].decision, &reward).map(drop).unwrap_err();
+        let user_client::Error::Refused(problem) = error else { panic!("{error}") };
+        assert_eq!(problem.reason.as_deref(), Some("keys_over"), "{problem:?}");
+        assert!(problem.detail.contains("ask for a new decision"), "{problem:?}");
+    };
+    over(1);
+    let decided = decide(4);
+    over(2);
+    application.feedback_clear(&id, &decided.decision, &reward).unwrap();
+    assert_eq!(world.settle(&again(&world, &id)).feedbacks, before + 1);
 }
 
 /// The bytes of a successor with this bundle, whose manifest is replaced. Nothing of it is checked here.

@@ -29,12 +29,20 @@ impl Drop for Served {
 }
 
 pub(super) fn serve(public: &[u8], state: &std::path::Path) -> Served {
-    serve_with(public, state, Settings::default(), None)
+    serve_with(ANY, public, state, Settings::default(), None)
 }
 
+/// A free port of this machine.
+const ANY: &str = "127.0.0.1:0";
+
 /// A server that takes the bandits of a folder, and has a users' bundle for devices of before.
-fn serve_taking(public: &[u8], state: &Path, (folder, users): (PathBuf, Option<PathBuf>)) -> Served {
-    serve_with(public, state, Settings { rotated: Some(folder), users, ..Settings::default() }, None)
+fn serve_taking(
+    listen: &str,
+    public: &[u8],
+    state: &Path,
+    (folder, users): (PathBuf, Option<PathBuf>),
+) -> Served {
+    serve_with(listen, public, state, Settings { rotated: Some(folder), users, ..Settings::default() }, None)
 }
 
 /// Where the states of bandits go under other keys, and who hears how many they are.
@@ -42,6 +50,7 @@ type Rotates = (Manifest, PathBuf, std::sync::mpsc::Sender<Result<usize, helba_s
 
 /// A server with these settings, which may move its bandits to other keys.
 fn serve_with(
+    listen: &str,
     public: &[u8],
     state: &std::path::Path,
     settings: Settings,
@@ -50,13 +59,14 @@ fn serve_with(
     let bundle = PublicBundle::read(public).unwrap();
     let state = state.to_path_buf();
     let settings = Settings { last_raise: Duration::from_secs(2), ..settings };
+    let listen = listen.to_string();
     let (sender, receiver) = std::sync::mpsc::channel();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let thread = std::thread::spawn(move || {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
             let state = AppState::open(bundle, &state, settings).unwrap();
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let listener = tokio::net::TcpListener::bind(listen).await.unwrap();
             sender.send(listener.local_addr().unwrap()).unwrap();
             if let Some((next, folder, done)) = rotates {
                 let state = state.clone();
@@ -169,10 +179,10 @@ impl World {
     ) -> std::sync::mpsc::Receiver<Result<usize, helba_server::Error>> {
         let manifest = PublicBundle::read(&next.public[..]).unwrap().manifest;
         let (sender, receiver) = std::sync::mpsc::channel();
-        self.server = None;
+        let listen = self.stop_server();
         let rotates = Some((manifest, folder.to_path_buf(), sender));
         let state = self.folder.path().join("state");
-        let server = serve_with(&self.public, &state, Settings::default(), rotates);
+        let server = serve_with(&listen, &self.public, &state, Settings::default(), rotates);
         self.client = Client::new(&server.url).unwrap().with_token(self.device.token().clone());
         self.server = Some(server);
         self.next = Some(next.public.clone());
@@ -180,14 +190,20 @@ impl World {
         receiver
     }
 
+    /// Stops the server. Returns its address, which the next one takes.
+    fn stop_server(&mut self) -> String {
+        let url = self.server.take().map_or(format!("http://{ANY}"), |server| server.url.clone());
+        url.trim_start_matches("http://").into()
+    }
+
     /// Goes on with the keys of `next` and the bandits in `folder`, with ledgers that are empty.
     pub(super) fn go_on(&mut self, next: Keys, folder: &Path) {
         let Keys { members, public, users } = next;
-        self.server = None;
+        let listen = self.stop_server();
         self.state = "state-next";
         let (state, path) = (self.folder.path().join(self.state), folder.join("users.bundle"));
         std::fs::write(&path, &users).unwrap();
-        let server = serve_taking(&public, &state, (folder.to_path_buf(), Some(path)));
+        let server = serve_taking(&listen, &public, &state, (folder.to_path_buf(), Some(path)));
         self.device = Arc::new(Device::read(&users[..]).unwrap());
         self.client = Client::new(&server.url).unwrap().with_token(self.device.token().clone());
         self.members = members.into_iter().map(|keys| (keys.member(), keys)).collect();
@@ -199,9 +215,9 @@ impl World {
 
     /// Starts the server of [`Self::go_on`] again, as an operator does who leaves `--users` out.
     pub(super) fn restart_next(&mut self, folder: &Path) {
-        self.server = None;
+        let listen = self.stop_server();
         let state = self.folder.path().join("state-next");
-        let server = serve_taking(&self.public, &state, (folder.to_path_buf(), None));
+        let server = serve_taking(&listen, &self.public, &state, (folder.to_path_buf(), None));
         self.client = Client::new(&server.url).unwrap().with_token(self.device.token().clone());
         self.server = Some(server);
     }

@@ -14,7 +14,7 @@ use protocol::Shape;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::Path;
-use wire::{AccessToken, BundleKind, BundleReader, Manifest, Successor, UsersBundle};
+use wire::{AccessToken, BundleKind, BundleReader, Manifest, ProblemType, Successor, UsersBundle};
 use zeroize::Zeroizing;
 
 /// A device: with the secret key, or without one where a committee holds the key. It has no Debug and no
@@ -133,6 +133,19 @@ impl Device {
         };
         let former = self.former.iter().copied().chain([self.key_id]).collect();
         Ok(Device { params, key_id, small, scores_key_id, shape, token, keys: next, former })
+    }
+
+    /// The error of a feedback on a decision that the server gave out: if it does not know the decision, and
+    /// this device has followed a rotation, the decision is one of before.
+    pub fn explained(&self, error: Error) -> Error {
+        match (&error, self.former.last()) {
+            (Error::Refused(problem), Some(before))
+                if problem.reason.as_deref() == Some(ProblemType::UnknownDecision.reason()) =>
+            {
+                Error::Rotated { before: before.to_string(), now: self.key_id.to_string() }
+            }
+            _ => error,
+        }
     }
 
     /// Refuses what was made under keys that a rotation has ended, which this device had.
