@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use user_client::{
-    AnyBandit, BanditDevice, Client, Creation, Device, Error, Listing, MOST_BANDITS, Pending, PlayedRound,
-    Stop, patiently, request_key,
+    AnyBandit, BanditDevice, Client, Connected, Creation, Device, Error, Listing, MOST_BANDITS, Pending,
+    PlayedRound, Stop, patiently, request_key,
 };
 use wire::{AccessToken, ClearFeedback, Created, Labels, LabelsPatch, ProblemType};
 
@@ -29,8 +29,10 @@ pub(crate) fn default_configuration(py: Python<'_>, features: usize, arms: usize
 pub(crate) struct Connection(Arc<Inner>);
 
 struct Inner {
+    /// The client of a connection without keys.
     client: Client,
-    keys: Option<Arc<Device>>,
+    /// The device, and its client.
+    link: Option<Connected>,
     patience: Duration,
     /// The bandits that the device has joined, by their ids.
     joined: Mutex<HashMap<String, Joined>>,
@@ -41,12 +43,12 @@ struct Inner {
 type Joined = Arc<BanditDevice<'static>>;
 
 impl Connection {
-    pub(crate) fn keys(&self) -> Option<&Arc<Device>> {
-        self.0.keys.as_ref()
+    pub(crate) fn keys(&self) -> Option<Arc<Device>> {
+        self.0.device()
     }
 
-    pub(crate) fn client(&self) -> &Client {
-        &self.0.client
+    pub(crate) fn client(&self) -> Client {
+        self.0.client()
     }
 }
 
@@ -84,7 +86,8 @@ impl Connection {
                 Failure::Argument("patience: it must be a number of seconds that is not negative".into())
             })?;
             let (joined, tasks) = Default::default();
-            Ok(Connection(Arc::new(Inner { client, keys, patience, joined, tasks })))
+            let link = keys.map(|device| Connected::new(device, client.clone()));
+            Ok(Connection(Arc::new(Inner { client, link, patience, joined, tasks })))
         };
         or_raise(py, make())
     }
@@ -98,7 +101,7 @@ impl Connection {
     /// Whether there are keys.
     #[getter]
     fn has_keys(&self) -> bool {
-        self.0.keys.is_some()
+        self.0.link.is_some()
     }
 
     /// Whether requests carry a token without encryption to another machine.
@@ -117,7 +120,7 @@ impl Connection {
         done: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         self.request(py, done, move |inner, stop| {
-            needed(inner.keys.as_ref())?;
+            needed(inner.device())?;
             let config: BanditConfig = serde_json::from_str(&configuration)
                 .map_err(|e| Failure::Argument(format!("the configuration cannot be read: {e}")))?;
             let creation = creation(labels)?;
@@ -195,7 +198,7 @@ impl Connection {
     #[pyo3(signature = (id, done=None))]
     fn delete(&self, py: Python<'_>, id: String, done: Option<Py<PyAny>>) -> PyResult<Py<PyAny>> {
         self.request(py, done, move |inner, _| {
-            inner.client.delete(&id)?;
+            inner.client().delete(&id)?;
             lock(&inner.joined).remove(&id);
             Ok("null".into())
         })
@@ -213,7 +216,7 @@ impl Connection {
     ) -> PyResult<Py<PyAny>> {
         let inner = self.0.clone();
         let work = move |stop: &Stop| {
-            let joined = inner.joined(&id, stop)?;
+            let mut joined = inner.joined(&id, stop)?;
             let one = contexts.len() == 1;
             for (at, rows) in contexts.iter().enumerate() {
                 if let Err(Error::Protocol(error)) = joined.check_contexts(rows) {
@@ -224,7 +227,7 @@ impl Connection {
             let mut contexts = contexts.into_iter().peekable();
             while contexts.peek().is_some() {
                 let load = contexts.by_ref().take(joined.most_decisions()).collect();
-                let (made, round) = inner.decide(&joined, load, stop)?;
+                let (made, round) = inner.decide(&mut joined, load, stop)?;
                 answers.extend(made);
                 rounds.extend((!round.tasks.is_empty()).then_some(round));
             }
@@ -298,6 +301,10 @@ impl Connection {
             answer.note(arm, reward)?;
             let (id, decision) = (&pending.created.id, pending.decision);
             let receipt = inner.patiently(stop, |client| client.feedback_encrypted(id, decision, &body));
+            if receipt.is_err() {
+                // After a rotation this is why.
+                inner.join(&pending.created)?;
+            }
             inner.note();
             json(&receipt?)
         })
@@ -381,13 +388,52 @@ impl Connection {
 impl Inner {
     /// The result of a request that may be sent twice, repeated while the server is away.
     fn patiently<T>(&self, stop: &Stop, request: impl Fn(&Client) -> Result<T, Error>) -> Result<T, Failure> {
-        let done = patiently(self.patience, stop, &mut os_rng()?, |_| request(&self.client));
+        let mut rng = os_rng()?;
+        let mut ask = |client: Client| patiently(self.patience, stop, &mut rng, |_| request(&client));
+        let device = self.device();
+        let done = match ask(self.client()) {
+            Err(error) if self.goes_on(device, &error) => ask(self.client()),
+            done => done,
+        };
         Ok(done.inspect_err(|error| self.forget(error))?)
+    }
+
+    fn client(&self) -> Client {
+        self.link.as_ref().map_or_else(|| self.client.clone(), Connected::client)
+    }
+
+    fn device(&self) -> Option<Arc<Device>> {
+        self.link.as_ref().map(Connected::device)
+    }
+
+    /// Whether a request of `device` that failed with `error` may be made again, with the keys after a
+    /// rotation of the committee.
+    fn goes_on(&self, device: Option<Arc<Device>>, error: &Error) -> bool {
+        let Some((link, device)) = self.link.as_ref().zip(device) else { return false };
+        let key = device.key_id();
+        match link.follow(key, error) {
+            Ok(true) => {
+                lock(&self.joined).clear();
+                let now = link.device().key_id();
+                log(
+                    "warning",
+                    &format!(
+                        "the bandits went on from key {key} under key {now}, which t members have signed"
+                    ),
+                );
+                true
+            }
+            Ok(false) => false,
+            Err(error) => {
+                log("warning", &format!("the keys after a rotation were refused: {error}"));
+                false
+            }
+        }
     }
 
     /// The device as one of the bandit `id`, which it joins for the first call.
     fn joined(&self, id: &str, stop: &Stop) -> Result<Joined, Failure> {
-        needed(self.keys.as_ref())?;
+        needed(self.device())?;
         if let Some(joined) = lock(&self.joined).get(id) {
             return Ok(joined.clone());
         }
@@ -398,12 +444,12 @@ impl Inner {
     }
 
     fn join(&self, created: &Created) -> Result<Joined, Failure> {
-        let device = needed(self.keys.as_ref())?;
+        let device = needed(self.device())?;
         let mut all = lock(&self.joined);
         if let Some(joined) = all.get(&created.id).filter(|joined| joined.created() == created) {
             return Ok(joined.clone());
         }
-        let joined = Arc::new(device.clone().join_shared(created)?);
+        let joined = Arc::new(device.join_shared(created)?);
         if all.len() >= MOST_BANDITS {
             all.clear();
         }
@@ -411,17 +457,26 @@ impl Inner {
         Ok(joined)
     }
 
-    /// One request for decisions. The round that is returned has the tasks alone.
+    /// One request for decisions, which is made again with the keys after a rotation: `joined` is the bandit
+    /// under these then. The round that is returned has the tasks alone.
     fn decide(
         &self,
-        joined: &Joined,
+        joined: &mut Joined,
         contexts: Vec<Vec<Vec<f64>>>,
         stop: &Stop,
     ) -> Result<(Vec<Answer>, PlayedRound<()>), Failure> {
         let rows: Vec<&[Vec<f64>]> = contexts.iter().map(Vec::as_slice).collect();
-        let made = patiently(self.patience, stop, &mut os_rng()?, |rng| {
-            joined.decide_several(&self.client, &rows, rng)
-        });
+        let (mut rng, device) = (os_rng()?, self.device());
+        let mut ask = |joined: &Joined, client: Client| {
+            patiently(self.patience, stop, &mut rng, |rng| joined.decide_several(&client, &rows, rng))
+        };
+        let mut made = ask(joined, self.client());
+        if let Err(error) = &made
+            && self.goes_on(device, error)
+        {
+            *joined = self.joined(&joined.created().id, stop)?;
+            made = ask(joined, self.client());
+        }
         let round = made.inspect_err(|error| self.forget(error))?;
         let PlayedRound { choice, tasks, sent, received, repeats, unrepeated } = round;
         if let Some(error) = &unrepeated {
@@ -446,7 +501,7 @@ impl Inner {
     /// The decisions count in any case, and the server gives tasks without an answer to somebody else.
     fn answer_tasks(&self, joined: &Joined, mut round: PlayedRound<()>) {
         let answered = os_rng().map_err(|e| e.to_string()).and_then(|mut rng| {
-            joined.answer_tasks(&self.client, &mut round, &mut rng).map_err(|e| e.to_string())
+            joined.answer_tasks(&self.client(), &mut round, &mut rng).map_err(|e| e.to_string())
         });
         if let Err(error) = answered {
             log("warning", &format!("a task of bandit {} was not answered: {error}", joined.created().id));
@@ -464,7 +519,7 @@ impl Inner {
 
     /// Logs that the key gives no further answers, or asks no more.
     fn note(&self) {
-        if let Some(device) = &self.keys {
+        if let Some(device) = self.device() {
             device.answers_spent().iter().for_each(|spent| log("warning", &spent.to_string()));
             device.repeats_spent().iter().for_each(|spent| log("warning", &spent.to_string()));
         }

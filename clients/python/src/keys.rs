@@ -100,7 +100,7 @@ impl<'py> FromPyObject<'_, 'py> for Secret {
 }
 
 /// The device of `keys`, which a call needs.
-pub(crate) fn needed(keys: Option<&Arc<Device>>) -> Result<&Arc<Device>, Failure> {
+pub(crate) fn needed(keys: Option<Arc<Device>>) -> Result<Arc<Device>, Failure> {
     let missing =
         "the bandit is encrypted: open the client with keys, as helba.Client(url, helba.Keys.open(path))";
     keys.ok_or_else(|| Failure::Keys(missing.into()))

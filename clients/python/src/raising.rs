@@ -30,7 +30,7 @@ impl Raising {
     fn new(py: Python<'_>, connection: &Connection, bandits: Vec<String>, waiting: usize) -> PyResult<Self> {
         let start = || {
             same_process()?;
-            let device = needed(connection.keys())?.clone();
+            let device = needed(connection.keys())?;
             if !(1..=MOST_WAITING).contains(&waiting) {
                 return Err(Failure::Argument(format!(
                     "waiting is {waiting}, it must be from 1 to {MOST_WAITING}"
@@ -39,7 +39,7 @@ impl Raising {
             let options =
                 RaiserOptions { bandits: bandits.into_iter().collect(), waiting, ..RaiserOptions::default() };
             let (stop, ended) = (Stop::default(), Arc::new(Ended::default()));
-            let client = connection.client().clone();
+            let client = connection.client();
             let raiser =
                 Raiser::new(client, device, options, stop.clone(), os_rng()?, |line| log("info", line));
             let of_thread = ended.clone();
