@@ -119,7 +119,7 @@ fn attack_contexts_sent_again_spoil_no_pack() {
     let send = |world: &World| world.client.decide_several(&bandit, device.limits(), 1, &body);
     send(&world).unwrap();
     let user_client::Error::Refused(problem) = send(&world).unwrap_err() else { panic!("a refusal") };
-    assert!(problem.status < 500 && problem.detail.contains("sent before"), "{problem:?}");
+    assert!(problem.status == 503 && problem.detail.contains("sent before"), "{problem:?}");
     device.decide(&world.client, &rows(2, 2, 2), &mut rng(6)).unwrap();
 
     (1..=3).for_each(|member| world.leave(member));

@@ -72,6 +72,80 @@ fn a_bandit_goes_on_under_new_keys() {
         world.play((&config, &device), &mut twin, round, &mut draws);
     }
     assert!(world.settle(&device).refreshes > after.refreshes);
+    (1..=2).for_each(|member| world.leave(member));
+    bad_first_records_are_refused(&mut world, &device);
+}
+
+/// A member reads bad bytes in each part of the first record of a journal, and a state that was moved to other
+/// keys, by fewer members, or twice: it refuses all of them. The control is the record as it is.
+fn bad_first_records_are_refused(world: &mut World, device: &BanditDevice) {
+    let keys = world.members.remove(&1).unwrap();
+    let joined = Joined::new(&keys, device.created().clone()).unwrap();
+    let (id, replica) = (device.created().id.clone(), world.replica(&keys));
+    let first = world.client.journal(&id, 0).unwrap().records.remove(0);
+    let wanted = Wanted::Transfer(protocol::TaskKind::Sum);
+    let question = Question { bandit: id, task: 1, attempt: 0, wanted }.to_bytes();
+    let request = MemberRequest { number: 1, set: 0b011, question, c1: Vec::new(), evidence: Vec::new() };
+    let folder = tempfile::tempdir().unwrap();
+    let follow = |at: usize, records: Vec<Vec<u8>>| {
+        let ledger = Ledger::open(&folder.path().join(at.to_string())).unwrap();
+        let journal = |_: &str, after: u64| Ok(wire::Journal { records: records[after as usize..].to_vec() });
+        replica.check(&keys, &ledger, &joined, &request, &journal).unwrap_err()
+    };
+    let Event::Rotated { standing, deep, scores, statistics, evidence } = Event::from_bytes(&first).unwrap()
+    else {
+        panic!("the first record")
+    };
+    let parts = [standing, deep, scores, statistics, evidence];
+    let record = |parts: &[Vec<u8>; 5]| {
+        let [standing, deep, scores, statistics, evidence] = parts.clone();
+        Event::Rotated { standing, deep, scores, statistics, evidence }.to_bytes().unwrap()
+    };
+    let mut bad = Vec::new();
+    for part in 0..parts.len() {
+        let mut with = |change: &dyn Fn(&mut Vec<u8>)| {
+            let mut parts = parts.clone();
+            change(&mut parts[part]);
+            bad.push(record(&parts));
+        };
+        let length = parts[part].len();
+        with(&|bytes| bytes.clear());
+        with(&|bytes| bytes.truncate(length - 1));
+        with(&|bytes| bytes.push(0));
+        with(&|bytes| bytes.fill(0xff));
+        for at in [0, 1, length / 3, length / 2, length - 2, length - 1] {
+            with(&|bytes| bytes[at] ^= 0x81);
+        }
+    }
+    let evidence = wire::RotationEvidence::from_bytes(&parts[4]).unwrap();
+    let mut with = |change: &dyn Fn(&mut wire::RotationEvidence)| {
+        let (mut parts, mut evidence) = (parts.clone(), evidence.clone());
+        change(&mut evidence);
+        parts[4] = evidence.to_bytes();
+        bad.push(record(&parts));
+    };
+    with(&|e| e.set = 0);
+    with(&|e| e.set = u16::MAX);
+    with(&|e| e.set = 0b001);
+    with(&|e| drop(e.shares.pop()));
+    with(&|e| e.shares[1] = e.shares[0].clone());
+    with(&|e| e.shares.swap(0, 1));
+    with(&|e| drop(e.shares[0].hashes.pop()));
+    with(&|e| drop(e.shares[0].up.pop()));
+    with(&|e| e.shares[0].signature.clear());
+    with(&|e| e.c1.swap(0, 1));
+    with(&|e| e.question = request.question.clone());
+    let mut swapped = parts.clone();
+    swapped.swap(1, 3);
+    bad.push(record(&swapped));
+    for (at, bad) in bad.iter().enumerate() {
+        let error = follow(at, vec![bad.clone()]);
+        assert!(!error.to_string().contains("a task that does not follow"), "record {at}: {error}");
+    }
+    let twice = follow(bad.len(), vec![first.clone(), first.clone()]);
+    assert!(!twice.to_string().contains("a task that does not follow"), "{twice}");
+    let honest = follow(bad.len() + 1, vec![first]);
+    assert!(honest.to_string().contains("a task that does not follow"), "the control: {honest}");
 }
 
 const TOY: Opening = Opening { toy: true, passphrase: None };

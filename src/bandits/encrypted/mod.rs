@@ -766,8 +766,9 @@ impl EncryptedServed {
     }
 }
 
+/// Devices that ask once more encrypt their contexts again.
 fn sent_before() -> Error {
-    wire::Error::Malformed("contexts that were sent before: encrypt them again").into()
+    Error::NotEvaluated { why: "contexts that were sent before: encrypt them again".into() }
 }
 
 /// The answer to the creation of `bandit` under `id`.

@@ -32,6 +32,13 @@ impl Uploads {
         self.order.push_back(hash);
         true
     }
+
+    /// Forgets contexts whose evaluation ended before members were asked to open it: their devices send them
+    /// again.
+    pub(super) fn forget(&mut self, hashes: &[[u8; 32]]) {
+        hashes.iter().for_each(|hash| _ = self.taken.remove(hash));
+        self.order.retain(|hash| !hashes.contains(hash));
+    }
 }
 
 #[cfg(test)]
@@ -46,5 +53,8 @@ mod tests {
         assert!((0..MOST + 10).all(|number| uploads.take(hash(number))));
         assert_eq!((uploads.taken.len(), uploads.order.len()), (MOST, MOST));
         assert!(!uploads.take(hash(MOST)) && uploads.has(&hash(10)) && !uploads.has(&hash(9)));
+        uploads.forget(&[hash(MOST), hash(11)]);
+        assert_eq!((uploads.taken.len(), uploads.order.len()), (MOST - 2, MOST - 2));
+        assert!(uploads.take(hash(MOST)) && !uploads.take(hash(MOST)));
     }
 }

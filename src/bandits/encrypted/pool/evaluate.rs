@@ -14,6 +14,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use rayon::prelude::*;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use wire::{AnswerUser, DecideReply, Decision, Evidence, RaiseTask};
@@ -56,6 +57,8 @@ struct Sealed {
     test: Option<TraceTest>,
     /// What members compute the evaluation from.
     evidence: Option<Evidence>,
+    /// Set when members are asked to open answers.
+    opens: Arc<AtomicBool>,
 }
 
 impl EncryptedServed {
@@ -66,6 +69,7 @@ impl EncryptedServed {
         let (gone, mut users): (Vec<User>, Vec<User>) =
             users.into_iter().partition(|user| user.sender.is_closed());
         if users.is_empty() {
+            self.forget(uploads).await;
             return Duration::ZERO;
         }
         let count = users.len();
@@ -74,6 +78,8 @@ impl EncryptedServed {
         let rest = Rest { model, others, repeat: false };
         let served = self.clone();
         let began = Instant::now();
+        let (opens, of_users) = (Arc::new(AtomicBool::new(false)), uploads.clone());
+        let of_evaluation = opens.clone();
         let sealed = blocking(move || {
             let decisions = users.iter().map(|user| user.numbers.len() as u64).sum();
             let sealed = served.take_rounds(decisions).and_then(|first| {
@@ -83,6 +89,7 @@ impl EncryptedServed {
                     next += user.numbers.len() as u64;
                 }
                 let mut sealed = served.seal(packer, next - 1, model_feedbacks, test)?;
+                sealed.opens = of_evaluation;
                 sealed.evidence = uploads.map(|uploads| {
                     let upload = |sent: Sent| (sent.decisions as u32, sent.upload.bytes.clone());
                     let uploads = uploads.into_iter().map(upload).collect();
@@ -112,9 +119,25 @@ impl EncryptedServed {
         let held = turn.held();
         drop(turn);
         if let Err(error) = done {
+            if !opens.load(Ordering::Relaxed) {
+                self.forget(of_users).await;
+            }
             self.refuse(users, &error);
         }
         held
+    }
+
+    /// Takes contexts again that no member has opened.
+    async fn forget(self: &Arc<Self>, uploads: Option<Vec<Sent>>) {
+        let (served, uploads) = (self.clone(), uploads.unwrap_or_default());
+        let forgotten = blocking(move || {
+            let hash = |sent: &Sent| *blake3::hash(&sent.upload.bytes).as_bytes();
+            let hashes: Vec<_> = uploads.iter().map(hash).collect();
+            lock(&served.uploads).forget(&hashes);
+            Ok(())
+        });
+        // If the computation panics, their devices encrypt them again.
+        let _ = forgotten.await;
     }
 
     /// Evaluates users of an evaluation again, under a fresh mask, and answers those who ask. Returns the
@@ -201,6 +224,7 @@ impl EncryptedServed {
             model_feedbacks,
             test,
             evidence: None,
+            opens: Arc::default(),
         })
     }
 
@@ -214,8 +238,18 @@ impl EncryptedServed {
         turn: &mut Turn,
     ) -> Result<Option<u64>, Error> {
         let began = Instant::now();
-        let Sealed { circuit, packed, factor, seed, masked, last_round, model_feedbacks, test, evidence } =
-            sealed;
+        let Sealed {
+            circuit,
+            packed,
+            factor,
+            seed,
+            masked,
+            last_round,
+            model_feedbacks,
+            test,
+            evidence,
+            opens,
+        } = sealed;
         let alone = packed == 1;
         // What the mask becomes is computed while the raiser works.
         let served = self.clone();
@@ -260,7 +294,10 @@ impl EncryptedServed {
         let gone = rest.others.iter().flatten().map(|sent| sent.decisions);
         let count = waiting.iter().map(|user| user.numbers.len()).chain(gone).sum::<usize>() as u32;
         let opened = match answers {
-            Ok(computed) => self.open(id, model_feedbacks, &waiting, (computed, evidence), turn).await,
+            Ok(computed) => {
+                opens.store(true, Ordering::Relaxed);
+                self.open(id, model_feedbacks, &waiting, (computed, evidence), turn).await
+            }
             Err(error) => Err(error),
         };
         let Computed { frames, opening: _, mut question, circuit, answers } = match opened {
