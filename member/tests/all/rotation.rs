@@ -82,14 +82,16 @@ fn bad_first_records_are_refused(world: &mut World, device: &BanditDevice) {
     let keys = world.members.remove(&1).unwrap();
     let joined = Joined::new(&keys, device.created().clone()).unwrap();
     let (id, replica) = (device.created().id.clone(), world.replica(&keys));
-    let first = world.client.journal(&id, 0).unwrap().records.remove(0);
+    let first = world.client.journal(&id, 0, None).unwrap().records.remove(0);
     let wanted = Wanted::Transfer(protocol::TaskKind::Sum);
     let question = Question { bandit: id, task: 1, attempt: 0, wanted }.to_bytes();
     let request = MemberRequest { number: 1, set: 0b011, question, c1: Vec::new(), evidence: Vec::new() };
     let folder = tempfile::tempdir().unwrap();
     let follow = |at: usize, records: Vec<Vec<u8>>| {
         let ledger = Ledger::open(&folder.path().join(at.to_string())).unwrap();
-        let journal = |_: &str, after: u64| Ok(wire::Journal { records: records[after as usize..].to_vec() });
+        let journal = |_: &str, after: u64, _: Option<&wire::SignedHead>| {
+            Ok(wire::Journal { records: records[after as usize..].to_vec(), heads: Vec::new() })
+        };
         replica.check(&keys, &ledger, &joined, &request, &journal).unwrap_err()
     };
     let Event::Rotated { standing, deep, scores, statistics, evidence } = Event::from_bytes(&first).unwrap()
