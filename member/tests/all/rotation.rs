@@ -132,7 +132,7 @@ fn bad_first_records_are_refused(world: &mut World, device: &BanditDevice) {
     with(&|e| drop(e.shares.pop()));
     with(&|e| e.shares[1] = e.shares[0].clone());
     with(&|e| e.shares.swap(0, 1));
-    with(&|e| drop(e.shares[0].hashes.pop()));
+    with(&|e| _ = e.shares[0].hashes.pop());
     with(&|e| drop(e.shares[0].up.pop()));
     with(&|e| e.shares[0].signature.clear());
     with(&|e| e.c1.swap(0, 1));
