@@ -12,7 +12,7 @@ use wire::{
     AskAgain, BanditView, ClearFeedback, CommitteeContexts, Counted, Created, DecideReply, DecideRequest,
     Decided, Evidence, Journal, Labelled, LabelsPatch, Limits, MemberReply, MemberRequest, OpenedAnswer,
     PolicyCard, PolicyCreated, PolicyView, Problem, Question, Raises, SenderTag, ShownCounters,
-    ShuffledBatch, SummedBatch, TracedFeedback,
+    ShuffledBatch, Successor, SummedBatch, TracedFeedback,
 };
 
 /// The most bytes of a part of a committee's messages.
@@ -58,6 +58,8 @@ pub(crate) fn device(input: &[u8]) {
     check(input, |bytes| Some(Question::from_bytes(bytes).ok()?.to_bytes()));
     check(input, |bytes| Some(MemberRequest::read(bytes, MOST).ok()?.to_bytes()));
     check(input, |bytes| Some(MemberReply::read(bytes, MOST).ok()?.to_bytes()));
+    // What is read is written by nobody but a server that has the bundle.
+    _ = Successor::read(input, MOST);
     check(input, |bytes| Some(Evidence::from_bytes(bytes).ok()?.to_bytes()));
     check(input, |bytes| Some(Journal::read(bytes).ok()?.to_bytes()));
     if let Some(tag) = std::str::from_utf8(input).ok().and_then(|text| text.parse::<SenderTag>().ok()) {

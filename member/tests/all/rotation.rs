@@ -350,6 +350,16 @@ fn attack_a_forged_rotation_is_refused_by_devices() {
     refused(&device, "it follows strangers", &bare, &instead);
     refused(&device, "it follows strangers", &known, &instead);
 
+    // Whatever bytes are changed or cut off, no other keys are followed.
+    let fresh = Device::read(&old.users[..]).unwrap();
+    for at in (0..bytes.len()).step_by(bytes.len() / 97) {
+        assert!(fresh.followed_by(&bytes[..at]).is_err(), "the first {at} bytes");
+        let mut changed = bytes.clone();
+        changed[at] ^= 1 << (at % 8);
+        let followed = fresh.followed_by(&changed).map(|next| next.key_id().to_string());
+        assert!(followed.is_err() || followed.is_ok_and(|key| key == bare.key_id), "byte {at}");
+    }
+
     // Members of an epoch that is over for the device. The control is a device that has not seen the next one.
     let later = later_epoch(&known, &old.members, &next.members);
     let seen = Device::read(&old.users[..]).unwrap();
