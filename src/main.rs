@@ -212,8 +212,8 @@ struct Arguments {
     /// folder, and their files are removed.
     #[arg(long, value_name = "DIR", requires = "keys")]
     rotated: Option<PathBuf>,
-    /// Users' bundle of --keys, at the first start with --rotated: devices of the committee before get it with
-    /// their token, and the signatures that its members left in --rotated, and go on by themselves.
+    /// Users' bundle of --keys, at the first start with --rotated: devices of the committee before get it
+    /// with their token, and the signatures that its members left in --rotated, and go on by themselves.
     #[arg(long, value_name = "BUNDLE", requires = "rotated", conflicts_with = "rotate")]
     users: Option<PathBuf>,
     /// Host name of this server, such as that of its proxy. It may be given several times. Requests for

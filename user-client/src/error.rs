@@ -74,7 +74,7 @@ pub enum Error {
         "a holder of the secret key follows no rotation of a committee: get the secret bundle of the new keys"
     )]
     NotOfCommittee,
-    /// A decision or a bandit of keys that a rotation of the committee has ended. The decision counts no more.
+    /// Misuse: a decision or a bandit of keys that a rotation of the committee has ended.
     #[error(
         "the bandit went on under key {now}, and this is of key {before}: a decision that was made before takes no feedback any \
          more; leave it out, look the bandit up again, and ask for a new decision"

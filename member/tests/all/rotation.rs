@@ -5,7 +5,7 @@ use ckks_shares::ActiveSet;
 use helba::{DeepEngine, Departing, EncryptedBandit, Engine, Event};
 use helba_agent::{Agent, Options};
 use helba_member::serve::{Error, Joined, Ledger, answer_rotation};
-use helba_server::Connections;
+use helba_server::{AppState, Connections, Settings};
 use protocol::BanditConfig;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -161,6 +161,18 @@ fn in_folder(users: &[u8], folder: &Path) -> Device {
     Device::open(&path, &TOY).unwrap()
 }
 
+/// Why a server does not start with the signatures in `moved`, and no bandit of there, and this users' bundle.
+fn opened_with(public: &[u8], folder: &Path, users: &Path, moved: &Path) -> Option<helba_server::Error> {
+    let signatures = folder.join("signatures");
+    std::fs::create_dir_all(&signatures).unwrap();
+    std::fs::copy(moved.join("handover.json"), signatures.join("handover.json")).unwrap();
+    let (rotated, users) = (Some(signatures), Some(users.to_path_buf()));
+    let settings = Settings { rotated, users, ..Settings::default() };
+    let bundle = PublicBundle::read(public).unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async { AppState::open(bundle, &folder.join("state"), settings) }).err()
+}
+
 /// A device that has the users' bundle of before gets the next one by its token, checks who signed it, and
 /// goes on with the same bandit, its name and its own random key, also after it was started again. A decision
 /// that waited is over, and the device is told so.
@@ -187,6 +199,10 @@ fn a_device_follows_a_rotation_by_itself() {
     let next = committee::keys_after(&manifest(&world.public));
     let moved = world.folder.path().join("rotated");
     assert_eq!(world.rotate(&next, &moved), 1);
+    // A server takes the users' bundle of its own keys alone.
+    std::fs::write(moved.join("users.bundle"), &world.users).unwrap();
+    let error = opened_with(&next.public, &folder.path().join("other"), &moved.join("users.bundle"), &moved);
+    assert!(matches!(error, Some(helba_server::Error::Succession { .. })), "{error:?}");
     world.go_on(next, &moved);
 
     let client = Client::new(world.client.server()).unwrap().with_token(before.token().clone());
@@ -360,7 +376,7 @@ fn attack_a_forged_rotation_is_refused_by_devices() {
         assert!(followed.is_err() || followed.is_ok_and(|key| key == bare.key_id), "byte {at}");
     }
 
-    // Members of an epoch that is over for the device. The control is a device that has not seen the next one.
+    // Members of an epoch that is over for the device. The control has not seen the next one.
     let later = later_epoch(&known, &old.members, &next.members);
     let seen = Device::read(&old.users[..]).unwrap();
     seen.check_manifest(&later).unwrap();

@@ -229,8 +229,8 @@ impl EncryptedServed {
         }
     }
 
-    /// Creates the bandit `id` with the state that [`Self::rotate`] wrote to `path`, after `keep` has kept its
-    /// labels. One that has it already stays as it is. The file is removed then, so that a bandit that is
+    /// Creates the bandit `id` with the state that [`Self::rotate`] wrote to `path`, after `keep` has kept
+    /// its labels. One that has it already stays as it is. The file is removed then, so that a bandit that is
     /// deleted later does not come back.
     ///
     /// # Errors
