@@ -527,11 +527,22 @@ impl Manifest {
     }
 
     /// What this manifest says of the committee that it follows, which must be that of `known`: keys, members
-    /// and epoch.
+    /// and epoch. Its own keys must have the parameters of `known`, under which ciphertexts move.
     ///
     /// # Errors
-    /// [`Error::Manifest`] if it follows none, or says something else.
+    /// [`Error::Manifest`] if it follows none, says something else, or has other parameters.
     pub fn followed(&self, known: &Manifest) -> Result<&Followed, Error> {
+        for (name, own, want) in [
+            ("fingerprint", &self.fingerprint, &known.fingerprint),
+            ("scores.fingerprint", &self.scores.fingerprint, &known.scores.fingerprint),
+        ] {
+            if own != want {
+                return Err(differs(name, own, want));
+            }
+        }
+        if self.shape != known.shape {
+            return Err(differs("shape", "another problem", "that of the keys before"));
+        }
         let followed = match &self.custody {
             Custody::Committee(committee) => committee.follows.as_deref(),
             Custody::Holder => None,

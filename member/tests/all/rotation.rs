@@ -132,7 +132,7 @@ fn bad_first_records_are_refused(world: &mut World, device: &BanditDevice) {
     with(&|e| drop(e.shares.pop()));
     with(&|e| e.shares[1] = e.shares[0].clone());
     with(&|e| e.shares.swap(0, 1));
-    with(&|e| _ = e.shares[0].hashes.pop());
+    with(&|e| e.shares[0].hashes.truncate(8));
     with(&|e| drop(e.shares[0].up.pop()));
     with(&|e| e.shares[0].signature.clear());
     with(&|e| e.c1.swap(0, 1));
@@ -546,6 +546,12 @@ fn attack_next_keys_that_misname_the_members_before_are_refused() {
     ] {
         assert!(other.followed(&known).is_err(), "{what}");
     }
+    // Keys of other parameters, under which nothing can be encrypted that moves.
+    let other = Manifest { fingerprint: "0".repeat(64), ..honest.clone() };
+    assert!(other.followed(&known).is_err());
+    let mut other = honest;
+    other.shape = protocol::Shape::for_problem(7, 4);
+    assert!(other.followed(&known).is_err());
 }
 
 /// A device that knows a committee goes on to keys that t of its members have signed, and to no others.
