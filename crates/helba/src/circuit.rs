@@ -331,10 +331,11 @@ mod tests {
         }
     }
     /// Beyond their interval the polynomials of the comparison repel what they attract within it, and take
-    /// errors along: an error of 2⁻²¹ in one raised score, the mean in docs/precision.md, moves entries by more
-    /// than the budget of a key allows in all its answers together. It does for contexts 1.16 times as long as
-    /// a device sends, and for contexts in range under a model that predicts 3.6, where rewards are at most 1.
-    /// The control has contexts and predictions in range, at the worst of 200 gaps between two arms.
+    /// errors along: an error of 2⁻²¹ in one raised score, the mean in docs/precision.md, moves entries by
+    /// more than the budget of a key allows in all its answers together. It does for contexts 1.16 times as
+    /// long as a device sends, and for contexts in range under a model that predicts 3.6, where rewards are
+    /// at most 1. The control has contexts and predictions in range, at the worst of 200 gaps between two
+    /// arms.
     #[test]
     fn scores_out_of_range_show_more_than_the_budget_of_a_key() {
         use protocol::exchange::{OPENED_DEVIATION, OPENED_NATS};

@@ -154,8 +154,9 @@ impl Reshare<'_> {
         Ok(roles.old.map_or(Ok(()), |old| old.ledger.thaw(&self.plan.session, spent))?)
     }
 
-    /// The decisions, opened by sets of `threshold` members, that the tests of the run count as. They count once
-    /// deals may have left this member: the next members test what they got, whatever this one sees of that.
+    /// The decisions, opened by sets of `threshold` members, that the tests of the run count as. They count
+    /// once deals may have left this member: the next members test what they got, whatever this one sees of
+    /// that.
     fn spent(&self, memory: &Memory, threshold: u8) -> u64 {
         let (plan, quorum) = (self.plan, self.plan.quorum);
         if !memory.has_begun(plan.place(Round::Deal)) {

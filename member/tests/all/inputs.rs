@@ -105,9 +105,9 @@ fn attack_uploads_without_a_proof_are_refused() {
     decide(sent).unwrap();
 }
 
-/// A user sends contexts again that were answered. Members refuse an evaluation with them, and so the answers of
-/// all its users: the server takes them once. The control is a server that was started again, and has forgotten
-/// what it took.
+/// A user sends contexts again that were answered. Members refuse an evaluation with them, and so the answers
+/// of all its users: the server takes them once. The control is a server that was started again, and has
+/// forgotten what it took.
 #[test]
 fn attack_contexts_sent_again_spoil_no_pack() {
     let mut world = World::start(2, 3, 2, 2);

@@ -582,9 +582,9 @@ fn a_bandit_goes_on_over_epochs() {
     assert!(refused.to_string().contains("epoch 0"), "{refused}");
 }
 
-/// A bandit moves to the keys of another committee, which then hands its shares on. Members of the epoch after
-/// that, who compute everything again from the first record of the journal, take what members signed of these
-/// keys in the epoch before.
+/// A bandit moves to the keys of another committee, which then hands its shares on. Members of the epoch
+/// after that, who compute everything again from the first record of the journal, take what members signed of
+/// these keys in the epoch before.
 #[test]
 fn a_bandit_that_has_moved_goes_on_over_an_epoch() {
     let mut world = World::start(2, 3, 2, 2);

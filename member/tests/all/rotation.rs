@@ -76,8 +76,8 @@ fn a_bandit_goes_on_under_new_keys() {
     bad_first_records_are_refused(&mut world, &device);
 }
 
-/// A member reads bad bytes in each part of the first record of a journal, and a state that was moved to other
-/// keys, by fewer members, or twice: it refuses all of them. The control is the record as it is.
+/// A member reads bad bytes in each part of the first record of a journal, and a state that was moved to
+/// other keys, by fewer members, or twice: it refuses all of them. The control is the record as it is.
 fn bad_first_records_are_refused(world: &mut World, device: &BanditDevice) {
     let keys = world.members.remove(&1).unwrap();
     let joined = Joined::new(&keys, device.created().clone()).unwrap();
@@ -484,8 +484,8 @@ fn attack_a_foreign_ciphertext_is_not_moved_to_other_keys() {
     }
 }
 
-/// A user sends feedback in range that makes Newton's iteration overflow, so that its bandit never ends its last
-/// batch. Other bandits move all the same. The control is that bandit, which does not move.
+/// A user sends feedback in range that makes Newton's iteration overflow, so that its bandit never ends its
+/// last batch. Other bandits move all the same. The control is that bandit, which does not move.
 #[test]
 fn attack_a_bandit_that_waits_for_ever_holds_up_no_other_one() {
     let mut world = World::start(2, 3, 2, 2);
@@ -522,7 +522,8 @@ fn attack_a_bandit_that_waits_for_ever_holds_up_no_other_one() {
 }
 
 /// The manifest of the next keys names the committee before by its hash, and has the verifying keys that the
-/// next members check states with. Members of the committee before move nothing to keys that name others there.
+/// next members check states with. Members of the committee before move nothing to keys that name others
+/// there.
 #[test]
 fn attack_next_keys_that_misname_the_members_before_are_refused() {
     let old = committee::keys(2, 3, 2, 2, true);

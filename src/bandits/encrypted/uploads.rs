@@ -1,7 +1,8 @@
 //! The contexts that a bandit of a committee has taken.
 //!
 //! Members open contexts in one evaluation, and refuse every other evaluation that has them. Whoever sent
-//! contexts again would have the answers of all users in its pack refused, so that the server takes them once.
+//! contexts again would have the answers of all users in its pack refused, so that the server takes them
+//! once.
 
 use std::collections::{HashSet, VecDeque};
 

@@ -148,9 +148,9 @@ fn check_rotation(what: &str, from: &Ring, to: &Ring, map: &impl Transfer, ct: &
     assert_near(&format!("{what}, {t} of {}", from.quorum.members()), deviation(errors), formula);
 }
 
-/// Statistics V = I + Σ x·xᵀ and g = Σ r·x of 300 contexts of length 1 with 7 features, divided by 32 as those
-/// of a bandit with a horizon of 1000 are, move to the keys of four committees, one after the other. Returns
-/// the root mean square of the errors of a slot after each, and the largest of them.
+/// Statistics V = I + Σ x·xᵀ and g = Σ r·x of 300 contexts of length 1 with 7 features, divided by 32 as
+/// those of a bandit with a horizon of 1000 are, move to the keys of four committees, one after the other.
+/// Returns the root mean square of the errors of a slot after each, and the largest of them.
 fn errors_of_moved_statistics(spec: ParamsSpec, quorum: Quorum, level: usize) -> Vec<(f64, f64)> {
     const FEATURES: usize = 7;
     let (params, refresh_level) = (spec.validate().unwrap(), 2);
