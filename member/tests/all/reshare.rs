@@ -459,6 +459,36 @@ fn attack_tests_that_a_dealer_does_not_see_count() {
     }
 }
 
+/// A dealer sends bytes that are no message, in each round in which it sends any: errors for all, and no
+/// panic. After bad pair keys and signatures of the next epoch's manifest, old shares are used again.
+/// What is not stopped is the last case: a dealer that does not sign the next epoch, once the others have,
+/// leaves neither old members who answer nor next ones. New keys are due then.
+#[test]
+fn bad_bytes_of_a_dealer_end_a_resharing_and_the_last_ones_both_epochs() {
+    for (round, goes_on) in [(Round::Pair, true), (Round::Confirm, true), (Round::Handover, false)] {
+        for length in [0, 7, 64] {
+            if !goes_on && length == 7 {
+                continue;
+            }
+            let next = Next::new(&[1, 3]);
+            let (at, session) = (next.at_old(3), next.proposal.session());
+            let send =
+                |slot: Slot, body: &[u8]| (slot.round == round).then(|| vec![0xff; length.min(body.len())]);
+            let send: Sends = &send;
+            let sends = Some((&next.persons[at].identity.signing, &session, send));
+            let bent = Bent { sends, ..Bent::straight(&next.store) };
+            let ends = next.run(Some((at, bent)), Duration::from_secs(20));
+            assert!(ends.iter().all(Result::is_err), "{round}, {length} bytes: {ends:?}");
+            for at in 0..ends.len() {
+                assert!(!next.file(at, "member.keys").exists(), "{round}: person {at} has keys");
+            }
+            let honest = &next.persons[next.at_old(1)];
+            let used = honest.old(&honest.keys()).unwrap().ledger.check_in_use();
+            assert_eq!(used.is_ok(), goes_on, "{round}, {length} bytes: {used:?}");
+        }
+    }
+}
+
 /// What the old members have answered is not answered in the next epoch: neither tasks before the last one,
 /// nor another ciphertext for the last one, nor evaluations, nor the requests of users; and what they have
 /// opened counts.
