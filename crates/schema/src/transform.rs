@@ -49,8 +49,8 @@ pub(crate) enum Learnt {
 pub(crate) struct Projected {
     /// One row for each feature after the projection.
     pub(crate) matrix: Vec<Vec<f64>>,
-    /// Mean square of the rows after the projection, divided by that before. 1 for random signs, which keep it
-    /// on average over seeds.
+    /// Mean square of the rows after the projection, divided by that before. 1 for random signs, which keep
+    /// it on average over seeds.
     pub(crate) kept: f64,
 }
 

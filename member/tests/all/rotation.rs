@@ -161,7 +161,7 @@ fn in_folder(users: &[u8], folder: &Path) -> Device {
     Device::open(&path, &TOY).unwrap()
 }
 
-/// Why a server does not start with the signatures in `moved`, and no bandit of there, and this users' bundle.
+/// Why a server does not start with the signatures in `moved`, no bandit of there, and this users' bundle.
 fn opened_with(public: &[u8], folder: &Path, users: &Path, moved: &Path) -> Option<helba_server::Error> {
     let signatures = folder.join("signatures");
     std::fs::create_dir_all(&signatures).unwrap();
