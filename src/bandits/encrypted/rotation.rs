@@ -140,9 +140,9 @@ impl Errand for Rotating {
 
 impl EncryptedServed {
     /// Has the committee move the bandit to the keys of `next`, and writes its state under them into
-    /// `folder`, with its labels. A file that is there already stays. Returns whether the bandit has moved: if
-    /// not, its last batch waits, or members are missing or have failed, and the caller asks again after it
-    /// has asked others. `tried` are the sets that were asked.
+    /// `folder`, with its labels. A file that is there already stays. Returns whether the bandit has moved:
+    /// if not, its last batch waits, or members are missing or have failed, and the caller asks again after
+    /// it has asked others. `tried` are the sets that were asked.
     ///
     /// # Errors
     /// Those of the disk.
