@@ -389,8 +389,27 @@ fn attack_members_and_devices_are_not_shown_two_journals() {
     // A head that no member has signed stops nobody, and is no evidence.
     let made_up = SignedHead { hash: other.hash.clone(), ..first.clone() };
     assert!(made_up.check(&committee).is_err());
-    assert_eq!(wire::forks(&committee, &[first, made_up.clone()]), []);
+    assert_eq!(wire::forks(&committee, &[first.clone(), made_up.clone()]), []);
     follow(third, &asked.ledger("made-up-head"), &records, &[made_up]).0.unwrap();
+
+    // The program finds the same in ledgers and in what a device was shown.
+    drop((ledger, alone));
+    let folder = asked.world.folder.path();
+    std::fs::write(folder.join("public.bundle"), &asked.world.public).unwrap();
+    let shown = serde_json::json!({ "status": {}, "heads": [&first] });
+    std::fs::write(folder.join("shown.json"), shown.to_string()).unwrap();
+    let heads = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(crate::processes::PROGRAM);
+        command.current_dir(folder).args(["heads", "--public", "public.bundle"]).args(arguments);
+        let out = command.output().unwrap();
+        (out.status.success(), serde_json::from_slice::<Vec<SignedHead>>(&out.stdout).unwrap())
+    };
+    assert_eq!(heads(&["shown.json"]), (true, vec![first.clone()]));
+    assert!(heads(&["--ledger", "same", "shown.json"]).0);
+    for arguments in [&["--ledger", "forked"][..], &["--ledger", "alone", "shown.json"]] {
+        let (agree, heads) = heads(arguments);
+        assert!(!agree && heads.contains(&first) && heads.contains(&other), "{arguments:?}: {heads:?}");
+    }
 }
 
 /// A member that may keep no feedback until it is checked fetches it again, and answers the same. A server
