@@ -616,6 +616,7 @@ fn a_bandit_goes_on_over_epochs() {
 /// after that, who compute everything again from the first record of the journal, take what members signed of
 /// these keys in the epoch before.
 #[test]
+#[ignore = "some minutes: a rotation and a resharing"]
 fn a_bandit_that_has_moved_goes_on_over_an_epoch() {
     let mut world = World::start(2, 3, 2, 2);
     world.replays = true;
