@@ -49,12 +49,10 @@ def test_the_tutorial(tmp_path: Path, request: pytest.FixtureRequest) -> None:
             server = Server(tmp_path / "state", "--keys", tmp_path / "public.bundle")
             request.addfinalizer(server.kill)
             url = server.url
-    assert url != URL and code.count(URL) == 3
+    assert url != URL and code.count(URL) == 2
     said = run([sys.executable, "-c", code.replace(URL, url)], tmp_path)
-    assert "30 visits" in said and said.count(" gets ") == 13, said
+    assert "30 visits" in said and said.count(" gets ") == 12, said
     assert "feedbacks=40" in said, said
-    liked = {"18-34": "sleep", "35-64": "back", "65+": "knee"}
-    assert all(f"{age} gets {course}" in said for age, course in liked.items()), said
 
 
 def test_the_figures_of_the_tutorial(tmp_path: Path) -> None:
