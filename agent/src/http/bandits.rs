@@ -15,7 +15,7 @@ use schema::Transform;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use user_client::AnyBandit;
-use wire::{BanditView, MAX_CLEAR_BYTES};
+use wire::{BanditView, Labelled, Labels, LabelsPatch, MAX_CLEAR_BYTES};
 
 /// The most bandits of a page of the list.
 const MOST_LISTED: usize = 1000;
@@ -80,21 +80,39 @@ pub(super) async fn create(State(agent): State<Agent>, request: Request) -> Resu
     let mut asked: Map<String, Value> =
         read(&agent, request, MAX_CLEAR_BYTES, "the configuration of a bandit").await?;
     let created = blocking(move || {
+        let labels = labels_of(&mut asked)?;
         let settings = settings_of(&mut asked)?.applied_to(&Settings::default())?;
         let config = configuration(asked, settings.transform.as_ref())?;
         settings.check(&config)?;
         // The client sends it once more if the answer is lost; the server creates one bandit.
         let created = agent.0.ask(|client| client.create_encrypted(&config))?;
-        if let Err(error) = agent.0.set(&created.id, settings) {
-            // A bandit without its settings is of no use, and what is left of it costs little.
-            let _ = agent.0.client().delete(&created.id);
-            return Err(error);
+        let completed = agent.0.set(&created.id, settings).and_then(|()| match labels {
+            None => Ok(Labels::default()),
+            Some(labels) => Ok(agent.0.ask(|client| client.relabel(&created.id, &labels, None))?),
+        });
+        match completed {
+            Ok(labels) => Ok(Labelled { labels, of: created }),
+            Err(error) => {
+                // A bandit without its settings is of no use, and what is left of it costs little.
+                let _ = agent.0.client().delete(&created.id);
+                Err(error)
+            }
         }
-        Ok(created)
     });
     let created = created.await?;
-    let location = [(header::LOCATION, format!("/v1/bandits/{}", created.id))];
+    let location = [(header::LOCATION, format!("/v1/bandits/{}", created.of.id))];
     Ok((StatusCode::CREATED, location, Json(created)).into_response())
+}
+
+/// The labels of a creation, which are taken out of it.
+fn labels_of(asked: &mut Map<String, Value>) -> Result<Option<LabelsPatch>, Error> {
+    let given = ["name", "tags"].map(|field| asked.remove(field).map(|value| (field.to_string(), value)));
+    let given: Map<String, Value> = given.into_iter().flatten().collect();
+    if given.is_empty() {
+        return Ok(None);
+    }
+    let bad = |error: serde_json::Error| Error::BadConfig { why: error.to_string() };
+    serde_json::from_value(Value::Object(given)).map(Some).map_err(bad)
 }
 
 /// The configuration of an encrypted bandit, which may name its policy. Without `linear`, numbers of features

@@ -35,7 +35,11 @@ fn named_values_are_decided_as_their_features() {
     let server = Server::start(folder.path());
     let mut agent = Running::start(&server.url(), folder.path());
     let mut app = agent.http();
-    let created: Value = app.post("/bandits", &json!({"schema": SCHEMA, "examples": examples()})).ok();
+    let created: Value = app
+        .post("/bandits", &json!({"schema": SCHEMA, "examples": examples(), "name": "shop", "tags": ["a"]}))
+        .ok();
+    assert_eq!((&created["name"], &created["tags"]), (&json!("shop"), &json!(["a"])));
+    assert_eq!(app.get("/bandits").ok::<Vec<Value>>()[0]["name"], "shop", "the server has it");
     assert_eq!(
         (&created["config"]["linear"]["d"], &created["config"]["linear"]["k"]),
         (&json!(2), &json!(2))
@@ -97,6 +101,9 @@ fn bad_names_are_refused_by_name() {
     }
     let both = json!({"schema": SCHEMA, "examples": examples(), "features": 3});
     refused("/bandits", &both, 400, "features: 3, and the schema has 2");
+    let named = |name: Value| json!({"schema": SCHEMA, "examples": examples(), "name": name});
+    refused("/bandits", &named(json!(3)), 400, "invalid type");
+    refused("/bandits", &named(json!("n".repeat(101))), 422, "1 to 100 characters");
     assert_eq!(app.get("/bandits").ok::<Vec<Value>>(), Vec::<Value>::new());
 
     let bandit = app.create();
