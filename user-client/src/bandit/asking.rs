@@ -7,6 +7,7 @@ use envelope::SealingSecret;
 use protocol::DecisionId;
 use rand::CryptoRng;
 use wire::{AskAgain, ProblemType};
+use zeroize::Zeroizing;
 
 /// The most times that a device asks again because the evaluation that it was part of has ended.
 const MOST_REPEATS: usize = 3;
@@ -38,12 +39,14 @@ pub struct PlayedRound<C = Choice> {
 /// request, the caller sends it and hands the reply to [`BanditDevice::answered`]; then [`Self::finish`]
 /// returns the decisions.
 pub struct Asking {
+    /// The coefficients of the contexts, of which each request has an encryption of its own.
+    coefficients: Zeroizing<Vec<i64>>,
     contexts: Vec<u8>,
     /// What the answer of a committee is opened with. It is used for this request alone.
     answer_key: Option<SealingSecret>,
     decisions: usize,
     next: Option<Next>,
-    /// How often the contexts were sent again.
+    /// How often the contexts were encrypted again.
     asked: usize,
     /// Answers to tasks since the last request for a decision.
     raises: usize,
@@ -134,18 +137,31 @@ impl PlayedRound<Vec<Choice>> {
 
 impl BanditDevice<'_> {
     /// Begins to ask for decisions on the rows of each. If the server waits for a holder of the key, the
-    /// device raises first. If another one was faster, or the evaluation ended without an answer, it asks
-    /// again with the same contexts, up to three times. If an answer cannot be relied on and others share it,
+    /// device raises first. If another one was faster, or the evaluation ended without an answer, it encrypts
+    /// the contexts again and asks once more, up to three times: under a committee, a server takes contexts
+    /// once. If an answer cannot be relied on and others share it,
     /// the device asks for another one, which is counted ([`crate::Device::with_most_repeats`]), until it can
     /// be relied on or the server refuses.
     ///
     /// # Errors
     /// [`Error::Protocol`] for the rows, also for more decisions than [`Self::most_decisions`].
     pub fn ask<R: CryptoRng>(&self, decisions: &[&[Vec<f64>]], rng: &mut R) -> Result<Asking, Error> {
-        let (contexts, answer_key) = self.request(decisions, rng)?;
-        let (next, decisions) = (Some(Next::Contexts), decisions.len());
-        let (asked, raises, checked, sent, received, round) = (0, 0, false, 0, 0, None);
-        Ok(Asking { contexts, answer_key, decisions, next, asked, raises, checked, sent, received, round })
+        let coefficients = Zeroizing::new(self.exchanges.layout.contexts(decisions)?);
+        let decisions = decisions.len();
+        let (contexts, answer_key) = self.request(&coefficients, decisions, rng)?;
+        Ok(Asking {
+            coefficients,
+            contexts,
+            answer_key,
+            decisions,
+            next: Some(Next::Contexts),
+            asked: 0,
+            raises: 0,
+            checked: false,
+            sent: 0,
+            received: 0,
+            round: None,
+        })
     }
 
     /// Takes the reply to the request of `asking`, or the error in its place.
@@ -191,6 +207,8 @@ impl BanditDevice<'_> {
                 round.tasks.extend(tasks);
             }
             (Err(error), None) if asking.asked < MOST_REPEATS && has_ended(&error) => {
+                let (contexts, answer_key) = self.request(&asking.coefficients, asking.decisions, rng)?;
+                (asking.contexts, asking.answer_key) = (contexts, answer_key);
                 (asking.asked, asking.raises) = (asking.asked + 1, 0);
                 asking.next = Some(Next::Contexts);
                 return Ok(());

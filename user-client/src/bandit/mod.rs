@@ -211,25 +211,27 @@ impl BanditDevice<'_> {
         decisions: &[&[Vec<f64>]],
         rng: &mut R,
     ) -> Result<Vec<u8>, Error> {
-        match self.request(decisions, rng)? {
+        let coefficients = Zeroizing::new(self.exchanges.layout.contexts(decisions)?);
+        match self.request(&coefficients, decisions.len(), rng)? {
             (body, None) => Ok(body),
             (_, Some(_)) => Err(Error::AnswerKey),
         }
     }
 
-    /// The body of a request for decisions, and what the answer of a committee is opened with.
+    /// The body of a request for this number of decisions, by the coefficients of their contexts, and what the
+    /// answer of a committee is opened with.
     fn request<R: CryptoRng>(
         &self,
-        decisions: &[&[Vec<f64>]],
+        coefficients: &[i64],
+        decisions: usize,
         rng: &mut R,
     ) -> Result<(Vec<u8>, Option<SealingSecret>), Error> {
-        let coefficients = Zeroizing::new(self.exchanges.layout.contexts(decisions)?);
-        let message = Zeroizing::new(self.message(&coefficients, LOG_CONTEXT)?);
+        let message = Zeroizing::new(self.message(coefficients, LOG_CONTEXT)?);
         Ok(match self.device.keys() {
             #[cfg(feature = "secret")]
             Keys::Secret(keys) => (self.encrypted(keys, &message, rng), None),
             Keys::Committee(keys) => {
-                let (body, key) = self.sealed_contexts(keys, &message, decisions.len(), rng);
+                let (body, key) = self.sealed_contexts(keys, &message, decisions, rng);
                 (body, Some(key))
             }
         })

@@ -492,8 +492,8 @@ fn problem(kind: ProblemType) -> (u16, Vec<u8>) {
     (kind.status(), serde_json::to_vec(&wire::Problem::from(kind)).unwrap())
 }
 
-/// A device raises under its ticket if it is asked to, asks again with the same contexts if another was
-/// faster or the evaluation ended, and answers the tasks that are left without a ticket.
+/// A device raises under its ticket if it is asked to, encrypts its contexts again if another was faster or
+/// the evaluation ended, and answers the tasks that are left without a ticket.
 #[test]
 fn a_decision_is_carried_through() {
     let server = Server::new(Answers::Arm);
@@ -521,7 +521,9 @@ fn a_decision_is_carried_through() {
     let lines: Vec<&str> = requests.iter().map(|(line, _)| line.as_str()).collect();
     let [ask, raise] = ["decisions", "raises"].map(|what| format!("POST /v1/bandits/b/{what} HTTP/1.1"));
     assert_eq!(lines, [&ask, &raise, &ask, &ask, &raise, &raise]);
-    assert!([2, 3].iter().all(|&i| requests[i].1 == requests[0].1), "the same contexts");
+    let contexts = [0, 2, 3].map(|i| &requests[i].1);
+    assert!(contexts[0] != contexts[1] && contexts[1] != contexts[2], "fresh encryptions");
+    assert!(contexts.iter().all(|body| body.len() == contexts[0].len()));
     let raises = [1, 4, 5].map(|i| Raises::read(&requests[i].1, device.limits()).unwrap());
     assert_eq!(raises.each_ref().map(|r| r.ticket), [Some(TICKET), Some(TICKET), None]);
     assert!(matches!(raises[2].raised[..], [(8, Raised::Sum(_))]));

@@ -17,8 +17,8 @@ use std::sync::OnceLock;
 use user_client::{Asking, BanditDevice, Choice, Device, Error, Opening, Target};
 use wire::{
     AnswerBinding, AnswerUser, CommitteeContexts, CommitteeManifest, Created, Custody, DecideReply, Decision,
-    KeysDigest, MemberManifest, OpenedAnswer, PublicBytes, Question, RaiseTask, SealedShare, UsersBundle,
-    Wanted,
+    KeysDigest, MemberManifest, OpenedAnswer, Problem, ProblemType, PublicBytes, Question, RaiseTask,
+    SealedShare, UsersBundle, Wanted,
 };
 
 const SESSION: SessionId = SessionId([7; 32]);
@@ -300,6 +300,15 @@ fn contexts_and_statistics_are_encrypted_under_the_public_key() {
     let key =
         |asking: &Asking| CommitteeContexts::read(asking.request().unwrap().body, limit).unwrap().answer_key;
     assert_ne!(key(&asking), key(&other));
+    // An evaluation that ended without an answer: the server takes no contexts twice.
+    let mut again = device.ask(&[&rows], &mut rng).unwrap();
+    let before = again.request().unwrap().body.to_vec();
+    let ended = Problem::from(ProblemType::NotEvaluated);
+    device.answered(&mut again, Err(Error::Refused(ended)), &mut rng).unwrap();
+    let [before, after] = [&before[..], again.request().unwrap().body]
+        .map(|body| CommitteeContexts::read(body, limit).unwrap());
+    assert_ne!(before.contexts, after.contexts);
+    assert_ne!(before.answer_key, after.answer_key);
     assert!(matches!(device.contexts(&rows, &mut rng), Err(Error::AnswerKey)));
     assert!(matches!(device.ask(&[&rows[..2]], &mut rng).map(drop), Err(Error::Protocol(_))));
 }
