@@ -18,8 +18,6 @@ use wire::{
     check_poll, check_refusal,
 };
 
-/// The time that the members of a set have for an answer.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// The time for which a member counts as here after its last request ended: it computes, or comes back.
 const RETURNS: Duration = Duration::from_secs(3);
 /// The most sets that are asked for one evaluation. A member refuses more.
@@ -90,6 +88,8 @@ pub(crate) struct Committee {
     quorum: Quorum,
     /// The time for which a task waits for t members to come.
     gathers: Duration,
+    /// The time that the members of a set have for an answer.
+    patience: Duration,
     desk: Mutex<Desk>,
     /// Changes when there is something new to do, or a member comes.
     news: watch::Sender<u64>,
@@ -152,16 +152,21 @@ impl Drop for Here<'_> {
 }
 
 impl Committee {
-    /// The desk of a committee with nobody here. A task waits for t members for as long as `gathers`.
+    /// The desk of a committee with nobody here. A task waits for t members for as long as `gathers`, and the
+    /// members of a set have `patience` for an answer.
     ///
     /// # Errors
     /// [`Error::Wire`] for numbers that no committee has.
-    pub(crate) fn new(manifest: CommitteeManifest, gathers: Duration) -> Result<Self, Error> {
+    pub(crate) fn new(
+        manifest: CommitteeManifest,
+        gathers: Duration,
+        patience: Duration,
+    ) -> Result<Self, Error> {
         let quorum = manifest.quorum()?;
         // Replies to the server before this one must not fit the requests of this one.
         let next = rand::random::<u64>() >> 1;
         let desk = Mutex::new(Desk { next, ..Desk::default() });
-        Ok(Committee { manifest, quorum, gathers, desk, news: watch::Sender::new(0) })
+        Ok(Committee { manifest, quorum, gathers, patience, desk, news: watch::Sender::new(0) })
     }
 
     /// The members, as the manifest of the keys has them.
@@ -338,7 +343,7 @@ impl Committee {
                 Posted(self, number)
             };
             self.tell();
-            why = match timeout(PATIENCE, receiver).await {
+            why = match timeout(self.patience, receiver).await {
                 Ok(Ok(Ok(shares))) => match combine(Agreed { question, set, shares }).await {
                     Ok(done) => {
                         self.suspect(set, |_| 0);
@@ -366,7 +371,7 @@ impl Committee {
                     let silent = lock(&self.desk).silent(posted.1);
                     self.failed(&silent);
                     let names = silent.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
-                    format!("members {names} were silent for {} s", PATIENCE.as_secs())
+                    format!("members {names} were silent for {:?}", self.patience)
                 }
             };
             tracing::warn!(why, attempt, "a set of members has not answered");

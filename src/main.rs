@@ -194,6 +194,12 @@ struct Arguments {
     /// [range: at least 1]
     #[arg(long, value_name = "SECONDS", default_value_t = Settings::default().raise_timeout.as_secs(), value_parser = clap::value_parser!(u64).range(1..))]
     raise_timeout: u64,
+    /// Seconds that the members of a committee have for an answer, after which others are asked. A member
+    /// that replays computes as long as this server does, and longer at the first question after its start.
+    ///
+    /// [range: at least 1]
+    #[arg(long, value_name = "SECONDS", default_value_t = Settings::default().member_patience.as_secs(), value_parser = clap::value_parser!(u64).range(1..))]
+    member_patience: u64,
     /// Memory for contexts of encrypted decisions, so that evaluations can be repeated whose users ask again.
     /// Evaluations whose contexts do not fit are not repeated.
     ///
@@ -485,6 +491,7 @@ async fn serve(arguments: Arguments, tls: &TlsArguments) -> Result<()> {
         operator,
         max_waiting,
         raise_timeout,
+        member_patience: Duration::from_secs(arguments.member_patience),
         keep_log: arguments.keep_log,
         rotated: if arguments.rotate.is_none() { arguments.rotated.clone() } else { None },
         users: arguments.users,

@@ -259,7 +259,8 @@ impl Bandits {
                 let committee = match &manifest.custody {
                     Custody::Holder => None,
                     Custody::Committee(members) => {
-                        Some(Arc::new(Committee::new(members.clone(), stages.last_raise)?))
+                        let (gathers, patience) = (stages.last_raise, stages.member_patience);
+                        Some(Arc::new(Committee::new(members.clone(), gathers, patience)?))
                     }
                 };
                 // Members compute all since the creation again.

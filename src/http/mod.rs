@@ -97,6 +97,8 @@ pub struct Settings {
     /// The time that the last holder of the key who can be asked for a raise gets, and for which a task waits
     /// for enough members of a committee.
     pub last_raise: Duration,
+    /// The time that the members of a committee have for an answer, after which others are asked.
+    pub member_patience: Duration,
     /// The most bytes of contexts of encrypted decisions that are kept in memory, so that evaluations can be
     /// repeated. Without memory for its contexts an evaluation is not repeated.
     pub context_memory: usize,
@@ -121,6 +123,7 @@ impl Default for Settings {
             raise_timeout: Duration::from_secs(60),
             raise_turn: Duration::from_secs(4),
             last_raise: Duration::from_secs(20),
+            member_patience: Duration::from_secs(5),
             context_memory: 256 << 20,
             ask_again: Duration::from_secs(10),
             keep_log: false,

@@ -28,6 +28,11 @@ impl Drop for Served {
     }
 }
 
+/// The ledger of a member at `path`. Key generation makes it, and these keys come from none.
+pub(super) fn ledger_at(path: &Path) -> Ledger {
+    if path.exists() { Ledger::open(path) } else { Ledger::create(path) }.unwrap()
+}
+
 pub(super) fn serve(public: &[u8], state: &std::path::Path) -> Served {
     serve_with(ANY, public, state, Settings::default(), None)
 }
@@ -58,7 +63,9 @@ fn serve_with(
 ) -> Served {
     let bundle = PublicBundle::read(public).unwrap();
     let state = state.to_path_buf();
-    let settings = Settings { last_raise: Duration::from_secs(2), ..settings };
+    // No member of these tests is silent, and on a busy machine they take their time.
+    let (last_raise, member_patience) = (Duration::from_secs(2), Duration::from_secs(60));
+    let settings = Settings { last_raise, member_patience, ..settings };
     let listen = listen.to_string();
     let (sender, receiver) = std::sync::mpsc::channel();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
@@ -153,7 +160,7 @@ impl World {
         let replica = self.replays.then(|| self.replica(&keys));
         let next = self.next.as_ref().map(|public| next_keys(&keys, public));
         let thread = std::thread::spawn(move || {
-            let ledger = Ledger::open(&path).unwrap();
+            let ledger = ledger_at(&path);
             let member = Member::new(keys, ledger, client, of_thread, |line| eprintln!("{line}"));
             let member = member.verifying(replica).moving_to(next);
             member.run(2, &mut rng(9)).unwrap();
@@ -396,7 +403,7 @@ fn attack_nobody_answers_for_a_member() {
             // Sets are drawn at random: some have member 1.
             (0..8).map(|seed| decide(seed).unwrap().choice).collect::<Vec<_>>()
         });
-        let ledger = Ledger::open(&path).unwrap();
+        let ledger = ledger_at(&path);
         let joined = Joined::new(&hostile, device.created().clone()).unwrap();
         let (client, mut refusals) = (&world.client, 0);
         while !decided.is_finished() {
@@ -445,7 +452,7 @@ fn a_member_that_is_busy_is_asked_again_later() {
                     |seed: u32| device.decide(&world.client, &rows(seed, 2, 2), &mut rng(seed.into()));
                 (0..others * 4).map(|seed| decide(seed.into()).unwrap().choice).collect::<Vec<_>>()
             });
-            let ledger = Ledger::open(&path).unwrap();
+            let ledger = ledger_at(&path);
             let joined = Joined::new(&keys, device.created().clone()).unwrap();
             let (client, mut asked) = (&world.client, Vec::new());
             while !decided.is_finished() {
@@ -492,7 +499,7 @@ fn attack_garbage_of_a_member_is_not_learnt() {
     let over = AtomicBool::new(false);
     let sent = std::thread::scope(|scope| {
         let answers = scope.spawn(|| {
-            let ledger = Ledger::open(&path).unwrap();
+            let ledger = ledger_at(&path);
             let joined = Joined::new(&hostile, device.created().clone()).unwrap();
             let (client, mut sent, mut noise) = (&world.client, 0, rng(6));
             while !over.load(Ordering::Relaxed) {

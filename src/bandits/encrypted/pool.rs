@@ -72,6 +72,8 @@ pub(crate) struct Stages {
     raise_turn: Duration,
     /// The time that the last one who can be asked for a raise gets.
     pub(crate) last_raise: Duration,
+    /// The time that the members of a committee have for an answer.
+    pub(crate) member_patience: Duration,
     /// Memory for the contexts of evaluations that may be repeated.
     pub(super) contexts: Arc<Semaphore>,
     /// The time after its answer in which a user may ask again.
@@ -104,6 +106,7 @@ impl Stages {
             longest_raise: settings.raise_timeout,
             raise_turn: settings.raise_turn,
             last_raise: settings.last_raise,
+            member_patience: settings.member_patience,
             contexts: semaphore(settings.context_memory / UNIT),
             ask_again: settings.ask_again,
             most_waiting: settings.max_waiting.min(Semaphore::MAX_PERMITS),
