@@ -131,7 +131,7 @@ enum Command {
     Keygen {
         #[command(flatten)]
         run: RunArguments,
-        /// Folder for member.keys, public.bundle and users.bundle.
+        /// Folder for member.keys, member.ledger, public.bundle and users.bundle.
         #[arg(long, value_name = "FOLDER")]
         out: PathBuf,
         /// File whose first line is a passphrase. It seals the file of keys.
@@ -491,7 +491,7 @@ fn make_keys(
     let manifest = run.run(&board, seed)?;
     let (seconds, folder) = (start.elapsed().as_secs_f64(), folder.display());
     say!(
-        "key {} in {seconds:.1} s: member.keys, public.bundle and users.bundle in {folder}",
+        "key {} in {seconds:.1} s: member.keys, member.ledger, public.bundle and users.bundle in {folder}",
         manifest.key_id
     );
     Ok(())

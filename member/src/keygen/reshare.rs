@@ -438,12 +438,9 @@ impl<B: Board> Run<'_, '_, B> {
             let path = setup.path(name);
             move |error| Error::Io { path, error }
         };
-        let ledger = setup.path("member.ledger");
-        if ledger.exists() {
-            // Nobody has answered with it, since the keys are not there yet.
-            std::fs::remove_file(&ledger).map_err(io("member.ledger"))?;
-        }
-        Ledger::open(&ledger)?.take(&told, setup.spent(&self.party.memory, plan.quorum.threshold()))?;
+        // Nobody has answered with one that is there, since the keys are not.
+        Ledger::create(&setup.path("member.ledger"))?
+            .take(&told, setup.spent(&self.party.memory, plan.quorum.threshold()))?;
 
         for (name, kind, from) in [
             ("public.bundle", BundleKind::Public, setup.public),

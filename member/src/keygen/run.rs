@@ -10,6 +10,7 @@ use super::party::{Openings, PAUSE, Party, Stopped, WAIT, suspicion};
 use super::plan::Plan;
 use super::{Error, Identity};
 use crate::MemberKeys;
+use crate::serve::Ledger;
 use ckks_secret::Passphrase;
 use ckks_shares::KeySum;
 use host::Draft;
@@ -37,9 +38,9 @@ pub struct Keygen<'a> {
 }
 
 impl Keygen<'_> {
-    /// Makes the keys, and writes `member.keys`, `public.bundle` and `users.bundle` to the folder. A run that
-    /// was stopped goes on from its first message that is missing. `seed` is fresh, and is used unless the
-    /// run has one.
+    /// Makes the keys, and writes `member.keys`, `member.ledger`, `public.bundle` and `users.bundle` to the
+    /// folder. A run that was stopped goes on from its first message that is missing. `seed` is fresh, and is
+    /// used unless the run has one.
     ///
     /// # Errors
     /// [`Error`], by what is wrong. [`Error::Blamed`] names a member that deviated.
@@ -262,6 +263,8 @@ impl<'a, B: Board> Run<'a, B> {
         let draft = Draft::create_private(&path("users.bundle")).map_err(io("users.bundle"))?;
         UsersBundle::write(of_users, &public.wide(plan), &received.token, draft.file())?;
         draft.finish().map_err(io("users.bundle"))?;
+        // Nobody has answered with one that is there, since the keys are not.
+        drop(Ledger::create(&path("member.ledger"))?);
         let Received { shares, pairs, .. } = received;
         let identity = self.setup.identity.copy()?;
         let keys = MemberKeys::new(

@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 /// The reason why a member does not answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -60,6 +62,15 @@ pub enum Error {
          or hand the shares on"
     )]
     Caught,
+    /// Misuse: a member without the ledger of its keys.
+    #[error(
+        "there is no ledger at {}: it holds what this member has answered, and without it the same would be opened again. Put \
+         it there or name it with --ledger; if it is lost, have a resharing replace this member", path.display()
+    )]
+    NoLedger {
+        /// Where it should be.
+        path: PathBuf,
+    },
     /// The ledger cannot be read or written.
     #[error("the ledger: {0}")]
     Ledger(String),

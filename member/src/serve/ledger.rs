@@ -10,6 +10,8 @@ use protocol::TaskKind;
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::Path;
 use wire::{Created, Question, SignedHead, Wanted};
 
@@ -159,32 +161,57 @@ fn merged_records(own: &[u8], other: &[u8]) -> Vec<u8> {
 const OVER: Record = Record { about: [0; 32], sets: Vec::new() };
 
 impl Ledger {
-    /// Opens the ledger of a member at `path`, or makes an empty one.
+    /// Makes an empty ledger at `path`, in the place of what is there: for keys with which nobody has answered
+    /// yet.
     ///
     /// # Errors
+    /// [`Error::Ledger`] for those of the disk.
+    pub fn create(path: &Path) -> Result<Self, Error> {
+        let io = |error: std::io::Error| Error::Ledger(format!("{}: {error}", path.display()));
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(io(error)),
+            _ => {}
+        }
+        // Made with the permissions of private files before redb writes to it.
+        let file = host::private_file().read(true).write(true).create_new(true).open(path);
+        let ledger = Self::of_file(file.map_err(io)?, path, Some(FORMAT))?;
+        host::sync_folder_of(path).map_err(io)?;
+        Ok(ledger)
+    }
+
+    /// Opens the ledger of a member at `path`.
+    ///
+    /// # Errors
+    /// [`Error::NoLedger`] if there is none: an empty one in its place would forget what was answered;
     /// [`Error::Ledger`] for a file of another format, one that another process has open, and those of the
     /// disk.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let io = |error: std::io::Error| Error::Ledger(format!("{}: {error}", path.display()));
-        // Made with the permissions of private files before redb writes to it.
-        let file = host::private_file().read(true).write(true).create(true).truncate(false).open(path);
-        let database = Database::builder().create_file(file.map_err(io)?).map_err(failed)?;
-        host::sync_folder_of(path).map_err(io)?;
+        let file = File::options().read(true).write(true).open(path);
+        let file = file.map_err(|error| match error.kind() {
+            ErrorKind::NotFound => Error::NoLedger { path: path.to_path_buf() },
+            _ => Error::Ledger(format!("{}: {error}", path.display())),
+        })?;
+        // A ledger is never empty, and redb would begin a new one in an empty file.
+        match file.metadata() {
+            Ok(about) if about.len() == 0 => Err(Error::Ledger(format!("{} is empty", path.display()))),
+            _ => Self::of_file(file, path, None),
+        }
+    }
+
+    /// `new` is the format of a file that has none yet.
+    fn of_file(file: File, path: &Path, new: Option<u64>) -> Result<Self, Error> {
+        let database = Database::builder().create_file(file).map_err(failed)?;
         let ledger = Ledger { database, most_opened: u64::MAX };
         let write = ledger.database.begin_write().map_err(failed)?;
         {
             let mut about = write.open_table(ABOUT).map_err(failed)?;
-            let found = about.get("format").map_err(failed)?.map(|found| found.value());
-            match found {
-                None => drop(about.insert("format", FORMAT).map_err(failed)?),
-                Some(FORMAT) => {}
-                Some(other) => {
-                    return Err(Error::Ledger(format!(
-                        "{} has format {other}, and this program reads {FORMAT}",
-                        path.display()
-                    )));
-                }
+            let found = about.get("format").map_err(failed)?.map(|found| found.value()).or(new);
+            if found != Some(FORMAT) {
+                let found = found.map_or("no format".into(), |found| format!("format {found}"));
+                let path = path.display();
+                return Err(Error::Ledger(format!("{path} has {found}, and this program reads {FORMAT}")));
             }
+            about.insert("format", FORMAT).map_err(failed)?;
             write.open_table(BANDITS).map_err(failed)?;
             write.open_table(HEADS).map_err(failed)?;
             write.open_table(UPLOADS).map_err(failed)?;
@@ -681,9 +708,9 @@ mod tests {
         // Evaluations have random numbers.
         let task = |i: u64| EVALUATIONS | i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let size = || std::fs::metadata(&path).unwrap().len();
-        drop(Ledger::open(&path).unwrap());
+        drop(Ledger::create(&path).unwrap());
         let empty = size();
-        for (from, to) in [(0u64, 950u64), (950, 2000)] {
+        for (from, to) in [(0u64, 200u64), (200, 500)] {
             let mut ledger = Ledger::open(&path).unwrap();
             for i in from..to {
                 let c1 = i.to_le_bytes();
@@ -695,7 +722,7 @@ mod tests {
             ledger.database.compact().unwrap();
             println!("compacted: {} bytes", size());
         }
-        assert!(size() < empty + 500 * 2000, "{} bytes", size());
+        assert!(size() < empty + 500 * 500, "{} bytes", size());
         let ledger = Ledger::open(&path).unwrap();
         let first = of(answers(task(0), 0, 1));
         assert!(matches!(note(&ledger, &first, 0b011, b"another"), Err(Error::Refused(_))));
@@ -708,7 +735,7 @@ mod tests {
     fn the_budget_refuses_the_next_answer() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger");
-        let ledger = Ledger::open(&path).unwrap().with_most_opened(5);
+        let ledger = Ledger::create(&path).unwrap().with_most_opened(5);
         note(&ledger, &answers(1, 0, 2), 0b011, b"c1").unwrap();
         note(&ledger, &answers(1, 1, 2), 0b101, b"c1").unwrap();
         drop(ledger);
@@ -734,7 +761,7 @@ mod tests {
         let opened = |name: &str, most: u64| -> u64 {
             let honest = [(3, 0b00111), (4, 0b01011), (5, 0b10011)].map(|(member, set)| {
                 let path = folder.path().join(format!("{name}-{member}"));
-                (Ledger::open(&path).unwrap().with_most_opened(most), set)
+                (Ledger::create(&path).unwrap().with_most_opened(most), set)
             });
             let ask = |(at, (ledger, set)): (u64, &(Ledger, u16))| {
                 let fresh = (1..=of_key + 1).map(|i| EVALUATIONS + at * (of_key + 1) + i);
@@ -756,7 +783,7 @@ mod tests {
     fn attack_a_server_that_was_caught_is_not_answered_after_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger");
-        let ledger = Ledger::open(&path).unwrap();
+        let ledger = Ledger::create(&path).unwrap();
         note(&ledger, &question(1, 0), 0b011, b"c1").unwrap();
         ledger.note_caught().unwrap();
         drop(ledger);
@@ -782,7 +809,7 @@ mod tests {
         };
         for (sets, answers) in [(2, true), (3, false), (6, false)] {
             let folder = tempfile::tempdir().unwrap();
-            let ledger = Ledger::open(&folder.path().join("ledger")).unwrap();
+            let ledger = Ledger::create(&folder.path().join("ledger")).unwrap();
             ledger.take(&told(sets), 0).unwrap();
             assert_eq!(note(&ledger, &question(5, 0), 0b011, b"c1").is_ok(), answers, "{sets} sets");
         }
@@ -798,7 +825,7 @@ mod tests {
         for liar in [told(&[([1; 32], other)]), told(&[([1; 32], NO_TASK)])] {
             for all in [[honest.clone(), liar.clone()], [liar.clone(), honest.clone()]] {
                 let folder = tempfile::tempdir().unwrap();
-                let ledger = Ledger::open(&folder.path().join("ledger")).unwrap();
+                let ledger = Ledger::create(&folder.path().join("ledger")).unwrap();
                 ledger.take(&Told::merged(all), 0).unwrap();
                 for task in [task, other, NO_TASK] {
                     assert!(matches!(ledger.note_uploads(task, &[[1; 32]]), Err(Error::Refused(_))));
@@ -814,7 +841,7 @@ mod tests {
     fn attack_a_task_is_answered_for_one_ciphertext_and_three_sets() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger");
-        let ledger = Ledger::open(&path).unwrap();
+        let ledger = Ledger::create(&path).unwrap();
         note(&ledger, &question(1, 0), 0b011, b"c1").unwrap();
         note(&ledger, &question(1, 0), 0b011, b"c1").unwrap();
         assert!(matches!(Ledger::open(&path), Err(Error::Ledger(_))), "one process at a time");
@@ -836,7 +863,22 @@ mod tests {
         let again = ledger.note_uploads(2, &[[3; 32], [2; 32]]);
         assert!(matches!(again, Err(Error::Refused(_))));
         ledger.note_uploads(2, &[[3; 32]]).unwrap();
-        std::fs::write(folder.path().join("other"), b"no ledger").unwrap();
-        assert!(Ledger::open(&folder.path().join("other")).is_err());
+        for other in [&b"no ledger"[..], b""] {
+            std::fs::write(folder.path().join("other"), other).unwrap();
+            assert!(matches!(Ledger::open(&folder.path().join("other")), Err(Error::Ledger(_))));
+        }
+    }
+
+    /// A member whose ledger is lost does not answer with an empty one, which forgets what was answered. The
+    /// control makes one, and answers for another ciphertext.
+    #[test]
+    fn attack_a_lost_ledger_is_not_made_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger");
+        note(&Ledger::create(&path).unwrap(), &question(1, 0), 0b011, b"c1").unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(matches!(Ledger::open(&path), Err(Error::NoLedger { .. })));
+        assert!(!path.exists());
+        note(&Ledger::create(&path).unwrap(), &question(1, 0), 0b011, b"c2").unwrap();
     }
 }

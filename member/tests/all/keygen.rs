@@ -140,7 +140,7 @@ impl World {
     }
 
     fn check_that_nothing_was_made(&self, member: u8) {
-        for name in ["member.keys", "public.bundle", "users.bundle"] {
+        for name in ["member.keys", "member.ledger", "public.bundle", "users.bundle"] {
             assert!(!self.own(member).join(name).exists(), "member {member} has {name}");
         }
     }
@@ -178,7 +178,7 @@ fn members_make_keys_together() {
         let keys = MemberKeys::open(&world.own(member).join("member.keys"), None).unwrap();
         assert_eq!((keys.member(), keys.manifest()), (member, &manifests[0]));
         let names = std::fs::read_dir(world.own(member)).unwrap();
-        assert_eq!(names.count(), 3, "the seed of the run is erased");
+        assert_eq!(names.count(), 4, "the seed of the run is erased");
         // A run that has ended is not begun again.
         assert!(matches!(world.take_part(member, &straight, PATIENT), Err(Error::Io { .. })));
     }

@@ -1,6 +1,6 @@
 use crate::committee::rng;
 use crate::inputs::Small;
-use crate::rounds::{Over, World, borrowed, poll, rows};
+use crate::rounds::{Over, World, borrowed, ledger_at, poll, rows};
 use helba_member::MemberKeys;
 use helba_member::serve::{Error, Joined, Ledger, Replica, answer};
 use protocol::TaskKind;
@@ -71,7 +71,7 @@ fn asked() -> Asked {
     let over = AtomicBool::new(false);
     let requests = std::thread::scope(|scope| {
         let answers = scope.spawn(|| {
-            let ledger = Ledger::open(&world.folder.path().join("ledger-1")).unwrap();
+            let ledger = ledger_at(&world.folder.path().join("ledger-1"));
             let (replica, joined) =
                 (world.replica(&keys), Joined::new(&keys, device.created().clone()).unwrap());
             let (client, mut requests) = (&world.client, Vec::new());
@@ -114,7 +114,7 @@ impl Asked {
     }
 
     fn ledger(&self, name: &str) -> Ledger {
-        Ledger::open(&self.world.folder.path().join(name)).unwrap()
+        ledger_at(&self.world.folder.path().join(name))
     }
 
     /// What a member does that checks the structure of questions alone.

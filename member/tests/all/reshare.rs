@@ -2,7 +2,7 @@
 
 use crate::committee::{self, identities, rng};
 use crate::keygen::{Bent, Sends};
-use crate::rounds::{World, borrowed, poll};
+use crate::rounds::{World, borrowed, ledger_at, poll};
 use ckks_committee::Dealt;
 use helba_member::MemberKeys;
 use helba_member::keygen::{
@@ -40,7 +40,7 @@ impl Person {
         self.old.filter(|_| keys.exists()).map(|_| Old {
             keys: MemberKeys::open(keys, None).unwrap(),
             path: keys,
-            ledger: Ledger::open(&keys.with_extension("ledger")).unwrap(),
+            ledger: ledger_at(&keys.with_extension("ledger")),
         })
     }
 }
@@ -509,7 +509,7 @@ fn attack_nothing_is_opened_again_in_the_next_epoch() {
     };
     let of = |member: u8| {
         let person = &next.persons[next.at_old(member)];
-        Ledger::open(&person.keys().with_extension("ledger")).unwrap()
+        ledger_at(&person.keys().with_extension("ledger"))
     };
     // Member 1 has seen more than member 3.
     let (first, third) = (of(1), of(3));
@@ -598,7 +598,7 @@ fn a_bandit_goes_on_over_epochs() {
     // A member of an epoch that is over gets no question, its answers are refused, and it ends.
     let error = world.client.question(2, borrowed(&poll(&replaced)), 1 << 20, 0).unwrap_err();
     assert!(matches!(error, user_client::Error::Refused(problem) if problem.status == 401));
-    let ledger = Ledger::open(&world.folder.path().join("of-nobody")).unwrap();
+    let ledger = ledger_at(&world.folder.path().join("of-nobody"));
     let member = Member::new(replaced, ledger, world.client.clone(), Stop::default(), |_| ());
     let ended = member.run(1, &mut rng(1));
     assert!(matches!(ended, Err(serve::Error::Epoch { got: 2, own: 0 })), "{ended:?}");
@@ -656,7 +656,7 @@ fn attack_a_question_of_another_epoch_is_refused() {
     let created: Created = device.created().clone();
     let joined = serve::Joined::new(&keys, created.clone()).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let ledger = Ledger::open(&folder.path().join("ledger")).unwrap();
+    let ledger = ledger_at(&folder.path().join("ledger"));
     let small = keys.scores().params();
     let zero = rns::Poly::zero(small.n(), small.max_level() + 1);
     let id = created.scores_key_id.parse().unwrap();

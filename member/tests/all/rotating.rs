@@ -139,6 +139,7 @@ fn committees(folder: &Path) -> [Files; 2] {
     for member in &keys.members {
         let name = before.0.join(format!("{}.keys", member.member()));
         member.save(&name, None, &mut rng(1)).unwrap();
+        drop(Ledger::create(&name.with_extension("ledger")).unwrap());
     }
     std::fs::write(before.path("public.bundle"), &keys.public).unwrap();
     private(&before.0.join("users.bundle"), &keys.users);
@@ -159,10 +160,11 @@ fn committees(folder: &Path) -> [Files; 2] {
     });
     let next = Files(folder.join("next"));
     std::fs::rename(folder.join("made-1"), &next.0).unwrap();
-    std::fs::rename(next.0.join("member.keys"), next.0.join("1.keys")).unwrap();
-    for j in [2, 3] {
-        let made = folder.join(format!("made-{j}")).join("member.keys");
-        std::fs::rename(made, next.0.join(format!("{j}.keys"))).unwrap();
+    for (j, made) in [(1, next.0.clone()), (2, folder.join("made-2")), (3, folder.join("made-3"))] {
+        for kind in ["keys", "ledger"] {
+            let own = next.0.join(format!("{j}.{kind}"));
+            std::fs::rename(made.join(format!("member.{kind}")), own).unwrap();
+        }
     }
     let bundle = std::fs::File::open(next.path("public.bundle")).unwrap();
     let reader = BundleReader::of_kind(BundleKind::Public, BufReader::new(bundle)).unwrap();

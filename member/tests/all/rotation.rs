@@ -1,10 +1,10 @@
 use crate::committee::{self, rng};
 use crate::inputs::Small;
-use crate::rounds::{World, next_keys, rows};
+use crate::rounds::{World, ledger_at, next_keys, rows};
 use ckks_shares::ActiveSet;
 use helba::{DeepEngine, Departing, EncryptedBandit, Engine, Event};
 use helba_agent::{Agent, Options};
-use helba_member::serve::{Error, Joined, Ledger, answer_rotation};
+use helba_member::serve::{Error, Joined, answer_rotation};
 use helba_server::{AppState, Connections, Settings};
 use protocol::BanditConfig;
 use std::io::Write;
@@ -101,7 +101,7 @@ fn bad_first_records_are_refused(world: &mut World, device: &BanditDevice) {
     let request = MemberRequest { number: 1, set: 0b011, question, c1: Vec::new(), evidence: Vec::new() };
     let folder = tempfile::tempdir().unwrap();
     let follow = |at: usize, records: Vec<Vec<u8>>| {
-        let ledger = Ledger::open(&folder.path().join(at.to_string())).unwrap();
+        let ledger = ledger_at(&folder.path().join(at.to_string()));
         let journal = |_: &str, after: u64, _: Option<&wire::SignedHead>| {
             Ok(wire::Journal { records: records[after as usize..].to_vec(), heads: Vec::new() })
         };
@@ -476,7 +476,7 @@ fn attack_a_foreign_ciphertext_is_not_moved_to_other_keys() {
     };
     let (replica, folder) = (world.replica(&keys), world.folder.path());
     let journal = |id: &str, after, head: Option<&_>| Ok(world.client.journal(id, after, head)?);
-    let ledger = Ledger::open(&folder.join("replaying")).unwrap();
+    let ledger = ledger_at(&folder.join("replaying"));
     let check = |request: &MemberRequest| replica.check(&keys, &ledger, &joined, request, &journal);
     let honest = request(&model, &statistics, standing.to_bytes());
     check(&honest).unwrap();
@@ -492,7 +492,7 @@ fn attack_a_foreign_ciphertext_is_not_moved_to_other_keys() {
         assert!(matches!(check(request), Err(Error::Deviates(_))), "request {at}");
         // Nor does the ledger, which has noted the honest one.
         assert!(answer_rotation(&keys, &ledger, &joined, request, &next_of).is_err());
-        let other = Ledger::open(&folder.join(format!("structure-{at}"))).unwrap();
+        let other = ledger_at(&folder.join(format!("structure-{at}")));
         answer_rotation(&keys, &other, &joined, request, &next_of).expect("the control");
     }
 }
