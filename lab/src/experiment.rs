@@ -175,6 +175,9 @@ pub struct Run {
     pub figures: BTreeMap<String, f64>,
 }
 
+/// The further number of a run that computes on a thread of its own: the processor time of that thread.
+pub const SECONDS: &str = "seconds";
+
 impl Run {
     /// A curve without further figures.
     pub fn curve(points: Vec<(f64, f64)>) -> Self {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Version, commit, and the first digits of the digest of the program. The digest tells programs of one
 /// commit apart that were built from changed files.
@@ -35,8 +35,45 @@ pub struct Made {
     pub program: String,
     /// When it ended, in seconds since 1970.
     pub at: u64,
-    /// How long it took on one core.
+    /// How long it took, in seconds.
     pub seconds: f64,
+    /// Whether that is processor time. Otherwise it is time by the clock, as in files without this field.
+    #[serde(default)]
+    pub processor: bool,
+}
+
+/// Seconds that the calling thread has been on a processor; `None` where the system does not say.
+pub fn processor_seconds() -> Option<f64> {
+    #[cfg(unix)]
+    {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        Some(time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9)
+    }
+    #[cfg(not(unix))]
+    None
+}
+
+/// Measures one run: the processor time of the thread that starts it, or time by the clock.
+#[derive(Debug, Clone, Copy)]
+pub struct Stopwatch {
+    processor: Option<f64>,
+    clock: Instant,
+}
+
+impl Stopwatch {
+    /// Starts now.
+    pub fn start() -> Self {
+        Self { processor: processor_seconds(), clock: Instant::now() }
+    }
+
+    /// The origin of a run that ends now, on this thread but for `elsewhere` seconds of processor time on
+    /// others.
+    pub fn made(&self, elsewhere: f64) -> Made {
+        let on_processor =
+            self.processor.zip(processor_seconds()).map(|(start, end)| end - start + elsewhere);
+        let seconds = on_processor.unwrap_or_else(|| self.clock.elapsed().as_secs_f64());
+        Made { program: program().into(), at: now(), seconds, processor: on_processor.is_some() }
+    }
 }
 
 /// The origin of all runs of an experiment.
@@ -46,17 +83,30 @@ pub struct Origin {
     pub runs: BTreeMap<String, u64>,
     /// When the first and the last ended, in seconds since 1970.
     pub between: Option<(u64, u64)>,
-    /// What all runs took on one core, in seconds.
+    /// What all runs took, in seconds.
     pub seconds: f64,
+    /// The number of runs whose time is by the clock, see [`Made::processor`].
+    pub by_clock: u64,
 }
 
 impl Origin {
     /// Counts one run.
     pub fn add(&mut self, made: &Made) {
-        *self.runs.entry(made.program.clone()).or_default() += 1;
-        let (first, last) = self.between.unwrap_or((made.at, made.at));
-        self.between = Some((first.min(made.at), last.max(made.at)));
-        self.seconds += made.seconds;
+        self.join(&Self {
+            runs: [(made.program.clone(), 1)].into(),
+            between: Some((made.at, made.at)),
+            seconds: made.seconds,
+            by_clock: u64::from(!made.processor),
+        });
+    }
+
+    /// Counts the runs of another experiment.
+    pub fn join(&mut self, other: &Self) {
+        other.runs.iter().for_each(|(name, n)| *self.runs.entry(name.clone()).or_default() += n);
+        let ends = self.between.into_iter().chain(other.between);
+        self.between = ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        self.seconds += other.seconds;
+        self.by_clock += other.by_clock;
     }
 
     /// Programs, dates and time in a sentence.
@@ -67,7 +117,18 @@ impl Origin {
             (a, b) if a == b => format!(", {a}"),
             (a, b) => format!(", {a} to {b}"),
         });
-        format!("{}{dates}; {} on one core", programs.join(", "), duration(self.seconds))
+        format!("{}{dates}; {}", programs.join(", "), self.time())
+    }
+
+    /// What all runs took, and how it was measured.
+    pub fn time(&self) -> String {
+        let all: u64 = self.runs.values().sum();
+        let how = match self.by_clock {
+            0 => "of processor time",
+            n if n == all => "by the clock, added up over runs",
+            _ => "added up over runs, of some by the clock and of others of the processor",
+        };
+        format!("{} {how}", duration(self.seconds))
     }
 
     /// The warning if other programs than this one made some of the runs.
@@ -96,13 +157,40 @@ mod tests {
     fn origins_name_programs_dates_and_time() {
         let mut origin = Origin::default();
         assert_eq!(origin.caution(), None);
-        origin.add(&Made { program: program().into(), at: 86_400 * 2, seconds: 90.0 });
+        let made = Made { program: program().into(), at: 86_400 * 2, seconds: 90.0, processor: true };
+        origin.add(&made);
         assert!(
             origin.words().starts_with(&format!("1 runs by helba-lab {}, 1970-01-03; 90.0 s", program()))
         );
+        assert!(origin.words().ends_with("90.0 s of processor time"));
         assert_eq!(origin.caution(), None);
-        origin.add(&Made { program: "0.0.1".into(), at: 0, seconds: 60.0 });
-        assert!(origin.words().contains("1970-01-01 to 1970-01-03; 2.5 minutes"));
+        // A file without the field has time by the clock.
+        let earlier: Made =
+            serde_json::from_str(r#"{"program": "0.0.1", "at": 0, "seconds": 60.0}"#).unwrap();
+        assert!(!earlier.processor);
+        origin.add(&earlier);
+        assert!(
+            origin.words().contains("1970-01-01 to 1970-01-03; 2.5 minutes added up over runs, of some by")
+        );
+        let mut by_clock = Origin::default();
+        by_clock.add(&earlier);
+        assert!(by_clock.words().ends_with("60.0 s by the clock, added up over runs"));
         assert!(origin.caution().unwrap().starts_with("1 runs were kept"));
+    }
+
+    /// A thread that sleeps takes none of the time that it takes by the clock.
+    #[cfg(unix)]
+    #[test]
+    fn sleep_is_no_processor_time() {
+        let watch = Stopwatch::start();
+        std::thread::sleep(Duration::from_millis(300));
+        let asleep = watch.made(0.0);
+        assert!(asleep.processor && asleep.seconds < 0.2, "{asleep:?}");
+        let mut sum = 0u64;
+        while watch.made(0.0).seconds < 0.1 {
+            sum = std::hint::black_box(sum + 1);
+        }
+        let busy = watch.made(5.0).seconds;
+        assert!(busy >= 5.1 && busy <= 5.1 + watch.clock.elapsed().as_secs_f64(), "{busy}");
     }
 }

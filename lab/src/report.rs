@@ -2,7 +2,7 @@
 
 use crate::experiment::{Card, Claim, Experiment, PanelResult, Results, Scale, SeriesResult, Verdict};
 use crate::looks;
-use crate::made::{date, duration, now, program};
+use crate::made::{Origin, date, now, program};
 use crate::runner::write_whole;
 use anyhow::{Result, bail};
 use plot::{Curve, Figure, Point};
@@ -273,7 +273,7 @@ struct Chapter {
 #[derive(Debug)]
 struct Played {
     seeds: u64,
-    seconds: f64,
+    origin: Origin,
     claims: Vec<Claim>,
     html: String,
 }
@@ -295,9 +295,9 @@ impl Book {
         let (card, claims) = (experiment.card(), experiment.claims(results));
         let svgs = results.panels.iter().map(svg).collect::<Result<Vec<_>>>()?;
         let html = section(&card, results, &claims, &svgs);
-        let (seeds, seconds) = (results.seeds, results.origin.seconds);
+        let (seeds, origin) = (results.seeds, results.origin.clone());
         let section = markdown(&card, results, &claims);
-        let played = Some(Played { seeds, seconds, html, claims });
+        let played = Some(Played { seeds, origin, html, claims });
         let count = Count::of(&section, &card)?;
         self.chapters.push(Chapter { card, count, section, played });
         Ok(())
@@ -336,11 +336,12 @@ impl Book {
     /// The book as one HTML page without external resources.
     pub fn html(&self) -> String {
         let played = || self.chapters.iter().filter_map(|c| Some((&c.card, c.played.as_ref()?)));
-        let seconds: f64 = played().map(|(_, played)| played.seconds).sum();
+        let mut origin = Origin::default();
+        played().for_each(|(_, played)| origin.join(&played.origin));
         let mut out = format!(
-            "<h1>What five papers claim, and what their experiments show here</h1>\n<p>{} experiments, {} on one core in all.</p>\n",
+            "<h1>What five papers claim, and what their experiments show here</h1>\n<p>{} experiments, {} in all.</p>\n",
             played().count(),
-            duration(seconds)
+            origin.time()
         );
         out.push_str("<table><tr><th>paper</th>");
         for head in Self::HEADS {
@@ -363,7 +364,7 @@ impl Book {
                     class(claim.verdict),
                     escape(&claim.words()),
                     c.seeds,
-                    c.seconds / 60.0,
+                    c.origin.seconds / 60.0,
                     name = escape(card.name),
                 );
             }
@@ -425,12 +426,12 @@ impl Book {
 /// The verdicts of an experiment, as a section of Markdown.
 fn markdown(card: &Card, results: &Results, claims: &[Claim]) -> String {
     let mut out = format!(
-        "\n## {}\n\n{} {} seeds{}, {} on one core.\n\n| claim | here | verdict |\n|---|---|---|\n",
+        "\n## {}\n\n{} {} seeds{}, {}.\n\n| claim | here | verdict |\n|---|---|---|\n",
         card.name,
         sentence(card.about),
         results.seeds,
         if results.scale == Scale::Quick { ", shortened" } else { "" },
-        duration(results.origin.seconds),
+        results.origin.time(),
     );
     for claim in claims {
         let whose = if claim.of_paper { "" } else { OURS };

@@ -1,7 +1,7 @@
 //! Runs the series of an experiment in parallel, and keeps each finished run in a file.
 
-use crate::experiment::{Experiment, Panel, Results, Run, Scale, Series, SeriesResult};
-use crate::made::{Made, Origin, now, program};
+use crate::experiment::{Experiment, Panel, Results, Run, SECONDS, Scale, Series, SeriesResult};
+use crate::made::{Made, Origin, Stopwatch};
 use anyhow::{Context, Result, bail};
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use rayon::prelude::*;
@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 /// The number of runs that are kept so far, for the message at an interruption.
 #[derive(Debug, Default)]
@@ -85,11 +84,10 @@ pub fn run(
             let run = match before {
                 Some(kept) => kept,
                 None => {
-                    let start = Instant::now();
+                    let watch = Stopwatch::start();
                     let run =
                         (series.run)(*seed).with_context(|| format!("{}, seed {seed}", series.label))?;
-                    let seconds = start.elapsed().as_secs_f64();
-                    let made = Made { program: program().into(), at: now(), seconds };
+                    let made = watch.made(run.figures.get(SECONDS).copied().unwrap_or(0.0));
                     let kept = Kept { settings: (*settings).to_owned(), seed: *seed, made, run };
                     write(&path(settings, *seed), &kept)?;
                     progress.kept.fetch_add(1, Ordering::Relaxed);

@@ -3,8 +3,10 @@
 use super::helba::{HELBA_SOURCE, UPDATES, series};
 use crate::encrypted::{Keys, Played};
 use crate::experiment::{
-    Card, Claim, Experiment, Interval, Panel, PanelResult, Results, Run, Scale, Series, SeriesResult, listed,
+    Card, Claim, Experiment, Interval, Panel, PanelResult, Results, Run, SECONDS, Scale, Series,
+    SeriesResult, listed,
 };
+use crate::made::processor_seconds;
 use crate::play;
 use anyhow::{Context, Result, anyhow};
 use bandit::toy::{FIGURE_1_CONTEXTS, FIGURE_1_ROUNDS, Toy};
@@ -33,7 +35,6 @@ const BITS: [f64; 3] = [128.0, 192.0, 256.0];
 const SETS: [ParamsSpec; 3] =
     [ckks::LOGN15_LOGQP825_DEPTH17, ckks::LOGN16_LOGQP1130_DEPTH22, ckks::LOGN16_LOGQP825_DEPTH17];
 
-const SECONDS: &str = "seconds";
 const PANEL: &str = "toy problem, σ = 0.5, C = 1, η = 0.1";
 const PANEL_2: &str = "regret by security level";
 const TIMES: &str = "processor time by security level";
@@ -142,12 +143,6 @@ fn encrypted(label: &str, set: ParamsSpec, rounds: u64) -> Series {
         };
         std::thread::scope(|scope| scope.spawn(alone).join()).map_err(|_| anyhow!("the run panicked"))?
     })
-}
-
-/// Seconds that this thread has been on a processor; `None` where the system does not say.
-fn processor_seconds() -> Option<f64> {
-    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    Some(stat.split(' ').next()?.parse::<u64>().ok()? as f64 * 1e-9)
 }
 
 /// As [`play::regret_until`], with the same rounds on equal seeds.
