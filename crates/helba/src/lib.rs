@@ -33,7 +33,6 @@ mod deep;
 mod engine;
 mod error;
 pub mod refresh;
-mod rounds;
 mod scalars;
 mod state;
 pub mod update;

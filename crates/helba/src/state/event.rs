@@ -1,0 +1,120 @@
+//! What changes an encrypted bandit, and what that did.
+
+use super::stored::decode;
+use crate::Error;
+use protocol::{Erasure, QuestionId, Receipt};
+use serde::{Deserialize, Serialize};
+
+/// Something that changes an encrypted bandit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Event {
+    /// Rounds up to this one may be given out.
+    Rounds(u64),
+    /// The feedback on the decision of a round: the frame of [`ckks::write_partial_ciphertext`], or under a
+    /// committee that of [`ckks::encrypt_proven`], whose proof was checked before.
+    Feedback {
+        /// The round.
+        round: u64,
+        /// The frame.
+        frame: Vec<u8>,
+    },
+    /// The sum of a batch, raised.
+    Raised {
+        /// The task.
+        task: u64,
+        /// The frame of a ciphertext of the deep ring.
+        frame: Vec<u8>,
+    },
+    /// The next model, encrypted anew.
+    Refreshed {
+        /// The task.
+        task: u64,
+        /// The frame of the model in the deep ring.
+        deep: Vec<u8>,
+        /// The frame of the model in the ring of scores.
+        scores: Vec<u8>,
+    },
+    /// The feedback on the decision of a round, under the trace condition.
+    Traced {
+        /// The round.
+        round: u64,
+        /// The statistics, as in [`Event::Feedback`].
+        frame: Vec<u8>,
+        /// The frame of the trace statistics ([`protocol::ScoreLayout::trace`]).
+        trace: Vec<u8>,
+        /// The answer to the trace question of the decision, if there is one: whether the trace had reached
+        /// C.
+        answer: Option<(QuestionId, bool)>,
+    },
+    /// The members of a committee have checked the first feedbacks of a [`Check`](super::Check).
+    Checked {
+        /// The task.
+        task: u64,
+        /// The rounds and frames of those that are out of range, which are subtracted from the sum.
+        dropped: Vec<(u64, Vec<u8>)>,
+        /// What members opened, as they read it.
+        openings: Vec<Vec<u8>>,
+    },
+    /// The feedback on the decision of a round is removed: its frame, which was counted before, is
+    /// subtracted.
+    Erased {
+        /// The round.
+        round: u64,
+        /// The frame of the statistics.
+        frame: Vec<u8>,
+    },
+    /// The batch ends before its schedule ends it, because the bandit is to go on under other keys.
+    Closed,
+    /// The state of a bandit under other keys: the first event after its creation under these ones.
+    Rotated {
+        /// The bytes of its [`Standing`](super::Standing).
+        standing: Vec<u8>,
+        /// The frame of the model in the deep ring.
+        deep: Vec<u8>,
+        /// The frame of the model in the ring of scores.
+        scores: Vec<u8>,
+        /// The frame of the statistics.
+        statistics: Vec<u8>,
+        /// What the members of the keys before have signed, for those of these ones.
+        evidence: Vec<u8>,
+    },
+}
+
+impl Event {
+    /// The event as a journal holds it.
+    ///
+    /// # Errors
+    /// [`Error::Broken`] if it cannot be serialised.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, Error> {
+        postcard::to_stdvec(self).map_err(|_| Error::Broken("an event that cannot be serialised"))
+    }
+
+    /// Reads the bytes of [`Self::to_bytes`].
+    ///
+    /// # Errors
+    /// [`Error::BadState`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
+        decode(bytes)
+    }
+}
+
+/// What an event did.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Applied {
+    /// Rounds were reserved.
+    Reserved,
+    /// A feedback was counted. The receipt is that of its decision.
+    Counted(Receipt),
+    /// Feedbacks were checked.
+    Checked,
+    /// A feedback was erased.
+    Erased(Erasure),
+    /// The sum was added to the statistics, and an update is due.
+    UpdateDue,
+    /// The model was replaced.
+    Installed,
+    /// The batch has ended.
+    Closed,
+    /// The state came from other keys.
+    Rotated,
+}

@@ -1,0 +1,288 @@
+//! The state machine of an encrypted bandit, without I/O.
+//!
+//! A batch goes through four phases: open, raising (a holder of the key raises the sum of its feedbacks),
+//! updating (the next model is computed), refreshing (a holder of the key encrypts it anew in both rings).
+//! In every phase decisions use the current model, and feedback is added to the next sum.
+//!
+//! Under a committee a phase before raising checks each feedback of the sum: members open projections of it,
+//! and what is out of range is subtracted. A feedback that was dropped stays counted in t and t_j, which
+//! widths are computed from.
+//!
+//! All that changes the state is an [`Event`]. The same events in the same order give the same state, byte
+//! for byte, so that a journal of events is a store. Masks are drawn from the secret of the bandit and from a
+//! hash over all events so far: no mask is used for two sums or two models, whatever a crash undid.
+//!
+//! Under the trace condition a feedback carries the statistics of the trace too, and may answer the question
+//! whether the trace has reached C. Feedbacks whose trace is not known to be below C are counted, and more
+//! than `unanswered` of them end the batch, so that nobody has to answer. A batch that a test or a missing
+//! test ends is closed before the feedback at hand is added.
+//!
+//! | file | what |
+//! |---|---|
+//! | `event` | what changes a bandit, and what that did |
+//! | `secrets` | ids, codes of receipts, seeds of masks |
+//! | `rounds` | which rounds have had their feedback |
+//! | `feedback` | feedback is counted, in the sum of the batch |
+//! | `counters` | counters of whole groups of feedbacks |
+//! | `trace` | the trace condition |
+//! | `erasure` | feedback is removed |
+//! | `batch` | a batch from its end to the next model: phases, tasks, updates |
+//! | `check` | members check the feedbacks of a batch |
+//! | `rotation` | the move to other keys |
+//! | `stored` | the state as bytes |
+
+mod batch;
+mod check;
+mod counters;
+mod erasure;
+mod event;
+mod feedback;
+mod rotation;
+mod rounds;
+mod secrets;
+mod stored;
+mod trace;
+
+use crate::{Engine, Error, Scalars};
+use batch::Phase;
+pub use batch::{Task, Update};
+pub use check::Check;
+use ckks::{Ciphertext, Plaintext};
+use counters::CounterSums;
+pub use event::{Applied, Event};
+use feedback::empty_sum;
+use num_complex::Complex64;
+use protocol::{BanditConfig, DecisionId, Exchanges, Plan, Status};
+pub use rotation::{Departing, Standing};
+use rounds::Rounds;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use trace::Trace;
+pub use trace::TraceTest;
+
+/// The number of rounds that are given out after one event.
+const RESERVED_ROUNDS: u64 = 1024;
+
+/// One encrypted bandit.
+#[derive(Debug, Clone)]
+pub struct EncryptedBandit {
+    state: State,
+    exchanges: Arc<Exchanges>,
+}
+
+/// The state. `C` is a ciphertext in memory, and a frame in a store.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct State<C = Arc<Ciphertext>> {
+    config: BanditConfig,
+    plan: Plan,
+    /// The key of decision ids and masks.
+    secret: [u8; 32],
+    /// A hash over all events so far.
+    history: [u8; 32],
+    /// Rounds up to this one were given out, or may have been.
+    reserved: u64,
+    answered: Rounds,
+    feedbacks: u64,
+    /// The feedbacks up to the last batch that was closed.
+    closed: u64,
+    model_feedbacks: u64,
+    batches: u64,
+    refreshes: u64,
+    /// The number of the last task.
+    tasks: u64,
+    /// A bound on the distance of the eigenvalues of A_j·V_j from one.
+    residual: f64,
+    /// A_j and ω_j in the deep ring.
+    model: C,
+    /// The model in the ring of scores, divided by the gap.
+    scores_model: C,
+    /// V and g up to the last batch that was raised.
+    statistics: C,
+    /// The sum of the feedbacks after `closed`.
+    sum: C,
+    /// Under a committee, the round of each of them and BLAKE3 of its frame.
+    unchecked: Vec<(u64, [u8; 32])>,
+    /// The rounds of the last feedbacks that were dropped, at most 1024.
+    dropped: VecDeque<u64>,
+    /// The rounds of erased feedbacks.
+    erased: BTreeSet<u64>,
+    /// How many of them the sum subtracts that may be in the statistics.
+    subtracted: u64,
+    /// Under the trace condition, that of the batch after `closed`.
+    trace: Option<Trace<C>>,
+    counters: Option<CounterSums<C>>,
+    phase: Phase<C>,
+}
+
+impl EncryptedBandit {
+    /// A bandit without data: A = I/λ, ω = 0, V = λI. `secret` must be random.
+    ///
+    /// # Errors
+    /// As [`BanditConfig::plan`].
+    pub fn create(engine: &Engine, config: BanditConfig, secret: [u8; 32]) -> Result<Self, Error> {
+        let deep = engine.deep();
+        let (params, small) = (deep.params(), engine.params());
+        let plan = config.plan(params, deep.shape(), engine.ring())?;
+        let exchanges = Self::exchanges_of(engine, &config, &plan)?;
+        let lambda = config.linear.lambda;
+        let trivial = |slots: &[Complex64], level: usize| -> Result<Arc<Ciphertext>, Error> {
+            let mut out = Ciphertext::zero(params, level);
+            deep.evaluator().add_plain_assign(&mut out, &Plaintext::encode(params, slots, level)?)?;
+            Ok(Arc::new(out))
+        };
+        let layout = &exchanges.layout;
+        let model = layout.model_slots(|i, j| if i == j { 1.0 / lambda } else { 0.0 }, |_| 0.0);
+        let top = small.max_level();
+        let first = layout.first_model(lambda);
+        let first = Plaintext::from_integers(small, &first, top, small.scale(top))?;
+        let mut scores_model = Ciphertext::zero(small, top);
+        engine.scores_evaluator().add_plain_assign(&mut scores_model, &first)?;
+        engine.scores_evaluator().divide_exactly_assign(&mut scores_model, engine.ring().gap.ilog2());
+        let state = State {
+            model: trivial(&model, plan.model_level)?,
+            scores_model: Arc::new(scores_model),
+            statistics: trivial(&layout.ridge(lambda), plan.statistics_level)?,
+            sum: Arc::new(empty_sum(engine)),
+            unchecked: Vec::new(),
+            dropped: VecDeque::new(),
+            erased: BTreeSet::new(),
+            subtracted: 0,
+            trace: config.tests_trace().then(|| Trace::after(engine, 0)),
+            counters: config.counters.map(|_| CounterSums::new(engine)),
+            config,
+            plan,
+            secret,
+            history: secret,
+            reserved: 0,
+            answered: Rounds::new(),
+            feedbacks: 0,
+            closed: 0,
+            model_feedbacks: 0,
+            batches: 0,
+            refreshes: 0,
+            tasks: 0,
+            residual: 0.0,
+            phase: Phase::Open,
+        };
+        Ok(EncryptedBandit { state, exchanges })
+    }
+
+    fn exchanges_of(engine: &Engine, config: &BanditConfig, plan: &Plan) -> Result<Arc<Exchanges>, Error> {
+        let (small, large) = (engine.params(), engine.deep().params());
+        Ok(Arc::new(Exchanges::new(config, plan, engine.ring(), small, large)?))
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &BanditConfig {
+        &self.state.config
+    }
+
+    /// The levels and sizes.
+    pub fn plan(&self) -> &Plan {
+        &self.state.plan
+    }
+
+    /// The exchanges with a holder of the key.
+    pub fn exchanges(&self) -> &Arc<Exchanges> {
+        &self.exchanges
+    }
+
+    /// The model that contexts are multiplied by ([`Engine::score`]).
+    pub fn scores_model(&self) -> &Arc<Ciphertext> {
+        &self.state.scores_model
+    }
+
+    /// t_j, the number of feedbacks in the current model.
+    pub fn model_feedbacks(&self) -> u64 {
+        self.state.model_feedbacks
+    }
+
+    /// The last round that may be given out without another [`Event::Rounds`].
+    pub fn reserved(&self) -> u64 {
+        self.state.reserved
+    }
+
+    /// The event that reserves more rounds.
+    pub fn reserve(&self) -> Event {
+        Event::Rounds(self.state.reserved + RESERVED_ROUNDS)
+    }
+
+    /// The scalars of a decision in `round`.
+    pub fn scalars(&self, round: u64) -> Scalars {
+        Scalars::new(&self.state.config, round, self.state.model_feedbacks)
+    }
+
+    /// The counters and the phase, where `round` is the last round that was given out.
+    pub fn status(&self, round: u64, pending: usize) -> Status {
+        let s = &self.state;
+        Status {
+            round,
+            feedbacks: s.feedbacks,
+            model_feedbacks: s.model_feedbacks,
+            batches: s.batches,
+            refreshes: s.refreshes,
+            updating: matches!(
+                s.phase,
+                Phase::Checking { .. } | Phase::Raising { .. } | Phase::Updating { .. }
+            ),
+            refresh_due: matches!(s.phase, Phase::Refreshing { .. }),
+            pending_decisions: pending,
+        }
+    }
+
+    /// The id of the decision of `round`: the round, and a code that only this bandit can compute.
+    pub fn decision_id(&self, round: u64) -> DecisionId {
+        self.state.decision_id(round)
+    }
+
+    /// Applies an event. On an error nothing has changed.
+    ///
+    /// # Errors
+    /// [`Error::Ckks`] for a frame that is not one of this bandit; [`protocol::Error::UnknownDecision`] for a
+    /// round that does not wait; [`Error::UnknownQuestion`]; [`Error::TaskOver`]; [`Error::BadState`] for
+    /// feedback of another schedule, and for dropped feedback that is not that of a check.
+    pub fn apply(&mut self, engine: &Engine, event: &Event) -> Result<Applied, Error> {
+        let mut next = self.clone();
+        next.state.note(event)?;
+        let applied = match event {
+            Event::Rounds(reserved) => {
+                next.state.reserved = next.state.reserved.max(*reserved);
+                Applied::Reserved
+            }
+            Event::Feedback { .. } if next.state.trace.is_some() => {
+                return Err(Error::BadState("a feedback without the statistics of the trace".into()));
+            }
+            Event::Feedback { round, frame } => Applied::Counted(next.count(engine, *round, frame)?),
+            Event::Traced { round, frame, trace, answer } => {
+                let statistics = engine.read_contexts(trace)?;
+                next.take_answer(engine, *round, *answer)?;
+                next.add_trace(engine, &statistics)?;
+                Applied::Counted(next.count(engine, *round, frame)?)
+            }
+            Event::Erased { round, frame } => Applied::Erased(next.erase(engine, *round, frame)?),
+            Event::Checked { task, dropped, openings: _ } => {
+                next.take_check(engine, *task, dropped)?;
+                Applied::Checked
+            }
+            Event::Raised { task, frame } => {
+                next.take_raised(engine, *task, frame)?;
+                Applied::UpdateDue
+            }
+            Event::Refreshed { task, deep, scores } => {
+                next.take_refreshed(engine, *task, deep, scores)?;
+                Applied::Installed
+            }
+            Event::Closed => {
+                next.close_early(engine)?;
+                Applied::Closed
+            }
+            Event::Rotated { standing, deep, scores, statistics, evidence: _ } => {
+                next.take_rotated(engine, standing, [deep, scores, statistics])?;
+                Applied::Rotated
+            }
+        };
+        *self = next;
+        Ok(applied)
+    }
+}

@@ -1,0 +1,129 @@
+//! The state of a bandit as bytes, with every ciphertext as a frame.
+
+use super::{EncryptedBandit, State};
+use crate::{Engine, Error};
+use ckks::{Ciphertext, KeyId, Params};
+use protocol::{LOG_CONTEXT, LOG_STATISTICS};
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+
+/// Where a part of a state is: its ring, its level and its scale.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Place {
+    /// The ring of scores, at its canonical scale.
+    Scores,
+    /// The ring of scores, at the scale of statistics.
+    Statistics,
+    /// The ring of scores, at the scale of contexts.
+    Trace,
+    /// The deep ring at this level.
+    Deep(usize),
+}
+
+impl Place {
+    /// The parameters and the key of the ring, and the level.
+    fn ring(self, engine: &Engine) -> (&Params, KeyId, usize) {
+        match self {
+            Place::Scores | Place::Statistics | Place::Trace => {
+                (engine.params(), engine.key_id(), engine.params().max_level())
+            }
+            Place::Deep(level) => (engine.deep().params(), engine.deep().key_id(), level),
+        }
+    }
+
+    fn scale(self, engine: &Engine) -> f64 {
+        let (params, _, level) = self.ring(engine);
+        match self {
+            Place::Scores | Place::Deep(_) => params.scale(level),
+            Place::Statistics => f64::from(LOG_STATISTICS).exp2(),
+            Place::Trace => f64::from(LOG_CONTEXT).exp2(),
+        }
+    }
+
+    fn write(self, engine: &Engine, ciphertext: Arc<Ciphertext>) -> Vec<u8> {
+        let (params, key, _) = self.ring(engine);
+        // Frames hold the canonical scale, and sums have others.
+        let canonical = params.scale(ciphertext.level());
+        ckks::write_ciphertext(params, key, &Arc::unwrap_or_clone(ciphertext).with_scale(canonical))
+    }
+
+    fn read(self, engine: &Engine, frame: &[u8]) -> Result<Arc<Ciphertext>, Error> {
+        let (params, key, level) = self.ring(engine);
+        let ciphertext = ckks::read_ciphertext(params, key, level, frame)?;
+        Ok(Arc::new(ciphertext.with_scale(self.scale(engine))))
+    }
+}
+
+impl EncryptedBandit {
+    /// The state with every ciphertext as a frame.
+    ///
+    /// # Errors
+    /// [`Error::Broken`] if it cannot be serialised.
+    pub fn to_bytes(&self, engine: &Engine) -> Result<Vec<u8>, Error> {
+        let state = self.state.clone().try_map(|place, ciphertext| Ok(place.write(engine, ciphertext)))?;
+        postcard::to_stdvec(&state).map_err(|_| Error::Broken("a state that cannot be serialised"))
+    }
+
+    /// A bandit from [`Self::to_bytes`].
+    ///
+    /// # Errors
+    /// [`Error::BadState`], [`Error::Ckks`] for bytes that are not those of a bandit of these keys.
+    pub fn from_bytes(engine: &Engine, bytes: &[u8]) -> Result<Self, Error> {
+        let state: State<Vec<u8>> = decode(bytes)?;
+        let deep = engine.deep();
+        let (plan, config) = (&state.plan, &state.config);
+        if config.plan(deep.params(), deep.shape(), engine.ring())? != *plan {
+            return Err(Error::BadState("it was made with other parameters".into()));
+        }
+        if !state.answered.is_valid() {
+            return Err(Error::BadState("its rounds are not those of this version".into()));
+        }
+        let exchanges = Self::exchanges_of(engine, config, plan)?;
+        let state = state.try_map(|place, frame| place.read(engine, &frame))?;
+        Ok(EncryptedBandit { state, exchanges })
+    }
+}
+
+impl<C> State<C> {
+    /// The state with `map` of each ciphertext.
+    fn try_map<D>(self, mut map: impl FnMut(Place, C) -> Result<D, Error>) -> Result<State<D>, Error> {
+        let map = &mut map;
+        let plan = &self.plan;
+        Ok(State {
+            model: map(Place::Deep(plan.model_level), self.model)?,
+            scores_model: map(Place::Scores, self.scores_model)?,
+            statistics: map(Place::Deep(plan.statistics_level), self.statistics)?,
+            sum: map(Place::Statistics, self.sum)?,
+            trace: self.trace.map(|trace| trace.try_map(map)).transpose()?,
+            counters: self.counters.map(|sums| sums.try_map(map)).transpose()?,
+            phase: self.phase.try_map(plan, map)?,
+            unchecked: self.unchecked,
+            dropped: self.dropped,
+            erased: self.erased,
+            subtracted: self.subtracted,
+            config: self.config,
+            plan: self.plan,
+            secret: self.secret,
+            history: self.history,
+            reserved: self.reserved,
+            answered: self.answered,
+            feedbacks: self.feedbacks,
+            closed: self.closed,
+            model_feedbacks: self.model_feedbacks,
+            batches: self.batches,
+            refreshes: self.refreshes,
+            tasks: self.tasks,
+            residual: self.residual,
+        })
+    }
+}
+
+/// Reads `bytes` to their end.
+pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
+    let bad = |why: String| Error::BadState(why);
+    match postcard::take_from_bytes(bytes) {
+        Ok((value, [])) => Ok(value),
+        Ok((_, rest)) => Err(bad(format!("{} bytes after its end", rest.len()))),
+        Err(error) => Err(bad(error.to_string())),
+    }
+}
