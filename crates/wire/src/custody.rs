@@ -1,5 +1,5 @@
 use crate::Error;
-use crate::bundle::differs;
+use crate::manifest::differs;
 use crate::token::{from_hex, push_hex};
 use ckks_shares::{MOST_MEMBERS, Quorum, SessionId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -18,18 +18,17 @@ mod frame;
 mod heads;
 mod json;
 mod labels;
+mod manifest;
 mod members;
 mod problem;
 mod public;
 mod secret;
+mod signatures;
 mod successor;
 mod token;
 mod users;
 
-pub use bundle::{
-    AnswersManifest, BUNDLE_VERSION, BootstrapsManifest, BundleKind, BundleReader, BundleWriter,
-    MAX_MANIFEST_BYTES, Manifest, SECURITY_TABLE, ScoresManifest,
-};
+pub use bundle::{BUNDLE_VERSION, BundleKind, BundleReader, BundleWriter, MAX_MANIFEST_BYTES};
 pub use checks::{
     CheckEvidence, CheckState, FeedbackCheck, OpenedChecks, RoundInput, check_header, check_request,
     input_hash, write_check_shares,
@@ -54,6 +53,7 @@ pub use frame::{MAGIC, MAX_HEADER_BYTES};
 pub use heads::{SignedHead, forks};
 pub use json::{MAX_JSON_BYTES, OCTET_STREAM};
 pub use labels::{IDEMPOTENCY_HEADER, Labelled, Labels, LabelsPatch, MOST_NAME, MOST_TAG, MOST_TAGS};
+pub use manifest::{AnswersManifest, BootstrapsManifest, Manifest, SECURITY_TABLE, ScoresManifest};
 pub use members::{
     AnswerUser, Evidence, Journal, MOST_ATTEMPTS, MOST_JOURNAL, MOST_QUESTION, MemberReply, MemberRequest,
     Question, RaiseEvidence, RotationEvidence, RotationShares, Wanted, check_busy, check_frames,

@@ -1,4 +1,5 @@
-use crate::bundle::{BootstrapsManifest, BundleKind, BundleReader, Manifest, ScoresManifest, differs};
+use crate::bundle::{BundleKind, BundleReader};
+use crate::manifest::{BootstrapsManifest, Manifest, ScoresManifest, differs};
 use crate::{Custody, Error};
 use ckks::{
     EvaluationKeys, Evaluator, GaloisElement, KeyId, KeyStorage, KeySwitchKey, Params, PublicKey, RingSwitch,

@@ -1,4 +1,5 @@
-use crate::bundle::{BundleKind, BundleReader, BundleWriter, Manifest, differs};
+use crate::bundle::{BundleKind, BundleReader, BundleWriter};
+use crate::manifest::{Manifest, differs};
 use crate::{AccessToken, Error, TOKEN_BYTES};
 use ckks::Params;
 use protocol::LWE_DIMENSION;

@@ -1,5 +1,5 @@
-use crate::bundle::differs;
 use crate::frame::{self, Kind, Reader};
+use crate::manifest::differs;
 use crate::{BundleKind, BundleReader, BundleWriter, Custody, Error, MAX_MANIFEST_BYTES, Manifest};
 use crate::{TOKEN_BYTES, UsersBundle};
 use ckks::Params;

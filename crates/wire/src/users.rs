@@ -1,4 +1,5 @@
-use crate::bundle::{BundleKind, BundleReader, BundleWriter, Manifest, differs};
+use crate::bundle::{BundleKind, BundleReader, BundleWriter};
+use crate::manifest::{Manifest, differs};
 use crate::{AccessToken, CommitteeManifest, Custody, Error, TOKEN_BYTES};
 use ckks::{KeyId, Params, PublicKey};
 use std::io::{Read, Write};

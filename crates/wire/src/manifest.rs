@@ -1,0 +1,420 @@
+//! The manifest of a key bundle: parameters, keys, and who can decrypt. What members of a committee sign of
+//! it is in `signatures`.
+
+use crate::{Custody, Error, TokenDigest};
+use ckks::{KeyId, Params, ParamsSpec, Security};
+use protocol::{ScoreRing, Shape};
+use serde::{Deserialize, Serialize};
+
+/// The source of the bound on log₂(QP).
+pub const SECURITY_TABLE: &str = "Bossuat et al. 2024 (ePrint 2024/463), table 5.2, classical, ternary";
+
+/// The description at the start of a bundle. It contains no secret.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// The name of the parameter set.
+    pub params: String,
+    /// The fingerprint of the parameters, in hexadecimal.
+    pub fingerprint: String,
+    /// The id of the key pair, in hexadecimal.
+    pub key_id: String,
+    /// The shape of the problems that the keys serve.
+    pub shape: Shape,
+    /// The security of the parameters, in bits; 0 for toy keys.
+    pub security_bits: u32,
+    /// log₂ of the largest modulus under which anything is encrypted.
+    pub log2_qp: f64,
+    /// The time of key generation, in seconds since 1970; in JSON as RFC 3339.
+    #[serde(with = "moment")]
+    pub created: u64,
+    /// The number of frames in this bundle.
+    pub frames: u32,
+    /// The digest of the token in the secret bundle, which gives access to encrypted bandits.
+    pub token_digest: TokenDigest,
+    /// The keys of the ring of scores.
+    pub scores: ScoresManifest,
+    /// Who can decrypt.
+    pub custody: Custody,
+    /// The bootstrapping keys of the ring of scores, if the bundle has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bootstraps: Option<BootstrapsManifest>,
+}
+
+/// The description of the bootstrapping keys in a bundle: one frame, of keys in a public bundle and of their
+/// secret in a secret one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BootstrapsManifest {
+    /// The fingerprint of the bootstrapping keys, in hexadecimal.
+    pub key_id: String,
+    /// The id of the CKKS key pair that they switch from, in hexadecimal.
+    pub switched_key_id: String,
+}
+
+impl BootstrapsManifest {
+    /// The description of the keys `id`, which switch from the key pair `switched`.
+    pub fn new(id: KeyId, switched: KeyId) -> Self {
+        BootstrapsManifest { key_id: id.to_string(), switched_key_id: switched.to_string() }
+    }
+
+    /// The fingerprint of the keys, which must switch from the key pair `loaded`.
+    ///
+    /// # Errors
+    /// [`Error::Generation`] if they switch from another one; [`Error::Manifest`] for text that is no id.
+    pub fn check_generation(&self, loaded: KeyId) -> Result<KeyId, Error> {
+        let id = |field, text: &str| -> Result<KeyId, Error> {
+            text.parse().map_err(|_| differs(field, text, "32 lower-case hexadecimal digits"))
+        };
+        let keys = id("bootstraps.key_id", &self.key_id)?;
+        let switched = id("bootstraps.switched_key_id", &self.switched_key_id)?;
+        match switched == loaded {
+            true => Ok(keys),
+            false => Err(Error::Generation { keys, switched, loaded }),
+        }
+    }
+}
+
+/// The description of the keys of the ring of scores in a bundle.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScoresManifest {
+    /// The name of the parameter set.
+    pub params: String,
+    /// The fingerprint of the parameters, in hexadecimal.
+    pub fingerprint: String,
+    /// The id of the key pair of this ring, in hexadecimal.
+    pub key_id: String,
+    /// The security of the parameters, in bits; 0 for toy keys.
+    pub security_bits: u32,
+    /// log₂ of the largest modulus of this ring under which anything is encrypted.
+    pub log2_qp: f64,
+    /// The number of frames of this ring, which are among those of the bundle.
+    pub frames: u32,
+    /// The keys of answers, which are encrypted under the secret of this ring.
+    pub answers: AnswersManifest,
+}
+
+/// The description of the keys of answers in a bundle.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AnswersManifest {
+    /// The fingerprint of the parameters ([`ScoreRing::answers`]), in hexadecimal.
+    pub fingerprint: String,
+    /// log₂ of the largest modulus of answers under which anything is encrypted.
+    pub log2_qp: f64,
+    /// The number of frames of these keys, which are among those of the bundle.
+    pub frames: u32,
+}
+
+impl AnswersManifest {
+    /// The description of `frames` frames of keys of answers.
+    pub fn new(params: &Params, frames: u32) -> Self {
+        let fingerprint = params.fingerprint().to_string();
+        AnswersManifest { fingerprint, log2_qp: params.log_qp(), frames }
+    }
+}
+
+impl ScoresManifest {
+    /// The parameters of answers beside the ring `large`, which must have the stated values.
+    ///
+    /// # Errors
+    /// [`Error::Manifest`] if a value differs.
+    pub fn answers(&self, ring: ScoreRing, large: &Params) -> Result<Params, Error> {
+        let params = ring.answers(large.spec()).validate()?;
+        let AnswersManifest { fingerprint, log2_qp, .. } = &self.answers;
+        let want = params.fingerprint().to_string();
+        if *fingerprint != want {
+            return Err(differs("scores.answers.fingerprint", fingerprint, &want));
+        }
+        same_log_qp("scores.answers.log2_qp", *log2_qp, params.log_qp())?;
+        Ok(params)
+    }
+
+    /// The description of `frames` frames of the ring of scores.
+    pub fn new(params: &Params, key: KeyId, frames: u32, answers: AnswersManifest) -> Self {
+        ScoresManifest {
+            params: params.spec().name.into(),
+            fingerprint: params.fingerprint().to_string(),
+            key_id: key.to_string(),
+            security_bits: params.spec().security.bits(),
+            log2_qp: params.log_qp(),
+            frames,
+            answers,
+        }
+    }
+
+    /// The frames of this ring and of answers.
+    fn all_frames(&self) -> Option<u32> {
+        self.frames.checked_add(self.answers.frames)
+    }
+
+    /// As [`Manifest::params`], for the ring of scores.
+    ///
+    /// # Errors
+    /// As [`Manifest::params`].
+    pub fn params(&self) -> Result<Params, Error> {
+        self.stated().params(ParamsSpec::scores())
+    }
+
+    /// Checks that `key` is the id of this ring's key pair.
+    ///
+    /// # Errors
+    /// [`Error::Manifest`] if it differs.
+    pub fn check_key(&self, key: KeyId) -> Result<(), Error> {
+        self.stated().check_key(key)
+    }
+
+    fn stated(&self) -> StatedRing<'_> {
+        StatedRing {
+            params: &self.params,
+            fingerprint: &self.fingerprint,
+            key_id: &self.key_id,
+            security_bits: self.security_bits,
+            log2_qp: self.log2_qp,
+            fields: &SCORES_FIELDS,
+        }
+    }
+}
+
+impl Manifest {
+    /// The manifest of a bundle of `frames` frames of the large ring and those of `scores`.
+    #[allow(clippy::too_many_arguments, reason = "each is a field")]
+    pub fn new(
+        params: &Params,
+        key: KeyId,
+        shape: Shape,
+        created: u64,
+        frames: u32,
+        token_digest: TokenDigest,
+        scores: ScoresManifest,
+        custody: Custody,
+    ) -> Self {
+        Manifest {
+            params: params.spec().name.into(),
+            fingerprint: params.fingerprint().to_string(),
+            key_id: key.to_string(),
+            shape,
+            security_bits: params.spec().security.bits(),
+            log2_qp: params.log_qp(),
+            created,
+            // A bundle has at most MAX_FRAMES.
+            frames: frames + scores.frames + scores.answers.frames,
+            token_digest,
+            scores,
+            custody,
+            bootstraps: None,
+        }
+    }
+
+    /// The manifest of a bundle that has a frame of bootstrapping keys too.
+    pub fn with_bootstraps(self, bootstraps: BootstrapsManifest) -> Self {
+        Manifest { frames: self.frames + 1, bootstraps: Some(bootstraps), ..self }
+    }
+
+    /// The time of key generation, as RFC 3339.
+    pub fn created_at(&self) -> String {
+        moment::written(self.created)
+    }
+
+    /// The named parameters, which must have the stated fingerprint, security and modulus.
+    ///
+    /// # Errors
+    /// [`Error::UnknownParams`] if this version has no parameters of this name, [`Error::Manifest`] if a
+    /// value differs.
+    pub fn params(&self) -> Result<Params, Error> {
+        self.stated().params(ParamsSpec::named())
+    }
+
+    /// The security level that is stated.
+    ///
+    /// # Errors
+    /// [`Error::Manifest`] for a number of bits that no set claims.
+    pub fn security(&self) -> Result<Security, Error> {
+        let wrong = || differs("security_bits", &self.security_bits.to_string(), "0, 128, 192 or 256");
+        Security::of_bits(self.security_bits).ok_or_else(wrong)
+    }
+
+    /// The id of the key pair.
+    ///
+    /// # Errors
+    /// [`Error::Manifest`] for text that is no id.
+    pub fn key(&self) -> Result<KeyId, Error> {
+        let wrong = |_| differs("key_id", &self.key_id, "32 lower-case hexadecimal digits");
+        self.key_id.parse().map_err(wrong)
+    }
+
+    /// Checks that `key` is the id in the manifest.
+    ///
+    /// # Errors
+    /// [`Error::Manifest`] if it differs.
+    pub fn check_key(&self, key: KeyId) -> Result<(), Error> {
+        self.stated().check_key(key)
+    }
+
+    /// The ring of scores with its parameters, which must be those of [`ScoreRing::beside`] the large ring.
+    ///
+    /// # Errors
+    /// [`Error::Manifest`] if the manifest states another ring; [`Error::Protocol`] if the shape has none; as
+    /// [`Self::params`].
+    pub fn scores(&self, large: &Params) -> Result<(ScoreRing, Params), Error> {
+        let ring = ScoreRing::beside(large.spec(), self.shape)?;
+        match self.scores.params == ring.params.name {
+            true => Ok((ring, self.scores.params()?)),
+            false => Err(differs("scores", &self.scores.params, ring.params.name)),
+        }
+    }
+
+    /// The number of frames of the large ring.
+    ///
+    /// # Errors
+    /// [`Error::Manifest`] if more frames of the ring of scores and of bootstraps are stated than frames in
+    /// all.
+    pub(crate) fn large_frames(&self) -> Result<u32, Error> {
+        let of_scores = self.scores.all_frames();
+        let of_scores = of_scores.and_then(|frames| frames.checked_add(self.bootstraps.is_some().into()));
+        let got = || of_scores.map_or("above 2³²".into(), |frames| frames.to_string());
+        let most = || differs("scores.frames", &got(), &format!("at most {}", self.frames));
+        of_scores.and_then(|frames| self.frames.checked_sub(frames)).ok_or_else(most)
+    }
+
+    fn stated(&self) -> StatedRing<'_> {
+        StatedRing {
+            params: &self.params,
+            fingerprint: &self.fingerprint,
+            key_id: &self.key_id,
+            security_bits: self.security_bits,
+            log2_qp: self.log2_qp,
+            fields: &LARGE_FIELDS,
+        }
+    }
+}
+
+/// What a manifest states of a ring.
+struct StatedRing<'a> {
+    params: &'a str,
+    fingerprint: &'a str,
+    key_id: &'a str,
+    security_bits: u32,
+    log2_qp: f64,
+    fields: &'static FieldNames,
+}
+
+/// The names of fields in errors.
+struct FieldNames {
+    fingerprint: &'static str,
+    key_id: &'static str,
+    security_bits: &'static str,
+    log2_qp: &'static str,
+}
+
+const LARGE_FIELDS: FieldNames = FieldNames {
+    fingerprint: "fingerprint",
+    key_id: "key_id",
+    security_bits: "security_bits",
+    log2_qp: "log2_qp",
+};
+const SCORES_FIELDS: FieldNames = FieldNames {
+    fingerprint: "scores.fingerprint",
+    key_id: "scores.key_id",
+    security_bits: "scores.security_bits",
+    log2_qp: "scores.log2_qp",
+};
+
+impl StatedRing<'_> {
+    /// The parameters of this name among `known`, which must have the stated values.
+    fn params(&self, known: &[ParamsSpec]) -> Result<Params, Error> {
+        let Some(spec) = known.iter().find(|spec| spec.name == self.params) else {
+            let names: Vec<&str> = known.iter().map(|spec| spec.name).collect();
+            let got = shortened(self.params);
+            return Err(Error::UnknownParams { got, known: names.join(" or ") });
+        };
+        let params = spec.validate()?;
+        let same = |field, got: &str, want: String| match got == want {
+            true => Ok(()),
+            false => Err(differs(field, got, &want)),
+        };
+        same(self.fields.fingerprint, self.fingerprint, params.fingerprint().to_string())?;
+        let bits = spec.security.bits().to_string();
+        same(self.fields.security_bits, &self.security_bits.to_string(), bits)?;
+        same_log_qp(self.fields.log2_qp, self.log2_qp, params.log_qp())?;
+        Ok(params)
+    }
+
+    fn check_key(&self, key: KeyId) -> Result<(), Error> {
+        match self.key_id == key.to_string() {
+            true => Ok(()),
+            false => Err(differs(self.fields.key_id, self.key_id, &key.to_string())),
+        }
+    }
+}
+
+fn same_log_qp(field: &'static str, got: f64, want: f64) -> Result<(), Error> {
+    // JSON may lose the last bit.
+    if (got - want).abs() > 1e-6 || !got.is_finite() {
+        return Err(differs(field, &got.to_string(), &want.to_string()));
+    }
+    Ok(())
+}
+
+pub(crate) fn differs(field: &'static str, got: &str, want: &str) -> Error {
+    Error::Manifest { field, got: shortened(got), want: want.into() }
+}
+
+/// The first 64 characters of `text`, for an error message.
+fn shortened(text: &str) -> String {
+    text.chars().take(64).collect()
+}
+
+/// A time in JSON, as RFC 3339 with a resolution of one second.
+mod moment {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
+    use std::time::{Duration, UNIX_EPOCH};
+
+    /// The last second of the year 9999, which is the last one in RFC 3339.
+    const LAST: u64 = 253_402_300_799;
+
+    pub(super) fn written(seconds: u64) -> String {
+        humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds.min(LAST))).to_string()
+    }
+
+    pub(super) fn serialize<S: Serializer>(seconds: &u64, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&written(*seconds))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+        let time = humantime::parse_rfc3339(&String::deserialize(from)?).map_err(D::Error::custom)?;
+        Ok(time.duration_since(UNIX_EPOCH).map_err(D::Error::custom)?.as_secs())
+    }
+
+    #[cfg(test)]
+    mod tests {
+        #[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+        struct At(#[serde(with = "super")] u64);
+
+        #[test]
+        fn times_are_text() {
+            for (seconds, text) in [
+                (0, "\"1970-01-01T00:00:00Z\""),
+                (951_782_400, "\"2000-02-29T00:00:00Z\""),
+                (1_700_000_000, "\"2023-11-14T22:13:20Z\""),
+                (super::LAST, "\"9999-12-31T23:59:59Z\""),
+            ] {
+                assert_eq!(serde_json::to_string(&At(seconds)).unwrap(), text);
+                assert_eq!(serde_json::from_str::<At>(text).unwrap(), At(seconds));
+                assert!(serde_json::from_str::<At>(&seconds.to_string()).is_err());
+            }
+            for bad in [
+                "253402300800",
+                "18446744073709551615",
+                "-1",
+                "null",
+                "\"\"",
+                "\"1969-12-31T23:59:59Z\"",
+                "\"today\"",
+            ] {
+                assert!(serde_json::from_str::<At>(bad).is_err(), "{bad}");
+            }
+        }
+    }
+}
