@@ -2,18 +2,20 @@
 //!
 //! ```text
 //! offset  bytes  what
-//!      0      4  magic "HLB2"; the digit is the version
+//!      0      4  magic "HLB3"; the digit is the version
 //!      4      4  length of the header, little endian like all numbers
 //!      8      …  header: message kind and fields, in postcard
 //!             4  length of the first blob
 //!             …  first blob, and so on, with no byte after the last one
 //! ```
+//! All kinds have one version. It rises when the form of any of them changes, so that a program of before
+//! says so.
 
 use crate::Error;
 use serde::{Deserialize, Serialize};
 
 /// The first bytes of every binary message.
-pub const MAGIC: [u8; 4] = *b"HLB2";
+pub const MAGIC: [u8; 4] = *b"HLB3";
 /// The longest header that a reader accepts.
 pub const MAX_HEADER_BYTES: usize = 4096;
 const LENGTH_BYTES: usize = 4;
@@ -91,13 +93,14 @@ impl<'a> Reader<'a> {
         check_length("a message", bytes.len(), limit)?;
         let (magic, rest) =
             bytes.split_first_chunk::<4>().ok_or(Error::Truncated { what: "the magic number" })?;
-        let [name @ .., version] = magic;
+        let [name @ .., digit] = magic;
         let [want_name @ .., want] = &MAGIC;
-        if name != want_name {
+        if name != want_name || !digit.is_ascii_digit() {
             return Err(Error::Malformed("not a message of this format (magic number)"));
         }
-        if version != want {
-            return Err(Error::Version { what: "the message", got: (*version).into(), want: (*want).into() });
+        if digit != want {
+            let [got, want] = [digit, want].map(|digit| u16::from(digit - b'0'));
+            return Err(Error::Version { what: "the message", got, want });
         }
         Ok(Reader { rest })
     }
