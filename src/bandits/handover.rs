@@ -51,9 +51,7 @@ impl Errand for Signing {
         verifying: &[u8],
         reply: MemberReply,
     ) -> Result<Share, Error> {
-        let MemberReply::Frames { frames, signature, .. } = reply else {
-            return Err(wire::Error::Malformed("an answer to another kind of question").into());
-        };
+        let (frames, signature) = reply.into_frames(1)?;
         if frames != [self.next.rotation_digest()] {
             return Err(wire::Error::Malformed("a signature of other keys").into());
         }

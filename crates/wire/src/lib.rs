@@ -56,9 +56,9 @@ pub use labels::{IDEMPOTENCY_HEADER, Labelled, Labels, LabelsPatch, MOST_NAME, M
 pub use manifest::{AnswersManifest, BootstrapsManifest, Manifest, SECURITY_TABLE, ScoresManifest};
 pub use members::{
     AnswerUser, Evidence, Journal, MOST_ATTEMPTS, MOST_JOURNAL, MOST_QUESTION, MemberReply, MemberRequest,
-    Question, RaiseEvidence, RotationEvidence, RotationShares, Wanted, check_busy, check_frames,
-    check_hashed_frames, check_poll, check_refusal, rotation_requests, rotations, sign_frames, sign_poll,
-    transfer_header, transfers,
+    Question, RaiseEvidence, RotationEvidence, RotationShares, Wanted, check_busy, check_hashed_frames,
+    check_poll, check_refusal, rotation_requests, rotations, sign_frames, sign_poll, transfer_header,
+    transfers,
 };
 pub use problem::{PROBLEM_JSON, Problem, ProblemType};
 pub use public::{BootstrapFrame, PublicBundle, ScoreKeys};

@@ -464,6 +464,37 @@ impl MemberReply {
         }
     }
 
+    /// The frames of a reply to a question that takes `count` of them, and the signature, which is not
+    /// checked.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`] for another number of frames, and for a reply to another kind of question.
+    pub fn into_frames(self, count: usize) -> Result<(Vec<Vec<u8>>, Vec<u8>), Error> {
+        match self {
+            MemberReply::Frames { frames, signature, .. } if frames.len() == count => Ok((frames, signature)),
+            MemberReply::Frames { .. } => {
+                Err(Error::Malformed("a reply with another number of frames than its question takes"))
+            }
+            _ => Err(Error::Malformed("a reply to another kind of question")),
+        }
+    }
+
+    /// As [`Self::into_frames`], of shares that the member with this verifying key must have signed
+    /// ([`sign_frames`]).
+    ///
+    /// # Errors
+    /// As there; [`Error::Envelope`].
+    pub fn into_signed_frames(
+        self,
+        count: usize,
+        verifying: &[u8],
+        requests: &[[u8; 32]],
+    ) -> Result<(Vec<Vec<u8>>, Vec<u8>), Error> {
+        let (frames, signature) = self.into_frames(count)?;
+        check_frames(verifying, requests, &frames, &signature)?;
+        Ok((frames, signature))
+    }
+
     /// The bytes of the reply.
     pub fn to_bytes(&self) -> Vec<u8> {
         match self {
@@ -602,7 +633,7 @@ pub fn sign_frames(signing: &envelope::SigningSecret, requests: &[[u8; 32]], fra
 ///
 /// # Errors
 /// [`Error::Envelope`].
-pub fn check_frames(
+pub(crate) fn check_frames(
     verifying: &[u8],
     requests: &[[u8; 32]],
     frames: &[Vec<u8>],
@@ -707,6 +738,15 @@ mod tests {
         let (requests, frames) = ([[1; 32], [2; 32]], vec![vec![3; 7], vec![4; 5]]);
         let signature = sign_frames(&signing, &requests, &frames);
         check_frames(&signing.public(), &requests, &frames, &signature).unwrap();
+        let reply =
+            || MemberReply::Frames { number: 8, frames: frames.clone(), signature: signature.clone() };
+        let read = reply().into_signed_frames(2, &signing.public(), &requests).unwrap();
+        assert_eq!(read, (frames.clone(), signature.clone()));
+        assert!(matches!(reply().into_frames(1), Err(Error::Malformed(_))), "another number of frames");
+        let other = reply().into_signed_frames(2, &signing.public(), &requests[..1]);
+        assert!(matches!(other, Err(Error::Envelope(_))), "{other:?}");
+        let busy = MemberReply::busy(&signing, 8, b"question");
+        assert!(matches!(busy.into_frames(2), Err(Error::Malformed(_))), "another kind of reply");
         let swapped: Vec<_> = frames.iter().rev().cloned().collect();
         assert!(check_frames(&signing.public(), &requests, &swapped, &signature).is_err());
         assert!(check_frames(&signing.public(), &requests[..1], &frames, &signature).is_err());

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use wire::{
     AnswerUser, CheckEvidence, Evidence, FeedbackCheck, MemberReply, OpenedAnswer, OpenedChecks, Question,
-    RaiseEvidence, SealedShare, Wanted, check_frames, check_request, transfer_header, transfers,
+    RaiseEvidence, SealedShare, Wanted, check_request, transfer_header, transfers,
 };
 
 /// The pause after members have not answered a task of the bandit's own.
@@ -52,6 +52,11 @@ impl About {
         &self.plan
     }
 
+    /// The frame of c₁, which members are asked about.
+    pub(super) fn c1_frame(&self, params: &Params, asked: &Ciphertext) -> Vec<u8> {
+        ckks::write_polynomial(params, self.key_id(params), asked.level(), asked.c1())
+    }
+
     pub(super) fn polynomial(
         &self,
         (params, level): (&Params, usize),
@@ -59,6 +64,31 @@ impl About {
     ) -> Result<Poly<Ntt>, Error> {
         Ok(ckks::read_polynomial(params, self.key_id(params), level, bytes)?)
     }
+}
+
+/// An errand whose answers are put together.
+pub(super) trait Combining: Errand {
+    type Combined: Send + 'static;
+
+    /// What the answers of a set add up to.
+    fn combine(&self, agreed: Agreed) -> Result<Self::Combined, Error>;
+}
+
+/// What t members answer, of at most `sets.1` sets, the first of which are `sets.0` ([`Committee::ask`]).
+///
+/// # Errors
+/// As there.
+pub(super) async fn ask<E: Combining>(
+    committee: &Committee,
+    errand: E,
+    sets: (&mut Vec<ActiveSet>, usize),
+) -> Result<E::Combined, Error> {
+    let errand = Arc::new(errand);
+    let combine = |agreed| {
+        let errand = errand.clone();
+        blocking(move || rayon::scope(|_| errand.combine(agreed)))
+    };
+    committee.ask(errand.clone(), sets, combine).await
 }
 
 /// A task of a holder of the key.
@@ -89,8 +119,11 @@ impl Transferred {
         };
         (0..self.maps().len() as u8).map(request).collect()
     }
+}
 
-    /// The ciphertexts that the answers of a set add up to.
+impl Combining for Transferred {
+    type Combined = Moved;
+
     fn combine(&self, Agreed { question, set, shares }: Agreed) -> Result<Moved, Error> {
         let requests = self.requests(&question, set);
         let mut shares: Vec<_> = shares
@@ -129,9 +162,7 @@ impl Errand for Transferred {
     }
 
     fn c1(&self) -> Vec<u8> {
-        let maps = self.maps();
-        let (params, level) = maps[0].source();
-        ckks::write_polynomial(params, self.about.key_id(params), level, self.input.c1())
+        self.about.c1_frame(self.maps()[0].source().0, &self.input)
     }
 
     fn evidence(&self) -> Vec<u8> {
@@ -147,14 +178,9 @@ impl Errand for Transferred {
         reply: MemberReply,
     ) -> Result<Share, Error> {
         let maps = self.maps();
-        let MemberReply::Frames { frames, signature, .. } = reply else {
-            return Err(wire::Error::Malformed("an answer to another kind of question").into());
-        };
-        if frames.len() != 2 * maps.len() {
-            return Err(wire::Error::Malformed("not two frames for each transfer").into());
-        }
         let requests: Vec<_> = self.requests(question, set).iter().map(|request| *request.bytes()).collect();
-        check_frames(verifying, &requests, &frames, &signature)?;
+        // Of each transfer a polynomial of its source, and one of its target.
+        let (frames, _) = reply.into_signed_frames(2 * maps.len(), verifying, &requests)?;
         let share = |(map, pair): (&dyn Transfer, &[Vec<u8>])| {
             let down = self.about.polynomial(map.source(), &pair[0])?;
             let up = self.about.polynomial(map.target(), &pair[1])?;
@@ -194,9 +220,13 @@ impl Opening {
         let forms = Forms::real_slots(engine.answer_params(), ANSWER_LEVEL, &slots, OPENED_FORM_BITS);
         forms.map_err(wire_error)
     }
+}
 
+impl Combining for Opening {
     /// The answer to each user.
-    fn combine(&self, Agreed { question, set, shares }: Agreed) -> Result<Vec<Vec<u8>>, Error> {
+    type Combined = Vec<Vec<u8>>;
+
+    fn combine(&self, Agreed { question, set, shares }: Agreed) -> Result<Self::Combined, Error> {
         let request = self.request(&question, set);
         let basis = self.about.engine.answer_params().q_basis(ANSWER_LEVEL);
         let c0 = self.input.c0().clone().into_coeff(basis);
@@ -224,8 +254,7 @@ impl Errand for Opening {
     }
 
     fn c1(&self) -> Vec<u8> {
-        let params = self.about.engine.answer_params();
-        ckks::write_polynomial(params, self.about.engine.key_id(), ANSWER_LEVEL, self.input.c1())
+        self.about.c1_frame(self.about.engine.answer_params(), &self.input)
     }
 
     fn evidence(&self) -> Vec<u8> {
@@ -289,14 +318,9 @@ impl Errand for Checking {
         verifying: &[u8],
         reply: MemberReply,
     ) -> Result<Share, Error> {
-        let MemberReply::Frames { mut frames, signature, .. } = reply else {
-            return Err(wire::Error::Malformed("an answer to another kind of question").into());
-        };
-        check_frames(verifying, &[check_request(question, set)], &frames, &signature)?;
-        match (frames.pop(), frames.is_empty()) {
-            (Some(frame), true) => Ok(Share::Checks(frame, signature)),
-            _ => Err(wire::Error::Malformed("not one frame of shares of checks").into()),
-        }
+        let requests = [check_request(question, set)];
+        let (frames, signature) = reply.into_signed_frames(1, verifying, &requests)?;
+        Ok(Share::Checks(frames.concat(), signature))
     }
 }
 
@@ -305,20 +329,6 @@ impl EncryptedServed {
         let (engine, exchanges) = (self.shared.engine.clone(), self.exchanges.clone());
         let plan = self.created.plan.clone();
         About { engine, exchanges, plan, bandit: self.created.id.clone(), task }
-    }
-
-    async fn transfer(
-        &self,
-        committee: &Committee,
-        transferred: Transferred,
-        sets: (&mut Vec<ActiveSet>, usize),
-    ) -> Result<Moved, Error> {
-        let errand = Arc::new(transferred);
-        let combine = |agreed| {
-            let errand = errand.clone();
-            blocking(move || rayon::scope(|_| errand.combine(agreed)))
-        };
-        committee.ask(errand.clone(), sets, combine).await
     }
 
     /// The raised scores of an evaluation, from the members of its committee, and the evidence with the
@@ -337,7 +347,7 @@ impl EncryptedServed {
         let evidence = evidence.map(Arc::new);
         let about = self.about(task);
         let asked = Transferred { about, kind, input: packed, evidence: evidence.clone() };
-        let moved = self.transfer(committee, asked, (&mut Vec::new(), MOST_SETS)).await?;
+        let moved = ask(committee, asked, (&mut Vec::new(), MOST_SETS)).await?;
         let Moved { mut ciphertexts, question, set } = moved;
         let raised = ciphertexts.pop().ok_or(Error::Broken("a transfer without a result"))?;
         let evidence = evidence.map(|evidence| {
@@ -361,12 +371,8 @@ impl EncryptedServed {
         (input, evidence): (Ciphertext, Option<Evidence>),
     ) -> Result<Vec<Vec<u8>>, Error> {
         let evidence = evidence.map(Arc::new);
-        let errand = Arc::new(Opening { about: self.about(task), model_feedbacks, users, input, evidence });
-        let combine = |agreed| {
-            let errand = errand.clone();
-            blocking(move || rayon::scope(|_| errand.combine(agreed)))
-        };
-        committee.ask(errand.clone(), (&mut Vec::new(), MOST_SETS), combine).await
+        let opening = Opening { about: self.about(task), model_feedbacks, users, input, evidence };
+        ask(committee, opening, (&mut Vec::new(), MOST_SETS)).await
     }
 
     /// Asks the committee for the tasks of the bandit's own, one after the other, until none waits. At most
@@ -478,10 +484,9 @@ impl EncryptedServed {
         tried: &mut Vec<ActiveSet>,
     ) -> Result<(), Error> {
         let Task { id, kind, masked } = task;
-        let sets = (tried, MOST_OWN_SETS);
         let asked =
             Transferred { about: self.about(id), kind, input: Arc::unwrap_or_clone(masked), evidence: None };
-        let done = self.transfer(committee, asked, sets).await?.ciphertexts;
+        let done = ask(committee, asked, (tried, MOST_OWN_SETS)).await?.ciphertexts;
         let served = self.clone();
         blocking(move || {
             let (about, mut done) = (served.about(id), done.into_iter());

@@ -5,7 +5,7 @@
 //! DIR/ID.rotated    configuration, name, tags, event, BLAKE3 of all before; written whole
 //! ```
 
-use super::committee::About;
+use super::committee::{About, Combining, ask};
 use super::pool::blocking;
 use super::state::{Live, stored};
 use super::{EncryptedServed, Event, Shared};
@@ -22,8 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use wire::{
-    Labels, Manifest, MemberReply, RotationEvidence, RotationShares, Wanted, check_frames, rotation_requests,
-    rotations,
+    Labels, Manifest, MemberReply, RotationEvidence, RotationShares, Wanted, rotation_requests, rotations,
 };
 
 /// The pause between two looks at a bandit whose last batch is under way.
@@ -52,16 +51,19 @@ impl Rotating {
     }
 
     fn c1_frame(&self, input: &Ciphertext) -> Vec<u8> {
-        let deep = self.about.engine.deep();
-        ckks::write_polynomial(deep.params(), deep.key_id(), input.level(), input.c1())
+        self.about.c1_frame(self.about.engine.deep().params(), input)
     }
 
     fn requests(&self, question: &[u8], set: ActiveSet) -> [[u8; 32]; 3] {
         let Departing { model, statistics, .. } = &self.departing;
         rotation_requests(question, set, [model.c1(), statistics.c1()])
     }
+}
 
+impl Combining for Rotating {
     /// The event that the bandit begins with under the other keys.
+    type Combined = Event;
+
     fn combine(&self, Agreed { question, set, shares }: Agreed) -> Result<Event, Error> {
         let (maps, Departing { standing, model, statistics }) =
             (rotations(&self.about.exchanges, self.about.plan())?, &self.departing);
@@ -116,14 +118,10 @@ impl Errand for Rotating {
         verifying: &[u8],
         reply: MemberReply,
     ) -> Result<Share, Error> {
-        let MemberReply::Frames { frames, signature, .. } = reply else {
-            return Err(wire::Error::Malformed("an answer to another kind of question").into());
-        };
         let maps = rotations(&self.about.exchanges, self.about.plan())?;
-        if frames.len() != 3 * maps.len() {
-            return Err(wire::Error::Malformed("not three frames for each transfer").into());
-        }
-        check_frames(verifying, &self.requests(question, set), &frames, &signature)?;
+        // Of each transfer a polynomial of its source, and the two of an encryption under the other keys.
+        let (frames, signature) =
+            reply.into_signed_frames(3 * maps.len(), verifying, &self.requests(question, set))?;
         let mut shares = Vec::new();
         for (map, own) in maps.iter().zip(frames.chunks(3)) {
             let (target, high) = map.target();
@@ -189,12 +187,7 @@ impl EncryptedServed {
             scores: next.scores.key_id.parse()?,
         };
         let about = self.about(departing.standing.task());
-        let errand = Arc::new(Rotating { about, next, departing });
-        let combine = |agreed| {
-            let errand = errand.clone();
-            blocking(move || rayon::scope(|_| errand.combine(agreed)))
-        };
-        let event = match committee.ask(errand.clone(), (tried, MOST_OWN_SETS), combine).await {
+        let event = match ask(committee, Rotating { about, next, departing }, (tried, MOST_OWN_SETS)).await {
             Ok(event) => event,
             Err(error @ (Error::MembersMissing { .. } | Error::CommitteeFailed { .. })) => {
                 tracing::warn!(bandit = self.created.id, %error, "a rotation waits for members");
