@@ -28,7 +28,7 @@ use rand::Rng;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use service::Content;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use wire::{
@@ -273,7 +273,7 @@ impl Bandits {
                     updates,
                     stages,
                     keep_log,
-                    rotates: Arc::default(),
+                    moves_to: Arc::default(),
                 };
                 Some(Arc::new(Keys { engine, encrypted, manifest }))
             }
@@ -386,8 +386,9 @@ impl Bandits {
         Ok((committee, MemberReply::most_bytes(frame, decisions, shape.arm_slots)))
     }
 
-    /// Has the committee move all encrypted bandits to the keys of `next`, whose states `folder` gets.
-    /// Nothing is decided or learnt from then on.
+    /// Has the committee move all encrypted bandits to the keys of `next`, whose states `folder` gets. From
+    /// then on nothing is decided or learnt, and no encrypted bandit is created or labelled. One that is
+    /// deleted does not move. Returns how many have moved.
     ///
     /// # Errors
     /// [`Error::NoKeys`], [`Error::NoCommittee`]; [`Error::OtherKeys`] for keys that do not follow these;
@@ -399,26 +400,34 @@ impl Bandits {
         if next.followed(&keys.manifest).is_err() {
             return Err(wire::Error::Malformed("the next keys follow those of another committee").into());
         }
-        keys.encrypted.rotates.store(true, std::sync::atomic::Ordering::SeqCst);
+        {
+            // A bandit that is created or labelled now is seen below, and none is after this.
+            let _alone = lock(&self.changing);
+            keys.encrypted.begin_moving(folder);
+        }
         store::prepare(folder)?;
         handover::collect(&committee, &keys.manifest, next, folder).await?;
-        let mut waiting = VecDeque::new();
-        for Found { id, bandit, labels } in self.loaded() {
-            if let Bandit::Encrypted(bandit) = bandit {
-                waiting.push_back((id, bandit, labels, Vec::new()));
+        // The sets that were asked about each bandit.
+        let mut tried = BTreeMap::<String, Vec<_>>::new();
+        loop {
+            let mut all = true;
+            for (id, bandit, labels) in self.loaded_encrypted() {
+                let tried = tried.entry(id).or_default();
+                all &= bandit.rotate(&committee, next, &labels, folder, tried).await?;
             }
-        }
-        let moved = waiting.len();
-        // A bandit whose model is out of range never ends its last batch: the others move all the same.
-        while let Some((id, bandit, labels, mut tried)) = waiting.pop_front() {
-            if bandit.rotate(&committee, next, &labels, folder, &mut tried).await? {
-                tracing::info!(bandit = id, "moved to other keys");
-            } else {
-                waiting.push_back((id, bandit, labels, tried));
-                tokio::time::sleep(ROTATION_PAUSE).await;
+            if all {
+                return Ok(self.loaded_encrypted().count());
             }
+            // A bandit whose model is out of range never ends its last batch: the others move all the same.
+            tokio::time::sleep(ROTATION_PAUSE).await;
         }
-        Ok(moved)
+    }
+
+    fn loaded_encrypted(&self) -> impl Iterator<Item = (String, Arc<EncryptedServed>, Arc<Labels>)> + use<> {
+        self.loaded().into_iter().filter_map(|Found { id, bandit, labels }| match bandit {
+            Bandit::Encrypted(bandit) => Some((id, bandit, labels)),
+            Bandit::Clear(_) => None,
+        })
     }
 
     /// What devices of the committee get that these keys follow, in the folder `state`, or at the first start
@@ -450,11 +459,12 @@ impl Bandits {
     /// Creates an encrypted bandit, which is durable when this returns.
     ///
     /// # Errors
-    /// [`Error::NoKeys`], [`Error::TooManyBandits`], [`Error::KeyReused`], those of the configuration and the
-    /// disk.
+    /// [`Error::NoKeys`], [`Error::TooManyBandits`], [`Error::KeyReused`]; [`Error::Overloaded`] while
+    /// bandits move to other keys; those of the configuration and the disk.
     pub(crate) fn create_encrypted(&self, config: BanditConfig, beside: &Beside) -> Result<Answered, Error> {
         let shared = self.keys()?.encrypted.clone();
         self.insert((Kind::Encrypted, false), beside, |id, answered| {
+            shared.check_stays()?;
             let mut stored = Vec::new();
             // Before the folder has its name: what is left if the creation is interrupted then has no bandit.
             let before = |created: Listed| {
@@ -563,8 +573,9 @@ impl Bandits {
     /// Gives a bandit the labels that `change` makes of its own, durably, and returns them.
     ///
     /// # Errors
-    /// [`Error::UnknownBandit`], [`Error::NoKeys`], those of `change`, [`Error::BadParameter`] for labels out
-    /// of their bounds, and those of the disk.
+    /// [`Error::UnknownBandit`], [`Error::NoKeys`]; [`Error::Overloaded`] for an encrypted bandit while all
+    /// move to other keys; those of `change`; [`Error::BadParameter`] for labels out of their bounds; those of
+    /// the disk.
     pub(crate) fn relabel(
         &self,
         id: &str,
@@ -572,6 +583,9 @@ impl Bandits {
     ) -> Result<(Bandit, Arc<Labels>), Error> {
         let _alone = lock(&self.changing);
         let (bandit, before) = (self.find(id)?, self.labels(id));
+        if let Bandit::Encrypted(bandit) = &bandit {
+            bandit.check_stays()?;
+        }
         let labels = Arc::new(change(&before)?);
         labels.check().map_err(|why| Error::BadParameter { why })?;
         if labels != before {

@@ -9,5 +9,6 @@ mod processes;
 mod replay;
 mod reshare;
 mod rotating;
+mod rotating_requests;
 mod rotation;
 mod rounds;

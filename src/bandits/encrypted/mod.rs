@@ -4,8 +4,8 @@
 //! user alone. A feedback is some coefficients of a ciphertext, and
 //! is acknowledged when the log has them on disk.
 //!
-//! `pool` is locked before `live`, and no other lock is taken while `keeping`, `senders` or `heads` is held.
-//! None of these is held during a long computation.
+//! `pool` is locked before `live`, and no other lock is taken while `keeping`, `senders`, `heads` or
+//! `moves_to` is held. None of these is held during a long computation.
 
 mod again;
 mod audit;
@@ -48,7 +48,6 @@ use service::{Body, Content};
 use state::{Live, Pending, SNAPSHOT, listed};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot::Receiver;
@@ -80,8 +79,8 @@ pub(super) struct Shared {
     pub(super) stages: Stages,
     /// Whether whole logs are kept, for an audit.
     pub(super) keep_log: bool,
-    /// Whether the bandits are moved to other keys.
-    pub(super) rotates: Arc<AtomicBool>,
+    /// The folder that the bandits move to, if they go on under other keys.
+    pub(super) moves_to: Arc<Mutex<Option<PathBuf>>>,
 }
 
 /// A loaded encrypted bandit.
@@ -282,6 +281,8 @@ impl EncryptedServed {
         if live.deleted {
             return Err(self.deleted());
         }
+        // Before the folder is gone: what has moved would come back under the other keys.
+        self.remove_rotated()?;
         live.delete()?;
         drop((live, alone));
         self.end_all();

@@ -17,9 +17,8 @@ use ckks_shares::{ActiveSet, RotationShare, rotate};
 use helba::{Departing, EncryptedBandit};
 use host::lock;
 use protocol::BanditConfig;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use wire::{
     Labels, Manifest, MemberReply, RotationEvidence, RotationShares, Wanted, rotation_requests, rotations,
@@ -152,7 +151,7 @@ impl EncryptedServed {
         folder: &Path,
         tried: &mut Vec<ActiveSet>,
     ) -> Result<bool, Error> {
-        let path = folder.join(format!("{}.rotated", self.created.id));
+        let path = rotated(folder, &self.created.id);
         if path.exists() {
             return Ok(true);
         }
@@ -169,7 +168,12 @@ impl EncryptedServed {
                 Some(departing) => break departing,
                 None if closes => {
                     let served = self.clone();
-                    blocking(move || served.change(&Event::Closed)).await?;
+                    let close = move || match served.change(&Event::Closed) {
+                        // It was deleted meanwhile, which the next look finds.
+                        Err(Error::UnknownBandit { .. }) => Ok(()),
+                        closed => closed.map(drop),
+                    };
+                    blocking(close).await?;
                 }
                 None => {}
             }
@@ -209,16 +213,31 @@ impl EncryptedServed {
                 return Ok(true);
             }
             store::write_private(&path, &bytes)?;
+            tracing::info!(bandit = served.created.id, "moved to other keys");
             Ok(true)
         })
         .await
     }
 
-    /// Whether the bandits of this server move to other keys, so that nothing more is learnt here.
-    pub(super) fn check_stays(&self) -> Result<(), Error> {
-        match self.shared.rotates.load(Ordering::Relaxed) {
-            true => Err(Error::Overloaded),
-            false => Ok(()),
+    /// Refuses what would be lost because the bandits of this server move to other keys.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`].
+    pub(crate) fn check_stays(&self) -> Result<(), Error> {
+        self.shared.check_stays()
+    }
+
+    /// Removes what [`Self::rotate`] wrote of this bandit, which is about to be deleted. The caller holds
+    /// `live`, under which it is written.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(super) fn remove_rotated(&self) -> Result<(), Error> {
+        let Some(folder) = lock(&self.shared.moves_to).clone() else { return Ok(()) };
+        let path = rotated(&folder, &self.created.id);
+        match std::fs::remove_file(&path).and_then(|()| host::sync_folder_of(&path)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::disk(&path, error)),
+            _ => Ok(()),
         }
     }
 
@@ -265,6 +284,23 @@ impl EncryptedServed {
         let removed = std::fs::remove_file(path).and_then(|()| host::sync_folder_of(path));
         removed.map_err(|e| Error::disk(path, e))
     }
+}
+
+impl Shared {
+    /// The bandits move into `folder` from now on. What arrives after this is refused.
+    pub(in crate::bandits) fn begin_moving(&self, folder: &Path) {
+        *lock(&self.moves_to) = Some(folder.to_path_buf());
+    }
+
+    /// As [`EncryptedServed::check_stays`].
+    pub(in crate::bandits) fn check_stays(&self) -> Result<(), Error> {
+        if lock(&self.moves_to).is_none() { Ok(()) } else { Err(Error::Overloaded) }
+    }
+}
+
+/// The file of the bandit `id` in the folder of those that have moved.
+fn rotated(folder: &Path, id: &str) -> PathBuf {
+    folder.join(format!("{id}.rotated"))
 }
 
 /// Takes the bandits in `folder` ([`EncryptedServed::take_rotated`]).
