@@ -1,8 +1,8 @@
 //! Encrypted bandits. A decision request holds contexts in the ring of scores. It waits until a holder of the
 //! key has raised the scores of all who wait with it, and its answer is the encrypted action. In the open
 //! tier the scores themselves are the answer, at once, and with `compare: pbs` one that is computed for this
-//! user alone. A feedback is some coefficients of a ciphertext, and
-//! is acknowledged when the log has them on disk.
+//! user alone. A feedback is some coefficients of a ciphertext, and is acknowledged when the log has them on
+//! disk.
 //!
 //! `pool` is locked before `live`, and no other lock is taken while `keeping`, `senders`, `heads` or
 //! `moves_to` is held. None of these is held during a long computation.
@@ -11,56 +11,51 @@ mod again;
 mod audit;
 mod bootstraps;
 mod committee;
+mod decisions;
 mod erasure;
+mod feedback;
+mod journal;
 mod measured;
 mod pace;
 mod pool;
+mod raises;
 mod rotation;
 mod senders;
 mod state;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod updates;
 mod uploads;
 mod workers;
 
-use super::{BodyLimit, Listed, Reply};
-use crate::access::Caller;
+use super::{Listed, Reply};
 use crate::committee::Committee;
 use crate::error::Error;
 use crate::jobs::Updates;
-use crate::metrics::Step;
-use again::{Keeping, Sent};
+use again::Keeping;
 pub use audit::{Audited, Audits};
 pub(super) use bootstraps::Bootstraps;
-use ckks::Ciphertext;
 use helba::{Applied, EncryptedBandit, Engine, Event};
 use host::{lock, os_rng};
-use pace::{Arrivals, OnTheWay, Pace};
+use pace::{Arrivals, Pace};
 pub(crate) use pool::Stages;
-use pool::{Joining, Outcome, Pool, blocking};
-use protocol::{Answers, BanditConfig, Compare, DecisionId, Exchanges};
+use pool::{Pool, blocking};
+use protocol::{BanditConfig, Exchanges};
+pub(crate) use raises::LONGEST_WAIT;
 use rand::Rng;
 pub(super) use rotation::take_all;
 pub(crate) use senders::Sender;
 use senders::Senders;
-use service::{Body, Content};
 use state::{Live, Pending, SNAPSHOT, listed};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
-use tokio::sync::oneshot::Receiver;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use std::time::Instant;
+use tokio::sync::{Semaphore, watch};
 use trace::TraceRequests;
 use uploads::Uploads;
-use wire::{
-    BanditView, CommitteeContexts, Created, DecideReply, Decision, Journal, Limits, MOST_JOURNAL, Raised,
-    Raises, ShownCounters, SignedHead, Ticket,
-};
-
-/// The longest time for which a request for tasks may wait.
-pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(30);
+use wire::{BanditView, Created, Limits, ShownCounters, SignedHead};
 
 /// The most users of a bandit that wait to be evaluated alone.
 const MOST_ALONE: usize = 64;
@@ -214,39 +209,6 @@ impl EncryptedServed {
         Ok(BanditView { created: self.created.clone(), status, heads: self.heads() })
     }
 
-    /// The last head of the journal that each member has signed since this server runs.
-    fn heads(&self) -> Vec<SignedHead> {
-        lock(&self.heads).values().cloned().collect()
-    }
-
-    /// Keeps a head that a member has signed, for the other members and for devices.
-    ///
-    /// # Errors
-    /// [`Error::NoCommittee`]; [`Error::Wire`] unless a member signed it, for this bandit.
-    pub(crate) fn note_head(&self, head: SignedHead) -> Result<(), Error> {
-        let committee = self.shared.committee.as_ref().ok_or(Error::NoCommittee)?;
-        head.check(committee.manifest())?;
-        if head.bandit != self.created.id {
-            return Err(wire::Error::Malformed("a head of the journal of another bandit").into());
-        }
-        let mut heads = lock(&self.heads);
-        if let Some(other) = heads.values().find(|other| other.contradicts(&head)) {
-            let (bandit, batch) = (&self.created.id, head.batch);
-            tracing::error!(
-                bandit,
-                batch,
-                one = other.member,
-                other = head.member,
-                "two members have signed different heads"
-            );
-        }
-        match heads.get(&head.member) {
-            Some(known) if known.batch > head.batch => {}
-            _ => drop(heads.insert(head.member, head)),
-        }
-        Ok(())
-    }
-
     /// The encrypted counters, when all that they show is on disk.
     ///
     /// # Errors
@@ -289,378 +251,6 @@ impl EncryptedServed {
         Ok(())
     }
 
-    /// The longest body of a decision request.
-    pub(super) fn decision_body(&self) -> BodyLimit {
-        BodyLimit { bytes: self.limits.contexts, content: Content::Binary }
-    }
-
-    /// The longest body of a feedback.
-    pub(super) fn feedback_body(&self) -> BodyLimit {
-        BodyLimit { bytes: self.limits.feedback(), content: Content::Binary }
-    }
-
-    /// The longest body of raises.
-    pub(crate) fn raises_body(&self) -> BodyLimit {
-        BodyLimit { bytes: self.limits.raises(), content: Content::Binary }
-    }
-
-    /// Makes the decisions of a request.
-    ///
-    /// # Errors
-    /// [`Error::Helba`] for contexts that are not those of this bandit, and for too many decisions;
-    /// [`Error::Overloaded`]; [`Error::NotEvaluated`].
-    pub(crate) async fn decide(
-        self: Arc<Self>,
-        body: Body,
-        decisions: usize,
-        sender: Sender,
-    ) -> Result<Reply, Error> {
-        self.check_stays()?;
-        self.exchanges.layout.log_places(decisions).map_err(helba::Error::from)?;
-        let stages = &self.shared.stages;
-        let place = stages.waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
-        lock(&self.pace).ask(Instant::now());
-        let on_the_way = OnTheWay::new(self.arrivals.clone());
-        let upload = stages.uploads.clone().acquire_owned().await;
-        let served = self.clone();
-        let joined = stages.workers.run(move || {
-            let _until_placed = (upload, on_the_way);
-            served.score(body, decisions, sender, place)
-        });
-        let outcome = match joined.await? {
-            Scored::Answered(reply) => return Ok(Reply::Binary(reply.to_bytes())),
-            Scored::Waits(outcome) => outcome,
-            Scored::Compares { scores, model_feedbacks, place } => {
-                let reply = self.bootstrap(scores, model_feedbacks, place).await?;
-                return Ok(Reply::Binary(reply.to_bytes()));
-            }
-        };
-        let reply: Outcome = outcome.await.map_err(|_| Error::Broken("an evaluation that was dropped"))?;
-        Ok(Reply::Binary(reply?.to_bytes()))
-    }
-
-    /// Multiplies contexts by the model, and answers with the scores or adds them to the open pack.
-    fn score(
-        self: &Arc<Self>,
-        body: Body,
-        decisions: usize,
-        sender: Sender,
-        place: OwnedSemaphorePermit,
-    ) -> Result<Scored, Error> {
-        let mut place = Some(place);
-        let mut began = Instant::now();
-        let engine = &self.shared.engine;
-        let stages = &self.shared.stages;
-        let under_committee = self.shared.committee.is_some();
-        let (contexts, answer_key) = stages.beside(|| -> Result<_, Error> {
-            if !under_committee {
-                return Ok((engine.read_contexts(&body)?, None));
-            }
-            let most = CommitteeContexts::contexts_bytes(engine.params());
-            let sent = CommitteeContexts::read(&body, most)?;
-            let hash = *blake3::hash(&body).as_bytes();
-            if lock(&self.uploads).has(&hash) {
-                return Err(sent_before());
-            }
-            let about = CommitteeContexts::about(&self.created.id, decisions, &sent.answer_key);
-            let contexts = engine.read_proven_contexts(&sent.contexts, &about)?;
-            Ok((contexts, Some((sent.answer_key, hash))))
-        })?;
-        let (answer_key, hash) = answer_key.unzip();
-        let alone = lock(&self.senders).places(&sender, Instant::now());
-        // A repeat would be another opening of what the same contexts lead to.
-        let repeatable = !self.created.config.decides_alone() && alone.is_none() && !under_committee;
-        let keeps = repeatable || under_committee;
-        let kept: Option<Sent> = if keeps { stages.keep(sender, decisions, &body) } else { None };
-        // Members refuse a pack whose requests are not all kept.
-        if under_committee && kept.is_none() {
-            return Err(Error::Overloaded);
-        }
-        // Another request may have sent the same meanwhile.
-        if hash.is_some_and(|hash| !lock(&self.uploads).take(hash)) {
-            return Err(sent_before());
-        }
-        let (sent, upload) = if under_committee { (None, kept) } else { (kept, None) };
-        drop(body);
-        loop {
-            let (model, model_feedbacks) = {
-                let live = lock(&self.live);
-                if live.deleted {
-                    return Err(self.deleted());
-                }
-                (live.bandit.scores_model().clone(), live.bandit.model_feedbacks())
-            };
-            let scores = stages.beside(|| engine.score(&contexts, &model))?;
-            stages.metrics.took(Step::Scores, began.elapsed());
-            began = Instant::now();
-            if self.created.config.answers == Answers::Scores {
-                let mut rng = os_rng()?;
-                let answer = stages.beside(|| self.small_frame(engine.open_answer(scores, &mut rng)));
-                let count = decisions as u64;
-                let rounds = (self.take_rounds(count)?, count);
-                return Ok(Scored::Answered(self.answered_alone(rounds, model_feedbacks, answer)));
-            }
-            if self.created.config.compare == Compare::Pbs
-                && let Some(place) = place.take()
-            {
-                return Ok(Scored::Compares { scores, model_feedbacks, place });
-            }
-            let model = (&model, model_feedbacks);
-            let (sent, answer_key, upload) = (sent.clone(), answer_key.clone(), upload.clone());
-            let joining = Joining { decisions, sent, answer_key, upload };
-            let outcome = match &alone {
-                Some(own) => Some(self.join_alone(scores, joining, model, &mut place, own)?),
-                None => self.join(scores, joining, model, &mut place)?,
-            };
-            if let Some(outcome) = outcome {
-                return Ok(Scored::Waits(outcome));
-            }
-        }
-    }
-
-    /// The reply to a request that is answered without others, for `count` decisions from the round `first`.
-    fn answered_alone(
-        &self,
-        (first, count): (u64, u64),
-        model_feedbacks: u64,
-        answer: Vec<u8>,
-    ) -> DecideReply {
-        let (id, others) = {
-            let live = lock(&self.live);
-            let id = |round| live.bandit.decision_id(round);
-            (id(first), (first + 1..first + count).map(id).collect())
-        };
-        let (round, user, users, question) = (first, 0, count as u32, None);
-        let decision = Decision { id, others, round, model_feedbacks, user, users, answer, question };
-        // A raiser that comes and goes answers it, if there is one.
-        let raiser = lock(&self.pool).has_raiser();
-        let tasks = if raiser { Vec::new() } else { self.own_task().into_iter().collect() };
-        DecideReply { decision: Some(decision), ticket: None, tasks }
-    }
-
-    /// The records of the log after the first `after`, for members of a committee.
-    ///
-    /// # Errors
-    /// [`Error::NoCommittee`]; [`Error::Log`]; [`Error::UnknownBandit`] after it was deleted.
-    pub(crate) fn journal(&self, after: u64) -> Result<Reply, Error> {
-        if self.shared.committee.is_none() {
-            return Err(Error::NoCommittee);
-        }
-        let (recent, folder) = {
-            let live = lock(&self.live);
-            if live.deleted {
-                return Err(self.deleted());
-            }
-            (live.recent(after), live.folder().to_path_buf())
-        };
-        let mut bytes = 0;
-        let fits = |record: &Arc<Vec<u8>>| {
-            bytes += record.len() + 8;
-            bytes <= MOST_JOURNAL
-        };
-        let records = match recent {
-            Some(recent) => recent.into_iter().take_while(fits).map(Arc::unwrap_or_clone).collect(),
-            None => state::records(&folder, &self.created.id, &self.shared.engine, after, MOST_JOURNAL / 2)?,
-        };
-        Ok(Reply::Binary(Journal { records, heads: self.heads() }.to_bytes()))
-    }
-
-    /// The first of the next `count` rounds, which are reserved on disk when this returns.
-    ///
-    /// # Errors
-    /// [`Error::Log`]; [`Error::UnknownBandit`] after it was deleted.
-    fn take_rounds(&self, count: u64) -> Result<u64, Error> {
-        let rounds = {
-            let mut live = lock(&self.live);
-            if live.deleted {
-                return Err(self.deleted());
-            }
-            live.take_rounds(&self.shared.engine, count)?
-        };
-        rounds.wait()
-    }
-
-    /// Counts a feedback, which is durable when this returns. It waits for the disk with others, and holds no
-    /// thread meanwhile.
-    ///
-    /// # Errors
-    /// [`Error::Helba`] for an unknown decision and for a frame that is not one of this bandit;
-    /// [`Error::Overloaded`]; [`Error::Log`].
-    pub(crate) async fn feedback(self: Arc<Self>, decision: DecisionId, body: Body) -> Result<Reply, Error> {
-        self.check_stays()?;
-        let stages = &self.shared.stages;
-        let began = Instant::now();
-        let _waiting = stages.waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
-        let served = self.clone();
-        let counted = stages.workers.run(move || {
-            served.check_proof(decision, &body)?;
-            let mut live = lock(&served.live);
-            if live.deleted {
-                return Err(served.deleted());
-            }
-            // What moves is read under this lock, after the bandit has stopped to learn.
-            served.check_stays()?;
-            match live.bandit.waiting(decision)? {
-                Ok(round) => {
-                    let event = served.feedback_event(round, &body)?;
-                    let Pending { applied, ticket } = live.change(&served.shared.engine, &event)?;
-                    Ok((applied, ticket))
-                }
-                // It may have been counted a moment ago, and be on its way to the disk.
-                Err(receipt) => Ok((Applied::Counted(receipt), live.flush()?)),
-            }
-        });
-        let (applied, ticket) = counted.await?;
-        ticket.await?;
-        let Applied::Counted(receipt) = applied else {
-            return Err(Error::Broken("a feedback that was not counted"));
-        };
-        stages.metrics.took(Step::Feedback, began.elapsed());
-        let reply = Reply::json(&receipt)?;
-        let asks = {
-            let live = lock(&self.live);
-            live.bandit.task().is_some() || live.bandit.check().is_some()
-        };
-        if asks {
-            blocking(move || {
-                self.offer_task();
-                Ok(())
-            })
-            .await?;
-        }
-        Ok(reply)
-    }
-
-    /// Checks the proof of a feedback under a committee, if the decision waits for one. The state is free
-    /// meanwhile.
-    ///
-    /// # Errors
-    /// As [`Self::feedback`].
-    fn check_proof(&self, decision: DecisionId, body: &[u8]) -> Result<(), Error> {
-        if self.shared.committee.is_none() {
-            return Ok(());
-        }
-        let waits = {
-            let live = lock(&self.live);
-            if live.deleted {
-                return Err(self.deleted());
-            }
-            live.bandit.waiting(decision)?
-        };
-        if let Ok(round) = waits {
-            let about = wire::feedback_about(&self.created.id, round);
-            self.shared.engine.read_proven_feedback(&self.exchanges.layout, body, &about)?;
-        }
-        Ok(())
-    }
-
-    /// Takes the answers of a raiser. A user who was asked in place of its answer gets its answer here. A
-    /// `caller` whose token permits decisions only raises scores, under the ticket of its request.
-    ///
-    /// # Errors
-    /// [`Error::ForbiddenScope`];
-    /// [`Error::TaskOver`] if a task was answered before or has ended; those of the frames.
-    pub(crate) async fn raises(self: Arc<Self>, body: Body, caller: Caller) -> Result<Reply, Error> {
-        self.check_holders()?;
-        let turn = self.shared.stages.raises.clone().acquire_owned().await;
-        let served = self.clone();
-        let work = move || {
-            let _turn = turn;
-            served.take_raises(&body, &caller)
-        };
-        let waits = blocking(work).await?;
-        let reply = match waits {
-            Some(outcome) => outcome.await.map_err(|_| Error::Broken("an evaluation that was dropped"))??,
-            None => DecideReply::default(),
-        };
-        Ok(Reply::Binary(reply.to_bytes()))
-    }
-
-    /// Refuses raisers where a committee holds the keys.
-    fn check_holders(&self) -> Result<(), Error> {
-        if self.shared.committee.is_some() { Err(Error::HasCommittee) } else { Ok(()) }
-    }
-
-    fn take_raises(
-        self: &Arc<Self>,
-        body: &[u8],
-        caller: &Caller,
-    ) -> Result<Option<Receiver<Outcome>>, Error> {
-        let message = Raises::read(body, &self.limits)?;
-        let all = || caller.check_raises_all();
-        let asked = message.ticket.is_some_and(|ticket| lock(&self.pool).has_ticket(ticket));
-        // Whoever is too late learns that.
-        let scores = |task| if asked { Ok(()) } else { lock(&self.pool).waits(task).and_then(|_| all()) };
-        let (mut outcome, mut refused) = (None, None);
-        for (task, raised) in message.raised {
-            let done = match raised {
-                Raised::Scores(frame) => {
-                    scores(task).and_then(|()| self.take_scores(task, &frame, message.ticket, &mut outcome))
-                }
-                Raised::Sum(frame) => {
-                    all().and_then(|()| self.answer_task(task, Event::Raised { task, frame }))
-                }
-                Raised::Model { deep, scores } => {
-                    all().and_then(|()| self.answer_task(task, Event::Refreshed { task, deep, scores }))
-                }
-            };
-            if let Err(error) = done {
-                refused.get_or_insert(error);
-            }
-        }
-        match (outcome, refused) {
-            // The decision counts, whatever became of the tasks beside it.
-            (Some(outcome), _) => Ok(Some(outcome)),
-            (None, Some(error)) => Err(error),
-            (None, None) => Ok(None),
-        }
-    }
-
-    /// Takes the raised scores of an evaluation, and the place where the user with `ticket` waits. If the
-    /// frame is refused, nothing is taken, and evaluation and user wait on.
-    fn take_scores(
-        &self,
-        task: u64,
-        frame: &[u8],
-        ticket: Option<Ticket>,
-        outcome: &mut Option<Receiver<Outcome>>,
-    ) -> Result<(), Error> {
-        // Nothing is read for an evaluation that does not wait.
-        let waits = lock(&self.pool).waits(task);
-        let raised = match waits {
-            Ok(level) => {
-                let deep = self.shared.engine.deep();
-                let read = || ckks::read_ciphertext(deep.params(), deep.key_id(), level, frame);
-                Ok(rayon::scope(|_| read())?)
-            }
-            Err(over) => Err(over),
-        };
-        let mut pool = lock(&self.pool);
-        // Before the raise: the tickets of an evaluation are void when it ends.
-        let place = ticket.and_then(|ticket| pool.take_ticket(ticket));
-        *outcome = outcome.take().or(place);
-        // Where another raiser was faster, the user waits all the same.
-        pool.take_raise(task, raised?)
-    }
-
-    /// Applies the answer to a task of the bandit's own.
-    fn answer_task(self: &Arc<Self>, task: u64, event: Event) -> Result<(), Error> {
-        // The state machine takes a model before it was asked for, since a replay has no updates.
-        if lock(&self.live).bandit.task().is_none_or(|waits| waits.id != task) {
-            return Err(Error::TaskOver { task });
-        }
-        let applied = match self.change(&event) {
-            Err(Error::Helba(helba::Error::TaskOver { .. })) => return Err(Error::TaskOver { task }),
-            applied => applied?,
-        };
-        if applied == Applied::Installed {
-            self.save();
-        }
-        self.update_if_due();
-        self.offer_task();
-        Ok(())
-    }
-
     /// Applies an event, and returns when it is on disk.
     fn change(&self, event: &Event) -> Result<Applied, Error> {
         let Pending { applied, ticket } = {
@@ -696,80 +286,6 @@ impl EncryptedServed {
             tracing::error!(bandit = self.created.id, %error, "no snapshot was written; the log has everything");
         }
     }
-
-    /// Queues the batch update if one is due.
-    pub(super) fn update_if_due(self: &Arc<Self>) {
-        let due = || {
-            let live = lock(&self.live);
-            if live.deleted { Ok(None) } else { live.bandit.update() }
-        };
-        match due() {
-            Ok(None) => return,
-            Ok(Some(_)) => {}
-            Err(error) => return tracing::error!(bandit = self.created.id, %error, "update failed"),
-        }
-        let pause = lock(&self.pace).pause(Instant::now());
-        let served = self.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(pause).await;
-            served.queue_update();
-        });
-    }
-
-    fn queue_update(self: Arc<Self>) {
-        let served = self.clone();
-        self.shared.updates.clone().queue(move || {
-            let inputs = lock(&served.live).bandit.update();
-            // Another turn may have computed it.
-            let Ok(Some(update)) = inputs else { return };
-            let began = Instant::now();
-            #[cfg(test)]
-            let _counted = tests::Counted::new();
-            match rayon::scope(|_| update.run(&served.shared.engine)) {
-                Ok(masked) => lock(&served.live).bandit.updated(&update, masked),
-                Err(error) => {
-                    return tracing::error!(bandit = served.created.id, %error, "update failed");
-                }
-            }
-            let took = began.elapsed();
-            lock(&served.pace).update(Instant::now(), took);
-            served.shared.stages.metrics.took(Step::Update, took);
-            tracing::info!(bandit = served.created.id, seconds = took.as_secs_f64(), "updated");
-            served.offer_task();
-        });
-    }
-
-    /// Tasks for a raiser, or `None` if there were none within `wait`, at most [`LONGEST_WAIT`].
-    ///
-    /// # Errors
-    /// [`Error::Broken`] if a computation panicked.
-    pub(crate) async fn tasks(self: Arc<Self>, wait: Duration) -> Result<Option<Reply>, Error> {
-        self.check_holders()?;
-        let served = self.clone();
-        let own = blocking(move || Ok(served.own_task())).await?;
-        let tasks = match own {
-            Some(task) => vec![task],
-            // Who does not wait is not expected to come back.
-            None if wait.is_zero() => match lock(&self.pool).take_queued() {
-                Some(tasks) => tasks,
-                None => return Ok(None),
-            },
-            None => {
-                let receiver = lock(&self.pool).wait_for_tasks();
-                match tokio::time::timeout(wait.min(LONGEST_WAIT), receiver).await {
-                    Ok(Ok(tasks)) => tasks,
-                    _ => return Ok(None),
-                }
-            }
-        };
-        let reply = DecideReply { tasks, ..DecideReply::default() };
-        Ok(Some(Reply::Binary(reply.to_bytes())))
-    }
-}
-
-/// Devices that ask once more encrypt their contexts again.
-fn sent_before() -> Error {
-    Error::NotEvaluated { why: "contexts that were sent before: encrypt them again".into() }
 }
 
 /// The answer to the creation of `bandit` under `id`.
@@ -777,18 +293,6 @@ fn created(id: &str, bandit: &EncryptedBandit, engine: &Engine) -> Created {
     let (config, plan, deep) = (bandit.config().clone(), bandit.plan().clone(), engine.deep());
     let [deep, small] = [(deep.params(), deep.key_id()), (engine.params(), engine.key_id())];
     Created::new(id.to_string(), config, plan, deep, small)
-}
-
-/// What became of contexts.
-enum Scored {
-    Answered(DecideReply),
-    Waits(Receiver<Outcome>),
-    /// They are compared by bootstraps.
-    Compares {
-        scores: Ciphertext,
-        model_feedbacks: u64,
-        place: OwnedSemaphorePermit,
-    },
 }
 
 /// The encrypted bandits in the folder of `shared`.

@@ -1,0 +1,191 @@
+//! A decision request: contexts times the model, and the answer, alone or from the evaluation of a pack.
+
+use super::again::Sent;
+use super::pace::OnTheWay;
+use super::pool::{Joining, Outcome};
+use super::{EncryptedServed, Sender};
+use crate::bandits::{BodyLimit, Reply};
+use crate::error::Error;
+use crate::metrics::Step;
+use ckks::Ciphertext;
+use host::{lock, os_rng};
+use protocol::{Answers, Compare};
+use service::{Body, Content};
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::oneshot::Receiver;
+use wire::{CommitteeContexts, DecideReply, Decision};
+
+impl EncryptedServed {
+    /// The longest body of a decision request.
+    pub(in crate::bandits) fn decision_body(&self) -> BodyLimit {
+        BodyLimit { bytes: self.limits.contexts, content: Content::Binary }
+    }
+
+    /// Makes the decisions of a request.
+    ///
+    /// # Errors
+    /// [`Error::Helba`] for contexts that are not those of this bandit, and for too many decisions;
+    /// [`Error::Overloaded`]; [`Error::NotEvaluated`].
+    pub(crate) async fn decide(
+        self: Arc<Self>,
+        body: Body,
+        decisions: usize,
+        sender: Sender,
+    ) -> Result<Reply, Error> {
+        self.check_stays()?;
+        self.exchanges.layout.log_places(decisions).map_err(helba::Error::from)?;
+        let stages = &self.shared.stages;
+        let place = stages.waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
+        lock(&self.pace).ask(Instant::now());
+        let on_the_way = OnTheWay::new(self.arrivals.clone());
+        let upload = stages.uploads.clone().acquire_owned().await;
+        let served = self.clone();
+        let joined = stages.workers.run(move || {
+            let _until_placed = (upload, on_the_way);
+            served.score(body, decisions, sender, place)
+        });
+        let outcome = match joined.await? {
+            Scored::Answered(reply) => return Ok(Reply::Binary(reply.to_bytes())),
+            Scored::Waits(outcome) => outcome,
+            Scored::Compares { scores, model_feedbacks, place } => {
+                let reply = self.bootstrap(scores, model_feedbacks, place).await?;
+                return Ok(Reply::Binary(reply.to_bytes()));
+            }
+        };
+        let reply: Outcome = outcome.await.map_err(|_| Error::Broken("an evaluation that was dropped"))?;
+        Ok(Reply::Binary(reply?.to_bytes()))
+    }
+
+    /// Multiplies contexts by the model, and answers with the scores or adds them to the open pack.
+    fn score(
+        self: &Arc<Self>,
+        body: Body,
+        decisions: usize,
+        sender: Sender,
+        place: OwnedSemaphorePermit,
+    ) -> Result<Scored, Error> {
+        let mut place = Some(place);
+        let mut began = Instant::now();
+        let engine = &self.shared.engine;
+        let stages = &self.shared.stages;
+        let under_committee = self.shared.committee.is_some();
+        let (contexts, answer_key) = stages.beside(|| -> Result<_, Error> {
+            if !under_committee {
+                return Ok((engine.read_contexts(&body)?, None));
+            }
+            let most = CommitteeContexts::contexts_bytes(engine.params());
+            let sent = CommitteeContexts::read(&body, most)?;
+            let hash = *blake3::hash(&body).as_bytes();
+            if lock(&self.uploads).has(&hash) {
+                return Err(sent_before());
+            }
+            let about = CommitteeContexts::about(&self.created.id, decisions, &sent.answer_key);
+            let contexts = engine.read_proven_contexts(&sent.contexts, &about)?;
+            Ok((contexts, Some((sent.answer_key, hash))))
+        })?;
+        let (answer_key, hash) = answer_key.unzip();
+        let alone = lock(&self.senders).places(&sender, Instant::now());
+        // A repeat would be another opening of what the same contexts lead to.
+        let repeatable = !self.created.config.decides_alone() && alone.is_none() && !under_committee;
+        let keeps = repeatable || under_committee;
+        let kept: Option<Sent> = if keeps { stages.keep(sender, decisions, &body) } else { None };
+        // Members refuse a pack whose requests are not all kept.
+        if under_committee && kept.is_none() {
+            return Err(Error::Overloaded);
+        }
+        // Another request may have sent the same meanwhile.
+        if hash.is_some_and(|hash| !lock(&self.uploads).take(hash)) {
+            return Err(sent_before());
+        }
+        let (sent, upload) = if under_committee { (None, kept) } else { (kept, None) };
+        drop(body);
+        loop {
+            let (model, model_feedbacks) = {
+                let live = lock(&self.live);
+                if live.deleted {
+                    return Err(self.deleted());
+                }
+                (live.bandit.scores_model().clone(), live.bandit.model_feedbacks())
+            };
+            let scores = stages.beside(|| engine.score(&contexts, &model))?;
+            stages.metrics.took(Step::Scores, began.elapsed());
+            began = Instant::now();
+            if self.created.config.answers == Answers::Scores {
+                let mut rng = os_rng()?;
+                let answer = stages.beside(|| self.small_frame(engine.open_answer(scores, &mut rng)));
+                let count = decisions as u64;
+                let rounds = (self.take_rounds(count)?, count);
+                return Ok(Scored::Answered(self.answered_alone(rounds, model_feedbacks, answer)));
+            }
+            if self.created.config.compare == Compare::Pbs
+                && let Some(place) = place.take()
+            {
+                return Ok(Scored::Compares { scores, model_feedbacks, place });
+            }
+            let model = (&model, model_feedbacks);
+            let (sent, answer_key, upload) = (sent.clone(), answer_key.clone(), upload.clone());
+            let joining = Joining { decisions, sent, answer_key, upload };
+            let outcome = match &alone {
+                Some(own) => Some(self.join_alone(scores, joining, model, &mut place, own)?),
+                None => self.join(scores, joining, model, &mut place)?,
+            };
+            if let Some(outcome) = outcome {
+                return Ok(Scored::Waits(outcome));
+            }
+        }
+    }
+
+    /// The reply to a request that is answered without others, for `count` decisions from the round `first`.
+    pub(super) fn answered_alone(
+        &self,
+        (first, count): (u64, u64),
+        model_feedbacks: u64,
+        answer: Vec<u8>,
+    ) -> DecideReply {
+        let (id, others) = {
+            let live = lock(&self.live);
+            let id = |round| live.bandit.decision_id(round);
+            (id(first), (first + 1..first + count).map(id).collect())
+        };
+        let (round, user, users, question) = (first, 0, count as u32, None);
+        let decision = Decision { id, others, round, model_feedbacks, user, users, answer, question };
+        // A raiser that comes and goes answers it, if there is one.
+        let raiser = lock(&self.pool).has_raiser();
+        let tasks = if raiser { Vec::new() } else { self.own_task().into_iter().collect() };
+        DecideReply { decision: Some(decision), ticket: None, tasks }
+    }
+
+    /// The first of the next `count` rounds, which are reserved on disk when this returns.
+    ///
+    /// # Errors
+    /// [`Error::Log`]; [`Error::UnknownBandit`] after it was deleted.
+    pub(super) fn take_rounds(&self, count: u64) -> Result<u64, Error> {
+        let rounds = {
+            let mut live = lock(&self.live);
+            if live.deleted {
+                return Err(self.deleted());
+            }
+            live.take_rounds(&self.shared.engine, count)?
+        };
+        rounds.wait()
+    }
+}
+
+/// What became of contexts.
+enum Scored {
+    Answered(DecideReply),
+    Waits(Receiver<Outcome>),
+    /// They are compared by bootstraps.
+    Compares {
+        scores: Ciphertext,
+        model_feedbacks: u64,
+        place: OwnedSemaphorePermit,
+    },
+}
+
+/// Devices that ask once more encrypt their contexts again.
+fn sent_before() -> Error {
+    Error::NotEvaluated { why: "contexts that were sent before: encrypt them again".into() }
+}

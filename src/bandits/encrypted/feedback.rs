@@ -1,0 +1,95 @@
+//! A feedback, which is acknowledged when the log has it on disk.
+
+use super::EncryptedServed;
+use super::pool::blocking;
+use super::state::Pending;
+use crate::bandits::{BodyLimit, Reply};
+use crate::error::Error;
+use crate::metrics::Step;
+use helba::Applied;
+use host::lock;
+use protocol::DecisionId;
+use service::{Body, Content};
+use std::sync::Arc;
+use std::time::Instant;
+
+impl EncryptedServed {
+    /// The longest body of a feedback.
+    pub(in crate::bandits) fn feedback_body(&self) -> BodyLimit {
+        BodyLimit { bytes: self.limits.feedback(), content: Content::Binary }
+    }
+
+    /// Counts a feedback, which is durable when this returns. It waits for the disk with others, and holds no
+    /// thread meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Helba`] for an unknown decision and for a frame that is not one of this bandit;
+    /// [`Error::Overloaded`]; [`Error::Log`].
+    pub(crate) async fn feedback(self: Arc<Self>, decision: DecisionId, body: Body) -> Result<Reply, Error> {
+        self.check_stays()?;
+        let stages = &self.shared.stages;
+        let began = Instant::now();
+        let _waiting = stages.waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
+        let served = self.clone();
+        let counted = stages.workers.run(move || {
+            served.check_proof(decision, &body)?;
+            let mut live = lock(&served.live);
+            if live.deleted {
+                return Err(served.deleted());
+            }
+            // What moves is read under this lock, after the bandit has stopped to learn.
+            served.check_stays()?;
+            match live.bandit.waiting(decision)? {
+                Ok(round) => {
+                    let event = served.feedback_event(round, &body)?;
+                    let Pending { applied, ticket } = live.change(&served.shared.engine, &event)?;
+                    Ok((applied, ticket))
+                }
+                // It may have been counted a moment ago, and be on its way to the disk.
+                Err(receipt) => Ok((Applied::Counted(receipt), live.flush()?)),
+            }
+        });
+        let (applied, ticket) = counted.await?;
+        ticket.await?;
+        let Applied::Counted(receipt) = applied else {
+            return Err(Error::Broken("a feedback that was not counted"));
+        };
+        stages.metrics.took(Step::Feedback, began.elapsed());
+        let reply = Reply::json(&receipt)?;
+        let asks = {
+            let live = lock(&self.live);
+            live.bandit.task().is_some() || live.bandit.check().is_some()
+        };
+        if asks {
+            blocking(move || {
+                self.offer_task();
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(reply)
+    }
+
+    /// Checks the proof of a feedback under a committee, if the decision waits for one. The state is free
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// As [`Self::feedback`].
+    fn check_proof(&self, decision: DecisionId, body: &[u8]) -> Result<(), Error> {
+        if self.shared.committee.is_none() {
+            return Ok(());
+        }
+        let waits = {
+            let live = lock(&self.live);
+            if live.deleted {
+                return Err(self.deleted());
+            }
+            live.bandit.waiting(decision)?
+        };
+        if let Ok(round) = waits {
+            let about = wire::feedback_about(&self.created.id, round);
+            self.shared.engine.read_proven_feedback(&self.exchanges.layout, body, &about)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,158 @@
+//! What raisers are asked for, and what they answer.
+
+use super::EncryptedServed;
+use super::pool::{Outcome, blocking};
+use crate::access::Caller;
+use crate::bandits::{BodyLimit, Reply};
+use crate::error::Error;
+use helba::{Applied, Event};
+use host::lock;
+use service::{Body, Content};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot::Receiver;
+use wire::{DecideReply, Raised, Raises, Ticket};
+
+/// The longest time for which a request for tasks may wait.
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+impl EncryptedServed {
+    /// The longest body of raises.
+    pub(crate) fn raises_body(&self) -> BodyLimit {
+        BodyLimit { bytes: self.limits.raises(), content: Content::Binary }
+    }
+
+    /// Takes the answers of a raiser. A user who was asked in place of its answer gets its answer here. A
+    /// `caller` whose token permits decisions only raises scores, under the ticket of its request.
+    ///
+    /// # Errors
+    /// [`Error::ForbiddenScope`];
+    /// [`Error::TaskOver`] if a task was answered before or has ended; those of the frames.
+    pub(crate) async fn raises(self: Arc<Self>, body: Body, caller: Caller) -> Result<Reply, Error> {
+        self.check_holders()?;
+        let turn = self.shared.stages.raises.clone().acquire_owned().await;
+        let served = self.clone();
+        let work = move || {
+            let _turn = turn;
+            served.take_raises(&body, &caller)
+        };
+        let waits = blocking(work).await?;
+        let reply = match waits {
+            Some(outcome) => outcome.await.map_err(|_| Error::Broken("an evaluation that was dropped"))??,
+            None => DecideReply::default(),
+        };
+        Ok(Reply::Binary(reply.to_bytes()))
+    }
+
+    /// Refuses raisers where a committee holds the keys.
+    fn check_holders(&self) -> Result<(), Error> {
+        if self.shared.committee.is_some() { Err(Error::HasCommittee) } else { Ok(()) }
+    }
+
+    fn take_raises(
+        self: &Arc<Self>,
+        body: &[u8],
+        caller: &Caller,
+    ) -> Result<Option<Receiver<Outcome>>, Error> {
+        let message = Raises::read(body, &self.limits)?;
+        let all = || caller.check_raises_all();
+        let asked = message.ticket.is_some_and(|ticket| lock(&self.pool).has_ticket(ticket));
+        // Whoever is too late learns that.
+        let scores = |task| if asked { Ok(()) } else { lock(&self.pool).waits(task).and_then(|_| all()) };
+        let (mut outcome, mut refused) = (None, None);
+        for (task, raised) in message.raised {
+            let done = match raised {
+                Raised::Scores(frame) => {
+                    scores(task).and_then(|()| self.take_scores(task, &frame, message.ticket, &mut outcome))
+                }
+                Raised::Sum(frame) => {
+                    all().and_then(|()| self.answer_task(task, Event::Raised { task, frame }))
+                }
+                Raised::Model { deep, scores } => {
+                    all().and_then(|()| self.answer_task(task, Event::Refreshed { task, deep, scores }))
+                }
+            };
+            if let Err(error) = done {
+                refused.get_or_insert(error);
+            }
+        }
+        match (outcome, refused) {
+            // The decision counts, whatever became of the tasks beside it.
+            (Some(outcome), _) => Ok(Some(outcome)),
+            (None, Some(error)) => Err(error),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Takes the raised scores of an evaluation, and the place where the user with `ticket` waits. If the
+    /// frame is refused, nothing is taken, and evaluation and user wait on.
+    fn take_scores(
+        &self,
+        task: u64,
+        frame: &[u8],
+        ticket: Option<Ticket>,
+        outcome: &mut Option<Receiver<Outcome>>,
+    ) -> Result<(), Error> {
+        // Nothing is read for an evaluation that does not wait.
+        let waits = lock(&self.pool).waits(task);
+        let raised = match waits {
+            Ok(level) => {
+                let deep = self.shared.engine.deep();
+                let read = || ckks::read_ciphertext(deep.params(), deep.key_id(), level, frame);
+                Ok(rayon::scope(|_| read())?)
+            }
+            Err(over) => Err(over),
+        };
+        let mut pool = lock(&self.pool);
+        // Before the raise: the tickets of an evaluation are void when it ends.
+        let place = ticket.and_then(|ticket| pool.take_ticket(ticket));
+        *outcome = outcome.take().or(place);
+        // Where another raiser was faster, the user waits all the same.
+        pool.take_raise(task, raised?)
+    }
+
+    /// Applies the answer to a task of the bandit's own.
+    pub(super) fn answer_task(self: &Arc<Self>, task: u64, event: Event) -> Result<(), Error> {
+        // The state machine takes a model before it was asked for, since a replay has no updates.
+        if lock(&self.live).bandit.task().is_none_or(|waits| waits.id != task) {
+            return Err(Error::TaskOver { task });
+        }
+        let applied = match self.change(&event) {
+            Err(Error::Helba(helba::Error::TaskOver { .. })) => return Err(Error::TaskOver { task }),
+            applied => applied?,
+        };
+        if applied == Applied::Installed {
+            self.save();
+        }
+        self.update_if_due();
+        self.offer_task();
+        Ok(())
+    }
+
+    /// Tasks for a raiser, or `None` if there were none within `wait`, at most [`LONGEST_WAIT`].
+    ///
+    /// # Errors
+    /// [`Error::Broken`] if a computation panicked.
+    pub(crate) async fn tasks(self: Arc<Self>, wait: Duration) -> Result<Option<Reply>, Error> {
+        self.check_holders()?;
+        let served = self.clone();
+        let own = blocking(move || Ok(served.own_task())).await?;
+        let tasks = match own {
+            Some(task) => vec![task],
+            // Who does not wait is not expected to come back.
+            None if wait.is_zero() => match lock(&self.pool).take_queued() {
+                Some(tasks) => tasks,
+                None => return Ok(None),
+            },
+            None => {
+                let receiver = lock(&self.pool).wait_for_tasks();
+                match tokio::time::timeout(wait.min(LONGEST_WAIT), receiver).await {
+                    Ok(Ok(tasks)) => tasks,
+                    _ => return Ok(None),
+                }
+            }
+        };
+        let reply = DecideReply { tasks, ..DecideReply::default() };
+        Ok(Some(Reply::Binary(reply.to_bytes())))
+    }
+}
