@@ -405,7 +405,8 @@ impl Book {
              A claim holds if the interval of three standard errors around the estimate lies on its side of the limit in brackets, and does not hold if it\n\
              lies on the other side. Otherwise it is not decided by so many runs. A claim that could only be played on made-up data counts as *on stand-ins*.\n\n\
              In the table a claim that holds is re-created, and one that does not is refuted, at the settings of the experiment.\n\n\
-             A section stays as it is until its experiment is run again.\n\n",
+             A section stays as it is until its experiment is run again. Its time is that of all its runs added up: processor time, or where it says so\n\
+             time by the clock, which on a busy machine is many times as long.\n\n",
         );
         out.push_str(&self.table());
         self.chapters.iter().for_each(|c| out.push_str(&c.section));

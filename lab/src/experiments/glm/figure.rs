@@ -18,7 +18,7 @@ pub(super) const LOGISTIC: Figure1 = Figure1 {
 
 pub(super) const PROBIT: Figure1 = Figure1 {
     name: "glm-fig1b",
-    about: "figure 1b: probit bandits, d = 5, S = 3, T = 5000 (minutes)",
+    about: "figure 1b: probit bandits, d = 5, S = 3, T = 5000",
     link: Link::Probit,
     s: 3.0,
     rounds: 5_000,

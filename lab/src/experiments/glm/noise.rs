@@ -29,7 +29,7 @@ impl Experiment for Noise {
     fn card(&self) -> Card {
         Card {
             name: "glm-noise",
-            about: "beyond the figures: the proved profile over ε and T (a quarter of an hour)",
+            about: "beyond the figures: the proved profile over ε and T (half an hour)",
             source: SOURCE,
             stand_in: None,
             seeds: [10, 2],
