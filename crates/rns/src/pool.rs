@@ -1,7 +1,7 @@
 //! A pool of large buffers for reuse. Allocating megabytes of fresh pages for each operation, and returning
 //! them to the system, costs more than the arithmetic on them.
 
-use aligned_vec::{AVec, ConstAlign};
+use aligned_vec::{AVec, ConstAlign, avec};
 use rayon::prelude::*;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, PoisonError};
@@ -69,9 +69,7 @@ impl Buffer {
                 return Buffer { words, len };
             }
         }
-        let mut words = Words::new(0);
-        words.resize(len, 0);
-        Buffer { words, len }
+        Buffer { words: avec![[64]| 0; len], len }
     }
 
     /// A buffer of `len` zeros.

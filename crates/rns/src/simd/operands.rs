@@ -2,7 +2,7 @@
 //! that call kernels and the kernels themselves both depend on this file, and not on each other.
 
 use crate::{Constant, Modulus};
-use aligned_vec::{AVec, ConstAlign};
+use aligned_vec::{AVec, ConstAlign, avec};
 
 /// Entries of one vector register: 512 bits of 64-bit words.
 pub(crate) const LANES: usize = 8;
@@ -196,8 +196,8 @@ impl LimbPairs {
         let n = pairs.first().map_or(0, |(y, _)| y.len());
         assert!(n.is_multiple_of(LANES) && pairs.iter().all(|(y, z)| y.len() == n && z.len() == n));
         let width = Self::width(m);
-        let mut bytes = AVec::new(0);
-        bytes.resize(Self::bytes_of(m, n, pairs.len(), true), 0);
+        // `AVec::resize` writes byte by byte.
+        let mut bytes: AVec<u8, _> = avec![[64]| 0; Self::bytes_of(m, n, pairs.len(), true)];
         let rows = pairs.iter().flat_map(|(y, z)| [*y, *z]);
         for (row, limb) in rows.enumerate() {
             for (block, entries) in limb.chunks_exact(LANES).enumerate() {
@@ -223,8 +223,7 @@ impl LimbPairs {
             return self;
         }
         let (row, n) = (self.row_bytes(), self.n);
-        let mut bytes = AVec::new(0);
-        bytes.resize(n / LANES * self.pairs * row + Self::PADDING, 0);
+        let mut bytes: AVec<u8, _> = avec![[64]| 0; n / LANES * self.pairs * row + Self::PADDING];
         for (first, pair) in bytes.chunks_exact_mut(row).zip(self.bytes.chunks_exact(2 * row)) {
             first.copy_from_slice(&pair[..row]);
         }
@@ -302,9 +301,17 @@ impl LimbPairs {
 
     /// Writes yⱼ as reduced residues; `m` is the modulus that the pairs were packed with.
     pub fn first_into(&self, m: &Modulus, j: usize, out: &mut [u64]) {
-        for (i, out) in (0..).step_by(2).zip(out.as_chunks_mut::<2>().0) {
-            let y = self.words(j, 0, i);
-            *out = [m.montgomery(y[0].into()), m.montgomery(y[1].into())];
+        for (block, entries) in out.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
+            let row = self.row(j, 0, LANES * block);
+            match self.width {
+                4 => unpack::<4>(m, row, entries),
+                5 => unpack::<5>(m, row, entries),
+                6 => unpack::<6>(m, row, entries),
+                7 => unpack::<7>(m, row, entries),
+                1 => unpack::<1>(m, row, entries),
+                2 => unpack::<2>(m, row, entries),
+                _ => unpack::<3>(m, row, entries),
+            }
         }
     }
 
@@ -328,6 +335,15 @@ impl LimbPairs {
 fn pack<const W: usize>(m: &Modulus, out: &mut [u8], entries: &[u64]) {
     for (out, &x) in out.as_chunks_mut::<W>().0.iter_mut().zip(entries) {
         out.copy_from_slice(&m.montgomery_factor(x).to_le_bytes()[..W]);
+    }
+}
+
+/// Reads what [`pack`] wrote.
+fn unpack<const W: usize>(m: &Modulus, bytes: &[u8], entries: &mut [u64; LANES]) {
+    for (entry, bytes) in entries.iter_mut().zip(bytes.as_chunks::<W>().0) {
+        let mut word = [0; 8];
+        word[..W].copy_from_slice(bytes);
+        *entry = m.montgomery(u64::from_le_bytes(word).into());
     }
 }
 
