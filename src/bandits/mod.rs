@@ -574,8 +574,8 @@ impl Bandits {
     ///
     /// # Errors
     /// [`Error::UnknownBandit`], [`Error::NoKeys`]; [`Error::Overloaded`] for an encrypted bandit while all
-    /// move to other keys; those of `change`; [`Error::BadParameter`] for labels out of their bounds; those of
-    /// the disk.
+    /// move to other keys; those of `change`; [`Error::BadParameter`] for labels out of their bounds; those
+    /// of the disk.
     pub(crate) fn relabel(
         &self,
         id: &str,

@@ -161,8 +161,8 @@ fn merged_records(own: &[u8], other: &[u8]) -> Vec<u8> {
 const OVER: Record = Record { about: [0; 32], sets: Vec::new() };
 
 impl Ledger {
-    /// Makes an empty ledger at `path`, in the place of what is there: for keys with which nobody has answered
-    /// yet.
+    /// Makes an empty ledger at `path`, in the place of what is there: for keys with which nobody has
+    /// answered yet.
     ///
     /// # Errors
     /// [`Error::Ledger`] for those of the disk.

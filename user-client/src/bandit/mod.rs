@@ -218,8 +218,8 @@ impl BanditDevice<'_> {
         }
     }
 
-    /// The body of a request for this number of decisions, by the coefficients of their contexts, and what the
-    /// answer of a committee is opened with.
+    /// The body of a request for this number of decisions, by the coefficients of their contexts, and what
+    /// the answer of a committee is opened with.
     fn request<R: CryptoRng>(
         &self,
         coefficients: &[i64],
