@@ -73,8 +73,8 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 /// seconds.
 fn next_of(world: &World) -> Keys {
     /// The files of the members, and both bundles.
-    type Written = (Vec<Vec<u8>>, Vec<u8>, Vec<u8>);
-    static WRITTEN: Mutex<Option<Written>> = Mutex::new(None);
+    type Saved = (Vec<Vec<u8>>, Vec<u8>, Vec<u8>);
+    static WRITTEN: Mutex<Option<Saved>> = Mutex::new(None);
     let folder = tempfile::tempdir().unwrap();
     let path = |member: usize| folder.path().join(format!("{member}.keys"));
     let mut written = WRITTEN.lock().unwrap();

@@ -61,8 +61,8 @@ pub(super) struct Batch {
     pub(super) residual: f64,
 }
 
-/// A model in both rings.
-pub(super) struct Model {
+/// A model in both rings, encrypted anew.
+pub(super) struct RefreshedModel {
     deep: Ciphertext,
     scores: Ciphertext,
 }
@@ -236,17 +236,22 @@ impl EncryptedBandit {
     }
 
     /// Reads the frames of a model in both rings.
-    pub(super) fn read_model(&self, engine: &Engine, deep: &[u8], scores: &[u8]) -> Result<Model, Error> {
+    pub(super) fn read_model(
+        &self,
+        engine: &Engine,
+        deep: &[u8],
+        scores: &[u8],
+    ) -> Result<RefreshedModel, Error> {
         let (small, large) = (engine.params(), engine.deep().params());
         let level = self.state.plan.model_level;
-        Ok(Model {
+        Ok(RefreshedModel {
             deep: ckks::read_ciphertext(large, engine.deep().key_id(), level, deep)?,
             scores: ckks::read_ciphertext(small, engine.key_id(), small.max_level(), scores)?,
         })
     }
 
     /// Takes a model into use.
-    pub(super) fn install(&mut self, engine: &Engine, Model { deep, mut scores }: Model) {
+    pub(super) fn install(&mut self, engine: &Engine, RefreshedModel { deep, mut scores }: RefreshedModel) {
         engine.scores_evaluator().divide_exactly_assign(&mut scores, engine.ring().gap.ilog2());
         (self.state.model, self.state.scores_model) = (Arc::new(deep), Arc::new(scores));
     }
