@@ -1,9 +1,9 @@
 //! What users and operators send while bandits move to other keys.
 
 use crate::committee::{self, Keys, rng};
-use crate::rounds::{Over, World, borrowed, next_keys, poll, rows};
+use crate::rounds::{Over, World, borrowed, ledger_at, next_keys, poll, rows};
 use helba_member::MemberKeys;
-use helba_member::serve::{Joined, Ledger, answer, answer_handover, answer_rotation};
+use helba_member::serve::{Joined, answer, answer_handover, answer_rotation};
 use helba_server::{AppState, Error, Settings};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -198,7 +198,7 @@ fn play_a_member(
     mut before: impl FnMut(&str),
 ) {
     let next = next_keys(keys, world.next.as_ref().unwrap());
-    let (client, ledger) = (&world.client, Ledger::open(ledger).unwrap());
+    let (client, ledger) = (&world.client, ledger_at(ledger));
     while !over.load(Ordering::Relaxed) {
         let Some(request) = client.question(2, borrowed(&poll(keys)), 1 << 22, 1).unwrap() else {
             continue;
