@@ -105,14 +105,13 @@ impl GlmEnvironment {
     /// Poisson links.
     pub fn new(instance: Arc<Instance>, link: Link) -> Result<Self, Error> {
         for x in instance.sets.iter().flat_map(|s| s.rows()) {
-            let mean = link.mean(dot(x, &instance.theta));
+            let z = dot(x, &instance.theta);
+            // The other links have no mean outside [0, 1], but for a sum of features that overflows.
+            let mean =
+                if matches!(link, Link::Linear | Link::Poisson) || z.is_nan() { link.mean(z) } else { 0.5 };
             crate::error::field("mean", mean, (0.0..=1.0).contains(&mean), "in [0, 1] for every arm")?;
         }
         Ok(Self { instance, link, begun: 0, uniform: 0.0, feedback: None })
-    }
-
-    fn mean(&self, x: &[f64]) -> f64 {
-        self.link.mean(dot(x, &self.instance.theta))
     }
 }
 
@@ -138,8 +137,11 @@ impl Environment for GlmEnvironment {
 
     fn play(&mut self, arm: usize, _: &mut dyn Rng) -> Result<Outcome, bandit::Error> {
         let set = self.context()?;
-        let mean = self.mean(set.row(arm).ok_or(bandit::Error::Arm { arm, k: set.k() })?);
-        let best = set.rows().map(|x| self.mean(x)).fold(mean, f64::max);
+        let predictor = |x: &[f64]| dot(x, &self.instance.theta);
+        let z = predictor(set.row(arm).ok_or(bandit::Error::Arm { arm, k: set.k() })?);
+        // Links increase, so that one mean tells the best arm's.
+        let best = set.rows().map(predictor).fold(z, f64::max);
+        let (mean, best) = (self.link.mean(z), self.link.mean(best));
         let reward = f64::from(self.uniform < mean);
         self.feedback = Some(reward);
         Ok(Outcome { reward, regret: best - mean })
@@ -154,4 +156,44 @@ fn fill_on_sphere(x: &mut [f64], radius: f64, rng: &mut dyn Rng) {
     x.iter_mut().for_each(|v| *v = standard_normal(rng));
     let length = norm(x).max(f64::MIN_POSITIVE);
     x.iter_mut().for_each(|v| *v *= radius / length);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use privacy::source::SplitMix64;
+
+    /// The regret of an arm is the largest mean of all arms less its own, up to the last place.
+    #[test]
+    fn regret_is_against_the_largest_mean() {
+        for link in [Link::Logistic, Link::Probit] {
+            let mut rng = SplitMix64::new(4);
+            let instance = Arc::new(Instance::random(3, 7, 300, 3.0, &mut rng).unwrap());
+            let mut environment = GlmEnvironment::new(instance.clone(), link).unwrap();
+            for (round, set) in instance.sets().iter().enumerate() {
+                assert!(environment.begin(&mut rng));
+                let means: Vec<f64> = set.rows().map(|x| link.mean(dot(x, instance.theta()))).collect();
+                let largest = means.iter().copied().fold(0.0, f64::max);
+                let regret = environment.play(round % 7, &mut rng).unwrap().regret;
+                assert!(regret >= 0.0 && (regret - (largest - means[round % 7])).abs() <= 1e-15, "{regret}");
+            }
+        }
+    }
+
+    /// Means outside [0, 1] are refused, and sums of features that are not numbers.
+    #[test]
+    fn means_are_probabilities() {
+        let environment = |link, theta: &[f64], x: &[f64]| {
+            let set = Features::new(x.to_vec(), theta.len()).unwrap();
+            GlmEnvironment::new(Arc::new(Instance::new(theta.to_vec(), vec![set]).unwrap()), link)
+        };
+        for link in [Link::Linear, Link::Poisson] {
+            assert!(environment(link, &[1.0], &[1.5]).is_err());
+        }
+        assert!(environment(Link::Linear, &[1.0], &[0.5]).is_ok());
+        for link in [Link::Logistic, Link::Probit] {
+            assert!(environment(link, &[1.0], &[1e300]).is_ok());
+            assert!(environment(link, &[1e300, 1e300], &[1e300, -1e300]).is_err());
+        }
+    }
 }

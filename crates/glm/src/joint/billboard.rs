@@ -126,13 +126,17 @@ impl Billboard {
 
     /// The arm of a round that does not explore.
     pub fn exploits(&self, c: &JointConfig, set: &Features) -> usize {
-        let width = |x: &[f64]| c.gamma * c.problem.kappa.sqrt() * self.v_inverse.norm(x);
-        let lower = |x: &[f64]| dot(x, &self.warm_up) - width(x);
-        let best_lower = set.rows().map(lower).fold(f64::NEG_INFINITY, f64::max);
-        let index = |x: &[f64]| {
-            if dot(x, &self.warm_up) + width(x) < best_lower { f64::NEG_INFINITY } else { self.index(c, x) }
+        let factor = c.gamma * c.problem.kappa.sqrt();
+        let bounds: Vec<(f64, f64)> = set
+            .rows()
+            .map(|x| (dot(x, &self.warm_up), factor * self.v_inverse.norm(x)))
+            .map(|(centre, width)| (centre - width, centre + width))
+            .collect();
+        let best_lower = bounds.iter().map(|b| b.0).fold(f64::NEG_INFINITY, f64::max);
+        let index = |(x, bounds): (&[f64], &(f64, f64))| {
+            if bounds.1 < best_lower { f64::NEG_INFINITY } else { self.index(c, x) }
         };
-        argmax(set.rows().map(index))
+        argmax(set.rows().zip(&bounds).map(index))
     }
 
     /// The optimistic index of an arm by the running estimate, and before its first renewal by the warm-up
@@ -155,16 +159,16 @@ impl Billboard {
         h: Symmetric,
         explorations: f64,
     ) -> Result<(), Error> {
-        let invert = |m: &Symmetric| m.inverse().ok_or(Error::NotPositive { field: "design" });
-        let log_det = |m: &Symmetric| m.log_det().ok_or(Error::NotPositive { field: "design" });
-        self.v_inverse = invert(&v)?;
-        self.log_det_v = self.log_det_v.max(log_det(&v)?);
-        self.log_det_h = self.log_det_h.max(log_det(&h)?);
+        let not_positive = || Error::NotPositive { field: "design" };
+        let (v_inverse, log_det_v) = v.inverse_and_log_det().ok_or_else(not_positive)?;
+        self.v_inverse = v_inverse;
+        self.log_det_v = self.log_det_v.max(log_det_v);
+        self.log_det_h = self.log_det_h.max(h.log_det().ok_or_else(not_positive)?);
         (self.v, self.h, self.explorations) = (v, h, explorations);
         self.rounds += 1;
         if let Some(running) = self.running.as_mut().filter(|_| c.published.aliased && self.running_calls > 0)
         {
-            running.h_inverse = invert(&self.h)?;
+            running.h_inverse = self.h.inverse().ok_or_else(not_positive)?;
             running.h = self.h.clone();
         }
         Ok(())
