@@ -9,7 +9,6 @@ use privacy::budget::Epsilon;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::sync::Arc;
-use std::time::Instant;
 
 const DELTA: f64 = 0.02;
 
@@ -89,16 +88,24 @@ fn figure_1b() {
     }
 }
 
-/// The private profile over 15,000 rounds, d = 5, K = 20: noise of integers included, far below 20 s.
+/// The private profile over 15,000 rounds, d = 5, K = 20: noise of integers included, far below 20 s of a
+/// processor.
+#[cfg(unix)]
 #[test]
 fn a_whole_private_run_is_quick() {
     let f = figure(Link::Logistic, 3.5, 15_000);
     let epsilon = Epsilon::new(8.0).unwrap();
     let config = JointConfig::private(f.problem.clone(), epsilon, 2.0, 2.0).unwrap();
-    let start = Instant::now();
+    // Beside other tests a thread may wait for a processor for many times as long as it computes.
+    let seconds = || {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+    };
+    let start = seconds();
     let regret = f.run(JointGlm::new(config).unwrap(), 1).regret();
-    println!("{:.2} s, regret {regret:.0}", start.elapsed().as_secs_f64());
-    assert!(start.elapsed().as_secs() < 20);
+    let taken = seconds() - start;
+    println!("{taken:.2} s, regret {regret:.0}");
+    assert!(taken < 20.0);
 }
 
 /// The logistic link on real purchases: without noise the policy beats always proposing the commonest brand,
