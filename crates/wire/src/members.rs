@@ -609,7 +609,7 @@ fn signed_frames(requests: &[[u8; 32]], frames: &[Vec<u8>]) -> Vec<u8> {
     out
 }
 
-/// As [`check_frames`], from the hashes of the frames.
+/// As `check_frames`, from the hashes of the frames.
 ///
 /// # Errors
 /// [`Error::Envelope`].
