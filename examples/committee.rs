@@ -40,6 +40,8 @@ const KEYGEN: &str = "--keygen";
 const RESHARE: &str = "--reshare";
 /// The member that is lost and replaced.
 const LOST: u8 = 4;
+/// The phase of a round in which members take part.
+const DECIDE: &str = "decide: device, server and members";
 
 #[derive(Parser)]
 #[command(
@@ -159,7 +161,7 @@ fn main() -> Result<()> {
         let feedback = user.feedback(choice.id, choice.arm, &rows[choice.arm], reward, None, &mut rng)?;
         client.feedback_encrypted(&created.id, choice.id, &feedback)?;
         let phases = vec![
-            ("decide: device, server and members".to_string(), decided),
+            (DECIDE.to_string(), decided),
             ("feedback".to_string(), began.elapsed().as_secs_f64() - decided),
         ];
         let indices = twin.indices(&rows, choice.round, choice.model_feedbacks);
@@ -182,11 +184,13 @@ fn main() -> Result<()> {
     let (seconds, verdict) = (log.seconds(), log.verdict());
     let hit = log.running_hit_rate().last().copied().unwrap_or(0.0);
     if args.json {
+        let decide =
+            log.phases().into_iter().find(|(name, _)| name == DECIDE).map(|(_, values)| median(&values));
         let json = serde_json::json!({
             "rounds": rounds, "users": args.users, "threshold": args.threshold, "members": args.members,
             "agreement": log.agreement(), "misses": log.misses(), "resolution": config.resolution(), "verdict": verdict,
             "hit_rate": hit, "verify": if args.structure { "structure" } else { "replay" }, "members_killed": killed, "members_restarted": restarted, "members_replaced": replaced,
-            "keygen_seconds": keygen_seconds, "keygen_bytes_up": keygen_bytes, "resharing_seconds": resharing_seconds, "seconds_per_round_median": median(&seconds),
+            "keygen_seconds": keygen_seconds, "keygen_bytes_up": keygen_bytes, "resharing_seconds": resharing_seconds, "seconds_per_round_median": median(&seconds), "seconds_per_decision_median": decide,
             "seconds_per_round_p95": percentile(&seconds, 0.95), "bytes_up_median": median(&log.bytes_up()),
             "bytes_down_median": median(&log.bytes_down()), "refreshes": status.refreshes,
         });
@@ -466,13 +470,14 @@ fn answer_if_asked() -> Result<()> {
     let token = wire::UsersBundle::read(users)?.token;
     let client = Client::new(&format!("http://{address}"))?.with_token(token);
     let (ledger, bundle) = (keys.with_extension("ledger"), keys.with_file_name("public.bundle"));
+    let states = keys.with_extension("states");
     let keys = MemberKeys::open(&keys, None)?;
     let ledger = Ledger::open(&ledger)?.with_most_opened(keys.most_opened(nats.parse()?));
     let replica = match verify.as_str() {
         "structure" => None,
         _ => {
             let bundle = PublicBundle::read(BufReader::new(File::open(bundle)?))?;
-            Some(Replica::new(&keys, bundle, &mut user_client::os_rng()?)?)
+            Some(Replica::new(&keys, bundle, &mut user_client::os_rng()?)?.with_states(states))
         }
     };
     let member = Member::new(keys, ledger, client, Stop::default(), log).verifying(replica);

@@ -211,7 +211,8 @@ enum Command {
         /// server that deviates from the protocol, structure does not help.
         #[arg(long, default_value = "replay", value_name = "replay|sample=P|structure")]
         verify: Verify,
-        /// The public bundle, for replay and sample.
+        /// The public bundle, for replay and sample. The states of bandits that they lead to are kept beside the
+        /// keys, in a folder with the extension `states`.
         #[arg(long, value_name = "FILE")]
         public: Option<PathBuf>,
         /// The nats of the budget of answers of the keys, of which each member opens its part:
@@ -295,6 +296,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             let ledger = Ledger::open(&ledger.unwrap_or_else(|| keys.with_extension("ledger")))?;
             let ledger = ledger.with_most_opened(of_member.most_opened(nats));
             let replica = replica(&of_member, verify, public.as_deref())?;
+            let replica = replica.map(|replica| replica.with_states(keys.with_extension("states")));
             let next = next.as_deref().map(open_public).transpose()?;
             let next = next.map(|bundle| NextKeys::new(&of_member, bundle)).transpose()?;
             serve(of_member, ledger, client, (replica, next), waiting.into())

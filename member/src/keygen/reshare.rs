@@ -127,6 +127,8 @@ impl Reshare<'_> {
                 let Run { roles, party, .. } = run;
                 if let Some(Old { keys, path, ledger }) = roles.old {
                     drop((keys, ledger));
+                    // Where this fails, or nothing was kept, journals are followed from their beginning.
+                    let _ = std::fs::rename(path.with_extension("states"), self.path("member.states"));
                     erase(path)?;
                 }
                 party.memory.erase()?;

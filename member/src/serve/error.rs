@@ -74,6 +74,14 @@ pub enum Error {
     /// The ledger cannot be read or written.
     #[error("the ledger: {0}")]
     Ledger(String),
+    /// The states of bandits cannot be written.
+    #[error("cannot write to {}, which keeps the states of bandits: {error}", path.display())]
+    States {
+        /// Their folder.
+        path: PathBuf,
+        /// The reason.
+        error: std::io::Error,
+    },
     /// The operating system gives no random numbers.
     #[error(transparent)]
     Random(#[from] host::NoRandomness),
@@ -110,6 +118,7 @@ impl Error {
             Error::HandedOn { .. }
             | Error::Caught
             | Error::Ledger(_)
+            | Error::States { .. }
             | Error::Random(_)
             | Error::Panicked
             | Error::Client(_) => "the member cannot answer now".into(),

@@ -455,3 +455,72 @@ fn feedback_that_is_not_kept_is_fetched_again() {
     let why = deviates(check("other", Some(0), &other).0);
     assert!(why.contains("another feedback"), "{why}");
 }
+
+/// A member that is started again goes on from the state after its last batch, and reads no record before it.
+/// A file that is damaged, of another bandit, of another journal, or beyond what its ledger has noted is left
+/// alone, and the journal is followed from its beginning, as it is by the control, which keeps no states.
+#[test]
+fn a_member_that_is_started_again_goes_on_from_its_state() {
+    let asked = asked();
+    let id = asked.device.created().id.clone();
+    let joined = Joined::new(&asked.keys, asked.device.created().clone()).unwrap();
+    let (opening, _) = asked.last(|wanted| matches!(wanted, Wanted::Answers { .. }));
+    let (model, _) = asked.last(|wanted| matches!(wanted, Wanted::Transfer(TaskKind::Model)));
+    let mut records = asked.world.client.journal(&id, 0, None).unwrap().records;
+    let last = helba::Event::from_bytes(&records.pop().unwrap()).unwrap();
+    assert!(matches!(last, helba::Event::Refreshed { .. }), "the question about the model waits");
+    let folder = asked.world.folder.path().join("states");
+    // How many records are before those that a member reads which has this ledger and, if `keeps`, the states in
+    // the folder. `None` if it reads none.
+    let begins = |request: &MemberRequest, ledger: &Ledger, keeps: bool| {
+        let first = RefCell::new(None);
+        let journal = |_: &str, after: u64, _: Option<&_>| {
+            first.borrow_mut().get_or_insert(after);
+            Ok(journal_after(&records, after, &[]))
+        };
+        let replica = asked.world.replica(&asked.keys);
+        let replica = if keeps { replica.with_states(folder.clone()) } else { replica };
+        replica.check(&asked.keys, ledger, &joined, request, &journal).map(|()| first.into_inner())
+    };
+    let reads = |ledger: &Ledger, keeps: bool| begins(&model, ledger, keeps).map(Option::unwrap);
+    let ledger = asked.ledger("goes-on");
+    assert_eq!(reads(&ledger, true).unwrap(), 0, "there is no state yet");
+    let position = reads(&ledger, true).unwrap();
+    assert!(position > 2 && position as usize <= records.len(), "{position} of {}", records.len());
+    assert_eq!(reads(&ledger, false).unwrap(), 0, "the control");
+    // An evaluation with a model that it has.
+    assert_eq!(begins(&opening, &ledger, true).unwrap(), None);
+    assert_eq!(begins(&opening, &ledger, false).unwrap(), Some(0), "the control");
+
+    // Its ledger has noted less, nothing, or another journal.
+    let another = asked.ledger("another");
+    another.note_head(&id, position - 1, [1; 32], &[]).unwrap();
+    assert!(deviates(reads(&another, true).map(drop)).contains("another journal"));
+    let another = asked.ledger("another-2");
+    another.note_head(&id, position, [1; 32], &[]).unwrap();
+    assert!(deviates(reads(&another, true).map(drop)).contains("another journal"));
+    assert_eq!(reads(&asked.ledger("new"), true).unwrap(), 0);
+
+    let mut files = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path());
+    let (file, None) = (files.next().unwrap(), files.next()) else { panic!("one bandit has one file") };
+    let whole = std::fs::read(&file).unwrap();
+    for at in [0, 9, whole.len() / 2, whole.len() - 1] {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1;
+        std::fs::write(&file, damaged).unwrap();
+        assert_eq!(reads(&ledger, true).unwrap(), 0, "byte {at}");
+    }
+    std::fs::write(&file, &whole[..whole.len() - 1]).unwrap();
+    assert_eq!(reads(&ledger, true).unwrap(), 0);
+    // What was left alone is written again.
+    assert_eq!(reads(&ledger, true).unwrap(), position);
+
+    // The files of sixteen bandits stay, and the oldest goes first.
+    for number in 0..20 {
+        std::fs::write(folder.join(number.to_string()), []).unwrap();
+    }
+    std::fs::write(&file, []).unwrap();
+    assert_eq!(reads(&ledger, true).unwrap(), 0);
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 16);
+    assert_eq!(reads(&ledger, true).unwrap(), position);
+}

@@ -185,10 +185,14 @@ fn committee_of(manifest: &Manifest) -> &wire::CommitteeManifest {
 }
 
 /// The control of the attacks: the next epoch has the same keys and other shares, devices that know the epoch
-/// before accept it, and the old shares are gone.
+/// before accept it, and the old shares are gone. What a member knows of journals goes along.
 #[test]
 fn shares_are_handed_on_to_the_next_epoch() {
     let next = Next::new(&[1, 3]);
+    let goes_on = next.at_old(1);
+    let states = next.persons[goes_on].keys().with_extension("states");
+    std::fs::create_dir(&states).unwrap();
+    std::fs::write(states.join("of a bandit"), "a state").unwrap();
     let manifests: Vec<Manifest> = next.run(None, PATIENT).into_iter().map(Result::unwrap).collect();
     assert!(manifests.iter().all(|manifest| *manifest == manifests[0]));
     let (before, after) = (&next.proposal.resharing.as_ref().unwrap().before, &manifests[0]);
@@ -205,8 +209,9 @@ fn shares_are_handed_on_to_the_next_epoch() {
         assert!(!person.keys().exists(), "the old share of person {at} is there");
         let names = std::fs::read_dir(person.folder.join("next")).unwrap();
         let names: Vec<_> = names.map(|file| file.unwrap().file_name()).collect();
-        assert_eq!(names.len(), 4, "{names:?}");
+        assert_eq!(names.len(), 4 + usize::from(at == goes_on), "{names:?}");
     }
+    assert_eq!(std::fs::read_to_string(next.file(goes_on, "member.states/of a bandit")).unwrap(), "a state");
 
     // A device that knows the epoch before accepts the next one, also from its file, and no earlier one then.
     let device = Device::open(&private(&next.users), &Opening { toy: true, ..Opening::default() }).unwrap();

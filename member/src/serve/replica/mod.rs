@@ -6,6 +6,11 @@
 //! must have the c₁ of a request to members about the ciphertext before: the server can add to such a message
 //! what it knows, and cannot put another one in its place.
 
+mod mirror;
+mod states;
+
+use self::mirror::{Mirror, Unchecked};
+use self::states::States;
 use super::answering::NO_BANDIT;
 use super::turns::Turns;
 use super::{Error, Joined, Ledger};
@@ -21,12 +26,12 @@ use rand::{CryptoRng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use rns::{Ntt, Poly};
 use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use wire::{
     AnswerUser, CheckEvidence, CommitteeContexts, CommitteeManifest, Custody, Evidence, FeedbackCheck,
-    Journal, MOST_ATTEMPTS, MemberRequest, OpenedChecks, PublicBundle, Question, RaiseEvidence,
-    RotationEvidence, RotationShares, ScoreKeys, SignedHead, Wanted, check_hashed_frames, rotation_requests,
-    transfer_header,
+    Journal, MOST_ATTEMPTS, MemberRequest, PublicBundle, Question, RaiseEvidence, RotationEvidence,
+    RotationShares, ScoreKeys, SignedHead, Wanted, check_hashed_frames, rotation_requests, transfer_header,
 };
 
 /// The models that are kept: evaluations may be under way with the one before.
@@ -57,74 +62,20 @@ pub struct Replica {
     key: [u8; 32],
     /// The most bytes of feedback of a bandit that is kept until it is checked.
     kept: usize,
+    /// Where states are kept.
+    states: Option<States>,
     bandits: Mutex<BTreeMap<String, Arc<Followed>>>,
     /// One question is computed at a time, on all cores.
     turns: Turns,
 }
 
+/// A model in the ring of scores, and the number of its feedbacks.
+type Model = (u64, Arc<Ciphertext>);
+
 /// A bandit that is followed. The models are locked for a moment, and the mirror for as long as an update.
 struct Followed {
-    models: Mutex<VecDeque<(u64, Arc<Ciphertext>)>>,
+    models: Mutex<VecDeque<Model>>,
     mirror: Mutex<Mirror>,
-}
-
-/// The state of a bandit after some records of its journal, and the chain of hashes over them.
-struct Mirror {
-    bandit: EncryptedBandit,
-    seen: Seen,
-    records: u64,
-    hash: [u8; 32],
-    /// The batches that have ended.
-    batches: u64,
-}
-
-/// The feedbacks of a journal, by their rounds.
-#[derive(Default)]
-struct Seen {
-    /// Those that are not checked.
-    unchecked: BTreeMap<u64, Unchecked>,
-    /// The bytes of the frames among them.
-    bytes: usize,
-    /// BLAKE3 of the frames of all.
-    hashes: BTreeMap<u64, [u8; 32]>,
-}
-
-/// A feedback that is not checked.
-enum Unchecked {
-    /// Its frame.
-    Frame(Vec<u8>),
-    /// How many records are before it in the journal, which has its frame.
-    After(u64),
-}
-
-impl Seen {
-    /// Takes the feedback of `round`, with its frame if no more than `most` bytes are kept.
-    fn insert(&mut self, round: u64, after: u64, frame: Vec<u8>, most: usize) {
-        self.remove(round);
-        self.hashes.insert(round, wire::input_hash(&frame));
-        let fits = self.bytes + frame.len() <= most;
-        self.bytes += if fits { frame.len() } else { 0 };
-        self.unchecked.insert(round, if fits { Unchecked::Frame(frame) } else { Unchecked::After(after) });
-    }
-
-    /// The frame of a feedback, if it is kept.
-    fn frame(&self, round: u64) -> Option<Vec<u8>> {
-        match self.unchecked.get(&round)? {
-            Unchecked::Frame(frame) => Some(frame.clone()),
-            Unchecked::After(_) => None,
-        }
-    }
-
-    /// Takes the frame of a feedback out, if it is kept.
-    fn remove(&mut self, round: u64) -> Option<Vec<u8>> {
-        match self.unchecked.remove(&round)? {
-            Unchecked::Frame(frame) => {
-                self.bytes -= frame.len();
-                Some(frame)
-            }
-            Unchecked::After(_) => None,
-        }
-    }
 }
 
 /// An evaluation as its contexts determine it.
@@ -156,8 +107,16 @@ impl Replica {
         let mut key = [0; 32];
         rng.fill_bytes(&mut key);
         let (sets, attempts) = (sets(keys)?, (keys.epoch() as u32 + 1) * MOST_ATTEMPTS);
-        let (kept, bandits, turns) = (MOST_KEPT, Mutex::default(), Turns::default());
-        Ok(Replica { engine, committee, digest, sets, attempts, share: 1.0, key, kept, bandits, turns })
+        let (kept, states, bandits, turns) = (MOST_KEPT, None, Mutex::default(), Turns::default());
+        let share = 1.0;
+        Ok(Replica { engine, committee, digest, sets, attempts, share, key, kept, states, bandits, turns })
+    }
+
+    /// Keeps the state of each bandit after its last batch in `folder`, which a replica of the same member
+    /// goes on from, also in the next epoch. Without it, a journal is followed from its beginning, which
+    /// computes every update again.
+    pub fn with_states(self, folder: PathBuf) -> Self {
+        Replica { states: Some(States::new(folder)), ..self }
     }
 
     /// Checks a task with this probability only, drawn once for each task.
@@ -292,11 +251,17 @@ impl Replica {
             return Ok(known.clone());
         }
         // What a member noted before it started again must be part of the journal.
-        ledger.head(id)?;
-        let own = EncryptedBandit::create(&self.engine, bandit.created.config.clone(), [0; 32])?;
-        let models = Mutex::new(VecDeque::from([(0, own.scores_model().clone())]));
-        let hash = blake3::derive_key("helba member: journal of a bandit", id.as_bytes());
-        let mirror = Mutex::new(Mirror { bandit: own, seen: Seen::default(), records: 0, hash, batches: 0 });
+        let (noted, config) = (ledger.head(id)?, &bandit.created.config);
+        let kept = self.states.as_ref().and_then(|states| states.load(&self.engine, id, config, noted));
+        let (mirror, models) = match kept {
+            Some(kept) => kept,
+            None => {
+                let first = Mirror::new(&self.engine, id, config.clone())?;
+                let models = VecDeque::from([first.model()]);
+                (first, models)
+            }
+        };
+        let (models, mirror) = (Mutex::new(models), Mutex::new(mirror));
         let mut bandits = lock(&self.bandits);
         if bandits.len() >= MOST_BANDITS {
             bandits.pop_first();
@@ -319,7 +284,7 @@ impl Replica {
         loop {
             let own = ledger.last_signed(id)?.filter(|own| own.records <= mirror.records);
             let Journal { records, heads } = journal(id, mirror.records, own.as_ref())?;
-            let before = mirror.records;
+            let (before, batches) = (mirror.records, mirror.batches);
             for record in &records {
                 self.fetch(mirror, id, journal)?;
                 let mut next = mirror.after(record);
@@ -336,7 +301,7 @@ impl Replica {
                     ended.push(keys.sign_head(id, (next.batches, next.records), &next.hash));
                 }
                 *mirror = next;
-                let now = (mirror.bandit.model_feedbacks(), mirror.bandit.scores_model().clone());
+                let now = mirror.model();
                 let mut models = lock(&followed.models);
                 if models.back().is_none_or(|(feedbacks, _)| *feedbacks != now.0) {
                     models.push_back(now);
@@ -352,6 +317,9 @@ impl Replica {
             if mirror.records > before && mirror.records >= known {
                 ledger.note_head(id, mirror.records, mirror.hash, &std::mem::take(&mut ended))?;
             }
+            if let (Some(states), true) = (&self.states, mirror.batches > batches) {
+                states.save(&self.engine, id, (mirror, &lock(&followed.models)))?;
+            }
             let others: Vec<_> = heads.into_iter().filter(|head| self.is_of_other(keys, id, head)).collect();
             ledger.compare_heads(id, &others)?;
             if records.is_empty() {
@@ -364,7 +332,7 @@ impl Replica {
     fn fetch(&self, mirror: &mut Mirror, id: &str, journal: Source) -> Result<(), Error> {
         let Some(check) = mirror.bandit.check() else { return Ok(()) };
         let after = |(round, _): &(u64, _)| match mirror.seen.unchecked.get(round) {
-            Some(Unchecked::After(after)) => Some((*after, *round)),
+            Some(Unchecked { after, frame: None }) => Some((*after, *round)),
             _ => None,
         };
         let mut missing: BTreeMap<u64, u64> = check.feedbacks.iter().filter_map(after).collect();
@@ -562,115 +530,6 @@ impl Replica {
             })
         };
         (0..self.attempts).any(|attempt| self.sets.iter().any(|set| of(attempt, *set)))
-    }
-}
-
-impl Mirror {
-    /// The position after one more record, before it is applied.
-    fn after(&self, record: &[u8]) -> Self {
-        let mut hash = blake3::Hasher::new();
-        hash.update(&self.hash).update(&(record.len() as u64).to_le_bytes()).update(record);
-        let (records, hash) = (self.records + 1, *hash.finalize().as_bytes());
-        let (bandit, batches) = (self.bandit.clone(), self.batches);
-        Mirror { bandit, seen: Seen::default(), records, hash, batches }
-    }
-
-    /// Computes the update that is due, if there is one.
-    fn update(&mut self, engine: &Engine) -> Result<(), Error> {
-        if let Some(update) = self.bandit.update()? {
-            let model = update.run(engine)?;
-            self.bandit.updated(&update, model);
-        }
-        Ok(())
-    }
-
-    /// Applies a record, whose ciphertexts must be those of members.
-    fn apply(&mut self, replica: &Replica, id: &str, record: &[u8]) -> Result<(), Error> {
-        let (engine, event) = (&replica.engine, Event::from_bytes(record)?);
-        let (deep, small) = (engine.deep(), engine.params());
-        let question = |task: u64, kind: TaskKind| {
-            move |attempt| {
-                let wanted = Wanted::Transfer(kind);
-                Question { bandit: id.to_string(), task, attempt, wanted }.to_bytes()
-            }
-        };
-        let over = Error::Deviates("a journal with the answer to a task that it does not lead to");
-        let mut checked = Vec::new();
-        let is_due = match &event {
-            Event::Rounds(_) | Event::Closed => true,
-            Event::Rotated { standing, deep, scores, statistics, evidence } => {
-                let frames = [deep, scores, statistics];
-                self.records == 1 && replica.is_rotated(&self.bandit, id, standing, frames, evidence)?
-            }
-            Event::Feedback { round, frame } => {
-                let (layout, about) = (&self.bandit.exchanges().layout, wire::feedback_about(id, *round));
-                let unproven = |_| Error::Deviates("a journal with a feedback that its sender does not know");
-                engine.read_proven_feedback(layout, frame, &about).map_err(unproven)?;
-                true
-            }
-            Event::Erased { round, frame } => self.seen.hashes.get(round) == Some(&wire::input_hash(frame)),
-            Event::Checked { .. } => {
-                checked = self.check(replica, id, &event)?;
-                true
-            }
-            Event::Traced { .. } => return Err(Error::Deviates("a journal with traces")),
-            Event::Raised { task, frame } => {
-                let Some(due) = self.bandit.task().filter(|due| due.id == *task) else { return Err(over) };
-                let level = self.bandit.plan().statistics_level;
-                let raised = ckks::read_ciphertext(deep.params(), deep.key_id(), level, frame)?;
-                let asked = question(*task, TaskKind::Sum);
-                replica.are_transfers(asked, &due.masked, &[(deep.params(), &raised)])
-            }
-            Event::Refreshed { task, deep: frame, scores } => {
-                self.update(engine)?;
-                let Some(due) = self.bandit.task().filter(|due| due.id == *task) else { return Err(over) };
-                let level = self.bandit.plan().model_level;
-                let model = ckks::read_ciphertext(deep.params(), deep.key_id(), level, frame)?;
-                let scores = ckks::read_ciphertext(small, engine.key_id(), small.max_level(), scores)?;
-                let outputs = [(deep.params(), &model), (small, &scores)];
-                replica.are_transfers(question(*task, TaskKind::Model), &due.masked, &outputs)
-            }
-        };
-        if !is_due {
-            return Err(Error::Deviates(
-                "a journal with a ciphertext that no members made, or an erasure of another one",
-            ));
-        }
-        self.bandit.apply(engine, &event)?;
-        self.batches += u64::from(matches!(event, Event::Refreshed { .. }));
-        // A record that is refused leaves nothing behind.
-        match event {
-            Event::Feedback { round, frame } => {
-                self.seen.insert(round, self.records - 1, frame, replica.kept);
-            }
-            Event::Erased { round, .. } => drop(self.seen.remove(round)),
-            _ => checked.iter().for_each(|round| drop(self.seen.remove(*round))),
-        }
-        Ok(())
-    }
-
-    /// Checks that members have opened projections of the feedbacks of the check that is due, and that those
-    /// which are not dropped were in range in every round. Returns their rounds.
-    fn check(&self, replica: &Replica, id: &str, event: &Event) -> Result<Vec<u64>, Error> {
-        let Event::Checked { task, dropped, openings } = event else { return Ok(Vec::new()) };
-        let over = Error::Deviates("a journal with a check that it does not lead to");
-        let Some(check) = self.bandit.check().filter(|check| check.id == *task) else { return Err(over) };
-        let missing = Error::Deviates("a journal without a feedback that it checks");
-        let frames = check.feedbacks.iter().map(|(round, _)| self.seen.frame(*round));
-        let frames: Vec<Vec<u8>> = frames.collect::<Option<_>>().ok_or(missing)?;
-        let ring = (replica.engine.params(), replica.engine.key_id());
-        let feedbacks = FeedbackCheck::read(self.bandit.exchanges(), ring, &frames)?;
-        let opened = openings.iter().map(|opened| OpenedChecks::from_bytes(opened));
-        let state = opened
-            .collect::<Result<Vec<_>, _>>()
-            .and_then(|opened| feedbacks.after(&replica.committee, (id, *task), &opened))
-            .map_err(|_| Error::Deviates("a journal with a check that no members opened"))?;
-        let kept = |round: &u64| dropped.iter().all(|(dropped, _)| dropped != round);
-        let mut unseen = check.feedbacks.iter().zip(&state.passed);
-        match state.next.is_some() || unseen.any(|((round, _), passed)| !passed && kept(round)) {
-            true => Err(Error::Deviates("a journal with feedback that members have not found in range")),
-            false => Ok(check.feedbacks.iter().map(|(round, _)| *round).collect()),
-        }
     }
 }
 
