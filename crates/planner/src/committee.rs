@@ -132,12 +132,12 @@ impl CommitteeCost {
                 "it holds    against the server with {} of the members: they see sums under masks. {t} members have the key",
                 t - 1
             ),
-            "beware      users must be trusted: contexts are not checked. docs/committee.md says what else is not stopped"
+            "beware      contexts are not checked: a user can spoil an evaluation. docs/committee.md says what else is not stopped"
                 .into(),
         ];
         if explain {
             lines.push(format!(
-                "budget      {:.2e} nats a decision between arms that are nearly equal, of {} nats for a key: {} decisions; \
+                "budget      {:.2e} nats a decision, for a near tie or for a hostile device, of {} nats for a key: {} decisions; \
                  divided by {others}, a member opens {}, since {} members and the server may ask each of {others} others for \
                  other decisions",
                 self.decision_nats,

@@ -82,13 +82,23 @@ impl ScoreRing {
             Security::Classical128 => &RINGS[..],
             Security::Classical192 | Security::Classical256 => &STRONG_RINGS[..],
         };
-        let need = 2 * shape.arm_slots * numbers(shape.dim).next_power_of_two();
+        let need = Self::coefficients(shape);
         let rings = rings.iter().filter(|ring| ring.log_n <= large.log_n);
         let params = rings.clone().find(|ring| need <= 1 << ring.log_n).copied().ok_or_else(|| {
             let have = rings.map(|ring| 1 << ring.log_n).max().unwrap_or(0);
             Error::Coefficients { need, have }
         })?;
         Ok(ScoreRing { params, gap: (1usize << params.log_n) / (2 * shape.arm_slots) })
+    }
+
+    /// The coefficients that the contexts of a decision take up.
+    fn coefficients(shape: Shape) -> usize {
+        2 * shape.arm_slots * numbers(shape.dim).next_power_of_two()
+    }
+
+    /// The least N' of a ring with security for `shape`.
+    pub(crate) fn least_n(shape: Shape) -> usize {
+        Self::coefficients(shape).max(1 << RINGS[0].log_n)
     }
 
     /// The ring of the keys for `shape` ([`KeyPlan::new`]).

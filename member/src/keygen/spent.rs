@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 /// What was opened is at most the sum of what the n − t + 1 members counted who were honest: the largest
 /// ones, since nobody knows who was. `known` are the counts that are told, by member. Others may have counted
 /// `most`, up to which a member opens. The sum is divided by the n' − t' + 1 members who may be honest next,
-/// since each of these opens as many less, and multiplied by t/t', as the nats of a decision grow with t.
+/// since each of these opens as many less, and multiplied by t/t' if that is more than 1: the nats of a
+/// decision grow with t, or not at all.
 pub(super) fn counted_on(known: &BTreeMap<u8, u64>, most: u64, before: Quorum, next: Quorum) -> u64 {
     let unknown = known.values().copied().fold(most, u64::max);
     let members = before.everybody().iter();
@@ -17,7 +18,8 @@ pub(super) fn counted_on(known: &BTreeMap<u8, u64>, most: u64, before: Quorum, n
     counts.sort_unstable_by(|a, b| b.cmp(a));
     let spent: u128 = counts.into_iter().take(honest(before)).map(u128::from).sum();
     let divisor = honest(next) as u128 * u128::from(next.threshold());
-    u64::try_from((spent * u128::from(before.threshold())).div_ceil(divisor)).unwrap_or(u64::MAX)
+    let threshold = before.threshold().max(next.threshold());
+    u64::try_from((spent * u128::from(threshold)).div_ceil(divisor)).unwrap_or(u64::MAX)
 }
 
 /// The fewest members who are honest beside t − 1 others.
@@ -61,11 +63,11 @@ mod tests {
     #[test]
     fn members_who_tell_what_they_have_opened_are_counted_by_that() {
         let quorum = Quorum::new(3, 5).unwrap();
-        let counted = |told: &[(u8, u64)]| counted_on(&told.iter().copied().collect(), 316, quorum, quorum);
+        let counted = |told: &[(u8, u64)]| counted_on(&told.iter().copied().collect(), 186, quorum, quorum);
         assert_eq!(counted(&[(1, 0), (2, 0), (3, 0), (4, 0), (5, 0)]), 0);
         assert_eq!(counted(&[(1, 30), (2, 20), (3, 10), (4, 0), (5, 31)]), 27);
-        assert_eq!(counted(&[(1, 150), (2, 150), (3, 150), (5, 150)]), 206);
-        assert_eq!(counted(&[(1, 0), (2, 0), (3, 0)]), 211);
+        assert_eq!(counted(&[(1, 150), (2, 150), (3, 150), (5, 150)]), 162);
+        assert_eq!(counted(&[(1, 0), (2, 0), (3, 0)]), 124);
         assert_eq!(counted(&[(1, u64::MAX - 1), (2, u64::MAX - 1)]), u64::MAX - 1);
     }
 }
