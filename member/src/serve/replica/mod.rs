@@ -36,6 +36,8 @@ use wire::{
 
 /// The models that are kept: evaluations may be under way with the one before.
 const MOST_MODELS: usize = 4;
+/// The evaluations that are kept between a raise and its answers.
+const MOST_EVALUATIONS: usize = 4;
 /// The most bandits that are followed.
 const MOST_BANDITS: usize = 16;
 /// The most bytes of feedback of a bandit that is kept until it is checked. What comes after it is fetched
@@ -75,6 +77,8 @@ type Model = (u64, Arc<Ciphertext>);
 /// A bandit that is followed. The models are locked for a moment, and the mirror for as long as an update.
 struct Followed {
     models: Mutex<VecDeque<Model>>,
+    /// The last evaluations, by [`hash_of`] what their users sent: each is asked about twice.
+    evaluations: Mutex<VecDeque<([u8; 32], Arc<Evaluation>)>>,
     mirror: Mutex<Mirror>,
 }
 
@@ -223,7 +227,7 @@ impl Replica {
                 let evaluation = self.evaluation(keys, &followed, ledger, bandit, &evidence, journal)?;
                 check_users(&evaluation, &evidence, users)?;
                 let raised = self.raised(keys, bandit, &question, &evaluation, evidence.raise.as_ref())?;
-                let Evaluation { circuit, count, .. } = &evaluation;
+                let Evaluation { circuit, count, .. } = &*evaluation;
                 let raise = bandit.exchanges.scores(*count == 1);
                 // Under a committee nothing is drawn.
                 let mut rng = ChaCha20Rng::from_seed([0; 32]);
@@ -261,12 +265,15 @@ impl Replica {
                 (first, models)
             }
         };
-        let (models, mirror) = (Mutex::new(models), Mutex::new(mirror));
+        let (models, evaluations, mirror) = (Mutex::new(models), Mutex::default(), Mutex::new(mirror));
         let mut bandits = lock(&self.bandits);
         if bandits.len() >= MOST_BANDITS {
             bandits.pop_first();
         }
-        Ok(bandits.entry(id.clone()).or_insert_with(|| Arc::new(Followed { models, mirror })).clone())
+        Ok(bandits
+            .entry(id.clone())
+            .or_insert_with(|| Arc::new(Followed { models, evaluations, mirror }))
+            .clone())
     }
 
     /// Applies the records of the journal that are new, notes the position, signs the heads of batches that
@@ -385,6 +392,7 @@ impl Replica {
         known().ok_or(Error::Deviates("scores of a model that does not follow from the journal"))
     }
 
+    /// What `evidence` determines of an evaluation. Its raise is not looked at.
     fn evaluation(
         &self,
         keys: &MemberKeys,
@@ -393,7 +401,11 @@ impl Replica {
         bandit: &Joined,
         evidence: &Evidence,
         journal: Source,
-    ) -> Result<Evaluation, Error> {
+    ) -> Result<Arc<Evaluation>, Error> {
+        let hash = hash_of(evidence);
+        if let Some((_, known)) = lock(&followed.evaluations).iter().find(|(of, _)| *of == hash) {
+            return Ok(known.clone());
+        }
         let (engine, layout) = (&self.engine, &bandit.exchanges.layout);
         let (id, config) = (&bandit.created.id, &bandit.created.config);
         let model = self.model(keys, followed, ledger, id, evidence.model_feedbacks, journal)?;
@@ -417,7 +429,13 @@ impl Replica {
         let circuit =
             engine.circuit(config, Scalars::new(config, evidence.last_round, evidence.model_feedbacks))?;
         let factor = circuit.factor(layout.log_range());
-        Ok(Evaluation { packed: packer.finish()?, circuit, factor, count, users })
+        let evaluation = Arc::new(Evaluation { packed: packer.finish()?, circuit, factor, count, users });
+        let mut evaluations = lock(&followed.evaluations);
+        evaluations.push_back((hash, evaluation.clone()));
+        if evaluations.len() > MOST_EVALUATIONS {
+            evaluations.pop_front();
+        }
+        Ok(evaluation)
     }
 
     /// The raised scores of an evaluation, whose c₁ is that of a request to members about its pack.
@@ -531,6 +549,16 @@ impl Replica {
         };
         (0..self.attempts).any(|attempt| self.sets.iter().any(|set| of(attempt, *set)))
     }
+}
+
+/// BLAKE3 of all of an evidence but its raise.
+fn hash_of(evidence: &Evidence) -> [u8; 32] {
+    let mut hash = blake3::Hasher::new();
+    hash.update(&evidence.last_round.to_le_bytes()).update(&evidence.model_feedbacks.to_le_bytes());
+    for (decisions, body) in &evidence.uploads {
+        hash.update(&decisions.to_le_bytes()).update(&(body.len() as u64).to_le_bytes()).update(body);
+    }
+    *hash.finalize().as_bytes()
 }
 
 fn evidence(request: &MemberRequest) -> Result<Evidence, Error> {
