@@ -1,7 +1,8 @@
 use crate::committee::rng;
-use crate::rounds::{World, check, rows};
+use crate::rounds::{World, best, check, rows};
 use ckks::{Params, Plaintext, PublicKey};
 use protocol::{BanditConfig, DecisionId};
+use rand::RngExt;
 use rns::{Coeff, Ntt, Poly};
 use testkit::ClearTwin;
 use wire::{CommitteeContexts, UsersBundle};
@@ -180,6 +181,101 @@ fn attack_feedback_out_of_range_is_dropped() {
     }
     let (id, frame) = last.unwrap();
     world.client.feedback_encrypted(&created.id, id, &frame).unwrap();
+}
+
+/// Feedback in range that makes Newton's iteration overflow costs its batch and nothing else: no set of members
+/// encrypts the model anew, the batch is undone, and what follows is learnt as if it had brought nothing.
+/// Feedbacks of before that were erased in that batch stay erased, and one of the batch that is erased later
+/// takes nothing away. Members who replay agree, also one that comes later, and the server after a restart. The
+/// control is the batch before, which is learnt.
+#[test]
+fn attack_feedback_that_overflows_costs_its_batch_alone() {
+    let mut world = World::start(2, 3, 2, 2);
+    world.replays = true;
+    (1..=2).for_each(|member| world.join(member));
+    let mut config = BanditConfig { horizon: 100, ..BanditConfig::new(2, 2) };
+    config.linear.schedule = bandit::Schedule::Every { rounds: 3 };
+    let created = world.client.create_encrypted(&config).unwrap();
+    let device = world.device.clone().join_shared(&created).unwrap();
+    let (small, mut history, mut draws) = (Small::of(&world), Vec::new(), rng(3));
+    let nothing = (vec![0.0; 2], 0.0);
+    let (mut hostile, mut erased) = (None, vec![(DecisionId([0; 16]), nothing.clone()); 2]);
+    for round in 1..=12u32 {
+        let rows = rows(round, 2, 2);
+        let reply = device.decide(&world.client, &rows, &mut draws).unwrap().choice;
+        let mut twin = ClearTwin::new(config.clone());
+        history.iter().for_each(|(_, (x, reward)): &(_, (Vec<f64>, f64))| twin.learn(x, *reward));
+        check(&config, &reply, &twin.indices(&rows, reply.round, reply.model_feedbacks));
+        // What is learnt does not depend on how near ties were decided.
+        let learnt = match round {
+            1..=2 => (rows[0].clone(), -0.8),
+            _ if round % 2 == 0 => (rows[0].clone(), 0.7),
+            _ => (rows[1].clone(), -0.2),
+        };
+        match round {
+            // The last one of the second batch.
+            6 => {
+                let before = world.client.encrypted(&created.id).unwrap().status;
+                assert_eq!((before.refreshes, before.model_feedbacks), (1, 3), "the control");
+                let frame = small.shifted(70, 5, &created.id, reply.round);
+                world.client.feedback_encrypted(&created.id, reply.id, &frame).unwrap();
+                hostile = Some((reply.id, frame));
+            }
+            _ => world.feedback(&device, &reply, &learnt.0, learnt.1),
+        }
+        history.push((reply.id, learnt));
+        let erase = |at: usize| world.client.erase_feedback(&created.id, history[at].0).unwrap();
+        match round {
+            // Of the first batch, while the second one is open.
+            4 => {
+                [0, 1].into_iter().for_each(|at| drop(erase(at)));
+                erased.clone_from_slice(&history[..2]);
+                history[..2].iter_mut().for_each(|(_, learnt)| *learnt = nothing.clone());
+            }
+            6 => {
+                let status = world.settle(&device);
+                assert_eq!((status.refreshes, status.model_feedbacks), (1, 3), "the batch is undone");
+                history[3..].iter_mut().for_each(|(_, learnt)| *learnt = nothing.clone());
+                (1..=2).for_each(|member| world.leave(member));
+                world.restart(world.public.clone());
+                (2..=3).for_each(|member| world.join(member));
+            }
+            // Of the batch that is undone.
+            7 => drop(erase(4)),
+            _ => {}
+        }
+        world.settle(&device);
+    }
+    assert_eq!(world.settle(&device).refreshes, 3);
+    // Contexts for which the erased feedbacks of the first batch would change the arm.
+    let of = |history: &[(DecisionId, (Vec<f64>, f64))]| {
+        let mut twin = ClearTwin::new(config.clone());
+        history.iter().for_each(|(_, (x, reward))| twin.learn(x, *reward));
+        twin
+    };
+    let mut kept = history.clone();
+    kept[..2].clone_from_slice(&erased);
+    let (mut right, mut wrong) = (of(&history), of(&kept));
+    let mut gap = |rows: &Vec<Vec<f64>>| {
+        let (one, other) = (best(&right.indices(rows, 13, 12)), best(&wrong.indices(rows, 13, 12)));
+        if one.0 == other.0 { 0.0 } else { one.1.min(other.1) }
+    };
+    let drawn = std::iter::repeat_with(|| {
+        let mut row = || [0.7, 0.7].map(|most| draws.random_range(-most..most)).to_vec();
+        vec![row(), row()]
+    });
+    let mut probes: Vec<_> = drawn.take(100_000).map(|rows| (gap(&rows), rows)).collect();
+    probes.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let range = helba::Scalars::new(&config, 13, 12).range;
+    assert!(probes[2].0 / range > 1.5 * config.resolution(), "{} of the range", probes[2].0 / range);
+    for (_, rows) in probes.into_iter().take(3) {
+        let reply = device.decide(&world.client, &rows, &mut rng(7)).unwrap().choice;
+        check(&config, &reply, &of(&history).indices(&rows, reply.round, reply.model_feedbacks));
+    }
+    let (id, frame) = hostile.unwrap();
+    let refused = world.client.feedback_encrypted(&created.id, id, &frame).unwrap_err();
+    let user_client::Error::Refused(problem) = refused else { panic!("{refused}") };
+    assert!(problem.detail.contains("was dropped"), "{}", problem.detail);
 }
 
 /// While a batch waits for its check, none of its feedback is erased, so that no check of the others begins

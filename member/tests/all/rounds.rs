@@ -297,7 +297,7 @@ impl Drop for Over<'_> {
     }
 }
 
-fn best(indices: &[f64]) -> (usize, f64) {
+pub(super) fn best(indices: &[f64]) -> (usize, f64) {
     let mut order: Vec<usize> = (0..indices.len()).collect();
     order.sort_by(|a, b| indices[*b].total_cmp(&indices[*a]));
     (order[0], indices[order[0]] - indices[order[1]])

@@ -97,6 +97,8 @@ struct Transferred {
     kind: TaskKind,
     input: Ciphertext,
     evidence: Option<Arc<Evidence>>,
+    /// How many sets gave shares that are those of no message in range.
+    garbage: Arc<AtomicUsize>,
 }
 
 /// What a transfer gave, and who made it.
@@ -135,7 +137,12 @@ impl Combining for Transferred {
             .collect();
         let combine = |(map, request): (&dyn Transfer, &RequestId)| {
             let own: Vec<TransferShare> = shares.iter_mut().filter_map(Iterator::next).collect();
-            ckks_shares::transfer(map, set, request, &self.input, &own).map_err(wire_error)
+            ckks_shares::transfer(map, set, request, &self.input, &own).map_err(|error| {
+                if error == ckks_shares::Error::Garbage {
+                    self.garbage.fetch_add(1, Ordering::Relaxed);
+                }
+                wire_error(error)
+            })
         };
         let ciphertexts =
             self.maps().iter().map(|map| &**map).zip(&requests).map(combine).collect::<Result<_, _>>()?;
@@ -346,7 +353,8 @@ impl EncryptedServed {
     ) -> Result<(Ciphertext, Option<Evidence>), Error> {
         let evidence = evidence.map(Arc::new);
         let about = self.about(task);
-        let asked = Transferred { about, kind, input: packed, evidence: evidence.clone() };
+        let garbage = Arc::default();
+        let asked = Transferred { about, kind, input: packed, evidence: evidence.clone(), garbage };
         let moved = ask(committee, asked, (&mut Vec::new(), MOST_SETS)).await?;
         let Moved { mut ciphertexts, question, set } = moved;
         let raised = ciphertexts.pop().ok_or(Error::Broken("a transfer without a result"))?;
@@ -477,6 +485,35 @@ impl EncryptedServed {
         .await
     }
 
+    /// Undoes the batch whose model is this task.
+    fn undo(self: &Arc<Self>, task: u64) -> Result<(), Error> {
+        let undoing = || lock(&self.live).bandit.undoing().filter(|(want, _)| *want == task);
+        let Some((_, mut rounds)) = undoing() else { return Err(Error::TaskOver { task }) };
+        loop {
+            let mut found = self.feedback_frames(&rounds)?;
+            let frame = |round: &u64| Some((*round, found.remove(round)?));
+            let erased = rounds.iter().map(frame).collect::<Option<_>>();
+            let erased = erased.ok_or(Error::Broken("a feedback that is not in the log"))?;
+            let done = self.answer_task(task, Event::Undone { task, erased });
+            match undoing() {
+                // One more was erased meanwhile.
+                Some((_, now)) if done.is_err() && now != rounds => rounds = now,
+                _ => {
+                    if done.is_ok() {
+                        tracing::warn!(
+                            bandit = self.created.id,
+                            "a batch was undone, of which members encrypt no model"
+                        );
+                    }
+                    return done;
+                }
+            }
+        }
+    }
+
+    /// Has members answer a task of the bandit's own. A batch is undone if they can encrypt no model of it:
+    /// all sets were asked that may be, and three or more gave shares of no message in range. Where one
+    /// member sends garbage, the third set is without it, and succeeds.
     async fn answer_by_committee(
         self: &Arc<Self>,
         committee: &Committee,
@@ -484,10 +521,20 @@ impl EncryptedServed {
         tried: &mut Vec<ActiveSet>,
     ) -> Result<(), Error> {
         let Task { id, kind, masked } = task;
-        let asked =
-            Transferred { about: self.about(id), kind, input: Arc::unwrap_or_clone(masked), evidence: None };
-        let done = ask(committee, asked, (tried, MOST_OWN_SETS)).await?.ciphertexts;
+        let (about, garbage) = (self.about(id), Arc::new(AtomicUsize::new(0)));
+        let input = Arc::unwrap_or_clone(masked);
+        let asked = Transferred { about, kind, input, evidence: None, garbage: garbage.clone() };
         let served = self.clone();
+        let done = match ask(committee, asked, (tried, MOST_OWN_SETS)).await {
+            Ok(moved) => moved.ciphertexts,
+            Err(error) => {
+                let overflows = kind == TaskKind::Model && tried.len() >= MOST_OWN_SETS;
+                return match overflows && garbage.load(Ordering::Relaxed) >= MOST_SETS {
+                    true => blocking(move || served.undo(id)).await,
+                    false => Err(error),
+                };
+            }
+        };
         blocking(move || {
             let (about, mut done) = (served.about(id), done.into_iter());
             let mut next = || done.next().ok_or(Error::Broken("a transfer without a result"));

@@ -42,10 +42,32 @@ pub struct Update {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Phase<C = Arc<Ciphertext>> {
     Open,
-    Checking { task: u64, batch: Batch, sum: C, left: Vec<(u64, [u8; 32])> },
-    Raising { task: u64, batch: Batch, seed: [u8; 32], masked: C },
-    Updating { task: u64, batch: Batch, seed: [u8; 32] },
-    Refreshing { task: u64, batch: Batch, seed: [u8; 32], masked: C },
+    Checking {
+        task: u64,
+        batch: Batch,
+        sum: C,
+        left: Vec<(u64, [u8; 32])>,
+    },
+    Raising {
+        task: u64,
+        batch: Batch,
+        seed: [u8; 32],
+        masked: C,
+    },
+    /// `before` are the statistics without the sum of the batch.
+    Updating {
+        task: u64,
+        batch: Batch,
+        seed: [u8; 32],
+        before: C,
+    },
+    Refreshing {
+        task: u64,
+        batch: Batch,
+        seed: [u8; 32],
+        before: C,
+        masked: C,
+    },
 }
 
 /// A batch that is closed.
@@ -59,6 +81,15 @@ pub(super) struct Batch {
     subtracted: u64,
     /// The residual of its model.
     pub(super) residual: f64,
+}
+
+/// The feedbacks of the last batch that was closed, under a committee.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Closed {
+    /// The rounds of those that it counts.
+    rounds: Vec<u64>,
+    /// The rounds of earlier ones that were erased, which its sum subtracts.
+    subtracted: Vec<u64>,
 }
 
 /// A model in both rings, encrypted anew.
@@ -85,7 +116,7 @@ impl EncryptedBandit {
     /// ([`Event::Closed`](super::Event::Closed)).
     pub fn closes_early(&self) -> bool {
         let s = &self.state;
-        matches!(s.phase, Phase::Open) && (s.feedbacks > s.closed || s.subtracted > 0)
+        matches!(s.phase, Phase::Open) && (s.feedbacks > s.closed || !s.subtracted.is_empty())
     }
 
     /// The factor of a raise of statistics.
@@ -99,7 +130,7 @@ impl EncryptedBandit {
     /// [`Error::Broken`] if no Newton iteration converges, which the end of the batch would have reported.
     pub fn update(&self) -> Result<Option<Update>, Error> {
         let s = &self.state;
-        let Phase::Updating { task, batch, seed } = s.phase else { return Ok(None) };
+        let Phase::Updating { task, batch, seed, .. } = s.phase else { return Ok(None) };
         let factors = s.newton(batch.untested, batch.subtracted)?;
         let (plan, statistics, model) = (s.plan.clone(), s.statistics.clone(), s.model.clone());
         Ok(Some(Update { plan, statistics, model, factors, seed, task }))
@@ -108,10 +139,11 @@ impl EncryptedBandit {
     /// Takes the masked model of an update. It is no event, because the events before determine it. A model
     /// of another update changes nothing.
     pub fn updated(&mut self, update: &Update, masked: Ciphertext) {
-        if let Phase::Updating { task, batch, seed } = self.state.phase
-            && task == update.task
+        if let Phase::Updating { task, batch, seed, before } = &self.state.phase
+            && *task == update.task
         {
-            self.state.phase = Phase::Refreshing { task, batch, seed, masked: Arc::new(masked) };
+            let (task, batch, seed, before) = (*task, *batch, *seed, before.clone());
+            self.state.phase = Phase::Refreshing { task, batch, seed, before, masked: Arc::new(masked) };
         }
     }
 
@@ -137,12 +169,14 @@ impl EncryptedBandit {
     /// Ends the batch: its feedbacks wait to be checked, or its sum for a holder of the key.
     pub(super) fn close(&mut self, engine: &Engine) -> Result<(), Error> {
         let s = &mut self.state;
-        let (at, untested, subtracted) = (s.feedbacks, s.untested(), s.subtracted);
+        let (at, untested, subtracted) = (s.feedbacks, s.untested(), s.subtracted.len() as u64);
         let residual = s.newton(untested, subtracted)?.residual();
         let batch = Batch { at, untested, subtracted, residual };
-        s.subtracted = 0;
         let sum = std::mem::replace(&mut s.sum, Arc::new(empty_sum(engine)));
-        let left = std::mem::take(&mut s.unchecked);
+        let (left, subtracted) = (std::mem::take(&mut s.unchecked), std::mem::take(&mut s.subtracted));
+        if engine.has_committee() {
+            s.last = Closed { rounds: left.iter().map(|(round, _)| *round).collect(), subtracted };
+        }
         self.check_or_raise(engine, batch, sum, left)?;
         let s = &mut self.state;
         s.batches += 1;
@@ -188,9 +222,10 @@ impl EncryptedBandit {
         if let Some(mask) = engine.encode_mask(raise, &seed, factor)? {
             raise.unmask_assign(&mut raised, &mask)?;
         }
+        let before = s.statistics.clone();
         deep.evaluator().add_assign(Arc::make_mut(&mut s.statistics), &raised)?;
         let (task, seed) = (s.next_task(), s.mask());
-        s.phase = Phase::Updating { task, batch, seed };
+        s.phase = Phase::Updating { task, batch, seed, before };
         Ok(())
     }
 
@@ -224,6 +259,64 @@ impl EncryptedBandit {
         s.model_feedbacks = batch.at;
         s.residual = batch.residual;
         s.refreshes += 1;
+        self.open_again(engine)
+    }
+
+    /// The rounds of the feedbacks that are subtracted or added if the batch is undone whose model waits for
+    /// the members of a committee, and the task of the model: those that were erased before the batch, whose
+    /// sum subtracted them, and those of the batch that were erased after it.
+    pub fn undoing(&self) -> Option<(u64, Vec<u64>)> {
+        let s = &self.state;
+        let task = match s.phase {
+            Phase::Updating { task, .. } | Phase::Refreshing { task, .. } => task,
+            _ => return None,
+        };
+        let Closed { rounds, subtracted } = &s.last;
+        let since = s.subtracted.iter().filter(|round| rounds.contains(round));
+        Some((task, subtracted.iter().chain(since).copied().collect()))
+    }
+
+    /// Undoes the batch whose model waits, with the rounds and frames of [`Self::undoing`]: the statistics are
+    /// those before it, and its feedbacks are dropped.
+    pub(super) fn take_undone(
+        &mut self,
+        engine: &Engine,
+        task: u64,
+        erased: &[(u64, Vec<u8>)],
+    ) -> Result<(), Error> {
+        let rounds = self.undoing().filter(|(want, _)| *want == task && engine.has_committee());
+        let (_, rounds) = rounds.ok_or_else(|| unasked(task))?;
+        if !erased.iter().map(|(round, _)| round).eq(&rounds) {
+            return Err(Error::BadState("a batch that is undone without what was erased".into()));
+        }
+        let (Phase::Updating { before, .. } | Phase::Refreshing { before, .. }) = &self.state.phase else {
+            return Err(unasked(task));
+        };
+        self.state.statistics = before.clone();
+        let last = std::mem::take(&mut self.state.last);
+        let evaluator = engine.scores_evaluator();
+        for (round, frame) in erased {
+            let feedback = self.read_feedback(engine, frame)?;
+            let s = &mut self.state;
+            match last.rounds.contains(round) {
+                // It is in no statistics any more.
+                true => {
+                    evaluator.add_assign(Arc::make_mut(&mut s.sum), &feedback)?;
+                    s.subtracted.retain(|known| known != round);
+                }
+                false => {
+                    evaluator.sub_assign(Arc::make_mut(&mut s.sum), &feedback)?;
+                    s.subtracted.push(*round);
+                }
+            }
+        }
+        last.rounds.iter().for_each(|round| self.state.drop_round(*round));
+        self.open_again(engine)
+    }
+
+    /// Ends the time between two batches, and ends the next batch if that is due by now.
+    fn open_again(&mut self, engine: &Engine) -> Result<(), Error> {
+        let s = &mut self.state;
         s.phase = Phase::Open;
         // Feedback that came in the meantime may end the next batch at once.
         if s.feedbacks == s.closed {
@@ -305,7 +398,7 @@ impl Update {
 }
 
 impl<C> Phase<C> {
-    /// The phase with `map` of its ciphertext, in the bandit of this plan.
+    /// The phase with `map` of its ciphertexts, in the bandit of this plan.
     pub(super) fn try_map<D>(
         self,
         plan: &Plan,
@@ -319,10 +412,14 @@ impl<C> Phase<C> {
             Phase::Raising { task, batch, seed, masked } => {
                 Phase::Raising { task, batch, seed, masked: map(Place::Statistics, masked)? }
             }
-            Phase::Updating { task, batch, seed } => Phase::Updating { task, batch, seed },
-            Phase::Refreshing { task, batch, seed, masked } => {
+            Phase::Updating { task, batch, seed, before } => {
+                let before = map(Place::Deep(plan.statistics_level), before)?;
+                Phase::Updating { task, batch, seed, before }
+            }
+            Phase::Refreshing { task, batch, seed, before, masked } => {
+                let before = map(Place::Deep(plan.statistics_level), before)?;
                 let masked = map(Place::Deep(plan.refresh_level), masked)?;
-                Phase::Refreshing { task, batch, seed, masked }
+                Phase::Refreshing { task, batch, seed, before, masked }
             }
         })
     }

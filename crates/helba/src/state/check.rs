@@ -1,7 +1,7 @@
 //! The check of the feedbacks of a batch by the members of a committee.
 
-use super::EncryptedBandit;
 use super::batch::{Phase, unasked};
+use super::{EncryptedBandit, State};
 use crate::{Engine, Error};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,12 +55,20 @@ impl EncryptedBandit {
             }
             let feedback = self.read_feedback(engine, frame)?;
             engine.scores_evaluator().sub_assign(Arc::make_mut(&mut sum), &feedback)?;
-            let known = &mut self.state.dropped;
-            known.push_back(*round);
-            if known.len() > MOST_DROPPED {
-                known.pop_front();
-            }
+            self.state.drop_round(*round);
         }
         self.check_or_raise(engine, batch, sum, left)
+    }
+}
+
+impl<C> State<C> {
+    /// Remembers that the feedback of a round was dropped.
+    pub(super) fn drop_round(&mut self, round: u64) {
+        if !self.dropped.contains(&round) {
+            self.dropped.push_back(round);
+        }
+        if self.dropped.len() > MOST_DROPPED {
+            self.dropped.pop_front();
+        }
     }
 }

@@ -49,7 +49,7 @@ impl EncryptedBandit {
         let hash = *blake3::hash(frame).as_bytes();
         match s.unchecked.iter().position(|known| *known == (round, hash)) {
             Some(at) => drop(s.unchecked.remove(at)),
-            None => s.subtracted += 1,
+            None => s.subtracted.push(round),
         }
         Ok(s.erasure(round))
     }

@@ -78,6 +78,14 @@ pub enum Event {
         /// What the members of the keys before have signed, for those of these ones.
         evidence: Vec<u8>,
     },
+    /// The last batch is undone, because no members encrypt its model anew: one whose feedback makes Newton's
+    /// iteration overflow.
+    Undone {
+        /// The task of the model.
+        task: u64,
+        /// The rounds and frames of [`undoing`](super::EncryptedBandit::undoing).
+        erased: Vec<(u64, Vec<u8>)>,
+    },
 }
 
 impl Event {
@@ -117,4 +125,6 @@ pub enum Applied {
     Closed,
     /// The state came from other keys.
     Rotated,
+    /// The last batch was undone.
+    Undone,
 }

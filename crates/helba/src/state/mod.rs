@@ -6,7 +6,7 @@
 //!
 //! Under a committee a phase before raising checks each feedback of the sum: members open projections of it,
 //! and what is out of range is subtracted. A feedback that was dropped stays counted in t and t_j, which
-//! widths are computed from.
+//! widths are computed from. A batch whose model the members do not encrypt anew is undone.
 //!
 //! All that changes the state is an [`Event`]. The same events in the same order give the same state, byte
 //! for byte, so that a journal of events is a store. Masks are drawn from the secret of the bandit and from a
@@ -44,7 +44,7 @@ mod stored;
 mod trace;
 
 use crate::{Engine, Error, Scalars};
-use batch::Phase;
+use batch::{Closed, Phase};
 pub use batch::{Task, Update};
 pub use check::Check;
 use ckks::{Ciphertext, Plaintext};
@@ -107,8 +107,10 @@ struct State<C = Arc<Ciphertext>> {
     dropped: VecDeque<u64>,
     /// The rounds of erased feedbacks.
     erased: BTreeSet<u64>,
-    /// How many of them the sum subtracts that may be in the statistics.
-    subtracted: u64,
+    /// Those of them that the sum subtracts, and that may be in the statistics.
+    subtracted: Vec<u64>,
+    /// The last batch that was closed.
+    last: Closed,
     /// Under the trace condition, that of the batch after `closed`.
     trace: Option<Trace<C>>,
     counters: Option<CounterSums<C>>,
@@ -147,7 +149,8 @@ impl EncryptedBandit {
             unchecked: Vec::new(),
             dropped: VecDeque::new(),
             erased: BTreeSet::new(),
-            subtracted: 0,
+            subtracted: Vec::new(),
+            last: Closed::default(),
             trace: config.tests_trace().then(|| Trace::after(engine, 0)),
             counters: config.counters.map(|_| CounterSums::new(engine)),
             config,
@@ -276,6 +279,10 @@ impl EncryptedBandit {
             Event::Closed => {
                 next.close_early(engine)?;
                 Applied::Closed
+            }
+            Event::Undone { task, erased } => {
+                next.take_undone(engine, *task, erased)?;
+                Applied::Undone
             }
             Event::Rotated { standing, deep, scores, statistics, evidence: _ } => {
                 next.take_rotated(engine, standing, [deep, scores, statistics])?;

@@ -101,6 +101,7 @@ impl<C> State<C> {
             dropped: self.dropped,
             erased: self.erased,
             subtracted: self.subtracted,
+            last: self.last,
             config: self.config,
             plan: self.plan,
             secret: self.secret,

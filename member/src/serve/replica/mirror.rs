@@ -113,6 +113,12 @@ impl Mirror {
                 true
             }
             Event::Erased { round, frame } => self.seen.hashes.get(round) == Some(&wire::input_hash(frame)),
+            Event::Undone { erased, .. } => {
+                let known = |(round, frame): &(u64, Vec<u8>)| {
+                    self.seen.hashes.get(round) == Some(&wire::input_hash(frame))
+                };
+                erased.iter().all(known)
+            }
             Event::Checked { .. } => {
                 checked = self.check(replica, id, &event)?;
                 true
