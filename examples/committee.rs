@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use support::{Started, median, percentile};
 use testkit::ClearTwin;
-use user_client::{BanditDevice, Client, Device, Opening, Stop};
+use user_client::{Asking, BanditDevice, Client, Device, Opening, Stop};
 use wire::{BundleKind, BundleReader, MemberManifest, PublicBundle, PublicBytes};
 use zeroize::Zeroizing;
 
@@ -40,6 +40,8 @@ const KEYGEN: &str = "--keygen";
 const RESHARE: &str = "--reshare";
 /// The member that is lost and replaced.
 const LOST: u8 = 4;
+/// How often many users ask at once.
+const WAVES: usize = 3;
 /// The phase of a round in which members take part.
 const DECIDE: &str = "decide: device, server and members";
 
@@ -63,6 +65,9 @@ struct Args {
     /// The nats of the budget of answers of the keys, of which each member opens its part.
     #[arg(long, default_value_t = OPENED_NATS)]
     nats: f64,
+    /// Has so many users ask at once after the rounds, three times. Their requests are prepared before.
+    #[arg(long, default_value_t = 0)]
+    together: usize,
     /// Members check the structure of questions alone, in place of computing all again.
     #[arg(long)]
     structure: bool,
@@ -92,7 +97,7 @@ fn main() -> Result<()> {
     let opened = most_opened(args.nats, Shape::for_problem(d, k), numbers, args.members);
     let carried = opened * u64::from(args.members) / u64::from(args.threshold);
     ensure!(
-        rounds as u64 <= carried,
+        (rounds + WAVES * args.together) as u64 <= carried,
         "{} nats are at most {carried} decisions: play fewer --rounds, or give more --nats",
         args.nats
     );
@@ -178,6 +183,14 @@ fn main() -> Result<()> {
         progress.inc(1);
     }
     progress.finish_and_clear();
+    let mut waves = Vec::new();
+    for _ in 0..if args.together > 0 { WAVES } else { 0 } {
+        let asked = (0..args.together).map(|i| {
+            let rows = dataset.rounds()[i % dataset.rounds().len()].features.rows();
+            (&users[i % users.len()], rows.map(<[f64]>::to_vec).collect::<Vec<_>>())
+        });
+        waves.push(ask_together(&client, asked.collect())?);
+    }
     let status = client.encrypted(&created.id)?.status;
     let (killed, restarted, replaced) = (2, 1, 1);
     let each = opened_nats(Shape::for_problem(d, k), args.threshold, args.members);
@@ -191,6 +204,7 @@ fn main() -> Result<()> {
             "agreement": log.agreement(), "misses": log.misses(), "resolution": config.resolution(), "verdict": verdict,
             "hit_rate": hit, "verify": if args.structure { "structure" } else { "replay" }, "members_killed": killed, "members_restarted": restarted, "members_replaced": replaced,
             "keygen_seconds": keygen_seconds, "keygen_bytes_up": keygen_bytes, "resharing_seconds": resharing_seconds, "seconds_per_round_median": median(&seconds), "seconds_per_decision_median": decide,
+            "together": args.together, "together_decisions_per_second_median": (!waves.is_empty()).then(|| median(&waves)),
             "seconds_per_round_p95": percentile(&seconds, 0.95), "bytes_up_median": median(&log.bytes_up()),
             "bytes_down_median": median(&log.bytes_down()), "refreshes": status.refreshes,
         });
@@ -215,6 +229,9 @@ fn main() -> Result<()> {
         median(&log.bytes_down()) / 1e3
     );
     println!("  refreshed models {}", status.refreshes);
+    if !waves.is_empty() {
+        println!("  {} users at once: {:.1} decisions a second", args.together, median(&waves));
+    }
     println!(
         "  keys made in {keygen_seconds:.1} s by {n} processes, {:.0} MB sent by each",
         keygen_bytes as f64 / 1e6
@@ -228,6 +245,33 @@ fn main() -> Result<()> {
         println!("  NO SECURITY: toy keys");
     }
     Ok(())
+}
+
+/// Asks for a decision of each of these users at once. Returns decisions a second, from the first request to
+/// the last answer. Requests are encrypted before, and answers opened after.
+fn ask_together(client: &Client, asked: Vec<(&BanditDevice, Vec<Vec<f64>>)>) -> Result<f64> {
+    let mut rng = user_client::os_rng()?;
+    let mut prepared = Vec::new();
+    for (device, rows) in &asked {
+        prepared.push((*device, device.ask(&[rows], &mut rng)?));
+    }
+    let began = Instant::now();
+    let replies: Vec<_> = std::thread::scope(|scope| {
+        let send = |(device, asking): &(&BanditDevice, Asking)| {
+            let body = asking.request().map(|request| request.body.to_vec()).unwrap_or_default();
+            let (id, limits) = (device.created().id.clone(), *device.limits());
+            scope.spawn(move || client.decide_several(&id, &limits, 1, &body))
+        };
+        let sent: Vec<_> = prepared.iter().map(send).collect();
+        sent.into_iter().map(|thread| thread.join()).collect()
+    });
+    let seconds = began.elapsed().as_secs_f64();
+    for ((device, mut asking), reply) in prepared.into_iter().zip(replies) {
+        let reply = reply.map_err(|_| anyhow::anyhow!("a thread panicked"))?;
+        device.answered(&mut asking, reply, &mut rng)?;
+        asking.finish()?.single()?;
+    }
+    Ok(asked.len() as f64 / seconds)
 }
 
 /// Makes the keys for `d` features and `k` arms, by members in processes of their own over a board of this
