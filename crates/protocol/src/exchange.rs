@@ -55,9 +55,9 @@ const TIE_BITS: [(usize, f64); 6] =
 const WITH_MODEL: f64 = 2.0;
 
 /// The dimensions of the secret of the ring of scores that remain when hostile devices have learnt all that
-/// they may: as many as 155 bits, the modulus of answers at N' = 2¹³, take for 128 bits of security. Between
-/// the rows of ePrint 2024/463, Table 5.2 for 2¹² and 2¹³, which allow 106 and 214 bits.
-const KEPT_DIMENSIONS: usize = 5955;
+/// they may, if they know each form exactly. Beside 155 bits, the modulus of answers at N' = 2¹³, the attack on
+/// them costs 2¹¹². No form is known exactly, which costs it 2¹⁸⁴ (`hostile_devices_leave_a_key_its_bits`).
+const KEPT_DIMENSIONS: usize = 5200;
 
 /// κ in nats of the answer to one decision between arms that are nearly equal, which `threshold` members open
 /// to a user, under keys that `makers` members made: Σ z²/(2(v/√t)²) over the entries, with the mean square
@@ -201,8 +201,8 @@ mod tests {
         (32..=128).map(|part| of_samples((part * n / 64) as f64)).fold(f64::INFINITY, f64::min)
     }
 
-    /// What hostile devices may learn leaves 128 bits of security, even if every form that is opened to them is
-    /// known exactly. The estimate has some 131 bits in the rows of the table for 128. The
+    /// What hostile devices may learn leaves 184 bits of security, and 112 even if every form that is opened to
+    /// them were known exactly. The estimate has some 131 bits in the rows of the table for 128. The
     /// control has more forms.
     #[test]
     fn hostile_devices_leave_a_key_its_bits() {
@@ -211,7 +211,7 @@ mod tests {
             assert!((130.0..132.0).contains(&bits), "{log_n}: {bits}");
         }
         let exact = attack_bits(KEPT_DIMENSIONS, 155.0, 0.0);
-        assert!((130.0..132.0).contains(&exact), "{exact}");
+        assert!((112.0..114.0).contains(&exact), "{exact}");
         let forms = hostile_forms(Shape::for_problem(7, 4)) as f64;
         // What a form has modulo 8, under the smudging of one honest member of three.
         let root = (2.0 * std::f64::consts::PI * std::f64::consts::E).sqrt();
@@ -220,7 +220,7 @@ mod tests {
         let [scores, large] = [(13, 155.0), (15, 825.0)]
             .map(|(log_n, log_q)| [0.0, hints].map(|hints| attack_bits(1 << log_n, log_q, hints)));
         println!("{exact:.1}; {forms} forms of {of_form:.1} bits: {scores:.1?}, {large:.1?}");
-        assert!(scores[0] - scores[1] < 3.0 && scores[1] > 180.0, "{scores:?}");
+        assert!(scores[0] - scores[1] < 3.0 && scores[1] > 184.0, "{scores:?}");
         assert!(large[0] - large[1] < 0.1 && large[1] > 137.0, "{large:?}");
         assert!(attack_bits(8192 - 4096, 155.0, 0.0) < 100.0, "the control");
     }
