@@ -470,8 +470,8 @@ fn a_member_that_is_started_again_goes_on_from_its_state() {
     let last = helba::Event::from_bytes(&records.pop().unwrap()).unwrap();
     assert!(matches!(last, helba::Event::Refreshed { .. }), "the question about the model waits");
     let folder = asked.world.folder.path().join("states");
-    // How many records are before those that a member reads which has this ledger and, if `keeps`, the states in
-    // the folder. `None` if it reads none.
+    // How many records are before those that a member reads which has this ledger and, if `keeps`, the states
+    // in the folder. `None` if it reads none.
     let begins = |request: &MemberRequest, ledger: &Ledger, keeps: bool| {
         let first = RefCell::new(None);
         let journal = |_: &str, after: u64, _: Option<&_>| {

@@ -497,8 +497,8 @@ fn attack_a_foreign_ciphertext_is_not_moved_to_other_keys() {
     }
 }
 
-/// A user sends feedback in range that makes Newton's iteration overflow. Its bandit moves without the batch, and
-/// so do the bandits after it.
+/// A user sends feedback in range that makes Newton's iteration overflow. Its bandit moves without the batch,
+/// and so do the bandits after it.
 #[test]
 fn attack_a_bandit_whose_model_overflows_moves_and_holds_up_no_other_one() {
     let mut world = World::start(2, 3, 2, 2);
