@@ -211,8 +211,8 @@ enum Command {
         /// server that deviates from the protocol, structure does not help.
         #[arg(long, default_value = "replay", value_name = "replay|sample=P|structure")]
         verify: Verify,
-        /// The public bundle, for replay and sample. The states of bandits that they lead to are kept beside the
-        /// keys, in a folder with the extension `states`.
+        /// The public bundle, for replay and sample. The states of bandits that they lead to are kept beside
+        /// the keys, in a folder with the extension `states`.
         #[arg(long, value_name = "FILE")]
         public: Option<PathBuf>,
         /// The nats of the budget of answers of the keys, of which each member opens its part:

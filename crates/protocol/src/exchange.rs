@@ -55,8 +55,9 @@ const TIE_BITS: [(usize, f64); 6] =
 const WITH_MODEL: f64 = 2.0;
 
 /// The dimensions of the secret of the ring of scores that remain when hostile devices have learnt all that
-/// they may, if they know each form exactly. Beside 155 bits, the modulus of answers at N' = 2¹³, the attack on
-/// them costs 2¹¹². No form is known exactly, which costs it 2¹⁸⁴ (`hostile_devices_leave_a_key_its_bits`).
+/// they may, if they know each form exactly. Beside 155 bits, the modulus of answers at N' = 2¹³, the attack
+/// on them costs 2¹¹². No form is known exactly, which costs it 2¹⁸⁴
+/// (`hostile_devices_leave_a_key_its_bits`).
 const KEPT_DIMENSIONS: usize = 5200;
 
 /// κ in nats of the answer to one decision between arms that are nearly equal, which `threshold` members open
@@ -74,8 +75,8 @@ fn honest_nats(shape: Shape, threshold: u8, makers: u8) -> f64 {
 /// The linear forms of the secret of the ring of scores that hostile devices may learn under a key.
 ///
 /// Contexts out of range show the server one form for each entry that is opened. A form that is known exactly
-/// takes away one dimension of N' (Dachman-Soled, Ducas, Gong, Rossi: LWE with Side Information, CRYPTO 2020).
-/// `KEPT_DIMENSIONS` remain.
+/// takes away one dimension of N' (Dachman-Soled, Ducas, Gong, Rossi: LWE with Side Information, CRYPTO
+/// 2020). `KEPT_DIMENSIONS` remain.
 pub fn hostile_forms(shape: Shape) -> u64 {
     (ScoreRing::least_n(shape) - KEPT_DIMENSIONS) as u64
 }
@@ -179,8 +180,8 @@ mod tests {
     }
 
     /// log₂ of the cost of the primal attack on the secret of a ring of n dimensions, by the estimate of 2016
-    /// and the geometric series assumption, 8d·2^(0.292β + 16.4), where hints on a ternary secret multiply the
-    /// volume of the lattice by 2^`hints`.
+    /// and the geometric series assumption, 8d·2^(0.292β + 16.4), where hints on a ternary secret multiply
+    /// the volume of the lattice by 2^`hints`.
     fn attack_bits(n: usize, log_q: f64, hints: f64) -> f64 {
         let (ln_2, error) = (std::f64::consts::LN_2, 3.2f64);
         let ln_delta = |b: f64| {
@@ -201,8 +202,8 @@ mod tests {
         (32..=128).map(|part| of_samples((part * n / 64) as f64)).fold(f64::INFINITY, f64::min)
     }
 
-    /// What hostile devices may learn leaves 184 bits of security, and 112 even if every form that is opened to
-    /// them were known exactly. The estimate has some 131 bits in the rows of the table for 128. The
+    /// What hostile devices may learn leaves 184 bits of security, and 112 even if every form that is opened
+    /// to them were known exactly. The estimate has some 131 bits in the rows of the table for 128. The
     /// control has more forms.
     #[test]
     fn hostile_devices_leave_a_key_its_bits() {

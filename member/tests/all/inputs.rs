@@ -183,11 +183,11 @@ fn attack_feedback_out_of_range_is_dropped() {
     world.client.feedback_encrypted(&created.id, id, &frame).unwrap();
 }
 
-/// Feedback in range that makes Newton's iteration overflow costs its batch and nothing else: no set of members
-/// encrypts the model anew, the batch is undone, and what follows is learnt as if it had brought nothing.
-/// Feedbacks of before that were erased in that batch stay erased, and one of the batch that is erased later
-/// takes nothing away. Members who replay agree, also one that comes later, and the server after a restart. The
-/// control is the batch before, which is learnt.
+/// Feedback in range that makes Newton's iteration overflow costs its batch and nothing else: no set of
+/// members encrypts the model anew, the batch is undone, and what follows is learnt as if it had brought
+/// nothing. Feedbacks of before that were erased in that batch stay erased, and one of the batch that is
+/// erased later takes nothing away. Members who replay agree, also one that comes later, and the server after
+/// a restart. The control is the batch before, which is learnt.
 #[test]
 fn attack_feedback_that_overflows_costs_its_batch_alone() {
     let mut world = World::start(2, 3, 2, 2);

@@ -276,8 +276,8 @@ impl EncryptedBandit {
         Some((task, subtracted.iter().chain(since).copied().collect()))
     }
 
-    /// Undoes the batch whose model waits, with the rounds and frames of [`Self::undoing`]: the statistics are
-    /// those before it, and its feedbacks are dropped.
+    /// Undoes the batch whose model waits, with the rounds and frames of [`Self::undoing`]: the statistics
+    /// are those before it, and its feedbacks are dropped.
     pub(super) fn take_undone(
         &mut self,
         engine: &Engine,
