@@ -184,6 +184,11 @@ fn main() -> Result<()> {
     }
     progress.finish_and_clear();
     let mut waves = Vec::new();
+    if args.together > 0 {
+        // All know the members who answer, so that no request but that for a decision follows.
+        let manifest = client.keys()?;
+        devices.iter().try_for_each(|device| device.check_manifest(&manifest))?;
+    }
     for _ in 0..if args.together > 0 { WAVES } else { 0 } {
         let asked = (0..args.together).map(|i| {
             let rows = dataset.rounds()[i % dataset.rounds().len()].features.rows();
@@ -247,8 +252,20 @@ fn main() -> Result<()> {
     Ok(())
 }
 
+/// Sends the requests of a decision.
+fn finish(client: &Client, device: &BanditDevice, mut asking: Asking) -> Result<()> {
+    let (id, limits, mut rng) = (&device.created().id, device.limits(), user_client::os_rng()?);
+    while let Some(request) = asking.request() {
+        // A committee asks for nothing else, and answers no decision again.
+        let reply = client.decide_several(id, limits, 1, request.body);
+        device.answered(&mut asking, reply, &mut rng)?;
+    }
+    asking.finish()?.single()?;
+    Ok(())
+}
+
 /// Asks for a decision of each of these users at once. Returns decisions a second, from the first request to
-/// the last answer. Requests are encrypted before, and answers opened after.
+/// the last decision. Requests are encrypted before that.
 fn ask_together(client: &Client, asked: Vec<(&BanditDevice, Vec<Vec<f64>>)>) -> Result<f64> {
     let mut rng = user_client::os_rng()?;
     let mut prepared = Vec::new();
@@ -256,20 +273,14 @@ fn ask_together(client: &Client, asked: Vec<(&BanditDevice, Vec<Vec<f64>>)>) -> 
         prepared.push((*device, device.ask(&[rows], &mut rng)?));
     }
     let began = Instant::now();
-    let replies: Vec<_> = std::thread::scope(|scope| {
-        let send = |(device, asking): &(&BanditDevice, Asking)| {
-            let body = asking.request().map(|request| request.body.to_vec()).unwrap_or_default();
-            let (id, limits) = (device.created().id.clone(), *device.limits());
-            scope.spawn(move || client.decide_several(&id, &limits, 1, &body))
-        };
-        let sent: Vec<_> = prepared.iter().map(send).collect();
-        sent.into_iter().map(|thread| thread.join()).collect()
+    let all: Vec<_> = std::thread::scope(|scope| {
+        let send = |(device, asking)| scope.spawn(move || finish(client, device, asking));
+        let threads: Vec<_> = prepared.into_iter().map(send).collect();
+        threads.into_iter().map(|thread| thread.join()).collect()
     });
     let seconds = began.elapsed().as_secs_f64();
-    for ((device, mut asking), reply) in prepared.into_iter().zip(replies) {
-        let reply = reply.map_err(|_| anyhow::anyhow!("a thread panicked"))?;
-        device.answered(&mut asking, reply, &mut rng)?;
-        asking.finish()?.single()?;
+    for decided in all {
+        decided.map_err(|_| anyhow::anyhow!("a thread panicked"))??;
     }
     Ok(asked.len() as f64 / seconds)
 }
