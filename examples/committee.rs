@@ -20,7 +20,7 @@ use helba_member::keygen::{
 };
 use helba_member::serve::{Ledger, Member, Replica};
 use host::Undone;
-use protocol::exchange::{OPENED_NATS, most_opened, opened_nats};
+use protocol::exchange::{OPENED_NATS, budget_of_a_member, opened_nats};
 use protocol::{BanditConfig, Shape};
 use rand::Rng;
 use std::fs::File;
@@ -94,8 +94,8 @@ fn main() -> Result<()> {
     let config = BanditConfig { horizon: rounds as u64, ..BanditConfig::new(d, k) };
     // Work is spread over all members, each of whom opens its part of the budget and refuses after that.
     let numbers = (args.threshold, args.members);
-    let opened = most_opened(args.nats, Shape::for_problem(d, k), numbers, args.members);
-    let carried = opened * u64::from(args.members) / u64::from(args.threshold);
+    let most = budget_of_a_member(args.nats, Shape::for_problem(d, k), numbers, args.members);
+    let carried = most.decisions * u64::from(args.members) / u64::from(args.threshold);
     ensure!(
         (rounds + WAVES * args.together) as u64 <= carried,
         "{} nats are at most {carried} decisions: play fewer --rounds, or give more --nats",
@@ -243,8 +243,8 @@ fn main() -> Result<()> {
     );
     println!("  shares handed on to the next epoch in {resharing_seconds:.1} s; keys and bandit stayed");
     println!(
-        "  a decision spends {each:.4} of {} nats; a member opens {opened} and refuses after that",
-        args.nats
+        "  a decision spends {each:.4} of {} nats; a member answers {} and {} models, and refuses after that",
+        args.nats, most.decisions, most.models
     );
     if args.toy {
         println!("  NO SECURITY: toy keys");
@@ -527,7 +527,7 @@ fn answer_if_asked() -> Result<()> {
     let (ledger, bundle) = (keys.with_extension("ledger"), keys.with_file_name("public.bundle"));
     let states = keys.with_extension("states");
     let keys = MemberKeys::open(&keys, None)?;
-    let ledger = Ledger::open(&ledger)?.with_most_opened(keys.most_opened(nats.parse()?));
+    let ledger = Ledger::open(&ledger)?.with_budget(keys.budget(nats.parse()?));
     let replica = match verify.as_str() {
         "structure" => None,
         _ => {

@@ -64,6 +64,11 @@ pub(crate) trait Errand: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Whether nothing else can come of this set, whose answers did not fit.
+    fn is_over_for(&self, _set: ActiveSet) -> bool {
+        false
+    }
+
     /// Reads the answer of `member`, and checks its signature under `verifying`.
     fn read(
         &self,
@@ -292,7 +297,7 @@ impl Committee {
     ///
     /// # Errors
     /// [`Error::MembersMissing`] if fewer than t members are here; [`Error::CommitteeFailed`] if all sets
-    /// have failed.
+    /// have failed, or those of the members who are here can give nothing else.
     pub(crate) async fn ask<T, F: Future<Output = Result<T, Error>>>(
         &self,
         errand: Arc<dyn Errand>,
@@ -312,7 +317,11 @@ impl Committee {
                     continue;
                 }
                 None => {
-                    let set = self.choose(until).await?;
+                    let mut set = self.choose(until).await?;
+                    if errand.is_over_for(set) {
+                        let Some(other) = self.other(&*errand) else { break };
+                        set = other;
+                    }
                     tried.push(set);
                     set
                 }
@@ -395,6 +404,16 @@ impl Committee {
             let presence = desk.present.entry(member).or_default();
             presence.suspected = change(presence.suspected);
         }
+    }
+
+    /// A set of members who are here that the errand is not over for, with as few suspects as can be.
+    fn other(&self, errand: &dyn Errand) -> Option<ActiveSet> {
+        let left = |set: &ActiveSet| self.are_here(*set) && !errand.is_over_for(*set);
+        let suspects = |set: &ActiveSet| {
+            let desk = lock(&self.desk);
+            set.iter().filter_map(|member| desk.present.get(&member)).map(|own| own.suspected).sum::<u32>()
+        };
+        self.quorum.subsets().filter(left).min_by_key(suspects)
     }
 
     /// Whether all members of a set are here.

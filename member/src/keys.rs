@@ -21,6 +21,7 @@ use ckks_secret::Passphrase;
 use ckks_shares::Quorum;
 use envelope::{SealingSecret, SigningSecret};
 use host::Draft;
+use protocol::exchange::Budget;
 use rand::CryptoRng;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -121,11 +122,11 @@ impl MemberKeys {
         }
     }
 
-    /// The decisions that this member opens for `nats` of the budget of answers of its keys
-    /// ([`protocol::exchange::most_opened`]).
-    pub fn most_opened(&self, nats: f64) -> u64 {
+    /// What this member answers for `nats` of the budget of answers of its keys
+    /// ([`protocol::exchange::budget_of_a_member`]).
+    pub fn budget(&self, nats: f64) -> Budget {
         let quorum = (self.quorum.threshold(), self.quorum.members());
-        protocol::exchange::most_opened(nats, self.manifest.shape, quorum, self.makers())
+        protocol::exchange::budget_of_a_member(nats, self.manifest.shape, quorum, self.makers())
     }
 
     /// The number of the member.

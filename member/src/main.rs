@@ -294,7 +294,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             let token = users.as_deref().map(token_of).transpose()?;
             let client = server.client(token, log)?;
             let ledger = Ledger::open(&ledger.unwrap_or_else(|| keys.with_extension("ledger")))?;
-            let ledger = ledger.with_most_opened(of_member.most_opened(nats));
+            let ledger = ledger.with_budget(of_member.budget(nats));
             let replica = replica(&of_member, verify, public.as_deref())?;
             let replica = replica.map(|replica| replica.with_states(keys.with_extension("states")));
             let next = next.as_deref().map(open_public).transpose()?;

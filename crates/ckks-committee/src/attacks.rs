@@ -284,14 +284,13 @@ fn attack_t_minus_one_members_before_and_after_a_rotation_read_nothing() {
     assert!(off(phase(&ct, &old, &[1, 2])) > wide && off(phase(&moved, &next, &[1, 2])) > wide);
     // What the server adds up, with the masks of members 1 and 2: member 3's is left, which is as wide as
     // masks are.
-    let mut seen = ct.c0().clone();
-    shares.iter().for_each(|share| seen.add_assign(basis, &share.down));
-    let mut seen = centred(basis, &seen.into_coeff(basis));
+    let (forms, downs) = (map.forms().unwrap(), shares.iter().map(|share| share.down.clone()));
+    let downs: Vec<_> = downs.collect();
+    let mut seen = ckks_shares::open(params, level, set, &forms.values(&ct).unwrap(), &downs).unwrap();
     let own = RequestId::new(RequestKind::Rotation, set, b"", Some(ct.c1()));
     for j in [1, 2] {
         let mut rng = old.share(j).generator(&own);
-        rns::sample::uniform(basis, &mut rng);
-        let mask = crate::member::uniform_masks(&map, set, &mut rng);
+        let mask = crate::member::uniform_masks(map.mask_bound(set.len()), forms.len(), &mut rng);
         seen.iter_mut().zip(mask.iter()).for_each(|(v, m)| *v += m);
     }
     let width = (map.mask_bound(set.len()) as f64 / 3f64.sqrt()).log2();

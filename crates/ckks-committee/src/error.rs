@@ -34,6 +34,9 @@ pub enum Error {
         /// The level expected.
         level: usize,
     },
+    /// An error of what is public of the committee.
+    #[error(transparent)]
+    Shares(#[from] ckks_shares::Error),
     /// An error of the scheme.
     #[error(transparent)]
     Ckks(#[from] ckks::Error),
@@ -46,6 +49,7 @@ impl Error {
             Error::NotAsked { .. } => Fault::Value,
             Error::Dealt { .. } | Error::PairKey { .. } => Fault::Internal,
             Error::Foreign { .. } => Fault::Level,
+            Error::Shares(e) => e.fault(),
             Error::Ckks(e) => e.fault(),
         }
     }

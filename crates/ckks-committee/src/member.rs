@@ -234,12 +234,9 @@ impl MemberShare {
         header: &[u8],
         c1: &Poly<Ntt>,
     ) -> Result<TransferShare, Error> {
-        let ((source, low), (after, high)) = (map.source(), map.target());
+        let ((source, _), (after, high)) = (map.source(), map.target());
         assert!(*source == self.params && *after == target.params, "shares of the rings of this transfer");
-        let (from, to) = (source.q_basis(low), after.q_basis(high));
-        if c1.n() != from.n() || c1.limbs() != from.len() {
-            return Err(Error::Foreign { level: low });
-        }
+        let to = after.q_basis(high);
         let request = RequestId::new(RequestKind::Transfer, set, header, Some(c1));
         let mut rng = self.generator(&request);
 
@@ -254,7 +251,7 @@ impl MemberShare {
         Ok(TransferShare { down, up })
     }
 
-    /// λⱼσⱼ·c₁ − Mⱼ + ζⱼ, and the mask Mⱼ.
+    /// ⟨w, λⱼσⱼ·c₁⟩ − Mⱼ + ζⱼ of each form, and the masks Mⱼ.
     fn masked(
         &self,
         pairs: &PairKeys,
@@ -263,20 +260,11 @@ impl MemberShare {
         set: ActiveSet,
         c1: &Poly<Ntt>,
         rng: &mut ChaCha20Rng,
-    ) -> Result<(Poly<Ntt>, Zeroizing<Vec<i128>>), Error> {
-        let (source, low) = map.source();
-        let from = source.q_basis(low);
-        // A message may fill the coefficients that are not read with noise that depends on the secret.
-        let mut hidden = sample::uniform(from, rng).into_coeff(from);
-        let (reads, mask) = (map.reads(), uniform_masks(map, set, rng));
-        hidden.for_each_limb(|i, limb| {
-            let m = from.modulus(i);
-            reads.iter().for_each(|&k| limb[k] = m.reduce_i128(-mask[k]));
-        });
-        let mut down = self.weighted(set, low).mul(from, c1);
-        down.add_assign(from, &*Zeroizing::new(hidden.into_ntt(from)));
-        down.add_assign(from, &*pairs.zero_share(from, set, request, 0)?);
-        Ok((down, mask))
+    ) -> Result<(OpeningShare, Zeroizing<Vec<i128>>), Error> {
+        let forms = map.forms()?;
+        let masks = uniform_masks(map.mask_bound(set.len()), forms.len(), rng);
+        let negative = Zeroizing::new(masks.iter().map(|mask| -mask).collect::<Vec<_>>());
+        Ok((self.open_under(&negative, pairs, &forms, set, request, c1)?, masks))
     }
 
     /// The share of a transfer of the message under `c1` to `key` of other members, who have a secret that
@@ -296,12 +284,8 @@ impl MemberShare {
         header: &[u8],
         c1: &Poly<Ntt>,
     ) -> Result<RotationShare, Error> {
-        let ((source, low), (target, _)) = (map.source(), map.target());
+        let ((source, _), (target, _)) = (map.source(), map.target());
         assert!(*source == self.params, "a share of the ring of this transfer");
-        let from = source.q_basis(low);
-        if c1.n() != from.n() || c1.limbs() != from.len() {
-            return Err(Error::Foreign { level: low });
-        }
         let request = RequestId::new(RequestKind::Rotation, set, header, Some(c1));
         let mut rng = self.generator(&request);
         let (down, mask) = self.masked(pairs, map, &request, set, c1, &mut rng)?;
@@ -347,8 +331,7 @@ impl MemberShare {
     ) -> Result<OpeningShare, Error> {
         let request = RequestId::new(RequestKind::RangeCheck, set, header, Some(c1));
         let (mut rng, bound) = (self.generator(&request), check.mask_bound(set.len()));
-        let mut masks = Zeroizing::new(vec![0; check.forms().len()]);
-        masks.iter_mut().for_each(|mask| *mask = uniform_within(bound, &mut rng));
+        let masks = uniform_masks(bound, check.forms().len(), &mut rng);
         self.open_under(&masks, pairs, check.forms(), set, &request, c1)
     }
 
@@ -381,15 +364,10 @@ impl MemberShare {
     }
 }
 
-/// The mask of one member: uniform in [−R, R] at the coefficients that are read, and 0 at all others.
-pub(crate) fn uniform_masks(
-    map: &(impl Transfer + ?Sized),
-    set: ActiveSet,
-    rng: &mut ChaCha20Rng,
-) -> Zeroizing<Vec<i128>> {
-    let bound = map.mask_bound(set.len());
-    let mut out = Zeroizing::new(vec![0; map.source().0.n()]);
-    map.reads().into_iter().for_each(|k| out[k] = uniform_within(bound, rng));
+/// The masks of one member: `count` integers that are uniform in [−bound, bound].
+pub(crate) fn uniform_masks(bound: i128, count: usize, rng: &mut ChaCha20Rng) -> Zeroizing<Vec<i128>> {
+    let mut out = Zeroizing::new(vec![0; count]);
+    out.iter_mut().for_each(|mask| *mask = uniform_within(bound, rng));
     out
 }
 

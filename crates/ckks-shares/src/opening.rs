@@ -7,7 +7,7 @@
 
 use crate::transfer::Lift;
 use crate::{ActiveSet, Error};
-use ckks::{Ciphertext, Params};
+use ckks::{Ciphertext, Params, SlotNumbers};
 use rns::sample::Seed;
 use rns::{Coeff, Poly};
 use std::f64::consts::PI;
@@ -33,8 +33,11 @@ enum Weights {
     Given(Vec<Vec<i32>>),
     /// Weight k of form f is root k·`powers[f]` modulo 2N, so that thousands of forms take no memory.
     Slots { roots: Vec<i32>, powers: Vec<usize> },
-    /// Those of the first coefficients, form after form, and 0 at all others.
-    First { coefficients: usize, weights: Vec<i16> },
+    /// Those of the coefficients 0, `step`, …, of which there are `count`, form after form, and 0 at all
+    /// others.
+    Spaced { step: usize, count: usize, weights: Vec<i32> },
+    /// Form f is one coefficient.
+    Coefficients(Vec<usize>),
 }
 
 impl Forms {
@@ -104,9 +107,30 @@ impl Forms {
         let mut bytes = vec![0u8; 2 * count * coefficients];
         blake3::Hasher::new_keyed(seed).finalize_xof().fill(&mut bytes);
         // The upper bits of a word with its sign.
-        let weight = |two: &[u8; 2]| i16::from_le_bytes(*two) >> 2;
+        let weight = |two: &[u8; 2]| i32::from(i16::from_le_bytes(*two) >> 2);
         let weights = bytes.as_chunks().0.iter().map(weight).collect();
-        Self::with(params, level, Weights::First { coefficients, weights })
+        Self::with(params, level, Weights::Spaced { step: 1, count: coefficients, weights })
+    }
+
+    /// These coefficients of messages at `level`.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] for one beyond N; [`Error::Modulus`] for a modulus above 126 bits.
+    pub fn coefficients(params: &Params, level: usize, at: Vec<usize>) -> Result<Self, Error> {
+        match at.iter().all(|&k| k < params.n()) {
+            true => Self::with(params, level, Weights::Coefficients(at)),
+            false => Err(Error::Foreign("a coefficient that no message has")),
+        }
+    }
+
+    /// The forms of the numbers of a model ([`SlotNumbers::weights`]).
+    ///
+    /// # Errors
+    /// [`Error::Modulus`] for a modulus above 126 bits.
+    pub fn numbers(numbers: &SlotNumbers) -> Result<Self, Error> {
+        let (params, step) = (numbers.params(), numbers.step());
+        let weights = Weights::Spaced { step, count: params.n() / step, weights: numbers.weights() };
+        Self::with(params, numbers.level(), weights)
     }
 
     /// ⟨w, c₀⟩ of each form: all of it that members need not compute.
@@ -137,7 +161,8 @@ impl Forms {
         match &self.weights {
             Weights::Given(forms) => forms.len(),
             Weights::Slots { powers, .. } => powers.len(),
-            Weights::First { coefficients, weights } => weights.len() / coefficients,
+            Weights::Spaced { count, weights, .. } => weights.len() / count,
+            Weights::Coefficients(at) => at.len(),
         }
     }
 
@@ -160,10 +185,11 @@ impl Weights {
                 let (power, last) = (powers[f], roots.len() - 1);
                 limb.iter().enumerate().map(|(k, x)| term(roots[(k * power) & last], x)).sum()
             }
-            Weights::First { coefficients, weights } => {
-                let own = weights[f * coefficients..].iter().zip(&limb[..*coefficients]);
-                own.map(|(w, x)| term(i32::from(*w), x)).sum()
+            Weights::Spaced { step, count, weights } => {
+                let read = limb.iter().step_by(*step).take(*count);
+                weights[f * count..].iter().zip(read).map(|(w, x)| term(*w, x)).sum()
             }
+            Weights::Coefficients(at) => i128::from(limb[at[f]]),
         }
     }
 }

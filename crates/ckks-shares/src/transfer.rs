@@ -1,18 +1,19 @@
 //! A message moves to another ring or level, and nobody sees it.
 //!
 //! ```text
-//! member j    downⱼ = λⱼσⱼ·c₁ − Mⱼ + ζⱼ   modulo q of the source    Mⱼ: a mask on the coefficients that are
-//! read
+//! member j    downⱼ = ⟨w, λⱼσⱼ·c₁⟩ − Mⱼ + ζⱼ   modulo q of the source, for each form w that is read: a mask Mⱼ
 //!             upⱼ   = E(Mⱼ) − λⱼσ'ⱼ·a + eⱼ + ζ'ⱼ   modulo Q of the target
-//! server      v = c₀ + Σ downⱼ = m − Σ Mⱼ;   (E(v) + Σ upⱼ, a) = an encryption of E(m)
+//! server      v = ⟨w, c₀⟩ + Σ downⱼ = ⟨w, m⟩ − Σ Mⱼ;   (E(v) + Σ upⱼ, a) = an encryption of E(⟨w, m⟩)
 //! ```
-//! E is linear over the integers up to a rounding below one unit, which [`Transfer::encode`] computes.
+//! E is linear over the integers up to a rounding below one unit, which [`Transfer::encode`] computes. Nothing
+//! of the message leaves but the forms that E reads, under masks.
 
-use crate::{ActiveSet, Error, RequestId};
-use ckks::{Ciphertext, Params, Plaintext, Raise, Refresh, SlotsToCoefficients};
-use rns::{Coeff, Modulus, Ntt, Poly};
+use crate::{ActiveSet, Error, Forms, OpeningShare, RequestId, open};
+use ckks::{Ciphertext, NumbersToCoefficients, NumbersToSlots, Params, Plaintext, Raise, Refresh};
+use rns::{Modulus, Ntt, Poly};
+use zeroize::Zeroizing;
 
-/// A linear map from coefficients of a message in one ring to a message in another.
+/// A linear map from linear forms of a message in one ring to a message in another.
 pub trait Transfer {
     /// Parameters and level before.
     fn source(&self) -> (&Params, usize);
@@ -20,20 +21,23 @@ pub trait Transfer {
     /// Parameters and level after.
     fn target(&self) -> (&Params, usize);
 
-    /// The coefficients that the map reads, in ascending order.
-    fn reads(&self) -> Vec<usize>;
+    /// The forms that the map reads, at the level before.
+    ///
+    /// # Errors
+    /// Those of [`Forms`].
+    fn forms(&self) -> Result<Forms, Error>;
 
     /// b: what the map reads is below 2ᵇ in size.
     fn limit_bits(&self) -> u32;
 
-    /// The image of a message. Coefficients that the map does not read are not looked at.
+    /// The image of a message of which these are the forms.
     ///
     /// # Errors
-    /// [`ckks::Error`] for a coefficient that is out of range.
-    fn encode(&self, coefficients: &[i128]) -> Result<Plaintext, ckks::Error>;
+    /// [`ckks::Error`] for another number of forms, and for one that is out of range.
+    fn encode(&self, forms: &[i128]) -> Result<Plaintext, ckks::Error>;
 
-    /// c: masked messages take 2⁻ᶜ of what is possible modulo q, so that a coefficient of uniform garbage is
-    /// taken for one with probability 2⁻ᶜ. Masks are narrower by as much.
+    /// c: masked forms take 2⁻ᶜ of what is possible modulo q, so that one of uniform garbage is taken for a
+    /// form with probability 2⁻ᶜ. Masks are narrower by as much.
     fn check_bits(&self) -> u32 {
         CHECK_BITS
     }
@@ -76,16 +80,17 @@ impl Transfer for Raised<'_> {
         (self.raise.large(), self.raise.level())
     }
 
-    fn reads(&self) -> Vec<usize> {
-        self.raise.reads()
+    fn forms(&self) -> Result<Forms, Error> {
+        let (small, level) = self.source();
+        Forms::coefficients(small, level, self.raise.reads())
     }
 
     fn limit_bits(&self) -> u32 {
         ckks::MAX_WIDE_BITS
     }
 
-    fn encode(&self, coefficients: &[i128]) -> Result<Plaintext, ckks::Error> {
-        self.raise.encode(coefficients, self.factor)
+    fn encode(&self, forms: &[i128]) -> Result<Plaintext, ckks::Error> {
+        self.raise.encode(&placed(forms, self.raise.reads(), self.raise.small().n())?, self.factor)
     }
 
     fn check_bits(&self) -> u32 {
@@ -93,28 +98,51 @@ impl Transfer for Raised<'_> {
     }
 }
 
-impl Transfer for SlotsToCoefficients {
+impl Transfer for NumbersToCoefficients {
     fn source(&self) -> (&Params, usize) {
-        (self.large(), self.level())
+        (self.numbers().params(), self.numbers().level())
     }
 
     fn target(&self) -> (&Params, usize) {
         (self.small(), self.small().max_level())
     }
 
-    fn reads(&self) -> Vec<usize> {
-        self.reads()
+    fn forms(&self) -> Result<Forms, Error> {
+        Forms::numbers(self.numbers())
     }
 
     fn limit_bits(&self) -> u32 {
-        ckks::MAX_WIDE_COEFFICIENT_BITS
+        ckks::MAX_WIDE_BITS
     }
 
-    fn encode(&self, coefficients: &[i128]) -> Result<Plaintext, ckks::Error> {
-        self.encode(coefficients)
+    fn encode(&self, forms: &[i128]) -> Result<Plaintext, ckks::Error> {
+        self.encode(forms)
     }
 }
 
+impl Transfer for NumbersToSlots {
+    fn source(&self) -> (&Params, usize) {
+        (self.numbers().params(), self.numbers().level())
+    }
+
+    fn target(&self) -> (&Params, usize) {
+        (self.numbers().params(), self.high())
+    }
+
+    fn forms(&self) -> Result<Forms, Error> {
+        Forms::numbers(self.numbers())
+    }
+
+    fn limit_bits(&self) -> u32 {
+        ckks::MAX_WIDE_BITS
+    }
+
+    fn encode(&self, forms: &[i128]) -> Result<Plaintext, ckks::Error> {
+        self.encode(forms)
+    }
+}
+
+/// All coefficients of a message, as they are.
 impl Transfer for Refresh {
     fn source(&self) -> (&Params, usize) {
         (self.params(), self.low())
@@ -124,24 +152,34 @@ impl Transfer for Refresh {
         (self.params(), self.high())
     }
 
-    fn reads(&self) -> Vec<usize> {
-        self.reads()
+    fn forms(&self) -> Result<Forms, Error> {
+        Forms::coefficients(self.params(), self.low(), self.reads())
     }
 
     fn limit_bits(&self) -> u32 {
         126
     }
 
-    fn encode(&self, coefficients: &[i128]) -> Result<Plaintext, ckks::Error> {
-        self.encode(coefficients)
+    fn encode(&self, forms: &[i128]) -> Result<Plaintext, ckks::Error> {
+        self.encode(&placed(forms, self.reads(), self.params().n())?)
     }
+}
+
+/// The `n` coefficients of a message, of which those `at` are the forms, and the others 0.
+fn placed(forms: &[i128], at: Vec<usize>, n: usize) -> Result<Zeroizing<Vec<i128>>, ckks::Error> {
+    if forms.len() != at.len() {
+        return Err(ckks::Error::CoefficientCount { got: forms.len(), max: at.len() });
+    }
+    let mut out = Zeroizing::new(vec![0; n]);
+    at.into_iter().zip(forms).for_each(|(k, form)| out[k] = *form);
+    Ok(out)
 }
 
 /// The share of one member of a [`Transfer`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct TransferShare {
-    /// downⱼ, modulo q of the source.
-    pub down: Poly<Ntt>,
+    /// downⱼ of each form, modulo q of the source.
+    pub down: OpeningShare,
     /// upⱼ, modulo Q of the target.
     pub up: Poly<Ntt>,
 }
@@ -160,7 +198,7 @@ pub fn transfer(
     input: &Ciphertext,
     shares: &[TransferShare],
 ) -> Result<Ciphertext, Error> {
-    let image = masked_image(map, set, input, shares.iter().map(|share| &share.down).collect())?;
+    let image = masked_image(map, set, input, shares.iter().map(|share| share.down.clone()).collect())?;
     let (target, high) = map.target();
     let to = target.q_basis(high);
     if !shares.iter().all(|share| fits(&share.up, target.n(), to.len())) {
@@ -178,27 +216,16 @@ fn fits(poly: &Poly<Ntt>, n: usize, limbs: usize) -> bool {
     poly.n() == n && poly.limbs() == limbs
 }
 
-/// The image of the masked message, which the `downs` of all members of `set` open.
+/// The image of the masked message, whose forms the `downs` of all members of `set` open.
 fn masked_image(
     map: &(impl Transfer + ?Sized),
     set: ActiveSet,
     input: &Ciphertext,
-    downs: Vec<&Poly<Ntt>>,
+    downs: Vec<OpeningShare>,
 ) -> Result<Plaintext, Error> {
-    if downs.len() != set.len() {
-        return Err(Error::ShareCount { got: downs.len(), want: set.len() });
-    }
     let (source, low) = map.source();
-    let from = source.q_basis(low);
-    if input.level() != low || !fits(input.c0(), source.n(), from.len()) {
-        return Err(Error::Foreign("the ciphertext is not at the level of the transfer"));
-    }
-    if !downs.iter().all(|down| fits(down, source.n(), from.len())) {
-        return Err(Error::Foreign(OTHER_SIZE));
-    }
-    let mut opened = input.c0().clone();
-    downs.into_iter().for_each(|down| opened.add_assign(from, down));
-    let opened = centred(source, low, &opened.into_coeff(from), &map.reads());
+    let own = map.forms()?.values(input)?;
+    let opened = open(source, low, set, &own, &downs)?;
     let bound = map.masked_bound();
     if opened.iter().any(|v| v.abs() > bound) {
         return Err(Error::Garbage);
@@ -209,14 +236,14 @@ fn masked_image(
 /// The share of one member of a [`Transfer`] to other keys, whose secret no member of its own has.
 ///
 /// ```text
-/// member j    downⱼ = λⱼσⱼ·c₁ − Mⱼ + ζⱼ   modulo q of the source
+/// member j    downⱼ = ⟨w, λⱼσⱼ·c₁⟩ − Mⱼ + ζⱼ   modulo q of the source
 ///             upⱼ   = an encryption of E(Mⱼ) under the other public key
-/// server      v = c₀ + Σ downⱼ;   E(v) + Σ upⱼ
+/// server      v = ⟨w, c₀⟩ + Σ downⱼ;   E(v) + Σ upⱼ
 /// ```
 #[derive(Debug, Clone)]
 pub struct RotationShare {
-    /// downⱼ, modulo q of the source.
-    pub down: Poly<Ntt>,
+    /// downⱼ of each form, modulo q of the source.
+    pub down: OpeningShare,
     /// upⱼ, at the level of the target.
     pub up: Ciphertext,
 }
@@ -231,7 +258,7 @@ pub fn rotate(
     input: &Ciphertext,
     shares: &[RotationShare],
 ) -> Result<Ciphertext, Error> {
-    let image = masked_image(map, set, input, shares.iter().map(|share| &share.down).collect())?;
+    let image = masked_image(map, set, input, shares.iter().map(|share| share.down.clone()).collect())?;
     let (target, high) = map.target();
     let to = target.q_basis(high);
     let own = |up: &Ciphertext| [up.c0(), up.c1()].iter().all(|poly| fits(poly, target.n(), to.len()));
@@ -249,16 +276,6 @@ pub fn rotate(
 /// The product of the primes up to `level`, which must be below 2¹²⁷.
 pub(crate) fn modulus(params: &Params, level: usize) -> i128 {
     params.q_basis(level).primes().map(i128::from).product()
-}
-
-/// The coefficients `at` of a polynomial modulo the primes up to `level`, centred, and 0 for all others. The
-/// modulus must be below 2¹²⁷.
-pub(crate) fn centred(params: &Params, level: usize, poly: &Poly<Coeff>, at: &[usize]) -> Vec<i128> {
-    let mut out = vec![0; params.n()];
-    let residues = |k: usize| (0..=level).map(move |i| poly.limb(i)[k]);
-    let lift = Lift::new(params, level);
-    at.iter().for_each(|&k| out[k] = lift.centred(residues(k)));
-    out
 }
 
 /// Garner's algorithm for the primes up to a level: v = d₀ + q₀·(d₁ + q₁·(…)), with digit dᵢ modulo qᵢ.

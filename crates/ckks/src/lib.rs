@@ -22,6 +22,7 @@ mod keys;
 mod keyswitch;
 mod linear;
 mod mask;
+mod numbers;
 mod pack;
 mod params;
 mod proof;
@@ -53,6 +54,7 @@ pub use mask::{
     MaskSeed, flood_assign, mask_all_but_constant_assign, mask_assign, mask_bits, mask_seed,
     rerandomise_assign, unmask_assign,
 };
+pub use numbers::{NUMBER_BITS, NumbersToCoefficients, NumbersToSlots, SlotNumbers};
 pub use pack::{Packer, pack_elements};
 pub use params::{
     Fingerprint, LOGN10_LOGQ25_SUM, LOGN11_LOGQ50_SUM, LOGN13_LOGQP147_SCORES, LOGN14_LOGQP147_256BIT_SCORES,

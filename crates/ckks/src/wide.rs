@@ -154,11 +154,27 @@ impl WideEncoder {
             if factor.is_nan() || factor.abs() > 1.0 {
                 return Err(Error::ValueRange { op: Op::Encode, scale: factor.abs().log2() });
             }
-            let factor = (factor * f64::from(ROOT_FRACTION).exp2()) as i128;
-            Ok((product(re, factor) + (1 << (DECODED_FRACTION - 1))) >> DECODED_FRACTION)
+            Ok(rounded(re, factor))
         };
         terms.iter().map(term).collect()
     }
+}
+
+/// x times a factor of at most 1 in size, rounded to an integer. x has [`DECODED_FRACTION`] bits after the
+/// point, and is at most 2¹²⁴ with them.
+fn rounded(x: i128, factor: f64) -> i128 {
+    let factor = (factor * f64::from(ROOT_FRACTION).exp2()) as i128;
+    (product(x, factor) + (1 << (DECODED_FRACTION - 1))) >> DECODED_FRACTION
+}
+
+/// x times a factor of at most 1 in size, rounded to an integer, for an x below 2^[`MAX_WIDE_BITS`] in size.
+pub(crate) fn scaled(x: i128, factor: f64) -> i128 {
+    rounded(x << DECODED_FRACTION, factor)
+}
+
+/// 2ᵇ·cos(2πk/2^`log_order`), rounded to an integer, for b = `bits`.
+pub(crate) fn root_bits(k: usize, log_order: u32, bits: u32) -> i128 {
+    (root(k, log_order)[0] + (1 << (ROOT_FRACTION - bits - 1))) >> (ROOT_FRACTION - bits)
 }
 
 impl Plaintext {

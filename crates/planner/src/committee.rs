@@ -5,7 +5,7 @@ use crate::text::size;
 use crate::{Error, Report};
 use ckks::{Params, Security};
 use ckks_shares::Quorum;
-use protocol::exchange::{OPENED_NATS, most_opened, opened_nats};
+use protocol::exchange::{Budget, OPENED_NATS, budget_of_a_member, opened_nats};
 use protocol::{DecisionId, ScoreLayout, Shape};
 use serde::Serialize;
 use wire::{CommitteeContexts, DecideReply, Decision, OpenedAnswer, SealedShare};
@@ -29,11 +29,13 @@ pub struct CommitteeCost {
     pub decision_nats: f64,
     /// The nats of the budget of answers.
     pub nats: f64,
-    /// The decisions that a member opens for these.
-    pub decisions_of_a_member: u64,
+    /// What a member answers for these.
+    pub of_a_member: Budget,
     /// The decisions that the keys allow, if the same t members are always asked, and if all are asked as
     /// often.
     pub decisions: [u64; 2],
+    /// The models that they allow, in the same way: one for each batch.
+    pub models: [u64; 2],
 }
 
 /// The costs of `threshold` of `members` at a problem, with the default budget.
@@ -59,7 +61,8 @@ pub fn committee(
         answer_key: vec![0; envelope::SEALING_KEY_BYTES],
         contexts: vec![0; CommitteeContexts::contexts_bytes(&small)],
     };
-    let of_member = most_opened(OPENED_NATS, shape, (threshold, members), members);
+    let of_member = budget_of_a_member(OPENED_NATS, shape, (threshold, members), members);
+    let spread = |of_member: u64| [of_member, of_member * u64::from(members) / u64::from(threshold)];
     Ok(CommitteeCost {
         threshold,
         members,
@@ -69,8 +72,9 @@ pub fn committee(
         member_keys: member_bytes(quorum, [&params, &small, &answers]),
         decision_nats: opened_nats(shape, threshold, members),
         nats: OPENED_NATS,
-        decisions_of_a_member: of_member,
-        decisions: [of_member, of_member * u64::from(members) / u64::from(threshold)],
+        of_a_member: of_member,
+        decisions: spread(of_member.decisions),
+        models: spread(of_member.models),
     })
 }
 
@@ -111,7 +115,7 @@ impl CommitteeCost {
     pub fn text(&self, report: &Report, explain: bool) -> String {
         let CommitteeCost { threshold: t, members: n, .. } = *self;
         let bundle = size(report.keys.iter().map(|key| key.bytes).sum());
-        let [least, most] = self.decisions;
+        let ([least, most], [few, models]) = (self.decisions, self.models);
         let mut lines = vec![
             format!("committee   any {t} of {n} members answer together; nobody has the key, and users have no secret"),
             format!(
@@ -125,8 +129,8 @@ impl CommitteeCost {
                 size(self.member_keys)
             ),
             format!(
-                "the keys    allow {least} decisions if the same {t} members are always asked, and {most} if all are asked as \
-                 often; then new keys are due"
+                "the keys    allow {least} decisions and {few} models, one a batch, if the same {t} members are always asked, and \
+                 {most} and {models} if all are asked as often; then new keys are due"
             ),
             format!(
                 "it holds    against the server with {} of the members: they see sums under masks. {t} members have the key",
@@ -143,7 +147,7 @@ impl CommitteeCost {
                 self.decision_nats,
                 self.nats,
                 (self.nats / self.decision_nats) as u64,
-                self.decisions_of_a_member,
+                self.of_a_member.decisions,
                 t - 1,
                 others = n - t + 1
             ));

@@ -7,7 +7,7 @@
 use crate::members::{Question, Wanted, check_frames};
 use crate::{CommitteeManifest, Error};
 use ckks::{Ciphertext, KeyId, Params};
-use ckks_shares::{ActiveSet, OpeningShare, ROUNDS, RangeCheck, RequestId, RequestKind};
+use ckks_shares::{ActiveSet, Forms, OpeningShare, ROUNDS, RangeCheck, RequestId, RequestKind};
 use protocol::{Exchanges, LOG_STATISTICS};
 use serde::{Deserialize, Serialize};
 
@@ -36,7 +36,7 @@ pub struct OpenedChecks {
     pub question: Vec<u8>,
     /// The members, as [`ActiveSet::bits`].
     pub set: u16,
-    /// The shares of each in ascending order ([`write_check_shares`]), and the signature of the member.
+    /// The shares of each in ascending order ([`write_openings`]), and the signature of the member.
     pub shares: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -107,14 +107,12 @@ impl OpenedChecks {
         }
         let mut rest: Vec<&[u8]> = self.shares.iter().map(|(frame, _)| &frame[..]).collect();
         let pass = |input: &RoundInput<'_>| {
-            let limbs = input.check.forms().level() + 1;
             let take = |frame: &mut &[u8]| {
                 let (own, after) = frame.split_at(8 * input.residues());
                 *frame = after;
-                let words = own.as_chunks::<8>().0.iter().map(|x| u64::from_le_bytes(*x));
-                OpeningShare(words.collect::<Vec<_>>().chunks(limbs).map(<[u64]>::to_vec).collect())
+                read_opening(input.check.forms(), own)
             };
-            let shares: Vec<OpeningShare> = rest.iter_mut().map(take).collect();
+            let shares = rest.iter_mut().map(take).collect::<Result<Vec<_>, _>>()?;
             Ok(input.check.passes(set, &input.check.forms().values(input.ciphertext)?, &shares)?)
         };
         inputs.iter().map(pass).collect()
@@ -242,10 +240,23 @@ pub fn check_request(question: &[u8], set: ActiveSet) -> [u8; 32] {
     *RequestId::new(RequestKind::RangeCheck, set, question, None).bytes()
 }
 
-/// The bytes of the shares of all inputs, in their order: each residue takes eight.
-pub fn write_check_shares(shares: &[OpeningShare]) -> Vec<u8> {
+/// The bytes of shares of openings, in their order: each residue takes eight.
+pub fn write_openings(shares: &[OpeningShare]) -> Vec<u8> {
     let residues = shares.iter().flat_map(|share| share.0.iter().flatten());
     residues.flat_map(|x| x.to_le_bytes()).collect()
+}
+
+/// Reads the bytes of the share of an opening of `forms`. Residues are not compared with their primes.
+///
+/// # Errors
+/// [`Error::Malformed`] for another number of residues.
+pub fn read_opening(forms: &Forms, bytes: &[u8]) -> Result<OpeningShare, Error> {
+    let limbs = forms.level() + 1;
+    if bytes.len() != 8 * limbs * forms.len() {
+        return Err(Error::Malformed("a share of an opening has not one residue for each form and prime"));
+    }
+    let words = bytes.as_chunks::<8>().0.iter().map(|x| u64::from_le_bytes(*x));
+    Ok(OpeningShare(words.collect::<Vec<_>>().chunks(limbs).map(<[u64]>::to_vec).collect()))
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ mod users;
 pub use bundle::{BUNDLE_VERSION, BundleKind, BundleReader, BundleWriter, MAX_MANIFEST_BYTES};
 pub use checks::{
     CheckEvidence, CheckState, FeedbackCheck, OpenedChecks, RoundInput, check_header, check_request,
-    input_hash, write_check_shares,
+    input_hash, read_opening, write_openings,
 };
 pub use clear::{
     ClearFeedback, Counted, DecideRequest, Decided, FeedbackKind, LateFeedback, LateRule, Learnt,

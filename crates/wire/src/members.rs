@@ -167,7 +167,9 @@ pub fn transfers(exchanges: &Exchanges, kind: TaskKind) -> Vec<Box<dyn Transfer 
             let factor = exchanges.layout.statistics_factor();
             vec![Box::new(Raised { raise: &exchanges.statistics, factor, check_bits: CHECK_BITS })]
         }
-        TaskKind::Model => vec![Box::new(exchanges.refresh.clone()), Box::new(exchanges.model.clone())],
+        TaskKind::Model => {
+            vec![Box::new(exchanges.refresh_numbers.clone()), Box::new(exchanges.model_numbers.clone())]
+        }
     }
 }
 
@@ -177,9 +179,12 @@ pub fn transfers(exchanges: &Exchanges, kind: TaskKind) -> Vec<Box<dyn Transfer 
 /// # Errors
 /// [`Error::Ckks`] for a plan of other parameters.
 pub fn rotations(exchanges: &Exchanges, plan: &Plan) -> Result<Vec<Box<dyn Transfer>>, Error> {
-    let large = exchanges.model.large();
+    let large = exchanges.refresh.params();
     let statistics = Refresh::new(large, plan.refresh_level, plan.statistics_level, large.max_slots())?;
-    Ok(vec![Box::new(exchanges.refresh.clone()), Box::new(exchanges.model.clone()), Box::new(statistics)])
+    let mut maps: Vec<Box<dyn Transfer>> =
+        vec![Box::new(exchanges.refresh_numbers.clone()), Box::new(exchanges.model_numbers.clone())];
+    maps.push(Box::new(statistics));
+    Ok(maps)
 }
 
 /// The ids of the requests of [`rotations`], about these polynomials of model and statistics.
@@ -392,7 +397,7 @@ impl MemberRequest {
 #[derive(Debug, Clone, PartialEq)]
 pub enum MemberReply {
     /// Shares of transfers, the frames of downⱼ and upⱼ of each, or of checks
-    /// ([`crate::write_check_shares`]), and a signature over all.
+    /// ([`crate::write_openings`]), and a signature over all.
     Frames {
         /// The number of the request.
         number: u64,

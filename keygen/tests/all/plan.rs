@@ -69,17 +69,24 @@ fn json_has_every_field_and_text_the_same_numbers() {
 /// A committee's costs, as text and as JSON, and numbers that no committee has.
 #[test]
 fn committees_are_planned() {
-    use protocol::exchange::{OPENED_NATS, most_opened};
+    use protocol::exchange::{Budget, OPENED_NATS, budget_of_a_member};
     let arguments = ["--d", "7", "--k", "4", "--committee", "3/5"];
     let out = tool(&[&arguments[..], &["--json"]].concat());
     let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
     let committee = &json["committee"];
-    let opened = most_opened(OPENED_NATS, protocol::Shape::for_problem(7, 4), (3, 5), 5);
-    assert_eq!(opened, 249);
-    assert_eq!(committee["decisions_of_a_member"], opened);
-    assert_eq!(committee["decisions"], serde_json::json!([opened, opened * 5 / 3]));
+    let most = budget_of_a_member(OPENED_NATS, protocol::Shape::for_problem(7, 4), (3, 5), 5);
+    let Budget { decisions, models } = most;
+    assert_eq!((decisions, models), (249, 39));
+    assert_eq!(committee["of_a_member"], serde_json::to_value(most).unwrap());
+    assert_eq!(committee["decisions"], serde_json::json!([decisions, decisions * 5 / 3]));
+    assert_eq!(committee["models"], serde_json::json!([models, models * 5 / 3]));
     let text = String::from_utf8(tool(&arguments).stdout).unwrap();
-    let wanted = ["any 3 of 5 members", "allow 249 decisions", "415 if all", "with 2 of the members"];
+    let wanted = [
+        "any 3 of 5 members",
+        "allow 249 decisions and 39 models",
+        "415 and 65 if all",
+        "with 2 of the members",
+    ];
     assert!(wanted.iter().all(|w| text.contains(w)), "{text}");
     let explained = tool(&[&arguments[..], &["--explain"]].concat());
     let text = String::from_utf8(explained.stdout).unwrap();

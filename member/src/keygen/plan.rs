@@ -239,8 +239,8 @@ impl Plan {
     pub fn most_bytes(&self, slot: Slot) -> usize {
         match slot.round {
             Round::Commit | Round::Verdict | Round::Stored => 32,
-            // Half of a pair key, and a number.
-            Round::Pair => SEALED_OVERHEAD + SEED_BYTES + 8,
+            // Half of a pair key, and two numbers.
+            Round::Pair => SEALED_OVERHEAD + SEED_BYTES + 16,
             Round::Reveal if slot.number == 0 => ckks::public_key_bytes(&self.large, false),
             Round::Reveal => ckks::public_key_bytes(&self.scores, true),
             Round::Deal if self.is_resharing() => SEALED_OVERHEAD + self.shares_bytes() + MOST_TOLD,

@@ -3,7 +3,7 @@
 //!
 //! | round | who | sends |
 //! |---|---|---|
-//! | pair | the next members | to each other one, sealed: half of a pair key, and how many decisions it has opened in this epoch |
+//! | pair | the next members | to each other one, sealed: half of a pair key, and what it has spent in this epoch |
 //! | deal | t members of this epoch | to each next member, sealed: λⱼσⱼ by a fresh polynomial, for each ring, and what its ledger holds |
 //! | test | the next members | their shares of openings of encryptions of 0 by every set of t of them |
 //! | confirm | the next members | their signatures of the manifest of the next epoch |
@@ -28,7 +28,7 @@ use ckks_committee::{Dealt, MemberShare, PairKeys, PairSecret};
 use ckks_secret::Passphrase;
 use ckks_shares::ActiveSet;
 use host::Draft;
-use protocol::exchange::{OPENED_NATS, most_opened, opened_nats};
+use protocol::exchange::{Budget, OPENED_NATS, budget_of_a_member, opened_nats};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
@@ -40,8 +40,8 @@ use wire::{
 };
 use zeroize::Zeroizing;
 
-/// In the place of the number of decisions that a member has opened: it has no ledger of this epoch.
-const NOT_TOLD: u64 = u64::MAX;
+/// In the place of what a member has spent: it has no ledger of this epoch.
+const NOT_TOLD: Budget = Budget { decisions: u64::MAX, models: u64::MAX };
 const RINGS: [Ring; 3] = [Ring::Large, Ring::Scores, Ring::Answers];
 
 /// What a member of the epoch that ends has. Its share is erased at the end of the run.
@@ -236,11 +236,11 @@ impl<B: Board> Run<'_, '_, B> {
         // After its old keys were erased, all that it sends there is on the board.
         let is_over = self.roles.old.is_none() && self.party.memory.has_begun(plan.place(Round::Stored));
         if let Some(member) = next.filter(|_| !is_over) {
-            // What a member of both epochs has opened is told, and does not change after that.
-            let opened = match &self.roles.old {
+            // What a member of both epochs has spent is told, and does not change after that.
+            let spent = match &self.roles.old {
                 Some(old) => {
                     old.ledger.freeze(&plan.session)?;
-                    old.ledger.tell()?.opened
+                    old.ledger.tell()?.spent
                 }
                 None => NOT_TOLD,
             };
@@ -249,7 +249,8 @@ impl<B: Board> Run<'_, '_, B> {
                 let (to, mut rng) = (slot.number as u8 + 1, stream(&seed, "seal a pair", slot.number.into()));
                 let card = &plan.proposal.members[usize::from(slot.number)];
                 let purpose = purpose(plan, PAIR, member, to);
-                let body = Zeroizing::new([&half.to_bytes()[..], &opened.to_le_bytes()].concat());
+                let spent = [spent.decisions, spent.models].map(u64::to_le_bytes);
+                let body = Zeroizing::new([&half.to_bytes()[..], &spent.concat()].concat());
                 Ok(envelope::seal(&card.sealing.0, &purpose, &body, &mut rng)?)
             })?;
         }
@@ -354,11 +355,11 @@ impl<B: Board> Run<'_, '_, B> {
             let sealed = self.party.fetch(slot)?;
             let opened = sealing.open(&purpose(plan, PAIR, from, member), &sealed);
             let read = opened.ok().and_then(|body| read_pair(&body));
-            let Some((theirs, opened)) = read else {
+            let Some((theirs, spent)) = read else {
                 return suspicion(format!("the {slot} cannot be opened"));
             };
-            if let Some(old) = old_number(from).filter(|_| opened != NOT_TOLD) {
-                counts.insert(old, opened);
+            if let Some(old) = old_number(from).filter(|_| spent != NOT_TOLD) {
+                counts.insert(old, spent);
             }
             pairs.insert(
                 from,
@@ -375,18 +376,18 @@ impl<B: Board> Run<'_, '_, B> {
                 return suspicion(format!("the {slot} cannot be read"));
             };
             of_rings.iter_mut().zip(values).for_each(|(of_ring, value)| of_ring.push(value));
-            counts.insert(dealer, own.opened);
+            counts.insert(dealer, own.spent);
             told.push(own);
         }
         if let Some(old) = &self.roles.old {
             let own = old.ledger.tell()?;
-            counts.insert(old.keys.member(), own.opened);
+            counts.insert(old.keys.member(), own.spent);
             told.push(own);
         }
         let before = committee.quorum()?;
         let numbers = (before.threshold(), before.members());
-        let most = most_opened(OPENED_NATS, plan.proposal.shape(), numbers, plan.makers());
-        let opened = counted_on(&counts, most, before, plan.quorum);
+        let most = budget_of_a_member(OPENED_NATS, plan.proposal.shape(), numbers, plan.makers());
+        let spent = counted_on(&counts, most, before, plan.quorum);
         let mut rng = stream(seed, "answers of a member", 0);
         let mut share = |ring: Ring| {
             let (params, dealt) = (plan.params(ring), &of_rings[ring as usize]);
@@ -397,7 +398,7 @@ impl<B: Board> Run<'_, '_, B> {
             scores: share(Ring::Scores)?,
             answers: share(Ring::Answers)?,
         };
-        let told = Told { opened, ..Told::merged(told) };
+        let told = Told { spent, ..Told::merged(told) };
         Ok((Received { shares, pairs, token }, told))
     }
 
@@ -514,9 +515,11 @@ impl<B: Board> Run<'_, '_, B> {
 }
 
 /// Half of a pair key, and how many decisions its member has opened.
-pub(super) fn read_pair(bytes: &[u8]) -> Option<(PairSecret, u64)> {
-    let (half, opened) = bytes.split_first_chunk()?;
-    Some((PairSecret::from_bytes(half), u64::from_le_bytes(opened.try_into().ok()?)))
+pub(super) fn read_pair(bytes: &[u8]) -> Option<(PairSecret, Budget)> {
+    let (half, rest) = bytes.split_first_chunk()?;
+    let (decisions, models) = rest.split_first_chunk()?;
+    let models = u64::from_le_bytes(models.try_into().ok()?);
+    Some((PairSecret::from_bytes(half), Budget { decisions: u64::from_le_bytes(*decisions), models }))
 }
 
 /// The values of a deal, and what its dealer tells.

@@ -1,17 +1,26 @@
 //! What the members of an epoch have spent of the budget of answers, for the members of the next one.
 
 use ckks_shares::Quorum;
+use protocol::exchange::Budget;
 use std::collections::BTreeMap;
 
-/// The decisions that each member of `next` counts as opened, so that a coalition that opened as many as the
-/// members of the epoch before have counted opens no more than the budget with those of both epochs.
+/// What each member of `next` counts as spent, so that a coalition that spent as much as the members of the
+/// epoch before have counted spends no more than the budget with those of both epochs.
 ///
-/// What was opened is at most the sum of what the n − t + 1 members counted who were honest: the largest
-/// ones, since nobody knows who was. `known` are the counts that are told, by member. Others may have counted
-/// `most`, up to which a member opens. The sum is divided by the n' − t' + 1 members who may be honest next,
-/// since each of these opens as many less, and multiplied by t/t' if that is more than 1: the nats of a
-/// decision grow with t, or not at all.
-pub(super) fn counted_on(known: &BTreeMap<u8, u64>, most: u64, before: Quorum, next: Quorum) -> u64 {
+/// What was spent is at most the sum of what the n − t + 1 members counted who were honest: the largest ones,
+/// since nobody knows who was. `known` are the counts that are told, by member. Others may have counted
+/// `most`, up to which a member answers. The sum is divided by the n' − t' + 1 members who may be honest
+/// next, since each of these answers as much less, and multiplied by t/t' if that is more than 1: the nats of
+/// a decision grow at most as t does, and the forms of a model do not.
+pub(super) fn counted_on(known: &BTreeMap<u8, Budget>, most: Budget, before: Quorum, next: Quorum) -> Budget {
+    let counted = |of: fn(&Budget) -> u64| {
+        let known = known.iter().map(|(member, spent)| (*member, of(spent))).collect();
+        counted_alone(&known, of(&most), before, next)
+    };
+    Budget { decisions: counted(|spent| spent.decisions), models: counted(|spent| spent.models) }
+}
+
+fn counted_alone(known: &BTreeMap<u8, u64>, most: u64, before: Quorum, next: Quorum) -> u64 {
     let unknown = known.values().copied().fold(most, u64::max);
     let members = before.everybody().iter();
     let mut counts: Vec<u64> = members.map(|j| known.get(&j).copied().unwrap_or(unknown)).collect();
@@ -31,7 +40,7 @@ fn honest(quorum: Quorum) -> usize {
 mod tests {
     use super::*;
     use protocol::Shape;
-    use protocol::exchange::{OPENED_NATS, most_opened, opened_nats};
+    use protocol::exchange::{OPENED_NATS, budget_of_a_member, opened_nats};
 
     /// Whoever was honest and whatever each opened: with what the next epoch may open, the budget of the key
     /// suffices. The control is the largest count of those who deal, which knows nothing of the others.
@@ -42,7 +51,8 @@ mod tests {
         for (before, next) in [((2, 3), (2, 3)), ((3, 5), (3, 5)), ((2, 3), (3, 5)), ((3, 5), (2, 3))] {
             let makers = before.1;
             let each = opened_nats(shape, before.0, makers);
-            let [most, after] = [before, next].map(|quorum| most_opened(OPENED_NATS, shape, quorum, makers));
+            let [most, after] =
+                [before, next].map(|quorum| budget_of_a_member(OPENED_NATS, shape, quorum, makers).decisions);
             // The last members open all that they may, and the dealers, who are the first, nothing.
             let counts: BTreeMap<u8, u64> =
                 (1..=before.1).map(|j| (j, if j > before.0 { most } else { 0 })).collect();
@@ -53,7 +63,7 @@ mod tests {
                 let left = honest * after.saturating_sub(counted);
                 opened as f64 * each + left as f64 * opened_nats(shape, next.0, makers)
             };
-            let counted = counted_on(&told, most, quorum(before), quorum(next));
+            let counted = counted_alone(&told, most, quorum(before), quorum(next));
             assert!(spent(counted) <= OPENED_NATS, "{before:?}, {next:?}: {}", spent(counted));
             let largest = told.values().copied().max().unwrap_or(0);
             assert!(spent(largest) > OPENED_NATS, "the control");
@@ -63,7 +73,15 @@ mod tests {
     #[test]
     fn members_who_tell_what_they_have_opened_are_counted_by_that() {
         let quorum = Quorum::new(3, 5).unwrap();
-        let counted = |told: &[(u8, u64)]| counted_on(&told.iter().copied().collect(), 249, quorum, quorum);
+        // Models are counted as decisions are.
+        let counted = |told: &[(u8, u64)]| {
+            let own = |decisions| Budget { decisions, models: decisions / 2 };
+            let told = told.iter().map(|(member, decisions)| (*member, own(*decisions))).collect();
+            let counted = counted_on(&told, own(249), quorum, quorum);
+            let halves = told.iter().map(|(member, spent)| (*member, spent.models)).collect();
+            assert_eq!(counted.models, counted_alone(&halves, 124, quorum, quorum));
+            counted.decisions
+        };
         assert_eq!(counted(&[(1, 0), (2, 0), (3, 0), (4, 0), (5, 0)]), 0);
         assert_eq!(counted(&[(1, 30), (2, 20), (3, 10), (4, 0), (5, 31)]), 27);
         assert_eq!(counted(&[(1, 150), (2, 150), (3, 150), (5, 150)]), 183);

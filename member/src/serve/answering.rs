@@ -10,9 +10,9 @@ use protocol::levels::ANSWER_LEVEL;
 use protocol::{Exchanges, MOST_FACTOR, ScoreRing, TaskKind};
 use std::collections::BTreeSet;
 use wire::{
-    AnswerUser, CheckEvidence, Created, Custody, FeedbackCheck, Manifest, MemberReply, MemberRequest,
-    PublicBundle, Question, RoundInput, SealedShare, Wanted, check_header, check_request, rotation_requests,
-    rotations, sign_frames, transfer_header, transfers, write_check_shares,
+    AnswerUser, CheckEvidence, Created, Custody, Evidence, FeedbackCheck, Manifest, MemberReply,
+    MemberRequest, PublicBundle, Question, RoundInput, SealedShare, Wanted, check_header, check_request,
+    rotation_requests, rotations, sign_frames, transfer_header, transfers, write_openings,
 };
 
 /// A bandit whose keys and plan a member has checked.
@@ -197,16 +197,27 @@ impl Asked<'_> {
         let maps = transfers(&self.bandit.exchanges, kind);
         let (source, level) = maps[0].source();
         let c1 = ckks::read_polynomial(source, self.key_id(source)?, level, &self.request.c1)?;
-        ledger.note(question, self.set.bits(), &self.request.question, &self.request.c1)?;
+        let decisions = match kind {
+            // Who replays has checked the evidence. All places of a request are raised, also those beyond
+            // its decisions.
+            TaskKind::Scores { .. } => {
+                let evidence = Evidence::from_bytes(&self.request.evidence)?;
+                let places = |(count, _): &(u32, Vec<u8>)| u64::from(*count).next_power_of_two();
+                evidence.uploads.iter().map(places).sum()
+            }
+            TaskKind::Sum | TaskKind::Model => 0,
+        };
+        let noted = (self.set.bits(), decisions);
+        ledger.note(question, noted, &self.request.question, &self.request.c1)?;
         let (mut frames, mut requests) = (Vec::new(), Vec::new());
         for (number, map) in (0..).zip(&maps) {
             let header = transfer_header(&self.request.question, number);
             let id = RequestId::new(RequestKind::Transfer, self.set, &header, Some(&c1));
-            let ((source, low), (target, high)) = (map.source(), map.target());
+            let ((source, _), (target, high)) = (map.source(), map.target());
             let (from, to) = (self.share(source), self.share(target));
             let TransferShare { down, up } =
                 from.transfer(to, self.keys.pairs(), &**map, self.set, &header, &c1)?;
-            frames.push(ckks::write_polynomial(source, self.key_id(source)?, low, &down));
+            frames.push(write_openings(&[down]));
             frames.push(ckks::write_polynomial(target, self.key_id(target)?, high, &up));
             requests.push(*id.bytes());
         }
@@ -221,17 +232,17 @@ impl Asked<'_> {
         let model = ckks::read_polynomial(source, key, level, &self.request.c1)?;
         let statistics = ckks::read_polynomial(source, key, level, &self.request.evidence)?;
         let noted = [&self.request.c1[..], &self.request.evidence].concat();
-        ledger.note(question, self.set.bits(), &self.request.question, &noted)?;
+        ledger.note(question, (self.set.bits(), 0), &self.request.question, &noted)?;
         let requests = rotation_requests(&self.request.question, self.set, [&model, &statistics]);
         let mut frames = Vec::new();
         for ((number, map), c1) in (0..).zip(&maps).zip([&model, &model, &statistics]) {
             let header = transfer_header(&self.request.question, number);
-            let ((source, low), (target, high)) = (map.source(), map.target());
+            let ((source, _), (target, high)) = (map.source(), map.target());
             let of_large = target == self.keys.large().params();
             let (public, id) = if of_large { &next.large } else { &next.scores };
             let RotationShare { down, up } =
                 self.share(source).rotate(public, self.keys.pairs(), &**map, self.set, &header, c1)?;
-            frames.push(ckks::write_polynomial(source, key, low, &down));
+            frames.push(write_openings(&[down]));
             frames.push(ckks::write_polynomial(target, *id, high, up.c0()));
             frames.push(ckks::write_polynomial(target, *id, high, up.c1()));
         }
@@ -246,13 +257,13 @@ impl Asked<'_> {
         let evidence = CheckEvidence::from_bytes(&self.request.evidence)?;
         let feedbacks = FeedbackCheck::read(&self.bandit.exchanges, ring, &evidence.frames)?;
         let inputs = feedbacks.round(&question.wanted)?;
-        ledger.note(question, self.set.bits(), &self.request.question, &[])?;
+        ledger.note(question, (self.set.bits(), 0), &self.request.question, &[])?;
         let open = |(at, input): (usize, &RoundInput<'_>)| {
             let (header, c1) = (check_header(&self.request.question, at), input.ciphertext.c1());
             share.check_range(self.keys.pairs(), &input.check, self.set, &header, c1)
         };
         let shares = inputs.iter().enumerate().map(open).collect::<Result<Vec<_>, _>>()?;
-        let frames = vec![write_check_shares(&shares)];
+        let frames = vec![write_openings(&shares)];
         let id = check_request(&self.request.question, self.set);
         let signature = sign_frames(self.keys.signing(), &[id], &frames);
         Ok(MemberReply::Frames { number: self.request.number, frames, signature })
@@ -279,7 +290,8 @@ impl Asked<'_> {
         let c1 = ckks::read_polynomial(params, key_id, ANSWER_LEVEL, &self.request.c1)?;
         let slots: Vec<usize> = all().flat_map(|number| layout.answer_slots(number, large)).collect();
         let forms = Forms::real_slots(params, ANSWER_LEVEL, &slots, OPENED_FORM_BITS)?;
-        ledger.note(question, self.set.bits(), &self.request.question, &self.request.c1)?;
+        let noted = (self.set.bits(), seen.len() as u64);
+        ledger.note(question, noted, &self.request.question, &self.request.c1)?;
         let unit = f64::from(OPENED_FORM_BITS).exp2() * params.scale(ANSWER_LEVEL);
         let smudge =
             Smudge::at_least(OPENED_DEVIATION / f64::from(self.keys.quorum().threshold()).sqrt() * unit);

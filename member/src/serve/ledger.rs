@@ -7,6 +7,7 @@ use super::Error;
 use super::answering::NO_BANDIT;
 use ckks_shares::SessionId;
 use protocol::TaskKind;
+use protocol::exchange::Budget;
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -29,6 +30,8 @@ const BANDITS: TableDefinition<&str, [u8; 32]> = TableDefinition::new("bandits")
 const HEADS: TableDefinition<&str, (u64, [u8; 32])> = TableDefinition::new("heads");
 const UPLOADS: TableDefinition<[u8; 32], u64> = TableDefinition::new("uploads");
 const TASKS: TableDefinition<(&str, u8, u64), &[u8]> = TableDefinition::new("tasks");
+/// What the evaluations and models of a bandit count as.
+const COUNTED: TableDefinition<(&str, u64), u64> = TableDefinition::new("counted");
 /// The last task of a bandit's own that was answered in an epoch before: those before it are over.
 const FLOORS: TableDefinition<&str, u64> = TableDefinition::new("floors");
 /// The head of each batch that this member has signed.
@@ -44,6 +47,10 @@ const EVALUATIONS: u64 = 1 << 63;
 const NO_TASK: u64 = 0;
 /// The resharing in which the shares of this ledger are handed on, by the start of its name.
 const RESHARING: &str = "resharing";
+/// How many decisions were counted.
+const DECISIONS: &str = "opened";
+/// How many models were counted.
+const MODELS: &str = "models";
 /// Whether the server was caught by a member that checks some tasks alone.
 const CAUGHT: &str = "caught";
 /// Whether the member has signed the next epoch.
@@ -52,8 +59,8 @@ const ENDED: &str = "ended";
 /// A ledger, which one process at a time opens.
 pub struct Ledger {
     database: Database,
-    /// The most decisions that are opened with these keys.
-    most_opened: u64,
+    /// The most that is answered with these keys.
+    most: Budget,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -67,8 +74,8 @@ struct Record {
 /// What a ledger holds that a member of the next epoch must know.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Told {
-    /// The decisions that were opened with these keys.
-    pub opened: u64,
+    /// What was spent of these keys.
+    pub spent: Budget,
     /// The hashes of the requests of users that were answered, with their tasks.
     pub uploads: Vec<([u8; 32], u64)>,
     /// The bandits.
@@ -96,7 +103,8 @@ impl Told {
         let (mut out, mut uploads) = (Told::default(), BTreeMap::new());
         let mut bandits = BTreeMap::<String, ToldBandit>::new();
         for told in all {
-            out.opened = out.opened.max(told.opened);
+            out.spent.decisions = out.spent.decisions.max(told.spent.decisions);
+            out.spent.models = out.spent.models.max(told.spent.models);
             for (hash, task) in told.uploads {
                 // Of two tasks, none is answered: one of the two who tell does not tell the truth.
                 uploads
@@ -201,7 +209,7 @@ impl Ledger {
     /// `new` is the format of a file that has none yet.
     fn of_file(file: File, path: &Path, new: Option<u64>) -> Result<Self, Error> {
         let database = Database::builder().create_file(file).map_err(failed)?;
-        let ledger = Ledger { database, most_opened: u64::MAX };
+        let ledger = Ledger { database, most: Budget { decisions: u64::MAX, models: u64::MAX } };
         let write = ledger.database.begin_write().map_err(failed)?;
         {
             let mut about = write.open_table(ABOUT).map_err(failed)?;
@@ -216,6 +224,7 @@ impl Ledger {
             write.open_table(HEADS).map_err(failed)?;
             write.open_table(UPLOADS).map_err(failed)?;
             write.open_table(TASKS).map_err(failed)?;
+            write.open_table(COUNTED).map_err(failed)?;
             write.open_table(FLOORS).map_err(failed)?;
             write.open_table(SIGNED).map_err(failed)?;
             write.open_table(OTHERS).map_err(failed)?;
@@ -265,12 +274,12 @@ impl Ledger {
         write.commit().map_err(failed)
     }
 
-    /// Answers again after `session` has failed, whose tests count as `spent` opened decisions. A run in
-    /// which the member signed the next epoch does not end so.
+    /// Answers again after `session` has failed, whose tests count as `decisions`. A run in which the member
+    /// signed the next epoch does not end so.
     ///
     /// # Errors
     /// [`Error::HandedOn`]; [`Error::Ledger`].
-    pub fn thaw(&self, session: &SessionId, spent: u64) -> Result<(), Error> {
+    pub fn thaw(&self, session: &SessionId, decisions: u64) -> Result<(), Error> {
         let write = self.begin()?;
         {
             let mut about = write.open_table(ABOUT).map_err(failed)?;
@@ -280,8 +289,8 @@ impl Ledger {
             let found = about.get(RESHARING).map_err(failed)?.map(|found| found.value());
             if found == Some(name(session)) {
                 about.remove(RESHARING).map_err(failed)?;
-                let opened = about.get("opened").map_err(failed)?.map_or(0, |found| found.value());
-                about.insert("opened", opened.saturating_add(spent)).map_err(failed)?;
+                let spent = read_number(&about, DECISIONS)?;
+                about.insert(DECISIONS, spent.saturating_add(decisions)).map_err(failed)?;
             }
         }
         write.commit().map_err(failed)
@@ -310,7 +319,8 @@ impl Ledger {
     pub fn tell(&self) -> Result<Told, Error> {
         let read = self.database.begin_read().map_err(failed)?;
         let about = read.open_table(ABOUT).map_err(failed)?;
-        let opened = about.get("opened").map_err(failed)?.map_or(0, |found| found.value());
+        let spent =
+            Budget { decisions: read_number(&about, DECISIONS)?, models: read_number(&about, MODELS)? };
         let mut uploads = Vec::new();
         for row in read.open_table(UPLOADS).map_err(failed)?.iter().map_err(failed)? {
             let (hash, task) = row.map_err(failed)?;
@@ -346,22 +356,24 @@ impl Ledger {
                 }
             });
         }
-        Ok(Told { opened, uploads, bandits: bandits.into_values().collect() })
+        Ok(Told { spent, uploads, bandits: bandits.into_values().collect() })
     }
 
-    /// Takes what ledgers of the epoch before held, and notes `spent` more opened decisions. A ledger that
-    /// has answered nothing takes it.
+    /// Takes what ledgers of the epoch before held, and counts `decisions` more. A ledger that has answered
+    /// nothing takes it.
     ///
     /// # Errors
     /// [`Error::Ledger`], also for one that has answered.
-    pub fn take(&self, told: &Told, spent: u64) -> Result<(), Error> {
+    pub fn take(&self, told: &Told, decisions: u64) -> Result<(), Error> {
         if self.tell()? != Told::default() {
             return Err(Error::Ledger("it has answered before, and a new epoch takes a new ledger".into()));
         }
         let write = self.begin()?;
         {
-            let opened = told.opened.saturating_add(spent);
-            write.open_table(ABOUT).map_err(failed)?.insert("opened", opened).map_err(failed)?;
+            let mut about = write.open_table(ABOUT).map_err(failed)?;
+            let decisions = told.spent.decisions.saturating_add(decisions);
+            about.insert(DECISIONS, decisions).map_err(failed)?;
+            about.insert(MODELS, told.spent.models).map_err(failed)?;
             let mut uploads = write.open_table(UPLOADS).map_err(failed)?;
             for (hash, task) in &told.uploads {
                 uploads.insert(hash, task).map_err(failed)?;
@@ -393,20 +405,34 @@ impl Ledger {
         write.commit().map_err(failed)
     }
 
-    /// The ledger, which takes no more answers after this many opened decisions. One that is opened by two
-    /// sets counts twice.
-    pub fn with_most_opened(self, most_opened: u64) -> Self {
-        Ledger { most_opened, ..self }
+    /// The ledger, which takes no more answers after it has counted `most`. A decision counts once for each
+    /// set that is answered for the raise of its scores or for its opening, whichever are more; a model counts
+    /// once.
+    pub fn with_budget(self, most: Budget) -> Self {
+        Ledger { most, ..self }
     }
 
-    /// Notes that `set` is answered about the polynomial whose frame is `c1`. When this returns, the note is
-    /// on disk. The same question may be answered again, since it gets the same answer.
+    /// Notes that `set` is answered about the polynomial whose frame is `c1`, in an evaluation that has so many
+    /// places for `decisions`, or in none. When this returns, the note is on disk. The same question may be answered again,
+    /// since it gets the same answer.
     ///
     /// # Errors
-    /// [`Error::Refused`] for another meaning or another ciphertext of the same task, for more than three
-    /// sets, or eight of a sum, a model or a round of a check, and for answers after the most that are
-    /// opened; [`Error::Ledger`].
-    pub fn note(&self, question: &Question, set: u16, bytes: &[u8], c1: &[u8]) -> Result<(), Error> {
+    /// [`Error::Refused`] for a number that tasks of this kind do not have, for another meaning or another
+    /// ciphertext of the same task, for more than three
+    /// sets, or eight of a sum, a model or a round of a check, and beyond the budget; [`Error::Ledger`].
+    pub fn note(
+        &self,
+        question: &Question,
+        (set, decisions): (u16, u64),
+        bytes: &[u8],
+        c1: &[u8],
+    ) -> Result<(), Error> {
+        let of_evaluation =
+            matches!(question.wanted, Wanted::Transfer(TaskKind::Scores { .. }) | Wanted::Answers { .. });
+        // Otherwise an evaluation would count for a model of the same number.
+        if of_evaluation != (question.task >= EVALUATIONS) {
+            return Err(Error::Refused("a task with the number of another kind of task"));
+        }
         let (kind, most) = match question.wanted {
             Wanted::Transfer(TaskKind::Sum | TaskKind::Model) => (0, MOST_OWN_SETS),
             Wanted::Transfer(TaskKind::Scores { .. }) => (0, MOST_SETS),
@@ -446,22 +472,38 @@ impl Ledger {
             if record.sets.len() >= most {
                 return Err(Error::Refused("as many sets of members as may be were answered for this task"));
             }
-            if let Wanted::Answers { users, .. } = &question.wanted {
-                let mut table = write.open_table(ABOUT).map_err(failed)?;
-                let opened = table.get("opened").map_err(failed)?.map_or(0, |found| found.value());
-                let opened = opened.saturating_add(users.iter().map(|user| user.users.len() as u64).sum());
-                if opened > self.most_opened {
-                    return Err(Error::Refused(
-                        "the budget of answers of these keys is spent: make new keys",
-                    ));
-                }
-                table.insert("opened", opened).map_err(failed)?;
-            }
             record.sets.push(asked);
+            self.count(&write, question, decisions.saturating_mul(record.sets.len() as u64))?;
             let record = postcard::to_stdvec(&record).map_err(failed)?;
             tasks.insert(key, record.as_slice()).map_err(failed)?;
         }
         write.commit().map_err(failed)
+    }
+
+    /// Counts the task of a question: `decisions` of an evaluation, in all, of which those that were counted
+    /// before count no more; or a model.
+    fn count(&self, write: &WriteTransaction, question: &Question, decisions: u64) -> Result<(), Error> {
+        let (name, most, due) = match question.wanted {
+            Wanted::Transfer(TaskKind::Scores { .. }) | Wanted::Answers { .. } => {
+                (DECISIONS, self.most.decisions, decisions)
+            }
+            Wanted::Transfer(TaskKind::Model) => (MODELS, self.most.models, 1),
+            _ => return Ok(()),
+        };
+        let key = (question.bandit.as_str(), question.task);
+        let mut counted = write.open_table(COUNTED).map_err(failed)?;
+        let known = counted.get(key).map_err(failed)?.map_or(0, |found| found.value());
+        if due <= known {
+            return Ok(());
+        }
+        let mut about = write.open_table(ABOUT).map_err(failed)?;
+        let spent = read_number(&about, name)?.saturating_add(due - known);
+        if spent > most {
+            return Err(Error::Refused("the budget of answers of these keys is spent: make new keys"));
+        }
+        counted.insert(key, due).map_err(failed)?;
+        about.insert(name, spent).map_err(failed)?;
+        Ok(())
     }
 
     /// The position in the journal of a bandit up to which it was followed, and the hash over its records.
@@ -645,6 +687,10 @@ fn forked([_, other]: &[SignedHead; 2]) -> Error {
     Error::Forked { bandit: other.bandit.clone(), member: other.member, batch: other.batch }
 }
 
+fn read_number(about: &impl ReadableTable<&'static str, u64>, name: &str) -> Result<u64, Error> {
+    Ok(about.get(name).map_err(failed)?.map_or(0, |found| found.value()))
+}
+
 fn check_in_use(about: &impl ReadableTable<&'static str, u64>) -> Result<(), Error> {
     if about.get(CAUGHT).map_err(failed)?.is_some() {
         return Err(Error::Caught);
@@ -683,7 +729,7 @@ mod tests {
 
     fn question(task: u64, attempt: u32) -> Question {
         let wanted = Wanted::Transfer(TaskKind::Scores { factor: 0.5, alone: false });
-        Question { bandit: "b".into(), task, attempt, wanted }
+        Question { bandit: "b".into(), task: EVALUATIONS | task, attempt, wanted }
     }
 
     /// A question about the answers to one user, who waits for `decisions` of them.
@@ -691,11 +737,24 @@ mod tests {
         let users = (0..decisions).collect();
         let users = vec![wire::AnswerUser { round: 1, users, answer_key: Vec::new() }];
         let wanted = Wanted::Answers { model_feedbacks: 0, users };
-        Question { bandit: "b".into(), task, attempt, wanted }
+        Question { bandit: "b".into(), task: EVALUATIONS | task, attempt, wanted }
+    }
+
+    /// A question about a task of the bandit's own.
+    fn own(kind: TaskKind, task: u64, attempt: u32) -> Question {
+        Question { bandit: "b".into(), task, attempt, wanted: Wanted::Transfer(kind) }
     }
 
     fn note(ledger: &Ledger, question: &Question, set: u16, c1: &[u8]) -> Result<(), Error> {
-        ledger.note(question, set, &question.to_bytes(), c1)
+        let decisions = match &question.wanted {
+            Wanted::Answers { users, .. } => users.iter().map(|user| user.users.len() as u64).sum(),
+            _ => 0,
+        };
+        ledger.note(question, (set, decisions), &question.to_bytes(), c1)
+    }
+
+    fn decisions(decisions: u64) -> Budget {
+        Budget { decisions, models: 0 }
     }
 
     /// What the ledger grows by is stated in docs/committee.md: a decision that one set raises and opens, in
@@ -735,18 +794,95 @@ mod tests {
     fn the_budget_refuses_the_next_answer() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger");
-        let ledger = Ledger::create(&path).unwrap().with_most_opened(5);
+        let ledger = Ledger::create(&path).unwrap().with_budget(decisions(5));
         note(&ledger, &answers(1, 0, 2), 0b011, b"c1").unwrap();
         note(&ledger, &answers(1, 1, 2), 0b101, b"c1").unwrap();
         drop(ledger);
-        let ledger = Ledger::open(&path).unwrap().with_most_opened(5);
+        let ledger = Ledger::open(&path).unwrap().with_budget(decisions(5));
         assert!(matches!(note(&ledger, &answers(2, 0, 2), 0b011, b"c2"), Err(Error::Refused(_))));
         note(&ledger, &answers(1, 0, 2), 0b011, b"c1").unwrap();
         note(&ledger, &question(3, 0), 0b011, b"c3").unwrap();
         // What was refused has spent nothing, and what was answered is spent, whatever became of it.
         note(&ledger, &answers(4, 0, 1), 0b011, b"c4").unwrap();
         assert!(note(&ledger, &answers(5, 0, 1), 0b011, b"c5").is_err());
-        note(&ledger.with_most_opened(7), &answers(2, 0, 2), 0b011, b"c2").unwrap();
+        note(&ledger.with_budget(decisions(7)), &answers(2, 0, 2), 0b011, b"c2").unwrap();
+    }
+
+    /// A server raises scores and never has them opened: each raise counts as its decisions, once for each
+    /// set. The control is one that has them opened, whose openings count no more.
+    #[test]
+    fn attack_raises_without_answers_spend_the_budget() {
+        let folder = tempfile::tempdir().unwrap();
+        let ledger =
+            |name: &str| Ledger::create(&folder.path().join(name)).unwrap().with_budget(decisions(6));
+        let raise = |ledger: &Ledger, task: u64, attempt: u32, set: u16| {
+            let question = question(task, attempt);
+            ledger.note(&question, (set, 2), &question.to_bytes(), b"c1")
+        };
+        let open = |ledger: &Ledger, task: u64, attempt: u32, set: u16| {
+            note(ledger, &answers(task, attempt, 2), set, b"c2")
+        };
+        let hostile = ledger("hostile");
+        (1..=3).for_each(|task| raise(&hostile, task, 0, 0b011).unwrap());
+        assert!(matches!(raise(&hostile, 4, 0, 0b011), Err(Error::Refused(_))));
+        raise(&hostile, 3, 0, 0b011).unwrap();
+        assert!(raise(&hostile, 3, 1, 0b101).is_err(), "another set sees another sum");
+        let honest = ledger("honest");
+        for task in 1..=2 {
+            raise(&honest, task, 0, 0b011).unwrap();
+            open(&honest, task, 0, 0b011).unwrap();
+        }
+        // A second set for the answers counts, and one more for the raise then does not.
+        open(&honest, 2, 1, 0b101).unwrap();
+        raise(&honest, 2, 1, 0b101).unwrap();
+        assert!(raise(&honest, 3, 0, 0b011).is_err() && open(&honest, 3, 0, 0b011).is_err());
+        assert_eq!(honest.tell().unwrap().spent, decisions(6));
+    }
+
+    /// An evaluation under the number of a model that is to come, or has come, would count for it: neither is
+    /// answered under a number of the other. The controls have their own.
+    #[test]
+    fn attack_no_evaluation_has_the_number_of_a_model() {
+        let folder = tempfile::tempdir().unwrap();
+        let ledger = Ledger::create(&folder.path().join("ledger")).unwrap();
+        let refused = |question: &Question| {
+            assert!(matches!(note(&ledger, question, 0b011, b"c1"), Err(Error::Refused(_))), "{question:?}");
+        };
+        for task in [3, EVALUATIONS - 1] {
+            refused(&Question { task, ..answers(0, 0, 1) });
+            refused(&Question { task, ..question(0, 0) });
+        }
+        for kind in [TaskKind::Model, TaskKind::Sum] {
+            refused(&own(kind, EVALUATIONS | 3, 0));
+        }
+        note(&ledger, &own(TaskKind::Model, 3, 0), 0b011, b"c1").unwrap();
+        note(&ledger, &answers(3, 0, 1), 0b011, b"c2").unwrap();
+        assert_eq!(ledger.tell().unwrap().spent, Budget { decisions: 1, models: 1 });
+    }
+
+    /// A user has a bandit whose models overflow, and reads their errors: members refresh so many models with
+    /// a key. The control is the same model again, asked of other sets, after one of them has failed.
+    #[test]
+    fn attack_models_beyond_the_budget_are_not_refreshed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger");
+        let budget = Budget { decisions: 0, models: 2 };
+        let ledger = Ledger::create(&path).unwrap().with_budget(budget);
+        let model = |bandit: &str, task, attempt| Question {
+            bandit: bandit.into(),
+            ..own(TaskKind::Model, task, attempt)
+        };
+        note(&ledger, &model("b", 3, 0), 0b011, b"c1").unwrap();
+        note(&ledger, &model("b", 6, 0), 0b011, b"c2").unwrap();
+        drop(ledger);
+        let ledger = Ledger::open(&path).unwrap().with_budget(budget);
+        assert!(matches!(note(&ledger, &model("b", 9, 0), 0b011, b"c3"), Err(Error::Refused(_))));
+        assert!(note(&ledger, &model("another", 3, 0), 0b011, b"c1").is_err(), "one key for all bandits");
+        for (attempt, set) in [(1, 0b101), (2, 0b110), (3, 0b1001)] {
+            note(&ledger, &model("b", 6, attempt), set, b"c2").unwrap();
+        }
+        note(&ledger, &own(TaskKind::Sum, 7, 0), 0b011, b"sum").unwrap();
+        assert_eq!(ledger.tell().unwrap().spent, budget);
     }
 
     /// The server and members 1 and 2 of five complete a set with each of the three others, and have each
@@ -754,14 +890,14 @@ mod tests {
     /// gives each member the decisions of the key, as if it were asked alone.
     #[test]
     fn attack_sets_without_a_common_honest_member_stay_within_the_budget_of_a_key() {
-        use protocol::exchange::{OPENED_NATS, most_opened, opened_nats};
+        use protocol::exchange::{OPENED_NATS, budget_of_a_member, opened_nats};
         let (shape, folder) = (protocol::Shape::for_problem(16, 32), tempfile::tempdir().unwrap());
         let each = opened_nats(shape, 3, 5);
         let of_key = (OPENED_NATS / each) as u64;
         let opened = |name: &str, most: u64| -> u64 {
             let honest = [(3, 0b00111), (4, 0b01011), (5, 0b10011)].map(|(member, set)| {
                 let path = folder.path().join(format!("{name}-{member}"));
-                (Ledger::create(&path).unwrap().with_most_opened(most), set)
+                (Ledger::create(&path).unwrap().with_budget(decisions(most)), set)
             });
             let ask = |(at, (ledger, set)): (u64, &(Ledger, u16))| {
                 let fresh = (1..=of_key + 1).map(|i| EVALUATIONS + at * (of_key + 1) + i);
@@ -769,7 +905,7 @@ mod tests {
             };
             (0..).zip(&honest).map(ask).sum::<usize>() as u64
         };
-        let most = most_opened(OPENED_NATS, shape, (3, 5), 5);
+        let most = budget_of_a_member(OPENED_NATS, shape, (3, 5), 5).decisions;
         let together = opened("divided", most);
         assert_eq!(together, 3 * most);
         assert!(together as f64 * each <= OPENED_NATS, "{together} decisions of {of_key}");
@@ -799,19 +935,19 @@ mod tests {
     #[test]
     fn attack_records_of_two_ledgers_leave_no_further_set() {
         let told = |sets: usize| {
-            let scores = question(5, 0);
-            let about = meaning(&scores, b"c1");
+            let about = meaning(&own(TaskKind::Sum, 5, 0), b"c1");
             let record = Record { about, sets: (0..sets).map(|i| [i as u8; 32]).collect() };
             let own = Some((5, [(0, postcard::to_stdvec(&record).unwrap())].into()));
             let bandit =
                 ToldBandit { id: "b".into(), pinned: None, head: None, own, evaluations: Vec::new() };
             Told { bandits: vec![bandit], ..Told::default() }
         };
-        for (sets, answers) in [(2, true), (3, false), (6, false)] {
+        for (sets, answers) in [(7, true), (8, false), (11, false)] {
             let folder = tempfile::tempdir().unwrap();
             let ledger = Ledger::create(&folder.path().join("ledger")).unwrap();
             ledger.take(&told(sets), 0).unwrap();
-            assert_eq!(note(&ledger, &question(5, 0), 0b011, b"c1").is_ok(), answers, "{sets} sets");
+            let sum = own(TaskKind::Sum, 5, 0);
+            assert_eq!(note(&ledger, &sum, 0b011, b"c1").is_ok(), answers, "{sets} sets");
         }
     }
 
@@ -849,7 +985,7 @@ mod tests {
         let ledger = Ledger::open(&path).unwrap();
         let refused = |done: Result<(), Error>| assert!(matches!(done, Err(Error::Refused(_))));
         refused(note(&ledger, &question(1, 0), 0b011, b"c2"));
-        let other = Wanted::Transfer(TaskKind::Sum);
+        let other = Wanted::Transfer(TaskKind::Scores { factor: 0.25, alone: false });
         refused(note(&ledger, &Question { wanted: other, ..question(1, 0) }, 0b011, b"c1"));
         note(&ledger, &question(1, 1), 0b101, b"c1").unwrap();
         note(&ledger, &question(1, 2), 0b110, b"c1").unwrap();

@@ -192,7 +192,7 @@ fn attack_feedback_out_of_range_is_dropped() {
 fn attack_feedback_that_overflows_costs_its_batch_alone() {
     let mut world = World::start(2, 3, 2, 2);
     world.replays = true;
-    (1..=2).for_each(|member| world.join(member));
+    (1..=3).for_each(|member| world.join(member));
     let mut config = BanditConfig { horizon: 100, ..BanditConfig::new(2, 2) };
     config.linear.schedule = bandit::Schedule::Every { rounds: 3 };
     let created = world.client.create_encrypted(&config).unwrap();
@@ -236,7 +236,7 @@ fn attack_feedback_that_overflows_costs_its_batch_alone() {
                 let status = world.settle(&device);
                 assert_eq!((status.refreshes, status.model_feedbacks), (1, 3), "the batch is undone");
                 history[3..].iter_mut().for_each(|(_, learnt)| *learnt = nothing.clone());
-                (1..=2).for_each(|member| world.leave(member));
+                (1..=3).for_each(|member| world.leave(member));
                 world.restart(world.public.clone());
                 (2..=3).for_each(|member| world.join(member));
             }

@@ -196,7 +196,9 @@ fn attack_a_foreign_ciphertext_is_not_answered() {
     ];
     for (at, (name, request)) in cases.iter().enumerate() {
         println!("{name}: {}", deviates(asked.check(&replica, &ledger, request)));
-        assert!(asked.structure(&format!("structure-{at}"), request), "the control: {name}");
+        // What a raise counts as is read from its evidence, whatever a member checks.
+        let is_answered = *name != "no contexts";
+        assert_eq!(asked.structure(&format!("structure-{at}"), request), is_answered, "the control: {name}");
     }
     // A raise of another ciphertext in the place of the raised scores.
     let forged = with_users(&|e| {
@@ -326,6 +328,22 @@ fn attack_a_forked_journal_is_refused() {
     let is_rounds = matches!(events[0], helba::Event::Rounds(_));
     assert!(is_rounds, "the first record reserves rounds");
     println!("{}", deviates(follow(&asked.ledger("longer"), &other, &opening)));
+    // Nor does it answer the second time, for a model of the journal that it refused, or keep a state of it.
+    let states = tempfile::tempdir().unwrap();
+    let replica = asked.world.replica(&asked.keys).with_states(states.path().to_path_buf());
+    let again = |records: &[Vec<u8>]| {
+        let journal = |_: &str, after: u64, _: Option<&_>| Ok(journal_after(records, after, &[]));
+        replica.check(&asked.keys, &asked.ledger("longer"), &joined, &opening, &journal)
+    };
+    for records in [shorter, &other] {
+        for _ in 0..2 {
+            println!("{}", deviates(again(records)));
+        }
+        assert_eq!(std::fs::read_dir(states.path()).unwrap().count(), 0);
+    }
+    again(&longer).unwrap();
+    assert_eq!(std::fs::read_dir(states.path()).unwrap().count(), 1);
+    again(&longer).unwrap();
     // The control: without what its ledger notes, the member follows either.
     follow(&asked.ledger("fresh"), &other, &opening).unwrap();
 }

@@ -9,7 +9,7 @@ use helba_member::keygen::{
     Board, Entry, Error, Identity, Old, Plan, Proposal, Reshare, Resharing, Round, Slot, Store,
 };
 use helba_member::serve::{self, Ledger, Member};
-use protocol::exchange::{OPENED_NATS, most_opened, opened_nats};
+use protocol::exchange::{Budget, OPENED_NATS, budget_of_a_member, opened_nats};
 use protocol::{Shape, TaskKind};
 use rand::Rng;
 use std::path::{Path, PathBuf};
@@ -333,7 +333,7 @@ fn attack_garbage_in_a_deal_of_a_resharing_shows() {
             if let Some(old) = next.persons[at].old(&next.persons[at].keys()) {
                 old.ledger.check_in_use().unwrap();
                 // The test is counted: others may have come to it.
-                assert_eq!(old.ledger.tell().unwrap().opened, decisions_of_a_test(), "{what}");
+                assert_eq!(old.ledger.tell().unwrap().spent.decisions, decisions_of_a_test(), "{what}");
             }
             let again = next.take_part(at, &Bent::straight(&next.store), 1, PATIENT);
             assert!(matches!(again, Err(Error::RunOver)), "{again:?}");
@@ -460,7 +460,7 @@ fn attack_tests_that_a_dealer_does_not_see_count() {
             log: &|_| (),
         };
         run.give_up(person.old(&person.keys())).unwrap();
-        assert_eq!(person.old(&person.keys()).unwrap().ledger.tell().unwrap().opened, counted);
+        assert_eq!(person.old(&person.keys()).unwrap().ledger.tell().unwrap().spent.decisions, counted);
     }
 }
 
@@ -509,8 +509,16 @@ fn attack_nothing_is_opened_again_in_the_next_epoch() {
         let wanted = Wanted::Answers { model_feedbacks: 0, users: vec![user] };
         Question { bandit: "b".into(), task: 1 << 63 | task, attempt, wanted }
     };
+    let model = |bandit: &str, attempt: u32| {
+        let wanted = Wanted::Transfer(TaskKind::Model);
+        Question { bandit: bandit.into(), task: 1, attempt, wanted }
+    };
     let note = |ledger: &Ledger, question: &Question, set: u16, c1: &[u8]| {
-        ledger.note(question, set, &question.to_bytes(), c1)
+        let decisions = match &question.wanted {
+            Wanted::Answers { users, .. } => users.iter().map(|user| user.users.len() as u64).sum(),
+            _ => 0,
+        };
+        ledger.note(question, (set, decisions), &question.to_bytes(), c1)
     };
     let of = |member: u8| {
         let person = &next.persons[next.at_old(member)];
@@ -522,6 +530,8 @@ fn attack_nothing_is_opened_again_in_the_next_epoch() {
         note(&first, &question(task, 0), 0b011, &[task as u8]).unwrap();
     }
     note(&third, &question(1, 0), 0b101, &[1]).unwrap();
+    note(&first, &model("m", 0), 0b101, &[1]).unwrap();
+    note(&third, &model("m", 0), 0b101, &[1]).unwrap();
     note(&third, &evaluation(7, 0), 0b101, b"e").unwrap();
     third.note_uploads(1 << 63 | 7, &[[9; 32]]).unwrap();
     first.note_head("b", 5, [5; 32], &[]).unwrap();
@@ -545,10 +555,16 @@ fn attack_nothing_is_opened_again_in_the_next_epoch() {
         assert_eq!(ledger.head("b").unwrap(), Some((5, [5; 32])));
         // Member 3 has opened two decisions, and member 2, which is lost, perhaps as many as it may. Those
         // that the test of the shares counts as come on top.
-        let lost = most_opened(OPENED_NATS, Shape::for_problem(2, 2), (2, 3), 3);
-        let ledger = ledger.with_most_opened((lost + 2).div_ceil(2) + decisions_of_a_test() + 2);
+        let lost = budget_of_a_member(OPENED_NATS, Shape::for_problem(2, 2), (2, 3), 3);
+        let decisions = (lost.decisions + 2).div_ceil(2) + decisions_of_a_test() + 2;
+        // Members 1 and 3 have refreshed a model each.
+        let models = (lost.models + 1).div_ceil(2) + 1;
+        let ledger = ledger.with_budget(Budget { decisions, models });
         note(&ledger, &evaluation(8, 8), 0b011, b"f").unwrap();
         refused(note(&ledger, &evaluation(9, 8), 0b011, b"g"));
+        note(&ledger, &model("n", 8), 0b011, &[5]).unwrap();
+        note(&ledger, &model("n", 9), 0b101, &[5]).unwrap();
+        refused(note(&ledger, &model("o", 8), 0b011, &[6]));
     }
 }
 
@@ -666,6 +682,7 @@ fn attack_a_question_of_another_epoch_is_refused() {
     let zero = rns::Poly::zero(small.n(), small.max_level() + 1);
     let id = created.scores_key_id.parse().unwrap();
     let c1 = ckks::write_polynomial(small, id, small.max_level(), &zero);
+    let evidence = wire::Evidence { uploads: vec![(1, Vec::new())], ..wire::Evidence::default() };
     let ask = |attempt: u32| {
         let wanted = Wanted::Transfer(TaskKind::Scores { factor: 1.0, alone: true });
         let question = Question { bandit: created.id.clone(), task: 1 << 63, attempt, wanted };
@@ -674,7 +691,7 @@ fn attack_a_question_of_another_epoch_is_refused() {
             set: 0b011,
             question: question.to_bytes(),
             c1: c1.clone(),
-            evidence: Vec::new(),
+            evidence: evidence.to_bytes(),
         };
         serve::answer(&keys, &ledger, &joined, &request)
     };

@@ -70,7 +70,7 @@ impl Files {
 
     /// The decisions that a member has opened, by its ledger.
     fn opened(&self, member: u8) -> u64 {
-        Ledger::open(&self.0.join(format!("{member}.ledger"))).unwrap().tell().unwrap().opened
+        Ledger::open(&self.0.join(format!("{member}.ledger"))).unwrap().tell().unwrap().spent.decisions
     }
 }
 

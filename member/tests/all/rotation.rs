@@ -526,7 +526,11 @@ fn attack_a_bandit_whose_model_overflows_moves_and_holds_up_no_other_one() {
     }
     let next = committee::keys_after(&manifest(&world.public));
     let folder = world.folder.path().join("rotated");
-    world.rotate(&next, &folder);
+    let moved = world.begin_rotation(&next, &folder);
+    // Of one set nobody knows whether a member of it sends garbage.
+    world.join(3);
+    moved.recv_timeout(Duration::from_secs(120)).unwrap().unwrap();
+    (1..=3).for_each(|member| world.leave(member));
     for id in [attacked, last] {
         assert!(folder.join(format!("{id}.rotated")).exists(), "{id}");
     }

@@ -1,5 +1,5 @@
 use crate::committee::{self, Keys, rng};
-use ckks_shares::{RequestId, RequestKind};
+use ckks_shares::{OpeningShare, RequestId, RequestKind};
 use helba_member::MemberKeys;
 use helba_member::serve::{Joined, Ledger, Member, NextKeys, Replica, answer};
 use helba_server::{AppState, Settings};
@@ -487,21 +487,23 @@ fn a_member_that_is_busy_is_asked_again_later() {
 }
 
 /// A member that sends random bytes in the place of its shares of sums and models, under its own signature,
-/// is found: other sets are asked, the rounds go on, and what is learnt is what the twin learns. The control
-/// of the check itself is `attack_garbage_of_a_member_is_found` in `ckks-committee`.
+/// is found: other sets are asked, the rounds go on, and what is learnt is what the twin learns. While there
+/// is no set without it, the model waits, and no batch is undone. The control of the check itself is
+/// `attack_garbage_of_a_member_is_found` in `ckks-committee`.
 #[test]
 fn attack_garbage_of_a_member_is_not_learnt() {
     let mut world = World::start(2, 3, 2, 2);
     let (config, device) = world.create(2, 2);
     let hostile = world.members.remove(&1).unwrap();
     let path = world.folder.path().join("ledger-1");
-    (2..=3).for_each(|member| world.join(member));
-    let over = AtomicBool::new(false);
+    world.join(2);
+    let client = world.client.clone();
+    let (over, spoils_sums) = (AtomicBool::new(false), AtomicBool::new(false));
     let sent = std::thread::scope(|scope| {
         let answers = scope.spawn(|| {
             let ledger = ledger_at(&path);
             let joined = Joined::new(&hostile, device.created().clone()).unwrap();
-            let (client, mut sent, mut noise) = (&world.client, 0, rng(6));
+            let (mut sent, mut noise) = (0, rng(6));
             while !over.load(Ordering::Relaxed) {
                 let Some(request) = client.question(1, borrowed(&poll(&hostile)), 1 << 22, 1).unwrap() else {
                     continue;
@@ -510,7 +512,8 @@ fn attack_garbage_of_a_member_is_not_learnt() {
                 let question = Question::from_bytes(&request.question).unwrap();
                 if let (MemberReply::Frames { frames, signature, .. }, Wanted::Transfer(kind)) =
                     (&mut reply, &question.wanted)
-                    && matches!(kind, TaskKind::Sum | TaskKind::Model)
+                    && (*kind == TaskKind::Model
+                        || *kind == TaskKind::Sum && spoils_sums.load(Ordering::Relaxed))
                 {
                     let requests = garbage(&hostile, &request, *kind, frames, &mut noise);
                     *signature = wire::sign_frames(hostile.signing(), &requests, frames);
@@ -522,7 +525,23 @@ fn attack_garbage_of_a_member_is_not_learnt() {
         });
         let ends = Over(&over);
         let (mut twin, mut draws) = (ClearTwin::new(config.clone()), rng(3));
-        for round in 1..=8 {
+        let first = rows(1, 2, 2);
+        let reply = device.decide(&world.client, &first, &mut draws).unwrap().choice;
+        let reward = if reply.arm == 0 { 0.7 } else { -0.2 };
+        world.feedback(&device, &reply, &first[reply.arm], reward);
+        twin.learn(&first[reply.arm], reward);
+        let status = || client.encrypted(&device.created().id).unwrap().status;
+        let refresh_due = (0..1500).any(|_| {
+            std::thread::sleep(Duration::from_millis(20));
+            status().refresh_due
+        });
+        assert!(refresh_due, "the model is due");
+        std::thread::sleep(Duration::from_secs(5));
+        assert!(status().refresh_due && status().refreshes == 0, "the batch waits");
+        spoils_sums.store(true, Ordering::Relaxed);
+        world.join(3);
+        assert_eq!(world.settle(&device).refreshes, 1);
+        for round in 2..=8 {
             world.play((&config, &device), &mut twin, round, &mut draws);
         }
         assert!(world.settle(&device).refreshes > 3, "batches were learnt");
@@ -554,8 +573,10 @@ fn garbage(
     let set = keys.quorum().active(&set).unwrap();
     let mut requests = Vec::new();
     for (number, frame) in (0..).zip(frames.iter_mut().step_by(2)) {
-        let uniform = rns::sample::uniform(source.q_basis(level), rng);
-        *frame = ckks::write_polynomial(source, id, level, &uniform);
+        let (basis, forms) = (source.q_basis(level), frame.len() / 8 / (level + 1));
+        let uniform = rns::sample::uniform(basis, rng).into_coeff(basis);
+        let residues = |f: usize| (0..=level).map(|i| uniform.limb(i)[f]).collect();
+        *frame = wire::write_openings(&[OpeningShare((0..forms).map(residues).collect())]);
         let header = wire::transfer_header(&request.question, number);
         requests.push(*RequestId::new(RequestKind::Transfer, set, &header, Some(&c1)).bytes());
     }

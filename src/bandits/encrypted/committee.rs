@@ -13,12 +13,12 @@ use protocol::exchange::OPENED_FORM_BITS;
 use protocol::levels::ANSWER_LEVEL;
 use protocol::{Exchanges, Plan, TaskKind};
 use rns::{Ntt, Poly};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use wire::{
     AnswerUser, CheckEvidence, Evidence, FeedbackCheck, MemberReply, OpenedAnswer, OpenedChecks, Question,
-    RaiseEvidence, SealedShare, Wanted, check_request, transfer_header, transfers,
+    RaiseEvidence, SealedShare, Wanted, check_request, read_opening, transfer_header, transfers,
 };
 
 /// The pause after members have not answered a task of the bandit's own.
@@ -97,8 +97,8 @@ struct Transferred {
     kind: TaskKind,
     input: Ciphertext,
     evidence: Option<Arc<Evidence>>,
-    /// How many sets gave shares that are those of no message in range.
-    garbage: Arc<AtomicUsize>,
+    /// The sets that gave shares of no message in range.
+    garbage: Arc<Mutex<Vec<ActiveSet>>>,
 }
 
 /// What a transfer gave, and who made it.
@@ -138,8 +138,9 @@ impl Combining for Transferred {
         let combine = |(map, request): (&dyn Transfer, &RequestId)| {
             let own: Vec<TransferShare> = shares.iter_mut().filter_map(Iterator::next).collect();
             ckks_shares::transfer(map, set, request, &self.input, &own).map_err(|error| {
-                if error == ckks_shares::Error::Garbage {
-                    self.garbage.fetch_add(1, Ordering::Relaxed);
+                let mut garbage = lock(&self.garbage);
+                if error == ckks_shares::Error::Garbage && !garbage.contains(&set) {
+                    garbage.push(set);
                 }
                 wire_error(error)
             })
@@ -176,6 +177,10 @@ impl Errand for Transferred {
         self.evidence.as_ref().map_or(Vec::new(), |evidence| evidence.to_bytes())
     }
 
+    fn is_over_for(&self, set: ActiveSet) -> bool {
+        lock(&self.garbage).contains(&set)
+    }
+
     fn read(
         &self,
         question: &[u8],
@@ -186,10 +191,10 @@ impl Errand for Transferred {
     ) -> Result<Share, Error> {
         let maps = self.maps();
         let requests: Vec<_> = self.requests(question, set).iter().map(|request| *request.bytes()).collect();
-        // Of each transfer a polynomial of its source, and one of its target.
+        // Of each transfer its forms, and a polynomial of its target.
         let (frames, _) = reply.into_signed_frames(2 * maps.len(), verifying, &requests)?;
         let share = |(map, pair): (&dyn Transfer, &[Vec<u8>])| {
-            let down = self.about.polynomial(map.source(), &pair[0])?;
+            let down = read_opening(&map.forms().map_err(wire_error)?, &pair[0])?;
             let up = self.about.polynomial(map.target(), &pair[1])?;
             Ok(TransferShare { down, up })
         };
@@ -487,33 +492,14 @@ impl EncryptedServed {
 
     /// Undoes the batch whose model is this task.
     fn undo(self: &Arc<Self>, task: u64) -> Result<(), Error> {
-        let undoing = || lock(&self.live).bandit.undoing().filter(|(want, _)| *want == task);
-        let Some((_, mut rounds)) = undoing() else { return Err(Error::TaskOver { task }) };
-        loop {
-            let mut found = self.feedback_frames(&rounds)?;
-            let frame = |round: &u64| Some((*round, found.remove(round)?));
-            let erased = rounds.iter().map(frame).collect::<Option<_>>();
-            let erased = erased.ok_or(Error::Broken("a feedback that is not in the log"))?;
-            let done = self.answer_task(task, Event::Undone { task, erased });
-            match undoing() {
-                // One more was erased meanwhile.
-                Some((_, now)) if done.is_err() && now != rounds => rounds = now,
-                _ => {
-                    if done.is_ok() {
-                        tracing::warn!(
-                            bandit = self.created.id,
-                            "a batch was undone, of which members encrypt no model"
-                        );
-                    }
-                    return done;
-                }
-            }
-        }
+        self.answer_task(task, Event::Undone { task })?;
+        tracing::warn!(bandit = self.created.id, "a batch was undone, of which members encrypt no model");
+        Ok(())
     }
 
     /// Has members answer a task of the bandit's own. A batch is undone if they can encrypt no model of it:
-    /// all sets were asked that may be, and three or more gave shares of no message in range. Where one
-    /// member sends garbage, the third set is without it, and succeeds.
+    /// three sets or more that have no member in common gave shares of no message in range, and no other set
+    /// can be asked. Where one member sends garbage, the third set is without it, and succeeds.
     async fn answer_by_committee(
         self: &Arc<Self>,
         committee: &Committee,
@@ -521,15 +507,17 @@ impl EncryptedServed {
         tried: &mut Vec<ActiveSet>,
     ) -> Result<(), Error> {
         let Task { id, kind, masked } = task;
-        let (about, garbage) = (self.about(id), Arc::new(AtomicUsize::new(0)));
+        let (about, garbage) = (self.about(id), Arc::new(Mutex::new(Vec::new())));
         let input = Arc::unwrap_or_clone(masked);
         let asked = Transferred { about, kind, input, evidence: None, garbage: garbage.clone() };
         let served = self.clone();
         let done = match ask(committee, asked, (tried, MOST_OWN_SETS)).await {
             Ok(moved) => moved.ciphertexts,
             Err(error) => {
-                let overflows = kind == TaskKind::Model && tried.len() >= MOST_OWN_SETS;
-                return match overflows && garbage.load(Ordering::Relaxed) >= MOST_SETS {
+                let garbage = lock(&garbage).clone();
+                let common = garbage.iter().fold(u16::MAX, |common, set| common & set.bits());
+                let failed = matches!(error, Error::CommitteeFailed { .. });
+                return match failed && kind == TaskKind::Model && garbage.len() >= MOST_SETS && common == 0 {
                     true => blocking(move || served.undo(id)).await,
                     false => Err(error),
                 };

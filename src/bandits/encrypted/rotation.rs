@@ -5,7 +5,7 @@
 //! DIR/ID.rotated    configuration, name, tags, event, BLAKE3 of all before; written whole
 //! ```
 
-use super::committee::{About, Combining, ask};
+use super::committee::{About, Combining, ask, wire_error};
 use super::pool::blocking;
 use super::state::{Live, stored};
 use super::{EncryptedServed, Event, Shared};
@@ -21,7 +21,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wire::{
-    Labels, Manifest, MemberReply, RotationEvidence, RotationShares, Wanted, rotation_requests, rotations,
+    Labels, Manifest, MemberReply, RotationEvidence, RotationShares, Wanted, read_opening, rotation_requests,
+    rotations,
 };
 
 /// The pause between two looks at a bandit whose last batch is under way.
@@ -77,7 +78,7 @@ impl Combining for Rotating {
         for (map, input) in maps.iter().zip([model, model, statistics]) {
             let own: Vec<RotationShare> =
                 members.iter_mut().filter_map(|(shares, _)| shares.next()).collect();
-            let moved = rotate(&**map, set, input, &own).map_err(super::committee::wire_error)?;
+            let moved = rotate(&**map, set, input, &own).map_err(wire_error)?;
             let (params, level) = map.target();
             let moved = moved.with_scale(params.scale(level));
             frames.push(ckks::write_ciphertext(params, self.next_id(params), &moved));
@@ -118,14 +119,14 @@ impl Errand for Rotating {
         reply: MemberReply,
     ) -> Result<Share, Error> {
         let maps = rotations(&self.about.exchanges, self.about.plan())?;
-        // Of each transfer a polynomial of its source, and the two of an encryption under the other keys.
+        // Of each transfer its forms, and the two polynomials of an encryption under the other keys.
         let (frames, signature) =
             reply.into_signed_frames(3 * maps.len(), verifying, &self.requests(question, set))?;
         let mut shares = Vec::new();
         for (map, own) in maps.iter().zip(frames.chunks(3)) {
             let (target, high) = map.target();
             let read = |bytes: &[u8]| ckks::read_polynomial(target, self.next_id(target), high, bytes);
-            let down = self.about.polynomial(map.source(), &own[0])?;
+            let down = read_opening(&map.forms().map_err(wire_error)?, &own[0])?;
             let up = Ciphertext::new(read(&own[1])?, read(&own[2])?, high, target.scale(high));
             shares.push(RotationShare { down, up });
         }

@@ -27,7 +27,7 @@ pub(super) const SNAPSHOT: &str = "snapshot";
 /// The snapshot of the creation, if the whole log is kept.
 pub(super) const GENESIS: &str = "genesis";
 const MAGIC: [u8; 8] = *b"HELBAPKD";
-const VERSION: u16 = 9;
+const VERSION: u16 = 10;
 /// The longest event: a model in both rings, of at most some 10 MB.
 const LONGEST_EVENT: usize = 64 << 20;
 /// After a snapshot a new segment of the log begins if the last one has more bytes than this.

@@ -1,12 +1,12 @@
 use crate::committee::{Ring, assert_near, deviation, pairs, rng, sets};
 use ckks::{
-    Ciphertext, LOGN15_LOGQP825_DEPTH17, Params, ParamsSpec, Places, Plaintext, Raise, Refresh,
-    SlotsToCoefficients, TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH21, Term,
+    Ciphertext, LOGN15_LOGQP825_DEPTH17, NumbersToCoefficients, NumbersToSlots, Params, ParamsSpec, Places,
+    Plaintext, Raise, Refresh, SlotNumbers, TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH21,
 };
 use ckks_committee::{Error as MemberError, MemberShare};
 use ckks_shares::{
-    ActiveSet, CHECK_BITS, Error, Quorum, Raised, RequestId, RequestKind, RotationShare, Transfer,
-    TransferShare, rotate, transfer,
+    ActiveSet, CHECK_BITS, Error, OpeningShare, Quorum, Raised, RequestId, RequestKind, RotationShare,
+    Transfer, TransferShare, open, rotate, transfer,
 };
 use rns::{Poly, sample::SIGMA};
 
@@ -42,10 +42,21 @@ fn integers(ring: &Ring, plaintext: &Plaintext) -> Vec<i128> {
     ring.phase(&Ciphertext::new(plaintext.poly().clone(), zero, plaintext.level(), plaintext.scale()))
 }
 
+/// The forms of the message of `ct` that `map` reads.
+fn read(ring: &Ring, map: &impl Transfer, ct: &Ciphertext) -> Vec<i128> {
+    let (params, low) = map.source();
+    let (basis, forms, set) = (params.q_basis(low), map.forms().unwrap(), sets(ring.quorum)[0]);
+    let mut phase = ct.c1().clone();
+    phase.mul_assign(basis, &ring.whole(params.max_level()));
+    phase.add_assign(basis, ct.c0());
+    let nothing = OpeningShare(vec![vec![0; low + 1]; forms.len()]);
+    let own = forms.apply(&phase.into_coeff(basis));
+    open(params, low, set, &own, &vec![nothing; set.len()]).unwrap()
+}
+
 /// Transfers `message` of `from` by every kind of set, and compares the error that it adds with √t·3.2.
 fn check(what: &str, from: &Ring, to: &Ring, map: &impl Transfer, ct: &Ciphertext) {
-    let phase = from.phase(ct);
-    let image = integers(to, &map.encode(&phase).unwrap());
+    let image = integers(to, &map.encode(&read(from, map, ct)).unwrap());
     let errors = sets(from.quorum).into_iter().flat_map(|set| {
         let shares = shares(from, to, map, set, ct);
         let out = transfer(map, set, &request(set, ct), ct, &shares).unwrap();
@@ -96,11 +107,80 @@ pub(crate) fn check_all(small: &Ring, large: &Ring) {
     let scale = large.params.scale(top);
     let message = Plaintext::encode_at(&large.params, &values, low, scale).unwrap();
     let model = ckks::encrypt(&large.params, &large.public_key(), &message, &mut rng(4));
-    check("refresh", large, large, &Refresh::new(&large.params, low, top, slots).unwrap(), &model);
-
-    let terms: Vec<Term> = (0..slots).map(|slot| Term { slot, coefficient: 3 * slot, factor: 0.5 }).collect();
-    let map = SlotsToCoefficients::new(&large.params, &small.params, low, slots, scale, &terms).unwrap();
+    let (refresh, map) = numbers(&large.params, &small.params, (low, top), slots);
+    check("refresh", large, large, &refresh, &model);
     check("slots to coefficients", large, small, &map, &model);
+}
+
+/// The numbers of a message of 16 slots: each slot alone, but for the mean of the first two. They become slots
+/// at level `top` of the same ring, and coefficients of the small one.
+fn numbers(
+    large: &Params,
+    small: &Params,
+    (low, top): (usize, usize),
+    slots: usize,
+) -> (NumbersToSlots, NumbersToCoefficients) {
+    let places: Vec<[usize; 2]> =
+        std::iter::once([0, 1]).chain((2..slots).map(|slot| [slot, slot])).collect();
+    let terms: Vec<_> = (0..places.len()).map(|f| Some((3 * f, 0.5))).collect();
+    let numbers = SlotNumbers::new(large, low, slots, places).unwrap();
+    let to_slots = NumbersToSlots::new(numbers.clone(), top).unwrap();
+    (to_slots, NumbersToCoefficients::new(numbers, small, large.scale(top), &terms).unwrap())
+}
+
+/// Numbers come back as the slots that they are the mean of, and as coefficients, up to the rounding of
+/// weights and of the result.
+#[test]
+fn numbers_are_the_slots_that_they_name() {
+    let quorum = Quorum::new(2, 3).unwrap();
+    let (small, large) = rings(quorum);
+    let (params, low, top, slots) = (&large.params, 2, 5, 16);
+    let values: Vec<f64> = (0..slots).map(|i| (1.0 + i as f64).sin()).collect();
+    let complex: Vec<_> = values.iter().map(|x| num_complex::Complex64::new(*x, 1.0 - x)).collect();
+    let scale = params.scale(top);
+    let message = Plaintext::encode_at(params, &complex, low, scale).unwrap();
+    let zero = Poly::zero(params.n(), low + 1);
+    let exact = Ciphertext::new(message.poly().clone(), zero, low, scale);
+    let (to_slots, to_coefficients) = numbers(params, &small.params, (low, top), slots);
+    let forms = read(&large, &to_slots, &exact);
+    let mean = (values[0] + values[1]) / 2.0;
+    let want: Vec<f64> = std::iter::once(mean).chain(values[2..].iter().copied()).collect();
+    for (form, want) in forms.iter().zip(&want) {
+        let got = *form as f64 / scale / f64::from(ckks::NUMBER_BITS + 1).exp2();
+        assert!((got - want).abs() < 2f64.powi(-17), "{got} for {want}");
+    }
+    let back = integers(&large, &to_slots.encode(&forms).unwrap());
+    let two_n = 2 * params.n();
+    let mut power = 1;
+    for (slot, value) in values.iter().enumerate() {
+        let turn = |k: usize| std::f64::consts::PI * ((k * power) % two_n) as f64 / params.n() as f64;
+        let (re, im) = back.iter().enumerate().fold((0.0, 0.0), |(re, im), (k, m)| {
+            (re + *m as f64 * turn(k).cos(), im + *m as f64 * turn(k).sin())
+        });
+        let want = if slot < 2 { mean } else { *value };
+        assert!((re / scale - want).abs() < 2f64.powi(-17) && (im / scale).abs() < 2f64.powi(-20), "{slot}");
+        power = power * 5 % two_n;
+    }
+    let coefficients = integers(&small, &to_coefficients.encode(&forms).unwrap());
+    let unit = small.params.scale(small.params.max_level());
+    for (k, got) in coefficients.iter().enumerate() {
+        let own = (k % 3 == 0).then(|| want.get(k / 3)).flatten();
+        let want = own.map_or(0.0, |x| x * 0.5 * unit);
+        assert!((*got as f64 - want).abs() < 2.0 + unit * 2f64.powi(-18), "{k}: {got} for {want}");
+    }
+    // Whoever reads the numbers reads nothing else: as many forms, none of which sees an imaginary part.
+    assert_eq!(forms.len(), slots - 1);
+    for bad in [vec![[0, slots]], vec![[slots, 1]]] {
+        assert!(SlotNumbers::new(params, low, slots, bad).is_err());
+    }
+    let own = SlotNumbers::new(params, low, slots, vec![[0, 0], [1, 1]]).unwrap();
+    let terms = |second| [Some((7, 0.5)), Some(second)];
+    let map = |second| NumbersToCoefficients::new(own.clone(), &small.params, scale, &terms(second));
+    assert!(map((8, 0.5)).is_ok());
+    assert!(map((7, 0.5)).is_err() && map((small.params.n(), 0.5)).is_err() && map((8, 1e9)).is_err());
+    assert!(map((8, 0.5)).unwrap().encode(&[1]).is_err());
+    assert!(map((8, 0.5)).unwrap().encode(&[1, 1 << 99]).is_err());
+    assert!(NumbersToSlots::new(own, low - 1).is_err());
 }
 
 /// A message moves to the keys of another committee, whose members take no part: each member that answers
@@ -117,17 +197,16 @@ fn rotations_add_one_encryption_a_member() {
         let scale = large.scale(top);
         let message = Plaintext::encode_at(&large, &values, low, scale).unwrap();
         let model = ckks::encrypt(&large, &old.public_key(), &message, &mut rng(4));
-        let refresh = Refresh::new(&large, low, top, slots).unwrap();
+        let (refresh, map) = numbers(&large, &small, (low, top), slots);
         check_rotation("to other keys", &old, &next, &refresh, &model);
-        let terms: Vec<Term> =
-            (0..slots).map(|slot| Term { slot, coefficient: 3 * slot, factor: 0.5 }).collect();
-        let map = SlotsToCoefficients::new(&large, &small, low, slots, scale, &terms).unwrap();
+        let all = Refresh::new(&large, low, top, large.max_slots()).unwrap();
+        check_rotation("all coefficients to other keys", &old, &next, &all, &model);
         check_rotation("to other keys of the ring of scores", &old, &next_small, &map, &model);
     }
 }
 
 fn check_rotation(what: &str, from: &Ring, to: &Ring, map: &impl Transfer, ct: &Ciphertext) {
-    let (key, image) = (to.public_key(), integers(to, &map.encode(&from.phase(ct)).unwrap()));
+    let (key, image) = (to.public_key(), integers(to, &map.encode(&read(from, map, ct)).unwrap()));
     let pairs = pairs(from.quorum);
     let errors = sets(from.quorum).into_iter().flat_map(|set| {
         let share = |j: u8| {
@@ -244,8 +323,8 @@ fn moved_statistics_of_the_largest_ring_have_the_errors_of_encryptions() {
     check_moved_statistics(LOGN15_LOGQP825_DEPTH17, (3, 5), 14);
 }
 
-/// What the server adds up is the message less a mask that is as wide as the modulus allows, at the
-/// coefficients that are read, and uniform at all others.
+/// What the server adds up is the forms that are read, less masks that are as wide as the modulus allows, and
+/// nothing else.
 #[test]
 fn attack_the_sum_of_the_shares_hides_the_message() {
     let quorum = Quorum::new(2, 3).unwrap();
@@ -254,20 +333,13 @@ fn attack_the_sum_of_the_shares_hides_the_message() {
     let map = Raised { raise: &raise, factor: 1.0, check_bits: 0 };
     let set = sets(quorum)[0];
     let ct = packed(&small, |_| 1 << 44);
-    let basis = small.params.q_basis(small.params.max_level());
-    let mut opened = ct.c0().clone();
-    shares(&small, &large, &map, set, &ct).iter().for_each(|s| opened.add_assign(basis, &s.down));
-    let primes: Vec<_> = (0..basis.len()).map(|i| basis.modulus(i)).collect();
-    let seen = crate::committee::centred(&primes, &opened.into_coeff(basis));
-    let reads = map.reads();
+    let downs: Vec<_> = shares(&small, &large, &map, set, &ct).into_iter().map(|share| share.down).collect();
+    let (forms, level) = (map.forms().unwrap(), small.params.max_level());
+    assert!(downs.iter().all(|down| down.0.len() == raise.reads().len()), "nothing else is shown");
+    let seen = open(&small.params, level, set, &forms.values(&ct).unwrap(), &downs).unwrap();
     let bound = map.mask_bound(2) as f64;
     // The sum of two uniform masks of ± R has deviation R·√(2/3).
-    assert_near("masked", deviation(reads.iter().map(|&k| seen[k])), bound * (2.0f64 / 3.0).sqrt());
-    let others: Vec<i128> =
-        (0..seen.len()).filter(|k| reads.binary_search(k).is_err()).map(|k| seen[k]).collect();
-    let q = small.params.log_q(small.params.max_level()).exp2();
-    assert!(!others.is_empty());
-    assert_near("not read", deviation(others), q / 12f64.sqrt());
+    assert_near("masked", deviation(seen), bound * (2.0f64 / 3.0).sqrt());
     // The control: the message itself is 2⁵⁰ times narrower than what is seen.
     assert!(deviation(small.phase(&ct)) < bound / 50f64.exp2());
 }
@@ -353,11 +425,15 @@ fn attack_garbage_of_a_member_is_found() {
     let raise = Raise::new(&small.params, &large.params, places, 44, 14).unwrap();
     let (set, ct) = (sets(quorum)[0], packed(&small, |k| ((k % 7) as i64) << 40));
     let basis = small.params.q_basis(small.params.max_level());
+    let garbage_of = |forms: usize| {
+        let poly = rns::sample::uniform(basis, &mut rng(8)).into_coeff(basis);
+        OpeningShare((0..forms).map(|f| (0..basis.len()).map(|i| poly.limb(i)[f]).collect()).collect())
+    };
     let outcome = |check_bits: u32, garbage: bool| {
         let map = Raised { raise: &raise, factor: 1.0, check_bits };
         let mut shares = shares(&small, &large, &map, set, &ct);
         if garbage {
-            shares[1].down = rns::sample::uniform(basis, &mut rng(8));
+            shares[1].down = garbage_of(shares[1].down.0.len());
         }
         transfer(&map, set, &request(set, &ct), &ct, &shares).map(|out| deviation(large.phase(&out)))
     };

@@ -6,6 +6,7 @@ use fuzz_targets::{COEFFICIENTS, SPEC};
 use helba_member::keygen::{Entry, Round, Slot};
 use helba_member::serve::{Told, ToldBandit};
 use num_complex::Complex64;
+use protocol::exchange::Budget;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use secure_sum::{BatchId, Sum, encrypted};
@@ -215,7 +216,11 @@ fn told_by_ledger() -> Told {
         own: Some((4, [(0, record)].into())),
         evaluations: vec![(0, 1 << 63 | 7), (1, 1 << 63 | 7)],
     };
-    Told { opened: 3, uploads: vec![([3; 32], 1 << 63 | 7)], bandits: vec![bandit] }
+    Told {
+        spent: Budget { decisions: 3, models: 2 },
+        uploads: vec![([3; 32], 1 << 63 | 7)],
+        bandits: vec![bandit],
+    }
 }
 
 fn resharing_deals() -> Vec<Vec<u8>> {

@@ -1,6 +1,7 @@
 //! A batch from its end to the next model: its sum is checked and raised, the model is computed, and a holder
 //! of the key encrypts it anew.
 
+use super::erasure::Subtracted;
 use super::feedback::empty_sum;
 use super::secrets::derive;
 use super::stored::Place;
@@ -84,12 +85,27 @@ pub(super) struct Batch {
 }
 
 /// The feedbacks of the last batch that was closed, under a committee.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Closed {
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Closed<C = Arc<Ciphertext>> {
     /// The rounds of those that it counts.
-    rounds: Vec<u64>,
-    /// The rounds of earlier ones that were erased, which its sum subtracts.
-    subtracted: Vec<u64>,
+    pub(super) rounds: Vec<u64>,
+    /// Earlier ones that were erased, which its sum subtracts.
+    subtracted: Subtracted<C>,
+}
+
+impl<C> Default for Closed<C> {
+    fn default() -> Self {
+        Closed { rounds: Vec::new(), subtracted: Subtracted::default() }
+    }
+}
+
+impl<C> Closed<C> {
+    pub(super) fn try_map<D>(
+        self,
+        map: &mut impl FnMut(Place, C) -> Result<D, Error>,
+    ) -> Result<Closed<D>, Error> {
+        Ok(Closed { rounds: self.rounds, subtracted: self.subtracted.try_map(map)? })
+    }
 }
 
 /// A model in both rings, encrypted anew.
@@ -116,7 +132,7 @@ impl EncryptedBandit {
     /// ([`Event::Closed`](super::Event::Closed)).
     pub fn closes_early(&self) -> bool {
         let s = &self.state;
-        matches!(s.phase, Phase::Open) && (s.feedbacks > s.closed || !s.subtracted.is_empty())
+        matches!(s.phase, Phase::Open) && (s.feedbacks > s.closed || s.subtractions() > 0)
     }
 
     /// The factor of a raise of statistics.
@@ -169,11 +185,13 @@ impl EncryptedBandit {
     /// Ends the batch: its feedbacks wait to be checked, or its sum for a holder of the key.
     pub(super) fn close(&mut self, engine: &Engine) -> Result<(), Error> {
         let s = &mut self.state;
-        let (at, untested, subtracted) = (s.feedbacks, s.untested(), s.subtracted.len() as u64);
+        let (at, untested, subtracted) = (s.feedbacks, s.untested(), s.subtractions());
         let residual = s.newton(untested, subtracted)?.residual();
         let batch = Batch { at, untested, subtracted, residual };
         let sum = std::mem::replace(&mut s.sum, Arc::new(empty_sum(engine)));
-        let (left, subtracted) = (std::mem::take(&mut s.unchecked), std::mem::take(&mut s.subtracted));
+        let left = std::mem::take(&mut s.unchecked);
+        let of_last = std::mem::take(&mut s.subtracted_of_last);
+        let subtracted = std::mem::take(&mut s.subtracted).merged(engine, of_last)?;
         if engine.has_committee() {
             s.last = Closed { rounds: left.iter().map(|(round, _)| *round).collect(), subtracted };
         }
@@ -262,55 +280,30 @@ impl EncryptedBandit {
         self.open_again(engine)
     }
 
-    /// The rounds of the feedbacks that are subtracted or added if the batch is undone whose model waits for
-    /// the members of a committee, and the task of the model: those that were erased before the batch, whose
-    /// sum subtracted them, and those of the batch that were erased after it.
-    pub fn undoing(&self) -> Option<(u64, Vec<u64>)> {
-        let s = &self.state;
-        let task = match s.phase {
-            Phase::Updating { task, .. } | Phase::Refreshing { task, .. } => task,
-            _ => return None,
-        };
-        let Closed { rounds, subtracted } = &s.last;
-        let since = s.subtracted.iter().filter(|round| rounds.contains(round));
-        Some((task, subtracted.iter().chain(since).copied().collect()))
-    }
-
-    /// Undoes the batch whose model waits, with the rounds and frames of [`Self::undoing`]: the statistics
-    /// are those before it, and its feedbacks are dropped.
-    pub(super) fn take_undone(
-        &mut self,
-        engine: &Engine,
-        task: u64,
-        erased: &[(u64, Vec<u8>)],
-    ) -> Result<(), Error> {
-        let rounds = self.undoing().filter(|(want, _)| *want == task && engine.has_committee());
-        let (_, rounds) = rounds.ok_or_else(|| unasked(task))?;
-        if !erased.iter().map(|(round, _)| round).eq(&rounds) {
-            return Err(Error::BadState("a batch that is undone without what was erased".into()));
-        }
-        let (Phase::Updating { before, .. } | Phase::Refreshing { before, .. }) = &self.state.phase else {
-            return Err(unasked(task));
-        };
-        self.state.statistics = before.clone();
-        let last = std::mem::take(&mut self.state.last);
-        let evaluator = engine.scores_evaluator();
-        for (round, frame) in erased {
-            let feedback = self.read_feedback(engine, frame)?;
-            let s = &mut self.state;
-            match last.rounds.contains(round) {
-                // It is in no statistics any more.
-                true => {
-                    evaluator.add_assign(Arc::make_mut(&mut s.sum), &feedback)?;
-                    s.subtracted.retain(|known| known != round);
-                }
-                false => {
-                    evaluator.sub_assign(Arc::make_mut(&mut s.sum), &feedback)?;
-                    s.subtracted.push(*round);
-                }
+    /// Undoes the batch whose model waits for the members of a committee: the statistics are those before it,
+    /// and its feedbacks are dropped. What its sum subtracted is subtracted again, and what was erased of it
+    /// since is subtracted no more, because it is in no statistics.
+    pub(super) fn take_undone(&mut self, engine: &Engine, task: u64) -> Result<(), Error> {
+        let s = &mut self.state;
+        let before = match &s.phase {
+            Phase::Updating { task: want, before, .. } | Phase::Refreshing { task: want, before, .. }
+                if *want == task && engine.has_committee() =>
+            {
+                before.clone()
             }
+            _ => return Err(unasked(task)),
+        };
+        s.statistics = before;
+        let Closed { rounds, subtracted } = std::mem::take(&mut s.last);
+        let (evaluator, sum) = (engine.scores_evaluator(), Arc::make_mut(&mut s.sum));
+        if let Some(of_last) = std::mem::take(&mut s.subtracted_of_last).sum {
+            evaluator.add_assign(sum, &of_last)?;
         }
-        last.rounds.iter().for_each(|round| self.state.drop_round(*round));
+        if let Some(again) = &subtracted.sum {
+            evaluator.sub_assign(sum, again)?;
+        }
+        s.subtracted = std::mem::take(&mut s.subtracted).merged(engine, subtracted)?;
+        s.dropped.extend(rounds);
         self.open_again(engine)
     }
 
@@ -355,6 +348,11 @@ pub(super) fn unasked(task: u64) -> Error {
 }
 
 impl<C> State<C> {
+    /// The erased feedbacks that the sum subtracts.
+    fn subtractions(&self) -> u64 {
+        (self.subtracted.rounds.len() + self.subtracted_of_last.rounds.len()) as u64
+    }
+
     /// The residual of the next model if there is one, or else of the current model.
     pub(super) fn next_residual(&self) -> f64 {
         match self.phase {

@@ -1,15 +1,13 @@
 //! The check of the feedbacks of a batch by the members of a committee.
 
+use super::EncryptedBandit;
 use super::batch::{Phase, unasked};
-use super::{EncryptedBandit, State};
 use crate::{Engine, Error};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The most feedbacks that are checked at once.
 const MOST_CHECKED: usize = 64;
-/// The most dropped feedbacks that are remembered.
-const MOST_DROPPED: usize = 1024;
 
 /// Feedbacks that the members of a committee are asked to check, at most 64.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,20 +53,8 @@ impl EncryptedBandit {
             }
             let feedback = self.read_feedback(engine, frame)?;
             engine.scores_evaluator().sub_assign(Arc::make_mut(&mut sum), &feedback)?;
-            self.state.drop_round(*round);
+            self.state.dropped.insert(*round);
         }
         self.check_or_raise(engine, batch, sum, left)
-    }
-}
-
-impl<C> State<C> {
-    /// Remembers that the feedback of a round was dropped.
-    pub(super) fn drop_round(&mut self, round: u64) {
-        if !self.dropped.contains(&round) {
-            self.dropped.push_back(round);
-        }
-        if self.dropped.len() > MOST_DROPPED {
-            self.dropped.pop_front();
-        }
     }
 }

@@ -83,8 +83,6 @@ pub enum Event {
     Undone {
         /// The task of the model.
         task: u64,
-        /// The rounds and frames of [`undoing`](super::EncryptedBandit::undoing).
-        erased: Vec<(u64, Vec<u8>)>,
     },
 }
 

@@ -49,6 +49,7 @@ pub use batch::{Task, Update};
 pub use check::Check;
 use ckks::{Ciphertext, Plaintext};
 use counters::CounterSums;
+use erasure::Subtracted;
 pub use event::{Applied, Event};
 use feedback::empty_sum;
 use num_complex::Complex64;
@@ -56,7 +57,7 @@ use protocol::{BanditConfig, DecisionId, Exchanges, Plan, Status};
 pub use rotation::{Departing, Standing};
 use rounds::Rounds;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use trace::Trace;
 pub use trace::TraceTest;
@@ -103,14 +104,16 @@ struct State<C = Arc<Ciphertext>> {
     sum: C,
     /// Under a committee, the round of each of them and BLAKE3 of its frame.
     unchecked: Vec<(u64, [u8; 32])>,
-    /// The rounds of the last feedbacks that were dropped, at most 1024.
-    dropped: VecDeque<u64>,
+    /// The rounds of the feedbacks that were dropped.
+    dropped: BTreeSet<u64>,
     /// The rounds of erased feedbacks.
     erased: BTreeSet<u64>,
-    /// Those of them that the sum subtracts, and that may be in the statistics.
-    subtracted: Vec<u64>,
+    /// Those of them that the sum subtracts, but for those of the last batch that was closed.
+    subtracted: Subtracted<C>,
+    /// Those of the last batch that was closed which the sum subtracts, under a committee.
+    subtracted_of_last: Subtracted<C>,
     /// The last batch that was closed.
-    last: Closed,
+    last: Closed<C>,
     /// Under the trace condition, that of the batch after `closed`.
     trace: Option<Trace<C>>,
     counters: Option<CounterSums<C>>,
@@ -147,9 +150,10 @@ impl EncryptedBandit {
             statistics: trivial(&layout.ridge(lambda), plan.statistics_level)?,
             sum: Arc::new(empty_sum(engine)),
             unchecked: Vec::new(),
-            dropped: VecDeque::new(),
+            dropped: BTreeSet::new(),
             erased: BTreeSet::new(),
-            subtracted: Vec::new(),
+            subtracted: Subtracted::default(),
+            subtracted_of_last: Subtracted::default(),
             last: Closed::default(),
             trace: config.tests_trace().then(|| Trace::after(engine, 0)),
             counters: config.counters.map(|_| CounterSums::new(engine)),
@@ -280,8 +284,8 @@ impl EncryptedBandit {
                 next.close_early(engine)?;
                 Applied::Closed
             }
-            Event::Undone { task, erased } => {
-                next.take_undone(engine, *task, erased)?;
+            Event::Undone { task } => {
+                next.take_undone(engine, *task)?;
                 Applied::Undone
             }
             Event::Rotated { standing, deep, scores, statistics, evidence: _ } => {

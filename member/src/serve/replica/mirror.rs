@@ -101,7 +101,7 @@ impl Mirror {
         let over = Error::Deviates("a journal with the answer to a task that it does not lead to");
         let mut checked = Vec::new();
         let is_due = match &event {
-            Event::Rounds(_) | Event::Closed => true,
+            Event::Rounds(_) | Event::Closed | Event::Undone { .. } => true,
             Event::Rotated { standing, deep, scores, statistics, evidence } => {
                 let frames = [deep, scores, statistics];
                 self.records == 1 && replica.is_rotated(&self.bandit, id, standing, frames, evidence)?
@@ -113,12 +113,6 @@ impl Mirror {
                 true
             }
             Event::Erased { round, frame } => self.seen.hashes.get(round) == Some(&wire::input_hash(frame)),
-            Event::Undone { erased, .. } => {
-                let known = |(round, frame): &(u64, Vec<u8>)| {
-                    self.seen.hashes.get(round) == Some(&wire::input_hash(frame))
-                };
-                erased.iter().all(known)
-            }
             Event::Checked { .. } => {
                 checked = self.check(replica, id, &event)?;
                 true

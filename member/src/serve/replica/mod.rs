@@ -277,7 +277,8 @@ impl Replica {
     }
 
     /// Applies the records of the journal that are new, notes the position, signs the heads of batches that
-    /// have ended, and compares those of other members.
+    /// have ended, and compares those of other members. What was followed of a journal that ends before the
+    /// position that was noted, or has other records before it, is forgotten.
     fn follow(
         &self,
         keys: &MemberKeys,
@@ -287,11 +288,28 @@ impl Replica {
         id: &str,
         journal: Source,
     ) -> Result<(), Error> {
-        let (noted, mut ended) = (ledger.head(id)?, Vec::new());
+        let done = self.follow_to_end(keys, followed, mirror, ledger, id, journal);
+        if done.is_err() && !has_reached(mirror, ledger, id)? {
+            lock(&self.bandits).remove(id);
+        }
+        done
+    }
+
+    fn follow_to_end(
+        &self,
+        keys: &MemberKeys,
+        followed: &Followed,
+        mirror: &mut Mirror,
+        ledger: &Ledger,
+        id: &str,
+        journal: Source,
+    ) -> Result<(), Error> {
+        let (noted, mut ended, mut fresh) = (ledger.head(id)?, Vec::new(), Vec::new());
+        let (known, mut saved) = (noted.map_or(0, |(count, _)| count), mirror.batches);
         loop {
             let own = ledger.last_signed(id)?.filter(|own| own.records <= mirror.records);
             let Journal { records, heads } = journal(id, mirror.records, own.as_ref())?;
-            let (before, batches) = (mirror.records, mirror.batches);
+            let before = mirror.records;
             for record in &records {
                 self.fetch(mirror, id, journal)?;
                 let mut next = mirror.after(record);
@@ -308,24 +326,27 @@ impl Replica {
                     ended.push(keys.sign_head(id, (next.batches, next.records), &next.hash));
                 }
                 *mirror = next;
-                let now = mirror.model();
-                let mut models = lock(&followed.models);
-                if models.back().is_none_or(|(feedbacks, _)| *feedbacks != now.0) {
-                    models.push_back(now);
-                    if models.len() > MOST_MODELS {
-                        models.pop_front();
-                    }
-                }
+                fresh.push(mirror.model());
+                fresh.dedup_by_key(|(feedbacks, _)| *feedbacks);
             }
-            let known = noted.map_or(0, |(count, _)| count);
             if records.is_empty() && mirror.records < known {
                 return Err(Error::Deviates("a journal that is shorter than the one that was answered for"));
             }
             if mirror.records > before && mirror.records >= known {
                 ledger.note_head(id, mirror.records, mirror.hash, &std::mem::take(&mut ended))?;
-            }
-            if let (Some(states), true) = (&self.states, mirror.batches > batches) {
-                states.save(&self.engine, id, (mirror, &lock(&followed.models)))?;
+                // No decision is made with a model of another journal, and none is kept.
+                let mut models = lock(&followed.models);
+                for model in fresh.drain(..) {
+                    if models.back().is_none_or(|(feedbacks, _)| *feedbacks != model.0) {
+                        models.push_back(model);
+                    }
+                }
+                let more = models.len().saturating_sub(MOST_MODELS);
+                models.drain(..more);
+                if let (Some(states), true) = (&self.states, mirror.batches > saved) {
+                    states.save(&self.engine, id, (mirror, &models))?;
+                    saved = mirror.batches;
+                }
             }
             let others: Vec<_> = heads.into_iter().filter(|head| self.is_of_other(keys, id, head)).collect();
             ledger.compare_heads(id, &others)?;
@@ -385,10 +406,11 @@ impl Replica {
             let models = lock(&followed.models);
             models.iter().find(|(of, _)| *of == feedbacks).map(|(_, model)| model.clone())
         };
-        if let Some(model) = known() {
+        let mut mirror = lock(&followed.mirror);
+        if let (true, Some(model)) = (has_reached(&mirror, ledger, id)?, known()) {
             return Ok(model);
         }
-        self.follow(keys, followed, &mut lock(&followed.mirror), ledger, id, journal)?;
+        self.follow(keys, followed, &mut mirror, ledger, id, journal)?;
         known().ok_or(Error::Deviates("scores of a model that does not follow from the journal"))
     }
 
@@ -549,6 +571,11 @@ impl Replica {
         };
         (0..self.attempts).any(|attempt| self.sets.iter().any(|set| of(attempt, *set)))
     }
+}
+
+/// Whether a journal was followed as far as the ledger has noted.
+fn has_reached(mirror: &Mirror, ledger: &Ledger, id: &str) -> Result<bool, Error> {
+    Ok(ledger.head(id)?.is_none_or(|(noted, _)| mirror.records >= noted))
 }
 
 /// BLAKE3 of all of an evidence but its raise.

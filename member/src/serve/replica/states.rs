@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Begins each file.
-const MAGIC: &[u8; 4] = b"HMS1";
+const MAGIC: &[u8; 4] = b"HMS2";
 
 /// A folder with a file for each bandit, of the member's own making: what is in it was checked as the journal
 /// was followed.
