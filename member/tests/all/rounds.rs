@@ -525,12 +525,17 @@ fn attack_garbage_of_a_member_is_not_learnt() {
         });
         let ends = Over(&over);
         let (mut twin, mut draws) = (ClearTwin::new(config.clone()), rng(3));
-        let first = rows(1, 2, 2);
-        let reply = device.decide(&world.client, &first, &mut draws).unwrap().choice;
-        let reward = if reply.arm == 0 { 0.7 } else { -0.2 };
-        world.feedback(&device, &reply, &first[reply.arm], reward);
-        twin.learn(&first[reply.arm], reward);
         let status = || client.encrypted(&device.created().id).unwrap().status;
+        // Until the first batch ends.
+        let mut played = 0;
+        while !status().updating && !status().refresh_due {
+            played += 1;
+            let rows = rows(played, 2, 2);
+            let reply = device.decide(&world.client, &rows, &mut draws).unwrap().choice;
+            let reward = if reply.arm == 0 { 0.7 } else { -0.2 };
+            world.feedback(&device, &reply, &rows[reply.arm], reward);
+            twin.learn(&rows[reply.arm], reward);
+        }
         let refresh_due = (0..1500).any(|_| {
             std::thread::sleep(Duration::from_millis(20));
             status().refresh_due
@@ -541,7 +546,7 @@ fn attack_garbage_of_a_member_is_not_learnt() {
         spoils_sums.store(true, Ordering::Relaxed);
         world.join(3);
         assert_eq!(world.settle(&device).refreshes, 1);
-        for round in 2..=8 {
+        for round in played + 1..=8 {
             world.play((&config, &device), &mut twin, round, &mut draws);
         }
         assert!(world.settle(&device).refreshes > 3, "batches were learnt");
