@@ -20,7 +20,7 @@ use helba_member::keygen::{
 };
 use helba_member::serve::{Ledger, Member, Replica};
 use host::Undone;
-use protocol::exchange::{OPENED_NATS, budget_of_a_member, opened_nats};
+use protocol::budget::{OPENED_NATS, budget_of_a_member, opened_nats};
 use protocol::{BanditConfig, Shape};
 use rand::Rng;
 use std::fs::File;

@@ -64,7 +64,8 @@ pub(crate) trait Errand: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Whether nothing else can come of this set, whose answers did not fit.
+    /// Whether the set has answered with shares that are out of range. Its members would answer another
+    /// attempt under other masks, and no better.
     fn is_over_for(&self, _set: ActiveSet) -> bool {
         false
     }
@@ -172,6 +173,11 @@ impl Committee {
         let next = rand::random::<u64>() >> 1;
         let desk = Mutex::new(Desk { next, ..Desk::default() });
         Ok(Committee { manifest, quorum, gathers, patience, desk, news: watch::Sender::new(0) })
+    }
+
+    /// The set with these bits, if it has t members.
+    pub(crate) fn set(&self, bits: u16) -> Option<ActiveSet> {
+        self.quorum.subsets().find(|set| set.bits() == bits)
     }
 
     /// The members, as the manifest of the keys has them.
@@ -292,12 +298,13 @@ impl Committee {
 
     /// Asks t members after t members, at most `most` sets, until all of a set have answered and `combine`
     /// takes their answers. `tried` are the sets that were asked for this task before, by their attempts:
-    /// they are asked the same again, which their members have noted, before another set is. A set with a
+    /// they are asked the same again, which their members have noted, before another set is. One that is not
+    /// here any more counts as one that has failed. A set with a
     /// member that is busy is asked the same again later, if there are too few others.
     ///
     /// # Errors
-    /// [`Error::MembersMissing`] if fewer than t members are here; [`Error::CommitteeFailed`] if all sets
-    /// have failed, or those of the members who are here can give nothing else.
+    /// [`Error::MembersMissing`] if fewer than t members are here; [`Error::CommitteeFailed`] if `most` sets
+    /// have failed, or the errand is over for all sets that are here.
     pub(crate) async fn ask<T, F: Future<Output = Result<T, Error>>>(
         &self,
         errand: Arc<dyn Errand>,

@@ -21,7 +21,7 @@ use ckks_secret::Passphrase;
 use ckks_shares::Quorum;
 use envelope::{SealingSecret, SigningSecret};
 use host::Draft;
-use protocol::exchange::Budget;
+use protocol::budget::Budget;
 use rand::CryptoRng;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -123,10 +123,10 @@ impl MemberKeys {
     }
 
     /// What this member answers for `nats` of the budget of answers of its keys
-    /// ([`protocol::exchange::budget_of_a_member`]).
+    /// ([`protocol::budget::budget_of_a_member`]).
     pub fn budget(&self, nats: f64) -> Budget {
         let quorum = (self.quorum.threshold(), self.quorum.members());
-        protocol::exchange::budget_of_a_member(nats, self.manifest.shape, quorum, self.makers())
+        protocol::budget::budget_of_a_member(nats, self.manifest.shape, quorum, self.makers())
     }
 
     /// The number of the member.

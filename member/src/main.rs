@@ -9,7 +9,7 @@ use helba_member::keygen::{
 };
 use helba_member::serve::{Ledger, Member, NextKeys, Replica};
 use host::say;
-use protocol::exchange::OPENED_NATS;
+use protocol::budget::OPENED_NATS;
 use rand::Rng;
 use service::{Connections, Tls, TlsArguments};
 use std::io::{BufReader, Write};
@@ -215,8 +215,8 @@ enum Command {
         /// the keys, in a folder with the extension `states`.
         #[arg(long, value_name = "FILE")]
         public: Option<PathBuf>,
-        /// The nats of the budget of answers of the keys, of which each member opens its part:
-        /// docs/committee.md says how many decisions that is. All members take the same number.
+        /// The nats of the budget of answers of the keys, of which each member spends its part:
+        /// docs/committee.md says how many decisions and models that is. All members take the same number.
         #[arg(long, default_value_t = OPENED_NATS)]
         nats: f64,
         /// Public bundle of a committee that follows this one, to whose keys bandits move when the server

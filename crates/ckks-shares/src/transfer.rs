@@ -1,12 +1,12 @@
 //! A message moves to another ring or level, and nobody sees it.
 //!
 //! ```text
-//! member j    downⱼ = ⟨w, λⱼσⱼ·c₁⟩ − Mⱼ + ζⱼ   modulo q of the source, for each form w that is read: a mask Mⱼ
+//! member j    downⱼ = ⟨w, λⱼσⱼ·c₁⟩ − Mⱼ + ζⱼ   modulo q of the source, for each form w, with a mask Mⱼ
 //!             upⱼ   = E(Mⱼ) − λⱼσ'ⱼ·a + eⱼ + ζ'ⱼ   modulo Q of the target
 //! server      v = ⟨w, c₀⟩ + Σ downⱼ = ⟨w, m⟩ − Σ Mⱼ;   (E(v) + Σ upⱼ, a) = an encryption of E(⟨w, m⟩)
 //! ```
-//! E is linear over the integers up to a rounding below one unit, which [`Transfer::encode`] computes. Nothing
-//! of the message leaves but the forms that E reads, under masks.
+//! E is linear over the integers up to a rounding below one unit, which [`Transfer::encode`] computes.
+//! Nothing of the message leaves but the forms that E reads, under masks.
 
 use crate::{ActiveSet, Error, Forms, OpeningShare, RequestId, open};
 use ckks::{Ciphertext, NumbersToCoefficients, NumbersToSlots, Params, Plaintext, Raise, Refresh};

@@ -1,4 +1,5 @@
-//! The numbers of a message of few slots that go to slots of the same ring, or to coefficients of a small one.
+//! The numbers of a message of few slots that go to slots of the same ring, or to coefficients of a small
+//! one.
 //!
 //! A number is the mean of the real parts of two slots, which may be one and the same. It is read as a linear
 //! form of the coefficients, whose weights are rounded ([`SlotNumbers::weights`]), so that whoever reads the

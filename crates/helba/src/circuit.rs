@@ -338,7 +338,8 @@ mod tests {
     /// arms.
     #[test]
     fn scores_out_of_range_show_more_than_the_budget_of_a_key() {
-        use protocol::exchange::{OPENED_DEVIATION, OPENED_NATS};
+        use protocol::budget::OPENED_NATS;
+        use protocol::exchange::OPENED_DEVIATION;
         let (k, slots) = (4, 256);
         let config = BanditConfig::new(7, k);
         let shape = Shape::for_problem(7, k);

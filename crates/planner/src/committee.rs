@@ -5,7 +5,7 @@ use crate::text::size;
 use crate::{Error, Report};
 use ckks::{Params, Security};
 use ckks_shares::Quorum;
-use protocol::exchange::{Budget, OPENED_NATS, budget_of_a_member, opened_nats};
+use protocol::budget::{Budget, OPENED_NATS, budget_of_a_member, opened_nats};
 use protocol::{DecisionId, ScoreLayout, Shape};
 use serde::Serialize;
 use wire::{CommitteeContexts, DecideReply, Decision, OpenedAnswer, SealedShare};
@@ -25,7 +25,8 @@ pub struct CommitteeCost {
     pub feedback: u64,
     /// Bytes of the secrets in the file of a member, without its manifest.
     pub member_keys: u64,
-    /// κ in nats of a decision between arms that are nearly equal.
+    /// The nats that a decision counts as: its κ between arms that are nearly equal, or its part of the forms
+    /// of hostile devices if that is more.
     pub decision_nats: f64,
     /// The nats of the budget of answers.
     pub nats: f64,

@@ -18,6 +18,7 @@
 //! | s | scaling of the statistics, [`Plan::design_scale`] |
 
 mod answers;
+pub mod budget;
 mod config;
 mod counters;
 mod error;

@@ -396,8 +396,8 @@ impl ScoreLayout {
         out
     }
 
-    /// The numbers of a model: the mean of A_ij and A_ji for i ≤ j, and ω_j. Padded features have numbers, and
-    /// no coefficients.
+    /// The numbers of a model: the mean of A_ij and A_ji for i ≤ j, and ω_j. Padded features have numbers,
+    /// and no coefficients.
     pub fn model_numbers(&self) -> Vec<ModelNumber> {
         let dim = self.shape.dim;
         let terms: BTreeMap<usize, Term> = self.model().into_iter().map(|term| (term.slot, term)).collect();
@@ -571,7 +571,8 @@ mod tests {
                 let entry = if slot < shape.square() { a(i, j) } else { omega(slot - shape.square()) };
                 model[coefficient] += (entry * factor * f64::from(LOG_MODEL).exp2()).round() as i128;
             }
-            // The numbers that a committee reads become the same coefficients, and are as many as are counted.
+            // The numbers that a committee reads become the same coefficients, and are as many as are
+            // counted.
             let mut of_numbers = vec![0i128; n];
             let numbers = layout.model_numbers();
             assert_eq!(numbers.len(), shape.dim * (shape.dim + 3) / 2);

@@ -69,7 +69,7 @@ fn json_has_every_field_and_text_the_same_numbers() {
 /// A committee's costs, as text and as JSON, and numbers that no committee has.
 #[test]
 fn committees_are_planned() {
-    use protocol::exchange::{Budget, OPENED_NATS, budget_of_a_member};
+    use protocol::budget::{Budget, OPENED_NATS, budget_of_a_member};
     let arguments = ["--d", "7", "--k", "4", "--committee", "3/5"];
     let out = tool(&[&arguments[..], &["--json"]].concat());
     let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();

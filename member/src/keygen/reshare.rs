@@ -28,7 +28,7 @@ use ckks_committee::{Dealt, MemberShare, PairKeys, PairSecret};
 use ckks_secret::Passphrase;
 use ckks_shares::ActiveSet;
 use host::Draft;
-use protocol::exchange::{Budget, OPENED_NATS, budget_of_a_member, opened_nats};
+use protocol::budget::{Budget, OPENED_NATS, budget_of_a_member, opened_nats};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
@@ -514,7 +514,7 @@ impl<B: Board> Run<'_, '_, B> {
     }
 }
 
-/// Half of a pair key, and how many decisions its member has opened.
+/// Half of a pair key, and what its member has spent.
 pub(super) fn read_pair(bytes: &[u8]) -> Option<(PairSecret, Budget)> {
     let (half, rest) = bytes.split_first_chunk()?;
     let (decisions, models) = rest.split_first_chunk()?;

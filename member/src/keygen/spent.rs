@@ -1,7 +1,7 @@
 //! What the members of an epoch have spent of the budget of answers, for the members of the next one.
 
 use ckks_shares::Quorum;
-use protocol::exchange::Budget;
+use protocol::budget::Budget;
 use std::collections::BTreeMap;
 
 /// What each member of `next` counts as spent, so that a coalition that spent as much as the members of the
@@ -40,7 +40,7 @@ fn honest(quorum: Quorum) -> usize {
 mod tests {
     use super::*;
     use protocol::Shape;
-    use protocol::exchange::{OPENED_NATS, budget_of_a_member, opened_nats};
+    use protocol::budget::{OPENED_NATS, budget_of_a_member, opened_nats};
 
     /// Whoever was honest and whatever each opened: with what the next epoch may open, the budget of the key
     /// suffices. The control is the largest count of those who deal, which knows nothing of the others.

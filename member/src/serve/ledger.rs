@@ -7,7 +7,7 @@ use super::Error;
 use super::answering::NO_BANDIT;
 use ckks_shares::SessionId;
 use protocol::TaskKind;
-use protocol::exchange::Budget;
+use protocol::budget::Budget;
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ const MOST_OWN_SETS: usize = wire::MOST_ATTEMPTS as usize;
 /// The kind of a rotation.
 const ROTATION: u8 = u8::MAX;
 /// The version of the tables.
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
 
 const ABOUT: TableDefinition<&str, u64> = TableDefinition::new("about");
 const BANDITS: TableDefinition<&str, [u8; 32]> = TableDefinition::new("bandits");
@@ -47,7 +47,7 @@ const EVALUATIONS: u64 = 1 << 63;
 const NO_TASK: u64 = 0;
 /// The resharing in which the shares of this ledger are handed on, by the start of its name.
 const RESHARING: &str = "resharing";
-/// How many decisions were counted.
+/// How many decisions were counted, at raises and openings.
 const DECISIONS: &str = "opened";
 /// How many models were counted.
 const MODELS: &str = "models";
@@ -312,15 +312,24 @@ impl Ledger {
         Ok(write)
     }
 
+    /// What was spent, and the most that is answered.
+    ///
+    /// # Errors
+    /// [`Error::Ledger`].
+    pub fn budget(&self) -> Result<[Budget; 2], Error> {
+        let read = self.database.begin_read().map_err(failed)?;
+        let about = read.open_table(ABOUT).map_err(failed)?;
+        let (decisions, models) = (read_number(&about, DECISIONS)?, read_number(&about, MODELS)?);
+        Ok([Budget { decisions, models }, self.most])
+    }
+
     /// What a member of the next epoch must know: the same bytes while the ledger is frozen.
     ///
     /// # Errors
     /// [`Error::Ledger`].
     pub fn tell(&self) -> Result<Told, Error> {
+        let [spent, _] = self.budget()?;
         let read = self.database.begin_read().map_err(failed)?;
-        let about = read.open_table(ABOUT).map_err(failed)?;
-        let spent =
-            Budget { decisions: read_number(&about, DECISIONS)?, models: read_number(&about, MODELS)? };
         let mut uploads = Vec::new();
         for row in read.open_table(UPLOADS).map_err(failed)?.iter().map_err(failed)? {
             let (hash, task) = row.map_err(failed)?;
@@ -406,20 +415,21 @@ impl Ledger {
     }
 
     /// The ledger, which takes no more answers after it has counted `most`. A decision counts once for each
-    /// set that is answered for the raise of its scores or for its opening, whichever are more; a model counts
-    /// once.
+    /// set that is answered for the raise of its scores or for its opening, whichever are more; a model
+    /// counts once.
     pub fn with_budget(self, most: Budget) -> Self {
         Ledger { most, ..self }
     }
 
-    /// Notes that `set` is answered about the polynomial whose frame is `c1`, in an evaluation that has so many
-    /// places for `decisions`, or in none. When this returns, the note is on disk. The same question may be answered again,
-    /// since it gets the same answer.
+    /// Notes that `set` is answered for `question`, whose bytes are `bytes`, about the polynomial whose frame
+    /// is `c1`. `decisions` are what an evaluation counts as for one set: the places that are raised, or the
+    /// decisions that are opened; 0 for other tasks. When this returns, the note is on disk. The same
+    /// question may be answered again, since it gets the same answer.
     ///
     /// # Errors
     /// [`Error::Refused`] for a number that tasks of this kind do not have, for another meaning or another
-    /// ciphertext of the same task, for more than three
-    /// sets, or eight of a sum, a model or a round of a check, and beyond the budget; [`Error::Ledger`].
+    /// ciphertext of the same task, for more than three sets, or eight of a sum, a model or a round of a
+    /// check, and beyond the budget; [`Error::Ledger`].
     pub fn note(
         &self,
         question: &Question,
@@ -483,11 +493,16 @@ impl Ledger {
     /// Counts the task of a question: `decisions` of an evaluation, in all, of which those that were counted
     /// before count no more; or a model.
     fn count(&self, write: &WriteTransaction, question: &Question, decisions: u64) -> Result<(), Error> {
-        let (name, most, due) = match question.wanted {
+        let (name, most, due, over) = match question.wanted {
             Wanted::Transfer(TaskKind::Scores { .. }) | Wanted::Answers { .. } => {
-                (DECISIONS, self.most.decisions, decisions)
+                let over = "this member's part of the decisions of these keys is spent: bandits go on under new keys";
+                (DECISIONS, self.most.decisions, decisions, over)
             }
-            Wanted::Transfer(TaskKind::Model) => (MODELS, self.most.models, 1),
+            Wanted::Transfer(TaskKind::Model) => {
+                let over =
+                    "this member's part of the models of these keys is spent: bandits go on under new keys";
+                (MODELS, self.most.models, 1, over)
+            }
             _ => return Ok(()),
         };
         let key = (question.bandit.as_str(), question.task);
@@ -499,7 +514,7 @@ impl Ledger {
         let mut about = write.open_table(ABOUT).map_err(failed)?;
         let spent = read_number(&about, name)?.saturating_add(due - known);
         if spent > most {
-            return Err(Error::Refused("the budget of answers of these keys is spent: make new keys"));
+            return Err(Error::Refused(over));
         }
         counted.insert(key, due).map_err(failed)?;
         about.insert(name, spent).map_err(failed)?;
@@ -890,7 +905,7 @@ mod tests {
     /// gives each member the decisions of the key, as if it were asked alone.
     #[test]
     fn attack_sets_without_a_common_honest_member_stay_within_the_budget_of_a_key() {
-        use protocol::exchange::{OPENED_NATS, budget_of_a_member, opened_nats};
+        use protocol::budget::{OPENED_NATS, budget_of_a_member, opened_nats};
         let (shape, folder) = (protocol::Shape::for_problem(16, 32), tempfile::tempdir().unwrap());
         let each = opened_nats(shape, 3, 5);
         let of_key = (OPENED_NATS / each) as u64;

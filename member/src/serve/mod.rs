@@ -98,6 +98,7 @@ impl Member {
         check_manifest(&self.keys, &manifest)?;
         let (number, server) = (self.keys.member(), self.client.server());
         self.log(&format!("member {number} answers {server} with key {}", manifest.key_id));
+        self.log_budget()?;
         let ended = std::thread::scope(|scope| {
             let threads: Vec<_> =
                 (0..threads.max(1)).map(|_| scope.spawn(|| self.answer_until_stopped())).collect();
@@ -110,6 +111,15 @@ impl Member {
         ended?;
         // A server that was caught ends the program with an error.
         self.ledger.check_in_use()
+    }
+
+    fn log_budget(&self) -> Result<(), Error> {
+        let [spent, most] = self.ledger.budget()?;
+        self.log(&format!(
+            "spent: {} of {} decisions and {} of {} models",
+            spent.decisions, most.decisions, spent.models, most.models
+        ));
+        Ok(())
     }
 
     fn answer_until_stopped(&self) -> Result<(), Error> {
@@ -214,6 +224,10 @@ impl Member {
             }
             _ => answer(&self.keys, &self.ledger, &bandit, request)?,
         };
+        if question.wanted == Wanted::Transfer(protocol::TaskKind::Model) {
+            // Once a batch.
+            self.log_budget()?;
+        }
         Ok((reply, what))
     }
 

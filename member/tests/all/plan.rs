@@ -3,10 +3,10 @@
 use crate::committee::rng;
 use crate::rounds::{World, ledger_at, rows};
 use ckks::Security;
-use protocol::exchange::Budget;
+use protocol::budget::Budget;
 
-/// Bytes of a decision, a feedback and the file of a member are those that are planned, and a member answers as
-/// much.
+/// Bytes of a decision, a feedback and the file of a member are those that are planned, and a member answers
+/// as much.
 #[test]
 fn a_committee_costs_what_is_planned() {
     let cost = planner::committee((2, 2, 100), (2, 3), Security::None).unwrap();

@@ -9,7 +9,7 @@ use helba_member::keygen::{
     Board, Entry, Error, Identity, Old, Plan, Proposal, Reshare, Resharing, Round, Slot, Store,
 };
 use helba_member::serve::{self, Ledger, Member};
-use protocol::exchange::{Budget, OPENED_NATS, budget_of_a_member, opened_nats};
+use protocol::budget::{Budget, OPENED_NATS, budget_of_a_member, opened_nats};
 use protocol::{Shape, TaskKind};
 use rand::Rng;
 use std::path::{Path, PathBuf};

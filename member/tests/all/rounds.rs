@@ -311,6 +311,8 @@ pub(super) fn check(config: &BanditConfig, reply: &Choice, indices: &[f64]) {
     assert!(same, "{:?} for {indices:?}, {} of the range apart", reply.values, gap / range);
 }
 
+/// Users learn through a committee, and a decision counts for the two members who answer: those who raise its
+/// scores open its answers.
 #[test]
 fn users_without_a_secret_learn_through_a_committee() {
     let mut world = World::start(2, 3, 2, 2);
@@ -328,6 +330,11 @@ fn users_without_a_secret_learn_through_a_committee() {
         world.settle(&device);
     }
     assert!(world.settle(&device).refreshes > 5);
+    (1..=3).for_each(|member| world.leave(member));
+    let spent = (1..=3).map(|member| ledger_at(&world.ledger(member)).tell().unwrap().spent.decisions);
+    let spent: u64 = spent.sum();
+    // Two sets that are drawn apart would be 32 in the mean. A member that is late counts for another one.
+    assert!((24..28).contains(&spent), "{spent} for 12 decisions");
 }
 
 /// Users who ask at once share an evaluation, and each reads its own arms.

@@ -21,6 +21,9 @@ use wire::{
     RaiseEvidence, SealedShare, Wanted, check_request, read_opening, transfer_header, transfers,
 };
 
+/// The least sets without a common member whose shares of a model are out of range before its batch is
+/// undone.
+const UNDOING_SETS: usize = 3;
 /// The pause after members have not answered a task of the bandit's own.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -383,9 +386,12 @@ impl EncryptedServed {
         users: Vec<AnswerUser>,
         (input, evidence): (Ciphertext, Option<Evidence>),
     ) -> Result<Vec<Vec<u8>>, Error> {
+        // First those who raised its scores: others would count its decisions once more.
+        let raised = evidence.as_ref().and_then(|evidence| evidence.raise.as_ref());
+        let mut tried: Vec<_> = raised.and_then(|raise| committee.set(raise.set)).into_iter().collect();
         let evidence = evidence.map(Arc::new);
         let opening = Opening { about: self.about(task), model_feedbacks, users, input, evidence };
-        ask(committee, opening, (&mut Vec::new(), MOST_SETS)).await
+        ask(committee, opening, (&mut tried, MOST_SETS)).await
     }
 
     /// Asks the committee for the tasks of the bandit's own, one after the other, until none waits. At most
@@ -499,7 +505,8 @@ impl EncryptedServed {
 
     /// Has members answer a task of the bandit's own. A batch is undone if they can encrypt no model of it:
     /// three sets or more that have no member in common gave shares of no message in range, and no other set
-    /// can be asked. Where one member sends garbage, the third set is without it, and succeeds.
+    /// can be asked. Where one member sends garbage, the third set is without it, and succeeds; while no
+    /// such set is here, the model waits.
     async fn answer_by_committee(
         self: &Arc<Self>,
         committee: &Committee,
@@ -517,7 +524,8 @@ impl EncryptedServed {
                 let garbage = lock(&garbage).clone();
                 let common = garbage.iter().fold(u16::MAX, |common, set| common & set.bits());
                 let failed = matches!(error, Error::CommitteeFailed { .. });
-                return match failed && kind == TaskKind::Model && garbage.len() >= MOST_SETS && common == 0 {
+                let overflows = failed && kind == TaskKind::Model && garbage.len() >= UNDOING_SETS;
+                return match overflows && common == 0 {
                     true => blocking(move || served.undo(id)).await,
                     false => Err(error),
                 };

@@ -112,8 +112,8 @@ pub(crate) fn check_all(small: &Ring, large: &Ring) {
     check("slots to coefficients", large, small, &map, &model);
 }
 
-/// The numbers of a message of 16 slots: each slot alone, but for the mean of the first two. They become slots
-/// at level `top` of the same ring, and coefficients of the small one.
+/// The numbers of a message of 16 slots: each slot alone, but for the mean of the first two. They become
+/// slots at level `top` of the same ring, and coefficients of the small one.
 fn numbers(
     large: &Params,
     small: &Params,
@@ -147,7 +147,7 @@ fn numbers_are_the_slots_that_they_name() {
     let want: Vec<f64> = std::iter::once(mean).chain(values[2..].iter().copied()).collect();
     for (form, want) in forms.iter().zip(&want) {
         let got = *form as f64 / scale / f64::from(ckks::NUMBER_BITS + 1).exp2();
-        assert!((got - want).abs() < 2f64.powi(-17), "{got} for {want}");
+        assert!((got - want).abs() < 2f64.powi(-19), "{got} for {want}");
     }
     let back = integers(&large, &to_slots.encode(&forms).unwrap());
     let two_n = 2 * params.n();
@@ -158,7 +158,7 @@ fn numbers_are_the_slots_that_they_name() {
             (re + *m as f64 * turn(k).cos(), im + *m as f64 * turn(k).sin())
         });
         let want = if slot < 2 { mean } else { *value };
-        assert!((re / scale - want).abs() < 2f64.powi(-17) && (im / scale).abs() < 2f64.powi(-20), "{slot}");
+        assert!((re / scale - want).abs() < 2f64.powi(-19) && (im / scale).abs() < 2f64.powi(-20), "{slot}");
         power = power * 5 % two_n;
     }
     let coefficients = integers(&small, &to_coefficients.encode(&forms).unwrap());

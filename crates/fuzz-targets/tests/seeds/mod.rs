@@ -6,7 +6,7 @@ use fuzz_targets::{COEFFICIENTS, SPEC};
 use helba_member::keygen::{Entry, Round, Slot};
 use helba_member::serve::{Told, ToldBandit};
 use num_complex::Complex64;
-use protocol::exchange::Budget;
+use protocol::budget::Budget;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use secure_sum::{BatchId, Sum, encrypted};
