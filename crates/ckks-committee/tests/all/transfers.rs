@@ -108,8 +108,8 @@ pub(crate) fn check_all(small: &Ring, large: &Ring) {
     let message = Plaintext::encode_at(&large.params, &values, low, scale).unwrap();
     let model = ckks::encrypt(&large.params, &large.public_key(), &message, &mut rng(4));
     let (refresh, map) = numbers(&large.params, &small.params, (low, top), slots);
-    check("refresh", large, large, &refresh, &model);
-    check("slots to coefficients", large, small, &map, &model);
+    check("numbers to slots", large, large, &refresh, &model);
+    check("numbers to coefficients", large, small, &map, &model);
 }
 
 /// The numbers of a message of 16 slots: each slot alone, but for the mean of the first two. They become
