@@ -35,19 +35,19 @@ const LARGE_FORMS: u64 = (1 << 15) / 4;
 /// Counts of decisions and models: what was spent of a key, or the most that may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Budget {
-    /// Decisions whose scores were raised, with the places that a request has beyond its own, or whose entries
-    /// were opened, once for each set of members.
+    /// Decisions whose scores were raised, with the places that a request has beyond its own, or whose
+    /// entries were opened, once for each set of members.
     pub decisions: u64,
     /// Models that were refreshed, whatever the number of sets.
     pub models: u64,
 }
 
 /// κ in nats of the answer to one decision between arms that are nearly equal, which `threshold` members open
-/// to a user, under keys that `makers` members made: Σ z²/(2(v/√t)²) over the entries, with the root mean square
-/// of errors z of `TIE_BITS`, twice for the model, times √n, since every error of a scheme whose secret is
-/// a sum of n ternary ones grows by √n at most. This is the divergence from an answer without errors, of
-/// which one honest member hides a coalition of users, server and t − 1 members (docs/committee.md). Over
-/// many decisions their sum counts, and so the mean square.
+/// to a user, under keys that `makers` members made: Σ z²/(2(v/√t)²) over the entries, with the root mean
+/// square of errors z of `TIE_BITS`, twice for the model, times √n, since every error of a scheme whose
+/// secret is a sum of n ternary ones grows by √n at most. This is the divergence from an answer without
+/// errors, of which one honest member hides a coalition of users, server and t − 1 members
+/// (docs/committee.md). Over many decisions their sum counts, and so the mean square.
 fn honest_nats(shape: Shape, threshold: u8, makers: u8) -> f64 {
     let bits = TIE_BITS.iter().find(|(arms, _)| shape.arm_slots <= *arms).map_or(0.0, |(_, bits)| *bits);
     let error = WITH_MODEL * (-bits).exp2() * f64::from(makers).sqrt();
@@ -67,9 +67,10 @@ pub fn hostile_forms(shape: Shape) -> u64 {
 /// The models that are refreshed under a key, by `nats` of [`OPENED_NATS`]. More nats than these take more
 /// forms of the large secret than the estimates are for.
 ///
-/// Members read D·(D + 3)/2 numbers of a model ([`crate::ScoreLayout::model_numbers`]), whose errors are linear
-/// forms of the secret of the large ring. A model that overflows shows them when it is refreshed, and any
-/// model shows them to contexts out of range. With the forms of entries they are `LARGE_FORMS`.
+/// A transfer opens D·(D + 3)/2 numbers of a model under masks ([`crate::ScoreLayout::model_numbers`]), whose
+/// errors are linear forms of the secret of the large ring. A model that overflows shows them when it is
+/// refreshed, and any model shows them to contexts out of range. With the forms of entries they are
+/// `LARGE_FORMS`.
 pub fn models_of_a_key(nats: f64, shape: Shape) -> u64 {
     let forms = (LARGE_FORMS - hostile_forms(shape)) as f64;
     (nats / OPENED_NATS * forms / (shape.dim * (shape.dim + 3) / 2) as f64) as u64
@@ -85,9 +86,9 @@ pub fn opened_nats(shape: Shape, threshold: u8, makers: u8) -> f64 {
 }
 
 /// The part of one of `members` members of the budget of a key, which `makers` members made: the decisions
-/// that `nats` of κ allow, and [`models_of_a_key`], divided by n − t + 1. A coalition of the server with t − 1
-/// members makes a set with each of the n − t + 1 others, and asks each about other decisions and models, so
-/// that what they show adds up.
+/// that `nats` of κ allow, and [`models_of_a_key`], divided by n − t + 1. A coalition of the server with t −
+/// 1 members makes a set with each of the n − t + 1 others, and asks each about other decisions and models,
+/// so that what they show adds up.
 pub fn budget_of_a_member(nats: f64, shape: Shape, (threshold, members): (u8, u8), makers: u8) -> Budget {
     let honest = u64::from(members.saturating_sub(threshold)) + 1;
     let decisions = nats / opened_nats(shape, threshold, makers) / honest as f64;
