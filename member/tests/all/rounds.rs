@@ -508,27 +508,10 @@ fn attack_garbage_of_a_member_is_not_learnt() {
     let (over, spoils_sums) = (AtomicBool::new(false), AtomicBool::new(false));
     let sent = std::thread::scope(|scope| {
         let answers = scope.spawn(|| {
-            let ledger = ledger_at(&path);
-            let joined = Joined::new(&hostile, device.created().clone()).unwrap();
-            let (mut sent, mut noise) = (0, rng(6));
-            while !over.load(Ordering::Relaxed) {
-                let Some(request) = client.question(1, borrowed(&poll(&hostile)), 1 << 22, 1).unwrap() else {
-                    continue;
-                };
-                let mut reply = answer(&hostile, &ledger, &joined, &request).unwrap();
-                let question = Question::from_bytes(&request.question).unwrap();
-                if let (MemberReply::Frames { frames, signature, .. }, Wanted::Transfer(kind)) =
-                    (&mut reply, &question.wanted)
-                    && (*kind == TaskKind::Model
-                        || *kind == TaskKind::Sum && spoils_sums.load(Ordering::Relaxed))
-                {
-                    let requests = garbage(&hostile, &request, *kind, frames, &mut noise);
-                    *signature = wire::sign_frames(hostile.signing(), &requests, frames);
-                    sent += 1;
-                }
-                client.shares(1, &reply).ok();
-            }
-            sent
+            let spoils = |kind| {
+                kind == TaskKind::Model || kind == TaskKind::Sum && spoils_sums.load(Ordering::Relaxed)
+            };
+            spoil((&hostile, &path), &client, &device, &over, spoils)
         });
         let ends = Over(&over);
         let (mut twin, mut draws) = (ClearTwin::new(config.clone()), rng(3));
@@ -563,6 +546,78 @@ fn attack_garbage_of_a_member_is_not_learnt() {
     assert!(sent > 0, "some sets had member 1");
 }
 
+/// Answers as `hostile`, whose ledger is at `path`, until it is over, but for garbage in the place of its
+/// shares of tasks that it `spoils`. Returns how many these were.
+fn spoil(
+    (hostile, path): (&MemberKeys, &Path),
+    client: &Client,
+    device: &BanditDevice,
+    over: &AtomicBool,
+    spoils: impl Fn(TaskKind) -> bool,
+) -> usize {
+    let ledger = ledger_at(path);
+    let joined = Joined::new(hostile, device.created().clone()).unwrap();
+    let (mut sent, mut noise) = (0, rng(6));
+    while !over.load(Ordering::Relaxed) {
+        let asked = client.question(hostile.member(), borrowed(&poll(hostile)), 1 << 22, 1).unwrap();
+        let Some(request) = asked else { continue };
+        let mut reply = answer(hostile, &ledger, &joined, &request).unwrap();
+        let question = Question::from_bytes(&request.question).unwrap();
+        if let (MemberReply::Frames { frames, signature, .. }, Wanted::Transfer(kind)) =
+            (&mut reply, &question.wanted)
+            && spoils(*kind)
+        {
+            let requests = garbage(hostile, &request, *kind, frames, &mut noise);
+            *signature = wire::sign_frames(hostile.signing(), &requests, frames);
+            sent += 1;
+        }
+        client.shares(hostile.member(), &reply).ok();
+    }
+    sent
+}
+
+/// Two members of five send random bytes in the place of their shares of models. With one of the others away
+/// there is no set without them, and a batch is undone. The control is the batch before, while all are here.
+#[test]
+fn attack_two_members_who_send_garbage_undo_a_batch_where_no_set_is_without_them() {
+    let mut world = World::start(3, 5, 2, 2);
+    let (config, device) = world.create(2, 2);
+    let hostile = [1, 2].map(|member| {
+        let keys = world.members.remove(&member).unwrap();
+        (keys, world.folder.path().join(format!("ledger-{member}")))
+    });
+    (3..=5).for_each(|member| world.join(member));
+    let (client, over) = (world.client.clone(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for (keys, path) in &hostile {
+            let (client, device, over) = (&client, &device, &over);
+            scope.spawn(move || spoil((keys, path), client, device, over, |kind| kind == TaskKind::Model));
+        }
+        let _ends = Over(&over);
+        let status = || client.encrypted(&device.created().id).unwrap().status;
+        let (mut twin, mut draws, mut round) = (ClearTwin::new(config.clone()), rng(3), 0);
+        while status().refreshes == 0 {
+            round += 1;
+            world.play((&config, &device), &mut twin, round, &mut draws);
+        }
+        world.leave(5);
+        let (before, mut last) = (status().refreshes, None);
+        while !status().updating && !status().refresh_due && status().batches == before {
+            round += 1;
+            let rows = rows(round, 2, 2);
+            let reply = device.decide(&client, &rows, &mut draws).unwrap().choice;
+            let body = device.feedback(reply.id, reply.arm, &rows[reply.arm], 0.5, None, &mut draws).unwrap();
+            client.feedback_encrypted(&device.created().id, reply.id, &body).unwrap();
+            last = Some((reply.id, body));
+        }
+        assert_eq!(world.settle(&device).refreshes, before, "the batch is undone");
+        let (id, body) = last.unwrap();
+        let refused = client.feedback_encrypted(&device.created().id, id, &body).unwrap_err();
+        let user_client::Error::Refused(problem) = refused else { panic!("{refused}") };
+        assert!(problem.detail.contains("was dropped"), "{}", problem.detail);
+    });
+}
+
 /// Replaces the downward half of each transfer by uniform residues. Returns the ids of the requests.
 fn garbage(
     keys: &MemberKeys,
@@ -581,7 +636,7 @@ fn garbage(
     };
     let id = id.parse().unwrap();
     let c1 = ckks::read_polynomial(source, id, level, &request.c1).unwrap();
-    let set = (1..=3).filter(|j| request.set >> (j - 1) & 1 == 1).collect::<Vec<u8>>();
+    let set = (1..=16).filter(|j| request.set >> (j - 1) & 1 == 1).collect::<Vec<u8>>();
     let set = keys.quorum().active(&set).unwrap();
     let mut requests = Vec::new();
     for (number, frame) in (0..).zip(frames.iter_mut().step_by(2)) {
