@@ -28,7 +28,9 @@ pub trait Transfer {
     fn forms(&self) -> Result<Forms, Error>;
 
     /// b: what the map reads is below 2ᵇ in size.
-    fn limit_bits(&self) -> u32;
+    fn limit_bits(&self) -> u32 {
+        ckks::MAX_WIDE_BITS
+    }
 
     /// The image of a message of which these are the forms.
     ///
@@ -85,10 +87,6 @@ impl Transfer for Raised<'_> {
         Forms::coefficients(small, level, self.raise.reads())
     }
 
-    fn limit_bits(&self) -> u32 {
-        ckks::MAX_WIDE_BITS
-    }
-
     fn encode(&self, forms: &[i128]) -> Result<Plaintext, ckks::Error> {
         self.raise.encode(&placed(forms, self.raise.reads(), self.raise.small().n())?, self.factor)
     }
@@ -111,10 +109,6 @@ impl Transfer for NumbersToCoefficients {
         Forms::numbers(self.numbers())
     }
 
-    fn limit_bits(&self) -> u32 {
-        ckks::MAX_WIDE_BITS
-    }
-
     fn encode(&self, forms: &[i128]) -> Result<Plaintext, ckks::Error> {
         self.encode(forms)
     }
@@ -131,10 +125,6 @@ impl Transfer for NumbersToSlots {
 
     fn forms(&self) -> Result<Forms, Error> {
         Forms::numbers(self.numbers())
-    }
-
-    fn limit_bits(&self) -> u32 {
-        ckks::MAX_WIDE_BITS
     }
 
     fn encode(&self, forms: &[i128]) -> Result<Plaintext, ckks::Error> {

@@ -181,10 +181,11 @@ pub fn transfers(exchanges: &Exchanges, kind: TaskKind) -> Vec<Box<dyn Transfer 
 pub fn rotations(exchanges: &Exchanges, plan: &Plan) -> Result<Vec<Box<dyn Transfer>>, Error> {
     let large = exchanges.refresh.params();
     let statistics = Refresh::new(large, plan.refresh_level, plan.statistics_level, large.max_slots())?;
-    let mut maps: Vec<Box<dyn Transfer>> =
-        vec![Box::new(exchanges.refresh_numbers.clone()), Box::new(exchanges.model_numbers.clone())];
-    maps.push(Box::new(statistics));
-    Ok(maps)
+    Ok(vec![
+        Box::new(exchanges.refresh_numbers.clone()),
+        Box::new(exchanges.model_numbers.clone()),
+        Box::new(statistics),
+    ])
 }
 
 /// The ids of the requests of [`rotations`], about these polynomials of model and statistics.

@@ -278,7 +278,8 @@ impl Replica {
 
     /// Applies the records of the journal that are new, notes the position, signs the heads of batches that
     /// have ended, and compares those of other members. What was followed of a journal that ends before the
-    /// position that was noted, or has other records before it, is forgotten.
+    /// position that was noted, or has other records before it, is forgotten. After an error of the network
+    /// the member goes on from where it was.
     fn follow(
         &self,
         keys: &MemberKeys,
@@ -289,7 +290,7 @@ impl Replica {
         journal: Source,
     ) -> Result<(), Error> {
         let done = self.follow_to_end(keys, followed, mirror, ledger, id, journal);
-        if done.is_err() && !has_reached(mirror, ledger, id)? {
+        if matches!(done, Err(Error::Deviates(_))) && !has_reached(mirror, ledger, id)? {
             lock(&self.bandits).remove(id);
         }
         done
