@@ -523,7 +523,7 @@ async fn serve(arguments: Arguments, tls: &TlsArguments) -> Result<()> {
 
     writeln!(std::io::stdout(), "listening on {address}").context("writing to stdout")?;
     let mut heard = Ok(());
-    let moving = app_state.clone();
+    let (moving, ending) = (app_state.clone(), app_state.clone());
     let moved = async {
         let Some((next, folder)) = rotates else { std::future::pending().await };
         let moved = moving.rotate(&next.manifest, &folder).await?;
@@ -536,6 +536,7 @@ async fn serve(arguments: Arguments, tls: &TlsArguments) -> Result<()> {
             moved = moved => moved,
         };
         tracing::info!("stopping");
+        ending.end_waits();
     };
     if !helba_server::serve_tls(listener, tls, app(app_state), connections, stop).await {
         tracing::warn!("requests were cut off after {} s", GRACE.as_secs());

@@ -53,6 +53,7 @@ use service::{Bodies, Body, DISCARDED_BYTES, Hosts, Pace};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::watch;
 use tracing::Instrument;
 use wire::{OCTET_STREAM, PublicBundle, TokenDigest};
 
@@ -154,6 +155,8 @@ struct Inner {
     succession: Option<Succession>,
     /// Which kernels run, in a sentence.
     kernel: String,
+    /// Whether requests that wait for something to do are to end.
+    waits_end: watch::Sender<bool>,
 }
 
 impl AppState {
@@ -210,7 +213,26 @@ impl AppState {
             stages,
             metrics,
             kernel: planner::kernel_choice(),
+            waits_end: watch::Sender::new(false),
         })))
+    }
+
+    /// Ends all requests that wait for something to do, as if there were nothing. A server that stops waits
+    /// for requests, and these would hold it up for as long as they wait.
+    pub fn end_waits(&self) {
+        self.0.waits_end.send_replace(true);
+    }
+
+    /// What `waits` comes to, or `None` when waits end.
+    async fn found<T>(
+        &self,
+        waits: impl Future<Output = Result<Option<T>, Error>>,
+    ) -> Result<Option<T>, Error> {
+        let mut end = self.0.waits_end.subscribe();
+        tokio::select! {
+            found = waits => found,
+            _ = end.wait_for(|end| *end) => Ok(None),
+        }
     }
 
     /// The number of bandits.

@@ -2,7 +2,9 @@
 
 use crate::fixture::*;
 use crate::users::*;
+use helba_server::Settings;
 use protocol::Answers;
+use std::time::Duration;
 use tempfile::TempDir;
 
 const ANY: &str = "127.0.0.1:0";
@@ -221,4 +223,20 @@ fn sigterm_ends_well() {
     assert!(kill.unwrap().success());
     assert_eq!(server.child.wait().unwrap().code(), Some(0));
     assert_eq!(user.at(Program::start(state.path()).address).status().round, 0);
+}
+
+/// A server that stops answers requests that wait for something to do, and is not held up by them.
+#[test]
+fn requests_that_wait_end_with_the_server() {
+    let server = InProcess::start(Settings::default());
+    let (device, (sender, answered)) = (server.device(), std::sync::mpsc::channel());
+    let created = device.create(&encrypted(Answers::Arm));
+    let path = format!("/bandits/{}/raises?wait=30", created.id);
+    std::thread::scope(|scope| {
+        scope.spawn(move || sender.send(device.get(&path)).unwrap());
+        wait_for("a raiser", || server.state.raisers_waiting(&created.id) == 1);
+        server.state.end_waits();
+        // It would wait for 30 s otherwise.
+        assert_eq!(answered.recv_timeout(Duration::from_secs(20)).unwrap().status, 204);
+    });
 }

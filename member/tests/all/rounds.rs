@@ -79,8 +79,11 @@ fn serve_with(
                 let state = state.clone();
                 tokio::spawn(async move { drop(done.send(state.rotate(&next, &folder).await)) });
             }
-            let router = helba_server::app(state);
-            let ends = async { drop(stopped.await) };
+            let (router, ending) = (helba_server::app(state.clone()), state);
+            let ends = async {
+                drop(stopped.await);
+                ending.end_waits();
+            };
             helba_server::serve(listener, router, Default::default(), ends).await;
         });
     });
@@ -282,6 +285,12 @@ impl World {
             std::thread::sleep(Duration::from_millis(20));
         }
         panic!("an update without an end")
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.running.values().for_each(|(stop, _)| stop.stop());
     }
 }
 
