@@ -2,7 +2,6 @@ use crate::{Client, Device, Error};
 use ckks::KeyId;
 use host::lock;
 use std::sync::{Arc, Mutex};
-use wire::ProblemType;
 
 /// A device and the client of its server, for programs that run long: when the committee of its keys has
 /// rotated, both go on with the keys that follow.
@@ -40,7 +39,7 @@ impl Connected {
         if device.key_id() != key {
             return Ok(true);
         }
-        if !device.is_of_committee() || !may_be_rotated(error) {
+        if !device.is_of_committee() || !error.may_be_of_rotation() {
             return Ok(false);
         }
         let Some(successor) = client.successor(&device)? else { return Ok(false) };
@@ -48,15 +47,5 @@ impl Connected {
         let client = client.with_token_after(device.token(), next.token());
         *lock(&self.now) = (Arc::new(next), client);
         Ok(true)
-    }
-}
-
-/// Whether the keys of a device are over, or others than those of the server.
-fn may_be_rotated(error: &Error) -> bool {
-    let over = [ProblemType::KeysOver, ProblemType::WrongKey].map(ProblemType::reason);
-    match error {
-        Error::WrongKeys { .. } => true,
-        Error::Refused(problem) => problem.reason.as_deref().is_some_and(|reason| over.contains(&reason)),
-        _ => false,
     }
 }

@@ -222,6 +222,21 @@ impl Error {
         }
     }
 
+    /// Whether the keys of a device may be over, or others than those of the server, after a rotation of
+    /// their committee.
+    pub fn may_be_of_rotation(&self) -> bool {
+        match self {
+            Error::WrongKeys { .. } => true,
+            Error::Refused(problem) => problem.reason.as_deref().is_some_and(Self::tells_of_rotation),
+            _ => false,
+        }
+    }
+
+    /// Whether a server that refuses for this reason may have gone on under other keys.
+    pub fn tells_of_rotation(reason: &str) -> bool {
+        [ProblemType::KeysOver, ProblemType::WrongKey].iter().any(|over| over.reason() == reason)
+    }
+
     /// The refusal of a server with this status, whose phrase is `title`. `body` is its problem document;
     /// that of a proxy, or of another kind of server, may be anything else.
     pub fn refused(status: u16, title: &str, body: &[u8]) -> Self {

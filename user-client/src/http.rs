@@ -15,7 +15,7 @@ use wire::{
     AccessToken, AskAgain, BanditView, ClearFeedback, Counted, Created, DECISIONS_HEADER, DecideRequest,
     Decided, IDEMPOTENCY_HEADER, Labelled, Labels, LabelsPatch, Limits, MAX_CLEAR_BYTES, MAX_JSON_BYTES,
     Manifest, MemberReply, MemberRequest, OCTET_STREAM, PolicyCard, PolicyCreated, PolicyView, SENDER_HEADER,
-    SenderTag, ShuffledBatch, Successor,
+    SenderTag, ShuffledBatch,
 };
 
 /// The time that a server gets for an answer that it need not compute.
@@ -189,7 +189,7 @@ impl Client {
     /// As [`Self::keys`], but for a server that has nothing for this token.
     pub fn successor(&self, device: &Device) -> Result<Option<Vec<u8>>, Error> {
         let client = self.clone().with_token(device.token().clone());
-        match client.fetch("keys/successor", Successor::most_bytes(device.small()), 0) {
+        match client.fetch("keys/successor", device.longest_successor(), 0) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(Error::Refused(problem)) if [401, 403, 404].contains(&problem.status) => Ok(None),
             Err(error) => Err(error),

@@ -31,9 +31,14 @@ function pause(milliseconds, signal) {
 /** The operations of one worker, which holds one set of keys. `device` is a module of `pkg`, already started. */
 export class Operations {
   #device;
-  #keys;
+  /** The last of these is in use. Each after the first follows the one before it after a rotation of their committee. */
+  #keys = [];
+  #following = Promise.resolve();
   #connections = new Map();
+  /** By a random name: its id, its connection, and the device that has joined it with the keys in use then. */
   #bandits = new Map();
+  /** Devices of keys that were followed, which calls may be using. */
+  #former = [];
   #exchange;
 
   /** `exchange` is told of every exchange of clients that observe. */
@@ -42,22 +47,26 @@ export class Operations {
     this.#exchange = exchange;
   }
 
-  /** Opens the secret bundle. */
+  get #current() {
+    return this.#keys.at(-1);
+  }
+
+  /** Opens a secret bundle, or a committee's bundle for users. */
   open({ bytes, passphrase, toy, repeats }) {
     const secret = passphrase === undefined ? undefined : new TextEncoder().encode(passphrase);
     try {
-      this.#keys = this.#device.Keys.open(bytes, secret, toy, repeats);
+      this.#keys = [this.#device.Keys.open(bytes, secret, toy, repeats)];
     } finally {
       // The module zeroes its copies.
       bytes.fill(0);
       secret?.fill(0);
     }
-    return { ...JSON.parse(this.#keys.describe()), kernels: this.#device.kernels() };
+    return { ...JSON.parse(this.#current.describe()), kernels: this.#device.kernels() };
   }
 
   /** The value of the header `Authorization` that the bundle gives. It does not leave the worker. */
   authorization() {
-    return this.#keys.authorization();
+    return this.#current.authorization();
   }
 
   /** Opens a connection to a server, and checks that it has the public half of the keys. */
@@ -65,10 +74,12 @@ export class Operations {
     if (token !== undefined && !/^[0-9a-f]{64}$/i.test(token)) {
       throw named("ValueError", "a token must have 64 hexadecimal digits");
     }
-    const authorization = token === undefined ? this.#keys.authorization() : `Bearer ${token}`;
+    const authorization = token === undefined ? this.#current.authorization() : `Bearer ${token}`;
     const told = observe ? (exchange) => this.#exchange(client, exchange) : undefined;
     const connection = new Connection(server, authorization, timeout, told);
-    this.#keys.checkServer(await connection.json("GET", "keys", { signal, accept: this.#refusal }));
+    await this.#goingOn(connection, signal, async () =>
+      this.#current.checkServer(await connection.json("GET", "keys", { signal, accept: this.#refusal })),
+    );
     this.#connections.set(client, connection);
   }
 
@@ -76,41 +87,46 @@ export class Operations {
   async create({ client, features, arms, changes }, signal) {
     const connection = this.#connections.get(client);
     const body = this.#device.configuration(features, arms, JSON.stringify(changes));
-    const created = await connection.json("POST", "bandits", { body, signal, accept: this.#refusal });
-    return this.#join(connection, created, body);
+    return this.#goingOn(connection, signal, async () => {
+      const created = await connection.json("POST", "bandits", { body, signal, accept: this.#refusal });
+      return this.#added(connection, created, body);
+    });
   }
 
   /** Finds a bandit. */
   async bandit({ client, id }, signal) {
     const connection = this.#connections.get(client);
-    const view = JSON.parse(await connection.json("GET", `bandits/${checkedId(id)}`, { signal, accept: this.#refusal }));
-    if (!view.created?.plan) throw named("ValueError", `bandit ${id} has a clear policy, and needs no keys`);
-    return this.#join(connection, JSON.stringify(view.created));
+    return this.#goingOn(connection, signal, async () => this.#added(connection, await this.#created(connection, id, signal)));
   }
 
   /** The encrypted bandits that the token gives access to. */
   async bandits({ client }, signal) {
     const connection = this.#connections.get(client);
-    const listed = JSON.parse(await connection.json("GET", "bandits", { signal, accept: this.#refusal }));
+    const list = () => connection.json("GET", "bandits", { signal, accept: this.#refusal });
+    const listed = JSON.parse(await this.#goingOn(connection, signal, list));
     return listed.filter((bandit) => bandit.plan).map(({ id, config }) => ({ id, features: config.linear.d, arms: config.linear.k }));
   }
 
   /** The state of a bandit. */
   async status({ bandit }, signal) {
-    const { connection, device } = this.#bandits.get(bandit);
-    const view = await connection.json("GET", `bandits/${device.id()}`, { signal, accept: this.#refusal });
-    return JSON.parse(view).status;
+    const { connection, id } = this.#bandits.get(bandit);
+    const view = () => connection.json("GET", `bandits/${id}`, { signal, accept: this.#refusal });
+    return JSON.parse(await this.#goingOn(connection, signal, view)).status;
   }
 
   /** Deletes a bandit. */
   async delete({ bandit }, signal) {
-    const { connection, device } = this.#bandits.get(bandit);
-    await connection.json("DELETE", `bandits/${device.id()}`, { signal, accept: this.#refusal });
+    const { connection, id } = this.#bandits.get(bandit);
+    const remove = () => connection.json("DELETE", `bandits/${id}`, { signal, accept: this.#refusal });
+    await this.#goingOn(connection, signal, remove);
   }
 
   /** Asks for decisions, raises if the server asks for it, and answers the tasks that wait. */
   async decide({ bandit, contexts }, signal) {
-    const { connection, device } = this.#bandits.get(bandit);
+    return this.#withDevice(bandit, signal, (connection, device) => this.#decide(connection, device, contexts, signal));
+  }
+
+  async #decide(connection, device, contexts, signal) {
     let computed = 0;
     const compute = (work) => {
       const began = performance.now();
@@ -158,6 +174,7 @@ export class Operations {
 
   /** Answers the tasks of a bandit until it is aborted, with growing pauses while the server cannot answer. */
   async raise({ bandit }, signal) {
+    // No committee has raisers, and its keys alone are followed by others.
     const { connection, device } = this.#bandits.get(bandit);
     const [path, most] = [`bandits/${device.id()}/raises`, device.longestReply()];
     for (let wait = FIRST_PAUSE; ; ) {
@@ -182,31 +199,84 @@ export class Operations {
 
   /** Returns the reward of a decision. */
   async feedback({ bandit, sealed, reward }, signal) {
-    const { connection, device } = this.#bandits.get(bandit);
-    const feedback = device.feedback(sealed, reward);
-    const path = `bandits/${device.id()}/decisions/${feedback.decision()}/feedback`;
-    const body = feedback.body();
-    feedback.free();
-    const { response, bytes } = await connection.binary(path, body, { signal, most: 1 << 16 });
-    if (!response.ok) throw await this.#refusal(response, bytes);
-    return JSON.parse(new TextDecoder().decode(bytes));
+    return this.#withDevice(bandit, signal, async (connection, device) => {
+      const feedback = device.feedback(sealed, reward);
+      const path = `bandits/${device.id()}/decisions/${feedback.decision()}/feedback`;
+      const body = feedback.body();
+      feedback.free();
+      const { response, bytes } = await connection.binary(path, body, { signal, most: 1 << 16 });
+      if (!response.ok) throw await this.#refusal(response, bytes);
+      return JSON.parse(new TextDecoder().decode(bytes));
+    });
   }
 
   /** Zeroes the keys and all that was made of them. */
   free() {
     for (const { device } of this.#bandits.values()) device.free();
+    for (const made of [...this.#former, ...this.#keys]) made.free();
     this.#bandits.clear();
-    this.#keys?.free();
-    this.#keys = undefined;
+    this.#former = [];
+    this.#keys = [];
   }
 
-  #join(connection, created, asked) {
-    const device = this.#keys.join(created, asked);
-    checkedId(device.id());
-    const bandit = randomId();
-    this.#bandits.set(bandit, { connection, device });
+  /** What `work` returns. If it fails because a committee has rotated its keys, it is called again with those that follow. */
+  async #goingOn(connection, signal, work) {
+    const keys = this.#current;
+    try {
+      return await work();
+    } catch (error) {
+      if (!keys.mayBeRotated(error.name, error.reason ?? undefined)) throw error;
+      // One after the other, so that keys are followed once.
+      const followed = this.#following.then(() => this.#follow(connection, keys, signal));
+      this.#following = followed.catch(() => {});
+      if (!(await followed)) throw error;
+      return await work();
+    }
+  }
+
+  /** Whether other keys than `keys` are in use, or come into use now, because the server has those that follow. */
+  async #follow(connection, keys, signal) {
+    if (keys !== this.#current) return true;
+    const before = keys.authorization();
+    const { response, bytes } = await connection.successor(before, { signal, most: keys.longestSuccessor() });
+    if ([401, 403, 404].includes(response.status)) return false;
+    if (!response.ok) throw await this.#refusal(response, bytes);
+    const next = keys.followedBy(bytes);
+    this.#keys.push(next);
+    for (const each of new Set([connection, ...this.#connections.values()])) {
+      if (each.authorization === before) each.authorization = next.authorization();
+    }
+    return true;
+  }
+
+  /** What `work` returns for the connection and the device of a bandit, with the keys in use. */
+  #withDevice(bandit, signal, work) {
+    const { connection, id } = this.#bandits.get(bandit);
+    return this.#goingOn(connection, signal, async () => {
+      if (this.#bandits.get(bandit).keys !== this.#current) {
+        const keys = this.#current;
+        const device = keys.join(await this.#created(connection, id, signal));
+        this.#former.push(this.#bandits.get(bandit).device);
+        this.#bandits.set(bandit, { connection, id, device, keys });
+      }
+      return work(connection, this.#bandits.get(bandit).device);
+    });
+  }
+
+  /** What the server says that was created under an id, as JSON. */
+  async #created(connection, id, signal) {
+    const view = JSON.parse(await connection.json("GET", `bandits/${checkedId(id)}`, { signal, accept: this.#refusal }));
+    if (!view.created?.plan) throw named("ValueError", `bandit ${id} has a clear policy, and needs no keys`);
+    return JSON.stringify(view.created);
+  }
+
+  #added(connection, created, asked) {
+    const keys = this.#current;
+    const device = keys.join(created, asked);
+    const [id, bandit] = [checkedId(device.id()), randomId()];
+    this.#bandits.set(bandit, { connection, id, device, keys });
     const { config, label } = JSON.parse(created);
-    return { bandit, id: device.id(), mostDecisions: device.mostDecisions(), config, label };
+    return { bandit, id, mostDecisions: device.mostDecisions(), config, label };
   }
 
   #refusal = async (response, bytes) => {

@@ -65,17 +65,22 @@ export class Connection {
     return this.send("POST", path, { body, type: BINARY, headers, signal, most });
   }
 
+  /** The response to a request for the keys that follow those with the header `authorization`. */
+  successor(authorization, { signal, most }) {
+    return this.send("GET", "keys/successor", { signal, most, authorization });
+  }
+
   /** The response to a request for tasks, which the server answers after `wait` seconds at the latest. */
   tasks(path, wait, { signal, most }) {
     return this.send("GET", `${path}?wait=${wait}`, { signal, most, timeout: 1000 * wait + this.timeout });
   }
 
-  async send(method, path, { body, type, headers = {}, signal, most, timeout = this.timeout }) {
+  async send(method, path, { body, type, headers = {}, signal, most, timeout = this.timeout, authorization = this.authorization }) {
     const began = performance.now();
     const limit = AbortSignal.timeout(timeout);
     const either = signal ? AbortSignal.any([signal, limit]) : limit;
     if (type) headers["content-type"] = type;
-    headers.authorization = this.authorization;
+    headers.authorization = authorization;
     const unreachable = (error) => {
       if (signal?.aborted) return named("AbortError", "the request was aborted");
       const why = limit.aborted ? `nothing came within ${timeout / 1000} s` : error.message;

@@ -42,9 +42,10 @@ impl From<DeviceError> for Failure {
                 Failure { name: "RefusedError", message, problem: Some(problem) }
             }
             DeviceError::WrongKeys { .. } => Self::keys(error),
-            DeviceError::BadSealedDecision | DeviceError::BadId | DeviceError::Protocol(_) => {
-                Self::value(error)
-            }
+            DeviceError::BadSealedDecision
+            | DeviceError::BadId
+            | DeviceError::Protocol(_)
+            | DeviceError::Rotated { .. } => Self::value(error),
             error => Self::answer(error),
         }
     }

@@ -12,20 +12,21 @@ use protocol::BanditConfig;
 use rand_chacha::ChaCha20Rng;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use user_client::{BanditDevice, Device, MaskedTask, Passphrase, Pending, Target};
+use user_client::{BanditDevice, Device, Error as DeviceError, MaskedTask, Passphrase, Pending, Target};
 use wasm_bindgen::prelude::*;
 use wire::{Created, Manifest};
 use zeroize::Zeroizing;
 
 type Result<T> = std::result::Result<T, Failure>;
 
-/// The secret keys of a bandit. They are zeroed when all that was made of them is freed.
+/// The keys of a bandit: secret ones, which are zeroed when all that was made of them is freed, or those of
+/// users whose secret keys a committee holds.
 #[wasm_bindgen]
 pub struct Keys(Arc<Device>);
 
 #[wasm_bindgen]
 impl Keys {
-    /// Opens the bytes of a secret bundle. `passphrase` is the UTF-8 of the passphrase of a sealed one. Toy
+    /// Opens the bytes of a secret bundle, or of a committee's bundle for users. `passphrase` is the UTF-8 of the passphrase of a sealed one. Toy
     /// keys are refused unless `toy`. The device may ask for other answers to `repeats` decisions under this
     /// key, which is counted in memory (docs/threat-model.md).
     ///
@@ -64,6 +65,30 @@ impl Keys {
     /// The value of the header `Authorization`.
     pub fn authorization(&self) -> String {
         self.0.token().authorization().to_string()
+    }
+
+    /// Whether a request that failed with an error of this name, and the reason of a refusal, may be made
+    /// again with the keys that follow these: a committee holds them, and may have rotated.
+    #[wasm_bindgen(js_name = mayBeRotated)]
+    pub fn may_be_rotated(&self, name: &str, reason: Option<String>) -> bool {
+        let told = name == "KeysError" || reason.as_deref().is_some_and(DeviceError::tells_of_rotation);
+        self.0.is_of_committee() && told
+    }
+
+    /// The most bytes of the reply to `GET keys/successor`.
+    #[wasm_bindgen(js_name = longestSuccessor)]
+    pub fn longest_successor(&self) -> usize {
+        self.0.longest_successor()
+    }
+
+    /// The keys that follow these after a rotation of their committee, from the reply to `GET
+    /// keys/successor`. Bandits are joined again with them.
+    ///
+    /// # Errors
+    /// `AnswerError` for keys that fewer than t members have signed; `KeysError` for those that follow others.
+    #[wasm_bindgen(js_name = followedBy)]
+    pub fn followed_by(&self, successor: &[u8]) -> Result<Keys> {
+        Ok(Keys(Arc::new(self.0.followed_by(successor)?)))
     }
 
     /// Checks that the server of the manifest `json` has the public half of these keys.
@@ -233,12 +258,16 @@ impl Bandit {
     /// from −1 to 1.
     ///
     /// # Errors
-    /// `ValueError` for the reward and for bytes of another bandit or key.
+    /// `ValueError` for the reward, for bytes of another bandit or key, and for a decision of before a
+    /// rotation of the committee.
     pub fn feedback(&mut self, sealed: &[u8], reward: f64) -> Result<Feedback> {
         let pending = Waiting(Pending::unseal(sealed, &self.keys)?);
         let Pending { contexts, created, decision, arm, question, .. } = &pending.0;
         if created.id != self.device.created().id {
             return Err(Failure::value("the decision is one of another bandit"));
+        }
+        if created != self.device.created() {
+            self.keys.clone().join_shared(created)?;
         }
         let features = contexts.get(*arm).ok_or_else(|| Failure::value("the decision has no such arm"))?;
         let body = self

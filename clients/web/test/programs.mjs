@@ -29,9 +29,9 @@ export function start(name, options, told, environment = {}) {
   return { child, started, output: () => output };
 }
 
-/** Starts a server on a free port. */
-export async function startServer(options) {
-  const { child, started, output } = start("helba-server", ["--listen", "127.0.0.1:0", ...options], (text) =>
+/** Starts a server, on a free port unless `listen` names one. */
+export async function startServer(options, listen = "127.0.0.1:0") {
+  const { child, started, output } = start("helba-server", ["--listen", listen, ...options], (text) =>
     /listening on (\S+)/.exec(text),
   );
   const [, address] = await started;

@@ -90,11 +90,16 @@ impl Device {
                     Err(error) => return Err(error),
                 }
             }
-            match keys.next(Successor::most_bytes(&device.small))? {
+            match keys.next(device.longest_successor())? {
                 Some(bytes) => device = device.after(keys, &bytes)?,
                 None => return Ok(device),
             }
         }
+    }
+
+    /// The most bytes of what [`Self::followed_by`] takes.
+    pub fn longest_successor(&self) -> usize {
+        Successor::most_bytes(&self.small)
     }
 
     /// The device with the keys that follow its own after a rotation of its committee, from the bytes of a
@@ -113,7 +118,7 @@ impl Device {
     }
 
     fn after(&self, keys: &CommitteeKeys, successor: &[u8]) -> Result<Device, Error> {
-        let Successor { before, users } = Successor::read(successor, Successor::most_bytes(&self.small))?;
+        let Successor { before, users } = Successor::read(successor, self.longest_successor())?;
         // A later epoch of these keys is known first.
         self.check_manifest(&before)?;
         keys.check_rotation(&users.manifest)?;
