@@ -69,11 +69,16 @@ pub enum Error {
     /// Misuse: what only a secret key can do, of a device of a key committee.
     #[error("{0} takes a secret key, and a committee holds that of this device: its members do it")]
     NoSecret(&'static str),
-    /// Misuse: the keys that follow those of a committee, for a device with a secret key.
+    /// Misuse: what only a device of a committee has or takes, for a device with a secret key.
     #[error(
-        "a holder of the secret key follows no rotation of a committee: get the secret bundle of the new keys"
+        "a holder of the secret key follows no rotation of a committee, and has no memory: use its secret bundle alone"
     )]
     NotOfCommittee,
+    /// Misuse: bytes that no device remembers by.
+    #[error(
+        "the bytes are not the memory of a device: open the bundle without them; decisions that it sealed are lost"
+    )]
+    BadMemory,
     /// Misuse: a decision or a bandit of keys that a rotation of the committee has ended.
     #[error(
         "the bandit went on under key {now}, and this is of key {before}: a decision that was made before takes no feedback any \

@@ -52,16 +52,22 @@ export class Operations {
   }
 
   /** Opens a secret bundle, or a committee's bundle for users. */
-  open({ bytes, passphrase, toy, repeats }) {
+  open({ bytes, passphrase, toy, repeats, memory }) {
     const secret = passphrase === undefined ? undefined : new TextEncoder().encode(passphrase);
     try {
-      this.#keys = [this.#device.Keys.open(bytes, secret, toy, repeats)];
+      this.#keys = [this.#device.Keys.open(bytes, secret, toy, repeats, memory)];
     } finally {
       // The module zeroes its copies.
       bytes.fill(0);
       secret?.fill(0);
+      memory?.fill(0);
     }
     return { ...JSON.parse(this.#current.describe()), kernels: this.#device.kernels() };
+  }
+
+  /** What the page stores of keys that a committee holds. */
+  memory() {
+    return this.#current.memory();
   }
 
   /** The value of the header `Authorization` that the bundle gives. It does not leave the worker. */

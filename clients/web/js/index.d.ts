@@ -33,11 +33,11 @@ export class RefusedError extends HelbaError {
   readonly detail: string;
 }
 
-/** The secret keys of a bandit. They and all computations are in a worker of their own. */
+/** The keys of a bandit: secret ones, or those of users whose secret keys a committee holds. They and all computations are in a worker of their own. */
 export class Keys {
   private constructor();
   /**
-   * Opens the bytes of a secret bundle. The bytes are copied into the worker, and the caller should overwrite its own.
+   * Opens the bytes of a secret bundle, or of a committee's bundle for users. The bytes are copied into the worker, and the caller should overwrite its own.
    * Rejects with `KeysError`.
    * @param passphrase of a sealed bundle. A string cannot be wiped from memory.
    */
@@ -52,9 +52,11 @@ export class Keys {
        * the server one bit of a decryption. The count is kept in memory and starts anew with the page: 0 by default.
        */
       repeats?: number;
+      /** What `memory` returned for a committee's bundle: its sealed decisions can be read again, and rotations of its keys are known. */
+      memory?: ArrayBuffer | Uint8Array;
     },
   ): Promise<Keys>;
-  /** The id of the key pair, in hexadecimal. */
+  /** The id of the key pair that was opened, in hexadecimal. After a rotation of a committee, other keys follow it. */
   readonly keyId: string;
   /** The least and the largest number of features. */
   readonly features: [number, number];
@@ -62,6 +64,11 @@ export class Keys {
   readonly arms: [number, number];
   /** The kernels in use. */
   readonly kernels: "simd128" | "portable";
+  /**
+   * Where a committee holds the keys: what a page stores, for itself alone, to read its sealed decisions later and to know what it has seen
+   * of the committee. `undefined` for secret keys, of which nothing needs to be stored.
+   */
+  memory(options?: CallOptions): Promise<Uint8Array | undefined>;
   /** Zeroes the keys and ends the worker. Calls that wait reject with `ClosedError`. */
   free(): Promise<void>;
 }
@@ -180,7 +187,10 @@ export class Decision {
   readonly repeats?: number;
   /** Milliseconds in which the device computed. */
   readonly deviceMs?: number;
-  /** The decision with its contexts as bytes that only a holder of the key can read, for feedback later or from another page. */
+  /**
+   * The decision with its contexts, sealed, for feedback later or from another page: under the secret keys, or where a committee holds them
+   * under a key in the memory of `Keys`.
+   */
   toBytes(): Uint8Array;
   /** The decision in the bytes of `toBytes`. They are read when its reward is returned. */
   static fromBytes(bytes: ArrayBuffer | Uint8Array): Decision;

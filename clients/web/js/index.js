@@ -65,7 +65,7 @@ class Calls {
   }
 }
 
-/** The secret keys of a bandit, in a worker of their own. */
+/** The keys of a bandit, secret ones or those of a committee's users, in a worker of their own. */
 export class Keys {
   #calls;
 
@@ -74,17 +74,22 @@ export class Keys {
     Object.assign(this, described);
   }
 
-  static async open(bundle, passphrase, { toy = false, repeats = 0, signal } = {}) {
+  static async open(bundle, passphrase, { toy = false, repeats = 0, memory, signal } = {}) {
     const calls = new Calls();
     try {
       // A copy, which the worker zeroes: the caller's bytes are the caller's.
-      const bytes = new Uint8Array(bundle).slice();
-      const argument = { bytes, passphrase, toy, repeats };
-      return new Keys(calls, await calls.call("open", argument, { signal, transfer: [bytes.buffer] }));
+      const copy = (given) => new Uint8Array(given).slice();
+      const argument = { bytes: copy(bundle), passphrase, toy, repeats, memory: memory && copy(memory) };
+      const transfer = [argument.bytes.buffer, ...(memory ? [argument.memory.buffer] : [])];
+      return new Keys(calls, await calls.call("open", argument, { signal, transfer }));
     } catch (error) {
       calls.close("the keys were not opened");
       throw error;
     }
+  }
+
+  async memory({ signal } = {}) {
+    return this.#calls.call("memory", undefined, { signal });
   }
 
   /** Zeroes the keys and ends the worker. Whatever waits is refused with `ClosedError`. */

@@ -4,7 +4,7 @@ import { hasVectors, Operations } from "./device.js";
 import { toFields } from "./errors.js";
 
 /** What the page may ask for. */
-const OPERATIONS = ["open", "connect", "create", "bandit", "bandits", "status", "delete", "decide", "feedback", "raise", "free"];
+const OPERATIONS = ["open", "memory", "connect", "create", "bandit", "bandits", "status", "delete", "decide", "feedback", "raise", "free"];
 
 const aborts = new Map();
 let operations;

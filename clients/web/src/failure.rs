@@ -41,7 +41,9 @@ impl From<DeviceError> for Failure {
                 let message = DeviceError::Refused(problem.clone()).to_string();
                 Failure { name: "RefusedError", message, problem: Some(problem) }
             }
-            DeviceError::WrongKeys { .. } => Self::keys(error),
+            DeviceError::WrongKeys { .. } | DeviceError::NotOfCommittee | DeviceError::BadMemory => {
+                Self::keys(error)
+            }
             DeviceError::BadSealedDecision
             | DeviceError::BadId
             | DeviceError::Protocol(_)

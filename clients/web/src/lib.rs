@@ -28,11 +28,18 @@ pub struct Keys(Arc<Device>);
 impl Keys {
     /// Opens the bytes of a secret bundle, or of a committee's bundle for users. `passphrase` is the UTF-8 of the passphrase of a sealed one. Toy
     /// keys are refused unless `toy`. The device may ask for other answers to `repeats` decisions under this
-    /// key, which is counted in memory (docs/threat-model.md).
+    /// key, which is counted in memory (docs/threat-model.md). `memory` is what [`Keys::memory`] returned for
+    /// a bundle for users.
     ///
     /// # Errors
     /// `KeysError`.
-    pub fn open(bytes: Vec<u8>, passphrase: Option<Vec<u8>>, toy: bool, repeats: u32) -> Result<Keys> {
+    pub fn open(
+        bytes: Vec<u8>,
+        passphrase: Option<Vec<u8>>,
+        toy: bool,
+        repeats: u32,
+        memory: Option<Vec<u8>>,
+    ) -> Result<Keys> {
         let (bytes, passphrase) = (Zeroizing::new(bytes), passphrase.map(Zeroizing::new));
         let sealed = bytes.starts_with(&ckks_secret::SEALED_MAGIC);
         let device = match (passphrase, sealed) {
@@ -53,7 +60,24 @@ impl Keys {
                 "the bundle holds a toy key, which protects nothing: use one that was generated without --toy",
             ));
         }
+        let device = match memory.map(Zeroizing::new) {
+            Some(memory) => device.remembering(&memory).map_err(Failure::keys)?,
+            None => device,
+        };
         Ok(Keys(Arc::new(device.with_most_repeats(repeats.into()))))
+    }
+
+    /// What a page stores to go on from where a committee holds the keys; nothing for secret keys, of which
+    /// nothing is stored.
+    ///
+    /// # Errors
+    /// `RandomnessError`.
+    pub fn memory(&self) -> Result<Option<Vec<u8>>> {
+        match self.0.memory() {
+            Ok(memory) => Ok(Some(memory.to_vec())),
+            Err(DeviceError::NotOfCommittee) => Ok(None),
+            Err(error) => Err(Failure::new("RandomnessError", error)),
+        }
     }
 
     /// The id of the key pair, and the numbers of features and arms that the keys serve, as JSON.

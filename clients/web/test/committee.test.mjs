@@ -75,10 +75,17 @@ function serving(url, folders, ...more) {
   return folders.map((own) => member("serve", ...common, "--keys", join(own, "member.keys"), ...more));
 }
 
-/** A page with the users' bundle of `folders`, and a client `c` of the server at `url`. */
-async function opened(url, folders) {
+/** A page with the users' bundle of `folders`, and what it stored. */
+function page(folders, memory) {
   const operations = new Operations(device, () => {});
-  operations.open({ bytes: new Uint8Array(readFileSync(join(folders[0], "users.bundle"))), toy: true, repeats: 0 });
+  const bytes = new Uint8Array(readFileSync(join(folders[0], "users.bundle")));
+  const { keyId } = operations.open({ bytes, toy: true, repeats: 0, memory: memory?.slice() });
+  return { operations, keyId };
+}
+
+/** As `page`, with a client `c` of the server at `url`. */
+async function opened(url, folders, memory) {
+  const { operations } = page(folders, memory);
   await operations.connect({ client: "c", server: url, timeout: 60_000 });
   return operations;
 }
@@ -92,16 +99,22 @@ test("a page without a secret decides through a committee, and goes on after a r
   let server = await startServer(["--toy", "--keys", oldKeys, "--state", path("state")]);
   const listen = new URL(server.url).host;
   let members = serving(server.url, old);
-  const page = await opened(server.url, old);
-  const { bandit, id } = await page.create({ client: "c", features: 2, arms: 2, changes: {} });
-  const [first] = await page.decide({ bandit, contexts: [CONTEXTS] });
+  const shop = await opened(server.url, old);
+  const { bandit, id } = await shop.create({ client: "c", features: 2, arms: 2, changes: {} });
+  const [first] = await shop.decide({ bandit, contexts: [CONTEXTS] });
   assert.deepEqual([first.reliable, first.round], [true, 1]);
-  assert.equal((await page.feedback({ bandit, sealed: first.sealed, reward: 0.5 })).feedbacks, 1);
-  const [waits] = await page.decide({ bandit, contexts: [CONTEXTS] });
-  // A sealed decision is of the page that made it: no other one has the key.
-  const stranger = await opened(server.url, old);
-  const found = await stranger.bandit({ client: "c", id });
-  await assert.rejects(stranger.feedback({ bandit: found.bandit, sealed: waits.sealed, reward: 1 }), named("ValueError", /decision/));
+  assert.equal((await shop.feedback({ bandit, sealed: first.sealed, reward: 0.5 })).feedbacks, 1);
+  // A sealed decision is of the page that made it, also when it is loaded again: no other one has its memory.
+  const [second] = await shop.decide({ bandit, contexts: [CONTEXTS] });
+  const returned = async (memory) => {
+    const other = await opened(server.url, old, memory);
+    const found = await other.bandit({ client: "c", id });
+    return other.feedback({ bandit: found.bandit, sealed: second.sealed, reward: 1 }).finally(() => other.free());
+  };
+  await assert.rejects(returned(), named("ValueError", /decision/));
+  assert.equal((await returned(shop.memory())).feedbacks, 2);
+  assert.throws(() => page(old, new Uint8Array(40)), named("KeysError", /not the memory/));
+  const [waits] = await shop.decide({ bandit, contexts: [CONTEXTS] });
   server.stop();
   await kill(members);
 
@@ -117,18 +130,20 @@ test("a page without a secret decides through a committee, and goes on after a r
   members = serving(server.url, next);
   try {
     // Two calls at once follow the rotation once.
-    const [[decision], status] = await Promise.all([page.decide({ bandit, contexts: [CONTEXTS] }), page.status({ bandit })]);
+    const [[decision], status] = await Promise.all([shop.decide({ bandit, contexts: [CONTEXTS] }), shop.status({ bandit })]);
     assert.ok(decision.reliable && status.round >= 2);
-    assert.ok((await page.feedback({ bandit, sealed: decision.sealed, reward: 0.25 })).feedbacks >= 2);
-    await assert.rejects(page.feedback({ bandit, sealed: waits.sealed, reward: 1 }), named("ValueError", /takes no feedback any more/));
-    // A page that is loaded again has the bundle of before, and follows too.
+    assert.ok((await shop.feedback({ bandit, sealed: decision.sealed, reward: 0.25 })).feedbacks >= 3);
+    await assert.rejects(shop.feedback({ bandit, sealed: waits.sealed, reward: 1 }), named("ValueError", /takes no feedback any more/));
+    // A page that is loaded again has the bundle of before. It has followed already, or does now if it stored nothing.
+    const keyId = page(next).keyId;
+    assert.deepEqual([page(old).keyId === keyId, page(old, shop.memory()).keyId === keyId], [false, true]);
     const loaded = await opened(server.url, old);
     const again = await loaded.bandit({ client: "c", id });
     assert.ok((await loaded.decide({ bandit: again.bandit, contexts: [CONTEXTS] }))[0].reliable);
     // The control: keys that follow no others of this server are refused, and nothing is followed.
     const other = await makeKeys("other", "--features", "2", "--arms", "2", "--toy");
     await assert.rejects(opened(server.url, other), (error) => ["KeysError", "RefusedError"].includes(error.name));
-    for (const each of [page, stranger, loaded]) each.free();
+    for (const each of [shop, loaded]) each.free();
   } finally {
     server.stop();
     await kill(members);

@@ -196,6 +196,9 @@ fn a_device_follows_a_rotation_by_itself() {
     let folder = tempfile::tempdir().unwrap();
     let before = in_folder(&world.users, folder.path());
     let sealed = before.derive_key("test 2026 rotation").unwrap();
+    let (old_users, without) = (world.users.clone(), Device::read(&world.users[..]).unwrap());
+    let without_files = without.derive_key("test 2026 rotation").unwrap();
+    let memory = without.memory().unwrap();
     let (config, device) = world.create(2, 2);
     let (mut twin, mut draws) = (ClearTwin::new(config.clone()), rng(3));
     for round in 1..=3 {
@@ -234,6 +237,17 @@ fn a_device_follows_a_rotation_by_itself() {
     let followed = before.followed_by(&successor).unwrap();
     let file = folder.path().join("device.bundle");
     let opened = Arc::new(Device::open(&file, &TOY).unwrap());
+    // One without files, which was read from the bundle of before or of now.
+    let without = Device::read(&old_users[..]).unwrap().remembering(&memory).unwrap();
+    let without = without.followed_by(&successor).unwrap();
+    let remembers = Device::read(&old_users[..]).unwrap().remembering(&without.memory().unwrap()).unwrap();
+    assert_eq!(remembers.derive_key("test 2026 rotation").unwrap(), without_files);
+    assert!(matches!(remembers.join(&old).map(drop), Err(user_client::Error::Rotated { .. })));
+    for bundle in [&old_users, &world.users] {
+        let device = Device::read(&bundle[..]).unwrap().remembering(&remembers.memory().unwrap()).unwrap();
+        assert_eq!(device.key_id(), world.device.key_id());
+        assert_eq!(device.derive_key("test 2026 rotation").unwrap(), without_files);
+    }
     for device in [&followed, &*opened] {
         assert_eq!(device.key_id(), world.device.key_id());
         assert_eq!(device.token().digest(), world.device.token().digest());
@@ -389,12 +403,25 @@ fn attack_a_forged_rotation_is_refused_by_devices() {
         assert!(followed.is_err() || followed.is_ok_and(|key| key == bare.key_id), "byte {at}");
     }
 
+    // What is remembered is checked as what a server sends is.
+    let device_of = |memory: &[u8]| Device::read(&old.users[..]).unwrap().remembering(memory);
+    let memory = fresh.followed_by(&bytes).unwrap().memory().unwrap();
+    for at in (0..memory.len()).step_by(memory.len() / 97) {
+        let mut changed = memory.to_vec();
+        changed[at] ^= 1 << (at % 8);
+        let followed = device_of(&changed).map(|next| next.key_id().to_string());
+        assert!(followed.is_err() || followed.is_ok_and(|key| key == bare.key_id), "byte {at}");
+    }
+
     // Members of an epoch that is over for the device. The control has not seen the next one.
     let later = later_epoch(&known, &old.members, &next.members);
     let seen = Device::read(&old.users[..]).unwrap();
     seen.check_manifest(&later).unwrap();
-    let error = seen.followed_by(&bytes).map(drop).unwrap_err();
-    assert!(matches!(error, user_client::Error::Wire(wire::Error::OldEpoch { .. })), "{error}");
+    let remembers = device_of(&seen.memory().unwrap()).unwrap();
+    for seen in [seen, remembers] {
+        let error = seen.followed_by(&bytes).map(drop).unwrap_err();
+        assert!(matches!(error, user_client::Error::Wire(wire::Error::OldEpoch { .. })), "{error}");
+    }
     assert_eq!(device.followed_by(&bytes).expect("the control").key_id().to_string(), bare.key_id);
 }
 

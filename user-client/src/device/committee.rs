@@ -5,6 +5,8 @@
 //! KEY-ID.epoch    the manifest of the last epoch of the committee of these keys
 //! KEY-ID.next     the keys that follow these (wire::Successor), which has a token
 //! ```
+//!
+//! Where there are no files, [`super::Device::memory`] has all three in bytes.
 
 use super::{check_private, same};
 use crate::Error;
@@ -12,6 +14,7 @@ use ckks::{KeyId, PublicKey};
 use ckks_shares::Quorum;
 use host::Draft;
 use rand::Rng;
+use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -20,6 +23,23 @@ use wire::{CommitteeManifest, Custody, MAX_MANIFEST_BYTES, Manifest};
 use zeroize::Zeroizing;
 
 const LOCAL_KEY_BYTES: usize = 32;
+/// The first bytes of a memory: a name and the version 1.
+const MEMORY: [u8; 10] = *b"HELBAMEM\x01\0";
+
+/// What a device without files keeps beside its random key.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Seen {
+    /// The bytes of each [`wire::Successor`] that was followed.
+    pub(super) followed: Vec<Vec<u8>>,
+    /// The manifest of the last epoch of the committee of the keys, in JSON.
+    manifest: Vec<u8>,
+}
+
+impl Seen {
+    pub(super) fn manifest(&self) -> Result<Manifest, Error> {
+        serde_json::from_slice(&self.manifest).map_err(|_| Error::BadMemory)
+    }
+}
 
 /// The public key of the ring of scores, and the members who answer.
 pub(crate) struct CommitteeKeys {
@@ -31,11 +51,12 @@ pub(crate) struct CommitteeKeys {
     path: Option<PathBuf>,
 }
 
-/// The random key of a device, and its file.
+/// What a device has over rotations: its random key, with its file, and what it followed since it was opened.
 #[derive(Default)]
 struct Local {
     key: OnceLock<Zeroizing<[u8; LOCAL_KEY_BYTES]>>,
     path: Option<PathBuf>,
+    followed: Mutex<Vec<Vec<u8>>>,
 }
 
 /// The members of an epoch, and the manifest that names them.
@@ -88,7 +109,10 @@ impl CommitteeKeys {
 
     /// Keeps the bytes of the keys that follow these.
     pub(super) fn keep_next(&self, bytes: &[u8]) -> Result<(), Error> {
-        let Some(path) = self.file("next") else { return Ok(()) };
+        let Some(path) = self.file("next") else {
+            host::lock(&self.local.followed).push(bytes.into());
+            return Ok(());
+        };
         let written = Draft::create_private(&path).and_then(|draft| {
             draft.file().write_all(bytes)?;
             draft.finish()
@@ -150,6 +174,23 @@ impl CommitteeKeys {
         let json = read(path.clone(), file, MAX_MANIFEST_BYTES)?;
         let bad = |error: serde_json::Error| Error::Io { path, error: error.into() };
         serde_json::from_slice(&json).map(Some).map_err(bad)
+    }
+
+    pub(super) fn memory(&self) -> Result<Zeroizing<Vec<u8>>, Error> {
+        let followed = host::lock(&self.local.followed).clone();
+        // Serialising plain data into memory does not fail.
+        let manifest = serde_json::to_vec(&self.known().manifest).unwrap_or_default();
+        let seen = postcard::to_allocvec(&Seen { followed, manifest }).unwrap_or_default();
+        Ok(Zeroizing::new([&MEMORY[..], self.local_key()?, &seen].concat()))
+    }
+
+    /// The same keys with the random key of the bytes of a memory, and what else is in them.
+    pub(super) fn remembering(self, memory: &[u8]) -> Result<(Self, Seen), Error> {
+        let rest = memory.strip_prefix(&MEMORY).ok_or(Error::BadMemory)?;
+        let (key, seen) = rest.split_first_chunk().ok_or(Error::BadMemory)?;
+        let Ok((seen, [])) = postcard::take_from_bytes(seen) else { return Err(Error::BadMemory) };
+        let local = Local { key: OnceLock::from(Zeroizing::new(*key)), ..Local::default() };
+        Ok((CommitteeKeys { local: Arc::new(local), ..self }, seen))
     }
 
     /// The random key, which is made now if there is none.

@@ -84,11 +84,7 @@ impl Device {
         loop {
             let Keys::Committee(keys) = &device.keys else { return Ok(device) };
             if let Some(seen) = keys.seen()? {
-                match device.check_manifest(&seen) {
-                    // The bundle is of a later epoch.
-                    Ok(()) | Err(Error::Wire(wire::Error::OldEpoch { .. })) => {}
-                    Err(error) => return Err(error),
-                }
+                device.check_seen(&seen)?;
             }
             match keys.next(device.longest_successor())? {
                 Some(bytes) => device = device.after(keys, &bytes)?,
@@ -115,6 +111,50 @@ impl Device {
         let next = self.after(keys, successor)?;
         keys.keep_next(successor)?;
         Ok(next)
+    }
+
+    /// What a device that was read from bytes ([`Self::read`]) keeps where a committee holds the key, in the
+    /// place of the files of [`Self::open`]: what [`Self::derive_key`] takes from, the last epoch of the
+    /// committee, and the keys after rotations. It is secret, because the device unseals its decisions with it.
+    ///
+    /// # Errors
+    /// [`Error::NotOfCommittee`]; as [`Self::derive_key`].
+    pub fn memory(&self) -> Result<Zeroizing<Vec<u8>>, Error> {
+        let Keys::Committee(keys) = &self.keys else { return Err(Error::NotOfCommittee) };
+        keys.memory()
+    }
+
+    /// The device that was read from the same bundle, or one of later keys, with what [`Self::memory`] returned.
+    ///
+    /// # Errors
+    /// [`Error::BadMemory`] for other bytes; as [`Self::followed_by`] and [`Self::check_manifest`].
+    pub fn remembering(self, memory: &[u8]) -> Result<Device, Error> {
+        let (keys, seen) = match self.keys {
+            Keys::Committee(keys) => keys.remembering(memory)?,
+            #[cfg(feature = "secret")]
+            Keys::Secret(_) => return Err(Error::NotOfCommittee),
+        };
+        let mut device = Device { keys: Keys::Committee(Box::new(keys)), ..self };
+        for bytes in &seen.followed {
+            let before = Successor::read(bytes, device.longest_successor())?.before;
+            // Those before the keys of the bundle were followed by them.
+            if before.key_id == device.key_id.to_string() {
+                device = device.followed_by(bytes)?;
+            }
+        }
+        let manifest = seen.manifest()?;
+        if manifest.key_id == device.key_id.to_string() {
+            device.check_seen(&manifest)?;
+        }
+        Ok(device)
+    }
+
+    /// Notes an epoch that the device has seen before, unless it has a later one already.
+    fn check_seen(&self, seen: &Manifest) -> Result<(), Error> {
+        match self.check_manifest(seen) {
+            Ok(()) | Err(Error::Wire(wire::Error::OldEpoch { .. })) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     fn after(&self, keys: &CommitteeKeys, successor: &[u8]) -> Result<Device, Error> {

@@ -572,6 +572,29 @@ fn attack_devices_of_a_committee_are_no_holders_of_the_key() {
 }
 
 /// A users' bundle is opened like a secret one, and what a device seals at rest it alone reads.
+/// A device that was read from bytes goes on with its memory. Other bytes are refused, and secret keys have
+/// no memory.
+#[test]
+fn a_device_without_files_remembers() {
+    let read = || Device::read(&committee().bundle[..]).unwrap();
+    let (device, other) = (read(), read());
+    let key = |device: &Device| device.derive_key("test 2026 memory").unwrap();
+    let memory = device.memory().unwrap();
+    let again = read().remembering(&memory).unwrap();
+    assert_eq!(key(&again), key(&device));
+    assert_eq!(again.memory().unwrap(), memory);
+    assert_ne!(key(&other), key(&device));
+    for at in (0..50).chain((50..memory.len()).step_by(100)).chain([memory.len() - 1]) {
+        assert!(matches!(read().remembering(&memory[..at]), Err(Error::BadMemory)), "the first {at} bytes");
+    }
+    let longer = [&memory[..], &[0]].concat();
+    assert!(matches!(read().remembering(&longer), Err(Error::BadMemory)));
+    let holder = bundles(Shape::for_problem(2, 3), 5);
+    let holder = Device::read(&holder.1[..]).unwrap();
+    assert!(matches!(holder.memory(), Err(Error::NotOfCommittee)));
+    assert!(matches!(holder.remembering(&memory), Err(Error::NotOfCommittee)));
+}
+
 #[test]
 fn users_bundles_are_opened_from_files() {
     let (committee, folder) = (committee(), tempfile::tempdir().unwrap());
