@@ -16,7 +16,7 @@
 //! or Serialize, and each is zeroed when it is dropped.
 //!
 //! # Source
-//! `docs/committee.md`.
+//! `docs/committee-protocol.md`.
 
 #[cfg(test)]
 mod attacks;

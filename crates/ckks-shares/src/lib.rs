@@ -8,7 +8,7 @@
 //! This crate names no secret. Members compute shares with `ckks-committee`.
 //!
 //! # Source
-//! `docs/committee.md`. The parts are those of Mouchet et al. 2021 (multiparty CKKS), Shamir 1979, and zero
+//! `docs/committee-protocol.md`. The parts are those of Mouchet et al. 2021 (multiparty CKKS), Shamir 1979, and zero
 //! sharing by pairwise keys (Cramer, Damgård and Ishai 2005).
 
 mod error;

@@ -9,7 +9,7 @@
 //! therefore gives away 2 + log₂(t) + 0.0015 bits at most: it may be a linear form of the secret, and
 //! smudging as narrow as that of answers would show all of it. If |mₖ| > 2⁻¹⁵·q modulo q for one k, then
 //! wₖ·mₖ is outside of any interval of q/4 for half of all wₖ or more, whatever the other coefficients and
-//! the masks are: a projection passes with ½ at most (docs/committee.md).
+//! the masks are: a projection passes with ½ at most (docs/committee-protocol.md).
 //!
 //! Projections are opened in rounds, each of the inputs that passed the round before, so that a message out
 //! of range is opened a few times only. The weights of a round follow from what was opened in the round

@@ -642,7 +642,7 @@ mod tests {
         );
     }
 
-    /// What is in docs/committee.md, at the degrees of the rings of scores: repetitions, and the σ of the
+    /// What is in docs/committee-protocol.md, at the degrees of the rings of scores: repetitions, and the σ of the
     /// secret of which responses show nothing.
     #[test]
     fn parameters_are_those_of_the_page() {

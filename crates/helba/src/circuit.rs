@@ -375,7 +375,7 @@ mod tests {
         let long = first(&|x| nats((x * x * bound, 0.0), 0.5), 1.0);
         let predicted = first(&|u| nats((bound, u), 0.5), 1.5);
         println!("in range {control:.1e}; longer, κ and largest entry: {long:?}; predicted: {predicted:?}");
-        // The numbers of docs/committee.md.
+        // The numbers of docs/committee-protocol.md.
         assert!((2.5e-9..3.5e-9).contains(&control), "{control}");
         assert!(long.is_some_and(|(length, _)| (1.150..=1.151).contains(&length)), "{long:?}");
         let (prediction, (nats, entry)) = predicted.unwrap();

@@ -299,7 +299,7 @@ mod tests {
         };
         let left: Vec<f64> = (2..=8).map(|t| of_scores(t, 1.0)).collect();
         println!("{:.3}, {:.3}; ring of scores: {left:.2?}", as_exact_forms(2), as_exact_forms(3));
-        // What docs/committee.md says.
+        // What docs/committee-protocol.md says.
         for (threshold, forms) in [(2, 0.38), (3, 0.63), (8, 0.92)] {
             assert!((as_exact_forms(threshold) - forms).abs() < 0.006, "{threshold}");
         }

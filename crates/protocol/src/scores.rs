@@ -34,7 +34,7 @@ use std::ops::Range;
 
 /// log₂ of the scale of contexts and of trace statistics. The error of an encryption under a committee's
 /// public key, 48 units for five members at N' = 2¹³, is 2⁻²² of a feature: less than what the deep circuit
-/// adds (docs/committee.md).
+/// adds (docs/committee-protocol.md).
 pub const LOG_CONTEXT: u32 = 28;
 /// log₂ of the scale of the model, which is the canonical scale of the ring of scores.
 pub const LOG_MODEL: u32 = 22;

@@ -1,5 +1,5 @@
 //! The noise of every quantity of a committee against its formula, by the ring degree. Each line that is
-//! printed is a row of the table in docs/committee.md.
+//! printed is a row of the table in docs/committee-protocol.md.
 
 use crate::committee::{Ring, SESSION, assert_near, centred, deviation, rng, sets};
 use crate::keys::key_errors;
