@@ -26,10 +26,10 @@ pub struct Keys(Arc<Device>);
 
 #[wasm_bindgen]
 impl Keys {
-    /// Opens the bytes of a secret bundle, or of a committee's bundle for users. `passphrase` is the UTF-8 of the passphrase of a sealed one. Toy
-    /// keys are refused unless `toy`. The device may ask for other answers to `repeats` decisions under this
-    /// key, which is counted in memory (docs/threat-model.md). `memory` is what [`Keys::memory`] returned for
-    /// a bundle for users.
+    /// Opens the bytes of a secret bundle, or of a committee's bundle for users. `passphrase` is the UTF-8 of
+    /// the passphrase of a sealed one. Toy keys are refused unless `toy`. The device may ask for other
+    /// answers to `repeats` decisions under this key, which is counted in memory (docs/threat-model.md).
+    /// `memory` is what [`Keys::memory`] returned for a bundle for users.
     ///
     /// # Errors
     /// `KeysError`.
@@ -109,7 +109,8 @@ impl Keys {
     /// keys/successor`. Bandits are joined again with them.
     ///
     /// # Errors
-    /// `AnswerError` for keys that fewer than t members have signed; `KeysError` for those that follow others.
+    /// `AnswerError` for keys that fewer than t members have signed; `KeysError` for those that follow
+    /// others.
     #[wasm_bindgen(js_name = followedBy)]
     pub fn followed_by(&self, successor: &[u8]) -> Result<Keys> {
         Ok(Keys(Arc::new(self.0.followed_by(successor)?)))

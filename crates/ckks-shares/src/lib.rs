@@ -8,8 +8,8 @@
 //! This crate names no secret. Members compute shares with `ckks-committee`.
 //!
 //! # Source
-//! `docs/committee-protocol.md`. The parts are those of Mouchet et al. 2021 (multiparty CKKS), Shamir 1979, and zero
-//! sharing by pairwise keys (Cramer, Damgård and Ishai 2005).
+//! `docs/committee-protocol.md`. The parts are those of Mouchet et al. 2021 (multiparty CKKS), Shamir 1979,
+//! and zero sharing by pairwise keys (Cramer, Damgård and Ishai 2005).
 
 mod error;
 mod keys;

@@ -642,8 +642,8 @@ mod tests {
         );
     }
 
-    /// What is in docs/committee-protocol.md, at the degrees of the rings of scores: repetitions, and the σ of the
-    /// secret of which responses show nothing.
+    /// What is in docs/committee-protocol.md, at the degrees of the rings of scores: repetitions, and the σ
+    /// of the secret of which responses show nothing.
     #[test]
     fn parameters_are_those_of_the_page() {
         for (log_n, r, dropped) in [(13, 10, 35), (14, 9, 33), (15, 8, 32)] {

@@ -24,7 +24,8 @@ use std::sync::Arc;
 
 /// The coefficients of a sparse polynomial, each 1 or −1.
 const SPARSE: usize = 32;
-/// What one opened form of a test gives away, in nats for each member of the set: ½·2⁻¹⁶ (docs/committee-protocol.md).
+/// What one opened form of a test gives away, in nats for each member of the set: ½·2⁻¹⁶
+/// (docs/committee-protocol.md).
 pub(super) const NATS_OF_A_FORM: f64 = 0.5 / (WIDER * WIDER);
 /// How much wider the smudging of a member is than the error of a form.
 const WIDER: f64 = 256.0;

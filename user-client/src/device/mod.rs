@@ -115,7 +115,8 @@ impl Device {
 
     /// What a device that was read from bytes ([`Self::read`]) keeps where a committee holds the key, in the
     /// place of the files of [`Self::open`]: what [`Self::derive_key`] takes from, the last epoch of the
-    /// committee, and the keys after rotations. It is secret, because the device unseals its decisions with it.
+    /// committee, and the keys after rotations. It is secret, because the device unseals its decisions with
+    /// it.
     ///
     /// # Errors
     /// [`Error::NotOfCommittee`]; as [`Self::derive_key`].
@@ -124,7 +125,8 @@ impl Device {
         keys.memory()
     }
 
-    /// The device that was read from the same bundle, or one of later keys, with what [`Self::memory`] returned.
+    /// The device that was read from the same bundle, or one of later keys, with what [`Self::memory`]
+    /// returned.
     ///
     /// # Errors
     /// [`Error::BadMemory`] for other bytes; as [`Self::followed_by`] and [`Self::check_manifest`].
