@@ -1,10 +1,12 @@
-//! Rounds a second of the stochastic policies, environment included.
+//! Rounds a second of the stochastic policies, environment included, and exact draws a second.
 
 use bandit::stochastic::{AnytimeLazyUcb, BernoulliArms, DpSe, HybridUcb, Noise, SETTING_1, Tree, Ucb1};
 use bandit::{Environment, Policy};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use privacy::Ratio;
 use privacy::budget::Epsilon;
 use privacy::laplace::{GridLaplace, HarnessLaplace};
+use privacy::sampler::discrete_gaussian;
 use privacy::source::SplitMix64;
 
 fn run(mut policy: impl Policy<Context = (), Feedback = f64>, rounds: u64) -> f64 {
@@ -47,5 +49,16 @@ fn rounds(c: &mut Criterion) {
     group.bench_function(BenchmarkId::new("hybrid_ucb", "t=2^18"), |b| b.iter(|| run(hybrid(), short)));
 }
 
-criterion_group!(benches, rounds);
+fn draws(c: &mut Criterion) {
+    let mut group = c.benchmark_group("stochastic/draw");
+    for sigma in [1.5, 700.0, 3e5] {
+        let variance = Ratio::from_f64(sigma * sigma / 3.0).expect("in range");
+        group.bench_function(BenchmarkId::new("discrete_gaussian", sigma), |b| {
+            let mut words = SplitMix64::noise(7);
+            b.iter(|| discrete_gaussian(&mut words, variance).expect("in range"));
+        });
+    }
+}
+
+criterion_group!(benches, rounds, draws);
 criterion_main!(benches);

@@ -86,6 +86,11 @@ impl Ratio {
         self.num <= self.den
     }
 
+    /// This number, which is at least 1, less 1.
+    pub(crate) const fn less_one(self) -> Self {
+        Self { num: self.num - self.den, den: self.den }
+    }
+
     /// The product.
     ///
     /// # Errors
@@ -114,6 +119,20 @@ impl Ratio {
     pub fn inverse(self) -> Result<Self, Error> {
         require(self.num > 0, "divisor", 0, "above 0")?;
         Ok(Self { num: self.den, den: self.num })
+    }
+
+    /// This number divided by `n`: one division, where [`Self::over`] computes two greatest common divisors.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if `n` is 0, [`Error::Overflow`].
+    pub fn divided_by(self, n: u64) -> Result<Self, Error> {
+        require(n > 0, "divisor", 0, "above 0")?;
+        // Nothing of the numerator divides the denominator.
+        let common = u128::from(gcd_small((self.num % u128::from(n)) as u64, n));
+        match self.den.checked_mul(u128::from(n) / common) {
+            Some(den) => Ok(Self { num: self.num / common, den }),
+            None => Err(Error::Overflow { what: "a quotient of rationals", bits: 128 }),
+        }
     }
 
     /// The nearest double, to within two units in the last place.
@@ -152,11 +171,18 @@ fn gcd(mut a: u128, mut b: u128) -> u128 {
     b
 }
 
-fn gcd_small(mut a: u64, mut b: u64) -> u64 {
-    while a != 0 {
-        (a, b) = (b % a, a);
+/// The binary algorithm of Stein, without divisions.
+fn gcd_small(a: u64, mut b: u64) -> u64 {
+    if a == 0 || b == 0 {
+        return a | b;
     }
-    b
+    let common = (a | b).trailing_zeros();
+    let mut a = a >> a.trailing_zeros();
+    while b != 0 {
+        b >>= b.trailing_zeros();
+        (a, b) = (a.min(b), a.abs_diff(b));
+    }
+    a << common
 }
 
 #[cfg(test)]
@@ -193,5 +219,31 @@ mod tests {
             serde_json::from_str::<Ratio>(&serde_json::to_string(&r(6, 4)).unwrap()).unwrap(),
             r(3, 2)
         );
+    }
+
+    /// Divisors are those of Euclid's algorithm, and a quotient by a whole number is that of rationals.
+    #[test]
+    fn quotients_are_in_lowest_terms() {
+        fn euclid(a: u128, b: u128) -> u128 {
+            if a == 0 { b } else { euclid(b % a, a) }
+        }
+        let words =
+            (0..400u32).map(|i| u128::from(i).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c834));
+        let numbers: Vec<u128> = words.map(|word| word >> (word % 120)).chain([0, 1, 2, 3 << 90]).collect();
+        for (i, &a) in numbers.iter().enumerate() {
+            let b = numbers[(i * 7 + 3) % numbers.len()].max(1);
+            assert_eq!(gcd(a, b), euclid(a, b), "{a}, {b}");
+            let (a, b) = (a >> 32, b >> 32 | 1);
+            let ratio = Ratio::new(a, b).unwrap();
+            for n in [1, 2, 3, 12, 1 << 31, 4_294_967_291] {
+                let apart = Ratio::new(a, b).unwrap().over(Ratio::integer(n));
+                assert_eq!(ratio.divided_by(n), apart, "{a}, {b}, {n}");
+            }
+            if a >= b {
+                assert_eq!(ratio.less_one(), Ratio::new(a - b, b).unwrap());
+            }
+        }
+        assert!(Ratio::ONE.divided_by(0).is_err());
+        assert!(Ratio::new(1, u128::MAX).unwrap().divided_by(2).is_err());
     }
 }

@@ -44,7 +44,7 @@ fn bernoulli_exp_unit<W: Words + ?Sized>(
     mut coin: impl FnMut(&mut W) -> Result<bool, Error>,
 ) -> Result<bool, Error> {
     let mut k = 1;
-    while words.bernoulli(Ratio::new(g.num(), fits(g.den().checked_mul(k))?)?) && coin(words)? {
+    while words.bernoulli(if k == 1 { g } else { g.divided_by(k)? }) && coin(words)? {
         k += 1;
     }
     Ok(k % 2 == 1)
@@ -60,7 +60,7 @@ fn bernoulli_exp_coin<W: Words + ?Sized>(
         if !bernoulli_exp_unit(words, Ratio::ONE, &mut coin)? {
             return Ok(false);
         }
-        g = Ratio::new(g.num() - g.den(), g.den())?;
+        g = g.less_one();
     }
     bernoulli_exp_unit(words, g, coin)
 }
