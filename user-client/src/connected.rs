@@ -39,7 +39,8 @@ impl Connected {
         if device.key_id() != key {
             return Ok(true);
         }
-        if !device.is_of_committee() || !error.may_be_of_rotation() {
+        // The token of the bundle is not for a server that was given another one.
+        if !client.shows(device.token()) || !device.is_of_committee() || !error.may_be_rotation() {
             return Ok(false);
         }
         let Some(successor) = client.successor(&device)? else { return Ok(false) };

@@ -69,16 +69,28 @@ pub enum Error {
     /// Misuse: what only a secret key can do, of a device of a key committee.
     #[error("{0} takes a secret key, and a committee holds that of this device: its members do it")]
     NoSecret(&'static str),
-    /// Misuse: what only a device of a committee has or takes, for a device with a secret key.
+    /// Misuse: the keys that follow those of a committee, or a memory, for a device with a secret key.
     #[error(
-        "a holder of the secret key follows no rotation of a committee, and has no memory: use its secret bundle alone"
+        "the device has a secret key: it follows no rotation of a committee, and has no memory; open the bundle without a memory, \
+         and after a rotation get the secret bundle of the new keys"
     )]
     NotOfCommittee,
-    /// Misuse: bytes that no device remembers by.
+    /// Misuse: bytes that no device returned as its memory.
     #[error(
         "the bytes are not the memory of a device: open the bundle without them; decisions that it sealed are lost"
     )]
     BadMemory,
+    /// Misuse: the memory of a device that went on with other keys than those of the bundle.
+    #[error(
+        "the memory is of key {memory}, and the bundle of key {now}: open the users' bundle of key {memory}, or this one without \
+         the memory, which loses the decisions that are sealed"
+    )]
+    OtherMemory {
+        /// The key of the memory.
+        memory: String,
+        /// The key of the bundle, or the last that follows it.
+        now: String,
+    },
     /// Misuse: a decision or a bandit of keys that a rotation of the committee has ended.
     #[error(
         "the bandit went on under key {now}, and this is of key {before}: a decision that was made before takes no feedback any \
@@ -227,18 +239,18 @@ impl Error {
         }
     }
 
-    /// Whether the keys of a device may be over, or others than those of the server, after a rotation of
-    /// their committee.
-    pub fn may_be_of_rotation(&self) -> bool {
+    /// Whether the request may succeed with the keys that follow, because its error is one that a rotation of
+    /// the committee causes.
+    pub fn may_be_rotation(&self) -> bool {
         match self {
             Error::WrongKeys { .. } => true,
-            Error::Refused(problem) => problem.reason.as_deref().is_some_and(Self::tells_of_rotation),
+            Error::Refused(problem) => problem.reason.as_deref().is_some_and(Self::is_reason_of_rotation),
             _ => false,
         }
     }
 
-    /// Whether a server that refuses for this reason may have gone on under other keys.
-    pub fn tells_of_rotation(reason: &str) -> bool {
+    /// Whether a server refuses for this reason what is made with the keys before a rotation.
+    pub fn is_reason_of_rotation(reason: &str) -> bool {
         [ProblemType::KeysOver, ProblemType::WrongKey].iter().any(|over| over.reason() == reason)
     }
 

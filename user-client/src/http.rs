@@ -154,12 +154,14 @@ impl Client {
         self
     }
 
+    /// Whether requests carry this token.
+    pub(crate) fn shows(&self, token: &AccessToken) -> bool {
+        self.token.as_ref().is_some_and(|own| own.digest() == token.digest())
+    }
+
     /// The client with the token `next`, if its token is `before`.
     pub(crate) fn with_token_after(self, before: &AccessToken, next: &AccessToken) -> Self {
-        match self.token.as_ref().is_some_and(|token| token.digest() == before.digest()) {
-            true => self.with_token(next.clone()),
-            false => self,
-        }
+        if self.shows(before) { self.with_token(next.clone()) } else { self }
     }
 
     /// Whether requests carry a token over HTTP without TLS to another machine.
@@ -191,7 +193,7 @@ impl Client {
         let client = self.clone().with_token(device.token().clone());
         match client.fetch("keys/successor", device.longest_successor(), 0) {
             Ok(bytes) => Ok(Some(bytes)),
-            Err(Error::Refused(problem)) if [401, 403, 404].contains(&problem.status) => Ok(None),
+            Err(Error::Refused(problem)) if Device::has_no_successor(problem.status) => Ok(None),
             Err(error) => Err(error),
         }
     }

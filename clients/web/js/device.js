@@ -31,14 +31,13 @@ function pause(milliseconds, signal) {
 /** The operations of one worker, which holds one set of keys. `device` is a module of `pkg`, already started. */
 export class Operations {
   #device;
-  /** The last of these is in use. Each after the first follows the one before it after a rotation of their committee. */
+  /** The keys that were opened, and those that followed them after rotations. The last are in use; calls may be using the others. */
   #keys = [];
-  #following = Promise.resolve();
   #connections = new Map();
-  /** By a random name: its id, its connection, and the device that has joined it with the keys in use then. */
+  /** By a random name: `{ connection, id, config, device, keys }`, where `device` has joined the bandit with `keys`. */
   #bandits = new Map();
-  /** Devices of keys that were followed, which calls may be using. */
-  #former = [];
+  /** Devices of earlier keys, which calls may be using. They are freed with the rest. */
+  #formerDevices = [];
   #exchange;
 
   /** `exchange` is told of every exchange of clients that observe. */
@@ -80,12 +79,14 @@ export class Operations {
     if (token !== undefined && !/^[0-9a-f]{64}$/i.test(token)) {
       throw named("ValueError", "a token must have 64 hexadecimal digits");
     }
-    const authorization = token === undefined ? this.#current.authorization() : `Bearer ${token}`;
+    const authorization = () => (token === undefined ? this.#current.authorization() : `Bearer ${token}`);
     const told = observe ? (exchange) => this.#exchange(client, exchange) : undefined;
     const connection = new Connection(server, authorization, timeout, told);
-    await this.#goingOn(connection, signal, async () =>
-      this.#current.checkServer(await connection.json("GET", "keys", { signal, accept: this.#refusal })),
-    );
+    await this.#goingOn(connection, signal, async () => {
+      const manifest = await connection.json("GET", "keys", { signal, accept: this.#refusal });
+      // Those in use now: others may have been followed meanwhile.
+      this.#current.checkServer(manifest);
+    });
     this.#connections.set(client, connection);
   }
 
@@ -93,16 +94,20 @@ export class Operations {
   async create({ client, features, arms, changes }, signal) {
     const connection = this.#connections.get(client);
     const body = this.#device.configuration(features, arms, JSON.stringify(changes));
-    return this.#goingOn(connection, signal, async () => {
-      const created = await connection.json("POST", "bandits", { body, signal, accept: this.#refusal });
-      return this.#added(connection, created, body);
-    });
+    const [keys, created] = await this.#goingOn(connection, signal, async () => [
+      this.#current,
+      await connection.json("POST", "bandits", { body, signal, accept: this.#refusal }),
+    ]);
+    if (keys === this.#current) return this.#added(connection, created, { asked: body });
+    // Other keys were followed meanwhile, to which the bandit has moved.
+    const { id } = JSON.parse(created);
+    return this.#added(connection, await this.#created(connection, id, signal), { id, asked: body });
   }
 
   /** Finds a bandit. */
   async bandit({ client, id }, signal) {
     const connection = this.#connections.get(client);
-    return this.#goingOn(connection, signal, async () => this.#added(connection, await this.#created(connection, id, signal)));
+    return this.#goingOn(connection, signal, async () => this.#added(connection, await this.#created(connection, id, signal), { id }));
   }
 
   /** The encrypted bandits that the token gives access to. */
@@ -180,7 +185,7 @@ export class Operations {
 
   /** Answers the tasks of a bandit until it is aborted, with growing pauses while the server cannot answer. */
   async raise({ bandit }, signal) {
-    // No committee has raisers, and its keys alone are followed by others.
+    // Not by #withDevice: a committee has no raisers, and only its keys are followed by others.
     const { connection, device } = this.#bandits.get(bandit);
     const [path, most] = [`bandits/${device.id()}/raises`, device.longestReply()];
     for (let wait = FIRST_PAUSE; ; ) {
@@ -219,23 +224,20 @@ export class Operations {
   /** Zeroes the keys and all that was made of them. */
   free() {
     for (const { device } of this.#bandits.values()) device.free();
-    for (const made of [...this.#former, ...this.#keys]) made.free();
+    for (const made of [...this.#formerDevices, ...this.#keys]) made.free();
     this.#bandits.clear();
-    this.#former = [];
+    this.#formerDevices = [];
     this.#keys = [];
   }
 
-  /** What `work` returns. If it fails because a committee has rotated its keys, it is called again with those that follow. */
+  /** What `work` returns. If it fails as after a rotation of the committee, it is called again with the keys that follow. */
   async #goingOn(connection, signal, work) {
     const keys = this.#current;
     try {
       return await work();
     } catch (error) {
-      if (!keys.mayBeRotated(error.name, error.reason ?? undefined)) throw error;
-      // One after the other, so that keys are followed once.
-      const followed = this.#following.then(() => this.#follow(connection, keys, signal));
-      this.#following = followed.catch(() => {});
-      if (!(await followed)) throw error;
+      if (!keys.mayBeRotation(error.name, error.reason)) throw error;
+      if (!(await this.#follow(connection, keys, signal))) throw error;
       return await work();
     }
   }
@@ -243,27 +245,35 @@ export class Operations {
   /** Whether other keys than `keys` are in use, or come into use now, because the server has those that follow. */
   async #follow(connection, keys, signal) {
     if (keys !== this.#current) return true;
-    const before = keys.authorization();
-    const { response, bytes } = await connection.successor(before, { signal, most: keys.longestSuccessor() });
-    if ([401, 403, 404].includes(response.status)) return false;
+    const authorization = keys.authorization();
+    // The token of the bundle is not for a server that was given another one.
+    if (connection.authorization() !== authorization) return false;
+    const { response, bytes } = await connection.successor(authorization, { signal, most: keys.longestSuccessor() });
+    // Another call may have followed them meanwhile.
+    if (keys !== this.#current) return true;
+    if (this.#device.hasNoSuccessor(response.status)) return false;
     if (!response.ok) throw await this.#refusal(response, bytes);
-    const next = keys.followedBy(bytes);
-    this.#keys.push(next);
-    for (const each of new Set([connection, ...this.#connections.values()])) {
-      if (each.authorization === before) each.authorization = next.authorization();
+    try {
+      this.#keys.push(keys.followedBy(bytes));
+    } finally {
+      // It has the next token.
+      bytes.fill(0);
     }
     return true;
   }
 
   /** What `work` returns for the connection and the device of a bandit, with the keys in use. */
   #withDevice(bandit, signal, work) {
-    const { connection, id } = this.#bandits.get(bandit);
+    const { connection, id, config } = this.#bandits.get(bandit);
     return this.#goingOn(connection, signal, async () => {
       if (this.#bandits.get(bandit).keys !== this.#current) {
-        const keys = this.#current;
-        const device = keys.join(await this.#created(connection, id, signal));
-        this.#former.push(this.#bandits.get(bandit).device);
-        this.#bandits.set(bandit, { connection, id, device, keys });
+        const created = await this.#created(connection, id, signal);
+        const { device: former, keys } = this.#bandits.get(bandit);
+        // Another call may have joined meanwhile.
+        if (keys !== this.#current) {
+          this.#bandits.set(bandit, this.#joined(connection, created, { id, asked: JSON.stringify(config) }));
+          this.#formerDevices.push(former);
+        }
       }
       return work(connection, this.#bandits.get(bandit).device);
     });
@@ -276,13 +286,24 @@ export class Operations {
     return JSON.stringify(view.created);
   }
 
-  #added(connection, created, asked) {
+  /** The entry of a bandit that is joined with the keys in use: the one with the id and the configuration that were asked for, if any. */
+  #joined(connection, created, { id, asked }) {
     const keys = this.#current;
     const device = keys.join(created, asked);
-    const [id, bandit] = [checkedId(device.id()), randomId()];
-    this.#bandits.set(bandit, { connection, id, device, keys });
-    const { config, label } = JSON.parse(created);
-    return { bandit, id, mostDecisions: device.mostDecisions(), config, label };
+    if (id !== undefined && device.id() !== id) {
+      device.free();
+      throw named("AnswerError", `the server answers with another bandit than ${id}`);
+    }
+    return { connection, id: checkedId(device.id()), config: JSON.parse(created).config, device, keys };
+  }
+
+  /** Joins a bandit, and gives it a random name by which the page calls it. */
+  #added(connection, created, asked) {
+    const bandit = randomId();
+    const joined = this.#joined(connection, created, asked);
+    this.#bandits.set(bandit, joined);
+    const { label } = JSON.parse(created);
+    return { bandit, id: joined.id, mostDecisions: joined.device.mostDecisions(), config: joined.config, label };
   }
 
   #refusal = async (response, bytes) => {
@@ -292,7 +313,10 @@ export class Operations {
     } catch {
       // From a proxy, or another kind of server.
     }
-    const { title = response.statusText, detail = "the answer has no problem document", reason = null } = problem;
+    // Whatever a server or a proxy sends, these are text.
+    const text = (name, otherwise) => (typeof problem?.[name] === "string" ? problem[name] : otherwise);
+    const [title, reason] = [text("title", response.statusText), text("reason", null)];
+    const detail = text("detail", "the answer has no problem document");
     const message = `the server refused (${response.status}, ${title}): ${detail}`;
     return Object.assign(named("RefusedError", message), { status: response.status, reason, title, detail });
   };

@@ -27,7 +27,7 @@ export function randomId() {
 export class Connection {
   /**
    * @param {string} server `https://HOST[:PORT]`, or on the machine itself `http://localhost:PORT`
-   * @param {string} authorization the value of the header
+   * @param {() => string} authorization the value of the header, now
    * @param {number} timeout milliseconds for one request
    * @param {(exchange: object) => void} [observe] is told of every exchange
    */
@@ -75,7 +75,7 @@ export class Connection {
     return this.send("GET", `${path}?wait=${wait}`, { signal, most, timeout: 1000 * wait + this.timeout });
   }
 
-  async send(method, path, { body, type, headers = {}, signal, most, timeout = this.timeout, authorization = this.authorization }) {
+  async send(method, path, { body, type, headers = {}, signal, most, timeout = this.timeout, authorization = this.authorization() }) {
     const began = performance.now();
     const limit = AbortSignal.timeout(timeout);
     const either = signal ? AbortSignal.any([signal, limit]) : limit;

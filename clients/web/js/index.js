@@ -78,7 +78,8 @@ export class Keys {
     const calls = new Calls();
     try {
       // A copy, which the worker zeroes: the caller's bytes are the caller's.
-      const copy = (given) => new Uint8Array(given).slice();
+      // One copy of an array, or of what is in a buffer.
+      const copy = (given) => (ArrayBuffer.isView(given) ? new Uint8Array(given) : new Uint8Array(given).slice());
       const argument = { bytes: copy(bundle), passphrase, toy, repeats, memory: memory && copy(memory) };
       const transfer = [argument.bytes.buffer, ...(memory ? [argument.memory.buffer] : [])];
       return new Keys(calls, await calls.call("open", argument, { signal, transfer }));

@@ -34,7 +34,8 @@ addEventListener("message", async ({ data: { id, operation, argument, abort } })
     if (!OPERATIONS.includes(operation)) throw new Error(`there is no operation ${operation}`);
     operations ??= start();
     const result = await (await operations)[operation](argument, controller.signal);
-    postMessage({ id, result });
+    // No copy of a memory stays here.
+    postMessage({ id, result }, operation === "memory" && result ? [result.buffer] : []);
   } catch (error) {
     // A panic of the module ends in this error; its memory cannot be relied on any more.
     const broken = error instanceof WebAssembly.RuntimeError;

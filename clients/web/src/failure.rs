@@ -41,9 +41,7 @@ impl From<DeviceError> for Failure {
                 let message = DeviceError::Refused(problem.clone()).to_string();
                 Failure { name: "RefusedError", message, problem: Some(problem) }
             }
-            DeviceError::WrongKeys { .. } | DeviceError::NotOfCommittee | DeviceError::BadMemory => {
-                Self::keys(error)
-            }
+            DeviceError::WrongKeys { .. } | DeviceError::NotOfCommittee => Self::keys(error),
             DeviceError::BadSealedDecision
             | DeviceError::BadId
             | DeviceError::Protocol(_)

@@ -7,7 +7,7 @@
 mod failure;
 
 use failure::Failure;
-use js_sys::Array;
+use js_sys::{Array, Uint8Array};
 use protocol::BanditConfig;
 use rand_chacha::ChaCha20Rng;
 use serde_json::{Value, json};
@@ -67,14 +67,13 @@ impl Keys {
         Ok(Keys(Arc::new(device.with_most_repeats(repeats.into()))))
     }
 
-    /// What a page stores to go on from where a committee holds the keys; nothing for secret keys, of which
-    /// nothing is stored.
+    /// What a page stores where a committee holds the keys; nothing for secret keys.
     ///
     /// # Errors
     /// `RandomnessError`.
-    pub fn memory(&self) -> Result<Option<Vec<u8>>> {
+    pub fn memory(&self) -> Result<Option<Uint8Array>> {
         match self.0.memory() {
-            Ok(memory) => Ok(Some(memory.to_vec())),
+            Ok(memory) => Ok(Some(Uint8Array::from(&memory[..]))),
             Err(DeviceError::NotOfCommittee) => Ok(None),
             Err(error) => Err(Failure::new("RandomnessError", error)),
         }
@@ -91,12 +90,14 @@ impl Keys {
         self.0.token().authorization().to_string()
     }
 
-    /// Whether a request that failed with an error of this name, and the reason of a refusal, may be made
-    /// again with the keys that follow these: a committee holds them, and may have rotated.
-    #[wasm_bindgen(js_name = mayBeRotated)]
-    pub fn may_be_rotated(&self, name: &str, reason: Option<String>) -> bool {
-        let told = name == "KeysError" || reason.as_deref().is_some_and(DeviceError::tells_of_rotation);
-        self.0.is_of_committee() && told
+    /// Whether a request that failed with an error of this name, and the reason of a refusal, may succeed with
+    /// the keys that follow, because a rotation of their committee causes it.
+    #[wasm_bindgen(js_name = mayBeRotation)]
+    pub fn may_be_rotation(&self, name: &str, reason: Option<String>) -> bool {
+        // The name of other keys than the server's, the other error that a rotation causes.
+        let other = name == "KeysError";
+        self.0.is_of_committee()
+            && (other || reason.as_deref().is_some_and(DeviceError::is_reason_of_rotation))
     }
 
     /// The most bytes of the reply to `GET keys/successor`.
@@ -109,11 +110,11 @@ impl Keys {
     /// keys/successor`. Bandits are joined again with them.
     ///
     /// # Errors
-    /// `AnswerError` for keys that fewer than t members have signed; `KeysError` for those that follow
-    /// others.
+    /// `AnswerError` for other bytes, too few signatures or an epoch that is over; `KeysError` for keys that
+    /// follow others, of other parameters, or for secret keys.
     #[wasm_bindgen(js_name = followedBy)]
-    pub fn followed_by(&self, successor: &[u8]) -> Result<Keys> {
-        Ok(Keys(Arc::new(self.0.followed_by(successor)?)))
+    pub fn followed_by(&self, successor: Vec<u8>) -> Result<Keys> {
+        Ok(Keys(Arc::new(self.0.followed_by(&Zeroizing::new(successor))?)))
     }
 
     /// Checks that the server of the manifest `json` has the public half of these keys.
@@ -283,8 +284,8 @@ impl Bandit {
     /// from −1 to 1.
     ///
     /// # Errors
-    /// `ValueError` for the reward, for bytes of another bandit or key, and for a decision of before a
-    /// rotation of the committee.
+    /// `ValueError` for the reward, for bytes that these keys did not seal or of another bandit, and for keys
+    /// that a rotation has ended; `KeysError` for other keys.
     pub fn feedback(&mut self, sealed: &[u8], reward: f64) -> Result<Feedback> {
         let pending = Waiting(Pending::unseal(sealed, &self.keys)?);
         let Pending { contexts, created, decision, arm, question, .. } = &pending.0;
@@ -292,6 +293,7 @@ impl Bandit {
             return Err(Failure::value("the decision is one of another bandit"));
         }
         if created != self.device.created() {
+            // Joining refuses a decision of other keys, and says whether they are over.
             self.keys.clone().join_shared(created)?;
         }
         let features = contexts.get(*arm).ok_or_else(|| Failure::value("the decision has no such arm"))?;
@@ -418,6 +420,12 @@ fn generator() -> Result<ChaCha20Rng> {
 #[cfg(feature = "seeded")]
 fn generator() -> Result<ChaCha20Rng> {
     Ok(rand::SeedableRng::seed_from_u64(13))
+}
+
+/// Whether a server that answers `GET keys/successor` with this status has none.
+#[wasm_bindgen(js_name = hasNoSuccessor)]
+pub fn has_no_successor(status: u16) -> bool {
+    Device::has_no_successor(status)
 }
 
 /// The kernels of this build.

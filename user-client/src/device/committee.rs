@@ -28,16 +28,17 @@ const MEMORY: [u8; 10] = *b"HELBAMEM\x01\0";
 
 /// What a device without files keeps beside its random key.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Seen {
-    /// The bytes of each [`wire::Successor`] that was followed.
-    pub(super) followed: Vec<Vec<u8>>,
-    /// The manifest of the last epoch of the committee of the keys, in JSON.
-    manifest: Vec<u8>,
+pub(super) struct Seen<'a> {
+    /// The bytes of each [`wire::Successor`] that was followed, one after the other.
+    #[serde(borrow)]
+    pub(super) followed: Vec<&'a [u8]>,
+    /// The manifest of the last epoch of the keys in use, in JSON.
+    manifest: &'a [u8],
 }
 
-impl Seen {
+impl Seen<'_> {
     pub(super) fn manifest(&self) -> Result<Manifest, Error> {
-        serde_json::from_slice(&self.manifest).map_err(|_| Error::BadMemory)
+        serde_json::from_slice(self.manifest).map_err(|_| Error::BadMemory)
     }
 }
 
@@ -51,12 +52,12 @@ pub(crate) struct CommitteeKeys {
     path: Option<PathBuf>,
 }
 
-/// What a device has over rotations: its random key, with its file, and what it followed since it was opened.
+/// What stays over rotations: the random key, its file, and without files the successors that were followed.
 #[derive(Default)]
 struct Local {
     key: OnceLock<Zeroizing<[u8; LOCAL_KEY_BYTES]>>,
     path: Option<PathBuf>,
-    followed: Mutex<Vec<Vec<u8>>>,
+    followed: Mutex<Vec<Zeroizing<Vec<u8>>>>,
 }
 
 /// The members of an epoch, and the manifest that names them.
@@ -110,7 +111,10 @@ impl CommitteeKeys {
     /// Keeps the bytes of the keys that follow these.
     pub(super) fn keep_next(&self, bytes: &[u8]) -> Result<(), Error> {
         let Some(path) = self.file("next") else {
-            host::lock(&self.local.followed).push(bytes.into());
+            let mut followed = host::lock(&self.local.followed);
+            if !followed.iter().any(|known| **known == bytes) {
+                followed.push(Zeroizing::new(bytes.into()));
+            }
             return Ok(());
         };
         let written = Draft::create_private(&path).and_then(|draft| {
@@ -176,21 +180,33 @@ impl CommitteeKeys {
         serde_json::from_slice(&json).map(Some).map_err(bad)
     }
 
+    /// As [`super::Device::memory`].
     pub(super) fn memory(&self) -> Result<Zeroizing<Vec<u8>>, Error> {
-        let followed = host::lock(&self.local.followed).clone();
+        let kept = host::lock(&self.local.followed);
+        let followed = kept.iter().map(|bytes| &bytes[..]).collect();
         // Serialising plain data into memory does not fail.
         let manifest = serde_json::to_vec(&self.known().manifest).unwrap_or_default();
-        let seen = postcard::to_allocvec(&Seen { followed, manifest }).unwrap_or_default();
-        Ok(Zeroizing::new([&MEMORY[..], self.local_key()?, &seen].concat()))
+        let seen = postcard::to_allocvec(&Seen { followed, manifest: &manifest }).unwrap_or_default();
+        Ok(Zeroizing::new([&MEMORY[..], self.local_key()?, &Zeroizing::new(seen)].concat()))
     }
 
-    /// The same keys with the random key of the bytes of a memory, and what else is in them.
-    pub(super) fn remembering(self, memory: &[u8]) -> Result<(Self, Seen), Error> {
+    /// These keys with the random key of `memory` and its successors, and all of these and its manifest, which
+    /// are not checked yet.
+    pub(super) fn remembering(self, memory: &[u8]) -> Result<(Self, Seen<'_>), Error> {
         let rest = memory.strip_prefix(&MEMORY).ok_or(Error::BadMemory)?;
         let (key, seen) = rest.split_first_chunk().ok_or(Error::BadMemory)?;
-        let Ok((seen, [])) = postcard::take_from_bytes(seen) else { return Err(Error::BadMemory) };
-        let local = Local { key: OnceLock::from(Zeroizing::new(*key)), ..Local::default() };
+        let (seen, []) = postcard::take_from_bytes::<Seen>(seen).map_err(|_| Error::BadMemory)? else {
+            return Err(Error::BadMemory);
+        };
+        let followed = seen.followed.iter().map(|&bytes| Zeroizing::new(bytes.into())).collect();
+        let (key, followed) = (OnceLock::from(Zeroizing::new(*key)), Mutex::new(followed));
+        let local = Local { key, path: None, followed };
         Ok((CommitteeKeys { local: Arc::new(local), ..self }, seen))
+    }
+
+    /// The id of the key that these keys follow.
+    pub(super) fn follows(&self) -> Option<String> {
+        self.known().committee.follows.as_ref().map(|followed| followed.key_id.clone())
     }
 
     /// The random key, which is made now if there is none.

@@ -99,8 +99,9 @@ impl Device {
     }
 
     /// The device with the keys that follow its own after a rotation of its committee, from the bytes of a
-    /// [`Successor`]. They are kept beside the bundle, so that the device is opened with them from then on.
-    /// Bandits that it has joined are joined again.
+    /// [`Successor`]. They are kept in `KEY-ID.next` beside the bundle, so that the device is opened with them
+    /// from then on, or, by a device without files, in what [`Self::memory`] returns. Bandits that it has
+    /// joined are joined again.
     ///
     /// # Errors
     /// [`wire::Error::Manifest`] and [`wire::Error::Envelope`] for keys that fewer than t members of the
@@ -111,6 +112,12 @@ impl Device {
         let next = self.after(keys, successor)?;
         keys.keep_next(successor)?;
         Ok(next)
+    }
+
+    /// Whether a server that answers a request for a successor with this status has none: it does not know the
+    /// token, or nobody has rotated.
+    pub fn has_no_successor(status: u16) -> bool {
+        [401, 403, 404].contains(&status)
     }
 
     /// What a device that was read from bytes ([`Self::read`]) keeps where a committee holds the key, in the
@@ -125,28 +132,37 @@ impl Device {
         keys.memory()
     }
 
-    /// The device that was read from the same bundle, or one of later keys, with what [`Self::memory`]
-    /// returned.
+    /// This device, which [`Self::read`] made, with what [`Self::memory`] returned: for its bundle, for one
+    /// whose keys these follow, or for that of the keys that follow its own or that these follow.
     ///
     /// # Errors
-    /// [`Error::BadMemory`] for other bytes; as [`Self::followed_by`] and [`Self::check_manifest`].
+    /// [`Error::NotOfCommittee`]; [`Error::BadMemory`] for bytes that are no memory; [`Error::OtherMemory`]
+    /// for the memory of other keys; [`Error::Wire`] for a rotation or an epoch in it that too few members
+    /// signed; [`Error::WrongKeys`].
     pub fn remembering(self, memory: &[u8]) -> Result<Device, Error> {
         let (keys, seen) = match self.keys {
             Keys::Committee(keys) => keys.remembering(memory)?,
             #[cfg(feature = "secret")]
             Keys::Secret(_) => return Err(Error::NotOfCommittee),
         };
+        let follows = keys.follows();
         let mut device = Device { keys: Keys::Committee(Box::new(keys)), ..self };
         for bytes in &seen.followed {
-            let before = Successor::read(bytes, device.longest_successor())?.before;
-            // Those before the keys of the bundle were followed by them.
-            if before.key_id == device.key_id.to_string() {
-                device = device.followed_by(bytes)?;
+            let before = Successor::read(bytes, device.longest_successor())?.before.key()?;
+            match before == device.key_id {
+                true => device = device.followed_by(bytes)?,
+                // The bundle is of later keys.
+                false => device.former.push(before),
             }
         }
         let manifest = seen.manifest()?;
-        if manifest.key_id == device.key_id.to_string() {
+        let (memory, now) = (manifest.key()?, device.key_id);
+        if memory == now {
             device.check_seen(&manifest)?;
+        } else if follows.is_some_and(|before| before == memory.to_string()) {
+            device.former.push(memory);
+        } else {
+            return Err(Error::OtherMemory { memory: memory.to_string(), now: now.to_string() });
         }
         Ok(device)
     }
