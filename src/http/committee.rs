@@ -45,7 +45,8 @@ pub(super) async fn wait(
     let Query(Poll { wait, time, signature }) = query
         .map_err(|e| Error::BadJson { what: "the query of a request for questions", why: e.body_text() })?;
     committee.check_poll(member, time, &signature.0)?;
-    Ok(match state.found(committee.next(member, Duration::from_secs(wait).min(LONGEST_WAIT))).await? {
+    let waiting = committee.next(member, Duration::from_secs(wait).min(LONGEST_WAIT));
+    Ok(match state.unless_stopping(waiting).await? {
         Some(request) => Reply::Binary(request.to_vec()).into_response(),
         None => StatusCode::NO_CONTENT.into_response(),
     })

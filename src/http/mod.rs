@@ -155,8 +155,8 @@ struct Inner {
     succession: Option<Succession>,
     /// Which kernels run, in a sentence.
     kernel: String,
-    /// Whether requests that wait for something to do are to end.
-    waits_end: watch::Sender<bool>,
+    /// Whether the server stops.
+    stopping: watch::Sender<bool>,
 }
 
 impl AppState {
@@ -213,25 +213,25 @@ impl AppState {
             stages,
             metrics,
             kernel: planner::kernel_choice(),
-            waits_end: watch::Sender::new(false),
+            stopping: watch::Sender::new(false),
         })))
     }
 
-    /// Ends all requests that wait for something to do, as if there were nothing. A server that stops waits
-    /// for requests, and these would hold it up for as long as they wait.
+    /// Answers requests that wait for questions or tasks as if there were none, now and from now on. A server
+    /// that stops waits for its requests, which would take as long as these wait, up to 30 s.
     pub fn end_waits(&self) {
-        self.0.waits_end.send_replace(true);
+        self.0.stopping.send_replace(true);
     }
 
-    /// What `waits` comes to, or `None` when waits end.
-    async fn found<T>(
+    /// What `waiting` returns, or `None` when [`Self::end_waits`] is called.
+    async fn unless_stopping<T>(
         &self,
-        waits: impl Future<Output = Result<Option<T>, Error>>,
+        waiting: impl Future<Output = Result<Option<T>, Error>>,
     ) -> Result<Option<T>, Error> {
-        let mut end = self.0.waits_end.subscribe();
+        let mut stopping = self.0.stopping.subscribe();
         tokio::select! {
-            found = waits => found,
-            _ = end.wait_for(|end| *end) => Ok(None),
+            found = waiting => found,
+            _ = stopping.wait_for(|stopping| *stopping) => Ok(None),
         }
     }
 

@@ -386,6 +386,7 @@ impl Client {
     pub fn labelled(&self, id: &str) -> Result<Labelled<AnyBandit>, Error> {
         let request = self.get(&format!("bandits/{}", checked(id)?));
         let Labelled::<Value> { labels, of: view } = self.json_up_to(MAX_CLEAR_BYTES, request.call())?;
+        check_id(id, view["created"]["id"].as_str().unwrap_or_default())?;
         let read = if view["created"].get("policy").is_some() {
             serde_json::from_value(view).map(|view| AnyBandit::Clear(Box::new(view)))
         } else {
@@ -400,7 +401,9 @@ impl Client {
     /// # Errors
     /// [`Error::BadId`]; as [`Self::keys`].
     pub fn encrypted(&self, id: &str) -> Result<BanditView, Error> {
-        self.json(self.get(&format!("bandits/{}", checked(id)?)).call())
+        let view: BanditView = self.json(self.get(&format!("bandits/{}", checked(id)?)).call())?;
+        check_id(id, &view.created.id)?;
+        Ok(view)
     }
 
     /// Asks an encrypted bandit for the `decisions` of the frame of `contexts`
@@ -667,6 +670,14 @@ fn is_loopback(rest: &str) -> bool {
         None => host.split(':').next().unwrap_or_default(),
     };
     host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// Refuses another bandit than the one that was asked for, which a device would go on with.
+fn check_id(asked: &str, got: &str) -> Result<(), Error> {
+    match asked == got {
+        true => Ok(()),
+        false => Err(Error::BadAnswer(format!("it is about another bandit than {asked}"))),
+    }
 }
 
 /// Checks an id, which comes from a server and becomes part of a path.

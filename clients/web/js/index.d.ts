@@ -52,11 +52,14 @@ export class Keys {
        * the server one bit of a decryption. The count is kept in memory and starts anew with the page: 0 by default.
        */
       repeats?: number;
-      /** What `memory` returned for a committee's bundle: its sealed decisions can be read again, and rotations of its keys are known. */
+      /** What `memory` returned for the same bundle of a committee, or for one of keys before or after it. */
       memory?: ArrayBuffer | Uint8Array;
     },
   ): Promise<Keys>;
-  /** The id of the key pair that was opened, in hexadecimal. After a rotation of a committee, other keys follow it. */
+  /**
+   * The id of the key pair in use when `open` returned, in hexadecimal: that of the bundle, or with `memory` of the last keys that the page
+   * had followed.
+   */
   readonly keyId: string;
   /** The least and the largest number of features. */
   readonly features: [number, number];
@@ -65,8 +68,9 @@ export class Keys {
   /** The kernels in use. */
   readonly kernels: "simd128" | "portable";
   /**
-   * Where a committee holds the keys: what a page stores, for itself alone, to read its sealed decisions later and to know what it has seen
-   * of the committee. `undefined` for secret keys, of which nothing needs to be stored.
+   * Where a committee holds the keys: what the page stores to read its sealed decisions later, and to know epochs and rotations of the
+   * committee. Any call may change it: store it after opening, and again after calls. **It is secret**: it has the key of sealed decisions,
+   * and after a rotation the access token of the next keys. `undefined` for secret keys. Rejects with `RandomnessError`.
    */
   memory(options?: CallOptions): Promise<Uint8Array | undefined>;
   /** Zeroes the keys and ends the worker. Calls that wait reject with `ClosedError`. */

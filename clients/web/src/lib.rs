@@ -90,8 +90,8 @@ impl Keys {
         self.0.token().authorization().to_string()
     }
 
-    /// Whether a request that failed with an error of this name, and the reason of a refusal, may succeed with
-    /// the keys that follow, because a rotation of their committee causes it.
+    /// Whether a request that failed with an error of this name, and the reason of a refusal, may succeed
+    /// with the keys that follow, because a rotation of their committee causes it.
     #[wasm_bindgen(js_name = mayBeRotation)]
     pub fn may_be_rotation(&self, name: &str, reason: Option<String>) -> bool {
         // The name of other keys than the server's, the other error that a rotation causes.

@@ -187,6 +187,28 @@ test("answers that are too long, redirects and answers that never come end a cal
   silent.stop();
 });
 
+test("another bandit than the one that was asked for is refused, and problem documents are text", async () => {
+  const client = await opened();
+  const [first, second] = [await create(client), await create(client)];
+  // A server that says of every bandit what the real one says of the second, and refuses to list them.
+  const made = await madeUp(async (_, request, response) => {
+    const asked = request.url.replace(first.id, second.id);
+    const real = await fetch(server.url + asked, { headers: { authorization: request.headers.authorization } });
+    const refuses = asked.endsWith("/bandits");
+    const body = refuses ? JSON.stringify({ status: 400, reason: 5, title: {}, detail: null }) : await real.text();
+    response.writeHead(refuses ? 400 : 200, { "content-type": "application/json" }).end(body);
+  });
+  try {
+    const { operations } = await opened({ url: made.url });
+    await assert.rejects(operations.bandit({ client: "c", id: first.id }), named("AnswerError", /another bandit/));
+    assert.equal((await operations.bandit({ client: "c", id: second.id })).id, second.id, "the control");
+    const untyped = (error) => error.name === "RefusedError" && error.reason === null && error.detail === "the answer has no problem document";
+    await assert.rejects(operations.bandits({ client: "c" }), untyped);
+  } finally {
+    made.stop();
+  }
+});
+
 test("the keys are gone after they were freed", async () => {
   const client = await opened();
   const { bandit } = await create(client);

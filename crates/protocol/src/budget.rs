@@ -1,5 +1,5 @@
 //! The budget of a committee's keys: how many decisions and models its members answer, and the estimates that
-//! it follows from (docs/committee.md).
+//! it follows from (docs/committee-protocol.md).
 
 use crate::exchange::OPENED_DEVIATION;
 use crate::{ScoreRing, Shape};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// The nats of κ for which a committee opens answers under one key. An attack that finds the key with
 /// probability ½ from the answers of 4 nats finds it with 2⁻¹² or more from answers without CKKS noise, which
-/// do not depend on the key (docs/committee.md).
+/// do not depend on the key (docs/committee-protocol.md).
 pub const OPENED_NATS: f64 = 4.0;
 
 /// −log₂ of the root of Σ z² over the entries of a near tie before they are opened, for up to this many arms:
@@ -47,7 +47,7 @@ pub struct Budget {
 /// square of errors z of `TIE_BITS`, twice for the model, times √n, since every error of a scheme whose
 /// secret is a sum of n ternary ones grows by √n at most. This is the divergence from an answer without
 /// errors, of which one honest member hides a coalition of users, server and t − 1 members
-/// (docs/committee.md). Over many decisions their sum counts, and so the mean square.
+/// (docs/committee-protocol.md). Over many decisions their sum counts, and so the mean square.
 fn honest_nats(shape: Shape, threshold: u8, makers: u8) -> f64 {
     let bits = TIE_BITS.iter().find(|(arms, _)| shape.arm_slots <= *arms).map_or(0.0, |(_, bits)| *bits);
     let error = WITH_MODEL * (-bits).exp2() * f64::from(makers).sqrt();

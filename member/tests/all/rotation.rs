@@ -196,9 +196,11 @@ fn a_device_follows_a_rotation_by_itself() {
     let folder = tempfile::tempdir().unwrap();
     let before = in_folder(&world.users, folder.path());
     let sealed = before.derive_key("test 2026 rotation").unwrap();
-    let (old_users, without) = (world.users.clone(), Device::read(&world.users[..]).unwrap());
-    let without_files = without.derive_key("test 2026 rotation").unwrap();
-    let memory = without.memory().unwrap();
+    let old_users = world.users.clone();
+    let read = |users: &[u8]| Device::read(users).unwrap();
+    let fileless = read(&old_users);
+    let fileless_key = fileless.derive_key("test 2026 rotation").unwrap();
+    let memory = fileless.memory().unwrap();
     let (config, device) = world.create(2, 2);
     let (mut twin, mut draws) = (ClearTwin::new(config.clone()), rng(3));
     for round in 1..=3 {
@@ -237,17 +239,24 @@ fn a_device_follows_a_rotation_by_itself() {
     let followed = before.followed_by(&successor).unwrap();
     let file = folder.path().join("device.bundle");
     let opened = Arc::new(Device::open(&file, &TOY).unwrap());
-    // One without files, which was read from the bundle of before or of now.
-    let without = Device::read(&old_users[..]).unwrap().remembering(&memory).unwrap();
-    let without = without.followed_by(&successor).unwrap();
-    let remembers = Device::read(&old_users[..]).unwrap().remembering(&without.memory().unwrap()).unwrap();
-    assert_eq!(remembers.derive_key("test 2026 rotation").unwrap(), without_files);
-    assert!(matches!(remembers.join(&old).map(drop), Err(user_client::Error::Rotated { .. })));
-    for bundle in [&old_users, &world.users] {
-        let device = Device::read(&bundle[..]).unwrap().remembering(&remembers.memory().unwrap()).unwrap();
+    // A device without files goes on from its memory, whichever of both bundles it is read from, and stores
+    // what it has seen each time.
+    let fileless = read(&old_users).remembering(&memory).unwrap().followed_by(&successor).unwrap();
+    let mut stored = fileless.memory().unwrap();
+    for bundle in [&old_users, &world.users, &old_users] {
+        let device = read(bundle).remembering(&stored).unwrap();
         assert_eq!(device.key_id(), world.device.key_id());
-        assert_eq!(device.derive_key("test 2026 rotation").unwrap(), without_files);
+        assert_eq!(device.derive_key("test 2026 rotation").unwrap(), fileless_key);
+        assert!(matches!(device.join(&old).map(drop), Err(user_client::Error::Rotated { .. })));
+        stored = device.memory().unwrap();
     }
+    let later = read(&world.users).remembering(&memory).unwrap();
+    assert_eq!(later.derive_key("test 2026 rotation").unwrap(), fileless_key);
+    assert!(matches!(later.join(&old).map(drop), Err(user_client::Error::Rotated { .. })));
+    // A memory that began with the next keys does not go back to the bundle of before.
+    let began_later = read(&world.users).memory().unwrap();
+    let error = read(&old_users).remembering(&began_later).map(drop).unwrap_err();
+    assert!(matches!(error, user_client::Error::OtherMemory { .. }), "{error}");
     for device in [&followed, &*opened] {
         assert_eq!(device.key_id(), world.device.key_id());
         assert_eq!(device.token().digest(), world.device.token().digest());

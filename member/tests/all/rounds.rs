@@ -239,8 +239,9 @@ impl World {
         self.members.insert(member, thread.join().unwrap());
     }
 
-    /// Stops a member while others stay. The server takes it for away then, and waits for no set with it.
-    fn leave_others(&mut self, member: u8) {
+    /// Stops a member, and waits until the server does not count it as here any more (3 s after its last
+    /// request), so that no set with it is asked.
+    fn leave_for_good(&mut self, member: u8) {
         self.leave(member);
         std::thread::sleep(Duration::from_secs(4));
     }
@@ -288,6 +289,7 @@ impl World {
     }
 }
 
+// Members would go on asking a server that is gone.
 impl Drop for World {
     fn drop(&mut self) {
         self.running.values().for_each(|(stop, _)| stop.stop());
@@ -391,10 +393,10 @@ fn two_members_of_five_may_leave() {
     };
     play(&world);
     for member in [2, 5] {
-        world.leave_others(member);
+        world.leave_for_good(member);
         play(&world);
     }
-    world.leave_others(1);
+    world.leave_for_good(1);
     let refused = device.decide(&world.client, &rows(1, 2, 2), &mut rng(5)).err().unwrap();
     assert!(refused.to_string().contains("2 members of the committee are here, and it takes 3"), "{refused}");
     world.join(5);
@@ -615,8 +617,8 @@ fn attack_two_members_who_send_garbage_undo_a_batch_where_no_set_is_without_them
             round += 1;
             world.play((&config, &device), &mut twin, round, &mut draws);
         }
-        world.leave_others(5);
-        // A batch that began before may still be learnt; no feedback from now on is.
+        world.leave_for_good(5);
+        // The batch that was open when member 5 left may still be learnt. One that begins now is undone.
         loop {
             round += 1;
             let rows = rows(round, 2, 2);

@@ -190,8 +190,8 @@ impl CommitteeKeys {
         Ok(Zeroizing::new([&MEMORY[..], self.local_key()?, &Zeroizing::new(seen)].concat()))
     }
 
-    /// These keys with the random key of `memory` and its successors, and all of these and its manifest, which
-    /// are not checked yet.
+    /// These keys with the random key and the successors of `memory`, and beside them what the device had
+    /// seen, which is not checked yet.
     pub(super) fn remembering(self, memory: &[u8]) -> Result<(Self, Seen<'_>), Error> {
         let rest = memory.strip_prefix(&MEMORY).ok_or(Error::BadMemory)?;
         let (key, seen) = rest.split_first_chunk().ok_or(Error::BadMemory)?;

@@ -99,9 +99,9 @@ impl Device {
     }
 
     /// The device with the keys that follow its own after a rotation of its committee, from the bytes of a
-    /// [`Successor`]. They are kept in `KEY-ID.next` beside the bundle, so that the device is opened with them
-    /// from then on, or, by a device without files, in what [`Self::memory`] returns. Bandits that it has
-    /// joined are joined again.
+    /// [`Successor`]. They are kept in `KEY-ID.next` beside the bundle, so that the device is opened with
+    /// them from then on, or, by a device without files, in what [`Self::memory`] returns. Bandits that it
+    /// has joined are joined again.
     ///
     /// # Errors
     /// [`wire::Error::Manifest`] and [`wire::Error::Envelope`] for keys that fewer than t members of the
@@ -114,8 +114,8 @@ impl Device {
         Ok(next)
     }
 
-    /// Whether a server that answers a request for a successor with this status has none: it does not know the
-    /// token, or nobody has rotated.
+    /// Whether a server that answers a request for a successor with this status has none: it does not know
+    /// the token, or nobody has rotated.
     pub fn has_no_successor(status: u16) -> bool {
         [401, 403, 404].contains(&status)
     }

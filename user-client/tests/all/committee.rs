@@ -571,7 +571,6 @@ fn attack_devices_of_a_committee_are_no_holders_of_the_key() {
     assert!(matches!(device.join(&created).map(drop), Err(Error::PlanMismatch)));
 }
 
-/// A users' bundle is opened like a secret one, and what a device seals at rest it alone reads.
 /// A device that was read from bytes goes on with its memory. Other bytes are refused, and secret keys have
 /// no memory.
 #[test]
@@ -595,6 +594,7 @@ fn a_device_without_files_remembers() {
     assert!(matches!(holder.remembering(&memory), Err(Error::NotOfCommittee)));
 }
 
+/// A users' bundle is opened like a secret one, and what a device seals at rest it alone reads.
 #[test]
 fn users_bundles_are_opened_from_files() {
     let (committee, folder) = (committee(), tempfile::tempdir().unwrap());

@@ -153,8 +153,12 @@ fn answers_become_values() {
     let client = || {
         Client::new(&one_answer("200 OK", "application/json", serde_json::to_vec(&view).unwrap())).unwrap()
     };
-    assert_eq!(client().encrypted("b").unwrap(), view);
-    assert_eq!(client().any_bandit("b").unwrap(), AnyBandit::Encrypted(Box::new(view.clone())));
+    let id = &view.created.id;
+    assert_eq!(client().encrypted(id).unwrap(), view);
+    assert_eq!(client().any_bandit(id).unwrap(), AnyBandit::Encrypted(Box::new(view.clone())));
+    for other in [client().encrypted("other").map(drop), client().any_bandit("other").map(drop)] {
+        assert!(matches!(&other, Err(Error::BadAnswer(why)) if why.contains("another bandit")), "{other:?}");
+    }
 }
 
 #[test]
