@@ -8,6 +8,7 @@ use crate::error::Error;
 use ckks_shares::{ActiveSet, Quorum, RotationShare, TransferShare};
 use host::lock;
 use rand::seq::SliceRandom;
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -86,6 +87,17 @@ pub(crate) struct Agreed {
     pub(crate) question: Vec<u8>,
     pub(crate) set: ActiveSet,
     pub(crate) shares: Vec<Share>,
+}
+
+/// The members of a committee who are here, by their numbers.
+#[derive(Serialize)]
+pub(crate) struct MembersPresent {
+    /// Those who wait for questions, or did until a moment ago.
+    pub(crate) here: Vec<u8>,
+    /// t, how many it takes.
+    pub(crate) needed: u8,
+    /// n, how many there are.
+    pub(crate) members: u8,
 }
 
 /// The desk.
@@ -185,10 +197,12 @@ impl Committee {
         &self.manifest
     }
 
-    /// How many members are here, how many it takes, and how many there are.
-    pub(crate) fn presence(&self) -> (usize, u8, u8) {
-        let here = lock(&self.desk).present.values().filter(|presence| presence.is_here()).count();
-        (here, self.quorum.threshold(), self.quorum.members())
+    /// Who is here.
+    pub(crate) fn presence(&self) -> MembersPresent {
+        let desk = lock(&self.desk);
+        let here = desk.present.iter().filter(|(_, presence)| presence.is_here());
+        let here = here.map(|(member, _)| *member).collect();
+        MembersPresent { here, needed: self.quorum.threshold(), members: self.quorum.members() }
     }
 
     /// Checks that `member` signed its request for questions, at `time` by its clock.
@@ -454,8 +468,8 @@ impl Committee {
                 return self.quorum.active(&chosen).map_err(|e| Error::Shares { why: e.to_string() });
             }
             if timeout_at(until, news.changed()).await.is_err() {
-                let (here, want, _) = self.presence();
-                return Err(Error::MembersMissing { here, want });
+                let MembersPresent { here, needed, .. } = self.presence();
+                return Err(Error::MembersMissing { here: here.len(), want: needed });
             }
         }
     }

@@ -4,6 +4,7 @@
 use super::AppState;
 use crate::access::Caller;
 use crate::bandits::{Bandits, Found, Measured};
+use crate::committee::MembersPresent;
 use crate::error::Error;
 use crate::jobs::{self, Work};
 use crate::metrics::{BOUNDS, Memory, Metrics, StepTimes, Traffic, bounds};
@@ -44,6 +45,8 @@ struct Seen {
     tokens: bool,
     memory: Option<Memory>,
     keys: Option<KeysSeen>,
+    /// The members of the committee that holds the keys, if one does.
+    committee: Option<MembersPresent>,
     /// Upper ends of the intervals of times, in seconds.
     bounds: [f64; BOUNDS.len()],
     steps: Vec<StepTimes>,
@@ -105,6 +108,7 @@ async fn seen(state: AppState, caller: Caller, limit: usize, after: String) -> R
             security_bits: keys.manifest.security_bits,
             top_level: keys.engine.params().max_level(),
         });
+        let committee = bandits.committee().ok().map(|(committee, _)| committee.presence());
         let (all, keys_missing) = bandits.count();
         let metrics: &Metrics = &state.0.metrics;
         Ok(Seen {
@@ -115,6 +119,7 @@ async fn seen(state: AppState, caller: Caller, limit: usize, after: String) -> R
             tokens: state.has_tokens(),
             memory: Memory::now(),
             keys,
+            committee,
             bounds: bounds(),
             steps: metrics.steps(),
             traffic: metrics.traffic(),
@@ -170,6 +175,14 @@ fn text(seen: &Seen) -> String {
     let again = "Encrypted decisions asked for again, since an answer was outside its range.";
     out.one("helba_asked_again_total", "counter", again, seen.asked_again as f64);
     out.one("helba_bandits", "gauge", "Bandits.", seen.bandits as f64);
+    if let Some(MembersPresent { here, needed, members }) = &seen.committee {
+        out.head("helba_member_here", "gauge", "Whether a member of the committee waits for questions.");
+        for member in 1..=*members {
+            let value = f64::from(u8::from(here.contains(&member)));
+            out.line(&format!("helba_member_here{{member=\"{member}\"}}"), value);
+        }
+        out.one("helba_members_needed", "gauge", "How many members it takes.", f64::from(*needed));
+    }
     out.head("helba_step_seconds", "histogram", "Times of steps.");
     for StepTimes { step, count, seconds, counts } in &seen.steps {
         let mut below = 0;

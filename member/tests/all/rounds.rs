@@ -6,6 +6,7 @@ use helba_server::{AppState, Settings};
 use protocol::{Answers, BanditConfig, KeyPlan, ScoreRing, TaskKind};
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -391,16 +392,37 @@ fn two_members_of_five_may_leave() {
         world.feedback(&device, &reply, &rows(3, 2, 2)[reply.arm], 0.5);
         world.settle(&device)
     };
+    let here = |world: &World| {
+        let seen = world.client.fetch("metrics", 1 << 20, 0).unwrap();
+        serde_json::from_slice::<serde_json::Value>(&seen).unwrap()["committee"].take()
+    };
     play(&world);
+    assert_eq!(here(&world), serde_json::json!({ "here": [1, 2, 3, 4, 5], "needed": 3, "members": 5 }));
     for member in [2, 5] {
         world.leave_for_good(member);
         play(&world);
     }
     world.leave_for_good(1);
+    assert_eq!(here(&world)["here"], serde_json::json!([3, 4]));
+    let page = prometheus(&world);
+    for (member, here) in [(1, 0), (2, 0), (3, 1), (4, 1), (5, 0)] {
+        assert!(page.contains(&format!("\nhelba_member_here{{member=\"{member}\"}} {here}\n")), "{page}");
+    }
+    assert!(page.contains("\nhelba_members_needed 3\n"), "{page}");
     let refused = device.decide(&world.client, &rows(1, 2, 2), &mut rng(5)).err().unwrap();
     assert!(refused.to_string().contains("2 members of the committee are here, and it takes 3"), "{refused}");
     world.join(5);
     play(&world);
+}
+
+/// What the server tells Prometheus.
+fn prometheus(world: &World) -> String {
+    let address = world.client.server().strip_prefix("http://").unwrap();
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    write!(stream, "GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    page
 }
 
 /// A request of a member for questions, now.

@@ -22,6 +22,18 @@ pub(super) fn metrics() -> Named {
             ("top_level", count(), "Its top level."),
         ],
     );
+    let committee = object(
+        "The members of the committee that holds the keys.",
+        &[
+            (
+                "here",
+                list(count()),
+                "The numbers of those who wait for questions, or did until a moment ago.",
+            ),
+            ("needed", count(), "How many it takes."),
+            ("members", count(), "How many there are."),
+        ],
+    );
     let step = object(
         "The times of a step.",
         &[
@@ -96,6 +108,11 @@ pub(super) fn metrics() -> Named {
             ("tokens", truth(), "Whether tokens are on."),
             ("memory", or_null(reference("Memory")), "Its memory; null where the system does not tell."),
             ("keys", or_null(reference("LoadedKeys")), "Its keys; null if it has none."),
+            (
+                "committee",
+                or_null(reference("MembersPresent")),
+                "Who of its members is here; null if no committee holds the keys.",
+            ),
             ("bounds", list(number()), "Upper ends of the intervals in which times are counted, in seconds."),
             ("steps", list(reference("StepTimes")), "Times of steps since the start."),
             ("traffic", reference("Traffic"), "Bodies and answers since the start."),
@@ -118,6 +135,7 @@ pub(super) fn metrics() -> Named {
     vec![
         ("Memory", memory),
         ("LoadedKeys", keys),
+        ("MembersPresent", committee),
         ("StepTimes", step),
         ("Traffic", traffic),
         ("Levels", levels),
