@@ -160,8 +160,9 @@ pub enum Error {
     BadSealedDecision,
     /// Misuse: the bandit or the server has other keys or parameters.
     #[error(
-        "the {what} is {got} on the server, but {want} in the secret bundle: use the secret bundle that was generated with the \
-         public bundle of the server"
+        "the {what} is {got} on the server, but {want} in the bundle of the device: use the secret bundle that was generated with \
+         the public bundle of the server; under a committee the users' bundle of its present keys, which a device needs anew when it \
+         has missed a rotation"
     )]
     WrongKeys {
         /// The key id or the fingerprint.

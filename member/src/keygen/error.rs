@@ -13,6 +13,12 @@ pub enum Error {
         /// The cause.
         error: std::io::Error,
     },
+    /// Misuse: a folder that another member, or another run, writes to.
+    #[error("another process uses the folder {}: give each member, and each run, a folder of its own", path.display())]
+    FolderInUse {
+        /// The folder.
+        path: PathBuf,
+    },
     /// Untrusted: a file that is no identity of a member.
     #[error("{} is no file that `helba-member identity` writes, or it was damaged", path.display())]
     Identity {

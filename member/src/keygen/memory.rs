@@ -15,6 +15,7 @@ use super::Error;
 use crate::keys::read_private;
 use ckks_shares::SessionId;
 use host::Draft;
+use std::fs::{File, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
@@ -26,9 +27,26 @@ const HEADER: usize = 75;
 const MOST_ROUNDS: usize = 7;
 const MOST_BYTES: usize = HEADER + 32 * MOST_ROUNDS + 32;
 
+/// Locks the folder of a file against other members and other runs, where the system locks folders.
+fn alone(path: &Path) -> Result<Option<File>, Error> {
+    if !cfg!(unix) {
+        return Ok(None);
+    }
+    let folder = path.parent().unwrap_or(path);
+    let io = |error| Error::Io { path: folder.into(), error };
+    let file = File::open(folder).map_err(io)?;
+    match host::lock_file(&file) {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Err(Error::FolderInUse { path: folder.into() }),
+        Err(TryLockError::Error(error)) => Err(io(error)),
+    }
+}
+
 /// The memory of a member in one run.
 pub(super) struct Memory {
     path: PathBuf,
+    /// Keeps others out of the folder, who would draw from the same seed.
+    _alone: Option<File>,
     session: SessionId,
     seed: Zeroizing<[u8; 32]>,
     failed: bool,
@@ -39,8 +57,10 @@ impl Memory {
     /// Opens the memory of this run, or makes one with `seed`.
     pub(super) fn open(path: &Path, session: SessionId, seed: Zeroizing<[u8; 32]>) -> Result<Self, Error> {
         let io = |error| Error::Io { path: path.into(), error };
+        let alone = alone(path)?;
         if !path.exists() {
-            let memory = Memory { path: path.into(), session, seed, failed: false, seen: Vec::new() };
+            let (path, seen) = (path.into(), Vec::new());
+            let memory = Memory { path, _alone: alone, session, seed, failed: false, seen };
             memory.save()?;
             return Ok(memory);
         }
@@ -56,7 +76,7 @@ impl Memory {
         }
         let seed = content[42..].first_chunk::<32>().filter(|_| rest.is_empty()).ok_or_else(bad)?;
         let (seed, failed) = (Zeroizing::new(*seed), content[74] != 0);
-        Ok(Memory { path: path.into(), session, seed, failed, seen: seen.to_vec() })
+        Ok(Memory { path: path.into(), _alone: alone, session, seed, failed, seen: seen.to_vec() })
     }
 
     pub(super) fn seed(&self) -> Zeroizing<[u8; 32]> {
@@ -145,6 +165,20 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Two members in one folder would draw the same secrets: the second one is refused while the first is
+    /// there.
+    #[cfg(unix)]
+    #[test]
+    fn attack_two_members_do_not_share_a_seed() {
+        let folder = tempfile::tempdir().unwrap();
+        let open =
+            || Memory::open(&folder.path().join("memory"), SessionId([1; 32]), Zeroizing::new([5; 32]));
+        let first = open().unwrap();
+        assert!(matches!(open(), Err(Error::FolderInUse { .. })));
+        drop(first);
+        open().unwrap();
+    }
 
     /// A resharing that has failed leaves no seed on disk, neither in the memory nor in the file that it
     /// replaces. The control is a run that goes on.

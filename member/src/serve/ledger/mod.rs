@@ -14,7 +14,9 @@ use super::answering::NO_BANDIT;
 use ckks_shares::SessionId;
 use protocol::TaskKind;
 use protocol::budget::Budget;
-use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
+use redb::{
+    Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction,
+};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::ErrorKind;
@@ -113,7 +115,13 @@ impl Ledger {
 
     /// `new` is the format of a file that has none yet.
     fn of_file(file: File, path: &Path, new: Option<u64>) -> Result<Self, Error> {
-        let database = Database::builder().create_file(file).map_err(failed)?;
+        let database = Database::builder().create_file(file).map_err(|error| match error {
+            DatabaseError::DatabaseAlreadyOpen => Error::Ledger(format!(
+                "{} is in use: stop `helba-member serve` with these keys, and wait until it has ended",
+                path.display()
+            )),
+            error => failed(error),
+        })?;
         let ledger = Ledger { database, most: Budget { decisions: u64::MAX, models: u64::MAX } };
         let write = ledger.database.begin_write().map_err(failed)?;
         {
