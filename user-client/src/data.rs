@@ -3,7 +3,7 @@
 use crate::arguments::DataCommand;
 use crate::print;
 use anyhow::Context;
-use datasets::{Checked, Dataset, Prepared, check, convert, guess, read_schema};
+use datasets::{Checked, Dataset, Prepared, Proposal, check, convert, propose, read_schema};
 use evaluation::{EvaluationSettings, evaluate};
 use host::say;
 use schema::Schema;
@@ -22,7 +22,7 @@ pub(crate) fn run(command: DataCommand, json: bool) -> anyhow::Result<()> {
             }
             Ok(())
         }
-        DataCommand::Check { file, schema: None } => propose(&file, json),
+        DataCommand::Check { file, schema: None } => print_proposal(&file, json),
         DataCommand::Convert { file, schema, output } => {
             let prepared = Prepared::fit(&file, &read_schema(&schema)?)?;
             convert(&prepared, &output)?;
@@ -68,16 +68,10 @@ struct Proposed {
 }
 
 /// Prints a schema for a file to stdout, and what it makes of the file to stderr.
-fn propose(file: &Path, json: bool) -> anyhow::Result<()> {
-    let mut guess = guess(file)?;
-    let fitted = Prepared::fit(file, &guess.schema).and_then(|prepared| {
-        guess.project(prepared.transform().wide());
-        if guess.schema.project.is_some() { Prepared::fit(file, &guess.schema) } else { Ok(prepared) }
-    });
-    let checked = fitted.and_then(|prepared| check(&prepared));
-    let toml = guess.toml(file);
+fn print_proposal(file: &Path, json: bool) -> anyhow::Result<()> {
+    let Proposal { toml, schema, checked } = propose(file)?;
     if json {
-        return print(&Proposed { toml, schema: guess.schema, checked: checked? });
+        return print(&Proposed { toml, schema, checked: checked? });
     }
     say!("{}", toml.trim_end());
     let checked = checked.context("the schema above must be mended before it can be used")?;

@@ -52,10 +52,21 @@ impl Dataset {
         if let Some(schema) = schema {
             return Self::load(&Prepared::fit(path, &read_schema(schema)?)?);
         }
+        let reason = "the header is that of no layout this program knows: `helba-client data check FILE > schema.toml` writes a \
+                      schema, and --schema schema.toml names it";
+        Self::known(path)?.ok_or_else(|| Error::file(path, 1, reason))
+    }
+
+    /// The rounds of a file in the layout of `data/README.md`, or of one that
+    /// [`convert`](crate::convert()) wrote; `None` for any other, which needs a schema.
+    ///
+    /// # Errors
+    /// Those of [`any`](Self::any).
+    pub fn known(path: &Path) -> Result<Option<Self>, Error> {
         let mut table = Table::open(path)?;
         let header = table.header().to_vec();
         if let Some(schema) = converted(&header) {
-            return Self::load(&Prepared::fit(path, &schema)?);
+            return Self::load(&Prepared::fit(path, &schema)?).map(Some);
         }
         if ["id", "choice"].iter().all(|name| header.iter().any(|have| have == name)) {
             let mut row = Row::default();
@@ -65,14 +76,12 @@ impl Dataset {
                 Err(error) => Err(bandit::Error::File { line: 0, reason: error.to_string() }),
             };
             let purchases = Purchases::from_rows(&header, next, MAX_DATASET);
-            return purchases.map(Self::from).map_err(|error| match error {
+            return purchases.map(|purchases| Some(Self::from(purchases))).map_err(|error| match error {
                 bandit::Error::File { line, reason } => Error::file(path, line, reason),
                 error => Error::file(path, 0, error.to_string()),
             });
         }
-        let reason = "the header is that of no layout this program knows: `helba-client data check FILE > schema.toml` writes a \
-                      schema, and --schema schema.toml names it";
-        Err(Error::file(path, 1, reason))
+        Ok(None)
     }
 
     /// The rounds of a prepared file.

@@ -28,6 +28,7 @@ mod long;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod prepare;
+mod propose;
 mod source;
 mod table;
 mod wide;
@@ -38,6 +39,7 @@ pub use dataset::{DataRound, Dataset, DatasetLog};
 pub use error::{Error, Place};
 pub use guess::{ColumnSeen, Guess, guess};
 pub use prepare::{Prepared, TransformedRound, read_schema};
+pub use propose::{Proposal, propose};
 pub use source::{Dropped, Observed, RawRound, Source};
 
 /// The most bytes of a row.

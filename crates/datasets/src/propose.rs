@@ -1,0 +1,31 @@
+//! A schema for a file that has none, with what it makes of the file.
+
+use crate::{Checked, Error, Prepared, check, guess};
+use schema::Schema;
+use std::path::Path;
+
+/// A proposed schema, and what it makes of its file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Proposal {
+    /// The schema as TOML, with comments on what it leaves out.
+    pub toml: String,
+    /// The schema.
+    pub schema: Schema,
+    /// What it makes of the file, or why it must be mended before it can be used.
+    pub checked: Result<Checked, Error>,
+}
+
+/// Proposes a schema for a file, with a projection where there are more features than keys carry, and checks
+/// it.
+///
+/// # Errors
+/// Those of [`guess()`].
+pub fn propose(path: &Path) -> Result<Proposal, Error> {
+    let mut guess = guess(path)?;
+    let fitted = Prepared::fit(path, &guess.schema).and_then(|prepared| {
+        guess.project(prepared.transform().wide());
+        if guess.schema.project.is_some() { Prepared::fit(path, &guess.schema) } else { Ok(prepared) }
+    });
+    let checked = fitted.and_then(|prepared| check(&prepared));
+    Ok(Proposal { toml: guess.toml(path), schema: guess.schema, checked })
+}
