@@ -68,8 +68,9 @@ pub enum FrameKind {
     ProvenCiphertext = 10,
 }
 
-/// The fields of a header that depend on its object.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// The fields of a header that depend on its object. Two are equal if their bytes are: a scale of −0, which
+/// is never written, is not 0.
+#[derive(Debug, Clone, Copy)]
 pub struct FrameHeader {
     /// The kind of the object.
     pub kind: FrameKind,
@@ -82,6 +83,13 @@ pub struct FrameHeader {
     pub element: u64,
     /// The scale, or 0 for keys.
     pub scale: f64,
+}
+
+impl PartialEq for FrameHeader {
+    fn eq(&self, other: &Self) -> bool {
+        let fields = |h: &Self| (h.kind, h.level, h.parts, h.element, h.scale.to_bits());
+        fields(self) == fields(other)
+    }
 }
 
 /// Writes a frame with this header. `payload` appends the payload, about `size` bytes.
@@ -629,8 +637,7 @@ pub fn read_wide_public_key(params: &Params, bytes: &[u8]) -> Result<(PublicKey,
 
 fn read_public_key_of(params: &Params, wide: bool, bytes: &[u8]) -> Result<(PublicKey, KeyId), Error> {
     let (header, id, payload) = read_frame(params, None, &[FrameKind::PublicKey], bytes)?;
-    // Compared by bits, because −0 equals 0 but is never written.
-    if header != public_key_header(params, wide) || header.scale.to_bits() != 0 {
+    if header != public_key_header(params, wide) {
         return Err(Error::BadFrame("a header field does not belong to a public key"));
     }
     let (seed, body) = split_seed(payload)?;
