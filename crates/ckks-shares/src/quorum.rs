@@ -20,7 +20,8 @@ impl Quorum {
     /// # Errors
     /// [`Error::Quorum`] unless 2 ≤ t, 2t − 1 ≤ n ≤ [`MOST_MEMBERS`].
     pub fn new(threshold: u8, members: u8) -> Result<Self, Error> {
-        let possible = threshold >= 2 && members <= MOST_MEMBERS && members + 1 >= 2 * threshold;
+        let enough = u16::from(members) + 1 >= 2 * u16::from(threshold);
+        let possible = threshold >= 2 && members <= MOST_MEMBERS && enough;
         possible.then_some(Quorum { threshold, members }).ok_or(Error::Quorum { threshold, members })
     }
 
@@ -112,6 +113,12 @@ mod tests {
             (3, 4, false),
             (8, 16, true),
             (9, 17, false),
+            (127, 3, false),
+            (128, 3, false),
+            (129, 3, false),
+            (130, 3, false),
+            (255, 16, false),
+            (2, 255, false),
         ] {
             assert_eq!(Quorum::new(t, n).is_ok(), possible, "{t} of {n}");
         }
