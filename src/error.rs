@@ -372,7 +372,10 @@ pub enum Error {
         mode: u32,
     },
     /// The database of the state folder failed.
-    #[error("the state in {} cannot be used: {source}", folder.display())]
+    #[error(
+        "the state in {} cannot be used: {source}; if the file is damaged, restore the folder from a backup and start once with \
+         --restored, or give another --state folder", folder.display()
+    )]
     Database {
         /// The state folder.
         folder: PathBuf,
@@ -580,6 +583,7 @@ impl Error {
             Error::Request(Rejection::BodyLost { .. }) => P::BodyLost,
             Error::Request(Rejection::MediaType { .. }) => P::MediaType,
             Error::Request(Rejection::Overloaded) | Error::Overloaded | Error::SizingNoise => P::Overloaded,
+            Error::Request(Rejection::BadHead { .. }) => P::BadHead,
             Error::Request(Rejection::WrongHost { .. }) => P::WrongHost,
             Error::Request(Rejection::ForeignOrigin { .. }) => P::ForeignOrigin,
             Error::BadConfig { .. } => P::BadConfiguration,

@@ -96,7 +96,10 @@ pub enum Error {
         path: PathBuf,
     },
     /// The database of pending decisions failed. It is opened again for the next request.
-    #[error("the pending decisions in {} cannot be used: {source}; ask again, and look at the disk", path.display())]
+    #[error(
+        "the pending decisions in {} cannot be used: {source}; ask again, and look at the disk. If the file is damaged, restore it \
+         from a backup, or start with another --state folder: feedback on decisions that are lost is refused", path.display()
+    )]
     Database {
         /// The file.
         path: PathBuf,
@@ -151,6 +154,7 @@ impl Error {
             Error::Request(Rejection::Overloaded) | Error::Overloaded { .. } | Error::Stopping => {
                 P::Overloaded
             }
+            Error::Request(Rejection::BadHead { .. }) => P::BadHead,
             Error::Request(Rejection::WrongHost { .. }) => P::WrongHost,
             Error::Request(Rejection::ForeignOrigin { .. }) => P::ForeignOrigin,
             Error::BadJson { .. } => P::Malformed,

@@ -43,6 +43,14 @@ pub enum Rejection {
     /// Capacity: the bodies that are being read take all the memory of the budget.
     #[error("the server is at its limit of requests; try again in a second")]
     Overloaded,
+    /// Untrusted: a header that comes twice where it may come once, or that is not what it must be.
+    #[error("the header `{name}` {why}")]
+    BadHead {
+        /// The name of the header.
+        name: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
     /// Untrusted: a request for another host. A browser sends one if the name of that host resolves to this
     /// server.
     #[error(

@@ -7,6 +7,8 @@
 
 use crate::tls::Tls;
 use axum::Router;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::IntoResponse;
 use host::lock;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
@@ -26,7 +28,7 @@ use tokio_rustls::TlsAcceptor;
 
 /// For this time after an answer, a connection is not closed for a new one: its client may still be reading.
 const ANSWERED: Duration = Duration::from_secs(5);
-/// The most bytes of a head, and of the read buffer of a connection.
+/// The most bytes of a head. The read buffer of a connection may have twice as many.
 const BUFFER_BYTES: usize = 64 << 10;
 /// The pause after an error of `accept` itself, such as a lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -185,9 +187,14 @@ impl Http {
         let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
             slot.enter();
             request.extensions_mut().insert(peer);
-            let (answer, slot) = (routes.call(request), slot.clone());
+            // The buffer takes what arrives with its last byte too, so that a longer head may fit it.
+            let fits = head_bytes(&request) <= BUFFER_BYTES;
+            let (answer, slot) = (fits.then(|| routes.call(request)), slot.clone());
             async move {
-                let answer = answer.await;
+                let answer = match answer {
+                    Some(answer) => answer.await,
+                    None => Ok(too_long()),
+                };
                 slot.leave();
                 answer
             }
@@ -201,6 +208,20 @@ impl Http {
             tracing::debug!(%error, "a connection ended early");
         }
     }
+}
+
+/// The bytes of the head of a request, without white space around values.
+fn head_bytes<B>(request: &hyper::Request<B>) -> usize {
+    let line = request.method().as_str().len() + request.uri().to_string().len() + "  HTTP/1.1\r\n\r\n".len();
+    let fields =
+        request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
+    line + fields.sum::<usize>()
+}
+
+/// The answer to a head above the bound. Nothing else is read of its connection.
+fn too_long() -> axum::response::Response {
+    let close = [(header::CONNECTION, HeaderValue::from_static("close"))];
+    (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, close).into_response()
 }
 
 /// Returns after `life`, or never if it is `None`.

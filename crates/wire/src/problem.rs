@@ -93,6 +93,7 @@ problem_types! {
     WrongLevel 400 "wrong_level" "The ciphertext is at another level than the plan says."
     BadConfiguration 400 "bad_configuration" "The configuration cannot be read, or the keys do not carry it."
     BodyLost 400 "body_lost" "The body did not arrive whole and in time."
+    BadHead 400 "bad_head" "A header of the request comes twice, or is not what it must be."
     BadCiphertext 400 "bad_ciphertext" "The body is not a ciphertext of this sum."
     UnknownReport 400 "unknown_report" "A report of the set has not arrived."
     OutOfRange 400 "out_of_range" "The sum is outside the range that can be opened."

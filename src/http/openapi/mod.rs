@@ -71,7 +71,8 @@ pub fn document() -> Value {
 fn described(operation: Operation, route: Option<Route>) -> Value {
     let Operation { id, tag, summary, about, parameters, body, mut answers, mut problems } = operation;
     let needs = route.map_or(Needs::Nothing, Route::needs);
-    problems.extend([ProblemType::WrongHost, ProblemType::ForeignOrigin, ProblemType::Internal]);
+    let of_heads = [ProblemType::BadHead, ProblemType::WrongHost, ProblemType::ForeignOrigin];
+    problems.extend(of_heads.into_iter().chain([ProblemType::Internal]));
     if needs != Needs::Nothing {
         problems.extend([ProblemType::Unauthorized, ProblemType::ForbiddenScope]);
         if needs != Needs::Succession {

@@ -260,6 +260,7 @@ impl Error {
             Error::Request(Rejection::BodyLost { .. }) => P::BodyTimeout,
             Error::Request(Rejection::BodyTooLarge { .. }) => P::TooLarge,
             Error::Request(Rejection::MediaType { .. }) => P::MediaType,
+            Error::Request(Rejection::BadHead { .. }) => P::BadHead,
             Error::Request(Rejection::WrongHost { .. }) => P::WrongHost,
             Error::Request(Rejection::ForeignOrigin { .. }) => P::ForeignOrigin,
             Error::Request(Rejection::Overloaded) | Error::Overloaded => P::Overloaded,
