@@ -112,8 +112,14 @@ impl Pending {
     /// # Errors
     /// [`Error::StateInUse`], [`Error::Unsealable`], and those of the disk.
     pub(crate) fn open(folder: &Path, device: &Device, bounds: Bounds) -> Result<Self, Error> {
-        let store = Store::open(folder, device)?;
-        let Read { index, tallies, settings } = Read::of(&store)?;
+        // The database panics on some damaged pages.
+        let opened = host::without_panic(|| {
+            let store = Store::open(folder, device)?;
+            let read = Read::of(&store)?;
+            Ok((store, read))
+        });
+        let damaged = |panic| Err(Error::database(&Store::path_in(folder), redb::Error::Corrupted(panic)));
+        let (store, Read { index, tallies, settings }) = opened.unwrap_or_else(damaged)?;
         let state = Mutex::new(State { store, index, tallies });
         Ok(Pending { bounds, state, settings: Mutex::new(settings) })
     }

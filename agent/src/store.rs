@@ -81,13 +81,18 @@ impl Store {
     /// # Errors
     /// [`Error::StateInUse`], and those of the disk; [`Error::Client`] for the key of the device.
     pub(crate) fn open(folder: &Path, device: &Device) -> Result<Self, Error> {
-        let path = folder.join("pending.redb");
+        let path = Self::path_in(folder);
         let lock = lock(folder)?;
         let cipher = XChaCha20Poly1305::new((&*device.derive_key(CONTEXT)?).into());
         let mut store = Store { path, database: None, cipher, _lock: lock };
         store.reopen()?;
         host::sync_folder(folder).map_err(|e| Error::disk(folder, e))?;
         Ok(store)
+    }
+
+    /// The file of a folder.
+    pub(crate) fn path_in(folder: &Path) -> PathBuf {
+        folder.join("pending.redb")
     }
 
     /// The file.

@@ -54,11 +54,17 @@ impl Store {
     ) -> Result<(Store, Vec<Stored>), Error> {
         folder::prepare(folder)?;
         let lock = folder::lock(folder)?;
-        let tables = Tables::open(folder)?;
         let names = engine.map(|engine| (engine.key_id(), engine.params().fingerprint()));
-        tables.check_meta(FORMAT, names.as_ref().map(|(key, params)| (&key.0[..], &params.0[..])))?;
-        committee.map_or(Ok(()), |committee| tables.check_epoch(committee))?;
-        let stored = tables.read()?;
+        // The database panics on some damaged pages.
+        let opened = host::without_panic(|| {
+            let tables = Tables::open(folder)?;
+            tables.check_meta(FORMAT, names.as_ref().map(|(key, params)| (&key.0[..], &params.0[..])))?;
+            committee.map_or(Ok(()), |committee| tables.check_epoch(committee))?;
+            let stored = tables.read()?;
+            Ok((tables, stored))
+        });
+        let damaged = |panic| Err(Error::database(folder, redb::Error::Corrupted(panic)));
+        let (tables, stored) = opened.unwrap_or_else(damaged)?;
         folder::sync(folder)?;
         Ok((Store { folder: folder.to_owned(), tables, _lock: lock }, stored))
     }

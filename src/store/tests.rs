@@ -210,3 +210,33 @@ fn times_of_a_commit() {
         println!("{pending:>6} wait: {} bytes, {:.2} ms", bytes / 10, begun.elapsed().as_secs_f64() * 100.0);
     }
 }
+
+/// A page of zeros, wherever it is: the folder is opened, or the error says what to do. Some of these pages
+/// make the database panic.
+#[test]
+fn a_damaged_page_ends_the_start_with_a_sentence() {
+    let (folder, store) = with_pending(40);
+    drop(store);
+    let path = folder.path().join("state.redb");
+    let whole = std::fs::read(&path).unwrap();
+    let mut refused = 0;
+    for at in
+        (0..whole.len()).step_by(4096).filter(|at| whole[*at..].iter().take(4096).any(|byte| *byte != 0))
+    {
+        let mut damaged = whole.clone();
+        damaged[at..].iter_mut().take(4096).for_each(|byte| *byte = 0);
+        std::fs::write(&path, damaged).unwrap();
+        if let Err(error) = Store::open(folder.path(), None, None) {
+            let said = error.to_string();
+            assert!(
+                said.contains("restore the folder from a backup") && said.contains("--restored"),
+                "{said}"
+            );
+            refused += 1;
+        }
+    }
+    assert!(refused > 2, "{refused}");
+    std::fs::write(&path, whole).unwrap();
+    let (_, stored) = Store::open(folder.path(), None, None).unwrap();
+    assert_eq!(stored[0].decisions.len(), 40);
+}

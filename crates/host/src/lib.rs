@@ -1,11 +1,14 @@
 //! What programs ask of the operating system: random numbers, files that only their owner can read, file
-//! names that survive a crash, files that are whole, what a signal undoes, and an exit status. For programs
+//! names that survive a crash, files that are whole, what a signal undoes, panics of others as errors, and an
+//! exit status. For programs
 //! and the libraries behind them; it holds no secret.
 
 mod draft;
+mod panics;
 mod signals;
 
 pub use draft::{Draft, write_whole};
+pub use panics::without_panic;
 #[cfg(feature = "tokio")]
 pub use signals::stop_signal;
 pub use signals::{Undone, undo_on_signals};

@@ -109,7 +109,10 @@ impl Ledger {
         // A ledger is never empty, and redb would begin a new one in an empty file.
         match file.metadata() {
             Ok(about) if about.len() == 0 => Err(Error::Ledger(format!("{} is empty", path.display()))),
-            _ => Self::of_file(file, path, None),
+            // The database panics on some damaged pages.
+            _ => host::without_panic(|| Self::of_file(file, path, None)).unwrap_or_else(|panic| {
+                Err(Error::Ledger(format!("{} is damaged: {panic}", path.display())))
+            }),
         }
     }
 

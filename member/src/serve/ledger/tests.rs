@@ -290,3 +290,19 @@ fn attack_a_lost_ledger_is_not_made_again() {
     assert!(!path.exists());
     note(&Ledger::create(&path).unwrap(), &question(1, 0), 0b011, b"c2").unwrap();
 }
+
+/// A page of zeros, on some of which the database panics: the ledger is opened, or an error names its file.
+#[test]
+fn a_damaged_ledger_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    note(&Ledger::create(&path).unwrap(), &question(1, 0), 0b011, b"c1").unwrap();
+    let whole = std::fs::read(&path).unwrap();
+    let written = |at: &usize| whole[*at..].iter().take(4096).any(|byte| *byte != 0);
+    for at in (0..whole.len()).step_by(4096).filter(written) {
+        let mut damaged = whole.clone();
+        damaged[at..].iter_mut().take(4096).for_each(|byte| *byte = 0);
+        std::fs::write(&path, damaged).unwrap();
+        assert!(matches!(Ledger::open(&path), Ok(_) | Err(Error::Ledger(_))));
+    }
+}
