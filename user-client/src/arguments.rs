@@ -293,6 +293,21 @@ pub(crate) enum DataCommand {
         #[arg(long)]
         schema: PathBuf,
     },
+    /// Writes a log of visits to a made-up shop, and beside it the expected reward of every candidate. Prints
+    /// the schema that reads the log.
+    Generate {
+        /// The log to write, CSV.
+        file: PathBuf,
+        /// File for the expected reward, and the reward, of every candidate in each round.
+        #[arg(long)]
+        truth: PathBuf,
+        /// Number of rounds.
+        #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+        rounds: u64,
+        /// Seed of the visits. The population is the same for all seeds.
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+    },
     /// Plays every policy that fits a file, and compares: by replay where all rewards are known, else by
     /// estimates from logged actions with their probabilities.
     Evaluate {

@@ -4,10 +4,11 @@ use crate::arguments::DataCommand;
 use crate::print;
 use anyhow::Context;
 use datasets::{Checked, Dataset, Prepared, Proposal, check, convert, propose, read_schema};
-use evaluation::{EvaluationSettings, evaluate};
+use evaluation::{EvaluationSettings, evaluate, visits};
 use host::say;
 use schema::Schema;
 use serde::Serialize;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 pub(crate) fn run(command: DataCommand, json: bool) -> anyhow::Result<()> {
@@ -36,6 +37,22 @@ pub(crate) fn run(command: DataCommand, json: bool) -> anyhow::Result<()> {
         }
         DataCommand::Transform { file, schema } => {
             print(Prepared::fit(&file, &read_schema(&schema)?)?.transform())
+        }
+        DataCommand::Generate { file, truth, rounds, seed } => {
+            let draft = |path: &Path| {
+                host::Draft::create(path).with_context(|| format!("cannot write {}", path.display()))
+            };
+            let drafts = [draft(&file)?, draft(&truth)?];
+            let [mut log, mut known] = drafts.each_ref().map(|draft| BufWriter::new(draft.file()));
+            visits::write_visits(seed, rounds as usize, &mut log, &mut known)?;
+            log.flush()?;
+            known.flush()?;
+            drop((log, known));
+            for draft in drafts {
+                draft.finish()?;
+            }
+            say!("{}", visits::SCHEMA.trim_end());
+            Ok(())
         }
         DataCommand::Evaluate { file, schema, policies, epsilon, seeds, rounds, plot } => {
             let dataset = Dataset::any(&file, schema.as_deref())?;

@@ -32,6 +32,7 @@ mod bootstrap;
 mod candidates;
 mod estimate;
 mod report;
+pub mod visits;
 
 pub use candidates::{EvaluationSettings, Unfit};
 pub use estimate::evaluate;
