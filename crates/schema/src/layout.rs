@@ -77,6 +77,9 @@ pub struct Schema {
     /// The projection to fewer features.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<Projection>,
+    /// Score features instead: a prediction of the reward, and which candidate it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<ScoreRule>,
     /// Features of a candidate, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub candidate: BTreeMap<String, Encoding>,
@@ -166,6 +169,16 @@ pub enum ProjectionRule {
     Random,
 }
 
+/// Where the prediction of a candidate's reward comes from.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScoreRule {
+    /// The column of `[candidate]` that holds the predictions of another model. Left out, they are those of a
+    /// ridge regression of the rewards on all other features, which is learnt from the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub column: Option<String>,
+}
+
 /// How a value becomes features. In a schema it is a text: `none`, `max`, `min-max`, `standard`, `log`,
 /// `one-hot`, or `hash:N`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -252,7 +265,8 @@ impl Schema {
         let refuse = |bad: bool, key: &str, reason: &str| {
             if bad { Err(Error::schema(key, reason)) } else { Ok(()) }
         };
-        if self.candidate.is_empty() && !self.identity && self.interactions.is_empty() {
+        let of_each_candidate = self.score.is_some() && self.is_fixed();
+        if self.candidate.is_empty() && !self.identity && self.interactions.is_empty() && !of_each_candidate {
             let reason =
                 "no feature tells candidates apart: name at least one column here, or set identity = true";
             return Err(Error::schema("[candidate]", reason));
@@ -352,6 +366,24 @@ impl Schema {
             "project, features",
             "it must be from 1 to 512",
         )?;
+        if let Some(score) = &self.score {
+            refuse(
+                self.project.is_some(),
+                "project",
+                "score features replace a projection: leave out one of the two",
+            )?;
+            if let Some(column) = &score.column {
+                let alone = self.context.is_empty()
+                    && !self.previous
+                    && self.candidate.len() == 1
+                    && self.candidate.get(column) == Some(&Encoding::Plain);
+                let reason = format!(
+                    "the predictions of another model take the place of all features: [candidate] must have {column} = \"none\" and \
+                     nothing else, [context] nothing, and previous must be left out"
+                );
+                refuse(!alone, "score, column", &reason)?;
+            }
+        }
         refuse(
             self.previous && self.user.is_none(),
             "previous",
@@ -378,6 +410,21 @@ impl Schema {
     pub fn rewards(&self) -> [f64; 2] {
         let cost = self.layout == Layout::Dsjson && self.reward.is_none();
         self.reward_range.unwrap_or(if cost { [0.0, -1.0] } else { [0.0, 1.0] })
+    }
+
+    /// Whether an arm is the same candidate in all rounds: in wide tables, where candidates have names, and
+    /// where the candidate is a feature.
+    pub fn is_fixed(&self) -> bool {
+        self.layout == Layout::Wide || !self.candidates.is_empty() || self.identity_used()
+    }
+
+    /// The schema of the features that a score is computed from: with an intercept, and with the context by
+    /// itself. Fixed candidates have coefficients of their own, which take the place of products with the
+    /// candidate.
+    pub(crate) fn before_score(&self) -> Schema {
+        let mut schema = Schema { bias: true, interactions_only: false, identity: false, ..self.clone() };
+        schema.interactions.retain(|pair| !pair.iter().any(|name| name == "candidate"));
+        schema
     }
 
     /// Whether the one-hot of the candidate is computed.

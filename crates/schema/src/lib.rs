@@ -12,6 +12,9 @@
 //! | K | number of candidates of a round |
 //! | D | number of features before the projection, [`Transform::wide`] |
 //! | d | number of features after it, [`Transform::features`] |
+//!
+//! Score features take the place of a projection: a [`ScoreModel`], which other programs learn from rewards,
+//! predicts the reward of each candidate from the D features.
 
 mod cell;
 mod eigen;
@@ -19,18 +22,22 @@ mod error;
 mod fit;
 mod layout;
 mod named;
+mod score;
 mod transform;
 
 pub use cell::Cell;
 pub use error::Error;
 pub use fit::{ColumnFit, ColumnSummary, MomentFit, NormFit};
-pub use layout::{Encoding, Layout, Missing, NormRule, Projection, ProjectionRule, Schema};
+pub use layout::{Encoding, Layout, Missing, NormRule, Projection, ProjectionRule, Schema, ScoreRule};
 pub use named::{Named, NamedRound};
+pub use score::{RangeFit, ScoreModel, ScoreRange};
 pub use transform::{Position, Transform};
 
 /// The most features before a projection. The principal components of so many take some seconds.
 pub const MAX_WIDE: usize = 512;
 /// The most categories of a one-hot encoding.
 pub const MAX_CATEGORIES: usize = 64;
+/// The most features that keys of encrypted bandits carry.
+pub const KEY_FEATURES: usize = 16;
 /// The most candidates of a round, as for clear policies.
 pub const MAX_CANDIDATES: usize = 4096;

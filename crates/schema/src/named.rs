@@ -2,7 +2,7 @@
 
 use crate::{
     Cell, ColumnFit, Encoding, Error, Missing, MomentFit, NormFit, NormRule, Position, ProjectionRule,
-    Schema, Transform,
+    RangeFit, Schema, ScoreModel, Transform,
 };
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -108,6 +108,11 @@ impl Transform {
     /// schema that needs rounds, without any; [`Error::Named`] for a value, with its place.
     pub fn learn(schema: &Schema, rounds: &[NamedRound]) -> Result<Self, Error> {
         let mut fit = ColumnFit::new(schema)?;
+        if schema.score.as_ref().is_some_and(|score| score.column.is_none()) {
+            let reason = "it is learnt from rewards, which example rounds do not have: take the transformation that `helba-client \
+                          data transform` learns from a file, or name the column of a model's predictions";
+            return Err(Error::schema("score", reason));
+        }
         let Some(first) = rounds.first() else {
             if let Some((entry, why)) = schema.learns() {
                 return Err(Error::schema(entry, format!("{why}, and there is no example round")));
@@ -136,6 +141,14 @@ impl Transform {
                 moments.see(&transform.wide_rows(context, candidates, *position)?);
             }
             transform = moments.finish(transform);
+        }
+        if let Some(coefficients) = transform.column_model() {
+            let of_column = transform.clone().with_score(ScoreModel::unscaled(coefficients.clone()))?;
+            let mut range = RangeFit::default();
+            for (context, candidates, position) in &cells {
+                range.see(&of_column.predictions(context, candidates, *position)?);
+            }
+            transform = transform.with_score(ScoreModel { coefficients, range: range.finish()? })?;
         }
         let mut norms = NormFit::default();
         for (context, candidates, position) in &cells {
@@ -172,6 +185,9 @@ impl Schema {
                 "project".into(),
                 "components are learnt from data: by = \"random\" is not".into(),
             ));
+        }
+        if self.score.is_some() {
+            return Some(("score".into(), "the range of predictions is learnt from data".into()));
         }
         if self.missing == Missing::Mean {
             return Some(("missing".into(), "means are learnt from data: \"zero\" needs none".into()));

@@ -1,7 +1,10 @@
 //! The transformation: a schema with what it took from data.
 
 use crate::fit::{length, number};
-use crate::{Cell, Encoding, Error, MAX_CANDIDATES, MAX_WIDE, Missing, NormRule, Projection, Schema};
+use crate::{
+    Cell, Encoding, Error, MAX_CANDIDATES, MAX_WIDE, Missing, NormRule, Projection, Schema, ScoreModel,
+    ScoreRule,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -10,6 +13,8 @@ use std::collections::BTreeMap;
 #[serde(try_from = "Stored", into = "Stored")]
 pub struct Transform {
     stored: Stored,
+    /// The schema of the features before a projection or a score.
+    of_wide: Schema,
     wide: usize,
 }
 
@@ -21,6 +26,8 @@ struct Stored {
     candidate: Vec<Column>,
     context: Vec<Column>,
     projection: Option<Projected>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    score: Option<ScoreModel>,
     /// The number that rows are divided by.
     divisor: f64,
 }
@@ -65,7 +72,7 @@ impl TryFrom<Stored> for Transform {
     type Error = Error;
 
     fn try_from(stored: Stored) -> Result<Self, Error> {
-        let Stored { schema, arms, candidate, context, projection, divisor } = &stored;
+        let Stored { schema, arms, candidate, context, projection, score, divisor } = &stored;
         schema.validate()?;
         let broken =
             |what: &str| Error::schema("transformation", format!("{what}: convert the data once more"));
@@ -93,7 +100,14 @@ impl TryFrom<Stored> for Transform {
                 return Err(broken("its projection has another shape"));
             }
         }
-        Ok(Transform { wide: made.wide, stored })
+        let model = match (&schema.score, score) {
+            (Some(_), Some(model)) => model.fits(made.score_groups(), made.wide),
+            (rule, model) => rule.is_none() && model.is_none(),
+        };
+        if !model {
+            return Err(broken("its score has another shape"));
+        }
+        Ok(Transform { stored, ..made })
     }
 }
 
@@ -185,8 +199,9 @@ impl Column {
 
 impl Transform {
     pub(crate) fn new(schema: Schema, arms: usize, candidate: Vec<Column>, context: Vec<Column>) -> Self {
-        let stored = Stored { schema, arms, candidate, context, projection: None, divisor: 1.0 };
-        let mut transform = Transform { stored, wide: 0 };
+        let of_wide = if schema.score.is_some() { schema.before_score() } else { schema.clone() };
+        let stored = Stored { schema, arms, candidate, context, projection: None, score: None, divisor: 1.0 };
+        let mut transform = Transform { stored, of_wide, wide: 0 };
         transform.wide = transform.wide_names().len();
         transform
     }
@@ -196,8 +211,30 @@ impl Transform {
         self
     }
 
+    /// The transformation with the same columns, whose schema asks for score features in place of a
+    /// projection.
+    ///
+    /// # Errors
+    /// Those of [`Schema::validate`]; [`Error::Schema`] for more than [`MAX_WIDE`] features.
+    pub fn before_score(&self) -> Result<Self, Error> {
+        let schema = Schema { project: None, score: Some(ScoreRule::default()), ..self.schema().clone() };
+        schema.validate()?;
+        let Stored { arms, candidate, context, .. } = &self.stored;
+        let transform = Transform::new(schema, *arms, candidate.clone(), context.clone());
+        if transform.wide > MAX_WIDE {
+            let reason = format!("{} features come before it, and {MAX_WIDE} are possible", transform.wide);
+            return Err(Error::schema("score", reason));
+        }
+        Ok(transform)
+    }
+
+    pub(crate) fn set_score(&mut self, model: ScoreModel) {
+        self.stored.score = Some(model);
+    }
+
     pub(crate) fn with_longest(mut self, longest: f64) -> Self {
-        if self.stored.schema.norm == NormRule::Divide {
+        // Rows of score features are at most 1 long.
+        if self.stored.schema.norm == NormRule::Divide && self.stored.score.is_none() {
             self.stored.divisor = longest;
         }
         self
@@ -213,13 +250,16 @@ impl Transform {
         self.stored.arms
     }
 
-    /// Number of features before the projection, D.
+    /// Number of features before the projection or the score, D.
     pub fn wide(&self) -> usize {
         self.wide
     }
 
     /// Number of features of a candidate, d.
     pub fn features(&self) -> usize {
+        if self.stored.score.is_some() {
+            return self.score_features();
+        }
         self.stored.projection.as_ref().map_or(self.wide, |p| p.matrix.len())
     }
 
@@ -239,20 +279,37 @@ impl Transform {
         self.stored.divisor
     }
 
-    /// Names of the features: those of columns and categories, or `x1`, `x2`, … after a projection.
+    /// The model of the score features.
+    pub fn score(&self) -> Option<&ScoreModel> {
+        self.stored.score.as_ref()
+    }
+
+    /// Names of the features: those of columns and categories, or `x1`, `x2`, … after a projection, or
+    /// `score` and those of the candidates.
     pub fn names(&self) -> Vec<String> {
+        if self.stored.score.is_some() {
+            let mut names = vec!["score".to_string()];
+            match self.features() {
+                2 => names.push("bias".into()),
+                _ => names.extend(self.identity()),
+            }
+            return names;
+        }
         match &self.stored.projection {
             Some(p) => (1..=p.matrix.len()).map(|i| format!("x{i}")).collect(),
             None => self.wide_names(),
         }
     }
 
-    /// Names of the features before the projection: the bias, features of the candidate, those of the
-    /// context, products, the candidate's one-hot, the last choice.
+    fn identity(&self) -> impl Iterator<Item = String> + '_ {
+        (0..self.arms()).map(|arm| format!("candidate={}", self.arm(arm)))
+    }
+
+    /// Names of the features before the projection or the score: the bias, features of the candidate, those
+    /// of the context, products, the candidate's one-hot, the last choice.
     pub fn wide_names(&self) -> Vec<String> {
-        let Stored { schema, candidate, context, .. } = &self.stored;
-        let identity: Vec<String> =
-            (0..self.arms()).map(|arm| format!("candidate={}", self.arm(arm))).collect();
+        let (schema, Stored { candidate, context, .. }) = (&self.of_wide, &self.stored);
+        let identity: Vec<String> = self.identity().collect();
         let block = |name: &String| -> Vec<String> {
             let column = candidate.iter().chain(context).find(|c| c.name == *name);
             column.map_or_else(|| identity.clone(), Column::names)
@@ -277,8 +334,8 @@ impl Transform {
         self.schema().candidates.get(arm).cloned().unwrap_or_else(|| (arm + 1).to_string())
     }
 
-    /// The features before the projection: K rows of D numbers. `context` and each candidate have one cell
-    /// for each name in the schema, in the order of the names.
+    /// The features before the projection or the score: K rows of D numbers. `context` and each candidate
+    /// have one cell for each name in the schema, in the order of the names.
     ///
     /// # Errors
     /// [`Error::Shape`], [`Error::Cell`].
@@ -288,7 +345,8 @@ impl Transform {
         candidates: &[Vec<Cell>],
         position: Position,
     ) -> Result<Vec<f64>, Error> {
-        let Stored { schema, arms, candidate: columns, context: shared, .. } = &self.stored;
+        let (schema, Stored { arms, candidate: columns, context: shared, .. }) =
+            (&self.of_wide, &self.stored);
         check("candidates", candidates.len(), *arms)?;
         check("context values", context.len(), shared.len())?;
         let missing = schema.missing;
@@ -329,7 +387,8 @@ impl Transform {
         Ok(rows)
     }
 
-    /// The features after the projection, before rows are divided or clipped: K rows of d numbers.
+    /// The features after the projection or the score, before rows are divided or clipped: K rows of d
+    /// numbers.
     ///
     /// # Errors
     /// Those of [`wide_rows`](Self::wide_rows).
@@ -340,6 +399,14 @@ impl Transform {
         position: Position,
     ) -> Result<Vec<f64>, Error> {
         let rows = self.wide_rows(context, candidates, position)?;
+        if let Some(model) = &self.stored.score {
+            let features = self.features();
+            let mut made = Vec::with_capacity(self.arms() * features);
+            for (arm, row) in rows.chunks_exact(self.wide).enumerate() {
+                model.extend(&mut made, arm, row, features);
+            }
+            return Ok(made);
+        }
         let Some(Projected { matrix, .. }) = &self.stored.projection else { return Ok(rows) };
         let product =
             |row: &[f64], weights: &Vec<f64>| -> f64 { row.iter().zip(weights).map(|(x, w)| x * w).sum() };
