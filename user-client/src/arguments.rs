@@ -292,6 +292,10 @@ pub(crate) enum DataCommand {
         /// Schema, a TOML file.
         #[arg(long)]
         schema: PathBuf,
+        /// Learns score features from the rewards of the file: a prediction of the reward, and which
+        /// candidate it is. The same as score = {} in place of a projection in the schema.
+        #[arg(long)]
+        supervised: bool,
     },
     /// Writes a log of visits to a made-up shop, and beside it the expected reward of every candidate. Prints
     /// the schema that reads the log.

@@ -35,8 +35,13 @@ pub(crate) fn run(command: DataCommand, json: bool) -> anyhow::Result<()> {
             }
             Ok(())
         }
-        DataCommand::Transform { file, schema } => {
-            print(Prepared::fit(&file, &read_schema(&schema)?)?.transform())
+        DataCommand::Transform { file, schema, supervised } => {
+            let mut schema = read_schema(&schema)?;
+            if supervised {
+                schema.project = None;
+                schema.score.get_or_insert_default();
+            }
+            print(Prepared::fit(&file, &schema)?.transform())
         }
         DataCommand::Generate { file, truth, rounds, seed } => {
             let draft = |path: &Path| {

@@ -1,6 +1,7 @@
 //! What a schema makes of a file, in numbers.
 
 use crate::prepare::position;
+use crate::score::held_out;
 use crate::{Dropped, Error, Observed, Prepared};
 use schema::{Layout, ProjectionRule};
 use serde::Serialize;
@@ -34,6 +35,10 @@ pub struct Checked {
     pub projection: Option<ProjectionRule>,
     /// Names of the features before the projection.
     pub names: Vec<String>,
+    /// What a linear model explains of rewards with the projection, and with score features.
+    pub held_out: Option<HeldOut>,
+    /// The share of the variance of rewards that a learnt score explains on rounds that it has not seen.
+    pub score_explains: Option<f64>,
     /// What is lost.
     pub lost: Lost,
     /// Features before the projection that have one value in all rows.
@@ -42,6 +47,16 @@ pub struct Checked {
     pub shared: Vec<String>,
     /// Features that predict choices or rewards so well that they may have been measured after them.
     pub leakage_suspects: Vec<String>,
+}
+
+/// The share of the variance of rewards that a linear model explains on rounds that it has not seen. It is
+/// negative where their mean predicts better.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct HeldOut {
+    /// With the features after the projection.
+    pub features: f64,
+    /// With score features, which would take the place of the projection.
+    pub scores: f64,
 }
 
 /// What is lost between the file and the features.
@@ -162,6 +177,8 @@ pub fn check(prepared: &Prepared) -> Result<Checked, Error> {
         wide_features: wide,
         features: transform.features(),
         projection: transform.projects().map(|project| project.by),
+        held_out: held_out(prepared)?,
+        score_explains: prepared.explained(),
         lost: Lost {
             rounds: lost as f64 / (lost as f64 + n),
             mean_square: 1.0 - transform.mean_square_kept(),
@@ -174,7 +191,8 @@ pub fn check(prepared: &Prepared) -> Result<Checked, Error> {
         },
         dropped,
         constant: of(&|seen| seen.constant),
-        shared: of(&|seen| seen.shared && !seen.constant),
+        // A score has coefficients of each fixed candidate.
+        shared: of(&|seen| seen.shared && !seen.constant && transform.score_groups() == 1),
         leakage_suspects: suspects,
         names,
     })
@@ -219,6 +237,9 @@ impl Checked {
         }
         let (wide, features) = (self.wide_features, self.features);
         lines.push(match self.projection {
+            None if self.score_explains.is_some() => {
+                format!("{wide} features of the score, {features} with it: it, and the candidate")
+            }
             None => format!("{features} features"),
             Some(ProjectionRule::Random) => {
                 format!("{wide} features before the projection by random signs, {features} after it")
@@ -228,6 +249,24 @@ impl Checked {
                 percent(*mean_square)
             ),
         });
+        if let Some(HeldOut { features: projected, scores }) = self.held_out {
+            let advice = match scores > projected {
+                true => ": write score = {} in place of project",
+                false => "",
+            };
+            lines.push(format!(
+                "a linear model explains {} of the variance of rewards of rounds that it has not seen, and with score features \
+                 {}{advice}",
+                percent(projected),
+                percent(scores)
+            ));
+        }
+        if let Some(explained) = self.score_explains {
+            lines.push(format!(
+                "the score explains {} of the variance of rewards of rounds that it has not seen",
+                percent(explained)
+            ));
+        }
         lines.push(format!(
             "longest row {longest:.4}; all rows are divided by {divisor:.4}, and {} of them are shortened",
             percent(*shortened)
@@ -250,7 +289,8 @@ impl Checked {
         }
         if self.features > 16 {
             lines.push(format!(
-                "{} features: keys of encrypted bandits carry up to 16; {}project = {{ features = 16 }} keeps that many",
+                "{} features: keys of encrypted bandits carry up to 16; {}project = {{ features = 16 }} keeps that many, and \
+                 score = {{}} makes of them a prediction of the reward",
                 self.features,
                 // Features of the context alone tell no candidates apart.
                 if self.shared.is_empty() { "" } else { "interactions_only = true drops those that all candidates share, and " }

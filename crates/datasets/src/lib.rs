@@ -2,7 +2,8 @@
 //!
 //! [`Prepared::fit`] learns a transformation from a file and its schema, and then hands out the rounds one
 //! after the other; [`Dataset::open`] holds them in memory. [`guess()`] writes a schema for a file that has
-//! none, and [`check()`] counts what a schema would lose. Files are comma-separated values (also with
+//! none, and [`check()`] counts what a schema would lose. Where the schema asks for score features, they are
+//! learnt from the rewards of the file. Files are comma-separated values (also with
 //! semicolons, tabs or bars), JSON lines of VowpalWabbit's kind (`dsjson`), and with the feature `parquet`
 //! Parquet. They are read from first to last in several passes, and held in memory row by row:
 //!
@@ -29,11 +30,13 @@ mod long;
 mod parquet;
 mod prepare;
 mod propose;
+mod ridge;
+mod score;
 mod source;
 mod table;
 mod wide;
 
-pub use check::{Checked, Lost, check};
+pub use check::{Checked, HeldOut, Lost, check};
 pub use convert::convert;
 pub use dataset::{DataRound, Dataset, DatasetLog};
 pub use error::{Error, Place};

@@ -1,5 +1,6 @@
 //! A file with its schema and what was learnt from it.
 
+use crate::score::{self, Scored};
 use crate::source::Source;
 use crate::{Dropped, Error, Observed, RawRound};
 use schema::{ColumnFit, ColumnSummary, Layout, MomentFit, NormFit, Position, Schema, Transform};
@@ -39,6 +40,8 @@ pub struct Prepared {
     path: PathBuf,
     schema: Schema,
     transform: Transform,
+    crossed: Vec<Transform>,
+    explained: Option<f64>,
     arms: Vec<String>,
     columns: Vec<ColumnSummary>,
     rounds: u64,
@@ -59,10 +62,11 @@ pub struct TransformedRound {
 }
 
 impl Prepared {
-    /// Reads `path` two or three times, and learns the transformation that `schema` describes. Features are
-    /// learnt from all rounds of the file, rewards from none.
+    /// Reads `path` two to four times, and learns the transformation that `schema` describes. Features are
+    /// learnt from all rounds of the file. Rewards are learnt for score features alone, and each round of the
+    /// file has the score of a model that was learnt without its reward.
     ///
-    /// - Cost: O(rows) and, with principal components, O(rows·D²) and one decomposition of order D.
+    /// - Cost: O(rows) and, with principal components or a score, O(rows·D²) and decompositions of order D.
     ///
     /// # Errors
     /// [`Error::File`] with line, column and value of what cannot be read; [`Error::Schema`].
@@ -99,6 +103,7 @@ impl Prepared {
             })?;
             transform = moments.finish(transform);
         }
+        let Scored { transform, crossed, explained } = score::learn(path, schema, rounds, transform)?;
         let mut norms = NormFit::default();
         each(path, schema, rounds, |round| {
             let rows = transform.projected_rows(&round.context, &round.candidates, position(&round));
@@ -108,7 +113,19 @@ impl Prepared {
         let longest = norms.longest();
         let transform = norms.finish(transform).map_err(fault)?;
         let (path, schema) = (path.into(), schema.clone());
-        Ok(Prepared { path, schema, transform, arms, columns, rounds, dropped, late, longest })
+        Ok(Prepared {
+            path,
+            schema,
+            transform,
+            crossed,
+            explained,
+            arms,
+            columns,
+            rounds,
+            dropped,
+            late,
+            longest,
+        })
     }
 
     /// Calls `take` with every round, in the order of the file.
@@ -116,8 +133,10 @@ impl Prepared {
     /// # Errors
     /// The first error of `take`; [`Error::File`] if the file has changed.
     pub fn each(&self, mut take: impl FnMut(TransformedRound) -> Result<(), Error>) -> Result<(), Error> {
+        let mut turns = self.crossed.iter().cycle();
         each(&self.path, &self.schema, self.rounds, |raw| {
-            let made = self.transform.rows(&raw.context, &raw.candidates, position(&raw));
+            let transform = turns.next().unwrap_or(&self.transform);
+            let made = transform.rows(&raw.context, &raw.candidates, position(&raw));
             let (rows, shortened) = made.map_err(|e| Error::at(&self.path, raw.line, e))?;
             take(TransformedRound { raw, rows, shortened })
         })
@@ -133,7 +152,7 @@ impl Prepared {
         &self.schema
     }
 
-    /// The transformation.
+    /// The transformation: of rounds that the file does not have, if a score was learnt.
     pub fn transform(&self) -> &Transform {
         &self.transform
     }
@@ -168,6 +187,12 @@ impl Prepared {
         self.late
     }
 
+    /// The share of the variance of rewards that the score explains on rounds that it has not seen. `None`
+    /// where no score is learnt.
+    pub fn explained(&self) -> Option<f64> {
+        self.explained
+    }
+
     /// Length of the longest row before rows are divided or shortened.
     pub fn longest(&self) -> f64 {
         self.longest
@@ -191,7 +216,7 @@ pub(crate) fn position(round: &RawRound) -> Position {
 }
 
 /// Calls `take` with each of `rounds` rounds.
-fn each(
+pub(crate) fn each(
     path: &Path,
     schema: &Schema,
     rounds: u64,

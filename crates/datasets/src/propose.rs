@@ -1,7 +1,9 @@
 //! A schema for a file that has none, with what it makes of the file.
 
+#[cfg(doc)]
+use crate::HeldOut;
 use crate::{Checked, Error, Prepared, check, guess};
-use schema::Schema;
+use schema::{Schema, ScoreRule};
 use std::path::Path;
 
 /// A proposed schema, and what it makes of its file.
@@ -15,8 +17,8 @@ pub struct Proposal {
     pub checked: Result<Checked, Error>,
 }
 
-/// Proposes a schema for a file, with a projection where there are more features than keys carry, and checks
-/// it.
+/// Proposes a schema for a file, and checks it. Where there are more features than keys carry, it has score
+/// features or a projection, whichever explains more of the variance of rewards ([`HeldOut`]).
 ///
 /// # Errors
 /// Those of [`guess()`].
@@ -26,6 +28,10 @@ pub fn propose(path: &Path) -> Result<Proposal, Error> {
         guess.project(prepared.transform().wide());
         if guess.schema.project.is_some() { Prepared::fit(path, &guess.schema) } else { Ok(prepared) }
     });
-    let checked = fitted.and_then(|prepared| check(&prepared));
+    let mut checked = fitted.and_then(|prepared| check(&prepared));
+    if checked.as_ref().is_ok_and(|c| c.held_out.is_some_and(|h| h.scores > h.features)) {
+        (guess.schema.project, guess.schema.score) = (None, Some(ScoreRule::default()));
+        checked = Prepared::fit(path, &guess.schema).and_then(|prepared| check(&prepared));
+    }
     Ok(Proposal { toml: guess.toml(path), schema: guess.schema, checked })
 }

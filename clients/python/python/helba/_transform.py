@@ -18,7 +18,8 @@ Values = Mapping[str, Union[float, str, bool, None]]
 class Transform:
     """What makes features of named values, by a schema that docs/data.md describes.
 
-    It is public: it holds ranges, categories and names, and no value of a user.
+    It holds ranges, categories and names, and with score features the coefficients of a model, which the rewards of the file
+    determine. docs/threat-model.md says what they show.
 
         transform = helba.Transform.learn("schema.toml", examples)
         bandit = client.create(features=transform.features, arms=transform.arms)
@@ -39,7 +40,8 @@ class Transform:
         """Learns ranges and categories from example rounds.
 
         `schema` is the path of a TOML file, or the schema as a dictionary. A round is a dictionary with `candidates`, a
-        list of named values for each arm, and `context` for those that all candidates share.
+        list of named values for each arm, and `context` for those that all candidates share. Score features are learnt from
+        rewards: `helba-client data transform --supervised` writes the file for `open`.
         """
         rounds = _text(list(examples))
         if isinstance(schema, Mapping):

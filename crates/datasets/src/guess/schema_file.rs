@@ -72,6 +72,11 @@ impl Guess {
                 "principal components; keys carry up to 16 features",
             );
         }
+        line(
+            "score",
+            s.score.as_ref().map(|_| "{}".into()),
+            "features: a prediction of the reward, learnt from the file, and the candidate",
+        );
         for (name, group) in [("candidate", &s.candidate), ("context", &s.context)] {
             if !group.is_empty() {
                 out.push_str(&format!("\n[{name}]\n"));

@@ -7,6 +7,7 @@ mod bad;
 mod columns;
 mod foreign;
 mod parsers;
+mod score;
 
 use schema::Schema;
 use std::path::{Path, PathBuf};
