@@ -236,6 +236,10 @@ pub(crate) struct ReplayArguments {
     /// Schema of the file, as `data check` proposes one.
     #[arg(long)]
     pub(crate) schema: Option<PathBuf>,
+    /// Transformation of another file, such as one of earlier rounds, as `data transform` prints it. Nothing is
+    /// then learnt from this one.
+    #[arg(long, value_name = "FILE", requires = "schema")]
+    pub(crate) transform: Option<PathBuf>,
     /// Number of the last round to play, from 1 [default: the last of the file].
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) rounds: Option<u64>,
@@ -272,6 +276,10 @@ pub(crate) enum DataCommand {
         /// Schema, a TOML file.
         #[arg(long)]
         schema: Option<PathBuf>,
+        /// Transformation of another file, such as one of earlier rounds, as `data transform` prints it. Nothing
+        /// is then learnt from this one.
+        #[arg(long, value_name = "FILE", requires = "schema")]
+        transform: Option<PathBuf>,
     },
     /// Writes features and rewards as CSV, which `replay`, the quickstart and `helba-lab` read.
     Convert {
@@ -280,6 +288,10 @@ pub(crate) enum DataCommand {
         /// Schema, a TOML file.
         #[arg(long)]
         schema: PathBuf,
+        /// Transformation of another file, such as one of earlier rounds, as `data transform` prints it. Nothing
+        /// is then learnt from this one.
+        #[arg(long, value_name = "FILE", requires = "schema")]
+        transform: Option<PathBuf>,
         /// File to write.
         #[arg(long)]
         output: PathBuf,
@@ -320,6 +332,10 @@ pub(crate) enum DataCommand {
         /// Schema, a TOML file. Files in the layout of data/README.md and those of `data convert` need none.
         #[arg(long)]
         schema: Option<PathBuf>,
+        /// Transformation of another file, such as one of earlier rounds, as `data transform` prints it. Nothing
+        /// is then learnt from this one.
+        #[arg(long, value_name = "FILE", requires = "schema")]
+        transform: Option<PathBuf>,
         /// Names of policies, separated by commas [default: all that fit].
         #[arg(long, value_delimiter = ',')]
         policies: Vec<String>,

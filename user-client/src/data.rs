@@ -3,7 +3,7 @@
 use crate::arguments::DataCommand;
 use crate::print;
 use anyhow::Context;
-use datasets::{Checked, Dataset, Prepared, Proposal, check, convert, propose, read_schema};
+use datasets::{Checked, Dataset, Prepared, Proposal, check, convert, propose, read_schema, read_transform};
 use evaluation::{EvaluationSettings, evaluate, visits};
 use host::say;
 use schema::Schema;
@@ -13,8 +13,8 @@ use std::path::Path;
 
 pub(crate) fn run(command: DataCommand, json: bool) -> anyhow::Result<()> {
     match command {
-        DataCommand::Check { file, schema: Some(schema) } => {
-            let checked = check(&Prepared::fit(&file, &read_schema(&schema)?)?)?;
+        DataCommand::Check { file, schema: Some(schema), transform } => {
+            let checked = check(&prepared(&file, &schema, transform.as_deref())?)?;
             if json {
                 return print(&checked);
             }
@@ -23,9 +23,9 @@ pub(crate) fn run(command: DataCommand, json: bool) -> anyhow::Result<()> {
             }
             Ok(())
         }
-        DataCommand::Check { file, schema: None } => print_proposal(&file, json),
-        DataCommand::Convert { file, schema, output } => {
-            let prepared = Prepared::fit(&file, &read_schema(&schema)?)?;
+        DataCommand::Check { file, schema: None, .. } => print_proposal(&file, json),
+        DataCommand::Convert { file, schema, transform, output } => {
+            let prepared = prepared(&file, &schema, transform.as_deref())?;
             convert(&prepared, &output)?;
             if json {
                 return print(&check(&prepared)?);
@@ -59,8 +59,11 @@ pub(crate) fn run(command: DataCommand, json: bool) -> anyhow::Result<()> {
             say!("{}", visits::SCHEMA.trim_end());
             Ok(())
         }
-        DataCommand::Evaluate { file, schema, policies, epsilon, seeds, rounds, plot } => {
-            let dataset = Dataset::any(&file, schema.as_deref())?;
+        DataCommand::Evaluate { file, schema, transform, policies, epsilon, seeds, rounds, plot } => {
+            let dataset = match (&schema, &transform) {
+                (Some(schema), Some(_)) => Dataset::load(&prepared(&file, schema, transform.as_deref())?)?,
+                _ => Dataset::any(&file, schema.as_deref())?,
+            };
             let rounds = rounds.map_or(usize::MAX, |rounds| usize::try_from(rounds).unwrap_or(usize::MAX));
             let settings = EvaluationSettings { policies, epsilon, seeds, rounds };
             let report = evaluate(&dataset, &settings).with_context(|| file.display().to_string())?;
@@ -79,6 +82,15 @@ pub(crate) fn run(command: DataCommand, json: bool) -> anyhow::Result<()> {
             Ok(())
         }
     }
+}
+
+/// A file with what was learnt from it, or from another one.
+pub(crate) fn prepared(file: &Path, schema: &Path, transform: Option<&Path>) -> anyhow::Result<Prepared> {
+    let schema = read_schema(schema)?;
+    Ok(match transform {
+        Some(transform) => Prepared::with(file, &schema, read_transform(transform)?)?,
+        None => Prepared::fit(file, &schema)?,
+    })
 }
 
 /// A proposed schema, and what it makes of its file.

@@ -1,6 +1,7 @@
 //! `helba-client replay`: plays a file whose rewards are all known, round by round.
 
 use crate::arguments::ReplayArguments;
+use crate::data::prepared;
 use crate::{label, note, print};
 use anyhow::{Context, bail};
 use bandit::{Arithmetic, HelbaClear};
@@ -22,7 +23,14 @@ use wire::Created;
 /// Plays the rounds of a file on a bandit, which is created unless one is named.
 pub(crate) fn run(arguments: &ReplayArguments, json: bool) -> anyhow::Result<()> {
     let ReplayArguments { server, secret, data, schema, opening, answers, repeats, plot, .. } = arguments;
-    let dataset = Arc::new(Dataset::open(data, schema.as_deref())?);
+    let dataset = Arc::new(match (schema, &arguments.transform) {
+        (Some(schema), Some(transform)) => {
+            let prepared = prepared(data, schema, Some(transform))?;
+            prepared.require_every_reward()?;
+            Dataset::load(&prepared)?
+        }
+        _ => Dataset::open(data, schema.as_deref())?,
+    });
     let (client, device) = opening.connect(secret, server)?;
     let device = device.with_most_answers(answers.trace_answers).with_most_repeats(repeats.repeats);
     // A file that cannot be written is reported now and not after all rounds.

@@ -190,7 +190,8 @@ pub fn check(prepared: &Prepared) -> Result<Checked, Error> {
                 .collect(),
         },
         dropped,
-        constant: of(&|seen| seen.constant),
+        // The first feature before a score is its intercept.
+        constant: of(&|seen| seen.constant).split_off(usize::from(transform.score().is_some())),
         // A score has coefficients of each fixed candidate.
         shared: of(&|seen| seen.shared && !seen.constant && transform.score_groups() == 1),
         leakage_suspects: suspects,

@@ -41,7 +41,7 @@ pub use convert::convert;
 pub use dataset::{DataRound, Dataset, DatasetLog};
 pub use error::{Error, Place};
 pub use guess::{ColumnSeen, Guess, guess};
-pub use prepare::{Prepared, TransformedRound, read_schema};
+pub use prepare::{Prepared, TransformedRound, read_schema, read_transform};
 pub use propose::{Proposal, propose};
 pub use source::{Dropped, Observed, RawRound, Source};
 

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 /// The most bytes of a schema file.
 const MAX_SCHEMA: u64 = 1 << 20;
+/// The most bytes of a transformation: 512 coefficients of 4096 candidates, of some 20 bytes each.
+const MAX_TRANSFORM: u64 = 64 << 20;
 
 /// Reads a schema from a TOML file.
 ///
@@ -32,6 +34,20 @@ pub fn read_schema(path: &Path) -> Result<Schema, Error> {
     let checked = schema.validate();
     checked.map_err(|error| Error::Schema { file: path.display().to_string(), error })?;
     Ok(schema)
+}
+
+/// Reads a transformation from the JSON that `helba-client data transform` prints.
+///
+/// # Errors
+/// [`Error::File`] for a file that is none.
+pub fn read_transform(path: &Path) -> Result<Transform, Error> {
+    let mut text = String::new();
+    let read = crate::table::open(path)?.take(MAX_TRANSFORM).read_to_string(&mut text);
+    read.map_err(|e| Error::file(path, 0, format!("cannot be read as UTF-8 text: {e}")))?;
+    serde_json::from_str(&text).map_err(|error| {
+        let reason = format!("it is no transformation, as `helba-client data transform` prints one: {error}");
+        Error::file(path, error.line() as u64, reason)
+    })
 }
 
 /// A file, its schema, and the transformation that was learnt from it.
@@ -72,26 +88,7 @@ impl Prepared {
     /// [`Error::File`] with line, column and value of what cannot be read; [`Error::Schema`].
     pub fn fit(path: &Path, schema: &Schema) -> Result<Self, Error> {
         let fault = |error| Error::Schema { file: path.display().to_string(), error };
-        let mut source = Source::open(path, schema)?;
-        let mut fit = ColumnFit::new(schema).map_err(fault)?;
-        while let Some(round) = source.next_round()? {
-            let seen = fit.see(&round.context, &round.candidates);
-            seen.map_err(|e| Error::at(path, round.line, e))?;
-        }
-        let (rounds, dropped, late) = (source.rounds(), source.dropped(), source.late());
-        if rounds == 0 {
-            let reason = match dropped.iter().max_by_key(|d| d.rounds) {
-                Some(d) => format!(
-                    "all {} rounds are dropped, most because {} (first in line {}): mend the file or the schema",
-                    dropped.iter().map(|d| d.rounds).sum::<u64>(),
-                    d.reason,
-                    d.first_line
-                ),
-                None => "no rounds follow the header".into(),
-            };
-            return Err(Error::file(path, 0, reason));
-        }
-        let arms = source.arms();
+        let First { fit, rounds, dropped, late, arms } = First::read(path, schema)?;
         let columns = fit.summaries().cloned().collect();
         let mut transform = fit.finish(arms.len()).map_err(fault)?;
         if transform.projects().is_some() {
@@ -104,12 +101,7 @@ impl Prepared {
             transform = moments.finish(transform);
         }
         let Scored { transform, crossed, explained } = score::learn(path, schema, rounds, transform)?;
-        let mut norms = NormFit::default();
-        each(path, schema, rounds, |round| {
-            let rows = transform.projected_rows(&round.context, &round.candidates, position(&round));
-            norms.see(&rows.map_err(|e| Error::at(path, round.line, e))?, transform.features());
-            Ok(())
-        })?;
+        let norms = norms(path, schema, rounds, &transform)?;
         let longest = norms.longest();
         let transform = norms.finish(transform).map_err(fault)?;
         let (path, schema) = (path.into(), schema.clone());
@@ -121,6 +113,51 @@ impl Prepared {
             explained,
             arms,
             columns,
+            rounds,
+            dropped,
+            late,
+            longest,
+        })
+    }
+
+    /// Reads `path` twice, and learns nothing from it: its rounds are transformed by what was learnt from
+    /// another file, such as one of earlier rounds. `schema` says where choices and rewards stand, and must
+    /// name the same features with the same encodings.
+    ///
+    /// # Errors
+    /// Those of [`fit`](Self::fit); [`Error::Schema`] for other features, or another number of candidates.
+    pub fn with(path: &Path, schema: &Schema, transform: Transform) -> Result<Self, Error> {
+        let of = transform.schema();
+        let fault = |key: &str, reason: String| Error::Schema {
+            file: path.display().to_string(),
+            error: schema::Error::Schema { key: key.into(), reason },
+        };
+        let features = |schema: &Schema| {
+            (schema.candidate.clone(), schema.context.clone(), schema.missing, schema.previous)
+        };
+        if features(of) != features(schema) {
+            let reason = "the transformation was learnt for other columns, encodings, missing or previous: give the schema the \
+                          entries that it has";
+            return Err(fault("[candidate]", reason.into()));
+        }
+        let First { fit, rounds, dropped, late, arms } = First::read(path, schema)?;
+        if arms.len() != transform.arms() {
+            let reason = format!(
+                "the rounds have {} candidates, and the transformation was learnt for {}: convert this file without it",
+                arms.len(),
+                transform.arms()
+            );
+            return Err(fault("candidates", reason));
+        }
+        let longest = norms(path, schema, rounds, &transform)?.longest();
+        Ok(Prepared {
+            path: path.into(),
+            schema: schema.clone(),
+            transform,
+            crossed: Vec::new(),
+            explained: None,
+            arms,
+            columns: fit.summaries().cloned().collect(),
             rounds,
             dropped,
             late,
@@ -205,6 +242,52 @@ impl Prepared {
     pub fn require_every_reward(&self) -> Result<(), Error> {
         if self.schema.is_logged() { Err(logged(&self.path)) } else { Ok(()) }
     }
+}
+
+/// What the first pass over a file finds.
+struct First {
+    fit: ColumnFit,
+    rounds: u64,
+    dropped: Vec<Dropped>,
+    late: u64,
+    arms: Vec<String>,
+}
+
+impl First {
+    fn read(path: &Path, schema: &Schema) -> Result<Self, Error> {
+        let fault = |error| Error::Schema { file: path.display().to_string(), error };
+        let mut source = Source::open(path, schema)?;
+        let mut fit = ColumnFit::new(schema).map_err(fault)?;
+        while let Some(round) = source.next_round()? {
+            let seen = fit.see(&round.context, &round.candidates);
+            seen.map_err(|e| Error::at(path, round.line, e))?;
+        }
+        let (rounds, dropped, late) = (source.rounds(), source.dropped(), source.late());
+        if rounds == 0 {
+            let reason = match dropped.iter().max_by_key(|d| d.rounds) {
+                Some(d) => format!(
+                    "all {} rounds are dropped, most because {} (first in line {}): mend the file or the schema",
+                    dropped.iter().map(|d| d.rounds).sum::<u64>(),
+                    d.reason,
+                    d.first_line
+                ),
+                None => "no rounds follow the header".into(),
+            };
+            return Err(Error::file(path, 0, reason));
+        }
+        Ok(First { fit, rounds, dropped, late, arms: source.arms() })
+    }
+}
+
+/// The lengths of the rows of all rounds, before they are divided or shortened.
+fn norms(path: &Path, schema: &Schema, rounds: u64, transform: &Transform) -> Result<NormFit, Error> {
+    let mut norms = NormFit::default();
+    each(path, schema, rounds, |round| {
+        let rows = transform.projected_rows(&round.context, &round.candidates, position(&round));
+        norms.see(&rows.map_err(|e| Error::at(path, round.line, e))?, transform.features());
+        Ok(())
+    })?;
+    Ok(norms)
 }
 
 pub(crate) fn logged(path: &Path) -> Error {

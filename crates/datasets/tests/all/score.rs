@@ -2,7 +2,7 @@
 
 use crate::schema;
 use bandit::{Arithmetic, Features, HelbaClear, LinearConfig, Policy, Schedule, Width};
-use datasets::{Dataset, Observed, Prepared, check, convert, propose};
+use datasets::{Dataset, Observed, Prepared, RawRound, check, convert, propose};
 use privacy::source::{SplitMix64, Words};
 use schema::{Cell, NamedRound};
 use std::fmt::Write;
@@ -129,6 +129,24 @@ fn a_score_keeps_what_a_projection_loses() {
     let [(of_score, possible), (of_projection, _)] = [&scored, &projected].map(|p| played(p.transform(), 7));
     assert!(of_score > possible - 0.02, "{of_score} of {possible}");
     assert!(of_projection < of_score - 0.05, "{of_projection} {of_score}");
+    // Rounds of another file are transformed by what this one has taught.
+    let (_later, later) = World::log(9, 50);
+    let unlearnt = Prepared::with(&later, &schema(&schema_text("")), scored.transform().clone()).unwrap();
+    assert_eq!(
+        (unlearnt.transform(), unlearnt.rounds(), unlearnt.explained()),
+        (scored.transform(), 50, None)
+    );
+    unlearnt
+        .each(|round| {
+            let RawRound { context, candidates, .. } = &round.raw;
+            let (rows, _) = scored.transform().rows(context, candidates, Default::default()).unwrap();
+            assert_eq!(round.rows, rows);
+            Ok(())
+        })
+        .unwrap();
+    let other = schema_text("").replacen("\"none\"", "\"max\"", 1);
+    let error = Prepared::with(&later, &schema(&other), scored.transform().clone()).unwrap_err();
+    assert!(error.to_string().contains("learnt for other columns"), "{error}");
     // The proposal for the file, as it is printed and read again.
     let proposal = propose(&file).unwrap();
     assert!(proposal.schema.score.is_some() && proposal.schema.project.is_none());
