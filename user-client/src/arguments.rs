@@ -236,8 +236,8 @@ pub(crate) struct ReplayArguments {
     /// Schema of the file, as `data check` proposes one.
     #[arg(long)]
     pub(crate) schema: Option<PathBuf>,
-    /// Transformation of another file, such as one of earlier rounds, as `data transform` prints it. Nothing is
-    /// then learnt from this one.
+    /// Transformation of another file, such as one of earlier rounds, as `data transform` prints it.
+    /// Nothing is then learnt from this one.
     #[arg(long, value_name = "FILE", requires = "schema")]
     pub(crate) transform: Option<PathBuf>,
     /// Number of the last round to play, from 1 [default: the last of the file].
@@ -276,8 +276,8 @@ pub(crate) enum DataCommand {
         /// Schema, a TOML file.
         #[arg(long)]
         schema: Option<PathBuf>,
-        /// Transformation of another file, such as one of earlier rounds, as `data transform` prints it. Nothing
-        /// is then learnt from this one.
+        /// Transformation of another file, such as one of earlier rounds, as `data transform` prints it.
+        /// Nothing is then learnt from this one.
         #[arg(long, value_name = "FILE", requires = "schema")]
         transform: Option<PathBuf>,
     },
@@ -288,8 +288,8 @@ pub(crate) enum DataCommand {
         /// Schema, a TOML file.
         #[arg(long)]
         schema: PathBuf,
-        /// Transformation of another file, such as one of earlier rounds, as `data transform` prints it. Nothing
-        /// is then learnt from this one.
+        /// Transformation of another file, such as one of earlier rounds, as `data transform` prints it.
+        /// Nothing is then learnt from this one.
         #[arg(long, value_name = "FILE", requires = "schema")]
         transform: Option<PathBuf>,
         /// File to write.
@@ -308,6 +308,13 @@ pub(crate) enum DataCommand {
         /// candidate it is. The same as score = {} in place of a projection in the schema.
         #[arg(long)]
         supervised: bool,
+        /// Adds noise to what is learnt from rewards, so that the transformation is (epsilon,
+        /// delta)-differentially private with respect to the rewards of one round. Needs a score.
+        #[arg(long, requires = "delta")]
+        epsilon: Option<f64>,
+        /// Delta of the noise, far below 1 divided by the number of rounds.
+        #[arg(long, requires = "epsilon")]
+        delta: Option<f64>,
     },
     /// Writes a log of visits to a made-up shop, and beside it the expected reward of every candidate. Prints
     /// the schema that reads the log.
@@ -332,8 +339,8 @@ pub(crate) enum DataCommand {
         /// Schema, a TOML file. Files in the layout of data/README.md and those of `data convert` need none.
         #[arg(long)]
         schema: Option<PathBuf>,
-        /// Transformation of another file, such as one of earlier rounds, as `data transform` prints it. Nothing
-        /// is then learnt from this one.
+        /// Transformation of another file, such as one of earlier rounds, as `data transform` prints it.
+        /// Nothing is then learnt from this one.
         #[arg(long, value_name = "FILE", requires = "schema")]
         transform: Option<PathBuf>,
         /// Names of policies, separated by commas [default: all that fit].

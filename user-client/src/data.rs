@@ -2,10 +2,13 @@
 
 use crate::arguments::DataCommand;
 use crate::print;
-use anyhow::Context;
-use datasets::{Checked, Dataset, Prepared, Proposal, check, convert, propose, read_schema, read_transform};
+use anyhow::{Context, bail};
+use datasets::{
+    Checked, Dataset, Prepared, Proposal, RewardNoise, check, convert, propose, read_schema, read_transform,
+};
 use evaluation::{EvaluationSettings, evaluate, visits};
 use host::say;
+use privacy::budget::{Delta, Epsilon};
 use schema::Schema;
 use serde::Serialize;
 use std::io::{BufWriter, Write};
@@ -35,13 +38,25 @@ pub(crate) fn run(command: DataCommand, json: bool) -> anyhow::Result<()> {
             }
             Ok(())
         }
-        DataCommand::Transform { file, schema, supervised } => {
+        DataCommand::Transform { file, schema, supervised, epsilon, delta } => {
             let mut schema = read_schema(&schema)?;
             if supervised {
                 schema.project = None;
                 schema.score.get_or_insert_default();
             }
-            print(Prepared::fit(&file, &schema)?.transform())
+            let (Some(epsilon), Some(delta)) = (epsilon, delta) else {
+                return print(Prepared::fit(&file, &schema)?.transform());
+            };
+            if schema.score.is_none() {
+                bail!("--epsilon protects rewards, and nothing is learnt from them: give --supervised too");
+            }
+            let (epsilon, delta) = (Epsilon::new(epsilon)?, Delta::new(delta)?);
+            let statement = RewardNoise::statement(epsilon, delta)?;
+            let mut rng = user_client::os_rng()?;
+            let mut noise = RewardNoise::new(epsilon, delta, &mut rng);
+            print(Prepared::fit_with_noise(&file, &schema, &mut noise)?.transform())?;
+            eprintln!("{statement}");
+            Ok(())
         }
         DataCommand::Generate { file, truth, rounds, seed } => {
             let draft = |path: &Path| {

@@ -43,6 +43,7 @@ pub use error::{Error, Place};
 pub use guess::{ColumnSeen, Guess, guess};
 pub use prepare::{Prepared, TransformedRound, read_schema, read_transform};
 pub use propose::{Proposal, propose};
+pub use score::RewardNoise;
 pub use source::{Dropped, Observed, RawRound, Source};
 
 /// The most bytes of a row.

@@ -1,6 +1,6 @@
 //! A file with its schema and what was learnt from it.
 
-use crate::score::{self, Scored};
+use crate::score::{self, RewardNoise, Scored};
 use crate::source::Source;
 use crate::{Dropped, Error, Observed, RawRound};
 use schema::{ColumnFit, ColumnSummary, Layout, MomentFit, NormFit, Position, Schema, Transform};
@@ -87,6 +87,19 @@ impl Prepared {
     /// # Errors
     /// [`Error::File`] with line, column and value of what cannot be read; [`Error::Schema`].
     pub fn fit(path: &Path, schema: &Schema) -> Result<Self, Error> {
+        Self::learn(path, schema, None)
+    }
+
+    /// The same, with noise in all that is learnt from rewards. What is explained is not known then.
+    ///
+    /// # Errors
+    /// Those of [`fit`](Self::fit); [`Error::Schema`] for a score that cannot be protected so: that of a
+    /// column, or with features that are computed from rewards.
+    pub fn fit_with_noise(path: &Path, schema: &Schema, noise: &mut RewardNoise) -> Result<Self, Error> {
+        Self::learn(path, schema, Some(noise))
+    }
+
+    fn learn(path: &Path, schema: &Schema, noise: Option<&mut RewardNoise>) -> Result<Self, Error> {
         let fault = |error| Error::Schema { file: path.display().to_string(), error };
         let First { fit, rounds, dropped, late, arms } = First::read(path, schema)?;
         let columns = fit.summaries().cloned().collect();
@@ -100,7 +113,7 @@ impl Prepared {
             })?;
             transform = moments.finish(transform);
         }
-        let Scored { transform, crossed, explained } = score::learn(path, schema, rounds, transform)?;
+        let Scored { transform, crossed, explained } = score::learn(path, schema, rounds, transform, noise)?;
         let norms = norms(path, schema, rounds, &transform)?;
         let longest = norms.longest();
         let transform = norms.finish(transform).map_err(fault)?;

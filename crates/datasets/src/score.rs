@@ -3,8 +3,54 @@
 use crate::prepare::{each, position};
 use crate::ridge::{FOLDS, Ridge, RidgeFit};
 use crate::{Error, HeldOut, MAX_DATASET, Observed, Prepared, RawRound};
-use schema::{RangeFit, Schema, ScoreModel, Transform};
+use privacy::budget::{Delta, Epsilon, Neighbours, Rho};
+use privacy::{Definition, PrivacyStatement, Trust};
+use rand::Rng;
+use schema::{RangeFit, Schema, ScoreModel, ScorePrivacy, Transform};
 use std::path::Path;
+
+/// Noise that protects the rewards of a file from whoever sees a score that was learnt from them.
+///
+/// # Privacy
+/// (ε, δ)-differential privacy for neighbours that differ in the rewards of one round: that of the action
+/// that was shown, or those of all candidates, which is which of them was chosen. Features, actions and the
+/// number of rounds are the same in both, and are not protected. Everything that a transformation takes from
+/// rewards is a function of the noisy sums: the penalties, the coefficients, the range of predictions, and
+/// the predictions for the rounds of the file. Each transformation that is learnt from a file spends ε and δ
+/// anew.
+pub struct RewardNoise<'a> {
+    epsilon: Epsilon,
+    delta: Delta,
+    rng: &'a mut dyn Rng,
+}
+
+impl<'a> RewardNoise<'a> {
+    /// Noise that is drawn from `rng`, which nobody may know.
+    pub fn new(epsilon: Epsilon, delta: Delta, rng: &'a mut dyn Rng) -> Self {
+        RewardNoise { epsilon, delta, rng }
+    }
+
+    /// What is guaranteed.
+    ///
+    /// # Errors
+    /// [`privacy::Error`] if δ is 0.
+    pub fn statement(epsilon: Epsilon, delta: Delta) -> Result<PrivacyStatement, privacy::Error> {
+        PrivacyStatement::with_delta(
+            Definition::Approximate,
+            epsilon,
+            delta,
+            Trust::Central,
+            Neighbours::ReplaceOne,
+            "The rewards of one round of the file, from whoever has the transformation. Features, actions and the number of rounds \
+             are not protected, and the holder of the file, who adds the noise, is trusted with all. Each transformation that is \
+             learnt from the file spends as much again.",
+        )
+    }
+
+    fn stated(&self) -> ScorePrivacy {
+        ScorePrivacy { epsilon: self.epsilon.get(), delta: self.delta.get() }
+    }
+}
 
 /// A transformation, and what a score adds to it.
 pub(crate) struct Scored {
@@ -27,16 +73,28 @@ pub(crate) fn learn(
     schema: &Schema,
     rounds: u64,
     transform: Transform,
+    noise: Option<&mut RewardNoise>,
 ) -> Result<Scored, Error> {
-    if schema.score.is_none() {
-        return Ok(Scored { transform, crossed: Vec::new(), explained: None });
-    }
     let fault = |error| Error::Schema { file: path.display().to_string(), error };
+    let Some(rule) = &schema.score else {
+        return Ok(Scored { transform, crossed: Vec::new(), explained: None });
+    };
+    if noise.is_some() && (rule.column.is_some() || schema.previous && !schema.is_logged()) {
+        let reason = match rule.column {
+            Some(_) => "noise protects rewards, and the predictions of another model are taken as they are",
+            None => {
+                "noise protects rewards, and previous is a feature that is computed from them: leave it out"
+            }
+        };
+        let error = schema::Error::Schema { key: "score".into(), reason: reason.into() };
+        return Err(fault(error));
+    }
+    let privacy = noise.as_ref().map(|noise| noise.stated());
     let (model, crossed, explained) = match transform.column_model() {
         Some(model) => (model, Vec::new(), None),
         None => {
-            let Ridge { model, crossed, explained } = regress(path, schema, rounds, &transform)?;
-            (model, crossed, Some(explained))
+            let Ridge { model, crossed, explained } = regress(path, schema, rounds, &transform, noise)?;
+            (model, crossed, privacy.is_none().then_some(explained))
         }
     };
     let unscaled =
@@ -51,8 +109,9 @@ pub(crate) fn learn(
         Ok(())
     })?;
     let range = range.finish().map_err(fault)?;
-    let scaled =
-        |coefficients| transform.clone().with_score(ScoreModel { coefficients, range }).map_err(fault);
+    let scaled = |coefficients| {
+        transform.clone().with_score(ScoreModel { coefficients, range, privacy }).map_err(fault)
+    };
     let crossed = crossed.into_iter().map(scaled).collect::<Result<_, _>>()?;
     Ok(Scored { transform: scaled(model)?, crossed, explained })
 }
@@ -63,10 +122,11 @@ pub(crate) fn regress(
     schema: &Schema,
     rounds: u64,
     transform: &Transform,
+    noise: Option<&mut RewardNoise>,
 ) -> Result<Ridge, Error> {
     let shape = (transform.wide(), transform.score_groups());
     let rows = |round: &RawRound| transform.wide_rows(&round.context, &round.candidates, position(round));
-    regression(path, schema, rounds, shape, rows)
+    regression(path, schema, rounds, shape, rows, noise)
 }
 
 /// The regression of the rewards on rows of features, whose first is 1. `shape` is their number, and that of
@@ -77,6 +137,7 @@ fn regression(
     rounds: u64,
     shape: (usize, usize),
     rows: impl Fn(&RawRound) -> Result<Vec<f64>, schema::Error>,
+    noise: Option<&mut RewardNoise>,
 ) -> Result<Ridge, Error> {
     let (wide, groups) = shape;
     let fault = |reason: String| Error::Schema {
@@ -93,18 +154,22 @@ fn regression(
     each(path, schema, rounds, |round| {
         let rows = rows(&round).map_err(|e| Error::at(path, round.line, e))?;
         let fold = fold.next().unwrap_or(0);
-        let mut see = |arm: usize, reward: f64| {
-            let group = if groups == 1 { 0 } else { arm };
-            fit.see(fold, group, &rows[arm * wide..(arm + 1) * wide], reward);
-        };
+        let row = |arm: usize| &rows[arm * wide..(arm + 1) * wide];
         match &round.observed {
             Observed::Every(rewards) => {
-                rewards.iter().enumerate().for_each(|(arm, reward)| see(arm, *reward))
+                let all = rewards.iter().enumerate();
+                fit.see_round(fold, all.map(|(arm, reward)| (arm, row(arm), *reward)));
             }
-            Observed::Played { arm, reward, .. } => see(*arm, *reward),
+            Observed::Played { arm, reward, .. } => {
+                fit.see_round(fold, [(*arm, row(*arm), *reward)].into_iter());
+            }
         }
         Ok(())
     })?;
+    if let Some(noise) = noise {
+        let refused = |error: privacy::Error| fault(format!("no noise can be added: {error}"));
+        fit.protect(Rho::within(noise.epsilon, noise.delta).map_err(refused)?, noise.rng).map_err(refused)?;
+    }
     fit.finish().ok_or_else(|| {
         fault("the features are beyond double precision: divide the columns by constants, or encode them as \"standard\"".into())
     })
@@ -119,7 +184,7 @@ pub(crate) fn held_out(prepared: &Prepared) -> Result<Option<HeldOut>, Error> {
     let (path, schema, rounds, transform) =
         (prepared.path(), prepared.schema(), prepared.rounds(), prepared.transform());
     let Some(Ok(scored)) = transform.projects().map(|_| transform.before_score()) else { return Ok(None) };
-    let scores = match regress(path, schema, rounds, &scored) {
+    let scores = match regress(path, schema, rounds, &scored, None) {
         Ok(ridge) => ridge.explained,
         Err(Error::Schema { .. }) => return Ok(None),
         Err(error) => return Err(error),
@@ -129,6 +194,6 @@ pub(crate) fn held_out(prepared: &Prepared) -> Result<Option<HeldOut>, Error> {
         let rows = transform.projected_rows(&round.context, &round.candidates, position(round))?;
         Ok(rows.chunks_exact(features).flat_map(|row| [1.0].into_iter().chain(row.iter().copied())).collect())
     };
-    let features = regression(path, schema, rounds, (features + 1, 1), rows)?.explained;
+    let features = regression(path, schema, rounds, (features + 1, 1), rows, None)?.explained;
     Ok(Some(HeldOut { features, scores }))
 }

@@ -30,7 +30,7 @@ pub use error::Error;
 pub use fit::{ColumnFit, ColumnSummary, MomentFit, NormFit};
 pub use layout::{Encoding, Layout, Missing, NormRule, Projection, ProjectionRule, Schema, ScoreRule};
 pub use named::{Named, NamedRound};
-pub use score::{RangeFit, ScoreModel, ScoreRange};
+pub use score::{RangeFit, ScoreModel, ScorePrivacy, ScoreRange};
 pub use transform::{Position, Transform};
 
 /// The most features before a projection. The principal components of so many take some seconds.

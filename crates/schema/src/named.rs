@@ -148,7 +148,8 @@ impl Transform {
             for (context, candidates, position) in &cells {
                 range.see(&of_column.predictions(context, candidates, *position)?);
             }
-            transform = transform.with_score(ScoreModel { coefficients, range: range.finish()? })?;
+            transform =
+                transform.with_score(ScoreModel { coefficients, range: range.finish()?, privacy: None })?;
         }
         let mut norms = NormFit::default();
         for (context, candidates, position) in &cells {

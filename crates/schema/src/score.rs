@@ -22,6 +22,19 @@ pub struct ScoreModel {
     pub coefficients: Vec<Vec<f64>>,
     /// c and h.
     pub range: ScoreRange,
+    /// The noise that protects rewards of the file, if there is any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub privacy: Option<ScorePrivacy>,
+}
+
+/// The coefficients are (`epsilon`, `delta`)-differentially private with respect to the rewards of one round.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScorePrivacy {
+    /// ε.
+    pub epsilon: f64,
+    /// δ.
+    pub delta: f64,
 }
 
 /// The predictions that become -1 and 1: `centre` less and plus `half`.
@@ -79,7 +92,7 @@ impl RangeFit {
 impl ScoreModel {
     /// The model whose predictions are not scaled, before their range is known.
     pub fn unscaled(coefficients: Vec<Vec<f64>>) -> Self {
-        ScoreModel { coefficients, range: ScoreRange { centre: 0.0, half: 1.0 } }
+        ScoreModel { coefficients, range: ScoreRange { centre: 0.0, half: 1.0 }, privacy: None }
     }
 
     /// The prediction of a candidate, which is `arm`, from its features before the score.
@@ -188,7 +201,7 @@ mod tests {
         assert_eq!(transform.wide_names(), ["bias", "price", "age"]);
         let range = ScoreRange { centre: 0.4, half: 0.5 };
         let coefficients = vec![vec![0.1, 0.05, 0.2], vec![0.3, 0.1, -0.1]];
-        let transform = transform.with_score(ScoreModel { coefficients, range }).unwrap();
+        let transform = transform.with_score(ScoreModel { coefficients, range, privacy: None }).unwrap();
         assert_eq!(transform.names(), ["score", "candidate=a", "candidate=b"]);
         let asked = round(r#"{"context": {"age": 2}, "candidates": [{"price": 3}, {"price": 1}]}"#);
         let unit = 0.5f64.sqrt();
@@ -224,7 +237,7 @@ mod tests {
             let transform = ColumnFit::new(&schema).unwrap().finish(candidates).unwrap();
             let range = ScoreRange { centre: 0.0, half: 1.0 };
             let coefficients = vec![vec![0.5, 0.0]; candidates];
-            let transform = transform.with_score(ScoreModel { coefficients, range }).unwrap();
+            let transform = transform.with_score(ScoreModel { coefficients, range, privacy: None }).unwrap();
             assert_eq!(transform.features(), features);
             assert_eq!(transform.names().len(), features);
             let asked = NamedRound {

@@ -2,7 +2,8 @@
 
 use crate::schema;
 use bandit::{Arithmetic, Features, HelbaClear, LinearConfig, Policy, Schedule, Width};
-use datasets::{Dataset, Observed, Prepared, RawRound, check, convert, propose};
+use datasets::{Dataset, Observed, Prepared, RawRound, RewardNoise, check, convert, propose};
+use privacy::budget::{Delta, Epsilon};
 use privacy::source::{SplitMix64, Words};
 use schema::{Cell, NamedRound};
 use std::fmt::Write;
@@ -156,6 +157,31 @@ fn a_score_keeps_what_a_projection_loses() {
     let out = folder.path().join("rounds.csv");
     convert(&scored, &out).unwrap();
     assert_eq!(Dataset::any(&out, None).unwrap().rounds(), Dataset::load(&scored).unwrap().rounds());
+}
+
+/// Noise for ε = 8 leaves most of a score, and noise for ε = 0.01 leaves none; the transformation says which
+/// noise it has. What noise does not protect is refused.
+#[test]
+fn rewards_are_protected_by_noise() {
+    let (_folder, file) = World::log(1, 4000);
+    let fit = |epsilon: f64, text: &str| {
+        let (epsilon, delta) = (Epsilon::new(epsilon).unwrap(), Delta::new(1e-6).unwrap());
+        let mut rng = SplitMix64::new(3);
+        Prepared::fit_with_noise(&file, &schema(text), &mut RewardNoise::new(epsilon, delta, &mut rng))
+    };
+    let score = schema_text("score = {}");
+    let [weak, strong] = [8.0, 0.01].map(|epsilon| fit(epsilon, &score).unwrap());
+    assert_eq!(weak.explained(), None);
+    let stated = weak.transform().score().unwrap().privacy.unwrap();
+    assert_eq!((stated.epsilon, stated.delta), (8.0, 1e-6));
+    let [(of_weak, possible), (of_strong, _)] = [&weak, &strong].map(|p| played(p.transform(), 7));
+    assert!(of_weak > possible - 0.05, "{of_weak} of {possible}");
+    // 0.4 is the mean reward of every arm.
+    assert!(of_strong < 0.47, "{of_strong}");
+    let choices = "layout = \"wide\"\nchosen = \"arm\"\nuser = \"reward\"\ncandidates = [\"a\", \"b\", \"c\", \"d\"]\n\
+                   score = {}\nprevious = true\n[context]\nalpha = \"none\"\n";
+    let error = fit(1.0, choices).unwrap_err();
+    assert!(error.to_string().contains("previous is a feature that is computed from them"), "{error}");
 }
 
 /// A round's score knows nothing of its own reward. What is left of a reward when its expectation is taken
