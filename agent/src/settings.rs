@@ -2,10 +2,11 @@
 
 use crate::Error;
 use protocol::BanditConfig;
-use rand::{CryptoRng, RngExt};
+use rand::CryptoRng;
 use schema::{NamedRound, Schema, Transform};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use user_client::explore;
 
 /// The settings of a bandit. The server knows none of them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -42,12 +43,7 @@ impl Settings {
     /// to be played. The model and the baseline determine it but for the uniform draw of epsilon.
     pub(crate) fn play<R: CryptoRng>(&self, chosen: usize, arms: usize, rng: &mut R) -> (usize, f64) {
         match (self.mode, self.baseline) {
-            (Mode::Bandit, _) | (_, None) => {
-                let draws = self.epsilon > 0.0 && rng.random_bool(self.epsilon);
-                let arm = if draws { rng.random_range(0..arms) } else { chosen };
-                let of_chosen = if arm == chosen { 1.0 - self.epsilon } else { 0.0 };
-                (arm, of_chosen + self.epsilon / arms as f64)
-            }
+            (Mode::Bandit, _) | (_, None) => explore(chosen, arms, self.epsilon, rng),
             (Mode::Shadow | Mode::Baseline, Some(baseline)) => (baseline, 1.0),
         }
     }

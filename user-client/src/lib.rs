@@ -21,6 +21,7 @@ mod connected;
 mod context;
 mod device;
 mod error;
+mod exploration;
 #[cfg(feature = "http")]
 mod http;
 mod pending;
@@ -40,6 +41,7 @@ pub use connected::Connected;
 pub use context::read_contexts;
 pub use device::{Device, Opening};
 pub use error::Error;
+pub use exploration::explore;
 #[cfg(feature = "http")]
 pub use http::{AnyBandit, Client, Creation, Listing, request_key};
 pub use pending::Pending;
