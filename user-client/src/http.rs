@@ -223,6 +223,21 @@ impl Client {
         Ok(created)
     }
 
+    /// Creates an encrypted bandit as [`Self::create_encrypted_as`], if the server has the public half of the
+    /// keys of `device`. Otherwise nothing is created.
+    ///
+    /// # Errors
+    /// As [`Device::check_manifest`] for other keys, [`Self::create_encrypted_as`].
+    pub fn create_encrypted_for(
+        &self,
+        device: &Device,
+        config: &BanditConfig,
+        creation: &Creation,
+    ) -> Result<Labelled<Created>, Error> {
+        device.check_manifest(&self.keys()?)?;
+        self.create_encrypted_as(config, creation)
+    }
+
     /// The policies that the server offers, with an example of each.
     ///
     /// # Errors

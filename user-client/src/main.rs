@@ -61,7 +61,7 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
             )
         }
         Command::Create { caller, features, arms, tuning, config, name, tags, .. } => {
-            let client = caller.client()?;
+            let (client, device) = caller.client_and_device()?;
             let config = match config {
                 Some(path) => read_config(&path)?,
                 None => {
@@ -72,7 +72,10 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
             };
             label(&config);
             let creation = Creation::new(Labels { name, tags }, &mut os_rng()?);
-            let created = patiently(|| client.create_encrypted_as(&config, &creation))?;
+            let created = patiently(|| match &device {
+                Some(device) => client.create_encrypted_for(device, &config, &creation),
+                None => client.create_encrypted_as(&config, &creation),
+            })?;
             if json {
                 return print(&created);
             }
@@ -189,10 +192,14 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
 impl Caller {
     /// A client that sends the token of the file, if one is given, or else that of the secret bundle.
     fn client(&self) -> anyhow::Result<Client> {
-        match &self.secret {
-            Some(secret) => Ok(self.opening.connect(secret, &self.server)?.0),
-            None => connect(&self.server, None),
-        }
+        Ok(self.client_and_device()?.0)
+    }
+
+    /// The client, and the device of the secret bundle if there is one.
+    fn client_and_device(&self) -> anyhow::Result<(Client, Option<Device>)> {
+        let Some(secret) = &self.secret else { return Ok((connect(&self.server, None)?, None)) };
+        let (client, device) = self.opening.connect(secret, &self.server)?;
+        Ok((client, Some(device)))
     }
 
     /// Why a list may be empty although the server has bandits.

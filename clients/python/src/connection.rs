@@ -124,7 +124,11 @@ impl Connection {
             let config: BanditConfig = serde_json::from_str(&configuration)
                 .map_err(|e| Failure::Argument(format!("the configuration cannot be read: {e}")))?;
             let creation = creation(labels)?;
-            let created = inner.patiently(stop, |client| client.create_encrypted_as(&config, &creation))?;
+            // Keys that the server does not have create nothing.
+            let created = inner.patiently(stop, |client| match inner.device() {
+                Some(device) => client.create_encrypted_for(&device, &config, &creation),
+                None => client.create_encrypted_as(&config, &creation),
+            })?;
             inner.join(&created.of)?;
             json(&created)
         })

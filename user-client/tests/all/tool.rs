@@ -1,7 +1,7 @@
 //! `helba-client` against a server of encrypted bandits.
 
 use crate::device::rng;
-use crate::server::Server;
+use crate::server::{Server, keys, other_keys};
 use helba_server::{NewToken, Scope, TokensFile};
 use std::fs::File;
 use std::io::Read;
@@ -293,6 +293,37 @@ fn the_tool_sends_api_tokens() {
     let mut bare = Command::new(env!("CARGO_BIN_EXE_helba-client"));
     let bare = bare.args(["list", "--server", &server.url()]).output().unwrap();
     assert!(String::from_utf8_lossy(&bare.stderr).contains("the request has no token"));
+}
+
+/// A secret bundle that could not play the bandit is refused before there is one, whatever token comes with
+/// it.
+#[test]
+fn a_bundle_of_other_keys_creates_nothing() {
+    let server = Server::start("127.0.0.1:0");
+    let new = NewToken { name: "admin".into(), scopes: vec![Scope::Admin], bandit: None, expires: None };
+    let token = TokensFile::of(&server.file("state")).create(new, &mut rng(1)).unwrap();
+    std::fs::write(server.file("admin"), token.to_hex().as_str()).unwrap();
+    let half = &keys().1[..keys().1.len() / 2];
+    for (name, bytes, why) in [
+        ("other", &other_keys().1[..], "use the secret bundle that was generated with the public bundle"),
+        ("half", half, "half.bundle"),
+        ("none", &b"what is this?"[..], "none.bundle"),
+        ("public", &keys().0[..], "public"),
+    ] {
+        let path = server.file(&format!("{name}.bundle"));
+        std::fs::write(&path, bytes).unwrap();
+        #[cfg(unix)]
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        let mut tool = Command::new(env!("CARGO_BIN_EXE_helba-client"));
+        tool.args(["create", "--toy", "--features", "4", "--arms", "2", "--server", &server.url()]);
+        let out =
+            tool.arg("--secret").arg(path).arg("--token-file").arg(server.file("admin")).output().unwrap();
+        let said = String::from_utf8(out.stderr).unwrap();
+        assert!(!out.status.success() && said.contains(why), "{name}: {said}");
+    }
+    assert_eq!(Tool(&server).run("list", &["--json"]).0.trim(), "[]");
+    // The control.
+    Tool(&server).create(&["--token-file", server.file("admin").to_str().unwrap()]);
 }
 
 /// Requests that break off are sent again, and every feedback is counted once. Without patience, the round
