@@ -227,6 +227,12 @@ struct Arguments {
     /// unless --listen is a loopback address.
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
+    /// Origin whose pages may send requests, such as https://shop.example: scheme, host and port as a browser
+    /// writes them, without a wildcard. It may be given several times. Pages of other origins than these and
+    /// of the server's own are refused. Every script of a listed origin can use what needs no token, and any
+    /// token that a visitor gives it.
+    #[arg(long = "cors-origin", value_name = "ORIGIN")]
+    cors_origins: Vec<service::Origin>,
     /// The state folder was restored from a backup. Give this flag once, at the first start after that.
     /// Rewards in the folder may have been released since the backup, so that bandits with a privacy
     /// guarantee start again without their data, and keep the budget that they have spent.
@@ -499,6 +505,7 @@ async fn serve(arguments: Arguments, tls: &TlsArguments) -> Result<()> {
         body_memory,
         wait,
         hosts,
+        cors_origins: arguments.cors_origins,
         restored,
         ..Settings::default()
     };

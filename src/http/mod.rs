@@ -49,7 +49,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, get, on};
-use service::{Bodies, Body, DISCARDED_BYTES, Hosts, Pace};
+use service::{Bodies, Body, Cors, DISCARDED_BYTES, Hosts, Origin, Pace};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -81,6 +81,8 @@ pub struct Settings {
     /// from a browser on the same machine, under a name that resolves to the loopback address (DNS
     /// rebinding).
     pub hosts: Option<Vec<String>>,
+    /// Origins of pages besides those of this server that may send requests.
+    pub cors_origins: Vec<Origin>,
     /// Whether the state folder was restored from a backup. Bandits with a privacy guarantee then start again
     /// without their data, because the lost state may have released it.
     pub restored: bool,
@@ -134,6 +136,7 @@ impl Default for Settings {
             wait: Duration::from_secs(600),
             clock: Clock::default(),
             hosts: None,
+            cors_origins: Vec::new(),
             restored: false,
         }
     }
@@ -149,6 +152,7 @@ struct Inner {
     admission: Admission,
     bodies: Bodies,
     hosts: Hosts,
+    cors: Cors,
     stages: Stages,
     metrics: Arc<Metrics>,
     /// What devices of the keys before get.
@@ -189,7 +193,7 @@ impl AppState {
         let metrics = Arc::new(Metrics::new(Instant::now()));
         let (stages, keep_log) = (Stages::new(&settings, metrics.clone())?, settings.keep_log);
         let Settings { max_in_flight, max_bandits, operator, body_memory, hosts, restored, .. } = settings;
-        let Settings { rotated, users, .. } = settings;
+        let Settings { rotated, users, cors_origins, .. } = settings;
         let (wait, clock) = (settings.wait.as_secs(), settings.clock);
         let room = Room { most: max_bandits, wait, clock };
         let bandits = Bandits::open(
@@ -210,6 +214,12 @@ impl AppState {
             admission: Admission::new(max_in_flight),
             bodies: Bodies::within(body_memory, Pace::default()),
             hosts: Hosts(hosts),
+            cors: Cors {
+                origins: cors_origins,
+                methods: "GET, POST, PATCH, DELETE",
+                request_headers: REQUEST_HEADERS,
+                answer_headers: ANSWER_HEADERS,
+            },
             stages,
             metrics,
             kernel: planner::kernel_choice(),
@@ -427,9 +437,22 @@ async fn check_token(
     }
 }
 
+/// What pages of other origins send besides their bodies, and what they read besides that of the answer.
+const REQUEST_HEADERS: &str = "authorization, content-type, helba-decisions, helba-sender, idempotency-key, \
+                               if-match, if-none-match, request-id";
+const ANSWER_HEADERS: &str = "etag, request-id, retry-after, www-authenticate";
+
+/// Refuses other hosts, and pages of origins that are neither this server's nor listed.
 async fn check_origin(State(state): State<AppState>, request: Request, next: Next) -> Response {
-    match state.0.hosts.check(&request) {
-        Ok(()) => next.run(request).await,
+    let (hosts, cors) = (&state.0.hosts, &state.0.cors);
+    let origin = cors.listed(request.headers());
+    let mut response = match hosts.check_with(&request, cors) {
+        Ok(()) => match cors.preflight(&request) {
+            Some(answer) => answer,
+            None => next.run(request).await,
+        },
         Err(rejection) => refuse(request, rejection.into()).await.into_response(),
-    }
+    };
+    cors.mark(origin, &mut response);
+    response
 }

@@ -194,6 +194,87 @@ fn attack_browsers_of_other_sites() {
     assert_eq!(get("GET", "/v1/bandits", "[::1]", ""), 200);
 }
 
+/// With a list of origins, pages of these alone reach the server, and no other can read an answer.
+#[test]
+fn attack_pages_of_origins_that_are_not_listed() {
+    let state = TempDir::new().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_helba-server"));
+    command.arg("--state").arg(state.path()).args(["--listen", "127.0.0.1:0"]);
+    command.args(["--cors-origin", "https://shop.example", "--cors-origin", "http://localhost:5173"]);
+    let server = Program::spawn(&mut command);
+    let own = server.address.to_string();
+    let ask = |method: &str, host: &str, more: &str| {
+        let head = format!("{method} /v1/policies HTTP/1.1\r\nHost: {host}\r\n{more}");
+        read_head(&mut send(server.address, &head, b"")).to_ascii_lowercase()
+    };
+    let status = |answer: &str| answer.split(' ').nth(1).and_then(|code| code.parse::<u16>().ok()).unwrap();
+    let preflight =
+        "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization\r\n";
+    for foreign in [
+        "https://shop.example.evil.example",
+        "https://evil.example",
+        "http://shop.example",
+        "https://shop.example:8443",
+        "https://shop.example/",
+        "https://Shop.example",
+        "http://localhost",
+        "http://localhost:5173, https://evil.example",
+        "null",
+        "*",
+    ] {
+        let origin = format!("Origin: {foreign}\r\n");
+        for (method, more) in [("GET", ""), ("OPTIONS", preflight)] {
+            let answer = ask(method, &own, &format!("{origin}{more}"));
+            assert_eq!(status(&answer), 403, "{method} {foreign}: {answer}");
+            assert!(!answer.contains("access-control-"), "{method} {foreign}: {answer}");
+        }
+    }
+    // Two origins are none, and a listed origin opens no other host (DNS rebinding).
+    let listed = "Origin: https://shop.example\r\n";
+    let two = ask("GET", &own, &format!("{listed}Origin: https://evil.example\r\n"));
+    assert!(status(&two) >= 400 && !two.contains("access-control-"), "{two}");
+    assert_eq!(status(&ask("GET", "evil.example", listed)), 421);
+    assert_eq!(status(&ask("OPTIONS", "evil.example", &format!("{listed}{preflight}"))), 421);
+    // Controls: a page of the list, one of the server's own origin, and a program without an origin.
+    let allowed = ask("OPTIONS", &own, &format!("{listed}{preflight}"));
+    assert_eq!(status(&allowed), 204, "{allowed}");
+    for want in [
+        "access-control-allow-origin: https://shop.example",
+        "access-control-allow-methods: get, post, patch, delete",
+        "authorization",
+        "idempotency-key",
+        "helba-sender",
+        "helba-decisions",
+        "vary: origin",
+    ] {
+        assert!(allowed.contains(want), "{want}: {allowed}");
+    }
+    let read = ask("GET", &own, "Origin: http://localhost:5173\r\n");
+    assert_eq!(status(&read), 200);
+    assert!(
+        read.contains("access-control-allow-origin: http://localhost:5173") && read.contains("vary: origin")
+    );
+    assert!(!format!("{allowed}{read}").contains("access-control-allow-credentials"));
+    for more in [format!("Origin: http://{own}\r\n"), String::new()] {
+        let answer = ask("GET", &own, &more);
+        assert_eq!(status(&answer), 200);
+        assert!(!answer.contains("access-control-"), "{answer}");
+    }
+    // A page may read why it was refused.
+    let refused = ask("POST", &own, listed);
+    assert_eq!(status(&refused), 405);
+    assert!(refused.contains("access-control-allow-origin: https://shop.example"), "{refused}");
+    server.kill();
+    // What is no origin is no setting.
+    for bad in ["*", "null", "https://*.shop.example", "https://shop.example/", "https://shop.example:443"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_helba-server"));
+        command.arg("--state").arg(state.path()).args(["--cors-origin", bad]);
+        let done = command.output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(!done.status.success() && said.contains("as a browser"), "{bad}: {said}");
+    }
+}
+
 /// Names from bodies reach the log in one line and without escape sequences.
 #[test]
 fn attack_log_lines_cannot_be_forged() {

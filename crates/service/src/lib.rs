@@ -6,15 +6,17 @@
 //! | connections in all, by address, and in time | `listen` | memory and descriptors held by idle peers |
 //! | seconds of a handshake | `listen` | handshakes that never end |
 //! | bytes and seconds of a head | `listen` | heads that never end |
-//! | hosts that a request may name, origins that may start it | `origin` | pages that use a visitor's browser |
+//! | hosts that a request may name, origins that may start it | `origin`, `cors` | pages that use a visitor's browser |
 //! | type, length, rate and memory of a body | `body` | bodies that never end, or do not fit |
 
 mod body;
+mod cors;
 mod listen;
 mod origin;
 mod tls;
 
 pub use body::{Bodies, Body, Content, DISCARDED_BYTES, Pace, discard};
+pub use cors::{BadOrigin, Cors, Origin};
 pub use listen::{Connections, Peer, serve, serve_tls};
 pub use origin::Hosts;
 pub use tls::{OwnAuthority, Tls, TlsArguments, TlsError};
@@ -62,7 +64,7 @@ pub enum Rejection {
     },
     /// Untrusted: a request that a page of another origin started.
     #[error(
-        "a page of `{origin}` may not send requests to this server; if the page belongs to this server, its proxy must pass the header `Host` on, or `--host` of helba-server must name its host"
+        "a page of `{origin}` may not send requests to this server; if the page belongs to this server, its proxy must pass the header `Host` on, or `--host` of helba-server must name its host; pages of other origins are named by `--cors-origin`"
     )]
     ForeignOrigin {
         /// The origin of the page.

@@ -1,7 +1,7 @@
 //! Refuses two kinds of requests that a web page can make a browser send: those that a page of another origin
 //! starts, and those for a foreign host name that resolves to this machine (DNS rebinding).
 
-use crate::Rejection;
+use crate::{Cors, Rejection};
 use axum::extract::Request;
 use axum::http::header::{self, HeaderName};
 use std::net::IpAddr;
@@ -21,6 +21,14 @@ impl Hosts {
     /// # Errors
     /// [`Rejection::BadHead`], [`Rejection::WrongHost`], [`Rejection::ForeignOrigin`].
     pub fn check(&self, request: &Request) -> Result<(), Rejection> {
+        self.check_with(request, &Cors::default())
+    }
+
+    /// As [`Self::check`], and admits a request of a page whose origin `cors` lists.
+    ///
+    /// # Errors
+    /// As [`Self::check`].
+    pub fn check_with(&self, request: &Request, cors: &Cors) -> Result<(), Rejection> {
         let names = self.0.as_deref();
         let text = |name: HeaderName| {
             let mut values = request.headers().get_all(&name).iter();
@@ -39,6 +47,9 @@ impl Hosts {
         let known = |host: &str| names.unwrap_or_default().iter().any(|name| name.eq_ignore_ascii_case(host));
         if names.is_some() && !is_loopback(host) && !known(host) {
             return Err(Rejection::WrongHost { host: cut(&authority) });
+        }
+        if cors.listed(request.headers()).is_some() {
+            return Ok(());
         }
         if let Some(origin) = text(header::ORIGIN)? {
             let origin = origin.to_ascii_lowercase();

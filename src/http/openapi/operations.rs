@@ -11,7 +11,9 @@ pub(super) const ABOUT: &str = "A server of contextual bandits. Encrypted bandit
     (`crates/wire/src/encrypted.rs`). Bandits with policies in the clear take and answer JSON; each states its privacy. \
     Errors are problem documents (RFC 9457) whose `reason` is stable. A request that is no HTTP, or whose head is too long, \
     is answered 400 or 431 without a body, and a connection beyond the bound 503, before any route is found. Each answer \
-    has a header `request-id`, which the log names too: that of the request if it has 1 to 64 letters, digits, `-`, `_` or `.`.";
+    has a header `request-id`, which the log names too: that of the request if it has 1 to 64 letters, digits, `-`, `_` or `.`. \
+    Pages of the origins that `--cors-origin` names may send requests and read the answers, and preflight requests of theirs \
+    (`OPTIONS` on any path) are answered 204; those of other origins than the server's own get `foreign_origin`.";
 
 /// An operation without what follows from the table of routes.
 pub(super) struct Operation {
