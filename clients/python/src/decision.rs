@@ -5,7 +5,7 @@ use host::{lock, os_rng};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::sync::Mutex;
-use user_client::{Choice, Error, Pending};
+use user_client::{Choice, Error, Pending, explore};
 use wire::{Problem, ProblemType};
 use zeroize::Zeroize;
 
@@ -16,6 +16,8 @@ pub(crate) struct Answer {
     pub(crate) pending: Pending,
     /// Round and users of the evaluation. None of a stored decision.
     seen: Option<Seen>,
+    /// What the bandit chose, and the probability of the arm to play. None of a stored decision.
+    drawn: Option<(usize, f64)>,
     /// The arm and the reward that were sent.
     sent: Mutex<Option<(usize, f64)>>,
 }
@@ -29,7 +31,8 @@ struct Seen {
 impl Answer {
     pub(crate) fn new(pending: Pending, choice: &Choice) -> Self {
         let seen = Seen { round: choice.round, users: choice.users };
-        Answer { pending, seen: Some(seen), sent: Mutex::default() }
+        let drawn = Some((pending.arm, 1.0));
+        Answer { pending, seen: Some(seen), drawn, sent: Mutex::default() }
     }
 
     /// Notes what is about to be sent: the server reads the first reward alone, and cannot say that another
@@ -92,6 +95,27 @@ impl Answer {
         self.pending.reliable
     }
 
+    /// The arm that the bandit chose.
+    #[getter]
+    fn chosen(&self) -> Option<usize> {
+        self.drawn.map(|(chosen, _)| chosen)
+    }
+
+    /// The probability with which the arm was to be played.
+    #[getter]
+    fn probability(&self) -> Option<f64> {
+        self.drawn.map(|(_, probability)| probability)
+    }
+
+    /// The decision whose arm is drawn uniformly from all with probability `epsilon`.
+    fn explored(&self, py: Python<'_>, epsilon: f64) -> PyResult<Self> {
+        let mut rng = or_raise(py, os_rng().map_err(Failure::from))?;
+        let mut pending = self.pending.clone();
+        let (arm, probability) = explore(pending.arm, pending.contexts.len(), epsilon, &mut rng);
+        let drawn = Some((std::mem::replace(&mut pending.arm, arm), probability));
+        Ok(Answer { pending, seen: self.seen, drawn, sent: Mutex::default() })
+    }
+
     /// The decision as bytes that holders of these keys can open.
     fn seal<'py>(&self, py: Python<'py>, keys: &Keys) -> PyResult<Bound<'py, PyBytes>> {
         let sealed = || {
@@ -105,6 +129,6 @@ impl Answer {
     #[staticmethod]
     fn unseal(py: Python<'_>, bytes: &[u8], keys: &Keys) -> PyResult<Self> {
         let opened = || -> Result<Pending, Failure> { Ok(Pending::unseal(bytes, &keys.device)?) };
-        Ok(Answer { pending: or_raise(py, opened())?, seen: None, sent: Mutex::default() })
+        Ok(Answer { pending: or_raise(py, opened())?, seen: None, drawn: None, sent: Mutex::default() })
     }
 }

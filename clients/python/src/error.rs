@@ -17,6 +17,8 @@ pub(crate) enum Failure {
     Contexts(Option<usize>, protocol::Error),
     /// Named values that make no features.
     Named(String),
+    /// A file or a data frame that makes no rounds.
+    Data(String),
     /// An argument that cannot be used.
     Argument(String),
     /// The keys are missing or cannot be used.
@@ -64,6 +66,7 @@ pub(crate) fn raised(py: Python<'_>, failure: Failure) -> PyErr {
             one("ContextsError", format!("{place}{}", of_contexts(&error)))
         }
         Failure::Named(text) => one("ContextsError", text),
+        Failure::Data(text) => one("DataError", text),
         Failure::Argument(text) => one("ArgumentError", text),
         Failure::Keys(text) => one("KeysError", text),
         Failure::Forked => one(

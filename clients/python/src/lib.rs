@@ -1,10 +1,11 @@
 //! The device of encrypted bandits in a Python process. The module `helba._native` has what needs the secret
-//! key or the network; names and sentences for users are in `python/helba`.
+//! key, the network or the readers of files; names and sentences for users are in `python/helba`.
 //!
 //! A call takes plain values and returns plain values or JSON. It works on a thread of its own, without the
 //! interpreter ([`work`]).
 
 mod connection;
+mod data;
 mod decision;
 mod error;
 mod keys;
@@ -21,6 +22,8 @@ mod _native {
     use crate::connection::Connection;
     #[pymodule_export]
     use crate::connection::default_configuration;
+    #[pymodule_export]
+    use crate::data::{check_data, evaluate_data, fit_transform, rounds_of_data};
     #[pymodule_export]
     use crate::decision::Answer;
     #[pymodule_export]

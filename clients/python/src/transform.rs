@@ -7,18 +7,18 @@ use schema::{NamedRound, Schema};
 
 /// A transformation, which messages of JSON describe.
 #[pyclass(frozen, module = "helba._native")]
-pub(crate) struct Transform(schema::Transform);
+pub(crate) struct Transform(pub(crate) schema::Transform);
+
+/// A schema as a text, and whether that is TOML; JSON otherwise.
+pub(crate) type SchemaText = (String, bool);
 
 #[pymethods]
 impl Transform {
-    /// Learns from example rounds. The schema is a text in TOML or in JSON.
+    /// Learns from example rounds.
     #[staticmethod]
-    fn learn(py: Python<'_>, schema: &str, is_toml: bool, examples: &str) -> PyResult<Self> {
+    fn learn(py: Python<'_>, schema: SchemaText, examples: &str) -> PyResult<Self> {
         let learn = || -> Result<_, Failure> {
-            let schema: Schema = match is_toml {
-                true => toml::from_str(schema).map_err(|error| of_toml(schema, &error))?,
-                false => serde_json::from_str(schema).map_err(|error| bad("the schema", &error))?,
-            };
+            let schema = schema_of(&schema)?;
             let rounds: Vec<NamedRound> =
                 serde_json::from_str(examples).map_err(|error| bad("the example rounds", &error))?;
             let learnt = schema::Transform::learn(&schema, &rounds);
@@ -63,6 +63,16 @@ impl Transform {
     fn arms(&self) -> usize {
         self.0.arms()
     }
+}
+
+/// The schema of a text.
+pub(crate) fn schema_of((text, is_toml): &SchemaText) -> Result<Schema, Failure> {
+    let schema: Schema = match is_toml {
+        true => toml::from_str(text).map_err(|error| of_toml(text, &error))?,
+        false => serde_json::from_str(text).map_err(|error| bad("the schema", &error))?,
+    };
+    schema.validate().map_err(|error| Failure::Argument(format!("the schema: {error}")))?;
+    Ok(schema)
 }
 
 fn bad(what: &str, error: &serde_json::Error) -> Failure {

@@ -8,18 +8,21 @@
     bandit.feedback(decision, reward)                  # the reward of decision.arm
 
 Without keys, `client.create(policy="oful", features=7, arms=4)` makes a bandit with a clear policy, which
-the same lines play. `helba.aio` has the client for asyncio. Every exception is a `helba.Error`.
+the same lines play. `helba.check` and `helba.evaluate` read files and data frames without a server. `helba.aio`
+has the client for asyncio. Every exception is a `helba.Error`.
 """
 
 from __future__ import annotations
 
 from . import _native, aio
 from ._client import Bandit, Client, Raiser
+from ._data import Report, check, evaluate
 from ._errors import (
     ArgumentError,
     BusyError,
     ConflictError,
     ContextsError,
+    DataError,
     DecisionError,
     Error,
     ForbiddenError,
@@ -50,6 +53,7 @@ __all__ = [
     "ContextsError",
     "Counted",
     "Counters",
+    "DataError",
     "Decision",
     "DecisionError",
     "Error",
@@ -63,12 +67,15 @@ __all__ = [
     "Raiser",
     "RefusedError",
     "Replay",
+    "Report",
     "Rounds",
     "Status",
     "Transform",
     "UnauthorizedError",
     "UnreachableError",
     "aio",
+    "check",
+    "evaluate",
 ]
 
 for _name in __all__:

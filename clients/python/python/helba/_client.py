@@ -12,6 +12,7 @@ from typing import Any, Optional, Union
 from . import _native, _requests
 from ._contexts import Contexts
 from ._errors import Error
+from ._learning import Predicted, partial_fit, predict
 from ._native import Keys
 from ._replay import Replay, play
 from ._requests import UNSET, Counted, Counters, Decision, Description, Labels, Path, Status, Token, Unset
@@ -119,6 +120,7 @@ class Bandit:
     def __init__(self, connection: _native.Connection, description: Description) -> None:
         self._connection = connection
         self._description = description
+        self._predicted = Predicted()
 
     @property
     def bandit_id(self) -> str:
@@ -148,27 +150,34 @@ class Bandit:
         self._description = replace(self._description, labels=labels)
         return labels
 
-    def decide(self, contexts: Optional[Contexts] = None) -> Decision:
+    def decide(self, contexts: Optional[Contexts] = None, *, epsilon: float = 0.0) -> Decision:
         """Asks which arm to play.
 
         contexts has one row of features for each arm: a list of lists, or an array of any real type. A clear
         policy without contexts takes none. The rows of an encrypted bandit have a norm of at most l, by
         default 1, and are encrypted before they are sent.
 
+        With probability epsilon, this process draws the arm to play uniformly from all, of an encrypted bandit:
+        `decision.chosen` is what the bandit chose, and `decision.probability` that of the arm to play.
+
         Raises ContextsError before anything is sent; RefusedError and UnreachableError.
         """
-        return _requests.decide(self._connection, self._description, contexts).result()
+        epsilon = _requests.checked_epsilon(self._description, epsilon)
+        decision = _requests.decide(self._connection, self._description, contexts).result()
+        return _requests.explored(decision, epsilon)
 
-    def decide_many(self, contexts: Sequence[Contexts]) -> list[Decision]:
+    def decide_many(self, contexts: Sequence[Contexts], *, epsilon: float = 0.0) -> list[Decision]:
         """Decisions for several users, in their order, each with an id and a feedback of its own.
 
         An encrypted bandit makes them in as few requests as they fit into, with the bytes of one decision
         each. If one of several requests fails, the decisions of those before it are lost. A clear policy is
         asked once for each.
         """
+        epsilon = _requests.checked_epsilon(self._description, epsilon)
         if not self.encrypted:
             return [self.decide(one) for one in contexts]
-        return _requests.decide_several(self._connection, self._description, contexts).result()
+        made = _requests.decide_several(self._connection, self._description, contexts).result()
+        return [_requests.explored(decision, epsilon) for decision in made]
 
     def feedback(
         self,
@@ -189,6 +198,27 @@ class Bandit:
         others = {"rewards": rewards, "sum": sum, "share": share}
         call = _requests.feedback(self._connection, self._description, decision, reward, arm, others)
         return call.result()
+
+    def predict(self, X: Any) -> Any:
+        """The arm to play in each round of X, as scikit-learn names it: an array of numpy where that is in use, else a list.
+
+        X has the shape rounds x arms x features: arrays, lists or a list of data frames. A matrix or data frame of
+        rounds x features is for features that all arms share, of a bandit with arms times as many features, in which
+        each arm learns on its own.
+
+        Each round is a decision of the bandit, which waits for its reward: give it with `partial_fit`.
+        """
+        return predict(self, self._predicted, X)
+
+    def partial_fit(self, X: Any, arm: Any, reward: Any) -> Bandit:
+        """Learns from the rewards of the arms that were played in the rounds of X, one of each for each round.
+
+        Rounds that `predict` was asked about count as these decisions. An encrypted bandit is asked about others, and
+        learns about the arm that is given; a clear policy learns about the arm that it chose alone. If a request fails,
+        the rounds before it are learnt.
+        """
+        partial_fit(self, self._predicted, X, arm, reward)
+        return self
 
     def status(self) -> Status:
         """The counters of the bandit, which are public."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, Union
 
 from ._errors import ArgumentError, ContextsError
+from ._frames import is_frame, kind, matrix
 
 
 class Array(Protocol):
@@ -32,7 +33,9 @@ def is_array(values: object) -> bool:
 
 
 def rows(contexts: Any) -> list[list[float]]:
-    """The rows of `contexts` as lists of finite numbers."""
+    """The rows of `contexts` as lists of finite numbers. A data frame has a row for each arm."""
+    if is_frame(contexts):
+        contexts = matrix(contexts)
     if is_array(contexts):
         if contexts.ndim != 2:
             raise ContextsError(
@@ -57,8 +60,8 @@ def check_numbers(array: Any, what: str) -> None:
 def iterated(values: Any, what: str) -> Iterable[Any]:
     if is_array(values):
         values = values.tolist()
-    if isinstance(values, (str, bytes, dict)) or not hasattr(values, "__iter__"):
-        raise ContextsError(f"{what} are a {type(values).__name__}: give a list of lists of numbers, or an array")
+    if isinstance(values, (str, bytes, dict)) or is_frame(values) or not hasattr(values, "__iter__"):
+        raise ContextsError(f"{what} are a {kind(values)}: give a list of lists of numbers, or an array")
     found: Iterable[Any] = values
     return found
 
@@ -69,7 +72,7 @@ def number(value: Any, what: str) -> float:
             raise TypeError
         found = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise ContextsError(f"{what} is a {type(value).__name__}: give a real number") from None
+        raise ContextsError(f"{what} is a {kind(value)}: give a real number") from None
     if not math.isfinite(found):
         raise ContextsError(f"{what} is not a finite number: replace it before you ask")
     return found

@@ -15,6 +15,10 @@ class ContextsError(ArgumentError):
     """Contexts that are not one row of finite features for each arm, or features that are too long."""
 
 
+class DataError(ArgumentError):
+    """A file, a data frame or a schema that makes no rounds, with line, column and value where they are known."""
+
+
 class KeysError(Error):
     """Keys that are missing, that cannot be opened, or that do not belong to the server or the bandit."""
 

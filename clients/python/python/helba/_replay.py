@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._contexts import check_numbers, is_array, row, rows
 from ._errors import ContextsError
+from ._frames import is_frame, matrix
 
 if TYPE_CHECKING:
     from ._client import Bandit
@@ -39,7 +40,13 @@ class Replay:
 
 
 def play(bandit: Bandit, contexts: Any, rewards: Any, progress: bool) -> Replay:
+    if is_frame(rewards):
+        rewards = matrix(rewards)
     for values, name, dimensions in ((contexts, "contexts", 3), (rewards, "rewards", 2)):
+        if is_frame(values):
+            raise ContextsError(
+                f"the {name} are a data frame: helba.Rounds.of(data, schema) makes contexts and rewards of one"
+            )
         if is_array(values):
             if values.ndim != dimensions:
                 raise ContextsError(f"the {name} have {values.ndim} dimensions: a replay takes {dimensions}")

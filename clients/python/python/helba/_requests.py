@@ -13,8 +13,8 @@ from typing import Any, Optional, Union
 
 from . import _native
 from ._calls import Call
-from ._contexts import Contexts, reward_of, rows
-from ._errors import ArgumentError, DecisionError, Error, InsecureWarning, KeysError
+from ._contexts import Contexts, number, reward_of, rows
+from ._errors import ArgumentError, ContextsError, DecisionError, Error, InsecureWarning, KeysError
 from ._native import Keys
 
 Path = Union[str, "os.PathLike[str]"]
@@ -44,7 +44,7 @@ class Decision:
 
     @property
     def arm(self) -> int:
-        """The arm to play, from 0."""
+        """The arm to play, from 0: what the bandit chose, or with epsilon what was drawn in its place."""
         if self._answer is not None:
             return self._answer.arm
         arm = self._details["arm"]
@@ -80,6 +80,23 @@ class Decision:
     def users(self) -> Optional[int]:
         """How many decisions shared the encrypted evaluation; None of a clear one, or if it was stored in between."""
         return self._answer.users if self._answer is not None else None
+
+    @property
+    def chosen(self) -> Optional[int]:
+        """The arm that the bandit chose, which is not `arm` if epsilon drew another; None if it was stored in between."""
+        return self._answer.chosen if self._answer is not None else self._details.get("arm")
+
+    @property
+    def probability(self) -> Optional[float]:
+        """The probability with which `arm` was to be played, for estimates from a log.
+
+        The model determines what an encrypted bandit chooses, so that it is 1 without epsilon. None of a clear policy,
+        whose own draws the server does not tell, and if the decision was stored in between.
+        """
+        if self._answer is not None:
+            return self._answer.probability
+        found: Optional[float] = self._details.get("probability")
+        return found
 
     @property
     def encrypted(self) -> bool:
@@ -357,6 +374,26 @@ def erase(connection: _native.Connection, bandit_id: str, decision_id: str) -> C
 
 def delete(connection: _native.Connection, bandit_id: str) -> Call[None]:
     return Call(lambda done: connection.delete(bandit_id, done), lambda _: None)
+
+
+def explored(decision: Decision, epsilon: float) -> Decision:
+    """The decision, whose arm is drawn uniformly from all with probability `epsilon`."""
+    answer = decision._answer
+    return decision if answer is None or epsilon == 0 else Decision(answer.explored(epsilon), {})
+
+
+def checked_epsilon(bandit: Description, epsilon: float) -> float:
+    try:
+        found = number(epsilon, "epsilon")
+    except ContextsError as error:
+        raise ArgumentError(str(error)) from None
+    if not 0 <= found <= 1:
+        raise ArgumentError(f"epsilon is {found:g}: give a probability, from 0 to 1")
+    if found > 0 and not bandit.encrypted:
+        raise ArgumentError(
+            "a clear policy takes the reward of the arm that it chose, so that no other may be drawn: leave epsilon out"
+        )
+    return found
 
 
 def decide(

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import csv
-import os
 from dataclasses import dataclass
-from typing import Union
 
+from . import _native
+from ._data import Schema, schema_text
 from ._errors import ContextsError
+from ._frames import Data, Path, file_of, path_of
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """The rounds of a file that `helba-client data convert` wrote.
+    """The rounds of a file or data frame, in which the rewards of all candidates are known.
 
-    rounds = helba.Rounds.open("rounds.csv")
+    rounds = helba.Rounds.of(visits, schema)           # or Rounds.open("rounds.csv")
     bandit = client.create(features=len(rounds.features), arms=len(rounds.arms))
     past = bandit.replay(rounds.contexts[:100], rounds.rewards[:100])
     """
@@ -29,12 +30,24 @@ class Rounds:
     """For each round the reward of each arm."""
 
     @classmethod
-    def open(cls, path: Union[str, os.PathLike[str]]) -> Rounds:
-        """Reads the file. A `ContextsError` says which line cannot be read.
+    def of(cls, data: Data, schema: Schema) -> Rounds:
+        """The rounds of a file or data frame, as `helba.check` takes it.
+
+        Raises DataError with line, column and value of what cannot be read, and for a log that has the reward of one arm
+        in each round only.
+        """
+        given = schema_text(schema)
+        with file_of(data) as (path, shown):
+            return cls(*_native.rounds_of_data(path, shown, given))
+
+    @classmethod
+    def open(cls, path: Path) -> Rounds:
+        """Reads a file that `helba-client data convert` wrote. A `ContextsError` says which line cannot be read.
 
         A file of logged actions is refused, since it has the reward of one arm in each round only: compare policies on
         it with `helba-client data evaluate`.
         """
+        path = path_of(path, "the file of the rounds")
         with open(path, newline="", encoding="utf-8") as file:
             table = csv.reader(file)
             header = next(table, [])

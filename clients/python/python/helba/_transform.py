@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Optional, Union
 
 from . import _native
+from ._data import Schema, schema_text
 from ._errors import ContextsError
+from ._frames import Data, Path, file_of, is_frame, kind, path_of, records
 
 Values = Mapping[str, Union[float, str, bool, None]]
 """Values by name: numbers, texts, truth values, and None for no value."""
@@ -34,7 +34,7 @@ class Transform:
     @classmethod
     def learn(
         cls,
-        schema: Union[str, os.PathLike[str], Mapping[str, Any]],
+        schema: Schema,
         examples: Iterable[Mapping[str, Any]] = (),
     ) -> Transform:
         """Learns ranges and categories from example rounds.
@@ -43,24 +43,38 @@ class Transform:
         list of named values for each arm, and `context` for those that all candidates share. Score features are learnt from
         rewards: `helba-client data transform --supervised` writes the file for `open`.
         """
-        rounds = _text(list(examples))
-        if isinstance(schema, Mapping):
-            return cls(_native.Transform.learn(_text(schema), False, rounds))
-        return cls(_native.Transform.learn(Path(schema).read_text(encoding="utf-8"), True, rounds))
+        if is_frame(examples):
+            raise ContextsError("the examples are a data frame: use Transform.fit(data, schema)")
+        return cls(_native.Transform.learn(schema_text(schema), _text(list(examples))))
 
     @classmethod
-    def open(cls, path: Union[str, os.PathLike[str]]) -> Transform:
-        """Reads a file of `save`, or of `helba-client data transform`."""
-        return cls(_native.Transform.read(Path(path).read_text(encoding="utf-8")))
+    def fit(cls, data: Data, schema: Schema) -> Transform:
+        """Learns ranges and categories from a file or data frame, as `helba.check` takes it.
 
-    def save(self, path: Union[str, os.PathLike[str]]) -> None:
+        The same as `helba-client data transform`. Raises DataError with line, column and value of what cannot be read.
+        """
+        given = schema_text(schema)
+        with file_of(data) as (path, shown):
+            return cls(_native.fit_transform(path, shown, given))
+
+    @classmethod
+    def open(cls, path: Path) -> Transform:
+        """Reads a file of `save`, or of `helba-client data transform`."""
+        return cls(_native.Transform.read(path_of(path, "the file").read_text(encoding="utf-8")))
+
+    def save(self, path: Path) -> None:
         """Writes it to a file, as JSON."""
-        Path(path).write_text(self._native.text() + "\n", encoding="utf-8")
+        path_of(path, "the file").write_text(self._native.text() + "\n", encoding="utf-8")
 
     def rows(
         self, candidates: Sequence[Values], context: Optional[Values] = None, previous: Optional[int] = None
     ) -> list[list[float]]:
-        """One row of features for each candidate, for `Bandit.decide`."""
+        """One row of features for each candidate, for `Bandit.decide`.
+
+        candidates is a list of named values for each candidate, or a data frame with a row for each.
+        """
+        if is_frame(candidates):
+            candidates = records(candidates)
         return self._native.rows(_text({"candidates": candidates, "context": context or {}, "previous": previous}))
 
     @property
@@ -88,7 +102,7 @@ def _text(value: Any) -> str:
             return dict(value)
         if hasattr(value, "tolist"):
             return value.tolist()
-        raise ContextsError(f"a named value is a {type(value).__name__}: give a number, a text, True, False or None")
+        raise ContextsError(f"a named value is a {kind(value)}: give a number, a text, True, False or None")
 
     try:
         return json.dumps(value, default=plain, allow_nan=False)

@@ -132,8 +132,9 @@ class Bandit:
         self._description = replace(self._description, labels=await call.awaited())
         return self.labels
 
-    async def decide(self, contexts: Optional[Contexts] = None) -> Decision:
+    async def decide(self, contexts: Optional[Contexts] = None, *, epsilon: float = 0.0) -> Decision:
         """As `helba.Bandit.decide`. Decisions of an encrypted bandit that wait at the same time share a request."""
+        epsilon = _requests.checked_epsilon(self._description, epsilon)
         if not self.encrypted:
             return await _requests.decide(self._connection, self._description, contexts).awaited()
         given = rows(_requests.needed(contexts))
@@ -143,13 +144,15 @@ class Bandit:
         self._waiting.append((given, future))
         if self._asking is None:
             self._asking = asyncio.get_running_loop().create_task(self._ask())
-        return await future
+        return _requests.explored(await future, epsilon)
 
-    async def decide_many(self, contexts: Sequence[Contexts]) -> list[Decision]:
+    async def decide_many(self, contexts: Sequence[Contexts], *, epsilon: float = 0.0) -> list[Decision]:
         """As `helba.Bandit.decide_many`."""
+        epsilon = _requests.checked_epsilon(self._description, epsilon)
         if not self.encrypted:
             return [await self.decide(one) for one in contexts]
-        return await _requests.decide_several(self._connection, self._description, contexts).awaited()
+        made = await _requests.decide_several(self._connection, self._description, contexts).awaited()
+        return [_requests.explored(decision, epsilon) for decision in made]
 
     async def feedback(
         self,
