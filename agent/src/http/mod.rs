@@ -67,7 +67,9 @@ async fn read<T: DeserializeOwned>(
     let body = agent.0.bodies.read(request, limit, Some(Content::Json)).await?;
     // A clear bandit reads an empty body as an empty message.
     let bytes: &[u8] = if body.is_empty() { b"{}" } else { &body };
-    serde_json::from_slice(bytes).map_err(|e| Error::BadJson { what, why: e.to_string() })
+    // Named values may be ids of more digits than a number of JSON keeps.
+    serde_json::from_slice(&schema::exact_json(bytes))
+        .map_err(|e| Error::BadJson { what, why: e.to_string() })
 }
 
 async fn check_token(State(agent): State<Agent>, request: Request, next: Next) -> Response {

@@ -3,7 +3,7 @@
 use crate::error::Failure;
 use crate::keys::or_raise;
 use pyo3::prelude::*;
-use schema::{NamedRound, Schema};
+use schema::{NamedRound, Schema, exact_json};
 
 /// A transformation, which messages of JSON describe.
 #[pyclass(frozen, module = "helba._native")]
@@ -19,8 +19,8 @@ impl Transform {
     fn learn(py: Python<'_>, schema: SchemaText, examples: &str) -> PyResult<Self> {
         let learn = || -> Result<_, Failure> {
             let schema = schema_of(&schema)?;
-            let rounds: Vec<NamedRound> =
-                serde_json::from_str(examples).map_err(|error| bad("the example rounds", &error))?;
+            let rounds: Vec<NamedRound> = serde_json::from_slice(&exact_json(examples.as_bytes()))
+                .map_err(|error| bad("the example rounds", &error))?;
             let learnt = schema::Transform::learn(&schema, &rounds);
             Ok(Transform(learnt.map_err(|error| Failure::Argument(error.to_string()))?))
         };
@@ -42,8 +42,8 @@ impl Transform {
     /// One row of features for each candidate of a round.
     fn rows(&self, py: Python<'_>, round: &str) -> PyResult<Vec<Vec<f64>>> {
         let rows = || -> Result<_, Failure> {
-            let round: NamedRound =
-                serde_json::from_str(round).map_err(|error| Failure::Named(error.to_string()))?;
+            let round: NamedRound = serde_json::from_slice(&exact_json(round.as_bytes()))
+                .map_err(|error| Failure::Named(error.to_string()))?;
             self.0.features_of(&round).map_err(|error| Failure::Named(error.to_string()))
         };
         or_raise(py, rows())

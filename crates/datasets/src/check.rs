@@ -19,6 +19,8 @@ pub struct Checked {
     pub dropped: Vec<Dropped>,
     /// Rounds that are earlier than their predecessor.
     pub out_of_order: u64,
+    /// What keeps some times from being compared, if anything does.
+    pub times: Option<String>,
     /// Names of the candidates, in the order of the arms.
     pub candidates: Vec<String>,
     /// Whether only the rewards of logged actions are known.
@@ -170,6 +172,7 @@ pub fn check(prepared: &Prepared) -> Result<Checked, Error> {
     Ok(Checked {
         rounds: prepared.rounds(),
         out_of_order: prepared.late(),
+        times: prepared.times().map(str::to_string),
         candidates: prepared.arms().to_vec(),
         logged,
         mean_rewards: means.iter().map(|sum| sum / n).collect(),
@@ -190,8 +193,12 @@ pub fn check(prepared: &Prepared) -> Result<Checked, Error> {
                 .collect(),
         },
         dropped,
-        // The first feature before a score is its intercept.
-        constant: of(&|seen| seen.constant).split_off(usize::from(transform.score().is_some())),
+        // The first feature before a score is its intercept, and the bias is constant by its nature.
+        constant: of(&|seen| seen.constant)
+            .split_off(usize::from(transform.score().is_some()))
+            .into_iter()
+            .filter(|name| name != "bias")
+            .collect(),
         // A score has coefficients of each fixed candidate.
         shared: of(&|seen| seen.shared && !seen.constant && transform.score_groups() == 1),
         leakage_suspects: suspects,
@@ -221,6 +228,7 @@ impl Checked {
                 self.out_of_order
             ));
         }
+        lines.extend(self.times.clone());
         let means: Vec<String> = self.mean_rewards.iter().map(|mean| format!("{mean:.4}")).collect();
         lines.push(match self.logged {
             true => format!("rewards of logged actions only, mean {}", shown(&means)),

@@ -10,9 +10,9 @@
 use crate::source::{Columns, Observed, RawRound, Read, propensity, reward};
 use crate::table::{TOO_LONG, open};
 use crate::{Error, MAX_LINE, MAX_PATHS};
-use schema::{Cell, Schema};
+use schema::{Cell, NumberForm, Schema, exact_json};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
@@ -25,8 +25,12 @@ pub(crate) struct DsjsonRounds {
     reward: Option<String>,
     range: [f64; 2],
     propensity: Option<String>,
+    /// How rewards and probabilities are written.
+    forms: [NumberForm; 2],
     user: Option<String>,
     time: Option<String>,
+    /// Names of features that no line so far has.
+    unseen: BTreeSet<String>,
 }
 
 /// The number of a line, and its object.
@@ -63,7 +67,7 @@ impl Lines {
             if text.iter().all(u8::is_ascii_whitespace) {
                 continue;
             }
-            return match serde_json::from_slice(text) {
+            return match serde_json::from_slice(&exact_json(text)) {
                 Ok(object) => Ok(Some((self.line, object))),
                 Err(error) => Err(fault(format!(
                     "the line is no JSON object ({error}): each line must hold one object and nothing else"
@@ -109,6 +113,12 @@ impl<'a> Flattener<'a> {
             }
             Value::Array(values) => {
                 for (i, value) in values.iter().enumerate() {
+                    // A text of a list is a tag: it is there, wherever it stands in the list.
+                    if let Value::String(tag) = value {
+                        let path = self.join(prefix, tag)?;
+                        into.insert(path, Cell::Number(1.0));
+                        continue;
+                    }
                     let path = self.join(prefix, &i.to_string())?;
                     self.below(&path, value, into)?;
                 }
@@ -144,7 +154,10 @@ fn scalar(value: &Value) -> Option<Cell> {
         Value::Object(_) | Value::Array(_) => None,
         Value::Null => Some(Cell::Missing),
         Value::Bool(value) => Some(Cell::Number(f64::from(*value))),
-        Value::Number(number) => Some(number.as_f64().map_or(Cell::Missing, Cell::Number)),
+        Value::Number(number) => Some(match number.as_i128() {
+            Some(whole) => Cell::whole(whole),
+            None => number.as_f64().map_or(Cell::Missing, Cell::Number),
+        }),
         Value::String(text) => Some(Cell::parse(text)),
     }
 }
@@ -158,15 +171,23 @@ impl DsjsonRounds {
     pub(crate) fn open(path: &Path, schema: &Schema) -> Result<Self, Error> {
         Ok(DsjsonRounds {
             lines: Lines::open(path)?,
-            candidate: Columns::new(&schema.candidate, schema.missing),
-            context: Columns::new(&schema.context, schema.missing),
+            candidate: Columns::new(&schema.candidate, schema),
+            context: Columns::new(&schema.context, schema),
             arms: schema.arms.unwrap_or(schema.candidates.len()),
             reward: schema.reward.clone(),
             range: schema.rewards(),
             propensity: schema.propensity.clone(),
+            forms: [&schema.reward, &schema.propensity]
+                .map(|name| schema.form(name.as_deref().unwrap_or_default())),
             user: schema.user.clone(),
             time: schema.time.clone(),
+            unseen: schema.candidate.keys().chain(schema.context.keys()).cloned().collect(),
         })
+    }
+
+    /// A name of the schema that no line so far has.
+    pub(crate) fn unseen(&self) -> Option<&String> {
+        self.unseen.first()
     }
 
     pub(crate) fn read(&mut self) -> Result<Read, Error> {
@@ -191,10 +212,16 @@ impl DsjsonRounds {
         self.arms = k;
         let mut flattener = Flattener::new(path, line);
         let shared = flattener.flatten(&object["c"])?;
+        if !self.unseen.is_empty() {
+            self.unseen.retain(|name| !shared.contains_key(name));
+        }
         let cells = |columns: &Columns, values: &BTreeMap<String, Cell>| -> Result<_, Error> {
             let mut cells = Vec::with_capacity(columns.names.len());
             for (at, name) in columns.names.iter().enumerate() {
-                let cell = values.get(name).cloned().unwrap_or(Cell::Missing);
+                let cell = match values.get(name) {
+                    Some(cell) => columns.cell(at, cell.clone()),
+                    None => columns.absent(at),
+                };
                 if let Some(reason) = columns.check(path, line, (at, name), &cell)? {
                     return Ok(Err(reason));
                 }
@@ -209,6 +236,9 @@ impl DsjsonRounds {
         let mut own = Vec::with_capacity(k);
         for candidate in multi {
             let values = flattener.flatten(candidate)?;
+            if !self.unseen.is_empty() {
+                self.unseen.retain(|name| !values.contains_key(name));
+            }
             match cells(&self.candidate, &values)? {
                 Ok(cells) => own.push(cells),
                 Err(reason) => return drop(reason),
@@ -223,13 +253,13 @@ impl DsjsonRounds {
             None => return drop("it names no action in _label_Action or _labelIndex".into()),
         };
         let rewarded = self.reward.as_deref().unwrap_or("_label_cost");
-        let value = field(rewarded);
+        let value = self.forms[0].read(field(rewarded));
         if value.is_missing() {
             return drop(format!("{rewarded} has no value"));
         }
         let reward = reward(path, line, rewarded, &value, self.range)?;
         let likely = self.propensity.as_deref().unwrap_or("_label_probability");
-        let value = field(likely);
+        let value = self.forms[1].read(field(likely));
         let propensity = match (value.is_missing(), &self.propensity) {
             (true, None) => None,
             _ => Some(propensity(path, line, likely, &value)?),

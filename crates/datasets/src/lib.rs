@@ -34,6 +34,7 @@ mod ridge;
 mod score;
 mod source;
 mod table;
+mod time;
 mod wide;
 
 pub use check::{Checked, HeldOut, Lost, check};

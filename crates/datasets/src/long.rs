@@ -1,9 +1,9 @@
 //! Tables with a row for each candidate of a round.
 
-use crate::source::{Columns, Observed, RawRound, Read, propensity, reward};
+use crate::source::{Columns, Observed, RawRound, Read, is_offered, propensity, reward};
 use crate::table::{Row, Table};
 use crate::{Error, MAX_NAMES, MAX_ROUND};
-use schema::{Cell, MAX_CANDIDATES, Schema};
+use schema::{Cell, MAX_CANDIDATES, NumberForm, Schema};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -22,9 +22,15 @@ pub(crate) struct LongRounds {
     key: Vec<usize>,
     named: Option<usize>,
     chosen: Option<usize>,
+    /// How `chosen` writes a candidate, where it names it in every row.
+    written: Option<String>,
+    /// Column that is 0 in rows of candidates that are not offered.
+    available: Option<usize>,
     reward: Option<usize>,
     range: [f64; 2],
     propensity: Option<usize>,
+    /// How rewards and probabilities are written.
+    forms: [NumberForm; 2],
     user: Option<usize>,
     time: Option<usize>,
     /// Hashes of the rounds read, to find rounds whose rows stand apart.
@@ -62,13 +68,17 @@ impl LongRounds {
             key,
             named,
             chosen: maybe(&schema.chosen)?,
+            written: schema.chosen_pattern.clone(),
+            available: maybe(&schema.available)?,
+            forms: [&schema.reward, &schema.propensity]
+                .map(|name| schema.form(name.as_deref().unwrap_or_default())),
             reward: maybe(&schema.reward)?,
             range: schema.rewards(),
             propensity: maybe(&schema.propensity)?,
             user: maybe(&schema.user)?,
             time: maybe(&schema.time)?,
-            candidate: Columns::new(&schema.candidate, schema.missing),
-            context: Columns::new(&schema.context, schema.missing),
+            candidate: Columns::new(&schema.candidate, schema),
+            context: Columns::new(&schema.context, schema),
             arms: schema.candidates.clone(),
             path: path.into(),
             row: Row::default(),
@@ -96,7 +106,8 @@ impl LongRounds {
         }
         let (key, line) = (self.key(), self.row.line);
         self.begin(&key)?;
-        let context: Vec<Cell> = self.shared.iter().map(|&column| Cell::parse(self.text(column))).collect();
+        let shared = |(at, &column): (usize, &usize)| self.context.cell(at, Cell::parse(self.text(column)));
+        let context: Vec<Cell> = self.shared.iter().enumerate().map(shared).collect();
         let user = self.user.map(|column| self.text(column).to_string());
         let time = self.time.map(|column| Cell::parse(self.text(column)));
         let (mut parts, mut dropped, mut bytes) = (Vec::new(), None, 0);
@@ -117,8 +128,8 @@ impl LongRounds {
                     format!("the rows of the round have more than {MAX_ROUND} bytes: shorten their texts");
                 return Err(Error::file(&self.path, self.row.line, reason));
             }
-            for (cell, &column) in context.iter().zip(&self.shared) {
-                if Cell::parse(self.text(column)) != *cell {
+            for (at, (cell, &column)) in context.iter().zip(&self.shared).enumerate() {
+                if self.context.cell(at, Cell::parse(self.text(column))) != *cell {
                     let reason = format!(
                         "the rows of the round that begins in line {line} differ in it: move it from [context] to [candidate]"
                     );
@@ -126,9 +137,11 @@ impl LongRounds {
                     return Err(Error::cell(&self.path, line, self.name(column), text, reason));
                 }
             }
-            let (part, reason) = self.part()?;
-            parts.push(part);
-            dropped = dropped.or(reason);
+            if self.is_offered()? {
+                let (part, reason) = self.part()?;
+                parts.push(part);
+                dropped = dropped.or(reason);
+            }
             self.waiting = self.table.read(&mut self.row)?;
             if !self.waiting || self.key() != key {
                 break;
@@ -154,6 +167,11 @@ impl LongRounds {
         )
     }
 
+    fn is_offered(&self) -> Result<bool, Error> {
+        let of = |column| is_offered(&self.path, self.row.line, self.name(column), self.text(column));
+        self.available.map_or(Ok(true), of)
+    }
+
     /// Refuses a round whose rows have ended before.
     fn begin(&mut self, key: &[String]) -> Result<(), Error> {
         let mut hasher = DefaultHasher::new();
@@ -174,25 +192,35 @@ impl LongRounds {
         let value = |column: &Option<usize>| column.map_or(Cell::Missing, |c| Cell::parse(self.text(c)));
         let (mut cells, mut dropped) = (Vec::with_capacity(self.own.len()), None);
         for (at, &column) in self.own.iter().enumerate() {
-            let cell = Cell::parse(self.text(column));
+            let cell = self.candidate.cell(at, Cell::parse(self.text(column)));
             let reason = self.candidate.check(&self.path, line, (at, self.name(column)), &cell)?;
             dropped = dropped.or(reason);
             cells.push(cell);
         }
+        let name = self.named.map_or(String::new(), |column| self.text(column).to_string());
         let chosen = match self.chosen {
             None => false,
-            Some(column) => match self.text(column) {
-                "1" | "1.0" | "true" | "True" | "TRUE" | "yes" | "Yes" => true,
-                "" | "0" | "0.0" | "false" | "False" | "FALSE" | "no" | "No" => false,
-                text => {
-                    let reason =
-                        "it must be 1 in the row of the candidate that was chosen, and 0 in the others";
-                    return Err(Error::cell(&self.path, line, self.name(column), text, reason));
+            Some(column) if self.written.is_some() => self
+                .written
+                .as_ref()
+                .is_some_and(|written| written.replace("{candidate}", &name) == self.text(column)),
+            Some(column) => {
+                let cell = Cell::parse(self.text(column));
+                match cell.number().or_else(|| cell.truth()) {
+                    Some(1.0) => true,
+                    Some(0.0) => false,
+                    _ if cell.is_missing() => false,
+                    _ => {
+                        let reason =
+                            "it must be 1 in the row of the candidate that was chosen, and 0 in the others";
+                        let text = self.text(column);
+                        return Err(Error::cell(&self.path, line, self.name(column), text, reason));
+                    }
                 }
-            },
+            }
         };
-        let name = self.named.map_or(String::new(), |column| self.text(column).to_string());
-        let (reward, propensity) = (value(&self.reward), value(&self.propensity));
+        let [reward, propensity] = [(&self.reward, &self.forms[0]), (&self.propensity, &self.forms[1])]
+            .map(|(c, form)| form.read(value(c)));
         Ok((Part { line, cells, name, chosen, reward, propensity }, dropped))
     }
 
@@ -202,31 +230,32 @@ impl LongRounds {
         if !self.arms.is_empty() {
             let mut sorted: Vec<Option<Part>> = self.arms.iter().map(|_| None).collect();
             for part in parts {
-                let (at, column) = (part.line, self.named.map_or("", |c| self.name(c)));
                 let Some(arm) = self.arms.iter().position(|arm| *arm == part.name) else {
-                    let reason = "`candidates` does not list it: add it, or delete the row";
-                    return Err(Error::cell(path, at, column, &part.name, reason));
+                    return drop(
+                        "`candidates` does not list a candidate of the round: add it, or delete its row",
+                    );
                 };
                 if sorted[arm].is_some() {
-                    let reason = format!(
-                        "the round that begins in line {line} has it twice: name more columns in `round`"
+                    return drop(
+                        "a candidate stands twice in the round: mend it, or name more columns in `round`",
                     );
-                    return Err(Error::cell(path, at, column, &part.name, reason));
                 }
                 sorted[arm] = Some(part);
             }
             let Some(whole) = sorted.into_iter().collect::<Option<Vec<Part>>>() else {
-                return drop("a candidate of `candidates` has no row");
+                return drop(match self.available {
+                    None => "a candidate of `candidates` has no row",
+                    Some(_) => "a candidate of `candidates` has no row, or is not available",
+                });
             };
             parts = whole;
         }
         let mut chosen = parts.iter().enumerate().filter(|(_, part)| part.chosen);
         let (first, second) = (chosen.next(), chosen.next());
-        if let (Some(_), Some((_, part)), Some(column)) = (first, second, self.chosen) {
-            let reason = format!(
-                "two candidates are chosen in the round that begins in line {line}: mend one of them"
+        if second.is_some() {
+            return drop(
+                "two candidates are chosen in the round: mend one of them, or name more columns in `round`",
             );
-            return Err(Error::cell(path, part.line, self.name(column), "1", reason));
         }
         let chosen = first.map(|(arm, _)| arm);
         let named = |column: Option<usize>| column.map_or("", |c| self.name(c));

@@ -63,6 +63,7 @@ pub struct Prepared {
     rounds: u64,
     dropped: Vec<Dropped>,
     late: u64,
+    times: Option<String>,
     longest: f64,
 }
 
@@ -101,7 +102,7 @@ impl Prepared {
 
     fn learn(path: &Path, schema: &Schema, noise: Option<&mut RewardNoise>) -> Result<Self, Error> {
         let fault = |error| Error::Schema { file: path.display().to_string(), error };
-        let First { fit, rounds, dropped, late, arms } = First::read(path, schema)?;
+        let First { fit, rounds, dropped, late, times, arms } = First::read(path, schema)?;
         let columns = fit.summaries().cloned().collect();
         let mut transform = fit.finish(arms.len()).map_err(fault)?;
         if transform.projects().is_some() {
@@ -129,6 +130,7 @@ impl Prepared {
             rounds,
             dropped,
             late,
+            times,
             longest,
         })
     }
@@ -153,7 +155,7 @@ impl Prepared {
                           entries that it has";
             return Err(fault("[candidate]", reason.into()));
         }
-        let First { fit, rounds, dropped, late, arms } = First::read(path, schema)?;
+        let First { fit, rounds, dropped, late, times, arms } = First::read(path, schema)?;
         if arms.len() != transform.arms() {
             let reason = format!(
                 "the rounds have {} candidates, and the transformation was learnt for {}: convert this file without it",
@@ -243,6 +245,11 @@ impl Prepared {
         self.explained
     }
 
+    /// What keeps some times from being compared, if anything does.
+    pub fn times(&self) -> Option<&str> {
+        self.times.as_deref()
+    }
+
     /// Length of the longest row before rows are divided or shortened.
     pub fn longest(&self) -> f64 {
         self.longest
@@ -263,6 +270,7 @@ struct First {
     rounds: u64,
     dropped: Vec<Dropped>,
     late: u64,
+    times: Option<String>,
     arms: Vec<String>,
 }
 
@@ -288,7 +296,11 @@ impl First {
             };
             return Err(Error::file(path, 0, reason));
         }
-        Ok(First { fit, rounds, dropped, late, arms: source.arms() })
+        if let Some(name) = source.unseen() {
+            return Err(Error::column(path, 0, name, "no line has a value of this name: mend the schema"));
+        }
+        let (times, arms) = (source.times(), source.arms());
+        Ok(First { fit, rounds, dropped, late, times, arms })
     }
 }
 

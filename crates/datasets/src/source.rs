@@ -2,9 +2,10 @@
 
 use crate::dsjson::DsjsonRounds;
 use crate::long::LongRounds;
+use crate::time::Clock;
 use crate::wide::WideRounds;
 use crate::{Error, MAX_NAMES};
-use schema::{Cell, Encoding, Layout, Missing, Schema};
+use schema::{Cell, Encoding, Layout, Missing, NumberForm, Schema};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
@@ -79,8 +80,7 @@ pub struct Source {
     last: Option<HashMap<String, String>>,
     dropped: BTreeMap<String, (u64, u64)>,
     rows: u64,
-    late: u64,
-    before: Option<Cell>,
+    clock: Clock,
 }
 
 enum Rounds {
@@ -112,8 +112,7 @@ impl Source {
             last: schema.previous.then(HashMap::new),
             dropped: BTreeMap::new(),
             rows: 0,
-            late: 0,
-            before: None,
+            clock: Clock::default(),
         })
     }
 
@@ -166,10 +165,7 @@ impl Source {
     /// Counts rounds that are earlier than their predecessor, and fills in the last choice of the user.
     fn follow(&mut self, round: &mut RawRound) -> Result<(), Error> {
         if let Some(time) = &round.time {
-            if let Some(before) = &self.before {
-                self.late += u64::from(earlier(time, before));
-            }
-            self.before = Some(time.clone());
+            self.clock.see(round.line, time);
         }
         let Some(last) = &mut self.last else { return Ok(()) };
         let name = |arm: usize| match (round.names.get(arm), self.arms.get(arm)) {
@@ -191,6 +187,15 @@ impl Source {
         Ok(())
     }
 
+    /// A feature whose name no line of JSON so far has. Absence is a value, so that a name that is mistyped
+    /// would be 0 everywhere.
+    pub(crate) fn unseen(&self) -> Option<&String> {
+        match &self.rounds {
+            Rounds::Dsjson(rounds) => rounds.unseen(),
+            Rounds::Wide(_) | Rounds::Long(_) => None,
+        }
+    }
+
     /// The rounds that were dropped so far, by reason.
     pub fn dropped(&self) -> Vec<Dropped> {
         let one = |(reason, &(rounds, first_line)): (&String, &(u64, u64))| Dropped {
@@ -203,7 +208,12 @@ impl Source {
 
     /// The number of rounds so far that are earlier than their predecessor.
     pub fn late(&self) -> u64 {
-        self.late
+        self.clock.late()
+    }
+
+    /// What keeps some times so far from being compared, with the line of the first.
+    pub fn times(&self) -> Option<String> {
+        self.clock.fault()
     }
 
     /// The number of rounds so far, without those dropped.
@@ -212,24 +222,38 @@ impl Source {
     }
 }
 
-/// Whether `time` is before `other`: as numbers if both are, else as texts.
-fn earlier(time: &Cell, other: &Cell) -> bool {
-    match (time, other) {
-        (Cell::Number(time), Cell::Number(other)) => time < other,
-        _ => time.to_string() < other.to_string(),
-    }
-}
-
 /// The columns of a group of features: encodings and names, and the rule for missing values.
 pub(crate) struct Columns {
     pub(crate) names: Vec<String>,
     pub(crate) encodings: Vec<Encoding>,
+    forms: Vec<NumberForm>,
     missing: Missing,
 }
 
 impl Columns {
-    pub(crate) fn new(map: &BTreeMap<String, Encoding>, missing: Missing) -> Self {
-        Columns { names: map.keys().cloned().collect(), encodings: map.values().copied().collect(), missing }
+    /// The columns of `map`, which is one of the two groups of `schema`.
+    pub(crate) fn new(map: &BTreeMap<String, Encoding>, schema: &Schema) -> Self {
+        Columns {
+            names: map.keys().cloned().collect(),
+            encodings: map.values().copied().collect(),
+            forms: map.keys().map(|name| schema.form(name)).collect(),
+            missing: schema.missing,
+        }
+    }
+
+    /// The cell of the feature number `at`, in the form of its column if it is a number.
+    pub(crate) fn cell(&self, at: usize, cell: Cell) -> Cell {
+        if self.encodings[at].is_number() { self.forms[at].read(cell) } else { cell }
+    }
+
+    /// The cell of a feature whose name a JSON object does not have: 0, and the empty category. Those who log
+    /// categories by their presence leave the others out. With `missing = "zero"` the features are zeros.
+    pub(crate) fn absent(&self, at: usize) -> Cell {
+        match (self.missing, self.encodings[at].is_number()) {
+            (Missing::Zero, _) => Cell::Missing,
+            (Missing::Drop | Missing::Mean, true) => Cell::Number(0.0),
+            (Missing::Drop | Missing::Mean, false) => Cell::Text(String::new()),
+        }
     }
 
     /// Checks the cell of the feature number `at`, which stands in `column`. `Some` is the reason to drop the
@@ -257,8 +281,8 @@ pub(crate) fn reward(
     cell: &Cell,
     [zero, one]: [f64; 2],
 ) -> Result<f64, Error> {
-    let Some(value) = cell.number() else {
-        let reason = "the reward is no finite number: mend the cell, or delete the round";
+    let Some(value) = cell.number().or_else(|| cell.truth()) else {
+        let reason = "the reward is no finite number, and no word such as yes or no: mend the cell, or delete the round";
         return Err(Error::cell(file, line, column, &cell.to_string(), reason));
     };
     let reward = (value - zero) / (one - zero);
@@ -279,6 +303,20 @@ pub(crate) fn propensity(file: &Path, line: u64, column: &str, cell: &Cell) -> R
         _ => {
             let reason = "a probability is above 0 and at most 1: mend the cell, or delete the round";
             Err(Error::cell(file, line, column, &cell.to_string(), reason))
+        }
+    }
+}
+
+/// Whether a candidate is offered, by a column of 1 and 0. A cell without a value says that it is not.
+pub(crate) fn is_offered(file: &Path, line: u64, column: &str, text: &str) -> Result<bool, Error> {
+    let cell = Cell::parse(text);
+    match cell.number().or_else(|| cell.truth()) {
+        Some(1.0) => Ok(true),
+        Some(0.0) => Ok(false),
+        _ if cell.is_missing() => Ok(false),
+        _ => {
+            let reason = "it must be 1 where the candidate is offered, and 0 where it is not";
+            Err(Error::cell(file, line, column, text.trim(), reason))
         }
     }
 }

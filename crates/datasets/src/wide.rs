@@ -1,9 +1,9 @@
 //! Tables with a row for each round.
 
 use crate::Error;
-use crate::source::{Columns, Observed, RawRound, Read, propensity, reward};
+use crate::source::{Columns, Observed, RawRound, Read, is_offered, propensity, reward};
 use crate::table::{Row, Table};
-use schema::{Cell, Schema};
+use schema::{Cell, NumberForm, Schema};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
@@ -21,9 +21,15 @@ pub(crate) struct WideRounds {
     shared: Vec<usize>,
     /// Column of the choice, and how it writes each arm.
     chosen: Option<(usize, Vec<String>)>,
+    /// The column of each arm that is 0 where it is not offered.
+    available: Vec<usize>,
+    /// Whether the choice is a code.
+    coded: bool,
     rewards: Rewards,
     range: [f64; 2],
     propensity: Option<usize>,
+    /// How rewards and probabilities are written.
+    forms: [NumberForm; 2],
     user: Option<usize>,
     time: Option<usize>,
 }
@@ -61,7 +67,14 @@ impl WideRounds {
             (Some(reward), None) => Rewards::Logged(column(reward)?),
         };
         let written = schema.chosen_pattern.as_deref().unwrap_or("{candidate}");
-        let written: Vec<String> = arms.iter().map(|arm| written.replace("{candidate}", arm)).collect();
+        let written: Vec<String> = match schema.codes.is_empty() {
+            true => arms.iter().map(|arm| written.replace("{candidate}", arm)).collect(),
+            false => schema.codes.clone(),
+        };
+        let of_arms = |pattern: &String| {
+            arms.iter().map(|arm| column(&pattern.replace("{candidate}", arm))).collect::<Result<Vec<_>, _>>()
+        };
+        let available = schema.available.as_ref().map(of_arms).transpose()?.unwrap_or_default();
         let chosen = schema.chosen.as_ref().map(|name| Ok((column(name)?, written))).transpose()?;
         if matches!(rewards, Rewards::Logged(_)) && chosen.is_none() {
             let reason = "the reward is that of one action: name its column in `chosen`";
@@ -71,13 +84,17 @@ impl WideRounds {
             cells: cells.collect::<Result<_, _>>()?,
             shared: schema.context.keys().map(column).collect::<Result<_, _>>()?,
             chosen,
+            available,
+            coded: !schema.codes.is_empty(),
             rewards,
             range: schema.rewards(),
             propensity: schema.propensity.as_ref().map(column).transpose()?,
+            forms: [&schema.reward, &schema.propensity]
+                .map(|name| schema.form(name.as_deref().unwrap_or_default())),
             user: schema.user.as_ref().map(column).transpose()?,
             time: schema.time.as_ref().map(column).transpose()?,
-            candidate: Columns::new(&schema.candidate, schema.missing),
-            context: Columns::new(&schema.context, schema.missing),
+            candidate: Columns::new(&schema.candidate, schema),
+            context: Columns::new(&schema.context, schema),
             path: path.into(),
             row: Row::default(),
             table,
@@ -99,17 +116,22 @@ impl WideRounds {
         let name = |column: usize| self.table.header()[column].as_str();
         let mut context = Vec::with_capacity(self.shared.len());
         for (at, &column) in self.shared.iter().enumerate() {
-            let cell = Cell::parse(&cells[column]);
+            let cell = self.context.cell(at, Cell::parse(&cells[column]));
             if let Some(reason) = self.context.check(path, line, (at, name(column)), &cell)? {
                 return drop(reason);
             }
             context.push(cell);
         }
+        for (arm, &column) in self.arms.iter().zip(&self.available) {
+            if !is_offered(path, line, name(column), &cells[column])? {
+                return drop(format!("{arm} is not available"));
+            }
+        }
         let mut candidates = Vec::with_capacity(self.arms.len());
         for columns in &self.cells {
             let mut own = Vec::with_capacity(columns.len());
             for (at, &column) in columns.iter().enumerate() {
-                let cell = Cell::parse(&cells[column]);
+                let cell = self.candidate.cell(at, Cell::parse(&cells[column]));
                 if let Some(reason) = self.candidate.check(path, line, (at, name(column)), &cell)? {
                     return drop(reason);
                 }
@@ -121,13 +143,17 @@ impl WideRounds {
             None => None,
             Some((column, written)) => {
                 let cell = cells[*column].trim();
-                if Cell::parse(cell).is_missing() && !written.iter().any(|w| w == cell) {
+                let arm = written.iter().position(|w| w == cell);
+                // Where candidates have codes from 1, the code of none is 0.
+                let none = Cell::parse(cell).is_missing() || (self.coded && cell == "0");
+                if arm.is_none() && none {
                     return drop("no candidate was chosen".into());
                 }
-                let arm = written.iter().position(|w| w == cell).ok_or_else(|| {
+                let arm = arm.ok_or_else(|| {
                     let known = written.iter().take(10).cloned().collect::<Vec<_>>().join(", ");
                     let reason = format!(
-                        "this is none of the candidates {known}: list it in `candidates`, or set chosen_pattern, or mend the cell"
+                        "this is none of the candidates {known}: list it in `candidates`, or set chosen_pattern or codes, or mend the \
+                         cell"
                     );
                     Error::cell(path, line, name(*column), cell, reason)
                 })?;
@@ -139,7 +165,7 @@ impl WideRounds {
             (Rewards::Every(columns), _) => {
                 let mut rewards = Vec::with_capacity(columns.len());
                 for &column in columns {
-                    let cell = value(column);
+                    let cell = self.forms[0].read(value(column));
                     if cell.is_missing() {
                         return drop("the reward of a candidate has no value".into());
                     }
@@ -148,12 +174,14 @@ impl WideRounds {
                 Observed::Every(rewards)
             }
             (Rewards::Logged(column), Some(arm)) => {
-                let cell = value(*column);
+                let cell = self.forms[0].read(value(*column));
                 if cell.is_missing() {
                     return drop("the reward has no value".into());
                 }
                 let reward = reward(path, line, name(*column), &cell, self.range)?;
-                let probability = |&column: &usize| propensity(path, line, name(column), &value(column));
+                let probability = |&column: &usize| {
+                    propensity(path, line, name(column), &self.forms[1].read(value(column)))
+                };
                 Observed::Played {
                     arm,
                     reward,

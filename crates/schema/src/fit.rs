@@ -121,7 +121,7 @@ impl Encoding {
 
 /// The number of a cell, in the domain of its encoding.
 pub(crate) fn number(column: &str, encoding: Encoding, cell: &Cell) -> Result<f64, Error> {
-    let Some(value) = cell.number() else {
+    let Some(value) = cell.number().or_else(|| cell.truth()) else {
         let reason =
             "it is no finite number: mend the cell, or encode the column as \"one-hot\" or \"hash:N\"";
         return Err(Error::cell(column, cell, reason));

@@ -32,9 +32,18 @@ pub struct Schema {
     /// tables: it holds 1 in the row of the candidate and 0 in the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chosen: Option<String>,
-    /// Wide tables: how the column `chosen` writes a candidate, such as `choice{candidate}`.
+    /// How the column `chosen` writes a candidate, such as `choice{candidate}`. Long tables: it names the
+    /// candidate in every row of the round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chosen_pattern: Option<String>,
+    /// Wide tables: how the column `chosen` writes the candidates, in their order, where it holds codes of
+    /// them such as 1, 2 and 3.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub codes: Vec<String>,
+    /// The column that is 0 where a candidate is not offered: wide tables: a pattern such as
+    /// `{candidate}_AV`. Rounds without one of their candidates are dropped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub available: Option<String>,
     /// Column of the reward. Left out, the reward is 1 for the candidate that was chosen, else 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reward: Option<String>,
@@ -53,6 +62,12 @@ pub struct Schema {
     /// Long tables: the columns whose values name a round, or one column [default: user and time].
     #[serde(default, deserialize_with = "one_or_several", skip_serializing_if = "Vec::is_empty")]
     pub round: Vec<String>,
+    /// The features and columns whose numbers are written with a decimal comma.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub decimal_comma: Vec<String>,
+    /// Texts that stand for no value where a number is needed, besides those that always do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub no_value: Vec<String>,
     /// What is done with a round that lacks a value of a feature.
     #[serde(default, skip_serializing_if = "is_default")]
     pub missing: Missing,
@@ -299,12 +314,49 @@ impl Schema {
             }
         }
         refuse(!wide && self.pattern.is_some(), "pattern", "it belongs to layout = \"wide\"")?;
-        refuse(!wide && self.chosen_pattern.is_some(), "chosen_pattern", "it belongs to layout = \"wide\"")?;
+        let named = wide || (self.layout == Layout::Long && self.candidate_column.is_some());
+        refuse(
+            !named && self.chosen_pattern.is_some(),
+            "chosen_pattern",
+            "it belongs to layout = \"wide\", or to \"long\" with candidate_column",
+        )?;
         refuse(
             self.chosen_pattern.as_ref().is_some_and(|p| p.matches("{candidate}").count() != 1),
             "chosen_pattern",
             "it must hold {candidate} once",
         )?;
+        refuse(
+            !self.codes.is_empty() && (!wide || self.chosen.is_none() || self.chosen_pattern.is_some()),
+            "codes",
+            "they are how the column `chosen` of a wide table writes candidates, where chosen_pattern does not say it",
+        )?;
+        refuse(
+            !self.codes.is_empty() && self.codes.len() != self.candidates.len(),
+            "codes",
+            "give one for each name in `candidates`, in their order",
+        )?;
+        let mut codes = self.codes.clone();
+        codes.sort_unstable();
+        codes.dedup();
+        refuse(codes.len() != self.codes.len(), "codes", "a code occurs twice")?;
+        refuse(
+            self.layout == Layout::Dsjson && self.available.is_some(),
+            "available",
+            "lines of dsjson list the candidates that were offered",
+        )?;
+        refuse(
+            wide && self.available.as_ref().is_some_and(|p| p.matches("{candidate}").count() != 1),
+            "available",
+            "it must hold {candidate} once",
+        )?;
+        let numbers = self.candidate.iter().chain(&self.context).filter(|(_, encoding)| encoding.is_number());
+        let written: Vec<&String> =
+            numbers.map(|(name, _)| name).chain(&self.reward).chain(&self.propensity).collect();
+        if let Some(name) = self.decimal_comma.iter().find(|name| !written.contains(name)) {
+            let reason =
+                format!("{name} is no feature that is a number, no reward and no probability: leave it out");
+            return Err(Error::schema("decimal_comma", reason));
+        }
         refuse(
             wide && self.chosen.is_none() && self.reward.is_none(),
             "chosen",

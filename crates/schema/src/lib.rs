@@ -25,7 +25,7 @@ mod named;
 mod score;
 mod transform;
 
-pub use cell::Cell;
+pub use cell::{Cell, NumberForm, exact_json};
 pub use error::Error;
 pub use fit::{ColumnFit, ColumnSummary, MomentFit, NormFit};
 pub use layout::{Encoding, Layout, Missing, NormRule, Projection, ProjectionRule, Schema, ScoreRule};

@@ -87,11 +87,11 @@ impl Visitor<'_> for OfValue {
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<Cell, E> {
-        Ok(Cell::Number(value as f64))
+        Ok(Cell::whole(value.into()))
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<Cell, E> {
-        Ok(Cell::Number(value as f64))
+        Ok(Cell::whole(value.into()))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Cell, E> {
@@ -233,6 +233,7 @@ impl Schema {
         }
         let cell = |(name, encoding): (&String, &Encoding)| {
             let cell = values.get(name).cloned().unwrap_or(Cell::Missing);
+            let cell = if encoding.is_number() { self.form(name).read(cell) } else { cell };
             let place = || format!("{place}.{name}");
             if cell.is_missing() && self.missing == Missing::Drop {
                 let reason = "it has no value: give one, or set missing = \"mean\" or \"zero\" in the schema";

@@ -449,8 +449,15 @@ impl Transform {
         candidates: &[BTreeMap<String, Cell>],
         position: Position,
     ) -> Result<(Vec<f64>, usize), Error> {
+        let cell = |column: &Column, values: &BTreeMap<String, Cell>| {
+            let cell = values.get(&column.name).cloned().unwrap_or(Cell::Missing);
+            match &column.learnt {
+                Learnt::Number { .. } => self.schema().form(&column.name).read(cell),
+                Learnt::OneHot { .. } | Learnt::Hash { .. } => cell,
+            }
+        };
         let of = |columns: &[Column], values: &BTreeMap<String, Cell>| -> Vec<Cell> {
-            columns.iter().map(|c| values.get(&c.name).cloned().unwrap_or(Cell::Missing)).collect()
+            columns.iter().map(|column| cell(column, values)).collect()
         };
         let Stored { candidate, context: shared, .. } = &self.stored;
         let candidates: Vec<Vec<Cell>> = candidates.iter().map(|values| of(candidate, values)).collect();

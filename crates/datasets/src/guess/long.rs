@@ -1,154 +1,357 @@
 //! A table with a row for each candidate of a round.
 
-use super::names::{CHOSEN, ITEM, PROPENSITY, REWARD, ROUND, TIME, USER};
-use super::{Guess, MAX_DISTINCT};
-use crate::Error;
-use crate::check::shown;
-use crate::table::{Row, Table};
-use schema::{Layout, Schema};
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use super::column::{ColumnSeen, FEW, MAX_DISTINCT};
+use super::draft::in_order;
+use super::names::{AVAILABLE, CHOSEN, ITEM, PLACE, PROPENSITY, REWARD, ROUND, has_word, likeness};
+use super::reading::{Evidence, Kind, Reading};
+use super::sample::Groups;
+use super::{Draft, Seen};
+use schema::{Encoding, Layout, Schema};
+use std::collections::BTreeSet;
+use std::ops::Range;
 
-/// Rows that share the columns of their round.
-struct RowGroups {
-    /// Sizes of groups, with their numbers.
-    sizes: BTreeMap<usize, u64>,
-    /// Columns that differ within a group.
-    varies: BTreeSet<String>,
-    /// The candidates, if all groups have the same.
-    candidates: Option<BTreeSet<String>>,
-    /// Whether each group has one row whose `chosen` is 1.
-    one_chosen: bool,
+/// The most columns that are tried as parts of a key.
+const MAX_KEYS: usize = 48;
+/// The most columns of which pairs are tried.
+const MAX_PAIRS: usize = 12;
+/// The least number of rounds whose choices are evidence by themselves.
+const ENOUGH_ROUNDS: usize = 10;
+
+/// Columns whose values name a round, with the rounds.
+struct Keyed {
+    key: Vec<String>,
+    groups: Groups,
+    /// Whether a name says that it is a key.
+    named: bool,
 }
 
-impl Guess {
-    /// A table with a row for each candidate.
-    pub(super) fn long(&mut self, path: &Path) -> Result<(), Error> {
-        let chosen = CHOSEN.iter().find_map(|name| {
-            self.columns
-                .iter()
-                .find(|c| c.name.eq_ignore_ascii_case(name) && (c.is_binary() || c.is_boolean()))
-        });
-        let chosen = chosen.map(|c| c.name.clone());
-        let reward = self.named(REWARD);
-        if chosen.is_none() && reward.is_none() {
-            let names: Vec<String> = self.columns.iter().map(|c| c.name.clone()).collect();
-            let reason = format!(
-                "no column looks like a choice ({}) or a reward ({}); the columns are {}: write a schema by docs/data.md",
-                CHOSEN[..3].join(", "),
-                REWARD[..3].join(", "),
-                shown(&names)
-            );
-            return Err(Error::file(path, 1, reason));
+impl Seen {
+    /// Readings of a table whose rows are candidates.
+    pub(super) fn long_readings(&self) -> Vec<Reading> {
+        let keys = self.keys();
+        let item = self.item(&keys);
+        let mut readings = Vec::new();
+        for column in self.columns.iter().filter(|column| column.is_binary()) {
+            readings.extend(self.chosen_rows(column, &keys, item.as_deref()));
         }
-        self.schema = Schema { layout: Layout::Long, chosen, reward, ..Schema::default() };
-        self.schema.user = self.named(USER);
-        self.schema.time = self.named(TIME);
-        self.schema.round = self.named(ROUND).into_iter().collect();
-        self.schema.candidate_column = self.named(ITEM);
-        if self.schema.chosen.is_some() && self.schema.reward.is_some() {
-            self.schema.propensity = self.named(PROPENSITY);
+        if let Some(item) = &item {
+            let columns = self.columns.iter().filter(|column| column.name != *item && !column.is_binary());
+            readings.extend(columns.filter_map(|column| self.chosen_names(column, &keys, item)));
         }
-        if let Some(range) = self.schema.reward.as_ref().and_then(|name| self.column(name)).map(|c| c.range)
-            && range[0] < range[1]
-            && (range[0] < 0.0 || range[1] > 1.0)
-        {
-            self.schema.reward_range = Some(range);
+        if let Some(reward) = self.named_reward() {
+            readings.extend(self.rewarded_rows(reward, &keys, item.as_deref()));
         }
-        let keys = match (self.schema.round.is_empty(), &self.schema.user, &self.schema.time) {
-            (false, ..) => self.schema.round.clone(),
-            (true, None, None) => {
-                let reason = "no column looks like a user, a time or a round, which the rows of a round share: write a schema by \
-                              docs/data.md, with `round`";
-                return Err(Error::file(path, 1, reason));
+        readings
+    }
+
+    fn named_reward(&self) -> Option<&ColumnSeen> {
+        let word = || self.columns.iter().find(|column| likeness(&column.name, REWARD) == 1);
+        let chosen = || self.columns.iter().find(|c| likeness(&c.name, CHOSEN) > 0 && c.is_binary());
+        self.named(REWARD).or_else(word).or_else(chosen)
+    }
+
+    /// Keys that make rounds of several rows: those by name first, then single columns, then pairs.
+    fn keys(&self) -> Vec<Keyed> {
+        let mut keys: Vec<Keyed> = Vec::new();
+        let mut add = |key: Vec<String>, named: bool| {
+            if keys.iter().all(|have| have.key != key)
+                && let Some(groups) = self.sample.groups(&key)
+                && groups.rounds() > 1
+            {
+                keys.push(Keyed { key, groups, named });
             }
-            (true, user, time) => user.iter().chain(time).cloned().collect(),
         };
-        let RowGroups { sizes, varies, candidates: names, one_chosen } = self.groups(path, &keys)?;
-        let (&most, &rounds) = sizes.iter().max_by_key(|(_, n)| **n).unwrap_or((&0, &0));
-        if most < 2 {
-            if self.log(false) {
-                return Ok(());
-            }
-            let reason = format!(
-                "most of the rounds that {} name have a single row, where the candidates of a round are needed. If a row is a round \
-                 whose shown candidate and reward were logged, write the schema layout = \"wide\", candidates = [\"a\", \"b\"], \
-                 chosen = \"COLUMN\", reward = \"COLUMN\"; else name the columns that the rows of a round share, as `round`. \
-                 docs/data.md has every entry",
-                keys.join(" and ")
-            );
-            return Err(Error::file(path, 1, reason));
+        let rounds = || ROUND.iter().filter_map(|name| self.named(&[name])).map(Self::name);
+        let (user, time) = (self.user(), self.time());
+        for round in rounds() {
+            add(vec![round], true);
         }
-        self.notes.push(format!(
-            "{rounds} rounds have {most} rows; sizes seen: {:?}",
-            sizes.keys().take(12).collect::<Vec<_>>()
-        ));
-        if !one_chosen && self.schema.reward.is_none() {
-            self.schema.reward = self.schema.chosen.take();
-            self.notes.push(format!(
+        if let (Some(user), Some(time)) = (&user, &time) {
+            add(vec![user.clone(), time.clone()], true);
+        }
+        for name in user.iter().chain(&time) {
+            add(vec![name.clone()], true);
+        }
+        let names: Vec<&str> = self
+            .columns
+            .iter()
+            .filter(|column| !column.is_binary() && !column.is_constant())
+            .map(|column| column.name.as_str())
+            .take(MAX_KEYS)
+            .collect();
+        let running = self.sample.running(&names);
+        for name in &running {
+            add(vec![name.clone()], false);
+        }
+        let leading: Vec<String> =
+            user.into_iter().chain(rounds()).chain(running.iter().take(MAX_PAIRS).cloned()).collect();
+        for (i, a) in leading.iter().enumerate() {
+            for b in leading[i + 1..].iter().filter(|b| *b != a) {
+                add(vec![a.clone(), b.clone()], false);
+            }
+        }
+        keys
+    }
+
+    /// The column that names candidates: by its name, else the first whose values differ in each round and
+    /// come again in others.
+    fn item(&self, keys: &[Keyed]) -> Option<String> {
+        let named = ITEM.iter().find_map(|name| self.named(&[name]));
+        let word = || self.columns.iter().find(|c| likeness(&c.name, ITEM) == 1 && !c.is_binary());
+        if let Some(column) = named.filter(|column| !column.is_binary()).or_else(word) {
+            return Some(column.name.clone());
+        }
+        let names = |column: &ColumnSeen, groups: &Groups| {
+            column.count() == groups.size && groups.common(&self.sample, &column.name).is_some()
+        };
+        let constant = || keys.iter().map(|keyed| &keyed.groups).filter(|groups| groups.are_constant());
+        let tells = |column: &&ColumnSeen| {
+            (2..=FEW).contains(&column.count())
+                && !column.is_binary()
+                && !has_word(&column.name, PLACE)
+                && constant().any(|groups| names(column, groups))
+        };
+        self.columns.iter().find(tells).map(Self::name)
+    }
+
+    /// The reading in which a column is 1 in the row of the candidate that was chosen.
+    fn chosen_rows(&self, column: &ColumnSeen, keys: &[Keyed], item: Option<&str>) -> Option<Reading> {
+        if Some(column.name.as_str()) == item || has_word(&column.name, AVAILABLE) {
+            return None;
+        }
+        let like = likeness(&column.name, CHOSEN);
+        let yes: Vec<bool> =
+            self.sample.numbers(&column.name, false).iter().map(|x| *x == Some(1.0)).collect();
+        let picks = |round: Range<usize>| yes[round].iter().filter(|yes| **yes).count();
+        let fits = |keyed: &&Keyed| keyed.groups.size > 1 && keyed.groups.most(|round| picks(round) == 1);
+        // Of keys that fit, the one with the most rounds of one size, then one that is named, then the
+        // shortest.
+        let rank =
+            |keyed: &&Keyed| (keyed.groups.are_constant(), keyed.named, std::cmp::Reverse(keyed.key.len()));
+        let best = keys.iter().filter(fits).rev().max_by_key(rank)?;
+        let groups = &best.groups;
+        // A column that is 1 for one candidate in all rounds is a name of it.
+        let place = |round: Range<usize>| round.clone().position(|row| yes[row]);
+        let same = groups.each().map(place).collect::<BTreeSet<_>>().len() == 1;
+        if like == 0 && (same || groups.rounds() < ENOUGH_ROUNDS || likeness(&column.name, REWARD) > 0) {
+            return None;
+        }
+        let mut evidence = Evidence::default();
+        evidence.add(like, format!("{} is named like a choice", column.name));
+        let share = 100.0 * groups.share(|round| picks(round) == 1);
+        evidence.add(3, format!("it is 1 once in {share:.0} % of the rounds of {}", best.key.join(" and ")));
+        self.of_groups(&mut evidence, best, item);
+        let reward = self.reward_of_choice(column, &yes, item);
+        let made = self.long(best, item, Some(column), reward);
+        let mut entries = format!(
+            "layout = \"long\", round = [\"{}\"], chosen = \"{}\"",
+            best.key.join("\", \""),
+            column.name
+        );
+        if let Some(reward) = reward {
+            entries.push_str(&format!(", reward = \"{}\"", reward.name));
+        }
+        Some(Reading {
+            kind: Kind::Long,
+            what: format!("a row for each candidate, of which one is chosen ({})", column.name),
+            entries,
+            evidence: evidence.points,
+            why: evidence.why,
+            made,
+        })
+    }
+
+    /// The reading in which a column names the candidate that was chosen, in each row of its round.
+    fn chosen_names(&self, column: &ColumnSeen, keys: &[Keyed], item: &str) -> Option<Reading> {
+        let items = &self.column(item)?.distinct;
+        if column.more || column.distinct.len() < 2 || !column.distinct.is_subset(items) {
+            return None;
+        }
+        let [names, picked] = [item, &column.name].map(|name| self.sample.texts(name).collect::<Vec<_>>());
+        let fits = |keyed: &&Keyed| {
+            keyed.groups.size > 1
+                && !keyed.groups.vary(&self.sample, &column.name)
+                && keyed.groups.most(|round| round.filter(|row| names[*row] == picked[*row]).count() == 1)
+        };
+        let best = keys.iter().find(fits)?;
+        let mut evidence = Evidence::default();
+        evidence.add(likeness(&column.name, CHOSEN), format!("{} is named like a choice", column.name));
+        evidence.add(3, format!("it names one {item} of each round of {}", best.key.join(" and ")));
+        self.of_groups(&mut evidence, best, Some(item));
+        let made = self.long(best, Some(item), Some(column), None).map(|mut draft| {
+            draft.schema.chosen_pattern = Some("{candidate}".into());
+            draft
+        });
+        let key = best.key.join("\", \"");
+        Some(Reading {
+            kind: Kind::Long,
+            what: format!("a row for each candidate, of which {} names one", column.name),
+            entries: format!("layout = \"long\", round = [\"{key}\"], chosen = \"{}\"", column.name),
+            evidence: evidence.points,
+            why: evidence.why,
+            made,
+        })
+    }
+
+    /// The reward of the chosen row, if a column that is named like one has values there alone.
+    fn reward_of_choice(&self, chosen: &ColumnSeen, yes: &[bool], item: Option<&str>) -> Option<&ColumnSeen> {
+        let reward = self.columns.iter().find(|c| likeness(&c.name, REWARD) == 2)?;
+        if reward.name == chosen.name || Some(reward.name.as_str()) == item {
+            return None;
+        }
+        let numbers = self.sample.numbers(&reward.name, reward.has_comma());
+        let others = || numbers.iter().zip(yes).filter(|(_, yes)| !**yes).map(|(x, _)| *x);
+        let empty = others().filter(|x| x.is_none_or(|x| x == 0.0)).count();
+        (empty as f64 >= 0.95 * others().count() as f64).then_some(reward)
+    }
+
+    /// The reading in which each candidate has a reward.
+    fn rewarded_rows(&self, reward: &ColumnSeen, keys: &[Keyed], item: Option<&str>) -> Option<Reading> {
+        let rank = |keyed: &&Keyed| (keyed.groups.are_constant(), std::cmp::Reverse(keyed.key.len()));
+        let best = keys.iter().filter(|keyed| keyed.named && keyed.groups.size > 1).rev().max_by_key(rank)?;
+        let mut evidence = Evidence::default();
+        let like = likeness(&reward.name, REWARD).max(likeness(&reward.name, CHOSEN));
+        evidence.add(like, format!("{} is named like a reward", reward.name));
+        let varies = best.groups.vary(&self.sample, &reward.name);
+        evidence.add(
+            if varies { 1 } else { -2 },
+            format!("{} differs within rounds of {}", reward.name, best.key.join(" and ")),
+        );
+        self.of_groups(&mut evidence, best, item);
+        let mut made = self.long(best, item, None, Some(reward));
+        if let Ok(draft) = &mut made
+            && likeness(&reward.name, CHOSEN) > 0
+        {
+            draft.notes.push(format!(
                 "{} is the reward of each candidate and no choice, because a round may have none or several of them",
-                self.schema.reward.as_deref().unwrap_or_default()
+                reward.name
             ));
         }
-        match names {
-            Some(names) if names.len() == most => {
-                self.schema.candidates = names.into_iter().collect();
-                self.schema.identity = true;
-            }
-            _ => self.schema.arms = Some(most),
-        }
-        self.schema.previous = self.schema.user.is_some()
-            && self.schema.chosen.is_some()
-            && self.schema.candidate_column.is_some()
-            && self.schema.user.as_ref().is_some_and(|user| keys != [user.clone()]);
-        self.rest(&keys.into_iter().collect(), &varies);
-        Ok(())
+        Some(Reading {
+            kind: Kind::Long,
+            what: format!("a row for each candidate, with its reward ({})", reward.name),
+            entries: format!(
+                "layout = \"long\", round = [\"{}\"], reward = \"{}\"",
+                best.key.join("\", \""),
+                reward.name
+            ),
+            evidence: evidence.points,
+            why: evidence.why,
+            made,
+        })
     }
 
-    /// The groups of rows that share `keys`.
-    fn groups(&self, path: &Path, keys: &[String]) -> Result<RowGroups, Error> {
-        let mut table = Table::open(path)?;
-        let at: Vec<usize> = keys.iter().map(|name| table.column(name)).collect::<Result<_, _>>()?;
-        let item = self.schema.candidate_column.as_ref().map(|name| table.column(name)).transpose()?;
-        let chosen = self.schema.chosen.as_ref().map(|name| table.column(name)).transpose()?;
-        let header = table.header().to_vec();
-        let (mut sizes, mut varies) = (BTreeMap::new(), BTreeSet::new());
-        let (mut one_chosen, mut picks) = (true, 0);
-        let mut all: Option<BTreeSet<String>> = None;
-        let (mut same, mut group) = (item.is_some(), BTreeSet::new());
-        let (mut row, mut first, mut size) = (Row::default(), Vec::<String>::new(), 0);
-        loop {
-            let more = table.read(&mut row)?;
-            let cells: Vec<String> = row.cells.iter().map(|cell| cell.trim().to_string()).collect();
-            if size > 0 && (!more || at.iter().any(|&i| cells[i] != first[i])) {
-                *sizes.entry(size).or_insert(0) += 1;
-                same &= all.as_ref().is_none_or(|all| *all == group);
-                all.get_or_insert_with(|| group.clone());
-                group.clear();
-                one_chosen &= chosen.is_none() || picks == 1;
-                (size, picks) = (0, 0);
-            }
-            if !more {
-                break;
-            }
-            if size == 0 {
-                first.clone_from(&cells);
-            }
-            size += 1;
-            picks += usize::from(chosen.is_some_and(|at| is_yes(&cells[at])));
-            if let Some(item) = item
-                && group.len() <= MAX_DISTINCT
+    fn of_groups(&self, evidence: &mut Evidence, keyed: &Keyed, item: Option<&str>) {
+        let key = keyed.key.join(" and ");
+        if keyed.named {
+            evidence.add(1, format!("{key} is named like a round"));
+        }
+        if keyed.groups.are_constant() {
+            evidence.add(2, format!("its rounds have {} rows", keyed.groups.size));
+        }
+        if let Some(item) = item {
+            let apart = keyed.groups.tell_apart(&self.sample, item);
+            evidence.add(if apart { 1 } else { -2 }, format!("{item} tells the rows of a round apart"));
+        }
+    }
+
+    fn long(
+        &self,
+        keyed: &Keyed,
+        item: Option<&str>,
+        chosen: Option<&ColumnSeen>,
+        reward: Option<&ColumnSeen>,
+    ) -> Result<Draft, String> {
+        let Keyed { key, groups, .. } = keyed;
+        let shared = |name: &String| !groups.vary(&self.sample, name);
+        let schema = Schema {
+            layout: Layout::Long,
+            chosen: chosen.map(Self::name),
+            user: self.user().filter(shared),
+            time: self.time().filter(shared),
+            candidate_column: item.map(str::to_string),
+            ..Schema::default()
+        };
+        let mut draft = Draft::new(schema);
+        let by_default: Vec<String> = draft.schema.user.iter().chain(&draft.schema.time).cloned().collect();
+        if *key != by_default {
+            draft.schema.round = key.clone();
+        }
+        // A user with one round has no last choice.
+        if draft.schema.user.as_ref().is_some_and(|user| *key == [user.clone()]) {
+            draft.schema.round = key.clone();
+            draft.schema.user = None;
+        }
+        if let Some(reward) = reward {
+            draft.reward(reward)?;
+            if chosen.is_some()
+                && let Some(column) = self.named(PROPENSITY)
             {
-                group.insert(cells[item].clone());
-            }
-            for (name, _) in header.iter().zip(cells.iter().zip(&first)).filter(|(_, (a, b))| a != b) {
-                varies.insert(name.clone());
+                draft.propensity(column);
             }
         }
-        Ok(RowGroups { sizes, varies, candidates: all.filter(|_| same), one_chosen })
+        draft.notes.push(format!(
+            "{:.0} % of {} rounds have {} rows; sizes seen: {:?}",
+            100.0 * groups.constant,
+            groups.rounds(),
+            groups.size,
+            groups.sizes.iter().take(12).collect::<Vec<_>>()
+        ));
+        let common = item.and_then(|item| groups.common(&self.sample, item));
+        match common {
+            Some((names, odd)) => {
+                for (line, what) in odd.iter().take(5) {
+                    draft.notes.push(format!("the round that begins in line {line} {what}, and is dropped"));
+                }
+                if odd.len() > 5 {
+                    draft.notes.push(format!(
+                        "{} more rounds have other candidates, and are dropped",
+                        odd.len() - 5
+                    ));
+                }
+                draft.schema.candidates = in_order(names);
+                draft.schema.identity = true;
+            }
+            None if groups.size < 2 => return Err("most rounds have a single row".into()),
+            None => draft.schema.arms = Some(groups.size),
+        }
+        let offered = self.columns.iter().find(|column| {
+            has_word(&column.name, AVAILABLE) && column.is_binary() && Some(column.name.as_str()) != item
+        });
+        draft.schema.available = offered.map(Self::name);
+        draft.schema.previous = draft.schema.user.is_some() && chosen.is_some() && item.is_some();
+        let used: BTreeSet<String> = key.iter().cloned().collect();
+        let varies: BTreeSet<String> = self
+            .columns
+            .iter()
+            .filter(|column| groups.vary(&self.sample, &column.name))
+            .map(Self::name)
+            .collect();
+        draft.rest(self, &used, &varies);
+        if let Some(column) =
+            item.and_then(|item| self.column(item)).filter(|_| draft.schema.candidates.is_empty())
+        {
+            let few = column.count() <= FEW;
+            let (encoding, size) =
+                if few { (Encoding::OneHot, column.count()) } else { (Encoding::Hash(8), 8) };
+            draft.take(&column.name, encoding, size, true);
+            if !few {
+                let many = if column.count() > MAX_DISTINCT {
+                    "more than 256".into()
+                } else {
+                    column.count().to_string()
+                };
+                draft.notes.push(format!(
+                    "{}: {many} candidates share 8 features by a hash; features of their own tell them apart better",
+                    column.name
+                ));
+            }
+        }
+        let arms = groups.size;
+        draft.finish(arms);
+        if draft.schema.candidate.is_empty() && !draft.schema.identity {
+            return Err("no column tells the candidates of a round apart".into());
+        }
+        Ok(draft)
     }
-}
-
-fn is_yes(cell: &str) -> bool {
-    ["1", "true", "yes"].contains(&cell.to_ascii_lowercase().as_str())
 }

@@ -1,27 +1,38 @@
 //! A first schema for a file that has none.
+//!
+//! A file has rival readings: a row is a choice among all candidates, the log of one action, or a candidate
+//! of a round. Each reading that could be meant is weighed on the values of the file, with names of columns
+//! as weak evidence, and the one with the most evidence is proposed, if no other is close.
 
 mod column;
+mod draft;
 mod dsjson;
+mod grid;
 mod logged;
 mod long;
 mod names;
+mod reading;
+mod sample;
 mod schema_file;
 mod wide;
 
-use crate::Error;
-use crate::table::{Row, Table};
+use crate::check::shown;
+use crate::{Error, Prepared};
 pub use column::ColumnSeen;
-use names::ROW;
-use schema::{Cell, Encoding, Projection, Schema};
-use schema_file::{toml_key, toml_string};
+use draft::Draft;
+use grid::NameGrid;
+use names::{CHOSEN, PROPENSITY, REWARD, TIME, USER, likeness};
+use reading::Reading;
+use sample::Sample;
+use schema::{Cell, Projection, Schema};
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::Path;
 
 /// The most features that keys of encrypted bandits carry.
 const KEY_FEATURES: usize = 16;
-/// The most values of a column that are told apart.
-const MAX_DISTINCT: usize = 256;
+/// The most arms that they carry.
+const KEY_ARMS: usize = 64;
 /// The most columns that are looked at.
 const MAX_COLUMNS: usize = 4096;
 
@@ -38,118 +49,155 @@ pub struct Guess {
     pub notes: Vec<String>,
 }
 
-/// Proposes a schema for a file, from its names and values.
+/// The columns of a table, and its first rows.
+struct Seen {
+    columns: Vec<ColumnSeen>,
+    rows: u64,
+    sample: Sample,
+}
+
+/// Proposes a schema for a file, from its names and values. A schema that is proposed reads the file.
 ///
-/// - Cost: one pass. Memory: 256 values of each column.
+/// - Cost: three passes. Memory: 256 values of each column, and the first rows up to 16 million cells.
 ///
 /// # Errors
-/// [`Error::File`] if the file cannot be read, or nothing in it looks like a choice or a reward.
+/// [`Error::File`] if the file cannot be read, nothing in it looks like a choice or a reward, or two readings
+/// of it are about equally likely.
 pub fn guess(path: &Path) -> Result<Guess, Error> {
     let mut start = [0; 64];
     let got = crate::table::open(path)?.read(&mut start).map_err(|e| Error::file(path, 0, e.to_string()))?;
     let json = path.extension().is_some_and(|e| e == "json" || e == "jsonl" || e == "dsjson");
-    if json || start[..got].iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{') {
-        return dsjson::guess_dsjson(path);
-    }
-    let mut table = Table::open(path)?;
-    if table.header().len() > MAX_COLUMNS {
-        let reason = format!(
-            "there are {} columns, and {MAX_COLUMNS} are looked at: write a schema",
-            table.header().len()
-        );
+    let guess = if json || start[..got].iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{') {
+        dsjson::guess_dsjson(path)?
+    } else {
+        guess_table(path)?
+    };
+    // What is proposed is never refused afterwards.
+    Prepared::fit(path, &guess.schema)?;
+    Ok(guess)
+}
+
+fn guess_table(path: &Path) -> Result<Guess, Error> {
+    let header = crate::table::Table::open(path)?.header().to_vec();
+    if header.len() > MAX_COLUMNS {
+        let reason =
+            format!("there are {} columns, and {MAX_COLUMNS} are looked at: write a schema", header.len());
         return Err(Error::file(path, 1, reason));
     }
-    let mut columns: Vec<ColumnSeen> = table.header().iter().map(|name| ColumnSeen::new(name)).collect();
-    let (mut row, mut rows) = (Row::default(), 0);
-    while table.read(&mut row)? {
-        rows += 1;
-        columns.iter_mut().zip(&row.cells).for_each(|(column, cell)| column.see(&Cell::parse(cell)));
-    }
+    let mut columns: Vec<ColumnSeen> = header.iter().map(|name| ColumnSeen::new(name)).collect();
+    let (sample, rows) = Sample::read(path, |row| {
+        columns
+            .iter_mut()
+            .zip(&row.cells)
+            .for_each(|(column, cell)| column.see(row.line, &Cell::parse(cell)));
+    })?;
     if rows == 0 {
         return Err(Error::file(path, 1, "no rows follow the header"));
     }
     // A column without a name is a row number.
     columns.retain(|column| !column.name.is_empty());
-    let mut guess = Guess { schema: Schema::default(), columns, rows, notes: Vec::new() };
-    if !guess.wide() {
-        guess.long(path)?;
-    }
-    guess.finish();
-    Ok(guess)
+    let seen = Seen { columns, rows, sample };
+    let mut readings = seen.wide_readings();
+    readings.extend(seen.long_readings());
+    let best = Reading::best(readings).map_err(|reason| {
+        let (line, reason) = match reason {
+            Some(reason) => (0, reason),
+            None => (1, seen.no_reading()),
+        };
+        Error::file(path, line, reason)
+    })?;
+    let Draft { schema, notes, .. } = best;
+    Ok(Guess { schema, columns: seen.columns, rows, notes })
 }
 
-impl Guess {
-    /// The first name of `names` that a column has, in any case.
-    fn named(&self, names: &[&str]) -> Option<String> {
-        let find = |wanted: &&str| self.columns.iter().find(|c| c.name.eq_ignore_ascii_case(wanted));
-        names.iter().find_map(find).map(|c| c.name.clone())
+impl Seen {
+    /// The first name of `names` that a column has, in any case and with any separators.
+    fn named(&self, names: &[&str]) -> Option<&ColumnSeen> {
+        names.iter().find_map(|name| self.columns.iter().find(|column| likeness(&column.name, &[name]) == 2))
     }
 
     fn column(&self, name: &str) -> Option<&ColumnSeen> {
-        self.columns.iter().find(|c| c.name == name)
+        self.columns.iter().find(|column| column.name == name)
     }
 
-    /// Offers every column that has no other use: to candidates if it is in `varies`, else to the context.
-    fn rest(&mut self, used: &BTreeSet<String>, varies: &BTreeSet<String>) {
-        let s = &self.schema;
-        let taken: BTreeSet<String> =
-            [&s.chosen, &s.reward, &s.propensity, &s.user, &s.time, &s.candidate_column]
-                .into_iter()
-                .flatten()
-                .chain(&s.round)
-                .chain(used)
-                .cloned()
-                .collect();
-        for column in self.columns.clone() {
-            let row_number = ROW.iter().any(|name| column.name.eq_ignore_ascii_case(name));
-            if !taken.contains(&column.name) && !row_number {
-                self.offer(&column.name, &column, varies.contains(&column.name));
-            }
-        }
-        // Names of candidates that are no fixed arms are features by their hash.
-        if let Some(item) = self.schema.candidate_column.clone().filter(|_| self.schema.candidates.is_empty())
-        {
-            self.schema.candidate.insert(item, Encoding::Hash(8));
-        }
+    fn name(column: &ColumnSeen) -> String {
+        column.name.clone()
     }
 
-    fn offer(&mut self, name: &str, seen: &ColumnSeen, of_candidate: bool) {
-        match seen.encoding() {
-            Ok(encoding) => {
-                let group = if of_candidate { &mut self.schema.candidate } else { &mut self.schema.context };
-                group.insert(name.into(), encoding);
-            }
-            Err(reason) => self.notes.push(format!("{name} is left out: {reason}")),
-        }
+    /// The column of the user, who comes again: one with another value in each row names rows.
+    fn user(&self) -> Option<String> {
+        let again = |column: &&ColumnSeen| (column.count() as u64) < self.rows && !column.is_constant();
+        let named =
+            USER.iter().filter_map(|name| self.columns.iter().find(|c| likeness(&c.name, &[name]) == 2));
+        named.into_iter().find(again).map(Self::name)
     }
 
-    /// Products of the context with candidates are what tells candidates apart by it.
-    fn finish(&mut self) {
-        let features = &self.schema.candidate;
-        let partner =
-            features.keys().next().filter(|_| !self.schema.identity).map_or("candidate", String::as_str);
-        if let Some(first) = self.schema.context.keys().next().filter(|_| self.schema.interactions.is_empty())
-        {
-            let pair = format!("[[{}, {}]]", toml_string(first), toml_string(partner));
-            self.notes.push(format!(
-                "These values are the same for all candidates, and change no choice by themselves. To use one, put it into [context] \
-                 and multiply it with a feature of candidates: interactions = {pair}"
+    /// The column of the time: by its name, else the one that holds dates.
+    fn time(&self) -> Option<String> {
+        let fits = |column: &&ColumnSeen| column.is_time() || column.texts() == 0;
+        let dates = || {
+            let mut dates = self.columns.iter().filter(|column| column.is_time());
+            dates.next().filter(|_| dates.next().is_none())
+        };
+        self.named(TIME).filter(fits).or_else(dates).map(Self::name)
+    }
+
+    /// The column of the probabilities of logged actions: by its name, with numbers above 0 and up to 1.
+    /// Notes say why one with the name is none.
+    fn propensity(&self) -> (Option<&ColumnSeen>, Option<String>) {
+        let word = || self.columns.iter().find(|column| likeness(&column.name, PROPENSITY) == 1);
+        let Some(column) = self.named(PROPENSITY).or_else(word) else { return (None, None) };
+        let good = |x: &Option<f64>| x.is_some_and(|x| x > 0.0 && x <= 1.0);
+        let numbers = self.sample.numbers(&column.name, column.has_comma());
+        let bad = numbers.iter().position(|x| !good(x));
+        let [least, most] = column.range();
+        if bad.is_none() && column.missing == 0 && column.texts() == 0 && least > 0.0 && most <= 1.0 {
+            return (Some(column), None);
+        }
+        let place = bad.map_or(String::new(), |row| {
+            let text = self.sample.texts(&column.name).nth(row).unwrap_or_default();
+            format!(" (line {}: {text:?})", self.sample.lines[row])
+        });
+        let note = format!(
+            "{} is no probability of the actions: one is above 0 and at most 1 in every row{place}",
+            column.name
+        );
+        (None, Some(note))
+    }
+
+    /// Why no reading has enough evidence, and what the user may know.
+    fn no_reading(&self) -> String {
+        let names: Vec<String> = self.columns.iter().map(Self::name).collect();
+        let mut reason = format!(
+            "no column looks like a choice ({}) or a reward ({}); the columns are {}",
+            CHOSEN[..3].join(", "),
+            REWARD[..3].join(", "),
+            shown(&names)
+        );
+        let inside: BTreeSet<String> = NameGrid::all(self).iter().flat_map(NameGrid::columns).collect();
+        let small = |column: &&ColumnSeen| {
+            let [least, most] = column.range();
+            let whole = column.is_whole() && (0.0..=1.0).contains(&least) && (2.0..=64.0).contains(&most);
+            !column.is_binary() && whole && !inside.contains(&column.name)
+        };
+        let small: Vec<String> = self.columns.iter().filter(small).map(Self::name).collect();
+        if !small.is_empty() {
+            reason.push_str(&format!(
+                ". Small whole numbers, which may be counts or numbers of candidates, are in {}: if one is the choice, name it as `chosen`",
+                shown(&small)
             ));
-            let line =
-                |(name, encoding): (&String, &Encoding)| format!("    {} = \"{encoding}\"", toml_key(name));
-            self.notes.extend(self.schema.context.iter().map(line));
-            self.schema.context.clear();
         }
-        let missing = self.columns.iter().map(|c| c.missing).max().unwrap_or(0);
-        if missing as f64 > 0.05 * self.rows as f64 {
-            self.schema.missing = schema::Missing::Mean;
-            self.notes.push(format!(
-                "missing = \"mean\", because a column lacks {missing} of {} values",
-                self.rows
+        if let (Some(propensity), _) = self.propensity() {
+            reason.push_str(&format!(
+                ". {} may be the probability of a logged action: name its column as `chosen`, and that of its reward as `reward`",
+                propensity.name
             ));
         }
+        reason + ". Write a schema by docs/data.md"
     }
+}
 
+impl Guess {
     /// Proposes a projection if there are more features than keys carry: `wide` before it.
     pub fn project(&mut self, wide: usize) {
         if wide > KEY_FEATURES {

@@ -2,7 +2,7 @@
 
 use super::Guess;
 use crate::check::words;
-use schema::Layout;
+use schema::{Layout, Missing};
 use std::path::Path;
 
 impl Guess {
@@ -41,6 +41,12 @@ impl Guess {
         line("candidate_column", text(&s.candidate_column), "");
         line("chosen", text(&s.chosen), "");
         line("chosen_pattern", text(&s.chosen_pattern), "");
+        line(
+            "codes",
+            (!s.codes.is_empty()).then(|| format!("[{}]", list(&s.codes))),
+            "how the choice writes the candidates, in their order",
+        );
+        line("available", text(&s.available), "0 where a candidate is not offered: such rounds are dropped");
         line("reward", text(&s.reward), "");
         line(
             "reward_range",
@@ -55,7 +61,23 @@ impl Guess {
             (!s.round.is_empty()).then(|| format!("[{}]", list(&s.round))),
             "columns whose values name a round",
         );
-        line("missing", (s.missing != schema::Missing::Drop).then(|| "\"mean\"".into()), "");
+        line(
+            "decimal_comma",
+            (!s.decimal_comma.is_empty()).then(|| format!("[{}]", list(&s.decimal_comma))),
+            "columns whose numbers are written as 1.234,5",
+        );
+        line(
+            "no_value",
+            (!s.no_value.is_empty()).then(|| format!("[{}]", list(&s.no_value))),
+            "texts among numbers that are no value",
+        );
+        let missing = match s.missing {
+            Missing::Drop => None,
+            Missing::Mean => Some("\"mean\"".to_string()),
+            Missing::Zero => Some("\"zero\"".to_string()),
+        };
+        line("missing", missing, "");
+        line("bias", truth(s.bias), "a feature that is 1");
         line("identity", truth(s.identity), "one feature for each candidate");
         line("previous", truth(s.previous), "1 for the candidate that the user chose last");
         let pairs: Vec<String> = s.interactions.iter().map(|pair| format!("[{}]", list(pair))).collect();

@@ -7,6 +7,7 @@ mod bad;
 mod columns;
 mod foreign;
 mod parsers;
+mod readings;
 mod score;
 
 use schema::Schema;
