@@ -176,6 +176,7 @@ impl Prepared {
             rounds,
             dropped,
             late,
+            times,
             longest,
         })
     }
