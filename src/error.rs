@@ -65,13 +65,13 @@ pub enum Error {
     #[error(transparent)]
     Request(#[from] Rejection),
     /// Untrusted: a configuration that cannot be read.
-    #[error("the body is not the configuration of a bandit: {why}")]
+    #[error("the body is not the configuration of a bandit: {}", fault::in_words(why))]
     BadConfig {
         /// The field, and its fault.
         why: String,
     },
     /// Untrusted: a JSON message that cannot be read.
-    #[error("the body is not {what}: {why}")]
+    #[error("the body is not {what}: {}", fault::in_words(why))]
     BadJson {
         /// The kind of message.
         what: &'static str,

@@ -24,7 +24,7 @@ pub enum Error {
     #[error(transparent)]
     Request(#[from] Rejection),
     /// Untrusted: a JSON message that cannot be read.
-    #[error("the body is not {what}: {why}")]
+    #[error("the body is not {what}: {}", fault::in_words(why))]
     BadJson {
         /// The kind of message.
         what: &'static str,
@@ -32,7 +32,7 @@ pub enum Error {
         why: String,
     },
     /// Untrusted: a configuration that cannot be read.
-    #[error("the body is not the configuration of an encrypted bandit: {why}")]
+    #[error("the body is not the configuration of an encrypted bandit: {}", fault::in_words(why))]
     BadConfig {
         /// The field, and its fault.
         why: String,

@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use host::say;
 use indicatif::{ProgressBar, ProgressStyle};
 use keygen::{Passphrase, Request, Security, create_files, os_rng};
-use protocol::{Compare, Shape};
+use protocol::{Compare, MOST_ARMS, MOST_FEATURES, Shape};
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
@@ -132,8 +132,8 @@ fn create(
     compare: Compare,
 ) -> anyhow::Result<()> {
     // No parameter set fits larger problems, and the power of two must not overflow.
-    for (name, value) in [("--features", features), ("--arms", arms)] {
-        anyhow::ensure!((1..=256).contains(&value), "{name} {value}: this must be from 1 to 256");
+    for (name, value, most) in [("--features", features, MOST_FEATURES), ("--arms", arms, MOST_ARMS)] {
+        anyhow::ensure!((1..=most).contains(&value), "{name} {value}: keys carry from 1 to {most}");
     }
     let open = |path: &Path| Passphrase::open(path).with_context(|| path.display().to_string());
     let passphrase = passphrase_file.map(open).transpose()?;

@@ -437,14 +437,17 @@ pub(crate) struct Tuning {
     /// Regularisation of the ridge estimate [default: 1].
     #[arg(long, allow_negative_numbers = true)]
     pub(crate) lambda: Option<f64>,
-    /// Confidence width, which is constant: the β of the index u + β·√(z + c₁) [default: 0.5].
+    /// How much is explored. The arm with the largest prediction + alpha · uncertainty is played, and the
+    /// uncertainty of an arm shrinks as rewards of arms with such features come. 0 explores nothing, and a larger
+    /// number explores longer [default: 0.5].
     #[arg(long, allow_negative_numbers = true)]
     pub(crate) alpha: Option<f64>,
     /// Number of rounds for which numbers are scaled [default: 1000; for `replay`, the rounds of the file].
     #[arg(long)]
     pub(crate) horizon: Option<u64>,
-    /// With the schedule trace_or_growth, number of feedbacks that may arrive before the trace condition they
-    /// were tested with is answered. One more ends the batch [default: 4].
+    /// With the schedule trace_or_growth: number of feedbacks that a batch still takes while it waits for a
+    /// device to say whether it ends. If no device says it, one more ends the batch, and the model is updated
+    /// [default: 4].
     #[arg(long)]
     pub(crate) unanswered: Option<u64>,
     /// Rule by which a batch ends; the server then computes the inverse and the estimate [default:

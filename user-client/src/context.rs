@@ -1,19 +1,31 @@
 use crate::Error;
 use std::io::Read;
 
-/// Reads contexts as CSV, with one line for each arm and no header.
+/// Reads contexts as CSV, with one line for each arm and no header. The first of tab, semicolon and comma that
+/// the first line has separates its numbers.
 ///
 /// # Errors
-/// [`Error::Protocol`] with row and column of a cell that is no finite number, [`Error::Csv`].
-pub fn read_contexts(input: impl Read) -> Result<Vec<Vec<f64>>, Error> {
-    let mut csv = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(input);
+/// [`Error::ContextsHeader`]; [`Error::Protocol`] with row and column of a cell that is no finite number;
+/// [`Error::Csv`].
+pub fn read_contexts(mut input: impl Read) -> Result<Vec<Vec<f64>>, Error> {
+    let mut bytes = Vec::new();
+    input.read_to_end(&mut bytes).map_err(csv::Error::from)?;
+    let first = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let delimiter = [b'\t', b';'].into_iter().find(|delimiter| first.contains(delimiter)).unwrap_or(b',');
+    let mut csv = csv::ReaderBuilder::new();
+    let mut csv = csv.has_headers(false).flexible(true).delimiter(delimiter).from_reader(&bytes[..]);
     let mut rows = Vec::new();
     for (i, record) in csv.records().enumerate() {
+        let record = record?;
+        let is_name = |cell: &str| !cell.trim().is_empty() && cell.trim().parse::<f64>().is_err();
+        if i == 0 && !record.is_empty() && record.iter().all(is_name) {
+            return Err(Error::ContextsHeader);
+        }
         let cell = |(j, cell): (usize, &str)| {
             let value = cell.trim().parse().ok().filter(|v: &f64| v.is_finite());
             value.ok_or(protocol::Error::NotANumber { row: i + 1, column: j + 1 })
         };
-        rows.push(record?.iter().enumerate().map(cell).collect::<Result<_, _>>()?);
+        rows.push(record.iter().enumerate().map(cell).collect::<Result<_, _>>()?);
     }
     Ok(rows)
 }
@@ -27,6 +39,20 @@ mod tests {
         assert_eq!(read_contexts(&b"1,0.5\n-1e-3, 2\n"[..]).unwrap(), [[1.0, 0.5], [-1e-3, 2.0]]);
         // Lengths are the bandit's to judge.
         assert_eq!(read_contexts(&b"1\n1,2\n"[..]).unwrap(), [vec![1.0], vec![1.0, 2.0]]);
+    }
+
+    #[test]
+    fn a_header_is_named_and_other_delimiters_are_read() {
+        for header in ["price,quality\n1,2\n", "x\n1\n", "\u{feff}a;b\n1;2\n"] {
+            let e = read_contexts(header.as_bytes()).unwrap_err();
+            assert!(
+                matches!(e, Error::ContextsHeader) && e.to_string().contains("leave it out"),
+                "{header}: {e}"
+            );
+        }
+        for text in ["1;0.5\n2;3\n", "1\t0.5\n2\t3\n", "\u{feff}1,0.5\r\n2,3\r\n"] {
+            assert_eq!(read_contexts(text.as_bytes()).unwrap(), [[1.0, 0.5], [2.0, 3.0]], "{text}");
+        }
     }
 
     #[test]

@@ -10,6 +10,13 @@ pub enum Error {
     #[cfg(feature = "http")]
     #[error("the contexts cannot be read: {0}")]
     Csv(#[from] csv::Error),
+    /// Misuse: contexts whose first line holds names.
+    #[cfg(feature = "http")]
+    #[error(
+        "the first line of the contexts holds names: leave it out, since a file of contexts has a line of numbers for each arm and no \
+         header"
+    )]
+    ContextsHeader,
     /// Misuse: a secret bundle that other users can read.
     #[error("other users can read {} (mode {mode:o}): run `chmod 600 {}`, and generate new keys if anyone may have read it", path.display(), path.display())]
     Permissions {

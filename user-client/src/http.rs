@@ -630,7 +630,28 @@ impl Client {
     }
 
     fn unreachable(&self, e: ureq::Error) -> Error {
-        Error::Unreachable { server: self.server.clone(), reason: e.to_string() }
+        let reason = e.to_string();
+        let hint = self.hint(&reason, matches!(e, ureq::Error::Protocol(_)));
+        Error::Unreachable { server: self.server.clone(), reason: reason + hint }
+    }
+
+    /// What to do about a connection that failed for this reason. `unlike_http` is whether the answer was not
+    /// HTTP.
+    fn hint(&self, reason: &str, unlike_http: bool) -> &'static str {
+        let https = self.server.starts_with("https://");
+        match reason {
+            _ if https && reason.contains("UnknownIssuer") => {
+                "; nobody whom this client trusts has signed the certificate of the server: trust its authority by --ca FILE (ca= in \
+                 Python), which is STATE/tls/ca.pem of a server with --tls-self-signed"
+            }
+            _ if https && reason.contains("InvalidContentType") => {
+                "; this port does not speak TLS: if it is that of the server, its address begins with http://"
+            }
+            _ if !https && unlike_http => {
+                "; this port does not answer in HTTP: if the server has a certificate, its address begins with https://"
+            }
+            _ => "",
+        }
     }
 
     /// The response if its status is a success, or else the problem document as an error.

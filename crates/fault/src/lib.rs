@@ -34,6 +34,32 @@ pub enum Fault {
     Internal,
 }
 
+/// The message of a parser in a user's words: `expected a number` instead of `expected f64`.
+pub fn in_words(message: &str) -> String {
+    let mut said = String::new();
+    let mut rest = message;
+    while let Some((before, after)) = rest.split_once("expected ") {
+        said.push_str(before);
+        said.push_str("expected ");
+        let word =
+            |text: &str| text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
+        let (name, behind) = after.split_at(word(after));
+        let (words, behind) = match name {
+            "f64" | "f32" => ("a number", behind),
+            "usize" | "u64" | "u32" | "u16" | "u8" => ("a whole number that is not negative", behind),
+            "isize" | "i64" | "i32" => ("a whole number", behind),
+            "struct" | "internally" => {
+                let of = behind.trim_start();
+                ("an object", &of[word(of)..])
+            }
+            name => (name, behind),
+        };
+        said.push_str(words);
+        rest = behind;
+    }
+    said + rest
+}
+
 /// A value outside its range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field} is {got}, it must be {want}")]
@@ -64,4 +90,29 @@ pub fn require(
     want: impl Into<Cow<'static, str>>,
 ) -> Result<(), OutOfRange> {
     if holds { Ok(()) } else { Err(OutOfRange::new(field, got, want)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_of_rust_are_told_in_words() {
+        for (message, says) in [
+            (
+                "invalid type: string \"x\", expected f64 at line 1",
+                "invalid type: string \"x\", expected a number at line 1",
+            ),
+            ("expected usize", "expected a whole number that is not negative"),
+            (
+                "invalid type: null, expected struct BanditConfig at line 1",
+                "invalid type: null, expected an object at line 1",
+            ),
+            ("unknown variant `x`, expected `a` or `b`", "unknown variant `x`, expected `a` or `b`"),
+            ("expected value, expected f64s", "expected value, expected f64s"),
+            ("", ""),
+        ] {
+            assert_eq!(in_words(message), says);
+        }
+    }
 }

@@ -69,9 +69,7 @@ fn parse<P: DeserializeOwned>(name: &str, parameters: Value) -> Result<P, Error>
 
 /// The reason why a parameter of `policy` is refused. It begins with the name of the parameter.
 fn named(policy: &str, field: Option<&str>, why: &str) -> String {
-    let why = ["usize", "u64", "u32"].iter().fold(why.to_string(), |why, integer| {
-        why.replace(&format!("expected {integer}"), "expected a whole number")
-    });
+    let why = fault::in_words(why);
     let missing = why.strip_prefix("missing field `").and_then(|rest| rest.split_once('`'));
     match (field, missing) {
         (None, Some((missing, _))) => format!("{missing}: missing, {policy} needs it"),

@@ -1,4 +1,4 @@
-use crate::Shape;
+use crate::{MOST_ARMS, MOST_FEATURES, Shape};
 use fault::Fault;
 
 /// The reason why a configuration, contexts, a reward or an id were refused. No message contains a feature or
@@ -13,10 +13,7 @@ pub enum Error {
     #[error(transparent)]
     OutOfRange(#[from] fault::OutOfRange),
     /// Capacity: the keys are for problems of another size.
-    #[error(
-        "{features} features and {arms} arms need other keys, since these are for {keys}: generate keys with `helba-keygen \
-         create --features {features} --arms {arms}`, which carry up to 16 features and 64 arms"
-    )]
+    #[error("{}", other_keys(*features, *arms, *keys))]
     Shape {
         /// The features of the configuration.
         features: usize,
@@ -38,7 +35,10 @@ pub enum Error {
         advice: String,
     },
     /// Capacity: more slots than a ciphertext holds.
-    #[error("{need} slots are needed, but a ciphertext has {have}: choose fewer features or arms")]
+    #[error(
+        "so many features and arms do not fit into a ciphertext, which has {have} slots where {need} are needed: keys carry up to \
+         {MOST_FEATURES} features and {MOST_ARMS} arms"
+    )]
     Slots {
         /// The slots of the problem.
         need: usize,
@@ -109,7 +109,8 @@ pub enum Error {
     },
     /// Misuse: features with a norm above the bound.
     #[error(
-        "the features in row {row} have a norm above L = {bound}: scale all features by the same factor, or create the bandit with a larger `linear.l` (`create --config`)"
+        "row {row} is longer than {bound}, the most that this bandit takes: the root of the sum of the squares of its features must \
+         be at most {bound}, so divide the features of all rows by one number, such as the length of the longest row"
     )]
     NormAboveBound {
         /// The row, from 1.
@@ -151,6 +152,20 @@ pub enum Error {
         /// The id.
         id: String,
     },
+}
+
+fn other_keys(features: usize, arms: usize, keys: Shape) -> String {
+    let asked = format!("{features} features and {arms} arms");
+    match features <= MOST_FEATURES && arms <= MOST_ARMS {
+        true => format!(
+            "{asked} need other keys, since these are for {keys}: generate keys with `helba-keygen create --features {features} \
+             --arms {arms}`"
+        ),
+        false => format!(
+            "{asked} are more than any keys carry, which is {MOST_FEATURES} features and {MOST_ARMS} arms: offer fewer arms, or make \
+             fewer features, as `project` in a schema does (docs/data.md)"
+        ),
+    }
 }
 
 impl Error {

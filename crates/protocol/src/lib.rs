@@ -44,4 +44,4 @@ pub use newton::{Factors, warm_steps};
 pub use scores::{
     LOG_CONTEXT, LOG_MODEL, LOG_SCORE, LOG_STATISTICS, MOST_DECISIONS, ModelNumber, ScoreLayout, ScoreRing,
 };
-pub use shape::{MOST_ARMS, Shape};
+pub use shape::{MOST_ARMS, MOST_FEATURES, Shape};

@@ -4,6 +4,9 @@ use std::ops::RangeInclusive;
 /// The most arms. With 128 arms, an evaluation with two places takes 2¹⁵ slots, and N = 2¹⁵ has 2¹⁴.
 pub const MOST_ARMS: usize = 64;
 
+/// The most features. With 32, the square matrices of an update take 2¹⁶ slots, and N = 2¹⁶ has 2¹⁵.
+pub const MOST_FEATURES: usize = 16;
+
 /// The padded size of the problems that a set of keys serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {

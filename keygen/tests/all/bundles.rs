@@ -393,7 +393,7 @@ fn shapes_that_no_ring_holds_are_refused() {
         compare: Default::default(),
     };
     let error = generate(request, &mut public, &mut secret, &mut rng(6), |_, _| {}).unwrap_err();
-    assert!(error.to_string().contains("slots are needed"), "{error}");
+    assert!(error.to_string().contains("keys carry up to 16 features"), "{error}");
     assert!(public.is_empty() && secret.is_empty());
 }
 

@@ -6,7 +6,7 @@ use crate::keys::read_private;
 use ckks_shares::{ActiveSet, Quorum, SessionId};
 use envelope::{SEALING_SECRET_BYTES, SIGNING_SECRET_BYTES, SealingSecret, SigningSecret};
 use host::Draft;
-use protocol::Shape;
+use protocol::{MOST_ARMS, MOST_FEATURES, Shape};
 use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
@@ -204,10 +204,12 @@ impl Proposal {
     /// key that is none.
     pub fn check(&self) -> Result<(), Error> {
         let refused = |why: String| Err(Error::Proposal(why));
-        for (name, value) in [("features", self.features), ("arms", self.arms)] {
+        for (name, value, most) in
+            [("features", self.features, MOST_FEATURES), ("arms", self.arms, MOST_ARMS)]
+        {
             // No parameter set fits larger problems, and the power of two must not overflow.
-            if !(1..=256).contains(&value) {
-                return refused(format!("{name} is {value}, and must be from 1 to 256"));
+            if !(1..=most).contains(&value) {
+                return refused(format!("{name} is {value}, and keys carry from 1 to {most}"));
             }
         }
         let sets = self.quorum()?.subsets().count();

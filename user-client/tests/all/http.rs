@@ -111,10 +111,28 @@ fn attack_servers_without_their_certificate_are_refused() {
         [("localhost", None), ("localhost", Some(&*other)), ("elsewhere.example", Some(&*trusted))]
     {
         match ask(name, ca) {
-            Err(Error::Unreachable { reason, .. }) => assert!(reason.contains("certificate"), "{reason}"),
+            Err(Error::Unreachable { reason, .. }) => {
+                assert!(reason.contains("certificate"), "{reason}");
+                // The way out where the issuer is unknown, and not where the name is another.
+                assert_eq!(reason.contains("--ca FILE"), name == "localhost", "{reason}");
+            }
             other => panic!("{name}: {other:?}"),
         }
     }
+    // The other of the two schemes.
+    let (port, _) = one_answer_over_tls("localhost", b"[]");
+    let plain = Client::new(&format!("http://localhost:{port}")).unwrap().bandits().unwrap_err().to_string();
+    assert!(plain.contains("begins with https://"), "{plain}");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 4096]);
+        let _ =
+            stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+    });
+    let tls = Client::new(&format!("https://localhost:{port}")).unwrap().bandits().unwrap_err().to_string();
+    assert!(tls.contains("begins with http://"), "{tls}");
     // What is no certificate is refused by name.
     for bad in [&b""[..], b"hello", b"-----BEGIN CERTIFICATE-----\nAAAA\n"] {
         std::fs::write(&other, bad).unwrap();
@@ -421,7 +439,10 @@ fn the_tool_says_what_is_wrong() {
         (vec!["replay", "--server", nobody, "--secret", &junk, "--data", &junk, "--rounds", "0"], "--rounds"),
         (vec!["policies", "--server", nobody], "no answer from"),
         (vec!["decide", "--server", nobody, "--bandit", "b"], "no answer from"),
-        (vec!["decide", "--server", nobody, "--bandit", "b", "--contexts", &junk], "not a finite number"),
+        (
+            vec!["decide", "--server", nobody, "--bandit", "b", "--contexts", &junk],
+            "holds names: leave it out",
+        ),
         (vec!["decide", "--server", nobody, "--bandit", "b", "--secret", &junk], "--contexts"),
         (
             vec!["feedback", "--server", nobody, "--bandit", "b", "--decision", "d", "--reward", "1"],

@@ -195,7 +195,10 @@ fn what_cannot_work_is_refused_with_a_way_out() {
     let arms = refused(16, 65);
     assert!(arms.contains("from 1 to 64") && arms.contains("16 features with up to 64 arms"), "{arms}");
     let slots = refused(64, 4);
-    assert!(slots.contains("slots are needed") && slots.contains("4 arms with up to 16 features"), "{slots}");
+    assert!(
+        slots.contains("do not fit into a ciphertext") && slots.contains("4 arms with up to 16 features"),
+        "{slots}"
+    );
     let large = refused(256, 256);
     assert!(large.contains("no ring has slots for more than 16 features with 64 arms"), "{large}");
     assert!(refused(0, 2).contains("features is 0") && refused(2, 999).contains("arms is 999"));
