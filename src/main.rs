@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use helba_server::{
     ApiToken, AppState, Connections, NewToken, Scope, Settings, Tls, TlsArguments, TokensFile, app, printable,
 };
+use host::tell;
 use protocol::Shape;
 use std::fs::File;
 use std::io::{IsTerminal, Write};
@@ -271,7 +272,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {}", sentence(&error));
+            tell!("error: {}", sentence(&error));
             ExitCode::FAILURE
         }
     }
@@ -525,7 +526,7 @@ async fn serve(arguments: Arguments, tls: &TlsArguments) -> Result<()> {
     let tls = tls.open(own, |line| tracing::info!("{line}"))?;
     if let Some(authority) = tls.as_ref().and_then(Tls::authority) {
         // A log on a full disk must not end the program.
-        let _ = writeln!(std::io::stderr(), "{authority}");
+        tell!("{authority}");
     }
 
     writeln!(std::io::stdout(), "listening on {address}").context("writing to stdout")?;

@@ -1,6 +1,5 @@
 use crate::Error;
 use rand::CryptoRng;
-use std::fs::DirBuilder;
 use std::io::Write;
 use std::path::Path;
 use wire::AccessToken;
@@ -11,10 +10,7 @@ use wire::AccessToken;
 /// # Errors
 /// Those of the disk.
 pub fn private_folder(folder: &Path) -> Result<(), Error> {
-    let mut private = DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
-    private.recursive(true).create(folder).map_err(|e| Error::disk(folder, e))?;
+    host::private_folder(folder).map_err(|e| Error::disk(folder, e))?;
     host::sync_folder_of(folder).map_err(|e| Error::disk(folder, e))
 }
 

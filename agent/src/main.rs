@@ -4,9 +4,8 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use clap::builder::RangedU64ValueParser;
 use helba_agent::{Agent, LogOptions, Options, local_token, private_folder};
-use host::say;
+use host::{say, tell};
 use service::{Connections, Tls, TlsArguments};
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -146,7 +145,7 @@ async fn serve(arguments: Arguments) -> Result<()> {
     let token = arguments.server_token_file.as_deref().map(AccessToken::open).transpose()?;
     let client = client.with_token(token.unwrap_or_else(|| device.token().clone()));
     // A log on a full disk must not end the program.
-    let log = |line: &str| drop(writeln!(std::io::stderr(), "helba-agent: {line}"));
+    let log = |line: &str| tell!("helba-agent: {line}");
     if client.shows_token() {
         log(&format!("the access token is sent to {} without encryption: use https", client.server()));
     }

@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use datasets::Dataset;
 use helba_lab::experiment::{Experiment, JUDGED, Scale};
 use helba_lab::{experiments, report, runner};
-use host::Undone;
+use host::{Undone, say, tell};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -84,7 +84,7 @@ fn main() -> ExitCode {
     match run(Args::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            tell!("error: {error:#}");
             ExitCode::FAILURE
         }
     }
@@ -95,7 +95,7 @@ fn say_when_interrupted() -> Result<Undone> {
     host::undo_on_signals().context("listening for signals")?;
     let say = || {
         let (kept, all) = PROGRESS.runs();
-        eprintln!("\ninterrupted, {kept} of {all} runs kept; the same command goes on");
+        tell!("\ninterrupted, {kept} of {all} runs kept; the same command goes on");
     };
     Ok(Undone::after(|| Ok::<_, std::convert::Infallible>(((), say)))?.1)
 }
@@ -137,10 +137,10 @@ fn run(command: Command) -> Result<()> {
                 runner::write_whole(&path, text.as_bytes())?;
             }
             if json {
-                println!("{object}");
+                say!("{object}");
             } else {
-                println!("{}", report::text(&results, &experiment.claims(&results)));
-                println!("{}", folder.join("report.html").display());
+                say!("{}", report::text(&results, &experiment.claims(&results)));
+                say!("{}", folder.join("report.html").display());
             }
             Ok(())
         }
@@ -169,7 +169,7 @@ fn book(quick: bool, kept: bool, seeds: Option<u64>, out: &Path, earlier: &str) 
     }
     let file = out.join(format!("book{end}.html"));
     runner::write_whole(&file, book.html().as_bytes())?;
-    println!("{}", file.display());
+    say!("{}", file.display());
     Ok(book)
 }
 

@@ -50,7 +50,8 @@ pub fn run(
     }
     let panels = experiment.panels(scale)?;
     let kept = folder.join("runs");
-    std::fs::create_dir_all(&kept).with_context(|| format!("cannot make {}", kept.display()))?;
+    let made = std::fs::create_dir_all(&kept).map_err(|e| host::no_folder(&kept, e));
+    made.with_context(|| format!("cannot make {}", kept.display()))?;
 
     let unique = unique(&panels)?;
     // Ordered by seed, so that an interrupted experiment has points of all curves.

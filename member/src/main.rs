@@ -8,11 +8,11 @@ use helba_member::keygen::{
     self, Identity, Keygen, Old, Plan, Proposal, RemoteBoard, Reshare, Resharing, Store,
 };
 use helba_member::serve::{Ledger, Member, NextKeys, Replica};
-use host::say;
+use host::{say, tell};
 use protocol::budget::OPENED_NATS;
 use rand::Rng;
 use service::{Connections, Tls, TlsArguments};
-use std::io::{BufReader, Write};
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -215,15 +215,18 @@ enum Command {
         /// the keys, in a folder with the extension `states`.
         #[arg(long, value_name = "FILE")]
         public: Option<PathBuf>,
-        /// The nats of the budget of answers of the keys, of which each member spends its part:
-        /// docs/committee.md says how many decisions and models that is. All members take the same number.
+        /// How much all answers of a key together may show of it, in nats (1 nat is 1.44 bits). Each answer shows
+        /// a little; when its part is spent, this member answers no more, and the keys must be rotated. With
+        /// 4 about as many decisions and models are answered as docs/committee.md lists; more allows more and
+        /// protects less. All members take the same number.
         #[arg(long, default_value_t = OPENED_NATS)]
         nats: f64,
         /// Public bundle of a committee that follows this one, to whose keys bandits move when the server
         /// asks.
         #[arg(long, value_name = "BUNDLE")]
         next: Option<PathBuf>,
-        /// Number of requests that wait for questions. Each answers one at a time.
+        /// Number of requests for questions that are kept open at the server. Each answers one question at a
+        /// time, so that with 2 a question is received while another one is computed.
         #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=4))]
         waiting: u8,
     },
@@ -529,7 +532,7 @@ fn reshare(run: &Reshare, client: Client, old: Option<Old>) -> anyhow::Result<()
 
 /// Writes a line of the log. A log on a full disk must not end the program.
 fn log(line: &str) {
-    drop(writeln!(std::io::stderr(), "helba-member: {line}"));
+    tell!("helba-member: {line}");
 }
 
 fn serve(

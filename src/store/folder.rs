@@ -12,12 +12,9 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// [`Error::FolderIsShared`], and those of the disk.
 pub(crate) fn prepare(folder: &Path) -> Result<(), Error> {
-    let mut private = fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
     let missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
     let mut made: Vec<&Path> = folder.ancestors().take_while(missing).collect();
-    private.recursive(true).create(folder).map_err(|e| Error::disk(folder, e))?;
+    host::private_folder(folder).map_err(|e| Error::disk(folder, e))?;
     // An empty folder may come from a process that ended before it synced the name.
     if made.is_empty() && !folder.join("state.redb").exists() {
         made.push(folder);

@@ -7,7 +7,7 @@ use datasets::{
     Checked, Dataset, Prepared, Proposal, RewardNoise, check, convert, propose, read_schema, read_transform,
 };
 use evaluation::{EvaluationSettings, evaluate, visits};
-use host::say;
+use host::{say, tell};
 use privacy::budget::{Delta, Epsilon};
 use schema::Schema;
 use serde::Serialize;
@@ -34,7 +34,7 @@ pub(crate) fn run(command: DataCommand, json: bool) -> anyhow::Result<()> {
                 return print(&check(&prepared)?);
             }
             for line in check(&prepared)?.lines() {
-                eprintln!("{line}");
+                tell!("{line}");
             }
             Ok(())
         }
@@ -55,7 +55,7 @@ pub(crate) fn run(command: DataCommand, json: bool) -> anyhow::Result<()> {
             let mut rng = user_client::os_rng()?;
             let mut noise = RewardNoise::new(epsilon, delta, &mut rng);
             print(Prepared::fit_with_noise(&file, &schema, &mut noise)?.transform())?;
-            eprintln!("{statement}");
+            tell!("{statement}");
             Ok(())
         }
         DataCommand::Generate { file, truth, rounds, seed } => {
@@ -125,7 +125,7 @@ fn print_proposal(file: &Path, json: bool) -> anyhow::Result<()> {
     say!("{}", toml.trim_end());
     let checked = checked.context("the schema above must be mended before it can be used")?;
     for line in checked.lines() {
-        eprintln!("{line}");
+        tell!("{line}");
     }
     Ok(())
 }

@@ -5,11 +5,11 @@ mod data;
 mod replay;
 mod rounds;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use arguments::{Arguments, BundleOptions, Caller, Command, Outcome};
 use bandit::Schedule;
 use clap::Parser;
-use host::say;
+use host::{say, tell};
 use protocol::{Answers, BanditConfig};
 use serde_json::Map;
 use std::fs::File;
@@ -149,7 +149,7 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
             }
             if bandits.is_empty() {
                 let filtered = listing != Listing::default();
-                eprintln!("{}", if filtered { NONE_LISTED } else { caller.why_empty() });
+                tell!("{}", if filtered { NONE_LISTED } else { caller.why_empty() });
             }
         }
         Command::Label { caller, bandit, name, no_name, tags, no_tags } => {
@@ -172,7 +172,7 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
             if json {
                 return print(&serde_json::json!({ "deleted": bandit }));
             }
-            eprintln!("deleted {bandit}");
+            tell!("deleted {bandit}");
         }
         Command::Status { caller, bandit } => status(&caller.client()?, &bandit)?,
         Command::Data { command } => data::run(command, json)?,
@@ -231,7 +231,7 @@ impl BundleOptions {
         }
         let Some(successor) = patiently(|| client.successor(&device))? else { return Ok((client, device)) };
         let next = device.followed_by(&successor).context("the keys after a rotation were refused")?;
-        eprintln!(
+        tell!(
             "helba-client: the bandits went on under key {}, which t members of the committee of key {} have signed; this \
              device goes on with it",
             next.key_id(),
@@ -253,7 +253,7 @@ impl BundleOptions {
 
 /// A client that sends the token of the file, if one is given, or else that of the device.
 fn connect(server: &ServerOptions, device: Option<&Device>) -> anyhow::Result<Client> {
-    let warn = |text: &str| eprintln!("helba-client: {text}");
+    let warn = |text: &str| tell!("helba-client: {text}");
     Ok(server.client(device.map(|device| device.token().clone()), warn)?)
 }
 
@@ -281,7 +281,7 @@ fn create_policy(
     if json {
         return print(&created);
     }
-    eprintln!("{}", created.of.privacy.statement);
+    tell!("{}", created.of.privacy.statement);
     say!("{}", created.of.id);
     Ok(())
 }
@@ -351,19 +351,22 @@ fn open(path: &Path) -> anyhow::Result<BufReader<File>> {
 }
 
 fn read_config(path: &Path) -> anyhow::Result<BanditConfig> {
-    serde_json::from_reader(open(path)?).with_context(|| format!("{} is not a configuration", path.display()))
+    let read = serde_json::from_reader(open(path)?);
+    read.map_err(|e| {
+        anyhow!("{} is not a configuration: {}", path.display(), fault::in_words(&e.to_string()))
+    })
 }
 
 /// Prints a warning if the schedule of a bandit is not public, or if its devices learn more than their arm.
 fn label(config: &BanditConfig) {
     if !config.linear.schedule.is_public() {
-        eprintln!(
+        tell!(
             "schedule trace_or_growth: with --trace-answers N, at most N feedbacks tell the server one bit of a decryption each; \
              without it, batches end by their length (docs/threat-model.md)"
         );
     }
     if config.answers == Answers::Scores {
-        eprintln!(
+        tell!(
             "answers scores: devices decrypt the scores of their arms, from which a holder of the key can compute the model \
              (docs/threat-model.md)"
         );
@@ -373,9 +376,9 @@ fn label(config: &BanditConfig) {
 /// Prints the notices that the device gives no further trace answers, and does not ask again, each once.
 fn note(device: &Device) {
     if let Some(spent) = device.answers_spent() {
-        eprintln!("helba-client: {spent}");
+        tell!("helba-client: {spent}");
     }
     if let Some(spent) = device.repeats_spent() {
-        eprintln!("helba-client: {spent}");
+        tell!("helba-client: {spent}");
     }
 }

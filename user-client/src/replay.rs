@@ -6,7 +6,7 @@ use crate::{label, note, print};
 use anyhow::{Context, bail};
 use bandit::{Arithmetic, HelbaClear};
 use datasets::{DataRound, Dataset, DatasetLog};
-use host::{Draft, Undone, say};
+use host::{Draft, Undone, say, tell};
 use plot::{Curve, Figure, Point, Style};
 use protocol::{BanditConfig, Receipt};
 use rand::SeedableRng;
@@ -129,7 +129,7 @@ impl Replay<'_> {
         }
         let resume = format!("to go on, give the same command with --bandit {id} --resume");
         let of_signal = resume.clone();
-        let tell = || Ok::<_, Infallible>(((), move || eprintln!("\nhelba-client: {of_signal}")));
+        let tell = || Ok::<_, Infallible>(((), move || tell!("\nhelba-client: {of_signal}")));
         let (_, _told) = Undone::after(tell)?;
         let mut played = Played::default();
         for t in rounds.clone() {
@@ -190,7 +190,7 @@ impl Replay<'_> {
         let told_request = |rng: &mut ChaCha20Rng| {
             request(rng).inspect_err(|error| {
                 if error.is_temporary() && !std::mem::replace(&mut told, true) {
-                    eprintln!("helba-client: {error}; asking again for up to {} s", self.patience.as_secs());
+                    tell!("helba-client: {error}; asking again for up to {} s", self.patience.as_secs());
                 }
             })
         };

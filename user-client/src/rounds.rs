@@ -2,7 +2,7 @@
 
 use crate::{contexts_of, label, print};
 use anyhow::{Context, bail};
-use host::{Undone, say};
+use host::{Undone, say, tell};
 use protocol::ArmCounter;
 use serde::Serialize;
 use std::path::Path;
@@ -65,14 +65,14 @@ fn ask(
 /// Says how often the device asked again, and why it did not any more.
 fn note_repeats(device: &Device, round: &PlayedRound) {
     if round.repeats > 0 {
-        eprintln!(
+        tell!(
             "helba-client: asked {} more times, because the answer could not be relied on; each request told the server a bit of a \
              decryption (docs/threat-model.md)",
             round.repeats
         );
     }
     if let Some(error) = &round.unrepeated {
-        eprintln!("helba-client: the server gave no other answer to the decision: {error}");
+        tell!("helba-client: the server gave no other answer to the decision: {error}");
     }
     crate::note(device);
 }
@@ -80,9 +80,7 @@ fn note_repeats(device: &Device, round: &PlayedRound) {
 /// Answers what the server asks besides, after the arm was printed.
 fn answer_tasks(client: &Client, bandit: &BanditDevice, round: &mut PlayedRound) -> anyhow::Result<()> {
     if let Err(error) = bandit.answer_tasks(client, round, &mut os_rng()?) {
-        eprintln!(
-            "helba-client: a task was not answered, and the server gives it to another device: {error}"
-        );
+        tell!("helba-client: a task was not answered, and the server gives it to another device: {error}");
     }
     Ok(())
 }
@@ -106,12 +104,12 @@ fn announce(round: &PlayedRound, pending: &Path, json: bool) -> anyhow::Result<(
         say!("{arm}");
     }
     if !reliable {
-        eprintln!(
+        tell!(
             "helba-client: the answer is outside its range, and the arm cannot be relied on: contexts of somebody are longer than the \
              bound `linear.l`, or the server deviates from the protocol; ask for a new decision"
         );
     }
-    eprintln!("the decision is kept in {} until its reward is returned", pending.display());
+    tell!("the decision is kept in {} until its reward is returned", pending.display());
     Ok(())
 }
 

@@ -16,7 +16,8 @@ pub use signals::{Undone, undo_on_signals};
 use rand::SeedableRng;
 use rand::rngs::SysRng;
 use rand_chacha::ChaCha20Rng;
-use std::fs::{File, Metadata, OpenOptions, TryLockError};
+use std::borrow::Cow;
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -47,6 +48,32 @@ pub fn private_file() -> OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options
+}
+
+/// Creates a folder and its missing parents, for their owner alone on Unix. A folder that exists stays as it
+/// is.
+///
+/// # Errors
+/// Those of the operating system; for a file in the place of the folder, what to do.
+pub fn private_folder(folder: &Path) -> io::Result<()> {
+    let mut private = DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
+    private.recursive(true).create(folder).map_err(|error| no_folder(folder, error))
+}
+
+/// The error of a folder that could not be created, in words where a file is in its place.
+pub fn no_folder(folder: &Path, error: io::Error) -> io::Error {
+    match folder.ancestors().find(|path| path.exists() && !path.is_dir()) {
+        Some(file) if file == folder => io::Error::other(
+            "this is a file, and a folder is needed: name another place, or move the file away",
+        ),
+        Some(file) => io::Error::other(format!(
+            "{} is a file, and a folder is needed in its place: name another place, or move the file away",
+            file.display()
+        )),
+        None => error,
+    }
 }
 
 /// What tells one version of a file from another one under the same name: for programs that read a file again
@@ -125,7 +152,7 @@ pub fn exit(prefix: &str, result: anyhow::Result<()>) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(e) => {
-            eprintln!("{prefix}: {e:#}");
+            tell!("{prefix}: {e:#}");
             ExitCode::FAILURE
         }
     }
@@ -136,12 +163,53 @@ pub fn exit(prefix: &str, result: anyhow::Result<()>) -> ExitCode {
 #[error("writing to stdout: {0}")]
 pub struct Unwritten(io::Error);
 
-/// Writes `text` and the end of a line to stdout.
+/// `text` from a file, a server or another person, as part of a line: characters that a terminal obeys instead
+/// of showing them are written as `\u001b`, which TOML and JSON read as the same characters. These are control
+/// characters, also those of C1, ends of lines, and marks that change the direction of writing.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    escaped(text, &[])
+}
+
+/// As [`visible`], but `kept` stand for themselves.
+fn escaped<'a>(text: &'a str, kept: &[char]) -> Cow<'a, str> {
+    let marks = |c: char| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let obeyed = |c: char| (c.is_control() || marks(c)) && !kept.contains(&c);
+    if !text.chars().any(obeyed) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::new();
+    for c in text.chars() {
+        match obeyed(c) {
+            true => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            false => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// What a program writes may have lines and columns of its own.
+const OWN: [char; 2] = ['\n', '\t'];
+
+/// Writes `text` and the end of a line to stderr, [`visible`] but for ends of lines and tabs. A stderr that
+/// cannot be written, such as a log on a full disk, ends no program.
+pub fn write_notice(text: std::fmt::Arguments) {
+    let _ = writeln!(io::stderr(), "{}", escaped(&text.to_string(), &OWN));
+}
+
+/// As `eprintln!`, by [`write_notice`].
+#[macro_export]
+macro_rules! tell {
+    ($($text:tt)*) => {
+        $crate::write_notice(::std::format_args!($($text)*))
+    };
+}
+
+/// Writes `text` and the end of a line to stdout, [`visible`] but for ends of lines and tabs.
 ///
 /// # Errors
 /// Those of the operating system, such as that of a pipe whose reader has closed it.
 pub fn write_line(text: std::fmt::Arguments) -> Result<(), Unwritten> {
-    writeln!(io::stdout(), "{text}").map_err(Unwritten)
+    writeln!(io::stdout(), "{}", escaped(&text.to_string(), &OWN)).map_err(Unwritten)
 }
 
 /// As `println!`, but returns the error [`Unwritten`] from the caller.
@@ -186,5 +254,30 @@ mod tests {
         assert_eq!(status(Unwritten(closed(ErrorKind::BrokenPipe)).into()), ExitCode::SUCCESS);
         assert_eq!(status(Unwritten(closed(ErrorKind::StorageFull)).into()), ExitCode::FAILURE);
         assert_eq!(status(closed(ErrorKind::BrokenPipe).into()), ExitCode::FAILURE);
+    }
+
+    #[test]
+    fn a_file_in_the_place_of_a_folder_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("state");
+        std::fs::write(&file, "").unwrap();
+        let said = |path: &Path| private_folder(path).unwrap_err().to_string();
+        assert!(said(&file).starts_with("this is a file, and a folder is needed"));
+        assert!(said(&file.join("a/b")).contains("state is a file, and a folder is needed in its place"));
+        private_folder(&folder.path().join("new/folder")).unwrap();
+        private_folder(&folder.path().join("new/folder")).unwrap();
+    }
+
+    #[test]
+    fn what_a_terminal_obeys_is_escaped() {
+        assert_eq!(
+            visible("a\u{1b}[31mb\u{9b}2J\u{7f}\n\t\0"),
+            "a\\u001b[31mb\\u009b2J\\u007f\\u000a\\u0009\\u0000"
+        );
+        assert_eq!(visible("\u{202e}gpj\u{2066}\u{2028}\u{200f}"), "\\u202egpj\\u2066\\u2028\\u200f");
+        for text in ["plain", "Zoë — 中文 𝒜", "e\u{301}", "👩\u{200d}🔬", "שלום"] {
+            assert!(matches!(visible(text), Cow::Borrowed(same) if same == text), "{text}");
+        }
+        assert_eq!(escaped("two\n\tlines\r", &OWN), "two\n\tlines\\u000d");
     }
 }

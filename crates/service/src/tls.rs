@@ -12,7 +12,7 @@ use rustls::client::verify_server_name;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::ParsedCertificate;
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -359,10 +359,7 @@ fn make(folder: &Path, names: &[String], [certificate, key, ca]: [&Path; 3]) -> 
     let leaf_key = KeyPair::generate()?;
     let leaf = leaf.signed_by(&leaf_key, &Issuer::new(authority, authority_key))?;
 
-    let mut private = DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
-    private.recursive(true).create(folder).map_err(TlsError::io(folder))?;
+    host::private_folder(folder).map_err(TlsError::io(folder))?;
     write(key, &leaf_key.serialize_pem())?;
     write(ca, &root.pem())?;
     write(certificate, &leaf.pem())?;

@@ -63,17 +63,13 @@ pub(super) fn judge(plan: &Plan, own: u8, openings: &[Opening], why: &str) -> Er
         Ok(Some((member, why))) => Error::Blamed { member, why },
         Ok(None) => match openings.iter().find(|opening| !opening.why.is_empty() && opening.member != own) {
             Some(Opening { member, why, .. }) => {
-                let why = format!("it ended the run for what is not so: {}", printable(why));
+                let why = format!("it ended the run for what is not so: {}", host::visible(why));
                 Error::Blamed { member: *member, why }
             }
             None => Error::Unresolved(why.into()),
         },
         Err(error) => error,
     }
-}
-
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 type Found = Option<(u8, String)>;

@@ -59,7 +59,7 @@ impl Store {
     /// [`Error::Io`]; [`Error::Malformed`] for files that are no messages of this run.
     pub fn open(plan: Plan, folder: &Path) -> Result<Self, Error> {
         let io = |error| Error::Io { path: folder.into(), error };
-        std::fs::create_dir_all(folder).map_err(io)?;
+        std::fs::create_dir_all(folder).map_err(|e| io(host::no_folder(folder, e)))?;
         let mut entries = BTreeMap::new();
         for file in std::fs::read_dir(folder).map_err(io)? {
             let path = file.map_err(io)?.path();

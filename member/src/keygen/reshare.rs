@@ -106,7 +106,7 @@ impl Reshare<'_> {
         seed: Zeroizing<[u8; 32]>,
     ) -> Result<Manifest, Error> {
         let io = |error| Error::Io { path: self.folder.into(), error };
-        std::fs::create_dir_all(self.folder).map_err(io)?;
+        std::fs::create_dir_all(self.folder).map_err(|e| io(host::no_folder(self.folder, e)))?;
         let (keys, memory) = (self.path("member.keys"), self.path("reshare.memory"));
         if keys.exists() && !memory.exists() {
             let error = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
@@ -507,8 +507,7 @@ impl<B: Board> Run<'_, '_, B> {
             let (slot, entry) = self.party.accepted(Round::Blame, entries).pop_first()?;
             let body = self.party.board.body(slot, entry.length as usize).ok()?;
             let why = String::from_utf8_lossy(body.get(..entry.length as usize)?).into_owned();
-            let why: String = why.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-            Some(format!("member {} of the next epoch says that {why}", slot.member))
+            Some(format!("member {} of the next epoch says that {}", slot.member, host::visible(&why)))
         };
         read().unwrap_or_else(|| "a member of the next epoch ended the run".into())
     }

@@ -47,7 +47,7 @@ impl Keygen<'_> {
     pub fn run(&self, board: &impl Board, seed: Zeroizing<[u8; 32]>) -> Result<Manifest, Error> {
         let member = self.plan.proposal.member(&self.identity.card())?;
         let io = |error| Error::Io { path: self.folder.into(), error };
-        std::fs::create_dir_all(self.folder).map_err(io)?;
+        std::fs::create_dir_all(self.folder).map_err(|e| io(host::no_folder(self.folder, e)))?;
         let (keys, memory) = (self.path("member.keys"), self.path("keygen.memory"));
         let ended = keys.exists();
         if ended && !memory.exists() {

@@ -198,7 +198,7 @@ pub fn shuffler(server: Party, bandit: String) -> Router {
         if lock(&state.shuffler).submit(exchange, *digest, *id, &numbers)? {
             tokio::task::spawn_blocking(move || {
                 if let Err(error) = state.deliver(exchange) {
-                    eprintln!(
+                    host::tell!(
                         "exchange {exchange} is complete, but was not delivered: {error}; deliver it with `secure-sum forward`"
                     );
                 }

@@ -36,7 +36,7 @@ impl Process {
         if let Some(errors) = errors {
             std::thread::spawn(move || {
                 let lines = BufReader::new(errors).lines().map_while(Result::ok);
-                lines.filter(|line| !line.starts_with("warning: ")).for_each(|line| eprintln!("{line}"));
+                lines.filter(|line| !line.starts_with("warning: ")).for_each(|line| host::tell!("{line}"));
             });
         }
         let mut line = String::new();

@@ -167,7 +167,7 @@ pub fn serve_guarded(listen: &Listen, routes: Router, token: Option<&AccessToken
     run(listen, routes, |address| match token {
         Some(_) => Ok(()),
         None if address.ip().is_loopback() => {
-            eprintln!(
+            host::tell!(
                 "warning: there is no --token-file, so that everybody who reaches {address} can announce, close and open \
                  batches; use this for trials on one machine only"
             );
@@ -194,7 +194,7 @@ fn run(
         listen.tls.check(address, listen.tls_self_signed.is_some())?;
         let own = listen.tls_self_signed.as_deref().map(|folder| (folder, listen.hosts.as_slice()));
         // A log on a full disk must not end the service.
-        let log = |line: &str| drop(writeln!(std::io::stderr(), "{line}"));
+        let log = |line: &str| host::tell!("{line}");
         let tls = listen.tls.open(own, log)?;
         if let Some(authority) = tls.as_ref().and_then(Tls::authority) {
             log(&authority.to_string());

@@ -131,7 +131,7 @@ impl Opener {
         if let Err(error) = &result {
             self.refused += 1;
             // The line holds numbers and texts of this program, and no text of the caller.
-            eprintln!("batch {number} is not opened, refusal {} since the start: {error}", self.refused);
+            host::tell!("batch {number} is not opened, refusal {} since the start: {error}", self.refused);
         }
         result
     }

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use clap::Parser;
-use std::io::Write;
+use host::tell;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use user_client::{
@@ -34,7 +34,8 @@ struct Arguments {
     /// Id of a bandit to serve; may be given several times [default: all encrypted bandits of the server].
     #[arg(long = "bandit", value_name = "ID")]
     bandits: Vec<String>,
-    /// Number of requests that wait for tasks of each bandit. Each answers one task at a time.
+    /// Number of requests for tasks that are kept open at the server for each bandit. Each answers one task at a
+    /// time, so that with 2 a task is received while another one is computed.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=MOST_WAITING as i64))]
     waiting: u8,
 }
@@ -49,7 +50,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     let passphrase = passphrase_file.as_ref().map(open).transpose()?;
     let device = Device::open(&keys, &Opening { toy, passphrase }).context(keys.display().to_string())?;
     // A log on a full disk must not end the program.
-    let log = |line: &str| drop(writeln!(std::io::stderr(), "helba-raiser: {line}"));
+    let log = |line: &str| tell!("helba-raiser: {line}");
     let client = server.client(Some(device.token().clone()), log)?;
     let bandits = bandits.into_iter().collect();
     let options = RaiserOptions { bandits, waiting: waiting.into(), ..RaiserOptions::default() };

@@ -279,10 +279,9 @@ impl Shared {
         }
     }
 
-    /// Logs a line. Parts of it come from the server, so that it is cut, and control characters are replaced.
+    /// Logs a line. Parts of it come from the server, so that it is cut, and control characters are escaped.
     fn log(&self, line: &str) {
-        let printable = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-        (self.log)(&line.chars().take(MOST_CHARS).map(printable).collect::<String>());
+        (self.log)(&host::visible(&line.chars().take(MOST_CHARS).collect::<String>()));
     }
 }
 

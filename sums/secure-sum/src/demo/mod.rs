@@ -73,7 +73,7 @@ impl Demo {
         if authority.exists() {
             return self.encrypt(&program, &authority);
         }
-        eprintln!(
+        host::tell!(
             "sums on ciphertexts are skipped, because their key authority is missing: cargo build -p sum-authority"
         );
         Ok(())
@@ -127,7 +127,7 @@ impl Demo {
             }
             rounds = round;
             let width = batch.mechanism().width(left.len(), round, self.agreed.confidence);
-            eprintln!(
+            host::tell!(
                 "round {round}: {invited} users an arm, arms {left:?}, means {means:.3?}, width {width:.3}"
             );
             left = survivors(&left, &means, width);

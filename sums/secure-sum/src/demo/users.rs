@@ -122,7 +122,7 @@ impl Users {
         let invited = self.invited.unwrap_or(users.into());
         let batch = task.batch(&self.bounds())?;
         let arm = task.arm().context("users whose devices choose need a --shuffler")?;
-        eprintln!("arm {arm}: {invited} users asked, {users} needed");
+        host::tell!("arm {arm}: {invited} users asked, {users} needed");
         Ok((batch, invited, self.mean_of(arm)?))
     }
 
@@ -187,7 +187,7 @@ impl Users {
         match task.arm() {
             Some(arm) => {
                 let (mechanism, mean) = (task.count(&self.bounds())?, self.mean_of(arm)?);
-                eprintln!("arm {arm}: {invited} users asked, {} needed", task.users());
+                host::tell!("arm {arm}: {invited} users asked, {} needed", task.users());
                 let answers = (0..invited).map(|_| {
                     let ones = mechanism.ones(reward(mean, rng), rng)?;
                     Ok((rng.uniform() >= self.dropout).then_some((random_id(rng), vec![ones])))
@@ -215,7 +215,7 @@ impl Users {
         if self.theta.len() != problem.d {
             bail!("--theta has {} numbers, but the bandit has {} features", self.theta.len(), problem.d);
         }
-        eprintln!("batch {}: {invited} devices asked, {} needed", task.task().batch, task.users());
+        host::tell!("batch {}: {invited} devices asked, {} needed", task.task().batch, task.users());
         // Contexts uniform in the unit ball, as in the published experiments.
         let sets = Instance::random(problem.d, problem.k, invited as usize, 1.0, rng)?.sets().to_vec();
         let instance = Instance::new(self.theta.clone(), sets)?;
@@ -295,7 +295,7 @@ impl Crowd {
         loop {
             let now = BanditTask::now(&self.server, &self.bandit)?;
             if now.as_ref().is_none_or(|now| now.exchange() != exchange) {
-                eprintln!("exchange {exchange} done, {answered} answered here");
+                host::tell!("exchange {exchange} done, {answered} answered here");
                 return Ok(now);
             }
             if begin.elapsed() >= self.patience {
