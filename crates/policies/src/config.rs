@@ -9,6 +9,9 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use wire::{FeedbackKind, LateRule};
 
+/// The bound on the norm of the features of an arm, of every contextual policy.
+pub const FEATURES_BOUND: f64 = 1.0;
+
 /// The parameters of one policy in a creation request.
 pub(crate) trait PolicyParameters:
     Debug + Clone + Serialize + DeserializeOwned + Send + Sync + 'static

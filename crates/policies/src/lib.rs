@@ -18,6 +18,6 @@ mod stochastic;
 mod summed;
 
 pub use card::{SIMULATED, cards};
-pub use config::{PolicyConfig, Profile};
+pub use config::{FEATURES_BOUND, PolicyConfig, Profile};
 pub use error::Error;
 pub use state::{PolicyState, Reported};

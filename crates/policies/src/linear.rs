@@ -1,7 +1,7 @@
 //! Parameters of contextual bandits, linear and generalised linear.
 
 use crate::Error;
-use crate::config::{Profile, policy};
+use crate::config::{FEATURES_BOUND, Profile, policy};
 use crate::limits::{MAX_KEPT_ROUNDS, within};
 use bandit::{LinearConfig, Oful, Schedule, Width};
 use glm::baseline::{Ecolog, GlmUcb, Gloc};
@@ -25,7 +25,7 @@ policy! {
         k: p.arms,
         lambda: p.lambda,
         delta: 0.05,
-        l: 1.0,
+        l: FEATURES_BOUND,
         s: 1.0,
         sigma: 0.5,
         c: 1.0,

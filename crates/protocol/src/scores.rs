@@ -27,8 +27,10 @@
 
 use crate::levels::products_level;
 use crate::{AnswerLayout, ArmCounter, BanditConfig, Compare, Error, KeyPlan, Plan, Shape, counters};
+use bandit::vector::within;
 use ckks::{ParamsSpec, Places, PrefixSpec, Security, Term};
 use num_complex::Complex64;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -269,10 +271,10 @@ impl ScoreLayout {
     pub fn contexts(&self, decisions: &[&[Vec<f64>]]) -> Result<Vec<i64>, Error> {
         let step = self.ring.gap >> self.log_places(decisions.len())?;
         // All rows are checked before coefficients are filled, because coefficients contain features.
-        self.check_contexts(decisions)?;
+        let checked = self.checked(decisions)?;
         let scale = f64::from(LOG_CONTEXT as i32 - self.log_bound).exp2();
         let mut out = vec![0; self.ring.n()];
-        for (b, rows) in decisions.iter().enumerate() {
+        for (b, rows) in checked.chunks(self.arms).enumerate() {
             for (x, arm) in rows.iter().zip(out.chunks_exact_mut(2 * self.ring.gap)) {
                 let arm = &mut arm[b * step..];
                 self.fill_products(x, arm);
@@ -287,11 +289,16 @@ impl ScoreLayout {
     /// # Errors
     /// As [`Self::contexts`], but for the number of decisions.
     pub fn check_contexts(&self, decisions: &[&[Vec<f64>]]) -> Result<(), Error> {
+        self.checked(decisions).map(drop)
+    }
+
+    /// The rows of all decisions, one after the other.
+    fn checked<'a>(&self, decisions: &[&'a [Vec<f64>]]) -> Result<Vec<Cow<'a, [f64]>>, Error> {
         if let Some(rows) = decisions.iter().find(|rows| rows.len() != self.arms) {
             return Err(Error::ArmCount { got: rows.len(), want: self.arms });
         }
-        let check = |(row, x): (usize, &Vec<f64>)| check_features(row + 1, x, self.features, self.bound);
-        decisions.iter().flat_map(|rows| rows.iter()).enumerate().try_for_each(check)
+        let check = |(row, x): (usize, &'a Vec<f64>)| check_features(row + 1, x, self.features, self.bound);
+        decisions.iter().flat_map(|rows| rows.iter()).enumerate().map(check).collect()
     }
 
     /// The coefficients of the feedback on `arm` at the scale 2^[`LOG_STATISTICS`]: the L statistics, and the
@@ -304,7 +311,7 @@ impl ScoreLayout {
         if arm >= self.arms {
             return Err(Error::NoArm { got: arm, arms: self.arms });
         }
-        check_features(1, features, self.features, self.bound)?;
+        let features = check_features(1, features, self.features, self.bound)?;
         if !(-1.0..=1.0).contains(&reward) {
             return Err(Error::RewardOutOfRange);
         }
@@ -328,9 +335,9 @@ impl ScoreLayout {
     /// # Errors
     /// As [`Self::feedback`].
     pub fn trace(&self, features: &[f64]) -> Result<Vec<i64>, Error> {
-        check_features(1, features, self.features, self.bound)?;
+        let features = check_features(1, features, self.features, self.bound)?;
         let mut out = vec![0; self.numbers()];
-        self.fill_products(features, &mut out);
+        self.fill_products(&features, &mut out);
         Ok(out)
     }
 
@@ -512,19 +519,15 @@ impl ScoreLayout {
 }
 
 /// Refuses anything but `features` numbers with a norm of at most `bound`, which nobody can check after
-/// encryption. Rows are numbered from 1.
-fn check_features(row: usize, x: &[f64], features: usize, bound: f64) -> Result<(), Error> {
+/// encryption. Rows are numbered from 1. A row that rounding made longer is shortened ([`within`]).
+fn check_features(row: usize, x: &[f64], features: usize, bound: f64) -> Result<Cow<'_, [f64]>, Error> {
     if x.len() != features {
         return Err(Error::FeatureCount { row, got: x.len(), want: features });
     }
     if let Some(i) = x.iter().position(|v| !v.is_finite()) {
         return Err(Error::NotANumber { row, column: i + 1 });
     }
-    // Rows that were scaled to norm L may be a few ulps longer.
-    if x.iter().map(|v| v * v).sum::<f64>().sqrt() > bound * (1.0 + 1e-9) {
-        return Err(Error::NormAboveBound { row, bound });
-    }
-    Ok(())
+    within(x, bound).ok_or(Error::NormAboveBound { row, bound })
 }
 
 #[cfg(test)]

@@ -10,8 +10,9 @@ use crate::clock::Clock;
 use crate::error::Error;
 use crate::store::{NamedEdit, Store, Stored};
 use bandit::Features;
+use bandit::vector::within;
 use host::{lock, os_rng};
-use policies::PolicyConfig;
+use policies::{FEATURES_BOUND, PolicyConfig};
 use privacy::PrivacyStatement;
 use protocol::DecisionId;
 use serde::de::{DeserializeOwned, DeserializeSeed};
@@ -171,7 +172,9 @@ impl ClearBandit {
                 if rows.len() != k || rows.iter().any(|row| row.len() != d) {
                     return bad(format!("contexts: must be {k} rows of {d} features"));
                 }
-                Ok(Some(Features::new(rows.concat(), d)?))
+                // A row that single precision made longer is shortened; the policy refuses what is longer still.
+                let rows = rows.iter().map(|row| within(row, FEATURES_BOUND).unwrap_or(row.into()));
+                Ok(Some(Features::new(rows.collect::<Vec<_>>().concat(), d)?))
             }
         }
     }
