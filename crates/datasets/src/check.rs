@@ -2,7 +2,7 @@
 
 use crate::prepare::position;
 use crate::score::held_out;
-use crate::{Dropped, Error, Observed, Prepared};
+use crate::{Dropped, Error, Noted, Observed, Prepared};
 use schema::{Layout, ProjectionRule};
 use serde::Serialize;
 
@@ -17,6 +17,8 @@ pub struct Checked {
     pub rounds: u64,
     /// Rounds that are dropped, by reason.
     pub dropped: Vec<Dropped>,
+    /// What is to be said of the file's rows: those that were left out, and others.
+    pub notes: Vec<Noted>,
     /// Rounds that are earlier than their predecessor.
     pub out_of_order: u64,
     /// What keeps some times from being compared, if anything does.
@@ -193,6 +195,7 @@ pub fn check(prepared: &Prepared) -> Result<Checked, Error> {
                 .collect(),
         },
         dropped,
+        notes: prepared.notes().to_vec(),
         // The first feature before a score is its intercept, and the bias is constant by its nature.
         constant: of(&|seen| seen.constant)
             .split_off(usize::from(transform.score().is_some()))
@@ -221,6 +224,9 @@ impl Checked {
         )];
         for d in &self.dropped {
             lines.push(format!("  dropped {}: {} (first in line {})", d.rounds, d.reason, d.first_line));
+        }
+        for note in &self.notes {
+            lines.push(format!("  {} rows {} (first in line {})", note.rows, note.what, note.first_line));
         }
         if self.out_of_order > 0 {
             lines.push(format!(
@@ -281,7 +287,7 @@ impl Checked {
             percent(*shortened)
         ));
         for (name, share) in missing {
-            lines.push(format!("{name}: {} of the cells have no value", percent(*share)));
+            lines.push(format!("{}: {} of the cells have no value", host::visible(name), percent(*share)));
         }
         let mut list = |what: &str, names: &[String]| {
             if !names.is_empty() {
@@ -294,7 +300,7 @@ impl Checked {
             &self.shared,
         );
         for suspect in &self.leakage_suspects {
-            lines.push(format!("leakage? {suspect}"));
+            lines.push(format!("leakage? {}", host::visible(suspect)));
         }
         if self.features > 16 {
             lines.push(format!(
@@ -311,7 +317,7 @@ impl Checked {
 
 /// The first twelve of some names.
 pub(crate) fn shown(names: &[String]) -> String {
-    let mut first = names[..names.len().min(12)].join(", ");
+    let mut first = names.iter().take(12).map(|name| host::visible(name)).collect::<Vec<_>>().join(", ");
     if names.len() > 12 {
         first.push_str(&format!(", … {} in all", names.len()));
     }

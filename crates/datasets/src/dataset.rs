@@ -1,5 +1,7 @@
 //! The rounds of a file, in memory.
 
+use crate::error::name_of;
+use crate::input::begins_with_brace;
 use crate::prepare::logged;
 use crate::table::{Row, Table};
 use crate::{Error, MAX_DATASET, Observed, Prepared, read_schema};
@@ -54,7 +56,14 @@ impl Dataset {
         }
         let reason = "the header is that of no layout this program knows: `helba-client data check FILE > schema.toml` writes a \
                       schema, and --schema schema.toml names it";
-        Self::known(path)?.ok_or_else(|| Error::file(path, 1, reason))
+        match Self::known(path)? {
+            Some(dataset) => Ok(dataset),
+            None if begins_with_brace(path)? => Err(Error::file(path, 1, reason)),
+            None => {
+                Table::open(path)?.require_header()?;
+                Err(Error::file(path, 1, reason))
+            }
+        }
     }
 
     /// The rounds of a file in the layout of `data/README.md`, or of one that
@@ -63,6 +72,9 @@ impl Dataset {
     /// # Errors
     /// Those of [`any`](Self::any).
     pub fn known(path: &Path) -> Result<Option<Self>, Error> {
+        if begins_with_brace(path)? {
+            return Ok(None);
+        }
         let mut table = Table::open(path)?;
         let header = table.header().to_vec();
         if let Some(schema) = converted(&header) {
@@ -94,7 +106,7 @@ impl Dataset {
         let each = (arms * (features + 1) * size_of::<f64>() + size_of::<DataRound>()) as u64;
         let bytes = prepared.rounds().saturating_mul(each);
         if bytes > MAX_DATASET {
-            let (file, rounds) = (prepared.path().display().to_string(), prepared.rounds());
+            let (file, rounds) = (name_of(prepared.path()), prepared.rounds());
             return Err(Error::TooLarge { file, rounds, arms, features, bytes, most: MAX_DATASET });
         }
         let mut rounds = Vec::with_capacity(prepared.rounds() as usize);

@@ -7,14 +7,13 @@
 //! Source: VowpalWabbit's wiki, pages "DSJSON" and "JSON". There, properties that begin with `_` at the top
 //! of an example are no features; here none are, at any depth.
 
+use crate::input::{TextLines, open_text};
+use crate::noted::Notes;
 use crate::source::{Columns, Observed, RawRound, Read, propensity, reward};
-use crate::table::{TOO_LONG, open};
-use crate::{Error, MAX_LINE, MAX_PATHS};
+use crate::{Error, MAX_PATHS, Noted};
 use schema::{Cell, NumberForm, Schema, exact_json};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 pub(crate) struct DsjsonRounds {
@@ -36,44 +35,40 @@ pub(crate) struct DsjsonRounds {
 /// The number of a line, and its object.
 type NumberedLine = (u64, Map<String, Value>);
 
-/// The objects of a file, one on each line that is not empty.
+/// The objects of a file, one on each line that is not empty. Lines that hold none are left out, and counted.
 pub(crate) struct Lines {
     path: PathBuf,
-    reader: BufReader<File>,
+    lines: TextLines,
     bytes: Vec<u8>,
-    line: u64,
+    notes: Notes,
 }
 
 impl Lines {
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
-        Ok(Lines { path: path.into(), reader: BufReader::new(open(path)?), bytes: Vec::new(), line: 0 })
+        Ok(Lines { path: path.into(), lines: open_text(path)?, bytes: Vec::new(), notes: Notes::default() })
     }
 
     /// The next object with the number of its line; `None` at the end.
     pub(crate) fn read(&mut self) -> Result<Option<NumberedLine>, Error> {
-        loop {
-            self.line += 1;
-            self.bytes.clear();
-            let fault = |reason: String| Error::file(&self.path, self.line, reason);
-            let mut limited = (&mut self.reader).take(MAX_LINE as u64 + 1);
-            let got = limited.read_until(b'\n', &mut self.bytes).map_err(|e| fault(e.to_string()))?;
-            if got == 0 {
-                return Ok(None);
-            }
-            if got > MAX_LINE {
-                return Err(fault(TOO_LONG.into()));
-            }
-            let text = self.bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&self.bytes);
-            if text.iter().all(u8::is_ascii_whitespace) {
+        while let Some(line) = self.lines.read(&mut self.bytes)? {
+            if self.bytes.trim_ascii().is_empty() {
                 continue;
             }
-            return match serde_json::from_slice(&exact_json(text)) {
-                Ok(object) => Ok(Some((self.line, object))),
-                Err(error) => Err(fault(format!(
-                    "the line is no JSON object ({error}): each line must hold one object and nothing else"
-                ))),
-            };
+            match serde_json::from_slice(&exact_json(&self.bytes)) {
+                Ok(object) => {
+                    self.notes.row();
+                    return Ok(Some((line, object)));
+                }
+                Err(error) => {
+                    let reason = format!(
+                        "the line is no JSON object ({error}): each line must hold one object and nothing else"
+                    );
+                    self.notes.leave_out(&self.path, line, reason)?;
+                }
+            }
         }
+        self.notes.end(&self.path)?;
+        Ok(None)
     }
 }
 
@@ -183,6 +178,10 @@ impl DsjsonRounds {
             time: schema.time.clone(),
             unseen: schema.candidate.keys().chain(schema.context.keys()).cloned().collect(),
         })
+    }
+
+    pub(crate) fn notes(&self) -> Vec<Noted> {
+        self.lines.notes.list()
     }
 
     /// A name of the schema that no line so far has.

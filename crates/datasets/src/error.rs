@@ -1,6 +1,7 @@
 //! Errors of the crate: each names the file, and where it is known the line, the column and the value.
 
 use fault::Fault;
+use host::visible;
 use std::fmt;
 use std::path::Path;
 
@@ -9,7 +10,7 @@ use std::path::Path;
 #[non_exhaustive]
 pub enum Error {
     /// Untrusted: a place in a file.
-    #[error("{place}: {reason}")]
+    #[error("{place}: {}", visible(reason))]
     File {
         /// Where it is.
         place: Place,
@@ -17,7 +18,7 @@ pub enum Error {
         reason: String,
     },
     /// Misuse: a schema that contradicts itself or the file.
-    #[error("{file}: {error}")]
+    #[error("{}: {}", visible(file), visible(&error.to_string()))]
     Schema {
         /// The file of the schema.
         file: String,
@@ -26,8 +27,9 @@ pub enum Error {
     },
     /// Capacity: the rounds of a file take more memory than is allowed.
     #[error(
-        "{file}: {rounds} rounds of {arms} candidates and {features} features take {bytes} bytes, and {most} are allowed: split \
-         the file, or keep fewer features with [project]"
+        "{}: {rounds} rounds of {arms} candidates and {features} features take {bytes} bytes, and {most} are allowed: split \
+         the file, or keep fewer features with [project]",
+        visible(file)
     )]
     TooLarge {
         /// The file.
@@ -45,8 +47,9 @@ pub enum Error {
     },
     /// Misuse: rounds in which only the reward of one action is known, where those of all are needed.
     #[error(
-        "{file}: only the rewards of logged actions are known, and this command needs those of all candidates: \
-         `helba-client data evaluate` takes such a file"
+        "{}: only the rewards of logged actions are known, and this command needs those of all candidates: \
+         `helba-client data evaluate` takes such a file",
+        visible(file)
     )]
     Logged {
         /// The file.
@@ -69,12 +72,12 @@ pub struct Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.file)?;
+        f.write_str(&visible(&self.file))?;
         if self.line > 0 {
             write!(f, ", line {}", self.line)?;
         }
         if !self.column.is_empty() {
-            write!(f, ", column {}", self.column)?;
+            write!(f, ", column {}", visible(&self.column))?;
         }
         match &self.value {
             // A cell may be as long as a line.
@@ -96,17 +99,17 @@ impl Error {
     }
 
     pub(crate) fn file(file: &Path, line: u64, reason: impl Into<String>) -> Self {
-        let place = Place { file: file.display().to_string(), line, ..Place::default() };
+        let place = Place { file: name_of(file), line, ..Place::default() };
         Error::File { place, reason: reason.into() }
     }
 
     pub(crate) fn column(file: &Path, line: u64, column: &str, reason: impl Into<String>) -> Self {
-        let place = Place { file: file.display().to_string(), line, column: column.into(), value: None };
+        let place = Place { file: name_of(file), line, column: column.into(), value: None };
         Error::File { place, reason: reason.into() }
     }
 
     pub(crate) fn cell(file: &Path, line: u64, column: &str, value: &str, reason: impl Into<String>) -> Self {
-        let file = file.display().to_string();
+        let file = name_of(file);
         let place = Place { file, line, column: column.into(), value: Some(value.into()) };
         Error::File { place, reason: reason.into() }
     }
@@ -115,7 +118,12 @@ impl Error {
     pub(crate) fn at(file: &Path, line: u64, error: schema::Error) -> Self {
         match error {
             schema::Error::Cell { column, value, reason } => Error::cell(file, line, &column, &value, reason),
-            error => Error::Schema { file: file.display().to_string(), error },
+            error => Error::Schema { file: name_of(file), error },
         }
     }
+}
+
+/// The name of a file in messages.
+pub(crate) fn name_of(path: &Path) -> String {
+    if path == Path::new("-") { "stdin".into() } else { path.display().to_string() }
 }

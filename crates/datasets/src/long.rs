@@ -2,7 +2,7 @@
 
 use crate::source::{Columns, Observed, RawRound, Read, is_offered, propensity, reward};
 use crate::table::{Row, Table};
-use crate::{Error, MAX_NAMES, MAX_ROUND};
+use crate::{Error, MAX_NAMES, MAX_ROUND, Noted};
 use schema::{Cell, MAX_CANDIDATES, NumberForm, Schema};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -49,7 +49,7 @@ struct Part {
 
 impl LongRounds {
     pub(crate) fn open(path: &Path, schema: &Schema) -> Result<Self, Error> {
-        let table = Table::open(path)?;
+        let table = Table::open_as(path, schema)?;
         let column = |name: &String| table.column(name);
         let maybe = |name: &Option<String>| name.as_ref().map(column).transpose();
         let key = match schema.round.is_empty() {
@@ -86,6 +86,10 @@ impl LongRounds {
             seen: HashSet::new(),
             table,
         })
+    }
+
+    pub(crate) fn notes(&self) -> Vec<Noted> {
+        self.table.notes()
     }
 
     fn text(&self, column: usize) -> &str {

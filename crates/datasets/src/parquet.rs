@@ -1,11 +1,13 @@
-//! Rows of Parquet files with flat columns, uncompressed or compressed by Snappy.
+//! Rows of Parquet files with flat columns, uncompressed or compressed by Snappy, gzip or zstd.
 
-use crate::table::{Row, TOO_LONG, open};
+use crate::input::Raw;
+use crate::table::Row;
 use crate::{Error, MAX_LINE};
 use parquet::basic::LogicalType;
-use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::reader::{ChunkReader, FileReader, Length, SerializedFileReader};
 use parquet::record::Field;
 use parquet::record::reader::RowIter;
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 /// The most bytes of a row group, by the word of the file.
@@ -13,17 +15,42 @@ const MAX_GROUP: i64 = 1 << 30;
 /// The most cells of a file, by its own word. A few bytes may stand for any number of empty ones.
 const MAX_CELLS: i64 = 1 << 32;
 
+const TOO_LONG: &str = "a row is longer than 1 MiB: shorten its texts";
+
 pub(crate) struct ParquetRows {
     path: PathBuf,
     rows: RowIter<'static>,
     row: u64,
 }
 
+impl Length for Raw {
+    fn len(&self) -> u64 {
+        self.length()
+    }
+}
+
+impl ChunkReader for Raw {
+    type T = BufReader<Raw>;
+
+    fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {
+        Ok(BufReader::new(self.from(start)?))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> parquet::errors::Result<bytes::Bytes> {
+        let mut bytes = Vec::new();
+        self.from(start)?.take(length as u64).read_to_end(&mut bytes)?;
+        match bytes.len() == length {
+            true => Ok(bytes.into()),
+            false => Err(parquet::errors::ParquetError::EOF("the file ends before its data".into())),
+        }
+    }
+}
+
 impl ParquetRows {
     /// Opens a file. Returns the names of its columns too.
-    pub(crate) fn open(path: &Path) -> Result<(Vec<String>, Self), Error> {
+    pub(crate) fn open(path: &Path, raw: Raw) -> Result<(Vec<String>, Self), Error> {
         let fault = |reason: String| Error::file(path, 0, format!("cannot be read as Parquet: {reason}"));
-        let reader = SerializedFileReader::new(open(path)?).map_err(|e| fault(e.to_string()))?;
+        let reader = SerializedFileReader::new(raw).map_err(|e| fault(e.to_string()))?;
         let about = reader.metadata();
         if let Some(group) = about.row_groups().iter().find(|group| group.total_byte_size() > MAX_GROUP) {
             let bytes = group.total_byte_size();
@@ -80,6 +107,14 @@ impl ParquetRows {
                     return Err(Error::column(&self.path, self.row, name, TOO_LONG));
                 }
                 Field::Str(text) => text.clone(),
+                Field::Bytes(bytes) if row.cells.as_slice().len() + bytes.len() > MAX_LINE => {
+                    return Err(Error::column(&self.path, self.row, name, TOO_LONG));
+                }
+                // A text that its writer did not mark as one.
+                Field::Bytes(bytes) if std::str::from_utf8(bytes.data()).is_ok() => {
+                    String::from_utf8_lossy(bytes.data()).into_owned()
+                }
+                Field::Decimal(_) | Field::Float16(_) => field.to_string(),
                 other => {
                     let reason =
                         "a value of this type is no number and no text: write the column as one of them";

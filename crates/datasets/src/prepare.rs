@@ -1,10 +1,11 @@
 //! A file with its schema and what was learnt from it.
 
+use crate::error::name_of;
+use crate::input::open_text;
 use crate::score::{self, RewardNoise, Scored};
 use crate::source::Source;
-use crate::{Dropped, Error, Observed, RawRound};
+use crate::{Dropped, Error, Noted, Observed, RawRound};
 use schema::{ColumnFit, ColumnSummary, Layout, MomentFit, NormFit, Position, Schema, Transform};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// The most bytes of a schema file.
@@ -18,21 +19,20 @@ const MAX_TRANSFORM: u64 = 64 << 20;
 /// [`Error::File`] with the line of an entry that is none of a schema; [`Error::Schema`] for entries that
 /// contradict each other.
 pub fn read_schema(path: &Path) -> Result<Schema, Error> {
-    let mut text = String::new();
-    let file = crate::table::open(path)?;
-    let read = file.take(MAX_SCHEMA).read_to_string(&mut text);
-    read.map_err(|e| Error::file(path, 0, format!("cannot be read as UTF-8 text: {e}")))?;
-    let schema: Schema = toml::from_str(&text).map_err(|error| {
+    let text = open_text(path)?.whole(MAX_SCHEMA)?;
+    let mut schema: Schema = toml::from_str(&text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start.min(text.len()));
         let line = 1 + text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count();
         Error::file(
             path,
             line as u64,
-            format!("{}: docs/data.md lists the entries of a schema", error.message()),
+            format!("{}: docs/data.md lists the entries of a schema", fault::in_words(error.message())),
         )
     })?;
     let checked = schema.validate();
-    checked.map_err(|error| Error::Schema { file: path.display().to_string(), error })?;
+    checked.map_err(|error| Error::Schema { file: name_of(path), error })?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    schema.tables.values_mut().for_each(|table| table.file = folder.join(&table.file));
     Ok(schema)
 }
 
@@ -41,9 +41,7 @@ pub fn read_schema(path: &Path) -> Result<Schema, Error> {
 /// # Errors
 /// [`Error::File`] for a file that is none.
 pub fn read_transform(path: &Path) -> Result<Transform, Error> {
-    let mut text = String::new();
-    let read = crate::table::open(path)?.take(MAX_TRANSFORM).read_to_string(&mut text);
-    read.map_err(|e| Error::file(path, 0, format!("cannot be read as UTF-8 text: {e}")))?;
+    let text = open_text(path)?.whole(MAX_TRANSFORM)?;
     serde_json::from_str(&text).map_err(|error| {
         let reason = format!("it is no transformation, as `helba-client data transform` prints one: {error}");
         Error::file(path, error.line() as u64, reason)
@@ -62,6 +60,7 @@ pub struct Prepared {
     columns: Vec<ColumnSummary>,
     rounds: u64,
     dropped: Vec<Dropped>,
+    notes: Vec<Noted>,
     late: u64,
     times: Option<String>,
     longest: f64,
@@ -101,8 +100,8 @@ impl Prepared {
     }
 
     fn learn(path: &Path, schema: &Schema, noise: Option<&mut RewardNoise>) -> Result<Self, Error> {
-        let fault = |error| Error::Schema { file: path.display().to_string(), error };
-        let First { fit, rounds, dropped, late, times, arms } = First::read(path, schema)?;
+        let fault = |error| Error::Schema { file: name_of(path), error };
+        let First { fit, rounds, dropped, notes, late, times, arms } = First::read(path, schema)?;
         let columns = fit.summaries().cloned().collect();
         let mut transform = fit.finish(arms.len()).map_err(fault)?;
         if transform.projects().is_some() {
@@ -129,6 +128,7 @@ impl Prepared {
             columns,
             rounds,
             dropped,
+            notes,
             late,
             times,
             longest,
@@ -144,7 +144,7 @@ impl Prepared {
     pub fn with(path: &Path, schema: &Schema, transform: Transform) -> Result<Self, Error> {
         let of = transform.schema();
         let fault = |key: &str, reason: String| Error::Schema {
-            file: path.display().to_string(),
+            file: name_of(path),
             error: schema::Error::Schema { key: key.into(), reason },
         };
         let features = |schema: &Schema| {
@@ -155,7 +155,7 @@ impl Prepared {
                           entries that it has";
             return Err(fault("[candidate]", reason.into()));
         }
-        let First { fit, rounds, dropped, late, times, arms } = First::read(path, schema)?;
+        let First { fit, rounds, dropped, notes, late, times, arms } = First::read(path, schema)?;
         if arms.len() != transform.arms() {
             let reason = format!(
                 "the rounds have {} candidates, and the transformation was learnt for {}: convert this file without it",
@@ -175,6 +175,7 @@ impl Prepared {
             columns: fit.summaries().cloned().collect(),
             rounds,
             dropped,
+            notes,
             late,
             times,
             longest,
@@ -235,6 +236,11 @@ impl Prepared {
         &self.dropped
     }
 
+    /// What is to be said of the file's rows: those that were left out, and others.
+    pub fn notes(&self) -> &[Noted] {
+        &self.notes
+    }
+
     /// Number of rounds that are earlier than their predecessor.
     pub fn late(&self) -> u64 {
         self.late
@@ -270,6 +276,7 @@ struct First {
     fit: ColumnFit,
     rounds: u64,
     dropped: Vec<Dropped>,
+    notes: Vec<Noted>,
     late: u64,
     times: Option<String>,
     arms: Vec<String>,
@@ -277,7 +284,7 @@ struct First {
 
 impl First {
     fn read(path: &Path, schema: &Schema) -> Result<Self, Error> {
-        let fault = |error| Error::Schema { file: path.display().to_string(), error };
+        let fault = |error| Error::Schema { file: name_of(path), error };
         let mut source = Source::open(path, schema)?;
         let mut fit = ColumnFit::new(schema).map_err(fault)?;
         while let Some(round) = source.next_round()? {
@@ -300,8 +307,8 @@ impl First {
         if let Some(name) = source.unseen() {
             return Err(Error::column(path, 0, name, "no line has a value of this name: mend the schema"));
         }
-        let (times, arms) = (source.times(), source.arms());
-        Ok(First { fit, rounds, dropped, late, times, arms })
+        let (notes, times, arms) = (source.notes(), source.times(), source.arms());
+        Ok(First { fit, rounds, dropped, notes, late, times, arms })
     }
 }
 
@@ -317,7 +324,7 @@ fn norms(path: &Path, schema: &Schema, rounds: u64, transform: &Transform) -> Re
 }
 
 pub(crate) fn logged(path: &Path) -> Error {
-    Error::Logged { file: path.display().to_string() }
+    Error::Logged { file: name_of(path) }
 }
 
 pub(crate) fn position(round: &RawRound) -> Position {

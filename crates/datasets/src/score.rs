@@ -1,5 +1,6 @@
 //! Score features, from the rewards of a file.
 
+use crate::error::name_of;
 use crate::prepare::{each, position};
 use crate::ridge::{FOLDS, Ridge, RidgeFit};
 use crate::{Error, HeldOut, MAX_DATASET, Observed, Prepared, RawRound};
@@ -75,7 +76,7 @@ pub(crate) fn learn(
     transform: Transform,
     noise: Option<&mut RewardNoise>,
 ) -> Result<Scored, Error> {
-    let fault = |error| Error::Schema { file: path.display().to_string(), error };
+    let fault = |error| Error::Schema { file: name_of(path), error };
     let Some(rule) = &schema.score else {
         return Ok(Scored { transform, crossed: Vec::new(), explained: None });
     };
@@ -141,7 +142,7 @@ fn regression(
 ) -> Result<Ridge, Error> {
     let (wide, groups) = shape;
     let fault = |reason: String| Error::Schema {
-        file: path.display().to_string(),
+        file: name_of(path),
         error: schema::Error::Schema { key: "score".into(), reason },
     };
     let mut fit = RidgeFit::new(wide, groups).ok_or_else(|| {

@@ -4,7 +4,7 @@ use crate::dsjson::DsjsonRounds;
 use crate::long::LongRounds;
 use crate::time::Clock;
 use crate::wide::WideRounds;
-use crate::{Error, MAX_NAMES};
+use crate::{Error, MAX_NAMES, Noted};
 use schema::{Cell, Encoding, Layout, Missing, NumberForm, Schema};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -204,6 +204,15 @@ impl Source {
             first_line,
         };
         self.dropped.iter().map(one).collect()
+    }
+
+    /// What is to be said of the rows so far: those that were left out, and others.
+    pub fn notes(&self) -> Vec<Noted> {
+        match &self.rounds {
+            Rounds::Wide(rounds) => rounds.notes(),
+            Rounds::Long(rounds) => rounds.notes(),
+            Rounds::Dsjson(rounds) => rounds.notes(),
+        }
     }
 
     /// The number of rounds so far that are earlier than their predecessor.

@@ -1,8 +1,8 @@
 //! Tables with a row for each round.
 
-use crate::Error;
 use crate::source::{Columns, Observed, RawRound, Read, is_offered, propensity, reward};
 use crate::table::{Row, Table};
+use crate::{Error, Noted};
 use schema::{Cell, NumberForm, Schema};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ enum Rewards {
 
 impl WideRounds {
     pub(crate) fn open(path: &Path, schema: &Schema) -> Result<Self, Error> {
-        let table = Table::open(path)?;
+        let table = Table::open_as(path, schema)?;
         let pattern = schema.pattern.as_deref().unwrap_or(PATTERN);
         let of = |feature: &str, arm: &str| pattern.replace("{feature}", feature).replace("{candidate}", arm);
         let every = schema.reward.as_ref().filter(|r| r.contains("{candidate}"));
@@ -104,6 +104,10 @@ impl WideRounds {
 
     pub(crate) fn arms(&self) -> &[String] {
         &self.arms
+    }
+
+    pub(crate) fn notes(&self) -> Vec<Noted> {
+        self.table.notes()
     }
 
     pub(crate) fn read(&mut self) -> Result<Read, Error> {

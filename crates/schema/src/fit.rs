@@ -2,7 +2,7 @@
 
 use crate::transform::{Column, Learnt, Projected};
 use crate::{Cell, Encoding, Error, MAX_CATEGORIES, MAX_WIDE, ProjectionRule, Schema, Transform, eigen};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// First pass: least and largest values, means and categories of every column.
 #[derive(Debug, Clone)]
@@ -146,7 +146,8 @@ impl ColumnFit {
         Ok(ColumnFit {
             candidate: schema.candidate.iter().map(ColumnSummary::new).collect(),
             context: schema.context.iter().map(ColumnSummary::new).collect(),
-            schema: schema.clone(),
+            // A transformation takes named values, and knows no files.
+            schema: Schema { header: Vec::new(), tables: BTreeMap::new(), ..schema.clone() },
         })
     }
 

@@ -4,6 +4,7 @@ use crate::{Error, MAX_CANDIDATES, MAX_WIDE};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// How the values of a round are named, and how they become features, choices and rewards.
@@ -14,6 +15,9 @@ use std::str::FromStr;
 pub struct Schema {
     /// Where candidates and their values stand.
     pub layout: Layout,
+    /// Names of the columns, for a table that has no header.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub header: Vec<String>,
     /// Wide tables: how a column is named after a feature and a candidate, such as `{feature}.{candidate}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
@@ -101,6 +105,22 @@ pub struct Schema {
     /// Features of the user or the situation, which all candidates of a round share, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub context: BTreeMap<String, Encoding>,
+    /// Other tables, by the names that stand before those of their columns, as in `items.price`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tables: BTreeMap<String, JoinedTable>,
+}
+
+/// A table whose columns stand beside those of the file, in every row with the same key.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JoinedTable {
+    /// Its file. A relative path begins at the folder of the schema.
+    pub file: PathBuf,
+    /// The column of the key in the file of rounds. Keys are compared as texts.
+    pub key: String,
+    /// The column of the key in this table [default: `key`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub their_key: Option<String>,
 }
 
 /// A text, or a list of them.
@@ -374,6 +394,10 @@ impl Schema {
                 "name the columns whose values name a round, or user, or time",
             )?;
         }
+        let lines = self.layout == Layout::Dsjson;
+        refuse(lines && !self.header.is_empty(), "header", "lines of JSON have names: leave it out")?;
+        let joined = "lines of JSON hold all values of a decision: leave it out";
+        refuse(lines && !self.tables.is_empty(), "[tables]", joined)?;
         refuse(
             self.identity_used() && self.candidates.is_empty() && self.layout == Layout::Long,
             "candidates",

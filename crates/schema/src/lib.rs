@@ -28,7 +28,9 @@ mod transform;
 pub use cell::{Cell, NumberForm, exact_json};
 pub use error::Error;
 pub use fit::{ColumnFit, ColumnSummary, MomentFit, NormFit};
-pub use layout::{Encoding, Layout, Missing, NormRule, Projection, ProjectionRule, Schema, ScoreRule};
+pub use layout::{
+    Encoding, JoinedTable, Layout, Missing, NormRule, Projection, ProjectionRule, Schema, ScoreRule,
+};
 pub use named::{Named, NamedRound};
 pub use score::{RangeFit, ScoreModel, ScorePrivacy, ScoreRange};
 pub use transform::{Position, Transform};

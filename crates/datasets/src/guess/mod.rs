@@ -17,6 +17,8 @@ mod schema_file;
 mod wide;
 
 use crate::check::shown;
+use crate::input::begins_with_brace;
+use crate::table::Table;
 use crate::{Error, Prepared};
 pub use column::ColumnSeen;
 use draft::Draft;
@@ -26,7 +28,6 @@ use reading::Reading;
 use sample::Sample;
 use schema::{Cell, Projection, Schema};
 use std::collections::BTreeSet;
-use std::io::Read;
 use std::path::Path;
 
 /// The most features that keys of encrypted bandits carry.
@@ -64,21 +65,18 @@ struct Seen {
 /// [`Error::File`] if the file cannot be read, nothing in it looks like a choice or a reward, or two readings
 /// of it are about equally likely.
 pub fn guess(path: &Path) -> Result<Guess, Error> {
-    let mut start = [0; 64];
-    let got = crate::table::open(path)?.read(&mut start).map_err(|e| Error::file(path, 0, e.to_string()))?;
     let json = path.extension().is_some_and(|e| e == "json" || e == "jsonl" || e == "dsjson");
-    let guess = if json || start[..got].iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{') {
-        dsjson::guess_dsjson(path)?
-    } else {
-        guess_table(path)?
-    };
+    let guess =
+        if json || begins_with_brace(path)? { dsjson::guess_dsjson(path)? } else { guess_table(path)? };
     // What is proposed is never refused afterwards.
     Prepared::fit(path, &guess.schema)?;
     Ok(guess)
 }
 
 fn guess_table(path: &Path) -> Result<Guess, Error> {
-    let header = crate::table::Table::open(path)?.header().to_vec();
+    let table = Table::open(path)?;
+    table.require_header()?;
+    let header = table.header().to_vec();
     if header.len() > MAX_COLUMNS {
         let reason =
             format!("there are {} columns, and {MAX_COLUMNS} are looked at: write a schema", header.len());

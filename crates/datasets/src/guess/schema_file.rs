@@ -2,6 +2,7 @@
 
 use super::Guess;
 use crate::check::words;
+use crate::error::name_of;
 use schema::{Layout, Missing};
 use std::path::Path;
 
@@ -13,7 +14,7 @@ impl Guess {
         let list = |names: &[String]| names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ");
         let mut out = format!(
             "# Schema of {}: {} rows, {} columns. docs/data.md explains every entry.\n",
-            file.display(),
+            host::visible(&name_of(file)),
             self.rows,
             self.columns.len()
         );

@@ -4,6 +4,8 @@ use datasets::{Dataset, Prepared, guess, read_schema};
 use std::path::Path;
 
 const WIDE: &str = "layout = \"wide\"\nchosen = \"y\"\n[candidate]\nx = \"min-max\"\n";
+const WIDE_OF_TWO: &str =
+    "layout = \"wide\"\ncandidates = [\"a\", \"b\"]\nchosen = \"y\"\n[candidate]\nx = \"min-max\"\n";
 const LONG: &str = "layout = \"long\"\nround = [\"r\"]\nchosen = \"y\"\n[candidate]\nx = \"min-max\"\n";
 const JSON: &str = "layout = \"dsjson\"\n[candidate]\nx = \"min-max\"\n";
 
@@ -61,7 +63,7 @@ fn bad_tables_are_refused_at_their_place() {
         &["line 3, column x.a, value \"-1\"", "from 0"],
     );
     refused("f.parquet", "PAR1", WIDE, &["f.parquet", "Parquet"]);
-    refused("f.csv", "PAR1....", WIDE, &["ends in .parquet"]);
+    refused("f.csv", "PAR1....", WIDE, &["f.csv: cannot be read as Parquet"]);
 }
 
 #[test]
@@ -147,12 +149,27 @@ fn bad_lines_of_json_are_refused_at_their_place() {
     }
 }
 
-/// A quote that is never closed makes no cell of the rest of a large file.
+/// A quote that is never closed makes no cell of the rest of a large file: its row is left out, and the others
+/// are read. Lines without an end take no memory.
 #[test]
 fn rows_are_bounded() {
-    let mut text = String::from("x.a,x.b,y\n1,\"2,a\n");
-    text.extend(std::iter::repeat_n("1,2,a\n", 1 << 18));
-    refused("f.csv", &text, WIDE, &["a row is longer than 1 MiB", "quote"]);
+    let mut text = String::from("x.a,x.b,y\n1,\"2\n");
+    text.extend((0..1 << 18).map(|i| format!("{},2,a\n", i % 3)));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("f.csv");
+    std::fs::write(&file, text).unwrap();
+    let prepared = Prepared::fit(&file, &crate::schema(WIDE_OF_TWO)).unwrap();
+    assert_eq!(
+        (prepared.rounds(), prepared.notes()[0].rows, prepared.notes()[0].first_line),
+        (1 << 18, 1, 2)
+    );
+    assert!(prepared.notes()[0].what.contains("is not closed"), "{:?}", prepared.notes());
+    refused(
+        "f.csv",
+        &format!("x.a,x.b,y\n1,2,{}\n", "a".repeat(1 << 20)),
+        WIDE,
+        &["line 2: a line is longer than 1 MiB"],
+    );
 }
 
 /// The attack: a name of half a line stands in the path of each of a quarter million values, 128 GiB in all.
@@ -203,7 +220,8 @@ fn attack_purchases_are_bounded() {
     for (text, wants) in [
         (table(5000, 1), &["line 1", "5000 brands", "4096"][..]),
         (table(4000, 9), &["f.csv, line 10", "more than 1073741824 bytes"]),
-        (format!("{}1,\"{}", table(2, 1), "0,0,0\n".repeat(1 << 18)), &["a row is longer than 1 MiB"]),
+        (format!("{}1,\"{}", table(2, 1), "0,0,0\n".repeat(1 << 18)), &["line 3: choice"]),
+        (format!("{}1,b0,{}", table(2, 1), "0".repeat(1 << 20)), &["line 3: a line is longer than 1 MiB"]),
     ] {
         std::fs::write(&file, text).unwrap();
         let got = Dataset::open(&file, None).unwrap_err().to_string();

@@ -3,9 +3,9 @@
 //! All files are one program: a program for each would link the whole crate again.
 
 mod bad;
-#[cfg(feature = "parquet")]
 mod columns;
 mod foreign;
+mod forms;
 mod parsers;
 mod readings;
 mod score;

@@ -1,0 +1,82 @@
+//! What is said of rows that could not be read as they stand.
+
+use crate::Error;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// A file is refused if more than one row of so many is left out.
+const MOST_LEFT_OUT: u64 = 10;
+/// As many rows are left out before a file is refused of which most are.
+const EARLY: u64 = 1000;
+
+/// Rows of a file of which the same is to be said.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Noted {
+    /// What is said.
+    pub what: String,
+    /// The number of rows.
+    pub rows: u64,
+    /// The line of the first.
+    pub first_line: u64,
+}
+
+/// Counts rows, and what is to be said of them.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    said: BTreeMap<String, (u64, u64)>,
+    rows: u64,
+    left_out: u64,
+    /// The first row that was left out.
+    first: Option<(u64, String)>,
+}
+
+impl Notes {
+    /// Counts a row that is read.
+    pub(crate) fn row(&mut self) {
+        self.rows += 1;
+    }
+
+    /// Counts a row that is read, and of which something is to be said.
+    pub(crate) fn note(&mut self, line: u64, what: String) {
+        self.said.entry(what).or_insert((0, line)).0 += 1;
+    }
+
+    /// Counts a row that is left out.
+    ///
+    /// # Errors
+    /// [`Error::File`] if most of a thousand are.
+    pub(crate) fn leave_out(&mut self, path: &Path, line: u64, reason: String) -> Result<(), Error> {
+        self.left_out += 1;
+        self.first.get_or_insert_with(|| (line, reason.clone()));
+        self.note(line, format!("left out: {reason}"));
+        if self.left_out >= EARLY && self.left_out > self.rows { self.end(path) } else { Ok(()) }
+    }
+
+    /// Refuses a file at its end of which too many rows were left out.
+    ///
+    /// # Errors
+    /// [`Error::File`] with the first of these rows.
+    pub(crate) fn end(&self, path: &Path) -> Result<(), Error> {
+        match &self.first {
+            Some((line, reason)) if self.left_out * MOST_LEFT_OUT > self.rows + self.left_out => {
+                let all = self.rows + self.left_out;
+                let more = match self.left_out {
+                    1 => String::new(),
+                    n => format!("; {n} of the {all} rows read so far are none"),
+                };
+                Err(Error::file(path, *line, format!("{reason}{more}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn list(&self) -> Vec<Noted> {
+        let noted = |(what, &(rows, first_line)): (&String, &(u64, u64))| Noted {
+            what: what.clone(),
+            rows,
+            first_line,
+        };
+        self.said.iter().map(noted).collect()
+    }
+}
