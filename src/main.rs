@@ -1,5 +1,7 @@
 //! `helba-server`: the program reads its arguments, sets up the log and serves.
 
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "`say!` and `tell!` escape what others named")]
+
 use anyhow::{Context, Result, anyhow, bail};
 use ckks::Security;
 use clap::builder::RangedU64ValueParser;

@@ -1,5 +1,7 @@
 //! `helba-agent`: encrypted bandits for applications that speak the JSON of clear ones.
 
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "`say!` and `tell!` escape what others named")]
+
 use anyhow::{Context, Result};
 use clap::Parser;
 use clap::builder::RangedU64ValueParser;

@@ -1,5 +1,7 @@
 //! `helba-keygen`: plans problems, generates key pairs and tokens, and prints the manifest of a bundle.
 
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "`say!` and `tell!` escape what others named")]
+
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 use host::say;

@@ -1,5 +1,7 @@
 //! `helba-member`: makes the keys of a committee, and answers a server with the share of one member.
 
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "`say!` and `tell!` escape what others named")]
+
 use anyhow::{Context, ensure};
 use ckks::Hex;
 use clap::{Args, Parser, Subcommand};

@@ -1,5 +1,7 @@
 //! `helba-client`: a device on the command line, for single steps or a file of purchases.
 
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "`say!` and `tell!` escape what others named")]
+
 mod arguments;
 mod data;
 mod replay;

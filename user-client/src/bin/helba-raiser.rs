@@ -1,5 +1,7 @@
 //! `helba-raiser`: a holder of the key that answers the tasks of bandits, so that no device is asked.
 
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "`say!` and `tell!` escape what others named")]
+
 use anyhow::Context;
 use clap::Parser;
 use host::tell;

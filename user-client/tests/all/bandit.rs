@@ -332,6 +332,11 @@ fn what_must_not_be_encrypted_is_refused() {
     for reward in [-1.0, 1.0] {
         feedback(&good, reward).unwrap();
     }
+    // Length 1 in single precision, and longer than 1.
+    let single = [0.6f32, 0.8].map(f64::from);
+    assert!(single.iter().map(|x| x * x).sum::<f64>() > 1.0 + 4e-8);
+    feedback(&single, 1.0).unwrap();
+    device.contexts(&[single.to_vec(), good.clone()], &mut rng(2)).unwrap();
 }
 
 /// A frame of the zero of answers at `level`.
