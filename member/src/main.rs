@@ -217,10 +217,10 @@ enum Command {
         /// the keys, in a folder with the extension `states`.
         #[arg(long, value_name = "FILE")]
         public: Option<PathBuf>,
-        /// How much all answers of a key together may show of it, in nats (1 nat is 1.44 bits). Each answer shows
-        /// a little; when its part is spent, this member answers no more, and the keys must be rotated. With
-        /// 4 about as many decisions and models are answered as docs/committee.md lists; more allows more and
-        /// protects less. All members take the same number.
+        /// How much all answers of a key together may show of it, in nats (1 nat is 1.44 bits). Each answer
+        /// shows a little; when its part is spent, this member answers no more, and the keys must be rotated.
+        /// With 4 about as many decisions and models are answered as docs/committee.md lists; more allows
+        /// more and protects less. All members take the same number.
         #[arg(long, default_value_t = OPENED_NATS)]
         nats: f64,
         /// Public bundle of a committee that follows this one, to whose keys bandits move when the server

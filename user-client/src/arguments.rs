@@ -438,8 +438,8 @@ pub(crate) struct Tuning {
     #[arg(long, allow_negative_numbers = true)]
     pub(crate) lambda: Option<f64>,
     /// How much is explored. The arm with the largest prediction + alpha · uncertainty is played, and the
-    /// uncertainty of an arm shrinks as rewards of arms with such features come. 0 explores nothing, and a larger
-    /// number explores longer [default: 0.5].
+    /// uncertainty of an arm shrinks as rewards of arms with such features come. 0 explores nothing, and a
+    /// larger number explores longer [default: 0.5].
     #[arg(long, allow_negative_numbers = true)]
     pub(crate) alpha: Option<f64>,
     /// Number of rounds for which numbers are scaled [default: 1000; for `replay`, the rounds of the file].

@@ -1,8 +1,8 @@
 use crate::Error;
 use std::io::Read;
 
-/// Reads contexts as CSV, with one line for each arm and no header. The first of tab, semicolon and comma that
-/// the first line has separates its numbers.
+/// Reads contexts as CSV, with one line for each arm and no header. The first of tab, semicolon and comma
+/// that the first line has separates its numbers.
 ///
 /// # Errors
 /// [`Error::ContextsHeader`]; [`Error::Protocol`] with row and column of a cell that is no finite number;

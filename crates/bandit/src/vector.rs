@@ -21,10 +21,10 @@ pub fn norm_is_within(x: &[f64], bound: f64) -> bool {
 /// `x`, if its Euclidean norm is at most `bound`; shortened to norm `bound`, if it is longer by no more than
 /// rounding in single precision explains; else `None`. A NaN is within no bound.
 ///
-/// A row of d numbers that was divided by its norm in single precision, with unit roundoff u = 2⁻²⁴, has a norm
-/// of at most 1 + (d/2 + 3)·u, up to terms of order u²: the sum of d squares has a relative error of at most
-/// d·u, of which the root halves the effect; the root, the quotients, and a product with `bound` round once
-/// each. Source: Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition, section 3.1.
+/// A row of d numbers that was divided by its norm in single precision, with unit roundoff u = 2⁻²⁴, has a
+/// norm of at most 1 + (d/2 + 3)·u, up to terms of order u²: the sum of d squares has a relative error of at
+/// most d·u, of which the root halves the effect; the root, the quotients, and a product with `bound` round
+/// once each. Source: Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition, section 3.1.
 pub fn within(x: &[f64], bound: f64) -> Option<Cow<'_, [f64]>> {
     let norm = norm(x);
     if norm <= bound {

@@ -140,8 +140,8 @@ impl Delimited {
         Ok(self.lines.read(&mut bytes)?.map(|line| (line, bytes)))
     }
 
-    /// Whether the row that begins with the line `first` ends in a later line, behind the quote that closes its
-    /// last open cell. Its cells are then in `row`, and its lines are read.
+    /// Whether the row that begins with the line `first` ends in a later line, behind the quote that closes
+    /// its last open cell. Its cells are then in `row`, and its lines are read.
     fn spanned(&mut self, first: &str, row: &mut Row) -> Result<bool, Error> {
         let mut text = first.to_string();
         let (delimiter, columns) = (self.delimiter, self.columns);
@@ -290,9 +290,9 @@ fn delimiter(lines: &[&[u8]]) -> u8 {
 
 /// Why the first of these rows looks like a row and not like names of columns; `None` if it does not.
 ///
-/// A name is a text over numbers, or a text that no row has in its column. A row has a number over numbers, or
-/// a text that other rows repeat. Numbers are names where they count the columns, as data frames without names
-/// write them, and where they are years that follow each other.
+/// A name is a text over numbers, or a text that no row has in its column. A row has a number over numbers,
+/// or a text that other rows repeat. Numbers are names where they count the columns, as data frames without
+/// names write them, and where they are years that follow each other.
 pub(crate) fn first_row(rows: &[StringRecord]) -> Option<String> {
     let (first, rows) = rows.split_first()?;
     let number = |cell: &str| cell.trim().parse::<f64>().is_ok_and(f64::is_finite);

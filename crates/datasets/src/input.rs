@@ -1,4 +1,5 @@
-//! The bytes of a file, whatever its form: unpacked, in UTF-8, and to be read again where a pipe is read once.
+//! The bytes of a file, whatever its form: unpacked, in UTF-8, and to be read again where a pipe is read
+//! once.
 
 use crate::{Error, MAX_LINE, MAX_PIPED};
 use flate2::bufread::MultiGzDecoder;
@@ -25,7 +26,8 @@ pub(crate) enum Content {
 /// Opens a file, and finds out what it holds by its first bytes.
 ///
 /// # Errors
-/// [`Error::File`] if it cannot be opened, or is in a form that is not read; it names the form and what to do.
+/// [`Error::File`] if it cannot be opened, or is in a form that is not read; it names the form and what to
+/// do.
 pub(crate) fn open(path: &Path) -> Result<Content, Error> {
     let fault = |reason: String| Error::file(path, 0, reason);
     let read_fault = |e: io::Error| fault(e.to_string());
@@ -396,8 +398,8 @@ fn unreadable(start: &[u8]) -> Option<(&'static str, &'static str)> {
     found.map(|(_, _, what, advice)| (*what, *advice))
 }
 
-/// Whether a text is UTF-16, and if it is, whether the larger byte comes first: by its mark, or by zeros in the
-/// place of every other byte.
+/// Whether a text is UTF-16, and if it is, whether the larger byte comes first: by its mark, or by zeros in
+/// the place of every other byte.
 fn utf16(start: &[u8]) -> Option<bool> {
     match start {
         [0xff, 0xfe, ..] => return Some(false),

@@ -49,8 +49,8 @@ impl Join {
         Ok(Join { name: name.into(), columns, key, rows })
     }
 
-    /// Appends the cells of the key's row to `cells`, or empty ones where there is none. Returns whether there
-    /// is one.
+    /// Appends the cells of the key's row to `cells`, or empty ones where there is none. Returns whether
+    /// there is one.
     pub(crate) fn extend(&self, cells: &mut StringRecord) -> bool {
         let found = self.rows.get(cells[self.key].trim());
         match found {

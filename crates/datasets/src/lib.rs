@@ -5,8 +5,8 @@
 //! none, and [`check()`] counts what a schema would lose. Where the schema asks for score features, they are
 //! learnt from the rewards of the file. Files are comma-separated values (also with semicolons, tabs or
 //! bars), JSON lines of VowpalWabbit's kind (`dsjson`), and Parquet. Text may be packed with gzip or zstd, be
-//! UTF-16, and come from a pipe (`-` is stdin). They are read from first to last in several passes, and held in
-//! memory row by row:
+//! UTF-16, and come from a pipe (`-` is stdin). They are read from first to last in several passes, and held
+//! in memory row by row:
 //!
 //! | what | at most |
 //! |---|---|

@@ -163,9 +163,9 @@ pub fn exit(prefix: &str, result: anyhow::Result<()>) -> ExitCode {
 #[error("writing to stdout: {0}")]
 pub struct Unwritten(io::Error);
 
-/// `text` from a file, a server or another person, as part of a line: characters that a terminal obeys instead
-/// of showing them are written as `\u001b`, which TOML and JSON read as the same characters. These are control
-/// characters, also those of C1, ends of lines, and marks that change the direction of writing.
+/// `text` from a file, a server or another person, as part of a line: characters that a terminal obeys
+/// instead of showing them are written as `\u001b`, which TOML and JSON read as the same characters. These
+/// are control characters, also those of C1, ends of lines, and marks that change the direction of writing.
 pub fn visible(text: &str) -> Cow<'_, str> {
     escaped(text, &[])
 }

@@ -172,7 +172,8 @@ impl ClearBandit {
                 if rows.len() != k || rows.iter().any(|row| row.len() != d) {
                     return bad(format!("contexts: must be {k} rows of {d} features"));
                 }
-                // A row that single precision made longer is shortened; the policy refuses what is longer still.
+                // A row that single precision made longer is shortened; the policy refuses what is longer
+                // still.
                 let rows = rows.iter().map(|row| within(row, FEATURES_BOUND).unwrap_or(row.into()));
                 Ok(Some(Features::new(rows.collect::<Vec<_>>().concat(), d)?))
             }

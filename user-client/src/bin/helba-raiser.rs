@@ -36,8 +36,8 @@ struct Arguments {
     /// Id of a bandit to serve; may be given several times [default: all encrypted bandits of the server].
     #[arg(long = "bandit", value_name = "ID")]
     bandits: Vec<String>,
-    /// Number of requests for tasks that are kept open at the server for each bandit. Each answers one task at a
-    /// time, so that with 2 a task is received while another one is computed.
+    /// Number of requests for tasks that are kept open at the server for each bandit. Each answers one task
+    /// at a time, so that with 2 a task is received while another one is computed.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=MOST_WAITING as i64))]
     waiting: u8,
 }

@@ -149,8 +149,8 @@ fn bad_lines_of_json_are_refused_at_their_place() {
     }
 }
 
-/// A quote that is never closed makes no cell of the rest of a large file: its row is left out, and the others
-/// are read. Lines without an end take no memory.
+/// A quote that is never closed makes no cell of the rest of a large file: its row is left out, and the
+/// others are read. Lines without an end take no memory.
 #[test]
 fn rows_are_bounded() {
     let mut text = String::from("x.a,x.b,y\n1,\"2\n");

@@ -1,5 +1,5 @@
-//! One table in many forms: packed, in UTF-16, with other delimiters and ends of lines, through a pipe, without
-//! a header, with rows that are no rows, and in two files.
+//! One table in many forms: packed, in UTF-16, with other delimiters and ends of lines, through a pipe,
+//! without a header, with rows that are no rows, and in two files.
 
 use crate::schema;
 use datasets::{Checked, Dataset, Error, Prepared, check, guess};
