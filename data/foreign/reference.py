@@ -4,8 +4,8 @@
     python3 reference.py --write    writes reference.json, with which tests of the program compare
 
 It reads the files by itself: no line here is translated from the program. OFUL is that of Abbasi-Yadkori, Pal and
-Szepesvari (lambda = 1, width 0.5); UCB1 that of Auer, Cesa-Bianchi and Fischer; the estimates are defined on the first
-page of crates/evaluation.
+Szepesvari (lambda = 1, width 0.5); UCB1 that of Auer, Cesa-Bianchi and Fischer; the estimates, the orders of rounds and
+the intervals are defined on the first page of crates/evaluation and in its files `orders.rs` and `interval.rs`.
 """
 
 import csv
@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).parent
+RUNS = 4
 
 
 def one_hot(values):
@@ -136,45 +137,104 @@ def first_best(index):
     return int(np.flatnonzero(index >= index.max() - 1e-12)[0])
 
 
+MASK = (1 << 64) - 1
+
+
+def first_word(seed):
+    return next(split_mix(seed & MASK))
+
+
+def round_keys(rounds):
+    """A key for each round, from lists of its numbers: whole ones as int, the others as float."""
+    seen, keys = {}, []
+    for numbers in rounds:
+        value = 0xCBF29CE484222325
+        for number in numbers:
+            word = number if isinstance(number, int) else math.floor(number * 2**20 + math.exp(-1))
+            value = (value ^ word & MASK) * 0x100000001B3 & MASK
+        equal = seen.get(value, 0)
+        seen[value] = equal + 1
+        keys.append((value ^ equal) * 0x100000001B3 & MASK)
+    return keys
+
+
+def orders(keys):
+    seeds = [first_word(run + sum(keys)) for run in range(RUNS)]
+    return [sorted(range(len(keys)), key=lambda i: (first_word(keys[i] ^ seed), i)) for seed in seeds]
+
+
+def student(share, degrees):
+    """The quantile of Student's t: T = sqrt(degrees) tan(angle), where the angle has the density of a power of its cosine."""
+    points, weights = np.polynomial.legendre.leggauss(400)
+    constant = math.exp(math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2)) / math.sqrt(math.pi)
+
+    def below(angle):
+        at = angle / 2 * (points + 1)
+        return 0.5 + constant * angle / 2 * float((weights * np.cos(at) ** (degrees - 1)).sum())
+
+    low, high = 0.0, math.pi / 2
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if below(middle) < share else (low, middle)
+    return math.sqrt(degrees) * math.tan(low)
+
+
 def stated(terms):
-    terms = np.asarray(terms, float)
-    return {"value": terms.mean(), "standard_error": terms.std() / math.sqrt(len(terms))}
+    """The mean of terms (runs, rounds), with its interval of 95 %."""
+    terms = np.atleast_2d(np.asarray(terms, float))
+    runs, n = terms.shape
+    rounds, means = terms.mean(axis=0), terms.mean(axis=1)
+    left = terms - rounds - means[:, None] + terms.mean()
+    residual = (left**2).sum() / ((n - 1) * (runs - 1)) if runs > 1 else 0.0
+    between = means.var(ddof=1) if runs > 1 else 0.0
+    of_rounds = max(0.0, rounds.var(ddof=1) / n - residual / (n * runs))
+    parts = [of_rounds, between / runs]
+    parts[0 if of_rounds <= between else 1] += min(of_rounds, between) / 3
+    variance = sum(parts)
+    squares = parts[0] ** 2 / (n - 1) + parts[1] ** 2 / max(runs - 1, 1)
+    half = student(0.975, variance**2 / squares) * math.sqrt(variance) if squares > 0 else 0.0
+    return {"value": terms.mean(), "half": half, "deviation": math.sqrt(between)}
 
 
-def replay(policy, features, rewards):
-    terms = []
-    for rows, reward in zip(features, rewards):
-        arm = policy.decide(rows)
-        policy.learn(rows[arm], arm, reward[arm])
-        terms.append(reward[arm])
+def replay(policy, order, features, rewards):
+    terms = np.zeros(len(rewards))
+    for t in order:
+        arm = policy.decide(features[t])
+        policy.learn(features[t, arm], arm, rewards[t, arm])
+        terms[t] = rewards[t, arm]
     return terms
 
 
 def replayed(features, rewards, fixed):
     """The figures of a file whose rewards are all known."""
+    keys = round_keys([[*map(float, rows.ravel()), *map(float, reward)] for rows, reward in zip(features, rewards)])
+    runs = lambda policy: stated([replay(policy(), order, features, rewards) for order in orders(keys)])
     out = {
         "rounds": len(rewards),
         "first": features[0].ravel().tolist(),
         "norm": float(np.linalg.norm(features)),
-        "oful": stated(replay(Oful(features.shape[-1]), features, rewards)),
+        "oful": runs(lambda: Oful(features.shape[-1])),
         "uniform": stated(rewards.mean(axis=1)),
     }
     if fixed:
         best = int(rewards.sum(axis=0).argmax())
         out[f"always {best + 1}"] = stated(rewards[:, best])
-        out["ucb1"] = stated(replay(Ucb1(rewards.shape[1]), features, rewards))
+        out["ucb1"] = runs(lambda: Ucb1(rewards.shape[1]))
     return out
 
 
 def estimated(chosen, predicted, actions, rewards, chances):
-    """IPS, SNIPS and doubly robust; `chosen` holds the probabilities of the policy, (rounds, arms)."""
+    """IPS, SNIPS and doubly robust; `chosen` holds the probabilities of the policy, (runs, rounds, arms)."""
     rounds = np.arange(len(actions))
-    weights = chosen[rounds, actions] / chances
-    robust = (chosen * predicted).sum(axis=1) + weights * (rewards - predicted[rounds, actions])
+    weights = chosen[:, rounds, actions] / chances
+    robust = (chosen * predicted).sum(axis=2) + weights * (rewards - predicted[rounds, actions])
+    snips = float((weights * rewards).sum() / weights.sum())
     return {
-        "ips": float((weights * rewards).mean()),
-        "snips": float((weights * rewards).sum() / weights.sum()),
-        "effective": float(weights.sum() ** 2 / (weights**2).sum()),
+        "ips": stated(weights * rewards),
+        "snips": {**stated((weights * rewards - snips * weights) / weights.mean()), "value": snips},
+        "weight": float(weights.mean()),
+        "effective": float((weights.sum(axis=1) ** 2 / (weights**2).sum(axis=1)).mean()),
+        "direct": stated((chosen * predicted).sum(axis=2)),
         **stated(robust),
     }
 
@@ -182,31 +242,41 @@ def estimated(chosen, predicted, actions, rewards, chances):
 def logged_figures():
     features, actions, rewards, chances = logged()
     n, k, d = features.shape
-    predicted = np.zeros((n, k))
-    design, moment = np.eye(d), np.zeros(d)
-    for t in range(n):
-        predicted[t] = features[t] @ np.linalg.solve(design, moment)
-        x = features[t, actions[t]]
-        design += np.outer(x, x)
-        moment += rewards[t] * x
+    numbers = lambda t, chance: [*map(float, features[t].ravel()), int(actions[t]), float(rewards[t]), float(chance)]
     out = {"rounds": n, "first": features[0].ravel().tolist(), "norm": float(np.linalg.norm(features))}
+    for name, keys in [
+        ("", round_keys([numbers(t, chances[t]) for t in range(n)])),
+        ("direct ", round_keys([numbers(t, 0.0) for t in range(n)])),
+    ]:
+        wide = np.concatenate([features, np.ones((n, k, 1)), np.tile(np.eye(k), (n, 1, 1))], axis=-1)
+        part = np.array([first_word(key) % 5 for key in keys])
+        predicted = np.zeros((n, k))
+        for one in range(5):
+            z, r = wide[part != one, actions[part != one]], rewards[part != one]
+            weighted = z if name else z / (k * chances[part != one])[:, None]
+            predicted[part == one] = wide[part == one] @ np.linalg.solve(np.eye(z.shape[1]) + weighted.T @ z, weighted.T @ r)
 
-    def follow(policy):
-        chosen = np.zeros((n, k))
-        for t in range(n):
-            arm = policy.decide(features[t])
-            chosen[t, arm] = 1
-            if arm == actions[t]:
-                policy.learn(features[t, arm], arm, rewards[t])
-        return chosen
+        def follow(policy):
+            chosen = np.zeros((RUNS, n, k))
+            for run, order in enumerate(orders(keys)):
+                learner, words = policy(), split_mix(run)
+                for t in order:
+                    arm, draw = learner.decide(features[t]), (next(words) >> 11) / 2**53
+                    chosen[run, t, arm] = 1
+                    # All rewards of this file are 0 or 1.
+                    learner.learn(features[t, arm], arm, float(draw < predicted[t, arm]))
+            return chosen
 
-    policies = {"oful": follow(Oful(d)), "ucb1": follow(Ucb1(k)), "uniform": np.full((n, k), 1 / k)}
-    always = [np.tile(np.eye(k)[arm], (n, 1)) for arm in range(k)]
-    values = [estimated(chosen, predicted, actions, rewards, chances)["value"] for chosen in always]
-    best = int(np.argmax(values))
-    policies["always " + ["yoplait", "dannon", "hiland", "weight"][best]] = always[best]
-    for name, chosen in policies.items():
-        out[name] = estimated(chosen, predicted, actions, rewards, chances)
+        every = lambda choice: np.broadcast_to(choice, (1, n, k))
+        policies = {"oful": follow(lambda: Oful(d)), "ucb1": follow(lambda: Ucb1(k)), "uniform": every(np.full((n, k), 1 / k))}
+        always = [every(np.eye(k)[arm]) for arm in range(k)]
+        which = "direct" if name else None
+        value = lambda chosen: estimated(chosen, predicted, actions, rewards, chances)
+        measured = lambda chosen: value(chosen)[which] if which else value(chosen)
+        best = int(np.argmax([measured(chosen)["value"] for chosen in always]))
+        policies["always " + ["yoplait", "dannon", "hiland", "weight"][best]] = always[best]
+        for policy, chosen in policies.items():
+            out[name + policy] = measured(chosen)
     out["logged policy"] = stated(rewards)
     return out
 

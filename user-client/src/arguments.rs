@@ -333,32 +333,55 @@ pub(crate) enum DataCommand {
     },
     /// Plays every policy that fits a file, and compares: by replay where all rewards are known, else by
     /// estimates from logged actions with their probabilities.
-    Evaluate {
-        /// CSV, JSON lines (dsjson) or, if the program was built with it, Parquet.
-        file: PathBuf,
-        /// Schema, a TOML file. Files in the layout of data/README.md and those of `data convert` need none.
-        #[arg(long)]
-        schema: Option<PathBuf>,
-        /// Transformation of another file, such as one of earlier rounds, as `data transform` prints it.
-        /// Nothing is then learnt from this one.
-        #[arg(long, value_name = "FILE", requires = "schema")]
-        transform: Option<PathBuf>,
-        /// Names of policies, separated by commas [default: all that fit].
-        #[arg(long, value_delimiter = ',')]
-        policies: Vec<String>,
-        /// Epsilon of the policies that have one.
-        #[arg(long, default_value_t = 1.0)]
-        epsilon: f64,
-        /// Number of seeds of each policy.
-        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
-        seeds: u64,
-        /// Number of rounds, from the first [default: all of the file].
-        #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
-        rounds: Option<u64>,
-        /// Draws the mean up to each round as SVG to this file.
-        #[arg(long)]
-        plot: Option<PathBuf>,
-    },
+    Evaluate(Box<EvaluateArguments>),
+}
+
+/// What is evaluated, and what is written.
+#[derive(Args)]
+pub(crate) struct EvaluateArguments {
+    /// CSV, JSON lines (dsjson) or, if the program was built with it, Parquet.
+    pub(crate) file: PathBuf,
+    /// Schema, a TOML file. Files in the layout of data/README.md and those of `data convert` need none.
+    #[arg(long)]
+    pub(crate) schema: Option<PathBuf>,
+    /// Transformation of another file, such as one of earlier rounds, as `data transform` prints it. Nothing
+    /// is then learnt from this one.
+    #[arg(long, value_name = "FILE", requires = "schema")]
+    pub(crate) transform: Option<PathBuf>,
+    /// Names of policies, separated by commas, also those of other libraries [default: all that fit].
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) policies: Vec<String>,
+    /// Epsilon of the policies that have one.
+    #[arg(long, default_value_t = 1.0)]
+    pub(crate) epsilon: f64,
+    /// Number of runs of each policy, each with the rounds in another order and other random draws.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(2..=1000))]
+    pub(crate) seeds: u64,
+    /// Number of rounds, from the first [default: all of the file].
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) rounds: Option<u64>,
+    /// Values of a parameter to try, as in `alpha=0.25,0.5,1`. With several, every combination is tried, and
+    /// the comparison counts each as a policy.
+    #[arg(long, value_name = "NAME=VALUES", value_parser = parse_grid)]
+    pub(crate) grid: Vec<(String, Vec<f64>)>,
+    /// Column with the candidate that a rule of your own picks, to compare policies with.
+    #[arg(long, value_name = "COLUMN", requires = "schema")]
+    pub(crate) policy_column: Option<String>,
+    /// File for what each policy picked in each round and run, as CSV.
+    #[arg(long)]
+    pub(crate) decisions: Option<PathBuf>,
+    /// Draws the mean up to each round as SVG to this file.
+    #[arg(long)]
+    pub(crate) plot: Option<PathBuf>,
+}
+
+/// The values of a parameter, `name=1,2,3`.
+fn parse_grid(text: &str) -> Result<(String, Vec<f64>), String> {
+    let wrong = || format!("{text:?} is no parameter with values: write it as alpha=0.25,0.5,1");
+    let (name, values) = text.split_once('=').ok_or_else(wrong)?;
+    let value =
+        |value: &str| value.trim().parse::<f64>().ok().filter(|value| value.is_finite()).ok_or_else(wrong);
+    Ok((name.trim().into(), values.split(',').map(value).collect::<Result<_, _>>()?))
 }
 
 /// A server, and the secret bundle whose token requests carry.

@@ -1,6 +1,6 @@
 //! `helba-client data`: checks, converts and evaluates files of choices and logged decisions.
 
-use crate::arguments::DataCommand;
+use crate::arguments::{DataCommand, EvaluateArguments};
 use crate::print;
 use anyhow::{Context, bail};
 use datasets::{
@@ -74,29 +74,66 @@ pub(crate) fn run(command: DataCommand, json: bool) -> anyhow::Result<()> {
             say!("{}", visits::SCHEMA.trim_end());
             Ok(())
         }
-        DataCommand::Evaluate { file, schema, transform, policies, epsilon, seeds, rounds, plot } => {
-            let dataset = match (&schema, &transform) {
-                (Some(schema), Some(_)) => Dataset::load(&prepared(&file, schema, transform.as_deref())?)?,
-                _ => Dataset::any(&file, schema.as_deref())?,
-            };
-            let rounds = rounds.map_or(usize::MAX, |rounds| usize::try_from(rounds).unwrap_or(usize::MAX));
-            let settings = EvaluationSettings { policies, epsilon, seeds, rounds };
-            let report = evaluate(&dataset, &settings).with_context(|| file.display().to_string())?;
-            if let Some(path) = plot {
-                let title =
-                    file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-                host::write_whole(&path, report.svg(&title)?.as_bytes())
-                    .with_context(|| format!("cannot write {}", path.display()))?;
-            }
-            if json {
-                return print(&report);
-            }
-            for line in report.lines() {
-                say!("{line}");
-            }
-            Ok(())
-        }
+        DataCommand::Evaluate(arguments) => print_evaluation(*arguments, json),
     }
+}
+
+fn print_evaluation(arguments: EvaluateArguments, json: bool) -> anyhow::Result<()> {
+    let EvaluateArguments {
+        file,
+        schema,
+        transform,
+        policies,
+        epsilon,
+        seeds,
+        rounds,
+        grid,
+        policy_column,
+        decisions,
+        plot,
+    } = arguments;
+    let dataset = match (&schema, &transform) {
+        (Some(schema), Some(_)) => Dataset::load(&prepared(&file, schema, transform.as_deref())?)?,
+        _ => Dataset::any(&file, schema.as_deref())?,
+    };
+    let rule = match (policy_column, &schema) {
+        (Some(column), Some(schema)) => {
+            let picks = datasets::rule(&file, schema, &column)?;
+            Some((column, picks))
+        }
+        _ => None,
+    };
+    let settings = EvaluationSettings {
+        policies,
+        epsilon,
+        seeds,
+        rounds: rounds.map_or(usize::MAX, |rounds| usize::try_from(rounds).unwrap_or(usize::MAX)),
+        grid,
+        rule,
+        keep_picks: decisions.is_some(),
+    };
+    let report = evaluate(&dataset, &settings).with_context(|| file.display().to_string())?;
+    if let Some(path) = plot {
+        let title = file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        host::write_whole(&path, report.svg(&title)?.as_bytes())
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if let Some(path) = decisions {
+        let wrong = || format!("cannot write {}", path.display());
+        let draft = host::Draft::create(&path).with_context(wrong)?;
+        let mut writer = BufWriter::new(draft.file());
+        report.decisions(&dataset, |line| writeln!(writer, "{line}")).with_context(wrong)?;
+        writer.flush().with_context(wrong)?;
+        drop(writer);
+        draft.finish().with_context(wrong)?;
+    }
+    if json {
+        return print(&report);
+    }
+    for line in report.lines() {
+        say!("{line}");
+    }
+    Ok(())
 }
 
 /// A file with what was learnt from it, or from another one.

@@ -29,6 +29,8 @@ pub struct DataRound {
     pub features: Features,
     /// The rewards.
     pub observed: Observed,
+    /// The sum of the probabilities with which the candidates were shown, where those of all are known.
+    pub probabilities: Option<f64>,
 }
 
 impl Dataset {
@@ -114,11 +116,23 @@ impl Dataset {
             let line = round.raw.line;
             let features = Features::new(round.rows, features);
             let features = features.map_err(|e| Error::file(prepared.path(), line, e.to_string()))?;
-            rounds.push(DataRound { features, observed: round.raw.observed });
+            let (observed, probabilities) = (round.raw.observed, round.raw.probabilities);
+            rounds.push(DataRound { features, observed, probabilities });
             Ok(())
         })?;
         let fixed = prepared.fixed();
         Ok(Dataset { arms: prepared.arms().to_vec(), fixed, features, rounds })
+    }
+
+    /// Rounds that a program has made: the names of the candidates, whether they are the same in all rounds,
+    /// and the rounds, each with a row of `d` features for each of them.
+    ///
+    /// # Panics
+    /// If a round has another shape.
+    pub fn from_rounds(arms: Vec<String>, fixed: bool, d: usize, rounds: Vec<DataRound>) -> Self {
+        let fits = |round: &DataRound| round.features.k() == arms.len() && round.features.d() == d;
+        assert!(rounds.iter().all(fits), "every round has {} rows of {d} features", arms.len());
+        Dataset { arms, fixed, features: d, rounds }
     }
 
     /// Names of the candidates, in the order of the arms.
@@ -160,6 +174,7 @@ impl From<Purchases> for Dataset {
         let round = |(features, bought): (Features, usize)| DataRound {
             features,
             observed: Observed::Every((0..k).map(|arm| f64::from(arm == bought)).collect()),
+            probabilities: None,
         };
         Dataset { arms, fixed: true, features, rounds: purchases.into_rounds().map(round).collect() }
     }

@@ -272,9 +272,16 @@ impl DsjsonRounds {
             names: Vec::new(),
             chosen: Some(arm),
             observed: Observed::Played { arm, reward, propensity },
+            probabilities: sum_of_probabilities(&object, k),
             previous: None,
         })))
     }
+}
+
+/// The sum of `p`, where it has a number for each of `k` candidates.
+fn sum_of_probabilities(object: &Map<String, Value>, k: usize) -> Option<f64> {
+    let all = object.get("p")?.as_array().filter(|all| all.len() == k)?;
+    all.iter().map(Value::as_f64).sum()
 }
 
 /// The action of a decision among `k`, from 0.

@@ -37,6 +37,7 @@ mod parquet;
 mod prepare;
 mod propose;
 mod ridge;
+mod rule;
 mod score;
 mod source;
 mod table;
@@ -51,6 +52,7 @@ pub use guess::{ColumnSeen, Guess, guess};
 pub use noted::Noted;
 pub use prepare::{Prepared, TransformedRound, read_schema, read_transform};
 pub use propose::{Proposal, propose};
+pub use rule::rule;
 pub use score::RewardNoise;
 pub use source::{Dropped, Observed, RawRound, Source};
 

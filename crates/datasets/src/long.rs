@@ -166,6 +166,7 @@ impl LongRounds {
                 names: Vec::new(),
                 chosen: None,
                 observed: Observed::Every(Vec::new()),
+                probabilities: None,
                 previous: None,
             },
         )
@@ -286,12 +287,22 @@ impl LongRounds {
                 Observed::Every(rewards)
             }
         };
+        let probabilities = sum_of_probabilities(&parts);
         let names = if self.arms.is_empty() && self.named.is_some() {
             parts.iter().map(|part| part.name.clone()).collect()
         } else {
             Vec::new()
         };
         let candidates = parts.into_iter().map(|part| part.cells).collect();
-        Ok(Read::Round(Box::new(RawRound { candidates, names, chosen, observed, ..empty })))
+        Ok(Read::Round(Box::new(RawRound { candidates, names, chosen, observed, probabilities, ..empty })))
     }
+}
+
+/// The sum of the probabilities of all rows. `None` if a row has none, or all have the same, which may be
+/// that of the logged action in each row: unless they add up to 1.
+fn sum_of_probabilities(parts: &[Part]) -> Option<f64> {
+    let all: Vec<f64> = parts.iter().map(|part| part.propensity.number()).collect::<Option<_>>()?;
+    let sum = all.iter().sum::<f64>();
+    let differ = all.iter().any(|p| *p != all[0]);
+    (differ || (sum - 1.0).abs() < 1e-6).then_some(sum)
 }

@@ -28,6 +28,8 @@ pub struct RawRound {
     pub chosen: Option<usize>,
     /// The rewards.
     pub observed: Observed,
+    /// The sum of the probabilities with which the candidates were shown, where those of all are known.
+    pub probabilities: Option<f64>,
     /// The candidate that the same user chose in the round before; `None` unless the schema asks for it.
     pub previous: Option<usize>,
 }

@@ -27,11 +27,17 @@ pub(crate) struct WideRounds {
     coded: bool,
     rewards: Rewards,
     range: [f64; 2],
-    propensity: Option<usize>,
+    propensity: Option<Propensities>,
     /// How rewards and probabilities are written.
     forms: [NumberForm; 2],
     user: Option<usize>,
     time: Option<usize>,
+}
+
+/// The probability of the logged action, or those of all candidates.
+enum Propensities {
+    Logged(usize),
+    Every(Vec<usize>),
 }
 
 enum Rewards {
@@ -80,6 +86,13 @@ impl WideRounds {
             let reason = "the reward is that of one action: name its column in `chosen`";
             return Err(Error::column(path, 1, schema.reward.as_deref().unwrap_or_default(), reason));
         }
+        let propensities = |name: &String| -> Result<Propensities, Error> {
+            let of = |arm: &String| column(&name.replace("{candidate}", arm));
+            Ok(match name.contains("{candidate}") {
+                true => Propensities::Every(arms.iter().map(of).collect::<Result<_, _>>()?),
+                false => Propensities::Logged(column(name)?),
+            })
+        };
         Ok(WideRounds {
             cells: cells.collect::<Result<_, _>>()?,
             shared: schema.context.keys().map(column).collect::<Result<_, _>>()?,
@@ -88,7 +101,7 @@ impl WideRounds {
             coded: !schema.codes.is_empty(),
             rewards,
             range: schema.rewards(),
-            propensity: schema.propensity.as_ref().map(column).transpose()?,
+            propensity: schema.propensity.as_ref().map(propensities).transpose()?,
             forms: [&schema.reward, &schema.propensity]
                 .map(|name| schema.form(name.as_deref().unwrap_or_default())),
             user: schema.user.as_ref().map(column).transpose()?,
@@ -183,7 +196,11 @@ impl WideRounds {
                     return drop("the reward has no value".into());
                 }
                 let reward = reward(path, line, name(*column), &cell, self.range)?;
-                let probability = |&column: &usize| {
+                let probability = |known: &Propensities| {
+                    let column = match known {
+                        Propensities::Logged(column) => *column,
+                        Propensities::Every(columns) => columns[arm],
+                    };
                     propensity(path, line, name(column), &self.forms[1].read(value(column)))
                 };
                 Observed::Played {
@@ -197,6 +214,12 @@ impl WideRounds {
             }
             (_, None) => return drop("no candidate was chosen".into()),
         };
+        let probabilities = match &self.propensity {
+            Some(Propensities::Every(columns)) => {
+                columns.iter().map(|&column| self.forms[1].read(value(column)).number()).sum()
+            }
+            _ => None,
+        };
         Ok(Read::Round(Box::new(RawRound {
             line,
             user: self.user.map(|column| cells[column].trim().to_string()),
@@ -206,6 +229,7 @@ impl WideRounds {
             names: Vec::new(),
             chosen,
             observed,
+            probabilities,
             previous: None,
         })))
     }

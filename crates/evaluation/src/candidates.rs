@@ -1,32 +1,48 @@
 //! The policies that fit a file.
 
 use crate::Error;
-use bandit::{Arithmetic, Features, HelbaClear, Policy};
+use bandit::{Arithmetic, Features, HelbaClear, Policy, Width};
 use datasets::Dataset;
-use policies::{PolicyConfig, PolicyState, cards};
+use policies::{PolicyConfig, PolicyState, cards, policy_name, policy_names};
 use privacy::PrivacyStatement;
 use privacy::source::SplitMix64;
-use protocol::BanditConfig;
+use protocol::{BanditConfig, KeyPlan, Shape};
 use serde::Serialize;
 use serde_json::{Map, Value};
+use std::collections::HashSet;
 use wire::{ClearFeedback, FeedbackKind, PolicyCard};
 
 /// What is evaluated.
 #[derive(Debug, Clone)]
 pub struct EvaluationSettings {
-    /// Names of policies; all that fit, if there are none.
+    /// Names of policies, also those of other libraries; all that fit, if there are none.
     pub policies: Vec<String>,
     /// Epsilon of the policies that have one.
     pub epsilon: f64,
-    /// Number of seeds, from seed 0.
+    /// Number of runs of each policy, at least 2. Each has the rounds in another order and other random
+    /// draws.
     pub seeds: u64,
-    /// The most rounds, from the first.
+    /// The most rounds, from the first of the file.
     pub rounds: usize,
+    /// Parameters with the values to try: a policy that has some of them is evaluated with every combination.
+    pub grid: Vec<(String, Vec<f64>)>,
+    /// A rule of the user's own: its name, and the candidate that it picks in each round.
+    pub rule: Option<(String, Vec<usize>)>,
+    /// Whether [`Entry::picks`](crate::Entry::picks) are kept, of four bytes for each round and run.
+    pub keep_picks: bool,
 }
 
 impl Default for EvaluationSettings {
     fn default() -> Self {
-        EvaluationSettings { policies: Vec::new(), epsilon: 1.0, seeds: 10, rounds: usize::MAX }
+        EvaluationSettings {
+            policies: Vec::new(),
+            epsilon: 1.0,
+            seeds: 10,
+            rounds: usize::MAX,
+            grid: Vec::new(),
+            rule: None,
+            keep_picks: false,
+        }
     }
 }
 
@@ -45,6 +61,10 @@ pub(crate) struct Contender {
     pub(crate) name: String,
     pub(crate) parameters: Map<String, Value>,
     pub(crate) privacy: PrivacyStatement,
+    /// Of the encrypted bandit: why no keys carry it, if none do.
+    pub(crate) encrypted: Option<Result<(), String>>,
+    /// The largest index of an arm that was never played, of a linear policy.
+    pub(crate) untried: Option<f64>,
     learner: Learner,
     feedback: FeedbackKind,
 }
@@ -100,51 +120,118 @@ pub(crate) fn contenders(
     settings: &EvaluationSettings,
 ) -> Result<(Vec<Contender>, Vec<Unfit>), Error> {
     let refused = |reason: String| Error::Policies { reason };
+    let cards = cards().map_err(|e| refused(e.to_string()))?;
+    let mut bases = vec!["helba"];
+    bases.extend(policy_names(&cards));
+    let mut wanted = Vec::new();
+    for want in &settings.policies {
+        // `elimination` means all of its models.
+        let whole = cards.iter().any(|card| name(card) == *want);
+        wanted.push(if whole {
+            want.clone()
+        } else {
+            policy_name(want, &bases).map_err(refused)?.to_string()
+        });
+    }
+    let wanted = |name: &str| {
+        let base = name.split(" (").next().unwrap_or(name);
+        wanted.is_empty() || wanted.iter().any(|want| want == name || want == base)
+    };
     let mut fits = Vec::new();
     let mut unfit = Vec::new();
-    let wanted = |name: &str| {
-        // `elimination` means all of its models.
-        let base = name.split(" (").next().unwrap_or(name);
-        settings.policies.is_empty() || settings.policies.iter().any(|want| want == name || want == base)
+    let mut tried = HashSet::new();
+    let mut sort = |policy: String, point: &Point, made: Result<Contender, String>| match made {
+        Ok(contender) => fits.push(Contender { name: point.name(&policy), ..contender }),
+        Err(reason) => unfit.push(Unfit { policy: point.name(&policy), reason }),
     };
-    let cards = cards().map_err(|e| refused(e.to_string()))?;
-    let mut names = vec!["helba".to_string()];
-    names.extend(cards.iter().map(name));
-    if let Some(unknown) = settings
-        .policies
-        .iter()
-        .find(|want| !names.iter().any(|name| name == *want || name.split(" (").next() == Some(want)))
-    {
-        return Err(refused(format!("no policy is named {unknown}: the names are {}", names.join(", "))));
-    }
     if wanted("helba") {
-        let linear = BanditConfig::new(dataset.d(), dataset.arms().len()).linear;
-        match HelbaClear::new(linear, Arithmetic::Exact) {
-            Ok(policy) => fits.push(Contender {
-                name: "helba".into(),
-                parameters: as_object(serde_json::to_value(linear)),
-                privacy: PrivacyStatement::none(
-                    "The encrypted bandit, here in exact arithmetic: the server sees ciphertexts only, and decisions reveal what \
-                     they reveal.",
-                ),
-                learner: Learner::Helba(Box::new(policy)),
-                feedback: FeedbackKind::Reward,
-            }),
-            Err(error) => unfit.push(Unfit { policy: "helba".into(), reason: error.to_string() }),
+        for point in points(&settings.grid, &["alpha", "lambda"], &mut tried) {
+            sort("helba".into(), &point, encrypted(dataset, &point));
         }
     }
     for card in cards.iter().filter(|card| wanted(&name(card))) {
-        let policy = name(card);
-        match contender(card, dataset, rounds, logged, settings.epsilon) {
-            Ok(contender) => fits.push(contender),
-            Err(reason) => unfit.push(Unfit { policy, reason }),
+        let own: Vec<&str> =
+            card.example.as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
+        for point in points(&settings.grid, &own, &mut tried) {
+            sort(name(card), &point, contender(card, dataset, rounds, logged, settings.epsilon, &point));
         }
+    }
+    if let Some((key, _)) = settings.grid.iter().find(|(key, _)| !tried.contains(key.as_str())) {
+        let reason = format!(
+            "no policy that is evaluated has the parameter {key} of the grid: `helba-client policies` lists them"
+        );
+        return Err(refused(reason));
     }
     if fits.is_empty() {
         let why: Vec<String> = unfit.iter().map(|u| format!("{}: {}", u.policy, u.reason)).collect();
         return Err(refused(format!("no policy fits this file; {}", why.join("; "))));
     }
     Ok((fits, unfit))
+}
+
+/// Values of parameters that a policy is evaluated with.
+#[derive(Debug, Clone, Default)]
+struct Point(Vec<(String, f64)>);
+
+impl Point {
+    fn name(&self, policy: &str) -> String {
+        self.0.iter().fold(policy.to_string(), |name, (key, value)| format!("{name} {key}={value}"))
+    }
+}
+
+/// Every combination of the values of those parameters of the grid that are among `own`.
+fn points<'a>(grid: &'a [(String, Vec<f64>)], own: &[&str], tried: &mut HashSet<&'a str>) -> Vec<Point> {
+    let mut points = vec![Point::default()];
+    for (key, values) in grid.iter().filter(|(key, _)| own.contains(&key.as_str())) {
+        tried.insert(key);
+        let with = |point: &Point, value: &f64| {
+            let mut point = point.clone();
+            point.0.push((key.clone(), *value));
+            point
+        };
+        points = points
+            .iter()
+            .flat_map(|point| values.iter().map(|value| with(point, value)).collect::<Vec<_>>())
+            .collect();
+    }
+    points
+}
+
+/// The encrypted bandit with its defaults, in exact arithmetic.
+fn encrypted(dataset: &Dataset, point: &Point) -> Result<Contender, String> {
+    let (features, arms) = (dataset.d(), dataset.arms().len());
+    let mut linear = BanditConfig::new(features, arms).linear;
+    for (key, value) in &point.0 {
+        match key.as_str() {
+            "alpha" => linear.width = Width::Constant { alpha: *value },
+            _ => linear.lambda = *value,
+        }
+    }
+    let policy = HelbaClear::new(linear, Arithmetic::Exact).map_err(|e| e.to_string())?;
+    let keys = KeyPlan::new(Shape::for_problem(features, arms), false);
+    let carried =
+        keys.map(drop).map_err(|_| format!("no keys carry {features} features and {arms} candidates"));
+    Ok(Contender {
+        name: "helba".into(),
+        parameters: as_object(serde_json::to_value(linear)),
+        privacy: PrivacyStatement::none(
+            "The encrypted bandit, here in exact arithmetic: the server sees ciphertexts only, and decisions reveal what \
+             they reveal.",
+        ),
+        encrypted: Some(carried),
+        untried: match linear.width {
+            Width::Constant { alpha } => Some(untried_index(alpha, linear.l, linear.lambda)),
+            _ => None,
+        },
+        learner: Learner::Helba(Box::new(policy)),
+        feedback: FeedbackKind::Reward,
+    })
+}
+
+/// The largest index of an arm that was never played, αL/√λ. A linear policy may play for ever the first arm
+/// that earns more than that.
+fn untried_index(alpha: f64, l: f64, lambda: f64) -> f64 {
+    alpha * l / lambda.sqrt()
 }
 
 /// The name of a card, with what tells cards of one policy apart.
@@ -159,6 +246,7 @@ fn contender(
     rounds: usize,
     logged: bool,
     epsilon: f64,
+    point: &Point,
 ) -> Result<Contender, String> {
     match card.feedback {
         FeedbackKind::Reward | FeedbackKind::Sum => {}
@@ -191,16 +279,29 @@ fn contender(
     if card.policy == "dp-se" {
         set("beta", (1.0 / rounds.max(2) as f64).into());
     }
+    point.0.iter().for_each(|(key, value)| set(key, number(*value)));
     let config = PolicyConfig::from_request(parameters).map_err(|e| e.to_string())?;
     let parameters = config.parameters().map_err(|e| e.to_string())?;
     let state = PolicyState::new(config).map_err(|e| e.to_string())?;
     Ok(Contender {
         name: name(card),
-        parameters,
         privacy: state.privacy().map_err(|e| e.to_string())?,
+        encrypted: None,
+        untried: match (parameters.get("alpha"), parameters.get("lambda")) {
+            (Some(alpha), Some(lambda)) => {
+                alpha.as_f64().zip(lambda.as_f64()).map(|(alpha, lambda)| untried_index(alpha, 1.0, lambda))
+            }
+            _ => None,
+        },
+        parameters,
         learner: Learner::Registry(Box::new(state), card.contextual),
         feedback: card.feedback,
     })
+}
+
+/// A whole number as such, which parameters that count take.
+fn number(value: f64) -> Value {
+    if value.fract() == 0.0 && (0.0..1e15).contains(&value) { (value as u64).into() } else { value.into() }
 }
 
 fn as_object(value: Result<Value, serde_json::Error>) -> Map<String, Value> {

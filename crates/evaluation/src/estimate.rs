@@ -1,244 +1,310 @@
 //! Terms of every round, for every policy and baseline.
 
 use crate::Error;
-use crate::bootstrap::{RESAMPLES, Terms, differences, interval, resample};
+use crate::audit::{Audit, WeightTest, doubts};
 use crate::candidates::{Contender, EvaluationSettings, contenders};
+use crate::interval::{Crossed, mean, student};
+use crate::log::Log;
+use crate::orders::{keys, order};
 use crate::report::{Entry, Estimate, EvaluationReport, Measure, recommend};
-use bandit::vector::{argmax, dot};
+use bandit::vector::argmax;
 use datasets::{DataRound, Dataset, Observed};
-use privacy::source::SplitMix64;
+use helba::Scalars;
+use privacy::source::{SplitMix64, Words};
+use protocol::BanditConfig;
 use rayon::prelude::*;
 
+/// The probability with which intervals hold.
+const LEVEL: f64 = 0.95;
+/// The share of files in which a difference of [`Entry::detects`] would be found.
+const POWER: f64 = 0.8;
+
 /// Plays every policy that fits `dataset`, beside the uniform choice, the best fixed candidate in hindsight,
-/// and the logged policy.
+/// the logged policy, and a rule of the user's own.
 ///
-/// - Randomness: policies draw from SplitMix64, one stream a seed. This is simulation: the generator protects
-///   nobody, and the rewards are on this machine anyway.
-/// - Cost: rounds · policies · seeds decisions, and the bootstrap, on all threads. Where only logged actions
-///   are known, a round copies the state of the policy, so that those which keep every row take time that is
-///   quadratic in the rounds.
+/// - Randomness: the order of run i follows from the rounds and i, as [`crate`] says. Policies draw from the
+///   noise stream of SplitMix64 of seed i, and rewards that stand for those which the log lacks from its
+///   stream. This is simulation: the generator protects nobody, and the rewards are on this machine anyway.
+/// - Cost: rounds · policies · runs decisions, on all threads.
 ///
 /// # Errors
-/// [`Error::NoPropensity`]; [`Error::Policies`] for names that are none, and if no policy fits;
-/// [`Error::Round`] if a policy refuses a round.
+/// [`Error::SomePropensities`]; [`Error::Policies`] for names that are none, and if no policy fits;
+/// [`Error::Round`] if a policy refuses a round; [`Error::Runs`]; [`Error::Rule`].
 pub fn evaluate(dataset: &Dataset, settings: &EvaluationSettings) -> Result<EvaluationReport, Error> {
     let rounds = &dataset.rounds()[..settings.rounds.min(dataset.rounds().len())];
-    let log = Log::new(rounds, dataset.d())?;
+    if settings.seeds < 2 {
+        return Err(Error::Runs);
+    }
+    if rounds.is_empty() {
+        return Err(Error::Policies { reason: "the file has no round".into() });
+    }
+    let keys = keys(rounds);
+    let log = Log::new(dataset, rounds, &keys)?;
     let (contenders, unfit) = contenders(dataset, rounds.len(), log.is_some(), settings)?;
-    let seeds = settings.seeds.max(1);
-    let jobs: Vec<(usize, u64)> =
-        (0..contenders.len()).flat_map(|i| (0..seeds).map(move |seed| (i, seed))).collect();
-    let runs = jobs.par_iter().map(|&(i, seed)| play(&contenders[i], rounds, log.as_ref(), seed));
-    let runs: Vec<Series> = runs.collect::<Result<_, Error>>()?;
-    let baselines = baselines(dataset, rounds, log.as_ref());
-    let names = baselines.iter().map(|(name, _)| name).chain(contenders.iter().map(|c| &c.name));
-    let mut series: Vec<&[Series]> =
-        baselines.iter().map(|(_, series)| std::slice::from_ref(series)).collect();
-    let first = series.len();
-    for runs in runs.chunks_exact(seeds as usize) {
-        // Policies that draw nothing have one run.
-        let same = runs.iter().all(|run| *run == runs[0]);
-        series.push(if same { &runs[..1] } else { runs });
+    let orders: Vec<Vec<usize>> = (0..settings.seeds).into_par_iter().map(|run| order(&keys, run)).collect();
+    let audit = log.as_ref().filter(|log| log.weighted).map(|log| Audit::new(log, contenders.len()));
+    let baselines = baselines(dataset, rounds, log.as_ref(), settings)?;
+    let lists: Vec<&[f64]> = baselines.iter().map(|(_, series)| &series.measured[..]).collect();
+    let file = File { audit: audit.as_ref(), baselines: &lists };
+    let mut entries: Vec<Entry> = Vec::new();
+    for (name, series) in &baselines {
+        entries.push(file.entry(name, None, std::slice::from_ref(series), 0));
     }
-    let measure = if log.is_some() { Measure::DoublyRobust } else { Measure::Replay };
-    let mut terms = Vec::new();
-    for runs in &series {
-        let of = |part: fn(&Series) -> &[f64]| -> Vec<&[f64]> { runs.iter().map(part).collect() };
-        terms.push(Terms { above: of(|s| &s.measured), below: None });
-        if log.is_some() {
-            terms.push(Terms { above: of(|s| &s.weighted), below: None });
-            terms.push(Terms { above: of(|s| &s.weighted), below: Some(of(|s| &s.weights)) });
-        }
-    }
-    let draws = resample(&terms, rounds.len());
-    let estimate = |(i, terms): (usize, &Terms<'_>)| {
-        let [low, high] = interval(&draws, i);
-        Estimate { value: terms.value(), low, high }
-    };
-    let estimates: Vec<Estimate> = terms.iter().enumerate().map(estimate).collect();
-    let each = if log.is_some() { 3 } else { 1 };
-    let mut entries = Vec::new();
-    for (i, (name, runs)) in names.zip(&series).enumerate() {
-        let estimates = &estimates[i * each..][..each];
-        let contender = i.checked_sub(first).map(|at| &contenders[at]);
-        let means: Vec<f64> =
-            runs.iter().map(|run| run.measured.iter().sum::<f64>() / rounds.len() as f64).collect();
-        let spread =
-            bandit::Summary::of(&means).map_or(0.0, |s| s.standard_error * (means.len() as f64).sqrt());
-        let private = contender.and_then(|c| Some((c, c.privacy.epsilon?)));
-        entries.push(Entry {
-            name: name.clone(),
-            baseline: contender.is_none(),
-            measured: estimates[0],
-            ips: estimates.get(1).copied(),
-            snips: estimates.get(2).copied(),
-            effective_rounds: log
-                .as_ref()
-                .map(|_| runs.iter().map(Series::effective).sum::<f64>() / runs.len() as f64),
-            deviation_of_seeds: spread,
-            epsilon: private.map(|(_, epsilon)| epsilon.get()),
-            delta: private.map(|(c, _)| c.privacy.delta.get()),
-            privacy: contender.map(|c| c.privacy.sentence.clone()),
-            parameters: contender.map(|c| c.parameters.clone()),
-            above_baselines: None,
-            terms: mean_by_round(runs),
+    let evaluated = contenders.par_iter().map(|contender| -> Result<Entry, Error> {
+        let runs = orders.par_iter().enumerate().map(|(run, order)| {
+            let picks = play(contender, rounds, log.as_ref(), order, run as u64)?;
+            let series = series(rounds, log.as_ref(), |t| one(picks[t] as usize));
+            Ok((series, picks))
         });
+        let (series, picks): (Vec<Series>, Vec<Vec<u32>>) =
+            runs.collect::<Result<Vec<_>, Error>>()?.into_iter().unzip();
+        let mut entry = file.entry(&contender.name, Some(contender), &series, contenders.len());
+        entry.curve = curve(&series, &orders);
+        if settings.keep_picks {
+            entry.picks = picks;
+        }
+        Ok(entry)
+    });
+    entries.extend(evaluated.collect::<Result<Vec<_>, Error>>()?);
+    let measure = match &log {
+        None => Measure::Replay,
+        Some(log) if log.weighted => Measure::DoublyRobust,
+        Some(_) => Measure::Direct,
+    };
+    let mut tests: Vec<WeightTest> = entries.iter().filter_map(|entry| entry.weights.clone()).collect();
+    if let (Some(audit), Some(log)) = (&audit, &log) {
+        tests.extend(audit.rules(dataset, log));
     }
-    let values: Vec<f64> = estimates.iter().map(|estimate| estimate.value).collect();
-    let compared: Vec<usize> = (first..entries.len()).filter(|i| entries[*i].is_compared()).collect();
-    let pairs: Vec<_> =
-        compared.iter().flat_map(|i| (0..first).map(move |baseline| (i * each, baseline * each))).collect();
-    let ends = differences(&draws, &values, &pairs);
-    for (i, ends) in compared.iter().zip(ends.chunks(first.max(1))) {
-        entries[*i].above_baselines = ends.iter().copied().reduce(f64::min);
+    let mut doubts = doubts(rounds, &tests);
+    let range = range(rounds);
+    if range[0] == range[1] {
+        doubts.push(format!("All rewards are {}: no choice is better than another", range[0]));
     }
-    let recommendation = recommend(&entries, measure);
+    if measure == Measure::Direct {
+        doubts.push(
+            "The file has no probabilities, so that the values are those of a model of rewards: where the log preferred what \
+             earns more, or the model is wrong, they are biased by an amount that no interval here covers"
+                .into(),
+        );
+    }
+    let mut warnings = Vec::new();
+    for contender in &contenders {
+        let most = contender.untried.filter(|most| *most < range[1] - range[0]);
+        warnings.extend(most.map(|most| {
+            format!(
+                "{}: an arm that was never played has an index of at most alpha·L/√lambda = {most:.3}, and rewards differ by up to \
+                 {:.3}, so that it may play for ever the first arm that earns more than that",
+                contender.name,
+                range[1] - range[0]
+            )
+        }));
+    }
+    let config = BanditConfig::new(dataset.d(), dataset.arms().len());
+    let scalars = Scalars::new(&config, rounds.len() as u64, rounds.len() as u64);
+    let recommendation = recommend(&entries, measure, &doubts);
     Ok(EvaluationReport {
         rounds: rounds.len(),
         candidates: dataset.arms().len(),
         features: dataset.d(),
         measure,
-        seeds,
-        resamples: RESAMPLES,
+        seeds: settings.seeds,
         entries,
         unfit,
+        doubts,
+        warnings,
+        resolution: config.resolution() * scalars.range,
         recommendation,
     })
 }
 
-/// Terms of each round: of the measure (reward, or doubly robust), of IPS, and the weights.
-#[derive(Debug, Clone, Default, PartialEq)]
+/// The probabilities of a choice that picks one arm.
+fn one(picked: usize) -> impl Fn(usize) -> f64 {
+    move |arm| f64::from(u8::from(arm == picked))
+}
+
+/// The least and the largest known reward.
+fn range(rounds: &[DataRound]) -> [f64; 2] {
+    let known = rounds.iter().flat_map(|round| match &round.observed {
+        Observed::Every(rewards) => &rewards[..],
+        Observed::Played { reward, .. } => std::slice::from_ref(reward),
+    });
+    known.fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], x| [low.min(*x), high.max(*x)])
+}
+
+/// Terms of each round: of the measure, of IPS, and the weights.
+#[derive(Debug, Clone, Default)]
 struct Series {
     measured: Vec<f64>,
     weighted: Vec<f64>,
     weights: Vec<f64>,
 }
 
-impl Series {
-    /// (Σ w)² / Σ w²: the number of rounds with equal weights that would estimate as well.
-    fn effective(&self) -> f64 {
-        let sum: f64 = self.weights.iter().sum();
-        let squares: f64 = self.weights.iter().map(|w| w * w).sum();
-        if squares > 0.0 { sum * sum / squares } else { 0.0 }
-    }
+/// What all entries are measured by.
+struct File<'a> {
+    audit: Option<&'a Audit>,
+    /// Terms of the measure of the baselines.
+    baselines: &'a [&'a [f64]],
 }
 
-/// The terms of the measure, averaged by round over seeds.
-fn mean_by_round(runs: &[Series]) -> Vec<f64> {
-    let at = |t: usize| runs.iter().map(|run| run.measured[t]).sum::<f64>() / runs.len() as f64;
-    (0..runs.first().map_or(0, |run| run.measured.len())).map(at).collect()
-}
-
-/// Logged rounds: action, reward and probability, and q_t of every arm.
-struct Log {
-    played: Vec<(usize, f64, f64)>,
-    predicted: Vec<Vec<f64>>,
-}
-
-impl Log {
-    /// `None` if every reward is known.
-    fn new(rounds: &[DataRound], d: usize) -> Result<Option<Self>, Error> {
-        if rounds.iter().all(|round| matches!(round.observed, Observed::Every(_))) {
-            return Ok(None);
-        }
-        let mut log = Log { played: Vec::new(), predicted: Vec::new() };
-        // V⁻¹ and V⁻¹g of V = I + Σ x xᵀ and g = Σ r x.
-        let mut inverse: Vec<f64> = (0..d * d).map(|i| f64::from(u8::from(i / d == i % d))).collect();
-        let mut moment = vec![0.0; d];
-        for (t, round) in rounds.iter().enumerate() {
-            let (arm, reward, propensity) = match round.observed {
-                Observed::Played { arm, reward, propensity: Some(p) } => (arm, reward, p),
-                _ => return Err(Error::NoPropensity { round: t + 1 }),
-            };
-            let theta: Vec<f64> = inverse.chunks_exact(d).map(|row| dot(row, &moment)).collect();
-            log.predicted.push(round.features.rows().map(|x| dot(&theta, x)).collect());
-            log.played.push((arm, reward, propensity));
-            let Some(x) = round.features.row(arm) else { continue };
-            let product: Vec<f64> = inverse.chunks_exact(d).map(|row| dot(row, x)).collect();
-            let factor = 1.0 + dot(&product, x);
-            for (row, a) in inverse.chunks_exact_mut(d).zip(&product) {
-                row.iter_mut().zip(&product).for_each(|(v, b)| *v -= a * b / factor);
+impl File<'_> {
+    /// The entry of a policy or a baseline with these terms, run by run, of `policies` that are compared.
+    fn entry(&self, name: &str, policy: Option<&Contender>, runs: &[Series], policies: usize) -> Entry {
+        let crossed = |part: fn(&Series) -> &[f64]| Crossed::new(&runs.iter().map(part).collect::<Vec<_>>());
+        let measured = crossed(|series| &series.measured);
+        let estimate = |crossed: &Crossed| {
+            let spread = crossed.spread();
+            let [low, high] = spread.interval(LEVEL);
+            Estimate { value: spread.value, low, high }
+        };
+        let weights = self.audit.map(|_| crossed(|series| &series.weights));
+        let normalised = weights.as_ref().map(|weights| {
+            let ips = crossed(|series| &series.weighted).spread().value;
+            let (below, value) = (weights.spread().value, ips / weights.spread().value);
+            // Where no weight is left, the estimate of nothing.
+            if below <= 0.0 {
+                return Estimate { value: 0.0, low: 0.0, high: 0.0 };
             }
-            moment.iter_mut().zip(x).for_each(|(g, x)| *g += reward * x);
+            let of = |series: &Series| -> Vec<f64> {
+                let terms = series.weighted.iter().zip(&series.weights);
+                terms.map(|(wr, w)| value + (wr - value * w) / below).collect()
+            };
+            let terms: Vec<Vec<f64>> = runs.iter().map(of).collect();
+            Estimate {
+                value,
+                ..estimate(&Crossed::new(&terms.iter().map(Vec::as_slice).collect::<Vec<_>>()))
+            }
+        });
+        let effective = |series: &Series| {
+            let squares: f64 = series.weights.iter().map(|w| w * w).sum();
+            if squares > 0.0 { series.weights.iter().sum::<f64>().powi(2) / squares } else { 0.0 }
+        };
+        let test = self.audit.zip(weights.as_ref()).filter(|_| name != LOGGED);
+        let private = policy.and_then(|p| Some((p, p.privacy.epsilon?)));
+        let mut entry = Entry {
+            name: name.into(),
+            baseline: policy.is_none(),
+            measured: estimate(&measured),
+            ips: self.audit.map(|_| estimate(&crossed(|series| &series.weighted))),
+            snips: normalised,
+            effective_rounds: self.audit.map(|_| mean(&runs.iter().map(effective).collect::<Vec<_>>())),
+            weights: test.map(|(audit, weights)| audit.test(name, weights)),
+            deviation_of_runs: measured.deviation(),
+            epsilon: private.map(|(_, epsilon)| epsilon.get()),
+            delta: private.map(|(policy, _)| policy.privacy.delta.get()),
+            privacy: policy.map(|policy| policy.privacy.sentence.clone()),
+            parameters: policy.map(|policy| policy.parameters.clone()),
+            encrypted: policy.is_some_and(|policy| policy.encrypted.is_some()),
+            no_keys: policy.and_then(|policy| policy.encrypted.clone()?.err()),
+            above_baselines: None,
+            detects: None,
+            curve: Vec::new(),
+            picks: Vec::new(),
+        };
+        if entry.baseline {
+            entry.curve = measured.rounds().to_vec();
+        } else {
+            // One side of 5 %, shared by all policies: one that exceeds every baseline exceeds the best of
+            // them, so that the number of baselines does not count.
+            let share = 1.0 - (1.0 - LEVEL) / policies.max(1) as f64;
+            let differences = || self.baselines.iter().map(|baseline| measured.above(baseline));
+            entry.above_baselines =
+                differences().map(|d| d.value - d.quantile(share) * d.error).reduce(f64::min);
+            let normal = student(POWER, 1e9);
+            entry.detects = differences().map(|d| (d.quantile(share) + normal) * d.error).reduce(f64::max);
         }
-        Ok(Some(log))
-    }
-
-    /// The doubly robust term, the IPS term and the weight of a choice with these probabilities in round `t`.
-    fn terms(&self, t: usize, chances: impl Fn(usize) -> f64) -> [f64; 3] {
-        let (arm, reward, propensity) = self.played[t];
-        let weight = chances(arm) / propensity;
-        let expected: f64 = self.predicted[t].iter().enumerate().map(|(a, q)| chances(a) * q).sum();
-        [expected + weight * (reward - self.predicted[t][arm]), weight * reward, weight]
+        entry
     }
 }
 
-/// The run of a policy on one seed.
-fn play(contender: &Contender, rounds: &[DataRound], log: Option<&Log>, seed: u64) -> Result<Series, Error> {
-    let mut policy = contender.clone();
-    let mut rng = SplitMix64::noise(seed);
+/// The mean term at each place of the orders.
+fn curve(series: &[Series], orders: &[Vec<usize>]) -> Vec<f64> {
+    let runs = || series.iter().zip(orders);
+    let places = orders.first().map_or(0, Vec::len);
+    let at = |place: usize| runs().map(|(series, order)| series.measured[order[place]]).sum::<f64>();
+    (0..places).map(|place| at(place) / series.len() as f64).collect()
+}
+
+/// The terms of a choice that has these probabilities of the arms in each round.
+fn series<F: Fn(usize) -> f64>(
+    rounds: &[DataRound],
+    log: Option<&Log>,
+    chances: impl Fn(usize) -> F,
+) -> Series {
     let mut series = Series::default();
     for (t, round) in rounds.iter().enumerate() {
-        let fault = |reason: String| Error::Round { policy: contender.name.clone(), round: t + 1, reason };
+        let chances = chances(t);
         match (&round.observed, log) {
-            (Observed::Every(rewards), _) => {
-                let arm = policy.decide(&round.features, &mut rng).map_err(fault)?;
-                let reward = rewards[arm];
-                policy.learn(&round.features, arm, (reward, Some(rewards)), &mut rng).map_err(fault)?;
-                series.measured.push(reward);
+            (_, Some(log)) => {
+                let term = log.term(t, chances);
+                series.measured.push(term.measured);
+                series.weighted.push(term.weighted);
+                series.weights.push(term.weight);
             }
-            (Observed::Played { arm: logged, reward, .. }, Some(log)) => {
-                // A round whose action is another is none for the policy: it must not count it.
-                let mut after = policy.clone();
-                let arm = after.decide(&round.features, &mut rng).map_err(fault)?;
-                let [measured, weighted, weight] = log.terms(t, |a| f64::from(u8::from(a == arm)));
-                series.measured.push(measured);
-                series.weighted.push(weighted);
-                series.weights.push(weight);
-                if arm == *logged {
-                    after.learn(&round.features, arm, (*reward, None), &mut rng).map_err(fault)?;
-                    policy = after;
-                }
+            (observed, None) => {
+                let known =
+                    (0..round.features.k()).map(|arm| chances(arm) * observed.reward(arm).unwrap_or(0.0));
+                series.measured.push(known.sum());
             }
-            (Observed::Played { .. }, None) => return Err(Error::NoPropensity { round: t + 1 }),
         }
     }
-    Ok(series)
+    series
 }
 
-/// The uniform choice; the best fixed candidate, if candidates are the same in all rounds; the logged policy.
-fn baselines(dataset: &Dataset, rounds: &[DataRound], log: Option<&Log>) -> Vec<(String, Series)> {
+/// The arms that a policy picks in a run, by round of the file.
+fn play(
+    contender: &Contender,
+    rounds: &[DataRound],
+    log: Option<&Log>,
+    order: &[usize],
+    run: u64,
+) -> Result<Vec<u32>, Error> {
+    let mut policy = contender.clone();
+    let (mut noise, mut rewards) = (SplitMix64::noise(run), SplitMix64::new(run));
+    let mut picks = vec![0; rounds.len()];
+    for (place, &t) in order.iter().enumerate() {
+        let round = &rounds[t];
+        let fault =
+            |reason: String| Error::Round { policy: contender.name.clone(), round: place + 1, reason };
+        let arm = policy.decide(&round.features, &mut noise).map_err(fault)?;
+        let u = rewards.uniform();
+        let learnt = match (&round.observed, log) {
+            (_, Some(log)) => (log.reward(t, arm, u), None),
+            (Observed::Every(rewards), None) => (rewards[arm], Some(&rewards[..])),
+            (Observed::Played { reward, .. }, None) => (*reward, None),
+        };
+        policy.learn(&round.features, arm, learnt, &mut noise).map_err(fault)?;
+        picks[t] = arm as u32;
+    }
+    Ok(picks)
+}
+
+const LOGGED: &str = "logged policy";
+
+/// The uniform choice; the best fixed candidate, if candidates are the same in all rounds; the logged policy;
+/// the rule of the user.
+fn baselines(
+    dataset: &Dataset,
+    rounds: &[DataRound],
+    log: Option<&Log>,
+    settings: &EvaluationSettings,
+) -> Result<Vec<(String, Series)>, Error> {
     let k = dataset.arms().len();
-    let of = |chances: &dyn Fn(usize) -> f64| -> Series {
-        let mut series = Series::default();
-        for (t, round) in rounds.iter().enumerate() {
-            match (&round.observed, log) {
-                (Observed::Played { .. }, Some(log)) => {
-                    let [measured, weighted, weight] = log.terms(t, chances);
-                    series.measured.push(measured);
-                    series.weighted.push(weighted);
-                    series.weights.push(weight);
-                }
-                (observed, _) => {
-                    let mean = (0..k).map(|arm| chances(arm) * observed.reward(arm).unwrap_or(0.0)).sum();
-                    series.measured.push(mean);
-                }
-            }
-        }
-        series
-    };
-    let mut found = vec![("uniform".to_string(), of(&|_| 1.0 / k as f64))];
+    let mut found = vec![("uniform".to_string(), series(rounds, log, |_| |_| 1.0 / k as f64))];
     if dataset.fixed() {
-        let fixed: Vec<Series> = (0..k).map(|best| of(&|arm| f64::from(u8::from(arm == best)))).collect();
-        let best = argmax(fixed.iter().map(|series| series.measured.iter().sum()));
+        let fixed: Vec<Series> = (0..k).map(|best| series(rounds, log, |_| one(best))).collect();
+        let best = argmax(fixed.iter().map(|series| mean(&series.measured)));
         let series = fixed.into_iter().nth(best).unwrap_or_default();
         found.push((format!("always {}", dataset.arms()[best]), series));
     }
     if let Some(log) = log {
-        let rewards: Vec<f64> = log.played.iter().map(|(_, reward, _)| *reward).collect();
+        let rewards: Vec<f64> = log.played.iter().map(|played| played.reward).collect();
         let weights = vec![1.0; rewards.len()];
-        found
-            .push(("logged policy".into(), Series { measured: rewards.clone(), weighted: rewards, weights }));
+        found.push((LOGGED.into(), Series { measured: rewards.clone(), weighted: rewards, weights }));
     }
-    found
+    if let Some((name, picks)) = &settings.rule {
+        let picks = picks.get(..rounds.len()).filter(|picks| picks.iter().all(|arm| *arm < k));
+        let picks = picks.ok_or_else(|| Error::Rule { name: name.clone(), rounds: rounds.len(), arms: k })?;
+        found.push((format!("column {name}"), series(rounds, log, |t| one(picks[t]))));
+    }
+    Ok(found)
 }

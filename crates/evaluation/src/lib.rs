@@ -1,8 +1,15 @@
 //! Policies side by side on recorded rounds.
 //!
-//! Where the rewards of all candidates are known, a policy is replayed: it plays the rounds in the order of
-//! the file and earns what the file says. Where only the reward of a logged action is known, with the
-//! probability of that action, [`evaluate`] estimates what the policy would have earned, in three ways:
+//! What is estimated is the mean reward that a policy earns when it decides n rounds of the population from
+//! which the n rounds of the file come, and learns from its own choices. Rounds are taken to be independent,
+//! so that every order of them is a run of the policy on such rounds: it plays several random orders, each
+//! with other random draws of its own, and the mean over them is the estimate. An order depends on the rounds
+//! and a public seed, and not on how the file lists the rounds, so that two files with the same rounds have
+//! one report.
+//!
+//! Where the rewards of all candidates are known, a policy is replayed and earns what the file says. Where
+//! only the reward of a logged action is known, with the probability of that action, [`evaluate`] estimates
+//! in three ways:
 //!
 //! | estimate | of round t, with action a_t, reward r_t, probability p_t, and the policy's arm π_t |
 //! |---|---|
@@ -10,30 +17,35 @@
 //! | SNIPS | Σ w_t r_t / Σ w_t |
 //! | doubly robust | q_t(π_t) + w_t (r_t − q_t(a_t)); the mean over rounds |
 //!
-//! q_t is a ridge regression (λ = 1, no intercept) of reward on features, fitted to the logged actions of the
-//! rounds before t. A policy learns from a round if its arm is the logged action; other rounds leave its
-//! state as it was. Hence w_t depends on rounds before t and on the features of round t alone, and the means
-//! of IPS and of the doubly robust terms are unbiased for the mean reward of the policy over the states that
-//! it went through. It learns from fewer rounds than it would if it decided itself.
+//! q is a ridge regression (λ = 1) of reward on the features, 1 and the candidate, with weights of 1/p,
+//! fitted to the logged actions of four fifths of the rounds, in which round t is not. A policy learns in
+//! every round from a draw around q_t(π_t), so that it gets as many rewards, and as noisy ones, as it would
+//! if it decided itself. Hence the weight w_t does not depend on a_t and r_t but for what round t gave the
+//! models of the other fifths, which is of the order of d/n, and the means of IPS and of the doubly robust
+//! terms are unbiased for the mean reward over the states that the policy went through, whatever q is. Where
+//! q is wrong, those are other states than the ones of a policy that decides itself.
 //!
-//! Intervals are those of a percentile bootstrap over rounds and, for randomised policies, over seeds: they
-//! say how far the mean over these rounds and seeds may be from that over others like them, for the decisions
-//! that were made, and not how a policy would have learnt from others. Ten seeds make the part of the seeds
-//! about 5 % too short, five about 11 %. A run of a policy may be farther off than its mean: see the
-//! deviation between seeds.
+//! Without probabilities the value is the mean of q_t(π_t), the direct method, which is biased where q is
+//! wrong. Nothing is recommended from it.
+//!
+//! Before anything is recommended, the probabilities are tested: weights of any choice that depends on the
+//! past average 1, and the probabilities of all candidates add up to 1 where they are known.
 //!
 //! # Source
 //! Horvitz, Thompson 1952 (IPS); Swaminathan, Joachims, "The self-normalized estimator for counterfactual
 //! learning", 2015 (SNIPS); Dudík, Erhan, Langford, Li, "Doubly robust policy evaluation and optimization",
-//! 2014, Algorithm 1 for policies that learn. Departure: the regression is that of the rounds before, and a
-//! policy learns from all rounds whose action is its own, without rejection sampling.
+//! 2014; Chernozhukov and others, "Double/debiased machine learning", 2018 (fitting to the other parts).
 
-mod bootstrap;
+mod audit;
 mod candidates;
 mod estimate;
+mod interval;
+mod log;
+mod orders;
 mod report;
 pub mod visits;
 
+pub use audit::WeightTest;
 pub use candidates::{EvaluationSettings, Unfit};
 pub use estimate::evaluate;
 pub use report::{Entry, Estimate, EvaluationReport, Measure, Recommendation};
@@ -42,14 +54,29 @@ pub use report::{Entry, Estimate, EvaluationReport, Measure, Recommendation};
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Misuse: only the rewards of logged actions are known, and not their probabilities.
+    /// Misuse: some rounds have the probability of their action, and others have not.
     #[error(
-        "only the rewards of logged actions are known, and round {round} has no probability of its action, so that no estimate \
-         can correct for the logging: name the column of the probabilities as `propensity` in the schema"
+        "round {round} has no probability of its action, and other rounds have: add it, or delete the round, or leave the \
+         probabilities out of the schema"
     )]
-    NoPropensity {
+    SomePropensities {
         /// The round, from 1.
         round: usize,
+    },
+    /// Misuse: fewer than two runs.
+    #[error(
+        "one run does not tell how much another order of the rounds would change: ask for 2 seeds or more"
+    )]
+    Runs,
+    /// Misuse: a rule that does not have one of the candidates for each round.
+    #[error("the rule {name} must pick one of {arms} candidates in each of {rounds} rounds")]
+    Rule {
+        /// Its name.
+        name: String,
+        /// Number of rounds.
+        rounds: usize,
+        /// Number of candidates.
+        arms: usize,
     },
     /// Misuse: a name that is none of a policy, or no policy that fits.
     #[error("{reason}")]
@@ -76,8 +103,8 @@ impl Error {
     /// The fault that the error is classified under.
     pub fn fault(&self) -> fault::Fault {
         match self {
-            Error::NoPropensity { .. } | Error::Policies { .. } => fault::Fault::Configuration,
-            Error::Round { .. } => fault::Fault::Value,
+            Error::Policies { .. } | Error::Runs | Error::Rule { .. } => fault::Fault::Configuration,
+            Error::SomePropensities { .. } | Error::Round { .. } => fault::Fault::Value,
             Error::Plot(_) => fault::Fault::Internal,
         }
     }

@@ -1,6 +1,7 @@
 //! What an evaluation found: numbers, a recommendation by a stated rule, a table, a picture.
 
-use crate::{Error, Unfit};
+use crate::{Error, Unfit, WeightTest};
+use datasets::{Dataset, Observed};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -20,14 +21,19 @@ pub struct EvaluationReport {
     pub features: usize,
     /// What `measured` is.
     pub measure: Measure,
-    /// Number of seeds of each policy.
+    /// Number of runs of each policy.
     pub seeds: u64,
-    /// Number of resamples behind the intervals.
-    pub resamples: u64,
     /// Baselines first, then policies.
     pub entries: Vec<Entry>,
     /// Policies that were left out.
     pub unfit: Vec<Unfit>,
+    /// Why nothing can be recommended from this file, whatever policies earned.
+    pub doubts: Vec<String>,
+    /// What may go wrong with policies as they are configured.
+    pub warnings: Vec<String>,
+    /// The smallest difference of the scores of two candidates, in units of reward, that the encrypted bandit
+    /// compares reliably. Of two that are closer it may play either.
+    pub resolution: f64,
     /// What follows from the numbers.
     pub recommendation: Recommendation,
 }
@@ -40,6 +46,9 @@ pub enum Measure {
     Replay,
     /// The doubly robust estimate of the mean reward.
     DoublyRobust,
+    /// The mean of a model of rewards, because the log has no probabilities. It is biased where the model is
+    /// wrong.
+    Direct,
 }
 
 /// A number with the ends of its interval of 95 %.
@@ -56,11 +65,11 @@ pub struct Estimate {
 /// A policy or baseline.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Entry {
-    /// Its name.
+    /// Its name, with the values of the grid.
     pub name: String,
     /// Whether it is a baseline.
     pub baseline: bool,
-    /// The mean reward: replayed, or the doubly robust estimate.
+    /// The mean reward: replayed, the doubly robust estimate, or that of a model.
     pub measured: Estimate,
     /// The IPS estimate, from logged actions.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,8 +80,11 @@ pub struct Entry {
     /// Number of rounds with equal weights that would estimate as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effective_rounds: Option<f64>,
-    /// Standard deviation of the measure between seeds.
-    pub deviation_of_seeds: f64,
+    /// The mean of the weights, which is 1 if the probabilities of the log are true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weights: Option<WeightTest>,
+    /// Standard deviation of the measure between runs: how far a single run is off.
+    pub deviation_of_runs: f64,
     /// Epsilon of the guarantee, if there is one.
     pub epsilon: Option<f64>,
     /// Delta of the guarantee, if there is one.
@@ -81,84 +93,124 @@ pub struct Entry {
     pub privacy: Option<String>,
     /// The parameters of the policy.
     pub parameters: Option<Map<String, Value>>,
-    /// The least difference to a baseline, at 95 % for all policies that are compared together. `None` for
-    /// baselines, and for policies with too few effective rounds.
+    /// Whether it is the encrypted bandit.
+    pub encrypted: bool,
+    /// Why no keys carry it, if it is the encrypted bandit and none do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_keys: Option<String>,
+    /// The lower end of the least difference to a baseline, at 95 % for all policies together. `None` for
+    /// baselines.
     pub above_baselines: Option<f64>,
-    /// Terms of the measure by round.
+    /// The difference to a baseline that would be found in four of five such files. `None` for baselines.
+    pub detects: Option<f64>,
+    /// The mean term of the measure at each place of the orders; of baselines by round of the file.
     #[serde(skip)]
-    pub terms: Vec<f64>,
+    pub curve: Vec<f64>,
+    /// The arms picked, run by run and in each by round of the file, if they are kept.
+    #[serde(skip)]
+    pub picks: Vec<Vec<u32>>,
 }
 
 impl Entry {
-    /// Whether the policy has enough rounds to be compared with the baselines.
-    pub(crate) fn is_compared(&self) -> bool {
-        !self.baseline && self.effective_rounds.is_none_or(|rounds| rounds >= LEAST_EFFECTIVE)
+    /// Why the policy is not compared with the baselines, if it is not.
+    fn aside(&self) -> Option<String> {
+        let few = self.effective_rounds.filter(|rounds| *rounds < LEAST_EFFECTIVE);
+        match (&self.no_keys, &self.weights) {
+            (Some(reason), _) => Some(reason.clone()),
+            (_, Some(test)) if test.below => Some(format!(
+                "its weights average {:.2} and not 1: the log seldom or never shows what it picks, or its probabilities are too large",
+                test.mean
+            )),
+            _ => few.map(|rounds| {
+                format!("it has {rounds:.0} effective rounds, and {LEAST_EFFECTIVE} are needed")
+            }),
+        }
     }
 }
 
 /// What follows from the numbers, by the rule in `rule`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Recommendation {
-    /// The policy, or the baseline if no policy is shown to be better; `None` if too little is known.
+    /// The policy, or the baseline if no policy is shown to be better; `None` if the file does not tell.
     pub policy: Option<String>,
     /// The same among policies with a privacy guarantee; `None` if none of them is shown to be better.
     pub private: Option<String>,
+    /// The encrypted bandit, if it is shown to be better and there are keys for it.
+    pub encrypted: Option<String>,
     /// The rule.
     pub rule: &'static str,
     /// The recommendation in a paragraph.
     pub paragraph: String,
 }
 
-const RULE: &str = "A policy is better than the baselines if its mean reward exceeds that of each of them, at 95 % for all policies \
-                    together: of many policies that are no better, one would look so by chance, which is corrected for (the largest \
-                    studentised difference over bootstrap resamples; White, A Reality Check for Data Snooping, 2000). Among those that \
-                    are, the one with the highest lower end of its interval is recommended; if none is, the best baseline. With logged \
-                    actions, policies with fewer than 50 effective rounds are left aside. Intervals in the table are for one policy each.";
+const RULE: &str = "A policy is better than the baselines if its mean reward exceeds that of each of them, at 95 % for all policies and \
+                    values of a grid together: of many policies that are no better, one would look so by chance, so that they share the \
+                    5 % (Bonferroni). Among those that are, the one with the highest lower end of its interval is recommended; if none is, \
+                    the best baseline. Bandits on ciphertexts that no keys carry are left aside, and with logged actions policies with \
+                    fewer than 50 effective rounds or weights that do not average 1. Intervals in the table are for one policy each.";
 
-pub(crate) fn recommend(entries: &[Entry], measure: Measure) -> Recommendation {
+pub(crate) fn recommend(entries: &[Entry], measure: Measure, doubts: &[String]) -> Recommendation {
+    let nothing =
+        |paragraph| Recommendation { policy: None, private: None, encrypted: None, rule: RULE, paragraph };
+    if !doubts.is_empty() {
+        return nothing(format!("Nothing is recommended. {}.", doubts.join(". ")));
+    }
+    let aside: Vec<(&Entry, String)> =
+        entries.iter().filter(|e| !e.baseline).filter_map(|e| Some((e, e.aside()?))).collect();
+    let compared: Vec<&Entry> = entries
+        .iter()
+        .filter(|e| !e.baseline && aside.iter().all(|(other, _)| other.name != e.name))
+        .collect();
     let shown = |e: &Entry| {
         let Estimate { value, low, high } = e.measured;
         format!("{} ({value:.3}, 95 % interval {low:.3} to {high:.3})", e.name)
     };
-    let baseline =
-        entries.iter().filter(|e| e.baseline).max_by(|a, b| a.measured.value.total_cmp(&b.measured.value));
+    let Some(baseline) =
+        entries.iter().filter(|e| e.baseline).max_by(|a, b| a.measured.value.total_cmp(&b.measured.value))
+    else {
+        return nothing("Nothing is known.".into());
+    };
     let least = |e: &Entry| e.above_baselines.unwrap_or(f64::NEG_INFINITY);
-    let best = |private: bool| {
-        entries
-            .iter()
-            .filter(|e| least(e) > 0.0 && (!private || e.epsilon.is_some()))
-            // The first of equals: helba comes first.
-            .fold(None, |best: Option<&Entry>, e| {
-                best.filter(|b| b.measured.low >= e.measured.low).or(Some(e))
-            })
+    let best = |among: &dyn Fn(&Entry) -> bool| {
+        let better = compared.iter().copied().filter(|e| least(e) > 0.0 && among(e));
+        // The first of equals: helba comes first.
+        better.fold(None, |best: Option<&Entry>, e| {
+            best.filter(|b| b.measured.low >= e.measured.low).or(Some(e))
+        })
     };
-    let (policy, private) = (best(false), best(true));
-    let compared = entries.iter().filter(|e| e.is_compared()).count();
-    let aside = entries.iter().filter(|e| !e.baseline && !e.is_compared()).count();
-    let mut text = match (policy, baseline) {
-        (Some(policy), Some(baseline)) => {
-            format!(
-                "Recommended: {}. The best baseline is {}. The policy is better than each baseline by at least {:.3}, at 95 % for the \
-                 {compared} policies compared.",
-                shown(policy),
-                shown(baseline),
-                least(policy)
-            )
-        }
-        (None, Some(baseline)) => format!(
-            "No policy is shown to be better than {}, at 95 % for the {compared} policies compared.",
-            shown(baseline)
+    let (policy, private, encrypted) =
+        (best(&|_| true), best(&|e| e.epsilon.is_some()), best(&|e| e.encrypted));
+    let policies = entries.iter().filter(|e| !e.baseline).count();
+    let together = format!("at 95 % for the {policies} policies together");
+    let mut text = match policy {
+        Some(policy) => format!(
+            "Recommended: {}. The best baseline is {}. The policy is better than each baseline by at least {:.3}, {together}.",
+            shown(policy),
+            shown(baseline),
+            least(policy)
         ),
-        (Some(policy), None) => format!("Recommended: {}.", shown(policy)),
-        (None, None) => "Nothing is known.".into(),
+        None if compared.is_empty() => {
+            format!("No policy can be compared with {}.", shown(baseline))
+        }
+        None => format!("No policy is shown to be better than {}, {together}.", shown(baseline)),
     };
-    let others = |best: &Entry| {
-        let within = |e: &&Entry| !e.baseline && e.name != best.name && e.measured.high >= best.measured.low;
-        entries.iter().filter(within).map(|e| e.name.clone()).collect::<Vec<_>>()
-    };
-    if let Some(others) = policy.map(others).filter(|others| !others.is_empty()) {
-        text += &format!(" Intervals that overlap with it: {}.", others.join(", "));
+    if let Some(best) = policy {
+        let within = |e: &&&Entry| e.name != best.name && e.measured.high >= best.measured.low;
+        let others: Vec<String> = compared.iter().filter(within).map(|e| e.name.clone()).collect();
+        if !others.is_empty() {
+            text += &format!(" Intervals that overlap with it: {}.", others.join(", "));
+        }
     }
+    text += &match encrypted {
+        Some(e) if policy.is_some_and(|policy| policy.encrypted) => {
+            format!(" It runs on ciphertexts; keys carry {}.", e.name)
+        }
+        Some(e) => format!(" On ciphertexts: {}.", shown(e)),
+        None if entries.iter().any(|e| e.encrypted) => {
+            " No bandit on ciphertexts is shown to be better than the baselines.".into()
+        }
+        None => String::new(),
+    };
     text += &match private {
         Some(p) => {
             let epsilon = p.epsilon.unwrap_or(f64::INFINITY);
@@ -166,17 +218,25 @@ pub(crate) fn recommend(entries: &[Entry], measure: Measure) -> Recommendation {
         }
         None => " No policy with a privacy guarantee is shown to be better than the baselines.".into(),
     };
-    if aside > 0 {
+    for (e, reason) in &aside {
+        text += &format!(" Left aside: {}: {reason}.", shown(e));
+    }
+    let finest = compared.iter().filter_map(|e| Some((e, e.detects?)));
+    if let Some((e, detects)) = finest.max_by(|(a, _), (b, _)| a.measured.value.total_cmp(&b.measured.value))
+    {
         text += &format!(
-            " {aside} policies have fewer than {LEAST_EFFECTIVE} effective rounds, and are left aside."
+            " These rounds tell a policy such as {} from the baselines if the mean rewards differ by {detects:.3} or more, in four of \
+             five such files.",
+            e.name
         );
     }
     if measure == Measure::DoublyRobust {
-        text += " Estimates hold for policies that learn from the rounds whose logged action is theirs.";
+        text += " Policies learnt in every round from a reward drawn by a model of the log, and the estimates correct the values for its errors.";
     }
     Recommendation {
-        policy: policy.or(baseline).map(|e| e.name.clone()),
+        policy: Some(policy.unwrap_or(baseline).name.clone()),
         private: private.map(|e| e.name.clone()),
+        encrypted: encrypted.map(|e| e.name.clone()),
         rule: RULE,
         paragraph: text,
     }
@@ -191,21 +251,31 @@ impl EvaluationReport {
     /// The table, the recommendation and its rule, as lines of text.
     pub fn lines(&self) -> Vec<String> {
         let logged = self.measure == Measure::DoublyRobust;
+        let measured = match self.measure {
+            Measure::Replay => "by replay",
+            Measure::DoublyRobust => "estimated from logged actions",
+            Measure::Direct => {
+                "by a model of rewards, for there are no probabilities (biased where the model is wrong)"
+            }
+        };
         let mut lines = vec![format!(
-            "{} rounds, {} candidates, {} features; mean reward {}; intervals of 95 % by {} bootstrap resamples of rounds and of {} \
-             seeds",
-            self.rounds,
-            self.candidates,
-            self.features,
-            if logged { "estimated from logged actions" } else { "by replay" },
-            self.resamples,
-            self.seeds
+            "{} rounds, {} candidates, {} features; mean reward {measured}; intervals of 95 % for the mean reward of {} rounds, over {} \
+             runs with the rounds in random orders",
+            self.rounds, self.candidates, self.features, self.rounds, self.seeds
         )];
-        let mut head = format!("{:36} {:>7} {:>18}", "", if logged { "DR" } else { "mean" }, "95 %");
+        let name = match self.measure {
+            Measure::Replay => "mean",
+            Measure::DoublyRobust => "DR",
+            Measure::Direct => "model",
+        };
+        let mut head = format!("{:36} {name:>7} {:>18}", "", "95 %");
         if logged {
-            head += &format!(" {:>7} {:>18} {:>7} {:>18} {:>9}", "IPS", "95 %", "SNIPS", "95 %", "effective");
+            head += &format!(
+                " {:>7} {:>18} {:>7} {:>18} {:>9} {:>7}",
+                "IPS", "95 %", "SNIPS", "95 %", "effective", "weight"
+            );
         }
-        lines.push(head + &format!(" {:>8} {:>8}", "seeds ±", "epsilon"));
+        lines.push(head + &format!(" {:>8} {:>8}", "runs ±", "epsilon"));
         let mut sorted: Vec<&Entry> = self.entries.iter().collect();
         sorted.sort_by(|a, b| b.measured.value.total_cmp(&a.measured.value));
         for e in sorted {
@@ -217,13 +287,14 @@ impl EvaluationReport {
                 cell(e.measured)
             );
             if let (Some(ips), Some(snips), Some(effective)) = (e.ips, e.snips, e.effective_rounds) {
-                line += &format!("{}{} {effective:9.0}", cell(ips), cell(snips));
+                let weight = e.weights.as_ref().map_or(1.0, |test| test.mean);
+                line += &format!("{}{} {effective:9.0} {weight:7.3}", cell(ips), cell(snips));
             }
             line += &match e.baseline {
                 true => String::new(),
                 false => format!(
                     " {:8.4} {:>8}",
-                    e.deviation_of_seeds,
+                    e.deviation_of_runs,
                     e.epsilon.map_or("-".into(), |x| format!("{x:.3}"))
                 ),
             };
@@ -232,14 +303,53 @@ impl EvaluationReport {
         for Unfit { policy, reason } in &self.unfit {
             lines.push(format!("left out: {policy}: {reason}"));
         }
+        lines.extend(self.warnings.iter().map(|warning| format!("warning: {warning}")));
+        if self.entries.iter().any(|e| e.encrypted) {
+            lines.push(format!(
+                "On ciphertexts, candidates whose scores are less than {:.4} of reward apart are not told apart",
+                self.resolution
+            ));
+        }
         lines.push(String::new());
         lines.push(self.recommendation.paragraph.clone());
         lines.push(format!("Rule: {}", self.recommendation.rule));
         lines
     }
 
-    /// The mean of the measure up to each round, of the baselines and the best policies, with bands of 1.96
-    /// standard errors, as an SVG document.
+    /// What was picked, as lines of a table, the header first: policy, run, round of the file from 1,
+    /// candidate, and of logged actions the weight of the round. `take` gets each line.
+    ///
+    /// # Errors
+    /// The first error of `take`.
+    pub fn decisions<E>(
+        &self,
+        dataset: &Dataset,
+        mut take: impl FnMut(std::fmt::Arguments<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let weighted = self.measure == Measure::DoublyRobust;
+        take(format_args!("policy,run,round,candidate{}", if weighted { ",weight" } else { "" }))?;
+        for entry in &self.entries {
+            for (run, picks) in entry.picks.iter().enumerate() {
+                for (t, (pick, round)) in picks.iter().zip(dataset.rounds()).enumerate() {
+                    let (name, arm) = (quoted(&entry.name), *pick as usize);
+                    let candidate = quoted(dataset.arms().get(arm).map_or("", String::as_str));
+                    let t = t + 1;
+                    match round.observed {
+                        Observed::Played { arm: logged, propensity: Some(p), .. } if weighted => {
+                            let weight = if arm == logged { 1.0 / p } else { 0.0 };
+                            take(format_args!("{name},{run},{t},{candidate},{weight}"))?;
+                        }
+                        _ => take(format_args!("{name},{run},{t},{candidate}"))?,
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The mean of the measure up to each round, averaged over runs, of the baselines and the best policies,
+    /// as an SVG document. Bands are 1.96 standard errors of a mean over so many rounds, without that over
+    /// runs.
     ///
     /// # Errors
     /// [`Error::Plot`] if there is nothing to draw.
@@ -249,12 +359,12 @@ impl EvaluationReport {
         let shown = policies.into_iter().take(CURVES).chain(self.entries.iter().filter(|e| e.baseline));
         let curve = |e: &'_ Entry| {
             let (mut sum, mut squares, mut points) = (0.0, 0.0, Vec::new());
-            let step = (e.terms.len() / 400).max(1);
-            for (t, x) in e.terms.iter().enumerate() {
+            let step = (e.curve.len() / 400).max(1);
+            for (t, x) in e.curve.iter().enumerate() {
                 (sum, squares) = (sum + x, squares + x * x);
                 let n = (t + 1) as f64;
                 // The first rounds say nothing, and would set the scale of the picture.
-                if t >= 20 && (t % step == 0 || t + 1 == e.terms.len()) {
+                if t >= 20 && (t % step == 0 || t + 1 == e.curve.len()) {
                     let (mean, spread) = (sum / n, (squares / n - (sum / n).powi(2)).max(0.0));
                     let half = 1.96 * (spread / n).sqrt();
                     points.push(plot::Point { x: n, low: mean - half, y: mean, high: mean + half });
@@ -269,7 +379,16 @@ impl EvaluationReport {
         let y_label = match self.measure {
             Measure::Replay => "mean reward so far",
             Measure::DoublyRobust => "mean reward so far, doubly robust",
+            Measure::Direct => "mean reward so far, by a model",
         };
         Ok(plot::Figure { title, x_label: "round", y_label, log_x: false, log_y: false, curves }.svg()?)
+    }
+}
+
+/// A cell of comma-separated values.
+fn quoted(text: &str) -> String {
+    match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.into(),
     }
 }

@@ -36,7 +36,7 @@ fn every_policy_is_run_or_left_out_with_a_reason() {
             assert!(
                 entry.measured.low <= entry.measured.value && entry.measured.value <= entry.measured.high
             );
-            assert_eq!(entry.terms.len(), most);
+            assert_eq!(entry.curve.len(), most);
             // A private policy states the epsilon that was asked for, or what follows from it.
             assert!(entry.baseline || entry.privacy.is_some());
         }
@@ -59,16 +59,19 @@ fn recommendations_follow_from_the_numbers() {
     };
     let report = evaluate(&dataset, &settings).unwrap();
     assert_eq!(report.measure, Measure::Replay);
-    // The figure of data/README.md.
-    assert_eq!(format!("{:.3}", report.entry("oful").unwrap().measured.value), "0.842");
+    // data/README.md has 0.842 in the order of the file, and random orders earn as much within their
+    // interval.
+    let oful = report.entry("oful").unwrap().measured;
+    assert!(oful.low < 0.842 && 0.842 < oful.high, "{oful:?}");
     assert_eq!(format!("{:.3}", report.entry("always dannon").unwrap().measured.value), "0.402");
-    // Both have the same hits here, and the first of equals is recommended.
-    assert_eq!(report.recommendation.policy.as_deref(), Some("helba"));
+    let recommended = report.recommendation.policy.as_deref();
+    assert!(matches!(recommended, Some("helba" | "oful")), "{recommended:?}");
+    assert_eq!(report.recommendation.encrypted.as_deref(), Some("helba"));
     assert_eq!(report.recommendation.private, None);
-    assert!(report.recommendation.paragraph.contains("No policy with a privacy guarantee"));
-    assert!(report.recommendation.paragraph.contains("at 95 % for the 4 policies compared"));
-    // The interval that holds for four policies at once is wider than that of one, whose width in standard
-    // errors is 1.96 to each side.
+    let text = &report.recommendation.paragraph;
+    assert!(text.contains("No policy with a privacy guarantee"), "{text}");
+    assert!(text.contains("at 95 % for the 4 policies together"), "{text}");
+    // The interval that holds for four policies at once is wider than that of one.
     let helba = report.entry("helba").unwrap();
     let bar = report.entry("always dannon").unwrap().measured.value;
     let least = helba.above_baselines.unwrap();
@@ -109,7 +112,9 @@ fn what_cannot_be_evaluated_is_refused() {
     let policies = |name: &str| EvaluationSettings { policies: vec![name.into()], ..quick(20) };
     let unknown = evaluate(&dataset, &policies("ucb2")).unwrap_err().to_string();
     assert!(
-        unknown.starts_with("no policy is named ucb2: the names are helba, anytime-lazy-ucb"),
+        unknown.starts_with(
+            "no policy is named ucb2; the nearest is ucb1. The names are helba, anytime-lazy-ucb"
+        ),
         "{unknown}"
     );
     let unfit = evaluate(&dataset, &policies("shuffle-glm")).unwrap_err().to_string();
@@ -120,6 +125,17 @@ fn what_cannot_be_evaluated_is_refused() {
     std::fs::write(&schema, "layout = \"wide\"\nchosen = \"y\"\nreward = \"r\"\n[candidate]\nx = \"none\"\n")
         .unwrap();
     let bare = Dataset::any(&file, Some(&schema)).unwrap();
-    assert!(matches!(bare.rounds()[0].observed, Observed::Played { propensity: None, .. }));
-    assert_eq!(evaluate(&bare, &quick(20)), Err(Error::NoPropensity { round: 1 }));
+    let mut rounds = bare.rounds().to_vec();
+    if let Observed::Played { propensity, .. } = &mut rounds[1].observed {
+        *propensity = Some(0.5);
+    }
+    let some = Dataset::from_rounds(bare.arms().to_vec(), true, bare.d(), rounds);
+    assert_eq!(evaluate(&some, &quick(20)), Err(Error::SomePropensities { round: 1 }));
+    let one = EvaluationSettings { seeds: 1, ..quick(20) };
+    assert_eq!(evaluate(&dataset, &one), Err(Error::Runs));
+    let rule = EvaluationSettings { rule: Some(("mine".into(), vec![0; 19])), ..quick(20) };
+    assert_eq!(evaluate(&dataset, &rule), Err(Error::Rule { name: "mine".into(), rounds: 20, arms: 6 }));
+    let grid = EvaluationSettings { grid: vec![("width".into(), vec![1.0])], ..policies("helba") };
+    let reason = evaluate(&dataset, &grid).unwrap_err().to_string();
+    assert!(reason.contains("the parameter width of the grid"), "{reason}");
 }

@@ -1,7 +1,7 @@
 //! `data/foreign/reference.json` holds what an independent program computes from the same files, in numpy.
 
-use datasets::Dataset;
-use evaluation::{Entry, EvaluationReport, EvaluationSettings, evaluate};
+use datasets::{Dataset, Observed};
+use evaluation::{Entry, Estimate, EvaluationReport, EvaluationSettings, Measure, evaluate};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ fn dataset(name: &str, extension: &str) -> Dataset {
 
 fn run(data: &Dataset, policies: &[&str]) -> EvaluationReport {
     let policies = policies.iter().map(|name| name.to_string()).collect();
-    evaluate(data, &EvaluationSettings { policies, seeds: 2, ..EvaluationSettings::default() }).unwrap()
+    evaluate(data, &EvaluationSettings { policies, seeds: 4, ..EvaluationSettings::default() }).unwrap()
 }
 
 /// What double precision leaves of a difference that is zero, where all rounds have one value.
@@ -33,8 +33,14 @@ fn close(got: f64, want: &Value, what: &str) {
     assert!((got - want).abs() < ROUNDING, "{what}: {got} here, {want} in the reference");
 }
 
-/// Features, and the value of the measure with an interval of 1.96 standard errors to each side. 1000
-/// resamples fix its ends to about a tenth of that; a fifth is allowed.
+#[track_caller]
+fn same(got: Estimate, want: &Value, what: &str) {
+    close(got.value, &want["value"], what);
+    close(got.high - got.value, &want["half"], &format!("upper half of the interval of {what}"));
+    close(got.value - got.low, &want["half"], &format!("lower half of the interval of {what}"));
+}
+
+/// Features, and the values of the measure with their intervals.
 fn compare(data: &Dataset, report: &EvaluationReport, want: &Value, names: &[&str]) {
     assert_eq!(report.rounds as u64, want["rounds"]);
     for (i, x) in data.rounds()[0].features.rows().flatten().enumerate() {
@@ -45,15 +51,8 @@ fn compare(data: &Dataset, report: &EvaluationReport, want: &Value, names: &[&st
     close(squares.sqrt(), &want["norm"], "norm of all features");
     for name in names {
         let entry: &Entry = report.entry(name).unwrap_or_else(|| panic!("{name} is missing"));
-        let (got, want) = (entry.measured, &want[name]);
-        close(got.value, &want["value"], name);
-        let half = 1.96 * want["standard_error"].as_f64().unwrap();
-        for (end, want) in [(got.low, got.value - half), (got.high, got.value + half)] {
-            assert!(
-                (end - want).abs() < 0.2 * half + ROUNDING,
-                "{name}: an end at {end}, 1.96 standard errors are {half}"
-            );
-        }
+        same(entry.measured, &want[name], name);
+        close(entry.deviation_of_runs, &want[name]["deviation"], name);
     }
 }
 
@@ -76,7 +75,7 @@ fn replays_of_ratings_are_those_of_numpy() {
     assert!(!report.entries.iter().any(|entry| entry.name.starts_with("always")));
 }
 
-/// Logged decisions: IPS, SNIPS and doubly robust estimates, effective rounds.
+/// Logged decisions: IPS, SNIPS and doubly robust estimates, weights, effective rounds.
 #[test]
 fn estimates_of_logged_decisions_are_those_of_numpy() {
     let (data, want) = (dataset("logged", "json"), reference("logged"));
@@ -86,13 +85,31 @@ fn estimates_of_logged_decisions_are_those_of_numpy() {
     compare(&data, &report, &want, &names);
     for name in names {
         let (entry, want) = (report.entry(name).unwrap(), &want[name]);
-        close(entry.ips.unwrap().value, &want["ips"], &format!("IPS of {name}"));
-        close(entry.snips.unwrap().value, &want["snips"], &format!("SNIPS of {name}"));
+        same(entry.ips.unwrap(), &want["ips"], &format!("IPS of {name}"));
+        same(entry.snips.unwrap(), &want["snips"], &format!("SNIPS of {name}"));
         close(entry.effective_rounds.unwrap(), &want["effective"], &format!("effective rounds of {name}"));
+        close(entry.weights.as_ref().unwrap().mean, &want["weight"], &format!("mean weight of {name}"));
     }
-    close(
-        report.entry("logged policy").unwrap().measured.value,
-        &want["logged policy"]["value"],
-        "logged policy",
-    );
+    same(report.entry("logged policy").unwrap().measured, &want["logged policy"], "logged policy");
+}
+
+/// The same without their probabilities: the direct method.
+#[test]
+fn values_without_probabilities_are_those_of_numpy() {
+    let (data, want) = (dataset("logged", "json"), reference("logged"));
+    let mut rounds = data.rounds().to_vec();
+    for round in &mut rounds {
+        if let Observed::Played { propensity, .. } = &mut round.observed {
+            *propensity = None;
+        }
+    }
+    let bare = Dataset::from_rounds(data.arms().to_vec(), data.fixed(), data.d(), rounds);
+    let report = run(&bare, &["oful", "ucb1"]);
+    assert_eq!(report.measure, Measure::Direct);
+    let best = want.as_object().unwrap().keys().find(|name| name.starts_with("direct always")).unwrap();
+    for name in ["oful", "ucb1", "uniform", best.strip_prefix("direct ").unwrap()] {
+        same(report.entry(name).unwrap().measured, &want[format!("direct {name}")], name);
+    }
+    let text = &report.recommendation.paragraph;
+    assert!(text.starts_with("Nothing is recommended") && text.contains("no probabilities"), "{text}");
 }
