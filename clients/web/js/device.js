@@ -3,6 +3,9 @@
 
 import { checkedId, Connection, randomId } from "./http.js";
 
+/** The first bytes of a stored decision of a clear policy; JSON follows. */
+const CLEAR = "HELBACLR\x01\0";
+
 function named(name, message) {
   return Object.assign(new Error(message), { name });
 }
@@ -12,6 +15,25 @@ export function hasVectors() {
   // i32.const 0, i8x16.splat, drop
   const module = [0, 97, 115, 109, 1, 0, 0, 0, 1, 4, 1, 96, 0, 0, 3, 2, 1, 0, 10, 9, 1, 7, 0, 65, 0, 253, 15, 26, 11];
   return WebAssembly.validate(new Uint8Array(module));
+}
+
+const CLEAR_BANDIT = "the bandit has a clear policy, which the server computes: this is for encrypted bandits";
+
+/** The items of an array or a typed array. */
+function listed(values, what) {
+  if (Array.isArray(values) || (ArrayBuffer.isView(values) && !(values instanceof DataView))) return Array.from(values);
+  throw named("ValueError", `${what} must be an array`);
+}
+
+function number(value, what) {
+  if (typeof value === "number" && Number.isFinite(value)) return value;
+  throw named("ValueError", `${what} must be a finite number`);
+}
+
+/** A row of features. */
+function numbers(row, at) {
+  const cells = listed(row, `row ${at + 1} of the contexts`);
+  return cells.map((value, column) => number(value, `row ${at + 1}, column ${column + 1} of the contexts`));
 }
 
 /** Seconds for which a request waits for a task. */
@@ -34,8 +56,13 @@ export class Operations {
   /** The keys that were opened, and those that followed them after rotations. The last are in use; calls may be using the others. */
   #keys = [];
   #connections = new Map();
-  /** By a random name: `{ connection, id, config, device, keys }`, where `device` has joined the bandit with `keys`. */
+  /**
+   * By a random name: `{ connection, id, config, device, keys }`, where `device` has joined the bandit with `keys`; of a clear policy
+   * `{ connection, id }`.
+   */
   #bandits = new Map();
+  /** By a random name: transformations of named values. */
+  #transforms = new Map();
   /** Devices of earlier keys, which calls may be using. They are freed with the rest. */
   #formerDevices = [];
   #exchange;
@@ -74,70 +101,169 @@ export class Operations {
     return this.#current.authorization();
   }
 
-  /** Opens a connection to a server, and checks that it has the public half of the keys. */
+  /** Opens a connection to a server, and checks that it has the public half of the keys, if there are keys. */
   async connect({ client, server, token, timeout, observe }, signal) {
     if (token !== undefined && !/^[0-9a-f]{64}$/i.test(token)) {
       throw named("ValueError", "a token must have 64 hexadecimal digits");
     }
-    const authorization = () => (token === undefined ? this.#current.authorization() : `Bearer ${token}`);
+    const authorization = () => (token === undefined ? this.#current?.authorization() : `Bearer ${token}`);
     const told = observe ? (exchange) => this.#exchange(client, exchange) : undefined;
     const connection = new Connection(server, authorization, timeout, told);
-    await this.#goingOn(connection, signal, async () => {
+    const check = async () => {
       const manifest = await connection.json("GET", "keys", { signal, accept: this.#refusal });
       // Those in use now: others may have been followed meanwhile.
       this.#current.checkServer(manifest);
-    });
+    };
+    if (this.#current) await this.#goingOn(connection, signal, check);
     this.#connections.set(client, connection);
   }
 
-  /** Creates a bandit. */
-  async create({ client, features, arms, changes }, signal) {
+  /** Creates a bandit: an encrypted one, or one with the clear policy `policy`. */
+  async create({ client, features, arms, changes, policy, name, tags }, signal) {
     const connection = this.#connections.get(client);
-    const body = this.#device.configuration(features, arms, JSON.stringify(changes));
-    const [keys, created] = await this.#goingOn(connection, signal, async () => [
-      this.#current,
-      await connection.json("POST", "bandits", { body, signal, accept: this.#refusal }),
-    ]);
-    if (keys === this.#current) return this.#added(connection, created, { asked: body });
+    // The server creates one bandit, also if a request comes twice.
+    const headers = { "idempotency-key": randomId() };
+    const post = async (asked) => {
+      const body = JSON.stringify({ ...asked, name, tags });
+      return JSON.parse(await connection.json("POST", "bandits", { body, headers, signal, accept: this.#refusal }));
+    };
+    if (policy !== undefined) {
+      return this.#addedClear(connection, await post({ ...changes, features, arms, policy }));
+    }
+    this.#needKeys();
+    const asked = this.#device.configuration(features, arms, JSON.stringify(changes));
+    const [keys, answer] = await this.#goingOn(connection, signal, async () => [this.#current, await post(JSON.parse(asked))]);
+    const { name: given, tags: tagged, ...created } = answer;
+    const labels = { name: given, tags: tagged };
+    if (keys === this.#current) return this.#added(connection, { created, ...labels }, { asked });
     // Other keys were followed meanwhile, to which the bandit has moved.
-    const { id } = JSON.parse(created);
-    return this.#added(connection, await this.#created(connection, id, signal), { id, asked: body });
+    return this.#added(connection, await this.#view(connection, created.id, signal), { id: created.id, asked });
   }
 
   /** Finds a bandit. */
   async bandit({ client, id }, signal) {
     const connection = this.#connections.get(client);
-    return this.#goingOn(connection, signal, async () => this.#added(connection, await this.#created(connection, id, signal), { id }));
+    return this.#goingOn(connection, signal, async () => {
+      const view = await this.#view(connection, id, signal);
+      if (view.created?.plan) return this.#added(connection, view, { id });
+      if (view.created?.id !== id) throw named("AnswerError", `the server answers with another bandit than ${id}`);
+      return this.#addedClear(connection, { ...view.created, name: view.name, tags: view.tags });
+    });
   }
 
-  /** The encrypted bandits that the token gives access to. */
-  async bandits({ client }, signal) {
+  /** The bandits that the token gives access to; with this name and tag, if given. */
+  async bandits({ client, name, tag }, signal) {
     const connection = this.#connections.get(client);
-    const list = () => connection.json("GET", "bandits", { signal, accept: this.#refusal });
+    const given = Object.entries({ name, tag }).filter(([, value]) => value !== undefined);
+    const query = given.length > 0 ? `?${new URLSearchParams(given)}` : "";
+    const list = () => connection.json("GET", `bandits${query}`, { signal, accept: this.#refusal });
     const listed = JSON.parse(await this.#goingOn(connection, signal, list));
-    return listed.filter((bandit) => bandit.plan).map(({ id, config }) => ({ id, features: config.linear.d, arms: config.linear.k }));
+    return listed.map(({ id, config, policy, parameters, name = null, tags = [] }) => {
+      const [features = null, arms = null] = config ? [config.linear.d, config.linear.k] : [parameters?.features, parameters?.arms];
+      return { id, encrypted: config !== undefined, policy: policy ?? null, features, arms, name, tags };
+    });
+  }
+
+  /** The clear policies of the server. */
+  async policies({ client }, signal) {
+    return JSON.parse(await this.#connections.get(client).json("GET", "policies", { signal, accept: this.#refusal }));
   }
 
   /** The state of a bandit. */
   async status({ bandit }, signal) {
-    const { connection, id } = this.#bandits.get(bandit);
-    const view = () => connection.json("GET", `bandits/${id}`, { signal, accept: this.#refusal });
-    return JSON.parse(await this.#goingOn(connection, signal, view)).status;
+    const { created, name, tags, ...view } = JSON.parse(await this.#ofBandit(bandit, "GET", "", {}, signal));
+    return view.status ?? view;
+  }
+
+  /** Changes name and tags, by a merge patch, and returns them. */
+  async relabel({ bandit, patch }, signal) {
+    const view = JSON.parse(await this.#ofBandit(bandit, "PATCH", "", { body: JSON.stringify(patch) }, signal));
+    return { name: view.name ?? null, tags: view.tags ?? [] };
   }
 
   /** Deletes a bandit. */
   async delete({ bandit }, signal) {
+    await this.#ofBandit(bandit, "DELETE", "", {}, signal);
+  }
+
+  /** Erases the feedback on a decision of an encrypted bandit, and returns the receipt. */
+  async erase({ bandit, decision }, signal) {
+    return JSON.parse(await this.#ofBandit(bandit, "DELETE", `/decisions/${checkedId(decision)}/feedback`, {}, signal));
+  }
+
+  /** The counters of all devices of an encrypted bandit, opened. */
+  async counters({ bandit }, signal) {
+    return this.#withDevice(bandit, signal, async (connection, device) => {
+      const { response, bytes } = await connection.send("GET", `bandits/${device.id()}/counters`, { signal, most: device.longestCounters() });
+      if (!response.ok) throw await this.#refusal(response, bytes);
+      return JSON.parse(device.openCounters(bytes));
+    });
+  }
+
+  /** The JSON text of the answer to a request about a bandit of either kind. */
+  async #ofBandit(bandit, method, path, options, signal) {
     const { connection, id } = this.#bandits.get(bandit);
-    const remove = () => connection.json("DELETE", `bandits/${id}`, { signal, accept: this.#refusal });
-    await this.#goingOn(connection, signal, remove);
+    const send = () => connection.json(method, `bandits/${id}${path}`, { ...options, signal, accept: this.#refusal });
+    return this.#goingOn(connection, signal, send);
+  }
+
+  /** Reads a transformation of named values, and learns one from example rounds. */
+  readTransform({ text }) {
+    return this.#addedTransform(this.#device.Transform.read(text));
+  }
+
+  learnTransform({ schema, examples }) {
+    return this.#addedTransform(this.#device.Transform.learn(JSON.stringify(schema), JSON.stringify(examples)));
+  }
+
+  #addedTransform(made) {
+    const transform = randomId();
+    this.#transforms.set(transform, made);
+    return { transform, ...JSON.parse(made.describe()) };
+  }
+
+  /** One row of features for each candidate of a round. */
+  rows({ transform, round }) {
+    return JSON.parse(this.#transforms.get(transform).rows(JSON.stringify(round)));
+  }
+
+  transformText({ transform }) {
+    return this.#transforms.get(transform).text();
+  }
+
+  freeTransform({ transform }) {
+    this.#transforms.get(transform)?.free();
+    this.#transforms.delete(transform);
   }
 
   /** Asks for decisions, raises if the server asks for it, and answers the tasks that wait. */
-  async decide({ bandit, contexts }, signal) {
-    return this.#withDevice(bandit, signal, (connection, device) => this.#decide(connection, device, contexts, signal));
+  async decide({ bandit, contexts, epsilon = 0 }, signal) {
+    const { connection, id, device } = this.#bandits.get(bandit);
+    if (typeof epsilon !== "number" || !(epsilon >= 0 && epsilon <= 1)) throw named("ValueError", "epsilon must be a number from 0 to 1");
+    if (device) {
+      return this.#withDevice(bandit, signal, (connection, device) => this.#decide(connection, device, { contexts, epsilon }, signal));
+    }
+    if (epsilon > 0) {
+      throw named("ValueError", "a clear policy takes the reward of the arm that it chose, so that no other may be drawn: leave epsilon out");
+    }
+    const decided = [];
+    for (const rows of contexts) decided.push(await this.#decideClear(connection, id, rows, signal));
+    return decided;
   }
 
-  async #decide(connection, device, contexts, signal) {
+  /** A decision of a clear policy. The server reads the contexts. */
+  async #decideClear(connection, id, contexts, signal) {
+    const rows = contexts === undefined ? undefined : listed(contexts, "the contexts of a decision").map(numbers);
+    // A decision whose request comes twice is made once.
+    const headers = { "idempotency-key": randomId() };
+    const body = JSON.stringify({ contexts: rows });
+    const text = await connection.json("POST", `bandits/${id}/decisions`, { body, headers, signal, accept: this.#refusal });
+    const { decision, arm, round, probability = null, ...details } = JSON.parse(text);
+    const sealed = new TextEncoder().encode(CLEAR + JSON.stringify({ bandit: id, decision }));
+    return { id: decision, arm, chosen: arm, probability, reliable: true, round, details, sealed };
+  }
+
+  async #decide(connection, device, { contexts, epsilon }, signal) {
     let computed = 0;
     const compute = (work) => {
       const began = performance.now();
@@ -163,7 +289,7 @@ export class Operations {
           response.ok ? device.answered(asking, bytes) : device.refused(asking, response.status, response.statusText, bytes),
         );
       }
-      round = compute(() => device.finish(asking, connection.server));
+      round = compute(() => device.finish(asking, connection.server, epsilon));
     } catch (error) {
       // `finish` has taken it otherwise.
       if (asking.__wbg_ptr) asking.free();
@@ -187,6 +313,7 @@ export class Operations {
   async raise({ bandit }, signal) {
     // Not by #withDevice: a committee has no raisers, and only its keys are followed by others.
     const { connection, device } = this.#bandits.get(bandit);
+    if (!device) throw named("ValueError", CLEAR_BANDIT);
     const [path, most] = [`bandits/${device.id()}/raises`, device.longestReply()];
     for (let wait = FIRST_PAUSE; ; ) {
       try {
@@ -210,6 +337,8 @@ export class Operations {
 
   /** Returns the reward of a decision. */
   async feedback({ bandit, sealed, reward }, signal) {
+    const { connection, id, device } = this.#bandits.get(bandit);
+    if (!device) return this.#feedbackClear(connection, id, { sealed, reward }, signal);
     return this.#withDevice(bandit, signal, async (connection, device) => {
       const feedback = device.feedback(sealed, reward);
       const path = `bandits/${device.id()}/decisions/${feedback.decision()}/feedback`;
@@ -221,11 +350,29 @@ export class Operations {
     });
   }
 
+  /** Returns the feedback on a decision of a clear policy: a reward, or what else the policy learns from. */
+  async #feedbackClear(connection, id, { sealed, reward }, signal) {
+    const text = new TextDecoder().decode(sealed);
+    let stored;
+    try {
+      stored = JSON.parse(text.startsWith(CLEAR) ? text.slice(CLEAR.length) : "");
+    } catch {
+      throw named("ValueError", "the bytes are no decision of a clear policy: give them unchanged");
+    }
+    if (stored.bandit !== id) throw named("ValueError", "the decision is one of another bandit");
+    const feedback = typeof reward === "object" && reward !== null ? reward : { reward: number(reward, "the reward") };
+    const path = `bandits/${id}/decisions/${checkedId(stored.decision)}/feedback`;
+    const body = JSON.stringify(feedback);
+    const receipt = JSON.parse(await connection.json("POST", path, { body, signal, accept: this.#refusal }));
+    return { decision: receipt.of, feedbacks: receipt.feedbacks };
+  }
+
   /** Zeroes the keys and all that was made of them. */
   free() {
-    for (const { device } of this.#bandits.values()) device.free();
-    for (const made of [...this.#formerDevices, ...this.#keys]) made.free();
+    for (const { device } of this.#bandits.values()) device?.free();
+    for (const made of [...this.#formerDevices, ...this.#keys, ...this.#transforms.values()]) made.free();
     this.#bandits.clear();
+    this.#transforms.clear();
     this.#formerDevices = [];
     this.#keys = [];
   }
@@ -236,7 +383,7 @@ export class Operations {
     try {
       return await work();
     } catch (error) {
-      if (!keys.mayBeRotation(error.name, error.reason)) throw error;
+      if (!keys?.mayBeRotation(error.name, error.reason)) throw error;
       if (!(await this.#follow(connection, keys, signal))) throw error;
       return await work();
     }
@@ -264,10 +411,11 @@ export class Operations {
 
   /** What `work` returns for the connection and the device of a bandit, with the keys in use. */
   #withDevice(bandit, signal, work) {
-    const { connection, id, config } = this.#bandits.get(bandit);
+    const { connection, id, config, device } = this.#bandits.get(bandit);
+    if (!device) throw named("ValueError", CLEAR_BANDIT);
     return this.#goingOn(connection, signal, async () => {
       if (this.#bandits.get(bandit).keys !== this.#current) {
-        const created = await this.#created(connection, id, signal);
+        const { created } = await this.#view(connection, id, signal);
         const { device: former, keys } = this.#bandits.get(bandit);
         // Another call may have joined meanwhile.
         if (keys !== this.#current) {
@@ -279,31 +427,44 @@ export class Operations {
     });
   }
 
-  /** What the server says that was created under an id, as JSON. */
-  async #created(connection, id, signal) {
-    const view = JSON.parse(await connection.json("GET", `bandits/${checkedId(id)}`, { signal, accept: this.#refusal }));
-    if (!view.created?.plan) throw named("ValueError", `bandit ${id} has a clear policy, and needs no keys`);
-    return JSON.stringify(view.created);
+  #needKeys() {
+    if (!this.#current) {
+      throw named("KeysError", "an encrypted bandit needs keys, as new Client(url, await Keys.open(bundle)); without them, name a clear policy");
+    }
+  }
+
+  /** What the server says of the bandit with an id: what was created, the labels and the state. */
+  async #view(connection, id, signal) {
+    return JSON.parse(await connection.json("GET", `bandits/${checkedId(id)}`, { signal, accept: this.#refusal }));
   }
 
   /** The entry of a bandit that is joined with the keys in use: the one with the id and the configuration that were asked for, if any. */
   #joined(connection, created, { id, asked }) {
+    this.#needKeys();
     const keys = this.#current;
-    const device = keys.join(created, asked);
+    const device = keys.join(JSON.stringify(created), asked);
     if (id !== undefined && device.id() !== id) {
       device.free();
       throw named("AnswerError", `the server answers with another bandit than ${id}`);
     }
-    return { connection, id: checkedId(device.id()), config: JSON.parse(created).config, device, keys };
+    return { connection, id: checkedId(device.id()), config: created.config, device, keys };
   }
 
   /** Joins a bandit, and gives it a random name by which the page calls it. */
-  #added(connection, created, asked) {
+  #added(connection, { created, name = null, tags = [] }, asked) {
     const bandit = randomId();
     const joined = this.#joined(connection, created, asked);
     this.#bandits.set(bandit, joined);
-    const { label } = JSON.parse(created);
-    return { bandit, id: joined.id, mostDecisions: joined.device.mostDecisions(), config: joined.config, label };
+    const { label } = created;
+    return { bandit, encrypted: true, id: joined.id, mostDecisions: joined.device.mostDecisions(), config: joined.config, label, name, tags };
+  }
+
+  /** A bandit with a clear policy, by a random name. */
+  #addedClear(connection, { name = null, tags = [], ...created }) {
+    const bandit = randomId();
+    this.#bandits.set(bandit, { connection, id: checkedId(created.id) });
+    const { id, policy, parameters, privacy } = created;
+    return { bandit, encrypted: false, id, mostDecisions: 1, policy, parameters, privacy, label: null, name, tags };
   }
 
   #refusal = async (response, bytes) => {

@@ -1,7 +1,7 @@
 // Requests to a server, as the worker sends them: one place for headers, limits and errors.
 
-/** The longest JSON answer that is read. */
-const MOST_JSON = 1 << 20;
+/** The longest JSON answer that is read: as long as messages of clear policies may be. */
+const MOST_JSON = 4 << 20;
 const BINARY = "application/octet-stream";
 const JSON_TYPE = "application/json";
 
@@ -27,7 +27,7 @@ export function randomId() {
 export class Connection {
   /**
    * @param {string} server `https://HOST[:PORT]`, or on the machine itself `http://localhost:PORT`
-   * @param {() => string} authorization the value of the header, now
+   * @param {() => string | undefined} authorization the value of the header, now, if there is a token
    * @param {number} timeout milliseconds for one request
    * @param {(exchange: object) => void} [observe] is told of every exchange
    */
@@ -50,9 +50,9 @@ export class Connection {
   }
 
   /** The JSON text of the answer to a request. `body` is JSON text or nothing. */
-  async json(method, path, { body, signal, accept } = {}) {
+  async json(method, path, { body, headers, signal, accept } = {}) {
     const type = body === undefined ? undefined : JSON_TYPE;
-    const { bytes, response } = await this.send(method, path, { body, type, signal, most: MOST_JSON });
+    const { bytes, response } = await this.send(method, path, { body, type, headers, signal, most: MOST_JSON });
     if (!response.ok) throw (await accept(response, bytes));
     return new TextDecoder().decode(bytes);
   }
@@ -80,7 +80,7 @@ export class Connection {
     const limit = AbortSignal.timeout(timeout);
     const either = signal ? AbortSignal.any([signal, limit]) : limit;
     if (type) headers["content-type"] = type;
-    headers.authorization = authorization;
+    if (authorization !== undefined) headers.authorization = authorization;
     const unreachable = (error) => {
       if (signal?.aborted) return named("AbortError", "the request was aborted");
       const why = limit.aborted ? `nothing came within ${timeout / 1000} s` : error.message;

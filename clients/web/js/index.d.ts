@@ -6,7 +6,7 @@ export interface CallOptions {
 
 /** Any error of this package. */
 export class HelbaError extends Error {
-  /** The kind: the name of the class. */
+  /** The kind, such as `"RefusedError"`: the name of the class, also where a bundler has changed that. */
   readonly code: string;
 }
 /** Misuse: keys that cannot be used, or not with this server. */
@@ -91,7 +91,13 @@ export interface Exchange {
   received: { bytes: number; first: Uint8Array };
 }
 
-/** The configuration of a bandit; README.md of the project describes the fields. All but two have defaults. */
+/** The name and the tags of a bandit, which the server reads. */
+export interface Labels {
+  name?: string | null;
+  tags?: string[] | null;
+}
+
+/** The configuration of an encrypted bandit; README.md of the project describes the fields. All but two have defaults. */
 export interface Configuration {
   features: number;
   arms: number;
@@ -106,15 +112,37 @@ export interface Configuration {
   counters?: { every?: number; rho?: number | null } | null;
 }
 
-/** A server of encrypted bandits. */
+/** A clear policy, which the server computes and whose contexts and rewards it reads, with its parameters. */
+export interface PolicyConfiguration {
+  /** One of those that `policies` lists. */
+  policy: string;
+  features?: number;
+  arms?: number;
+  [parameter: string]: unknown;
+}
+
+/** A row of the list of bandits. */
+export interface Listed {
+  id: string;
+  encrypted: boolean;
+  /** The name of the clear policy; `null` of an encrypted bandit. */
+  policy: string | null;
+  features: number | null;
+  arms: number | null;
+  name: string | null;
+  tags: string[];
+}
+
+/** A server of bandits. */
 export class Client {
   /**
    * Sends nothing. The first call checks that the server has the public half of the keys.
-   * @param url `https://HOST[:PORT]`, of the page's own origin unless a proxy says otherwise.
+   * @param url `https://HOST[:PORT]`, of the page's own origin, or of a server that names it with `--cors-origin`.
+   * @param keys for encrypted bandits. Without them there are clear policies alone.
    */
   constructor(
     url: string | URL,
-    keys: Keys,
+    keys?: Keys | null,
     options?: {
       /** 64 hexadecimal digits, in place of the token of the bundle. */
       token?: string;
@@ -124,39 +152,68 @@ export class Client {
       observe?: (exchange: Exchange) => void;
     },
   );
-  /** Creates a bandit. Rejects with `ValueError` for a field that a configuration does not have. */
-  create(configuration: Configuration & CallOptions): Promise<Bandit>;
+  /** Creates an encrypted bandit, or one with a clear policy. Rejects with `ValueError` for a field that a configuration does not have. */
+  create(configuration: (Configuration | PolicyConfiguration) & Labels & CallOptions): Promise<Bandit>;
   /** Finds a bandit. */
   bandit(id: string, options?: CallOptions): Promise<Bandit>;
-  /** The encrypted bandits that the token gives access to. */
-  bandits(options?: CallOptions): Promise<{ id: string; features: number; arms: number }[]>;
+  /** The bandits that the token gives access to; with this name and this tag, if given. */
+  bandits(options?: { name?: string; tag?: string } & CallOptions): Promise<Listed[]>;
+  /** The clear policies of the server, each with a sentence about it and an example. */
+  policies(options?: CallOptions): Promise<{ policy: string; about: string; example: Record<string, unknown> }[]>;
 }
 
 /** The features of each arm: K rows of d finite numbers with a norm of at most 1. */
 export type Contexts = ArrayLike<ArrayLike<number>>;
 
-/** An encrypted bandit, whose plan the device has checked. */
+/** The options of a decision. */
+export interface DecideOptions extends CallOptions {
+  /**
+   * Of an encrypted bandit: the probability with which the device draws the arm to play uniformly from all. `decision.probability` is then
+   * that of the arm to play, which estimates from a log need. 0 by default.
+   */
+  epsilon?: number;
+}
+
+/** What a clear policy learns from where that is not the reward of the arm that was played. */
+export interface ClearFeedback {
+  rewards?: number[];
+  sum?: number;
+  share?: number;
+}
+
+/** A bandit: an encrypted one, whose plan the device has checked, or one with a clear policy. */
 export class Bandit {
   private constructor();
   readonly id: string;
+  /** Whether the server sees neither contexts nor rewards. */
+  readonly encrypted: boolean;
   /** The most decisions of one request. */
   readonly mostDecisions: number;
-  readonly config: Record<string, unknown>;
+  /** The configuration of an encrypted bandit. */
+  readonly config?: Record<string, unknown>;
+  /** The clear policy, and its parameters. */
+  readonly policy?: string;
+  readonly parameters?: Record<string, unknown>;
+  /** The privacy guarantee of the clear policy, as it was when the bandit was created or found. */
+  readonly privacy?: Record<string, unknown>;
   /** What holders of the key learn beyond their arms, in a sentence; `null` if that is nothing. */
   readonly label: string | null;
-  /** Asks for a decision. Raises if the server asks for it, so that a lone page needs no raiser. */
-  decide(contexts: Contexts, options?: CallOptions): Promise<Decision>;
-  /** Asks for several decisions in one request, which is as long as that of one. */
-  decideSeveral(contexts: Contexts[], options?: CallOptions): Promise<Decision[]>;
+  /** The name and the tags, as this object has read or written them last. */
+  readonly name: string | null;
+  readonly tags: string[];
+  /** Asks for a decision. Raises if the server asks for it, so that a lone page needs no raiser. A clear policy may need no contexts. */
+  decide(contexts?: Contexts, options?: DecideOptions): Promise<Decision>;
+  /** Asks for several decisions: of an encrypted bandit in one request, which is as long as that of one; of a clear policy one after the other. */
+  decideSeveral(contexts: Contexts[], options?: DecideOptions): Promise<Decision[]>;
   /**
-   * Returns the reward of a decision, from −1 to 1. The first reward counts, and a repeated call counts nothing.
+   * Returns the reward of a decision, from −1 to 1 of an encrypted bandit. The first reward counts, and a repeated call counts nothing.
    * @param decision or the bytes of its `toBytes`
    */
   feedback(
     decision: Decision | Uint8Array,
-    reward: number,
+    reward: number | ClearFeedback,
     options?: CallOptions,
-  ): Promise<{ decision: string; feedbacks: number; batches: number }>;
+  ): Promise<{ decision: string; feedbacks: number; batches?: number }>;
   /**
    * Answers the tasks of the bandit beside its decisions, so that batches end sooner. It goes on until it is aborted, or until the server
    * refuses; a server that cannot be reached is asked again.
@@ -164,16 +221,57 @@ export class Bandit {
   raise(options?: CallOptions): Promise<never>;
   /** The public counters. */
   status(options?: CallOptions): Promise<Record<string, unknown>>;
+  /** Changes the name and the tags. What is not given stays, and `null` removes. */
+  relabel(labels: Labels & CallOptions): Promise<{ name: string | null; tags: string[] }>;
+  /** How often all devices played each arm, and with which sums of rewards, of an encrypted bandit that was created with `counters`. */
+  counters(options?: CallOptions): Promise<{ feedbacks: number; deviation: number; arms: { pulls: number; reward: number }[] }>;
+  /**
+   * Erases the feedback on a decision of an encrypted bandit: later models have nothing of it. Returns the receipt.
+   * @param decision with its id, or the id
+   */
+  erase(decision: Decision | string, options?: CallOptions): Promise<Record<string, unknown>>;
   /** Deletes the bandit. */
   delete(options?: CallOptions): Promise<void>;
+}
+
+/** A value by name: a number, a text, a truth value, or `null` for no value. */
+export type Values = Record<string, number | string | boolean | null>;
+
+/** What makes features of named values, by a schema that docs/data.md describes. It is public, and holds no value of a user. */
+export class Transform {
+  private constructor();
+  /** Reads what `text` has written, or `helba-client data transform`, or `save` of Python. */
+  static open(text: string | Record<string, unknown>, options?: CallOptions): Promise<Transform>;
+  /** Learns ranges and categories from example rounds. Rejects with `ValueError`. */
+  static learn(
+    schema: Record<string, unknown>,
+    examples?: { candidates: Values[]; context?: Values }[],
+    options?: CallOptions,
+  ): Promise<Transform>;
+  /** The names of the features. */
+  readonly names: string[];
+  /** The number of features of a candidate. */
+  readonly features: number;
+  /** The number of candidates. */
+  readonly arms: number;
+  /** One row of features for each candidate, for `decide`. Rejects with `ValueError` and the place of a value that cannot be used. */
+  rows(candidates: Values[], options?: { context?: Values; previous?: number } & CallOptions): Promise<number[][]>;
+  /** It as JSON, for a file. */
+  text(options?: CallOptions): Promise<string>;
+  /** Gives its memory back. */
+  free(): Promise<void>;
 }
 
 /** A decision that waits for its reward. One that came from bytes has no fields. */
 export class Decision {
   private constructor();
   readonly id?: string;
-  /** The arm to play, from 0. */
+  /** The arm to play, from 0: what the bandit chose, or what `epsilon` drew in its place. */
   readonly arm?: number;
+  /** The arm that the bandit chose. */
+  readonly chosen?: number;
+  /** The probability with which `arm` was to be played; `null` of a clear policy, whose own draws the server does not tell. */
+  readonly probability?: number | null;
   /** Whether every entry was in its range. If not, the arm must not be relied on. */
   readonly reliable?: boolean;
   /** The round, from 1. */
@@ -191,6 +289,8 @@ export class Decision {
   readonly repeats?: number;
   /** Milliseconds in which the device computed. */
   readonly deviceMs?: number;
+  /** What else a clear policy says of the decision, such as the budget that is spent. */
+  readonly details?: Record<string, unknown>;
   /**
    * The decision with its contexts, sealed, for feedback later or from another page: under the secret keys, or where a committee holds them
    * under a key in the memory of `Keys`.

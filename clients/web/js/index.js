@@ -41,6 +41,10 @@ class Calls {
     });
   }
 
+  get closed() {
+    return this.#closed !== undefined;
+  }
+
   observe(client, observer) {
     this.#observers.set(client, observer);
   }
@@ -63,6 +67,14 @@ class Calls {
     else waiting?.resolve(result);
     if (broken) this.close(`the device failed: ${error.message}`);
   }
+}
+
+let keyless;
+
+/** The worker of what needs no keys: clear policies and transformations. */
+function withoutKeys() {
+  if (keyless === undefined || keyless.closed) keyless = new Calls();
+  return keyless;
 }
 
 /** The keys of a bandit, secret ones or those of a committee's users, in a worker of their own. */
@@ -106,7 +118,7 @@ export class Keys {
   }
 }
 
-/** A server, with the keys of its bandits. */
+/** A server, with the keys of its encrypted bandits if there are any. */
 export class Client {
   #calls;
   #client = randomId();
@@ -114,21 +126,25 @@ export class Client {
   #connected;
 
   constructor(url, keys, { token, timeout = 300_000, observe } = {}) {
-    this.#calls = Keys.calls(keys);
+    this.#calls = keys === undefined || keys === null ? withoutKeys() : Keys.calls(keys);
     this.#options = { client: this.#client, server: String(url), token, timeout, observe: observe !== undefined };
     if (observe) this.#calls.observe(this.#client, observe);
   }
 
-  async create({ features, arms, signal, ...changes }) {
-    return this.#bandit(await this.#call("create", { features, arms, changes }, signal));
+  async create({ features, arms, policy, name, tags, signal, ...changes }) {
+    return this.#bandit(await this.#call("create", { features, arms, changes, policy, name, tags }, signal));
   }
 
   async bandit(id, { signal } = {}) {
     return this.#bandit(await this.#call("bandit", { id }, signal));
   }
 
-  async bandits({ signal } = {}) {
-    return this.#call("bandits", {}, signal);
+  async bandits({ name, tag, signal } = {}) {
+    return this.#call("bandits", { name, tag }, signal);
+  }
+
+  async policies({ signal } = {}) {
+    return this.#call("policies", {}, signal);
   }
 
   async #call(operation, argument, signal) {
@@ -146,7 +162,7 @@ export class Client {
   }
 }
 
-/** An encrypted bandit. */
+/** A bandit, encrypted or with a clear policy. */
 export class Bandit {
   #calls;
   #bandit;
@@ -161,8 +177,8 @@ export class Bandit {
     return (await this.decideSeveral([contexts], options))[0];
   }
 
-  async decideSeveral(contexts, { signal } = {}) {
-    const decided = await this.#calls.call("decide", { bandit: this.#bandit, contexts }, { signal });
+  async decideSeveral(contexts, { epsilon, signal } = {}) {
+    const decided = await this.#calls.call("decide", { bandit: this.#bandit, contexts, epsilon }, { signal });
     return decided.map((fields) => new Decision(fields));
   }
 
@@ -179,8 +195,58 @@ export class Bandit {
     return this.#calls.call("status", { bandit: this.#bandit }, { signal });
   }
 
+  async relabel({ name, tags, signal } = {}) {
+    const labels = await this.#calls.call("relabel", { bandit: this.#bandit, patch: { name, tags } }, { signal });
+    Object.assign(this, labels);
+    return labels;
+  }
+
+  async counters({ signal } = {}) {
+    return this.#calls.call("counters", { bandit: this.#bandit }, { signal });
+  }
+
+  async erase(decision, { signal } = {}) {
+    const id = typeof decision === "string" ? decision : decision.id;
+    return this.#calls.call("erase", { bandit: this.#bandit, decision: id }, { signal });
+  }
+
   async delete({ signal } = {}) {
     return this.#calls.call("delete", { bandit: this.#bandit }, { signal });
+  }
+}
+
+/** What makes features of named values, by a public schema. */
+export class Transform {
+  #calls;
+  #transform;
+
+  constructor(calls, { transform, ...described }) {
+    this.#calls = calls;
+    this.#transform = transform;
+    Object.assign(this, described);
+  }
+
+  static async open(text, { signal } = {}) {
+    const calls = withoutKeys();
+    const given = typeof text === "string" ? text : JSON.stringify(text);
+    return new Transform(calls, await calls.call("readTransform", { text: given }, { signal }));
+  }
+
+  static async learn(schema, examples = [], { signal } = {}) {
+    const calls = withoutKeys();
+    return new Transform(calls, await calls.call("learnTransform", { schema, examples }, { signal }));
+  }
+
+  async rows(candidates, { context = {}, previous, signal } = {}) {
+    return this.#calls.call("rows", { transform: this.#transform, round: { candidates, context, previous } }, { signal });
+  }
+
+  async text({ signal } = {}) {
+    return this.#calls.call("transformText", { transform: this.#transform }, { signal });
+  }
+
+  async free() {
+    await this.#calls.call("freeTransform", { transform: this.#transform }).catch(() => {});
   }
 }
 

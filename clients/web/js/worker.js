@@ -1,18 +1,28 @@
 // The worker: holds the keys, computes and sends, so that the page never waits for a computation.
 
+import * as portable from "../pkg/portable.js";
+import * as simd128 from "../pkg/simd128.js";
 import { hasVectors, Operations } from "./device.js";
 import { toFields } from "./errors.js";
 
+// Literal addresses, which bundlers find and rewrite. One of the modules is fetched.
+const addresses = {
+  portable: () => new URL("../pkg/portable_bg.wasm", import.meta.url),
+  simd128: () => new URL("../pkg/simd128_bg.wasm", import.meta.url),
+};
+
 /** What the page may ask for. */
-const OPERATIONS = ["open", "memory", "connect", "create", "bandit", "bandits", "status", "delete", "decide", "feedback", "raise", "free"];
+const OPERATIONS = [
+  "open", "memory", "connect", "create", "bandit", "bandits", "policies", "status", "relabel", "delete", "decide", "feedback", "erase", "counters",
+  "raise", "readTransform", "learnTransform", "rows", "transformText", "freeTransform", "free",
+];
 
 const aborts = new Map();
 let operations;
 
 async function start() {
-  const name = hasVectors() ? "simd128" : "portable";
-  const device = await import(`../pkg/${name}.js`);
-  await device.default({ module_or_path: new URL(`../pkg/${name}_bg.wasm`, import.meta.url) });
+  const [device, address] = hasVectors() ? [simd128, addresses.simd128()] : [portable, addresses.portable()];
+  await device.default({ module_or_path: address });
   const exchange = (client, { sent, received, ...rest }) => {
     const bytes = (body) => (typeof body === "string" ? new TextEncoder().encode(body) : body ?? new Uint8Array());
     const [up, down] = [bytes(sent), bytes(received)];

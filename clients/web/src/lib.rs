@@ -5,6 +5,7 @@
 //! feedback leave as bytes that only a holder of the key can read.
 
 mod failure;
+mod transform;
 
 use failure::Failure;
 use js_sys::{Array, Uint8Array};
@@ -12,7 +13,9 @@ use protocol::BanditConfig;
 use rand_chacha::ChaCha20Rng;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use user_client::{BanditDevice, Device, Error as DeviceError, MaskedTask, Passphrase, Pending, Target};
+use user_client::{
+    BanditDevice, Device, Error as DeviceError, MaskedTask, Passphrase, Pending, Target, explore,
+};
 use wasm_bindgen::prelude::*;
 use wire::{Created, Manifest};
 use zeroize::Zeroizing;
@@ -201,6 +204,22 @@ impl Bandit {
         self.device.most_decisions()
     }
 
+    /// The longest reply of the server to `GET …/counters`.
+    #[wasm_bindgen(js_name = longestCounters)]
+    pub fn longest_counters(&self) -> usize {
+        self.device.limits().shown_counters()
+    }
+
+    /// The counters of all devices in a reply to `GET …/counters`, opened, as JSON.
+    ///
+    /// # Errors
+    /// `AnswerError`; also for keys that a committee holds.
+    #[wasm_bindgen(js_name = openCounters)]
+    pub fn open_counters(&self, reply: &[u8]) -> Result<String> {
+        let opened = self.device.open_counters(reply)?;
+        serde_json::to_string(&opened).map_err(|_| Failure::answer("the counters cannot be written as JSON"))
+    }
+
     /// Begins to ask for decisions. `decisions` has, for each, an array of rows with the features of an arm.
     ///
     /// # Errors
@@ -230,26 +249,29 @@ impl Bandit {
         Ok(self.device.answered(&mut asking.asking, Err(error), &mut self.rng)?)
     }
 
-    /// The decisions that `asking` led to, kept for feedback to `server`.
+    /// The decisions that `asking` led to, kept for feedback to `server`. With probability `epsilon`, the arm
+    /// to play of each is drawn uniformly from all.
     ///
     /// # Errors
     /// `AnswerError` while there are none.
-    pub fn finish(&mut self, asking: Asking, server: &str) -> Result<Round> {
+    pub fn finish(&mut self, asking: Asking, server: &str, epsilon: f64) -> Result<Round> {
         let Asking { asking, mut contexts } = asking;
         let round = asking.finish()?;
         let mut decisions = Vec::new();
         for (choice, contexts) in round.choice.iter().zip(contexts.iter_mut()) {
+            let (arm, probability) = explore(choice.arm, contexts.len(), epsilon, &mut self.rng);
             let pending = Waiting(Pending {
                 server: server.into(),
                 contexts: std::mem::take(contexts),
                 created: self.device.created().clone(),
                 decision: choice.id,
-                arm: choice.arm,
+                arm,
                 reliable: choice.reliable,
                 question: choice.question.clone(),
             });
             let told = json!({
-                "id": choice.id.to_string(), "arm": choice.arm, "reliable": choice.reliable, "round": choice.round,
+                "id": choice.id.to_string(), "arm": arm, "chosen": choice.arm, "probability": probability,
+                "reliable": choice.reliable, "round": choice.round,
                 "feedbacks": choice.model_feedbacks, "users": choice.users, "showsModel": choice.shows_model,
                 "sent": round.sent, "received": round.received, "repeats": round.repeats,
             });

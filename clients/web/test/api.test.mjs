@@ -209,6 +209,132 @@ test("another bandit than the one that was asked for is refused, and problem doc
   }
 });
 
+/** Operations without keys, of a client `c`. */
+async function keyless({ url = server.url } = {}) {
+  const operations = new Operations(device);
+  await operations.connect({ client: "c", server: url, timeout: 20_000 });
+  return operations;
+}
+
+test("clear policies need no keys", async () => {
+  const operations = await keyless();
+  const policies = await operations.policies({ client: "c" });
+  assert.ok(policies.some(({ policy, about }) => policy === "oful" && about.length > 0));
+  const made = await operations.create({ client: "c", features: FEATURES, arms: ARMS, changes: { wait: 60 }, policy: "oful", name: "Käse", tags: ["a"] });
+  const { bandit, id, encrypted, name, tags, parameters } = made;
+  assert.deepEqual([encrypted, name, tags, parameters.features, parameters.arms], [false, "Käse", ["a"], FEATURES, ARMS]);
+  const decided = await operations.decide({ bandit, contexts: [CONTEXTS.map((row) => Float64Array.from(row)), CONTEXTS] });
+  assert.equal(new Set(decided.map(({ id }) => id)).size, 2);
+  for (const { arm, chosen, reliable, probability } of decided) {
+    assert.ok(arm >= 0 && arm < ARMS && chosen === arm && reliable && probability === null);
+  }
+  const found = await operations.bandit({ client: "c", id });
+  const { sealed } = decided[0];
+  assert.deepEqual(await operations.feedback({ bandit: found.bandit, sealed, reward: 1 }), { decision: decided[0].id, feedbacks: 1 });
+  // The same again counts nothing.
+  assert.equal((await operations.feedback({ bandit, sealed, reward: 1 })).feedbacks, 1);
+  assert.equal((await operations.status({ bandit })).feedbacks, 1);
+  const other = await operations.create({ client: "c", arms: 2, changes: {}, policy: "ucb1" });
+  assert.ok((await operations.decide({ bandit: other.bandit, contexts: [undefined] }))[0].arm < 2, "a policy without contexts");
+  for (const [what, message] of [
+    [operations.feedback({ bandit: other.bandit, sealed, reward: 1 }), /another bandit/],
+    [operations.feedback({ bandit, sealed: new Uint8Array(9), reward: 1 }), /no decision/],
+    [operations.feedback({ bandit, sealed, reward: NaN }), /the reward must be a finite number/],
+    [operations.decide({ bandit, contexts: [[[0.1, "x", 0]]] }), /row 1, column 2/],
+    [operations.decide({ bandit, contexts: ["text"] }), /must be an array/],
+    [operations.decide({ bandit, contexts: [CONTEXTS], epsilon: 0.1 }), /leave epsilon out/],
+    [operations.counters({ bandit }), /for encrypted bandits/],
+    [operations.raise({ bandit }), /for encrypted bandits/],
+  ]) {
+    await assert.rejects(what, named("ValueError", message), String(message));
+  }
+  const encryptedOne = await create(await opened());
+  await assert.rejects(operations.create({ client: "c", features: 3, arms: 4, changes: {} }), named("KeysError", /needs keys/));
+  await assert.rejects(operations.bandit({ client: "c", id: encryptedOne.id }), (error) => ["RefusedError", "KeysError"].includes(error.name));
+  await operations.delete({ bandit });
+  await assert.rejects(operations.status({ bandit }), named("RefusedError", /404/));
+});
+
+test("names and tags, and what is listed", async () => {
+  const client = await opened();
+  const { operations } = client;
+  const { bandit, id, name } = await operations.create({ client: "c", features: FEATURES, arms: ARMS, changes: {}, name: "Shop & co", tags: ["live"] });
+  assert.equal(name, "Shop & co");
+  const [listed, ...more] = await operations.bandits({ client: "c", name: "Shop & co", tag: "live" });
+  assert.deepEqual([listed, more], [{ id, encrypted: true, policy: null, features: FEATURES, arms: ARMS, name: "Shop & co", tags: ["live"] }, []]);
+  assert.deepEqual(await operations.relabel({ bandit, patch: { name: null } }), { name: null, tags: ["live"] });
+  assert.deepEqual(await operations.relabel({ bandit, patch: { tags: null } }), { name: null, tags: [] });
+  await assert.rejects(operations.relabel({ bandit, patch: { name: "a\nb" } }), (error) => error.status === 422);
+  assert.deepEqual(await operations.bandits({ client: "c", tag: "live" }), []);
+  // It decides as before.
+  assert.equal((await operations.decide({ bandit, contexts: [CONTEXTS] })).length, 1);
+});
+
+test("arms that epsilon draws are the ones that are learnt, and feedback can be erased", async () => {
+  const client = await opened();
+  const { operations } = client;
+  const changes = { answers: "scores", open_model: true, counters: { every: 10 } };
+  const { bandit } = await create(client, changes);
+  const pulls = Array(ARMS).fill(0);
+  let erased;
+  for (let turn = 0; turn < 10; turn++) {
+    const [decision] = await operations.decide({ bandit, contexts: [CONTEXTS], epsilon: 1 });
+    assert.equal(decision.probability, 1 / ARMS);
+    pulls[decision.arm] += 1;
+    await operations.feedback({ bandit, sealed: decision.sealed, reward: 0.5 });
+    erased ??= decision.id;
+    if (turn === 8) assert.equal((await operations.counters({ bandit })).feedbacks, 0, "no group is whole");
+  }
+  // Ten draws of one arm of four have probability 4^-9.
+  assert.ok(pulls.filter((count) => count > 0).length > 1, String(pulls));
+  const counters = await operations.counters({ bandit });
+  assert.deepEqual(counters.arms.map(({ pulls }) => Math.round(pulls)), pulls);
+  const [plain] = await operations.decide({ bandit, contexts: [CONTEXTS] });
+  assert.deepEqual([plain.arm, plain.probability], [plain.chosen, 1]);
+  for (const epsilon of [-0.1, 1.5, NaN, "1"]) {
+    await assert.rejects(operations.decide({ bandit, contexts: [CONTEXTS], epsilon }), named("ValueError", /epsilon/));
+  }
+  const receipt = await operations.erase({ bandit, decision: erased });
+  assert.ok(receipt.code.length > 0);
+  assert.deepEqual(await operations.erase({ bandit, decision: erased }), receipt, "a second call changes nothing");
+});
+
+test("named values make the features that the native transformation makes", async () => {
+  const operations = new Operations(device);
+  const schema = { layout: "dsjson", candidate: { price: "min-max", kind: "one-hot" }, context: { hot: "none" }, interactions: [["hot", "price"]] };
+  const examples = [{ candidates: [{ price: 2, kind: "tea" }, { price: 10, kind: "juice" }], context: { hot: 1 } }];
+  const { transform, names, features, arms } = operations.learnTransform({ schema, examples });
+  assert.deepEqual([names.length, arms], [features, 2]);
+  const round = { candidates: [{ price: 4, kind: "tea" }, { price: 10, kind: "juice" }], context: { hot: 0.5 } };
+  const rows = operations.rows({ transform, round });
+  assert.equal(rows.length, 2);
+  assert.ok(rows.every((row) => row.length === features && row.every(Number.isFinite)));
+  const text = operations.transformText({ transform });
+  const again = operations.readTransform({ text });
+  assert.deepEqual(operations.rows({ transform: again.transform, round }), rows);
+  for (const [candidates, message] of [
+    [[{ price: 1, kind: "tea" }], /candidates/],
+    [[{ price: "dear", kind: "tea" }, { price: 1, kind: "tea" }], /price/],
+    [[{ prize: 1, kind: "tea" }, { price: 1, kind: "tea" }], /pri/],
+  ]) {
+    assert.throws(() => operations.rows({ transform, round: { candidates, context: { hot: 1 } } }), named("ValueError", message));
+  }
+  assert.throws(() => operations.learnTransform({ schema: { candidate: { price: "dear" } }, examples }), named("ValueError", /schema/));
+  assert.throws(() => operations.readTransform({ text: "{}" }), named("ValueError", /transformation/));
+  operations.freeTransform({ transform });
+  operations.free();
+});
+
+test("kinds of errors have names of their own, whatever their classes are called", async () => {
+  const errors = await import("../js/errors.js");
+  for (const [name, kind] of Object.entries(errors).filter(([name]) => name.endsWith("Error"))) {
+    // As a minifier would call it.
+    const renamed = { e: class extends kind {} }.e;
+    const made = new renamed("words", {});
+    assert.deepEqual([made.code, made.name, made.message], [name, name, "words"]);
+  }
+});
+
 test("the keys are gone after they were freed", async () => {
   const client = await opened();
   const { bandit } = await create(client);

@@ -1,6 +1,7 @@
 // A program that `tsc --strict` accepts: the types that users see. `.ci/web` checks it, and the lines of README.md after it.
 import {
-  AnswerError, type Bandit, Client, type Contexts, Decision, type Exchange, HelbaError, Keys, RefusedError, UnreachableError,
+  AnswerError, type Bandit, Client, type Contexts, Decision, type Exchange, HelbaError, Keys, type Listed, RefusedError, Transform,
+  UnreachableError,
 } from "../js/index.js";
 
 export async function play(bundle: ArrayBuffer, rows: Float64Array[], patience: AbortSignal): Promise<number> {
@@ -25,6 +26,25 @@ export async function play(bundle: ArrayBuffer, rows: Float64Array[], patience: 
   } finally {
     await keys.free();
   }
+}
+
+export async function named(keys: Keys, text: string): Promise<number> {
+  const transform: Transform = await Transform.open(text);
+  const other: Transform = await Transform.learn({ layout: "dsjson", candidate: { price: "max" } }, [{ candidates: [{ price: 1 }, { price: null }] }]);
+  const rows: number[][] = await other.rows([{ price: 3 }, { price: 4 }], { context: { hot: true } });
+  const client = new Client("https://bandits.example", keys);
+  const { features, arms } = transform;
+  const bandit: Bandit = await client.create({ features, arms, name: "shop", tags: ["live"], counters: { every: 10 } });
+  const drawn: Decision = await bandit.decide(rows, { epsilon: 0.1 });
+  await bandit.erase(drawn);
+  const { pulls }: { pulls: number } = (await bandit.counters()).arms[0]!;
+  const { tags }: { tags: string[] } = await bandit.relabel({ name: null, tags: ["old"] });
+  const clear: Bandit = await new Client(location.origin).create({ policy: "oful", features, arms, wait: 60 });
+  const decision: Decision = await clear.decide(rows);
+  await clear.feedback(decision, { rewards: [0, 1] });
+  const listed: Listed[] = await client.bandits({ tag: "live" });
+  await transform.free();
+  return pulls + tags.length + listed.length + (decision.probability ?? 0) + (drawn.chosen ?? 0);
 }
 
 export async function misuse(keys: Keys, client: Client): Promise<void> {
