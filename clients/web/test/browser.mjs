@@ -78,6 +78,18 @@ export class Browser {
     throw new Error(`nothing within ${seconds} s: ${script}\n${await this.run("return document.body.innerText")}`);
   }
 
+  /** How many pixels wide the page is on a screen of `width` pixels, with everything unfolded. */
+  async widthOn(width) {
+    await this.command("Emulation.setDeviceMetricsOverride", { width, height: 844, deviceScaleFactor: 1, mobile: true });
+    try {
+      return await this.run(`
+        for (const folded of document.querySelectorAll("details")) folded.open = true;
+        return Math.max(document.documentElement.scrollWidth, innerWidth);`);
+    } finally {
+      await this.command("Emulation.clearDeviceMetricsOverride", {});
+    }
+  }
+
   /** A command of the DevTools protocol. */
   command(cmd, params) {
     return send("POST", `${this.#base}/goog/cdp/execute`, { cmd, params });

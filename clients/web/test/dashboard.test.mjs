@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { Browser } from "./browser.mjs";
-import { program, startServer } from "./programs.mjs";
+import { program, start, startServer } from "./programs.mjs";
 
 const ENTER = "\uE007";
 const TAB = "\uE004";
@@ -161,3 +161,26 @@ async function picture(name) {
   mkdirSync(to, { recursive: true });
   writeFileSync(join(to, `${name}.png`), await browser.screenshot());
 }
+
+test("pages of the server and of the agent fit a telephone", async () => {
+  for (const [path, loaded] of [["/", "main, body"], ["/dashboard", "main"], ["/v1/docs", "#routes details"]]) {
+    await browser.open(`${server.url}${path}`);
+    await browser.until(`return document.querySelector(${JSON.stringify(loaded)}) !== null`);
+    assert.equal(await browser.widthOn(390), 390, path);
+  }
+  const options = ["--server", server.url, "--server-token-file", at("token"), "--secret", at("secret"), "--toy", "--state", at("agent-state"), "--listen", "127.0.0.1:0"];
+  const { child, started } = start("helba-agent", options, (text) => /listening on (\S+); the token is in/.exec(text));
+  try {
+    const [, address] = await started;
+    const own = readFileSync(join(at("agent-state"), "agent.token"), "utf8").trim();
+    const headers = { authorization: `Bearer ${own}`, "content-type": "application/json" };
+    const body = JSON.stringify({ features: 2, arms: 2 });
+    assert.equal((await fetch(`http://${address}/v1/bandits`, { method: "POST", headers, body })).status, 201);
+    await browser.open(`http://${address}/`);
+    await browser.type("#token", own + ENTER);
+    await browser.until(`return document.querySelector("#bandits table") !== null`);
+    assert.equal(await browser.widthOn(390), 390, "the page of the agent");
+  } finally {
+    child.kill("SIGKILL");
+  }
+});

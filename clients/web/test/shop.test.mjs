@@ -121,6 +121,7 @@ test("a visitor takes twenty turns, and the server sees ciphertexts", async () =
   await picture("light");
   await picture("dark", { dark: true });
   await picture("phone", { width: 390 });
+  assert.equal(await browser.widthOn(390), 390, "the shop fits a telephone");
   times.sort((a, b) => a - b);
   const [median, most] = [times[TURNS / 2], times[TURNS - 1]].map(Math.round);
   console.log(`hits ${hits} of ${TURNS}; time of the device beside its raises: median ${median} ms, longest ${most} ms; rewards in the models: ${learnt}`);
