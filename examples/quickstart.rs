@@ -273,10 +273,10 @@ fn resolution(
     #[cfg(feature = "pbs")]
     if config.compare == Compare::Pbs {
         let ring = protocol::ScoreRing::beside(deployment.params().spec(), deployment.device().shape())?;
-        let helba::Scalars { beta, c1, c2, range, .. } = scalars;
+        let (bonus, most, range) = (scalars.bonus, scalars.most(), scalars.range);
         // Where the scores are makes no difference to it.
         let formula =
-            tfhe_argmax::Formula { arms: config.linear.k, gap: ring.gap, log_range: 0, beta, c1, c2, range };
+            tfhe_argmax::Formula { arms: config.linear.k, gap: ring.gap, log_range: 0, bonus, most, range };
         return Ok(tfhe_argmax::Circuit::new(formula, ring.n())?.resolution(least));
     }
     Ok(config.resolution())

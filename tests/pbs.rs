@@ -121,10 +121,10 @@ fn a_bandit_by_bootstraps_plays_and_outlives_its_server() {
         assert!(choice.reliable && choice.users == 1 && choice.values.len() == K && choice.round >= round);
         let (arm, id, feedbacks) = (choice.arm, choice.id, choice.model_feedbacks);
         let indices = twin.indices(&rows, choice.round, feedbacks);
-        let helba::Scalars { beta, c1, c2, range, .. } =
-            helba::Scalars::new(&config, choice.round, feedbacks);
+        let scalars = helba::Scalars::new(&config, choice.round, feedbacks);
+        let (bonus, most, range) = (scalars.bonus, scalars.most(), scalars.range);
         let (gap, log_range) = (ring.gap, 0);
-        let formula = tfhe_argmax::Formula { arms: K, gap, log_range, beta, c1, c2, range };
+        let formula = tfhe_argmax::Formula { arms: K, gap, log_range, bonus, most, range };
         let (model, _) = twin.model();
         let term = |x: &[f64], i: usize| (0..D).map(|j| x[i] * model[(i, j)] * x[j]).sum::<f64>();
         let z = rows.iter().map(|x| (0..D).map(|i| term(x, i)).sum::<f64>()).fold(f64::INFINITY, f64::min);

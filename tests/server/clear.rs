@@ -581,7 +581,7 @@ fn late_feedback_where_the_policy_allows_it() {
         k: 3,
         l: 1.0,
         delta: 0.05,
-        width: bandit::Width::Constant { alpha: 0.5 },
+        width: bandit::WidthShape::Tangent.width(0.5),
         ..bandit::LinearConfig::figure_1()
     };
     let mut twin = bandit::Oful::every_round(linear).unwrap();

@@ -65,10 +65,22 @@ const FIELDS: [Field; 19] = [
         "A batch may be this much longer than all rounds before it. Smaller learns in smaller steps and updates more often.",
     ),
     (
-        "linear.width.constant.alpha",
+        "linear.width.tangent.alpha",
         "at least 0",
         &["-1"],
-        "Exploration: the arm with the largest prediction + alpha · uncertainty is played. Larger explores longer. `\"theory\"` and `\"self_normalized\"` in the place of `{\"constant\": …}` have proofs and explore far longer.",
+        "Exploration, in units of the reward: the arm with the largest prediction + alpha · uncertainty is played. Larger explores longer; half of the range of rewards is a good one. `{\"constant\": {\"alpha\": …}}` in the place of `{\"tangent\": …}` gives an arm up for good if alpha is below the range of rewards; `\"theory\"` and `\"self_normalized\"` have proofs and explore far longer.",
+    ),
+    (
+        "linear.width.tangent.floor",
+        "0 to 1",
+        &["-0.1", "1.5"],
+        "Bounds the range of indices, which the comparison resolves 2⁻ᵇ of. Smaller tells closer arms apart after many rounds; 1/8 and more locks in.",
+    ),
+    (
+        "linear.tie_seed",
+        "0 to 2⁶⁴ − 1",
+        &["-1"],
+        "Public seed of the order in which equal arms are preferred, another one in each round.",
     ),
     (
         "linear.schedule.growth_or_every.rounds",

@@ -20,7 +20,7 @@
 use crate::params::*;
 use crate::{Error, Keys, extract, noise};
 use ckks::{Ciphertext, Params};
-use protocol::{LWE_ENTRY, LWE_FLOOD_BITS, LweAnswer, MOST_BOOTSTRAPPED_ARMS};
+use protocol::{Bonus, LWE_ENTRY, LWE_FLOOD_BITS, LweAnswer, MOST_BOOTSTRAPPED_ARMS};
 use rand::{CryptoRng, Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use rayon::prelude::*;
@@ -42,7 +42,7 @@ const MOST_WEIGHT: u32 = 32;
 /// An LWE sample under the GLWE secret.
 pub type Sample = LweCiphertextOwned<u64>;
 
-/// The public numbers of the indices u + β·√(z + c₁) of a round, and where the scores are.
+/// The public numbers of the indices of a round, u and the bonus of z, and where the scores are.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Formula {
     /// K, the number of arms.
@@ -51,25 +51,24 @@ pub struct Formula {
     pub gap: usize,
     /// log₂ of r.
     pub log_range: i32,
-    /// The width β ≥ 0.
-    pub beta: f64,
-    /// The number added under the square root.
-    pub c1: f64,
-    /// The largest argument of the square root.
-    pub c2: f64,
+    /// What z adds to an index.
+    pub bonus: Bonus,
+    /// The largest z.
+    pub most: f64,
     /// R, a bound on the difference of two indices.
     pub range: f64,
 }
 
 impl Formula {
     fn check(&self) -> Result<(), Error> {
-        let Formula { arms, gap, beta, c1, c2, range, .. } = *self;
+        let Formula { arms, gap, bonus, most, range, .. } = *self;
         if !(2..=MOST_BOOTSTRAPPED_ARMS).contains(&arms) {
             return Err(Error::Arms { got: arms, most: MOST_BOOTSTRAPPED_ARMS });
         }
-        let finite = [beta, c1, c2, range].into_iter().all(f64::is_finite);
-        if !(finite && beta >= 0.0 && c1 >= 0.0 && c2 > c1 && range > 0.0 && gap > 0) {
-            let what = "β and c₁ must be 0 or more, c₂ above c₁, and the gap and the bound R positive";
+        let finite = [bonus.of(0.0), bonus.of(most), most, range].into_iter().all(f64::is_finite);
+        let rises = bonus.of(0.0) >= 0.0 && bonus.of(most) >= bonus.of(0.0);
+        if !(finite && rises && most > 0.0 && range > 0.0 && gap > 0) {
+            let what = "the bonus must be 0 or more, and the largest z, the gap and the bound R positive";
             return Err(Error::Formula(what.into()));
         }
         Ok(())
@@ -86,7 +85,7 @@ pub struct Circuit {
     index: f64,
     /// What the samples of u and of z are multiplied by.
     weights: [u32; 2],
-    /// β·√(z + c₁)·F by the phase of z, in steps of 1/2N; none without a width.
+    /// The bonus times F by the phase of z, in steps of 1/2N; none without a width.
     root: Option<GlweCiphertextOwned<u64>>,
 }
 
@@ -98,27 +97,27 @@ impl Circuit {
     /// has no place for the scores, or not at multiples of N'/N.
     pub fn new(formula: Formula, n: usize) -> Result<Self, Error> {
         formula.check()?;
-        let Formula { arms, gap, beta, c1, c2, range, .. } = formula;
+        let Formula { arms, gap, bonus, most: largest, range, .. } = formula;
         if !n.is_multiple_of(DEGREE) || !gap.is_multiple_of(n / DEGREE) || 2 * arms * gap > n {
             let what = format!("a ring of degree {n} has no place for {arms} arms with a gap of {gap}");
             return Err(Error::Scores(what));
         }
         let index = (0.5 - GUARD) / range;
-        let most = (0.5 - 2.0 * GUARD) / (c2 - c1);
+        let most = (0.5 - 2.0 * GUARD) / largest;
         // One key switch serves both: samples are F/w·u and F/w·z, the index has w of them, and the root v.
         let fit = |w: u32| (w, (most / index * f64::from(w)).floor().min(f64::from(MOST_WEIGHT)) as u32);
         let ratio = |(w, v): (u32, u32)| f64::from(v) / f64::from(w);
         let fits = (1..=MOST_WEIGHT).map(fit).filter(|(_, v)| *v > 0);
         let Some((w, v)) = fits.reduce(|best, next| if ratio(next) > ratio(best) { next } else { best })
         else {
-            let what = format!("z is up to {:.3e} and differences of indices to {range:.3e}", c2 - c1);
+            let what = format!("z is up to {largest:.3e} and differences of indices to {range:.3e}");
             return Err(Error::Formula(what));
         };
         let slope = index * ratio((w, v));
-        let root = (beta > 0.0).then(|| {
+        let root = (bonus.of(largest) > 0.0).then(|| {
             let value = |step: usize| {
                 let phase = (step as f64 + 0.5) / (2 * DEGREE) as f64;
-                index * beta * (((phase - GUARD) / slope).max(0.0) + c1).sqrt()
+                index * bonus.of((phase - GUARD) / slope)
             };
             vector((0..DEGREE).map(value))
         });
@@ -171,8 +170,7 @@ impl Circuit {
                 // The root of the middle of a step stands for all of it.
                 let step = (-2.0 * LOG_STEPS as f64).exp2() / 12.0;
                 let argument = of_z + noise::reduction() + noise::modulus_switch() + step;
-                let Formula { beta, c1, .. } = self.formula;
-                let steepness = self.index * beta / (2.0 * (z + c1).sqrt() * self.slope());
+                let steepness = self.index * self.formula.bonus.steepness(z) / self.slope();
                 steepness.powi(2) * argument + noise::bootstrap()
             }
         };

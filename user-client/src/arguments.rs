@@ -1,6 +1,6 @@
 //! The command line of `helba-client`.
 
-use bandit::{Schedule, Width};
+use bandit::{Schedule, WidthShape};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use protocol::{Answers, BanditConfig, Compare, Counters};
 use std::path::PathBuf;
@@ -35,10 +35,10 @@ pub(crate) enum Command {
         #[command(flatten)]
         tuning: Tuning,
         /// JSON file with the whole configuration, instead of the options above.
-        #[arg(long, conflicts_with_all = ["features", "arms", "lambda", "alpha", "horizon", "unanswered", "schedule", "answers", "compare", "open_model", "counters"])]
+        #[arg(long, conflicts_with_all = ["features", "arms", "lambda", "alpha", "width", "rewards", "horizon", "unanswered", "schedule", "answers", "compare", "open_model", "counters"])]
         config: Option<PathBuf>,
         /// Name of a clear policy, as `policies` lists them, instead of encrypted HELBA.
-        #[arg(long, conflicts_with_all = ["config", "features", "arms", "lambda", "alpha", "horizon", "unanswered", "schedule", "answers", "compare", "open_model", "counters", "secret"])]
+        #[arg(long, conflicts_with_all = ["config", "features", "arms", "lambda", "alpha", "width", "rewards", "horizon", "unanswered", "schedule", "answers", "compare", "open_model", "counters", "secret"])]
         policy: Option<String>,
         /// Parameters of the policy, as a JSON object such as {"arms": 5, "epsilon": 1.0}.
         #[arg(long, value_name = "JSON")]
@@ -244,7 +244,7 @@ pub(crate) struct ReplayArguments {
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) rounds: Option<u64>,
     /// Id of an existing bandit [default: a new one].
-    #[arg(long, conflicts_with_all = ["lambda", "alpha", "horizon", "unanswered", "schedule", "answers", "compare", "open_model", "counters"])]
+    #[arg(long, conflicts_with_all = ["lambda", "alpha", "width", "rewards", "horizon", "unanswered", "schedule", "answers", "compare", "open_model", "counters"])]
     pub(crate) bandit: Option<String>,
     /// Goes on where the bandit stands: leaves out as many rounds of the file as it has counted feedbacks.
     #[arg(long, requires = "bandit")]
@@ -460,11 +460,19 @@ pub(crate) struct Tuning {
     /// Regularisation of the ridge estimate [default: 1].
     #[arg(long, allow_negative_numbers = true)]
     pub(crate) lambda: Option<f64>,
-    /// How much is explored. The arm with the largest prediction + alpha · uncertainty is played, and the
-    /// uncertainty of an arm shrinks as rewards of arms with such features come. 0 explores nothing, and a
-    /// larger number explores longer [default: 0.5].
+    /// How much is explored, in units of the reward. The arm with the largest prediction + alpha · uncertainty
+    /// is played, and the uncertainty of an arm shrinks as rewards of arms with such features come. 0 explores
+    /// nothing, and a larger number explores longer [default: half of the range of --rewards, or all of it
+    /// with --width root].
     #[arg(long, allow_negative_numbers = true)]
     pub(crate) alpha: Option<f64>,
+    /// What uncertainty is: the tangent of a root, which gives up no arm, or the root itself, which locks in
+    /// on one arm if alpha is too small [default: tangent].
+    #[arg(long)]
+    pub(crate) width: Option<Shape>,
+    /// The least and the largest reward, within −1 and 1 [default: 0,1].
+    #[arg(long, value_name = "LOW,HIGH", value_delimiter = ',', num_args = 1, allow_hyphen_values = true)]
+    pub(crate) rewards: Vec<f64>,
     /// Number of rounds for which numbers are scaled [default: 1000; for `replay`, the rounds of the file].
     #[arg(long)]
     pub(crate) horizon: Option<u64>,
@@ -497,6 +505,15 @@ pub(crate) struct Tuning {
     pub(crate) counters_rho: Option<f64>,
 }
 
+/// The shape of the confidence width.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Shape {
+    /// alpha·z/(2s), for z = xᵀAx and a public s that falls with the rounds.
+    Tangent,
+    /// alpha·√z.
+    Root,
+}
+
 /// What a device learns from a decision.
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum Learnt {
@@ -516,7 +533,7 @@ pub(crate) enum Comparing {
 }
 
 impl Tuning {
-    pub(crate) fn apply(&self, config: &mut BanditConfig) {
+    pub(crate) fn apply(&self, config: &mut BanditConfig) -> anyhow::Result<()> {
         config.linear.lambda = self.lambda.unwrap_or(config.linear.lambda);
         config.horizon = self.horizon.unwrap_or(config.horizon);
         config.open_model = self.open_model;
@@ -535,8 +552,24 @@ impl Tuning {
             Some(Comparing::Polynomial) => Compare::Polynomial,
             None => config.compare,
         };
-        if let Some(alpha) = self.alpha {
-            config.linear.width = Width::Constant { alpha };
+        let rewards = match self.rewards[..] {
+            [] => None,
+            [low, high] => Some([low, high]),
+            _ => anyhow::bail!("--rewards takes two numbers, such as --rewards 0,1"),
+        };
+        let shape = self.width.map(|width| match width {
+            Shape::Tangent => WidthShape::Tangent,
+            Shape::Root => WidthShape::Root,
+        });
+        *config = config.clone().exploring(shape, self.alpha, rewards)?;
+        Ok(())
+    }
+
+    /// The length of the range of rewards.
+    pub(crate) fn reward_range(&self) -> f64 {
+        match self.rewards[..] {
+            [low, high] => high - low,
+            _ => 1.0,
         }
     }
 }

@@ -10,6 +10,7 @@ mod rounds;
 use anyhow::{Context, anyhow, bail};
 use arguments::{Arguments, BundleOptions, Caller, Command, Outcome};
 use bandit::Schedule;
+use bandit::Width;
 use clap::Parser;
 use host::{say, tell};
 use protocol::{Answers, BanditConfig};
@@ -68,11 +69,12 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
                 Some(path) => read_config(&path)?,
                 None => {
                     let mut config = BanditConfig::new(features.unwrap_or(0), arms.unwrap_or(0));
-                    tuning.apply(&mut config);
+                    tuning.apply(&mut config)?;
                     config
                 }
             };
             label(&config);
+            explore(&config, tuning.reward_range());
             let creation = Creation::new(Labels { name, tags }, &mut os_rng()?);
             let created = patiently(|| match &device {
                 Some(device) => client.create_encrypted_for(device, &config, &creation),
@@ -372,6 +374,28 @@ fn label(config: &BanditConfig) {
             "answers scores: devices decrypt the scores of their arms, from which a holder of the key can compute the model \
              (docs/threat-model.md)"
         );
+    }
+}
+
+/// Prints how the bandit explores with rewards in a range of this length, and a warning if it can lock in.
+pub(crate) fn explore(config: &BanditConfig, range: f64) {
+    let linear = &config.linear;
+    let width = match linear.width {
+        Width::Constant { alpha } => format!("constant width {alpha}"),
+        Width::Tangent { alpha, .. } => format!("tangent of width {alpha}"),
+        Width::Theory => "the width of the paper's proof".into(),
+        Width::SelfNormalized => "the width of OFUL's proof".into(),
+    };
+    let resolved = |round| config.resolution() * config.index_range(round, round);
+    eprintln!(
+        "exploration: {width}, lambda {}, for rewards that differ by up to {range}; the comparison of arms resolves {:.3} of the reward at          first, and {:.3} after {} rounds",
+        linear.lambda,
+        resolved(1),
+        resolved(config.horizon),
+        config.horizon
+    );
+    if let Some(warning) = linear.lock_in_warning(config.horizon, range) {
+        eprintln!("helba-client: {warning}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::arguments::ReplayArguments;
 use crate::data::prepared;
-use crate::{label, note, print};
+use crate::{explore, label, note, print};
 use anyhow::{Context, bail};
 use bandit::{Arithmetic, HelbaClear};
 use datasets::{DataRound, Dataset, DatasetLog};
@@ -84,7 +84,8 @@ fn bandit(
     let Some(id) = &arguments.bandit else {
         let mut config = BanditConfig::new(dataset.d(), dataset.arms().len());
         config.horizon = dataset.rounds().len() as u64;
-        arguments.tuning.apply(&mut config);
+        arguments.tuning.apply(&mut config)?;
+        explore(&config, arguments.tuning.reward_range());
         return Ok((client.create_encrypted(&config)?, 0));
     };
     let AnyBandit::Encrypted(view) = client.any_bandit(id)? else {

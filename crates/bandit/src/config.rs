@@ -30,6 +30,9 @@ pub struct LinearConfig {
     pub width: Width,
     /// The rule that ends a batch.
     pub schedule: Schedule,
+    /// Public seed of the order in which arms with equal indices are preferred, another one in each round.
+    #[serde(default)]
+    pub tie_seed: u64,
 }
 
 impl LinearConfig {
@@ -49,6 +52,7 @@ impl LinearConfig {
             eta: 0.1,
             width: Width::Theory,
             schedule: Schedule::TraceOrGrowth,
+            tie_seed: 0,
         }
     }
 
@@ -74,8 +78,11 @@ impl LinearConfig {
         not_negative("sigma", self.sigma)?;
         positive("c", self.c)?;
         positive("eta", self.eta)?;
-        if let Width::Constant { alpha } = self.width {
+        if let Width::Constant { alpha } | Width::Tangent { alpha, .. } = self.width {
             not_negative("width.alpha", alpha)?;
+        }
+        if let Width::Tangent { floor, .. } = self.width {
+            field_is("width.floor", floor, (0.0..=1.0).contains(&floor), "from 0 to 1")?;
         }
         match self.schedule {
             Schedule::Every { rounds } | Schedule::GrowthOrEvery { rounds } => {
@@ -117,6 +124,8 @@ mod tests {
             ("c", LinearConfig { c: 0.0, ..GOOD }),
             ("eta", LinearConfig { eta: -0.1, ..GOOD }),
             ("width.alpha", LinearConfig { width: Width::Constant { alpha: -1.0 }, ..GOOD }),
+            ("width.alpha", LinearConfig { width: Width::Tangent { alpha: -1.0, floor: 0.0 }, ..GOOD }),
+            ("width.floor", LinearConfig { width: Width::Tangent { alpha: 1.0, floor: 1.5 }, ..GOOD }),
             ("schedule.rounds", LinearConfig { schedule: Schedule::Every { rounds: 0 }, ..GOOD }),
             ("schedule.rounds", LinearConfig { schedule: Schedule::GrowthOrEvery { rounds: 0 }, ..GOOD }),
         ];

@@ -1,10 +1,10 @@
 //! HELBA in the clear, with which the encrypted server is compared.
 
-use crate::oful::observed;
-use crate::vector::{argmax, dot};
-use crate::{Error, Features, Learnt, LinearConfig, Policy, Ridge, paper};
 #[cfg(doc)]
-use crate::{Schedule, Width};
+use crate::Schedule;
+use crate::oful::observed;
+use crate::vector::dot;
+use crate::{Bonus, EXACT_TIE, Error, Features, Learnt, LinearConfig, Policy, Ridge, Width, paper};
 use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
@@ -21,8 +21,9 @@ pub enum Arithmetic {
 }
 
 privacy::stored! {
-    /// Plays the arm with the largest `<omega_j, x> + beta(t) (sqrt(x^T A_j x + c1) + 1/t)`; `A_j` and
-    /// `omega_j` are computed at batch starts only.
+    /// Plays the arm with the largest `<omega_j, x> + beta(t) (sqrt(x^T A_j x + c1) + 1/t)`, or with
+    /// [`Width::Tangent`] that tangent's bonus; `A_j` and `omega_j` are computed at batch starts only. Of
+    /// equal arms it plays the one that [`LinearConfig::preferred`] names.
     ///
     /// - Cost: O(K d^2) per round and O(d^3) per batch start.
     /// - Late rewards may be learnt in any order; `t` is the number of rewards learnt.
@@ -42,9 +43,11 @@ impl HelbaClear {
     /// [`Schedule::TraceOrGrowth`].
     ///
     /// # Errors
-    /// Those of [`LinearConfig::validate`].
+    /// Those of [`LinearConfig::validate`]; [`Error::OutOfRange`] for a tangent in the paper's arithmetic,
+    /// which has no square root to approximate there.
     pub fn new(config: LinearConfig, arithmetic: Arithmetic) -> Result<Self, Error> {
         config.validate()?;
+        check_width(&config, arithmetic)?;
         let ridge = Ridge::new(config.d, config.lambda, config.schedule.needs_tracking());
         Ok(Self { config, arithmetic, ridge })
     }
@@ -67,7 +70,8 @@ impl HelbaClear {
         let LinearConfig { k, d, l, .. } = self.config;
         context.check(k, d, l)?;
         let (t, t_j) = (self.ridge.round() + 1, self.ridge.batch_start());
-        let (beta, c1, c2) = (self.config.beta(t, t_j), self.config.c1(t_j), self.config.c2(t_j));
+        let (c1, c2) = (self.config.c1(t_j), self.config.c2(t_j));
+        let bonus = self.config.bonus(t, t_j, c1);
         let precision = (t as f64).recip();
         let iterations = match self.arithmetic {
             Arithmetic::Exact => None,
@@ -75,9 +79,13 @@ impl HelbaClear {
         };
         let ridge = &self.ridge;
         Ok(context.rows().map(move |x| {
-            let z = ridge.quadratic_form(x) + c1;
-            let norm = iterations.map_or_else(|| z.max(0.0).sqrt(), |k| paper::sqrt(z, c2, k));
-            dot(ridge.omega(), x) + beta * (norm + precision)
+            let z = ridge.quadratic_form(x);
+            let bonus = match (bonus, iterations) {
+                (Bonus::Root { beta, c1 }, Some(k)) => beta * (paper::sqrt(z + c1, c2, k) + precision),
+                (Bonus::Root { beta, .. }, None) => bonus.of(z) + beta * precision,
+                (Bonus::Linear { .. }, _) => bonus.of(z),
+            };
+            dot(ridge.omega(), x) + bonus
         }))
     }
 
@@ -91,7 +99,7 @@ impl HelbaClear {
         let indices = self.indices(context)?;
         match self.arithmetic {
             Arithmetic::Exact => {
-                let best = argmax(indices);
+                let best = self.first(&indices.collect::<Vec<_>>());
                 Ok((0..self.config.k).map(|a| f64::from(a == best)).collect())
             }
             Arithmetic::Paper => {
@@ -107,6 +115,11 @@ impl HelbaClear {
                 Ok(paper::argmax(&scaled, paper::max_depth(t), paper::comparison_depth(t)))
             }
         }
+    }
+
+    /// The arm to play, by its value.
+    fn first(&self, values: &[f64]) -> usize {
+        self.config.preferred(values, EXACT_TIE, self.ridge.round() + 1)
     }
 
     fn start_batch(&mut self) -> Result<(), Error> {
@@ -132,7 +145,19 @@ impl HelbaClear {
     /// Refuses statistics that do not fit the configuration.
     fn check_stored(&self) -> Result<(), Error> {
         self.config.validate()?;
+        check_width(&self.config, self.arithmetic)?;
         self.ridge.check(self.config.d, self.config.schedule.needs_tracking())
+    }
+}
+
+/// Refuses the tangent of a square root in the paper's arithmetic.
+fn check_width(config: &LinearConfig, arithmetic: Arithmetic) -> Result<(), Error> {
+    match (config.width, arithmetic) {
+        (Width::Tangent { .. }, Arithmetic::Paper) => {
+            let want = "constant, theory or self_normalized in the paper's arithmetic";
+            Err(fault::OutOfRange::new("width", "tangent", want).into())
+        }
+        _ => Ok(()),
     }
 }
 
@@ -150,8 +175,8 @@ impl Policy for HelbaClear {
 
     fn decide(&mut self, context: &Features, _: &mut dyn Rng) -> Result<usize, Error> {
         match self.arithmetic {
-            Arithmetic::Exact => Ok(argmax(self.indices(context)?)),
-            Arithmetic::Paper => Ok(argmax(self.action(context)?.into_iter())),
+            Arithmetic::Exact => Ok(self.first(&self.indices(context)?.collect::<Vec<_>>())),
+            Arithmetic::Paper => Ok(self.first(&self.action(context)?)),
         }
     }
 

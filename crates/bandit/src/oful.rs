@@ -1,12 +1,14 @@
 //! OFUL (optimism in the face of uncertainty) and its rarely switching variants.
 
-use crate::vector::{argmax, dot};
-use crate::{Error, Features, Learnt, LinearConfig, Policy, Ridge, Schedule};
+use crate::vector::dot;
+use crate::{EXACT_TIE, Error, Features, Learnt, LinearConfig, Policy, Ridge, Schedule};
 use privacy::PrivacyStatement;
 use rand::Rng;
 
 privacy::stored! {
-    /// Plays the arm with the largest `<omega_j, x> + beta(t) ||x||_{A_j}`, exactly, on any [`Schedule`].
+    /// Plays the arm with the largest `<omega_j, x> + beta(t) ||x||_{A_j}`, or with
+    /// [`Width::Tangent`](crate::Width::Tangent) that tangent's bonus, exactly, on any [`Schedule`]. Of equal
+    /// arms it plays the one that [`LinearConfig::preferred`] names.
     ///
     /// - Cost: O(K d^2) per round and O(d^3) per batch start, where OFUL and RSOFUL take O(d^2).
     /// - Late rewards may be learnt in any order; `t` is the number of rewards learnt.
@@ -86,10 +88,11 @@ impl Policy for Oful {
     fn decide(&mut self, context: &Features, _: &mut dyn Rng) -> Result<usize, Error> {
         let LinearConfig { k, d, l, .. } = self.config;
         context.check(k, d, l)?;
-        let beta = self.config.beta(self.ridge.round() + 1, self.ridge.batch_start());
-        let index =
-            |x: &[f64]| dot(self.ridge.omega(), x) + beta * self.ridge.quadratic_form(x).max(0.0).sqrt();
-        Ok(argmax(context.rows().map(index)))
+        let round = self.ridge.round() + 1;
+        let bonus = self.config.bonus(round, self.ridge.batch_start(), 0.0);
+        let index = |x: &[f64]| dot(self.ridge.omega(), x) + bonus.of(self.ridge.quadratic_form(x));
+        let indices: Vec<f64> = context.rows().map(index).collect();
+        Ok(self.config.preferred(&indices, EXACT_TIE, round))
     }
 
     fn learn(&mut self, context: &Features, arm: usize, reward: &f64, _: &mut dyn Rng) -> Result<(), Error> {

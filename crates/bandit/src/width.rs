@@ -4,14 +4,61 @@ use crate::LinearConfig;
 use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
 
+/// The two shapes of a width without a proof, by one number alpha.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WidthShape {
+    /// [`Width::Tangent`] with a floor of 1/64: of the widths that give up no arm the one with the least
+    /// regret (`helba-lab experiment helba-exploration`).
+    #[default]
+    Tangent,
+    /// [`Width::Constant`].
+    Root,
+}
+
+impl WidthShape {
+    /// The width.
+    pub fn width(self, alpha: f64) -> Width {
+        match self {
+            WidthShape::Tangent => Width::Tangent { alpha, floor: 1.0 / 64.0 },
+            WidthShape::Root => Width::Constant { alpha },
+        }
+    }
+
+    /// The alpha for rewards in a range of this length, with λ = L²: half of it for a tangent. A constant
+    /// width needs all of it, so that the index of an arm that was never tried reaches every reward.
+    pub fn alpha(self, range: f64) -> f64 {
+        match self {
+            WidthShape::Tangent => range / 2.0,
+            WidthShape::Root => range,
+        }
+    }
+}
+
 /// The confidence width `beta` of the index `<omega, x> + beta * ||x||_A`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Width {
-    /// A constant, as is usual in practice.
+    /// A constant under the square root, as is usual in practice. Below half of the range of rewards it locks
+    /// in: an arm that was never tried, or was unlucky once, keeps an index below that of a worse arm
+    /// (`helba-lab experiment helba-exploration`).
     Constant {
         /// The width, at least 0.
         alpha: f64,
+    },
+    /// The tangent of the square root at s²: the index is `<omega, x> + alpha x^T A x / (2 s)`, where
+    /// `s = max(sqrt(d/(d + t_j)), floor)` is about the uncertainty of an arm that is tried as often as its
+    /// share. The bonus of an arm that is not tried grows with the rounds, so that no arm is given up for
+    /// good, whatever the range of rewards.
+    ///
+    /// Source: `sqrt(z) <= z/(2 s) + s/2` for every s, so that the index is an upper confidence index up to a
+    /// constant that all arms share. The choice of s is this project's.
+    Tangent {
+        /// The width, at least 0: half of the range of rewards is a good one.
+        alpha: f64,
+        /// The least s, from 0 to 1. It bounds the range of indices, and with it what a comparison on
+        /// ciphertexts resolves; with 1/8 and more the index locks in as a constant width does.
+        floor: f64,
     },
     /// The width of HELBA, which accounts for the approximate inverse and is valid in all rounds at once:
     /// `t_j^(-1/2) + S*sqrt(lambda) + sigma*sqrt(d*(ln(1 + L^2 t_j/(lambda d)) + ln(pi^2 t^2/(6 delta))))`.
@@ -26,7 +73,83 @@ pub enum Width {
     SelfNormalized,
 }
 
+/// What the index of an arm adds to the estimate `<omega, x>`, as a function of `z = x^T A x`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Bonus {
+    /// `beta sqrt(z + c1)`.
+    Root {
+        /// The confidence width.
+        beta: f64,
+        /// The number added under the root.
+        c1: f64,
+    },
+    /// `slope z`, the tangent of a root.
+    Linear {
+        /// The slope.
+        slope: f64,
+    },
+}
+
+impl Bonus {
+    /// The slope of the bonus at a positive `z`.
+    pub fn steepness(self, z: f64) -> f64 {
+        match self {
+            Bonus::Root { beta, c1 } => beta / (2.0 * (z + c1).sqrt()),
+            Bonus::Linear { slope } => slope,
+        }
+    }
+
+    /// The bonus at `z`, where a negative `z` is read as 0.
+    pub fn of(self, z: f64) -> f64 {
+        let z = z.max(0.0);
+        match self {
+            Bonus::Root { beta, c1 } => beta * (z + c1).sqrt(),
+            Bonus::Linear { slope } => slope * z,
+        }
+    }
+}
+
 impl LinearConfig {
+    /// The bonus in round `t` with statistics of `t_j` rounds. `c1` is added under a root, and is 0 for an
+    /// exact inverse.
+    pub fn bonus(&self, t: u64, t_j: u64, c1: f64) -> Bonus {
+        match self.width {
+            Width::Tangent { alpha, floor } => {
+                let d = self.d as f64;
+                let s = (d / (d + t_j as f64)).sqrt().max(floor);
+                Bonus::Linear { slope: alpha / (2.0 * s) }
+            }
+            _ => Bonus::Root { beta: self.beta(t, t_j), c1 },
+        }
+    }
+
+    /// The largest bonus that an arm of norm L that was never tried gets in the first `rounds` rounds, in
+    /// units of the reward.
+    pub fn untried_bonus(&self, rounds: u64) -> f64 {
+        self.bonus(rounds, rounds, 0.0).of(self.l * self.l / self.lambda)
+    }
+
+    /// A warning if the policy can give up an arm for good in the first `rounds` rounds, with rewards in a
+    /// range of this length: if the bonus of an arm that was never tried does not reach that length.
+    pub fn lock_in_warning(&self, rounds: u64, range: f64) -> Option<String> {
+        let most = self.untried_bonus(rounds);
+        let advice = match self.width {
+            Width::Constant { .. } => {
+                let root = range * self.lambda.sqrt() / self.l;
+                format!("take the width tangent, or an alpha of {root:.3} or more")
+            }
+            _ => {
+                let tangent = WidthShape::Tangent.alpha(range) * self.lambda / (self.l * self.l);
+                format!("take an alpha of {tangent:.3} or more, or more rounds")
+            }
+        };
+        (most < range).then(|| {
+            format!(
+                "the bandit can lock in on one arm: within {rounds} rounds exploration adds at most {most:.3} to an arm that was never                  tried, and rewards differ by up to {range:.3}; {advice}"
+            )
+        })
+    }
+
     /// The width in round `t` with statistics of `t_j` rounds, as [`Width`] says.
     ///
     /// Both count from 1; a `t_j` of 0 is read as 1.
@@ -34,7 +157,7 @@ impl LinearConfig {
         let (d, t, t_j) = (self.d as f64, t.max(1) as f64, t_j.max(1) as f64);
         let information = (self.l * self.l * t_j / (self.lambda * d)).ln_1p();
         match self.width {
-            Width::Constant { alpha } => alpha,
+            Width::Constant { alpha } | Width::Tangent { alpha, .. } => alpha,
             Width::Theory => {
                 let confidence = (PI * PI * t * t / (6.0 * self.delta)).ln();
                 t_j.sqrt().recip()
@@ -89,6 +212,33 @@ mod tests {
         assert_close(LinearConfig { width: Width::Theory, ..c }.rho_max(100, 64), 69.44817716934034);
         assert_eq!(LinearConfig { width: Width::Constant { alpha: 0.5 }, ..c }.beta(100, 64), 0.5);
         assert_eq!(c.beta(1, 0), c.beta(1, 1));
+    }
+
+    /// By hand: d = 2 and 6 rounds make s = 1/2, and 2046 rounds 1/32.
+    #[test]
+    fn tangents_by_hand() {
+        let with =
+            |floor| LinearConfig { width: Width::Tangent { alpha: 0.5, floor }, ..LinearConfig::figure_1() };
+        for (t_j, floor, slope) in [(6, 0.0, 0.5), (2046, 0.0, 8.0), (2046, 0.125, 2.0), (0, 0.0, 0.25)] {
+            assert_eq!(with(floor).bonus(t_j + 1, t_j, 0.1), Bonus::Linear { slope });
+        }
+        assert_eq!(Bonus::Linear { slope: 8.0 }.of(0.25), 2.0);
+        assert_eq!(Bonus::Root { beta: 0.5, c1: 0.25 }.of(2.0), 0.75);
+        assert_eq!(Bonus::Root { beta: 0.5, c1: 0.25 }.of(-2.0), 0.25);
+    }
+
+    /// A constant width of ½ gives up arms of rewards in [0, 1], one of 1 does not; a tangent does not once
+    /// its s is ¼ of the range.
+    #[test]
+    fn what_locks_in() {
+        let c = LinearConfig { l: 1.0, ..LinearConfig::figure_1() };
+        let constant = |alpha| LinearConfig { width: Width::Constant { alpha }, ..c };
+        let locks_in = |c: LinearConfig, rounds, range| c.lock_in_warning(rounds, range).is_some();
+        assert!(locks_in(constant(0.5), 1000, 1.0) && !locks_in(constant(1.0), 1000, 1.0));
+        assert!(locks_in(constant(1.0), 1000, 2.0));
+        assert!(constant(0.5).lock_in_warning(10, 1.0).unwrap().ends_with("or an alpha of 1.000 or more"));
+        let tangent = LinearConfig { width: WidthShape::Tangent.width(0.5), ..c };
+        assert!(locks_in(tangent, 29, 1.0) && !locks_in(tangent, 30, 1.0));
     }
 
     fn assert_close(got: f64, want: f64) {

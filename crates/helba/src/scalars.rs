@@ -1,30 +1,25 @@
-//! The public scalars of a round, with which the index u + β·√(z + c₁) of an arm is computed, for u = ⟨ω, x⟩
-//! and z = xᵀAx.
+//! The public scalars of a round, with which the index of an arm is computed: u = ⟨ω, x⟩ and the bonus of z =
+//! xᵀAx, which is β·√(z + c₁) or a multiple of z.
 //!
 //! Source: Algorithm 4, step 2, section 4.2. Departure: the constant β/t, which all indices share, is
 //! omitted.
 
+use bandit::Bonus;
 use circuits::argmax::tie_bonus;
-use protocol::BanditConfig;
-
-/// The assumed bound on |⟨ω, x⟩| for rewards within ± 1. Ridge predictions exceed 1 a little. Contexts that
-/// are chosen against the bound can exceed it, up to √t/2. The entries of the answer are then outside [0, 1],
-/// which devices check.
-const PREDICTION_BOUND: f64 = 1.5;
+use protocol::{BanditConfig, PREDICTION_BOUND, UNCERTAINTY_BOUND};
 
 /// The scalars of a round, which the server computes in the clear.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scalars {
-    /// The confidence width β.
-    pub beta: f64,
-    /// The number added under the square root.
+    /// What z adds to the index.
+    pub bonus: Bonus,
+    /// The number added under the square root; 0 without one.
     pub c1: f64,
-    /// The largest argument of the square root.
+    /// The largest z + c₁.
     pub c2: f64,
     /// A lower bound on every index.
     pub least_index: f64,
-    /// A bound on the difference of two indices, with room for the tie bonus. Departure from Prop. 10: the
-    /// bound follows from rewards within ± 1, and holds for constant widths too.
+    /// A bound on the difference of two indices ([`BanditConfig::index_range`]), with room for the tie bonus.
     pub range: f64,
 }
 
@@ -32,17 +27,23 @@ impl Scalars {
     /// The scalars of round `t` with a model of `t_j` feedbacks.
     pub fn new(config: &BanditConfig, t: u64, t_j: u64) -> Self {
         let l = &config.linear;
-        let beta = l.beta(t, t_j);
-        let c1 = l.c1(t_j);
-        // A_j stays below V⁻¹ ≤ 1/λ, because Newton's iterates rise towards it. A sixteenth of the bound is
-        // left for errors.
-        let c2 = c1 + 1.0625 * l.l * l.l / l.lambda;
+        let bonus = l.bonus(t, t_j, l.c1(t_j));
+        let c1 = match bonus {
+            Bonus::Root { c1, .. } => c1,
+            Bonus::Linear { .. } => 0.0,
+        };
+        let c2 = c1 + UNCERTAINTY_BOUND * l.l * l.l / l.lambda;
         Scalars {
-            beta,
+            bonus,
             c1,
             c2,
             least_index: -PREDICTION_BOUND,
-            range: (2.0 * PREDICTION_BOUND + beta * c2.sqrt()) / (1.0 - tie_bonus(config.resolution())),
+            range: config.index_range(t, t_j) / (1.0 - tie_bonus(config.resolution())),
         }
+    }
+
+    /// The largest z.
+    pub fn most(&self) -> f64 {
+        self.c2 - self.c1
     }
 }

@@ -13,7 +13,7 @@ use fault::OutOfRange;
 use helba::circuit::DecisionCircuit;
 use helba::{Scalars, update};
 use protocol::levels::{ANSWER_LEVEL, DecisionLevels, UpdateLevels, products_level};
-use protocol::{AnswerLayout, Automorphism, BanditConfig, KeyPlan, Plan, Shape};
+use protocol::{AnswerLayout, Automorphism, BanditConfig, KeyPlan, Plan, Shape, WidthShape};
 use rns::Kernel;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -181,10 +181,22 @@ pub struct Report {
 /// [`Error::NoPlan`], which says what would work, for a problem that no set carries; [`Error::Ckks`] never in
 /// practice.
 pub fn plan(features: usize, arms: usize, rounds: u64, security: Security) -> Result<Report, Error> {
+    plan_with(WidthShape::default(), features, arms, rounds, security)
+}
+
+/// [`plan`] for a width of this shape.
+pub(crate) fn plan_with(
+    shape: WidthShape,
+    features: usize,
+    arms: usize,
+    rounds: u64,
+    security: Security,
+) -> Result<Report, Error> {
     let (keys, params, config) = carried(features, arms, rounds, security).map_err(|error| match error {
         Error::Protocol(why) => Error::no_plan(features, arms, rounds, why),
         other => other,
     })?;
+    let config = config.exploring(Some(shape), None, None)?;
     let shape = Shape::for_problem(features, arms);
     let levels = config.plan(&params, shape, keys.scores)?;
     let small = keys.scores.params.validate()?;
@@ -612,7 +624,7 @@ mod tests {
         }
     }
 
-    /// Predictions against steps measured with each kernel. The prices are of another hour of such a machine,
+    /// Predictions against steps measured with each kernel, under a root. The prices are of another hour of such a machine,
     /// in which everything may take a fifth longer or less.
     #[test]
     fn steps_take_what_is_predicted() {
@@ -620,7 +632,8 @@ mod tests {
         let rows: Vec<Vec<&str>> = record.lines().skip(1).map(|line| line.split(',').collect()).collect();
         let mut compared = 0;
         for (d, k) in [(2, 2), (8, 8), (16, 16), (16, 64)] {
-            for of_kernel in plan(d, k, 1000, Security::Classical128).unwrap().kernels {
+            let report = plan_with(WidthShape::Root, d, k, 1000, Security::Classical128).unwrap();
+            for of_kernel in report.kernels {
                 let kernel = of_kernel.kernel.to_string();
                 for s in &of_kernel.seconds {
                     for (step, predicted) in [("evaluate", s.evaluation), ("update", s.update)] {

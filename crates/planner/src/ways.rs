@@ -130,7 +130,8 @@ mod tests {
     }
 
     /// Bootstraps are proposed for the arms for which they were the fastest of the ways in both records, with
-    /// and without AVX-512, on a machine with the kernels of the record.
+    /// and without AVX-512, on a machine with the kernels of the record. The records have a root, whose
+    /// evaluations take longer than those of the default width.
     #[test]
     fn the_proposal_is_what_was_fastest() {
         let records = [
@@ -148,7 +149,8 @@ mod tests {
                     });
                     medians.fold(f64::INFINITY, f64::min)
                 };
-                let mut report = crate::plan(8, arms, 1000, Security::Classical128).unwrap();
+                let (root, security) = (protocol::WidthShape::Root, Security::Classical128);
+                let mut report = crate::plan::plan_with(root, 8, arms, 1000, security).unwrap();
                 let of_kernel = report.kernels.iter().find(|other| other.kernel == kernel);
                 report.seconds.clone_from(&of_kernel.unwrap().seconds);
                 let proposed = report.ways(threads, 1, 0.0)[0].way == Way::Pbs;

@@ -92,7 +92,20 @@ const DESCRIBED: &[Row] = &[
     ("ars-exp3", "horizon", "Number of decisions that the rates are planned for.", "1 to 1000000000", None),
     ("*", "horizon", "The most decisions that are learnt from.", "1 to 100000", None),
     ("ars-ucb", "alpha", "Width of the confidence interval.", "above 0", None),
-    ("oful", "alpha", "Width of the confidence interval.", "0 or more", None),
+    (
+        "oful",
+        "alpha",
+        "Width of the confidence interval: half of the range of rewards is a good one for a tangent.",
+        "0 or more",
+        None,
+    ),
+    (
+        "oful",
+        "width",
+        "Shape of the confidence interval: the root of the algorithm, or its tangent, which gives up no arm.",
+        "tangent or root",
+        None,
+    ),
     (
         "ars-ucb",
         "round_size",

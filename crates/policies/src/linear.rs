@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::config::{FEATURES_BOUND, Profile, policy};
 use crate::limits::{MAX_KEPT_ROUNDS, within};
-use bandit::{LinearConfig, Oful, Schedule, Width};
+use bandit::{LinearConfig, Oful, Schedule, WidthShape};
 use glm::baseline::{Ecolog, GlmUcb, Gloc};
 use glm::joint::{JointConfig, JointGlm};
 use glm::{Link, Problem};
@@ -18,6 +18,8 @@ policy! {
         lambda: f64,
         #[serde(default = "half")]
         alpha: f64,
+        #[serde(default)]
+        width: WidthShape,
     } => Oful;
     profile(p) Profile::contextual(p.features, p.arms);
     make(p) Oful::new(LinearConfig {
@@ -30,8 +32,9 @@ policy! {
         sigma: 0.5,
         c: 1.0,
         eta: 0.1,
-        width: Width::Constant { alpha: p.alpha },
+        width: p.width.width(p.alpha),
         schedule: Schedule::EveryRound,
+        tie_seed: 0,
     })?
 }
 

@@ -3,7 +3,7 @@
 use crate::levels::{ANSWER_LEVEL, DecisionLevels, REFRESH_LEVEL, UpdateLevels};
 use crate::lwe::MOST_BOOTSTRAPPED_ARMS;
 use crate::{Counters, Error, Factors, ScoreRing, Shape, warm_steps};
-use bandit::{LinearConfig, Schedule, Width};
+use bandit::{LinearConfig, Schedule, Width, WidthShape};
 use ckks::Params;
 use fault::OutOfRange;
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,15 @@ pub const INVERSE_TOLERANCE: f64 = 1.0 / 1024.0;
 const DEFAULT_BATCH: u64 = 16;
 /// The longest batch of a public schedule, in rounds. It needs five Newton steps if L²/λ ≤ 1.
 const MOST_IN_BATCH: u64 = 64;
+
+/// The assumed bound on |⟨ω, x⟩| for rewards within ± 1. Ridge predictions exceed 1 a little. Contexts that
+/// are chosen against the bound can exceed it, up to √t/2. The entries of the answer are then outside [0, 1],
+/// which devices check.
+pub const PREDICTION_BOUND: f64 = 1.5;
+
+/// A bound on xᵀAx, in units of L²/λ: A stays below V⁻¹ ≤ 1/λ, because Newton's iterates rise towards it, and
+/// a sixteenth is left for errors.
+pub const UNCERTAINTY_BOUND: f64 = 1.0625;
 
 /// The most arms for which a comparison of eight levels is precise enough. Its indicators are within 0.0122
 /// of 0 or 1, and the relative errors of a row multiply, so that with 32 arms a product of 1 is between 0.67
@@ -103,8 +112,10 @@ fn default_sqrt_degree() -> usize {
 }
 
 impl BanditConfig {
-    /// The defaults for `features` features with a norm of at most 1, and `arms` arms: λ = 1, C = 1, η = 0.1,
-    /// the constant width ½, and the public schedule growth_or_every with 16 rounds.
+    /// The defaults for `features` features with a norm of at most 1, `arms` arms, and rewards in [0, 1]: λ = 1,
+    /// C = 1, η = 0.1, the tangent of width ½, half of the range of rewards, with a floor of 1/64, and the
+    /// public schedule growth_or_every with 16 rounds. The tangent has the least regret of the widths that do
+    /// not lock in (`helba-lab experiment helba-exploration`).
     pub fn new(features: usize, arms: usize) -> Self {
         BanditConfig {
             linear: LinearConfig {
@@ -117,8 +128,9 @@ impl BanditConfig {
                 sigma: 0.5,
                 c: 1.0,
                 eta: 0.1,
-                width: Width::Constant { alpha: 0.5 },
+                width: WidthShape::default().width(WidthShape::default().alpha(1.0)),
                 schedule: Schedule::GrowthOrEvery { rounds: DEFAULT_BATCH },
+                tie_seed: 0,
             },
             horizon: default_horizon(),
             unanswered: default_unanswered(),
@@ -129,6 +141,34 @@ impl BanditConfig {
             open_model: false,
             counters: None,
         }
+    }
+
+    /// The configuration with a width of this shape and this alpha, each the default where it is not given:
+    /// alpha is then the one of [`WidthShape::alpha`] for rewards from `rewards[0]` to `rewards[1]`, times
+    /// λ/L² or √λ/L.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] unless the ends of the range are in [−1, 1] and in order.
+    pub fn exploring(
+        mut self,
+        shape: Option<WidthShape>,
+        alpha: Option<f64>,
+        rewards: Option<[f64; 2]>,
+    ) -> Result<Self, Error> {
+        let [low, high] = rewards.unwrap_or([0.0, 1.0]);
+        if !(-1.0 <= low && low < high && high <= 1.0) {
+            let want =
+                "the least and the largest reward, from −1 to 1: divide larger ones by their largest size";
+            return Err(OutOfRange::new("rewards", format!("{low} to {high}"), want).into());
+        }
+        let (linear, shape) = (&mut self.linear, shape.unwrap_or_default());
+        let ratio = linear.lambda / (linear.l * linear.l);
+        let units = match shape {
+            WidthShape::Tangent => ratio,
+            WidthShape::Root => ratio.sqrt(),
+        };
+        linear.width = shape.width(alpha.unwrap_or(shape.alpha(high - low) * units));
+        Ok(self)
     }
 
     /// Checks the configuration against keys of `shape` under `params` with the ring of scores `ring`, and
@@ -275,12 +315,13 @@ impl BanditConfig {
         // The width is largest in the last round.
         let width = match linear.width {
             Width::Constant { alpha } => ("linear.width.alpha", alpha),
+            Width::Tangent { .. } => ("linear.width", linear.untried_bonus(self.horizon)),
             _ => ("linear.width", linear.beta(self.horizon, self.horizon)),
         };
         for (name, value) in [
             ("linear.lambda", linear.lambda.max(1.0 / linear.lambda)),
-            width,
             ("linear.l", linear.l * linear.l),
+            width,
         ] {
             if value.is_nan() || value > 1e4 {
                 let got = format!("{value:e} (its square or inverse, as it enters)");
@@ -332,6 +373,13 @@ impl BanditConfig {
     /// comparison bits.
     pub fn resolution(&self) -> f64 {
         (-f64::from(self.comparison_bits)).exp2()
+    }
+
+    /// A bound on the difference of two indices in round `t` with a model of `t_j` feedbacks, for rewards
+    /// within ± 1. Departure from Prop. 10: it holds for widths without a proof too.
+    pub fn index_range(&self, t: u64, t_j: u64) -> f64 {
+        let l = &self.linear;
+        2.0 * PREDICTION_BOUND + l.bonus(t, t_j, l.c1(t_j)).of(UNCERTAINTY_BOUND * l.l * l.l / l.lambda)
     }
 
     /// Degrees of the odd minimax polynomials whose composition compares scores with this resolution.

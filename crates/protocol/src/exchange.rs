@@ -34,6 +34,11 @@ pub const ANSWER_FLOOD_BITS: u32 = 12;
 /// size, rounded. With a scale of 2³², entries of up to 1.5 stay below half of a first prime of 41 bits.
 pub const OPENED_FORM_BITS: u32 = 6;
 
+/// The difference of two entries of an answer up to which a device takes their arms for equal, and plays the
+/// one that the public order prefers: some two deviations of the difference of their noise at N' = 2¹⁴. The
+/// entries of two arms differ by as much where the arms are closer than an eighth of the resolution.
+pub const TIE_TOLERANCE: f64 = 0.04;
+
 /// v: the standard deviation of the smudging of all members together in an entry of an answer that a
 /// committee opens. Two entries that should be 0 and 1 are confused with a probability of 10⁻²⁹.
 pub const OPENED_DEVIATION: f64 = 0.0625;

@@ -33,7 +33,10 @@ mod scores;
 mod shape;
 
 pub use answers::AnswerLayout;
-pub use config::{Answers, BanditConfig, Compare, INVERSE_TOLERANCE, Plan};
+pub use bandit::{Bonus, WidthShape};
+pub use config::{
+    Answers, BanditConfig, Compare, INVERSE_TOLERANCE, PREDICTION_BOUND, Plan, UNCERTAINTY_BOUND,
+};
 pub use counters::{ArmCounter, Counters, LEAST_COUNTED, LOG_COUNTER_STEPS};
 pub use error::Error;
 pub use exchanges::{Exchanges, MOST_FACTOR, TaskKind};

@@ -39,14 +39,15 @@ impl ClearTwin {
         (&self.model.0, &self.model.1)
     }
 
-    /// The arm with the largest index in `round`, the first of equal ones, with a model of the first
-    /// `feedbacks` feedbacks. That number never becomes smaller.
+    /// The arm with the largest index in `round`, and of equal ones the one that the public order prefers,
+    /// with a model of the first `feedbacks` feedbacks. That number never becomes smaller.
     pub fn arm(&mut self, rows: &[Vec<f64>], round: u64, feedbacks: u64) -> usize {
         let values = self.indices(rows, round, feedbacks);
-        (0..values.len()).fold(0, |best, a| if values[a] > values[best] { a } else { best })
+        self.config.linear.preferred(&values, 1e-12, round)
     }
 
-    /// The optimistic indices that [`Self::arm`] compares, ⟨ω, x⟩ + β·√(xᵀAx + c₁), one a row of features.
+    /// The optimistic indices that [`Self::arm`] compares, ⟨ω, x⟩ and the bonus of xᵀAx, one a row of
+    /// features.
     pub fn indices(&mut self, rows: &[Vec<f64>], round: u64, feedbacks: u64) -> Vec<f64> {
         let feedbacks = feedbacks as usize;
         if feedbacks > self.used {
@@ -62,10 +63,10 @@ impl ClearTwin {
             self.model = (inverse, omega);
         }
         let linear = &self.config.linear;
-        let (beta, c1) = (linear.beta(round, feedbacks as u64), linear.c1(feedbacks as u64));
+        let bonus = linear.bonus(round, feedbacks as u64, linear.c1(feedbacks as u64));
         let index = |x: &Vec<f64>| {
             let x = DVector::from_column_slice(x);
-            self.model.1.dot(&x) + beta * ((x.transpose() * &self.model.0 * &x)[0] + c1).sqrt()
+            self.model.1.dot(&x) + bonus.of((x.transpose() * &self.model.0 * &x)[0])
         };
         rows.iter().map(index).collect()
     }

@@ -99,9 +99,10 @@ impl EncryptedServed {
     fn compare(&self, scores: Ciphertext, (round, feedbacks): (u64, u64)) -> Result<Vec<u8>, Error> {
         let Bootstraps { keys } = self.shared.bootstraps.as_ref().ok_or(Error::NoBootstraps)?;
         let (engine, config) = (&self.shared.engine, &self.created.config);
-        let helba::Scalars { beta, c1, c2, range, .. } = helba::Scalars::new(config, round, feedbacks);
+        let scalars = helba::Scalars::new(config, round, feedbacks);
+        let (bonus, most, range) = (scalars.bonus, scalars.most(), scalars.range);
         let (arms, gap, log_range) = (config.linear.k, engine.ring().gap, self.exchanges.layout.log_range());
-        let formula = tfhe_argmax::Formula { arms, gap, log_range, beta, c1, c2, range };
+        let formula = tfhe_argmax::Formula { arms, gap, log_range, bonus, most, range };
         let circuit = tfhe_argmax::Circuit::new(formula, engine.params().n())?;
         let mut rng = os_rng()?;
         let scores = engine.unpacked(scores);

@@ -489,6 +489,14 @@ fn encrypted() -> Named {
     let rounds = || ("rounds", from_one(), "The longest batch.");
     let width = json!({ "oneOf": [
         variant("constant", "A constant.", &[("alpha", number(), "The width, at least 0.")]),
+        variant(
+            "tangent",
+            "The tangent of the root, which gives up no arm.",
+            &[
+                ("alpha", number(), "The width, at least 0: half of the range of rewards is a good one."),
+                ("floor", number(), "The least point of the tangent, from 0 to 1."),
+            ],
+        ),
         one_of(&["theory", "self_normalized"]),
     ], "description": "The confidence width." });
     let schedule = json!({ "oneOf": [
@@ -511,6 +519,7 @@ fn encrypted() -> Named {
             ("eta", number(), "Relative growth of the rounds within a batch, positive."),
             ("width", reference("Width"), "The confidence width."),
             ("schedule", reference("Schedule"), "The rule that ends a batch."),
+            ("tie_seed?", count(), "Public seed of the order of equal arms; 0 if it is left out."),
         ],
     );
     let counters = object(

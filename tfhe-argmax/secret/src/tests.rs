@@ -113,7 +113,14 @@ fn a_comparison_has_the_noise_of_its_formula() {
 fn a_bootstrap_has_the_noise_of_its_formula() {
     let mut fixture = Fixture::new(22);
     let keys = fixture.keys.clone().expand(KeyId([1; 16])).unwrap();
-    let formula = Formula { arms: 2, gap: 2048, log_range: 0, beta: 0.0, c1: 0.0, c2: 1.0, range: 3.0 };
+    let formula = Formula {
+        arms: 2,
+        gap: 2048,
+        log_range: 0,
+        bonus: Bonus::Linear { slope: 0.0 },
+        most: 1.0,
+        range: 3.0,
+    };
     let circuit = Circuit::new(formula, 8192).unwrap();
     let mut errors = Vec::new();
     for i in 0..100u64 {
@@ -137,7 +144,7 @@ fn the_switch_from_ckks_has_the_noise_of_its_formula() {
     let keys = fixture.keys.clone().expand(KeyId([1; 16])).unwrap();
     let arms = 16;
     let (gap, range) = (256, 3.0);
-    let formula = Formula { arms, gap, log_range: 2, beta: 0.0, c1: 0.0, c2: 1.0, range };
+    let formula = Formula { arms, gap, log_range: 2, bonus: Bonus::Linear { slope: 0.0 }, most: 1.0, range };
     let circuit = Circuit::new(formula, 8192).unwrap();
     let params = fixture.ckks.params().clone();
     let mut errors = Vec::new();

@@ -77,7 +77,14 @@ fn of_arms_that_tie_one_wins() {
 #[test]
 fn the_final_decode_fails_with_less_than_two_to_the_minus_64() {
     for arms in 2..=MOST_BOOTSTRAPPED_ARMS {
-        let formula = Formula { arms, gap: 128, log_range: 0, beta: 0.5, c1: 0.0, c2: 1.0, range: 3.5 };
+        let formula = Formula {
+            arms,
+            gap: 128,
+            log_range: 0,
+            bonus: Bonus::Root { beta: 0.5, c1: 0.0 },
+            most: 1.0,
+            range: 3.5,
+        };
         let circuit = Circuit::new(formula, 8192).unwrap();
         assert!(circuit.failure_bits() > 64.0, "{arms} arms: 2^-{}", circuit.failure_bits());
     }
@@ -128,17 +135,24 @@ fn bytes_that_are_no_keys_are_refused() {
 /// Numbers and rings that do not fit are refused.
 #[test]
 fn formulas_that_do_not_fit_are_refused() {
-    let good = Formula { arms: 4, gap: 1024, log_range: 0, beta: 0.5, c1: 0.1, c2: 1.2, range: 3.5 };
+    let good = Formula {
+        arms: 4,
+        gap: 1024,
+        log_range: 0,
+        bonus: Bonus::Root { beta: 0.5, c1: 0.1 },
+        most: 1.1,
+        range: 3.5,
+    };
     assert!(Circuit::new(good, 8192).is_ok());
     for arms in [0, 1, MOST_BOOTSTRAPPED_ARMS + 1] {
         assert!(matches!(Circuit::new(Formula { arms, ..good }, 8192), Err(Error::Arms { .. })));
     }
     for formula in [
-        Formula { beta: f64::NAN, ..good },
-        Formula { beta: -0.1, ..good },
-        Formula { c2: 0.1, ..good },
+        Formula { bonus: Bonus::Linear { slope: f64::NAN }, ..good },
+        Formula { bonus: Bonus::Linear { slope: -0.1 }, ..good },
+        Formula { most: 0.0, ..good },
         Formula { range: 0.0, ..good },
-        Formula { c2: 1e9, ..good },
+        Formula { most: 1e9, ..good },
     ] {
         assert!(matches!(Circuit::new(formula, 8192), Err(Error::Formula(_))), "{formula:?}");
     }

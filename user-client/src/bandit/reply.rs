@@ -5,8 +5,8 @@ use crate::Error;
 use crate::device::Keys;
 use envelope::SealingSecret;
 #[cfg(feature = "secret")]
-use protocol::{Answers, Compare};
-use protocol::{DecisionId, exchange};
+use protocol::Compare;
+use protocol::{Answers, DecisionId, exchange};
 use wire::{DecideReply, Decision, Ticket, TraceQuestion};
 use zeroize::Zeroize;
 
@@ -98,11 +98,17 @@ impl BanditDevice<'_> {
             self.comparison(question)?;
         }
         let values = self.values(decision, answer_key)?;
+        let linear = &self.created.config.linear;
+        let tolerance = match self.created.config.answers {
+            Answers::Arm => exchange::TIE_TOLERANCE,
+            Answers::Scores => 2.0 * self.scores_noise(),
+        };
+        let of_round = |at: usize| decision.round.saturating_add(at as u64);
         let choice = |(at, Values { values, reliable }): (usize, Values)| Choice {
             id: if at == 0 { decision.id } else { decision.others[at - 1] },
-            arm: first_largest(&values),
+            arm: linear.preferred(&values, tolerance, of_round(at)),
             values,
-            round: decision.round.saturating_add(at as u64),
+            round: of_round(at),
             model_feedbacks: decision.model_feedbacks,
             users: decision.users,
             reliable,
@@ -110,6 +116,11 @@ impl BanditDevice<'_> {
             shows_model: self.created.config.shows_model(),
         };
         Ok(values.into_iter().enumerate().map(choice).collect())
+    }
+
+    /// A bound on the noise of the scores of the open tier.
+    pub(super) fn scores_noise(&self) -> f64 {
+        f64::from(self.exchanges.layout.log_range() - exchange::SCORES_FLOOD_BITS as i32 + 1).exp2()
     }
 
     /// The values of each decision of a reply.
@@ -156,9 +167,4 @@ impl BanditDevice<'_> {
         }
         Ok(users)
     }
-}
-
-/// The first of the largest values.
-fn first_largest(values: &[f64]) -> usize {
-    (0..values.len()).fold(0, |best, a| if values[a] > values[best] { a } else { best })
 }

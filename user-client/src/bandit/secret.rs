@@ -89,7 +89,7 @@ impl BanditDevice<'_> {
         Ok(coefficients.with(|coefficients| layout.read_counters(coefficients)))
     }
 
-    /// The index u + β·√(z + c₁) of each arm of `count` decisions, and whether all z and u are in their
+    /// The index of each arm, u and the bonus of z, of `count` decisions, and whether all z and u are in their
     /// range.
     pub(super) fn indices(
         &self,
@@ -103,11 +103,11 @@ impl BanditDevice<'_> {
         // A product keeps the scale of its factors' product, and frames hold the canonical one.
         let answer = answer.with_scale(f64::from(LOG_SCORE).exp2());
         let (linear, t_j) = (&self.created.config.linear, decision.model_feedbacks);
-        let (c1, range) = (linear.c1(t_j), self.possible_scores(t_j));
+        let range = self.possible_scores(t_j);
         let of_decision = |coefficients: &[i128], b: usize| {
             let scores = Zeroizing::new(layout.scores(coefficients, b, log));
-            let beta = linear.beta(decision.round.saturating_add(b as u64), t_j);
-            let values = scores.iter().map(|[z, u]| u + beta * (z.max(0.0) + c1).sqrt()).collect();
+            let bonus = linear.bonus(decision.round.saturating_add(b as u64), t_j, linear.c1(t_j));
+            let values = scores.iter().map(|[z, u]| u + bonus.of(*z)).collect();
             let reliable =
                 scores.iter().flatten().zip(range.iter().cycle()).all(|(v, range)| range.contains(v));
             reply::Values { values, reliable }
@@ -121,8 +121,7 @@ impl BanditDevice<'_> {
     /// rest for noise.
     fn possible_scores(&self, feedbacks: u64) -> [std::ops::Range<f64>; 2] {
         let linear = &self.created.config.linear;
-        let log_noise = self.exchanges.layout.log_range() - protocol::exchange::SCORES_FLOOD_BITS as i32 + 1;
-        let noise = f64::from(log_noise).exp2();
+        let noise = self.scores_noise();
         let z = 1.0625 * linear.l * linear.l / linear.lambda + noise;
         let u = 1.0625 * linear.l * (feedbacks as f64 / linear.lambda).sqrt() / 2.0 + noise;
         [-noise..z, -u..u]

@@ -446,7 +446,9 @@ fn attack_hostile_answers_are_refused() {
         server.device().read(&reply.to_bytes()).map(|read| read.choice.unwrap())
     };
     let users = arms.created.plan.users as u32;
-    assert_eq!(read(&arms, 0, &answer).unwrap().arm, 0, "the first of equal arms");
+    let equal = read(&arms, 0, &answer).unwrap();
+    let first = arms.created.config.linear.preferred(&vec![0.0; equal.values.len()], 0.0, equal.round);
+    assert_eq!(equal.arm, first, "of equal arms the one that the public order prefers");
     assert!(read(&arms, users - 1, &answer).is_ok());
     for user in [users, u32::MAX] {
         assert!(matches!(read(&arms, user, &answer), Err(Error::BadAnswer(_))), "{user}");

@@ -20,6 +20,7 @@ fn config(data: &Purchases, schedule: Schedule) -> LinearConfig {
         eta: 0.1,
         width: Width::Constant { alpha: 0.5 },
         schedule,
+        tie_seed: 0,
     }
 }
 

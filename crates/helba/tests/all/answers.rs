@@ -9,7 +9,7 @@ use helba::circuit::DecisionCircuit;
 use helba::{DeepEngine, Error, Scalars};
 use protocol::exchange::ANSWER_FLOOD_BITS;
 use protocol::levels::{ANSWER_LEVEL, DecisionLevels, products_level};
-use protocol::{AnswerLayout, BanditConfig, KeyPlan, Shape};
+use protocol::{AnswerLayout, BanditConfig, KeyPlan, Shape, WidthShape};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 
@@ -292,7 +292,9 @@ struct Neighbour {
 impl Neighbour {
     fn new(toy: bool) -> Self {
         let world = World::new(2, 2, toy);
-        let (config, slots) = (BanditConfig::new(2, 2), world.large.params().max_slots());
+        let (mut config, slots) = (BanditConfig::new(2, 2), world.large.params().max_slots());
+        // Predictions that differ by 0.02 are farther apart in a smaller range of indices.
+        config.linear.width = WidthShape::Root.width(0.5);
         let circuit =
             DecisionCircuit::new(&config, Scalars::new(&config, 31, 30), world.shape, slots).unwrap();
         let levels = DecisionLevels::new(&config, world.shape).unwrap().of_users(2);

@@ -147,7 +147,7 @@ impl Bandit {
         let index = |x: &Vec<f64>| {
             let ax: Vec<f64> = self.a.iter().map(|row| dot(row, x)).collect();
             let z = dot(&ax, x);
-            (z, dot(&self.omega, x) + self.formula.beta * (z + self.formula.c1).sqrt())
+            (z, dot(&self.omega, x) + self.formula.bonus.of(z))
         };
         rows.iter().map(index).collect()
     }
@@ -156,10 +156,10 @@ impl Bandit {
 /// The numbers of `helba::Scalars` in the next round, without room for a tie.
 fn formula(config: &BanditConfig, gap: usize, layout: &ScoreLayout, rounds: u64) -> Formula {
     let l = &config.linear;
-    let (beta, c1) = (l.beta(rounds + 1, rounds), l.c1(rounds));
-    let c2 = c1 + 1.0625 * l.l * l.l / l.lambda;
-    let range = 3.0 + beta * c2.sqrt();
-    Formula { arms: l.k, gap, log_range: layout.log_range(), beta, c1, c2, range }
+    let bonus = l.bonus(rounds + 1, rounds, l.c1(rounds));
+    let most = 1.0625 * l.l * l.l / l.lambda;
+    let range = 3.0 + bonus.of(most);
+    Formula { arms: l.k, gap, log_range: layout.log_range(), bonus, most, range }
 }
 
 /// An encryption at the scale 2^`log`.
