@@ -10,12 +10,12 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{AppendHeaders, IntoResponse, Response};
-use protocol::BanditConfig;
+use protocol::{BanditConfig, WidthShape};
 use schema::Transform;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use user_client::AnyBandit;
-use wire::{BanditView, Labelled, Labels, LabelsPatch, MAX_CLEAR_BYTES};
+use wire::{BanditView, Created, Labelled, Labels, LabelsPatch, MAX_CLEAR_BYTES};
 
 /// The most bandits of a page of the list.
 const MOST_LISTED: usize = 1000;
@@ -82,7 +82,9 @@ pub(super) async fn create(State(agent): State<Agent>, request: Request) -> Resu
     let created = blocking(move || {
         let labels = labels_of(&mut asked)?;
         let settings = settings_of(&mut asked)?.applied_to(&Settings::default())?;
+        let exploration = exploration_of(&mut asked)?;
         let config = configuration(asked, settings.transform.as_ref())?;
+        let (config, warning) = exploration.applied_to(config)?;
         settings.check(&config)?;
         // The client sends it once more if the answer is lost; the server creates one bandit.
         let created = agent.0.ask(|client| client.create_encrypted(&config))?;
@@ -91,7 +93,7 @@ pub(super) async fn create(State(agent): State<Agent>, request: Request) -> Resu
             Some(labels) => Ok(agent.0.ask(|client| client.relabel(&created.id, &labels, None))?),
         });
         match completed {
-            Ok(labels) => Ok(Labelled { labels, of: created }),
+            Ok(labels) => Ok(Warned { warning, of: Labelled { labels, of: created } }),
             Err(error) => {
                 // A bandit without its settings is of no use, and what is left of it costs little.
                 let _ = agent.0.client().delete(&created.id);
@@ -100,8 +102,51 @@ pub(super) async fn create(State(agent): State<Agent>, request: Request) -> Resu
         }
     });
     let created = created.await?;
-    let location = [(header::LOCATION, format!("/v1/bandits/{}", created.of.id))];
+    let location = [(header::LOCATION, format!("/v1/bandits/{}", created.of.of.id))];
     Ok((StatusCode::CREATED, location, Json(created)).into_response())
+}
+
+/// A bandit that was created, and what its creator should know of it.
+#[derive(Serialize)]
+struct Warned {
+    /// That it can lock in on one arm.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warning: Option<String>,
+    #[serde(flatten)]
+    of: Labelled<Created>,
+}
+
+/// How a bandit explores, in the terms of [`BanditConfig::exploring`].
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Exploration {
+    width: Option<WidthShape>,
+    alpha: Option<f64>,
+    rewards: Option<[f64; 2]>,
+}
+
+impl Exploration {
+    /// The configuration with what is given, and a warning if the bandit can lock in.
+    fn applied_to(self, config: BanditConfig) -> Result<(BanditConfig, Option<String>), Error> {
+        let Exploration { width, alpha, rewards } = self;
+        let config = match (width, alpha, rewards) {
+            (None, None, None) => config,
+            _ => config
+                .exploring(width, alpha, rewards)
+                .map_err(|e| Error::BadConfig { why: e.to_string() })?,
+        };
+        let range = rewards.map_or(1.0, |[low, high]| high - low);
+        let warning = config.linear.lock_in_warning(config.horizon, range);
+        Ok((config, warning))
+    }
+}
+
+/// The exploration of a creation, which is taken out of it.
+fn exploration_of(asked: &mut Map<String, Value>) -> Result<Exploration, Error> {
+    let given =
+        ["width", "alpha", "rewards"].map(|field| asked.remove(field).map(|v| (field.to_string(), v)));
+    let given: Map<String, Value> = given.into_iter().flatten().collect();
+    serde_json::from_value(Value::Object(given)).map_err(|e| Error::BadConfig { why: e.to_string() })
 }
 
 /// The labels of a creation, which are taken out of it.

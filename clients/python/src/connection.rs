@@ -5,7 +5,7 @@ use crate::error::Failure;
 use crate::keys::{Keys, needed, or_raise};
 use crate::work::{Unawaited, call, log, same_process};
 use host::{lock, os_rng};
-use protocol::{BanditConfig, DecisionId};
+use protocol::{BanditConfig, DecisionId, WidthShape};
 use pyo3::prelude::*;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -21,6 +21,33 @@ use wire::{AccessToken, ClearFeedback, Created, Labels, LabelsPatch, ProblemType
 #[pyfunction]
 pub(crate) fn default_configuration(py: Python<'_>, features: usize, arms: usize) -> PyResult<String> {
     or_raise(py, json(&BanditConfig::new(features, arms)))
+}
+
+/// The configuration `text` with this exploration, as `BanditConfig::exploring` says, and a warning if the
+/// bandit can then lock in on one arm.
+#[pyfunction]
+#[pyo3(signature = (text, width=None, alpha=None, rewards=None))]
+pub(crate) fn exploring(
+    py: Python<'_>,
+    text: &str,
+    width: Option<&str>,
+    alpha: Option<f64>,
+    rewards: Option<[f64; 2]>,
+) -> PyResult<(String, Option<String>)> {
+    let bad = |e: &dyn std::fmt::Display| Failure::Argument(e.to_string());
+    let read = serde_json::from_str(text).map_err(|e| Failure::Argument(format!("the configuration: {e}")));
+    let mut config: BanditConfig = or_raise(py, read)?;
+    let shape = match width {
+        None => None,
+        Some("root") => Some(WidthShape::Root),
+        Some(_) => Some(WidthShape::Tangent),
+    };
+    if shape.is_some() || alpha.is_some() || rewards.is_some() {
+        config = or_raise(py, config.exploring(shape, alpha, rewards).map_err(|e| bad(&e)))?;
+    }
+    let range = rewards.map_or(1.0, |[low, high]| high - low);
+    let warning = config.linear.lock_in_warning(config.horizon, range);
+    Ok((or_raise(py, json(&config))?, warning))
 }
 
 /// A server, and the keys of its encrypted bandits if there are any. Every method that waits takes `done`:

@@ -21,7 +21,7 @@ mod _native {
     #[pymodule_export]
     use crate::connection::Connection;
     #[pymodule_export]
-    use crate::connection::default_configuration;
+    use crate::connection::{default_configuration, exploring};
     #[pymodule_export]
     use crate::data::{check_data, evaluate_data, fit_transform, rounds_of_data};
     #[pymodule_export]

@@ -77,8 +77,16 @@ def test_configurations_are_passed_on(client: helba.Client) -> None:
     bandit = client.create(features=4, arms=2, lambda_=2.0, alpha=0.25, horizon=500, schedule={"every": {"rounds": 8}})
     config = bandit.created["config"]
     assert config["horizon"] == 500 and config["linear"]["lambda"] == 2.0
-    assert config["linear"]["width"] == {"constant": {"alpha": 0.25}}
+    assert config["linear"]["width"] == {"tangent": {"alpha": 0.25, "floor": 1 / 64}}
     assert config["linear"]["schedule"] == {"every": {"rounds": 8}}
+    # Half of the range of rewards, in units of lambda.
+    ranged = client.create(features=4, arms=2, lambda_=2.0, rewards=(-1, 1)).created["config"]["linear"]
+    assert ranged["width"] == {"tangent": {"alpha": 2.0, "floor": 1 / 64}}
+    with pytest.warns(UserWarning, match="can lock in on one arm.*take the width tangent, or an alpha of 1.000"):
+        root = client.create(features=4, arms=2, width="root", alpha=0.5).created["config"]["linear"]
+    assert root["width"] == {"constant": {"alpha": 0.5}}
+    with pytest.raises(helba.ArgumentError, match="rewards.*from −1 to 1"):
+        client.create(features=4, arms=2, rewards=(0, 50))
     with pytest.raises(helba.ArgumentError, match="no parameter alhpa; it has alpha, answers"):
         client.create(features=4, arms=2, alhpa=0.25)
     with pytest.raises(helba.RefusedError, match="horizon") as refused:

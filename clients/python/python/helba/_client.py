@@ -63,9 +63,11 @@ class Client:
     ) -> Bandit:
         """Creates a bandit: an encrypted one, or with policy, a name of `policies`, one that the server can read.
 
-        Further arguments are those of the configuration, such as horizon=5000, alpha=0.3 and lambda_=2.0 of an
-        encrypted bandit, or epsilon=1.0 of a policy. name and tags are for people, and the server reads them. The
-        request has a key, by which the server knows a repeated one: it creates one bandit.
+        Further arguments are those of the configuration, such as horizon=5000 and lambda_=2.0 of an encrypted
+        bandit, or epsilon=1.0 of a policy. rewards=(low, high) of an encrypted bandit is the range of rewards,
+        from which its alpha follows ((0, 1) if left out); alpha=0.3 and width="root" change how it explores. name and
+        tags are for people, and the server reads them. The request has a key, by which the server knows a repeated
+        one: it creates one bandit.
         """
         call = _requests.create(self._connection, features, arms, policy, name, tags, configuration)
         return Bandit(self._connection, call.result())

@@ -308,21 +308,25 @@ def encrypted_configuration(features: int, arms: int, changes: Mapping[str, Any]
             raise ArgumentError(f"{name} is {size!r}, it must be a whole number from 1 on")
     configuration = json.loads(_native.default_configuration(features, arms))
     linear = configuration["linear"]
+    exploration: dict[str, Any] = {}
     for name, value in changes.items():
         name = _plain(name)
-        if name == "alpha":
-            linear["width"] = {"constant": {"alpha": value}}
+        if name in ("alpha", "rewards") or name == "width" and value in ("tangent", "root"):
+            exploration[name] = value
         elif name in linear and name not in ("d", "k"):
             linear[name] = value
         elif name in configuration and name != "linear":
             configuration[name] = value
         else:
-            known = sorted({"alpha", *linear, *configuration} - {"d", "k", "linear", "lambda"} | {"lambda_"})
+            known = sorted({"alpha", "rewards", *linear, *configuration} - {"d", "k", "linear", "lambda"} | {"lambda_"})
             raise ArgumentError(f"an encrypted bandit has no parameter {name}; it has {', '.join(known)}")
     try:
-        return json.dumps(configuration)
+        text, warning = _native.exploring(json.dumps(configuration), **exploration)
     except TypeError as error:
         raise ArgumentError(f"a parameter cannot be sent: {error}") from None
+    if warning:
+        warnings.warn(warning, stacklevel=4)
+    return text
 
 
 def listed(
