@@ -75,14 +75,14 @@ fn ring_switch(
     Ok(RingSwitch::new(large.params(), ckks::Evaluator::new(params, keys), switch)?)
 }
 
-/// A bandit under the paper's trace condition with one user, who is alone in every evaluation, answers every
-/// trace question and waits until the model of a batch that has ended is in use.
+/// A bandit with one user, who is alone in every evaluation, answers every trace question and waits until the
+/// model of a batch that has ended is in use.
 pub struct Played<'a> {
     keys: &'a Keys,
     bandit: EncryptedBandit,
     rng: ChaCha20Rng,
     round: u64,
-    /// The question of the last decision, and its answer.
+    /// The question of the last decision, and its answer, under the trace condition.
     answer: Option<(protocol::QuestionId, bool)>,
 }
 
@@ -149,7 +149,7 @@ impl<'a> Played<'a> {
         let (params, slots) = (engine.answer_params(), large.params().max_slots());
         let values = ckks_secret::decrypt(&small.under(params), &answer, params.max_slots())
             .with(|decrypted| layout.action_values(decrypted, user, slots));
-        Ok((0..values.len()).fold(0, |best, arm| if values[arm] > values[best] { arm } else { best }))
+        Ok(self.bandit.config().linear.preferred(&values, exchange::TIE_TOLERANCE, self.round))
     }
 
     /// The feedback on the last decision, and everything that follows from it.
@@ -161,8 +161,14 @@ impl<'a> Played<'a> {
         let (small, id) = (&self.keys.small, self.keys.engine.key_id());
         let statistics = self.encrypt(&layout.feedback(0, features, reward)?, LOG_STATISTICS)?;
         let frame = statistics.to_partial_bytes(small, id, layout.feedback_numbers());
-        let trace = self.encrypt(&layout.trace(features)?, LOG_CONTEXT)?.to_bytes(small, id);
-        let event = Event::Traced { round: self.round, frame, trace, answer: self.answer.take() };
+        let round = self.round;
+        let event = match self.bandit.config().tests_trace() {
+            false => Event::Feedback { round, frame },
+            true => {
+                let trace = self.encrypt(&layout.trace(features)?, LOG_CONTEXT)?.to_bytes(small, id);
+                Event::Traced { round, frame, trace, answer: self.answer.take() }
+            }
+        };
         self.bandit.apply(&self.keys.engine, &event)?;
         while let Some(event) = self.next()? {
             self.bandit.apply(&self.keys.engine, &event)?;

@@ -7,6 +7,7 @@ use serde::Serialize;
 pub mod ciphertexts;
 pub mod delayed;
 pub mod distributed;
+pub mod exploration;
 pub mod glm;
 pub mod helba;
 pub mod leader;
@@ -21,6 +22,7 @@ pub fn all() -> Vec<&'static dyn Experiment> {
         glm::EXPERIMENTS,
         helba::EXPERIMENTS,
         ciphertexts::EXPERIMENTS,
+        exploration::EXPERIMENTS,
         leader::EXPERIMENTS,
         schedules::EXPERIMENTS,
         stochastic::EXPERIMENTS,

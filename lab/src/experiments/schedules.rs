@@ -6,7 +6,7 @@ use crate::experiment::{
 };
 use anyhow::Result;
 use bandit::toy::Toy;
-use bandit::{Arithmetic, HelbaClear, LinearConfig, Schedule, Width};
+use bandit::{Arithmetic, HelbaClear, LinearConfig, Schedule, WidthShape};
 use privacy::source::SplitMix64;
 use std::fmt::Write as _;
 
@@ -38,7 +38,7 @@ fn config(d: usize, k: usize, schedule: Schedule, eta: f64) -> LinearConfig {
         l: 1.0,
         delta: 0.05,
         eta,
-        width: Width::Constant { alpha: 0.5 },
+        width: WidthShape::default().width(0.5),
         schedule,
         ..LinearConfig::figure_1()
     }
@@ -56,7 +56,7 @@ impl Experiment for Schedules {
             seeds: [100, 2],
             notes: "HELBA in the clear with exact arithmetic and without delay of updates. Each round draws one of 1000 context sets; \
                     features are uniform in ±1/√d, θ is uniform on the unit sphere, and the Gaussian noise has deviation 0.5; λ = 1, C = 1, \
-                    constant width 0.5. Equal seeds draw equal rounds, so differences are paired.",
+                    tangent of width 0.5. Equal seeds draw equal rounds, so differences are paired.",
         }
     }
 
@@ -110,7 +110,7 @@ impl Experiment for Schedules {
              Regret after {rounds} rounds and the number of batch updates, means of {} seeds with the standard error of the mean.\n\
              *Against the trace condition* is the paired difference in regret, with its standard error, and as a share. HELBA in the\n\
              clear with exact arithmetic, models renewed at once; 1000 context sets, one of them drawn in every round, features uniform\n\
-             in ±1/√d, θ uniform on the unit sphere, Gaussian noise of 0.5; λ = 1, C = 1, constant width ½.\n",
+             in ±1/√d, θ uniform on the unit sphere, Gaussian noise of 0.5; λ = 1, C = 1, tangent of width ½.\n",
             results.seeds
         );
         // Writing to a string cannot fail.
