@@ -4,7 +4,7 @@
     python3 reference.py --write    writes reference.json, with which tests of the program compare
 
 It reads the files by itself: no line here is translated from the program. OFUL is that of Abbasi-Yadkori, Pal and
-Szepesvari (lambda = 1, width 0.5); UCB1 that of Auer, Cesa-Bianchi and Fischer; the estimates, the orders of rounds and
+Szepesvari (lambda = 1, the tangent of width 0.5 with a floor of 1/64); UCB1 that of Auer, Cesa-Bianchi and Fischer; the estimates, the orders of rounds and
 the intervals are defined on the first page of crates/evaluation and in its files `orders.rs` and `interval.rs`.
 """
 
@@ -106,14 +106,21 @@ def logged():
 
 class Oful:
     def __init__(self, d):
-        self.design, self.moment = np.eye(d), np.zeros(d)
+        self.design, self.moment, self.rounds = np.eye(d), np.zeros(d), 0
 
     def decide(self, rows):
         inverse = np.linalg.inv(self.design)
-        width = np.sqrt(np.einsum("ki,ij,kj->k", rows, inverse, rows))
-        return first_best(rows @ (inverse @ self.moment) + 0.5 * width)
+        z = np.einsum("ki,ij,kj->k", rows, inverse, rows)
+        d = len(self.moment)
+        s = max(math.sqrt(d / (d + max(self.rounds, 1))), 1 / 64)
+        index = rows @ (inverse @ self.moment) + 0.5 * z / (2 * s)
+        # Equal arms come in an order of the round, by words of SplitMix64.
+        of_round = first_word(first_word(0x74696573) ^ (self.rounds + 1))
+        best = np.flatnonzero(index >= index.max() - 1e-12)
+        return int(min(best, key=lambda arm: first_word(of_round ^ int(arm))))
 
     def learn(self, x, arm, reward):
+        self.rounds += 1
         self.design += np.outer(x, x)
         self.moment += reward * x
 
