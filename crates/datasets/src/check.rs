@@ -29,6 +29,8 @@ pub struct Checked {
     pub logged: bool,
     /// Mean reward: of the logged action, or of each candidate.
     pub mean_rewards: Vec<f64>,
+    /// The least and the largest reward.
+    pub reward_range: [f64; 2],
     /// The smallest probability of a logged action.
     pub least_propensity: Option<f64>,
     /// Features before the projection.
@@ -93,6 +95,24 @@ struct Seen {
     product: f64,
 }
 
+/// What the range of rewards says about exploration.
+fn exploration([low, high]: [f64; 2]) -> String {
+    let largest = low.abs().max(high.abs());
+    if low == high {
+        format!("every reward is {low}: there is nothing to learn")
+    } else if largest > 1.0 {
+        format!(
+            "rewards from {low} to {high}: an encrypted bandit takes rewards from -1 to 1, so divide them by {largest} or more"
+        )
+    } else {
+        let [low, high] = if low < 0.0 { [low, high] } else { [0.0, 1.0] };
+        let alpha = bandit::WidthShape::default().alpha(high - low);
+        format!(
+            "rewards within {low} and {high}: `create` explores with alpha {alpha} and lambda 1, given --rewards={low},{high}"
+        )
+    }
+}
+
 /// Counts what the schema of `prepared` makes of its file: one more pass.
 ///
 /// # Errors
@@ -107,6 +127,7 @@ pub fn check(prepared: &Prepared) -> Result<Checked, Error> {
     let mut means = vec![0.0; if logged { 1 } else { k }];
     let (mut shortened, mut decided, mut squares) = (0u64, 0u64, 0.0);
     let mut least: Option<f64> = None;
+    let mut range = [f64::INFINITY, f64::NEG_INFINITY];
     prepared.each(|round| {
         let raw = &round.raw;
         let rows = transform.wide_rows(&raw.context, &raw.candidates, position(raw));
@@ -119,6 +140,13 @@ pub fn check(prepared: &Prepared) -> Result<Checked, Error> {
             }
             seen.constant &= column(i).all(|x| x == seen.first);
             seen.shared &= column(i).all(|x| x == rows[i]);
+        }
+        let observed = match &raw.observed {
+            Observed::Every(rewards) => &rewards[..],
+            Observed::Played { reward, .. } => std::slice::from_ref(reward),
+        };
+        for reward in observed {
+            range = [range[0].min(*reward), range[1].max(*reward)];
         }
         match &raw.observed {
             Observed::Every(rewards) => {
@@ -178,6 +206,7 @@ pub fn check(prepared: &Prepared) -> Result<Checked, Error> {
         candidates: prepared.arms().to_vec(),
         logged,
         mean_rewards: means.iter().map(|sum| sum / n).collect(),
+        reward_range: if range[0] <= range[1] { range } else { [0.0; 2] },
         least_propensity: least,
         wide_features: wide,
         features: transform.features(),
@@ -240,6 +269,7 @@ impl Checked {
             true => format!("rewards of logged actions only, mean {}", shown(&means)),
             false => format!("rewards of all candidates, means {}", shown(&means)),
         });
+        lines.push(exploration(self.reward_range));
         match self.least_propensity {
             Some(p) => lines.push(format!(
                 "probabilities of logged actions from {p:.4}: a weight of at most {:.1}",
