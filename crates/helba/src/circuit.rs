@@ -107,8 +107,9 @@ impl DecisionCircuit {
         self.argmax.products(alg, &self.index(alg, raised)?)
     }
 
-    /// The optimistic indices, u and the bonus of z, divided by their range and shifted into ± ½, in the last slot
-    /// of the block of each arm; −½ in those of padding. All other slots are 0. Takes the levels of the bonus.
+    /// The optimistic indices, u and the bonus of z, divided by their range and shifted into ± ½, in the last
+    /// slot of the block of each arm; −½ in those of padding. All other slots are 0. Takes the levels of the
+    /// bonus.
     ///
     /// # Errors
     /// Those of the algebra.

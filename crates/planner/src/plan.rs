@@ -624,8 +624,8 @@ mod tests {
         }
     }
 
-    /// Predictions against steps measured with each kernel, under a root. The prices are of another hour of such a machine,
-    /// in which everything may take a fifth longer or less.
+    /// Predictions against steps measured with each kernel, under a root. The prices are of another hour of
+    /// such a machine, in which everything may take a fifth longer or less.
     #[test]
     fn steps_take_what_is_predicted() {
         let record = std::fs::read_to_string("../../benches/record/2026-11-24-costs.csv").unwrap();

@@ -89,8 +89,8 @@ impl BanditDevice<'_> {
         Ok(coefficients.with(|coefficients| layout.read_counters(coefficients)))
     }
 
-    /// The index of each arm, u and the bonus of z, of `count` decisions, and whether all z and u are in their
-    /// range.
+    /// The index of each arm, u and the bonus of z, of `count` decisions, and whether all z and u are in
+    /// their range.
     pub(super) fn indices(
         &self,
         keys: &SecretKeys,
