@@ -103,6 +103,12 @@ const TABLE: &[(&str, [usize; 3])] = &[
     ("growth_or_every 16, eta 0.5", [3, 3, 4]),
     ("every 16", [4, 1, 5]),
     ("growth_or_every 64, eta 0.1", [2, 2, 0]),
+    // Confidence widths.
+    ("tangent, ½ (the default)", [0, 0, 3]),
+    ("constant ½", [5, 2, 2]),
+    ("constant 1", [3, 3, 4]),
+    ("constant 2", [4, 1, 5]),
+    ("the paper's width", [2, 2, 0]),
     // Composite anonymous feedback.
     ("ODAAF", [1, 1, 1]),
     ("generalised ODAAF", [1, 1, 1]),
