@@ -460,10 +460,10 @@ pub(crate) struct Tuning {
     /// Regularisation of the ridge estimate [default: 1].
     #[arg(long, allow_negative_numbers = true)]
     pub(crate) lambda: Option<f64>,
-    /// How much is explored, in units of the reward. The arm with the largest prediction + alpha · uncertainty
-    /// is played, and the uncertainty of an arm shrinks as rewards of arms with such features come. 0 explores
-    /// nothing, and a larger number explores longer [default: half of the range of --rewards, or all of it
-    /// with --width root].
+    /// How much is explored, in units of the reward. The arm with the largest prediction + alpha ·
+    /// uncertainty is played, and the uncertainty of an arm shrinks as rewards of arms with such features
+    /// come. 0 explores nothing, and a larger number explores longer [default: half of the range of
+    /// --rewards, or all of it with --width root].
     #[arg(long, allow_negative_numbers = true)]
     pub(crate) alpha: Option<f64>,
     /// What uncertainty is: the tangent of a root, which gives up no arm, or the root itself, which locks in
