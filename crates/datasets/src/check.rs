@@ -3,7 +3,7 @@
 use crate::prepare::position;
 use crate::score::held_out;
 use crate::{Dropped, Error, Noted, Observed, Prepared};
-use schema::{Layout, ProjectionRule};
+use schema::{Layout, Missing, ProjectionRule};
 use serde::Serialize;
 
 /// The share of rounds from which a feature that predicts the choice, or the correlation from which one
@@ -198,7 +198,9 @@ pub fn check(prepared: &Prepared) -> Result<Checked, Error> {
     let suspects = seen.iter().zip(&names).filter_map(suspect).collect();
     let dropped = prepared.dropped().to_vec();
     let lost: u64 = dropped.iter().map(|d| d.rounds).sum();
-    let missing = prepared.columns().iter().filter(|c| c.missing > 0);
+    // Absence in JSON is a value.
+    let sparse = prepared.schema().layout == Layout::Dsjson && prepared.schema().missing == Missing::Zero;
+    let missing = prepared.columns().iter().filter(|c| c.missing > 0 && !sparse);
     Ok(Checked {
         rounds: prepared.rounds(),
         out_of_order: prepared.late(),
@@ -331,6 +333,12 @@ impl Checked {
         );
         for suspect in &self.leakage_suspects {
             lines.push(format!("leakage? {}", host::visible(suspect)));
+        }
+        if self.candidates.len() > 64 {
+            lines.push(format!(
+                "{} candidates: keys of encrypted bandits carry up to 64 arms",
+                self.candidates.len()
+            ));
         }
         if self.features > 16 {
             lines.push(format!(

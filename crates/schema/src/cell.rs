@@ -72,6 +72,15 @@ impl Cell {
         }
     }
 
+    /// What stands before or after the digits of a text, if it is a number with a unit: `%`, or the sign or
+    /// the code of a currency.
+    pub fn unit(&self) -> Option<&'static str> {
+        let Cell::Text(text) = self else { return None };
+        let text = text.trim_start_matches(['-', '+', '\u{2212}']);
+        let of = |unit: &&&str| text.starts_with(**unit) || text.ends_with(**unit);
+        ["%"].iter().chain(&CURRENCIES).find(of).copied()
+    }
+
     /// 1 for `true`, `yes`, `y` and `t`, in any case, and 0 for `false`, `no`, `n` and `f`.
     pub fn truth(&self) -> Option<f64> {
         let Cell::Text(text) = self else { return None };

@@ -36,6 +36,14 @@ pub struct ColumnSeen {
     numbers: [Numbers; 2],
     /// Number of words for yes and no.
     words: u64,
+    /// The first line of each unit of the numbers, and of numbers without one.
+    units: BTreeMap<&'static str, u64>,
+    /// Number of values that are times since 1970.
+    epochs: u64,
+    /// Whether a number would be another one with a decimal comma.
+    ambiguous: bool,
+    /// Whether other columns of the file have a decimal comma.
+    beside_comma: bool,
     /// Number of dates.
     dates: u64,
     /// Whether a value is a whole number with leading zeros or with more digits than a double holds.
@@ -86,6 +94,10 @@ impl ColumnSeen {
             hashes: HashSet::new(),
             numbers: [none; 2],
             words: 0,
+            units: BTreeMap::new(),
+            epochs: 0,
+            ambiguous: false,
+            beside_comma: false,
             dates: 0,
             coded: false,
             serial: true,
@@ -123,6 +135,12 @@ impl ColumnSeen {
                 self.strays.insert(short, (line, 1));
             }
         } else {
+            self.units.entry(cell.unit().unwrap_or("")).or_insert(line);
+            if let [Some(point), Some(comma)] = forms {
+                self.ambiguous |= point != comma;
+                let since_1970 = |unit: f64| (1e9 * unit..2.2e9 * unit).contains(&point);
+                self.epochs += u64::from(point.fract() == 0.0 && [1.0, 1e3, 1e6].into_iter().any(since_1970));
+            }
             let digits = text.bytes().all(|byte| byte.is_ascii_digit());
             self.coded |= digits && (text.len() > 15 || (text.len() > 1 && text.starts_with('0')));
         }
@@ -154,6 +172,13 @@ impl ColumnSeen {
             a.whole &= b.whole;
             a.sum += b.sum;
         }
+        for (unit, line) in &other.units {
+            let first = self.units.entry(unit).or_insert(*line);
+            *first = (*first).min(*line);
+        }
+        self.epochs += other.epochs;
+        self.ambiguous |= other.ambiguous;
+        self.beside_comma |= other.beside_comma;
         self.words += other.words;
         self.dates += other.dates;
         self.coded |= other.coded;
@@ -170,9 +195,15 @@ impl ColumnSeen {
     }
 
     /// Whether the numbers of the column have a decimal comma: some are numbers with it alone, and none with
-    /// a point alone.
+    /// a point alone. Where all could be either, other columns of the file tell.
     pub(super) fn has_comma(&self) -> bool {
-        self.numbers[1].alone > 0 && self.numbers[0].alone == 0
+        let [point, comma] = &self.numbers;
+        point.alone == 0 && (comma.alone > 0 || (self.ambiguous && self.beside_comma))
+    }
+
+    /// Says that other columns of the file have a decimal comma.
+    pub(super) fn stands_beside_comma(&mut self) {
+        self.beside_comma = true;
     }
 
     fn form(&self) -> &Numbers {
@@ -222,6 +253,10 @@ impl ColumnSeen {
         }
         let [least, most] = self.range();
         let within = |a: f64, b: f64| least >= a && most <= b;
+        // Seconds may stand beside milliseconds.
+        if self.epochs == self.values && self.count() > FEW {
+            return true;
+        }
         let day = |text: &String| {
             text.len() == 8 && {
                 let (month, day) = (text[4..6].parse().unwrap_or(0), text[6..].parse().unwrap_or(0));
@@ -230,11 +265,8 @@ impl ColumnSeen {
         };
         self.is_whole()
             && self.count() > FEW
-            && (within(1e9, 2.2e9)
-                || within(1e12, 2.2e12)
-                || within(1e15, 2.2e15)
-                || (within(19_000_101.0, 22_001_231.0)
-                    && self.distinct.iter().all(|text| text.is_ascii() && day(text))))
+            && within(19_000_101.0, 22_001_231.0)
+            && self.distinct.iter().all(|text| text.is_ascii() && day(text))
     }
 
     /// What `[reward_range]` a column of rewards needs; `None` for rewards from 0 to 1.
@@ -246,6 +278,20 @@ impl ColumnSeen {
             () if least > 0.0 => Some([0.0, least]),
             () => Some([least, 0.0]),
         }
+    }
+
+    /// Two units in one column, of which a number of one cannot be compared with one of the other.
+    fn mixed_units(&self) -> Option<String> {
+        let mut units: Vec<(&str, u64)> = self.units.iter().map(|(unit, line)| (*unit, *line)).collect();
+        units.sort_by_key(|(_, line)| *line);
+        let [(a, first), (b, second), ..] = units.as_slice() else { return None };
+        let words =
+            |unit: &str| if unit.is_empty() { "no unit".to_string() } else { format!("the unit {unit}") };
+        Some(format!(
+            "its numbers have {} (line {first}) and {} (line {second}): write all of them alike",
+            words(a),
+            words(b)
+        ))
     }
 
     /// Whether the values are numbers, or words for yes and no, but for a few others, which are then texts
@@ -260,8 +306,18 @@ impl ColumnSeen {
         let is_word = |text: &str| agree && Cell::Text(text.into()).truth().is_some();
         let strays: Vec<(&String, &(u64, u64))> =
             self.strays.iter().filter(|(text, _)| !is_word(text)).collect();
-        let fitting =
-            Fitting { encoding: Encoding::MinMax, comma: self.has_comma(), no_value: Vec::new(), note: None };
+        if let Some(said) = self.mixed_units() {
+            return Err(said);
+        }
+        // Points set nothing apart in a file without a comma.
+        let comma = self.has_comma();
+        let unsure = self.ambiguous && (comma || self.distinct.iter().any(|text| text.contains(',')));
+        let note = unsure.then(|| {
+            let (sign, other) =
+                if comma { ("a decimal comma", "a point") } else { ("a decimal point", "a comma") };
+            format!("{}: its numbers are read with {sign}; with {other} some would be others", self.name)
+        });
+        let fitting = Fitting { encoding: Encoding::MinMax, comma, no_value: Vec::new(), note };
         let of_form = |text: &str| {
             let cell = Cell::Text(text.into());
             (if self.has_comma() { cell.number_with_comma() } else { cell.number() }).is_some()
@@ -278,6 +334,9 @@ impl ColumnSeen {
                 None => "they have another decimal sign than the others".into(),
             },
         };
+        if others == self.values {
+            return Err(format!("its values are no numbers, and no words such as yes and no ({place})"));
+        }
         let said = format!("{others} of {} values are no numbers as the others are ({place})", self.values);
         if others as f64 > (STRAY_SHARE * self.values as f64).max(1.0)
             || strays.len() > MAX_STRAYS
@@ -320,6 +379,9 @@ impl ColumnSeen {
             () if unique => Err(format!("nearly every row has another {what}")),
             () => Ok(hashed(format!("{} {what}s", self.counted()))),
         };
+        if let Some(said) = self.mixed_units() {
+            return Err(said);
+        }
         let numbers = self.as_numbers();
         if self.coded {
             return category("number that is an id");

@@ -3,7 +3,7 @@
 use super::column::{ColumnSeen, MAX_COUNTED};
 use super::draft::in_order;
 use super::grid::NameGrid;
-use super::names::{CHOSEN, ITEM, REWARD, ROUND, likeness};
+use super::names::{CHOSEN, ITEM, PROPENSITY, REWARD, ROUND, likeness};
 use super::reading::{Evidence, Kind, Reading};
 use super::{Draft, KEY_ARMS, Seen};
 use schema::{Encoding, Schema};
@@ -76,8 +76,8 @@ impl Seen {
         {
             evidence.add(-3, format!("rows stand alone: {key} makes rounds of equal size"));
         }
-        if action.count() > KEY_ARMS && 2 * action.count() > self.sample.rows() {
-            evidence.add(-2, format!("{} comes again", action.name));
+        if action.count() > 2 && 2 * action.count() > self.sample.rows() {
+            evidence.add(-3, format!("{} comes again", action.name));
         }
         let mut entries =
             format!("layout = \"wide\", chosen = \"{}\", reward = \"{}\"", action.name, reward.name);
@@ -149,14 +149,17 @@ impl Seen {
         }
         draft.schema.user = self.user().filter(|user| user != name);
         draft.schema.time = self.time().filter(|time| time != name && *time != reward.name);
-        let mut used = BTreeSet::new();
+        let likely = |column: &&ColumnSeen| likeness(&column.name, PROPENSITY) > 0;
+        let mut used: BTreeSet<String> = self.columns.iter().filter(likely).map(Seen::name).collect();
         for column in &self.columns {
             // A constant is reported as such.
             if column.name != *name && !column.is_constant() && self.sample.follows(&column.name, name) {
                 used.insert(column.name.clone());
             }
         }
-        for column in used.iter().filter(|column| **column != reward.name) {
+        for column in
+            used.iter().filter(|column| **column != reward.name && likeness(column, PROPENSITY) == 0)
+        {
             draft.notes.push(format!(
                 "{column} is left out: it says something of the {name} that was shown, and a row does not say it of the others"
             ));

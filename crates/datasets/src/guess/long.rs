@@ -7,7 +7,7 @@ use super::reading::{Evidence, Kind, Reading};
 use super::sample::Groups;
 use super::{Draft, Seen};
 use schema::{Encoding, Layout, Schema};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 /// The most columns that are tried as parts of a key.
@@ -33,6 +33,7 @@ impl Seen {
         let mut readings = Vec::new();
         for column in self.columns.iter().filter(|column| column.is_binary()) {
             readings.extend(self.chosen_rows(column, &keys, item.as_deref()));
+            readings.extend(self.rows_apart(column));
         }
         if let Some(item) = &item {
             let columns = self.columns.iter().filter(|column| column.name != *item && !column.is_binary());
@@ -142,6 +143,9 @@ impl Seen {
         evidence.add(3, format!("it is 1 once in {share:.0} % of the rounds of {}", best.key.join(" and ")));
         self.of_groups(&mut evidence, best, item);
         let reward = self.reward_of_choice(column, &yes, item);
+        if let Some(reward) = reward {
+            evidence.add(1, format!("{} has values in the chosen rows alone", reward.name));
+        }
         let made = self.long(best, item, Some(column), reward);
         let mut entries = format!(
             "layout = \"long\", round = [\"{}\"], chosen = \"{}\"",
@@ -158,6 +162,39 @@ impl Seen {
             evidence: evidence.points,
             why: evidence.why,
             made,
+        })
+    }
+
+    /// The reading in which the rows of a round do not stand together, which is none that can be proposed.
+    fn rows_apart(&self, column: &ColumnSeen) -> Option<Reading> {
+        let like = likeness(&column.name, CHOSEN);
+        let yes = self.sample.numbers(&column.name, false);
+        let is_key = |key: &&ColumnSeen| {
+            if key.name == column.name
+                || key.is_constant()
+                || self.sample.groups(std::slice::from_ref(&key.name)).is_some()
+            {
+                return false;
+            }
+            let mut rounds: HashMap<&str, (usize, usize)> = HashMap::new();
+            for (key, yes) in self.sample.texts(&key.name).zip(&yes) {
+                let round = rounds.entry(key).or_default();
+                *round = (round.0 + 1, round.1 + usize::from(*yes == Some(1.0)));
+            }
+            let fits = rounds.values().filter(|(rows, yes)| *rows > 1 && *yes == 1).count();
+            rounds.len() > ENOUGH_ROUNDS && 10 * fits >= 9 * rounds.len()
+        };
+        let key = self.columns.iter().filter(|_| like > 0).find(is_key)?;
+        let mut evidence = Evidence::default();
+        evidence.add(like, format!("{} is named like a choice", column.name));
+        evidence.add(5, format!("it is 1 in one row of each {}", key.name));
+        Some(Reading {
+            kind: Kind::Long,
+            what: format!("rows of candidates of which one is chosen ({})", column.name),
+            entries: format!("layout = \"long\", round = [\"{}\"], chosen = \"{}\"", key.name, column.name),
+            evidence: evidence.points,
+            why: evidence.why,
+            made: Err(format!("the rows of a round stand apart: sort the file by {}", key.name)),
         })
     }
 
@@ -217,6 +254,9 @@ impl Seen {
             if varies { 1 } else { -2 },
             format!("{} differs within rounds of {}", reward.name, best.key.join(" and ")),
         );
+        if reward.missing > reward.values {
+            evidence.add(-2, format!("{} is known of each candidate", reward.name));
+        }
         self.of_groups(&mut evidence, best, item);
         let mut made = self.long(best, item, None, Some(reward));
         if let Ok(draft) = &mut made

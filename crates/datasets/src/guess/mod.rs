@@ -92,6 +92,9 @@ fn guess_table(path: &Path) -> Result<Guess, Error> {
     if rows == 0 {
         return Err(Error::file(path, 1, "no rows follow the header"));
     }
+    if columns.iter().any(ColumnSeen::has_comma) {
+        columns.iter_mut().for_each(ColumnSeen::stands_beside_comma);
+    }
     // A column without a name is a row number.
     columns.retain(|column| !column.name.is_empty());
     let seen = Seen { columns, rows, sample };
@@ -166,12 +169,22 @@ impl Seen {
     /// Why no reading has enough evidence, and what the user may know.
     fn no_reading(&self) -> String {
         let names: Vec<String> = self.columns.iter().map(Self::name).collect();
-        let mut reason = format!(
-            "no column looks like a choice ({}) or a reward ({}); the columns are {}",
-            CHOSEN[..3].join(", "),
-            REWARD[..3].join(", "),
-            shown(&names)
-        );
+        if let Some(reason) = self.no_rounds() {
+            return reason;
+        }
+        let mut reason = match self.named(REWARD) {
+            None => format!(
+                "no column looks like a choice ({}) or a reward ({}); the columns are {}",
+                CHOSEN[..3].join(", "),
+                REWARD[..3].join(", "),
+                shown(&names)
+            ),
+            Some(reward) => format!(
+                "{} looks like a reward, and no column looks like the item that was shown, or groups rows to rounds; the columns are {}",
+                reward.name,
+                shown(&names)
+            ),
+        };
         let inside: BTreeSet<String> = NameGrid::all(self).iter().flat_map(NameGrid::columns).collect();
         let small = |column: &&ColumnSeen| {
             let [least, most] = column.range();
@@ -192,6 +205,18 @@ impl Seen {
             ));
         }
         reason + ". Write a schema by docs/data.md"
+    }
+}
+
+impl Seen {
+    /// Why a column that marks chosen rows makes no rounds.
+    fn no_rounds(&self) -> Option<String> {
+        let chosen = self.columns.iter().find(|c| likeness(&c.name, CHOSEN) > 0 && c.is_binary())?;
+        Some(format!(
+            "{} marks rows that were chosen, and no columns are shared by the rows of a round, of which one is: name them as `round`. If a \
+             row is a round whose item and reward were logged, name the columns `chosen` and `reward`. docs/data.md has every entry",
+            chosen.name
+        ))
     }
 }
 

@@ -28,6 +28,9 @@ pub(super) const REWARD: &[&str] = &[
     "conversion",
     "converted",
 ];
+/// Those that are no property of a person or an item.
+pub(super) const FEEDBACK: &[&str] =
+    &["reward", "click", "clicked", "purchase", "payoff", "outcome", "conversion", "converted"];
 pub(super) const PROPENSITY: &[&str] =
     &["propensity", "propensity_score", "pscore", "probability", "prob", "p_action", "action_prob"];
 pub(super) const USER: &[&str] = &[

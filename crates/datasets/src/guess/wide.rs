@@ -2,7 +2,7 @@
 
 use super::column::ColumnSeen;
 use super::grid::NameGrid;
-use super::names::{CHOSEN, REWARD, likeness};
+use super::names::{CHOSEN, FEEDBACK, REWARD, likeness};
 use super::reading::{Evidence, Kind, Reading};
 use super::{Draft, Seen};
 use schema::{Cell, Schema};
@@ -17,8 +17,12 @@ enum Written {
     Names { before: String },
     /// Their names, which are numbers.
     Numbers,
-    /// Numbers from the one given, for candidates that have names.
+    /// Numbers of candidates that have names, or from 0 where the columns count from 1.
     Codes,
+    /// Their names, in other letters.
+    Spelled { codes: Vec<String> },
+    /// Their names, and others.
+    Strangers { text: String },
 }
 
 impl Seen {
@@ -78,7 +82,7 @@ impl Seen {
         let mut evidence = Evidence::default();
         evidence.add(like, format!("{} is named like a choice", column.name));
         let named = match &written {
-            Written::Names { .. } => 3,
+            Written::Names { .. } | Written::Spelled { .. } | Written::Strangers { .. } => 3,
             // A column of small whole numbers is no choice by that alone.
             Written::Numbers | Written::Codes if like < 2 => 0,
             Written::Numbers | Written::Codes => 1,
@@ -96,6 +100,14 @@ impl Seen {
         if self.propensity().0.is_some() {
             evidence.add(-2, "all rewards follow from it: there are probabilities");
         }
+        let rewarded = self.named(FEEDBACK).filter(|reward| {
+            !grid.columns().contains(&reward.name)
+                && reward.name != column.name
+                && !self.sample.follows(&reward.name, &column.name)
+        });
+        if let Some(reward) = rewarded {
+            evidence.add(-2, format!("all rewards follow from it: {} is named like one", reward.name));
+        }
         let names =
             |arms: &[String]| arms.iter().map(|arm| format!("\"{arm}\"")).collect::<Vec<_>>().join(", ");
         let draft = |arms: Vec<String>, codes: Vec<String>| {
@@ -110,9 +122,19 @@ impl Seen {
                 Ok(draft)
             }
             Written::Numbers => Ok(draft(grid.arms.clone(), Vec::new())),
+            Written::Spelled { codes } => Ok(draft(grid.arms.clone(), codes.clone())),
+            Written::Strangers { text } => {
+                let row = self.sample.texts(&column.name).position(|cell| cell == text);
+                let line = row.map_or(String::new(), |row| format!(" in line {}", self.sample.lines[row]));
+                Err(format!(
+                    "{} is {text:?}{line}, and columns are named after {} only: delete such rows, or add the columns of this candidate",
+                    column.name,
+                    grid.arms.join(", ")
+                ))
+            }
             Written::Codes => self.code(grid, column).map(|(arms, codes)| {
                 let note = format!(
-                    "{} holds numbers, and the candidates have names: codes = [{}] are taken for {} in the order of the columns{}. Mend \
+                    "{} holds codes of candidates: codes = [{}] are taken for {} in the order of the columns{}. Mend \
                      `codes` if another number is which",
                     column.name,
                     names(&codes),
@@ -289,13 +311,23 @@ impl NameGrid {
                 Written::Names { before }
             });
         }
+        let spelled = |arm: &String| column.distinct.iter().find(|text| text.eq_ignore_ascii_case(arm));
+        let found = self.arms.iter().filter_map(spelled).count();
+        if found == column.distinct.len() {
+            let codes = self.arms.iter().map(|arm| spelled(arm).unwrap_or(arm).clone()).collect();
+            return Some(Written::Spelled { codes });
+        }
+        let stranger = column.distinct.iter().find(|text| !self.arms.contains(text));
+        let few = found >= 2 && found == self.arms.len() && column.distinct.len() <= found + 2;
+        if let Some(text) = stranger.filter(|_| !numbers && few) {
+            return Some(Written::Strangers { text: text.clone() });
+        }
         let code = |text: &String| Cell::parse(text).number().is_some();
         let [least, most] = column.range();
         let coded = column.is_whole()
             && column.distinct.iter().all(code)
             && least >= 0.0
             && most <= self.arms.len() as f64;
-        (like > 0 && !numbers && coded && (!column.is_binary() || self.arms.len() == 2))
-            .then_some(Written::Codes)
+        (like > 0 && coded && (!column.is_binary() || self.arms.len() == 2)).then_some(Written::Codes)
     }
 }

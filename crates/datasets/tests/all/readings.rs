@@ -390,6 +390,119 @@ fn tags_by_presence_are_features() {
     }
 }
 
+/// Choices that count from 0, that are spelled otherwise, or that name a candidate without columns; and a log
+/// whose shown item has columns.
+#[test]
+fn choices_are_matched_to_their_columns() {
+    let file = |last: &str, cell: &dyn Fn(usize) -> String| {
+        let mut text = format!("id,TRAIN_TT,SM_TT,CAR_TT,TRAIN_CO,SM_CO,CAR_CO,{last}\n");
+        for i in 0..90 {
+            write!(text, "{i}").unwrap();
+            (0..6).for_each(|f| write!(text, ",{}", draw(6 * i + f, 90)).unwrap());
+            writeln!(text, ",{}", cell(i)).unwrap();
+        }
+        text
+    };
+    let names = ["TRAIN", "SM", "CAR"];
+    let (schema, checked, _) = read(&file("mode", &|i| names[draw(i, 3)].to_lowercase()));
+    assert_eq!((schema.candidates, schema.codes), (list(&names), list(&["train", "sm", "car"])));
+    assert_eq!(checked.rounds, 90);
+    refused(
+        &file("mode", &|i| if i == 50 { "WALK".into() } else { names[draw(i, 3)].into() }),
+        &["WALK", "line 52", "TRAIN, SM, CAR only"],
+    );
+    let (schema, ..) = read(&file("choice,reward", &|i| format!("{},{}", names[draw(i, 3)], draw(i + 7, 2))));
+    assert_eq!((schema.chosen, schema.reward), (some("choice"), some("reward")));
+    // Columns count from 1, and choices from 0.
+    let text = file("choice", &|i| draw(i, 3).to_string());
+    let text = [
+        ("TRAIN_TT", "t1"),
+        ("SM_TT", "t2"),
+        ("CAR_TT", "t3"),
+        ("TRAIN_CO", "c1"),
+        ("SM_CO", "c2"),
+        ("CAR_CO", "c3"),
+    ]
+    .iter()
+    .fold(text, |text, (from, to)| text.replace(from, to));
+    let (schema, checked, _) = read(&text);
+    assert_eq!((schema.candidates, schema.codes), (list(&["1", "2", "3"]), list(&["0", "1", "2"])));
+    assert_eq!(checked.rounds, 90);
+}
+
+/// The reason is the cause: rows that stand apart, a reward without an item, rewards that are words, and
+/// units that differ.
+#[test]
+fn reasons_are_causes() {
+    let mut apart = String::from("round,item,price,chosen\n");
+    for item in 0..3 {
+        (0..40).for_each(|i| {
+            writeln!(apart, "{i},i{item},{},{}", draw(i, 9), u8::from(draw(i, 3) == item)).unwrap()
+        });
+    }
+    refused(&apart, &["stand apart", "sort the file by round"]);
+    let mut alone = String::from("item,price,chosen\n");
+    (0..90).for_each(|i| writeln!(alone, "i{i},{},{}", draw(i, 9), draw(i + 5, 2)).unwrap());
+    refused(&alone, &["chosen marks rows", "`round`"]);
+    let mut bare = String::from("age,clicked\n");
+    (0..90).for_each(|i| writeln!(bare, "{},{}", 20 + draw(i, 60), draw(i + 5, 2)).unwrap());
+    refused(&bare, &["clicked looks like a reward", "no column looks like the item"]);
+    let words = with_column("x", |i| draw(i, 9).to_string()).replace(";N;", ";bad;").replace(";Y;", ";good;");
+    refused(&words, &["click", "no words such as yes and no", "line 2"]);
+    let money = with_column("price", |i| format!("{}{}", ["$", "€"][i % 2], 1 + draw(i, 900)));
+    let (schema, _, toml) = read(&money);
+    assert!(!schema.context.contains_key("price"));
+    assert!(toml.contains("the unit $ (line 2) and the unit € (line 3)"), "{toml}");
+    let share = with_column("share", |i| {
+        if i % 2 == 0 { format!("{}%", draw(i, 90)) } else { format!("0.{}", draw(i, 90)) }
+    });
+    assert!(read(&share).2.contains("share is left out"));
+}
+
+/// A comma and three digits are thousands, unless other columns of the file have decimal commas.
+#[test]
+fn commas_are_read_as_the_file_does() {
+    let price = |i: usize| format!("{},{:03}", 1 + draw(i, 90), draw(i + 3, 1000));
+    let (schema, _, toml) = read(&with_column("price", price));
+    assert!(schema.decimal_comma.is_empty() && toml.contains("are read with a decimal point"), "{toml}");
+    let (schema, ..) =
+        read(&with_column("price;km", |i| format!("{};{},{}", price(i), draw(i, 90), draw(i, 9))));
+    assert_eq!(schema.decimal_comma, list(&["km", "price"]));
+}
+
+/// Seconds beside milliseconds are times of one column, which is said, and compared all the same.
+#[test]
+fn units_of_times_are_said() {
+    for name in ["timestamp", "seen_at"] {
+        let text =
+            with_column(name, |i| (1_774_745_100 + i).to_string() + if i % 2 == 0 { "" } else { "000" });
+        let (schema, checked, _) = read(&text);
+        assert_eq!((schema.time.as_deref(), checked.out_of_order), (Some(name), 0));
+        let said = checked.times.unwrap();
+        assert!(said.contains("seconds (line 2)") && said.contains("milliseconds (line 3)"), "{said}");
+    }
+}
+
+/// A long table in which the reward and the probability of the chosen row are known is a log.
+#[test]
+fn long_logs_are_logs() {
+    let mut text = String::from("round,item,price,chosen,click,propensity\n");
+    for i in 0..60 {
+        for item in 0..3 {
+            let chosen = draw(i, 3) == item;
+            let click = if chosen { draw(i + 9, 2).to_string() } else { String::new() };
+            writeln!(text, "{i},i{item},{},{},{click},0.33", draw(3 * i + item, 9), u8::from(chosen))
+                .unwrap();
+        }
+    }
+    let (schema, checked, _) = read(&text);
+    assert_eq!(
+        (schema.chosen, schema.reward, schema.propensity),
+        (some("chosen"), some("click"), some("propensity"))
+    );
+    assert_eq!((checked.rounds, checked.logged, checked.least_propensity), (60, true, Some(0.33)));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
