@@ -53,13 +53,14 @@ pub(crate) fn evaluate_data(
     epsilon: f64,
     seeds: u64,
     rounds: Option<usize>,
+    grid: Vec<(String, Vec<f64>)>,
 ) -> PyResult<Py<PyAny>> {
     let work = move || -> Result<Report, Failure> {
         let data = Data { path, shown };
         let dataset = data.dataset(schema)?;
         let rounds = rounds.unwrap_or(usize::MAX);
         let settings =
-            EvaluationSettings { policies, epsilon, seeds, rounds, ..EvaluationSettings::default() };
+            EvaluationSettings { policies, epsilon, seeds, rounds, grid, ..EvaluationSettings::default() };
         let report = evaluation::evaluate(&dataset, &settings);
         let report = report.map_err(|error| Failure::Data(format!("{}: {error}", data.shown)))?;
         Ok((data.json(&report)?, data.lines(report.lines())))

@@ -65,24 +65,27 @@ def evaluate(
     epsilon: float = 1.0,
     seeds: int = 10,
     rounds: Optional[int] = None,
+    grid: Optional[Mapping[str, Sequence[float]]] = None,
 ) -> Report:
     """Plays every policy that fits a file or data frame, and compares them, as `helba-client data evaluate` does.
 
     Where the rewards of all candidates are known, policies are replayed; else their rewards are estimated from logged
     actions and their probabilities. schema may be left out for a file that `helba-client data convert` wrote.
     policies are names, all that fit by default; epsilon is that of policies with a privacy guarantee, seeds the number
-    of runs of each policy, and rounds the number of rounds from the first.
+    of runs of each policy, each with the rounds in another order, and rounds the number of rounds from the first. grid
+    has values to try, as {"alpha": [0.5, 1, 2]}: a policy with such parameters is evaluated with every combination.
 
     Raises DataError for data that cannot be read, and for names that are none.
     """
     if isinstance(policies, str):
         raise ArgumentError("policies is one text: give a list of names")
-    for name, number, most in (("seeds", seeds, 1000), ("rounds", rounds, 1 << 62)):
-        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= most):
-            raise ArgumentError(f"{name} is {number!r}: give a whole number from 1 to {most}")
+    for name, number, least, most in (("seeds", seeds, 2, 1000), ("rounds", rounds, 1, 1 << 62)):
+        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most):
+            raise ArgumentError(f"{name} is {number!r}: give a whole number from {least} to {most}")
+    values = [(str(name), [float(value) for value in tried]) for name, tried in (grid or {}).items()]
     given = None if schema is None else schema_text(schema)
     with file_of(data) as (path, shown):
-        found = _native.evaluate_data(path, shown, given, list(policies), float(epsilon), seeds, rounds)
+        found = _native.evaluate_data(path, shown, given, list(policies), float(epsilon), seeds, rounds, values)
         return _report(found)
 
 

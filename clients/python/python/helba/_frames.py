@@ -88,6 +88,9 @@ def _is_polars(value: Any) -> bool:
 
 def _write(frame: Any, path: pathlib.Path) -> None:
     """Writes the frame with every cell in quotes, so that no name and no text is taken for a delimiter or an empty line."""
+    if len(frame.columns) > 0 and all(_is_number(name) for name in frame.columns):
+        # Readers of files take such a header for a row.
+        raise DataError("the columns of the data frame have numbers for names: give them names, as frame.columns = [...]")
     if _is_polars(frame):
         _refuse_nested((name, frame[name].drop_nulls().head(1).to_list()) for name in frame.columns)
         frame.write_csv(path, quote_style="always")
@@ -99,6 +102,14 @@ def _write(frame: Any, path: pathlib.Path) -> None:
     # An index with a name is a column: a frame that was grouped or indexed by one has it nowhere else.
     named = any(name is not None for name in frame.index.names)
     frame.to_csv(path, index=named, quoting=csv.QUOTE_ALL, encoding="utf-8")
+
+
+def _is_number(name: Any) -> bool:
+    try:
+        float(name)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _refuse_nested(columns: Any) -> None:
