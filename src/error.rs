@@ -600,6 +600,7 @@ impl Error {
             Error::TakesFeedback { .. } => P::TakesFeedback,
             Error::Policy(error) => error.fault().into(),
             Error::Wire(error) => error.fault().into(),
+            Error::Helba(helba::Error::Protocol(protocol::Error::StillLearning { .. })) => P::StillLearning,
             Error::Helba(error) => error.fault().into(),
             Error::NotEncrypted { .. } => P::NotEncrypted,
             Error::TaskOver { .. } => P::TaskOver,

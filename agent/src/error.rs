@@ -43,6 +43,14 @@ pub enum Error {
     /// Untrusted: a schema, or a value that it does not take.
     #[error(transparent)]
     Features(#[from] schema::Error),
+    /// Misuse: a logged round that the bandit does not take.
+    #[error("logged round {round}: {error}")]
+    InRound {
+        /// The round, from 1.
+        round: usize,
+        /// What is wrong with it.
+        error: Box<Error>,
+    },
     /// Misuse: a bandit with a clear policy, whose messages need no agent.
     #[error("{what} has a clear policy: send its requests to helba-server")]
     NotEncrypted {
@@ -145,6 +153,7 @@ impl Error {
         use ProblemType as P;
         use user_client::Error as Client;
         match self {
+            Error::InRound { error, .. } => error.problem(),
             Error::Unauthorized => P::Unauthorized,
             Error::UnknownPath { .. } => P::UnknownPath,
             Error::WrongMethod => P::WrongMethod,

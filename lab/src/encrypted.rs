@@ -98,7 +98,7 @@ impl<'a> Played<'a> {
 
     /// The number of models that were computed.
     pub fn updates(&self) -> u64 {
-        self.bandit.status(self.round, 0).batches
+        self.bandit.status(self.round).batches
     }
 
     /// t_j, the number of feedbacks in the current model.

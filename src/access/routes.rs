@@ -38,6 +38,8 @@ pub enum Route {
     Feedback,
     /// Erases a feedback on an encrypted decision.
     Erase,
+    /// Learns logged rounds in bulk.
+    Learn,
     /// The encrypted counters of a bandit.
     Counters,
     /// Waits for tasks of an encrypted bandit.
@@ -98,7 +100,7 @@ impl std::fmt::Display for Needs {
 
 impl Route {
     /// All routes.
-    pub const ALL: [Route; 23] = [
+    pub const ALL: [Route; 24] = [
         Route::Health,
         Route::OpenApi,
         Route::Docs,
@@ -115,6 +117,7 @@ impl Route {
         Route::Again,
         Route::Feedback,
         Route::Erase,
+        Route::Learn,
         Route::Counters,
         Route::Tasks,
         Route::Raise,
@@ -148,6 +151,7 @@ impl Route {
             Route::Again => (Method::POST, "/bandits/{id}/decisions/{decision}/again", DECIDE),
             Route::Feedback => (Method::POST, "/bandits/{id}/decisions/{decision}/feedback", FEEDBACK),
             Route::Erase => (Method::DELETE, "/bandits/{id}/decisions/{decision}/feedback", FEEDBACK),
+            Route::Learn => (Method::POST, "/bandits/{id}/learn", ADMIN),
             Route::Counters => (Method::GET, "/bandits/{id}/counters", RAISE),
             Route::Tasks => (Method::GET, "/bandits/{id}/raises", RAISE),
             Route::Raise => (Method::POST, "/bandits/{id}/raises", RaiseOrTicket),

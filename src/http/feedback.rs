@@ -1,5 +1,5 @@
-//! `POST /v1/bandits/{id}/decisions/{decision}/feedback` counts a feedback, and `DELETE` erases it. Both
-//! answer when that is on disk.
+//! `POST /v1/bandits/{id}/decisions/{decision}/feedback` counts a feedback, `DELETE` erases it, and
+//! `POST /v1/bandits/{id}/learn` learns logged rounds. All answer when that is on disk.
 
 use super::decisions::site;
 use super::{AppState, refuse};
@@ -22,6 +22,26 @@ pub(super) async fn erase(
     let Path((id, decision)) = names?;
     let bandit = state.find_for(&id, &caller)?.encrypted(&id)?;
     bandit.erase(decision.parse::<DecisionId>()?).await
+}
+
+pub(super) async fn learn(
+    State(state): State<AppState>,
+    id: Result<Path<String>, PathRejection>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> Result<Reply, Error> {
+    let find = || {
+        let Path(id) = id?;
+        let bandit = state.find_for(&id, &caller)?.encrypted(&id)?;
+        let limit = bandit.learn_body();
+        Ok((bandit, limit))
+    };
+    let (bandit, limit) = match find() {
+        Ok(found) => found,
+        Err(error) => return Err(refuse(request, error).await),
+    };
+    let body = state.body(request, limit).await?;
+    bandit.learn(body).await
 }
 
 pub(super) async fn feedback(

@@ -375,6 +375,7 @@ fn handler(route: Route) -> MethodRouter<AppState> {
         Route::Again => on(method, again::again),
         Route::Feedback => on(method, feedback::feedback),
         Route::Erase => on(method, feedback::erase),
+        Route::Learn => on(method, feedback::learn),
         Route::Counters => on(method, raises::counters),
         Route::Tasks => on(method, raises::wait),
         Route::Raise => on(method, raises::answer),

@@ -15,6 +15,7 @@ mod fixture;
 mod hostile;
 mod labels;
 mod late;
+mod learning;
 mod metrics;
 mod misuse;
 #[cfg(target_os = "linux")]

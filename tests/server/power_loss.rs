@@ -44,7 +44,10 @@ fn attack_power_loss_takes_nothing_acknowledged() {
     std::fs::remove_file(&log).unwrap();
     let answers: Vec<usize> = calls.match_indices("\"HTTP/1.1 20").map(|(at, _)| at).collect();
     for (answer, at) in ["the bandit", "the decision", "the feedback"].iter().zip(&answers) {
-        assert_eq!(lost(&calls[..*at], &folder), BTreeSet::new(), "{answer}");
+        let mut lost = lost(&calls[..*at], &folder);
+        // The last round that was given out is noted for numbers in views alone.
+        lost.retain(|path| path.file_name().is_none_or(|name| name != "given"));
+        assert_eq!(lost, BTreeSet::new(), "{answer}");
     }
     // Where a snapshot takes its name, its bytes and the records in it are durable.
     let renames: Vec<usize> = calls

@@ -43,7 +43,7 @@ fn opens(route: Route) -> &'static [&'static str] {
         // The token of keys before a rotation, which no server of this test has.
         Route::Successor => &[],
         Route::Keys | Route::Policies | Route::List | Route::Show => &["*"],
-        Route::Metrics | Route::Create | Route::Relabel | Route::Delete => &["admin"],
+        Route::Metrics | Route::Create | Route::Relabel | Route::Delete | Route::Learn => &["admin"],
         Route::Decide | Route::Again => &["decide", "admin"],
         Route::Feedback | Route::Erase | Route::Shuffled => &["feedback", "admin"],
         Route::Counters | Route::Tasks | Route::Questions | Route::Shares | Route::Journal => {

@@ -162,6 +162,35 @@ pub(crate) enum Command {
         #[arg(long)]
         decision: String,
     },
+    /// Has a new encrypted bandit learn what was logged before it, in bulk: up to 1000 rounds in each
+    /// request.
+    ///
+    /// Of logged decisions, the candidate that was played is learnt with its reward; of choices, every
+    /// candidate, with reward 1 for the one that was chosen and 0 for the others. The rounds count as
+    /// feedback, and single ones of them cannot be erased. Tasks of the bandit are answered until its model
+    /// has them.
+    Learn {
+        #[command(flatten)]
+        server: ServerOptions,
+        /// Id of the bandit.
+        #[arg(long)]
+        bandit: String,
+        /// Secret bundle.
+        #[arg(long)]
+        secret: PathBuf,
+        /// File of choices or logged decisions.
+        #[arg(long)]
+        data: PathBuf,
+        /// Schema of the file, as `data check` proposes one.
+        #[arg(long)]
+        schema: Option<PathBuf>,
+        /// Name of these rounds, of your choice: what was learnt by the same name is not learnt again
+        /// [default: a random one].
+        #[arg(long)]
+        name: Option<String>,
+        #[command(flatten)]
+        opening: BundleOptions,
+    },
     /// Deletes a bandit and everything that it has learned.
     Delete {
         #[command(flatten)]

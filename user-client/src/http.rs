@@ -1,5 +1,5 @@
 use crate::{Device, Error};
-use protocol::{BanditConfig, DecisionId, Erasure, Receipt};
+use protocol::{BanditConfig, DecisionId, Erasure, LearnReceipt, Receipt};
 use rand::Rng;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -558,6 +558,15 @@ impl Client {
     ) -> Result<Receipt, Error> {
         let path = format!("bandits/{}/decisions/{decision}/feedback", checked(id)?);
         self.json_of(MAX_JSON_BYTES, &mut self.send(&path, feedback)?)
+    }
+
+    /// Sends logged rounds ([`crate::BanditDevice::logged`]), which are learnt once.
+    ///
+    /// # Errors
+    /// As [`Self::encrypted`]; [`Error::Refused`] with the reason `still_learning` while as many rounds wait
+    /// for a model as one takes.
+    pub fn learn(&self, id: &str, logged: &[u8]) -> Result<LearnReceipt, Error> {
+        self.json_of(MAX_JSON_BYTES, &mut self.send(&format!("bandits/{}/learn", checked(id)?), logged)?)
     }
 
     /// Erases the feedback on a decision of an encrypted bandit. A repeated request changes nothing.

@@ -35,6 +35,8 @@ pub use answers::{AnswersSpent, DEFAULT_REPEATS, MOST_ANSWERS, RepeatsSpent, mos
 pub use bandit::{
     Asking, BanditDevice, Choice, MaskedTask, OpenedCounters, PlayedRound, ReadReply, Request, Target,
 };
+#[cfg(all(feature = "http", feature = "secret"))]
+pub use bandit::{Learning, LoggedRound};
 #[cfg(feature = "http")]
 pub use connected::Connected;
 #[cfg(feature = "http")]

@@ -12,6 +12,7 @@ use arguments::{Arguments, BundleOptions, Caller, Command, Outcome};
 use bandit::Schedule;
 use bandit::Width;
 use clap::Parser;
+use datasets::Dataset;
 use host::{say, tell};
 use protocol::{Answers, BanditConfig};
 use serde_json::Map;
@@ -170,6 +171,11 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
         Command::Erase { caller, bandit, decision } => {
             let (client, decision) = (caller.client()?, decision.parse()?);
             print(&patiently(|| client.erase_feedback(&bandit, decision))?)?;
+        }
+        Command::Learn { server, bandit, secret, data, schema, name, opening } => {
+            let dataset = Dataset::any(&data, schema.as_deref())?;
+            let (client, device) = opening.connect(&secret, &server)?;
+            rounds::learn(&client, &bandit, &device, &dataset, name.as_deref(), json)?;
         }
         Command::Delete { caller, bandit } => {
             caller.client()?.delete(&bandit)?;

@@ -2,15 +2,16 @@
 
 use crate::{contexts_of, label, print};
 use anyhow::{Context, bail};
+use datasets::{DataRound, Dataset, Observed};
 use host::{Undone, say, tell};
-use protocol::ArmCounter;
+use protocol::{ArmCounter, DecisionId};
+use rand::RngExt;
 use serde::Serialize;
 use std::path::Path;
-use user_client::{AnyBandit, BanditDevice, Choice, Client, Device, Error, Pending, PlayedRound, os_rng};
+use user_client::{
+    AnyBandit, BanditDevice, Choice, Client, Device, Error, LoggedRound, Pending, PlayedRound, os_rng,
+};
 use wire::Created;
-
-/// Seconds for which a request waits for a task.
-const SECONDS: u64 = 5;
 
 /// Asks for a decision, keeps it in `pending`, and prints the arm. The file `pending` is created before the
 /// server is asked, because a decision whose reward cannot be returned is lost.
@@ -201,23 +202,7 @@ pub(crate) fn refresh(client: &Client, id: &str, device: &Device, json: bool) ->
         bail!("bandit {id} has a clear policy: its server updates it without a holder of keys")
     };
     let bandit = device.join(&view.created)?;
-    let (limits, mut rng) = (bandit.limits(), os_rng()?);
-    let (mut status, mut answered) = (view.status, 0);
-    while status.updating || status.refresh_due {
-        if let Some(reply) = client.raises(id, limits, SECONDS)? {
-            for task in bandit.read(&reply)?.tasks {
-                match client.post_raises(id, limits, &bandit.raise(&[task], None, &mut rng)?) {
-                    // Another holder of the key was faster.
-                    Err(Error::Refused(problem)) if problem.status == 409 => {}
-                    sent => {
-                        sent?;
-                        answered += 1;
-                    }
-                }
-            }
-        }
-        status = client.encrypted(id)?.status;
-    }
+    let (answered, status) = bandit.answer_until_idle(client, &mut os_rng()?)?;
     if json {
         return print(&serde_json::json!({ "answered": answered, "status": status }));
     }
@@ -234,4 +219,63 @@ pub(crate) fn refresh(client: &Client, id: &str, device: &Device, json: bool) ->
         ),
     }
     Ok(())
+}
+
+/// Has a bandit learn the logged rounds of a file in bulk: of logged decisions the arm that was played, and
+/// of choices every candidate.
+pub(crate) fn learn(
+    client: &Client,
+    id: &str,
+    device: &Device,
+    dataset: &Dataset,
+    name: Option<&str>,
+    json: bool,
+) -> anyhow::Result<()> {
+    let AnyBandit::Encrypted(view) = client.any_bandit(id)? else {
+        bail!("bandit {id} has a clear policy, which learns from feedback on its own decisions alone")
+    };
+    let (arms, features) = (view.created.config.linear.k, view.created.config.linear.d);
+    if (dataset.arms().len(), dataset.d()) != (arms, features) {
+        bail!(
+            "the file has {} features and {} arms, but bandit {id} has {features} and {arms}",
+            dataset.d(),
+            dataset.arms().len()
+        );
+    }
+    let rounds: Vec<LoggedRound> = dataset.rounds().iter().flat_map(of_file).collect();
+    let bandit = device.join(&view.created)?;
+    let mut rng = os_rng()?;
+    // A name of its own, so that the rounds are learnt once whatever is sent again.
+    let name = name.map_or_else(|| DecisionId(rng.random()).to_string(), str::to_string);
+    let total = rounds.len();
+    let learnt = bandit.learn(client, &name, &rounds, &mut rng, |done| {
+        tell!("helba-client: {} of {total} rounds are learnt", done.rounds);
+    });
+    let learnt = learnt.with_context(|| format!("to go on without counting twice, give --name {name}"))?;
+    let (rounds, status) = (learnt.rounds, learnt.status);
+    if json {
+        return print(
+            &serde_json::json!({ "rounds": rounds, "name": name, "erasable": false, "status": status }),
+        );
+    }
+    let (model, feedbacks) = (status.model_feedbacks, status.feedbacks);
+    say!(
+        "{rounds} rounds are learnt by the name {name}: the model in use has {model} of {feedbacks} feedbacks"
+    );
+    say!("single rounds of them cannot be erased: the server has their sum alone");
+    Ok(())
+}
+
+/// What a round of a file teaches.
+fn of_file(round: &DataRound) -> Vec<LoggedRound> {
+    let row = |arm: usize, reward: f64| {
+        let features = round.features.row(arm).unwrap_or_default().to_vec();
+        LoggedRound { arm, features, reward }
+    };
+    match &round.observed {
+        Observed::Played { arm, reward, .. } => vec![row(*arm, *reward)],
+        Observed::Every(rewards) => {
+            rewards.iter().enumerate().map(|(arm, reward)| row(arm, *reward)).collect()
+        }
+    }
 }

@@ -229,7 +229,8 @@ pub(super) async fn change(
     Ok(Json(changed.await?).into_response())
 }
 
-fn view(agent: &Agent, id: &str) -> Result<View, Error> {
+/// An encrypted bandit, and its settings here.
+pub(super) fn view(agent: &Agent, id: &str) -> Result<View, Error> {
     match agent.0.ask(|client| client.any_bandit(id))? {
         AnyBandit::Encrypted(view) => Ok(View { view: *view, agent: shown(agent, id) }),
         AnyBandit::Clear(_) => Err(Error::NotEncrypted { what: format!("bandit {id}") }),

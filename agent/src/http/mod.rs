@@ -11,6 +11,7 @@
 //! | `DELETE /v1/bandits/{id}` | | 204 |
 //! | `GET /v1/bandits/{id}/summary` | | [`crate::tally::Summary`] |
 //! | `GET /v1/bandits/{id}/counters` | | [`user_client::OpenedCounters`] of all devices of the bandit |
+//! | `POST /v1/bandits/{id}/learn` | logged rounds: decision requests with `arm` and `reward` | how many are learnt |
 //! | `POST /v1/bandits/{id}/decisions` | rows of features, or values by name | [`wire::Decided`] |
 //! | `POST /v1/bandits/{id}/decisions/{decision}/feedback` | [`wire::ClearFeedback`] with `reward` | [`wire::Counted`] |
 
@@ -43,6 +44,7 @@ pub(crate) fn app(agent: Agent) -> Router {
         .route("/bandits/{id}", get(bandits::show).patch(bandits::change).delete(bandits::delete))
         .route("/bandits/{id}/summary", get(bandits::summary))
         .route("/bandits/{id}/counters", get(bandits::counters))
+        .route("/bandits/{id}/learn", post(rounds::learn))
         .route("/bandits/{id}/decisions", post(rounds::decide))
         .route("/bandits/{id}/decisions/{decision}/feedback", post(rounds::feedback))
         .route_layer(middleware::from_fn_with_state(agent.clone(), check_token));

@@ -1,16 +1,21 @@
 //! Decisions and feedback.
 
+use super::bandits::{self, View};
 use super::{Refusal, read};
 use crate::Error;
-use crate::agent::Agent;
+use crate::agent::{Agent, blocking};
 use crate::desk::Answer;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use protocol::DecisionId;
 use schema::{Named, NamedRound};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use user_client::LoggedRound;
 use wire::{ClearFeedback, Counted, Decided, MAX_JSON_BYTES, ProblemType};
+
+/// The most bytes of logged rounds.
+const MAX_LEARN_BYTES: usize = 4 << 20;
 
 /// A decision request: rows of features, or values by name.
 #[derive(Deserialize)]
@@ -41,6 +46,68 @@ pub(super) async fn decide(
         })
         .await;
     answer(&agent, &id, decided)
+}
+
+/// Logged rounds to learn.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Logged {
+    rounds: Vec<LoggedOf>,
+    /// What was learnt by the same name is not learnt again.
+    name: String,
+}
+
+/// A logged round: what a decision request would have, the arm that was played, and its reward.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LoggedOf {
+    contexts: Option<Vec<Vec<f64>>>,
+    candidates: Option<Vec<Named>>,
+    context: Option<Named>,
+    previous: Option<usize>,
+    arm: usize,
+    reward: f64,
+}
+
+/// How many logged rounds are learnt.
+#[derive(Serialize)]
+pub(super) struct LearntRounds {
+    rounds: usize,
+    name: String,
+    /// The number of feedbacks and logged rounds in the model in use.
+    model_feedbacks: u64,
+    /// Whether single rounds of them can be erased: false.
+    erasable: bool,
+}
+
+/// Has a bandit learn logged rounds in bulk, and answers when its model has them.
+pub(super) async fn learn(
+    State(agent): State<Agent>,
+    id: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Result<Json<LearntRounds>, Refusal> {
+    let Logged { rounds: logged, name } = read(&agent, request, MAX_LEARN_BYTES, "logged rounds").await?;
+    let Path(id) = id?;
+    let learnt = blocking(move || {
+        let mut rounds = Vec::with_capacity(logged.len());
+        for (at, LoggedOf { contexts, candidates, context, previous, arm, reward }) in
+            logged.into_iter().enumerate()
+        {
+            let rows = rows(&agent, &id, Asked { contexts, candidates, context, previous });
+            let of_round = |error| Error::InRound { round: at + 1, error: Box::new(error) };
+            let rows = rows.map_err(of_round)?;
+            let no_arm = || of_round(protocol::Error::NoArm { got: arm, arms: rows.len() }.into());
+            let features = rows.get(arm).ok_or_else(no_arm)?.clone();
+            rounds.push(LoggedRound { arm, features, reward });
+        }
+        let View { view, .. } = bandits::view(&agent, &id)?;
+        let device = agent.0.device();
+        let bandit = device.join(&view.created)?;
+        let learnt = bandit.learn(&agent.0.client(), &name, &rounds, &mut agent.0.fork_rng(), |_| ())?;
+        let (rounds, model_feedbacks) = (learnt.rounds, learnt.status.model_feedbacks);
+        Ok(LearntRounds { rounds, name, model_feedbacks, erasable: false })
+    });
+    Ok(Json(learnt.await?))
 }
 
 /// The rows of features that are asked about.

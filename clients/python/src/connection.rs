@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use user_client::{
-    AnyBandit, BanditDevice, Client, Connected, Creation, Device, Error, Listing, MOST_BANDITS, Pending,
-    PlayedRound, Stop, patiently, request_key,
+    AnyBandit, BanditDevice, Client, Connected, Creation, Device, Error, Listing, LoggedRound, MOST_BANDITS,
+    Pending, PlayedRound, Stop, patiently, request_key,
 };
 use wire::{AccessToken, ClearFeedback, Created, Labels, LabelsPatch, ProblemType};
 
@@ -386,6 +386,36 @@ impl Connection {
         self.request(py, done, move |inner, stop| {
             let decision = decision.parse::<DecisionId>().map_err(|e| Failure::Argument(e.to_string()))?;
             json(&inner.patiently(stop, |client| client.erase_feedback(&id, decision))?)
+        })
+    }
+
+    /// Has an encrypted bandit learn logged rounds in bulk: of each the arm that was played, its features and
+    /// its reward. What was learnt by the same name is not learnt again.
+    #[pyo3(signature = (id, name, arms, features, rewards, done=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn learn(
+        &self,
+        py: Python<'_>,
+        id: String,
+        name: String,
+        arms: Vec<usize>,
+        features: Vec<Vec<f64>>,
+        rewards: Vec<f64>,
+        done: Option<Py<PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        self.request(py, done, move |inner, stop| {
+            let joined = inner.joined(&id, stop)?;
+            let of = |((arm, features), reward)| LoggedRound { arm, features, reward };
+            let rounds: Vec<LoggedRound> =
+                arms.into_iter().zip(features.clone()).zip(rewards.clone()).map(of).collect();
+            // A request that is lost is made again under the same name, and counts once.
+            let learnt = inner.patiently(stop, |client| {
+                let mut rng = os_rng().map_err(Error::from)?;
+                joined.learn(client, &name, &rounds, &mut rng, |_| ())
+            })?;
+            let (rounds, status) = (learnt.rounds, learnt.status);
+            json(&serde_json::json!({ "rounds": rounds, "name": name, "feedbacks": status.feedbacks,
+                "model_feedbacks": status.model_feedbacks }))
         })
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +41,39 @@ def test_the_script_plays_an_encrypted_and_a_clear_bandit(tmp_path: Path) -> Non
         assert sorted(bandit.encrypted for bandit in made) == [False, True]
     finally:
         server.kill()
+
+
+def test_logged_rounds_are_learnt_once(client: helba.Client) -> None:
+    bandit = client.create(features=FEATURES, arms=ARMS, horizon=1000)
+    generator = random.Random(7)
+    rows = [[[generator.uniform(-0.5, 0.5) for _ in range(FEATURES)] for _ in range(ARMS)] for _ in range(120)]
+    arms = [generator.randrange(ARMS) for _ in rows]
+    played = [row[arm] for row, arm in zip(rows, arms)]
+    rewards = [row[0] for row in played]
+    learnt = bandit.learn(rows, arms, rewards, name="history")
+    assert (learnt.name, learnt.rounds, learnt.feedbacks, learnt.model_feedbacks) == ("history", 120, 120, 120)
+    assert not learnt.erasable
+    # Rows of the arm that was played are the same rounds.
+    assert bandit.learn(played, arms, rewards, name="history") == learnt
+    status = bandit.status()
+    assert (status.round, status.feedbacks, status.pending_decisions) == (120, 120, 0)
+    best = bandit.decide([[0.9, *[0.0] * (FEATURES - 1)] if arm == 1 else [-0.9, *[0.0] * (FEATURES - 1)] for arm in range(ARMS)])
+    assert best.arm == 1
+    for contexts, picked, earned in [
+        (rows, arms[1:], rewards),
+        (rows, [ARMS] * 120, rewards),
+        (rows, ["left"] * 120, rewards),
+        (rows, [-1] * 120, rewards),
+        (rows, arms, ["much"] * 120),
+        (rows, arms, [2.0] * 120),
+        ([[float("nan")] * FEATURES] * 120, arms, rewards),
+        ([[0.1] * (FEATURES + 1)] * 120, arms, rewards),
+    ]:
+        with pytest.raises(helba.Error):
+            bandit.learn(contexts, picked, earned)
+    assert bandit.status().feedbacks == 120
+    with pytest.raises(helba.ArgumentError, match="clear policy"):
+        client.create(policy="oful", features=FEATURES, arms=ARMS).learn(rows, arms, rewards)
 
 
 @pytest.mark.parametrize("kind", ["encrypted", "clear"])

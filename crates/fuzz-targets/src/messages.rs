@@ -10,8 +10,8 @@ use serde::{Serialize, de::DeserializeSeed};
 use std::sync::OnceLock;
 use wire::{
     AskAgain, BanditView, ClearFeedback, CommitteeContexts, Counted, Created, DecideReply, DecideRequest,
-    Decided, Evidence, Journal, Labelled, LabelsPatch, Limits, MemberReply, MemberRequest, OpenedAnswer,
-    PolicyCard, PolicyCreated, PolicyView, Problem, Question, Raises, SenderTag, ShownCounters,
+    Decided, Evidence, Journal, Labelled, LabelsPatch, LearnRequest, Limits, MemberReply, MemberRequest,
+    OpenedAnswer, PolicyCard, PolicyCreated, PolicyView, Problem, Question, Raises, SenderTag, ShownCounters,
     ShuffledBatch, Successor, SummedBatch, TracedFeedback,
 };
 
@@ -52,6 +52,7 @@ pub(crate) fn device(input: &[u8]) {
     check(input, |bytes| Some(TracedFeedback::read(bytes, limits()).ok()?.to_bytes()));
     check(input, |bytes| Some(AskAgain::read(bytes).ok()?.to_bytes()));
     check(input, |bytes| Some(ShownCounters::read(bytes, limits()).ok()?.to_bytes()));
+    check(input, |bytes| Some(LearnRequest::read(bytes, limits()).ok()?.to_bytes()));
     let quorum = Quorum::new(2, 3).expect("a committee");
     check(input, |bytes| Some(CommitteeContexts::read(bytes, MOST).ok()?.to_bytes()));
     check(input, |bytes| Some(OpenedAnswer::read(bytes, quorum, ENTRIES).ok()?.0.to_bytes()));

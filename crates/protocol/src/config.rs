@@ -28,6 +28,19 @@ pub const PREDICTION_BOUND: f64 = 1.5;
 /// a sixteenth is left for errors.
 pub const UNCERTAINTY_BOUND: f64 = 1.0625;
 
+/// The most logged rounds of one request.
+pub const MOST_LOGGED: usize = 1000;
+/// The most feedbacks and logged rounds that wait for a model where logged rounds are taken: the sums for
+/// which masks are 2⁴⁰ times as wide as a value, if L ≤ 1 ([`LOG_STATISTICS`](crate::LOG_STATISTICS)).
+const MOST_WAITING: f64 = 4096.0;
+/// The most that they may multiply an eigenvalue of A_j·V_j by.
+const MOST_GROWTH: f64 = 16384.0;
+/// The most that this factor times the largest entry of V/s may be. Newton's iteration starts with an
+/// eigenvalue of 2/factor, and an error e of the inverse moves it by e·V/s: by a hundredth for e = 2⁻²⁴.
+const MOST_SPREAD: f64 = 262_144.0;
+/// The most that n·L² may be for n logged rounds, so that each of their sums is below 2⁶² units.
+const MOST_SQUARES: f64 = 262_144.0;
+
 /// The most arms for which a comparison of eight levels is precise enough. Its indicators are within 0.0122
 /// of 0 or 1, and the relative errors of a row multiply, so that with 32 arms a product of 1 is between 0.67
 /// and 1.49. The product for the trace must be on the right side of [`crate::exchange::TRACE_DECISION`].
@@ -426,6 +439,40 @@ impl BanditConfig {
             return Err(Error::Custody { field: "counters", why });
         }
         Ok(())
+    }
+
+    /// Checks that the bandit takes logged rounds.
+    ///
+    /// # Errors
+    /// [`Error::NoLoggedRounds`] under the trace condition.
+    pub fn check_logged(&self) -> Result<(), Error> {
+        let why = "the schedule trace_or_growth tests the trace of each feedback; take a public schedule, such as \
+                   growth_or_every";
+        if self.tests_trace() { Err(Error::NoLoggedRounds { why }) } else { Ok(()) }
+    }
+
+    /// The most feedbacks and logged rounds that may wait for the next model when logged rounds are taken, if
+    /// the last model has `learnt` of them.
+    ///
+    /// With n of them the eigenvalues of A_j·V are at most 1 + n·L²/λ times those before
+    /// ([`Self::newton`]), the entries of V/s at most (`learnt` + n)·L²/s, an entry of their sum at most
+    /// n·L², and the mask of a raise is at least 2³⁵ times as wide as that.
+    pub fn most_waiting(&self, learnt: u64) -> u64 {
+        let (squared, lambda, learnt) = (self.linear.l * self.linear.l, self.linear.lambda, learnt as f64);
+        // n·max(horizon, learnt + n) ≤ spread.
+        let spread = MOST_SPREAD * self.design_scale() * lambda / (squared * squared);
+        let most = MOST_WAITING
+            .min(MOST_GROWTH * lambda / squared)
+            .min(MOST_SQUARES / squared.max(1.0))
+            .min(spread / self.horizon as f64)
+            .min(2.0 * spread / (learnt + (learnt * learnt + 4.0 * spread).sqrt()));
+        // One is what a feedback may be.
+        most.max(1.0) as u64
+    }
+
+    /// The most logged rounds of one request, if the last model has `learnt` feedbacks and logged rounds.
+    pub fn most_logged(&self, learnt: u64) -> usize {
+        (self.most_waiting(learnt) as usize).min(MOST_LOGGED)
     }
 
     /// An upper bound on the trace of a batch if `pending` feedbacks arrived since the trace was known to be

@@ -143,6 +143,52 @@ pub enum Error {
          another schedule"
     )]
     NotErasable,
+    /// Misuse: no logged round, or more than one request has.
+    #[error(
+        "the request has {got} logged rounds, but a request to this bandit has 1 to {most}: send several requests"
+    )]
+    LoggedCount {
+        /// The number of rounds.
+        got: usize,
+        /// The most.
+        most: usize,
+    },
+    /// Misuse: logged rounds whose columns differ in length.
+    #[error(
+        "there are {rows} rows of features, {arms} arms and {rewards} rewards: give one of each for every logged round"
+    )]
+    LoggedColumns {
+        /// Rows of features.
+        rows: usize,
+        /// Arms.
+        arms: usize,
+        /// Rewards.
+        rewards: usize,
+    },
+    /// Misuse: a logged round that is no feedback of this bandit.
+    #[error("logged round {round}: {error}")]
+    InRound {
+        /// The round, from 1.
+        round: usize,
+        /// What is wrong with it.
+        error: Box<Error>,
+    },
+    /// Misuse: logged rounds for a bandit that does not take them.
+    #[error("this bandit takes no logged rounds: {why}")]
+    NoLoggedRounds {
+        /// The reason, and what to take.
+        why: &'static str,
+    },
+    /// Misuse: logged rounds while others wait for an update.
+    #[error(
+        "{waiting} rounds wait for the next model, which takes {most} at most: answer the tasks of the bandit (`helba-client learn` does, and so does a raiser), and send the rounds again"
+    )]
+    StillLearning {
+        /// The feedbacks and logged rounds that are not in the model yet.
+        waiting: u64,
+        /// The most, with those of the request.
+        most: u64,
+    },
     /// Untrusted: the members of a key committee found the feedback out of range.
     #[error(
         "the feedback on the decision {id} was dropped: what it encrypts is out of range; send statistics of features \
@@ -186,7 +232,12 @@ impl Error {
             | Error::NotANumber { .. }
             | Error::NormAboveBound { .. }
             | Error::NotErasable
+            | Error::LoggedCount { .. }
+            | Error::LoggedColumns { .. }
+            | Error::NoLoggedRounds { .. }
             | Error::RewardOutOfRange => Fault::Value,
+            Error::InRound { error, .. } => error.fault(),
+            Error::StillLearning { .. } => Fault::Over,
             Error::AnswerLength { .. } => Fault::Malformed,
             Error::UnknownDecision { .. } => Fault::Unknown,
             Error::FeedbackDropped { .. } => Fault::Value,

@@ -82,14 +82,41 @@ pub struct Erasure {
     pub code: String,
 }
 
+/// The id of a request with logged rounds, which its sender chooses: the rounds of an id are learnt once. It
+/// is written as 32 lower-case hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct LearnId(pub [u8; 16]);
+
+impl std::fmt::Display for LearnId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", ckks::Hex(&self.0))
+    }
+}
+
+/// The receipt of logged rounds. A repeated request teaches nothing, and gets a receipt with the present
+/// counters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LearnReceipt {
+    /// The id of the request, in hexadecimal.
+    pub id: String,
+    /// The logged rounds that were learnt with it.
+    pub rounds: u64,
+    /// The number of feedbacks and logged rounds counted so far.
+    pub feedbacks: u64,
+    /// The number of batches closed so far.
+    pub batches: u64,
+    /// Whether single rounds of them can be erased: false, because the server has their sum alone.
+    pub erasable: bool,
+}
+
 /// The counters and the phase of a bandit, which are public. Under a public schedule they do not depend on
 /// contexts or rewards. Under another schedule, the numbers of batches and models reveal when the trace
 /// condition was met.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// The number of decisions.
+    /// The number of decisions and logged rounds.
     pub round: u64,
-    /// The number of feedbacks counted.
+    /// The number of feedbacks and logged rounds counted.
     pub feedbacks: u64,
     /// t_j, the number of feedbacks in the current model.
     pub model_feedbacks: u64,

@@ -35,12 +35,13 @@ mod shape;
 pub use answers::AnswerLayout;
 pub use bandit::{Bonus, WidthShape};
 pub use config::{
-    Answers, BanditConfig, Compare, INVERSE_TOLERANCE, PREDICTION_BOUND, Plan, UNCERTAINTY_BOUND,
+    Answers, BanditConfig, Compare, INVERSE_TOLERANCE, MOST_LOGGED, PREDICTION_BOUND, Plan,
+    UNCERTAINTY_BOUND,
 };
 pub use counters::{ArmCounter, Counters, LEAST_COUNTED, LOG_COUNTER_STEPS};
 pub use error::Error;
 pub use exchanges::{Exchanges, MOST_FACTOR, TaskKind};
-pub use ids::{DecisionId, Erasure, QuestionId, Receipt, Status};
+pub use ids::{DecisionId, Erasure, LearnId, LearnReceipt, QuestionId, Receipt, Status};
 pub use key_plan::{AnswerKeys, Automorphism, GaloisKey, KeyPlan};
 pub use lwe::{LWE_DIMENSION, LWE_ENTRY, LWE_FLOOD_BITS, LWE_LEAST, LweAnswer, MOST_BOOTSTRAPPED_ARMS};
 pub use newton::{Factors, warm_steps};

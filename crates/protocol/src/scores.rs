@@ -33,6 +33,7 @@ use num_complex::Complex64;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use zeroize::Zeroizing;
 
 /// log₂ of the scale of contexts and of trace statistics. The error of an encryption under a committee's
 /// public key, 48 units for five members at N' = 2¹³, is 2⁻²² of a feature: less than what the deep circuit
@@ -171,6 +172,8 @@ pub struct ScoreLayout {
     counts: bool,
     /// Whether each request is compared by itself.
     alone: bool,
+    /// The most logged rounds of a sum.
+    most_logged: usize,
 }
 
 impl ScoreLayout {
@@ -193,6 +196,7 @@ impl ScoreLayout {
             log_model: log(1.0 / linear.lambda).max(-8),
             counts: config.counters.is_some(),
             alone: config.compare == Compare::Pbs,
+            most_logged: config.most_logged(0),
         }
     }
 
@@ -327,6 +331,42 @@ impl ScoreLayout {
             out.extend(counters::contribution(self.arms, arm, reward));
         }
         Ok(out)
+    }
+
+    /// The coefficients of the sum of the feedbacks on logged rounds, as exact as if each were
+    /// [`Self::feedback`]. `rounds` has the arm that was played, its features and its reward.
+    ///
+    /// # Errors
+    /// [`Error::LoggedCount`] for no round and for more than [`BanditConfig::most_logged`] of a new bandit;
+    /// [`Error::InRound`] with an error of [`Self::feedback`].
+    pub fn logged(&self, rounds: &[(usize, &[f64], f64)]) -> Result<Vec<i64>, Error> {
+        if !(1..=self.most_logged).contains(&rounds.len()) {
+            return Err(Error::LoggedCount { got: rounds.len(), most: self.most_logged });
+        }
+        let mut sum = vec![0i64; self.feedback_numbers()];
+        self.each_logged(rounds, |feedback| sum.iter_mut().zip(feedback).for_each(|(sum, x)| *sum += x))?;
+        Ok(sum)
+    }
+
+    /// Checks logged rounds as [`Self::logged`] does, for any number of them.
+    ///
+    /// # Errors
+    /// As [`Self::logged`], but for the number of rounds.
+    pub fn check_logged(&self, rounds: &[(usize, &[f64], f64)]) -> Result<(), Error> {
+        self.each_logged(rounds, |_| ())
+    }
+
+    /// The feedback on each of these rounds.
+    fn each_logged(
+        &self,
+        rounds: &[(usize, &[f64], f64)],
+        mut each: impl FnMut(&[i64]),
+    ) -> Result<(), Error> {
+        for (at, (arm, features, reward)) in rounds.iter().enumerate() {
+            let of_round = |error| Error::InRound { round: at + 1, error: Box::new(error) };
+            each(&Zeroizing::new(self.feedback(*arm, features, *reward).map_err(of_round)?));
+        }
+        Ok(())
     }
 
     /// The coefficients of the trace statistics of a feedback at the scale 2^[`LOG_CONTEXT`]: the products

@@ -6,15 +6,15 @@ use ckks_secret::SecretKey;
 use ckks_shares::SessionId;
 use envelope::{SealingSecret, SigningSecret};
 use protocol::{
-    BanditConfig, Counters, DecisionId, Plan, QuestionId, ScoreLayout, ScoreRing, Shape, TaskKind,
+    BanditConfig, Counters, DecisionId, LearnId, Plan, QuestionId, ScoreLayout, ScoreRing, Shape, TaskKind,
 };
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use wire::{
     AccessToken, AnswerUser, AnswersManifest, BundleKind, BundleWriter, CommitteeContexts, CommitteeManifest,
-    Created, Custody, DecideReply, Decision, KeysDigest, Limits, Manifest, MemberManifest, MemberReply,
-    MemberRequest, OpenedAnswer, PublicBytes, Question, RaiseTask, Raised, Raises, ScoresManifest,
-    SealedShare, SecretBundle, Ticket, TraceQuestion, TracedFeedback, UsersBundle, Wanted,
+    Created, Custody, DecideReply, Decision, KeysDigest, LearnRequest, Limits, Manifest, MemberManifest,
+    MemberReply, MemberRequest, OpenedAnswer, PublicBytes, Question, RaiseTask, Raised, Raises,
+    ScoresManifest, SealedShare, SecretBundle, Ticket, TraceQuestion, TracedFeedback, UsersBundle, Wanted,
 };
 
 /// A bandit of 2 features and 2 arms under toy keys, with the trace condition and counters, so that its
@@ -97,6 +97,11 @@ pub fn raises() -> Raises {
 /// A feedback with all parts. The parts are no ciphertexts.
 pub fn feedback() -> TracedFeedback {
     TracedFeedback { statistics: vec![1; 50], trace: vec![2; 40], answer: Some((QUESTION, true)) }
+}
+
+/// A request with logged rounds.
+pub fn learn() -> LearnRequest {
+    LearnRequest { id: LearnId([8; 16]), rounds: 3, statistics: vec![1; 50] }
 }
 
 /// The messages of a committee of 2 of 3: contexts, an answer with three entries, questions, requests and

@@ -6,6 +6,7 @@
 //! | `POST …/decisions/{decision}/again` | [`AskAgain`] | [`DecideReply`] |
 //! | `GET …/raises` | | [`DecideReply`] with tasks, or 204 |
 //! | `POST …/raises` | [`Raises`] | [`DecideReply`] |
+//! | `POST …/learn` | [`LearnRequest`] | receipt, JSON |
 //! | `POST …/decisions/{decision}/feedback` | frame of the statistics, a partial ciphertext; under the trace condition [`TracedFeedback`] | receipt, JSON |
 //!
 //! Requests to `decisions` and `again` carry the header [`SENDER_HEADER`]. A request to `decisions` for
@@ -16,8 +17,8 @@ use crate::frame::{self, Kind, Reader};
 use crate::{CommitteeContexts, Error, OpenedAnswer, SignedHead};
 use ckks::{KeyId, Params};
 use protocol::{
-    Answers, BanditConfig, Compare, DecisionId, LweAnswer, MOST_DECISIONS, Plan, QuestionId, ScoreLayout,
-    Status, TaskKind,
+    Answers, BanditConfig, Compare, DecisionId, LearnId, LweAnswer, MOST_DECISIONS, MOST_LOGGED, Plan,
+    QuestionId, ScoreLayout, Status, TaskKind,
 };
 use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
@@ -169,6 +170,11 @@ impl Limits {
             0 => self.statistics,
             trace => frame::overhead(2) + self.statistics + trace,
         }
+    }
+
+    /// The longest [`LearnRequest`].
+    pub fn learn(&self) -> usize {
+        frame::overhead(1) + self.statistics
     }
 
     /// The longest [`ShownCounters`].
@@ -410,6 +416,40 @@ impl TracedFeedback {
         let trace = reader.blob("the trace statistics", limits.trace)?.to_vec();
         reader.end()?;
         Ok(TracedFeedback { statistics, trace, answer })
+    }
+}
+
+/// Logged rounds, which are learnt in bulk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LearnRequest {
+    /// The id, which the sender chooses: the rounds of an id are learnt once.
+    pub id: LearnId,
+    /// How many rounds they are, from 1.
+    pub rounds: u32,
+    /// The frame of the sum of their statistics, a partial ciphertext as long as that of one feedback.
+    pub statistics: Vec<u8>,
+}
+
+impl LearnRequest {
+    /// The bytes of the message.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        frame::write(Kind::LearnRequest, &(self.id, self.rounds), &[&self.statistics])
+    }
+
+    /// Reads the bytes of [`Self::to_bytes`]. The frame is not read.
+    ///
+    /// # Errors
+    /// As [`DecideReply::read`]; [`Error::Malformed`] for a number of rounds that is not from 1 to
+    /// [`MOST_LOGGED`].
+    pub fn read(bytes: &[u8], limits: &Limits) -> Result<Self, Error> {
+        let mut reader = Reader::new(bytes, limits.learn())?;
+        let (id, rounds): (LearnId, u32) = reader.header(Kind::LearnRequest)?;
+        if !(1..=MOST_LOGGED as u32).contains(&rounds) {
+            return Err(Error::Malformed("a request has 1 to 1000 logged rounds"));
+        }
+        let statistics = reader.blob("the statistics", limits.statistics)?.to_vec();
+        reader.end()?;
+        Ok(LearnRequest { id, rounds, statistics })
     }
 }
 

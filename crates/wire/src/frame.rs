@@ -40,6 +40,7 @@ pub(crate) enum Kind {
     Journal = 10,
     ShownCounters = 11,
     Successor = 12,
+    LearnRequest = 13,
 }
 
 impl From<Kind> for u8 {
@@ -64,6 +65,7 @@ impl TryFrom<u8> for Kind {
             Kind::Journal,
             Kind::ShownCounters,
             Kind::Successor,
+            Kind::LearnRequest,
         ];
         kinds.into_iter().find(|kind| *kind as u8 == number).ok_or("no message has this number")
     }

@@ -45,8 +45,8 @@ pub use custody::{
     CommitteeManifest, Custody, Followed, Handover, KeysDigest, MemberManifest, PastEpoch, PublicBytes,
 };
 pub use encrypted::{
-    AskAgain, BanditView, Created, DECISIONS_HEADER, DecideReply, Decision, Limits, RaiseTask, Raised,
-    Raises, SENDER_HEADER, SenderTag, ShownCounters, Ticket, TraceQuestion, TracedFeedback,
+    AskAgain, BanditView, Created, DECISIONS_HEADER, DecideReply, Decision, LearnRequest, Limits, RaiseTask,
+    Raised, Raises, SENDER_HEADER, SenderTag, ShownCounters, Ticket, TraceQuestion, TracedFeedback,
 };
 pub use error::Error;
 pub use frame::{MAGIC, MAX_HEADER_BYTES};

@@ -30,7 +30,7 @@ pub type Audits = Vec<(String, Result<Audited, Error>)>;
 /// [`Error::AuditFailed`] if they do not; [`Error::CorruptState`], [`Error::Log`], and those of the disk.
 pub(crate) fn audit(root: &Path, id: &str, engine: &Engine) -> Result<Audited, Error> {
     let last = state::replay(root, id, engine, SNAPSHOT)?;
-    let (head, torn, feedbacks) = (last.head, last.torn, last.bandit.status(0, 0).feedbacks);
+    let (head, torn, feedbacks) = (last.head, last.torn, last.bandit.status(0).feedbacks);
     let bytes = settled(last, engine)?;
     let since_creation = match whole(root, id, engine)? {
         None => false,

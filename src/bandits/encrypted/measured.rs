@@ -14,13 +14,13 @@ impl EncryptedServed {
             (pool.is_raising(), pool.users_waiting())
         };
         let live = lock(&self.live);
-        let status = live.bandit.status(live.round, 0);
+        let status = live.status();
         let task = live.bandit.task().map(|task| match task.kind {
             TaskKind::Model => Awaited::Model,
             TaskKind::Scores { .. } | TaskKind::Sum => Awaited::Sum,
         });
         drop(live);
-        let open = status.round.saturating_sub(status.feedbacks);
+        let open = status.pending_decisions as u64;
         let mut awaited = Vec::new();
         awaited.extend(raising.then_some(Awaited::Raise));
         awaited.extend(task);

@@ -15,6 +15,7 @@ mod decisions;
 mod erasure;
 mod feedback;
 mod journal;
+mod learning;
 mod measured;
 mod pace;
 mod pool;
@@ -201,9 +202,7 @@ impl EncryptedServed {
     /// [`Error::Log`].
     pub(super) fn view(&self) -> Result<BanditView, Error> {
         let live = lock(&self.live);
-        let round = live.round;
-        let waiting = round.saturating_sub(live.bandit.status(round, 0).feedbacks) as usize;
-        let (status, stored) = (live.bandit.status(round, waiting), live.flush());
+        let (status, stored) = (live.status(), live.flush());
         drop(live);
         stored?.wait()?;
         Ok(BanditView { created: self.created.clone(), status, heads: self.heads() })

@@ -158,25 +158,30 @@ impl EncryptedServed {
         }
         let began = Instant::now();
         let departing = loop {
-            let (departing, closes) = {
+            let (departing, closes, given) = {
                 let live = lock(&self.live);
                 if live.deleted {
                     return Ok(true);
                 }
-                (live.bandit.departing(), live.bandit.closes_early())
+                let given = live.last_given();
+                let unknown = (given > live.bandit.last_given()).then_some(given);
+                (live.bandit.departing(), live.bandit.closes_early(), unknown)
             };
-            match departing {
-                Some(departing) => break departing,
-                None if closes => {
-                    let served = self.clone();
-                    let close = move || match served.change(&Event::Closed) {
-                        // It was deleted meanwhile, which the next look finds.
-                        Err(Error::UnknownBandit { .. }) => Ok(()),
-                        closed => closed.map(drop),
-                    };
-                    blocking(close).await?;
-                }
-                None => {}
+            let event = match (departing, given) {
+                // What moves has the number of decisions.
+                (Some(_), Some(round)) => Some(Event::Given(round)),
+                (Some(departing), None) => break departing,
+                (None, _) => closes.then_some(Event::Closed),
+            };
+            if let Some(event) = event {
+                let served = self.clone();
+                let change = move || match served.change(&event) {
+                    // It was deleted meanwhile, which the next look finds.
+                    Err(Error::UnknownBandit { .. }) => Ok(()),
+                    changed => changed.map(drop),
+                };
+                blocking(change).await?;
+                continue;
             }
             if began.elapsed() > LAST_BATCH {
                 tracing::warn!(bandit = self.created.id, "a rotation waits for the last batch");

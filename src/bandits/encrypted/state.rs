@@ -4,30 +4,38 @@
 //! DIR/encrypted/ID/snapshot    "HELBAPKD", version, position in the log, state, BLAKE3 of all before
 //! DIR/encrypted/ID/genesis     the first snapshot, if the whole log is kept
 //! DIR/encrypted/ID/*.log       the events (crate `hash-log`)
+//! DIR/encrypted/ID/given       the last round that was given out (8 bytes), which is not synchronised
 //! DIR/encrypted/ID.new         a bandit whose creation was interrupted, and
 //! DIR/encrypted/ID.deleted     one whose deletion was; both are removed at the next start
 //! ```
 //! An event is applied in memory and appended to the log under one lock, so that both have one order. It is
 //! acknowledged when the log has synchronised it. A snapshot is written after each new model, and the
 //! segments before it are removed.
+//!
+//! Rounds are reserved by an event, and given out without one. `given` tells a server that starts again how
+//! many of the reserved ones were given out. Nothing but numbers in views depends on it.
 
 use crate::error::Error;
 use hash_log::{Head, Log, Ticket};
 use helba::{Applied, EncryptedBandit, Engine, Event};
 use host::os_rng;
+use protocol::Status;
 use rand::Rng;
 use std::collections::VecDeque;
-use std::fs;
-use std::io::Write;
+use std::fs::{self, File};
+use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use wire::LearnRequest;
 
 /// The last snapshot, which a start continues from.
 pub(super) const SNAPSHOT: &str = "snapshot";
 /// The snapshot of the creation, if the whole log is kept.
 pub(super) const GENESIS: &str = "genesis";
+/// The last round that was given out.
+const GIVEN: &str = "given";
 const MAGIC: [u8; 8] = *b"HELBAPKD";
-const VERSION: u16 = 10;
+const VERSION: u16 = 11;
 /// The longest event: a model in both rings, of at most some 10 MB.
 const LONGEST_EVENT: usize = 64 << 20;
 /// After a snapshot a new segment of the log begins if the last one has more bytes than this.
@@ -42,8 +50,11 @@ const SKIPPED_ROUNDS: u64 = 1 << 32;
 /// An encrypted bandit in memory, its log, and the position of memory in the log.
 pub(super) struct Live {
     pub(super) bandit: EncryptedBandit,
-    /// The last round that was given out.
-    pub(super) round: u64,
+    /// The last round that was given out, or may have been before the last start.
+    round: u64,
+    /// After a start, the last round that `given` names, until more rounds are reserved.
+    before_start: Option<u64>,
+    given: File,
     /// Rounds up to this one are reserved in memory.
     reserved: u64,
     /// They are reserved on disk when the log has this many records there.
@@ -142,9 +153,12 @@ impl Live {
         fs::rename(&new, &folder).map_err(|e| Error::disk(&folder, e))?;
         host::sync_folder(root).map_err(|e| Error::disk(root, e))?;
         let (log, _) = Log::open::<Error>(&folder, &identity, LONGEST_EVENT, &head, |_, _| Ok(()))?;
+        let (given, _) = open_given(&folder)?;
         Ok(Live {
             bandit,
             round: 0,
+            before_start: None,
+            given,
             reserved: 0,
             reserved_at: 0,
             deleted: false,
@@ -173,9 +187,12 @@ impl Live {
             })?;
         // Rounds up to the reserved one may have been given out.
         let round = bandit.reserved();
+        let (given, noted) = open_given(&folder)?;
         Ok(Live {
             bandit,
             round,
+            before_start: Some(noted.min(round)),
+            given,
             reserved: round,
             reserved_at: last.records,
             deleted: false,
@@ -240,10 +257,56 @@ impl Live {
     /// # Errors
     /// [`Error::Log`].
     pub(super) fn skip_rounds(&mut self, engine: &Engine) -> Result<(), Error> {
+        self.leave_out(engine)?;
         let event = Event::Rounds(self.bandit.reserved() + SKIPPED_ROUNDS);
-        self.change(engine, &event)?.ticket.wait()?;
+        drop(self.change(engine, &event)?.ticket);
+        self.change(engine, &Event::Skipped)?.ticket.wait()?;
         self.round = self.bandit.reserved();
         Ok(())
+    }
+
+    /// Notes that reserved rounds which were not given out before the last start will not be.
+    fn leave_out(&mut self, engine: &Engine) -> Result<(), Error> {
+        let Some(noted) = self.before_start else { return Ok(()) };
+        if noted > self.bandit.last_given() {
+            drop(self.change(engine, &Event::Given(noted))?.ticket);
+        }
+        if self.round > self.bandit.last_given() {
+            drop(self.change(engine, &Event::Skipped)?.ticket);
+        }
+        self.before_start = None;
+        Ok(())
+    }
+
+    /// The last round that is known to be given out.
+    pub(super) fn last_given(&self) -> u64 {
+        self.before_start.map_or(self.round, |noted| noted.max(self.bandit.last_given()))
+    }
+
+    /// The public counters and the phase.
+    pub(super) fn status(&self) -> Status {
+        self.bandit.status(self.last_given())
+    }
+
+    /// Learns logged rounds, or returns the receipt of those that were learnt before with this id.
+    ///
+    /// # Errors
+    /// As [`EncryptedBandit::learnt`]; as [`Self::change`], and no round is taken then.
+    pub(super) fn learn(&mut self, engine: &Engine, message: LearnRequest) -> Result<Pending, Error> {
+        let LearnRequest { id, rounds, statistics: frame } = message;
+        let rounds = u64::from(rounds);
+        if let Some(receipt) = self.bandit.learnt(engine, id, rounds)? {
+            // They may have been learnt a moment ago, and be on their way to the disk.
+            return Ok(Pending { applied: Applied::Learnt(receipt), ticket: self.flush()? });
+        }
+        self.bandit.check_logged(engine, &frame)?;
+        let before = self.round;
+        let first = self.take_rounds(engine, rounds)?.first;
+        let learnt = self.change(engine, &Event::Learnt { id, first, rounds, frame });
+        if learnt.is_err() {
+            self.set_round(before);
+        }
+        learnt
     }
 
     /// Takes the next `count` rounds. The caller waits until they are reserved on disk, without a lock.
@@ -252,6 +315,7 @@ impl Live {
     /// [`Error::Log`].
     pub(super) fn take_rounds(&mut self, engine: &Engine, count: u64) -> Result<Rounds, Error> {
         while self.round + count > self.reserved {
+            self.leave_out(engine)?;
             let event = self.bandit.reserve();
             // A ticket for all events until now follows.
             drop(self.change(engine, &event)?.ticket);
@@ -260,8 +324,17 @@ impl Live {
         let durable = self.log.head().records >= self.reserved_at;
         let reserved = if durable { None } else { Some(self.flush()?) };
         let first = self.round + 1;
-        self.round += count;
+        self.set_round(self.round + count);
         Ok(Rounds { first, reserved })
+    }
+
+    /// Notes the last round that was given out.
+    fn set_round(&mut self, round: u64) {
+        self.round = round;
+        let noted = self.given.rewind().and_then(|()| self.given.write_all(&round.to_le_bytes()));
+        if let Err(error) = noted {
+            tracing::warn!(folder = %self.folder.display(), %error, "the last round is not noted; views after a start may count less");
+        }
     }
 
     /// A ticket that is durable when all events until now are.
@@ -351,6 +424,21 @@ pub(super) fn replay(root: &Path, id: &str, engine: &Engine, name: &str) -> Resu
     let hash_log::Replayed { head, torn } =
         hash_log::replay(&folder, &identity(id, engine), LONGEST_EVENT, &from, visit)?;
     Ok(Replay { bandit, head, torn })
+}
+
+/// The file of the last round that was given out, and what it says: 0 if it says nothing.
+fn open_given(folder: &Path) -> Result<(File, u64), Error> {
+    let path = folder.join(GIVEN);
+    let disk = |e| Error::disk(&path, e);
+    let mut options = host::private_file();
+    let mut file = options.read(true).write(true).create(true).truncate(false).open(&path).map_err(disk)?;
+    let mut bytes = [0; 8];
+    let noted = match file.read_exact(&mut bytes) {
+        Ok(()) => u64::from_le_bytes(bytes),
+        Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => 0,
+        Err(e) => return Err(disk(e)),
+    };
+    Ok((file, noted))
 }
 
 /// Applies a record of the log.

@@ -76,7 +76,7 @@ fn insert_due(bandits: &Bandits, device: &Device) -> Arc<EncryptedServed> {
 
 /// Waits until the updates of all have ended, and returns the most that ran at once.
 async fn worked_off(due: &[Arc<EncryptedServed>]) -> usize {
-    let refreshing = |bandit: &Arc<EncryptedServed>| lock(&bandit.live).bandit.status(0, 0).refresh_due;
+    let refreshing = |bandit: &Arc<EncryptedServed>| lock(&bandit.live).bandit.status(0).refresh_due;
     while !due.iter().all(refreshing) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

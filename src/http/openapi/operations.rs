@@ -359,6 +359,31 @@ pub(super) fn operation(route: Route) -> Operation {
                 ),
             )
         },
+        Route::Learn => Operation {
+            parameters: vec![id()],
+            body: Some(json!({ "required": true, "content": {
+                OCTET_STREAM: binary("`LearnRequest`: an id that the sender chooses, the number of rounds (at most 1000), and one ciphertext with the sum of their feedbacks.") } })),
+            problems: [
+                &FIND[..],
+                &FRAMES,
+                &[P::NotEncrypted, P::BadValue, P::StillLearning, P::Overloaded, P::DiskFull],
+            ]
+            .concat(),
+            ..plain(
+                "learn",
+                ROUNDS,
+                "Learns logged rounds in bulk",
+                "It is answered when that is on disk. The rounds count as so many decisions with feedback. A repeated request with the same id \
+                 changes nothing. Single rounds of them cannot be erased, because the server has their sum alone. A bandit with the schedule \
+                 `trace_or_growth`, and one whose key a committee holds, takes none (`bad_value`). After `still_learning`, answer the tasks of \
+                 the bandit and send the request again.",
+                (
+                    200,
+                    json!({ "description": "The rounds are learnt.",
+                    "content": { "application/json": json_of(reference("LearnReceipt")) } }),
+                ),
+            )
+        },
         Route::Counters => Operation {
             parameters: vec![id()],
             answers: vec![ok(

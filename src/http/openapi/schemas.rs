@@ -601,8 +601,8 @@ fn encrypted() -> Named {
     let status = object(
         "The counters of an encrypted bandit, which are public.",
         &[
-            ("round", count(), "The number of decisions."),
-            ("feedbacks", count(), "The number of feedbacks counted."),
+            ("round", count(), "The number of decisions and logged rounds."),
+            ("feedbacks", count(), "The number of feedbacks and logged rounds counted."),
             ("model_feedbacks", count(), "The number of feedbacks in the current model."),
             ("batches", count(), "The number of batches closed."),
             ("refreshes", count(), "The number of models that holders of the key encrypted anew."),
@@ -650,6 +650,16 @@ fn encrypted() -> Named {
             ("code", hex_id(), "A message authentication code that the server alone computes."),
         ],
     );
+    let learn_receipt = object(
+        "The receipt of logged rounds.",
+        &[
+            ("id", hex_id(), "The id of the request."),
+            ("rounds", count(), "The logged rounds that were learnt with it."),
+            ("feedbacks", count(), "The number of feedbacks and logged rounds counted so far."),
+            ("batches", count(), "The number of batches closed so far."),
+            ("erasable", truth(), "Whether single rounds of them can be erased: false."),
+        ],
+    );
     vec![
         ("Width", width),
         ("Schedule", schedule),
@@ -664,6 +674,7 @@ fn encrypted() -> Named {
         ("SignedHead", head),
         ("Receipt", receipt),
         ("Erasure", erasure),
+        ("LearnReceipt", learn_receipt),
     ]
 }
 

@@ -8,6 +8,7 @@
 //! | trace question | `question` | this device about whether the trace has reached C; the server one bit of a decryption, counted |
 //! | tasks | `raise` | this device nothing: values of others are under a mask that is uniform modulo q, and the model under one that leaves a statistical distance of at most 2⁻⁴⁷ at λ = 1 (docs/threat-model.md); the server nothing: it gets fresh encryptions |
 //! | feedback | [`BanditDevice::feedback`] | the server nothing: it gets the first coefficients of a fresh encryption, and under the trace condition also a whole one |
+//! | logged rounds | `learning` | the server nothing but their number: it gets the first coefficients of a fresh encryption of their sum |
 //! | counters | [`BanditDevice::open_counters`] | this device how often all devices played each arm and with which rewards, for whole groups of feedbacks; the server nothing |
 //! | request for another answer | `asking` | the server one bit of a decryption, counted: that an entry was outside its range |
 //!
@@ -16,6 +17,8 @@
 
 mod asking;
 mod committee;
+#[cfg(all(feature = "http", feature = "secret"))]
+mod learning;
 #[cfg(feature = "secret")]
 mod question;
 #[cfg(feature = "secret")]
@@ -34,6 +37,8 @@ pub(crate) use asking::MOST_ANSWERS_OF_A_DECISION;
 #[cfg(all(feature = "http", feature = "secret"))]
 pub(crate) use asking::has_ended;
 pub use asking::{Asking, PlayedRound, Request, Target};
+#[cfg(all(feature = "http", feature = "secret"))]
+pub use learning::{Learning, LoggedRound};
 pub use raise::MaskedTask;
 pub use reply::{Choice, ReadReply};
 

@@ -2,11 +2,13 @@
 
 use super::{BanditDevice, reply};
 use crate::Error;
-use crate::device::SecretKeys;
+use crate::device::{Keys, SecretKeys};
 use ckks::Plaintext;
-use protocol::{ArmCounter, LOG_CONTEXT, LOG_SCORE, LOG_STATISTICS, LWE_ENTRY, LWE_LEAST, LweAnswer};
+use protocol::{
+    ArmCounter, LOG_CONTEXT, LOG_SCORE, LOG_STATISTICS, LWE_ENTRY, LWE_LEAST, LearnId, LweAnswer,
+};
 use rand::CryptoRng;
-use wire::{Decision, ShownCounters, TraceQuestion, TracedFeedback};
+use wire::{Decision, LearnRequest, ShownCounters, TraceQuestion, TracedFeedback};
 use zeroize::Zeroizing;
 
 impl BanditDevice<'_> {
@@ -41,6 +43,29 @@ impl BanditDevice<'_> {
         // The question is answered last, so that every counted answer is sent.
         let answer = question.map(|question| self.answer_question(keys, question, rng)).transpose()?;
         Ok(TracedFeedback { statistics, trace, answer: answer.flatten() }.to_bytes())
+    }
+
+    /// The body of a request to learn these logged rounds ([`wire::LearnRequest`]), each with its arm,
+    /// features and reward: an encryption of the sum of their feedbacks.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`] for a bandit that takes no logged rounds, for no round and more than
+    /// [`protocol::BanditConfig::most_logged`], and for what [`Self::feedback`] refuses; [`Error::NoSecret`]
+    /// for a device without the secret keys.
+    pub fn logged<R: CryptoRng>(
+        &self,
+        id: LearnId,
+        rounds: &[(usize, &[f64], f64)],
+        rng: &mut R,
+    ) -> Result<Vec<u8>, Error> {
+        let Keys::Secret(keys) = self.device.keys() else { return Err(Error::NoSecret("learning in bulk")) };
+        self.created.config.check_logged()?;
+        let layout = &self.exchanges.layout;
+        let coefficients = Zeroizing::new(layout.logged(rounds)?);
+        let message = Zeroizing::new(self.message(&coefficients, LOG_STATISTICS)?);
+        let encrypted = ckks_secret::encrypt(&keys.small, &message, rng);
+        let statistics = encrypted.to_partial_bytes(&keys.small, self.small_id, layout.feedback_numbers());
+        Ok(LearnRequest { id, rounds: rounds.len() as u32, statistics }.to_bytes())
     }
 
     /// The entry of each arm of these users. The slots of other users hold noise.

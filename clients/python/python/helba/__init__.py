@@ -36,7 +36,7 @@ from ._errors import (
 )
 from ._native import Keys
 from ._replay import Replay
-from ._requests import Counted, Counters, Decision, Labels, Status
+from ._requests import Counted, Counters, Decision, Labels, Learnt, Status
 from ._rounds import Rounds
 from ._transform import Transform
 
@@ -62,6 +62,7 @@ __all__ = [
     "Keys",
     "KeysError",
     "Labels",
+    "Learnt",
     "NotFoundError",
     "ProtocolError",
     "Raiser",

@@ -15,7 +15,19 @@ from ._errors import Error
 from ._learning import Predicted, partial_fit, predict
 from ._native import Keys
 from ._replay import Replay, play
-from ._requests import UNSET, Counted, Counters, Decision, Description, Labels, Path, Status, Token, Unset
+from ._requests import (
+    UNSET,
+    Counted,
+    Counters,
+    Decision,
+    Description,
+    Labels,
+    Learnt,
+    Path,
+    Status,
+    Token,
+    Unset,
+)
 
 PATIENCE = 10.0
 """Seconds for which requests are repeated while the server is away."""
@@ -221,6 +233,19 @@ class Bandit:
         """
         partial_fit(self, self._predicted, X, arm, reward)
         return self
+
+    def learn(self, contexts: Any, arms: Any, rewards: Any, *, name: Optional[str] = None) -> Learnt:
+        """Has an encrypted bandit learn logged rounds in bulk, before it goes live.
+
+        contexts[t] is the row of features of the arm that was played in round t, or one row for each arm;
+        arms[t] is the arm, and rewards[t] its reward, from -1 to 1. Up to 1000 rounds travel in one ciphertext,
+        and count as feedback. Returns when the model has what the schedule of the bandit has closed.
+
+        What was learnt by the same name is not learnt again: give one, so that a program that failed may run
+        again. Single rounds cannot be erased. Create the bandit with a `horizon` that includes them.
+        """
+        call = _requests.learn(self._connection, self._description, contexts, arms, rewards, name)
+        return call.result()
 
     def status(self) -> Status:
         """The counters of the bandit, which are public."""

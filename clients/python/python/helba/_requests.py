@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import enum
 import json
+import operator
 import os
+import secrets
 import warnings
 import weakref
 from collections.abc import Mapping, Sequence
@@ -13,7 +15,7 @@ from typing import Any, Optional, Union
 
 from . import _native
 from ._calls import Call
-from ._contexts import Contexts, number, reward_of, rows
+from ._contexts import Contexts, iterated, number, reward_of, rows
 from ._errors import ArgumentError, ContextsError, DecisionError, Error, InsecureWarning, KeysError
 from ._native import Keys
 
@@ -149,6 +151,22 @@ class Counted:
     """The decision."""
     feedbacks: int
     """How many feedbacks the bandit has counted, with this one."""
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """The receipt of logged rounds."""
+
+    name: str
+    """Their name: what was learnt by it is not learnt again."""
+    rounds: int
+    """How many are learnt."""
+    feedbacks: int
+    """How many feedbacks and logged rounds the bandit has counted."""
+    model_feedbacks: int
+    """How many of them are in the model in use."""
+    erasable: bool = False
+    """Whether single rounds of them can be erased: the server has their sum alone."""
 
 
 @dataclass(frozen=True)
@@ -374,6 +392,56 @@ def erase(connection: _native.Connection, bandit_id: str, decision_id: str) -> C
     return Call(
         lambda done: connection.erase(bandit_id, decision_id, done), lambda text: str(json.loads(text)["code"])
     )
+
+
+def learn(
+    connection: _native.Connection,
+    bandit: Description,
+    contexts: Any,
+    arms: Any,
+    rewards: Any,
+    name: Optional[str],
+) -> Call[Learnt]:
+    if not bandit.encrypted:
+        raise ArgumentError("a clear policy learns from feedback on its own decisions alone; learn is for encrypted bandits")
+    given = list(iterated(contexts, "the contexts"))
+    played = [index(arm, at) for at, arm in enumerate(iterated(arms, "the arms"))]
+    earned = [number(reward, f"the reward of round {at}") for at, reward in enumerate(iterated(rewards, "the rewards"))]
+    if not len(given) == len(played) == len(earned):
+        raise ContextsError(
+            f"there are contexts of {len(given)} rounds, {len(played)} arms and {len(earned)} rewards: give as many of each"
+        )
+    features = [played_row(at, one, arm) for at, (one, arm) in enumerate(zip(given, played))]
+    name = secrets.token_hex(16) if name is None else name
+
+    def finish(text: str) -> Learnt:
+        learnt = json.loads(text)
+        return Learnt(learnt["name"], learnt["rounds"], learnt["feedbacks"], learnt["model_feedbacks"])
+
+    return Call(
+        lambda done: connection.learn(bandit.bandit_id, name, played, features, earned, done), finish
+    )
+
+
+def played_row(at: int, context: Any, arm: int) -> list[float]:
+    """The features of the arm that was played: of one row of features, or of one row for each arm."""
+    values = list(iterated(context, f"the contexts of round {at}"))
+    if values and hasattr(values[0], "__iter__"):
+        if not arm < len(values):
+            raise ContextsError(f"round {at} has {len(values)} rows of features, and arm {arm} was played")
+        values = list(iterated(values[arm], f"the features of round {at}"))
+    return [number(value, f"feature {feature} of round {at}") for feature, value in enumerate(values)]
+
+
+def index(arm: Any, at: int) -> int:
+    """An arm as a number from 0."""
+    try:
+        found = operator.index(arm)
+    except TypeError:
+        raise ContextsError(f"the arm of round {at} is a {type(arm).__name__}: give its number, from 0") from None
+    if found < 0:
+        raise ContextsError(f"the arm of round {at} is {found}: arms are numbered from 0")
+    return found
 
 
 def delete(connection: _native.Connection, bandit_id: str) -> Call[None]:

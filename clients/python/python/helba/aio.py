@@ -23,7 +23,19 @@ from . import _native, _requests
 from ._client import _FLUSH, PATIENCE
 from ._contexts import Contexts, rows
 from ._native import Keys
-from ._requests import UNSET, Counted, Counters, Decision, Description, Labels, Path, Status, Token, Unset
+from ._requests import (
+    UNSET,
+    Counted,
+    Counters,
+    Decision,
+    Description,
+    Labels,
+    Learnt,
+    Path,
+    Status,
+    Token,
+    Unset,
+)
 
 __all__ = ["Bandit", "Client"]
 
@@ -167,6 +179,11 @@ class Bandit:
         """As `helba.Bandit.feedback`."""
         others = {"rewards": rewards, "sum": sum, "share": share}
         call = _requests.feedback(self._connection, self._description, decision, reward, arm, others)
+        return await call.awaited()
+
+    async def learn(self, contexts: Any, arms: Any, rewards: Any, *, name: Optional[str] = None) -> Learnt:
+        """As `helba.Bandit.learn`."""
+        call = _requests.learn(self._connection, self._description, contexts, arms, rewards, name)
         return await call.awaited()
 
     async def status(self) -> Status:

@@ -158,6 +158,7 @@ fn device_messages() -> Vec<Vec<u8>> {
         unanswered.to_bytes(),
         AskAgain { answers: 3 }.to_bytes(),
         ShownCounters { feedbacks: 100, sum: vec![1; 8] }.to_bytes(),
+        samples::learn().to_bytes(),
         SenderTag([0x5a; 16]).to_string().into_bytes(),
     ]
     .into_iter()
@@ -253,6 +254,9 @@ fn told() -> Vec<Vec<u8>> {
     for event in [
         helba::Event::Rounds(1024),
         helba::Event::Feedback { round: 3, frame: vec![1; 40] },
+        helba::Event::Given(9),
+        helba::Event::Skipped,
+        helba::Event::Learnt { id: protocol::LearnId([5; 16]), first: 4, rounds: 2, frame: vec![3; 40] },
         helba::Event::Raised { task: 4, frame: vec![2; 40] },
         helba::Event::Checked { task: 4, dropped: Vec::new(), openings: vec![opened.to_bytes()] },
     ] {

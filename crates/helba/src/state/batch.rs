@@ -80,6 +80,8 @@ pub(super) struct Batch {
     untested: u64,
     /// The erased feedbacks of earlier batches that its sum subtracts, or more.
     subtracted: u64,
+    /// Whether logged rounds are among them.
+    logged: bool,
     /// The residual of its model.
     pub(super) residual: f64,
 }
@@ -187,7 +189,7 @@ impl EncryptedBandit {
         let s = &mut self.state;
         let (at, untested, subtracted) = (s.feedbacks, s.untested(), s.subtractions());
         let residual = s.newton(untested, subtracted)?.residual();
-        let batch = Batch { at, untested, subtracted, residual };
+        let batch = Batch { at, untested, subtracted, logged: std::mem::take(&mut s.logged), residual };
         let sum = std::mem::replace(&mut s.sum, Arc::new(empty_sum(engine)));
         let left = std::mem::take(&mut s.unchecked);
         let of_last = std::mem::take(&mut s.subtracted_of_last);
@@ -256,12 +258,12 @@ impl EncryptedBandit {
         deep: &[u8],
         scores: &[u8],
     ) -> Result<(), Error> {
-        let (batch, seed) = match self.state.phase {
-            Phase::Refreshing { task: want, batch, seed, .. }
-            | Phase::Updating { task: want, batch, seed, .. }
-                if want == task =>
+        let (batch, seed, before) = match &self.state.phase {
+            Phase::Refreshing { task: want, batch, seed, before, .. }
+            | Phase::Updating { task: want, batch, seed, before }
+                if *want == task =>
             {
-                (batch, seed)
+                (*batch, *seed, before.clone())
             }
             _ => return Err(unasked(task)),
         };
@@ -272,12 +274,27 @@ impl EncryptedBandit {
                 refresh::reveal(engine.deep().params(), model.deep, refresh_level, model_slots, &seed);
             self.exchanges.model.unmask_assign(&mut model.scores, &seed)?;
         }
-        self.install(engine, model);
         let s = &mut self.state;
-        s.model_feedbacks = batch.at;
         s.residual = batch.residual;
         s.refreshes += 1;
+        if batch.logged && batch.residual > INVERSE_TOLERANCE {
+            s.model = Arc::new(model.deep);
+            return self.update_again(batch, before);
+        }
+        s.model_feedbacks = batch.at;
+        self.install(engine, model);
         self.open_again(engine)
+    }
+
+    /// Another update of the same statistics, which starts from a model that is too far from an inverse to be
+    /// used.
+    fn update_again(&mut self, batch: Batch, before: Arc<Ciphertext>) -> Result<(), Error> {
+        let s = &mut self.state;
+        let residual = s.newton(0, 0)?.residual();
+        let batch = Batch { untested: 0, subtracted: 0, residual, ..batch };
+        let (task, seed) = (s.next_task(), s.mask());
+        s.phase = Phase::Updating { task, batch, seed, before };
+        Ok(())
     }
 
     /// Undoes the batch whose model waits for the members of a committee: the statistics are those before it,

@@ -72,7 +72,9 @@ impl EncryptedBandit {
         let group = std::mem::replace(&mut sums.group, Arc::new(empty_sum(engine)));
         let places = self.exchanges.layout.counters();
         let mut group = Arc::unwrap_or_clone(group).with_coefficients(engine.params(), places.clone());
-        let noise = noise(counters, places, seed)?;
+        // With logged rounds a group may be several multiples long, and has as much noise as so many groups.
+        let groups = (s.feedbacks - sums.feedbacks) / counters.every;
+        let noise = noise(counters, groups, places, seed)?;
         let noise = Plaintext::from_integers(engine.params(), &noise, group.level(), group.scale())?;
         evaluator.add_plain_assign(&mut group, &noise)?;
         evaluator.add_assign(Arc::make_mut(&mut sums.shown), &group)?;
@@ -82,8 +84,9 @@ impl EncryptedBandit {
 }
 
 /// The noise of a group of counters at these coefficients, drawn from a seed that the server alone knows.
-fn noise(counters: &Counters, places: Range<usize>, seed: [u8; 32]) -> Result<Vec<i64>, Error> {
+fn noise(counters: &Counters, groups: u64, places: Range<usize>, seed: [u8; 32]) -> Result<Vec<i64>, Error> {
     let (variance, step) = counters.noise();
+    let variance = variance.saturating_mul(groups);
     let mut out = vec![0; places.end];
     if variance == 0 {
         return Ok(out);

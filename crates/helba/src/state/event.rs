@@ -2,7 +2,7 @@
 
 use super::stored::decode;
 use crate::Error;
-use protocol::{Erasure, QuestionId, Receipt};
+use protocol::{Erasure, LearnId, LearnReceipt, QuestionId, Receipt};
 use serde::{Deserialize, Serialize};
 
 /// Something that changes an encrypted bandit.
@@ -84,6 +84,21 @@ pub enum Event {
         /// The task of the model.
         task: u64,
     },
+    /// Rounds up to this one were given out.
+    Given(u64),
+    /// The reserved rounds that were not given out will not be.
+    Skipped,
+    /// Logged rounds are learnt.
+    Learnt {
+        /// The id that their sender chose.
+        id: LearnId,
+        /// The first of the rounds that they take.
+        first: u64,
+        /// Their number.
+        rounds: u64,
+        /// The frame of the sum of their feedbacks, as in [`Event::Feedback`].
+        frame: Vec<u8>,
+    },
 }
 
 impl Event {
@@ -107,10 +122,12 @@ impl Event {
 /// What an event did.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Applied {
-    /// Rounds were reserved.
+    /// Rounds were reserved, given out or left out.
     Reserved,
     /// A feedback was counted. The receipt is that of its decision.
     Counted(Receipt),
+    /// Logged rounds were learnt.
+    Learnt(LearnReceipt),
     /// Feedbacks were checked.
     Checked,
     /// A feedback was erased.

@@ -46,6 +46,7 @@ impl EncryptedBandit {
         }
         engine.scores_evaluator().add_assign(Arc::make_mut(&mut s.sum), &feedback)?;
         s.answered.answer(round);
+        s.given.answered(round);
         s.feedbacks += 1;
         self.add_counters(engine, &feedback)?;
         self.close_if_due(engine)?;

@@ -22,7 +22,9 @@
 //! | `event` | what changes a bandit, and what that did |
 //! | `secrets` | ids, codes of receipts, seeds of masks |
 //! | `rounds` | which rounds have had their feedback |
+//! | `given` | how many rounds were given out |
 //! | `feedback` | feedback is counted, in the sum of the batch |
+//! | `learning` | logged rounds are learnt in bulk |
 //! | `counters` | counters of whole groups of feedbacks |
 //! | `trace` | the trace condition |
 //! | `erasure` | feedback is removed |
@@ -37,6 +39,8 @@ mod counters;
 mod erasure;
 mod event;
 mod feedback;
+mod given;
+mod learning;
 mod rotation;
 mod rounds;
 mod secrets;
@@ -52,6 +56,8 @@ use counters::CounterSums;
 use erasure::Subtracted;
 pub use event::{Applied, Event};
 use feedback::empty_sum;
+use given::Given;
+use learning::LearntIds;
 use num_complex::Complex64;
 use protocol::{BanditConfig, DecisionId, Exchanges, Plan, Status};
 pub use rotation::{Departing, Standing};
@@ -84,6 +90,7 @@ struct State<C = Arc<Ciphertext>> {
     /// Rounds up to this one were given out, or may have been.
     reserved: u64,
     answered: Rounds,
+    given: Given,
     feedbacks: u64,
     /// The feedbacks up to the last batch that was closed.
     closed: u64,
@@ -102,6 +109,9 @@ struct State<C = Arc<Ciphertext>> {
     statistics: C,
     /// The sum of the feedbacks after `closed`.
     sum: C,
+    /// Whether logged rounds are in it.
+    logged: bool,
+    learnt: LearntIds,
     /// Under a committee, the round of each of them and BLAKE3 of its frame.
     unchecked: Vec<(u64, [u8; 32])>,
     /// The rounds of the feedbacks that were dropped.
@@ -149,6 +159,8 @@ impl EncryptedBandit {
             scores_model: Arc::new(scores_model),
             statistics: trivial(&layout.ridge(lambda), plan.statistics_level)?,
             sum: Arc::new(empty_sum(engine)),
+            logged: false,
+            learnt: LearntIds::default(),
             unchecked: Vec::new(),
             dropped: BTreeSet::new(),
             erased: BTreeSet::new(),
@@ -163,6 +175,7 @@ impl EncryptedBandit {
             history: secret,
             reserved: 0,
             answered: Rounds::new(),
+            given: Given::default(),
             feedbacks: 0,
             closed: 0,
             model_feedbacks: 0,
@@ -220,11 +233,16 @@ impl EncryptedBandit {
         Scalars::new(&self.state.config, round, self.state.model_feedbacks)
     }
 
+    /// The last round that events show to be given out, or left out ([`Event::Skipped`]).
+    pub fn last_given(&self) -> u64 {
+        self.state.last_given()
+    }
+
     /// The counters and the phase, where `round` is the last round that was given out.
-    pub fn status(&self, round: u64, pending: usize) -> Status {
+    pub fn status(&self, round: u64) -> Status {
         let s = &self.state;
         Status {
-            round,
+            round: s.given.count(round),
             feedbacks: s.feedbacks,
             model_feedbacks: s.model_feedbacks,
             batches: s.batches,
@@ -234,7 +252,7 @@ impl EncryptedBandit {
                 Phase::Checking { .. } | Phase::Raising { .. } | Phase::Updating { .. }
             ),
             refresh_due: matches!(s.phase, Phase::Refreshing { .. }),
-            pending_decisions: pending,
+            pending_decisions: s.waiting(round) as usize,
         }
     }
 
@@ -254,8 +272,23 @@ impl EncryptedBandit {
         next.state.note(event)?;
         let applied = match event {
             Event::Rounds(reserved) => {
+                // More are reserved when all are given out.
+                next.state.given.up_to(next.state.reserved);
                 next.state.reserved = next.state.reserved.max(*reserved);
                 Applied::Reserved
+            }
+            Event::Given(round) if *round <= next.state.reserved => {
+                next.state.given.up_to(*round);
+                Applied::Reserved
+            }
+            Event::Given(_) => return Err(Error::BadState("rounds that were not reserved".into())),
+            Event::Skipped => {
+                let forgotten = next.state.answered.forgotten();
+                next.state.given.leave_out(next.state.reserved, forgotten);
+                Applied::Reserved
+            }
+            Event::Learnt { id, first, rounds, frame } => {
+                Applied::Learnt(next.learn(engine, *id, (*first, *rounds), frame)?)
             }
             Event::Feedback { .. } if next.state.trace.is_some() => {
                 return Err(Error::BadState("a feedback without the statistics of the trace".into()));

@@ -2,6 +2,8 @@
 
 use super::EncryptedBandit;
 use super::batch::Phase;
+use super::given::Given;
+use super::rounds::Rounds;
 use super::stored::decode;
 use crate::{Engine, Error};
 use ckks::Ciphertext;
@@ -18,6 +20,8 @@ pub struct Standing {
     /// The hash of the configuration, which stays: what was learnt means something else under another one.
     config: [u8; 32],
     reserved: u64,
+    /// The rounds that were given out.
+    given: u64,
     feedbacks: u64,
     batches: u64,
     refreshes: u64,
@@ -58,9 +62,11 @@ impl Standing {
         if standing.config != config_hash(config) {
             return Err(Error::BadState("a state of a bandit with another configuration".into()));
         }
-        let Standing { config: _, reserved, feedbacks, batches, refreshes, tasks, residual } = standing;
+        let Standing { config: _, reserved, given, feedbacks, batches, refreshes, tasks, residual } =
+            standing;
         let fits = [reserved, batches, refreshes, tasks].iter().all(|number| *number < MOST_STANDING)
-            && feedbacks <= reserved
+            && feedbacks <= given
+            && given <= reserved
             && (0.0..1.0).contains(&residual);
         if fits { Ok(standing) } else { Err(Error::BadState("a state with numbers out of range".into())) }
     }
@@ -86,6 +92,7 @@ impl EncryptedBandit {
         let standing = Standing {
             config: config_hash(&s.config),
             reserved: s.reserved,
+            given: s.given.count(0),
             feedbacks: s.feedbacks,
             batches: s.batches,
             refreshes: s.refreshes,
@@ -116,7 +123,10 @@ impl EncryptedBandit {
         self.install(engine, model);
         let s = &mut self.state;
         s.statistics = Arc::new(statistics);
-        let Standing { config: _, reserved, feedbacks, batches, refreshes, tasks, residual } = standing;
+        let Standing { config: _, reserved, given, feedbacks, batches, refreshes, tasks, residual } =
+            standing;
+        // Nobody has an id of an earlier round that is one of this bandit's: none of them waits.
+        (s.answered, s.given) = (Rounds::all_answered(reserved), Given::moved(reserved, given));
         (s.reserved, s.tasks, s.residual) = (reserved, tasks + 1, residual);
         (s.feedbacks, s.closed, s.model_feedbacks) = (feedbacks, feedbacks, feedbacks);
         (s.batches, s.refreshes) = (batches, refreshes);
@@ -135,7 +145,8 @@ mod tests {
         let config = BanditConfig::new(2, 2);
         let honest = Standing {
             config: config_hash(&config),
-            reserved: 9,
+            reserved: 12,
+            given: 9,
             feedbacks: 8,
             batches: 3,
             refreshes: 2,
@@ -150,6 +161,7 @@ mod tests {
             Standing { refreshes: u64::MAX, ..honest.clone() },
             Standing { reserved: u64::MAX, feedbacks: u64::MAX, ..honest.clone() },
             Standing { feedbacks: 10, ..honest.clone() },
+            Standing { given: 13, ..honest.clone() },
             Standing { residual: f64::NAN, ..honest.clone() },
             Standing { residual: f64::INFINITY, ..honest.clone() },
             Standing { residual: -0.25, ..honest.clone() },

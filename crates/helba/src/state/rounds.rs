@@ -28,6 +28,13 @@ impl Rounds {
         Rounds { words: vec![0; (MOST_ROUNDS / 64) as usize], newest: 0 }
     }
 
+    /// No round up to this one waits.
+    pub(super) fn all_answered(newest: u64) -> Self {
+        let mut out = Self::new();
+        (newest.saturating_sub(MOST_ROUNDS) + 1..=newest).for_each(|round| out.answer(round));
+        out
+    }
+
     fn place(round: u64) -> (usize, u64) {
         ((round % MOST_ROUNDS / 64) as usize, 1 << (round % 64))
     }
@@ -56,6 +63,16 @@ impl Rounds {
         self.words[word] |= bit;
     }
 
+    /// The newest of the rounds that are forgotten, or 0.
+    pub(super) fn forgotten(&self) -> u64 {
+        self.newest.saturating_sub(MOST_ROUNDS)
+    }
+
+    /// How many of the last [`MOST_ROUNDS`] rounds have had their feedback.
+    pub(super) fn count(&self) -> u64 {
+        self.words.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
     /// Whether the bits can have been written by this type.
     pub(super) fn is_valid(&self) -> bool {
         self.words.len() as u64 == MOST_ROUNDS / 64
@@ -81,6 +98,7 @@ mod tests {
                     _ => Round::Waits,
                 };
                 prop_assert_eq!(rounds.get(round), want);
+                prop_assert_eq!(rounds.count(), set.range(rounds.forgotten() + 1..).count() as u64);
                 if want == Round::Waits {
                     rounds.answer(round);
                     set.insert(round);

@@ -10,7 +10,7 @@ use helba::{DeepEngine, Scalars};
 use nalgebra::{DMatrix, DVector};
 use protocol::{
     BanditConfig, Counters, KeyPlan, LEAST_COUNTED, LOG_CONTEXT, LOG_COUNTER_STEPS, LOG_MODEL,
-    LOG_STATISTICS, QuestionId, Shape, TaskKind, exchange,
+    LOG_STATISTICS, LearnId, MOST_LOGGED, QuestionId, Shape, TaskKind, exchange,
 };
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
@@ -209,6 +209,35 @@ impl World {
         let frame = encrypted.to_partial_bytes(secret, key, layout.feedback_numbers());
         self.apply(&Event::Rounds(round));
         self.apply(&Event::Feedback { round, frame });
+    }
+
+    /// Logged rounds with arms in turn: their features, and rewards. They take the rounds after the last one.
+    fn logged(&mut self, id: u8, rows: &[Vec<f64>], rewards: &[f64]) -> Event {
+        let layout = self.bandit.exchanges().layout.clone();
+        let arms = self.config.linear.k;
+        let rounds: Vec<(usize, &[f64], f64)> =
+            rows.iter().zip(rewards).enumerate().map(|(t, (x, r))| (t % arms, x.as_slice(), *r)).collect();
+        let sum = self.encrypt_small(&layout.logged(&rounds).unwrap(), LOG_STATISTICS);
+        let frame = sum.to_partial_bytes(&self.small.secret, self.small.key_id(), layout.feedback_numbers());
+        let (first, rounds) = (self.round + 1, rounds.len() as u64);
+        self.round += rounds;
+        self.apply(&Event::Rounds(self.round));
+        rows.iter().zip(rewards).for_each(|(x, reward)| self.twin.learn(x, *reward));
+        Event::Learnt { id: LearnId([id; 16]), first, rounds, frame }
+    }
+
+    /// The largest distance of a coefficient of the model from that of the twin, in units of the largest that
+    /// an entry of A can have.
+    fn distance_from_the_twin(&mut self) -> f64 {
+        let evaluator = Evaluator::new(self.small.params.clone(), self.small.keys.clone());
+        let gap = self.engine.ring().gap as i64;
+        let twin = self.model_of_the_twin();
+        let [got, want] = [self.bandit.scores_model().as_ref().clone(), twin].map(|mut model| {
+            evaluator.mul_integer_assign(&mut model, gap);
+            ckks_secret::decrypt_coefficients(&self.small.secret, &model).with(|values| values.to_vec())
+        });
+        let far = got.iter().zip(want).map(|(got, want)| (got - want).abs()).max().unwrap();
+        far as f64 / f64::from(LOG_MODEL).exp2()
     }
 
     fn feedback(&mut self, round: u64, x: &[f64], reward: f64) -> Event {
@@ -466,7 +495,7 @@ fn work_off_a_burst(config: BanditConfig) {
         learn(&mut world, round);
         if t >= 6 && burst_at.is_none() && world.bandit.task().is_some() {
             burst_at = Some(t);
-            while !world.bandit.status(round, 0).refresh_due {
+            while !world.bandit.status(round).refresh_due {
                 world.step();
             }
             for _ in 0..400 {
@@ -477,7 +506,7 @@ fn work_off_a_burst(config: BanditConfig) {
         }
         world.settle();
     }
-    let status = world.bandit.status(world.round, 0);
+    let status = world.bandit.status(world.round);
     assert!(status.refreshes >= 3 && status.model_feedbacks > 400, "{status:?}");
 }
 
@@ -503,7 +532,7 @@ fn a_batch_outlives_the_refresh_of_the_one_before() {
     for _ in 1..=25 {
         let (decided, question) = world.decide_and_ask(&[1]);
         let (round, rows, values) = &decided[0];
-        on_the_way += u32::from(question.is_some() && world.bandit.status(*round, 0).updating);
+        on_the_way += u32::from(question.is_some() && world.bandit.status(*round).updating);
         let answer = question
             .map(|(test, question)| (world.bandit.question_id(*round, &test), world.reached(&question)));
         // What the feedback before has made due is done after the question, as by a user who raises alone.
@@ -511,7 +540,7 @@ fn a_batch_outlives_the_refresh_of_the_one_before() {
         let event = world.traced(*round, &rows[largest(values)], 0.5, answer);
         world.apply(&event);
     }
-    let status = world.bandit.status(world.round, 0);
+    let status = world.bandit.status(world.round);
     // Untested, all but the first two feedbacks end a batch: 23.
     assert!(on_the_way >= 3 && status.batches <= 18 && status.refreshes >= 3, "{on_the_way}, {status:?}");
 }
@@ -540,7 +569,7 @@ fn events_determine_the_state() {
             }
         }
     }
-    assert!(world.bandit.status(40, 0).refreshes > 1);
+    assert!(world.bandit.status(40).refreshes > 1);
     let replay = |events: &[Event]| {
         let mut bandit = start.clone();
         for event in events {
@@ -646,6 +675,224 @@ fn an_erased_feedback_leaves_nothing_in_the_model() {
     assert!(traced.bandit.erasable(traced.bandit.decision_id(1)).is_err());
 }
 
+/// After a thousand logged rounds in one ciphertext the model is that of the twin which learnt them one by
+/// one, and so are the arms, for problems with and without padding. Until then the model before is in use.
+/// Feedback goes on from there, and so do logged rounds that share a sum with it.
+#[test]
+fn logged_rounds_are_learnt_as_feedbacks() {
+    for (d, k) in [(2, 2), (7, 4)] {
+        let mut world = World::with(BanditConfig { horizon: 2000, ..BanditConfig::new(d, k) });
+        let theta = unit_rows(&mut ChaCha20Rng::seed_from_u64(1), 1, d).remove(0);
+        let of = |world: &mut World, n: usize| {
+            let rows = unit_rows(&mut world.rng, n, d);
+            let dot = |x: &Vec<f64>| x.iter().zip(&theta).map(|(x, t)| x * t).sum::<f64>();
+            let rewards: Vec<f64> = rows.iter().map(|x| (0.8 * dot(x)).clamp(-1.0, 1.0)).collect();
+            (rows, rewards)
+        };
+        let (rows, rewards) = of(&mut world, MOST_LOGGED);
+        let event = world.logged(1, &rows, &rewards);
+        let Applied::Learnt(receipt) = world.apply(&event) else { panic!() };
+        assert_eq!((receipt.rounds, receipt.feedbacks, receipt.batches), (1000, 1000, 1));
+        assert!(!receipt.erasable);
+        let first = world.bandit.scores_model().clone();
+        while world.bandit.status(0).refreshes < 2 {
+            assert_eq!(world.bandit.model_feedbacks(), 0);
+            assert_eq!(*world.bandit.scores_model(), first);
+            world.step();
+            // The state is whole between two updates.
+            let bytes = world.bandit.to_bytes(&world.engine).unwrap();
+            world.bandit = EncryptedBandit::from_bytes(&world.engine, &bytes).unwrap();
+        }
+        assert_eq!(world.bandit.model_feedbacks(), 1000);
+        assert!(world.bandit.task().is_none() && world.bandit.update().unwrap().is_none());
+        let status = world.bandit.status(world.round);
+        assert_eq!((status.round, status.feedbacks, status.pending_decisions), (1000, 1000, 0));
+        let distance = world.distance_from_the_twin();
+        println!("{d} {k}: {distance}");
+        assert!(distance < 1.0 / 256.0, "{d} {k}: {distance}");
+        for _ in 0..3 {
+            for (round, rows, values) in world.decide(&[1, 2]) {
+                let indices = world.twin.indices(&rows, round, 1000);
+                let (arm, best) = (largest(&values), largest(&indices));
+                assert!(indices[best] - indices[arm] < 1e-2, "{d} {k}: {indices:?}, {values:?}");
+            }
+        }
+        // Feedback and logged rounds in one sum, while it waits for a raise.
+        let (rows, rewards) = of(&mut world, 20);
+        for (x, reward) in rows.iter().zip(&rewards) {
+            world.round += 1;
+            world.apply(&Event::Rounds(world.round));
+            let event = world.feedback(world.round, x, *reward);
+            world.apply(&event);
+        }
+        let (rows, rewards) = of(&mut world, 30);
+        let event = world.logged(2, &rows, &rewards);
+        world.apply(&event);
+        world.settle();
+        assert_eq!(world.bandit.model_feedbacks(), 1050);
+        let distance = world.distance_from_the_twin();
+        assert!(distance < 1.0 / 256.0, "{d} {k}: {distance}");
+    }
+}
+
+/// As many logged rounds as may wait for one model, all of them along one direction and then along another
+/// one, whatever λ and L are: the model is within the tolerance of the twin's.
+#[test]
+fn the_most_logged_rounds_are_learnt() {
+    for (l, lambda, horizon, most) in
+        [(1.0, 1.0, 4000, 4096), (1.0, 0.1, 4000, 1638), (4.0, 2.0, 1000, 131), (0.5, 10.0, 1_000_000, 4096)]
+    {
+        let mut config = BanditConfig { horizon, ..BanditConfig::new(2, 2) };
+        (config.linear.l, config.linear.lambda) = (l, lambda);
+        config.linear.schedule = Schedule::Every { rounds: 4 };
+        assert_eq!(config.most_waiting(0), most, "L = {l}, λ = {lambda}");
+        let mut world = World::with(config);
+        let (mut id, mut learnt) = (0, 0);
+        for x in [[l, 0.0], [0.0, l]] {
+            // The first sum waits for its raise, and all others share the next one.
+            let most = world.config.most_waiting(learnt);
+            let mut left = most as usize;
+            while left > 0 {
+                let n = left.min(MOST_LOGGED);
+                let event = world.logged(id, &vec![x.to_vec(); n], &vec![0.5; n]);
+                world.apply(&event);
+                (id, left, learnt) = (id + 1, left - n, learnt + n as u64);
+            }
+            let full = world.bandit.learnt(&world.engine, LearnId([99; 16]), 1);
+            assert_eq!(full, Err(protocol::Error::StillLearning { waiting: most, most }.into()));
+            let models = world.settle();
+            assert_eq!(world.bandit.model_feedbacks(), learnt);
+            let distance = world.distance_from_the_twin();
+            println!("L = {l}, λ = {lambda}: {models} models, {distance}");
+            assert!(distance < 1.0 / 256.0, "L = {l}, λ = {lambda}: {distance}");
+        }
+    }
+}
+
+/// Logged rounds are learnt once, and what is refused leaves the state as it was, byte for byte.
+#[test]
+fn logged_rounds_are_learnt_once() {
+    let mut world = World::new(2, 2);
+    let rows = vec![vec![0.6, -0.8]; 3];
+    let event = world.logged(1, &rows, &[1.0; 3]);
+    let Event::Learnt { id, first, rounds, frame } = event.clone() else { panic!() };
+    let Applied::Learnt(receipt) = world.apply(&event) else { panic!() };
+    assert_eq!(world.bandit.learnt(&world.engine, id, rounds), Ok(Some(receipt)));
+    assert_eq!(world.bandit.status(world.round).round, 3);
+    let before = world.bandit.to_bytes(&world.engine).unwrap();
+    let other = LearnId([2; 16]);
+    world.apply(&Event::Rounds(10));
+    let before_others = world.bandit.to_bytes(&world.engine).unwrap();
+    assert_ne!(before, before_others);
+    for (bad, why) in [
+        (event, "the same id"),
+        (Event::Learnt { id: other, first, rounds, frame: frame.clone() }, "rounds of others"),
+        (Event::Learnt { id: other, first: 9, rounds, frame: frame.clone() }, "rounds that nobody reserved"),
+        (Event::Learnt { id: other, first: u64::MAX, rounds, frame: frame.clone() }, "no rounds"),
+        (Event::Learnt { id: other, first: 4, rounds: 0, frame: frame.clone() }, "none"),
+        (Event::Learnt { id: other, first: 4, rounds: 1001, frame: frame.clone() }, "too many"),
+        (Event::Learnt { id: other, first: 4, rounds, frame: frame[1..].to_vec() }, "no frame"),
+    ] {
+        assert!(world.bandit.apply(&world.engine, &bad).is_err(), "{why}");
+        assert_eq!(world.bandit.to_bytes(&world.engine).unwrap(), before_others, "{why}");
+    }
+    let layout = world.bandit.exchanges().layout.clone();
+    let one = |arm, x: &'static [f64], reward| (arm, x, reward);
+    for bad in [
+        vec![],
+        vec![one(0, &[0.6, 0.8], 0.5); MOST_LOGGED + 1],
+        vec![one(0, &[0.6, 0.8], 0.5), one(2, &[0.6, 0.8], 0.5)],
+        vec![one(0, &[0.6, 0.8], 0.5), one(0, &[0.6, 0.9], 0.5)],
+        vec![one(0, &[0.6, 0.8], 0.5), one(0, &[0.6], 0.5)],
+        vec![one(0, &[0.6, 0.8], 0.5), one(0, &[0.6, f64::NAN], 0.5)],
+        vec![one(0, &[0.6, 0.8], 0.5), one(0, &[0.6, 0.8], 1.5)],
+    ] {
+        assert!(layout.logged(&bad).is_err(), "{bad:?}");
+    }
+    let of_two = layout.logged(&[one(0, &[0.6, 0.8], 1.5), one(0, &[0.6, 0.8], 0.5)]).unwrap_err();
+    assert_eq!(
+        of_two.to_string(),
+        "logged round 1: the reward is not a number from -1 to 1: scale rewards before you send them"
+    );
+    let traced = World::with(traced(2, 2, 1));
+    let refused = traced.bandit.learnt(&traced.engine, other, 1).unwrap_err();
+    assert!(refused.to_string().contains("trace_or_growth"), "{refused}");
+}
+
+/// Counters of logged rounds are shown with whole groups, in which they may be several, and with as much
+/// noise as so many groups have.
+#[test]
+fn counters_have_logged_rounds() {
+    let counters = |rho| Some(Counters { every: LEAST_COUNTED, rho });
+    let (mut world, mut noisy) = (
+        World::with(BanditConfig { counters: counters(None), ..BanditConfig::new(2, 2) }),
+        World::with(BanditConfig { counters: counters(Some(0.5)), ..BanditConfig::new(2, 2) }),
+    );
+    let opened = |world: &World| {
+        let (shown, counted) = world.bandit.counters().unwrap();
+        let layout = &world.bandit.exchanges().layout;
+        let opened = ckks_secret::decrypt_coefficients(&world.small.secret, shown);
+        (counted, opened.with(|all| layout.read_counters(all)))
+    };
+    world.count(1, 1, 0.25);
+    world.round = 1;
+    let event = world.logged(1, &vec![vec![0.6, -0.8]; 96], &[0.5; 96]);
+    world.apply(&event);
+    assert_eq!(opened(&world).0, 0, "97 feedbacks");
+    (98..=100).for_each(|round| world.count(round, 0, -1.0));
+    let (counted, arms) = opened(&world);
+    assert_eq!((counted, arms[0].pulls, arms[1].pulls), (100, 51.0, 49.0));
+    assert_eq!((arms[0].reward, arms[1].reward), (24.0 - 3.0, 24.0 + 0.25));
+    // 100 groups in one: four errors of variance 100·2/rho = 400.
+    let event = noisy.logged(1, &vec![vec![0.6, -0.8]; 1000], &[0.5; 1000]);
+    noisy.apply(&event);
+    let (counted, arms) = opened(&noisy);
+    assert_eq!(counted, 1000);
+    let errors =
+        [arms[0].pulls - 500.0, arms[1].pulls - 500.0, arms[0].reward - 250.0, arms[1].reward - 250.0];
+    let square = errors.iter().map(|error| error * error).sum::<f64>() / 4.0;
+    // χ² with four degrees of freedom: within 0.03 and 6 times its mean but for 0.2 % of seeds.
+    assert!((0.03 * 400.0..6.0 * 400.0).contains(&square), "{square}");
+}
+
+/// A round that was given out counts, and one that a restart has left out does not, unless there is feedback
+/// on it.
+#[test]
+fn rounds_that_are_left_out_do_not_count() {
+    let mut world = World::new(2, 2);
+    let x = [0.6, 0.8];
+    world.apply(&Event::Rounds(1024));
+    let feedback = |world: &mut World, round| {
+        let event = world.feedback(round, &x, 0.5);
+        world.apply(&event);
+    };
+    feedback(&mut world, 3);
+    let numbers = |world: &World, round| {
+        let status = world.bandit.status(round);
+        (status.round, status.feedbacks, status.pending_decisions)
+    };
+    assert_eq!(numbers(&world, 5), (5, 1, 4));
+    // A server that starts again knows of three rounds, and of one more that is noted.
+    assert_eq!((world.bandit.last_given(), numbers(&world, 0)), (3, (3, 1, 2)));
+    world.apply(&Event::Given(4));
+    world.apply(&Event::Skipped);
+    world.apply(&Event::Rounds(2048));
+    assert_eq!(numbers(&world, 1024), (4, 1, 3));
+    assert_eq!(numbers(&world, 1026), (6, 1, 5));
+    feedback(&mut world, 5);
+    assert_eq!(numbers(&world, 1026), (7, 2, 5));
+    // More than ever wait for feedback are left out, as after a backup is restored.
+    world.apply(&Event::Skipped);
+    world.apply(&Event::Rounds(1 << 32));
+    world.apply(&Event::Skipped);
+    assert_eq!(numbers(&world, 1 << 32), (5, 2, 3));
+    world.apply(&Event::Rounds((1 << 32) + 1024));
+    feedback(&mut world, (1 << 32) + 1);
+    assert_eq!(numbers(&world, (1 << 32) + 2), (7, 3, 1));
+    let bad = Event::Given((1 << 32) + 1025);
+    assert!(world.bandit.apply(&world.engine, &bad).is_err());
+}
+
 /// What holders of the key can open is the exact sum of the counters of whole groups, after every feedback:
 /// never a single contribution, and nothing of the statistics beside it. A server that starts again goes on
 /// with the same bytes.
@@ -689,7 +936,7 @@ fn counters_are_opened_for_whole_groups() {
             assert_eq!(wide.count(), n);
         });
     }
-    assert_eq!(world.bandit.status(feedbacks, 0).feedbacks, feedbacks);
+    assert_eq!(world.bandit.status(feedbacks).feedbacks, feedbacks);
 }
 
 /// The noise of counters has the deviation that is stated, and is drawn once for each group.
@@ -821,7 +1068,7 @@ fn play_traced(config: BanditConfig, rounds: u64, users: usize, answers: impl Fn
             // A batch that a test ends may be followed by one that has grown at once, when its model is
             // there.
             world.settle();
-            assert_eq!(world.bandit.status(round, 0).batches, batches.batches, "round {round}");
+            assert_eq!(world.bandit.status(round).batches, batches.batches, "round {round}");
         }
         let bytes = world.bandit.to_bytes(&world.engine).unwrap();
         world.bandit = EncryptedBandit::from_bytes(&world.engine, &bytes).unwrap();
@@ -908,7 +1155,7 @@ fn attack_answers_to_questions_that_were_not_asked_are_refused() {
     // The control: its own answer ends the batch.
     let (event, applied) = play(&mut world, 42, Some((id, true)));
     let Applied::Counted(receipt) = applied.unwrap() else { panic!() };
-    assert!(world.bandit.status(42, 0).updating);
+    assert!(world.bandit.status(42).updating);
     // Once, since its decision had its feedback.
     assert!(world.bandit.apply(&world.engine, &event).is_err());
     // Another answer to a question about the batch before ends nothing.
@@ -916,7 +1163,7 @@ fn attack_answers_to_questions_that_were_not_asked_are_refused() {
     let late = world.bandit.question_id(43, &test);
     let Applied::Counted(after) = play(&mut world, 43, Some((late, true))).1.unwrap() else { panic!() };
     assert_eq!(after.batches, receipt.batches);
-    assert!(!world.bandit.status(43, 0).updating);
+    assert!(!world.bandit.status(43).updating);
 
     // Events of the other schedule are none of this bandit, and the reverse.
     let Event::Traced { frame, .. } = world.traced(44, &x, 0.5, None) else { panic!() };
@@ -954,7 +1201,7 @@ fn answers_are_events() {
             events.push(event);
         }
     }
-    assert!(reached > 2 && world.bandit.status(60, 0).refreshes > 3);
+    assert!(reached > 2 && world.bandit.status(60).refreshes > 3);
     let replay = |events: &[Event]| {
         let mut bandit = start.clone();
         events.iter().for_each(|event| drop(bandit.apply(&world.engine, event).unwrap()));

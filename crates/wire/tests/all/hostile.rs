@@ -7,14 +7,14 @@ use std::process::Command;
 use std::sync::OnceLock;
 use testkit::samples;
 use wire::{
-    AskAgain, BundleReader, DecideReply, Error, Limits, MAGIC, PublicBundle, Raises, SecretBundle,
-    ShownCounters, TracedFeedback, UsersBundle,
+    AskAgain, BundleReader, DecideReply, Error, LearnRequest, Limits, MAGIC, PublicBundle, Raises,
+    SecretBundle, ShownCounters, TracedFeedback, UsersBundle,
 };
 
 struct Samples {
     limits: Limits,
     /// One of each kind.
-    messages: [Vec<u8>; 5],
+    messages: [Vec<u8>; 6],
     /// The public keys alone; every other key is missing.
     public: Vec<u8>,
     secret: Vec<u8>,
@@ -31,13 +31,14 @@ fn samples() -> &'static Samples {
             samples::feedback().to_bytes(),
             AskAgain { answers: 3 }.to_bytes(),
             ShownCounters { feedbacks: 100, sum: vec![1; 8] }.to_bytes(),
+            samples::learn().to_bytes(),
         ];
         Samples { limits: samples::limits(), messages, public, secret, users }
     })
 }
 
 /// What each decoder of messages makes of the bytes, written again.
-fn read_messages(bytes: &[u8]) -> [Result<Vec<u8>, Error>; 5] {
+fn read_messages(bytes: &[u8]) -> [Result<Vec<u8>, Error>; 6] {
     let limits = &samples().limits;
     [
         DecideReply::read(bytes, limits).map(|message| message.to_bytes()),
@@ -45,6 +46,7 @@ fn read_messages(bytes: &[u8]) -> [Result<Vec<u8>, Error>; 5] {
         TracedFeedback::read(bytes, limits).map(|message| message.to_bytes()),
         AskAgain::read(bytes).map(|message| message.to_bytes()),
         ShownCounters::read(bytes, limits).map(|message| message.to_bytes()),
+        LearnRequest::read(bytes, limits).map(|message| message.to_bytes()),
     ]
 }
 

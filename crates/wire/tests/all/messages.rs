@@ -1,11 +1,11 @@
 //! Messages come back as they went, and nothing else is taken for one.
 
 use protocol::{DecisionId, MOST_DECISIONS, TaskKind};
-use testkit::samples::{self, feedback, limits, raises, reply};
+use testkit::samples::{self, feedback, learn, limits, raises, reply};
 use wire::{
-    AnswerUser, AskAgain, BanditView, CommitteeContexts, DecideReply, Decision, Error, Journal, MAGIC,
-    MemberReply, MemberRequest, OpenedAnswer, Problem, PublicBytes, Question, RaiseTask, Raised, Raises,
-    SealedShare, ShownCounters, SignedHead, Ticket, TraceQuestion, TracedFeedback, Wanted,
+    AnswerUser, AskAgain, BanditView, CommitteeContexts, DecideReply, Decision, Error, Journal, LearnRequest,
+    MAGIC, MemberReply, MemberRequest, OpenedAnswer, Problem, PublicBytes, Question, RaiseTask, Raised,
+    Raises, SealedShare, ShownCounters, SignedHead, Ticket, TraceQuestion, TracedFeedback, Wanted,
 };
 
 #[test]
@@ -37,6 +37,14 @@ fn every_message_round_trips() {
     }
     let shown = ShownCounters { feedbacks: 200, sum: vec![7; limits.counters] };
     assert_eq!(ShownCounters::read(&shown.to_bytes(), &limits).unwrap(), shown);
+    for rounds in [0, 1, 1000, 1001] {
+        let message = LearnRequest { rounds, ..learn() };
+        let read = LearnRequest::read(&message.to_bytes(), &limits);
+        match (1..=1000).contains(&rounds) {
+            true => assert_eq!(read.unwrap(), message),
+            false => assert!(matches!(read, Err(Error::Malformed(_))), "{rounds}"),
+        }
+    }
 }
 
 #[test]
@@ -48,6 +56,7 @@ fn one_message_is_not_taken_for_another() {
         feedback().to_bytes(),
         AskAgain { answers: 1 }.to_bytes(),
         ShownCounters { feedbacks: 100, sum: vec![1] }.to_bytes(),
+        learn().to_bytes(),
     ];
     let read = |bytes: &[u8]| {
         [
@@ -56,6 +65,7 @@ fn one_message_is_not_taken_for_another() {
             TracedFeedback::read(bytes, &limits).map(drop),
             AskAgain::read(bytes).map(drop),
             ShownCounters::read(bytes, &limits).map(drop),
+            LearnRequest::read(bytes, &limits).map(drop),
         ]
     };
     for (sent, bytes) in bytes.iter().enumerate() {
@@ -67,7 +77,7 @@ fn one_message_is_not_taken_for_another() {
             }
         }
         // The number of the kind is part of the format.
-        assert_eq!(bytes[8], [2, 3, 4, 5, 11][sent]);
+        assert_eq!(bytes[8], [2, 3, 4, 5, 11, 13][sent]);
         let mut bytes = bytes.clone();
         bytes[3] = b'1';
         assert!(matches!(read(&bytes)[sent], Err(Error::Version { .. })));
@@ -100,6 +110,7 @@ fn a_form_that_changes_takes_another_version() {
         ("raises", raises().to_bytes(), "ed0dbe4d7037a28e"),
         ("feedback", feedback().to_bytes(), "bde6a95bcef0bfdd"),
         ("ask again", AskAgain { answers: 3 }.to_bytes(), "1ce310a4916da15d"),
+        ("learn", learn().to_bytes(), ""),
         ("counters", ShownCounters { feedbacks: 100, sum: vec![1; 8] }.to_bytes(), "eb5d181500173b2b"),
         (
             "contexts",

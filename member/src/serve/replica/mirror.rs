@@ -101,7 +101,10 @@ impl Mirror {
         let over = Error::Deviates("a journal with the answer to a task that it does not lead to");
         let mut checked = Vec::new();
         let is_due = match &event {
-            Event::Rounds(_) | Event::Closed | Event::Undone { .. } => true,
+            Event::Rounds(_) | Event::Given(_) | Event::Skipped | Event::Closed | Event::Undone { .. } => {
+                true
+            }
+            Event::Learnt { .. } => return Err(Error::Deviates("a journal with logged rounds")),
             Event::Rotated { standing, deep, scores, statistics, evidence } => {
                 let frames = [deep, scores, statistics];
                 self.records == 1 && replica.is_rotated(&self.bandit, id, standing, frames, evidence)?

@@ -1,0 +1,110 @@
+//! Logged rounds, which are learnt in bulk: one ciphertext has the sum of their feedbacks.
+//!
+//! They take rounds of their own, which are answered at once, so that all that depends on a number of rounds
+//! or feedbacks is as after as many decisions with feedback. A batch with logged rounds may be longer than an
+//! update was planned for: updates follow each other, without feedback, until the model is within the
+//! tolerance of an inverse, and the model before is in use until then.
+
+use super::rounds::Round;
+use super::{EncryptedBandit, State};
+use crate::{Engine, Error};
+use protocol::Error::{LoggedCount, NoLoggedRounds, StillLearning};
+use protocol::{LearnId, LearnReceipt};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// The ids that are remembered.
+const MOST_IDS: usize = 4096;
+
+/// The last ids of logged rounds, with their numbers of rounds.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct LearntIds(VecDeque<(LearnId, u64)>);
+
+impl LearntIds {
+    fn rounds(&self, id: LearnId) -> Option<u64> {
+        self.0.iter().find(|(known, _)| *known == id).map(|(_, rounds)| *rounds)
+    }
+
+    fn add(&mut self, id: LearnId, rounds: u64) {
+        self.0.push_back((id, rounds));
+        if self.0.len() > MOST_IDS {
+            self.0.pop_front();
+        }
+    }
+}
+
+impl EncryptedBandit {
+    /// The receipt of the logged rounds with this id if they were learnt, or `None` if so many may be learnt
+    /// now.
+    ///
+    /// # Errors
+    /// [`NoLoggedRounds`] under the trace condition, and where a committee holds the keys; [`LoggedCount`];
+    /// [`StillLearning`] while too many others wait for a model.
+    pub fn learnt(&self, engine: &Engine, id: LearnId, rounds: u64) -> Result<Option<LearnReceipt>, Error> {
+        let (s, config) = (&self.state, &self.state.config);
+        if let Some(rounds) = s.learnt.rounds(id) {
+            return Ok(Some(s.learnt_receipt(id, rounds)));
+        }
+        config.check_logged()?;
+        if engine.has_committee() {
+            let why = "the members of a committee check each feedback, and a sum has none; send feedback";
+            return Err(NoLoggedRounds { why }.into());
+        }
+        let most = config.most_logged(s.model_feedbacks);
+        if rounds < 1 || rounds > most as u64 {
+            return Err(LoggedCount { got: rounds as usize, most }.into());
+        }
+        let (waiting, most) = (s.untested(), config.most_waiting(s.model_feedbacks));
+        if waiting > most.saturating_sub(rounds) {
+            return Err(StillLearning { waiting, most }.into());
+        }
+        Ok(None)
+    }
+
+    /// Checks the frame of the sum of logged rounds, before they take rounds.
+    ///
+    /// # Errors
+    /// [`Error::Ckks`] for a frame that is not one of this bandit.
+    pub fn check_logged(&self, engine: &Engine, frame: &[u8]) -> Result<(), Error> {
+        self.read_feedback(engine, frame).map(drop)
+    }
+
+    /// Counts logged rounds, which take the rounds from `first` on, and closes the batch if the schedule ends
+    /// it.
+    pub(super) fn learn(
+        &mut self,
+        engine: &Engine,
+        id: LearnId,
+        (first, rounds): (u64, u64),
+        frame: &[u8],
+    ) -> Result<LearnReceipt, Error> {
+        if self.learnt(engine, id, rounds)?.is_some() {
+            return Err(Error::BadState("logged rounds that were learnt before".into()));
+        }
+        let own = first..first.saturating_add(rounds);
+        if own.end > self.state.reserved + 1
+            || own.clone().any(|round| self.state.answered.get(round) != Round::Waits)
+        {
+            return Err(Error::BadState("logged rounds in the place of others".into()));
+        }
+        let sum = self.read_feedback(engine, frame)?;
+        let s = &mut self.state;
+        engine.scores_evaluator().add_assign(Arc::make_mut(&mut s.sum), &sum)?;
+        own.for_each(|round| s.answered.answer(round));
+        s.given.up_to(first + rounds - 1);
+        s.feedbacks += rounds;
+        s.logged = true;
+        s.learnt.add(id, rounds);
+        self.add_counters(engine, &sum)?;
+        self.close_if_due(engine)?;
+        Ok(self.state.learnt_receipt(id, rounds))
+    }
+}
+
+impl<C> State<C> {
+    fn learnt_receipt(&self, id: LearnId, rounds: u64) -> LearnReceipt {
+        let State { feedbacks, batches, .. } = *self;
+        LearnReceipt { id: id.to_string(), rounds, feedbacks, batches, erasable: false }
+    }
+}
