@@ -141,3 +141,54 @@ fn bad_names_are_refused_by_name() {
     app.post(&decisions, &named).ok::<wire::Decided>();
     assert_eq!(app.status(&bandit).round, 1);
 }
+
+/// Logged rounds with named values are learnt in bulk, once by their name, and the arms are the twin's afterwards.
+/// What is wrong with one of them is said with its number, and nothing is learnt.
+#[test]
+fn logged_rounds_are_learnt_by_name() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let agent = Running::start(&server.url(), folder.path());
+    let app = agent.http();
+    let created: Value = app.post("/bandits", &json!({"schema": SCHEMA, "examples": examples()})).ok();
+    let bandit = created["id"].as_str().unwrap();
+    let (transform, path) = (transform(), format!("/bandits/{bandit}/learn"));
+    let features = |named: &Value| {
+        transform.features_of(&serde_json::from_value(json!({"candidates": named})).unwrap()).unwrap()
+    };
+    let config = serde_json::from_value(created["config"].clone()).unwrap();
+    let (mut twin, mut rounds) = (ClearTwin::new(config), Vec::new());
+    for t in 0..60 {
+        let (named, arm) = (candidates(t), (t % 2) as usize);
+        let row = features(&named).remove(arm);
+        twin.learn(&row, reward(&row));
+        rounds.push(json!({"candidates": named, "arm": arm, "reward": reward(&row)}));
+    }
+    for (wrong, round, status) in [
+        (json!({"candidates": candidates(1), "arm": 2, "reward": 0.5}), 61, 422),
+        (json!({"candidates": candidates(1), "arm": 0, "reward": 1.5}), 61, 422),
+        (json!({"arm": 0, "reward": 0.5}), 61, 422),
+        (json!({"candidates": candidates(1), "reward": 0.5}), 0, 400),
+    ] {
+        let all = [&rounds[..], &[wrong]].concat();
+        let answer = app.post(&path, &json!({"name": "bad", "rounds": all}));
+        let said = answer.2.clone();
+        assert_eq!(answer.problem().0, status, "{said:?}");
+        assert!(round == 0 || String::from_utf8_lossy(&said).contains(&format!("logged round {round}:")));
+    }
+    assert_eq!(app.status(bandit).feedbacks, 0);
+    let learn = json!({"name": "history", "rounds": rounds});
+    let learnt: Value = app.post(&path, &learn).ok();
+    assert_eq!(learnt, json!({"name": "history", "rounds": 60, "model_feedbacks": 60, "erasable": false}));
+    assert_eq!(app.post(&path, &learn).ok::<Value>(), learnt);
+    let status = app.status(bandit);
+    assert_eq!((status.round, status.feedbacks, status.pending_decisions), (60, 60, 0));
+    for round in 61..=66 {
+        let named = candidates(round * 5);
+        let decided: wire::Decided =
+            app.post(&format!("/bandits/{bandit}/decisions"), &json!({"candidates": named})).ok();
+        let indices = twin.indices(&features(&named), round, 60);
+        let best = indices.iter().copied().fold(f64::MIN, f64::max);
+        assert!(best - indices[decided.arm.unwrap()] < RESOLUTION, "round {round}: {indices:?}");
+    }
+}

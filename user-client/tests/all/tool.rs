@@ -171,6 +171,74 @@ fn the_tool_replays_on_encrypted_bandits() {
     refused(&["--answers", "arm", "--open-model"], "open_model");
 }
 
+/// What was logged is learnt in bulk from a file, once by its name: the arm that was played of logged decisions,
+/// and every candidate of choices.
+#[test]
+fn the_tool_learns_what_was_logged() {
+    let server = Server::start("127.0.0.1:0");
+    let tool = Tool(&server);
+    let row = |t: usize| {
+        format!("{},{}.5,{},{},0.5\n", t % 3, t % 2, ["a", "b"][t / 2 % 2], usize::from(t % 3 == 1))
+    };
+    let log: String = (0..40).map(row).collect();
+    std::fs::write(server.file("log.csv"), format!("price.a,price.b,shown,clicked,probability\n{log}"))
+        .unwrap();
+    let schema = "layout = \"wide\"\nchosen = \"shown\"\nreward = \"clicked\"\npropensity = \"probability\"\nidentity = true\nbias = true\n[candidate]\nprice = \"max\"\n";
+    std::fs::write(server.file("log.toml"), schema).unwrap();
+    let (id, _) = tool.create(&[]);
+    let learn = |id: &str, more: &[&str]| {
+        let arguments = [&["--bandit", id, "--data", "log.csv", "--schema", "log.toml"], more].concat();
+        let out: serde_json::Value = serde_json::from_str(&tool.run("learn", &arguments).0).unwrap();
+        out
+    };
+    let learnt = learn(&id, &["--name", "spring", "--json"]);
+    assert_eq!((&learnt["rounds"], &learnt["erasable"]), (&40.into(), &false.into()));
+    let numbers =
+        ["round", "feedbacks", "model_feedbacks"].map(|name| learnt["status"][name].as_u64().unwrap());
+    assert_eq!(numbers, [40, 40, 40]);
+    assert_eq!(learn(&id, &["--name", "spring", "--json"]), learnt);
+    let (said, _) = tool
+        .run("learn", &["--bandit", &id, "--data", "log.csv", "--schema", "log.toml", "--name", "spring"]);
+    assert!(said.contains("cannot be erased"), "{said}");
+
+    let rows: String = (0..8).map(|t| format!("{},{}.5,2,{}\n", t % 3, t % 2, ["a", "b"][t % 2])).collect();
+    std::fs::write(server.file("p.csv"), format!("id,price.a,price.b,choice\n{rows}")).unwrap();
+    let (id, _) = tool.create(&[]);
+    let (learnt, _) = tool.run("learn", &["--bandit", &id, "--data", "p.csv", "--json"]);
+    let learnt: serde_json::Value = serde_json::from_str(&learnt).unwrap();
+    assert_eq!((&learnt["rounds"], &learnt["status"]["feedbacks"]), (&16.into(), &16.into()));
+}
+
+/// A secret bundle of other keys than the server's creates no bandit, whatever token comes with it.
+#[test]
+fn a_bundle_of_other_keys_creates_no_bandit() {
+    let server = Server::start("127.0.0.1:0");
+    let tool = Tool(&server);
+    let other = server.file("other.bundle");
+    std::fs::write(&other, &other_keys().1).unwrap();
+    #[cfg(unix)]
+    std::fs::set_permissions(&other, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let new = NewToken { name: "admin".into(), scopes: vec![Scope::Admin], bandit: None, expires: None };
+    let token = TokensFile::of(&server.file("state")).create(new, &mut rng(3)).unwrap();
+    std::fs::write(server.file("admin"), token.to_hex().as_str()).unwrap();
+    let create = |bundle: &str| {
+        let mut create = Command::new(env!("CARGO_BIN_EXE_helba-client"));
+        create.args(["create", "--features", "4", "--arms", "2", "--toy", "--token-file", "admin"]);
+        create.args(["--secret", bundle, "--server", &server.url()]);
+        create.current_dir(server.file("")).output().unwrap()
+    };
+    let out = create("other.bundle");
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(!out.status.success() && said.contains("other.bundle belongs to key"), "{said}");
+    std::fs::write(server.file("cut.bundle"), &keys().1[..keys().1.len() / 2]).unwrap();
+    #[cfg(unix)]
+    std::fs::set_permissions(server.file("cut.bundle"), std::os::unix::fs::PermissionsExt::from_mode(0o600))
+        .unwrap();
+    assert!(!create("cut.bundle").status.success() && !create("public.bundle").status.success());
+    assert!(tool.run("list", &["--token-file", "admin"]).0.is_empty());
+    assert!(create("secret.bundle").status.success());
+}
+
 /// Counters of two devices are the sums of their own logs, in whole groups, for people and as JSON.
 #[test]
 fn the_tool_opens_counters() {

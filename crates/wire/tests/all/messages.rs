@@ -110,7 +110,7 @@ fn a_form_that_changes_takes_another_version() {
         ("raises", raises().to_bytes(), "ed0dbe4d7037a28e"),
         ("feedback", feedback().to_bytes(), "bde6a95bcef0bfdd"),
         ("ask again", AskAgain { answers: 3 }.to_bytes(), "1ce310a4916da15d"),
-        ("learn", learn().to_bytes(), ""),
+        ("learn", learn().to_bytes(), "133377696d204162"),
         ("counters", ShownCounters { feedbacks: 100, sum: vec![1; 8] }.to_bytes(), "eb5d181500173b2b"),
         (
             "contexts",
