@@ -22,9 +22,9 @@ const MOST_LISTED: usize = 1000;
 
 /// A bandit with its settings at this agent.
 #[derive(Serialize)]
-struct View {
+pub(super) struct View {
     #[serde(flatten)]
-    view: BanditView,
+    pub(super) view: BanditView,
     agent: Shown,
 }
 

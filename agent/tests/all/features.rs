@@ -142,8 +142,8 @@ fn bad_names_are_refused_by_name() {
     assert_eq!(app.status(&bandit).round, 1);
 }
 
-/// Logged rounds with named values are learnt in bulk, once by their name, and the arms are the twin's afterwards.
-/// What is wrong with one of them is said with its number, and nothing is learnt.
+/// Logged rounds with named values are learnt in bulk, once by their name, and the arms are the twin's
+/// afterwards. What is wrong with one of them is said with its number, and nothing is learnt.
 #[test]
 fn logged_rounds_are_learnt_by_name() {
     let folder = folder();

@@ -391,23 +391,19 @@ impl Connection {
 
     /// Has an encrypted bandit learn logged rounds in bulk: of each the arm that was played, its features and
     /// its reward. What was learnt by the same name is not learnt again.
-    #[pyo3(signature = (id, name, arms, features, rewards, done=None))]
-    #[allow(clippy::too_many_arguments)]
+    #[pyo3(signature = (id, name, rounds, done=None))]
     fn learn(
         &self,
         py: Python<'_>,
         id: String,
         name: String,
-        arms: Vec<usize>,
-        features: Vec<Vec<f64>>,
-        rewards: Vec<f64>,
+        rounds: Vec<(usize, Vec<f64>, f64)>,
         done: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         self.request(py, done, move |inner, stop| {
             let joined = inner.joined(&id, stop)?;
-            let of = |((arm, features), reward)| LoggedRound { arm, features, reward };
-            let rounds: Vec<LoggedRound> =
-                arms.into_iter().zip(features.clone()).zip(rewards.clone()).map(of).collect();
+            let of = |(arm, features, reward)| LoggedRound { arm, features, reward };
+            let rounds: Vec<LoggedRound> = rounds.into_iter().map(of).collect();
             // A request that is lost is made again under the same name, and counts once.
             let learnt = inner.patiently(stop, |client| {
                 let mut rng = os_rng().map_err(Error::from)?;

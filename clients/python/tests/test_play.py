@@ -57,8 +57,8 @@ def test_logged_rounds_are_learnt_once(client: helba.Client) -> None:
     assert bandit.learn(played, arms, rewards, name="history") == learnt
     status = bandit.status()
     assert (status.round, status.feedbacks, status.pending_decisions) == (120, 120, 0)
-    best = bandit.decide([[0.9, *[0.0] * (FEATURES - 1)] if arm == 1 else [-0.9, *[0.0] * (FEATURES - 1)] for arm in range(ARMS)])
-    assert best.arm == 1
+    rest = [0.0] * (FEATURES - 1)
+    assert bandit.decide([[0.9 if arm == 1 else -0.9, *rest] for arm in range(ARMS)]).arm == 1
     for contexts, picked, earned in [
         (rows, arms[1:], rewards),
         (rows, [ARMS] * 120, rewards),

@@ -35,8 +35,7 @@ mod shape;
 pub use answers::AnswerLayout;
 pub use bandit::{Bonus, WidthShape};
 pub use config::{
-    Answers, BanditConfig, Compare, INVERSE_TOLERANCE, MOST_LOGGED, PREDICTION_BOUND, Plan,
-    UNCERTAINTY_BOUND,
+    Answers, BanditConfig, Compare, INVERSE_TOLERANCE, MOST_LOGGED, PREDICTION_BOUND, Plan, UNCERTAINTY_BOUND,
 };
 pub use counters::{ArmCounter, Counters, LEAST_COUNTED, LOG_COUNTER_STEPS};
 pub use error::Error;

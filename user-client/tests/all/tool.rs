@@ -171,8 +171,8 @@ fn the_tool_replays_on_encrypted_bandits() {
     refused(&["--answers", "arm", "--open-model"], "open_model");
 }
 
-/// What was logged is learnt in bulk from a file, once by its name: the arm that was played of logged decisions,
-/// and every candidate of choices.
+/// What was logged is learnt in bulk from a file, once by its name: the arm that was played of logged
+/// decisions, and every candidate of choices.
 #[test]
 fn the_tool_learns_what_was_logged() {
     let server = Server::start("127.0.0.1:0");
@@ -207,36 +207,6 @@ fn the_tool_learns_what_was_logged() {
     let (learnt, _) = tool.run("learn", &["--bandit", &id, "--data", "p.csv", "--json"]);
     let learnt: serde_json::Value = serde_json::from_str(&learnt).unwrap();
     assert_eq!((&learnt["rounds"], &learnt["status"]["feedbacks"]), (&16.into(), &16.into()));
-}
-
-/// A secret bundle of other keys than the server's creates no bandit, whatever token comes with it.
-#[test]
-fn a_bundle_of_other_keys_creates_no_bandit() {
-    let server = Server::start("127.0.0.1:0");
-    let tool = Tool(&server);
-    let other = server.file("other.bundle");
-    std::fs::write(&other, &other_keys().1).unwrap();
-    #[cfg(unix)]
-    std::fs::set_permissions(&other, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    let new = NewToken { name: "admin".into(), scopes: vec![Scope::Admin], bandit: None, expires: None };
-    let token = TokensFile::of(&server.file("state")).create(new, &mut rng(3)).unwrap();
-    std::fs::write(server.file("admin"), token.to_hex().as_str()).unwrap();
-    let create = |bundle: &str| {
-        let mut create = Command::new(env!("CARGO_BIN_EXE_helba-client"));
-        create.args(["create", "--features", "4", "--arms", "2", "--toy", "--token-file", "admin"]);
-        create.args(["--secret", bundle, "--server", &server.url()]);
-        create.current_dir(server.file("")).output().unwrap()
-    };
-    let out = create("other.bundle");
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert!(!out.status.success() && said.contains("other.bundle belongs to key"), "{said}");
-    std::fs::write(server.file("cut.bundle"), &keys().1[..keys().1.len() / 2]).unwrap();
-    #[cfg(unix)]
-    std::fs::set_permissions(server.file("cut.bundle"), std::os::unix::fs::PermissionsExt::from_mode(0o600))
-        .unwrap();
-    assert!(!create("cut.bundle").status.success() && !create("public.bundle").status.success());
-    assert!(tool.run("list", &["--token-file", "admin"]).0.is_empty());
-    assert!(create("secret.bundle").status.success());
 }
 
 /// Counters of two devices are the sums of their own logs, in whole groups, for people and as JSON.

@@ -403,14 +403,17 @@ def learn(
     name: Optional[str],
 ) -> Call[Learnt]:
     if not bandit.encrypted:
-        raise ArgumentError("a clear policy learns from feedback on its own decisions alone; learn is for encrypted bandits")
+        raise ArgumentError(
+            "a clear policy learns from feedback on its own decisions alone; learn is for encrypted bandits"
+        )
     given = list(iterated(contexts, "the contexts"))
     played = [index(arm, at) for at, arm in enumerate(iterated(arms, "the arms"))]
-    earned = [number(reward, f"the reward of round {at}") for at, reward in enumerate(iterated(rewards, "the rewards"))]
+    earned = [
+        number(reward, f"the reward of round {at}") for at, reward in enumerate(iterated(rewards, "the rewards"))
+    ]
     if not len(given) == len(played) == len(earned):
-        raise ContextsError(
-            f"there are contexts of {len(given)} rounds, {len(played)} arms and {len(earned)} rewards: give as many of each"
-        )
+        counts = f"contexts of {len(given)} rounds, {len(played)} arms and {len(earned)} rewards"
+        raise ContextsError(f"there are {counts}: give as many of each")
     features = [played_row(at, one, arm) for at, (one, arm) in enumerate(zip(given, played))]
     name = secrets.token_hex(16) if name is None else name
 
@@ -418,9 +421,8 @@ def learn(
         learnt = json.loads(text)
         return Learnt(learnt["name"], learnt["rounds"], learnt["feedbacks"], learnt["model_feedbacks"])
 
-    return Call(
-        lambda done: connection.learn(bandit.bandit_id, name, played, features, earned, done), finish
-    )
+    logged = list(zip(played, features, earned))
+    return Call(lambda done: connection.learn(bandit.bandit_id, name, logged, done), finish)
 
 
 def played_row(at: int, context: Any, arm: int) -> list[float]:
