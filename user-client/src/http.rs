@@ -4,6 +4,7 @@ use rand::Rng;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -640,12 +641,18 @@ impl Client {
 
     fn unreachable(&self, e: ureq::Error) -> Error {
         let reason = e.to_string();
-        let hint = self.hint(&reason, matches!(e, ureq::Error::Protocol(_)));
+        // To a request in plain HTTP a port with TLS answers by an alert, or hangs up.
+        let unlike_http = match e {
+            ureq::Error::Protocol(_) => true,
+            ureq::Error::Io(e) => [ErrorKind::ConnectionReset, ErrorKind::UnexpectedEof].contains(&e.kind()),
+            _ => false,
+        };
+        let hint = self.hint(&reason, unlike_http);
         Error::Unreachable { server: self.server.clone(), reason: reason + hint }
     }
 
-    /// What to do about a connection that failed for this reason. `unlike_http` is whether the answer was not
-    /// HTTP.
+    /// What to do about a connection that failed for this reason. `unlike_http` is whether the answer was none
+    /// in HTTP.
     fn hint(&self, reason: &str, unlike_http: bool) -> &'static str {
         let https = self.server.starts_with("https://");
         match reason {
@@ -657,7 +664,7 @@ impl Client {
                 "; this port does not speak TLS: if it is that of the server, its address begins with http://"
             }
             _ if !https && unlike_http => {
-                "; this port does not answer in HTTP: if the server has a certificate, its address begins with https://"
+                "; if the server has a certificate, its address begins with https://"
             }
             _ => "",
         }

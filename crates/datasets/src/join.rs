@@ -69,10 +69,37 @@ impl Join {
     }
 }
 
-/// The tables of a schema, read.
+/// The tables of a schema that are joined to rows, read.
 pub(crate) fn joins(
     schema: &Schema,
     column: impl Fn(&str) -> Result<usize, Error>,
 ) -> Result<Vec<Join>, Error> {
-    schema.tables.iter().map(|(name, table)| Join::open(name, table, column(&table.key)?)).collect()
+    let of_rows = schema.tables.iter().filter(|(_, table)| !table.is_of_candidates());
+    of_rows.map(|(name, table)| Join::open(name, table, column(&table.key)?)).collect()
+}
+
+/// The values of a candidate in the tables that have a row for each candidate, by the names of their columns.
+pub(crate) type OfCandidate = HashMap<String, String>;
+
+/// The values of each of `arms` in these tables.
+///
+/// # Errors
+/// [`Error::File`] for a candidate that a table does not have.
+pub(crate) fn of_candidates(schema: &Schema, arms: &[String]) -> Result<Vec<OfCandidate>, Error> {
+    let mut values = vec![OfCandidate::new(); arms.len()];
+    for (name, table) in schema.tables.iter().filter(|(_, table)| table.is_of_candidates()) {
+        let Some(their_key) = &table.their_key else {
+            let reason = "name the column of the candidates' names in this table: their_key = \"COLUMN\"";
+            return Err(Error::file(&table.file, 0, reason));
+        };
+        let join = Join::open(name, table, 0)?;
+        for (arm, values) in arms.iter().zip(&mut values) {
+            let row = join.rows.get(arm.trim()).ok_or_else(|| {
+                let reason = "the table has no row for this candidate: add it, or leave the candidate out";
+                Error::cell(&table.file, 0, their_key, arm, reason)
+            })?;
+            values.extend(join.columns.iter().cloned().zip(row.iter().map(str::to_string)));
+        }
+    }
+    Ok(values)
 }

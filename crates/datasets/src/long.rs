@@ -20,6 +20,8 @@ pub(crate) struct LongRounds {
     own: Vec<usize>,
     shared: Vec<usize>,
     key: Vec<usize>,
+    /// The number of rows of a round, where it ends one.
+    rows: Option<usize>,
     named: Option<usize>,
     chosen: Option<usize>,
     /// How `chosen` writes a candidate, where it names it in every row.
@@ -66,6 +68,7 @@ impl LongRounds {
             own: schema.candidate.keys().map(column).collect::<Result<_, _>>()?,
             shared: schema.context.keys().map(column).collect::<Result<_, _>>()?,
             key,
+            rows: schema.rows,
             named,
             chosen: maybe(&schema.chosen)?,
             written: schema.chosen_pattern.clone(),
@@ -109,12 +112,14 @@ impl LongRounds {
             return Ok(Read::End);
         }
         let (key, line) = (self.key(), self.row.line);
-        self.begin(&key)?;
+        if self.rows.is_none() {
+            self.begin(&key)?;
+        }
         let shared = |(at, &column): (usize, &usize)| self.context.cell(at, Cell::parse(self.text(column)));
         let context: Vec<Cell> = self.shared.iter().enumerate().map(shared).collect();
         let user = self.user.map(|column| self.text(column).to_string());
         let time = self.time.map(|column| Cell::parse(self.text(column)));
-        let (mut parts, mut dropped, mut bytes) = (Vec::new(), None, 0);
+        let (mut parts, mut dropped, mut bytes, mut rows) = (Vec::new(), None, 0, 0);
         for (at, (cell, &column)) in context.iter().zip(&self.shared).enumerate() {
             let reason = self.context.check(&self.path, line, (at, self.name(column)), cell)?;
             dropped = dropped.or(reason);
@@ -146,10 +151,20 @@ impl LongRounds {
                 parts.push(part);
                 dropped = dropped.or(reason);
             }
+            rows += 1;
             self.waiting = self.table.read(&mut self.row)?;
-            if !self.waiting || self.key() != key {
+            if let (Some(_), Some((line, reason))) = (self.rows, self.table.left_out()) {
+                let reason = format!(
+                    "{reason}; rounds are told apart by the number of their `rows`, so that none may be left out"
+                );
+                return Err(Error::file(&self.path, line, reason));
+            }
+            if !self.waiting || self.rows == Some(rows) || self.key() != key {
                 break;
             }
+        }
+        if let Some(want) = self.rows.filter(|want| *want != rows) {
+            dropped = Some(format!("the round has {rows} rows, and a round has {want}"));
         }
         if let Some(reason) = dropped {
             return Ok(Read::Dropped { line, reason });

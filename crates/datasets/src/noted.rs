@@ -71,6 +71,11 @@ impl Notes {
         }
     }
 
+    /// The first row that was left out, and why.
+    pub(crate) fn first(&self) -> Option<(u64, &str)> {
+        self.first.as_ref().map(|(line, reason)| (*line, reason.as_str()))
+    }
+
     pub(crate) fn list(&self) -> Vec<Noted> {
         let noted = |(what, &(rows, first_line)): (&String, &(u64, u64))| Noted {
             what: what.clone(),

@@ -165,6 +165,11 @@ impl Table {
         Ok(true)
     }
 
+    /// The first row that was left out so far, and why.
+    pub(crate) fn left_out(&self) -> Option<(u64, &str)> {
+        self.notes.first()
+    }
+
     /// What is to be said of rows that were read, and of those that were left out.
     pub(crate) fn notes(&self) -> Vec<Noted> {
         let mut notes = self.notes.list();

@@ -1,5 +1,6 @@
 //! Tables with a row for each round.
 
+use crate::join::{OfCandidate, of_candidates};
 use crate::source::{Columns, Observed, RawRound, Read, is_offered, propensity, reward};
 use crate::table::{Row, Table};
 use crate::{Error, Noted};
@@ -16,8 +17,8 @@ pub(crate) struct WideRounds {
     arms: Vec<String>,
     candidate: Columns,
     context: Columns,
-    /// Columns of the candidate's features, arm by arm.
-    cells: Vec<Vec<usize>>,
+    /// Where the candidate's features are, arm by arm.
+    cells: Vec<Vec<Place>>,
     shared: Vec<usize>,
     /// Column of the choice, and how it writes each arm.
     chosen: Option<(usize, Vec<String>)>,
@@ -40,6 +41,14 @@ enum Propensities {
     Every(Vec<usize>),
 }
 
+/// Where a feature of a candidate is.
+enum Place {
+    /// In a column.
+    Column(usize),
+    /// In a table of candidates, so that it is the same in all rounds.
+    Fixed(Cell),
+}
+
 enum Rewards {
     Choice,
     Every(Vec<usize>),
@@ -55,14 +64,24 @@ impl WideRounds {
         let arms = match schema.candidates.is_empty() {
             false => schema.candidates.clone(),
             true => {
-                let mut patterns: Vec<String> =
-                    schema.candidate.keys().map(|f| pattern.replace("{feature}", f)).collect();
+                let mut patterns: Vec<String> = schema
+                    .candidate
+                    .keys()
+                    .filter(|f| !is_of_candidates(schema, f))
+                    .map(|f| pattern.replace("{feature}", f))
+                    .collect();
                 patterns.extend(every.cloned());
                 found(path, &table, &patterns)?
             }
         };
         let column = |name: &String| table.column(name);
-        let cells = arms.iter().map(|arm| schema.candidate.keys().map(|f| column(&of(f, arm))).collect());
+        let values = of_candidates(schema, &arms)?;
+        let place = |(arm, values): (&String, &OfCandidate), feature: &String| match values.get(feature) {
+            Some(value) => Ok(Place::Fixed(Cell::parse(value))),
+            None => column(&of(feature, arm)).map(Place::Column),
+        };
+        let of_arm = |one| schema.candidate.keys().map(|feature| place(one, feature)).collect();
+        let cells = arms.iter().zip(&values).map(of_arm);
         let rewards = match (&schema.reward, every) {
             (None, _) => Rewards::Choice,
             (_, Some(reward)) => Rewards::Every(
@@ -147,9 +166,13 @@ impl WideRounds {
         let mut candidates = Vec::with_capacity(self.arms.len());
         for columns in &self.cells {
             let mut own = Vec::with_capacity(columns.len());
-            for (at, &column) in columns.iter().enumerate() {
-                let cell = self.candidate.cell(at, Cell::parse(&cells[column]));
-                if let Some(reason) = self.candidate.check(path, line, (at, name(column)), &cell)? {
+            for (at, place) in columns.iter().enumerate() {
+                let (cell, of) = match place {
+                    Place::Column(column) => (Cell::parse(&cells[*column]), name(*column)),
+                    Place::Fixed(cell) => (cell.clone(), self.candidate.names[at].as_str()),
+                };
+                let cell = self.candidate.cell(at, cell);
+                if let Some(reason) = self.candidate.check(path, line, (at, of), &cell)? {
                     return drop(reason);
                 }
                 own.push(cell);
@@ -233,6 +256,12 @@ impl WideRounds {
             previous: None,
         })))
     }
+}
+
+/// Whether a feature is a column of a table of candidates.
+fn is_of_candidates(schema: &Schema, feature: &str) -> bool {
+    let named = |name: &str| feature.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+    schema.tables.iter().any(|(name, table)| table.is_of_candidates() && named(name))
 }
 
 /// The candidates for which every one of `patterns` has a column, in the order of the first pattern's.

@@ -66,6 +66,9 @@ pub struct Schema {
     /// Long tables: the columns whose values name a round, or one column [default: user and time].
     #[serde(default, deserialize_with = "one_or_several", skip_serializing_if = "Vec::is_empty")]
     pub round: Vec<String>,
+    /// Long tables: the number of rows of a round, where no column tells rounds apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<usize>,
     /// The features and columns whose numbers are written with a decimal comma.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub decimal_comma: Vec<String>,
@@ -116,11 +119,19 @@ pub struct Schema {
 pub struct JoinedTable {
     /// Its file. A relative path begins at the folder of the schema.
     pub file: PathBuf,
-    /// The column of the key in the file of rounds. Keys are compared as texts.
+    /// The column of the key in the file of rounds. Keys are compared as texts. In wide tables `{candidate}`:
+    /// each candidate has the row of its name, and the columns are features of candidates.
     pub key: String,
     /// The column of the key in this table [default: `key`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub their_key: Option<String>,
+}
+
+impl JoinedTable {
+    /// Whether it has a row for each candidate, by its name.
+    pub fn is_of_candidates(&self) -> bool {
+        self.key == "{candidate}"
+    }
 }
 
 /// A text, or a list of them.
@@ -389,15 +400,26 @@ impl Schema {
                 "name the column of the choice, or that of the reward, or both",
             )?;
             refuse(
-                self.user.is_none() && self.time.is_none() && self.round.is_empty(),
+                self.user.is_none() && self.time.is_none() && self.round.is_empty() && self.rows.is_none(),
                 "round",
-                "name the columns whose values name a round, or user, or time",
+                "name the columns whose values name a round, or user, or time, or give the number of `rows` of a round",
             )?;
         }
+        refuse(
+            self.rows
+                .is_some_and(|rows| self.layout != Layout::Long || !(2..=MAX_CANDIDATES).contains(&rows)),
+            "rows",
+            "it belongs to layout = \"long\", and is from 2 to 4096",
+        )?;
         let lines = self.layout == Layout::Dsjson;
         refuse(lines && !self.header.is_empty(), "header", "lines of JSON have names: leave it out")?;
         let joined = "lines of JSON hold all values of a decision: leave it out";
         refuse(lines && !self.tables.is_empty(), "[tables]", joined)?;
+        refuse(
+            !wide && self.tables.values().any(JoinedTable::is_of_candidates),
+            "[tables]",
+            "key = \"{candidate}\" belongs to layout = \"wide\": name the column that names the candidate of a row",
+        )?;
         refuse(
             self.identity_used() && self.candidates.is_empty() && self.layout == Layout::Long,
             "candidates",

@@ -329,6 +329,83 @@ fn tables_are_joined_by_a_key() {
     assert!(error.contains("items.csv: cannot be opened"), "{error}");
 }
 
+/// A log of shown candidates, whose features are in a table of candidates.
+#[test]
+fn candidates_of_a_log_have_rows_in_a_table() {
+    let log: String = (0..40).map(|i| format!("u{},{:03},{},0.5\n", i % 7, i % 3, i % 2)).collect();
+    let made = Made::new("log.csv", format!("user,shown,click,p\n{log}"));
+    let beside = |name: &str, text: &str| std::fs::write(made.0.path().join(name), text).unwrap();
+    beside("items.csv", "name,weight\n002,3.5\n001,2.5\n000,1.5\n");
+    let text = "layout = \"wide\"\ncandidates = [\"000\", \"001\", \"002\"]\nchosen = \"shown\"\nreward = \"click\"\npropensity = \"p\"\n\
+                [candidate]\n\"items.weight\" = \"none\"\n[tables.items]\nfile = \"items.csv\"\nkey = \"{candidate}\"\ntheir_key = \"name\"\n";
+    let fit = |text: &str| {
+        beside("s.toml", text);
+        Prepared::fit(&made.path(), &datasets::read_schema(&made.0.path().join("s.toml"))?)
+    };
+    let prepared = fit(text).unwrap();
+    prepared
+        .each(|round| {
+            let weights = round.raw.candidates.iter().map(|cells| cells[0].number().unwrap());
+            assert!(weights.eq([1.5, 2.5, 3.5]), "{round:?}");
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!((prepared.rounds(), prepared.transform().features()), (40, 1));
+    for (text, wants) in [
+        (
+            text.replace("\"002\"]", "\"003\"]"),
+            &["items.csv, column name, value \"003\"", "no row for this candidate"][..],
+        ),
+        (text.replace("their_key = \"name\"\n", ""), &["items.csv: name the column", "their_key"]),
+        (
+            text.replace("layout = \"wide\"", "layout = \"long\"\nround = \"user\""),
+            &["[tables]", "belongs to layout = \"wide\""],
+        ),
+    ] {
+        let error = fit(&text).unwrap_err().to_string();
+        assert!(wants.iter().all(|want| error.contains(want)), "{wants:?}: {error}");
+    }
+}
+
+/// Rounds that no column tells apart, by the number of their rows.
+#[test]
+fn rounds_are_told_apart_by_the_number_of_their_rows() {
+    let want = Dataset::load(&Made::new("t.csv", table(40)).fit(LONG).unwrap()).unwrap();
+    let counted = LONG.replace("round = [\"round\"]", "rows = 3");
+    let alone = table(40).replace("round,", "");
+    let alone: String = alone
+        .lines()
+        .enumerate()
+        .map(|(i, line)| format!("{}\n", if i == 0 { line } else { line.split_once(',').unwrap().1 }))
+        .collect();
+    let read = |text: &str, schema: &str| Made::new("t.csv", text).fit(schema);
+    assert_eq!(Dataset::load(&read(&alone, &counted).unwrap()).unwrap(), want);
+    // With a column of users, of whom each has several rounds.
+    let users = |i: usize| format!("u{}", i / 12);
+    let of_users: String = alone
+        .lines()
+        .enumerate()
+        .map(|(i, line)| format!("{},{line}\n", if i == 0 { "user".into() } else { users(i - 1) }))
+        .collect();
+    let both = format!("user = \"user\"\n{counted}");
+    assert_eq!(Dataset::load(&read(&of_users, &both).unwrap()).unwrap(), want);
+    // A row that lacks costs the round at the end of its user alone; without users nobody knows where it lacks.
+    let without = |text: &str| {
+        text.lines()
+            .enumerate()
+            .filter(|(i, _)| *i != 5)
+            .map(|(_, line)| format!("{line}\n"))
+            .collect::<String>()
+    };
+    let dropped = read(&without(&of_users), &both).unwrap().dropped().to_vec();
+    assert!(dropped.iter().any(|d| d.reason.contains("2 rows")), "{dropped:?}");
+    let bad = alone.replacen("\n", "\nx\n", 6).replacen("x\n", "", 5);
+    let error = read(&bad, &counted).unwrap_err().to_string();
+    assert!(error.contains("line 7") && error.contains("none may be left out"), "{error}");
+    let wide: schema::Schema = toml::from_str(&counted.replace("long", "wide")).unwrap();
+    assert!(wide.validate().unwrap_err().to_string().contains("schema, rows"));
+}
+
 /// A pipe is read once, and its table several times.
 #[cfg(unix)]
 #[test]
