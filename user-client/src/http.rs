@@ -656,7 +656,7 @@ impl Client {
     fn hint(&self, reason: &str, unlike_http: bool) -> &'static str {
         let https = self.server.starts_with("https://");
         match reason {
-            _ if https && reason.contains("UnknownIssuer") => {
+            _ if https && ["UnknownIssuer", "BadSignature"].iter().any(|fault| reason.contains(fault)) => {
                 "; nobody whom this client trusts has signed the certificate of the server: trust its authority by --ca FILE (ca= in \
                  Python), which is STATE/tls/ca.pem of a server with --tls-self-signed"
             }

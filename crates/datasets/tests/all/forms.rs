@@ -378,8 +378,12 @@ fn rounds_are_told_apart_by_the_number_of_their_rows() {
         .enumerate()
         .map(|(i, line)| format!("{}\n", if i == 0 { line } else { line.split_once(',').unwrap().1 }))
         .collect();
-    let read = |text: &str, schema: &str| Made::new("t.csv", text).fit(schema);
-    assert_eq!(Dataset::load(&read(&alone, &counted).unwrap()).unwrap(), want);
+    let read = |text: &str, schema: &str| {
+        let made = Made::new("t.csv", text);
+        let prepared = made.fit(schema)?;
+        Ok::<_, Error>((Dataset::load(&prepared)?, prepared.dropped().to_vec()))
+    };
+    assert_eq!(read(&alone, &counted).unwrap().0, want);
     // With a column of users, of whom each has several rounds.
     let users = |i: usize| format!("u{}", i / 12);
     let of_users: String = alone
@@ -388,7 +392,7 @@ fn rounds_are_told_apart_by_the_number_of_their_rows() {
         .map(|(i, line)| format!("{},{line}\n", if i == 0 { "user".into() } else { users(i - 1) }))
         .collect();
     let both = format!("user = \"user\"\n{counted}");
-    assert_eq!(Dataset::load(&read(&of_users, &both).unwrap()).unwrap(), want);
+    assert_eq!(read(&of_users, &both).unwrap().0, want);
     // A row that lacks costs the round at the end of its user alone; without users nobody knows where it lacks.
     let without = |text: &str| {
         text.lines()
@@ -397,7 +401,7 @@ fn rounds_are_told_apart_by_the_number_of_their_rows() {
             .map(|(_, line)| format!("{line}\n"))
             .collect::<String>()
     };
-    let dropped = read(&without(&of_users), &both).unwrap().dropped().to_vec();
+    let dropped = read(&without(&of_users), &both).unwrap().1;
     assert!(dropped.iter().any(|d| d.reason.contains("2 rows")), "{dropped:?}");
     let bad = alone.replacen("\n", "\nx\n", 6).replacen("x\n", "", 5);
     let error = read(&bad, &counted).unwrap_err().to_string();
