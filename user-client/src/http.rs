@@ -651,8 +651,8 @@ impl Client {
         Error::Unreachable { server: self.server.clone(), reason: reason + hint }
     }
 
-    /// What to do about a connection that failed for this reason. `unlike_http` is whether the answer was none
-    /// in HTTP.
+    /// What to do about a connection that failed for this reason. `unlike_http` is whether the answer was
+    /// none in HTTP.
     fn hint(&self, reason: &str, unlike_http: bool) -> &'static str {
         let https = self.server.starts_with("https://");
         match reason {

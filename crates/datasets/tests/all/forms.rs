@@ -393,7 +393,8 @@ fn rounds_are_told_apart_by_the_number_of_their_rows() {
         .collect();
     let both = format!("user = \"user\"\n{counted}");
     assert_eq!(read(&of_users, &both).unwrap().0, want);
-    // A row that lacks costs the round at the end of its user alone; without users nobody knows where it lacks.
+    // A row that lacks costs the round at the end of its user alone; without users nobody knows where it
+    // lacks.
     let without = |text: &str| {
         text.lines()
             .enumerate()
