@@ -186,8 +186,8 @@ def student(share, degrees):
     return math.sqrt(degrees) * math.tan(low)
 
 
-def stated(terms):
-    """The mean of terms (runs, rounds), with its interval of 95 %."""
+def stated(terms, taught=2 / 3):
+    """The mean of terms (runs, rounds), with its interval of 95 %. `taught` is the share for what rounds teach."""
     terms = np.atleast_2d(np.asarray(terms, float))
     runs, n = terms.shape
     rounds, means = terms.mean(axis=0), terms.mean(axis=1)
@@ -196,7 +196,7 @@ def stated(terms):
     between = means.var(ddof=1) if runs > 1 else 0.0
     of_rounds = max(0.0, rounds.var(ddof=1) / n - residual / (n * runs))
     parts = [of_rounds, between / runs]
-    parts[0 if of_rounds <= between else 1] += min(of_rounds, between) / 3
+    parts[0 if of_rounds <= between else 1] += min(of_rounds, between) * taught
     variance = sum(parts)
     squares = parts[0] ** 2 / (n - 1) + parts[1] ** 2 / max(runs - 1, 1)
     half = student(0.975, variance**2 / squares) * math.sqrt(variance) if squares > 0 else 0.0
@@ -215,7 +215,7 @@ def replay(policy, order, features, rewards):
 def replayed(features, rewards, fixed):
     """The figures of a file whose rewards are all known."""
     keys = round_keys([[*map(float, rows.ravel()), *map(float, reward)] for rows, reward in zip(features, rewards)])
-    runs = lambda policy: stated([replay(policy(), order, features, rewards) for order in orders(keys)])
+    runs = lambda policy: stated([replay(policy(), order, features, rewards) for order in orders(keys)], 1 / 3)
     out = {
         "rounds": len(rewards),
         "first": features[0].ravel().tolist(),

@@ -1,6 +1,6 @@
 //! Whether the probabilities of a log can be true.
 
-use crate::interval::{Crossed, student};
+use crate::interval::{Crossed, TAUGHT, student};
 use crate::log::Log;
 use datasets::{DataRound, Dataset};
 use serde::Serialize;
@@ -73,7 +73,7 @@ impl Audit {
                 true => 1.0 / log.played[t].propensity,
                 false => 0.0,
             };
-            Crossed::new(&[&(0..log.played.len()).map(of).collect::<Vec<f64>>()])
+            Crossed::new(&[&(0..log.played.len()).map(of).collect::<Vec<f64>>()], TAUGHT[1])
         };
         let always = (0..k).map(|arm| {
             self.test(format!("the one that always picks {}", dataset.arms()[arm]), &weights(&|_| arm))

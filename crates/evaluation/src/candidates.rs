@@ -1,7 +1,7 @@
 //! The policies that fit a file.
 
 use crate::Error;
-use bandit::{Arithmetic, Features, HelbaClear, Policy, Width};
+use bandit::{Arithmetic, Features, HelbaClear, LinearConfig, Policy, Width, WidthShape};
 use datasets::Dataset;
 use policies::{PolicyConfig, PolicyState, cards, policy_name, policy_names};
 use privacy::PrivacyStatement;
@@ -63,8 +63,8 @@ pub(crate) struct Contender {
     pub(crate) privacy: PrivacyStatement,
     /// Of the encrypted bandit: why no keys carry it, if none do.
     pub(crate) encrypted: Option<Result<(), String>>,
-    /// The largest index of an arm that was never played, of a linear policy.
-    pub(crate) untried: Option<f64>,
+    /// The configuration of a linear policy.
+    linear: Option<LinearConfig>,
     learner: Learner,
     feedback: FeedbackKind,
 }
@@ -76,6 +76,25 @@ enum Learner {
 }
 
 impl Contender {
+    /// The policy before its first round, with ties broken by the seed of a run where its configuration has
+    /// one.
+    pub(crate) fn of_run(&self, run: u64) -> Result<Self, String> {
+        let mut policy = self.clone();
+        if let (Learner::Helba(_), Some(linear)) = (&self.learner, self.linear) {
+            let linear = LinearConfig { tie_seed: run, ..linear };
+            policy.learner = Learner::Helba(Box::new(
+                HelbaClear::new(linear, Arithmetic::Exact).map_err(|e| e.to_string())?,
+            ));
+        }
+        Ok(policy)
+    }
+
+    /// Where the policy may lock in on an arm within so many rounds of rewards with this range, in words.
+    pub(crate) fn lock_in_warning(&self, rounds: usize, range: f64) -> Option<String> {
+        let warning = self.linear?.lock_in_warning(rounds as u64, range)?;
+        Some(format!("{}: {warning}", self.name))
+    }
+
     /// The arm of a round.
     pub(crate) fn decide(&mut self, features: &Features, rng: &mut SplitMix64) -> Result<usize, String> {
         match &mut self.learner {
@@ -203,7 +222,10 @@ fn encrypted(dataset: &Dataset, point: &Point) -> Result<Contender, String> {
     let mut linear = BanditConfig::new(features, arms).linear;
     for (key, value) in &point.0 {
         match key.as_str() {
-            "alpha" => linear.width = Width::Constant { alpha: *value },
+            "alpha" => match &mut linear.width {
+                Width::Constant { alpha } | Width::Tangent { alpha, .. } => *alpha = *value,
+                width => *width = Width::Constant { alpha: *value },
+            },
             _ => linear.lambda = *value,
         }
     }
@@ -219,19 +241,10 @@ fn encrypted(dataset: &Dataset, point: &Point) -> Result<Contender, String> {
              they reveal.",
         ),
         encrypted: Some(carried),
-        untried: match linear.width {
-            Width::Constant { alpha } => Some(untried_index(alpha, linear.l, linear.lambda)),
-            _ => None,
-        },
+        linear: Some(linear),
         learner: Learner::Helba(Box::new(policy)),
         feedback: FeedbackKind::Reward,
     })
-}
-
-/// The largest index of an arm that was never played, αL/√λ. A linear policy may play for ever the first arm
-/// that earns more than that.
-fn untried_index(alpha: f64, l: f64, lambda: f64) -> f64 {
-    alpha * l / lambda.sqrt()
 }
 
 /// The name of a card, with what tells cards of one policy apart.
@@ -282,21 +295,25 @@ fn contender(
     point.0.iter().for_each(|(key, value)| set(key, number(*value)));
     let config = PolicyConfig::from_request(parameters).map_err(|e| e.to_string())?;
     let parameters = config.parameters().map_err(|e| e.to_string())?;
+    let linear = linear_of(&parameters, dataset);
     let state = PolicyState::new(config).map_err(|e| e.to_string())?;
     Ok(Contender {
         name: name(card),
         privacy: state.privacy().map_err(|e| e.to_string())?,
         encrypted: None,
-        untried: match (parameters.get("alpha"), parameters.get("lambda")) {
-            (Some(alpha), Some(lambda)) => {
-                alpha.as_f64().zip(lambda.as_f64()).map(|(alpha, lambda)| untried_index(alpha, 1.0, lambda))
-            }
-            _ => None,
-        },
+        linear,
         parameters,
         learner: Learner::Registry(Box::new(state), card.contextual),
         feedback: card.feedback,
     })
+}
+
+/// The configuration that these parameters of OFUL stand for.
+fn linear_of(parameters: &Map<String, Value>, dataset: &Dataset) -> Option<LinearConfig> {
+    let number = |key: &str| parameters.get(key)?.as_f64();
+    let shape: WidthShape = serde_json::from_value(parameters.get("width")?.clone()).ok()?;
+    let linear = BanditConfig::new(dataset.d(), dataset.arms().len()).linear;
+    Some(LinearConfig { lambda: number("lambda")?, width: shape.width(number("alpha")?), ..linear })
 }
 
 /// A whole number as such, which parameters that count take.

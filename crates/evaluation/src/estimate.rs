@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::audit::{Audit, WeightTest, doubts};
 use crate::candidates::{Contender, EvaluationSettings, contenders};
-use crate::interval::{Crossed, mean, student};
+use crate::interval::{Crossed, TAUGHT, mean, student};
 use crate::log::Log;
 use crate::orders::{keys, order};
 use crate::report::{Entry, Estimate, EvaluationReport, Measure, recommend};
@@ -45,7 +45,8 @@ pub fn evaluate(dataset: &Dataset, settings: &EvaluationSettings) -> Result<Eval
     let audit = log.as_ref().filter(|log| log.weighted).map(|log| Audit::new(log, contenders.len()));
     let baselines = baselines(dataset, rounds, log.as_ref(), settings)?;
     let lists: Vec<&[f64]> = baselines.iter().map(|(_, series)| &series.measured[..]).collect();
-    let file = File { audit: audit.as_ref(), baselines: &lists };
+    let taught = TAUGHT[usize::from(log.is_some())];
+    let file = File { audit: audit.as_ref(), taught, baselines: &lists };
     let mut entries: Vec<Entry> = Vec::new();
     for (name, series) in &baselines {
         entries.push(file.entry(name, None, std::slice::from_ref(series), 0));
@@ -87,18 +88,8 @@ pub fn evaluate(dataset: &Dataset, settings: &EvaluationSettings) -> Result<Eval
                 .into(),
         );
     }
-    let mut warnings = Vec::new();
-    for contender in &contenders {
-        let most = contender.untried.filter(|most| *most < range[1] - range[0]);
-        warnings.extend(most.map(|most| {
-            format!(
-                "{}: an arm that was never played has an index of at most alpha·L/√lambda = {most:.3}, and rewards differ by up to \
-                 {:.3}, so that it may play for ever the first arm that earns more than that",
-                contender.name,
-                range[1] - range[0]
-            )
-        }));
-    }
+    let warning = |contender: &Contender| contender.lock_in_warning(rounds.len(), range[1] - range[0]);
+    let warnings = contenders.iter().filter_map(warning).collect();
     let config = BanditConfig::new(dataset.d(), dataset.arms().len());
     let scalars = Scalars::new(&config, rounds.len() as u64, rounds.len() as u64);
     let recommendation = recommend(&entries, measure, &doubts);
@@ -142,6 +133,8 @@ struct Series {
 /// What all entries are measured by.
 struct File<'a> {
     audit: Option<&'a Audit>,
+    /// The share of [`TAUGHT`].
+    taught: f64,
     /// Terms of the measure of the baselines.
     baselines: &'a [&'a [f64]],
 }
@@ -149,7 +142,9 @@ struct File<'a> {
 impl File<'_> {
     /// The entry of a policy or a baseline with these terms, run by run, of `policies` that are compared.
     fn entry(&self, name: &str, policy: Option<&Contender>, runs: &[Series], policies: usize) -> Entry {
-        let crossed = |part: fn(&Series) -> &[f64]| Crossed::new(&runs.iter().map(part).collect::<Vec<_>>());
+        let crossed = |part: fn(&Series) -> &[f64]| {
+            Crossed::new(&runs.iter().map(part).collect::<Vec<_>>(), self.taught)
+        };
         let measured = crossed(|series| &series.measured);
         let estimate = |crossed: &Crossed| {
             let spread = crossed.spread();
@@ -171,7 +166,7 @@ impl File<'_> {
             let terms: Vec<Vec<f64>> = runs.iter().map(of).collect();
             Estimate {
                 value,
-                ..estimate(&Crossed::new(&terms.iter().map(Vec::as_slice).collect::<Vec<_>>()))
+                ..estimate(&Crossed::new(&terms.iter().map(Vec::as_slice).collect::<Vec<_>>(), self.taught))
             }
         });
         let effective = |series: &Series| {
@@ -258,7 +253,8 @@ fn play(
     order: &[usize],
     run: u64,
 ) -> Result<Vec<u32>, Error> {
-    let mut policy = contender.clone();
+    let refused = |reason: String| Error::Round { policy: contender.name.clone(), round: 0, reason };
+    let mut policy = contender.of_run(run).map_err(refused)?;
     let (mut noise, mut rewards) = (SplitMix64::noise(run), SplitMix64::new(run));
     let mut picks = vec![0; rounds.len()];
     for (place, &t) in order.iter().enumerate() {

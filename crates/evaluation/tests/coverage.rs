@@ -5,7 +5,7 @@ use datasets::{DataRound, Dataset, Observed};
 use evaluation::visits::{OFFERS, Visit, Visits};
 use evaluation::{EvaluationReport, EvaluationSettings, evaluate};
 use policies::{PolicyConfig, PolicyState};
-use privacy::source::SplitMix64;
+use privacy::source::{SplitMix64, Words};
 use protocol::BanditConfig;
 use rayon::prelude::*;
 use wire::ClearFeedback;
@@ -115,10 +115,168 @@ fn held(policies: &[&str], files: u64, rounds: usize, logged: bool) -> Vec<usize
 /// The intervals of 95 % hold in 92 to 98 % of 200 files, by replay and from logged actions. If they hold
 /// with a probability of 0.95, so many do with one of 0.96 for a policy.
 #[test]
-#[ignore = "minutes: 2400 evaluations"]
+#[ignore = "ten minutes: 1800 evaluations of 30 runs"]
 fn intervals_cover_the_truth() {
     for (logged, rounds) in [(true, 4000), (true, 1000), (false, 1000)] {
         let counts = held(&["helba", "oful", "ucb1"], 200, rounds, logged);
         assert!(counts.iter().all(|count| (184..=196).contains(count)), "{counts:?}");
     }
+}
+
+/// The same for short files: intervals that hold with a probability of 0.95 hold in 34 of 40 or more but once
+/// in 160 times.
+#[test]
+fn intervals_of_short_files_cover_the_truth() {
+    for logged in [false, true] {
+        let counts = held(&["helba"], 40, 200, logged);
+        assert!(counts[0] >= 34, "{counts:?}");
+    }
+}
+
+/// Twelve orders of the same 20,000 rounds give one report, and the intervals of choices whose value is known
+/// contain it.
+#[test]
+fn twelve_orders_give_one_recommendation() {
+    const ROUNDS: usize = 20_000;
+    let file = dataset(1, ROUNDS, true);
+    let picks: Vec<usize> = Visits::new(1).take(ROUNDS).map(|visit| visit.rule).collect();
+    let mut reports: Vec<EvaluationReport> = Vec::new();
+    for order in 0..12 {
+        let mut places: Vec<usize> = (0..ROUNDS).collect();
+        let mut rng = SplitMix64::new(order);
+        (1..if order == 0 { 1 } else { ROUNDS })
+            .for_each(|i| places.swap(i, rng.below(i as u128 + 1) as usize));
+        let rounds = places.iter().map(|&t| file.rounds()[t].clone()).collect();
+        let shuffled = Dataset::from_rounds(file.arms().to_vec(), true, FEATURES, rounds);
+        let rule = Some(("rule".to_string(), places.iter().map(|&t| picks[t]).collect()));
+        let settings = EvaluationSettings { rule, ..settings(&["helba", "ucb1"], 2) };
+        reports.push(evaluate(&shuffled, &settings).unwrap());
+    }
+    let first = &reports[0];
+    for report in &reports {
+        assert_eq!(report.recommendation.policy, first.recommendation.policy);
+        for (entry, same) in report.entries.iter().zip(&first.entries) {
+            let [x, y] = [entry, same].map(|entry| entry.measured);
+            assert!(
+                (x.value - y.value).abs() < 1e-9 && (x.low - y.low).abs() < 1e-9,
+                "{}: {x:?} {y:?}",
+                entry.name
+            );
+        }
+    }
+    for (name, truth) in [("uniform", 0.268), ("always cedar", 0.358), ("column rule", 0.435)] {
+        let got = first.entry(name).unwrap().measured;
+        assert!(got.low < truth && truth < got.high, "{name}: {got:?}");
+    }
+}
+
+/// Logs whose probabilities are true are believed: of 100, none is doubted, and one is with a probability of
+/// 0.1 if tests are exact.
+#[test]
+fn true_probabilities_are_believed() {
+    let doubted = |seed: u64| {
+        let report = evaluate(&dataset(seed, 400, true), &settings(&["ucb1"], 2)).unwrap();
+        usize::from(!report.doubts.is_empty())
+    };
+    assert_eq!((1..=100).into_par_iter().map(doubted).sum::<usize>(), 0);
+}
+
+/// Rounds whose log is changed by `change`, and the report on them.
+fn changed(change: impl Fn(usize, &mut DataRound)) -> EvaluationReport {
+    let file = dataset(5, 600, true);
+    let mut rounds = file.rounds().to_vec();
+    rounds.iter_mut().enumerate().for_each(|(t, round)| change(t, round));
+    let file = Dataset::from_rounds(file.arms().to_vec(), true, FEATURES, rounds);
+    evaluate(&file, &settings(&["helba", "ucb1"], 2)).unwrap()
+}
+
+#[track_caller]
+fn nothing(report: &EvaluationReport, why: &str) {
+    let text = &report.recommendation.paragraph;
+    assert!(text.starts_with("Nothing is recommended. ") && text.contains(why), "{text}");
+    assert_eq!(report.recommendation.policy, None);
+    assert_eq!(report.recommendation.encrypted, None);
+}
+
+/// Probabilities that cannot be true, and rewards that are all equal: nothing is recommended, and the text
+/// has the figure.
+#[test]
+fn logs_that_contradict_themselves_recommend_nothing() {
+    let set = |round: &mut DataRound, to: Observed| round.observed = to;
+    let played = |round: &DataRound| match round.observed {
+        Observed::Played { arm, reward, propensity } => (arm, reward, propensity),
+        Observed::Every(_) => unreachable!("the file is logged"),
+    };
+    let turn = changed(|t, round| {
+        let (_, reward, _) = played(round);
+        set(round, Observed::Played { arm: t % 4, reward, propensity: Some(0.25) });
+    });
+    nothing(
+        &turn,
+        "those of the one that follows the turn (the candidate after that of the round before) average 3.9",
+    );
+    // Each candidate claims a quarter, but the rule's is shown more often.
+    let claimed = changed(|_, round| {
+        let (arm, reward, _) = played(round);
+        set(round, Observed::Played { arm, reward, propensity: Some(0.25) });
+    });
+    nothing(&claimed, "the one that always picks cedar average");
+    let sums = changed(|t, round| round.probabilities = Some(if t % 3 == 1 { 1.5 } else { 1.0 }));
+    nothing(&sums, "add up to 1.500 in round 2 and not to 1, and so they do in 200 of 600 rounds");
+    let equal = changed(|_, round| {
+        let (arm, _, propensity) = played(round);
+        set(round, Observed::Played { arm, reward: 0.25, propensity });
+    });
+    nothing(&equal, "All rewards are 0.25");
+    // All probabilities are too large: no policy's weights average 1, and none is compared.
+    let large = changed(|_, round| {
+        let (arm, reward, propensity) = played(round);
+        set(round, Observed::Played { arm, reward, propensity: propensity.map(|p| (4.0 * p).min(1.0)) });
+    });
+    let text = &large.recommendation.paragraph;
+    assert!(text.starts_with("No policy can be compared") && text.contains("its weights average"), "{text}");
+}
+
+/// Every combination of a grid is an entry that the comparison counts; what was picked is written out; a
+/// bandit that no keys carry is left aside.
+#[test]
+fn grids_decisions_and_keys() {
+    let file = dataset(3, 300, true);
+    let grid = vec![("alpha".to_string(), vec![0.25, 1.0]), ("lambda".to_string(), vec![0.5, 1.0, 2.0])];
+    let with = EvaluationSettings { grid, keep_picks: true, ..settings(&["helba", "linucb", "ucb"], 2) };
+    let report = evaluate(&file, &with).unwrap();
+    let names: Vec<&str> = report.entries.iter().filter(|e| !e.baseline).map(|e| e.name.as_str()).collect();
+    assert_eq!(names.len(), 6 + 6 + 1, "{names:?}");
+    assert!(
+        names.contains(&"helba alpha=0.25 lambda=2") && names.contains(&"oful alpha=1 lambda=0.5"),
+        "{names:?}"
+    );
+    assert!(report.recommendation.paragraph.contains("for the 13 policies together"));
+    let mut lines = Vec::new();
+    report
+        .decisions(&file, |line| -> Result<(), ()> {
+            lines.push(line.to_string());
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!((lines.len(), lines[0].as_str()), (1 + 13 * 2 * 300, "policy,run,round,candidate,weight"));
+    // The weights of the lines are those of the report.
+    let of = |line: &&String| line.starts_with("ucb1,");
+    let weight = |line: &String| line.rsplit(',').next().unwrap().parse::<f64>().unwrap();
+    let mean = lines.iter().filter(of).map(weight).sum::<f64>() / 600.0;
+    assert!((mean - report.entry("ucb1").unwrap().weights.as_ref().unwrap().mean).abs() < 1e-9);
+
+    let wide = file.rounds().iter().map(|round| {
+        let row = |x: &[f64]| -> Vec<f64> { x.iter().copied().chain([0.1]).collect() };
+        let features = Features::new(round.features.rows().flat_map(row).collect(), FEATURES + 1).unwrap();
+        DataRound { features, ..round.clone() }
+    });
+    let wide = Dataset::from_rounds(file.arms().to_vec(), true, FEATURES + 1, wide.collect());
+    let report = evaluate(&wide, &settings(&["helba"], 2)).unwrap();
+    assert_eq!(report.recommendation.encrypted, None);
+    let text = &report.recommendation.paragraph;
+    assert!(
+        text.contains("Left aside: helba (") && text.contains("no keys carry 17 features and 4 candidates"),
+        "{text}"
+    );
 }
