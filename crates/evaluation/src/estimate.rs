@@ -38,7 +38,7 @@ pub fn evaluate(dataset: &Dataset, settings: &EvaluationSettings) -> Result<Eval
     if rounds.is_empty() {
         return Err(Error::Policies { reason: "the file has no round".into() });
     }
-    let keys = keys(rounds);
+    let keys = keys(rounds, settings.rule.as_ref().map(|(_, picks)| &picks[..]));
     let log = Log::new(dataset, rounds, &keys)?;
     let (contenders, unfit) = contenders(dataset, rounds.len(), log.is_some(), settings)?;
     let orders: Vec<Vec<usize>> = (0..settings.seeds).into_par_iter().map(|run| order(&keys, run)).collect();

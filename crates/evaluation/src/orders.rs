@@ -9,11 +9,12 @@ use std::collections::HashMap;
 const STEPS: f64 = 1_048_576.0;
 const SHIFT: f64 = 0.367_879_441_171_442_3;
 
-/// A key for each round: a hash of its features, rewards and probabilities, and of how many rounds before it
-/// are equal to it. Two files with the same rounds in another order have the same keys.
-pub(crate) fn keys(rounds: &[DataRound]) -> Vec<u64> {
+/// A key for each round: a hash of its features, rewards and probabilities, of what a rule picks in it, and
+/// of how many rounds before it are equal to it. Two files with the same rounds in another order have the
+/// same keys.
+pub(crate) fn keys(rounds: &[DataRound], rule: Option<&[usize]>) -> Vec<u64> {
     let mut seen: HashMap<u64, u64> = HashMap::new();
-    let key = |round: &DataRound| {
+    let key = |(t, round): (usize, &DataRound)| {
         let mut hash = Fnv(0xCBF2_9CE4_8422_2325);
         round.features.rows().flatten().for_each(|x| hash.number(*x));
         match &round.observed {
@@ -24,12 +25,15 @@ pub(crate) fn keys(rounds: &[DataRound]) -> Vec<u64> {
                 hash.number(propensity.unwrap_or(0.0));
             }
         }
+        if let Some(pick) = rule.and_then(|picks| picks.get(t)) {
+            hash.word(*pick as u64);
+        }
         let equal = seen.entry(hash.0).or_insert(0);
         hash.word(*equal);
         *equal += 1;
         hash.0
     };
-    rounds.iter().map(key).collect()
+    rounds.iter().enumerate().map(key).collect()
 }
 
 /// The order of a run: rounds by the first word of SplitMix64 of their key xor the first word of SplitMix64
@@ -83,7 +87,7 @@ mod tests {
                     rounds[i].observed.reward(0).unwrap(),
                 )
             };
-            order(&keys(rounds), run).into_iter().map(at).collect()
+            order(&keys(rounds, None), run).into_iter().map(at).collect()
         };
         for run in 0..5 {
             assert_eq!(play(&rounds, run), play(&other, run));
@@ -96,7 +100,7 @@ mod tests {
     #[test]
     fn orders_are_uniform() {
         let rounds: Vec<DataRound> = (0..10).map(|i| round(f64::from(i / 3), 1.0)).collect();
-        let keys = keys(&rounds);
+        let keys = keys(&rounds, None);
         for place in [0, 5] {
             let mut counts = [0.0f64; 10];
             (0..1000).for_each(|run| counts[order(&keys, run)[place]] += 1.0);

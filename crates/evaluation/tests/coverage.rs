@@ -267,7 +267,7 @@ fn grids_decisions_and_keys() {
     assert!((mean - report.entry("ucb1").unwrap().weights.as_ref().unwrap().mean).abs() < 1e-9);
 
     let wide = file.rounds().iter().map(|round| {
-        let row = |x: &[f64]| -> Vec<f64> { x.iter().copied().chain([0.1]).collect() };
+        let row = |x: &[f64]| -> Vec<f64> { x.iter().copied().chain([0.0]).collect() };
         let features = Features::new(round.features.rows().flat_map(row).collect(), FEATURES + 1).unwrap();
         DataRound { features, ..round.clone() }
     });
