@@ -40,6 +40,30 @@ def test_named_values_are_features(tmp_path: Path) -> None:
         assert other.rows(candidates) == rows
 
 
+def test_score_features_are_learnt_from_rewards(tmp_path: Path) -> None:
+    """An arm pays if the sign of x is its own: the score says so, for values that the file does not have."""
+    rows = [(x / 10, arm, int((x > 0) == (arm == "up"))) for x in range(-30, 31) if x for arm in ("up", "down")]
+    log = tmp_path / "log.csv"
+    log.write_text("x,arm,reward\n" + "".join(f"{x},{arm},{reward}\n" for x, arm, reward in rows))
+    schema = {
+        "layout": "wide",
+        "candidates": ["up", "down"],
+        "chosen": "arm",
+        "reward": "reward",
+        "score": {},
+        "context": {"x": "max"},
+    }
+    learnt = helba.Transform.fit(log, schema)
+    assert learnt.names == ["score", "candidate=up", "candidate=down"]
+    for x in (-0.55, 0.55):
+        up, down = learnt.rows([{}, {}], {"x": x})
+        assert (up[0] > down[0]) == (x > 0) and up[1] == down[2] == pytest.approx(math.sqrt(0.5))
+    learnt.save(tmp_path / "transform.json")
+    assert helba.Transform.open(tmp_path / "transform.json").rows([{}, {}], {"x": 1}) == learnt.rows([{}, {}], {"x": 1})
+    with pytest.raises(helba.Error, match="learnt from rewards"):
+        helba.Transform.learn(schema, EXAMPLES)
+
+
 def test_bandits_decide_on_named_values(client: helba.Client, tmp_path: Path) -> None:
     names = [f"value{i}" for i in range(FEATURES)]
     schema = {"layout": "dsjson", "candidate": {name: "max" for name in names}}
@@ -62,7 +86,9 @@ def test_bandits_decide_on_named_values(client: helba.Client, tmp_path: Path) ->
     ],
 )
 def test_bad_values_are_named(candidates: object, said: str) -> None:
-    transform = helba.Transform.learn({"layout": "dsjson", "candidate": {"price": "min-max", "quality": "max"}}, EXAMPLES)
+    transform = helba.Transform.learn(
+        {"layout": "dsjson", "candidate": {"price": "min-max", "quality": "max"}}, EXAMPLES
+    )
     with pytest.raises(helba.ContextsError, match=said):
         transform.rows(candidates)  # type: ignore[arg-type]
 

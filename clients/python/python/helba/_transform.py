@@ -18,8 +18,8 @@ Values = Mapping[str, Union[float, str, bool, None]]
 class Transform:
     """What makes features of named values, by a schema that docs/data.md describes.
 
-    It holds ranges, categories and names, and with score features the coefficients of a model, which the rewards of the file
-    determine. docs/threat-model.md says what they show.
+    It holds ranges, categories and names, and with score features the coefficients of a model, which the rewards of the
+    file determine. docs/threat-model.md says what they show.
 
         transform = helba.Transform.learn("schema.toml", examples)
         bandit = client.create(features=transform.features, arms=transform.arms)
@@ -40,8 +40,8 @@ class Transform:
         """Learns ranges and categories from example rounds.
 
         `schema` is the path of a TOML file, or the schema as a dictionary. A round is a dictionary with `candidates`, a
-        list of named values for each arm, and `context` for those that all candidates share. Score features are learnt from
-        rewards: `helba-client data transform --supervised` writes the file for `open`.
+        list of named values for each arm, and `context` for those that all candidates share. A schema with `score = {}`
+        needs rewards: `fit` learns them.
         """
         if is_frame(examples):
             raise ContextsError("the examples are a data frame: use Transform.fit(data, schema)")
@@ -49,7 +49,8 @@ class Transform:
 
     @classmethod
     def fit(cls, data: Data, schema: Schema) -> Transform:
-        """Learns ranges and categories from a file or data frame, as `helba.check` takes it.
+        """Learns ranges and categories from a file or data frame, as `helba.check` takes it, and from its rewards the
+        model of `score = {}`.
 
         The same as `helba-client data transform`. Raises DataError with line, column and value of what cannot be read.
         """
