@@ -1,0 +1,369 @@
+"""Plays six files with the algorithm of the encrypted bandit and with four other libraries, and writes docs/peers.md.
+
+    cargo build --release -p user-client -p helba-lab --example decisions --bin helba-client
+    python3 -m venv venv && venv/bin/pip install --no-deps -r lab/peers/requirements.txt
+    venv/bin/python lab/peers/peers.py --programs target/release --seeds 20
+
+`obp` names torch as a dependency, which only its neural learners use: it is installed without, and this script gives it an empty module.
+"""
+
+import argparse
+import csv
+import json
+import subprocess
+import sys
+import tempfile
+import types
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+warnings.filterwarnings("ignore")
+ROOT = Path(__file__).resolve().parents[2]
+PEERS = [
+    "MABWiser LinUCB",
+    "MABWiser LinTS",
+    "contextualbandits LinUCB",
+    "VowpalWabbit epsilon",
+    "VowpalWabbit squarecb",
+    "obp LinUCB",
+    "obp LinTS",
+]
+
+
+class Rounds:
+    """Rounds of a converted file: a row of features for each arm, and the rewards that are known."""
+
+    def __init__(self, path: Path, expected: np.ndarray | None = None) -> None:
+        with open(path, newline="") as file:
+            rows = list(csv.reader(file))
+        header, cells = rows[0], rows[1:]
+        features = [name.split(".", 1) for name in header if name.startswith("x")]
+        self.path = path
+        self.arms = list(dict.fromkeys(arm for _, arm in features))
+        d = len(features) // len(self.arms)
+        numbers = np.array([row[1 : 1 + len(features)] for row in cells], dtype=float)
+        self.rows = numbers.reshape(len(cells), len(self.arms), d)
+        self.logged = "action" in header
+        if self.logged:
+            at = [header.index(name) for name in ("action", "reward", "propensity")]
+            self.action = np.array([self.arms.index(row[at[0]]) for row in cells])
+            self.reward = np.array([float(row[at[1]]) for row in cells])
+            self.propensity = np.array([float(row[at[2]]) for row in cells])
+        else:
+            at = [header.index(f"reward.{arm}") for arm in self.arms]
+            self.rewards = np.array([[float(row[i]) for i in at] for row in cells])
+            self.expected = self.rewards if expected is None else expected
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def observed(self, t: int, arm: int) -> float | None:
+        """The reward of an arm, if the file knows it."""
+        if self.logged:
+            return self.reward[t] if self.action[t] == arm else None
+        return self.rewards[t, arm]
+
+    def earned(self, arms: list[int], first: int) -> float:
+        """The mean reward from round `first` on: expected where the truth is known; of logged actions, those of the
+        rounds in which the action is the logged one, weighted by 1 divided by its probability."""
+        arms = np.array(arms)
+        if self.logged:
+            same = (arms == self.action)[first:]
+            weights = same / self.propensity[first:]
+            return float((weights * self.reward[first:]).sum() / weights.sum())
+        return float(self.expected[np.arange(len(arms)), arms][first:].mean())
+
+
+def contexts(rounds: Rounds, wide: Rounds) -> tuple[np.ndarray, list[list[str]]]:
+    """What peers see of a round: every distinct column of all arms and an intercept, and for VowpalWabbit each arm's row."""
+    n = len(wide)
+    flat = wide.rows.reshape(n, -1)
+    varies = [j for j in range(flat.shape[1]) if flat[:, j].std() > 0]
+    _, first = np.unique(flat[:, varies].round(12), axis=1, return_index=True) if varies else (None, [])
+    shared = np.column_stack([np.ones(n), flat[:, [varies[j] for j in sorted(first)]]])
+    k = len(wide.arms)
+    lines = [
+        [f"|a arm{a} |f " + " ".join(f"f{j}:{x:.6g}" for j, x in enumerate(wide.rows[t, a]) if x != 0.0) for a in range(k)]
+        for t in range(n)
+    ]
+    return shared, lines
+
+
+class Mabwiser:
+    def __init__(self, policy, k: int, seed: int) -> None:
+        from mabwiser.mab import MAB
+
+        self.mab = MAB(arms=list(range(k)), learning_policy=policy, seed=seed)
+        self.rng, self.k, self.seen = np.random.default_rng(seed), k, []
+        self.fitted = False
+
+    def choose(self, x, t: int, line) -> int:
+        # It must be fitted before it predicts: the first rounds are played at random.
+        return int(self.mab.predict(x[t : t + 1])) if self.fitted else int(self.rng.integers(self.k))
+
+    def learn(self, x, t: int, arm: int, reward: float, line) -> None:
+        if self.fitted:
+            self.mab.partial_fit([arm], [reward], x[t : t + 1])
+            return
+        self.seen.append((arm, reward, x[t]))
+        if len(self.seen) >= 10:
+            arms, rewards, rows = zip(*self.seen)
+            self.mab.fit(list(arms), list(rewards), np.array(rows))
+            self.fitted = True
+
+
+class Contextualbandits:
+    def __init__(self, policy, k: int) -> None:
+        self.policy, self.k = policy, k
+
+    def choose(self, x, t: int, line) -> int:
+        return int(self.policy.predict(x[t : t + 1])[0]) if self.policy.is_fitted else t % self.k
+
+    def learn(self, x, t: int, arm: int, reward: float, line) -> None:
+        self.policy.partial_fit(x[t : t + 1], np.array([arm]), np.array([reward]))
+
+
+class Obp:
+    def __init__(self, policy) -> None:
+        self.policy = policy
+
+    def choose(self, x, t: int, line) -> int:
+        return int(self.policy.select_action(x[t : t + 1])[0])
+
+    def learn(self, x, t: int, arm: int, reward: float, line) -> None:
+        self.policy.update_params(arm, reward, x[t : t + 1])
+
+
+class Vowpal:
+    def __init__(self, options: str, k: int, seed: int) -> None:
+        import vowpalwabbit
+
+        # Every feature also for each arm by itself, as the linear policies have it.
+        self.vw = vowpalwabbit.Workspace(f"--cb_explore_adf {options} -q af --quiet --random_seed {seed}")
+        self.rng, self.k, self.chance = np.random.default_rng(seed), k, None
+
+    def choose(self, x, t: int, line) -> int:
+        example = self.vw.parse("\n".join(line))
+        chances = np.array(self.vw.predict(example))
+        self.vw.finish_example(example)
+        self.chance = chances / chances.sum()
+        return int(self.rng.choice(self.k, p=self.chance))
+
+    def learn(self, x, t: int, arm: int, reward: float, line) -> None:
+        labelled = [f"0:{-reward}:{self.chance[arm]} {row}" if a == arm else row for a, row in enumerate(line)]
+        example = self.vw.parse("\n".join(labelled))
+        self.vw.learn(example)
+        self.vw.finish_example(example)
+
+
+def peer(name: str, k: int, d: int, seed: int):
+    from contextualbandits.online import LinUCB
+    from mabwiser.mab import LearningPolicy
+    from obp import policy as obp
+
+    return {
+        "MABWiser LinUCB": lambda: Mabwiser(LearningPolicy.LinUCB(alpha=1.0), k, seed),
+        "MABWiser LinTS": lambda: Mabwiser(LearningPolicy.LinTS(alpha=1.0), k, seed),
+        "contextualbandits LinUCB": lambda: Contextualbandits(LinUCB(nchoices=k, alpha=1.0, random_state=seed + 1), k),
+        "VowpalWabbit epsilon": lambda: Vowpal("--epsilon 0.1", k, seed),
+        "VowpalWabbit squarecb": lambda: Vowpal("--squarecb", k, seed),
+        "obp LinUCB": lambda: Obp(obp.LinUCB(dim=d, n_actions=k, epsilon=1.0, random_state=seed)),
+        "obp LinTS": lambda: Obp(obp.LinTS(dim=d, n_actions=k, random_state=seed)),
+    }[name]()
+
+
+def play(name: str, rounds: Rounds, wide: Rounds, seed: int) -> list[int]:
+    """The arms of a peer, which learns from every reward that is known of what it plays."""
+    x, lines = contexts(rounds, wide)
+    policy, arms = peer(name, len(wide.arms), x.shape[1], seed), []
+    for t in range(len(rounds)):
+        arm = policy.choose(x, t, lines[t])
+        arms.append(arm)
+        reward = rounds.observed(t, arm)
+        if reward is not None:
+            policy.learn(x, t, arm, reward, lines[t])
+    return arms
+
+
+class Programs:
+    def __init__(self, folder: Path, work: Path) -> None:
+        self.folder, self.work = folder, work
+
+    def client(self, *arguments: object) -> str:
+        command = [self.folder / "helba-client", "data", *map(str, arguments)]
+        return subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+
+    def convert(self, file: Path, schema: Path, *more: object) -> Path:
+        out = self.work / f"rounds-{len(list(self.work.iterdir()))}.csv"
+        self.client("convert", file, "--schema", schema, *more, "--output", out)
+        return out
+
+    def ours(self, rounds: Rounds) -> list[int]:
+        command = [self.folder / "examples" / "decisions", str(rounds.path)]
+        return [int(arm) for arm in subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.split()]
+
+    def written(self, name: str, text: str) -> Path:
+        path = self.work / name
+        path.write_text(text)
+        return path
+
+
+def purchases(programs: Programs, name: str):
+    schema = programs.written(
+        f"{name}.toml",
+        'layout = "wide"\nchosen = "choice"\nuser = "id"\nidentity = true\nprevious = true\n[candidate]\nfeat = "none"\nprice = "max"\n',
+    )
+    rounds = Rounds(programs.convert(ROOT / "data" / f"{name}.csv", schema))
+    yield rounds, rounds, 0
+
+
+def foreign(programs: Programs, file: str):
+    schema = ROOT / "data" / "foreign" / (file.split(".")[0] + ".toml")
+    rounds = Rounds(programs.convert(ROOT / "data" / "foreign" / file, schema))
+    yield rounds, rounds, 0
+
+
+def trial(programs: Programs, seeds: int):
+    """Two treatments of success 0.70 and 0.95 for 600 patients."""
+    chances = np.array([0.70, 0.95])
+    for seed in range(seeds):
+        hits = np.random.default_rng(seed).random((600, 2)) < chances
+        lines = ["reward.a,reward.b,dose.a,dose.b", *(f"{int(a)},{int(b)},1,1" for a, b in hits)]
+        file = programs.written(f"trial{seed}.csv", "\n".join(lines) + "\n")
+        schema = programs.written("trial.toml", 'layout = "wide"\nreward = "reward.{candidate}"\nidentity = true\n')
+        rounds = Rounds(programs.convert(file, schema), np.tile(chances, (600, 1)))
+        yield rounds, rounds, 300
+
+
+def visits(programs: Programs, seeds: int):
+    """A history of 20,000 visits teaches the score; then 2,000 new ones, of which the second half counts."""
+    history = programs.work / "history.csv"
+    logged = programs.written("visits.toml", programs.client("generate", history, "--truth", programs.work / "truth.csv", "--seed", 0))
+    score = programs.written("score.json", programs.client("transform", history, "--schema", logged, "--supervised"))
+    known = [line for line in logged.read_text().splitlines() if line.split(" ")[0] not in ("chosen", "reward", "propensity")]
+    known.insert(1, 'reward = "reward.{candidate}"')
+    schema = programs.written("known.toml", "\n".join(known) + "\n")
+    plain = programs.written("plain.json", programs.client("transform", history, "--schema", logged))
+    for seed in range(1, seeds + 1):
+        log, truth = (programs.work / f"{name}{seed}.csv" for name in ("new", "truth"))
+        programs.client("generate", log, "--truth", truth, "--rounds", 2000, "--seed", seed)
+        with open(log, newline="") as a, open(truth, newline="") as b:
+            rows, truths = list(csv.reader(a)), list(csv.DictReader(b))
+        arms = [name.split(".", 1)[1] for name in truths[0] if name.startswith("reward.")]
+        end = rows[0].index("rule")
+        header = ",".join([*rows[0][:end], *(f"reward.{arm}" for arm in arms)])
+        lines = [",".join([*row[:end], *(t[f"reward.{arm}"] for arm in arms)]) for row, t in zip(rows[1:], truths)]
+        file = programs.written(f"known{seed}.csv", "\n".join([header, *lines]) + "\n")
+        expected = np.array([[float(t[f"expected.{arm}"]) for arm in arms] for t in truths])
+        few, wide = (Rounds(programs.convert(file, schema, "--transform", t), expected) for t in (score, plain))
+        yield few, wide, 1000
+
+
+def best_fixed(rounds: Rounds, first: int) -> float:
+    return max(rounds.earned([arm] * len(rounds), first) for arm in range(len(rounds.arms)))
+
+
+def possible(rounds: Rounds, first: int) -> float:
+    """What a player earns who knows the expected rewards; of logged actions, the largest reward."""
+    return 1.0 if rounds.logged else float(rounds.expected.max(axis=1)[first:].mean())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--programs", type=Path, default=ROOT / "target" / "release")
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--files", nargs="*")
+    parser.add_argument(
+        "--keep", type=Path, default=ROOT / "lab" / "peers" / "kept", help="folder of results; other libraries are not played again there"
+    )
+    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "peers.md")
+    options = parser.parse_args()
+    torch = types.ModuleType("torch")
+    torch.Tensor = type("Tensor", (), {})
+    learners = types.ModuleType("obp.policy.offline")
+    learners.IPWLearner = learners.NNPolicyLearner = None
+    sys.modules.update({"torch": torch, "obp.policy.offline": learners})
+    results = {}
+    options.keep.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        programs = Programs(options.programs.resolve(), Path(folder))
+        files = {
+            "Yogurt": lambda: purchases(programs, "Yogurt"),
+            "Cracker": lambda: purchases(programs, "Cracker"),
+            "visits": lambda: visits(programs, options.seeds),
+            "trial": lambda: trial(programs, options.seeds),
+            "ratings": lambda: foreign(programs, "ratings.csv"),
+            "logged": lambda: foreign(programs, "logged.json"),
+        }
+        for file, runs in files.items():
+            if options.files and file not in options.files:
+                continue
+            kept = options.keep / f"{file}.json"
+            # What other libraries earn stays what it was; what we earn is computed anew.
+            cells = json.loads(kept.read_text()) if kept.exists() else {}
+            peers = [] if cells else PEERS
+            for name in ("ours", "best fixed", "possible"):
+                cells[name] = []
+            for run, (rounds, wide, first) in enumerate(runs()):
+                cells["ours"].append(rounds.earned(programs.ours(rounds), first))
+                cells["best fixed"].append(best_fixed(rounds, first))
+                cells["possible"].append(possible(rounds, first))
+                # A file that is one run is played with several seeds by those who draw.
+                several = [run] if file in ("visits", "trial") else range(min(options.seeds, 3))
+                for name in peers:
+                    for seed in several:
+                        cells.setdefault(name, []).append(rounds.earned(play(name, rounds, wide, seed), first))
+                        print(f"{file} {name} {cells[name][-1]:.4f}", file=sys.stderr, flush=True)
+            kept.write_text(json.dumps(cells, indent=1) + "\n")
+            results[file] = cells
+    options.output.write_text(page(results, options.seeds))
+
+
+def page(results: dict, seeds: int) -> str:
+    shown = {
+        "Yogurt": "purchases, Yogurt",
+        "Cracker": "purchases, Cracker",
+        "visits": "generated visits",
+        "trial": "two-armed trial",
+        "ratings": "ratings log",
+        "logged": "logged bandit",
+    }
+    columns = ["ours", *PEERS, "best fixed", "possible"]
+
+    def cell(values: list[float]) -> str:
+        half = 1.96 * np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
+        return f"{np.mean(values):.3f}" + (f" ± {half:.3f}" if half >= 0.0005 else "")
+
+    played = str(len(results.get("visits", {}).get(PEERS[0], [])))
+    lines = [f"| file | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+    for file, cells in results.items():
+        lines.append(f"| {shown[file]} | " + " | ".join(cell(cells[name]) for name in columns) + " |")
+    return TEXT.replace("TABLE", "\n".join(lines)).replace("SEEDS", str(seeds)).replace("PLAYED", played)
+
+
+TEXT = """# Beside other libraries
+
+Mean rewards of the algorithm of the encrypted bandit (`ours`: in the clear, with the parameters of a new bandit, and the features that keys carry) and of four libraries with their default parameters, which learn online from the rewards of what they play.
+This page is written by `lab/peers/peers.py`, whose first lines have the commands:
+
+```sh
+venv/bin/python lab/peers/peers.py --programs target/release --seeds SEEDS
+```
+
+TABLE
+
+| file | rounds | counted |
+|---|---|---|
+| purchases | [data/](../data/README.md): all rewards are known, 1 for the brand that was bought; brand, feature, price and last choice | all rounds |
+| generated visits | `helba-client data generate`: 4 offers, 45 features. `ours` has the five score features that 20,000 earlier visits teach (`data transform --supervised`); the others have all features, and learn on the same 2,000 new visits. | expected reward of the second 1,000 of 2,000, SEEDS seeds |
+| two-armed trial | successes 0.70 and 0.95, no features but the arm | expected reward of the second 300 of 600, SEEDS seeds |
+| ratings log, logged bandit | [data/foreign/](../data/foreign/README.md); of the logged bandit the rounds in which the action is the logged one, weighted by 1 divided by its probability: about 100 of 400 | all rounds |
+
+± is the half width of the 95 % interval of the mean over seeds: SEEDS, but 3 for files that are one run, and PLAYED of the other libraries on visits; without it, the runs of a policy are alike. Purchases, ratings and logged rounds are one sample each: differences below 0.02 (purchases), 0.05 (ratings) and 0.1 (logged) are within its error.
+Policies see for each arm its row of features; those that take one context for all arms see the distinct columns of all rows. `best fixed` is the best arm in hindsight, and `possible` what a player earns who knows the expected rewards. What others earn is kept in `lab/peers/kept`; without this folder they play again, for an hour.
+"""
+
+if __name__ == "__main__":
+    main()
