@@ -739,8 +739,7 @@ fn logged_rounds_are_learnt_as_feedbacks() {
 /// one, whatever λ and L are: the model is within the tolerance of the twin's.
 #[test]
 fn the_most_logged_rounds_are_learnt() {
-    for (l, lambda, horizon, most) in
-        [(1.0, 1.0, 4000, 4096), (1.0, 0.1, 4000, 1638), (4.0, 2.0, 1000, 131), (0.5, 10.0, 1_000_000, 4096)]
+    for (l, lambda, horizon, most) in [(1.0, 1.0, 4000, 4096), (1.0, 0.1, 4000, 1638), (4.0, 2.0, 1000, 131)]
     {
         let mut config = BanditConfig { horizon, ..BanditConfig::new(2, 2) };
         (config.linear.l, config.linear.lambda) = (l, lambda);
