@@ -52,7 +52,7 @@ impl EncryptedBandit {
             return Err(NoLoggedRounds { why }.into());
         }
         let most = config.most_logged(s.model_feedbacks);
-        if rounds < 1 || rounds > most as u64 {
+        if !(1..=most as u64).contains(&rounds) {
             return Err(LoggedCount { got: rounds as usize, most }.into());
         }
         let (waiting, most) = (s.untested(), config.most_waiting(s.model_feedbacks));
