@@ -27,6 +27,7 @@ struct Run {
 impl Run {
     fn start(name: &str, arguments: &[&str]) -> Self {
         let (folder, temporary) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        testkit::default_signals();
         let mut command = Command::new(example(name));
         command.args(arguments).current_dir(&folder).env("TMPDIR", temporary.path());
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();

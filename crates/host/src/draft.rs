@@ -1,15 +1,17 @@
 //! Files that are written whole or not at all.
 
-use crate::{Undone, sync_folder_of};
+use crate::{Undone, os_rng, sync_folder_of};
+use rand::Rng;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// A file that gets its name when it is complete, in place of a file of that name. Until then it stands
-/// beside it as `.NAME.PROCESS.part`. If this is dropped before, or a signal ends the process
-/// ([`crate::undo_on_signals`]), the draft is removed. What is no file, such as `/dev/stdout`, is written at
-/// once.
+/// beside it as `.NAME.RANDOM.part`, a name that nobody can guess, and of a file that did not exist: who may
+/// write to the folder can put no file or link of their own there. If this is dropped before, or a signal
+/// ends the process ([`crate::undo_on_signals`]), the draft is removed. What is no file, such as
+/// `/dev/stdout`, is written at once.
 #[derive(Debug)]
 pub struct Draft {
     file: File,
@@ -42,7 +44,7 @@ impl Draft {
     }
 
     fn with(path: &Path, mut options: std::fs::OpenOptions) -> io::Result<Self> {
-        options.write(true).create(true).truncate(true);
+        options.write(true).create_new(true);
         // A link stays, and the file that it names is replaced.
         let path = path.canonicalize().unwrap_or_else(|_| path.into());
         if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
@@ -51,7 +53,8 @@ impl Draft {
         let Some(name) = path.file_name() else { return Err(io::ErrorKind::IsADirectory.into()) };
         let mut hidden = OsString::from(".");
         hidden.push(name);
-        hidden.push(format!(".{}.part", std::process::id()));
+        let random = os_rng().map_err(io::Error::other)?.next_u64();
+        hidden.push(format!(".{random:016x}.part"));
         let draft = path.with_file_name(hidden);
         let of_signal = draft.clone();
         let create = || Ok::<_, io::Error>((options.open(&draft)?, move || remove(&of_signal)));
@@ -96,6 +99,16 @@ pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     draft.finish()
 }
 
+/// As [`write_whole`], readable for the owner alone.
+///
+/// # Errors
+/// Those of the operating system.
+pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
+    let draft = Draft::create_private(path)?;
+    io::Write::write_all(&mut draft.file(), content)?;
+    draft.finish()
+}
+
 /// Removes a file. A failure cannot be reported where this is used: an error or a signal led there.
 fn remove(path: &Path) {
     let _ = std::fs::remove_file(path);
@@ -130,5 +143,30 @@ mod tests {
             assert!(link.is_symlink() && std::fs::read(&path).unwrap() == b"through a link");
         }
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Whoever else may write to the folder puts a link in the place of the draft whose name follows from the
+    /// process. The control writes through it, as drafts of such a name would.
+    #[cfg(unix)]
+    #[test]
+    fn attack_a_draft_is_written_through_no_link() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let (path, stolen) = (folder.path().join("identity"), folder.path().join("stolen"));
+        std::fs::write(&stolen, b"").unwrap();
+        let guessed = folder.path().join(format!(".identity.{}.part", std::process::id()));
+        std::os::unix::fs::symlink(&stolen, &guessed).unwrap();
+        write_private(&path, b"secret").unwrap();
+        assert!(!path.is_symlink() && std::fs::read(&stolen).unwrap().is_empty());
+        assert_eq!(std::fs::read(&path).unwrap(), b"secret");
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let mut control =
+            crate::private_file().write(true).create(true).truncate(true).open(&guessed).unwrap();
+        io::Write::write_all(&mut control, b"secret").unwrap();
+        assert_eq!(std::fs::read(&stolen).unwrap(), b"secret");
+        // Of two drafts of one file each has a name of its own, which is not that of the last run.
+        let names: Vec<_> =
+            (0..2).map(|_| Draft::create(&path).unwrap().part.as_ref().unwrap().draft.clone()).collect();
+        assert_ne!(names[0], names[1]);
     }
 }

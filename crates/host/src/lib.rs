@@ -7,11 +7,11 @@ mod draft;
 mod panics;
 mod signals;
 
-pub use draft::{Draft, write_whole};
+pub use draft::{Draft, write_private, write_whole};
 pub use panics::without_panic;
 #[cfg(feature = "tokio")]
 pub use signals::stop_signal;
-pub use signals::{Undone, undo_on_signals};
+pub use signals::{Undone, outlive_hangups, undo_on_signals};
 
 use rand::SeedableRng;
 use rand::rngs::SysRng;
@@ -19,7 +19,7 @@ use rand_chacha::ChaCha20Rng;
 use std::borrow::Cow;
 use std::fs::{DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -74,6 +74,56 @@ pub fn no_folder(folder: &Path, error: io::Error) -> io::Error {
         )),
         None => error,
     }
+}
+
+/// Why a file with a secret is not read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "other users can read it (mode {mode:o}): run `chmod 600 {}`, and make another secret if anyone may have read it", path.display()
+)]
+pub struct ReadableByOthers {
+    /// The file.
+    pub path: PathBuf,
+    /// Its mode.
+    pub mode: u32,
+}
+
+/// Opens a file with a secret, which no other user may be able to read. What is no file, such as a pipe, is
+/// opened whatever its mode, and so is everything where files have no modes.
+///
+/// # Errors
+/// Those of the operating system, and [`ReadableByOthers`] inside of one.
+pub fn open_private(path: &Path) -> io::Result<File> {
+    let file = File::open(path)?;
+    check_private(path, &file)?;
+    Ok(file)
+}
+
+/// Refuses an open file that other users can read, as [`open_private`] does.
+///
+/// # Errors
+/// As [`open_private`].
+pub fn check_private(path: &Path, file: &File) -> io::Result<()> {
+    match mode_for_others(file)? {
+        None => Ok(()),
+        Some(mode) => {
+            let refused = ReadableByOthers { path: path.to_owned(), mode };
+            Err(io::Error::new(ErrorKind::PermissionDenied, refused))
+        }
+    }
+}
+
+/// The mode of a file that other users can read, or its group.
+#[cfg(unix)]
+fn mode_for_others(file: &File) -> io::Result<Option<u32>> {
+    let metadata = file.metadata()?;
+    let mode = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o777;
+    Ok((metadata.is_file() && mode & 0o077 != 0).then_some(mode))
+}
+
+#[cfg(not(unix))]
+fn mode_for_others(_: &File) -> io::Result<Option<u32>> {
+    Ok(None)
 }
 
 /// What tells one version of a file from another one under the same name: for programs that read a file again

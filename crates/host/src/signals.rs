@@ -81,6 +81,21 @@ pub fn undo_on_signals() -> std::io::Result<()> {
     Ok(())
 }
 
+/// From now on the end of a terminal and the signals that others give a meaning of their own (SIGHUP,
+/// SIGUSR1, SIGUSR2) end this process no longer: for services, which are stopped by an interrupt or the
+/// signal to terminate, from before their first second. A service reads again on SIGHUP what it can read
+/// again. Where there are no signals, it does nothing.
+///
+/// # Errors
+/// Those of the operating system.
+pub fn outlive_hangups() -> std::io::Result<()> {
+    #[cfg(unix)]
+    for signal in [signal_hook::consts::SIGHUP, signal_hook::consts::SIGUSR1, signal_hook::consts::SIGUSR2] {
+        signal_hook::flag::register(signal, std::sync::Arc::default())?;
+    }
+    Ok(())
+}
+
 /// Whether the process was started with SIGHUP ignored; false where the system does not say.
 #[cfg(unix)]
 fn hangup_is_ignored() -> bool {
@@ -89,8 +104,8 @@ fn hangup_is_ignored() -> bool {
     ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 
-/// Returns when the process receives an interrupt or, on Unix, the signal to terminate. Must be called within
-/// a tokio runtime.
+/// Returns when the process receives an interrupt or, on Unix, the signal to terminate or to quit. Must be
+/// called within a tokio runtime.
 ///
 /// # Errors
 /// That of the operating system if signals cannot be received.
@@ -100,9 +115,11 @@ pub async fn stop_signal() -> std::io::Result<()> {
     {
         use tokio::signal::unix::{SignalKind, signal};
         let mut terminate = signal(SignalKind::terminate())?;
+        let mut quit = signal(SignalKind::quit())?;
         tokio::select! {
             interrupted = tokio::signal::ctrl_c() => interrupted,
             _ = terminate.recv() => Ok(()),
+            _ = quit.recv() => Ok(()),
         }
     }
     #[cfg(not(unix))]

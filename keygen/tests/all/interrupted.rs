@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 const BOTH: [&str; 2] = ["public.bundle", "secret.bundle"];
 
 fn start(folder: &Path, arguments: &str) -> Child {
+    testkit::default_signals();
     let mut program = Command::new(env!("CARGO_BIN_EXE_helba-keygen"));
     program.args(arguments.split(' ')).current_dir(folder).stdout(Stdio::null()).stderr(Stdio::null());
     program.spawn().unwrap()
