@@ -78,7 +78,7 @@ fn learns_through_aggregators() {
     let request = json!({"policy": "elimination", "model": "pure", "arms": 5, "horizon": 100_000, "epsilon": 4,
         "confidence": 0.1});
     let id = create(&server.device(), &request).id;
-    let service = Party::new(format!("http://{}", server.address));
+    let service = Party::new(format!("http://{}", server.address)).unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let aggregators = [(); 2].map(|()| {
         runtime.block_on(async {
@@ -86,7 +86,7 @@ fn learns_through_aggregators() {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             tokio::spawn(async move { axum::serve(listener, routes).await });
-            Party::new(format!("http://{address}"))
+            Party::new(format!("http://{address}")).unwrap()
         })
     });
     let collector = Collector::new(aggregators.clone());

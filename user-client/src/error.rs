@@ -193,11 +193,8 @@ pub enum Error {
     #[error("an id must have 1 to 64 letters, digits, '-' or '_'")]
     BadId,
     /// Misuse: text that is no address of a server.
-    #[error("{url}: give the server as https://HOST:PORT, or on a private line as http://HOST:PORT")]
-    BadUrl {
-        /// The text.
-        url: String,
-    },
+    #[error(transparent)]
+    BadUrl(#[from] wire::BadAddress),
     /// Misuse: a file that is no list of certificates.
     #[error("{} is not a list of certificates in PEM", path.display())]
     BadCertificates {

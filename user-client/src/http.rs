@@ -5,7 +5,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::io::ErrorKind;
-use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 use ureq::http::Response;
@@ -16,7 +15,7 @@ use wire::{
     AccessToken, AskAgain, BanditView, ClearFeedback, Counted, Created, DECISIONS_HEADER, DecideRequest,
     Decided, IDEMPOTENCY_HEADER, Labelled, Labels, LabelsPatch, Limits, MAX_CLEAR_BYTES, MAX_JSON_BYTES,
     Manifest, MemberReply, MemberRequest, OCTET_STREAM, PolicyCard, PolicyCreated, PolicyView, SENDER_HEADER,
-    SenderTag, ShuffledBatch,
+    SenderTag, ServerAddress, ShuffledBatch,
 };
 
 /// The time that a server gets for an answer that it need not compute.
@@ -28,7 +27,7 @@ const TRANSFER: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub struct Client {
     agent: Agent,
-    server: String,
+    server: ServerAddress,
     token: Option<AccessToken>,
     /// A random tag, which is sent with requests for encrypted decisions: a server evaluates the contexts of
     /// a sender alone if they have spoilt an evaluation.
@@ -90,7 +89,7 @@ pub enum AnyBandit {
 
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Client").field("server", &self.server).finish_non_exhaustive()
+        f.debug_struct("Client").field("server", &self.server.as_str()).finish_non_exhaustive()
     }
 }
 
@@ -123,14 +122,10 @@ impl Client {
     }
 
     fn trusting(server: &str, roots: RootCerts) -> Result<Self, Error> {
-        let server = server.trim_end_matches('/');
-        let after = |scheme| server.strip_prefix(scheme).is_some_and(|host| !host.is_empty());
-        if !after("https://") && !after("http://") {
-            return Err(Error::BadUrl { url: server.into() });
-        }
+        let server = ServerAddress::parse(server)?;
         let mut config = Agent::config_builder();
         // The environment may name a proxy for all hosts, which would read what is meant for this machine.
-        if server.strip_prefix("http://").or(server.strip_prefix("https://")).is_some_and(is_loopback) {
+        if server.is_loopback() {
             config = config.proxy(None);
         }
         let config = config
@@ -145,7 +140,7 @@ impl Client {
             .build();
         // Without random numbers the server knows this client by its address alone.
         let sender = host::os_rng().ok().map(|mut rng| SenderTag::generate(&mut rng));
-        Ok(Client { agent: config.new_agent(), server: server.into(), token: None, sender })
+        Ok(Client { agent: config.new_agent(), server, token: None, sender })
     }
 
     /// Sends `token` with every request: [`Device::token`](crate::Device::token) for encrypted bandits, or
@@ -167,13 +162,12 @@ impl Client {
 
     /// Whether requests carry a token over HTTP without TLS to another machine.
     pub fn shows_token(&self) -> bool {
-        let http = self.server.strip_prefix("http://");
-        self.token.is_some() && http.is_some_and(|rest| !is_loopback(rest))
+        self.token.is_some() && !self.server.is_https() && !self.server.is_loopback()
     }
 
     /// The address of the server.
     pub fn server(&self) -> &str {
-        &self.server
+        self.server.as_str()
     }
 
     /// The manifest of the public bundle of the server.
@@ -636,7 +630,7 @@ impl Client {
     }
 
     fn url(&self, path: &str) -> String {
-        format!("{}/v1/{path}", self.server)
+        format!("{}/v1/{path}", self.server.as_str())
     }
 
     fn unreachable(&self, e: ureq::Error) -> Error {
@@ -648,13 +642,13 @@ impl Client {
             _ => false,
         };
         let hint = self.hint(&reason, unlike_http);
-        Error::Unreachable { server: self.server.clone(), reason: reason + hint }
+        Error::Unreachable { server: self.server.as_str().into(), reason: reason + hint }
     }
 
     /// What to do about a connection that failed for this reason. `unlike_http` is whether the answer was
     /// none in HTTP.
     fn hint(&self, reason: &str, unlike_http: bool) -> &'static str {
-        let https = self.server.starts_with("https://");
+        let https = self.server.is_https();
         match reason {
             _ if https && ["UnknownIssuer", "BadSignature"].iter().any(|fault| reason.contains(fault)) => {
                 "; nobody whom this client trusts has signed the certificate of the server: trust its authority by --ca FILE (ca= in \
@@ -713,17 +707,6 @@ fn json_of(message: &impl Serialize) -> Result<Vec<u8>, Error> {
     serde_json::to_vec(message).map_err(|e| Error::BadAnswer(e.to_string()))
 }
 
-/// Whether the host of `HOST[:PORT][/PATH]` is localhost or a loopback address.
-fn is_loopback(rest: &str) -> bool {
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let host = authority.rsplit('@').next().unwrap_or_default();
-    let host = match host.strip_prefix('[') {
-        Some(v6) => v6.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    };
-    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
-}
-
 /// Refuses another bandit than the one that was asked for, which a device would go on with.
 fn check_id(asked: &str, got: &str) -> Result<(), Error> {
     match asked == got {
@@ -734,8 +717,7 @@ fn check_id(asked: &str, got: &str) -> Result<(), Error> {
 
 /// Checks an id, which comes from a server and becomes part of a path.
 fn checked(id: &str) -> Result<&str, Error> {
-    let allowed = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'_';
-    if (1..=64).contains(&id.len()) && id.bytes().all(allowed) { Ok(id) } else { Err(Error::BadId) }
+    if wire::is_id(id) { Ok(id) } else { Err(Error::BadId) }
 }
 
 #[cfg(test)]
@@ -751,17 +733,10 @@ mod tests {
                 false => client.shows_token(),
             }
         };
-        for host in ["127.0.0.1:8080", "localhost", "LOCALHOST:1", "[::1]:8080", "127.8.0.1/x", "u@localhost"]
-        {
+        for host in ["127.0.0.1:8080", "localhost", "LOCALHOST:1", "[::1]:8080", "127.8.0.1/x"] {
             assert!(!shows(&format!("http://{host}"), true), "{host}");
         }
-        for host in [
-            "example.org",
-            "192.168.0.1:8080",
-            "[fe80::1]:80",
-            "localhost@example.org",
-            "localhost.example.org",
-        ] {
+        for host in ["example.org", "192.168.0.1:8080", "[fe80::1]:80", "localhost.example.org"] {
             assert!(shows(&format!("http://{host}"), true), "{host}");
             assert!(!shows(&format!("http://{host}"), false) && !shows(&format!("https://{host}"), true));
         }

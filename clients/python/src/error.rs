@@ -109,7 +109,7 @@ fn of_device(py: Python<'_>, error: Error) -> PyErr {
         | Error::AnswerCount { .. }
         | Error::RepeatCount { .. } => ("KeysError", error.to_string()),
         Error::BadSealedDecision | Error::Rotated { .. } => ("DecisionError", error.to_string()),
-        Error::BadId | Error::BadUrl { .. } | Error::BadCertificates { .. } => {
+        Error::BadId | Error::BadUrl(_) | Error::BadCertificates { .. } => {
             ("ArgumentError", error.to_string())
         }
         Error::Protocol(protocol::Error::UnknownDecision { .. }) => ("DecisionError", error.to_string()),

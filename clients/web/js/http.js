@@ -38,7 +38,7 @@ export class Connection {
     } catch {
       throw named("ValueError", `${server}: give the server as https://HOST:PORT`);
     }
-    if (!["http:", "https:"].includes(url.protocol) || url.username || url.search || url.hash) {
+    if (!["http:", "https:"].includes(url.protocol) || url.username || url.password || url.port === "0" || url.search || url.hash) {
       throw named("ValueError", `${server}: give the server as https://HOST:PORT`);
     }
     this.server = url.href.replace(/\/+$/, "");

@@ -11,6 +11,12 @@ pub const MOST_TAG: usize = 50;
 /// The most tags of a bandit.
 pub const MOST_TAGS: usize = 16;
 
+/// Whether this is text that can be the id of a bandit: 1 to 64 letters, digits, `-` or `_`.
+pub fn is_id(text: &str) -> bool {
+    let allowed = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'_';
+    (1..=64).contains(&text.len()) && text.bytes().all(allowed)
+}
+
 /// The name and the tags of a bandit. Neither has to be unique: the id tells bandits apart, and a refused
 /// name would show a bandit to somebody whose token does not reach it. Names and tags are compared code
 /// point by code point.

@@ -7,6 +7,7 @@
 //! Readers check every length against [`Limits`] before they allocate memory, and refuse bytes after
 //! the last part.
 
+mod address;
 mod bundle;
 mod checks;
 mod clear;
@@ -28,6 +29,7 @@ mod successor;
 mod token;
 mod users;
 
+pub use address::{BadAddress, ServerAddress};
 pub use bundle::{BUNDLE_VERSION, BundleKind, BundleReader, BundleWriter, MAX_MANIFEST_BYTES};
 pub use checks::{
     CheckEvidence, CheckState, FeedbackCheck, OpenedChecks, RoundInput, check_header, check_request,
@@ -52,7 +54,7 @@ pub use error::Error;
 pub use frame::{MAGIC, MAX_HEADER_BYTES};
 pub use heads::{SignedHead, forks};
 pub use json::{MAX_JSON_BYTES, OCTET_STREAM};
-pub use labels::{IDEMPOTENCY_HEADER, Labelled, Labels, LabelsPatch, MOST_NAME, MOST_TAG, MOST_TAGS};
+pub use labels::{IDEMPOTENCY_HEADER, Labelled, Labels, LabelsPatch, MOST_NAME, MOST_TAG, MOST_TAGS, is_id};
 pub use manifest::{AnswersManifest, BootstrapsManifest, Manifest, SECURITY_TABLE, ScoresManifest};
 pub use members::{
     AnswerUser, Evidence, Journal, MOST_ATTEMPTS, MOST_JOURNAL, MOST_QUESTION, MemberReply, MemberRequest,

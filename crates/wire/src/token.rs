@@ -48,18 +48,19 @@ impl AccessToken {
         bytes.ok_or(Error::Malformed(NOT_HEX))
     }
 
-    /// Reads a file of 64 hexadecimal digits.
+    /// Reads a file of 64 hexadecimal digits. A token that other users can read is refused.
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::TokenFile`], both with the path.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let io = |error| Error::Io { what: format!("cannot read the token in {}", path.display()), error };
         let mut text = Zeroizing::new(Vec::with_capacity(MAX_TOKEN_FILE));
-        File::open(path)
-            .and_then(|file| file.take(MAX_TOKEN_FILE as u64).read_to_end(&mut text))
-            .map_err(io)?;
+        let file = File::open(path).map_err(io)?;
+        (&file).take(MAX_TOKEN_FILE as u64).read_to_end(&mut text).map_err(io)?;
         let token = std::str::from_utf8(&text).ok().and_then(|text| Self::from_hex(text).ok());
-        token.ok_or_else(|| Error::TokenFile { path: path.into() })
+        let token = token.ok_or_else(|| Error::TokenFile { path: path.into() })?;
+        host::check_private(path, &file).map_err(io)?;
+        Ok(token)
     }
 
     /// The 32 bytes, for a frame in a bundle.
@@ -174,6 +175,26 @@ mod tests {
         assert!(!digest.contains(token.to_hex().as_str()));
         for bad in ["", "0", &"0".repeat(63), &"0".repeat(65), &"g".repeat(64), &"é".repeat(32)] {
             assert!(AccessToken::from_hex(bad).is_err(), "{bad}");
+        }
+    }
+
+    /// Who reads the file of an operator may do everything.
+    #[cfg(unix)]
+    #[test]
+    fn attack_a_token_that_others_can_read_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("operator.token");
+        host::write_private(&path, "5".repeat(64).as_bytes()).unwrap();
+        for (mode, taken) in [(0o600, true), (0o400, true), (0o640, false), (0o644, false), (0o622, false)] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            match AccessToken::open(&path) {
+                Ok(token) => assert!(taken && token.to_hex().as_str() == "5".repeat(64), "{mode:o}"),
+                Err(refused) => {
+                    let said = refused.to_string();
+                    assert!(!taken && said.contains("chmod 600") && !said.contains("55555"), "{said}");
+                }
+            }
         }
     }
 }

@@ -5,20 +5,19 @@ use crate::share::{BatchId, Report, ReportId, Sum, element, ids, join};
 use crate::shuffler::TaskDigest;
 use crate::{BanditTask, Error};
 use ckks::{KeyId, PublicKey};
-use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Body, http};
-use wire::{AccessToken, OCTET_STREAM, Problem};
+use wire::{AccessToken, OCTET_STREAM, Problem, ServerAddress};
 
 /// The most bytes of a problem document.
 const PROBLEM_BYTES: usize = 1 << 16;
 
-fn agent(url: &str, roots: RootCerts) -> Agent {
+fn agent(url: &ServerAddress, roots: RootCerts) -> Agent {
     let mut config = Agent::config_builder();
     // The environment may name a proxy for all hosts, which would read what is meant for this machine.
-    if is_loopback(url) {
+    if url.is_loopback() {
         config = config.proxy(None);
     }
     let config = config
@@ -29,17 +28,10 @@ fn agent(url: &str, roots: RootCerts) -> Agent {
     config.build().into()
 }
 
-/// Whether the host of `url` is localhost or a loopback address.
-fn is_loopback(url: &str) -> bool {
-    let Ok(url) = url.parse::<http::Uri>() else { return false };
-    let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
-    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
-}
-
 /// A service at an address such as `http://127.0.0.1:9001`.
 #[derive(Debug, Clone)]
 pub struct Party {
-    url: String,
+    url: ServerAddress,
     agent: Agent,
     /// The token sent with every request.
     token: Option<AccessToken>,
@@ -47,10 +39,13 @@ pub struct Party {
 
 impl Party {
     /// The service at `url`. A request fails after one minute. An authority that browsers trust must have
-    /// signed the certificate of a service with `https`.
-    pub fn new(url: impl Into<String>) -> Self {
-        let url = url.into();
-        Self { agent: agent(&url, RootCerts::WebPki), url, token: None }
+    /// signed the certificate of a service with `https`. Nothing is sent.
+    ///
+    /// # Errors
+    /// [`Error::BadUrl`].
+    pub fn new(url: impl AsRef<str>) -> Result<Self, Error> {
+        let url = ServerAddress::parse(url.as_ref())?;
+        Ok(Self { agent: agent(&url, RootCerts::WebPki), url, token: None })
     }
 
     /// The same service, if `ca` is given with the authorities in this file, in PEM, as the only ones that
@@ -79,7 +74,7 @@ impl Party {
     }
 
     pub(crate) fn url(&self) -> &str {
-        &self.url
+        self.url.as_str()
     }
 
     /// Posts `body` to `path` below `/v1` and returns the answer, of at most `limit` bytes. If the connection
@@ -126,8 +121,8 @@ impl Party {
         limit: usize,
         send: impl Fn(&str) -> Result<http::Response<Body>, ureq::Error>,
     ) -> Result<Vec<u8>, Error> {
-        let lost = |e: ureq::Error| Error::Unreachable { party: self.url.clone(), reason: e.to_string() };
-        let url = format!("{}/v1/{path}", self.url.trim_end_matches('/'));
+        let lost = |e: ureq::Error| Error::Unreachable { party: self.url().into(), reason: e.to_string() };
+        let url = format!("{}/v1/{path}", self.url());
         let mut response = send(&url).or_else(|_| send(&url)).map_err(lost)?;
         let status = response.status();
         let limit = if status.is_success() { limit } else { PROBLEM_BYTES };
@@ -138,7 +133,7 @@ impl Party {
         }
         let problem = serde_json::from_slice(&bytes)
             .unwrap_or_else(|_| Problem::new(status.as_u16(), "no problem document", status.to_string()));
-        Err(Error::Refused { party: self.url.clone(), problem: Box::new(problem) })
+        Err(Error::Refused { party: self.url().into(), problem: Box::new(problem) })
     }
 
     /// User side: sends a report to this aggregator.

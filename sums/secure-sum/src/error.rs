@@ -34,6 +34,9 @@ pub enum Error {
     /// Misuse: no certificate, or plain HTTP on an address that other machines reach.
     #[error(transparent)]
     Tls(#[from] service::TlsError),
+    /// Misuse: text that is no address of a service.
+    #[error(transparent)]
+    BadUrl(#[from] wire::BadAddress),
     /// Misuse: a file that is no list of certificates.
     #[error("{} is not a list of certificates in PEM", path.display())]
     BadCertificates {

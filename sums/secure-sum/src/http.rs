@@ -284,6 +284,7 @@ impl Error {
             | Error::ValueTooLarge
             | Error::NeedsToken { .. }
             | Error::Tls(_)
+            | Error::BadUrl(_)
             | Error::BadCertificates { .. }
             | Error::Bandit(_)
             | Error::Glm(_)

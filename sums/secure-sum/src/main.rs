@@ -164,7 +164,7 @@ struct Sums {
 
 impl Sums {
     fn party(&self, url: &str) -> Result<Party> {
-        Ok(Party::new(url).trusting(self.ca.as_deref())?)
+        Ok(Party::new(url)?.trusting(self.ca.as_deref())?)
     }
 
     fn collector(&self, token: Option<&AccessToken>) -> Result<Collector> {
@@ -306,7 +306,7 @@ fn run(role: Role) -> Result<()> {
             Ok(http::serve_guarded(&over.on(&listen), routes, token.as_ref())?)
         }
         Role::Shuffler { listen, over, ca, server, bandit, server_token_file } => {
-            let server = Party::new(server).trusting(ca.as_deref())?;
+            let server = Party::new(server)?.trusting(ca.as_deref())?;
             let server = server.with_token(token(server_token_file.as_deref())?);
             let task = BanditTask::ask(&server, &bandit).with_context(|| format!("bandit {bandit}"))?;
             if task.shape()?.is_none() {
@@ -318,7 +318,7 @@ fn run(role: Role) -> Result<()> {
             Ok(http::serve(&over.on(&listen), http::shuffler(server, bandit))?)
         }
         Role::Forward { shuffler, ca, exchange } => {
-            Party::new(shuffler).trusting(ca.as_deref())?.forward(exchange)?;
+            Party::new(shuffler)?.trusting(ca.as_deref())?.forward(exchange)?;
             println!("exchange {exchange} delivered");
             Ok(())
         }
@@ -329,7 +329,7 @@ fn run(role: Role) -> Result<()> {
             sums.collect(shown.read()?.as_ref(), token(server_token_file.as_deref())?)
         }
         Role::Adder { listen, over, ca, authority, authority_token_file, hours, token: shown } => {
-            let authority = Party::new(authority).trusting(ca.as_deref())?;
+            let authority = Party::new(authority)?.trusting(ca.as_deref())?;
             let authority = authority.with_token(token(authority_token_file.as_deref())?);
             let token = shown.read()?;
             let state = encrypted::Server::new(MAX_BATCHES, age(hours));

@@ -109,6 +109,6 @@ impl Report {
     }
 
     fn party(&self, url: &str) -> Result<Party> {
-        Ok(Party::new(url).trusting(self.ca.as_deref())?)
+        Ok(Party::new(url)?.trusting(self.ca.as_deref())?)
     }
 }

@@ -47,6 +47,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> anyhow::Result<()> {
+    host::outlive_hangups().context("listening for signals")?;
     let Arguments { server, keys, passphrase_file, toy, bandits, waiting } = arguments;
     let open = |path: &PathBuf| Passphrase::open(path).with_context(|| path.display().to_string());
     let passphrase = passphrase_file.as_ref().map(open).transpose()?;

@@ -374,17 +374,14 @@ fn is_sealed(_: &File) -> std::io::Result<bool> {
 
 /// Refuses a file that other users can read.
 fn check_private(path: &Path, file: &File) -> Result<(), Error> {
-    #[cfg(unix)]
-    {
-        let metadata = file.metadata().map_err(|error| Error::Io { path: path.into(), error })?;
-        let mode = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o777;
-        if mode & 0o077 != 0 {
-            return Err(Error::Permissions { path: path.into(), mode });
+    host::check_private(path, file).map_err(|error| {
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<host::ReadableByOthers>()) {
+            Some(host::ReadableByOthers { mode, .. }) => {
+                Error::Permissions { path: path.into(), mode: *mode }
+            }
+            None => Error::Io { path: path.into(), error },
         }
-    }
-    #[cfg(not(unix))]
-    let _ = (path, file);
-    Ok(())
+    })
 }
 
 /// Refuses a bandit or a server whose id or fingerprint is `got` instead of `want`.

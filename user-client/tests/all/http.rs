@@ -209,8 +209,17 @@ fn answers_that_make_no_sense_are_refused() {
 
 #[test]
 fn requests_that_cannot_be_are_not_sent() {
-    for url in ["example.org", "http://", "https://", "ftp://x", ""] {
-        assert!(matches!(Client::new(url), Err(Error::BadUrl { .. })), "{url}");
+    for url in [
+        "example.org",
+        "http://",
+        "https://",
+        "ftp://x",
+        "",
+        "http://127.0.0.1:80800",
+        "https://h:x",
+        "http://u:p@h",
+    ] {
+        assert!(matches!(Client::new(url), Err(Error::BadUrl(_))), "{url}");
     }
     // Nobody listens on a port that was just given back.
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

@@ -302,7 +302,7 @@ fn the_tool_sends_api_tokens() {
     let make = |name: &str, scopes: &[Scope]| {
         let new = NewToken { name: name.into(), scopes: scopes.to_vec(), bandit: None, expires: None };
         let token = TokensFile::of(&server.file("state")).create(new, &mut rng(name.len() as u64)).unwrap();
-        std::fs::write(server.file(name), token.to_hex().as_str()).unwrap();
+        host::write_private(&server.file(name), token.to_hex().as_bytes()).unwrap();
     };
     make("phone", &[Scope::Decide, Scope::Feedback]);
     make("asks", &[Scope::Decide]);

@@ -97,7 +97,8 @@ impl Demo {
             [relay(&aggregators[0])?, relay(&aggregators[1])?],
         );
         let url = |relay: &Relay| format!("http://{}", relay.address());
-        let collector = Collector::new(to_collector.each_ref().map(|r| Party::new(url(r))));
+        let [first, second] = to_collector.each_ref().map(|r| Party::new(url(r)));
+        let collector = Collector::new([first?, second?]);
         let mut run = Run {
             demo: self,
             program,
@@ -307,7 +308,7 @@ impl Demo {
         let arguments = ["adder", "--listen", "127.0.0.1:0", "--authority", &url(opening.address())];
         let adder = Process::start(program, &arguments)?;
         let relay = Relay::start(adder.address())?;
-        Party::new(url(adder.address())).announce(batch.id(0)).context("announcing the batch")?;
+        Party::new(url(adder.address()))?.announce(batch.id(0)).context("announcing the batch")?;
 
         let begin = Instant::now();
         let mut command = Command::new(program);
@@ -315,7 +316,7 @@ impl Demo {
         command.args(["--authority", &url(authority.address())]);
         self.simulate(&mut command, 0, invited, self.arms - 1)?;
         let opened = Instant::now();
-        let sum = Party::new(url(adder.address())).opened(batch.id(0)).context("opening the sum")?;
+        let sum = Party::new(url(adder.address()))?.opened(batch.id(0)).context("opening the sum")?;
         let seconds = begin.elapsed().as_secs_f64();
         let ring = SumRing::for_users(batch.at_least())?;
         // A user who drops out sends nothing.

@@ -103,7 +103,7 @@ impl Users {
     }
 
     fn party(&self, url: &str) -> Result<Party> {
-        Ok(Party::new(url).trusting(self.ca.as_deref())?)
+        Ok(Party::new(url)?.trusting(self.ca.as_deref())?)
     }
 
     /// The server of the bandit.

@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 use wire::AccessToken;
 
 fn party(address: SocketAddr) -> Party {
-    Party::new(format!("http://{address}"))
+    Party::new(format!("http://{address}")).unwrap()
 }
 
 fn started(limits: RequestLimits, token: Option<&AccessToken>) -> (Runtime, SocketAddr) {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_secure-sum");
 
 pub(crate) fn party(address: SocketAddr) -> Party {
-    Party::new(format!("http://{address}"))
+    Party::new(format!("http://{address}")).unwrap()
 }
 
 /// The bodies of requests or answers that passed; heads are dropped.

@@ -282,7 +282,7 @@ fn attack_a_stranger_closes_a_batch() {
 fn aggregators_speak_https() {
     let folder = TempDir::new().unwrap();
     let token = folder.path().join("token");
-    std::fs::write(&token, "1".repeat(64)).unwrap();
+    host::write_private(&token, "1".repeat(64).as_bytes()).unwrap();
     let token = ["--token-file", token.to_str().unwrap()];
     let own = ["first", "second"].map(|name| folder.path().join(name));
     let start = |folder: &Path| {
@@ -293,7 +293,8 @@ fn aggregators_speak_https() {
     let ca = folder.path().join("ca.pem");
     let both = own.each_ref().map(|folder| std::fs::read_to_string(folder.join("ca.pem")).unwrap());
     std::fs::write(&ca, both.concat()).unwrap();
-    let of = |process: &Process| Party::new(format!("https://localhost:{}", process.address().port()));
+    let of =
+        |process: &Process| Party::new(format!("https://localhost:{}", process.address().port())).unwrap();
     let parties = |ca: Option<&Path>| {
         let token = Some(AccessToken::from_hex(&"1".repeat(64)).unwrap());
         aggregators.each_ref().map(|a| of(a).trusting(ca).unwrap().with_token(token.clone()))

@@ -145,7 +145,7 @@ fn attack_sums_reach_an_operators_bandit_with_its_token_alone() {
     let wish = NewToken { name: "users".into(), scopes, bandit: None, expires: None };
     let reading = TokensFile::of(&folder.path().join("state"));
     let reading = reading.create(wish, &mut host::os_rng().unwrap()).unwrap();
-    std::fs::write(&reader, reading.to_hex().as_str()).unwrap();
+    host::write_private(&reader, reading.to_hex().as_bytes()).unwrap();
     let reader = ["--server-token-file", reader.to_str().unwrap()];
 
     let id = create(&server, &elimination(4));
@@ -508,7 +508,7 @@ fn shufflers_start_for_bandits_of_their_kind() {
         let (first, second) = (listen().await, listen().await);
         let addresses = (first.local_addr().unwrap(), second.local_addr().unwrap());
         let nonsense = axum::Router::new().fallback(async || "no bandit");
-        let routes = http::shuffler(Party::new(format!("http://{}", addresses.0)), "b".into());
+        let routes = http::shuffler(Party::new(format!("http://{}", addresses.0)).unwrap(), "b".into());
         tokio::spawn(async move { axum::serve(first, nonsense).await });
         tokio::spawn(async move { axum::serve(second, routes).await });
         addresses

@@ -16,7 +16,7 @@ use wire::AccessToken;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_sum-authority");
 
 fn party(address: std::net::SocketAddr) -> Party {
-    Party::new(format!("http://{address}"))
+    Party::new(format!("http://{address}")).unwrap()
 }
 
 /// The bodies of requests or answers that passed; heads are dropped.
