@@ -6,6 +6,7 @@
 //! | connections in all, by address, and in time | `listen` | memory and descriptors held by idle peers |
 //! | seconds of a handshake | `listen` | handshakes that never end |
 //! | bytes and seconds of a head | `listen` | heads that never end |
+//! | rate at which a peer takes an answer, memory of answers | `listen`, `taking` | memory of answers that nobody reads |
 //! | hosts that a request may name, origins that may start it | `origin`, `cors` | pages that use a visitor's browser |
 //! | type, length, rate and memory of a body | `body` | bodies that never end, or do not fit |
 
@@ -13,13 +14,15 @@ mod body;
 mod cors;
 mod listen;
 mod origin;
+mod taking;
 mod tls;
+mod validity;
 
 pub use body::{Bodies, Body, Content, DISCARDED_BYTES, Pace, discard};
 pub use cors::{BadOrigin, Cors, Origin};
 pub use listen::{Connections, Peer, serve, serve_tls};
 pub use origin::Hosts;
-pub use tls::{OwnAuthority, Tls, TlsArguments, TlsError};
+pub use tls::{CertificateEnd, OwnAuthority, Tls, TlsArguments, TlsError};
 
 /// Why a request was refused before it reached a route.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -5,10 +5,12 @@
 //! is waiting, the oldest connection of the address with the most connections is closed. A connection waits
 //! during the handshake of TLS too.
 
+use crate::taking::{Answers, Blocked, Charged, SMALL_BYTES, TAKEN, Taken};
 use crate::tls::Tls;
 use axum::Router;
+use axum::body::{Body, HttpBody};
 use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use host::lock;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
@@ -30,6 +32,8 @@ use tokio_rustls::TlsAcceptor;
 const ANSWERED: Duration = Duration::from_secs(5);
 /// The most bytes of a head. The read buffer of a connection may have twice as many.
 const BUFFER_BYTES: usize = 64 << 10;
+/// A connection whose peer has taken nothing for this time is closed for an answer that finds no memory.
+const TAKES_NOTHING: Duration = Duration::from_secs(1);
 /// The pause after an error of `accept` itself, such as a lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 /// The answer to a connection beyond the bound, sent before any of its requests is read.
@@ -57,6 +61,10 @@ pub struct Connections {
     /// A connection is closed after this time, even if a request is being answered. `None` sets no such
     /// bound.
     pub life: Option<Duration>,
+    /// Bytes of memory of answers above 128 KiB that peers have not taken yet. A peer must take an answer at
+    /// 64 KiB/s or faster after a grace of 15 s. Where there is no memory, the connection whose peer has
+    /// taken nothing for longest is closed, and where all peers take something, the answer is 503.
+    pub answers: usize,
     /// Time to answer the remaining requests after the service is told to stop.
     pub grace: Duration,
 }
@@ -70,6 +78,7 @@ impl Default for Connections {
             handshake: seconds(10),
             head: seconds(20),
             life: None,
+            answers: 32 << 20,
             grace: seconds(30),
         }
     }
@@ -100,6 +109,7 @@ pub async fn serve_tls(
     let tls = tls.map(Arc::new);
     let follows = tls.clone().map(|tls| Aborts(tokio::spawn(tls.follow())));
     let open = Arc::new(Open::default());
+    let answers = Answers::within(connections.answers);
     let graceful = GracefulShutdown::new();
     let mut stop = pin!(stop);
     for id in 0u64.. {
@@ -113,7 +123,9 @@ pub async fn serve_tls(
                     let guard = Leaves { open: open.clone(), id };
                     let config = tls.as_ref().map(|tls| tls.config());
                     let watcher = graceful.watcher();
-                    let http = Http { app: app.clone(), slot: slot.clone(), head: connections.head, watcher };
+                    let (app, slot, open) = (app.clone(), slot.clone(), open.clone());
+                    let (answers, head) = (answers.clone(), connections.head);
+                    let http = Http { app, slot: slot.clone(), open, answers, head, watcher };
                     tokio::spawn(answer(stream, config, http, slot, guard, connections));
                 }
                 // The answer is sent if it fits the socket buffer, and the request is not read.
@@ -154,6 +166,7 @@ async fn answer(
 ) {
     // An answer of several segments must not wait for the client's acknowledgement of the first.
     let _ = stream.set_nodelay(true);
+    let stream = Taken::new(stream, TAKEN, slot.blocked.clone());
     let work = async {
         let Some(config) = tls else { return http.answer(stream).await };
         match timeout(connections.handshake, TlsAcceptor::from(config).accept(stream)).await {
@@ -174,6 +187,8 @@ async fn answer(
 struct Http {
     app: Router,
     slot: Arc<Slot>,
+    open: Arc<Open>,
+    answers: Answers,
     head: Duration,
     watcher: Watcher,
 }
@@ -181,7 +196,7 @@ struct Http {
 impl Http {
     /// Answers until the connection ends.
     async fn answer(self, stream: impl AsyncRead + AsyncWrite + Unpin + 'static) {
-        let Http { app, slot, head, watcher } = self;
+        let Http { app, slot, open, answers, head, watcher } = self;
         let routes = TowerToHyperService::new(app);
         let peer = Peer(slot.address);
         let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
@@ -189,11 +204,16 @@ impl Http {
             request.extensions_mut().insert(peer);
             // The buffer takes what arrives with its last byte too, so that a longer head may fit it.
             let fits = head_bytes(&request) <= BUFFER_BYTES;
-            let (answer, slot) = (fits.then(|| routes.call(request)), slot.clone());
+            let answer = fits.then(|| routes.call(request));
+            let (slot, open, answers) = (slot.clone(), open.clone(), answers.clone());
             async move {
                 let answer = match answer {
                     Some(answer) => answer.await,
                     None => Ok(too_long()),
+                };
+                let answer = match answer {
+                    Ok(answer) => Ok(charged(answer, &answers, &open).await),
+                    Err(never) => Err(never),
                 };
                 slot.leave();
                 answer
@@ -219,9 +239,19 @@ fn head_bytes<B>(request: &hyper::Request<B>) -> usize {
 }
 
 /// The answer to a head above the bound. Nothing else is read of its connection.
-fn too_long() -> axum::response::Response {
+fn too_long() -> Response {
     let close = [(header::CONNECTION, HeaderValue::from_static("close"))];
     (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, close).into_response()
+}
+
+/// `answer`, whose bytes take memory of the budget until the peer has them, or 503.
+async fn charged(answer: Response, answers: &Answers, open: &Open) -> Response {
+    let bytes = answer.body().size_hint().exact().filter(|bytes| *bytes > SMALL_BYTES);
+    let Some(bytes) = bytes else { return answer };
+    match answers.charge(bytes, || open.close_longest_blocked().is_some()).await {
+        Some(memory) => answer.map(|body| Body::new(Charged { body, memory: Arc::new(memory) })),
+        None => (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1")]).into_response(),
+    }
 }
 
 /// Returns after `life`, or never if it is `None`.
@@ -257,6 +287,7 @@ struct Open {
 struct Slot {
     address: IpAddr,
     state: Mutex<State>,
+    blocked: Arc<Blocked>,
     close: Notify,
 }
 
@@ -307,7 +338,7 @@ impl Open {
             self.close_longest_waiting(|_| true).or_else(|| self.close_of_most(of_address))?;
         }
         let state = Mutex::new(State::New { since: Instant::now() });
-        let slot = Arc::new(Slot { address, state, close: Notify::new() });
+        let slot = Arc::new(Slot { address, state, blocked: Arc::default(), close: Notify::new() });
         lock(&self.slots).insert(id, slot.clone());
         Some(slot)
     }
@@ -322,6 +353,20 @@ impl Open {
         let waiting = slots.iter().filter(|(_, slot)| among(slot));
         let waiting = waiting.filter_map(|(id, slot)| Some((slot.waits_since()?, *id)));
         let (_, id) = waiting.min()?;
+        let slot = slots.remove(&id)?;
+        *lock(&slot.state) = State::Closing;
+        slot.close.notify_one();
+        Some(())
+    }
+
+    /// Closes the connection whose peer has taken nothing for longest.
+    fn close_longest_blocked(&self) -> Option<()> {
+        let mut slots = lock(&self.slots);
+        let blocked = slots.iter().filter_map(|(id, slot)| Some((slot.blocked.since()?, *id)));
+        let (since, id) = blocked.min()?;
+        if since.elapsed() < TAKES_NOTHING {
+            return None;
+        }
         let slot = slots.remove(&id)?;
         *lock(&slot.state) = State::Closing;
         slot.close.notify_one();

@@ -1,6 +1,7 @@
 //! HTTPS: a certificate from files, which are read again when they change, or one that the service makes for
 //! itself. TLS 1.3 with HTTP/1.1.
 
+use crate::validity::{Validity, now};
 use clap::Args;
 use host::{FileStamp, lock};
 use rcgen::{
@@ -13,11 +14,12 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::ParsedCertificate;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The names of every certificate that a service makes for itself.
 const OWN_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
@@ -25,6 +27,8 @@ const OWN_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 const MOST_BYTES: u64 = 1 << 20;
 /// The pause between two looks at the files.
 const LOOK: Duration = Duration::from_secs(2);
+/// The pause between two warnings of a certificate that ends.
+const WARN: Duration = Duration::from_secs(24 * 3600);
 
 /// Options of a program that serves HTTP or HTTPS.
 #[derive(Debug, Clone, Default, Args)]
@@ -164,12 +168,56 @@ pub struct Tls {
     key: PathBuf,
     authority: Option<OwnAuthority>,
     current: Mutex<Current>,
+    ends: CertificateEnd,
     log: Box<dyn Fn(&str) + Send + Sync>,
 }
 
 struct Current {
-    config: Arc<ServerConfig>,
+    served: Served,
     seen: Seen,
+    /// When the dates of the certificate were last said, or found to be good.
+    said: Instant,
+}
+
+/// What the files gave.
+struct Served {
+    config: Arc<ServerConfig>,
+    /// The dates of the certificate, and then those of its authorities in the file.
+    dates: Vec<Validity>,
+}
+
+impl Served {
+    /// What the owner should know about the dates of the certificates in `path`.
+    fn warnings(&self, path: &Path, now: i64) -> impl Iterator<Item = String> {
+        let path = path.display().to_string();
+        self.dates.iter().enumerate().filter_map(move |(at, dates)| {
+            let what = if at == 0 { "the certificate" } else { "the certificate of an authority" };
+            let warning = dates.warning(now)?;
+            Some(format!(
+                "warning: {what} in {path} {warning}: renew it, or devices will refuse this service"
+            ))
+        })
+    }
+
+    /// Why devices take no such certificate now.
+    fn fault(&self, now: i64) -> Option<String> {
+        self.dates.first()?.fault(now)
+    }
+
+    fn ends(&self) -> i64 {
+        self.dates.first().map_or(i64::MAX, Validity::ends)
+    }
+}
+
+/// When the certificate of a service ends: for metrics.
+#[derive(Debug, Clone)]
+pub struct CertificateEnd(Arc<AtomicI64>);
+
+impl CertificateEnd {
+    /// Seconds since 1970, of the certificate that is served now.
+    pub fn seconds(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// The versions of the two files that were read last, whether they could be used or not.
@@ -183,7 +231,8 @@ impl std::fmt::Debug for Tls {
 
 impl Tls {
     /// The certificate in the PEM file `certificate`, before those of its authorities, and its private key in
-    /// the PEM file `key`. `log` gets a line when they are read again, and when they cannot be used.
+    /// the PEM file `key`. `log` gets a line when they are read again, when they cannot be used, and at the
+    /// start and every day if they have expired, are not valid yet or end soon.
     ///
     /// # Errors
     /// [`TlsError::Io`], [`TlsError::NoPem`], [`TlsError::Unusable`].
@@ -194,8 +243,11 @@ impl Tls {
     ) -> Result<Self, TlsError> {
         let (certificate, key) = (certificate.to_owned(), key.to_owned());
         let seen = seen(&certificate, &key);
-        let current = Mutex::new(Current { config: read(&certificate, &key)?, seen });
-        Ok(Tls { certificate, key, authority: None, current, log: Box::new(log) })
+        let served = read(&certificate, &key)?;
+        served.warnings(&certificate, now()).for_each(|line| log(&line));
+        let ends = CertificateEnd(Arc::new(AtomicI64::new(served.ends())));
+        let current = Mutex::new(Current { served, seen, said: Instant::now() });
+        Ok(Tls { certificate, key, authority: None, current, ends, log: Box::new(log) })
     }
 
     /// The certificate of a service that makes its own in `folder`, if there is none yet. It names localhost,
@@ -226,7 +278,7 @@ impl Tls {
             verify_server_name(&parsed, &server)
                 .map_err(|_| TlsError::NotNamed { folder: folder.to_owned(), name })?;
         }
-        let digest = ring::digest::digest(&ring::digest::SHA256, &bytes(&ca)?);
+        let digest = ring::digest::digest(&ring::digest::SHA256, &bytes(&ca, File::open(&ca))?);
         let sha256 = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(Tls { authority: Some(OwnAuthority { path: ca, sha256 }), ..tls })
     }
@@ -236,27 +288,49 @@ impl Tls {
         self.authority.as_ref()
     }
 
+    /// When the certificate ends.
+    pub fn ends(&self) -> CertificateEnd {
+        self.ends.clone()
+    }
+
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
-        lock(&self.current).config.clone()
+        lock(&self.current).served.config.clone()
     }
 
     /// Reads the files again if they have changed, or if `asked` to. Connections that are open keep the
-    /// certificate that they began with. Files that cannot be used change nothing.
-    fn look(&self, asked: bool) {
-        let now = seen(&self.certificate, &self.key);
-        if !asked && lock(&self.current).seen == now {
-            return;
-        }
-        let read = read(&self.certificate, &self.key);
-        let mut current = lock(&self.current);
-        current.seen = now;
-        match read {
-            Ok(config) => {
-                current.config = config;
-                (self.log)(&format!("the certificate in {} was read again", self.certificate.display()));
+    /// certificate that they began with. Files that cannot be used change nothing, and a certificate that no
+    /// device takes `now` does not replace one that devices take.
+    fn look(&self, asked: bool, now: i64) {
+        let found = seen(&self.certificate, &self.key);
+        if asked || lock(&self.current).seen != found {
+            let read = read(&self.certificate, &self.key);
+            let mut current = lock(&self.current);
+            current.seen = found;
+            let path = self.certificate.display();
+            match read {
+                Err(error) => (self.log)(&format!("the certificate stays as it was: {error}")),
+                Ok(served) => match (served.fault(now), current.served.fault(now)) {
+                    (Some(fault), None) => {
+                        (self.log)(&format!("the certificate stays as it was: that in {path} {fault}"));
+                    }
+                    _ => {
+                        self.ends.0.store(served.ends(), Ordering::Relaxed);
+                        current.served = served;
+                        (self.log)(&format!("the certificate in {path} was read again"));
+                        self.warn(&mut current, now);
+                    }
+                },
             }
-            Err(error) => (self.log)(&format!("the certificate stays as it was: {error}")),
         }
+        let mut current = lock(&self.current);
+        if current.said.elapsed() >= WARN {
+            self.warn(&mut current, now);
+        }
+    }
+
+    fn warn(&self, current: &mut Current, now: i64) {
+        current.said = Instant::now();
+        current.served.warnings(&self.certificate, now).for_each(|line| (self.log)(&line));
     }
 
     /// Follows the files until it is dropped.
@@ -269,7 +343,7 @@ impl Tls {
             };
             let tls = self.clone();
             // Panics are reported by the runtime.
-            let _ = tokio::task::spawn_blocking(move || tls.look(asked)).await;
+            let _ = tokio::task::spawn_blocking(move || tls.look(asked, now())).await;
         }
     }
 }
@@ -303,9 +377,9 @@ fn seen(certificate: &Path, key: &Path) -> Seen {
     [certificate, key].map(FileStamp::now)
 }
 
-fn bytes(path: &Path) -> Result<Vec<u8>, TlsError> {
+fn bytes(path: &Path, opened: io::Result<File>) -> Result<Vec<u8>, TlsError> {
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(MOST_BYTES).read_to_end(&mut bytes));
+    let read = opened.and_then(|file| file.take(MOST_BYTES).read_to_end(&mut bytes));
     read.map_err(TlsError::io(path))?;
     Ok(bytes)
 }
@@ -313,7 +387,7 @@ fn bytes(path: &Path) -> Result<Vec<u8>, TlsError> {
 /// At least one certificate.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let bad = || TlsError::NoPem { path: path.to_owned(), what: "certificate" };
-    let bytes = bytes(path)?;
+    let bytes = bytes(path, File::open(path))?;
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
     chain.ok().filter(|chain| !chain.is_empty()).ok_or_else(bad)
 }
@@ -322,17 +396,30 @@ fn unusable(certificate: &Path, key: &Path, why: String) -> TlsError {
     TlsError::Unusable { certificate: certificate.to_owned(), key: key.to_owned(), why }
 }
 
-fn read(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
+fn read(certificate: &Path, key: &Path) -> Result<Served, TlsError> {
     let chain = certificates(certificate)?;
+    let no_dates = || unusable(certificate, key, "a certificate has no dates".into());
+    let dates = chain.iter().map(Validity::of).collect::<Option<_>>().ok_or_else(no_dates)?;
     let no_key = |_| TlsError::NoPem { path: key.to_owned(), what: "private key" };
-    let private = PrivateKeyDer::from_pem_slice(&bytes(key)?).map_err(no_key)?;
+    // Who has the key answers for the service.
+    let private = bytes(key, host::open_private(key))?;
+    let private = PrivateKeyDer::from_pem_slice(&private).map_err(no_key)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, private));
-    let mut config = config.map_err(|e| unusable(certificate, key, e.to_string()))?;
+    let mut config = config.map_err(|e| {
+        let why = match e {
+            rustls::Error::InconsistentKeys(_) => {
+                "the first certificate is not that of this key; behind it come those of its authorities"
+                    .into()
+            }
+            other => other.to_string(),
+        };
+        unusable(certificate, key, why)
+    })?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
+    Ok(Served { config: Arc::new(config), dates })
 }
 
 /// Makes an authority, and a certificate that it signs, and writes the files in `folder`.
@@ -360,25 +447,10 @@ fn make(folder: &Path, names: &[String], [certificate, key, ca]: [&Path; 3]) -> 
     let leaf = leaf.signed_by(&leaf_key, &Issuer::new(authority, authority_key))?;
 
     host::private_folder(folder).map_err(TlsError::io(folder))?;
-    write(key, &leaf_key.serialize_pem())?;
-    write(ca, &root.pem())?;
-    write(certificate, &leaf.pem())?;
+    let write =
+        |path: &Path, text: String| host::write_private(path, text.as_bytes()).map_err(TlsError::io(path));
+    write(key, leaf_key.serialize_pem())?;
+    write(ca, root.pem())?;
+    write(certificate, leaf.pem())?;
     host::sync_folder_of(folder).map_err(TlsError::io(folder))
-}
-
-/// Writes a file that only its owner can read, in place of another one.
-fn write(path: &Path, text: &str) -> Result<(), TlsError> {
-    let new = path.with_extension("new");
-    let write = || {
-        match std::fs::remove_file(&new) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
-        let mut file = host::private_file().write(true).create_new(true).open(&new)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&new, path)?;
-        host::sync_folder_of(path)
-    };
-    write().map_err(TlsError::io(path))
 }

@@ -1,11 +1,11 @@
-//! Connections from outside, without TLS: heads that are too long.
+//! Connections from outside, without TLS: heads that are too long, and peers that take nothing.
 
 use axum::Router;
 use axum::routing::get;
 use service::{Connections, serve};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 struct Server {
     address: SocketAddr,
@@ -59,4 +59,78 @@ fn attack_heads_are_no_longer_than_the_bound() {
             "{status:?}"
         );
     }
+}
+
+/// Resident memory of this process, in bytes.
+#[cfg(target_os = "linux")]
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
+}
+
+/// 448 connections ask for answers of 8 MB and read none: they hold the budget and no more, others are
+/// answered meanwhile, also with large answers, and the connections end. Without the budget they would hold
+/// 3.6 GB.
+#[cfg(target_os = "linux")]
+#[test]
+fn attack_connections_that_take_nothing_hold_little_and_end() {
+    const LARGE: usize = 8 << 20;
+    let app = Router::new().route("/", get(async || "well")).route("/large", get(async || vec![7u8; LARGE]));
+    let server = Server::start(app, Connections::default());
+    let ask = |path: &str| {
+        let mut stream = server.connect();
+        stream
+            .write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())
+            .unwrap();
+        stream
+    };
+    let read = |path: &str| {
+        let begun = Instant::now();
+        let mut answer = Vec::new();
+        ask(path).read_to_end(&mut answer).unwrap();
+        (answer, begun.elapsed())
+    };
+    let before = resident();
+    let silent: Vec<TcpStream> = (0..448).map(|_| ask("/large")).collect();
+    let begun = Instant::now();
+    std::thread::sleep(Duration::from_secs(2));
+    let held = resident().saturating_sub(before);
+    assert!(held < 100_000_000, "{held} bytes");
+    for _ in 0..20 {
+        let (answer, took) = read("/");
+        assert!(answer.ends_with(b"well") && took < Duration::from_secs(1), "{took:?}");
+    }
+    // Who takes nothing makes room.
+    let (answer, took) = read("/large");
+    assert!(answer.starts_with(b"HTTP/1.1 200") && answer.len() > LARGE, "{}", answer.len());
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    // All that were answered at all are cut off: whoever reads now gets less than the answer.
+    let ended = Duration::from_secs(25).saturating_sub(begun.elapsed());
+    std::thread::sleep(ended);
+    for mut stream in silent {
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        assert!(answer.len() < LARGE);
+    }
+}
+
+/// Who reads slowly, but at the pace, gets the whole answer.
+#[test]
+fn slow_readers_get_their_answers() {
+    const LARGE: usize = 6 << 20;
+    let app = Router::new().route("/large", get(async || vec![7u8; LARGE]));
+    let server = Server::start(app, Connections::default());
+    let mut stream = server.connect();
+    stream.write_all(b"GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let (mut read, mut part) = (0, vec![0; 64 << 10]);
+    loop {
+        match stream.read(&mut part).unwrap() {
+            0 => break,
+            bytes => read += bytes,
+        }
+        // Some 250 KiB/s.
+        std::thread::sleep(Duration::from_millis(250));
+    }
+    assert!(read > LARGE, "{read}");
 }

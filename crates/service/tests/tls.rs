@@ -211,6 +211,14 @@ fn certificates_are_read_again() {
     assert!(matches!(Tls::open(&key, &key, log), Err(TlsError::NoPem { what: "certificate", .. })));
     assert!(matches!(Tls::open(&certificate, &certificate, log), Err(TlsError::NoPem { .. })));
     take(&first, "key.pem");
+    #[cfg(unix)]
+    for mode in [0o644, 0o640, 0o600] {
+        std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        match Tls::open(&certificate, &key, log) {
+            Ok(_) => assert_eq!(mode, 0o600),
+            Err(refused) => assert!(mode != 0o600 && refused.to_string().contains("chmod 600"), "{refused}"),
+        }
+    }
 
     let open =
         |lines: Lines| Tls::open(&certificate, &key, move |line| lines.lock().unwrap().push(line.into()));
@@ -232,4 +240,59 @@ fn certificates_are_read_again() {
     take(&second, "key.pem");
     until(&|| is(&second));
     assert!(!is(&first) && said("was read again"));
+}
+
+/// Writes a certificate that is valid between two days, and its key, under these names.
+fn dated(folder: &Path, begins: (i32, u8, u8), ends: (i32, u8, u8)) -> [std::path::PathBuf; 2] {
+    let mut params = rcgen::CertificateParams::new(vec!["localhost".into()]).unwrap();
+    params.not_before = rcgen::date_time_ymd(begins.0, begins.1, begins.2);
+    params.not_after = rcgen::date_time_ymd(ends.0, ends.1, ends.2);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    let paths = ["dated.pem", "dated.key"].map(|name| folder.join(name));
+    host::write_private(&paths[1], key.serialize_pem().as_bytes()).unwrap();
+    host::write_private(&paths[0], certificate.pem().as_bytes()).unwrap();
+    paths
+}
+
+/// A certificate out of date is said at the start, and does not take the place of one that devices take; one
+/// that devices take does.
+#[test]
+fn a_certificate_out_of_date_is_said_and_replaces_none_that_is_valid() {
+    let folder = TempDir::new().unwrap();
+    let open = |[certificate, key]: &[std::path::PathBuf; 2], lines: Lines| {
+        Tls::open(certificate, key, move |line| lines.lock().unwrap().push(line.into())).unwrap()
+    };
+    let good = ((2020, 1, 1), (2400, 1, 1));
+    for (begins, ends, says) in [
+        ((2020, 1, 1), (2021, 1, 1), "expired on 2021-01-01"),
+        ((2399, 1, 1), (2400, 1, 1), "is not valid yet, but from 2399-01-01"),
+    ] {
+        let lines = Lines::default();
+        let paths = dated(folder.path(), begins, ends);
+        let tls = open(&paths, lines.clone());
+        let at_start = lines.lock().unwrap().join(" ");
+        assert!(at_start.contains(says) && at_start.contains("warning"), "{at_start}");
+        assert_eq!(tls.ends().seconds(), rcgen::date_time_ymd(ends.0, ends.1, ends.2).unix_timestamp());
+
+        let paths = dated(folder.path(), good.0, good.1);
+        let server = Server::start(|lines| open(&paths, lines), Connections::default());
+        assert!(server.lines.lock().unwrap().is_empty());
+        let ca = folder.path().join("ca.pem");
+        std::fs::copy(&paths[0], &ca).unwrap();
+        server.answers(&ca, "localhost").unwrap();
+        dated(folder.path(), begins, ends);
+        let until = |part: &str| {
+            let begun = Instant::now();
+            while !server.lines.lock().unwrap().iter().any(|line| line.contains(part)) {
+                assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", server.lines.lock().unwrap());
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        };
+        until(&format!("stays as it was: that in {} {says}", paths[0].display()));
+        server.answers(&ca, "localhost").unwrap();
+        dated(folder.path(), good.0, good.1);
+        until("was read again");
+        assert!(server.answers(&ca, "localhost").is_err(), "the new one has another key");
+    }
 }

@@ -1,0 +1,200 @@
+//! Connections whose peer takes nothing: they end, as those do whose peer sends nothing. What a peer has not
+//! taken yet is in memory until then.
+
+use crate::Pace;
+use axum::body::{Body, Bytes, HttpBody};
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// Answers up to this length are bounded by the number of connections. Longer ones take memory from a budget.
+pub(crate) const SMALL_BYTES: u64 = 128 << 10;
+/// Bytes of one permit of the budget, since a semaphore counts in 32 bits.
+const UNIT: u64 = 1 << 10;
+
+/// The pace at which a peer must take an answer. The grace is longer than for bodies: the system takes some
+/// hundreds of kB before it waits for the peer, and says that there is room when a third of them is gone.
+pub(crate) const TAKEN: Pace = Pace { grace: Duration::from_secs(15), rate: 64 << 10 };
+
+/// Since when a connection waits for its peer to take something.
+#[derive(Debug, Default)]
+pub(crate) struct Blocked(Mutex<Option<Instant>>);
+
+impl Blocked {
+    pub(crate) fn since(&self) -> Option<Instant> {
+        *host::lock(&self.0)
+    }
+
+    fn set(&self, since: Option<Instant>) {
+        *host::lock(&self.0) = since;
+    }
+}
+
+/// A stream whose peer must take what is written at a pace. If it does not, writing fails.
+pub(crate) struct Taken<S> {
+    stream: S,
+    pace: Pace,
+    blocked: Arc<Blocked>,
+    /// When something must have been taken. `None` while nothing waits.
+    deadline: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Taken<S> {
+    pub(crate) fn new(stream: S, pace: Pace, blocked: Arc<Blocked>) -> Self {
+        Taken { stream, pace, blocked, deadline: None }
+    }
+
+    /// What comes of a write: an error if it is late.
+    fn watched(
+        &mut self,
+        context: &mut Context,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        let Pace { grace, rate } = self.pace;
+        match (written, &mut self.deadline) {
+            (Poll::Ready(Ok(bytes)), Some(deadline)) => {
+                let earned = Duration::from_millis(bytes as u64 * 1000 / rate.max(1));
+                let next = (deadline.deadline() + earned).min(Instant::now() + grace);
+                deadline.as_mut().reset(next);
+                self.blocked.set(None);
+                Poll::Ready(Ok(bytes))
+            }
+            (Poll::Pending, deadline) => {
+                if self.blocked.since().is_none() {
+                    self.blocked.set(Some(Instant::now()));
+                }
+                let deadline = deadline.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + grace)));
+                ready!(deadline.as_mut().poll(context));
+                Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer takes too little")))
+            }
+            (other, _) => other,
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Taken<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context,
+        into: &mut ReadBuf,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, into)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Taken<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.watched(context, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context,
+        bytes: &[io::IoSlice],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
+        self.watched(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    /// Everything was written when this is asked for, and nothing waits then.
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_flush(context))?;
+        self.deadline = None;
+        self.blocked.set(None);
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// The memory of answers that peers have not taken yet.
+#[derive(Debug, Clone)]
+pub(crate) struct Answers {
+    memory: Arc<Semaphore>,
+    units: u32,
+}
+
+impl Answers {
+    pub(crate) fn within(bytes: usize) -> Self {
+        let units = u32::try_from(bytes as u64 / UNIT).unwrap_or(u32::MAX).clamp(1, u32::MAX >> 3);
+        Answers { memory: Arc::new(Semaphore::new(units as usize)), units }
+    }
+
+    /// A part of the budget for an answer of `bytes`, all of it for one that is longer. While there is none,
+    /// `make_room` is asked whether it has ended a connection that holds some.
+    pub(crate) async fn charge(
+        &self,
+        bytes: u64,
+        make_room: impl Fn() -> bool,
+    ) -> Option<OwnedSemaphorePermit> {
+        let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).min(self.units);
+        loop {
+            if let Ok(permit) = self.memory.clone().try_acquire_many_owned(units) {
+                return Some(permit);
+            }
+            if !make_room() {
+                return None;
+            }
+            // What it held comes back when its task has ended.
+            let soon = tokio::time::timeout(
+                Duration::from_millis(100),
+                self.memory.clone().acquire_many_owned(units),
+            );
+            if let Ok(Ok(permit)) = soon.await {
+                return Some(permit);
+            }
+        }
+    }
+}
+
+/// A body whose bytes hold a part of the budget until the last of them is dropped.
+pub(crate) struct Charged {
+    pub(crate) body: Body,
+    pub(crate) memory: Arc<OwnedSemaphorePermit>,
+}
+
+/// Bytes with their part of the budget.
+struct Held {
+    bytes: Bytes,
+    _memory: Arc<OwnedSemaphorePermit>,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl HttpBody for Charged {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context,
+    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        let held = |bytes| Bytes::from_owner(Held { bytes, _memory: self.memory.clone() });
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(held))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        self.body.size_hint()
+    }
+}
