@@ -1,6 +1,7 @@
 //! The errors of the server. `http::problem` turns an error into an answer.
 
 use crate::access::{Forbidden, Needs, TokenFault};
+use protocol::MOST_SUMMED;
 use service::Rejection;
 use std::path::{Path, PathBuf};
 use wire::ProblemType;
@@ -382,6 +383,33 @@ pub enum Error {
         /// The cause.
         source: Box<redb::Error>,
     },
+    /// Capacity: the sum of feedback is as long as its masks hide, and the batch before it has not ended.
+    #[error(
+        "{MOST_SUMMED} feedbacks wait for the end of the batch, and no more are summed under one mask; nothing was counted: try again \
+         when a holder of the key has answered"
+    )]
+    SumIsFull,
+    /// Misuse: the database has no bytes, which no database has.
+    #[error(
+        "{} is empty, as a copy is that ended on a full disk: restore it from a backup and start once with --restored, or delete it \
+         to begin anew", path.display()
+    )]
+    EmptyDatabase {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Misuse: encrypted bandits without the database, which has names, tags and all clear bandits.
+    #[error(
+        "{} is missing beside {bandits} encrypted bandits: restore the whole folder from a backup and start once with --restored; \
+         with --restored alone the server goes on with the encrypted bandits, without names, tags and clear bandits; or give another \
+         --state folder to begin anew", path.display()
+    )]
+    NoDatabase {
+        /// The file.
+        path: PathBuf,
+        /// How many encrypted bandits there are.
+        bandits: usize,
+    },
     /// Misuse: another server uses the state folder.
     #[error("{} is in use by another server: stop that server, or give this one another --state folder", folder.display())]
     StateInUse {
@@ -582,7 +610,10 @@ impl Error {
             Error::Request(Rejection::BodyTooLarge { .. }) => P::TooLarge,
             Error::Request(Rejection::BodyLost { .. }) => P::BodyLost,
             Error::Request(Rejection::MediaType { .. }) => P::MediaType,
-            Error::Request(Rejection::Overloaded) | Error::Overloaded | Error::SizingNoise => P::Overloaded,
+            Error::Request(Rejection::Overloaded)
+            | Error::Overloaded
+            | Error::SizingNoise
+            | Error::SumIsFull => P::Overloaded,
             Error::Request(Rejection::BadHead { .. }) => P::BadHead,
             Error::Request(Rejection::WrongHost { .. }) => P::WrongHost,
             Error::Request(Rejection::ForeignOrigin { .. }) => P::ForeignOrigin,
@@ -630,6 +661,8 @@ impl Error {
             | Error::FolderIsShared { .. }
             | Error::Tokens { .. }
             | Error::Database { .. }
+            | Error::EmptyDatabase { .. }
+            | Error::NoDatabase { .. }
             | Error::StateInUse { .. }
             | Error::OtherKeys { .. }
             | Error::OldEpoch { .. }

@@ -45,6 +45,7 @@ pub use key_plan::{AnswerKeys, Automorphism, GaloisKey, KeyPlan};
 pub use lwe::{LWE_DIMENSION, LWE_ENTRY, LWE_FLOOD_BITS, LWE_LEAST, LweAnswer, MOST_BOOTSTRAPPED_ARMS};
 pub use newton::{Factors, warm_steps};
 pub use scores::{
-    LOG_CONTEXT, LOG_MODEL, LOG_SCORE, LOG_STATISTICS, MOST_DECISIONS, ModelNumber, ScoreLayout, ScoreRing,
+    LOG_CONTEXT, LOG_MODEL, LOG_SCORE, LOG_STATISTICS, MOST_DECISIONS, MOST_SUMMED, ModelNumber, ScoreLayout,
+    ScoreRing,
 };
 pub use shape::{MOST_ARMS, MOST_FEATURES, Shape};

@@ -43,9 +43,11 @@ pub const LOG_CONTEXT: u32 = 28;
 pub const LOG_MODEL: u32 = 22;
 /// log₂ of the scale of scores.
 pub const LOG_SCORE: u32 = LOG_CONTEXT + LOG_MODEL;
-/// log₂ of the scale of the statistics of feedback. Sums of 2¹² feedbacks stay 40 bits below q/2, so that
-/// masks hide them.
+/// log₂ of the scale of the statistics of feedback. Sums of [`MOST_SUMMED`] feedbacks stay 40 bits below q/2,
+/// so that masks hide them.
 pub const LOG_STATISTICS: u32 = 44;
+/// The most feedbacks of a sum that is raised, whoever raises it.
+pub const MOST_SUMMED: u64 = 1 << 12;
 
 /// The rings in use, the smallest first.
 const RINGS: [ParamsSpec; 3] =

@@ -413,9 +413,12 @@ impl EncryptedServed {
                         tried.clear();
                         opened.clear();
                     }
-                    let done = match waiting {
-                        Waiting::Task(task) => served.answer_by_committee(&committee, task, &mut tried).await,
-                        Waiting::Check(check) => {
+                    let done = match (served.on_disk().await, waiting) {
+                        (Err(error), _) => Err(error),
+                        (Ok(()), Waiting::Task(task)) => {
+                            served.answer_by_committee(&committee, task, &mut tried).await
+                        }
+                        (Ok(()), Waiting::Check(check)) => {
                             served.check_by_committee(&committee, check, (&mut tried, &mut opened)).await
                         }
                     };
@@ -426,6 +429,13 @@ impl EncryptedServed {
                 }
             }
         });
+    }
+
+    /// Waits until the events that a task follows from are on disk.
+    async fn on_disk(&self) -> Result<(), Error> {
+        let written = lock(&self.live).flush()?;
+        written.await?;
+        Ok(())
     }
 
     fn waiting_errand(&self) -> Option<Waiting> {

@@ -40,6 +40,7 @@ impl EncryptedServed {
             // What moves is read under this lock, after the bandit has stopped to learn.
             served.check_stays()?;
             match live.bandit.waiting(decision)? {
+                Ok(_) if live.bandit.sum_is_full() => Err(Error::SumIsFull),
                 Ok(round) => {
                     let event = served.feedback_event(round, &body)?;
                     let Pending { applied, ticket } = live.change(&served.shared.engine, &event)?;

@@ -5,10 +5,13 @@ use crate::bandits::Reply;
 use crate::error::Error;
 use host::lock;
 use std::sync::Arc;
-use wire::{Journal, MOST_JOURNAL, SignedHead};
+use wire::{Journal, SignedHead};
+
+/// The most bytes of the records of an answer, but for one record that is longer: every user may ask for it.
+const PAGE_BYTES: usize = 4 << 20;
 
 impl EncryptedServed {
-    /// The records of the log after the first `after`, for members of a committee.
+    /// The first records of the log after `after`, for members of a committee: a page, and none at the end.
     ///
     /// # Errors
     /// [`Error::NoCommittee`]; [`Error::Log`]; [`Error::UnknownBandit`] after it was deleted.
@@ -25,12 +28,13 @@ impl EncryptedServed {
         };
         let mut bytes = 0;
         let fits = |record: &Arc<Vec<u8>>| {
-            bytes += record.len() + 8;
-            bytes <= MOST_JOURNAL
+            let first = bytes == 0;
+            bytes += record.len();
+            first || bytes <= PAGE_BYTES
         };
         let records = match recent {
             Some(recent) => recent.into_iter().take_while(fits).map(Arc::unwrap_or_clone).collect(),
-            None => state::records(&folder, &self.created.id, &self.shared.engine, after, MOST_JOURNAL / 2)?,
+            None => state::records(&folder, &self.created.id, &self.shared.engine, after, PAGE_BYTES)?,
         };
         Ok(Reply::Binary(Journal { records, heads: self.heads() }.to_bytes()))
     }

@@ -446,8 +446,8 @@ fn apply(bandit: &mut EncryptedBandit, engine: &Engine, record: &[u8]) -> Result
     bandit.apply(engine, &Event::from_bytes(record)?).map(drop)
 }
 
-/// The records in `folder` after the first `after`, up to `most` bytes. The log must be kept since its
-/// beginning.
+/// The records in `folder` after the first `after`, up to `most` bytes, but at least one. The log must be
+/// kept since its beginning.
 ///
 /// # Errors
 /// [`Error::Log`].
@@ -458,14 +458,32 @@ pub(super) fn records(
     after: u64,
     most: usize,
 ) -> Result<Vec<Vec<u8>>, Error> {
+    /// Why the log is read no further.
+    enum Ended {
+        Full,
+        Failed(hash_log::Error),
+    }
+    impl From<hash_log::Error> for Ended {
+        fn from(error: hash_log::Error) -> Self {
+            Ended::Failed(error)
+        }
+    }
     let (mut out, mut bytes) = (Vec::new(), 0);
-    visit(folder, id, engine, |at, record| {
-        bytes += if at > after { record.len() } else { 0 };
-        if at > after && (bytes <= most || out.is_empty()) {
+    let identity = identity(id, engine);
+    let visit = |at: &Head, record: &[u8]| {
+        if at.records > after {
+            bytes += record.len();
+            if bytes > most && !out.is_empty() {
+                return Err(Ended::Full);
+            }
             out.push(record.to_vec());
         }
-    })?;
-    Ok(out)
+        Ok(())
+    };
+    match hash_log::replay(folder, &identity, LONGEST_EVENT, &Head::start(&identity), visit) {
+        Ok(_) | Err(Ended::Full) => Ok(out),
+        Err(Ended::Failed(error)) => Err(error.into()),
+    }
 }
 
 /// Visits the number, from 1, and the bytes of each record in `folder`. The log must be kept since its
@@ -557,7 +575,7 @@ pub(super) fn stored(root: &Path) -> Result<Vec<String>, Error> {
 ///
 /// # Errors
 /// Those of the disk.
-pub(super) fn listed(root: &Path) -> Result<Vec<String>, Error> {
+pub(crate) fn listed(root: &Path) -> Result<Vec<String>, Error> {
     let entries = entries(root)?;
     let whole = entries.iter().filter(|path| !is_left(path));
     Ok(whole.filter_map(|path| path.file_name()?.to_str().map(str::to_string)).collect())

@@ -11,7 +11,7 @@ use crate::deep::ModelLevels;
 use crate::engine::{Engine, Masked};
 use crate::{Error, refresh};
 use ckks::Ciphertext;
-use protocol::{Factors, INVERSE_TOLERANCE, Plan, TaskKind};
+use protocol::{Factors, INVERSE_TOLERANCE, MOST_SUMMED, Plan, TaskKind};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use serde::{Deserialize, Serialize};
@@ -165,11 +165,18 @@ impl EncryptedBandit {
         }
     }
 
-    /// Ends the batch if its schedule does, or if the model is too far from an inverse to wait. Nothing
-    /// happens while another batch is under way.
+    /// Whether the open sum has as many feedbacks, and subtractions, as its masks hide
+    /// ([`protocol::MOST_SUMMED`]). One more is refused until the batch that is under way has ended.
+    pub fn sum_is_full(&self) -> bool {
+        let s = &self.state;
+        s.feedbacks - s.closed + s.subtractions() >= MOST_SUMMED
+    }
+
+    /// Ends the batch if its schedule does, if its sum is full, or if the model is too far from an inverse to
+    /// wait. Nothing happens while another batch is under way.
     pub(super) fn close_if_due(&mut self, engine: &Engine) -> Result<(), Error> {
         let s = &self.state;
-        let due = s.config.linear.batch_ends_publicly(s.feedbacks, s.closed);
+        let due = s.config.linear.batch_ends_publicly(s.feedbacks, s.closed) || self.sum_is_full();
         match matches!(s.phase, Phase::Open) && (due || s.residual > INVERSE_TOLERANCE) {
             true => self.close(engine),
             false => Ok(()),

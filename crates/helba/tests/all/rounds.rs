@@ -10,7 +10,7 @@ use helba::{DeepEngine, Scalars};
 use nalgebra::{DMatrix, DVector};
 use protocol::{
     BanditConfig, Counters, KeyPlan, LEAST_COUNTED, LOG_CONTEXT, LOG_COUNTER_STEPS, LOG_MODEL,
-    LOG_STATISTICS, LearnId, MOST_LOGGED, QuestionId, Shape, TaskKind, exchange,
+    LOG_STATISTICS, LearnId, MOST_LOGGED, MOST_SUMMED, QuestionId, Shape, TaskKind, exchange,
 };
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
@@ -1289,4 +1289,25 @@ fn attack_ids_that_were_not_given_out_are_unknown() {
         bad.0[byte] ^= 1;
         assert!(world.bandit.waiting(bad).is_err(), "{byte}");
     }
+}
+
+/// A sum has no more feedbacks than its masks hide, also if the batch before it never ends: it is full then,
+/// and the server refuses feedback ([`EncryptedBandit::sum_is_full`]).
+#[test]
+fn attack_no_sum_outgrows_its_masks() {
+    let mut world = World::with(BanditConfig { horizon: 100_000, ..BanditConfig::new(2, 2) });
+    world.apply(&Event::Rounds(100 + MOST_SUMMED));
+    let Event::Feedback { frame, .. } = world.feedback(1, &[0.6, -0.8], 0.5) else { panic!() };
+    let mut round = 0;
+    while world.bandit.task().is_none() {
+        round += 1;
+        world.apply(&Event::Feedback { round, frame: frame.clone() });
+    }
+    let task = world.bandit.task().unwrap().id;
+    for round in round + 1..=round + MOST_SUMMED {
+        assert!(!world.bandit.sum_is_full(), "{round}");
+        world.apply(&Event::Feedback { round, frame: frame.clone() });
+    }
+    assert!(world.bandit.sum_is_full());
+    assert_eq!(world.bandit.task().unwrap().id, task, "a holder of the key keeps everybody waiting");
 }

@@ -98,18 +98,27 @@ impl EncryptedServed {
         Ok(GivenTo::Nobody)
     }
 
-    /// The task of the bandit's own, unless a raiser has it.
+    /// The task of the bandit's own, unless a raiser has it. The events that it follows from are on disk when
+    /// this returns: after a loss of power the same task would else have another mask, or another sum.
     pub(in crate::bandits::encrypted) fn own_task(&self) -> Option<RaiseTask> {
         if self.shared.committee.is_some() {
             return None;
         }
-        let Task { id, kind, masked } = lock(&self.live).bandit.task()?;
+        let (Task { id, kind, masked }, written) = {
+            let live = lock(&self.live);
+            (live.bandit.task()?, live.flush())
+        };
         let mut pool = lock(&self.pool);
         if pool.asked.is_some_and(|(last, when)| last == id && when.elapsed() < TASK_PATIENCE) {
             return None;
         }
         pool.asked = Some((id, Instant::now()));
         drop(pool);
+        if let Err(error) = written.and_then(|written| Ok(written.wait()?)) {
+            tracing::error!(bandit = self.created.id, %error, "a task is not given out");
+            lock(&self.pool).asked = None;
+            return None;
+        }
         let masked = Arc::unwrap_or_clone(masked);
         let masked = match kind {
             TaskKind::Model => {
