@@ -688,10 +688,12 @@ impl Error {
 
     /// A failed transaction of the database in `folder`.
     pub(crate) fn database(folder: &Path, source: redb::Error) -> Self {
+        use std::io::ErrorKind::{InvalidData, UnexpectedEof};
         let folder = folder.to_owned();
         match source {
             redb::Error::DatabaseAlreadyOpen => Error::StateInUse { folder },
-            redb::Error::Io(source) if source.kind() != std::io::ErrorKind::InvalidData => {
+            // A file that was cut is damaged too.
+            redb::Error::Io(source) if !matches!(source.kind(), InvalidData | UnexpectedEof) => {
                 Error::disk(&folder.join("state.redb"), source)
             }
             source => Error::Database { folder, source: Box::new(source) },

@@ -416,6 +416,7 @@ fn open_bundle(keys: &Path) -> Result<PublicBundle> {
 }
 
 fn start(arguments: Arguments, tls: &TlsArguments) -> Result<()> {
+    host::outlive_hangups().context("listening for signals")?;
     rayon::ThreadPoolBuilder::new()
         .num_threads(arguments.threads)
         .build_global()
@@ -526,6 +527,9 @@ async fn serve(arguments: Arguments, tls: &TlsArguments) -> Result<()> {
     let folder = state.join("tls");
     let own = arguments.tls_self_signed.then_some((folder.as_path(), names.as_slice()));
     let tls = tls.open(own, |line| tracing::info!("{line}"))?;
+    if let Some(tls) = &tls {
+        app_state.show_certificate(tls.ends());
+    }
     if let Some(authority) = tls.as_ref().and_then(Tls::authority) {
         // A log on a full disk must not end the program.
         tell!("{authority}");

@@ -209,9 +209,13 @@ impl Error {
 
     /// A failed transaction of the database `path`.
     pub(crate) fn database(path: &Path, source: redb::Error) -> Self {
+        use std::io::ErrorKind::{InvalidData, UnexpectedEof};
         match source {
             redb::Error::DatabaseAlreadyOpen => Error::StateInUse { path: path.to_owned() },
-            redb::Error::Io(source) => Error::disk(path, source),
+            // A file that was cut is damaged too.
+            redb::Error::Io(source) if !matches!(source.kind(), InvalidData | UnexpectedEof) => {
+                Error::disk(path, source)
+            }
             source => Error::Database { path: path.to_owned(), source: Box::new(source) },
         }
     }

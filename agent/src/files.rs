@@ -1,8 +1,8 @@
 use crate::Error;
 use rand::CryptoRng;
-use std::io::Write;
 use std::path::Path;
 use wire::AccessToken;
+use zeroize::Zeroizing;
 
 /// Creates the state folder and its missing parents, for its owner alone. A folder that exists stays as it
 /// is.
@@ -21,17 +21,8 @@ pub fn private_folder(folder: &Path) -> Result<(), Error> {
 /// [`Error::Token`] for a file without a token, and those of the disk.
 pub fn local_token<R: CryptoRng>(path: &Path, rng: &mut R) -> Result<AccessToken, Error> {
     if !path.exists() {
-        let create = |token: &AccessToken| {
-            // Under another name, until its content is on disk.
-            let new = path.with_extension("new");
-            let mut options = host::private_file();
-            let mut file = options.write(true).create(true).truncate(true).open(&new)?;
-            writeln!(file, "{}", *token.to_hex())?;
-            file.sync_all()?;
-            std::fs::rename(&new, path)?;
-            host::sync_folder_of(path)
-        };
-        create(&AccessToken::generate(rng)).map_err(|e| Error::disk(path, e))?;
+        let line = Zeroizing::new(format!("{}\n", *AccessToken::generate(rng).to_hex()));
+        host::write_private(path, line.as_bytes()).map_err(|e| Error::disk(path, e))?;
     }
     Ok(AccessToken::open(path)?)
 }

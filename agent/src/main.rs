@@ -122,6 +122,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<()> {
+    host::outlive_hangups().context("listening for signals")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let served = runtime.block_on(serve(arguments));
     // Requests that the server does not answer have no end.

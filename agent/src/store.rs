@@ -83,6 +83,10 @@ impl Store {
     pub(crate) fn open(folder: &Path, device: &Device) -> Result<Self, Error> {
         let path = Self::path_in(folder);
         let lock = lock(folder)?;
+        // A database is never empty, and another one would begin in an empty file.
+        if std::fs::metadata(&path).is_ok_and(|about| about.len() == 0) {
+            return Err(Error::database(&path, redb::Error::Corrupted("it is empty".into())));
+        }
         let cipher = XChaCha20Poly1305::new((&*device.derive_key(CONTEXT)?).into());
         let mut store = Store { path, database: None, cipher, _lock: lock };
         store.reopen()?;

@@ -23,7 +23,6 @@ use envelope::{SealingSecret, SigningSecret};
 use host::Draft;
 use protocol::budget::Budget;
 use rand::CryptoRng;
-use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 use wire::{Custody, MAX_MANIFEST_BYTES, Manifest};
@@ -298,9 +297,9 @@ impl MemberKeys {
 /// Reads a file with secrets, of at most `most` bytes.
 ///
 /// # Errors
-/// Those of the operating system, and of a file that is longer.
+/// Those of the operating system, of a file that is longer, and of one that other users can read.
 pub(crate) fn read_private(path: &Path, most: u64) -> std::io::Result<Zeroizing<Vec<u8>>> {
-    let file = File::open(path)?;
+    let file = host::open_private(path)?;
     let length = file.metadata()?.len();
     if length > most {
         return Err(std::io::Error::other(format!("it is longer than {most} bytes")));

@@ -453,6 +453,7 @@ fn board(
     tls: &TlsArguments,
     own: Option<(&Path, &[String])>,
 ) -> anyhow::Result<()> {
+    host::outlive_hangups().context("listening for signals")?;
     let plan = Plan::new(Proposal::open(proposal)?)?;
     let members = plan.quorum().members();
     let store = Arc::new(Store::open(plan, folder)?);

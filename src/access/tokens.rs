@@ -7,7 +7,7 @@ use host::{FileStamp, lock};
 use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, Metadata};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex};
@@ -248,21 +248,7 @@ impl TokensFile {
         how(&mut tokens)?;
         let document = Document { version: VERSION, tokens };
         let text = serde_json::to_vec_pretty(&document).map_err(|e| self.fault(e.to_string()))?;
-        let new = self.path.with_extension("new");
-        let write = || {
-            match std::fs::remove_file(&new) {
-                Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
-                _ => {}
-            }
-            // Created, so that it has the mode of a private file.
-            let mut file = host::private_file().write(true).create_new(true).open(&new)?;
-            file.write_all(&text)?;
-            file.write_all(b"\n")?;
-            file.sync_all()?;
-            std::fs::rename(&new, &self.path)?;
-            host::sync_folder_of(&self.path)
-        };
-        write().map_err(disk)
+        host::write_private(&self.path, &[&text[..], b"\n"].concat()).map_err(disk)
     }
 
     /// The tokens and the file that they were read from. `None` if there is no file.

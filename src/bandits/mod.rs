@@ -240,8 +240,8 @@ impl Bandits {
     /// Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// Those of [`Store::open`]; [`Error::CorruptState`], [`Error::Log`]; those of bootstrapping keys of
-    /// another generation.
+    /// Those of [`Store::open`]; [`Error::NoDatabase`]; [`Error::CorruptState`], [`Error::Log`]; those of
+    /// bootstrapping keys of another generation.
     pub(crate) fn open(
         bundle: Option<PublicBundle>,
         folder: &Path,
@@ -251,6 +251,11 @@ impl Bandits {
         restored: bool,
     ) -> Result<Self, Error> {
         let root = folder.join("encrypted");
+        let database = crate::store::database(folder);
+        let left = encrypted::listed(&root)?.len();
+        if left > 0 && !restored && !database.exists() {
+            return Err(Error::NoDatabase { path: database, bandits: left });
+        }
         let keys = match bundle {
             Some(mut bundle) => {
                 let bootstraps = Bootstraps::load(bundle.bootstraps.take(), bundle.scores.key_id)?;

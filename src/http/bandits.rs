@@ -60,6 +60,13 @@ impl Page {
     }
 }
 
+/// Checks the id behind which a page begins. Other text would give a page that looks complete.
+pub(super) fn check_after(what: &'static str, after: &str) -> Result<(), Error> {
+    let known = after.is_empty() || wire::is_id(after);
+    let why = || "after must be the id of a bandit, 1 to 64 letters, digits, '-' or '_'".into();
+    known.then_some(()).ok_or_else(|| Error::BadJson { what, why: why() })
+}
+
 /// Lists the bandits that the token gives access to, by their ids. A token that the server does not know is
 /// refused, so that its bearer does not take it for one without bandits.
 pub(super) async fn list(
@@ -68,8 +75,9 @@ pub(super) async fn list(
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, Error> {
     caller.check_given(&state.0.access)?;
-    let Query(page) = query
-        .map_err(|e| Error::BadJson { what: "the query of a request for a list", why: e.body_text() })?;
+    let what = "the query of a request for a list";
+    let Query(page) = query.map_err(|e| Error::BadJson { what, why: e.body_text() })?;
+    check_after(what, &page.after)?;
     if let Some(got) = page.limit.filter(|limit| !(1..=MOST_LISTED).contains(limit)) {
         return Err(Error::BadParameter {
             why: format!("limit is {got}, it must be from 1 to {MOST_LISTED}"),

@@ -2,6 +2,7 @@
 //! Prometheus. Neither has more than the server sees: counters, sizes and times.
 
 use super::AppState;
+use super::bandits::check_after;
 use crate::access::Caller;
 use crate::bandits::{Bandits, Found, Measured};
 use crate::committee::MembersPresent;
@@ -14,6 +15,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
+use service::CertificateEnd;
 use std::fmt::Write;
 use wire::{Labelled, Labels};
 
@@ -45,6 +47,8 @@ struct Seen {
     tokens: bool,
     memory: Option<Memory>,
     keys: Option<KeysSeen>,
+    /// When the certificate of the server ends, in seconds since 1970.
+    certificate_ends: Option<i64>,
     /// The members of the committee that holds the keys, if one does.
     committee: Option<MembersPresent>,
     /// Upper ends of the intervals of times, in seconds.
@@ -77,8 +81,9 @@ pub(super) async fn show(
     query: Result<Query<Part>, QueryRejection>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, Error> {
-    let Query(Part { limit, after }) = query
-        .map_err(|e| Error::BadJson { what: "the query of a request for metrics", why: e.body_text() })?;
+    let what = "the query of a request for metrics";
+    let Query(Part { limit, after }) = query.map_err(|e| Error::BadJson { what, why: e.body_text() })?;
+    check_after(what, &after)?;
     let limit = limit.unwrap_or(LISTED);
     if !(1..=MOST_LISTED).contains(&limit) {
         let why = format!("limit is {limit}, it must be from 1 to {MOST_LISTED}");
@@ -119,6 +124,7 @@ async fn seen(state: AppState, caller: Caller, limit: usize, after: String) -> R
             tokens: state.has_tokens(),
             memory: Memory::now(),
             keys,
+            certificate_ends: state.0.certificate.get().map(CertificateEnd::seconds),
             committee,
             bounds: bounds(),
             steps: metrics.steps(),
@@ -162,6 +168,10 @@ fn text(seen: &Seen) -> String {
     out.one("helba_up_seconds", "gauge", "Seconds since the start.", seen.uptime_seconds);
     if let Some(memory) = seen.memory {
         out.one("helba_memory_resident_bytes", "gauge", "Resident memory.", memory.resident_bytes as f64);
+    }
+    if let Some(ends) = seen.certificate_ends {
+        let about = "When the certificate ends, in seconds since 1970.";
+        out.one("helba_certificate_end_seconds", "gauge", about, ends as f64);
     }
     let Traffic { received_bytes, sent_bytes, answers } = &seen.traffic;
     out.one("helba_received_bytes_total", "counter", "Bytes of bodies read.", *received_bytes as f64);

@@ -49,9 +49,9 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, get, on};
-use service::{Bodies, Body, Cors, DISCARDED_BYTES, Hosts, Origin, Pace};
+use service::{Bodies, Body, CertificateEnd, Cors, DISCARDED_BYTES, Hosts, Origin, Pace};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tracing::Instrument;
@@ -159,6 +159,8 @@ struct Inner {
     succession: Option<Succession>,
     /// Which kernels run, in a sentence.
     kernel: String,
+    /// None over plain HTTP.
+    certificate: OnceLock<CertificateEnd>,
     /// Whether the server stops.
     stopping: watch::Sender<bool>,
 }
@@ -223,8 +225,15 @@ impl AppState {
             stages,
             metrics,
             kernel: planner::kernel_choice(),
+            certificate: OnceLock::new(),
             stopping: watch::Sender::new(false),
         })))
+    }
+
+    /// Lets the metrics show when the certificate of this server ends.
+    pub fn show_certificate(&self, ends: CertificateEnd) {
+        // Set once, at the start.
+        let _ = self.0.certificate.set(ends);
     }
 
     /// Answers requests that wait for questions or tasks as if there were none, now and from now on. A server

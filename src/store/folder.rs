@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use std::fs::{self, File, TryLockError};
-use std::io::Write;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Creates the folder and its missing parents, durably, and makes it readable by its owner only. Masks and
@@ -16,7 +16,7 @@ pub(crate) fn prepare(folder: &Path) -> Result<(), Error> {
     let mut made: Vec<&Path> = folder.ancestors().take_while(missing).collect();
     host::private_folder(folder).map_err(|e| Error::disk(folder, e))?;
     // An empty folder may come from a process that ended before it synced the name.
-    if made.is_empty() && !folder.join("state.redb").exists() {
+    if made.is_empty() && !database(folder).exists() {
         made.push(folder);
     }
     for path in made {
@@ -40,23 +40,51 @@ pub(crate) fn lock(folder: &Path) -> Result<File, Error> {
     }
 }
 
-/// Opens the database file, or creates it empty, with mode 0600.
+/// The database file of a folder.
+pub(crate) fn database(folder: &Path) -> PathBuf {
+    folder.join("state.redb")
+}
+
+/// Opens the database file. `None` if there is none.
 ///
 /// # Errors
-/// Those of the disk.
-pub(super) fn database_file(folder: &Path) -> Result<File, Error> {
-    let path = folder.join("state.redb");
-    let file = host::private_file()
-        .write(true)
-        .create(true)
-        .read(true)
-        .open(&path)
-        .map_err(|e| Error::disk(&path, e))?;
-    // An existing file may have another mode.
+/// [`Error::EmptyDatabase`], and those of the disk.
+pub(super) fn database_file(folder: &Path) -> Result<Option<File>, Error> {
+    let path = database(folder);
+    let file = match File::options().read(true).write(true).open(&path) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        file => file.map_err(|e| Error::disk(&path, e))?,
+    };
+    // A database is never empty, and another one would begin in an empty file.
+    if file.metadata().map_err(|e| Error::disk(&path, e))?.len() == 0 {
+        return Err(Error::EmptyDatabase { path });
+    }
+    // It may have another mode.
     #[cfg(unix)]
     file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))
         .map_err(|e| Error::disk(&path, e))?;
-    Ok(file)
+    Ok(Some(file))
+}
+
+/// A new file with mode 0600, which gets the name of the database when `begin` has made it one.
+///
+/// # Errors
+/// Those of `begin` and of the disk.
+pub(super) fn new_database<T>(
+    folder: &Path,
+    begin: impl FnOnce(File) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let (path, new) = (database(folder), folder.join("state.new"));
+    let disk = |e| Error::disk(&new, e);
+    match fs::remove_file(&new) {
+        Err(e) if e.kind() != ErrorKind::NotFound => return Err(disk(e)),
+        _ => {}
+    }
+    let file = host::private_file().read(true).write(true).create_new(true).open(&new).map_err(disk)?;
+    let begun = begin(file)?;
+    fs::rename(&new, &path).map_err(|e| Error::disk(&path, e))?;
+    host::sync_folder(folder).map_err(|e| Error::disk(folder, e))?;
+    Ok(begun)
 }
 
 /// Writes a file that only its owner can read, whole or not at all.
@@ -64,10 +92,7 @@ pub(super) fn database_file(folder: &Path) -> Result<File, Error> {
 /// # Errors
 /// Those of the disk.
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let disk = |e| Error::disk(path, e);
-    let draft = host::Draft::create_private(path).map_err(disk)?;
-    draft.file().write_all(bytes).map_err(disk)?;
-    draft.finish().map_err(disk)
+    host::write_private(path, bytes).map_err(|e| Error::disk(path, e))
 }
 
 /// Makes the entries of a folder durable.
@@ -95,7 +120,7 @@ fn make_private(folder: &Path) -> Result<(), Error> {
     if mode & 0o077 == 0 {
         return Ok(());
     }
-    let ours = folder.join("state.redb").is_file() || list(folder)?.is_empty();
+    let ours = database(folder).is_file() || list(folder)?.is_empty();
     let private = fs::Permissions::from_mode(0o700);
     if !ours || fs::set_permissions(folder, private).is_err() {
         return Err(Error::FolderIsShared { folder: folder.to_owned(), mode });

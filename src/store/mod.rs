@@ -15,7 +15,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use folder::{lock, prepare, write_private};
+pub(crate) use folder::{database, lock, prepare, write_private};
 #[cfg(test)]
 pub(crate) use rows::StoredEdit;
 pub(crate) use rows::{Edit, Numbered, Recent, encode};
@@ -46,7 +46,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::StateInUse`], [`Error::StateFormat`], [`Error::OtherKeys`], [`Error::OldEpoch`],
-    /// [`Error::FolderIsShared`], and those of the disk.
+    /// [`Error::FolderIsShared`], [`Error::EmptyDatabase`], and those of the disk.
     pub(crate) fn open(
         folder: &Path,
         engine: Option<&DeepEngine>,

@@ -18,6 +18,7 @@ use ckks::Hex;
 use host::lock;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use wire::CommitteeManifest;
@@ -410,12 +411,17 @@ fn epoch_of(value: &[u8]) -> Option<(usize, [u8; 32])> {
 }
 
 fn open(folder: &Path) -> Result<Database, Error> {
-    let file = folder::database_file(folder)?;
-    let mut builder = Database::builder();
-    builder.set_cache_size(CACHE_BYTES);
-    #[cfg(test)]
-    let opened = builder.create_with_backend(super::tests::CountingBackend::new(file));
-    #[cfg(not(test))]
-    let opened = builder.create_file(file);
-    opened.map_err(|e| Error::database(folder, e.into()))
+    let database = |file: File| {
+        let mut builder = Database::builder();
+        builder.set_cache_size(CACHE_BYTES);
+        #[cfg(test)]
+        let opened = builder.create_with_backend(super::tests::CountingBackend::new(file));
+        #[cfg(not(test))]
+        let opened = builder.create_file(file);
+        opened.map_err(|e| Error::database(folder, e.into()))
+    };
+    match folder::database_file(folder)? {
+        Some(file) => database(file),
+        None => folder::new_database(folder, database),
+    }
 }

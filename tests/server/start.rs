@@ -146,6 +146,43 @@ fn a_folder_belongs_to_its_keys() {
     );
 }
 
+/// A database that is empty, cut, or no file ends the start with a sentence, and stays as it is: another one
+/// in its place would say that there never was a bandit.
+#[test]
+fn a_state_without_its_database_is_not_begun_anew() {
+    let folder = TempDir::new().unwrap();
+    let state = folder.path().join("state");
+    let server = Program::start(&state);
+    let created = server.device().create(&encrypted(Answers::Arm));
+    server.kill();
+    let (file, keys) = (state.join("state.redb"), keys().public_file());
+    let whole = std::fs::read(&file).unwrap();
+    for (length, says_so) in
+        [(0, "is empty"), (1, "cannot be used"), (100, "cannot be used"), (whole.len() / 2, "cannot be used")]
+    {
+        std::fs::write(&file, &whole[..length]).unwrap();
+        says(&refused(&keys, &state, ANY), &[says_so, "restore", "backup", "--restored"]);
+        assert_eq!(std::fs::metadata(&file).unwrap().len(), length as u64);
+    }
+    std::fs::remove_file(&file).unwrap();
+    std::fs::create_dir(&file).unwrap();
+    says(&refused(&keys, &state, ANY), &["state.redb", "directory"]);
+    std::fs::remove_dir(&file).unwrap();
+    says(
+        &refused(&keys, &state, ANY),
+        &["state.redb is missing", "1 encrypted bandit", "--restored", "--state"],
+    );
+    assert!(!file.exists());
+    // The choice is the operator's.
+    let mut chosen = command(&keys, &state, ANY);
+    let server = Program::spawn(chosen.arg("--restored"));
+    assert_eq!(server.device().get(&format!("/bandits/{}", created.id)).status, 200);
+    server.kill();
+    // And with the whole database all is as it was.
+    std::fs::write(&file, &whole).unwrap();
+    Program::start(&state).kill();
+}
+
 /// Policies in the clear need no keys. Encrypted bandits in the folder are refused until their keys are back,
 /// and go on then as they were.
 #[test]

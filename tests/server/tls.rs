@@ -71,6 +71,32 @@ fn rounds_over_https() {
     }
 }
 
+/// Signals that ask a service to read something again end none, with a certificate or without, from its first
+/// second on. Those that stop it do so in order.
+#[cfg(unix)]
+#[test]
+fn hangups_end_no_server() {
+    let folder = TempDir::new().unwrap();
+    for (at, own) in [false, true].into_iter().enumerate() {
+        let (state, log) =
+            (folder.path().join(format!("state-{at}")), folder.path().join(format!("log-{at}")));
+        let mut server = Command::new(env!("CARGO_BIN_EXE_helba-server"));
+        server.arg("--state").arg(&state).args(["--listen", "127.0.0.1:0"]).env("RUST_LOG", "info");
+        server.args(own.then_some("--tls-self-signed"));
+        let mut server = Program::spawn(server.stderr(std::fs::File::create(&log).unwrap()));
+        let kill = |signal: &str| {
+            let id = server.child.id().to_string();
+            assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+        };
+        ["-HUP", "-USR1", "-USR2", "-HUP"].into_iter().for_each(kill);
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(std::net::TcpStream::connect(server.address).is_ok());
+        kill(["-TERM", "-QUIT"][at]);
+        assert!(server.child.wait().unwrap().success());
+        assert!(std::fs::read_to_string(&log).unwrap().contains("stopping"));
+    }
+}
+
 /// A server that other machines reach has tokens and HTTPS, or was told that it needs none.
 #[test]
 fn attack_no_server_is_open_to_other_machines_unnoticed() {
@@ -96,7 +122,7 @@ fn attack_no_server_is_open_to_other_machines_unnoticed() {
     }
     assert!(!state.exists());
     let operator = folder.path().join("operator.token");
-    std::fs::write(&operator, "1".repeat(64)).unwrap();
+    host::write_private(&operator, "1".repeat(64).as_bytes()).unwrap();
     let operator = ["--operator-token-file", operator.to_str().unwrap()];
     for options in [&["--open"][..], &operator] {
         let said = refused(options);
@@ -177,7 +203,7 @@ fn rounds_through_nginx() {
     let ca = tls.join("ca.pem");
     Tls::self_signed(&tls, &[], |_| ()).unwrap();
     let operator = folder.path().join("operator.token");
-    std::fs::write(&operator, "1".repeat(64)).unwrap();
+    host::write_private(&operator, "1".repeat(64).as_bytes()).unwrap();
     let mut server = command(&keys().public_file(), &folder.path().join("state"), "127.0.0.1:0");
     server.args(["--host", "bandits.example", "--operator-token-file"]).arg(&operator);
     let server = Program::spawn(&mut server);

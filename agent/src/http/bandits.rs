@@ -56,6 +56,9 @@ pub(super) async fn list(
     let what = "the query of a request for a list";
     let query = query.map_err(|e| Error::BadJson { what, why: e.body_text() })?;
     let Query(Page { limit, after }) = query;
+    if !after.is_empty() && !wire::is_id(&after) {
+        return Err(Error::BadJson { what, why: "after must be the id of a bandit".into() }.into());
+    }
     if limit.is_some_and(|limit| !(1..=MOST_LISTED).contains(&limit)) {
         return Err(Error::BadField("limit: it must be from 1 to 1000").into());
     }

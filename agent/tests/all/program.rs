@@ -45,9 +45,16 @@ fn the_program_keeps_its_token_and_ends_at_a_signal() {
             (id, decision)
         });
         assert_eq!(app.counted(&id, &decision, 0.5).feedbacks, 1);
-        bandit = Some((id, decision));
-        let kill = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status();
-        assert!(kill.unwrap().success());
+        bandit = Some((id.clone(), decision));
+        let kill = |signal: &str| {
+            let kill = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status();
+            assert!(kill.unwrap().success());
+        };
+        // These end no service.
+        ["HUP", "USR1"].into_iter().for_each(kill);
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        app.decided(&id, &random_rows(&mut rng(2)));
+        kill(signal);
         assert!(child.wait().unwrap().success());
     }
 }

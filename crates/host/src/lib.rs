@@ -1,7 +1,6 @@
 //! What programs ask of the operating system: random numbers, files that only their owner can read, file
 //! names that survive a crash, files that are whole, what a signal undoes, panics of others as errors, and an
-//! exit status. For programs
-//! and the libraries behind them; it holds no secret.
+//! exit status. For programs and the libraries behind them; it holds no secret.
 
 mod draft;
 mod panics;

@@ -48,10 +48,11 @@ impl Hosts {
         if names.is_some() && !is_loopback(host) && !known(host) {
             return Err(Rejection::WrongHost { host: cut(&authority) });
         }
+        let origin = text(header::ORIGIN)?;
         if cors.listed(request.headers()).is_some() {
             return Ok(());
         }
-        if let Some(origin) = text(header::ORIGIN)? {
+        if let Some(origin) = origin {
             let origin = origin.to_ascii_lowercase();
             let from = origin.split_once("://").map_or("", |(_, authority)| authority);
             // Name and port must agree, and the scheme need not: a proxy may speak TLS for this server.

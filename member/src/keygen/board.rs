@@ -12,7 +12,7 @@ use host::lock;
 use serde::Deserialize;
 use service::{Bodies, Content, Pace};
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -111,9 +111,14 @@ impl Board for Store {
             None => {}
         }
         let io = |error| Error::Io { path: self.folder.clone(), error };
-        // Not synchronised: a loss of power ends the run, and the end of this process does not.
+        // Not synchronised: a loss of power ends the run, and the end of this process does not. Nothing is
+        // written through a link that somebody else has put there.
         let (path, draft) = (Self::path(&self.folder, slot), self.folder.join("draft"));
-        let mut file = std::fs::File::create(&draft).map_err(io)?;
+        match std::fs::remove_file(&draft) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(io(error)),
+            _ => {}
+        }
+        let mut file = std::fs::File::create_new(&draft).map_err(io)?;
         file.write_all(&entry.to_bytes()).and_then(|()| file.write_all(body)).map_err(io)?;
         std::fs::rename(&draft, path).map_err(io)?;
         entries.insert(slot, *entry);

@@ -1,5 +1,6 @@
 use crate::committee::{self, rng};
 use ckks_secret::Passphrase;
+use helba_member::keygen::Identity;
 use helba_member::{KeysError, MemberKeys};
 use zeroize::Zeroizing;
 
@@ -23,6 +24,17 @@ fn keys_are_read_as_they_were_saved() {
 
     let read = MemberKeys::open(&sealed, Some(&passphrase(b"right"))).unwrap();
     assert_eq!((read.member(), read.quorum(), read.manifest()), (2, keys.quorum(), keys.manifest()));
+    #[cfg(unix)]
+    for mode in [0o644, 0o640, 0o604, 0o660, 0o602] {
+        let set =
+            |mode| std::fs::set_permissions(&sealed, std::os::unix::fs::PermissionsExt::from_mode(mode));
+        set(mode).unwrap();
+        let refused = MemberKeys::open(&sealed, Some(&passphrase(b"right"))).err().unwrap().to_string();
+        assert!(refused.contains("chmod 600") && refused.contains(&format!("{mode:o}")), "{refused}");
+        set(0o400).unwrap();
+        assert!(MemberKeys::open(&sealed, Some(&passphrase(b"right"))).is_ok());
+        set(0o600).unwrap();
+    }
     read.save(&again, None, &mut rng).unwrap();
     let bytes = std::fs::read(&plain).unwrap();
     assert!(std::fs::read(&again).unwrap() == bytes, "every share and key came back");
@@ -50,4 +62,20 @@ fn keys_are_read_as_they_were_saved() {
     assert!(refused(&with_digest(&|content| content[10] = 4)), "no member of the committee");
     assert!(refused(&with_digest(&|content| content.push(0))), "a byte too many");
     assert!(refused(&with_digest(&|content| content.iter_mut().rev().take(9).for_each(|b| *b = 0xff))));
+}
+
+/// Who reads an identity signs as the member, and opens what is dealt to it.
+#[cfg(unix)]
+#[test]
+fn attack_an_identity_that_others_can_read_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("member.identity");
+    Identity::generate(&mut rng(5)).save(&path).unwrap();
+    for (mode, taken) in [(0o600, true), (0o400, true), (0o640, false), (0o604, false)] {
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        match Identity::open(&path) {
+            Ok(_) => assert!(taken, "{mode:o}"),
+            Err(refused) => assert!(!taken && refused.to_string().contains("chmod 600"), "{refused}"),
+        }
+    }
 }

@@ -109,6 +109,11 @@ pub(super) fn metrics() -> Named {
             ("memory", or_null(reference("Memory")), "Its memory; null where the system does not tell."),
             ("keys", or_null(reference("LoadedKeys")), "Its keys; null if it has none."),
             (
+                "certificate_ends",
+                or_null(number()),
+                "When its certificate ends, in seconds since 1970; null over plain HTTP.",
+            ),
+            (
                 "committee",
                 or_null(reference("MembersPresent")),
                 "Who of its members is here; null if no committee holds the keys.",

@@ -217,7 +217,7 @@ pub(super) fn operation(route: Route) -> Operation {
             parameters: vec![
                 json!({ "name": "limit", "in": "query", "description": "The most bandits.",
                     "schema": { "type": "integer", "minimum": 1, "maximum": 1000, "default": 100 } }),
-                json!({ "name": "after", "in": "query", "schema": { "type": "string" },
+                json!({ "name": "after", "in": "query", "schema": { "type": "string", "pattern": "^[A-Za-z0-9_-]{0,64}$" },
                     "description": "Only bandits whose ids are above this one." }),
             ],
             problems: vec![P::Malformed, P::BadValue, P::Overloaded],
@@ -239,7 +239,7 @@ pub(super) fn operation(route: Route) -> Operation {
                 parameters: vec![
                     json!({ "name": "limit", "in": "query", "description": "The most bandits; all if there is none.",
                         "schema": { "type": "integer", "minimum": 1, "maximum": 1000 } }),
-                    json!({ "name": "after", "in": "query", "schema": { "type": "string" },
+                    json!({ "name": "after", "in": "query", "schema": { "type": "string", "pattern": "^[A-Za-z0-9_-]{0,64}$" },
                         "description": "Only bandits whose ids are above this one." }),
                     json!({ "name": "name", "in": "query", "schema": { "type": "string" },
                         "description": "Only bandits with this name." }),

@@ -183,6 +183,7 @@ fn run(
     admits: impl FnOnce(std::net::SocketAddr) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let io = |what| move |error| Error::Io { what, error };
+    host::outlive_hangups().map_err(io("listening for signals"))?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().build().map_err(io("starting threads"))?;
     runtime.block_on(async {

@@ -74,8 +74,9 @@ impl States {
         let mut bytes = postcard::to_extend(&stored, MAGIC.to_vec())
             .map_err(|error| unwritten(io::Error::other(error)))?;
         bytes.extend(blake3::hash(&bytes).as_bytes());
-        fs::create_dir_all(&self.folder).map_err(unwritten)?;
-        host::write_whole(&self.path(id), &bytes).map_err(unwritten)?;
+        // Who writes to it gives the member other states to compute again from.
+        host::private_folder(&self.folder).map_err(unwritten)?;
+        host::write_private(&self.path(id), &bytes).map_err(unwritten)?;
         self.remove_oldest().map_err(unwritten)
     }
 
