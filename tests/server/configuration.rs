@@ -19,7 +19,7 @@ fn configuration_of_the_server() {
 /// A field of an encrypted bandit: where it is, its range, values outside of it, advice.
 type Field = (&'static str, &'static str, &'static [&'static str], &'static str);
 
-const FIELDS: [Field; 19] = [
+const FIELDS: [Field; 21] = [
     (
         "linear.d",
         "1 to 16",
