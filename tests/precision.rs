@@ -386,7 +386,7 @@ fn ties(problem: &mut Problem) -> f64 {
     let scalars = Scalars::new(&problem.config, 1, 0);
     let length = problem.omega[..d].iter().map(|w| w * w).sum::<f64>().sqrt();
     let direction: Vec<f64> = problem.omega[..d].iter().map(|w| w / length).collect();
-    let index = |r: f64| (r * length + scalars.beta * (r * r + scalars.c1).sqrt()) / scalars.range;
+    let index = |r: f64| (r * length + scalars.bonus.of(r * r)) / scalars.range;
     // The length of a context whose index is `gap` below that of one of length 1.
     let below = |gap: f64| {
         let (mut low, mut high) = (0.0, 1.0);
