@@ -43,7 +43,7 @@ const FIELDS: [Field; 21] = [
         "linear.l",
         "at least 1",
         &["0.5"],
-        "Bound on the norm of the features of an arm. Scale the features to 1 rather than raise it.",
+        "Bound on the norm of the features of an arm. Scale the features to 1 rather than raise it. A row that rounding in single precision made longer, by (d/2 + 3)·2⁻²⁴ at most, is shortened.",
     ),
     (
         "linear.s",

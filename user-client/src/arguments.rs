@@ -300,7 +300,7 @@ pub(crate) enum DataCommand {
     /// Counts what a schema makes of a file: rounds dropped and why, missing values, constant features,
     /// leakage suspects, variance and norms lost. Without a schema, proposes one on stdout.
     Check {
-        /// CSV, JSON lines (dsjson) or, if the program was built with it, Parquet.
+        /// CSV, JSON lines (dsjson) or Parquet, also packed by gzip or zstd; - reads stdin.
         file: PathBuf,
         /// Schema, a TOML file.
         #[arg(long)]
@@ -312,7 +312,7 @@ pub(crate) enum DataCommand {
     },
     /// Writes features and rewards as CSV, which `replay`, the quickstart and `helba-lab` read.
     Convert {
-        /// CSV, JSON lines (dsjson) or, if the program was built with it, Parquet.
+        /// CSV, JSON lines (dsjson) or Parquet, also packed by gzip or zstd; - reads stdin.
         file: PathBuf,
         /// Schema, a TOML file.
         #[arg(long)]
@@ -328,7 +328,7 @@ pub(crate) enum DataCommand {
     /// Prints the transformation that a schema learns from a file, as one JSON object. An agent takes it as
     /// `transform` when a bandit is created, and computes the features of named values by it.
     Transform {
-        /// CSV, JSON lines (dsjson) or, if the program was built with it, Parquet.
+        /// CSV, JSON lines (dsjson) or Parquet, also packed by gzip or zstd; - reads stdin.
         file: PathBuf,
         /// Schema, a TOML file.
         #[arg(long)]
@@ -368,7 +368,7 @@ pub(crate) enum DataCommand {
 /// What is evaluated, and what is written.
 #[derive(Args)]
 pub(crate) struct EvaluateArguments {
-    /// CSV, JSON lines (dsjson) or, if the program was built with it, Parquet.
+    /// CSV, JSON lines (dsjson) or Parquet, also packed by gzip or zstd; - reads stdin.
     pub(crate) file: PathBuf,
     /// Schema, a TOML file. Files in the layout of data/README.md and those of `data convert` need none.
     #[arg(long)]

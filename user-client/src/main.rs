@@ -393,15 +393,16 @@ pub(crate) fn explore(config: &BanditConfig, range: f64) {
         Width::SelfNormalized => "the width of OFUL's proof".into(),
     };
     let resolved = |round| config.resolution() * config.index_range(round, round);
-    eprintln!(
-        "exploration: {width}, lambda {}, for rewards that differ by up to {range}; the comparison of arms resolves {:.3} of the reward at          first, and {:.3} after {} rounds",
+    tell!(
+        "exploration: {width}, lambda {}, for rewards that differ by up to {range}; the comparison of arms resolves {:.3} of the \
+         reward at first, and {:.3} after {} rounds",
         linear.lambda,
         resolved(1),
         resolved(config.horizon),
         config.horizon
     );
     if let Some(warning) = linear.lock_in_warning(config.horizon, range) {
-        eprintln!("helba-client: {warning}");
+        tell!("helba-client: {warning}");
     }
 }
 

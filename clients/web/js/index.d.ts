@@ -97,7 +97,7 @@ export interface Labels {
   tags?: string[] | null;
 }
 
-/** The configuration of an encrypted bandit; README.md of the project describes the fields. All but two have defaults. */
+/** The configuration of an encrypted bandit; docs/configuration.md of the project describes the fields. All but two have defaults. */
 export interface Configuration {
   features: number;
   arms: number;

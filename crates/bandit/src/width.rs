@@ -39,8 +39,8 @@ impl WidthShape {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Width {
-    /// A constant under the square root, as is usual in practice. Below half of the range of rewards it locks
-    /// in: an arm that was never tried, or was unlucky once, keeps an index below that of a worse arm
+    /// A constant under the square root, as is usual in practice. Below the range of rewards, times √λ/L, it
+    /// can lock in: an arm that was never tried, or was unlucky once, keeps an index below that of a worse arm
     /// (`helba-lab experiment helba-exploration`).
     Constant {
         /// The width, at least 0.
@@ -145,7 +145,8 @@ impl LinearConfig {
         };
         (most < range).then(|| {
             format!(
-                "the bandit can lock in on one arm: within {rounds} rounds exploration adds at most {most:.3} to an arm that was never                  tried, and rewards differ by up to {range:.3}; {advice}"
+                "the bandit can lock in on one arm: within {rounds} rounds exploration adds at most {most:.3} to an arm that was \
+                 never tried, and rewards differ by up to {range:.3}; {advice}"
             )
         })
     }

@@ -108,7 +108,7 @@ fn exploration([low, high]: [f64; 2]) -> String {
         let [low, high] = if low < 0.0 { [low, high] } else { [0.0, 1.0] };
         let alpha = bandit::WidthShape::default().alpha(high - low);
         format!(
-            "rewards within {low} and {high}: `create` explores with alpha {alpha} and lambda 1, given --rewards={low},{high}"
+            "rewards from {low} to {high}: with --rewards={low},{high}, `create` explores with alpha {alpha} and lambda 1"
         )
     }
 }

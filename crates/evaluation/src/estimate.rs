@@ -9,7 +9,6 @@ use crate::orders::{keys, order};
 use crate::report::{Entry, Estimate, EvaluationReport, Measure, recommend};
 use bandit::vector::argmax;
 use datasets::{DataRound, Dataset, Observed};
-use helba::Scalars;
 use privacy::source::{SplitMix64, Words};
 use protocol::BanditConfig;
 use rayon::prelude::*;
@@ -91,7 +90,7 @@ pub fn evaluate(dataset: &Dataset, settings: &EvaluationSettings) -> Result<Eval
     let warning = |contender: &Contender| contender.lock_in_warning(rounds.len(), range[1] - range[0]);
     let warnings = contenders.iter().filter_map(warning).collect();
     let config = BanditConfig::new(dataset.d(), dataset.arms().len());
-    let scalars = Scalars::new(&config, rounds.len() as u64, rounds.len() as u64);
+    let last = rounds.len() as u64;
     let recommendation = recommend(&entries, measure, &doubts);
     Ok(EvaluationReport {
         rounds: rounds.len(),
@@ -103,7 +102,7 @@ pub fn evaluate(dataset: &Dataset, settings: &EvaluationSettings) -> Result<Eval
         unfit,
         doubts,
         warnings,
-        resolution: config.resolution() * scalars.range,
+        resolution: config.resolution() * config.index_range(last, last),
         recommendation,
     })
 }

@@ -1,4 +1,4 @@
-//! What follows the raise, on any slot algebra: square root, comparison and argmax of all users of an
+//! What follows the raise, on any slot algebra: bonus, comparison and argmax of all users of an
 //! evaluation at once.
 //!
 //! A raised slot (a·B + b)·Ka + Ka − 1 holds (zₐ + i·uₐ)/c₂ of user b ([`protocol::ScoreLayout`]); all other

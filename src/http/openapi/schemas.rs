@@ -488,7 +488,7 @@ fn rounds() -> Named {
 fn encrypted() -> Named {
     let rounds = || ("rounds", from_one(), "The longest batch.");
     let width = json!({ "oneOf": [
-        variant("constant", "A constant.", &[("alpha", number(), "The width, at least 0.")]),
+        variant("constant", "A constant under the root, which can lock in below the range of rewards.", &[("alpha", number(), "The width, at least 0.")]),
         variant(
             "tangent",
             "The tangent of the root, which gives up no arm.",
@@ -498,7 +498,7 @@ fn encrypted() -> Named {
             ],
         ),
         one_of(&["theory", "self_normalized"]),
-    ], "description": "The confidence width." });
+    ], "description": "The confidence width; new bandits have the tangent." });
     let schedule = json!({ "oneOf": [
         one_of(&["every_round", "determinant", "trace", "growth", "trace_or_growth"]),
         variant("every", "Batches of a fixed length.", &[rounds()]),

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub(super) struct Given {
     /// The last one that is known to be given out, or left out.
     last: u64,
-    /// Rounds that may have been left out, in order and apart.
+    /// Rounds that may have been left out, in order and without overlap.
     gaps: Vec<Gap>,
     /// The rounds of earlier gaps, for which no feedback is accepted any more.
     left_out: u64,
@@ -39,10 +39,8 @@ impl Given {
     pub(super) fn leave_out(&mut self, to: u64, forgotten: u64) {
         let after = self.last;
         if to > after {
-            match self.gaps.last_mut() {
-                Some(gap) if gap.to == after => gap.to = to,
-                _ => self.gaps.push(Gap { after, to }),
-            }
+            // Apart from the gap before, of which feedback in this one says nothing.
+            self.gaps.push(Gap { after, to });
             self.last = to;
         }
         let old = |gap: &&Gap| gap.to <= forgotten;
