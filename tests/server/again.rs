@@ -4,7 +4,7 @@ use crate::fixture::*;
 use crate::users::*;
 use ckks::Plaintext;
 use helba_server::Settings;
-use protocol::{Answers, Exchanges, LOG_CONTEXT};
+use protocol::{Answers, BanditConfig, Exchanges, LOG_CONTEXT};
 use rand_chacha::ChaCha20Rng;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -31,8 +31,16 @@ fn user(server: &InProcess, created: &Created, repeats: u64) -> User {
 
 /// A bandit and `count` users of it.
 fn users(server: &InProcess, count: usize, repeats: u64) -> Vec<User> {
-    let first = User::create(server.device(), Answers::Arm);
+    let first = User::create_with(server.device(), &config());
     (0..count).map(|_| user(server, first.device.created(), repeats)).collect()
+}
+
+/// The root, whose polynomial leaves the range of the comparison where contexts are too long: the scores of
+/// such contexts are within the range of a tangent in the first rounds.
+fn config() -> BanditConfig {
+    let mut config = encrypted(Answers::Arm);
+    config.linear.width = bandit::WidthShape::Root.width(0.5);
+    config
 }
 
 /// Contexts with rows of norm 2, which no device would encrypt: from those of x and −x, whose products of
@@ -185,7 +193,7 @@ fn attack_a_sender_of_long_contexts_is_found() {
     // A decision counts once, however often it is asked for.
     let all = users(&server, 8, 1);
     let (liar, honest) = all.split_last().unwrap();
-    let mut twin = ClearTwin::new(encrypted(Answers::Arm));
+    let mut twin = ClearTwin::new(config());
 
     // The control: devices that may not ask again.
     let mute: Vec<User> = (0..3).map(|_| user(&server, liar.device.created(), 0)).collect();
@@ -241,13 +249,13 @@ fn attack_a_silent_sender_of_long_contexts_is_found() {
     let all = users(&server, 4, 55);
     let (liar, honest) = all.split_last().unwrap();
     let found = evaluate(&server, honest, Some((liar, Liar::IsSilent, true)), &mut rng);
-    found.check(&mut ClearTwin::new(encrypted(Answers::Arm)), found.last());
+    found.check(&mut ClearTwin::new(config()), found.last());
     assert!(found.rounds.iter().all(|(_, round)| round.repeats <= 3));
     // It is known when the time for asking again after the last repeat is over.
     wait_for("the sender is found", || server.state.senders_alone(liar.id()) == 1);
     let later = evaluate(&server, honest, Some((liar, Liar::IsSilent, false)), &mut rng);
     assert!(later.rounds.iter().all(|(_, round)| round.choice.users as usize == honest.len() + 1));
-    later.check(&mut ClearTwin::new(encrypted(Answers::Arm)), later.last_of_the_others());
+    later.check(&mut ClearTwin::new(config()), later.last_of_the_others());
 }
 
 #[track_caller]
@@ -345,7 +353,7 @@ fn attack_a_majority_that_asks_again_takes_no_answer_from_another() {
         }
     });
     wait_for("the third is evaluated alone", || server.state.senders_alone(all[0].id()) == 1);
-    let mut twin = ClearTwin::new(encrypted(Answers::Arm));
+    let mut twin = ClearTwin::new(config());
     let rows = random_rows(&mut rng);
     let choice = all[0].decide(&rows, &mut rng);
     assert!(choice.reliable && choice.users == 1);

@@ -70,6 +70,36 @@ fn logged_rounds_are_learnt_over_http() {
     assert_eq!(requests.count(), learnt.requests);
 }
 
+/// Feedbacks of a batch that is not due leave less room than one model has: logged rounds that find none end
+/// the batch, in place of waiting for feedback that may never come.
+#[test]
+fn logged_rounds_end_a_batch_that_is_in_their_way() {
+    let server = InProcess::start(Settings::default());
+    let mut rng = rng(65);
+    let config = BanditConfig { horizon: 100_000, ..encrypted(Answers::Scores) };
+    let user = User::create_with(server.device(), &config);
+    user.device.learn(&user.client, "first", &logged(300, &mut rng), &mut rng, |_| ()).unwrap();
+    for _ in 0..5 {
+        let rows = random_rows(&mut rng);
+        let choice = user.decide(&rows, &mut rng);
+        user.feedback(&rows, &choice, &mut rng);
+    }
+    let status = user.status();
+    assert_eq!((status.feedbacks, status.model_feedbacks), (305, 300), "an open batch");
+    assert!(!status.updating && !status.refresh_due, "{status:?}");
+    let most = config.most_waiting(300) as usize;
+    assert!((6..1000).contains(&most), "{most}");
+    let rounds = logged(most, &mut rng);
+    let all: Vec<(usize, &[f64], f64)> =
+        rounds.iter().map(|round| (round.arm, &round.features[..], round.reward)).collect();
+    let body = user.device.logged(LearnId([9; 16]), &all, &mut rng).unwrap();
+    let problem = user.http.post(&user.path("/learn"), &body).problem();
+    assert_eq!((problem.status, problem.reason.as_deref()), (409, Some("still_learning")));
+    assert!(user.status().updating, "the batch has ended");
+    let learnt = user.device.learn(&user.client, "second", &rounds, &mut rng, |_| ()).unwrap();
+    assert_eq!((learnt.rounds, user.status().feedbacks), (most, 305 + most as u64));
+}
+
 /// What is no request of this bandit is refused with its reason, and changes nothing.
 #[test]
 fn bad_logged_rounds_change_nothing() {

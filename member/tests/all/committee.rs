@@ -90,7 +90,7 @@ fn opened(run: &Written) -> Keys {
     let folder = tempfile::tempdir().unwrap();
     let open = |bytes: &Vec<u8>| {
         let path = folder.path().join("member.keys");
-        std::fs::write(&path, bytes).unwrap();
+        host::write_private(&path, bytes).unwrap();
         MemberKeys::open(&path, None).unwrap()
     };
     let members = run.members.iter().map(open).collect();

@@ -42,7 +42,7 @@ fn keys_are_read_as_they_were_saved() {
     assert!(matches!(MemberKeys::open(&sealed, Some(&passphrase(b"wrong"))), Err(KeysError::Secret(_))));
 
     let refused = |bytes: &[u8]| {
-        std::fs::write(&again, bytes).unwrap();
+        host::write_private(&again, bytes).unwrap();
         MemberKeys::open(&again, None).is_err()
     };
     for at in (0..bytes.len()).step_by(bytes.len() / 40) {

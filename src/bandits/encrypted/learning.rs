@@ -36,7 +36,19 @@ impl EncryptedServed {
             served.check_stays()?;
             live.learn(&served.shared.engine, message)
         });
-        let Pending { applied, ticket } = learnt.await?;
+        let Pending { applied, ticket } = match learnt.await {
+            Ok(learnt) => learnt,
+            Err(error) => {
+                // The refusal may have ended a batch.
+                let served = self.clone();
+                blocking(move || {
+                    served.offer_task();
+                    Ok(())
+                })
+                .await?;
+                return Err(error);
+            }
+        };
         ticket.await?;
         let Applied::Learnt(receipt) = applied else {
             return Err(Error::Broken("logged rounds that were not learnt"));

@@ -295,7 +295,15 @@ impl Live {
     pub(super) fn learn(&mut self, engine: &Engine, message: LearnRequest) -> Result<Pending, Error> {
         let LearnRequest { id, rounds, statistics: frame } = message;
         let rounds = u64::from(rounds);
-        if let Some(receipt) = self.bandit.learnt(engine, id, rounds)? {
+        let learnt = match self.bandit.learnt(engine, id, rounds) {
+            // Feedbacks of an open batch would wait for more of their kind: the batch ends, which makes room.
+            Err(error) if is_still_learning(&error) && self.bandit.closes_early() => {
+                drop(self.change(engine, &Event::Closed)?.ticket);
+                return Err(error.into());
+            }
+            learnt => learnt?,
+        };
+        if let Some(receipt) = learnt {
             // They may have been learnt a moment ago, and be on their way to the disk.
             return Ok(Pending { applied: Applied::Learnt(receipt), ticket: self.flush()? });
         }
@@ -600,4 +608,9 @@ fn is_left(path: &Path) -> bool {
 /// The identity of the log of a bandit: its id and those of the keys of both rings.
 fn identity(id: &str, engine: &Engine) -> Vec<u8> {
     [id.as_bytes(), &engine.deep().key_id().0, &engine.key_id().0].concat()
+}
+
+/// Whether logged rounds find no room before the next model.
+fn is_still_learning(error: &helba::Error) -> bool {
+    matches!(error, helba::Error::Protocol(protocol::Error::StillLearning { .. }))
 }

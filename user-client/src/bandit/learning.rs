@@ -8,6 +8,10 @@ use wire::ProblemType;
 
 /// Seconds for which a request waits for a task.
 const SECONDS: u64 = 5;
+/// The most refusals in succession without a task in between.
+const MOST_REFUSALS: u32 = 100;
+/// The pause after such a refusal.
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// What was played in a round that was logged, and its reward.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,21 +68,38 @@ impl BanditDevice<'_> {
         self.exchanges.layout.check_logged(&rounds)?;
         let view = client.encrypted(&self.created.id)?;
         let mut done = Learning { rounds: 0, requests: 0, status: view.status };
+        let mut refusals = 0;
         while done.rounds < rounds.len() {
             let left = &rounds[done.rounds..];
-            let part = &left[..left.len().min(config.most_logged(done.status.model_feedbacks))];
+            let (learnt, waiting) = (done.status.model_feedbacks, done.status.feedbacks);
+            // At least one: the server then ends the batch that waits for more.
+            let room = config.most_waiting(learnt).saturating_sub(waiting.saturating_sub(learnt)).max(1);
+            let most = config.most_logged(learnt);
+            let part = &left[..left.len().min(most).min(usize::try_from(room).unwrap_or(most))];
             let body = self.logged(id(name, done.rounds), part, rng)?;
             match client.learn(&self.created.id, &body) {
                 // It may have been learnt by a call before this one, with another length.
-                Ok(receipt) => {
+                Ok(receipt) if (1..=protocol::MOST_LOGGED as u64).contains(&receipt.rounds) => {
                     done.rounds = (done.rounds + receipt.rounds as usize).min(rounds.len());
                     done.requests += 1;
+                    done.status.feedbacks = receipt.feedbacks;
+                    refusals = 0;
                 }
-                Err(error) if is_learning(&error) => {
-                    done.status = self.answer_until_idle(client, rng)?.1;
+                Ok(_) => return Err(Error::BadAnswer("its receipt has no number of logged rounds".into())),
+                Err(error) => {
+                    let (answered, status) = self.answer_until_idle(client, rng)?;
+                    // A raiser may have renewed the model since, which then takes fewer rounds.
+                    let fewer = config.most_logged(status.model_feedbacks) < part.len();
+                    refusals = if answered > 0 { 0 } else { refusals + 1 };
+                    if !(is_learning(&error) || fewer) || refusals > MOST_REFUSALS {
+                        return Err(error);
+                    }
+                    if answered == 0 {
+                        std::thread::sleep(PAUSE);
+                    }
+                    done.status = status;
                     continue;
                 }
-                Err(error) => return Err(error),
             }
             each(&done);
         }

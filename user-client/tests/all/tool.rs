@@ -326,7 +326,7 @@ fn the_tool_sends_api_tokens() {
     assert!(fails("delete", &["--bandit", &id, "--token-file", "phone"]).contains("403"));
     let (list, _) = tool.run("list", &["--token-file", "phone"]);
     assert!(list.starts_with(&id), "{list}");
-    std::fs::write(server.file("lost"), "1".repeat(64)).unwrap();
+    host::write_private(&server.file("lost"), "1".repeat(64).as_bytes()).unwrap();
     assert!(fails("list", &["--token-file", "lost"]).contains("does not know the token"));
     let mut bare = Command::new(env!("CARGO_BIN_EXE_helba-client"));
     let bare = bare.args(["list", "--server", &server.url()]).output().unwrap();
@@ -340,7 +340,7 @@ fn a_bundle_of_other_keys_creates_nothing() {
     let server = Server::start("127.0.0.1:0");
     let new = NewToken { name: "admin".into(), scopes: vec![Scope::Admin], bandit: None, expires: None };
     let token = TokensFile::of(&server.file("state")).create(new, &mut rng(1)).unwrap();
-    std::fs::write(server.file("admin"), token.to_hex().as_str()).unwrap();
+    host::write_private(&server.file("admin"), token.to_hex().as_bytes()).unwrap();
     let half = &keys().1[..keys().1.len() / 2];
     for (name, bytes, why) in [
         ("other", &other_keys().1[..], "use the secret bundle that was generated with the public bundle"),

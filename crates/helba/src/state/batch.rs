@@ -165,11 +165,13 @@ impl EncryptedBandit {
         }
     }
 
-    /// Whether the open sum has as many feedbacks, and subtractions, as its masks hide
-    /// ([`protocol::MOST_SUMMED`]). One more is refused until the batch that is under way has ended.
+    /// Whether the open sum has as many feedbacks, and subtractions, as it may ([`protocol::MOST_SUMMED`]), or
+    /// with logged rounds as many as one model takes. One more is refused until the batch that is under way
+    /// has ended.
     pub fn sum_is_full(&self) -> bool {
         let s = &self.state;
         s.feedbacks - s.closed + s.subtractions() >= MOST_SUMMED
+            || (s.logged && s.untested() >= s.config.most_waiting(s.model_feedbacks))
     }
 
     /// Ends the batch if its schedule does, if its sum is full, or if the model is too far from an inverse to

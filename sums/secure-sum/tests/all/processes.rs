@@ -221,7 +221,7 @@ fn a_collector_may_fall_over_between_the_two_openings() {
 fn attack_a_stranger_closes_a_batch() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("token");
-    std::fs::write(&file, "0123456789abcdef".repeat(4) + "\n").unwrap();
+    host::write_private(&file, ("0123456789abcdef".repeat(4) + "\n").as_bytes()).unwrap();
     let mut rng = ChaCha20Rng::seed_from_u64(15);
     for guarded in [true, false] {
         let mut arguments = vec!["aggregator", "--listen", "127.0.0.1:0"];

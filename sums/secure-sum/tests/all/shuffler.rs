@@ -133,7 +133,7 @@ fn an_elimination_learns_behind_a_shuffler() {
 fn attack_sums_reach_an_operators_bandit_with_its_token_alone() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("operator.token");
-    std::fs::write(&file, "0123456789abcdef".repeat(4)).unwrap();
+    host::write_private(&file, "0123456789abcdef".repeat(4).as_bytes()).unwrap();
     let token = AccessToken::open(&file).unwrap();
     let settings = Settings { operator: Some(token.digest()), ..Settings::default() };
     let (_runtime, address) = service_with(&folder.path().join("state"), "127.0.0.1:0", settings);
