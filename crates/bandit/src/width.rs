@@ -40,8 +40,8 @@ impl WidthShape {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Width {
     /// A constant under the square root, as is usual in practice. Below the range of rewards, times √λ/L, it
-    /// can lock in: an arm that was never tried, or was unlucky once, keeps an index below that of a worse arm
-    /// (`helba-lab experiment helba-exploration`).
+    /// can lock in: an arm that was never tried, or was unlucky once, keeps an index below that of a worse
+    /// arm (`helba-lab experiment helba-exploration`).
     Constant {
         /// The width, at least 0.
         alpha: f64,
