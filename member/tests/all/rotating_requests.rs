@@ -89,7 +89,7 @@ fn next_of(world: &World) -> Keys {
         (keys.members.iter().map(bytes).collect(), keys.public, keys.users)
     });
     let open = |(at, bytes): (usize, &Vec<u8>)| {
-        std::fs::write(path(at), bytes).unwrap();
+        host::write_private(&path(at), bytes).unwrap();
         MemberKeys::open(&path(at), None).unwrap()
     };
     let members = members.iter().enumerate().map(open).collect();
