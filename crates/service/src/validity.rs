@@ -82,7 +82,7 @@ fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (length, rest) = match first {
         0..=0x7f => (usize::from(first), rest),
         // Lengths of certificates fit three bytes.
-        0x81 | 0x82 | 0x83 => {
+        0x81..=0x83 => {
             let (digits, rest) = rest.split_at_checked(usize::from(first - 0x80))?;
             (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest)
         }
