@@ -61,5 +61,5 @@ def test_the_figures_of_the_tutorial(tmp_path: Path) -> None:
     run([sys.executable, "-c", python], tmp_path)
     said = run(["bash", "-euc", shell.replace("target/release", str(PROGRAMS))], tmp_path)
     mean = {line.split()[0]: line.split()[1] for line in said.splitlines() if line.startswith("helba ")}
-    assert mean["helba"].startswith("0.52") and "7 features" in said, said
+    assert mean["helba"].startswith("0.57") and "7 features" in said, said
     assert "[always back]                         0.3675" in said, said

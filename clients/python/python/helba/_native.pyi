@@ -8,7 +8,7 @@ def check_data(
 ) -> tuple[str, list[str]]: ...
 def default_configuration(features: int, arms: int) -> str: ...
 def exploring(
-    configuration: str,
+    text: str,
     width: Optional[str] = None,
     alpha: Optional[float] = None,
     rewards: Optional[tuple[float, float]] = None,
