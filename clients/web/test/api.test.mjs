@@ -85,7 +85,7 @@ test("contexts, rewards and configurations are checked before anything is sent",
     [[row, row, row, [0.1, 0.2]], /row 4|features/],
     [[row, row, row, [0.1, NaN, 0.2]], /row 4/],
     [[row, row, row, [0.1, "0.2", 0.2]], /row 4, column 2/],
-    [[row, row, row, [0.9, 0.9, 0.9]], /norm/],
+    [[row, row, row, [0.9, 0.9, 0.9]], /row 4 is longer than 1/],
     [[row, row, row, 1], /row 4 of the contexts must be an array/],
     [undefined, /must be an array/],
   ]) {
