@@ -167,7 +167,9 @@ fn attack_sums_reach_an_operators_bandit_with_its_token_alone() {
         .is_err()
     );
     assert_eq!(counted(&start(&reader)), 0);
-    assert!(counted(&start(&["--server-token-file", file])) > 0);
+    let shuffler = start(&["--server-token-file", file]);
+    counted(&shuffler);
+    until(|| view(&server, &id).feedbacks > 0);
 
     let pure = json!({"policy": "elimination", "model": "pure", "arms": 2, "horizon": 20_000, "epsilon": 4});
     let id = create(&server, &pure);
@@ -243,7 +245,8 @@ fn a_user_reports_one_reward() {
         let reports = ["--shuffler", &url, "--arm", "0", "--reward", "1"];
         ends(&run("report", &id, &reports), true, "sent");
     }
-    assert_eq!(view(&server, &id).feedbacks, asked.users);
+    // The shuffler delivers after its answer to the last user.
+    until(|| view(&server, &id).feedbacks == asked.users);
 }
 
 /// Two batches of devices that choose for themselves; those of the first are in two processes, of which
