@@ -20,6 +20,7 @@ use hyper_util::service::TowerToHyperService;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::pin::pin;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -63,7 +64,8 @@ pub struct Connections {
     pub life: Option<Duration>,
     /// Bytes of memory of answers above 128 KiB that peers have not taken yet. A peer must take an answer at
     /// 64 KiB/s or faster after a grace of 15 s. Where there is no memory, the connection whose peer has
-    /// taken nothing for longest is closed, and where all peers take something, the answer is 503.
+    /// taken nothing for longest is closed, and where all peers take something, one of the address that holds
+    /// most. To that address the answer is 503.
     pub answers: usize,
     /// Time to answer the remaining requests after the service is told to stop.
     pub grace: Duration,
@@ -212,7 +214,7 @@ impl Http {
                     None => Ok(too_long()),
                 };
                 let answer = match answer {
-                    Ok(answer) => Ok(charged(answer, &answers, &open).await),
+                    Ok(answer) => Ok(charged(answer, &answers, &open, &slot).await),
                     Err(never) => Err(never),
                 };
                 slot.leave();
@@ -245,10 +247,11 @@ fn too_long() -> Response {
 }
 
 /// `answer`, whose bytes take memory of the budget until the peer has them, or 503.
-async fn charged(answer: Response, answers: &Answers, open: &Open) -> Response {
+async fn charged(answer: Response, answers: &Answers, open: &Open, slot: &Slot) -> Response {
     let bytes = answer.body().size_hint().exact().filter(|bytes| *bytes > SMALL_BYTES);
     let Some(bytes) = bytes else { return answer };
-    match answers.charge(bytes, || open.close_longest_blocked().is_some()).await {
+    let make_room = |units| open.close_of_most_memory(slot.address, units).is_some();
+    match answers.charge(bytes, &slot.held, make_room).await {
         Some(memory) => answer.map(|body| Body::new(Charged { body, memory: Arc::new(memory) })),
         None => (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1")]).into_response(),
     }
@@ -288,6 +291,8 @@ struct Slot {
     address: IpAddr,
     state: Mutex<State>,
     blocked: Arc<Blocked>,
+    /// The memory of its answers, in units of the budget.
+    held: Arc<AtomicU32>,
     close: Notify,
 }
 
@@ -318,6 +323,10 @@ impl Slot {
         }
     }
 
+    fn held(&self) -> u32 {
+        self.held.load(Ordering::Relaxed)
+    }
+
     /// When the connection began to wait. `None` if it may not be closed.
     fn waits_since(&self) -> Option<Instant> {
         match *lock(&self.state) {
@@ -338,7 +347,8 @@ impl Open {
             self.close_longest_waiting(|_| true).or_else(|| self.close_of_most(of_address))?;
         }
         let state = Mutex::new(State::New { since: Instant::now() });
-        let slot = Arc::new(Slot { address, state, blocked: Arc::default(), close: Notify::new() });
+        let (blocked, held) = (Arc::default(), Arc::default());
+        let slot = Arc::new(Slot { address, state, blocked, held, close: Notify::new() });
         lock(&self.slots).insert(id, slot.clone());
         Some(slot)
     }
@@ -359,14 +369,31 @@ impl Open {
         Some(())
     }
 
-    /// Closes the connection whose peer has taken nothing for longest.
-    fn close_longest_blocked(&self) -> Option<()> {
+    /// Closes a connection that holds memory of answers: that whose peer has taken nothing for longest, or, if
+    /// all peers take something, the one that holds most at the address that holds most. Returns `None` and
+    /// closes nothing if that address would then hold less than `address` with `units` more.
+    fn close_of_most_memory(&self, address: IpAddr, units: u32) -> Option<()> {
         let mut slots = lock(&self.slots);
-        let blocked = slots.iter().filter_map(|(id, slot)| Some((slot.blocked.since()?, *id)));
-        let (since, id) = blocked.min()?;
-        if since.elapsed() < TAKES_NOTHING {
-            return None;
-        }
+        let holding = || slots.iter().map(|(id, slot)| (*id, slot, slot.held())).filter(|(.., held)| *held > 0);
+        let blocked = holding().filter_map(|(id, slot, _)| Some((slot.blocked.since()?, id)));
+        let long = blocked.min().filter(|(since, _)| since.elapsed() >= TAKES_NOTHING);
+        let id = match long {
+            Some((_, id)) => id,
+            None => {
+                let mut of = BTreeMap::<IpAddr, (u32, (u32, u64))>::new();
+                for (id, slot, held) in holding() {
+                    let (all, most) = of.entry(slot.address).or_default();
+                    *all += held;
+                    *most = (*most).max((held, id));
+                }
+                let own = of.get(&address).map_or(0, |(all, _)| *all);
+                let (all, (held, id)) = of.into_values().max()?;
+                if all.saturating_sub(held) < own.saturating_add(units) {
+                    return None;
+                }
+                id
+            }
+        };
         let slot = slots.remove(&id)?;
         *lock(&slot.state) = State::Closing;
         slot.close.notify_one();

@@ -5,6 +5,7 @@ use crate::Pace;
 use axum::body::{Body, Bytes, HttpBody};
 use std::io;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -132,19 +133,25 @@ impl Answers {
         Answers { memory: Arc::new(Semaphore::new(units as usize)), units }
     }
 
-    /// A part of the budget for an answer of `bytes`, all of it for one that is longer. While there is none,
-    /// `make_room` is asked whether it has ended a connection that holds some.
+    /// A part of the budget for an answer of `bytes`, all of it for one that is longer, which counts as held by
+    /// its connection. While there is none, `make_room` is told how many units are needed, and asked whether it
+    /// has ended a connection that holds some.
     pub(crate) async fn charge(
         &self,
         bytes: u64,
-        make_room: impl Fn() -> bool,
-    ) -> Option<OwnedSemaphorePermit> {
+        held: &Arc<AtomicU32>,
+        make_room: impl Fn(u32) -> bool,
+    ) -> Option<Part> {
         let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).min(self.units);
+        let part = |permit| {
+            held.fetch_add(units, Ordering::Relaxed);
+            Part { _permit: permit, units, held: held.clone() }
+        };
         loop {
             if let Ok(permit) = self.memory.clone().try_acquire_many_owned(units) {
-                return Some(permit);
+                return Some(part(permit));
             }
-            if !make_room() {
+            if !make_room(units) {
                 return None;
             }
             // What it held comes back when its task has ended.
@@ -153,22 +160,36 @@ impl Answers {
                 self.memory.clone().acquire_many_owned(units),
             );
             if let Ok(Ok(permit)) = soon.await {
-                return Some(permit);
+                return Some(part(permit));
             }
         }
+    }
+}
+
+/// A part of the budget, until it is dropped.
+pub(crate) struct Part {
+    _permit: OwnedSemaphorePermit,
+    units: u32,
+    /// What the connection holds.
+    held: Arc<AtomicU32>,
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.held.fetch_sub(self.units, Ordering::Relaxed);
     }
 }
 
 /// A body whose bytes hold a part of the budget until the last of them is dropped.
 pub(crate) struct Charged {
     pub(crate) body: Body,
-    pub(crate) memory: Arc<OwnedSemaphorePermit>,
+    pub(crate) memory: Arc<Part>,
 }
 
 /// Bytes with their part of the budget.
 struct Held {
     bytes: Bytes,
-    _memory: Arc<OwnedSemaphorePermit>,
+    _memory: Arc<Part>,
 }
 
 impl AsRef<[u8]> for Held {

@@ -5,7 +5,9 @@ use axum::routing::get;
 use service::{Connections, serve};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 struct Server {
     address: SocketAddr,
@@ -61,6 +63,9 @@ fn attack_heads_are_no_longer_than_the_bound() {
     }
 }
 
+/// Tests with the largest answers take turns, since one measures the memory of this process.
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// Resident memory of this process, in bytes.
 #[cfg(target_os = "linux")]
 fn resident() -> usize {
@@ -76,6 +81,7 @@ fn resident() -> usize {
 #[test]
 fn attack_connections_that_take_nothing_hold_little_and_end() {
     const LARGE: usize = 8 << 20;
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let app = Router::new().route("/", get(async || "well")).route("/large", get(async || vec![7u8; LARGE]));
     let server = Server::start(app, Connections::default());
     let ask = |path: &str| {
@@ -112,6 +118,45 @@ fn attack_connections_that_take_nothing_hold_little_and_end() {
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
         assert!(answer.len() < LARGE);
+    }
+}
+
+/// One address reads slowly on connections that hold the whole budget. Another address gets its large answer
+/// all the same.
+#[cfg(target_os = "linux")]
+#[test]
+fn attack_one_address_keeps_no_memory_of_answers_from_others() {
+    const LARGE: usize = 8 << 20;
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let app = Router::new().route("/large", get(async || vec![7u8; LARGE]));
+    let server = Server::start(app, Connections::default());
+    let (address, ask) = (server.address, b"GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let others = tokio::runtime::Runtime::new().unwrap();
+    let begun = Arc::new(tokio::sync::Semaphore::new(0));
+    for _ in 0..6 {
+        let begun = begun.clone();
+        others.spawn(async move {
+            let socket = tokio::net::TcpSocket::new_v4().unwrap();
+            socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+            let mut stream = socket.connect(address).await.unwrap();
+            stream.write_all(ask).await.unwrap();
+            let mut part = vec![0; 64 << 10];
+            stream.read_exact(&mut part[..1]).await.unwrap();
+            begun.add_permits(1);
+            // Some 1.3 MB/s: room for a write is there more often than once a second.
+            while stream.read(&mut part).await.is_ok_and(|bytes| bytes > 0) {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        });
+    }
+    let all = async { tokio::time::timeout(Duration::from_secs(20), begun.acquire_many(6)).await };
+    drop(others.block_on(all).unwrap().unwrap());
+    for _ in 0..3 {
+        let mut stream = server.connect();
+        stream.write_all(ask).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        assert!(answer.starts_with(b"HTTP/1.1 200") && answer.len() > LARGE, "{}", answer.len());
     }
 }
 
