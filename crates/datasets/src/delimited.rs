@@ -165,12 +165,17 @@ impl Delimited {
             text.push('\n');
             text.push_str(next);
             rows += usize::from(is_row(next));
-            if next.contains('"') && split(&text, delimiter, false, &mut row.cells) {
-                let is_cell = !first_is_row || 2 * rows <= at;
-                if is_cell {
-                    self.ahead.drain(..=at);
+            match ends_open(next, delimiter) {
+                Some(true) => {}
+                None => return Ok(false),
+                Some(false) => {
+                    let is_cell = (!first_is_row || 2 * rows <= at)
+                        && split(&text, delimiter, false, &mut row.cells);
+                    if is_cell {
+                        self.ahead.drain(..=at);
+                    }
+                    return Ok(is_cell);
                 }
-                return Ok(is_cell);
             }
         }
         Ok(false)
@@ -220,6 +225,25 @@ fn split(text: &str, delimiter: u8, open: bool, cells: &mut StringRecord) -> boo
 
 fn memchr(text: &str, byte: u8) -> Option<usize> {
     text.as_bytes().iter().position(|found| *found == byte)
+}
+
+/// Whether a quoted cell is open at the end of a line if one is at its beginning; `None` if a quote in the line
+/// neither closes that cell nor stands for itself, so that it was none.
+fn ends_open(line: &str, delimiter: u8) -> Option<bool> {
+    let mut rest = line;
+    loop {
+        let Some((_, after)) = rest.split_once('"') else { return Some(true) };
+        let behind = after.trim_start_matches(' ');
+        match behind.as_bytes().first() {
+            Some(b'"') if behind.len() == after.len() => rest = &after[1..],
+            Some(byte) if *byte == delimiter => {
+                let mut cells = StringRecord::new();
+                return Some(!split(&behind[1..], delimiter, false, &mut cells));
+            }
+            Some(_) => return None,
+            None => return Some(false),
+        }
+    }
 }
 
 /// What begins at the beginning of a cell.
