@@ -1,7 +1,6 @@
 //! The errors of the server. `http::problem` turns an error into an answer.
 
 use crate::access::{Forbidden, Needs, TokenFault};
-use protocol::MOST_SUMMED;
 use service::Rejection;
 use std::path::{Path, PathBuf};
 use wire::ProblemType;
@@ -385,8 +384,8 @@ pub enum Error {
     },
     /// Capacity: the sum of feedback is as long as its masks hide, and the batch before it has not ended.
     #[error(
-        "{MOST_SUMMED} feedbacks wait for the end of the batch, and no more are summed under one mask; nothing was counted: try again \
-         when a holder of the key has answered"
+        "as many feedbacks and erasures wait for the end of the batch as are summed under one mask; nothing was counted or erased: \
+         try again when a holder of the key has answered"
     )]
     SumIsFull,
     /// Misuse: the database has no bytes, which no database has.

@@ -2,7 +2,7 @@
 
 use crate::levels::{ANSWER_LEVEL, DecisionLevels, REFRESH_LEVEL, UpdateLevels};
 use crate::lwe::MOST_BOOTSTRAPPED_ARMS;
-use crate::{Counters, Error, Factors, ScoreRing, Shape, warm_steps};
+use crate::{Counters, Error, Factors, MOST_SUMMED, ScoreRing, Shape, warm_steps};
 use bandit::{LinearConfig, Schedule, Width, WidthShape};
 use ckks::Params;
 use fault::OutOfRange;
@@ -30,15 +30,12 @@ pub const UNCERTAINTY_BOUND: f64 = 1.0625;
 
 /// The most logged rounds of one request.
 pub const MOST_LOGGED: usize = 1000;
-/// The most feedbacks and logged rounds that wait for a model where logged rounds are taken: the sums for
-/// which masks are 2⁴⁰ times as wide as a value, if L ≤ 1 ([`LOG_STATISTICS`](crate::LOG_STATISTICS)).
-const MOST_WAITING: f64 = 4096.0;
 /// The most that they may multiply an eigenvalue of A_j·V_j by.
 const MOST_GROWTH: f64 = 16384.0;
 /// The most that this factor times the largest entry of V/s may be. Newton's iteration starts with an
 /// eigenvalue of 2/factor, and an error e of the inverse moves it by e·V/s: by a hundredth for e = 2⁻²⁴.
 const MOST_SPREAD: f64 = 262_144.0;
-/// The most that n·L² may be for n logged rounds, so that each of their sums is below 2⁶² units.
+/// The most that n·L² may be for a sum of n feedbacks or logged rounds, so that it is below 2⁶² units.
 const MOST_SQUARES: f64 = 262_144.0;
 
 /// The most arms for which a comparison of eight levels is precise enough. Its indicators are within 0.0122
@@ -451,6 +448,14 @@ impl BanditConfig {
         if self.tests_trace() { Err(Error::NoLoggedRounds { why }) } else { Ok(()) }
     }
 
+    /// The most feedbacks and subtractions of a sum that is raised, whoever raises it: [`MOST_SUMMED`], and
+    /// fewer where L is above 8, so that masks are at least 2³⁵ times as wide as a sum. One is what a feedback
+    /// may be.
+    pub fn most_summed(&self) -> u64 {
+        let squared = self.linear.l * self.linear.l;
+        (MOST_SUMMED as f64).min(MOST_SQUARES / squared).max(1.0) as u64
+    }
+
     /// The most feedbacks and logged rounds that may wait for the next model when logged rounds are taken, if
     /// the last model has `learnt` of them.
     ///
@@ -461,9 +466,8 @@ impl BanditConfig {
         let (squared, lambda, learnt) = (self.linear.l * self.linear.l, self.linear.lambda, learnt as f64);
         // n·max(horizon, learnt + n) ≤ spread.
         let spread = MOST_SPREAD * self.design_scale() * lambda / (squared * squared);
-        let most = MOST_WAITING
+        let most = (self.most_summed() as f64)
             .min(MOST_GROWTH * lambda / squared)
-            .min(MOST_SQUARES / squared.max(1.0))
             .min(spread / self.horizon as f64)
             .min(2.0 * spread / (learnt + (learnt * learnt + 4.0 * spread).sqrt()));
         // One is what a feedback may be.

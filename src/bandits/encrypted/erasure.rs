@@ -17,8 +17,8 @@ impl EncryptedServed {
     ///
     /// # Errors
     /// [`Error::Helba`] for a decision that the bandit has not given out, or that has no feedback;
-    /// [`Error::BeingChecked`] while the members of a committee check its batch; [`Error::FeedbackNotKept`];
-    /// [`Error::Log`].
+    /// [`Error::BeingChecked`] while the members of a committee check its batch; [`Error::SumIsFull`];
+    /// [`Error::FeedbackNotKept`]; [`Error::Log`].
     pub(crate) async fn erase(self: Arc<Self>, decision: DecisionId) -> Result<Reply, Error> {
         self.check_stays()?;
         let _waiting =
@@ -61,6 +61,7 @@ impl EncryptedServed {
             // Another request may have erased it while the log was read, or its batch may be closed.
             match live.bandit.erasable(decision)? {
                 Ok(round) if live.bandit.is_checked_now(round) => return Err(being_checked(decision)),
+                Ok(_) if live.bandit.sum_is_full() => return Err(Error::SumIsFull),
                 Ok(round) => live.change(&self.shared.engine, &Event::Erased { round, frame })?,
                 Err(receipt) => Pending { applied: Applied::Erased(receipt), ticket: live.flush()? },
             }

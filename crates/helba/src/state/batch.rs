@@ -11,7 +11,7 @@ use crate::deep::ModelLevels;
 use crate::engine::{Engine, Masked};
 use crate::{Error, refresh};
 use ckks::Ciphertext;
-use protocol::{Factors, INVERSE_TOLERANCE, MOST_SUMMED, Plan, TaskKind};
+use protocol::{Factors, INVERSE_TOLERANCE, Plan, TaskKind};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use serde::{Deserialize, Serialize};
@@ -165,12 +165,12 @@ impl EncryptedBandit {
         }
     }
 
-    /// Whether the open sum has as many feedbacks, and subtractions, as it may ([`protocol::MOST_SUMMED`]),
+    /// Whether the open sum has as many feedbacks, and subtractions, as it may ([`BanditConfig::most_summed`]),
     /// or with logged rounds as many as one model takes. One more is refused until the batch that is under
     /// way has ended.
     pub fn sum_is_full(&self) -> bool {
         let s = &self.state;
-        s.feedbacks - s.closed + s.subtractions() >= MOST_SUMMED
+        s.feedbacks - s.closed + s.subtractions() >= s.config.most_summed()
             || (s.logged && s.untested() >= s.config.most_waiting(s.model_feedbacks))
     }
 
@@ -375,7 +375,7 @@ pub(super) fn unasked(task: u64) -> Error {
 
 impl<C> State<C> {
     /// The erased feedbacks that the sum subtracts.
-    fn subtractions(&self) -> u64 {
+    pub(super) fn subtractions(&self) -> u64 {
         (self.subtracted.rounds.len() + self.subtracted_of_last.rounds.len()) as u64
     }
 

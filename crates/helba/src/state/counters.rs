@@ -72,7 +72,7 @@ impl EncryptedBandit {
         let group = std::mem::replace(&mut sums.group, Arc::new(empty_sum(engine)));
         let places = self.exchanges.layout.counters();
         let mut group = Arc::unwrap_or_clone(group).with_coefficients(engine.params(), places.clone());
-        // With logged rounds a group may be several multiples long, and has as much noise as so many groups.
+        // With logged rounds a group may be several multiples long, and has the noise of so many groups.
         let groups = (s.feedbacks - sums.feedbacks) / counters.every;
         let noise = noise(counters, groups, places, seed)?;
         let noise = Plaintext::from_integers(engine.params(), &noise, group.level(), group.scale())?;
@@ -83,19 +83,22 @@ impl EncryptedBandit {
     }
 }
 
-/// The noise of a group of counters at these coefficients, drawn from a seed that the server alone knows.
+/// The noise of so many groups of counters at these coefficients, drawn from a seed that the server alone
+/// knows.
 fn noise(counters: &Counters, groups: u64, places: Range<usize>, seed: [u8; 32]) -> Result<Vec<i64>, Error> {
     let (variance, step) = counters.noise();
-    let variance = variance.saturating_mul(groups);
-    let mut out = vec![0; places.end];
+    let mut out = vec![0i64; places.end];
     if variance == 0 {
         return Ok(out);
     }
     let mut words = ChaCha20Rng::from_seed(seed);
-    for coefficient in &mut out[places] {
-        let drawn = sampler::discrete_gaussian(&mut words, Ratio::integer(variance));
-        let steps = drawn.ok().and_then(|steps| i64::try_from(steps).ok()?.checked_mul(step));
-        *coefficient = steps.ok_or(Error::Broken("noise of counters that is out of range"))?;
+    for _ in 0..groups {
+        for coefficient in &mut out[places.clone()] {
+            let drawn = sampler::discrete_gaussian(&mut words, Ratio::integer(variance));
+            let steps = drawn.ok().and_then(|steps| i64::try_from(steps).ok()?.checked_mul(step));
+            let sum = steps.and_then(|steps| coefficient.checked_add(steps));
+            *coefficient = sum.ok_or(Error::Broken("noise of counters that is out of range"))?;
+        }
     }
     Ok(out)
 }

@@ -55,7 +55,7 @@ impl EncryptedBandit {
         if !(1..=most as u64).contains(&rounds) {
             return Err(LoggedCount { got: rounds as usize, most }.into());
         }
-        let (waiting, most) = (s.untested(), config.most_waiting(s.model_feedbacks));
+        let (waiting, most) = (s.untested() + s.subtractions(), config.most_waiting(s.model_feedbacks));
         if waiting > most.saturating_sub(rounds) {
             return Err(StillLearning { waiting, most }.into());
         }

@@ -1311,3 +1311,25 @@ fn attack_no_sum_outgrows_its_masks() {
     assert!(world.bandit.sum_is_full());
     assert_eq!(world.bandit.task().unwrap().id, task, "a holder of the key keeps everybody waiting");
 }
+
+/// What is erased from an earlier sum fills the next one as feedback does, also before logged rounds are added.
+#[test]
+fn attack_erasures_fill_a_sum_too() {
+    let mut world = World::with(BanditConfig { horizon: 100_000, ..BanditConfig::new(2, 2) });
+    let most = world.config.most_summed();
+    world.apply(&Event::Rounds(100 + most));
+    let Event::Feedback { frame, .. } = world.feedback(1, &[0.6, -0.8], 0.5) else { panic!() };
+    let mut round = 0;
+    while world.bandit.task().is_none() {
+        round += 1;
+        world.apply(&Event::Feedback { round, frame: frame.clone() });
+    }
+    world.apply(&Event::Erased { round: 1, frame: frame.clone() });
+    for round in round + 1..round + most {
+        assert!(!world.bandit.sum_is_full(), "{round}");
+        world.apply(&Event::Feedback { round, frame: frame.clone() });
+    }
+    assert!(world.bandit.sum_is_full());
+    let learnt = world.bandit.learnt(&world.engine, LearnId([7; 16]), 1);
+    assert!(learnt.is_err(), "{learnt:?}");
+}
