@@ -7,6 +7,9 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// The longest name that its draft is named by, so that both fit 255 bytes.
+const LONGEST: usize = 200;
+
 /// A file that gets its name when it is complete, in place of a file of that name. Until then it stands
 /// beside it as `.NAME.RANDOM.part`, a name that nobody can guess, and of a file that did not exist: who may
 /// write to the folder can put no file or link of their own there. If this is dropped before, or a signal
@@ -45,20 +48,31 @@ impl Draft {
 
     fn with(path: &Path, mut options: std::fs::OpenOptions) -> io::Result<Self> {
         options.write(true).create_new(true);
-        // A link stays, and the file that it names is replaced.
-        let path = path.canonicalize().unwrap_or_else(|_| path.into());
-        if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+        // A link stays, and the file that it names is replaced, or made.
+        let named = || path.read_link().map(|to| path.with_file_name(to));
+        let path = path.canonicalize().or_else(|_| named()).unwrap_or_else(|_| path.into());
+        let before = path.metadata().ok();
+        if before.as_ref().is_some_and(|before| !before.is_file()) {
             return Ok(Draft { file: File::options().write(true).open(path)?, part: None });
         }
         let Some(name) = path.file_name() else { return Err(io::ErrorKind::IsADirectory.into()) };
         let mut hidden = OsString::from(".");
-        hidden.push(name);
+        if name.len() <= LONGEST {
+            hidden.push(name);
+        }
         let random = os_rng().map_err(io::Error::other)?.next_u64();
         hidden.push(format!(".{random:016x}.part"));
         let draft = path.with_file_name(hidden);
         let of_signal = draft.clone();
         let create = || Ok::<_, io::Error>((options.open(&draft)?, move || remove(&of_signal)));
         let (file, undone) = Undone::after(create)?;
+        #[cfg(unix)]
+        if let Some(before) = before {
+            // Whom the file was kept from does not read what is put in its place.
+            use std::os::unix::fs::PermissionsExt;
+            let mode = file.metadata()?.permissions().mode() & before.permissions().mode();
+            file.set_permissions(std::fs::Permissions::from_mode(mode))?;
+        }
         Ok(Draft { file, part: Some(Part { draft, path, _undone: undone }) })
     }
 
@@ -141,8 +155,28 @@ mod tests {
             std::os::unix::fs::symlink(&path, &link).unwrap();
             write_whole(&link, b"through a link").unwrap();
             assert!(link.is_symlink() && std::fs::read(&path).unwrap() == b"through a link");
+            std::fs::remove_file(&path).unwrap();
+            write_whole(&link, b"anew").unwrap();
+            assert!(link.is_symlink() && std::fs::read(&path).unwrap() == b"anew");
+            let long = folder.join("n".repeat(255));
+            write_whole(&long, b"long").unwrap();
+            assert_eq!(std::fs::read(&long).unwrap(), b"long");
         }
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// What replaces a private file is as private.
+    #[cfg(unix)]
+    #[test]
+    fn attack_what_replaces_a_private_file_is_read_by_nobody_else() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rounds.csv");
+        let mode = || std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        std::fs::write(&path, b"first").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        write_whole(&path, b"second").unwrap();
+        assert_eq!((mode(), std::fs::read(&path).unwrap()), (0o600, b"second".to_vec()));
     }
 
     /// Whoever else may write to the folder puts a link in the place of the draft whose name follows from the
