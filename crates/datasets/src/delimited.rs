@@ -169,8 +169,8 @@ impl Delimited {
                 Some(true) => {}
                 None => return Ok(false),
                 Some(false) => {
-                    let is_cell = (!first_is_row || 2 * rows <= at)
-                        && split(&text, delimiter, false, &mut row.cells);
+                    let is_cell =
+                        (!first_is_row || 2 * rows <= at) && split(&text, delimiter, false, &mut row.cells);
                     if is_cell {
                         self.ahead.drain(..=at);
                     }

@@ -374,7 +374,8 @@ impl Open {
     /// closes nothing if that address would then hold less than `address` with `units` more.
     fn close_of_most_memory(&self, address: IpAddr, units: u32) -> Option<()> {
         let mut slots = lock(&self.slots);
-        let holding = || slots.iter().map(|(id, slot)| (*id, slot, slot.held())).filter(|(.., held)| *held > 0);
+        let holding =
+            || slots.iter().map(|(id, slot)| (*id, slot, slot.held())).filter(|(.., held)| *held > 0);
         let blocked = holding().filter_map(|(id, slot, _)| Some((slot.blocked.since()?, id)));
         let long = blocked.min().filter(|(since, _)| since.elapsed() >= TAKES_NOTHING);
         let id = match long {
