@@ -51,8 +51,8 @@ fn a_feedback_is_erased_once() {
     assert!(whole.head == last.head && whole.bytes == last.bytes, "the log gives the state");
 }
 
-/// While a holder of the key keeps a batch waiting, feedbacks and erasures fill the sum behind it, and no more.
-/// With long contexts that is soon.
+/// While a holder of the key keeps a batch waiting, feedbacks and erasures fill the sum behind it, and no
+/// more. With long contexts that is soon.
 #[test]
 fn attack_a_sum_that_waits_takes_no_more_than_its_masks_hide() {
     let server = InProcess::start(Settings { keep_log: true, ..Settings::default() });

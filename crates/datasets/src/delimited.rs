@@ -227,8 +227,8 @@ fn memchr(text: &str, byte: u8) -> Option<usize> {
     text.as_bytes().iter().position(|found| *found == byte)
 }
 
-/// Whether a quoted cell is open at the end of a line if one is at its beginning; `None` if a quote in the line
-/// neither closes that cell nor stands for itself, so that it was none.
+/// Whether a quoted cell is open at the end of a line if one is at its beginning; `None` if a quote in the
+/// line neither closes that cell nor stands for itself, so that it was none.
 fn ends_open(line: &str, delimiter: u8) -> Option<bool> {
     let mut rest = line;
     loop {

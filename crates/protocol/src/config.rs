@@ -449,8 +449,8 @@ impl BanditConfig {
     }
 
     /// The most feedbacks and subtractions of a sum that is raised, whoever raises it: [`MOST_SUMMED`], and
-    /// fewer where L is above 8, so that masks are at least 2³⁵ times as wide as a sum. One is what a feedback
-    /// may be.
+    /// fewer where L is above 8, so that masks are at least 2³⁵ times as wide as a sum. One is what a
+    /// feedback may be.
     pub fn most_summed(&self) -> u64 {
         let squared = self.linear.l * self.linear.l;
         (MOST_SUMMED as f64).min(MOST_SQUARES / squared).max(1.0) as u64

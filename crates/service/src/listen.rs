@@ -369,9 +369,9 @@ impl Open {
         Some(())
     }
 
-    /// Closes a connection that holds memory of answers: that whose peer has taken nothing for longest, or, if
-    /// all peers take something, the one that holds most at the address that holds most. Returns `None` and
-    /// closes nothing if that address would then hold less than `address` with `units` more.
+    /// Closes a connection that holds memory of answers: that whose peer has taken nothing for longest, or,
+    /// if all peers take something, the one that holds most at the address that holds most. Returns `None`
+    /// and closes nothing if that address would then hold less than `address` with `units` more.
     fn close_of_most_memory(&self, address: IpAddr, units: u32) -> Option<()> {
         let mut slots = lock(&self.slots);
         let holding =

@@ -133,9 +133,9 @@ impl Answers {
         Answers { memory: Arc::new(Semaphore::new(units as usize)), units }
     }
 
-    /// A part of the budget for an answer of `bytes`, all of it for one that is longer, which counts as held by
-    /// its connection. While there is none, `make_room` is told how many units are needed, and asked whether it
-    /// has ended a connection that holds some.
+    /// A part of the budget for an answer of `bytes`, all of it for one that is longer, which counts as held
+    /// by its connection. While there is none, `make_room` is told how many units are needed, and asked
+    /// whether it has ended a connection that holds some.
     pub(crate) async fn charge(
         &self,
         bytes: u64,

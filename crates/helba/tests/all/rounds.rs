@@ -1312,7 +1312,8 @@ fn attack_no_sum_outgrows_its_masks() {
     assert_eq!(world.bandit.task().unwrap().id, task, "a holder of the key keeps everybody waiting");
 }
 
-/// What is erased from an earlier sum fills the next one as feedback does, also before logged rounds are added.
+/// What is erased from an earlier sum fills the next one as feedback does, also before logged rounds are
+/// added.
 #[test]
 fn attack_erasures_fill_a_sum_too() {
     let mut world = World::with(BanditConfig { horizon: 100_000, ..BanditConfig::new(2, 2) });
