@@ -5,11 +5,11 @@ use crate::access::Caller;
 use crate::bandits::{Answered, Bandit, Beside, BodyLimit, Found, Repeatable, Reply};
 use crate::error::{Error, Kind};
 use crate::jobs::{self, Work};
+use axum::Extension;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{AppendHeaders, IntoResponse, Response};
-use axum::{Extension, Json};
 use protocol::BanditConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -23,14 +23,15 @@ const CONFIG: BodyLimit = BodyLimit { bytes: 16 << 10, content: Content::Json };
 /// The longest `Idempotency-Key`.
 const MOST_KEY: usize = 255;
 
-/// The most bandits of a page.
+/// The most bandits of a page, and the most bytes of them, but for one that is longer.
 const MOST_LISTED: usize = 1000;
+const PAGE_BYTES: usize = 1 << 20;
 
 /// A part of the list of bandits.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Page {
-    /// The most bandits, from 1; all if there is none.
+    /// The most bandits, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<usize>,
     /// Only bandits whose ids are above this one.
@@ -91,13 +92,25 @@ pub(super) async fn list(
         let labelled = |Found { id, bandit, labels }: Found| {
             Some((id, Labelled { labels: Labels::clone(&labels), of: bandit.created()? }))
         };
-        let mut found = found.filter_map(labelled);
-        let (ids, listed): (Vec<_>, Vec<_>) = found.by_ref().take(page.limit.unwrap_or(usize::MAX)).unzip();
-        let next = match (ids.into_iter().next_back(), found.next()) {
-            (Some(last), Some(_)) => Some(page.next(last)?),
-            _ => None,
-        };
-        Ok((next.map(|next| AppendHeaders([(header::LINK, next)])), Json(listed)).into_response())
+        let mut body = b"[".to_vec();
+        let (mut listed, mut last, mut next) = (0, String::new(), None);
+        for (id, bandit) in found.filter_map(labelled) {
+            let bandit =
+                serde_json::to_vec(&bandit).map_err(|_| Error::Broken("a bandit that cannot be written"))?;
+            let full = listed == page.limit.unwrap_or(MOST_LISTED) || body.len() + bandit.len() > PAGE_BYTES;
+            if full && listed > 0 {
+                next = Some(page.next(last)?);
+                break;
+            }
+            if listed > 0 {
+                body.push(b',');
+            }
+            body.extend(bandit);
+            (listed, last) = (listed + 1, id);
+        }
+        body.push(b']');
+        let json = [(header::CONTENT_TYPE, "application/json")];
+        Ok((next.map(|next| AppendHeaders([(header::LINK, next)])), json, body).into_response())
     })
     .await
 }

@@ -164,6 +164,25 @@ fn lists_have_pages() {
     }
 }
 
+/// Pages are short whoever asks, and a client follows them.
+#[test]
+fn attack_a_list_is_no_longer_than_a_page() {
+    let server = InProcess::start(Settings { max_bandits: 2000, ..Settings::default() });
+    let device = server.device().with_token(None);
+    let tag = |i: usize| format!("{i:02}{}", "\u{1f980}".repeat(48));
+    let tags: Vec<String> = (0..16).map(tag).collect();
+    let created =
+        json!({"policy": "ucb1", "arms": 2, "name": "\u{1f980}".repeat(100), "tags": tags}).to_string();
+    device.post("/bandits", created.as_bytes()).ok();
+    let (_, _, one) = get(&server, "/v1/bandits", &[]);
+    let made = (1 << 20) / one.len() * 3 / 2;
+    (1..made).for_each(|_| drop(device.post("/bandits", created.as_bytes()).ok()));
+    let (_, headers, body) = get(&server, "/v1/bandits", &[]);
+    assert!(body.len() <= 1 << 20 && headers.contains_key("link"), "{}", body.len());
+    let client = user_client::Client::new(device.server()).unwrap();
+    assert_eq!(client.bandits().unwrap().len(), made);
+}
+
 /// Every answer names its request: by the name that was given, unless it could break a line of the log.
 #[test]
 fn answers_name_their_requests() {

@@ -365,9 +365,20 @@ impl Client {
     /// As [`Self::keys`].
     pub fn bandits_of(&self, listing: &Listing) -> Result<Vec<Value>, Error> {
         let Listing { name, tag } = listing;
-        let given = [("name", name), ("tag", tag)];
-        let given = given.iter().filter_map(|(field, value)| Some((*field, value.as_deref()?)));
-        self.json_up_to(MAX_CLEAR_BYTES, self.get("bandits").query_pairs(given).call())
+        let mut listed: Vec<Value> = Vec::new();
+        loop {
+            let last = listed.last().and_then(|bandit| bandit["id"].as_str());
+            let given = [("name", name.as_deref()), ("tag", tag.as_deref()), ("after", last)];
+            let given = given.iter().filter_map(|(field, value)| Some((*field, (*value)?)));
+            let mut page = self.accepted(self.get("bandits").query_pairs(given).call())?;
+            let goes_on = page.headers().contains_key("link");
+            let page: Vec<Value> = self.json_of(MAX_CLEAR_BYTES, &mut page)?;
+            let goes_on = goes_on && !page.is_empty();
+            listed.extend(page);
+            if !goes_on {
+                return Ok(listed);
+            }
+        }
     }
 
     /// Deletes a bandit of either kind.

@@ -154,10 +154,15 @@ export class Operations {
   /** The bandits that the token gives access to; with this name and tag, if given. */
   async bandits({ client, name, tag }, signal) {
     const connection = this.#connections.get(client);
-    const given = Object.entries({ name, tag }).filter(([, value]) => value !== undefined);
-    const query = given.length > 0 ? `?${new URLSearchParams(given)}` : "";
-    const list = () => connection.json("GET", `bandits${query}`, { signal, accept: this.#refusal });
-    const listed = JSON.parse(await this.#goingOn(connection, signal, list));
+    const listed = [];
+    for (;;) {
+      const given = Object.entries({ name, tag, after: listed.at(-1)?.id }).filter(([, value]) => value !== undefined);
+      const query = given.length > 0 ? `?${new URLSearchParams(given)}` : "";
+      const list = () => connection.json("GET", `bandits${query}`, { signal, accept: this.#refusal });
+      const page = JSON.parse(await this.#goingOn(connection, signal, list));
+      if (page.length === 0) break;
+      listed.push(...page);
+    }
     return listed.map(({ id, config, policy, parameters, name = null, tags = [] }) => {
       const [features = null, arms = null] = config ? [config.linear.d, config.linear.k] : [parameters?.features, parameters?.arms];
       return { id, encrypted: config !== undefined, policy: policy ?? null, features, arms, name, tags };

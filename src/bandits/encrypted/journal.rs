@@ -8,7 +8,7 @@ use std::sync::Arc;
 use wire::{Journal, SignedHead};
 
 /// The most bytes of the records of an answer, but for one record that is longer: every user may ask for it.
-const PAGE_BYTES: usize = 4 << 20;
+const PAGE_BYTES: usize = 1 << 20;
 
 impl EncryptedServed {
     /// The first records of the log after `after`, for members of a committee: a page, and none at the end.

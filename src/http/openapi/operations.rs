@@ -237,8 +237,8 @@ pub(super) fn operation(route: Route) -> Operation {
                 "description": "The next page, with `rel=\"next\"`, if there is one." });
             Operation {
                 parameters: vec![
-                    json!({ "name": "limit", "in": "query", "description": "The most bandits; all if there is none.",
-                        "schema": { "type": "integer", "minimum": 1, "maximum": 1000 } }),
+                    json!({ "name": "limit", "in": "query", "description": "The most bandits. A page ends before 1 MiB too.",
+                        "schema": { "type": "integer", "minimum": 1, "maximum": 1000, "default": 1000 } }),
                     json!({ "name": "after", "in": "query", "schema": { "type": "string", "pattern": "^[A-Za-z0-9_-]{0,64}$" },
                         "description": "Only bandits whose ids are above this one." }),
                     json!({ "name": "name", "in": "query", "schema": { "type": "string" },
@@ -492,7 +492,7 @@ pub(super) fn operation(route: Route) -> Operation {
                 "schema": { "type": "string", "pattern": "^([0-9a-f]{2})*$" } }),
             ],
             answers: vec![ok(
-                "The records after them, up to 32 MiB, and the heads that members have signed.",
+                "The records after them, up to 1 MiB, and the heads that members have signed.",
                 json!({ OCTET_STREAM: binary("`Journal`.") }),
             )],
             problems: [&FIND[..], &[P::Malformed, P::NotEncrypted]].concat(),

@@ -166,7 +166,7 @@ impl EncryptedBandit {
     }
 
     /// Whether the open sum has as many feedbacks, and subtractions, as it may
-    /// ([`BanditConfig::most_summed`]), or with logged rounds as many as one model takes. One more is refused
+    /// ([`protocol::BanditConfig::most_summed`]), or with logged rounds as many as one model takes. One more is refused
     /// until the batch that is under way has ended.
     pub fn sum_is_full(&self) -> bool {
         let s = &self.state;
