@@ -4,8 +4,6 @@ use crate::fixture::*;
 use crate::users::*;
 use helba_server::Settings;
 use protocol::{Answers, Erasure};
-use rand_chacha::ChaCha20Rng;
-use user_client::Choice;
 
 /// An erasure is durable, counts once, and passes an audit; what was not counted is not erased.
 #[test]
@@ -62,25 +60,23 @@ fn attack_a_sum_that_waits_takes_no_more_than_its_masks_hide() {
     assert_eq!(most, 26);
     let user = User::create_with(server.device(), &config);
     let mut rng = rng(9);
-    let mut answered = |sent: &dyn Fn(&[Vec<f64>], &Choice, &mut ChaCha20Rng) -> Answer| {
+    let mut counts = || {
         let rows = random_rows(&mut rng);
         let choice = user.device.decide(&user.client, &rows, &mut rng).unwrap().choice;
-        (choice.id, sent(&rows, &choice, &mut rng))
-    };
-    let send = |rows: &[Vec<f64>], choice: &Choice, rng: &mut ChaCha20Rng| {
         let x = &rows[choice.arm];
-        let frame = user.device.feedback(choice.id, choice.arm, x, reward(x), choice.question.as_ref(), rng);
-        user.send(choice, &frame.unwrap())
+        let frame =
+            user.device.feedback(choice.id, choice.arm, x, reward(x), choice.question.as_ref(), &mut rng);
+        (choice.id, user.send(&choice, &frame.unwrap()))
     };
     // The first ends its batch, which waits.
-    let first = answered(&send);
+    let first = counts();
     first.1.ok();
     let erase = |id| user.http.delete(&user.path(&format!("/decisions/{id}/feedback")));
     erase(first.0).ok();
-    let counted: Vec<_> = (0..most - 1).map(|_| answered(&send)).collect();
+    let counted: Vec<_> = (0..most - 1).map(|_| counts()).collect();
     let last = counted.last().unwrap().0;
     counted.into_iter().for_each(|(_, answer)| drop(answer.ok()));
-    for refused in [answered(&send).1, erase(last)] {
+    for refused in [counts().1, erase(last)] {
         let problem = refused.problem();
         assert_eq!(
             (problem.status, problem.reason.as_deref()),
@@ -89,7 +85,6 @@ fn attack_a_sum_that_waits_takes_no_more_than_its_masks_hide() {
             problem.detail
         );
     }
-    let mut rng = self::rng(10);
-    user.settle(&mut rng);
+    user.settle(&mut self::rng(10));
     erase(last).ok();
 }
