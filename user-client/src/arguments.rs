@@ -184,8 +184,8 @@ pub(crate) enum Command {
         /// Schema of the file, as `data check` proposes one.
         #[arg(long)]
         schema: Option<PathBuf>,
-        /// Name of these rounds, of your choice: what was learnt by the same name is not learnt again
-        /// [default: a random one].
+        /// Name of these rounds, of your choice: what was learnt by the same name is not learnt again,
+        /// as long as it is among the last 4096 requests, of 1000 rounds each [default: a random one].
         #[arg(long)]
         name: Option<String>,
         #[command(flatten)]

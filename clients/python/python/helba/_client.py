@@ -242,7 +242,7 @@ class Bandit:
         and count as feedback. Returns when the model has what the schedule of the bandit has closed.
 
         What was learnt by the same name is not learnt again: give one, so that a program that failed may run
-        again. Single rounds cannot be erased. Create the bandit with a `horizon` that includes them.
+        again. The server remembers the last 4096 requests of a bandit, one for every 1000 rounds. Single rounds cannot be erased. Create the bandit with a `horizon` that includes them.
         """
         call = _requests.learn(self._connection, self._description, contexts, arms, rewards, name)
         return call.result()
