@@ -53,8 +53,8 @@ pub(super) async fn decide(
 #[serde(deny_unknown_fields)]
 struct Logged {
     rounds: Vec<LoggedOf>,
-    /// What was learnt by the same name is not learnt again, as long as the server remembers it: the last 4096
-    /// requests of a bandit.
+    /// What was learnt by the same name is not learnt again, as long as the server remembers it: the last
+    /// 4096 requests of a bandit.
     name: String,
 }
 

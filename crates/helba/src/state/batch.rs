@@ -166,8 +166,8 @@ impl EncryptedBandit {
     }
 
     /// Whether the open sum has as many feedbacks, and subtractions, as it may
-    /// ([`protocol::BanditConfig::most_summed`]), or with logged rounds as many as one model takes. One more is refused
-    /// until the batch that is under way has ended.
+    /// ([`protocol::BanditConfig::most_summed`]), or with logged rounds as many as one model takes. One more
+    /// is refused until the batch that is under way has ended.
     pub fn sum_is_full(&self) -> bool {
         let s = &self.state;
         s.feedbacks - s.closed + s.subtractions() >= s.config.most_summed()
