@@ -8,7 +8,8 @@
 //! processor time from the server; `load_cpu_seconds` says how much it and the clients took. With `--check`
 //! the clients decrypt each answer, which takes more of it, and ask again for one that cannot be relied on.
 //! With `--spoil` one of the senders has contexts of norm 2, which spoil every evaluation that they are in,
-//! until the server evaluates them alone.
+//! until the server evaluates them alone. With `--silent 448` so many connections ask for the description of the
+//! interface, again and again, and read nothing.
 
 mod support;
 
@@ -60,6 +61,9 @@ struct Args {
     /// Makes the contexts of the first sender too long, and checks the answers of the others.
     #[arg(long, conflicts_with = "decisions")]
     spoil: bool,
+    /// Connections that ask for a large answer and read nothing; another takes the place of one that ends.
+    #[arg(long, default_value_t = 0)]
+    silent: usize,
     /// Keys without security, for tests.
     #[arg(long)]
     toy: bool,
@@ -162,6 +166,7 @@ fn main() -> Result<()> {
         let raisers: Vec<_> = (0..2).map(|_| scope.spawn(raiser)).collect();
         std::thread::sleep(Duration::from_millis(300));
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        (0..args.silent).for_each(|_| drop(runtime.spawn(take_nothing(shared.address.clone()))));
         let spent = || [process_seconds(std::process::id()), process_seconds(deployment.server_id())];
         let (began, before) = (Instant::now(), spent());
         let (decided, failed) = runtime.block_on(arrivals(&args, &shared));
@@ -192,7 +197,7 @@ fn main() -> Result<()> {
     if args.json {
         let json = serde_json::json!({
             "features": d, "arms": k, "answers": args.answers, "closed": args.closed,
-            "rate": args.closed.is_none().then_some(args.rate), "seconds": elapsed,
+            "rate": args.closed.is_none().then_some(args.rate), "seconds": elapsed, "silent": args.silent,
             "decisions": decisions, "decisions_of_a_request": args.decisions, "failed": failed, "decisions_per_second": count / elapsed,
             "p50": percentile(&seconds, 0.5), "p99": percentile(&seconds, 0.99),
             "bytes_up": up, "bytes_down": down, "raise_bytes": share,
@@ -251,6 +256,20 @@ fn long_contexts(device: &Device, joined: &BanditDevice, rows: &[Vec<f64>]) -> R
     evaluator.mul_integer_assign(&mut sum, 3);
     evaluator.add_assign(&mut sum, &other)?;
     Ok(ckks::write_ciphertext(&small, id, &sum))
+}
+
+/// Asks for large answers on connections of which it reads nothing.
+async fn take_nothing(address: String) {
+    let ask = format!("GET /v1/openapi.json HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    loop {
+        if let Ok(mut stream) = TcpStream::connect(&address).await {
+            // Requests fit the buffers of the system until the server has ended the connection.
+            while stream.write_all(ask.as_bytes()).await.is_ok() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }
 
 /// Runs the arrivals, and returns what was decided and how many requests failed.

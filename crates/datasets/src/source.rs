@@ -307,12 +307,17 @@ pub(crate) fn reward(
     Ok(reward.clamp(0.0, 1.0))
 }
 
+/// The least probability of a logged action. Weights of smaller ones would leave the range of doubles, or
+/// leave one round of a file with a weight.
+const LEAST_PROBABILITY: f64 = 1e-9;
+
 /// The probability of a logged action.
 pub(crate) fn propensity(file: &Path, line: u64, column: &str, cell: &Cell) -> Result<f64, Error> {
     match cell.number() {
-        Some(p) if p > 0.0 && p <= 1.0 => Ok(p),
+        Some(p) if (LEAST_PROBABILITY..=1.0).contains(&p) => Ok(p),
         _ => {
-            let reason = "a probability is above 0 and at most 1: mend the cell, or delete the round";
+            let reason =
+                "a probability of a logged action is from 1e-9 to 1: mend the cell, or delete the round";
             Err(Error::cell(file, line, column, &cell.to_string(), reason))
         }
     }

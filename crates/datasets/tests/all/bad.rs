@@ -86,12 +86,12 @@ fn bad_rounds_of_long_tables_are_refused_at_their_place() {
         (
             "1,1,1,1,2,\n1,2,0,,,\n",
             with("reward = \"w\"\npropensity = \"p\""),
-            &["line 2, column p, value \"2\"", "above 0 and at most 1"],
+            &["line 2, column p, value \"2\"", "from 1e-9 to 1"],
         ),
         (
             "1,1,1,1,,\n1,2,0,,,\n",
             with("reward = \"w\"\npropensity = \"p\""),
-            &["line 2, column p", "above 0"],
+            &["line 2, column p", "from 1e-9 to 1"],
         ),
         (
             "1,1,1,,,u\n1,2,0,,,v\n",
