@@ -8,8 +8,8 @@
 //! processor time from the server; `load_cpu_seconds` says how much it and the clients took. With `--check`
 //! the clients decrypt each answer, which takes more of it, and ask again for one that cannot be relied on.
 //! With `--spoil` one of the senders has contexts of norm 2, which spoil every evaluation that they are in,
-//! until the server evaluates them alone. With `--silent 448` so many connections ask for the description of the
-//! interface, again and again, and read nothing.
+//! until the server evaluates them alone. With `--silent 448` so many connections ask for the description of
+//! the interface, again and again, and read nothing.
 
 mod support;
 
