@@ -4,15 +4,18 @@ use crate::arguments::{DataCommand, EvaluateArguments};
 use crate::print;
 use anyhow::{Context, bail};
 use datasets::{
-    Checked, Dataset, Prepared, Proposal, RewardNoise, check, convert, propose, read_schema, read_transform,
+    Checked, Dataset, Prepared, Proposal, RewardNoise, check, convert_with, propose, read_schema,
+    read_transform,
 };
-use evaluation::{EvaluationSettings, evaluate, visits};
+use evaluation::{EvaluationSettings, evaluate_with, visits};
 use host::{say, tell};
+use indicatif::{ProgressBar, ProgressStyle};
 use privacy::budget::{Delta, Epsilon};
 use schema::Schema;
 use serde::Serialize;
 use std::io::{BufWriter, Write};
 use std::path::Path;
+use std::time::Duration;
 
 pub(crate) fn run(command: DataCommand, json: bool) -> anyhow::Result<()> {
     match command {
@@ -28,8 +31,13 @@ pub(crate) fn run(command: DataCommand, json: bool) -> anyhow::Result<()> {
         }
         DataCommand::Check { file, schema: None, .. } => print_proposal(&file, json),
         DataCommand::Convert { file, schema, transform, output } => {
+            let reading = waiting("reading");
             let prepared = prepared(&file, &schema, transform.as_deref())?;
-            convert(&prepared, &output)?;
+            reading.finish_and_clear();
+            let bar = progress("rounds")?;
+            bar.set_length(prepared.rounds());
+            convert_with(&prepared, &output, || bar.inc(1))?;
+            bar.finish_and_clear();
             if json {
                 return print(&check(&prepared)?);
             }
@@ -92,13 +100,14 @@ fn print_evaluation(arguments: EvaluateArguments, json: bool) -> anyhow::Result<
         decisions,
         plot,
     } = arguments;
+    let reading = waiting("reading");
     let dataset = match (&schema, &transform) {
         (Some(schema), Some(_)) => Dataset::load(&prepared(&file, schema, transform.as_deref())?)?,
         _ => Dataset::any(&file, schema.as_deref())?,
     };
     let rule = match (policy_column, &schema) {
         (Some(column), Some(schema)) => {
-            let picks = datasets::rule(&file, schema, &column)?;
+            let picks = datasets::rule(&file, &read_schema(schema)?, &column)?;
             Some((column, picks))
         }
         _ => None,
@@ -112,7 +121,14 @@ fn print_evaluation(arguments: EvaluateArguments, json: bool) -> anyhow::Result<
         rule,
         keep_picks: decisions.is_some(),
     };
-    let report = evaluate(&dataset, &settings).with_context(|| file.display().to_string())?;
+    reading.finish_and_clear();
+    let bar = progress("runs")?;
+    let report = evaluate_with(&dataset, &settings, |ended, all| {
+        bar.set_length(all);
+        bar.set_position(ended);
+    });
+    bar.finish_and_clear();
+    let report = report.with_context(|| file.display().to_string())?;
     if let Some(path) = plot {
         let title = file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         host::write_whole(&path, report.svg(&title)?.as_bytes())
@@ -120,12 +136,7 @@ fn print_evaluation(arguments: EvaluateArguments, json: bool) -> anyhow::Result<
     }
     if let Some(path) = decisions {
         let wrong = || format!("cannot write {}", path.display());
-        let draft = host::Draft::create(&path).with_context(wrong)?;
-        let mut writer = BufWriter::new(draft.file());
-        report.decisions(&dataset, |line| writeln!(writer, "{line}")).with_context(wrong)?;
-        writer.flush().with_context(wrong)?;
-        drop(writer);
-        draft.finish().with_context(wrong)?;
+        report.write_decisions(&dataset, &path).with_context(wrong)?;
     }
     if json {
         return print(&report);
@@ -134,6 +145,22 @@ fn print_evaluation(arguments: EvaluateArguments, json: bool) -> anyhow::Result<
         say!("{line}");
     }
     Ok(())
+}
+
+/// A bar on stderr for work whose length is told, in units of `what`. Where stderr is no terminal, nothing is
+/// drawn.
+fn progress(what: &str) -> anyhow::Result<ProgressBar> {
+    let style =
+        ProgressStyle::with_template("[{bar:40}] {pos}/{len} {msg}, {eta} left")?.progress_chars("=> ");
+    Ok(ProgressBar::no_length().with_style(style).with_message(what.to_string()))
+}
+
+/// A sign on stderr that the program works, for work of unknown length. Where stderr is no terminal, nothing
+/// is drawn.
+fn waiting(what: &str) -> ProgressBar {
+    let sign = ProgressBar::new_spinner().with_message(what.to_string());
+    sign.enable_steady_tick(Duration::from_millis(200));
+    sign
 }
 
 /// A file with what was learnt from it, or from another one.

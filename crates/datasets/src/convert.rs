@@ -16,6 +16,14 @@ use std::path::Path;
 /// # Errors
 /// Those of [`Prepared::each`]; [`Error::File`] if `output` cannot be written.
 pub fn convert(prepared: &Prepared, output: &Path) -> Result<(), Error> {
+    convert_with(prepared, output, || ())
+}
+
+/// The same, and calls `written` after each of the [rounds](Prepared::rounds).
+///
+/// # Errors
+/// Those of [`convert`].
+pub fn convert_with(prepared: &Prepared, output: &Path, mut written: impl FnMut()) -> Result<(), Error> {
     let fault = |e: csv::Error| Error::file(output, 0, format!("cannot be written: {e}"));
     let draft = Draft::create(output).map_err(|e| fault(e.into()))?;
     let mut writer = csv::Writer::from_writer(draft.file());
@@ -55,7 +63,9 @@ pub fn convert(prepared: &Prepared, output: &Path) -> Result<(), Error> {
                 }
             }
         }
-        writer.write_record(&row).map_err(fault)
+        writer.write_record(&row).map_err(fault)?;
+        written();
+        Ok(())
     })?;
     writer.flush().map_err(|e| fault(e.into()))?;
     drop(writer);

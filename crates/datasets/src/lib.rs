@@ -45,7 +45,7 @@ mod time;
 mod wide;
 
 pub use check::{Checked, HeldOut, Lost, check};
-pub use convert::convert;
+pub use convert::{convert, convert_with};
 pub use dataset::{DataRound, Dataset, DatasetLog};
 pub use error::{Error, Place};
 pub use guess::{ColumnSeen, Guess, guess};

@@ -1,7 +1,7 @@
 //! What a rule of the user's own picks, as a column of the file.
 
+use crate::Error;
 use crate::source::Source;
-use crate::{Error, read_schema};
 use schema::Schema;
 use std::path::Path;
 
@@ -11,8 +11,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// [`Error::File`] where a round has no such candidate, and for files that are no tables.
-pub fn rule(path: &Path, schema: &Path, column: &str) -> Result<Vec<usize>, Error> {
-    let schema = read_schema(schema)?;
+pub fn rule(path: &Path, schema: &Schema, column: &str) -> Result<Vec<usize>, Error> {
     if schema.layout == schema::Layout::Dsjson {
         let reason = "a rule is a column of a table, and this file has none: convert it, or write it as CSV";
         return Err(Error::column(path, 0, column, reason));
@@ -24,7 +23,7 @@ pub fn rule(path: &Path, schema: &Path, column: &str) -> Result<Vec<usize>, Erro
         previous: false,
         ..schema.clone()
     };
-    let (mut rounds, mut picks) = (Source::open(path, &schema)?, Source::open(path, &picked)?);
+    let (mut rounds, mut picks) = (Source::open(path, schema)?, Source::open(path, &picked)?);
     let mut arms = Vec::new();
     let mut next = picks.next_round()?;
     while let Some(round) = rounds.next_round()? {

@@ -12,6 +12,7 @@ use datasets::{DataRound, Dataset, Observed};
 use privacy::source::{SplitMix64, Words};
 use protocol::BanditConfig;
 use rayon::prelude::*;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The probability with which intervals hold.
 const LEVEL: f64 = 0.95;
@@ -30,6 +31,19 @@ const POWER: f64 = 0.8;
 /// [`Error::SomePropensities`]; [`Error::Policies`] for names that are none, and if no policy fits;
 /// [`Error::Round`] if a policy refuses a round; [`Error::Runs`]; [`Error::Rule`].
 pub fn evaluate(dataset: &Dataset, settings: &EvaluationSettings) -> Result<EvaluationReport, Error> {
+    evaluate_with(dataset, settings, |_, _| ())
+}
+
+/// The same, and says how far it is: `ended` gets the number of runs that have ended and that of all runs,
+/// before the first and after each, on the thread of the run.
+///
+/// # Errors
+/// Those of [`evaluate`].
+pub fn evaluate_with(
+    dataset: &Dataset,
+    settings: &EvaluationSettings,
+    ended: impl Fn(u64, u64) + Sync,
+) -> Result<EvaluationReport, Error> {
     let rounds = &dataset.rounds()[..settings.rounds.min(dataset.rounds().len())];
     if settings.seeds < 2 {
         return Err(Error::Runs);
@@ -50,10 +64,13 @@ pub fn evaluate(dataset: &Dataset, settings: &EvaluationSettings) -> Result<Eval
     for (name, series) in &baselines {
         entries.push(file.entry(name, None, std::slice::from_ref(series), 0));
     }
+    let (all, done) = (contenders.len() as u64 * settings.seeds, AtomicU64::new(0));
+    ended(0, all);
     let evaluated = contenders.par_iter().map(|contender| -> Result<Entry, Error> {
         let runs = orders.par_iter().enumerate().map(|(run, order)| {
             let picks = play(contender, rounds, log.as_ref(), order, run as u64)?;
             let series = series(rounds, log.as_ref(), |t| one(picks[t] as usize));
+            ended(done.fetch_add(1, Ordering::Relaxed) + 1, all);
             Ok((series, picks))
         });
         let (series, picks): (Vec<Series>, Vec<Vec<u32>>) =

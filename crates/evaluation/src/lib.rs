@@ -47,7 +47,7 @@ pub mod visits;
 
 pub use audit::WeightTest;
 pub use candidates::{EvaluationSettings, Unfit};
-pub use estimate::evaluate;
+pub use estimate::{evaluate, evaluate_with};
 pub use report::{Entry, Estimate, EvaluationReport, Measure, Recommendation};
 
 /// Errors of this crate.

@@ -4,6 +4,8 @@ use crate::{Error, Unfit, WeightTest};
 use datasets::{Dataset, Observed};
 use serde::Serialize;
 use serde_json::{Map, Value};
+use std::io::{BufWriter, Write};
+use std::path::Path;
 
 /// The most curves of the picture, besides the baselines.
 const CURVES: usize = 6;
@@ -345,6 +347,19 @@ impl EvaluationReport {
             }
         }
         Ok(())
+    }
+
+    /// Writes the lines of [`decisions`](Self::decisions) to a file, whole or not at all.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn write_decisions(&self, dataset: &Dataset, path: &Path) -> std::io::Result<()> {
+        let draft = host::Draft::create(path)?;
+        let mut writer = BufWriter::new(draft.file());
+        self.decisions(dataset, |line| writeln!(writer, "{line}"))?;
+        writer.flush()?;
+        drop(writer);
+        draft.finish()
     }
 
     /// The mean of the measure up to each round, averaged over runs, of the baselines and the best policies,

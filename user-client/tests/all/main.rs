@@ -4,6 +4,7 @@
 
 mod bandit;
 mod committee;
+mod data;
 mod device;
 mod http;
 mod raiser;
