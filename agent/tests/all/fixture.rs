@@ -37,8 +37,13 @@ pub(crate) fn keys() -> &'static (Vec<u8>, Vec<u8>) {
 
 /// Toy keys.
 pub(crate) fn bundles(seed: u64) -> (Vec<u8>, Vec<u8>) {
+    bundles_for(D, K, seed)
+}
+
+/// Toy keys of bandits with `d` features and `k` arms.
+pub(crate) fn bundles_for(d: usize, k: usize, seed: u64) -> (Vec<u8>, Vec<u8>) {
     let request = keygen::Request {
-        shape: Shape::for_problem(D, K),
+        shape: Shape::for_problem(d, k),
         security: keygen::Security::None,
         created: 0,
         compare: Default::default(),
@@ -77,6 +82,10 @@ impl Server {
     }
 
     pub(crate) fn start_at(listen: &str, folder: &Path) -> Self {
+        Self::start_with(listen, folder, &keys().0)
+    }
+
+    pub(crate) fn start_with(listen: &str, folder: &Path, public: &[u8]) -> Self {
         let (runtime, asked) = (Runtime::new().unwrap(), Arc::new(AtomicUsize::new(0)));
         let seen = Arc::new(Mutex::new(Vec::new()));
         let loses = Arc::new(AtomicBool::new(false));
@@ -110,7 +119,7 @@ impl Server {
             }
         });
         let (address, state) = runtime.block_on(async {
-            let bundle = PublicBundle::read(&keys().0[..]).unwrap();
+            let bundle = PublicBundle::read(public).unwrap();
             let state = AppState::open(bundle, &folder.join("server"), Settings::default()).unwrap();
             let listener = TcpListener::bind(listen).await.unwrap();
             let address = listener.local_addr().unwrap();
@@ -171,7 +180,11 @@ impl Running {
     }
 
     pub(crate) fn start_with(server: &str, folder: &Path, options: Options) -> Self {
-        let (agent, log) = open(server, &keys().1, folder, options).unwrap();
+        Self::start_as(server, folder, options, &keys().1)
+    }
+
+    pub(crate) fn start_as(server: &str, folder: &Path, options: Options, secret: &[u8]) -> Self {
+        let (agent, log) = open(server, secret, folder, options).unwrap();
         let (stop, stopped) = oneshot::channel();
         let (listening, address) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {

@@ -11,5 +11,6 @@ mod features;
 mod fixture;
 mod program;
 mod refusals;
+mod score;
 mod script;
 mod summary;
