@@ -191,7 +191,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         opening: BundleOptions,
     },
-    /// Deletes a bandit and everything that it has learned.
+    /// Deletes a bandit and everything that it has learnt.
     Delete {
         #[command(flatten)]
         caller: Caller,
@@ -297,8 +297,8 @@ pub(crate) struct ReplayArguments {
 /// What is done with a file of choices or logged decisions. docs/data.md describes layouts and schemas.
 #[derive(Subcommand)]
 pub(crate) enum DataCommand {
-    /// Counts what a schema makes of a file: rounds dropped and why, missing values, constant features,
-    /// leakage suspects, variance and norms lost. Without a schema, proposes one on stdout.
+    /// Says what a schema makes of a file: rounds dropped and why, missing values, constant features, leakage
+    /// suspects, what a projection loses. Without a schema, proposes one on stdout.
     Check {
         /// CSV, JSON lines (dsjson) or Parquet, also packed by gzip or zstd; - reads stdin.
         file: PathBuf,
@@ -377,7 +377,7 @@ pub(crate) struct EvaluateArguments {
     /// is then learnt from this one.
     #[arg(long, value_name = "FILE", requires = "schema")]
     pub(crate) transform: Option<PathBuf>,
-    /// Names of policies, separated by commas, also those of other libraries [default: all that fit].
+    /// Names of policies, separated by commas, here or in other libraries (linucb) [default: all that fit].
     #[arg(long, value_delimiter = ',')]
     pub(crate) policies: Vec<String>,
     /// Epsilon of the policies that have one.
@@ -502,7 +502,8 @@ pub(crate) struct Tuning {
     /// The least and the largest reward, within −1 and 1 [default: 0,1].
     #[arg(long, value_name = "LOW,HIGH", value_delimiter = ',', num_args = 1, allow_hyphen_values = true)]
     pub(crate) rewards: Vec<f64>,
-    /// Number of rounds for which numbers are scaled [default: 1000; for `replay`, the rounds of the file].
+    /// Number of rounds that the encrypted statistics are scaled for. Learning goes on beyond it, with less
+    /// precision [default: 1000; for `replay`, the rounds of the file].
     #[arg(long)]
     pub(crate) horizon: Option<u64>,
     /// With the schedule trace_or_growth: number of feedbacks that a batch still takes while it waits for a

@@ -67,7 +67,7 @@ export class Operations {
   #formerDevices = [];
   #exchange;
 
-  /** `exchange` is told of every exchange of clients that observe. */
+  /** `exchange` is called with the name of a client that observes, and each of its exchanges. */
   constructor(device, exchange) {
     this.#device = device;
     this.#exchange = exchange;

@@ -89,8 +89,7 @@ export class Keys {
   static async open(bundle, passphrase, { toy = false, repeats = 0, memory, signal } = {}) {
     const calls = new Calls();
     try {
-      // A copy, which the worker zeroes: the caller's bytes are the caller's.
-      // One copy of an array, or of what is in a buffer.
+      // The worker zeroes what it gets, so that it gets a copy.
       const copy = (given) => (ArrayBuffer.isView(given) ? new Uint8Array(given) : new Uint8Array(given).slice());
       const argument = { bytes: copy(bundle), passphrase, toy, repeats, memory: memory && copy(memory) };
       const transfer = [argument.bytes.buffer, ...(memory ? [argument.memory.buffer] : [])];

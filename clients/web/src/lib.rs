@@ -192,7 +192,7 @@ impl Bandit {
         self.device.created().id.clone()
     }
 
-    /// The longest reply of the server.
+    /// The most bytes of a binary reply of the server.
     #[wasm_bindgen(js_name = longestReply)]
     pub fn longest_reply(&self) -> usize {
         self.device.limits().reply()
@@ -204,7 +204,7 @@ impl Bandit {
         self.device.most_decisions()
     }
 
-    /// The longest reply of the server to `GET …/counters`.
+    /// The most bytes of the reply to `GET …/counters`.
     #[wasm_bindgen(js_name = longestCounters)]
     pub fn longest_counters(&self) -> usize {
         self.device.limits().shown_counters()

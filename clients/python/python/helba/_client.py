@@ -73,13 +73,13 @@ class Client:
         tags: Sequence[str] = (),
         **configuration: Any,
     ) -> Bandit:
-        """Creates a bandit: an encrypted one, or with policy, a name of `policies`, one that the server can read.
+        """Creates an encrypted bandit, or with policy, a name of `policies`, one whose data the server reads.
 
-        Further arguments are those of the configuration, such as horizon=5000 and lambda_=2.0 of an encrypted
-        bandit, or epsilon=1.0 of a policy. rewards=(low, high) of an encrypted bandit is the range of rewards,
-        from which its alpha follows ((0, 1) if left out); alpha=0.3 and width="root" change how it explores. name and
-        tags are for people, and the server reads them. The request has a key, by which the server knows a repeated
-        one: it creates one bandit.
+        features is the number of features of an arm, and arms that of arms. Further arguments are those of the
+        configuration, such as horizon=5000 and lambda_=2.0 of an encrypted bandit, or epsilon=1.0 of a policy.
+        rewards=(low, high) of an encrypted bandit is the range of rewards, from which its alpha follows ((0, 1) if left
+        out); alpha=0.3 and width="root" change how it explores. name and tags are for people, and the server reads them.
+        A request that is repeated creates one bandit.
         """
         call = _requests.create(self._connection, features, arms, policy, name, tags, configuration)
         return Bandit(self._connection, call.result())
@@ -242,7 +242,8 @@ class Bandit:
         and count as feedback. Returns when the model has what the schedule of the bandit has closed.
 
         What was learnt by the same name is not learnt again: give one, so that a program that failed may run
-        again. The server remembers the last 4096 requests of a bandit, one for every 1000 rounds. Single rounds cannot be erased. Create the bandit with a `horizon` that includes them.
+        again. The server remembers the last 4096 requests of a bandit, one for every 1000 rounds. Single rounds
+        cannot be erased. Create the bandit with a `horizon` that includes them.
         """
         call = _requests.learn(self._connection, self._description, contexts, arms, rewards, name)
         return call.result()

@@ -75,17 +75,17 @@ class Decision:
 
     @property
     def round(self) -> Optional[int]:
-        """The number of the decision, from 1; None if it was stored in between."""
+        """The number of the decision, from 1; None if it comes from `from_bytes`."""
         return self._answer.round if self._answer is not None else self._details.get("round")
 
     @property
     def users(self) -> Optional[int]:
-        """How many decisions shared the encrypted evaluation; None of a clear one, or if it was stored in between."""
+        """How many decisions shared the encrypted evaluation; None of a clear one, or if it comes from `from_bytes`."""
         return self._answer.users if self._answer is not None else None
 
     @property
     def chosen(self) -> Optional[int]:
-        """The arm that the bandit chose, which is not `arm` if epsilon drew another; None if it was stored in between."""
+        """The arm that the bandit chose, which is not `arm` if epsilon drew another; None if it comes from `from_bytes`."""
         return self._answer.chosen if self._answer is not None else self._details.get("arm")
 
     @property
@@ -93,7 +93,7 @@ class Decision:
         """The probability with which `arm` was to be played, for estimates from a log.
 
         The model determines what an encrypted bandit chooses, so that it is 1 without epsilon. None of a clear policy,
-        whose own draws the server does not tell, and if the decision was stored in between.
+        whose own draws the server does not tell, and if the decision comes from `from_bytes`.
         """
         if self._answer is not None:
             return self._answer.probability
