@@ -146,7 +146,7 @@ struct Series {
     weights: Vec<f64>,
 }
 
-/// What all entries are measured by.
+/// What is common to all entries of a report.
 struct File<'a> {
     audit: Option<&'a Audit>,
     /// The share of [`TAUGHT`].

@@ -54,9 +54,9 @@ fn forget(done: &mut Vec<(u64, Undo)>, id: u64) {
     done.retain(|(other, _)| *other != id);
 }
 
-/// From now on an interrupt (Ctrl-C), the signal to terminate and the end of the terminal undo what is
-/// registered ([`Undone`]), the last first, and then end the process as they do by default. A hangup that is
-/// ignored, as under `nohup`, stays ignored. Where there are no signals, it does nothing.
+/// Handles SIGINT, SIGTERM and SIGHUP from now on: what is registered ([`Undone`]) is undone, the last first,
+/// and the process then ends as the signal ends it by default. If the process was started with SIGHUP
+/// ignored, as under `nohup`, SIGHUP stays ignored. Does nothing where there are no signals.
 ///
 /// # Errors
 /// Those of the operating system.
@@ -81,10 +81,9 @@ pub fn undo_on_signals() -> std::io::Result<()> {
     Ok(())
 }
 
-/// From now on the end of a terminal and the signals that others give a meaning of their own (SIGHUP,
-/// SIGUSR1, SIGUSR2) end this process no longer: for services, which are stopped by an interrupt or the
-/// signal to terminate, from before their first second. A service reads again on SIGHUP what it can read
-/// again. Where there are no signals, it does nothing.
+/// Keeps SIGHUP, SIGUSR1 and SIGUSR2 from ending the process from now on. Services call it before they do
+/// anything else, and install their own handler of SIGHUP later, if they read files again on it. SIGINT,
+/// SIGTERM and SIGQUIT stop them (`stop_signal`). Does nothing where there are no signals.
 ///
 /// # Errors
 /// Those of the operating system.
@@ -104,11 +103,11 @@ fn hangup_is_ignored() -> bool {
     ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 
-/// Returns when the process receives an interrupt or, on Unix, the signal to terminate or to quit. Must be
-/// called within a tokio runtime.
+/// Returns when the process receives SIGINT (Ctrl-C) or, on Unix, SIGTERM or SIGQUIT. Must be called within a
+/// tokio runtime.
 ///
 /// # Errors
-/// That of the operating system if signals cannot be received.
+/// That of the operating system if no handler can be installed.
 #[cfg(feature = "tokio")]
 pub async fn stop_signal() -> std::io::Result<()> {
     #[cfg(unix)]

@@ -319,7 +319,8 @@ impl BanditConfig {
         Ok(())
     }
 
-    /// Checks that what enters the messages is of a size that fits them.
+    /// Refuses numbers above 10⁴ among lambda and its inverse, L², and the largest confidence width, which
+    /// enter the messages of the circuits.
     fn check_sizes(&self) -> Result<(), Error> {
         let linear = &self.linear;
         // The width is largest in the last round.

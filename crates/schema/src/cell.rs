@@ -117,7 +117,7 @@ impl Schema {
 }
 
 impl NumberForm {
-    /// The number of a cell, no value, or the text as it stands if it is none of both.
+    /// The number of a text that is one in this form, no value for those of `no_value`, else the cell itself.
     pub fn read(&self, cell: Cell) -> Cell {
         let Cell::Text(text) = &cell else { return cell };
         if self.no_value.contains(text) {

@@ -44,7 +44,7 @@ pub struct Schema {
     /// them such as 1, 2 and 3.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub codes: Vec<String>,
-    /// The column that is 0 where a candidate is not offered: wide tables: a pattern such as
+    /// The column that is 0 where a candidate is not offered; in wide tables a pattern such as
     /// `{candidate}_AV`. Rounds without one of their candidates are dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available: Option<String>,
@@ -99,7 +99,7 @@ pub struct Schema {
     /// The projection to fewer features.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<Projection>,
-    /// Score features instead: a prediction of the reward, and which candidate it is.
+    /// Score features in place of a projection: a prediction of the reward, and which candidate it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<ScoreRule>,
     /// Features of a candidate, by name.

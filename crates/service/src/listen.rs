@@ -62,10 +62,11 @@ pub struct Connections {
     /// A connection is closed after this time, even if a request is being answered. `None` sets no such
     /// bound.
     pub life: Option<Duration>,
-    /// Bytes of memory of answers above 128 KiB that peers have not taken yet. A peer must take an answer at
-    /// 64 KiB/s or faster after a grace of 15 s. Where there is no memory, the connection whose peer has
-    /// taken nothing for longest is closed, and where all peers take something, one of the address that holds
-    /// most. To that address the answer is 503.
+    /// Memory in bytes for answers above 128 KiB that peers have not read yet. A peer must read an answer at
+    /// 64 KiB/s or faster after a grace of 15 s. If no memory is left, the connection whose peer has read
+    /// nothing for longest, and for 1 s at least, is closed. If all peers read, it is the connection that
+    /// holds most at the address that holds most. An answer that would give its own address more than that
+    /// one keeps is 503.
     pub answers: usize,
     /// Time to answer the remaining requests after the service is told to stop.
     pub grace: Duration,

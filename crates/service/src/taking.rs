@@ -1,5 +1,5 @@
-//! Connections whose peer takes nothing: they end, as those do whose peer sends nothing. What a peer has not
-//! taken yet is in memory until then.
+//! Bounds on answers that a peer does not read: the pace at which it must read them, below which its
+//! connection ends ([`Taken`]), and the memory of all answers that are not read yet ([`Answers`]).
 
 use crate::Pace;
 use axum::body::{Body, Bytes, HttpBody};
@@ -50,7 +50,8 @@ impl<S> Taken<S> {
         Taken { stream, pace, blocked, deadline: None }
     }
 
-    /// What comes of a write: an error if it is late.
+    /// The outcome of a write, or `TimedOut` after the deadline. A write that waits sets the deadline to now
+    /// plus the grace; each byte that is written moves it by 1/rate, to now plus the grace at most.
     fn watched(
         &mut self,
         context: &mut Context,
@@ -107,7 +108,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Taken<S> {
         self.stream.is_write_vectored()
     }
 
-    /// Everything was written when this is asked for, and nothing waits then.
+    /// A flush that has ended leaves nothing that waits for the peer, and so no deadline.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(context))?;
         self.deadline = None;
@@ -133,9 +134,9 @@ impl Answers {
         Answers { memory: Arc::new(Semaphore::new(units as usize)), units }
     }
 
-    /// A part of the budget for an answer of `bytes`, all of it for one that is longer, which counts as held
-    /// by its connection. While there is none, `make_room` is told how many units are needed, and asked
-    /// whether it has ended a connection that holds some.
+    /// The part of the budget that an answer of `bytes` needs, which is all of it for a longer answer. It is
+    /// added to `held`, the units of the connection. While too few units are free, `make_room` gets their
+    /// number, ends a connection that holds some, and returns whether it has. `None` if it has not.
     pub(crate) async fn charge(
         &self,
         bytes: u64,

@@ -260,7 +260,7 @@ impl Plan {
         }
     }
 
-    /// The longest body of the run.
+    /// The most bytes that the body of a message of this run may have, complaints included.
     pub(super) fn longest(&self) -> usize {
         let rounds = self.rounds().iter().chain([&Round::Blame]);
         let slots =

@@ -94,8 +94,8 @@ fn largest(pattern: &str, split: Split, names: &[&str]) -> Option<NameGrid> {
     let mut best: Option<(usize, NameGrid)> = None;
     for (_, arms) in of.iter().filter(|(_, arms)| arms.len() >= 2) {
         let wanted: BTreeSet<&str> = arms.iter().copied().collect();
-        // Of a feature that is numbered further than there are candidates, the numbers mean something else,
-        // and a feature of a user belongs to no candidate.
+        // Features whose numbers do not stop at those of the candidates count something else (`score1` to
+        // `score9` beside four candidates). Features named after a user belong to no candidate.
         let numbered = wanted.iter().all(|arm| arm.bytes().all(|byte| byte.is_ascii_digit()));
         let fits = |(feature, have): &&(&str, Vec<&str>)| {
             wanted.iter().all(|arm| have.contains(arm))

@@ -8,11 +8,11 @@ const ENOUGH: i32 = 3;
 /// Two readings whose evidence differs by less are a question to the user.
 const CLOSE: i32 = 2;
 
-/// What a file may be.
+/// One way to read a file, with its evidence and the schema that it would have.
 pub(super) struct Reading {
     /// What kind of reading it is: two of one kind are no rivals.
     pub(super) kind: Kind,
-    /// In words.
+    /// The reading in words, for messages.
     pub(super) what: String,
     /// The entries of a schema that decide for it.
     pub(super) entries: String,

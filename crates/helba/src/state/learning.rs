@@ -1,9 +1,9 @@
-//! Logged rounds, which are learnt in bulk: one ciphertext has the sum of their feedbacks.
+//! Learns logged rounds in bulk, from one ciphertext that encrypts the sum of their feedbacks.
 //!
-//! They take rounds of their own, which are answered at once, so that all that depends on a number of rounds
-//! or feedbacks is as after as many decisions with feedback. A batch with logged rounds may be longer than an
-//! update was planned for: updates follow each other, without feedback, until the model is within the
-//! tolerance of an inverse, and the model before is in use until then.
+//! Each logged round takes a round number, which counts as answered at once. Schedule, confidence width and
+//! counters then stand where as many decisions with feedback would have put them. A batch with logged rounds
+//! may be longer than the Newton steps of one update are planned for. Further updates follow, without new
+//! feedback, until the inverse is within its tolerance. Decisions use the model before until then.
 
 use super::rounds::Round;
 use super::{EncryptedBandit, State};
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The ids that are remembered.
+/// The number of ids that are remembered.
 const MOST_IDS: usize = 4096;
 
 /// The last ids of logged rounds, with their numbers of rounds.
@@ -35,8 +35,8 @@ impl LearntIds {
 }
 
 impl EncryptedBandit {
-    /// The receipt of the logged rounds with this id if they were learnt, or `None` if so many may be learnt
-    /// now.
+    /// The receipt of the logged rounds with this id if they were learnt. `None` if they were not, and if so
+    /// many may be learnt now.
     ///
     /// # Errors
     /// [`NoLoggedRounds`] under the trace condition, and where a committee holds the keys; [`LoggedCount`];
