@@ -17,11 +17,11 @@ pub struct Checked {
     pub rounds: u64,
     /// Rounds that are dropped, by reason.
     pub dropped: Vec<Dropped>,
-    /// What is to be said of the file's rows: those that were left out, and others.
+    /// Notes on rows of the file: those left out, with a stray quote, or without a row in a joined table.
     pub notes: Vec<Noted>,
     /// Rounds that are earlier than their predecessor.
     pub out_of_order: u64,
-    /// What keeps some times from being compared, if anything does.
+    /// Why some times cannot be compared, such as a missing zone; `None` if all can.
     pub times: Option<String>,
     /// Names of the candidates, in the order of the arms.
     pub candidates: Vec<String>,

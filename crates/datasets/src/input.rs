@@ -292,7 +292,7 @@ impl<R: Read> Read for Packed<R> {
 const PARQUET: &[u8] = b"PAR1";
 /// The mark of UTF-8.
 const MARK: &[u8] = &[0xef, 0xbb, 0xbf];
-/// As many bytes as tell a form.
+/// The number of first bytes by which the form of a file is recognised.
 const FORM_BYTES: usize = 4096;
 
 fn is_zstd(start: &[u8]) -> bool {
@@ -420,7 +420,7 @@ fn utf16(start: &[u8]) -> Option<bool> {
 struct Utf16<R> {
     reader: R,
     big: bool,
-    /// The first half of a pair whose second half is still to come.
+    /// The high surrogate at the end of what was read, whose low surrogate is not read yet.
     units: Vec<u16>,
     odd: Option<u8>,
     out: Cursor<Vec<u8>>,

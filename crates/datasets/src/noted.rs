@@ -1,19 +1,19 @@
-//! What is said of rows that could not be read as they stand.
+//! Notes on rows that could not be read as they stand: the reason, how many there are, and the first line.
 
 use crate::Error;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A file is refused if more than one row of so many is left out.
+/// A file is refused at its end if more than one row in this many was left out.
 const MOST_LEFT_OUT: u64 = 10;
-/// As many rows are left out before a file is refused of which most are.
+/// A file is refused before its end if this many rows, and most so far, were left out.
 const EARLY: u64 = 1000;
 
-/// Rows of a file of which the same is to be said.
+/// Rows of a file that have the same note.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Noted {
-    /// What is said.
+    /// The note.
     pub what: String,
     /// The number of rows.
     pub rows: u64,
@@ -21,7 +21,7 @@ pub struct Noted {
     pub first_line: u64,
 }
 
-/// Counts rows, and what is to be said of them.
+/// Counts rows, and collects the notes on them.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     said: BTreeMap<String, (u64, u64)>,
@@ -37,7 +37,7 @@ impl Notes {
         self.rows += 1;
     }
 
-    /// Counts a row that is read, and of which something is to be said.
+    /// Adds a row to the note `what`. It is counted by [`Self::row`] or [`Self::leave_out`].
     pub(crate) fn note(&mut self, line: u64, what: String) {
         self.said.entry(what).or_insert((0, line)).0 += 1;
     }
@@ -45,7 +45,7 @@ impl Notes {
     /// Counts a row that is left out.
     ///
     /// # Errors
-    /// [`Error::File`] if most of a thousand are.
+    /// [`Error::File`] if it is the thousandth or a later one, and most rows so far were left out.
     pub(crate) fn leave_out(&mut self, path: &Path, line: u64, reason: String) -> Result<(), Error> {
         self.left_out += 1;
         self.first.get_or_insert_with(|| (line, reason.clone()));
@@ -53,7 +53,7 @@ impl Notes {
         if self.left_out >= EARLY && self.left_out > self.rows { self.end(path) } else { Ok(()) }
     }
 
-    /// Refuses a file at its end of which too many rows were left out.
+    /// Refuses a file at its end if more than a tenth of its rows were left out.
     ///
     /// # Errors
     /// [`Error::File`] with the first of these rows.

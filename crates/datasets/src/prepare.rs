@@ -236,7 +236,7 @@ impl Prepared {
         &self.dropped
     }
 
-    /// What is to be said of the file's rows: those that were left out, and others.
+    /// Notes on rows of the file: those left out, with a stray quote, or without a row in a joined table.
     pub fn notes(&self) -> &[Noted] {
         &self.notes
     }
@@ -252,7 +252,7 @@ impl Prepared {
         self.explained
     }
 
-    /// What keeps some times from being compared, if anything does.
+    /// Why some times cannot be compared, such as a missing zone; `None` if all can.
     pub fn times(&self) -> Option<&str> {
         self.times.as_deref()
     }

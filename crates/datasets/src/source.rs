@@ -208,7 +208,7 @@ impl Source {
         self.dropped.iter().map(one).collect()
     }
 
-    /// What is to be said of the rows so far: those that were left out, and others.
+    /// Notes on the rows so far: those left out, with a stray quote, or without a row in a joined table.
     pub fn notes(&self) -> Vec<Noted> {
         match &self.rounds {
             Rounds::Wide(rounds) => rounds.notes(),
@@ -222,7 +222,7 @@ impl Source {
         self.clock.late()
     }
 
-    /// What keeps some times so far from being compared, with the line of the first.
+    /// Why some times so far cannot be compared, with the line of the first; `None` if all can.
     pub fn times(&self) -> Option<String> {
         self.clock.fault()
     }

@@ -170,7 +170,7 @@ impl Table {
         self.notes.first()
     }
 
-    /// What is to be said of rows that were read, and of those that were left out.
+    /// Notes on rows: those left out, with a stray quote, or without a row in a joined table.
     pub(crate) fn notes(&self) -> Vec<Noted> {
         let mut notes = self.notes.list();
         if let Rows::Text(rows) = &self.rows

@@ -15,7 +15,7 @@ use wire::{ClearFeedback, FeedbackKind, PolicyCard};
 /// What is evaluated.
 #[derive(Debug, Clone)]
 pub struct EvaluationSettings {
-    /// Names of policies, also those of other libraries; all that fit, if there are none.
+    /// Names of policies, here or in other libraries; if empty, all that fit.
     pub policies: Vec<String>,
     /// Epsilon of the policies that have one.
     pub epsilon: f64,

@@ -30,9 +30,9 @@ pub const UNCERTAINTY_BOUND: f64 = 1.0625;
 
 /// The most logged rounds of one request.
 pub const MOST_LOGGED: usize = 1000;
-/// The most that they may multiply an eigenvalue of A_j·V_j by.
+/// The largest factor by which logged rounds may multiply an eigenvalue of A_j·V_j.
 const MOST_GROWTH: f64 = 16384.0;
-/// The most that this factor times the largest entry of V/s may be. Newton's iteration starts with an
+/// The largest product of that factor and the largest entry of V/s. Newton's iteration starts with an
 /// eigenvalue of 2/factor, and an error e of the inverse moves it by e·V/s: by a hundredth for e = 2⁻²⁴.
 const MOST_SPREAD: f64 = 262_144.0;
 /// The most that n·L² may be for a sum of n feedbacks or logged rounds, so that it is below 2⁶² units.
@@ -450,8 +450,8 @@ impl BanditConfig {
     }
 
     /// The most feedbacks and subtractions of a sum that is raised, whoever raises it: [`MOST_SUMMED`], and
-    /// fewer where L is above 8, so that masks are at least 2³⁵ times as wide as a sum. One is what a
-    /// feedback may be.
+    /// fewer where L is above 8, so that masks are at least 2³⁵ times as wide as a sum. At least 1: a single
+    /// feedback always fits.
     pub fn most_summed(&self) -> u64 {
         let squared = self.linear.l * self.linear.l;
         (MOST_SUMMED as f64).min(MOST_SQUARES / squared).max(1.0) as u64
@@ -471,7 +471,7 @@ impl BanditConfig {
             .min(MOST_GROWTH * lambda / squared)
             .min(spread / self.horizon as f64)
             .min(2.0 * spread / (learnt + (learnt * learnt + 4.0 * spread).sqrt()));
-        // One is what a feedback may be.
+        // A single feedback always fits.
         most.max(1.0) as u64
     }
 
