@@ -134,13 +134,19 @@ impl Seen {
         // A column that is 1 for one candidate in all rounds is a name of it.
         let place = |round: Range<usize>| round.clone().position(|row| yes[row]);
         let same = groups.each().map(place).collect::<BTreeSet<_>>().len() == 1;
-        if like == 0 && (same || groups.rounds() < ENOUGH_ROUNDS || likeness(&column.name, REWARD) > 0) {
+        let share = groups.share(|round| picks(round) == 1);
+        // A reward may be 1 for several candidates or for none, and once in every round it is a choice.
+        let rewards = likeness(&column.name, REWARD) > 0 && share < 1.0;
+        if like == 0 && (same || groups.rounds() < ENOUGH_ROUNDS || rewards) {
             return None;
         }
         let mut evidence = Evidence::default();
         evidence.add(like, format!("{} is named like a choice", column.name));
-        let share = 100.0 * groups.share(|round| picks(round) == 1);
+        let share = 100.0 * share;
         evidence.add(3, format!("it is 1 once in {share:.0} % of the rounds of {}", best.key.join(" and ")));
+        if share == 100.0 && groups.are_constant() && groups.rounds() >= 2 * ENOUGH_ROUNDS {
+            evidence.add(2, "rewards of single rows would not come once in so many".to_string());
+        }
         self.of_groups(&mut evidence, best, item);
         let reward = self.reward_of_choice(column, &yes, item);
         if let Some(reward) = reward {
