@@ -335,7 +335,9 @@ impl ColumnSeen {
             },
         };
         if others == self.values {
-            return Err(format!("its values are no numbers, and no words such as yes and no ({place})"));
+            return Err(format!(
+                "its values are no numbers, and no words such as yes and no ({place}): add a column with 1 and 0 or with numbers in its place"
+            ));
         }
         let said = format!("{others} of {} values are no numbers as the others are ({place})", self.values);
         if others as f64 > (STRAY_SHARE * self.values as f64).max(1.0)

@@ -85,8 +85,21 @@ impl Draft {
         }
     }
 
+    /// Multiplies the context with the candidates, which have no features of their own.
+    pub(super) fn multiply(&mut self) {
+        let s = &mut self.schema;
+        // The products with categories add up to the one-hot of the candidate.
+        s.identity = !s.context.values().any(|encoding| *encoding == Encoding::OneHot);
+        s.interactions = s.context.keys().map(|name| [name.clone(), "candidate".to_string()]).collect();
+        s.interactions_only = !s.context.is_empty();
+    }
+
     /// What a context needs to change a choice, what missing values need, and what the features need.
     pub(super) fn finish(&mut self, arms: usize) {
+        let s = &self.schema;
+        if s.candidate.is_empty() && !s.candidates.is_empty() && s.interactions.is_empty() {
+            self.multiply();
+        }
         let features = &self.schema.candidate;
         let partner =
             features.keys().next().filter(|_| !self.schema.identity).map_or("candidate", String::as_str);

@@ -40,7 +40,7 @@ pub(super) fn guess_dsjson(path: &Path) -> Result<Guess, Error> {
         }
     }
     let Some((&k, &rounds)) = sizes.iter().max_by_key(|(_, n)| **n) else {
-        let reason = "no line is a decision: each needs an object c with a list _multi of candidates, as docs/data.md describes";
+        let reason = "no line is a decision: each needs an object c with a list _multi of candidates, as docs/data.md describes; write objects that are rows of a table as CSV or Parquet";
         return Err(Error::file(path, 0, reason));
     };
     if k < 2 {
@@ -62,10 +62,7 @@ pub(super) fn guess_dsjson(path: &Path) -> Result<Guess, Error> {
     context.offer(&mut draft, user.as_deref(), false);
     candidate.offer(&mut draft, None, true);
     if draft.schema.candidate.is_empty() {
-        draft.schema.identity = true;
-        draft.schema.interactions =
-            draft.schema.context.keys().map(|name| [name.clone(), "candidate".to_string()]).collect();
-        draft.schema.interactions_only = !draft.schema.context.is_empty();
+        draft.multiply();
     } else {
         // VowpalWabbit adds a constant too: without one a reward that all candidates share has no feature.
         draft.schema.bias = true;

@@ -6,7 +6,7 @@ use super::grid::NameGrid;
 use super::names::{CHOSEN, ITEM, PROPENSITY, REWARD, ROUND, likeness};
 use super::reading::{Evidence, Kind, Reading};
 use super::{Draft, KEY_ARMS, Seen};
-use schema::{Encoding, Schema};
+use schema::Schema;
 use std::collections::BTreeSet;
 
 impl Seen {
@@ -171,12 +171,7 @@ impl Seen {
             }
             None => {
                 draft.rest(self, &used, &BTreeSet::new());
-                let context = &draft.schema.context;
-                // The products with categories add up to the one-hot of the candidate.
-                draft.schema.identity = !context.values().any(|encoding| *encoding == Encoding::OneHot);
-                draft.schema.interactions =
-                    context.keys().map(|name| [name.clone(), "candidate".to_string()]).collect();
-                draft.schema.interactions_only = !context.is_empty();
+                draft.multiply();
             }
         }
         let arms = draft.schema.candidates.len();

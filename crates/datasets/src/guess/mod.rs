@@ -21,6 +21,7 @@ use crate::input::begins_with_brace;
 use crate::table::Table;
 use crate::{Error, Prepared};
 pub use column::ColumnSeen;
+use column::FEW;
 use draft::Draft;
 use grid::NameGrid;
 use names::{CHOSEN, PROPENSITY, REWARD, TIME, USER, likeness};
@@ -196,6 +197,19 @@ impl Seen {
             reason.push_str(&format!(
                 ". Small whole numbers, which may be counts or numbers of candidates, are in {}: if one is the choice, name it as `chosen`",
                 shown(&small)
+            ));
+        }
+        let few = |column: &&ColumnSeen| {
+            column.values > 0
+                && column.texts() == column.values
+                && (2..=FEW).contains(&column.count())
+                && !column.is_binary()
+        };
+        let few: Vec<String> = self.columns.iter().filter(few).map(Self::name).collect();
+        if !few.is_empty() {
+            reason.push_str(&format!(
+                ". Texts with few values are in {}: if one is the action that was logged, name it as `chosen`, and its reward as `reward`",
+                shown(&few)
             ));
         }
         if let (Some(propensity), _) = self.propensity() {

@@ -27,10 +27,25 @@ pub(super) const REWARD: &[&str] = &[
     "label",
     "conversion",
     "converted",
+    "revenue",
+    "profit",
+    "earnings",
+    "gain",
+    "spend",
 ];
 /// Those that are no property of a person or an item.
-pub(super) const FEEDBACK: &[&str] =
-    &["reward", "click", "clicked", "purchase", "payoff", "outcome", "conversion", "converted"];
+pub(super) const FEEDBACK: &[&str] = &[
+    "reward",
+    "click",
+    "clicked",
+    "purchase",
+    "payoff",
+    "outcome",
+    "conversion",
+    "converted",
+    "revenue",
+    "profit",
+];
 pub(super) const PROPENSITY: &[&str] =
     &["propensity", "propensity_score", "pscore", "probability", "prob", "p_action", "action_prob"];
 pub(super) const USER: &[&str] = &[
@@ -50,6 +65,14 @@ pub(super) const USER: &[&str] = &[
     "respondent",
     "respondent_id",
     "case",
+    "student",
+    "student_id",
+    "client",
+    "client_id",
+    "account",
+    "account_id",
+    "guest",
+    "subscriber",
 ];
 pub(super) const TIME: &[&str] = &["time", "timestamp", "date", "datetime", "day", "week", "t", "ts"];
 pub(super) const ROUND: &[&str] = &[
@@ -100,6 +123,14 @@ pub(super) const ITEM: &[&str] = &[
     "campaign",
     "therapy",
     "drug",
+    "medication",
+    "promotion",
+    "promo",
+    "coupon",
+    "message",
+    "template",
+    "exercise",
+    "lesson",
 ];
 pub(super) const ROW: &[&str] = &["rownames", "row", "rowid", "index", "unnamed: 0"];
 /// Columns of availability.
