@@ -20,6 +20,8 @@ use wire::{
 
 /// The time that a server gets for an answer that it need not compute.
 const TRANSFER: Duration = Duration::from_secs(60);
+/// The most bandits of a list, in the memory of a client.
+const MOST_LISTED: usize = 100_000;
 
 /// A blocking HTTP client of a server, with or without TLS. It keeps connections open. It needs no key,
 /// because it sends and receives ciphertexts of encrypted bandits. The server can read what it sends to
@@ -375,6 +377,11 @@ impl Client {
             let page: Vec<Value> = self.json_of(MAX_CLEAR_BYTES, &mut page)?;
             let goes_on = goes_on && !page.is_empty();
             listed.extend(page);
+            if listed.len() > MOST_LISTED {
+                return Err(Error::BadAnswer(format!(
+                    "it lists more than {MOST_LISTED} bandits: give a name or a tag"
+                )));
+            }
             if !goes_on {
                 return Ok(listed);
             }

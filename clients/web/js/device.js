@@ -1,14 +1,10 @@
 // What the worker does for each message of the page: the device computes, `Connection` sends. It runs in a worker or, for tests, in any
 // other place that has `fetch`.
 
-import { checkedId, Connection, randomId } from "./http.js";
+import { checkedId, Connection, named, randomId } from "./http.js";
 
 /** The first bytes of a stored decision of a clear policy; JSON follows. */
 const CLEAR = "HELBACLR\x01\0";
-
-function named(name, message) {
-  return Object.assign(new Error(message), { name });
-}
 
 /** Whether the engine runs vector instructions of 128 bits: a module with one, which does nothing. */
 export function hasVectors() {
@@ -38,6 +34,8 @@ function numbers(row, at) {
 
 /** Seconds for which a request waits for a task. */
 const WAIT = 20;
+/** The most bandits of a list. */
+const MOST_LISTED = 100_000;
 /** The least and the longest pause in milliseconds after a request for tasks that failed or brought none. */
 const [FIRST_PAUSE, LONGEST_PAUSE] = [500, 30_000];
 
@@ -162,6 +160,7 @@ export class Operations {
       const page = JSON.parse(await this.#goingOn(connection, signal, list));
       if (page.length === 0) break;
       listed.push(...page);
+      if (listed.length > MOST_LISTED) throw named("AnswerError", `the server lists more than ${MOST_LISTED} bandits: give a name or a tag`);
     }
     return listed.map(({ id, config, policy, parameters, name = null, tags = [] }) => {
       const [features = null, arms = null] = config ? [config.linear.d, config.linear.k] : [parameters?.features, parameters?.arms];

@@ -5,10 +5,8 @@ const MOST_JSON = 4 << 20;
 const BINARY = "application/octet-stream";
 const JSON_TYPE = "application/json";
 
-function named(name, message) {
-  const error = new Error(message);
-  error.name = name;
-  return error;
+export function named(name, message) {
+  return Object.assign(new Error(message), { name });
 }
 
 /** An id, which comes from a server and becomes part of a path. */

@@ -338,6 +338,14 @@ impl Slot {
     }
 }
 
+/// Closes a connection for another one.
+fn close(slots: &mut BTreeMap<u64, Arc<Slot>>, id: u64) -> Option<()> {
+    let slot = slots.remove(&id)?;
+    *lock(&slot.state) = State::Closing;
+    slot.close.notify_one();
+    Some(())
+}
+
 impl Open {
     /// A slot for a connection from `address`. `None` if a bound is met and no connection can be closed.
     fn admit(&self, id: u64, address: IpAddr, bounds: Connections) -> Option<Arc<Slot>> {
@@ -364,10 +372,7 @@ impl Open {
         let waiting = slots.iter().filter(|(_, slot)| among(slot));
         let waiting = waiting.filter_map(|(id, slot)| Some((slot.waits_since()?, *id)));
         let (_, id) = waiting.min()?;
-        let slot = slots.remove(&id)?;
-        *lock(&slot.state) = State::Closing;
-        slot.close.notify_one();
-        Some(())
+        close(&mut slots, id)
     }
 
     /// Closes a connection that holds memory of answers: that whose peer has taken nothing for longest, or,
@@ -396,10 +401,7 @@ impl Open {
                 id
             }
         };
-        let slot = slots.remove(&id)?;
-        *lock(&slot.state) = State::Closing;
-        slot.close.notify_one();
-        Some(())
+        close(&mut slots, id)
     }
 
     /// Closes the oldest connection of the address with the most connections, even if one of its requests is
@@ -415,10 +417,7 @@ impl Open {
         if count <= than + 1 {
             return None;
         }
-        let slot = slots.remove(&id)?;
-        *lock(&slot.state) = State::Closing;
-        slot.close.notify_one();
-        Some(())
+        close(&mut slots, id)
     }
 
     fn close_all_waiting(&self) {

@@ -574,3 +574,51 @@ proptest! {
         }
     }
 }
+
+/// A reward that is 1 once in every round of three shown items is a choice among them, and not the log of one.
+/// In the control one round has two of them.
+#[test]
+fn a_click_in_every_round_is_a_choice() {
+    let shown = |twice: usize| {
+        let mut text = String::from("visit,item,price,clicked\n");
+        for i in 0..240 {
+            let clicked = draw(i / 3, 3) == i % 3 || i / 3 == twice;
+            let item = (draw(i / 3 + 50, 5) + i % 3) % 5;
+            writeln!(text, "v{},i{item},{},{}", i / 3, draw(i, 9), u8::from(clicked)).unwrap();
+        }
+        text
+    };
+    let (schema, checked, toml) = read(&shown(99));
+    assert_eq!((schema.chosen, schema.round, schema.arms), (some("clicked"), list(&["visit"]), Some(3)));
+    assert_eq!((checked.rounds, checked.logged), (80, false));
+    assert!(toml.contains("Next would be a log of one action (item)"), "{toml}");
+    let control = read(&shown(7)).0;
+    assert_eq!((control.chosen, control.reward), (some("item"), some("clicked")));
+}
+
+/// Rewards of all candidates that have no features of their own: the context chooses, in products.
+#[test]
+fn a_context_is_multiplied_with_bare_candidates() {
+    let mut text = String::from("age,device,reward_a,reward_b\n");
+    (0..90).for_each(|i| {
+        let device = ["phone", "desk", "pad"][draw(i, 3)];
+        writeln!(text, "{},{device},{},{}", 20 + draw(i, 60), draw(i + 5, 2), draw(i + 9, 2)).unwrap();
+    });
+    let (schema, ..) = read(&text);
+    let pairs = [["age", "candidate"], ["device", "candidate"]].map(|pair| pair.map(String::from));
+    assert_eq!(
+        (schema.interactions, schema.interactions_only, schema.identity),
+        (pairs.to_vec(), true, false)
+    );
+}
+
+/// Refusals list what may be the choice.
+#[test]
+fn refusals_list_texts_with_few_values() {
+    let mut text = String::from("Kunde,Variante,Umsatz\n");
+    (0..90).for_each(|i| writeln!(text, "k{i},{},{}.5", ["A", "B", "C"][draw(i, 3)], draw(i, 70)).unwrap());
+    refused(&text, &["Texts with few values are in Variante", "`chosen`", "`reward`"]);
+    let read = text.replace("Variante", "offer").replace("Umsatz", "revenue");
+    let (schema, ..) = self::read(&read);
+    assert_eq!((schema.chosen, schema.reward), (some("offer"), some("revenue")));
+}
