@@ -575,8 +575,8 @@ proptest! {
     }
 }
 
-/// A reward that is 1 once in every round of three shown items is a choice among them, and not the log of one.
-/// In the control one round has two of them.
+/// A reward that is 1 once in every round of three shown items is a choice among them, and not the log of
+/// one. In the control one round has two of them.
 #[test]
 fn a_click_in_every_round_is_a_choice() {
     let shown = |twice: usize| {
