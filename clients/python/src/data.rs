@@ -4,7 +4,7 @@
 use crate::error::Failure;
 use crate::transform::{SchemaText, Transform, schema_of};
 use crate::work::{Worked, call};
-use datasets::{Dataset, Observed, Prepared, check, propose};
+use datasets::{Dataset, Observed, Prepared, check, propose, rule};
 use evaluation::EvaluationSettings;
 use pyo3::prelude::*;
 use serde_json::json;
@@ -54,15 +54,43 @@ pub(crate) fn evaluate_data(
     seeds: u64,
     rounds: Option<usize>,
     grid: Vec<(String, Vec<f64>)>,
+    policy_column: Option<String>,
+    decisions: Option<PathBuf>,
 ) -> PyResult<Py<PyAny>> {
     let work = move || -> Result<Report, Failure> {
         let data = Data { path, shown };
+        let rule = match (policy_column, &schema) {
+            (Some(column), Some(schema)) => {
+                let picks = data.said(rule(&data.path, &schema_of(schema)?, &column))?;
+                Some((column, picks))
+            }
+            (Some(_), None) => {
+                return Err(Failure::Argument(
+                    "policy_column needs a schema, which says how candidates are written".into(),
+                ));
+            }
+            (None, _) => None,
+        };
         let dataset = data.dataset(schema)?;
-        let rounds = rounds.unwrap_or(usize::MAX);
-        let settings =
-            EvaluationSettings { policies, epsilon, seeds, rounds, grid, ..EvaluationSettings::default() };
+        let settings = EvaluationSettings {
+            policies,
+            epsilon,
+            seeds,
+            rounds: rounds.unwrap_or(usize::MAX),
+            grid,
+            rule,
+            keep_picks: decisions.is_some(),
+        };
         let report = evaluation::evaluate(&dataset, &settings);
         let report = report.map_err(|error| Failure::Data(format!("{}: {error}", data.shown)))?;
+        if let Some(path) = decisions {
+            report.write_decisions(&dataset, &path).map_err(|error| {
+                Failure::Argument(format!(
+                    "the file of decisions {} cannot be written: {error}",
+                    path.display()
+                ))
+            })?;
+        }
         Ok((data.json(&report)?, data.lines(report.lines())))
     };
     report(py, work)

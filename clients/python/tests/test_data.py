@@ -41,6 +41,23 @@ def test_a_path_gives_what_the_program_prints() -> None:
     assert helba.evaluate(LOGGED, LOGGED_SCHEMA, policies=["helba"])["measure"] == "doubly_robust"
 
 
+def test_a_rule_a_grid_and_the_decisions_are_those_of_the_program(tmp_path: Path) -> None:
+    log, schema, picked, printed_picks = (tmp_path / name for name in ("log.csv", "log.toml", "picked.csv", "printed.csv"))
+    schema.write_text(run("helba-client", "data", "generate", log, "--truth", tmp_path / "truth.csv", "--rounds", 300))
+    options: dict[str, Any] = {"policies": ["helba", "ucb1"], "seeds": 2, "policy_column": "rule", "grid": {"alpha": [0.25, 1]}}
+    found = helba.evaluate(log, schema, decisions=picked, **options)
+    same = ("--policies", "helba,ucb1", "--seeds", 2, "--policy-column", "rule", "--grid", "alpha=0.25,1")
+    assert found == printed("evaluate", log, "--schema", schema, *same, "--decisions", printed_picks)
+    assert picked.read_text() == printed_picks.read_text()
+    names = [entry["name"] for entry in found["entries"]]
+    assert "column rule" in names and "helba alpha=0.25" in names and "helba alpha=1" in names
+    assert len(picked.read_text().splitlines()) == 1 + 3 * 2 * 300
+    # The same of a data frame, whose file is not the one that is written.
+    frame_picks = str(tmp_path / "frame.csv")
+    assert helba.evaluate(pandas.read_csv(log), schema, decisions=frame_picks, **options) == found
+    assert Path(frame_picks).read_text() == picked.read_text()
+
+
 @pytest.mark.parametrize("library", READERS)
 def test_a_data_frame_gives_what_its_file_gives(library: str) -> None:
     frame = READERS[library](CARS)
@@ -140,6 +157,12 @@ def test_transforms_and_rounds_of_a_data_frame(tmp_path: Path) -> None:
         (lambda frame: helba.evaluate(frame, WIDE, policies="oful"), "a list of names"),
         (lambda frame: helba.evaluate(frame, WIDE, grid={"none": [1]}), "none"),
         (lambda frame: helba.evaluate(frame, WIDE, seeds=1), "from 2 to 1000"),
+        (lambda frame: helba.evaluate(frame, WIDE, policy_column="mine"), "the data frame, line 1, column mine: there is no such column"),
+        (lambda frame: helba.evaluate(frame, WIDE, policy_column="size.a"), "line 2, column size.a"),
+        (lambda frame: helba.evaluate(frame, WIDE, policy_column=["done"]), "policy_column is a list: give the name of a column"),
+        (lambda frame: helba.evaluate(ROOT / "data" / "Yogurt.csv", policy_column="done"), "policy_column needs a schema"),
+        (lambda frame: helba.evaluate(frame, WIDE, policies=["ucb1"], decisions="none/p.csv"), "none/p.csv cannot be written"),
+        (lambda frame: helba.evaluate(frame, WIDE, decisions=frame), "the file of decisions is a data frame"),
         (lambda frame: helba.check(7), "the data are a int"),
         (lambda frame: helba.check(frame, frame), "the schema is a data frame: give the path of a file"),
         (lambda frame: helba.check(CARS, "no such file.toml"), "cannot be read"),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import helba
 import helba.aio
 import numpy as np
 import pytest
-from conftest import ARMS, FEATURES
+from conftest import ARMS, FEATURES, Server
 
 pandas = pytest.importorskip("pandas")
 polars = pytest.importorskip("polars")
@@ -34,6 +35,35 @@ def test_online_learning_as_in_scikit_learn(client: helba.Client, kind: str) -> 
         status = bandit.status()
         # Each round is one decision with one feedback: none was asked about twice.
         assert (status.round, status.feedbacks, status.pending_decisions) == (6 * (batch + 1), 6 * (batch + 1), 0)
+
+
+@pytest.mark.parametrize("kind", ["encrypted", "clear"])
+def test_online_learning_on_an_event_loop(server: Server, client: helba.Client, keys: helba.Keys, kind: str) -> None:
+    """The same rounds, awaited, on a bandit that takes its place in a loop beside another user's decisions."""
+    bandit_id = make(client, kind).bandit_id
+
+    async def learn() -> None:
+        async with helba.aio.Client(server.url, keys) as loop_client:
+            bandit = await loop_client.bandit(bandit_id)
+            X = some(6)
+            played, other = await asyncio.gather(bandit.predict(X), bandit.decide(some(1, 9)[0]))
+            assert isinstance(played, np.ndarray) and played.shape == (6,) and set(played.tolist()) <= set(range(ARMS))
+            assert await bandit.partial_fit(X, played, X[np.arange(6), played, 0]) is bandit
+            status = await bandit.status()
+            assert (status.round, status.feedbacks, status.pending_decisions) == (7, 6, 1)
+            await bandit.feedback(other, 0.5)
+            if kind == "encrypted":
+                # Rounds that somebody else has played are asked about first.
+                await bandit.partial_fit(X, 1 - played, [0.1] * 6)
+                assert (await bandit.status()).feedbacks == 13
+            else:
+                with pytest.raises(helba.ArgumentError, match="round 0: predict has not returned this arm"):
+                    await bandit.partial_fit(X, played, [0.1] * 6)
+                assert (await bandit.status()).feedbacks == 7
+            with pytest.raises(helba.ArgumentError, match="X has 6 rounds, arm 1 and reward 1 values"):
+                await bandit.partial_fit(X, [0], [0])
+
+    asyncio.run(learn())
 
 
 def test_a_clear_bandit_learns_which_arm_pays(client: helba.Client) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Optional, Union
 from . import _native, _requests
 from ._contexts import Contexts
 from ._errors import Error
-from ._learning import Predicted, partial_fit, predict
+from ._learning import Predicted, arms_of, fit, rounds_of, unreliable
 from ._native import Keys
 from ._replay import Replay, play
 from ._requests import (
@@ -222,7 +222,8 @@ class Bandit:
 
         Each round is a decision of the bandit, which waits for its reward: give it with `partial_fit`.
         """
-        return predict(self, self._predicted, X)
+        rounds = rounds_of(self, X)
+        return arms_of(self._predicted, rounds, self._decided(rounds))
 
     def partial_fit(self, X: Any, arm: Any, reward: Any) -> Bandit:
         """Learns from the rewards of the arms that were played in the rounds of X, one of each for each round.
@@ -231,8 +232,19 @@ class Bandit:
         learns about the arm that is given; a clear policy learns about the arm that it chose alone. If a request fails,
         the rounds before it are learnt.
         """
-        partial_fit(self, self._predicted, X, arm, reward)
+        known = fit(self, self._predicted, X, arm, reward)
+        for decision, value, played in known.feedback(self._decided(known.missing)):
+            self.feedback(decision, value, arm=played if self.encrypted else None)
         return self
+
+    def _decided(self, rounds: list[Any]) -> list[Decision]:
+        """Decisions whose answers can be relied on."""
+        made, tries = self.decide_many(rounds), 1
+        while again := unreliable(made, tries):
+            for at, decision in zip(again, self.decide_many([rounds[at] for at in again])):
+                made[at] = decision
+            tries += 1
+        return made
 
     def learn(self, contexts: Any, arms: Any, rewards: Any, *, name: Optional[str] = None) -> Learnt:
         """Has an encrypted bandit learn logged rounds in bulk, before it goes live.

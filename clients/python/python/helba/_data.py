@@ -66,6 +66,8 @@ def evaluate(
     seeds: int = 10,
     rounds: Optional[int] = None,
     grid: Optional[Mapping[str, Sequence[float]]] = None,
+    policy_column: Optional[str] = None,
+    decisions: Optional[Union[str, "os.PathLike[str]"]] = None,
 ) -> Report:
     """Plays every policy that fits a file or data frame, and compares them, as `helba-client data evaluate` does.
 
@@ -75,7 +77,12 @@ def evaluate(
     of runs of each policy, each with the rounds in another order, and rounds the number of rounds from the first. grid
     has values to try, as {"alpha": [0.5, 1, 2]}: a policy with such parameters is evaluated with every combination.
 
-    Raises DataError for data that cannot be read, and for names that are none.
+    policy_column is a column with the candidate that a rule of your own picks, written as `chosen` is: policies are
+    compared with it, as `column NAME`. It needs a schema. decisions is the path of a file to write, as CSV: what each
+    policy picked in each round and run.
+
+    Raises DataError for data that cannot be read, and for names that are none; ArgumentError for a file that cannot be
+    written.
     """
     if isinstance(policies, str):
         raise ArgumentError("policies is one text: give a list of names")
@@ -83,9 +90,14 @@ def evaluate(
         if number is not None and (isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most):
             raise ArgumentError(f"{name} is {number!r}: give a whole number from {least} to {most}")
     values = [(str(name), [float(value) for value in tried]) for name, tried in (grid or {}).items()]
+    if policy_column is not None and not isinstance(policy_column, str):
+        raise ArgumentError(f"policy_column is a {type(policy_column).__name__}: give the name of a column")
+    picked = None if decisions is None else path_of(decisions, "the file of decisions")
     given = None if schema is None else schema_text(schema)
     with file_of(data) as (path, shown):
-        found = _native.evaluate_data(path, shown, given, list(policies), float(epsilon), seeds, rounds, values)
+        found = _native.evaluate_data(
+            path, shown, given, list(policies), float(epsilon), seeds, rounds, values, policy_column, picked
+        )
         return _report(found)
 
 

@@ -8,14 +8,15 @@ import threading
 from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Optional
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 from ._contexts import check_numbers, is_array, iterated, reward_of, row, rows
 from ._errors import ArgumentError, ContextsError, Error
 from ._frames import is_frame, matrix
 
 if TYPE_CHECKING:
-    from ._client import Bandit
+    from . import _client, aio
     from ._requests import Decision
 
 Rows = Optional[list[list[float]]]
@@ -64,9 +65,8 @@ class Predicted:
             return [None if at is None else self._waiting.pop(at)[1] for at in found]
 
 
-def predict(bandit: Bandit, predicted: Predicted, X: Any) -> Any:
-    rounds = rounds_of(bandit, X)
-    decisions = _decided(bandit, rounds)
+def arms_of(predicted: Predicted, rounds: list[Rows], decisions: list[Decision]) -> Any:
+    """The arms to play; the decisions wait for their rewards."""
     for given, decision in zip(rounds, decisions):
         predicted.add(given, decision)
     arms = [decision.arm for decision in decisions]
@@ -74,7 +74,25 @@ def predict(bandit: Bandit, predicted: Predicted, X: Any) -> Any:
     return arms if numpy is None else numpy.array(arms, dtype=int)
 
 
-def partial_fit(bandit: Bandit, predicted: Predicted, X: Any, arm: Any, reward: Any) -> None:
+@dataclass(frozen=True)
+class Fit:
+    """Rewards of rounds, and the decisions of `predict` that they belong to."""
+
+    found: list[Optional[Decision]]
+    arms: list[int]
+    rewards: list[float]
+    missing: list[Rows]
+    """The rounds that predict was not asked about."""
+
+    def feedback(self, asked: list[Decision]) -> list[tuple[Decision, float, int]]:
+        """The decision, the reward and the arm of each round, with the decisions of those that were missing."""
+        others = iter(asked)
+        decisions = [next(others) if one is None else one for one in self.found]
+        return list(zip(decisions, self.rewards, self.arms))
+
+
+def fit(bandit: Union[_client.Bandit, aio.Bandit], predicted: Predicted, X: Any, arm: Any, reward: Any) -> Fit:
+    """Checks all rounds before anything is sent."""
     rounds = rounds_of(bandit, X)
     count = _sizes(bandit)[1]
     arms = [_arm(value, at, count) for at, value in enumerate(_listed(arm, "arm"))]
@@ -93,13 +111,10 @@ def partial_fit(bandit: Bandit, predicted: Predicted, X: Any, arm: Any, reward: 
             f"round {found.index(None)}: predict has not returned this arm for these features, or its reward was given "
             "before: a clear policy learns about the arm that it chose"
         )
-    asked = iter(_decided(bandit, [given for given, one in zip(rounds, found) if one is None]))
-    for one, played, value in zip(found, arms, rewards):
-        decision = next(asked) if one is None else one
-        bandit.feedback(decision, value, arm=played if bandit.encrypted else None)
+    return Fit(found, arms, rewards, [given for given, one in zip(rounds, found) if one is None])
 
 
-def rounds_of(bandit: Bandit, X: Any) -> list[Rows]:
+def rounds_of(bandit: Union[_client.Bandit, aio.Bandit], X: Any) -> list[Rows]:
     """The rounds of `X`: of rounds x arms x features, or of rounds x features that all arms share."""
     if is_frame(X):
         X = matrix(X)
@@ -138,7 +153,7 @@ def _rows(given: Any, at: int, features: int, arms: int) -> list[list[float]]:
         raise ContextsError(f"round {at} of X: {error}") from None
 
 
-def _sizes(bandit: Bandit) -> tuple[Optional[int], int]:
+def _sizes(bandit: Union[_client.Bandit, aio.Bandit]) -> tuple[Optional[int], int]:
     """The numbers of features, None without contexts, and of arms."""
     created = bandit.created
     if bandit.encrypted:
@@ -149,18 +164,15 @@ def _sizes(bandit: Bandit) -> tuple[Optional[int], int]:
     return None if features is None else int(features), int(parameters["arms"])
 
 
-def _decided(bandit: Bandit, rounds: list[Rows]) -> list[Decision]:
-    """Decisions whose answers can be relied on."""
-    if not bandit.encrypted:
-        return [bandit.decide(given) for given in rounds]
-    made = bandit.decide_many([given or [] for given in rounds])
-    for _ in range(_TRIES - 1):
-        again = [at for at, decision in enumerate(made) if not decision.reliable]
-        for at, decision in zip(again, bandit.decide_many([rounds[at] or [] for at in again])):
-            made[at] = decision
-    if not all(decision.reliable for decision in made):
+def unreliable(made: list[Decision], tries: int) -> list[int]:
+    """The places of the decisions to ask for again, after so many tries.
+
+    Raises Error after the last try.
+    """
+    again = [at for at, decision in enumerate(made) if not decision.reliable]
+    if again and tries == _TRIES:
         raise Error("an answer is outside of its range: contexts of somebody were too long, or the server deviates")
-    return made
+    return again
 
 
 def _listed(values: Any, what: str) -> list[Any]:

@@ -22,6 +22,7 @@ from typing import Any, Optional, Union
 from . import _native, _requests
 from ._client import _FLUSH, PATIENCE
 from ._contexts import Contexts, rows
+from ._learning import Predicted, arms_of, fit, rounds_of, unreliable
 from ._native import Keys
 from ._requests import (
     UNSET,
@@ -112,6 +113,7 @@ class Bandit:
     def __init__(self, connection: _native.Connection, description: Description) -> None:
         self._connection = connection
         self._description = description
+        self._predicted = Predicted()
         self._waiting: deque[tuple[list[list[float]], asyncio.Future[Decision]]] = deque()
         self._asking: Optional[asyncio.Task[None]] = None
         self._joining: Optional[asyncio.Task[int]] = None
@@ -180,6 +182,27 @@ class Bandit:
         others = {"rewards": rewards, "sum": sum, "share": share}
         call = _requests.feedback(self._connection, self._description, decision, reward, arm, others)
         return await call.awaited()
+
+    async def predict(self, X: Any) -> Any:
+        """As `helba.Bandit.predict`."""
+        rounds = rounds_of(self, X)
+        return arms_of(self._predicted, rounds, await self._decided(rounds))
+
+    async def partial_fit(self, X: Any, arm: Any, reward: Any) -> Bandit:
+        """As `helba.Bandit.partial_fit`."""
+        known = fit(self, self._predicted, X, arm, reward)
+        for decision, value, played in known.feedback(await self._decided(known.missing)):
+            await self.feedback(decision, value, arm=played if self.encrypted else None)
+        return self
+
+    async def _decided(self, rounds: list[Any]) -> list[Decision]:
+        """Decisions whose answers can be relied on."""
+        made, tries = await self.decide_many(rounds), 1
+        while again := unreliable(made, tries):
+            for at, decision in zip(again, await self.decide_many([rounds[at] for at in again])):
+                made[at] = decision
+            tries += 1
+        return made
 
     async def learn(self, contexts: Any, arms: Any, rewards: Any, *, name: Optional[str] = None) -> Learnt:
         """As `helba.Bandit.learn`."""
