@@ -152,7 +152,9 @@ fn book(quick: bool, kept: bool, seeds: Option<u64>, out: &Path, earlier: &str) 
     let (scale, end) = if quick { (Scale::Quick, "-quick") } else { (Scale::Full, "") };
     let _said = say_when_interrupted()?;
     let mut book = report::Book::default();
-    for experiment in experiments::all() {
+    let experiments = experiments::all();
+    for (before, &experiment) in experiments.iter().enumerate() {
+        PROGRESS.begin(before + 1, experiments.len());
         let folder = out.join(format!("{}{end}", experiment.card().name));
         let seeds = seeds.unwrap_or_else(|| experiment.seeds(scale));
         let all = seeds;

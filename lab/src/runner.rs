@@ -8,19 +8,41 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// The number of runs that are kept so far, for the message at an interruption.
 #[derive(Debug, Default)]
 pub struct Progress {
     kept: AtomicU64,
     all: AtomicU64,
+    /// Which of how many experiments runs; 0 of 0 for a single one.
+    experiment: AtomicUsize,
+    experiments: AtomicUsize,
 }
 
 impl Progress {
     /// No run is kept yet.
     pub const fn new() -> Self {
-        Self { kept: AtomicU64::new(0), all: AtomicU64::new(0) }
+        Self {
+            kept: AtomicU64::new(0),
+            all: AtomicU64::new(0),
+            experiment: AtomicUsize::new(0),
+            experiments: AtomicUsize::new(0),
+        }
+    }
+
+    /// Experiment `experiment` of `experiments` begins, counted from 1: its bar shows it.
+    pub fn begin(&self, experiment: usize, experiments: usize) {
+        self.experiment.store(experiment, Ordering::Relaxed);
+        self.experiments.store(experiments, Ordering::Relaxed);
+    }
+
+    /// What stands beside the bar of the experiment `name`.
+    fn label(&self, name: &str) -> String {
+        match (self.experiment.load(Ordering::Relaxed), self.experiments.load(Ordering::Relaxed)) {
+            (_, 0) => name.to_string(),
+            (experiment, experiments) => format!("{experiment}/{experiments} {name}"),
+        }
     }
 
     /// The number of runs kept, and of all runs.
@@ -75,7 +97,7 @@ pub fn run(
     let style = ProgressStyle::with_template("{msg} [{bar:40}] {pos}/{len} runs, {left}")?;
     let bar =
         ProgressBar::new(jobs.len() as u64).with_style(style.progress_chars("=> ").with_key("left", left));
-    bar.set_message(experiment.card().name);
+    bar.set_message(progress.label(experiment.card().name));
     bar.set_position(there);
     bar.reset_eta();
     let runs = jobs
