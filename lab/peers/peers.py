@@ -18,6 +18,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import t as student
 
 warnings.filterwarnings("ignore")
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,6 +31,19 @@ PEERS = [
     "obp LinUCB",
     "obp LinTS",
 ]
+
+
+SHOWN = {
+    "Yogurt": "purchases, Yogurt",
+    "Cracker": "purchases, Cracker",
+    "visits": "generated visits",
+    "visits-scored": "the same with score features",
+    "trial": "two-armed trial",
+    "ratings": "ratings log",
+    "logged": "logged bandit",
+}
+SEVERAL = ("visits", "visits-scored", "trial")
+"""Files of which every seed is another one."""
 
 
 class Rounds:
@@ -70,13 +84,25 @@ class Rounds:
         rounds in which the action is the logged one, weighted by 1 divided by its probability."""
         arms = np.array(arms)
         if self.logged:
-            same = (arms == self.action)[first:]
-            weights = same / self.propensity[first:]
+            weights = self.weights(arms, first)
             return float((weights * self.reward[first:]).sum() / weights.sum())
         return float(self.expected[np.arange(len(arms)), arms][first:].mean())
 
+    def weights(self, arms: np.ndarray, first: int) -> np.ndarray:
+        return (arms == self.action)[first:] / self.propensity[first:]
 
-def contexts(rounds: Rounds, wide: Rounds) -> tuple[np.ndarray, list[list[str]]]:
+    def terms(self, arms: list[int], first: int) -> np.ndarray:
+        """Numbers of rounds, whose mean is 0, and whose standard error is that of `earned` over rounds that are
+        independent: of logged actions by linearisation."""
+        arms = np.array(arms)
+        if self.logged:
+            weights = self.weights(arms, first)
+            return weights * (self.reward[first:] - self.earned(arms, first)) / weights.mean()
+        earned = self.expected[np.arange(len(arms)), arms][first:]
+        return earned - earned.mean()
+
+
+def contexts(wide: Rounds) -> tuple[np.ndarray, list[list[str]]]:
     """What peers see of a round: every distinct column of all arms and an intercept, and for VowpalWabbit each arm's row."""
     n = len(wide)
     flat = wide.rows.reshape(n, -1)
@@ -176,7 +202,7 @@ def peer(name: str, k: int, d: int, seed: int):
 
 def play(name: str, rounds: Rounds, wide: Rounds, seed: int) -> list[int]:
     """The arms of a peer, which learns from every reward that is known of what it plays."""
-    x, lines = contexts(rounds, wide)
+    x, lines = contexts(wide)
     policy, arms = peer(name, len(wide.arms), x.shape[1], seed), []
     for t in range(len(rounds)):
         arm = policy.choose(x, t, lines[t])
@@ -237,28 +263,52 @@ def trial(programs: Programs, seeds: int):
         yield rounds, rounds, 300
 
 
-def visits(programs: Programs, seeds: int):
-    """A history of 20,000 visits teaches the score; then 2,000 new ones, of which the second half counts."""
-    history = programs.work / "history.csv"
-    logged = programs.written("visits.toml", programs.client("generate", history, "--truth", programs.work / "truth.csv", "--seed", 0))
-    score = programs.written("score.json", programs.client("transform", history, "--schema", logged, "--supervised"))
-    known = [line for line in logged.read_text().splitlines() if line.split(" ")[0] not in ("chosen", "reward", "propensity")]
-    known.insert(1, 'reward = "reward.{candidate}"')
-    schema = programs.written("known.toml", "\n".join(known) + "\n")
-    plain = programs.written("plain.json", programs.client("transform", history, "--schema", logged))
-    for seed in range(1, seeds + 1):
-        log, truth = (programs.work / f"{name}{seed}.csv" for name in ("new", "truth"))
-        programs.client("generate", log, "--truth", truth, "--rounds", 2000, "--seed", seed)
+class Visits:
+    """A history of 20,000 generated visits, and what it teaches: a score, and the scales of all features."""
+
+    def __init__(self, programs: Programs) -> None:
+        self.programs = programs
+        history, truth = programs.work / "history.csv", programs.work / "truth.csv"
+        logged = programs.written("visits.toml", programs.client("generate", history, "--truth", truth, "--seed", 0))
+        self.score = programs.written("score.json", programs.client("transform", history, "--schema", logged, "--supervised"))
+        self.plain = programs.written("plain.json", programs.client("transform", history, "--schema", logged))
+        # The new visits have the rewards of all offers.
+        known = [line for line in logged.read_text().splitlines() if line.split(" ")[0] not in ("chosen", "reward", "propensity")]
+        known.insert(1, 'reward = "reward.{candidate}"')
+        self.schema = programs.written("known.toml", "\n".join(known) + "\n")
+
+    def generated(self, seed: int) -> tuple[Path, Path]:
+        """2,000 new visits, and the expected reward and the reward of every offer."""
+        log, truth = (self.programs.work / f"{name}{seed}.csv" for name in ("new", "truth"))
+        self.programs.client("generate", log, "--truth", truth, "--rounds", 2000, "--seed", seed)
+        return log, truth
+
+    def rounds(self, seed: int) -> tuple[Rounds, Rounds]:
+        """The same with score features, and with all features."""
+        log, truth = self.generated(seed)
         with open(log, newline="") as a, open(truth, newline="") as b:
             rows, truths = list(csv.reader(a)), list(csv.DictReader(b))
         arms = [name.split(".", 1)[1] for name in truths[0] if name.startswith("reward.")]
         end = rows[0].index("rule")
         header = ",".join([*rows[0][:end], *(f"reward.{arm}" for arm in arms)])
         lines = [",".join([*row[:end], *(t[f"reward.{arm}"] for arm in arms)]) for row, t in zip(rows[1:], truths)]
-        file = programs.written(f"known{seed}.csv", "\n".join([header, *lines]) + "\n")
+        file = self.programs.written(f"known{seed}.csv", "\n".join([header, *lines]) + "\n")
         expected = np.array([[float(t[f"expected.{arm}"]) for arm in arms] for t in truths])
-        few, wide = (Rounds(programs.convert(file, schema, "--transform", t), expected) for t in (score, plain))
-        yield few, wide, 1000
+        few, wide = (Rounds(self.programs.convert(file, self.schema, "--transform", t), expected) for t in (self.score, self.plain))
+        return few, wide
+
+
+def visits(programs: Programs, seeds: int):
+    """A history teaches the score; then 2,000 new visits, of which the second half counts."""
+    files = Visits(programs)
+    for seed in range(1, seeds + 1):
+        yield *files.rounds(seed), 1000
+
+
+def visits_scored(programs: Programs, seeds: int):
+    """The same visits, and all learn with the score features."""
+    for few, _, first in visits(programs, seeds):
+        yield few, few, first
 
 
 def best_fixed(rounds: Rounds, first: int) -> float:
@@ -276,7 +326,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--files", nargs="*")
     parser.add_argument(
-        "--keep", type=Path, default=ROOT / "lab" / "peers" / "kept", help="folder of results; other libraries are not played again there"
+        "--keep", type=Path, default=ROOT / "lab" / "peers" / "kept", help="folder of results; what other libraries have played there is not played again"
     )
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "peers.md")
     options = parser.parse_args()
@@ -285,7 +335,6 @@ def main() -> None:
     learners = types.ModuleType("obp.policy.offline")
     learners.IPWLearner = learners.NNPolicyLearner = None
     sys.modules.update({"torch": torch, "obp.policy.offline": learners})
-    results = {}
     options.keep.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         programs = Programs(options.programs.resolve(), Path(folder))
@@ -293,6 +342,7 @@ def main() -> None:
             "Yogurt": lambda: purchases(programs, "Yogurt"),
             "Cracker": lambda: purchases(programs, "Cracker"),
             "visits": lambda: visits(programs, options.seeds),
+            "visits-scored": lambda: visits_scored(programs, options.seeds),
             "trial": lambda: trial(programs, options.seeds),
             "ratings": lambda: foreign(programs, "ratings.csv"),
             "logged": lambda: foreign(programs, "logged.json"),
@@ -303,66 +353,119 @@ def main() -> None:
             kept = options.keep / f"{file}.json"
             # What other libraries earn stays what it was; what we earn is computed anew.
             cells = json.loads(kept.read_text()) if kept.exists() else {}
-            peers = [] if cells else PEERS
+            several = file in SEVERAL
+            margins = []
             for name in ("ours", "best fixed", "possible"):
                 cells[name] = []
             for run, (rounds, wide, first) in enumerate(runs()):
-                cells["ours"].append(rounds.earned(programs.ours(rounds), first))
+                own = programs.ours(rounds)
+                cells["ours"].append(rounds.earned(own, first))
                 cells["best fixed"].append(best_fixed(rounds, first))
                 cells["possible"].append(possible(rounds, first))
-                # A file that is one run is played with several seeds by those who draw.
-                several = [run] if file in ("visits", "trial") else range(min(options.seeds, 3))
-                for name in peers:
-                    for seed in several:
-                        cells.setdefault(name, []).append(rounds.earned(play(name, rounds, wide, seed), first))
-                        print(f"{file} {name} {cells[name][-1]:.4f}", file=sys.stderr, flush=True)
+                for name in PEERS:
+                    before = cells.setdefault(name, [])
+                    # A file that is one run is played with several seeds by those who draw.
+                    for seed in range(len(before), run + 1 if several else min(options.seeds, 3)):
+                        arms = play(name, rounds, wide, seed)
+                        before.append(rounds.earned(arms, first))
+                        margins.append(half_width(rounds.terms(own, first) - rounds.terms(arms, first)))
+                        print(f"{file} {name} {before[-1]:.4f}", file=sys.stderr, flush=True)
+            if not several and margins:
+                cells["margin"] = max(margins)
+            for name, values in cells.items():
+                cells[name] = round(values, 4) if name == "margin" else [round(value, 4) for value in values]
             kept.write_text(json.dumps(cells, indent=1) + "\n")
-            results[file] = cells
-    options.output.write_text(page(results, options.seeds))
+    missing = [name for name in (*SHOWN, "encrypted") if not (options.keep / f"{name}.json").exists()]
+    if missing:
+        print(f"no page yet: {', '.join(missing)} not kept in {options.keep}", file=sys.stderr)
+    else:
+        options.output.write_text(page(options.keep))
 
 
-def page(results: dict, seeds: int) -> str:
-    shown = {
-        "Yogurt": "purchases, Yogurt",
-        "Cracker": "purchases, Cracker",
-        "visits": "generated visits",
-        "trial": "two-armed trial",
-        "ratings": "ratings log",
-        "logged": "logged bandit",
-    }
+def half_width(values) -> float:
+    """Of the 95 % interval of a mean, by Student's t."""
+    n = len(values)
+    return float(student.ppf(0.975, n - 1) * np.std(values, ddof=1) / np.sqrt(n)) if n > 1 else 0.0
+
+
+def page(kept: Path) -> str:
+    """The page of the results that are kept."""
+    results = {file: json.loads((kept / f"{file}.json").read_text()) for file in SHOWN}
     columns = ["ours", *PEERS, "best fixed", "possible"]
 
     def cell(values: list[float]) -> str:
-        half = 1.96 * np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
+        half = half_width(values)
         return f"{np.mean(values):.3f}" + (f" ± {half:.3f}" if half >= 0.0005 else "")
 
-    played = str(len(results.get("visits", {}).get(PEERS[0], [])))
     lines = [f"| file | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
-    for file, cells in results.items():
-        lines.append(f"| {shown[file]} | " + " | ".join(cell(cells[name]) for name in columns) + " |")
-    return TEXT.replace("TABLE", "\n".join(lines)).replace("SEEDS", str(seeds)).replace("PLAYED", played)
+    lines += [f"| {SHOWN[file]} | " + " | ".join(cell(cells[name]) for name in columns) + " |" for file, cells in results.items()]
+    margins = ", ".join(f"{cells['margin']:.3f} ({SHOWN[file]})" for file, cells in results.items() if "margin" in cells)
+    pins = dict(line.split("==") for line in Path(__file__).with_name("requirements.txt").read_text().split())
+    libraries = ", ".join(f"{name} {pins[name]}" for name in ("mabwiser", "contextualbandits", "vowpalwabbit", "obp"))
+    values = {
+        "TABLE": "\n".join(lines),
+        "SEEDS": str(len(results["visits"]["ours"])),
+        "MARGINS": margins,
+        "LIBRARIES": libraries,
+        "ENCRYPTED": encrypted(json.loads((kept / "encrypted.json").read_text()), results["visits"]),
+    }
+    text = TEXT
+    for name, value in values.items():
+        text = text.replace(name, value)
+    return text
+
+
+def encrypted(found: dict, visits: dict) -> str:
+    """What `encrypted.py` has found, beside what others earn on the same visits."""
+    others = max(visits[name][found["seed"] - 1] for name in PEERS)
+    return (
+        f"| {found['keys']} keys "
+        f"| {found['earned']:.3f} | {found['clear twin']:.3f} | {others:.3f} | {found['possible']:.3f} "
+        f"| {found['same arm as the twin']} of {found['rounds']} | {found['unreliable']} |"
+    )
 
 
 TEXT = """# Beside other libraries
 
 Mean rewards of the algorithm of the encrypted bandit (`ours`: in the clear, with the parameters of a new bandit, and the features that keys carry) and of four libraries with their default parameters, which learn online from the rewards of what they play.
-This page is written by `lab/peers/peers.py`, whose first lines have the commands:
+This page is generated from `lab/peers/kept` by `lab/peers/peers.py`:
 
 ```sh
+cargo build --release -p user-client -p helba-lab --example decisions --bin helba-client
+python3 -m venv venv && venv/bin/pip install --no-deps -r lab/peers/requirements.txt
 venv/bin/python lab/peers/peers.py --programs target/release --seeds SEEDS
 ```
+
+Versions: LIBRARIES; `lab/peers/requirements.txt` pins what they need.
 
 TABLE
 
 | file | rounds | counted |
 |---|---|---|
 | purchases | [data/](../data/README.md): all rewards are known, 1 for the brand that was bought; brand, feature, price and last choice | all rounds |
-| generated visits | `helba-client data generate`: 4 offers, 45 features. `ours` has the five score features that 20,000 earlier visits teach (`data transform --supervised`); the others have all features, and learn on the same 2,000 new visits. | expected reward of the second 1,000 of 2,000, SEEDS seeds |
+| generated visits | `helba-client data generate`: 4 offers, 45 features. `ours` has the five score features that 20,000 earlier visits teach (`data transform --supervised`); the others have all features, and learn on the same 2,000 new visits | expected reward of the second 1,000 of 2,000, SEEDS seeds |
+| the same with score features | all have the five score features | the same |
 | two-armed trial | successes 0.70 and 0.95, no features but the arm | expected reward of the second 300 of 600, SEEDS seeds |
-| ratings log, logged bandit | [data/foreign/](../data/foreign/README.md); of the logged bandit the rounds in which the action is the logged one, weighted by 1 divided by its probability: about 100 of 400 | all rounds |
+| ratings log, logged bandit | [data/foreign/](../data/foreign/README.md); of the logged bandit the rounds in which the action is the logged one, weighted by 1 divided by its probability: about 100 of 400, from which alone policies learn | all rounds |
 
-± is the half width of the 95 % interval of the mean over seeds: SEEDS, but 3 for files that are one run, and PLAYED of the other libraries on visits; without it, the runs of a policy are alike. Purchases, ratings and logged rounds are one sample each: differences below 0.02 (purchases), 0.05 (ratings) and 0.1 (logged) are within its error.
-Policies see for each arm its row of features; those that take one context for all arms see the distinct columns of all rows. `best fixed` is the best arm in hindsight, and `possible` what a player earns who knows the expected rewards. What others earn is kept in `lab/peers/kept`; without this folder they play again, for an hour.
+± is the half width of the 95 % interval of the mean over seeds: SEEDS, but 3 for files that are one run; without it, the runs of a policy are alike. Purchases, ratings and logged rounds are one sample each. The largest half width of the 95 % interval of the difference between `ours` and another policy, over rounds
+that are taken to be independent, is MARGINS: smaller differences say nothing.
+
+Policies see for each arm its row of features; those that take one context for all arms see the distinct columns of all rows, and learn each arm by itself. `best fixed` is the best arm in hindsight, and `possible` the mean of the largest reward of each round, or of the largest expected reward where the truth is known (1 for logged rounds). What others earn is kept in `lab/peers/kept`; without this folder they play again.
+
+## On ciphertexts
+
+`lab/peers/encrypted.py` plays the 2,000 visits of the first seed on an encrypted bandit, with keys, server and [agent](agent.md) as processes of their own. The application sends values by name, and the agent makes score features of them. Counted is the expected reward of the second 1,000. The twin in the clear learns from a batch as soon as it
+has ended; the encrypted bandit decides with the model before it while the server updates. Answers out of their range are *unreliable*. `same arm` counts the rounds in which both play the same one.
+
+```sh
+cargo build --release --bin helba-keygen --bin helba-server --bin helba-agent --bin helba-client
+venv/bin/python lab/peers/encrypted.py --programs target/release
+```
+
+| keys | encrypted | in the clear | best of the other libraries, all features | possible | same arm | unreliable |
+|---|---|---|---|---|---|---|
+ENCRYPTED
 """
 
 if __name__ == "__main__":
