@@ -187,6 +187,58 @@ fn groups_in_another_order_are_damage() {
     assert!(sample.read(&bytes).unwrap().1 == sample.records);
 }
 
+/// What is cut off is at most one group. A longer tail in which no group can be found is damage, because
+/// groups that were acknowledged may have been in it.
+#[test]
+fn a_tail_longer_than_a_group_is_damage() {
+    const LONGEST_GROUP: usize = 64 + (1 << 20);
+    let sample = Sample::new(true);
+    let end = sample.bytes.len() as u64;
+    let with_tail = |length: usize| [&sample.bytes[..], &vec![0; length]].concat();
+    let (replayed, found) = sample.read(&with_tail(LONGEST_GROUP)).unwrap();
+    assert!(found == sample.records && replayed.torn == LONGEST_GROUP as u64);
+    let bytes = with_tail(LONGEST_GROUP + 1);
+    let refused = sample.read(&bytes);
+    assert!(matches!(refused, Err(Error::Damaged { offset, .. }) if offset == end), "{refused:?}");
+    assert!(open(sample.folder.path(), &start()).is_err() && fs::read(&sample.file).unwrap() == bytes);
+}
+
+/// A segment stands where its name and the one before say: the segment of another history does not continue
+/// this one, even without a record, and no segment is read under another name.
+#[test]
+fn segments_in_another_place_are_damage() {
+    let rotated = |records: &[Vec<u8>]| {
+        let folder = TempDir::new().unwrap();
+        let log = create(folder.path());
+        append_all(&log, records);
+        let head = log.rotate().unwrap();
+        drop(log);
+        (folder, head)
+    };
+    let (own, head) = rotated(&[vec![1; 5], vec![2; 5]]);
+    let (other, _) = rotated(&[vec![1; 5], vec![3; 5]]);
+    let [first, second] = <[PathBuf; 2]>::try_from(segments(own.path())).unwrap();
+    let good = fs::read(&second).unwrap();
+    fs::write(&second, fs::read(&segments(other.path())[1]).unwrap()).unwrap();
+    let refused = read(own.path(), &start());
+    assert!(matches!(refused, Err(Error::Damaged { ref path, .. }) if *path == second), "{refused:?}");
+    assert!(open(own.path(), &start()).is_err());
+    fs::write(&second, good).unwrap();
+    assert_eq!(read(own.path(), &start()).unwrap().1.len(), 2, "the control");
+
+    // Nothing was written to a segment after the next one was begun.
+    let whole = fs::read(&first).unwrap();
+    fs::write(&first, [&whole[..], b"torn"].concat()).unwrap();
+    let refused = read(own.path(), &start());
+    assert!(matches!(refused, Err(Error::Damaged { ref path, .. }) if *path == first), "{refused:?}");
+    fs::write(&first, whole).unwrap();
+
+    fs::remove_file(&second).unwrap();
+    fs::rename(&first, &second).unwrap();
+    let refused = read(own.path(), &head);
+    assert!(matches!(refused, Err(Error::Damaged { ref path, .. }) if *path == second), "{refused:?}");
+}
+
 /// A record cannot make a torn group look like damage, which would stop the server: the header of a group in
 /// it is none of this log. The control is a header that is one.
 #[test]

@@ -31,6 +31,13 @@ fn attack_power_loss_takes_nothing_acknowledged() {
     }
     // 64 records are in the first segment: the others were acknowledged from the second.
     assert_eq!(segments(&folder).len(), 2);
+    // The name of a segment that survives names a whole header: otherwise the log would open no more.
+    let named: Vec<_> = calls.match_indices(".log\") = 0").map(|(position, _)| position).collect();
+    assert_eq!(named.len(), 2);
+    for position in named {
+        let next = position + calls[position..].find(" write(").unwrap();
+        assert_eq!(before(calls[..next].rfind('\n').unwrap() + 1), BTreeSet::new());
+    }
     // The control: right before each synchronisation of a segment, a loss of power takes a group of it.
     let syncs: Vec<_> = calls.match_indices("fdatasync(").map(|(position, _)| position).collect();
     assert!(syncs.len() >= 70);
