@@ -108,3 +108,20 @@ impl<C> State<C> {
         LearnReceipt { id: id.to_string(), rounds, feedbacks, batches, erasable: false }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attack_many_ids_take_bounded_memory() {
+        let id = |number: usize| LearnId((number as u128).to_le_bytes());
+        let mut ids = LearntIds::default();
+        (0..3 * MOST_IDS).for_each(|number| ids.add(id(number), number as u64));
+        // As they are stored: 16 bytes of an id, and the number of its rounds.
+        let stored = postcard::to_stdvec(&ids).unwrap().len();
+        assert!(stored <= 4096 * (16 + 3) + 2, "{stored}");
+        let last = 3 * MOST_IDS - 1;
+        assert_eq!([ids.rounds(id(last)), ids.rounds(id(0))], [Some(last as u64), None]);
+    }
+}

@@ -9,7 +9,7 @@ use helba::circuit::DecisionCircuit;
 use helba::{DeepEngine, Error, Scalars};
 use protocol::exchange::ANSWER_FLOOD_BITS;
 use protocol::levels::{ANSWER_LEVEL, DecisionLevels, products_level};
-use protocol::{AnswerLayout, BanditConfig, KeyPlan, Shape, WidthShape};
+use protocol::{AnswerLayout, BanditConfig, KeyPlan, LOG_SCORE, Shape, WidthShape};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 
@@ -18,6 +18,7 @@ struct World {
     engine: Engine,
     switch: RingSwitch,
     large: SecretKey,
+    scores: SecretKey,
     answers: SecretKey,
     layout: AnswerLayout,
     shape: Shape,
@@ -40,7 +41,7 @@ impl World {
         let (keys, own) = (EvaluationKeys::default(), switch.clone());
         let engine = Engine::new(deep, ring, small, public_scores, id_of_scores, keys, own).unwrap();
         let answers = scores.under(engine.answer_params());
-        World { engine, switch, large, answers, layout, shape, rng }
+        World { engine, switch, large, scores, answers, layout, shape, rng }
     }
 
     /// The products of a full evaluation with random scores, in the clear.
@@ -200,6 +201,40 @@ fn a_mask_leaves_nothing_of_a_neighbour() {
         // A twentieth is three deviations of it for 1024 slots, and six for 4096.
         assert!((variance.sqrt() / world.noise() - 1.0).abs() < 0.05, "{}", variance.sqrt());
     }
+}
+
+/// Answers of two evaluations of the same products have no c₁ in common: what they were computed from is
+/// behind an encryption of zero, which is drawn for each evaluation.
+#[test]
+fn attack_answers_do_not_show_what_they_were_computed_from() {
+    let mut world = World::new(2, 2, true);
+    let products = world.products(2, 2);
+    for users in [1, world.layout.users()] {
+        let encrypted = world.encrypt(&products, products_level(users), &mut world.rng.clone());
+        let answers = [(); 2].map(|()| {
+            let evaluated = world.engine.fold(users, encrypted.clone(), &mut world.rng).unwrap();
+            world.engine.answer(&evaluated, &[0], &mut world.rng).unwrap()
+        });
+        assert!(answers[0].c1() != answers[1].c1(), "{users} users");
+    }
+}
+
+/// An answer of open scores has uniform noise of ± 2⁻¹⁴ of their scale in every coefficient. The scores are 0
+/// here, so that the noise is all there is: its mean square is a third of the square of its width, within
+/// five deviations of √(4/5n).
+#[test]
+fn attack_open_scores_are_under_noise() {
+    let mut world = World::new(2, 2, true);
+    let params = world.engine.params().clone();
+    let scores = Ciphertext::zero(&params, params.max_level()).with_scale(f64::from(LOG_SCORE).exp2());
+    let answer = world.engine.open_answer(scores, &mut world.rng);
+    let width = f64::from(LOG_SCORE - 14).exp2();
+    let noise: Vec<f64> = ckks_secret::decrypt_coefficients(&world.scores, &answer)
+        .with(|values| values.iter().map(|value| *value as f64 / width).collect());
+    assert!(noise.iter().all(|noise| noise.abs() <= 1.0));
+    let n = noise.len() as f64;
+    let square = noise.iter().map(|noise| noise * noise).sum::<f64>() / n;
+    assert!((square * 3.0 - 1.0).abs() < 5.0 * (4.0 / (5.0 * n)).sqrt(), "{square}");
 }
 
 /// Without the masks an answer holds the arms of all neighbours. With them, guesses at 511 arms of two from
