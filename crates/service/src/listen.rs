@@ -440,3 +440,23 @@ impl Drop for Leaves {
         lock(&self.open.slots).remove(&self.id);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A subscriber has 2⁶⁴ addresses of IPv6, and is counted once.
+    #[test]
+    fn attack_addresses_of_one_subscriber_are_one_site() {
+        let same = |a: &str, b: &str| site(a.parse().unwrap()) == site(b.parse().unwrap());
+        assert!(same("2001:db8::1", "2001:db8::ffff:ffff:ffff:ffff"));
+        assert!(!same("2001:db8::1", "2001:db8:0:1::1"));
+        assert!(same("::ffff:192.0.2.1", "192.0.2.1") && !same("192.0.2.1", "192.0.2.2"));
+        let open = Open::default();
+        let bounds = Connections { most_an_address: 1, ..Connections::default() };
+        let first = open.admit(1, site("2001:db8::1".parse().unwrap()), bounds).unwrap();
+        first.enter();
+        assert!(open.admit(2, site("2001:db8::2".parse().unwrap()), bounds).is_none());
+        assert!(open.admit(3, site("2001:db8:0:1::1".parse().unwrap()), bounds).is_some());
+    }
+}

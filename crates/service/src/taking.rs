@@ -220,3 +220,32 @@ impl HttpBody for Charged {
         self.body.size_hint()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    /// A peer that takes a few bytes now and then is given up after its grace. One that takes them at the
+    /// rate gets everything, also after the grace.
+    #[tokio::test]
+    async fn attack_a_peer_that_takes_little_is_given_up() {
+        let pace = Pace { grace: Duration::from_secs(1), rate: 1000 };
+        let written = async |bytes: usize, part: usize, pause: u64| {
+            let (own, mut peer) = tokio::io::duplex(64);
+            let mut taken = Taken::new(own, pace, Arc::default());
+            let peer = tokio::spawn(async move {
+                let mut part = vec![0; part];
+                while peer.read_exact(&mut part).await.is_ok() {
+                    tokio::time::sleep(Duration::from_millis(pause)).await;
+                }
+            });
+            let written = taken.write_all(&vec![7; bytes]).await;
+            peer.abort();
+            written
+        };
+        let late = written(4000, 4, 50).await.unwrap_err();
+        assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+        written(80_000, 2000, 40).await.unwrap();
+    }
+}

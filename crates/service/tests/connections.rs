@@ -61,6 +61,66 @@ fn attack_heads_are_no_longer_than_the_bound() {
             "{status:?}"
         );
     }
+    // What follows it is no request: a part of the head could be taken for one.
+    let mut stream = server.connect();
+    let _ = stream.write_all(format!("{}GET / HTTP/1.1\r\nHost: x\r\n\r\n", one(65_536)).as_bytes());
+    let mut answers = Vec::new();
+    let _ = stream.read_to_end(&mut answers);
+    assert_eq!(String::from_utf8_lossy(&answers).matches("HTTP/1.1").count(), 1);
+}
+
+/// Whether the server closes the connection within ten seconds, while a byte is sent every 50 ms.
+fn is_closed(mut stream: TcpStream, byte: &[u8]) -> bool {
+    let begun = Instant::now();
+    stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    while begun.elapsed() < Duration::from_secs(10) {
+        let sent = stream.write_all(byte);
+        let timed_out = |error: &std::io::Error| {
+            matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)
+        };
+        match stream.read(&mut [0; 64]) {
+            Ok(0) => return true,
+            Err(error) if !timed_out(&error) => return true,
+            _ if sent.is_err() => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+/// A head that does not end is given up, however steadily it arrives.
+#[test]
+fn attack_heads_that_never_end_are_given_up() {
+    let connections = Connections { head: Duration::from_millis(500), ..Connections::default() };
+    let server = Server::start(Router::new().route("/", get(async || "well")), connections);
+    let mut stream = server.connect();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nX: ").unwrap();
+    assert!(is_closed(stream, b"a"));
+    assert!(is_closed(server.connect(), b""), "nor does a connection wait for its first request");
+}
+
+/// There are no more connections than the bound, where no address has more than its own bound: those that
+/// wait are closed for new ones.
+#[test]
+fn attack_waiting_connections_are_bounded_in_all() {
+    let connections = Connections { most: 3, most_an_address: 100, ..Connections::default() };
+    let server = Server::start(Router::new().route("/", get(async || "well")), connections);
+    let mut waiting: Vec<_> = (0..6).map(|_| server.connect()).collect();
+    let begun = Instant::now();
+    let mut closed = 0;
+    while closed < 3 && begun.elapsed() < Duration::from_secs(10) {
+        waiting.retain_mut(|stream| {
+            stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+            !matches!(stream.read(&mut [0]), Ok(0))
+        });
+        closed = 6 - waiting.len();
+    }
+    assert_eq!(closed, 3);
+    let mut stream = server.connect();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
 /// Tests with the largest answers take turns, since one measures the memory of this process.
