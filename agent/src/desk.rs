@@ -429,3 +429,23 @@ fn decided(id: DecisionId, played: &Played) -> Decided {
 fn privacy() -> Privacy {
     Privacy { statement: PrivacyStatement::none(STATEMENT), spent: None }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Requests that wait are bounded, each kind for itself, and the one above is told so.
+    #[test]
+    fn attack_requests_that_wait_are_bounded() {
+        let desk = Desk { key: KeyId([0; 16]), queues: Mutex::default(), changed: Condvar::new() };
+        let ask = || {
+            let (answer, _) = oneshot::channel();
+            desk.push(|queues| &mut queues.decisions, Asked { rows: Vec::new(), answer })
+        };
+        assert!((0..4096).all(|_| ask().is_ok()));
+        assert!(matches!(ask(), Err(Error::Overloaded { most: 4096 })));
+        let (answer, _) = oneshot::channel();
+        let returned = Returned { decision: DecisionId([0; 16]), reward: 0.0, answer };
+        assert!(desk.push(|queues| &mut queues.feedback[0], returned).is_ok());
+    }
+}

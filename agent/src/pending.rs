@@ -528,6 +528,9 @@ mod tests {
         let send = |pending: &Pending, number| {
             pending.sending(BANDIT, (1000, id(number)), (decision.clone(), sent.clone()), &mut rng())
         };
+        // What a disk refuses is not sent.
+        fail(1);
+        assert!(send(&pending, 0).is_err());
         send(&pending, 0).unwrap();
         assert!(matches!(send(&pending, 1), Err(Error::UnknownDecision { .. })));
         drop(pending);
@@ -599,6 +602,23 @@ mod tests {
         assert_eq!(numbers(&pending), [0, 1, 2]);
         drop(pending);
         assert_eq!(numbers(&open(folder.path(), BOUNDS)), [0, 1, 2]);
+    }
+
+    /// Two agents on one folder would each keep decisions that the other removes. An empty database is one
+    /// that was lost, and another one would begin in its place.
+    #[test]
+    fn a_folder_has_one_agent_and_its_own_database() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = || Pending::open(folder.path(), device(), BOUNDS).err();
+        let first = open(folder.path(), BOUNDS);
+        keep(&first, 0..1, 1000);
+        assert!(matches!(refused(), Some(Error::StateInUse { .. })));
+        drop(first);
+        assert_eq!(numbers(&open(folder.path(), BOUNDS)), [0]);
+        let path = Store::path_in(folder.path());
+        std::fs::write(&path, b"").unwrap();
+        assert!(refused().unwrap().to_string().contains("it is empty"));
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
     }
 
     /// A bandit that is forgotten leaves nothing, and takes nothing of another one.
