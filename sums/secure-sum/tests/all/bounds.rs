@@ -4,8 +4,8 @@ use secure_sum::http::{RequestLimits, accept, aggregator_within};
 use secure_sum::{Aggregator, Error, Party};
 use service::{Connections, Pace};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use wire::AccessToken;
 
@@ -37,6 +37,30 @@ fn answer(mut stream: TcpStream) -> String {
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     stream.read_exact(&mut text).unwrap();
     String::from_utf8(text.into()).unwrap()
+}
+
+/// A party that answers with a redirect does not lead a client, and its token, to another one.
+#[test]
+fn attack_redirects_are_not_followed() {
+    let [first, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [address, elsewhere] = [&first, &other].map(|listener| listener.local_addr().unwrap());
+    other.set_nonblocking(true).unwrap();
+    let redirects = std::thread::spawn(move || {
+        let (mut stream, _) = first.accept().unwrap();
+        stream.read(&mut [0; 1024]).unwrap();
+        let head = "HTTP/1.1 307 Temporary Redirect\r\ncontent-length: 0\r\nconnection: close\r\n";
+        write!(stream, "{head}location: http://{elsewhere}/v1/x\r\n\r\n").unwrap();
+    });
+    let token = AccessToken::from_bytes(&[7; 32]).unwrap();
+    // The other party takes the connection and does not answer, so that a client which follows waits there.
+    let asks = std::thread::spawn(move || party(address).with_token(Some(token)).get("x", 1 << 10).is_err());
+    redirects.join().unwrap();
+    let begun = Instant::now();
+    while !asks.is_finished() && begun.elapsed() < Duration::from_secs(10) {
+        assert!(other.accept().is_err(), "the client followed");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(asks.join().unwrap() && other.accept().is_err());
 }
 
 /// Sixty-four bodies of one byte are under way, as many as there are places for work. Requests of others are

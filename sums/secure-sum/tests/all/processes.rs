@@ -276,6 +276,19 @@ fn attack_a_stranger_closes_a_batch() {
     );
 }
 
+/// Without a token, a service where other machines reach it would let anybody close and open batches.
+#[test]
+fn attack_no_service_listens_for_others_without_a_token() {
+    let arguments = ["aggregator", "--listen", "0.0.0.0:0", "--plain-http"];
+    let refused = Process::start(Path::new(PROGRAM), &arguments).err();
+    assert!(refused.is_some(), "it listens");
+    let folder = TempDir::new().unwrap();
+    let token = folder.path().join("token");
+    host::write_private(&token, "1".repeat(64).as_bytes()).unwrap();
+    let with_token = [&arguments[..], &["--token-file", token.to_str().unwrap()]].concat();
+    assert!(Process::start(Path::new(PROGRAM), &with_token).is_ok(), "the control");
+}
+
 /// Services over HTTPS, each with a certificate of its own, and a collector that trusts both. Without `--ca`
 /// they are not reached; with a token and without HTTPS none listens where other machines reach it.
 #[test]
