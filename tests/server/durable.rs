@@ -338,6 +338,39 @@ fn full_disk() {
     assert_eq!(user.round(&History::default(), &mut rng).feedbacks, feedbacks + 2);
 }
 
+/// On a full disk no erasure and no logged rounds are acknowledged, each as the first change that the disk
+/// refuses. After the next start they are taken.
+#[cfg(target_os = "linux")]
+#[test]
+fn full_disk_acknowledges_no_erasure_and_no_logged_rounds() {
+    for erases in [true, false] {
+        let state = TempDir::new().unwrap();
+        let mut rng = rng(46);
+        let server = Program::start_ignoring_file_size_signal(state.path());
+        let config = protocol::BanditConfig { horizon: 2000, ..encrypted(Answers::Scores) };
+        let user = User::create_with(server.device(), &config);
+        let rows = random_rows(&mut rng);
+        let choice = user.decide(&rows, &mut rng);
+        let counted = user.feedback(&rows, &choice, &mut rng);
+        user.settle(&mut rng);
+        let rounds = [(0, &rows[0][..], 0.5), (1, &rows[1][..], -0.5)];
+        let body = user.device.logged(protocol::LearnId([3; 16]), &rounds, &mut rng).unwrap();
+        let send = |user: &User| match erases {
+            true => user.http.delete(&user.path(&format!("/decisions/{}/feedback", counted.decision))),
+            false => user.http.post(&user.path("/learn"), &body),
+        };
+        fill_disk(&server, true);
+        let problem = send(&user).problem();
+        assert_eq!((problem.status, problem.reason.as_deref()), (507, Some("disk_full")), "{problem:?}");
+        fill_disk(&server, false);
+        server.kill();
+        let server = Program::start(state.path());
+        let user = user.at(server.address);
+        assert_eq!(user.status().feedbacks, 1);
+        send(&user).ok();
+    }
+}
+
 /// Deleted, a bandit of either kind is gone, also after a restart and with a batch update under way, with
 /// every file that was its own; the others stay, and there is room for a new one.
 #[test]
