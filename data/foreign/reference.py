@@ -186,8 +186,9 @@ def student(share, degrees):
     return math.sqrt(degrees) * math.tan(low)
 
 
-def stated(terms, taught=2 / 3):
-    """The mean of terms (runs, rounds), with its interval of 95 %. `taught` is the share for what rounds teach."""
+def stated(terms, taught=2 / 3, best_of=1):
+    """The mean of terms (runs, rounds), with its interval of 95 %, which holds for `best_of` means at a time. `taught` is the share for
+    what rounds teach."""
     terms = np.atleast_2d(np.asarray(terms, float))
     runs, n = terms.shape
     rounds, means = terms.mean(axis=0), terms.mean(axis=1)
@@ -199,7 +200,7 @@ def stated(terms, taught=2 / 3):
     parts[0 if of_rounds <= between else 1] += min(of_rounds, between) * taught
     variance = sum(parts)
     squares = parts[0] ** 2 / (n - 1) + parts[1] ** 2 / max(runs - 1, 1)
-    half = student(0.975, variance**2 / squares) * math.sqrt(variance) if squares > 0 else 0.0
+    half = student(1 - 0.025 / best_of, variance**2 / squares) * math.sqrt(variance) if squares > 0 else 0.0
     return {"value": terms.mean(), "half": half, "deviation": math.sqrt(between)}
 
 
@@ -225,24 +226,25 @@ def replayed(features, rewards, fixed):
     }
     if fixed:
         best = int(rewards.sum(axis=0).argmax())
-        out[f"always {best + 1}"] = stated(rewards[:, best])
+        out[f"always {best + 1}"] = stated(rewards[:, best], best_of=rewards.shape[1])
         out["ucb1"] = runs(lambda: Ucb1(rewards.shape[1]))
     return out
 
 
-def estimated(chosen, predicted, actions, rewards, chances):
+def estimated(chosen, predicted, actions, rewards, chances, best_of):
     """IPS, SNIPS and doubly robust; `chosen` holds the probabilities of the policy, (runs, rounds, arms)."""
     rounds = np.arange(len(actions))
     weights = chosen[:, rounds, actions] / chances
     robust = (chosen * predicted).sum(axis=2) + weights * (rewards - predicted[rounds, actions])
     snips = float((weights * rewards).sum() / weights.sum())
+    state = lambda terms: stated(terms, best_of=best_of)
     return {
-        "ips": stated(weights * rewards),
-        "snips": {**stated((weights * rewards - snips * weights) / weights.mean()), "value": snips},
+        "ips": state(weights * rewards),
+        "snips": {**state((weights * rewards - snips * weights) / weights.mean()), "value": snips},
         "weight": float(weights.mean()),
         "effective": float((weights.sum(axis=1) ** 2 / (weights**2).sum(axis=1)).mean()),
-        "direct": stated((chosen * predicted).sum(axis=2)),
-        **stated(robust),
+        "direct": state((chosen * predicted).sum(axis=2)),
+        **state(robust),
     }
 
 
@@ -257,33 +259,40 @@ def logged_figures():
     ]:
         wide = np.concatenate([features, np.ones((n, k, 1)), np.tile(np.eye(k), (n, 1, 1))], axis=-1)
         part = np.array([first_word(key) % 5 for key in keys])
-        predicted = np.zeros((n, k))
-        for one in range(5):
-            z, r = wide[part != one, actions[part != one]], rewards[part != one]
-            weighted = z if name else z / (k * chances[part != one])[:, None]
-            predicted[part == one] = wide[part == one] @ np.linalg.solve(np.eye(z.shape[1]) + weighted.T @ z, weighted.T @ r)
+
+        def model(*without):
+            """The predictions of a model that is fitted without these parts."""
+            left = ~np.isin(part, without)
+            z, r = wide[left, actions[left]], rewards[left]
+            weighted = z if name else z / (k * chances[left])[:, None]
+            return wide @ np.linalg.solve(np.eye(z.shape[1]) + weighted.T @ z, weighted.T @ r)
+
+        models = [[model(one, other) for other in range(5)] for one in range(5)]
+        predicted = np.array([models[part[t]][part[t]][t] for t in range(n)])
 
         def follow(policy):
             chosen = np.zeros((RUNS, n, k))
             for run, order in enumerate(orders(keys)):
-                learner, words = policy(), split_mix(run)
-                for t in order:
-                    arm, draw = learner.decide(features[t]), (next(words) >> 11) / 2**53
-                    chosen[run, t, arm] = 1
-                    # All rewards of this file are 0 or 1.
-                    learner.learn(features[t, arm], arm, float(draw < predicted[t, arm]))
+                for one in range(5):
+                    learner, words = policy(), split_mix(run)
+                    for t in order:
+                        arm, draw = learner.decide(features[t]), (next(words) >> 11) / 2**53
+                        if part[t] == one:
+                            chosen[run, t, arm] = 1
+                        # All rewards of this file are 0 or 1.
+                        learner.learn(features[t, arm], arm, float(draw < models[one][part[t]][t, arm]))
             return chosen
 
         every = lambda choice: np.broadcast_to(choice, (1, n, k))
         policies = {"oful": follow(lambda: Oful(d)), "ucb1": follow(lambda: Ucb1(k)), "uniform": every(np.full((n, k), 1 / k))}
         always = [every(np.eye(k)[arm]) for arm in range(k)]
         which = "direct" if name else None
-        value = lambda chosen: estimated(chosen, predicted, actions, rewards, chances)
-        measured = lambda chosen: value(chosen)[which] if which else value(chosen)
+        value = lambda chosen, best_of=1: estimated(chosen, predicted, actions, rewards, chances, best_of)
+        measured = lambda *chosen: value(*chosen)[which] if which else value(*chosen)
         best = int(np.argmax([measured(chosen)["value"] for chosen in always]))
         policies["always " + ["yoplait", "dannon", "hiland", "weight"][best]] = always[best]
         for policy, chosen in policies.items():
-            out[name + policy] = measured(chosen)
+            out[name + policy] = measured(chosen, k if policy.startswith("always") else 1)
     out["logged policy"] = stated(rewards)
     return out
 

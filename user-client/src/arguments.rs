@@ -344,6 +344,10 @@ pub(crate) enum DataCommand {
         /// Delta of the noise, far below 1 divided by the number of rounds.
         #[arg(long, requires = "epsilon")]
         delta: Option<f64>,
+        /// The schema's reward_range does not follow from the rewards of the file, so that it may be
+        /// published.
+        #[arg(long, requires = "epsilon")]
+        public_reward_range: bool,
     },
     /// Writes a log of visits to a made-up shop, and beside it the expected reward of every candidate. Prints
     /// the schema that reads the log.

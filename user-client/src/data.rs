@@ -46,7 +46,7 @@ pub(crate) fn run(command: DataCommand, json: bool) -> anyhow::Result<()> {
             }
             Ok(())
         }
-        DataCommand::Transform { file, schema, supervised, epsilon, delta } => {
+        DataCommand::Transform { file, schema, supervised, epsilon, delta, public_reward_range } => {
             let mut schema = read_schema(&schema)?;
             if supervised {
                 schema.project = None;
@@ -57,6 +57,12 @@ pub(crate) fn run(command: DataCommand, json: bool) -> anyhow::Result<()> {
             };
             if schema.score.is_none() {
                 bail!("--epsilon protects rewards, and nothing is learnt from them: give --supervised too");
+            }
+            if let Some([zero, one]) = schema.reward_range.filter(|_| !public_reward_range) {
+                bail!(
+                    "reward_range = [{zero:?}, {one:?}] is part of the transformation, and no noise protects it: write limits that hold for \
+                     any such file, instead of the extremes of this one, and say so with --public-reward-range"
+                );
             }
             let (epsilon, delta) = (Epsilon::new(epsilon)?, Delta::new(delta)?);
             let statement = RewardNoise::statement(epsilon, delta)?;

@@ -20,6 +20,7 @@ pub struct Dataset {
     fixed: bool,
     features: usize,
     rounds: Vec<DataRound>,
+    folds: usize,
 }
 
 /// One round.
@@ -121,7 +122,14 @@ impl Dataset {
             Ok(())
         })?;
         let fixed = prepared.fixed();
-        Ok(Dataset { arms: prepared.arms().to_vec(), fixed, features, rounds })
+        Ok(Dataset { arms: prepared.arms().to_vec(), fixed, features, rounds, folds: prepared.folds() })
+    }
+
+    /// The number of folds of the rounds, of which round t is in number t modulo them: where features have a
+    /// score, that of a round is learnt from the rewards of the other folds. 1 where no feature is learnt
+    /// from rewards.
+    pub fn folds(&self) -> usize {
+        self.folds
     }
 
     /// Rounds that a program has made: the names of the candidates, whether they are the same in all rounds,
@@ -132,7 +140,7 @@ impl Dataset {
     pub fn from_rounds(arms: Vec<String>, fixed: bool, d: usize, rounds: Vec<DataRound>) -> Self {
         let fits = |round: &DataRound| round.features.k() == arms.len() && round.features.d() == d;
         assert!(rounds.iter().all(fits), "every round has {} rows of {d} features", arms.len());
-        Dataset { arms, fixed, features: d, rounds }
+        Dataset { arms, fixed, features: d, rounds, folds: 1 }
     }
 
     /// Names of the candidates, in the order of the arms.
@@ -176,7 +184,8 @@ impl From<Purchases> for Dataset {
             observed: Observed::Every((0..k).map(|arm| f64::from(arm == bought)).collect()),
             probabilities: None,
         };
-        Dataset { arms, fixed: true, features, rounds: purchases.into_rounds().map(round).collect() }
+        let rounds = purchases.into_rounds().map(round).collect();
+        Dataset { arms, fixed: true, features, rounds, folds: 1 }
     }
 }
 

@@ -25,6 +25,9 @@ pub(crate) struct Delimited {
     columns: usize,
     /// Lines that were read while the end of a quoted cell was looked for, with their numbers.
     ahead: VecDeque<(u64, Vec<u8>)>,
+    /// The last line before which a quoted cell was looked for in vain: no cell that begins before it ends
+    /// there.
+    endless: u64,
     /// Cells of the header, if a row may repeat it.
     header: StringRecord,
     /// Rows in which a quote at the beginning of a cell is a text: their number, and the line of the first.
@@ -51,7 +54,7 @@ impl Delimited {
             lines.read(&mut Vec::new())?;
         }
         let (ahead, header) = (VecDeque::new(), StringRecord::new());
-        Ok(Delimited { lines, delimiter, columns: 0, ahead, header, stray: (0, 0) })
+        Ok(Delimited { lines, delimiter, columns: 0, ahead, endless: 0, header, stray: (0, 0) })
     }
 
     /// The first rows, as far as they are whole within the sample, without the line that names a delimiter.
@@ -143,6 +146,9 @@ impl Delimited {
     /// Whether the row that begins with the line `first` ends in a later line, behind the quote that closes
     /// its last open cell. Its cells are then in `row`, and its lines are read.
     fn spanned(&mut self, first: &str, row: &mut Row) -> Result<bool, Error> {
+        if row.line < self.endless {
+            return Ok(false);
+        }
         let mut text = first.to_string();
         let (delimiter, columns) = (self.delimiter, self.columns);
         let mut alone = StringRecord::new();
@@ -160,6 +166,7 @@ impl Delimited {
             let (line, bytes) = &self.ahead[at];
             let next = utf8(self.lines.path(), *line, bytes)?;
             if text.len() + next.len() > MAX_LINE {
+                self.endless = *line;
                 return Ok(false);
             }
             text.push('\n');
@@ -178,6 +185,7 @@ impl Delimited {
                 }
             }
         }
+        self.endless = self.ahead.back().map_or(0, |(line, _)| *line);
         Ok(false)
     }
 }

@@ -196,6 +196,11 @@ impl Prepared {
         })
     }
 
+    /// The number of transformations that rounds take turns in.
+    pub(crate) fn folds(&self) -> usize {
+        self.crossed.len().max(1)
+    }
+
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path

@@ -4,7 +4,7 @@ use crate::Error;
 use crate::audit::{Audit, WeightTest, doubts};
 use crate::candidates::{Contender, EvaluationSettings, contenders};
 use crate::interval::{Crossed, TAUGHT, mean, student};
-use crate::log::Log;
+use crate::log::{Cell, Log, PARTS};
 use crate::orders::{keys, order};
 use crate::report::{Entry, Estimate, EvaluationReport, Measure, recommend};
 use bandit::vector::argmax;
@@ -25,7 +25,7 @@ const POWER: f64 = 0.8;
 /// - Randomness: the order of run i follows from the rounds and i, as [`crate`] says. Policies draw from the
 ///   noise stream of SplitMix64 of seed i, and rewards that stand for those which the log lacks from its
 ///   stream. This is simulation: the generator protects nobody, and the rewards are on this machine anyway.
-/// - Cost: rounds · policies · runs decisions, on all threads.
+/// - Cost: rounds · policies · runs decisions, and five times as many from a log, on all threads.
 ///
 /// # Errors
 /// [`Error::SomePropensities`]; [`Error::Policies`] for names that are none, and if no policy fits;
@@ -54,15 +54,20 @@ pub fn evaluate_with(
     let keys = keys(rounds, settings.rule.as_ref().map(|(_, picks)| &picks[..]));
     let log = Log::new(dataset, rounds, &keys)?;
     let (contenders, unfit) = contenders(dataset, rounds.len(), log.is_some(), settings)?;
-    let orders: Vec<Vec<usize>> = (0..settings.seeds).into_par_iter().map(|run| order(&keys, run)).collect();
+    let folds = dataset.folds();
+    let by_fold = |order: Vec<usize>| -> Vec<Vec<usize>> {
+        (0..folds).map(|fold| order.iter().copied().filter(|t| t % folds == fold).collect()).collect()
+    };
+    let orders: Vec<Vec<Vec<usize>>> =
+        (0..settings.seeds).into_par_iter().map(|run| by_fold(order(&keys, run))).collect();
     let audit = log.as_ref().filter(|log| log.weighted).map(|log| Audit::new(log, contenders.len()));
     let baselines = baselines(dataset, rounds, log.as_ref(), settings)?;
-    let lists: Vec<&[f64]> = baselines.iter().map(|(_, series)| &series.measured[..]).collect();
+    let lists: Vec<&[f64]> = baselines.iter().map(|baseline| &baseline.series.measured[..]).collect();
     let taught = TAUGHT[usize::from(log.is_some())];
     let file = File { audit: audit.as_ref(), taught, baselines: &lists };
     let mut entries: Vec<Entry> = Vec::new();
-    for (name, series) in &baselines {
-        entries.push(file.entry(name, None, std::slice::from_ref(series), 0));
+    for Baseline { name, series, best_of } in &baselines {
+        entries.push(file.entry(name, None, std::slice::from_ref(series), *best_of));
     }
     let (all, done) = (contenders.len() as u64 * settings.seeds, AtomicU64::new(0));
     ended(0, all);
@@ -146,6 +151,14 @@ struct Series {
     weights: Vec<f64>,
 }
 
+/// A choice that learns nothing.
+struct Baseline {
+    name: String,
+    series: Series,
+    /// The number of choices of which it is the best by the same rounds.
+    best_of: usize,
+}
+
 /// What is common to all entries of a report.
 struct File<'a> {
     audit: Option<&'a Audit>,
@@ -156,15 +169,18 @@ struct File<'a> {
 }
 
 impl File<'_> {
-    /// The entry of a policy or a baseline with these terms, run by run, of `policies` that are compared.
-    fn entry(&self, name: &str, policy: Option<&Contender>, runs: &[Series], policies: usize) -> Entry {
+    /// The entry with these terms, run by run: of a policy of `others` that are compared, or of a baseline
+    /// that is the best of `others`, whose interval holds for all of them at a time.
+    fn entry(&self, name: &str, policy: Option<&Contender>, runs: &[Series], others: usize) -> Entry {
+        let share = (1.0 - LEVEL) / others.max(1) as f64;
+        let level = if policy.is_some() { LEVEL } else { 1.0 - share };
         let crossed = |part: fn(&Series) -> &[f64]| {
             Crossed::new(&runs.iter().map(part).collect::<Vec<_>>(), self.taught)
         };
         let measured = crossed(|series| &series.measured);
         let estimate = |crossed: &Crossed| {
             let spread = crossed.spread();
-            let [low, high] = spread.interval(LEVEL);
+            let [low, high] = spread.interval(level);
             Estimate { value: spread.value, low, high }
         };
         let weights = self.audit.map(|_| crossed(|series| &series.weights));
@@ -216,23 +232,25 @@ impl File<'_> {
         } else {
             // One side of 5 %, shared by all policies: one that exceeds every baseline exceeds the best of
             // them, so that the number of baselines does not count.
-            let share = 1.0 - (1.0 - LEVEL) / policies.max(1) as f64;
             let differences = || self.baselines.iter().map(|baseline| measured.above(baseline));
             entry.above_baselines =
-                differences().map(|d| d.value - d.quantile(share) * d.error).reduce(f64::min);
+                differences().map(|d| d.value - d.quantile(1.0 - share) * d.error).reduce(f64::min);
             let normal = student(POWER, 1e9);
-            entry.detects = differences().map(|d| (d.quantile(share) + normal) * d.error).reduce(f64::max);
+            entry.detects =
+                differences().map(|d| (d.quantile(1.0 - share) + normal) * d.error).reduce(f64::max);
         }
         entry
     }
 }
 
-/// The mean term at each place of the orders.
-fn curve(series: &[Series], orders: &[Vec<usize>]) -> Vec<f64> {
-    let runs = || series.iter().zip(orders);
-    let places = orders.first().map_or(0, Vec::len);
-    let at = |place: usize| runs().map(|(series, order)| series.measured[order[place]]).sum::<f64>();
-    (0..places).map(|place| at(place) / series.len() as f64).collect()
+/// The mean term at each place of the orders, of all runs and folds.
+fn curve(series: &[Series], orders: &[Vec<Vec<usize>>]) -> Vec<f64> {
+    let played =
+        || series.iter().zip(orders).flat_map(|(series, orders)| orders.iter().map(move |o| (series, o)));
+    let places = played().map(|(_, order)| order.len()).min().unwrap_or(0);
+    let count = played().count() as f64;
+    let at = |place: usize| played().map(|(series, order)| series.measured[order[place]]).sum::<f64>();
+    (0..places).map(|place| at(place) / count).collect()
 }
 
 /// The terms of a choice that has these probabilities of the arms in each round.
@@ -261,11 +279,40 @@ fn series<F: Fn(usize) -> f64>(
     series
 }
 
-/// The arms that a policy picks in a run, by round of the file.
+/// The arms that a policy picks in a run, by round of the file. It plays the rounds of each fold of the
+/// features by themselves: their scores know the rewards of the other folds. From a log it plays them once
+/// for each part, taught without the rewards of that part, and what it picks in the rounds of the part is
+/// kept. So what it has learnt depends on none of the rewards that it is judged by.
 fn play(
     contender: &Contender,
     rounds: &[DataRound],
     log: Option<&Log>,
+    orders: &[Vec<usize>],
+    run: u64,
+) -> Result<Vec<u32>, Error> {
+    let mut picks = vec![0; rounds.len()];
+    for (fold, order) in orders.iter().enumerate() {
+        let Some(log) = log else {
+            let played = play_once(contender, rounds, None, order, run)?;
+            order.iter().for_each(|t| picks[*t] = played[*t]);
+            continue;
+        };
+        for cell in (0..PARTS).map(|part| Cell { fold, part }) {
+            // Nothing is kept of what follows the last round of the part.
+            let end = order.iter().rposition(|t| log.cell(*t) == cell).map_or(0, |last| last + 1);
+            let played = play_once(contender, rounds, Some((log, cell)), &order[..end], run)?;
+            let kept = order.iter().filter(|t| log.cell(**t) == cell);
+            kept.for_each(|t| picks[*t] = played[*t]);
+        }
+    }
+    Ok(picks)
+}
+
+/// The arms that a policy picks in an order of rounds, taught by a log without the rewards of a cell.
+fn play_once(
+    contender: &Contender,
+    rounds: &[DataRound],
+    taught: Option<(&Log, Cell)>,
     order: &[usize],
     run: u64,
 ) -> Result<Vec<u32>, Error> {
@@ -279,8 +326,8 @@ fn play(
             |reason: String| Error::Round { policy: contender.name.clone(), round: place + 1, reason };
         let arm = policy.decide(&round.features, &mut noise).map_err(fault)?;
         let u = rewards.uniform();
-        let learnt = match (&round.observed, log) {
-            (_, Some(log)) => (log.reward(t, arm, u), None),
+        let learnt = match (&round.observed, taught) {
+            (_, Some((log, cell))) => (log.reward(rounds, cell, t, arm, u), None),
             (Observed::Every(rewards), None) => (rewards[arm], Some(&rewards[..])),
             (Observed::Played { reward, .. }, None) => (*reward, None),
         };
@@ -299,24 +346,28 @@ fn baselines(
     rounds: &[DataRound],
     log: Option<&Log>,
     settings: &EvaluationSettings,
-) -> Result<Vec<(String, Series)>, Error> {
+) -> Result<Vec<Baseline>, Error> {
     let k = dataset.arms().len();
-    let mut found = vec![("uniform".to_string(), series(rounds, log, |_| |_| 1.0 / k as f64))];
+    let one_of_one = |name: String, series| Baseline { name, series, best_of: 1 };
+    let mut found = vec![one_of_one("uniform".into(), series(rounds, log, |_| |_| 1.0 / k as f64))];
     if dataset.fixed() {
         let fixed: Vec<Series> = (0..k).map(|best| series(rounds, log, |_| one(best))).collect();
         let best = argmax(fixed.iter().map(|series| mean(&series.measured)));
         let series = fixed.into_iter().nth(best).unwrap_or_default();
-        found.push((format!("always {}", dataset.arms()[best]), series));
+        found.push(Baseline { name: format!("always {}", dataset.arms()[best]), series, best_of: k });
     }
     if let Some(log) = log {
         let rewards: Vec<f64> = log.played.iter().map(|played| played.reward).collect();
         let weights = vec![1.0; rewards.len()];
-        found.push((LOGGED.into(), Series { measured: rewards.clone(), weighted: rewards, weights }));
+        found.push(one_of_one(
+            LOGGED.into(),
+            Series { measured: rewards.clone(), weighted: rewards, weights },
+        ));
     }
     if let Some((name, picks)) = &settings.rule {
         let picks = picks.get(..rounds.len()).filter(|picks| picks.iter().all(|arm| *arm < k));
         let picks = picks.ok_or_else(|| Error::Rule { name: name.clone(), rounds: rounds.len(), arms: k })?;
-        found.push((format!("column {name}"), series(rounds, log, |t| one(picks[t]))));
+        found.push(one_of_one(format!("column {name}"), series(rounds, log, |t| one(picks[t]))));
     }
     Ok(found)
 }

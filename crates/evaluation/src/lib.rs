@@ -19,11 +19,18 @@
 //!
 //! q is a ridge regression (λ = 1) of reward on the features, 1 and the candidate, with weights of 1/p,
 //! fitted to the logged actions of four fifths of the rounds, in which round t is not. A policy learns in
-//! every round from a draw around q_t(π_t), so that it gets as many rewards, and as noisy ones, as it would
-//! if it decided itself. Hence the weight w_t does not depend on a_t and r_t but for what round t gave the
-//! models of the other fifths, which is of the order of d/n, and the means of IPS and of the doubly robust
-//! terms are unbiased for the mean reward over the states that the policy went through, whatever q is. Where
-//! q is wrong, those are other states than the ones of a policy that decides itself.
+//! every round from a draw around q(π), so that it gets as many rewards, and as noisy ones, as it would if it
+//! decided itself. The rounds have five parts, and each order is played once for each part: the models that
+//! teach are then fitted without that part, and terms are taken from its rounds alone. Hence w_t depends on
+//! nothing that r_t has had a part in, and the means of IPS and of the doubly robust terms are unbiased for
+//! the mean reward over the states that the policy went through, whatever q is. Where q is wrong, those are
+//! other states than the ones of a policy that decides itself.
+//!
+//! Where features have a score that was learnt from the same file, that of a round is learnt from the rewards
+//! of the other four folds. A policy that met rounds of several folds would learn from their scores what the
+//! rewards of the others are: the mean of a fold is a function of the means of all and of the others. So it
+//! plays the rounds of each fold by themselves, a fifth of the file, and the models that teach it are fitted
+//! to them alone.
 //!
 //! Without probabilities the value is the mean of q_t(π_t), the direct method, which is biased where q is
 //! wrong. Nothing is recommended from it.

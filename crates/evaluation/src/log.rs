@@ -5,8 +5,9 @@ use bandit::vector::dot;
 use datasets::{DataRound, Dataset, Observed};
 use privacy::source::{SplitMix64, Words};
 
-/// Number of parts of the rounds. The model for a part is fitted to the others.
-const PARTS: u64 = 5;
+/// Number of parts of the rounds. What is estimated from a part, and what is learnt before, is of models that
+/// are fitted to other parts.
+pub(crate) const PARTS: usize = 5;
 /// The most candidates that have a coefficient each.
 const MOST_COEFFICIENTS: usize = 64;
 
@@ -27,13 +28,27 @@ pub(crate) struct Log {
     pub(crate) played: Vec<Played>,
     /// Whether probabilities are known.
     pub(crate) weighted: bool,
+    /// The fold of features and the part of each round.
+    cells: Vec<Cell>,
+    /// By fold, coefficients of models that are fitted to its rounds without those of two parts, which may be
+    /// one.
+    models: Vec<Vec<Vec<Vec<f64>>>>,
+    /// The number of candidates that have a coefficient each.
+    own: usize,
     /// q, round by round.
     predicted: Vec<f64>,
     k: usize,
     /// Whether each reward is 0 or 1.
     binary: bool,
-    /// Sums of 1/p up to each round.
-    weights: Vec<f64>,
+    /// By fold and part, sums of 1/p up to each round of the fold that is in another part, with the round.
+    weights: Vec<Vec<Vec<(f64, usize)>>>,
+}
+
+/// The rounds that a policy is judged by in one run: those of one fold of the features, and of one part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cell {
+    pub(crate) fold: usize,
+    pub(crate) part: usize,
 }
 
 /// What a choice adds to the estimates in a round.
@@ -66,32 +81,40 @@ impl Log {
         let k = dataset.arms().len();
         let own = if dataset.fixed() && k <= MOST_COEFFICIENTS { k } else { 0 };
         let wide = dataset.d() + 1 + own;
-        let row = |features: &[f64], arm: usize| -> Vec<f64> {
-            let mut row = features.to_vec();
-            row.push(1.0);
-            row.extend((0..own).map(|a| f64::from(u8::from(a == arm))));
-            row
-        };
-        let part = |t: usize| (SplitMix64::new(keys[t]).word() % PARTS) as usize;
-        let mut sums: Vec<Moments> = (0..PARTS).map(|_| Moments::new(wide)).collect();
-        for (t, (round, played)) in rounds.iter().zip(&played).enumerate() {
+        let folds = dataset.folds();
+        let part = |t: usize| (SplitMix64::new(keys[t]).word() % PARTS as u64) as usize;
+        let cells: Vec<Cell> = (0..rounds.len()).map(|t| Cell { fold: t % folds, part: part(t) }).collect();
+        let none = || -> Vec<Moments> { (0..PARTS).map(|_| Moments::new(wide)).collect() };
+        let mut sums: Vec<Vec<Moments>> = (0..folds).map(|_| none()).collect();
+        for ((cell, round), played) in cells.iter().zip(rounds).zip(&played) {
             let Some(features) = round.features.row(played.arm) else { continue };
             let weight = if weighted { 1.0 / (k as f64 * played.propensity) } else { 1.0 };
-            sums[part(t)].add(&row(features, played.arm), played.reward, weight);
+            sums[cell.fold][cell.part].add(&row(features, played.arm, own), played.reward, weight);
         }
-        let models: Vec<Vec<f64>> = (0..sums.len()).map(|part| Moments::without(&sums, part)).collect();
+        let without =
+            |sums: &[Moments], a| (0..PARTS).map(|b| Moments::without(sums, [a, b])).collect::<Vec<_>>();
+        let of_fold = |sums: &Vec<Moments>| (0..PARTS).map(|a| without(sums, a)).collect::<Vec<_>>();
+        let models: Vec<Vec<Vec<Vec<f64>>>> = sums.iter().map(of_fold).collect();
         let mut predicted = Vec::with_capacity(rounds.len() * k);
-        for (t, round) in rounds.iter().enumerate() {
-            let model = &models[part(t)];
-            predicted.extend(round.features.rows().enumerate().map(|(arm, x)| dot(model, &row(x, arm))));
+        for (cell, round) in cells.iter().zip(rounds) {
+            let model = &models[cell.fold][cell.part][cell.part];
+            predicted.extend(round.features.rows().enumerate().map(|(arm, x)| dot(model, &row(x, arm, own))));
         }
         let binary = played.iter().all(|p| p.reward == 0.0 || p.reward == 1.0);
-        let sum = |sum: &mut f64, played: &Played| {
-            *sum += 1.0 / played.propensity;
-            Some(*sum)
-        };
-        let weights = played.iter().scan(0.0, sum).collect();
-        Ok(Some(Log { played, weighted, predicted, k, binary, weights }))
+        let mut weights: Vec<Vec<Vec<(f64, usize)>>> = vec![vec![Vec::new(); PARTS]; folds];
+        for (t, (cell, played)) in cells.iter().zip(&played).enumerate() {
+            let others = weights[cell.fold].iter_mut().enumerate().filter(|(part, _)| *part != cell.part);
+            others.for_each(|(_, sums)| {
+                let before = sums.last().map_or(0.0, |(sum, _)| *sum);
+                sums.push((before + 1.0 / played.propensity, t));
+            });
+        }
+        Ok(Some(Log { played, weighted, cells, models, own, predicted, k, binary, weights }))
+    }
+
+    /// The fold and the part of round `t`.
+    pub(crate) fn cell(&self, t: usize) -> Cell {
+        self.cells[t]
     }
 
     /// q of every candidate in round `t`.
@@ -99,21 +122,30 @@ impl Log {
         &self.predicted[t * self.k..][..self.k]
     }
 
-    /// What a policy learns in round `t` of `arm`: a draw around q, with `u` uniform in [0, 1). If rewards
-    /// are 0 and 1, it is 1 with probability q. Else it is q plus the logged reward less its q in another
-    /// round, drawn with a probability in proportion to 1/p.
+    /// What a policy learns in round `t` of `arm`, if it is judged by the rounds of `cell`, whose fold round
+    /// t is in: a draw around q of a model that is fitted to the fold without the part of the cell and round
+    /// t's own, with `u` uniform in \[0, 1). If rewards are 0 and 1, it is 1 with probability q. Else it is q
+    /// plus the logged reward less its q in a round of the fold and another part, drawn with a probability in
+    /// proportion to 1/p.
     ///
     /// The logged reward itself, where the arm is the logged one, would mislead the policy: a log shows a
     /// candidate more often where it earns more, also for reasons that are not among the features.
-    pub(crate) fn reward(&self, t: usize, arm: usize, u: f64) -> f64 {
-        let q = self.predicted(t)[arm];
+    pub(crate) fn reward(&self, rounds: &[DataRound], cell: Cell, t: usize, arm: usize, u: f64) -> f64 {
+        let q = |t: usize, arm: usize| {
+            let model = &self.models[cell.fold][cell.part][self.cells[t].part];
+            rounds[t].features.row(arm).map_or(0.0, |x| dot(model, &row(x, arm, self.own)))
+        };
         if self.binary {
-            return f64::from(u8::from(u < q));
+            return f64::from(u8::from(u < q(t, arm)));
         }
-        let all = self.weights.last().copied().unwrap_or(1.0);
-        let other = self.weights.partition_point(|sum| *sum <= u * all).min(self.played.len() - 1);
-        let Played { arm, reward, .. } = self.played[other];
-        (q + reward - self.predicted(other)[arm]).clamp(0.0, 1.0)
+        let weights = &self.weights[cell.fold][cell.part];
+        let all = weights.last().map_or(0.0, |(sum, _)| *sum);
+        let drawn = weights.partition_point(|(sum, _)| *sum <= u * all);
+        let Some((_, other)) = weights.get(drawn).or(weights.last()) else {
+            return q(t, arm).clamp(0.0, 1.0);
+        };
+        let Played { arm: shown, reward, .. } = self.played[*other];
+        (q(t, arm) + reward - q(*other, shown)).clamp(0.0, 1.0)
     }
 
     /// The terms of round `t` of a choice with these probabilities.
@@ -127,6 +159,14 @@ impl Log {
         let robust = expected + weight * (reward - self.predicted(t)[arm]);
         Term { measured: robust, weighted: weight * reward, weight }
     }
+}
+
+/// The features, 1, and the one-hot of `arm` among `own` candidates.
+fn row(features: &[f64], arm: usize, own: usize) -> Vec<f64> {
+    let mut row = features.to_vec();
+    row.push(1.0);
+    row.extend((0..own).map(|a| f64::from(u8::from(a == arm))));
+    row
 }
 
 /// Σ w z zᵀ, row by row up to the diagonal, and Σ w r z.
@@ -147,10 +187,10 @@ impl Moments {
         self.moment.iter_mut().zip(z).for_each(|(g, x)| *g += weight * reward * x);
     }
 
-    /// (I + Σ w z zᵀ)⁻¹ Σ w r z over all parts but one, by Cholesky's decomposition.
-    fn without(parts: &[Moments], left_out: usize) -> Vec<f64> {
-        let wide = parts[left_out].moment.len();
-        let others = || parts.iter().enumerate().filter(|(i, _)| *i != left_out).map(|(_, part)| part);
+    /// (I + Σ w z zᵀ)⁻¹ Σ w r z over all parts but two, which may be one, by Cholesky's decomposition.
+    fn without(parts: &[Moments], left_out: [usize; 2]) -> Vec<f64> {
+        let wide = parts[left_out[0]].moment.len();
+        let others = || parts.iter().enumerate().filter(|(i, _)| !left_out.contains(i)).map(|(_, part)| part);
         let mut l = Moments::new(wide).design;
         for i in 0..wide {
             for j in 0..=i {

@@ -377,7 +377,8 @@ impl Open {
 
     /// Closes a connection that holds memory of answers: that whose peer has taken nothing for longest, or,
     /// if all peers take something, the one that holds most at the address that holds most. Returns `None`
-    /// and closes nothing if that address would then hold less than `address` with `units` more.
+    /// and closes nothing if that address holds no more than `address` would with `units` more: of addresses
+    /// that hold as much, none takes it from another.
     fn close_of_most_memory(&self, address: IpAddr, units: u32) -> Option<()> {
         let mut slots = lock(&self.slots);
         let holding =
@@ -394,8 +395,8 @@ impl Open {
                     *most = (*most).max((held, id));
                 }
                 let own = of.get(&address).map_or(0, |(all, _)| *all);
-                let (all, (held, id)) = of.into_values().max()?;
-                if all.saturating_sub(held) < own.saturating_add(units) {
+                let (all, (_, id)) = of.into_values().max()?;
+                if all <= own.saturating_add(units) {
                     return None;
                 }
                 id

@@ -1,7 +1,7 @@
 //! Parquet files.
 
 use crate::{foreign, schema};
-use datasets::{Dataset, Prepared, guess, read_schema};
+use datasets::{Dataset, Prepared, guess, propose, read_schema};
 use parquet::basic::Compression;
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType};
 use parquet::file::properties::WriterProperties;
@@ -80,6 +80,30 @@ fn bad_parquet_files_are_refused() {
     for cut in (0..bytes.len()).step_by(29) {
         std::fs::write(&file, &bytes[..cut]).unwrap();
         assert!(Prepared::fit(&file, &schema).is_err());
+    }
+}
+
+/// A page of 2.6 kB says that it has 2³¹ − 1 bytes when it is unpacked, and is refused before they are
+/// reserved; of a file whose bytes are changed, one at a time, nothing ends the process.
+#[test]
+fn attack_pages_reserve_no_memory_and_damage_ends_no_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("table.parquet");
+    let bomb = include_bytes!("../files/claims-two-gigabytes.parquet");
+    std::fs::write(&file, bomb).unwrap();
+    let error = propose(&file).unwrap_err().to_string();
+    assert!(error.contains("more than 1073741824 bytes when they are unpacked"), "{error}");
+    let cells = |row: &[&str]| row.iter().map(|cell| cell.to_string()).collect::<Vec<_>>();
+    let rows: Vec<_> = (0..20).map(|i| cells(&[&i.to_string(), "2", ["a", "b"][i % 2]])).collect();
+    write(&file, &cells(&["x_a", "x_b", "y"]), &rows);
+    let whole = std::fs::read(&file).unwrap();
+    for at in 0..whole.len() {
+        for byte in [0, 0x7F, 0xFF] {
+            let mut damaged = whole.clone();
+            damaged[at] = byte;
+            std::fs::write(&file, damaged).unwrap();
+            let _ = propose(&file);
+        }
     }
 }
 

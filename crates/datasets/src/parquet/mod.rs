@@ -1,8 +1,11 @@
 //! Rows of Parquet files with flat columns, uncompressed or compressed by Snappy, gzip or zstd.
 
+mod pages;
+
 use crate::input::Raw;
 use crate::table::Row;
 use crate::{Error, MAX_LINE};
+use host::without_panic;
 use parquet::basic::LogicalType;
 use parquet::file::reader::{ChunkReader, FileReader, Length, SerializedFileReader};
 use parquet::record::Field;
@@ -50,7 +53,12 @@ impl ParquetRows {
     /// Opens a file. Returns the names of its columns too.
     pub(crate) fn open(path: &Path, raw: Raw) -> Result<(Vec<String>, Self), Error> {
         let fault = |reason: String| Error::file(path, 0, format!("cannot be read as Parquet: {reason}"));
-        let reader = SerializedFileReader::new(raw).map_err(|e| fault(e.to_string()))?;
+        let opened = without_panic(|| {
+            let reader = SerializedFileReader::new(raw.from(0).map_err(|e| e.to_string())?);
+            let reader = reader.map_err(|e| e.to_string())?;
+            pages::check(&raw, reader.metadata()).map(|()| reader)
+        });
+        let reader = opened.and_then(|opened| opened).map_err(fault)?;
         let about = reader.metadata();
         if let Some(group) = about.row_groups().iter().find(|group| group.total_byte_size() > MAX_GROUP) {
             let bytes = group.total_byte_size();
@@ -82,9 +90,11 @@ impl ParquetRows {
         row.cells.clear();
         self.row += 1;
         row.line = self.row;
-        let Some(next) = self.rows.next() else { return Ok(false) };
-        let next =
-            next.map_err(|e| Error::file(&self.path, self.row, format!("cannot be read as Parquet: {e}")))?;
+        let damaged =
+            |e: String| Error::file(&self.path, self.row, format!("cannot be read as Parquet: {e}"));
+        let rows = &mut self.rows;
+        let Some(next) = without_panic(|| rows.next()).map_err(damaged)? else { return Ok(false) };
+        let next = next.map_err(|e| damaged(e.to_string()))?;
         for (name, field) in next.get_column_iter() {
             row.cells.push_field(&match field {
                 Field::Null => String::new(),
