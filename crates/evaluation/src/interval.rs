@@ -30,7 +30,7 @@ pub(crate) struct Crossed {
 }
 
 /// The share s of what rounds teach: by replay, and where policies learn from a model of the log.
-pub(crate) const TAUGHT: [f64; 2] = [1.0 / 3.0, 2.0 / 3.0];
+pub(crate) const TAUGHT: [f64; 2] = [1.0 / 3.0, 0.8];
 
 /// A mean with its standard error and the degrees of freedom of that.
 #[derive(Debug, Clone, Copy)]
