@@ -1,7 +1,7 @@
 //! How long the pages of a Parquet file are when they are unpacked, which is found out before any is.
 //!
-//! The library reserves what the head of a page says, or unpacks a page to its end whatever its head says: some kB
-//! may stand for gigabytes of memory.
+//! The library reserves what the head of a page says, or unpacks a page to its end whatever its head says:
+//! some kB may stand for gigabytes of memory.
 
 use super::MAX_GROUP;
 use crate::input::Raw;
@@ -13,8 +13,8 @@ use std::io::{self, BufReader, Read};
 /// The deepest nesting of the head of a page.
 const MAX_DEPTH: usize = 8;
 
-/// Checks that the pages of each row group are no longer than [`MAX_GROUP`] together, and none longer than its
-/// head says. Where pages are packed by gzip or zstd they are unpacked, and not kept.
+/// Checks that the pages of each row group are no longer than [`MAX_GROUP`] together, and none longer than
+/// its head says. Where pages are packed by gzip or zstd they are unpacked, and not kept.
 pub(super) fn check(raw: &Raw, about: &ParquetMetaData) -> Result<(), String> {
     for group in about.row_groups() {
         let mut bytes = 0u64;
@@ -87,7 +87,8 @@ impl Head {
     }
 }
 
-/// Reads the fields of a struct. `take` gets each number and truth, with the numbers of the fields that lead to it.
+/// Reads the fields of a struct. `take` gets each number and truth, with the numbers of the fields that lead
+/// to it.
 fn read_struct(
     bytes: &mut impl Read,
     path: &mut Vec<i64>,
@@ -187,8 +188,8 @@ mod tests {
     /// The head of a page of the second version, by hand from the format's description.
     #[test]
     fn heads_are_read() {
-        // type 3; unpacked 300; packed 100; 8: { values 1, nulls 0, rows 1, encoding 0, levels 5 and 2, false,
-        // statistics { 5: "ab" } }.
+        // type 3; unpacked 300; packed 100; 8: { values 1, nulls 0, rows 1, encoding 0, levels 5 and 2,
+        // false, statistics { 5: "ab" } }.
         let head = [
             0x15, 6, 0x15, 0xD8, 0x04, 0x15, 0xC8, 0x01, 0x5C, 0x15, 2, 0x15, 0, 0x15, 2, 0x15, 0, 0x15, 10,
             0x15, 4, 0x12, 0x1C, 0x58, 2, b'a', b'b', 0, 0, 0,
