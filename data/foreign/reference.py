@@ -186,7 +186,7 @@ def student(share, degrees):
     return math.sqrt(degrees) * math.tan(low)
 
 
-def stated(terms, taught=2 / 3, best_of=1):
+def stated(terms, taught=0.8, best_of=1):
     """The mean of terms (runs, rounds), with its interval of 95 %, which holds for `best_of` means at a time. `taught` is the share for
     what rounds teach."""
     terms = np.atleast_2d(np.asarray(terms, float))
@@ -260,15 +260,14 @@ def logged_figures():
         wide = np.concatenate([features, np.ones((n, k, 1)), np.tile(np.eye(k), (n, 1, 1))], axis=-1)
         part = np.array([first_word(key) % 5 for key in keys])
 
-        def model(*without):
-            """The predictions of a model that is fitted without these parts."""
-            left = ~np.isin(part, without)
-            z, r = wide[left, actions[left]], rewards[left]
-            weighted = z if name else z / (k * chances[left])[:, None]
+        def model(one):
+            """The predictions of the model that is fitted without this part."""
+            z, r = wide[part != one, actions[part != one]], rewards[part != one]
+            weighted = z if name else z / (k * chances[part != one])[:, None]
             return wide @ np.linalg.solve(np.eye(z.shape[1]) + weighted.T @ z, weighted.T @ r)
 
-        models = [[model(one, other) for other in range(5)] for one in range(5)]
-        predicted = np.array([models[part[t]][part[t]][t] for t in range(n)])
+        models = [model(one) for one in range(5)]
+        predicted = np.array([models[part[t]][t] for t in range(n)])
 
         def follow(policy):
             chosen = np.zeros((RUNS, n, k))
@@ -280,7 +279,7 @@ def logged_figures():
                         if part[t] == one:
                             chosen[run, t, arm] = 1
                         # All rewards of this file are 0 or 1.
-                        learner.learn(features[t, arm], arm, float(draw < models[one][part[t]][t, arm]))
+                        learner.learn(features[t, arm], arm, float(draw < models[one][t, arm]))
             return chosen
 
         every = lambda choice: np.broadcast_to(choice, (1, n, k))

@@ -30,9 +30,8 @@ pub(crate) struct Log {
     pub(crate) weighted: bool,
     /// The fold of features and the part of each round.
     cells: Vec<Cell>,
-    /// By fold, coefficients of models that are fitted to its rounds without those of two parts, which may be
-    /// one.
-    models: Vec<Vec<Vec<Vec<f64>>>>,
+    /// By fold, coefficients of models that are fitted to its rounds without those of each part.
+    models: Vec<Vec<Vec<f64>>>,
     /// The number of candidates that have a coefficient each.
     own: usize,
     /// q, round by round.
@@ -91,13 +90,11 @@ impl Log {
             let weight = if weighted { 1.0 / (k as f64 * played.propensity) } else { 1.0 };
             sums[cell.fold][cell.part].add(&row(features, played.arm, own), played.reward, weight);
         }
-        let without =
-            |sums: &[Moments], a| (0..PARTS).map(|b| Moments::without(sums, [a, b])).collect::<Vec<_>>();
-        let of_fold = |sums: &Vec<Moments>| (0..PARTS).map(|a| without(sums, a)).collect::<Vec<_>>();
-        let models: Vec<Vec<Vec<Vec<f64>>>> = sums.iter().map(of_fold).collect();
+        let of_fold = |sums: &Vec<Moments>| (0..PARTS).map(|part| Moments::without(sums, part)).collect();
+        let models: Vec<Vec<Vec<f64>>> = sums.iter().map(of_fold).collect();
         let mut predicted = Vec::with_capacity(rounds.len() * k);
         for (cell, round) in cells.iter().zip(rounds) {
-            let model = &models[cell.fold][cell.part][cell.part];
+            let model = &models[cell.fold][cell.part];
             predicted.extend(round.features.rows().enumerate().map(|(arm, x)| dot(model, &row(x, arm, own))));
         }
         let binary = played.iter().all(|p| p.reward == 0.0 || p.reward == 1.0);
@@ -132,7 +129,7 @@ impl Log {
     /// candidate more often where it earns more, also for reasons that are not among the features.
     pub(crate) fn reward(&self, rounds: &[DataRound], cell: Cell, t: usize, arm: usize, u: f64) -> f64 {
         let q = |t: usize, arm: usize| {
-            let model = &self.models[cell.fold][cell.part][self.cells[t].part];
+            let model = &self.models[cell.fold][cell.part];
             rounds[t].features.row(arm).map_or(0.0, |x| dot(model, &row(x, arm, self.own)))
         };
         if self.binary {
@@ -187,10 +184,10 @@ impl Moments {
         self.moment.iter_mut().zip(z).for_each(|(g, x)| *g += weight * reward * x);
     }
 
-    /// (I + Σ w z zᵀ)⁻¹ Σ w r z over all parts but two, which may be one, by Cholesky's decomposition.
-    fn without(parts: &[Moments], left_out: [usize; 2]) -> Vec<f64> {
-        let wide = parts[left_out[0]].moment.len();
-        let others = || parts.iter().enumerate().filter(|(i, _)| !left_out.contains(i)).map(|(_, part)| part);
+    /// (I + Σ w z zᵀ)⁻¹ Σ w r z over all parts but one, by Cholesky's decomposition.
+    fn without(parts: &[Moments], left_out: usize) -> Vec<f64> {
+        let wide = parts[left_out].moment.len();
+        let others = || parts.iter().enumerate().filter(|(i, _)| *i != left_out).map(|(_, part)| part);
         let mut l = Moments::new(wide).design;
         for i in 0..wide {
             for j in 0..=i {
