@@ -11,8 +11,8 @@
 ///
 /// A is the part of the rounds, C/M that of orders and random draws. The last term stands for what rounds
 /// teach: a policy learns from the rounds of the file in all orders, and would learn otherwise from others of
-/// the population. Only orders tell how much hangs on what was learnt, which is C. s is a third, and two
-/// thirds of it where policies learn from a model of the log ([`TAUGHT`]), which is the same in all runs. The
+/// the population. Only orders tell how much hangs on what was learnt, which is C. s is a third, and
+/// 0.8 where policies learn from a model of the log ([`TAUGHT`]), which is the same in all runs. The
 /// term is no more than s·A, because a decision that the first few rounds settle varies with their order, and
 /// hardly with the set of them. Both shares are measured and not derived: the test
 /// `intervals_cover_the_truth` says how often intervals hold with them.
