@@ -90,8 +90,8 @@ fn settings(policies: &[&str], seeds: u64) -> EvaluationSettings {
     EvaluationSettings { policies, seeds, ..EvaluationSettings::default() }
 }
 
-/// How many of `files` files of `rounds` rounds have an interval that contains the truth, and one that begins below
-/// it, for each policy.
+/// How many of `files` files of `rounds` rounds have an interval that contains the truth, and one that begins
+/// below it, for each policy.
 fn held(policies: &[&str], files: u64, rounds: usize, logged: bool) -> Vec<[usize; 2]> {
     let known: Vec<f64> = policies.iter().map(|policy| truth(policy, rounds, 2000)).collect();
     let report = |seed: u64| evaluate(&dataset(seed, rounds, logged), &settings(policies, 10)).unwrap();
@@ -115,11 +115,12 @@ fn held(policies: &[&str], files: u64, rounds: usize, logged: bool) -> Vec<[usiz
     counts
 }
 
-/// The intervals of 95 % hold in 92 to 98 % of 200 files, by replay of 1000 rounds and from 4000 logged actions. If
-/// they hold with a probability of 0.95, so many do with one of 0.96 for a policy.
+/// The intervals of 95 % hold in 92 to 98 % of 200 files, by replay of 1000 rounds and from 4000 logged
+/// actions. If they hold with a probability of 0.95, so many do with one of 0.96 for a policy.
 ///
-/// From 1000 logged actions the model that teaches a policy is worse than what the policy would find out itself, and
-/// estimates are up to 0.02 too low: intervals hold in fewer files, and begin above the truth in no more than 2.5 %.
+/// From 1000 logged actions the model that teaches a policy is worse than what the policy would find out
+/// itself, and estimates are up to 0.02 too low: intervals hold in fewer files, and begin above the truth in
+/// no more than 2.5 %.
 #[test]
 #[ignore = "ten minutes: 1800 evaluations of 30 runs"]
 fn intervals_cover_the_truth() {
@@ -219,8 +220,8 @@ fn twelve_orders_give_one_recommendation() {
     }
 }
 
-/// Logs whose probabilities are true are believed: of 1000 one would be doubted if tests were exact. Weights of two
-/// runs on 400 rounds are skewed, and four are.
+/// Logs whose probabilities are true are believed: of 1000 one would be doubted if tests were exact. Weights
+/// of two runs on 400 rounds are skewed, and four are.
 #[test]
 fn true_probabilities_are_believed() {
     let doubted = |seed: u64| {
