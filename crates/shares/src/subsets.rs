@@ -1,0 +1,296 @@
+//! Members, their subsets, and polynomials through their shares.
+
+use crate::{Error, Field};
+
+/// The most subsets of a committee, each of which has a key.
+const MOST_SUBSETS: usize = 126;
+
+/// How many members a committee has, and how many of them know everything together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Threshold {
+    t: u8,
+    n: u8,
+}
+
+impl Threshold {
+    /// A committee of `n` members of whom `t` know everything together, and fewer than `t` nothing.
+    ///
+    /// With 2t − 1 members here a wrong share is seen, hence n is at least that. Two sets of 2t − 1 members have
+    /// t in common, an honest one among them, hence n is at most 3t − 2.
+    ///
+    /// # Errors
+    /// [`Error::Threshold`] for other numbers, for t below 2, and for more than 126 subsets.
+    pub fn new(t: u8, n: u8) -> Result<Self, Error> {
+        let refused = Error::Threshold { t: t.clamp(2, 64), n };
+        if !(2..=64).contains(&t) || !(2 * t - 1..=3 * t - 2).contains(&n) {
+            return Err(refused);
+        }
+        let threshold = Threshold { t, n };
+        if threshold.number_of_subsets() > MOST_SUBSETS { Err(refused) } else { Ok(threshold) }
+    }
+
+    /// The number of members who know everything together.
+    pub fn t(self) -> usize {
+        self.t.into()
+    }
+
+    /// The number of members. They are 1 to n.
+    pub fn members(self) -> u8 {
+        self.n
+    }
+
+    /// The members that must be here: 2t − 1.
+    pub fn needed(self) -> usize {
+        2 * self.t() - 1
+    }
+
+    /// C(n, t − 1).
+    fn number_of_subsets(self) -> usize {
+        let (n, k) = (usize::from(self.n), self.t() - 1);
+        (0..k).try_fold(1usize, |c, i| Some(c.checked_mul(n - i)? / (i + 1))).unwrap_or(usize::MAX)
+    }
+
+    /// Every subset of n − t + 1 members, in the order of their numbers.
+    pub fn subsets(self) -> Vec<Subset> {
+        let size = u32::from(self.n) - u32::from(self.t) + 1;
+        // n is at most 16 where there are at most 126 subsets.
+        let all = (0..1u32 << self.n).filter(|bits| bits.count_ones() == size);
+        let mut subsets: Vec<Subset> = all.map(|bits| Subset(bits << 1)).collect();
+        subsets.sort_by_key(|subset| subset.members().collect::<Vec<u8>>());
+        subsets
+    }
+}
+
+/// Members who have a key in common: bit j is set for member j.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Subset(u32);
+
+impl Subset {
+    /// Whether a member is in it.
+    pub fn has(self, member: u8) -> bool {
+        member < 32 && self.0 >> member & 1 == 1
+    }
+
+    /// Its members, by their numbers.
+    pub fn members(self) -> impl Iterator<Item = u8> {
+        (1..32).filter(move |member| self.has(*member))
+    }
+}
+
+/// The polynomials of a committee.
+#[derive(Clone)]
+pub struct Sharing {
+    threshold: Threshold,
+    subsets: Vec<Subset>,
+    /// f_A(j) by subset and member − 1.
+    weights: Vec<Vec<Field>>,
+}
+
+/// A number that was opened.
+#[cfg_attr(test, derive(Debug))]
+#[derive(Clone, PartialEq, Eq)]
+pub struct Opened {
+    /// The number.
+    pub value: Field,
+    /// The members whose shares are not on its polynomial.
+    pub liars: Vec<u8>,
+}
+
+impl Sharing {
+    /// The polynomials of a committee.
+    pub fn new(threshold: Threshold) -> Self {
+        let subsets = threshold.subsets();
+        let outside = |subset: Subset| (1..=threshold.n).filter(move |member| !subset.has(*member));
+        // f_A(j) = Π (i − j)/i over i outside of A.
+        let weight = |subset: Subset, j: u8| {
+            outside(subset).fold(Field::ONE, |f, i| f * (point(i) - point(j)) * point(i).inverse())
+        };
+        let row = |subset: &Subset| (1..=threshold.n).map(|j| weight(*subset, j)).collect();
+        let weights = subsets.iter().map(row).collect();
+        Sharing { threshold, subsets, weights }
+    }
+
+    /// Its members and its threshold.
+    pub fn threshold(&self) -> Threshold {
+        self.threshold
+    }
+
+    /// Its subsets, in whose order parts are given.
+    pub fn subsets(&self) -> &[Subset] {
+        &self.subsets
+    }
+
+    /// The share of `member` of Σ r_A, from the parts r_A of the subsets that it is in, by their places.
+    pub fn share(&self, member: u8, parts: impl Iterator<Item = (usize, Field)>) -> Field {
+        parts.map(|(at, part)| part * self.weights[at][usize::from(member) - 1]).sum()
+    }
+
+    /// Reads an opened number from the shares of the members who are here.
+    ///
+    /// Any polynomial of degree t − 1 on which 2t − 1 shares lie is right, since t of them are of honest
+    /// members, who determine it. With 2t − 1 shares a wrong one is seen; each further one corrects a liar and
+    /// names it.
+    ///
+    /// # Errors
+    /// [`Error::TooFew`], [`Error::Member`]; [`Error::NoPolynomial`] if no polynomial has enough shares.
+    pub fn open(&self, shares: &[(u8, Field)]) -> Result<Opened, Error> {
+        let (t, need) = (self.threshold.t(), self.threshold.needed());
+        for (i, (member, _)) in shares.iter().enumerate() {
+            let twice = shares[..i].iter().any(|(other, _)| other == member);
+            if twice || !(1..=self.threshold.n).contains(member) {
+                return Err(Error::Member { member: *member });
+            }
+        }
+        if shares.len() < need {
+            return Err(Error::TooFew { here: shares.len(), need });
+        }
+        for chosen in choices(shares.len(), t) {
+            let points: Vec<(u8, Field)> = chosen.iter().map(|at| shares[*at]).collect();
+            let on = |(member, share): &&(u8, Field)| at(&points, point(*member)) == *share;
+            let right = shares.iter().filter(on).count();
+            if right >= need {
+                let liars = shares.iter().filter(|share| !on(share)).map(|(member, _)| *member).collect();
+                return Ok(Opened { value: at(&points, Field::ZERO), liars });
+            }
+        }
+        Err(Error::NoPolynomial)
+    }
+}
+
+/// The number of a member in the field.
+fn point(member: u8) -> Field {
+    Field::new(member.into())
+}
+
+/// The value at `x` of the polynomial of least degree through points.
+fn at(points: &[(u8, Field)], x: Field) -> Field {
+    let term = |(j, share): &(u8, Field)| {
+        let others = points.iter().filter(|(k, _)| k != j).map(|(k, _)| point(*k));
+        let (over, under) = others
+            .fold((Field::ONE, Field::ONE), |(over, under), k| (over * (x - k), under * (point(*j) - k)));
+        *share * over * under.inverse()
+    };
+    points.iter().map(term).sum()
+}
+
+/// Every choice of `k` of the places below `n`, those of the first places first.
+fn choices(n: usize, k: usize) -> impl Iterator<Item = Vec<usize>> {
+    let first: Vec<usize> = (0..k).collect();
+    std::iter::successors(Some(first), move |last| {
+        let mut next = last.clone();
+        let at = (0..k).rev().find(|at| next[*at] < n - k + at)?;
+        next[at] += 1;
+        (at + 1..k).for_each(|later| next[later] = next[later - 1] + 1);
+        Some(next)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Key, Kind, Label};
+
+    const COMMITTEES: [(u8, u8, usize); 6] =
+        [(2, 3, 3), (2, 4, 4), (3, 5, 10), (3, 7, 21), (4, 7, 35), (4, 10, 120)];
+
+    fn keys(sharing: &Sharing) -> Vec<Key> {
+        (0..sharing.subsets().len() as u8).map(|i| Key::new([i + 1; 32])).collect()
+    }
+
+    /// The shares of a random number, and the number.
+    fn random(sharing: &Sharing, keys: &[Key], label: &Label) -> (Vec<(u8, Field)>, Field) {
+        let parts = || keys.iter().map(|key| key.stream(label).field()).enumerate();
+        let of = |member: u8| parts().filter(move |(at, _)| sharing.subsets()[*at].has(member));
+        let members = 1..=sharing.threshold().members();
+        (members.map(|j| (j, sharing.share(j, of(j)))).collect(), parts().map(|(_, part)| part).sum())
+    }
+
+    #[test]
+    fn committees_have_their_subsets() {
+        for (t, n, subsets) in COMMITTEES {
+            let threshold = Threshold::new(t, n).unwrap();
+            let all = threshold.subsets();
+            assert_eq!((all.len(), threshold.number_of_subsets()), (subsets, subsets));
+            assert!(all.iter().all(|subset| subset.members().count() == usize::from(n - t + 1)));
+            assert!(all.is_sorted_by_key(|subset| subset.members().collect::<Vec<_>>()));
+            // Any t − 1 members are outside of exactly one.
+            for out in choices(n.into(), usize::from(t) - 1) {
+                let none = |subset: &&Subset| out.iter().all(|j| !subset.has(*j as u8 + 1));
+                assert_eq!(all.iter().filter(none).count(), 1);
+            }
+        }
+        for (t, n) in [
+            (0, 0),
+            (1, 1),
+            (2, 2),
+            (2, 5),
+            (3, 4),
+            (3, 8),
+            (5, 9),
+            (5, 13),
+            (64, 127),
+            (65, 130),
+            (255, 255),
+        ] {
+            let refused = Threshold::new(t, n);
+            // 5 of 9 has exactly 126 subsets.
+            assert_eq!(refused.is_ok(), (t, n) == (5, 9), "{t} of {n}: {refused:?}");
+        }
+    }
+
+    /// Nobody sends anything, and all shares of the sum lie on one polynomial, whose value at 0 it is.
+    #[test]
+    fn shares_of_keys_open_to_their_sum() {
+        for (t, n, _) in COMMITTEES {
+            let sharing = Sharing::new(Threshold::new(t, n).unwrap());
+            let (shares, sum) = random(&sharing, &keys(&sharing), &Label::new(Kind::Mask, &[b"a"]));
+            assert_eq!(sharing.open(&shares), Ok(Opened { value: sum, liars: vec![] }));
+            let few = &shares[usize::from(n) - sharing.threshold().needed()..];
+            assert_eq!(sharing.open(few).unwrap().value, sum);
+            let (here, need) = (few.len() - 1, few.len());
+            assert_eq!(sharing.open(&few[1..]), Err(Error::TooFew { here, need }));
+            let twice = [&shares[..need - 1], &shares[..1]].concat();
+            assert_eq!(sharing.open(&twice), Err(Error::Member { member: 1 }));
+        }
+    }
+
+    /// t − 1 liars who agree on another polynomial are seen with 2t − 1 here, and named one by one with more.
+    /// The control has t of them, who open what they like.
+    #[test]
+    fn attack_liars_open_no_other_number() {
+        for (t, n, _) in COMMITTEES {
+            let sharing = Sharing::new(Threshold::new(t, n).unwrap());
+            let (mut shares, sum) = random(&sharing, &keys(&sharing), &Label::new(Kind::Mask, &[b"b"]));
+            let (t, need) = (usize::from(t), sharing.threshold().needed());
+            let lie = |shares: &mut Vec<(u8, Field)>, liars: usize| {
+                shares[..liars].iter_mut().for_each(|(j, share)| *share += point(*j) + Field::new(5));
+            };
+            let right = shares.clone();
+            lie(&mut shares, t - 1);
+            assert_eq!(sharing.open(&shares[..need]), Err(Error::NoPolynomial), "{t} of {n}");
+            let spare = usize::from(n) - need;
+            let mut some = right.clone();
+            lie(&mut some, spare);
+            let names: Vec<u8> = (1..=spare as u8).collect();
+            assert_eq!(sharing.open(&some), Ok(Opened { value: sum, liars: names }));
+            let mut control = right;
+            lie(&mut control, need);
+            assert_eq!(sharing.open(&control[..need]).unwrap().value, sum + Field::new(5));
+        }
+    }
+
+    /// What t − 1 members have fits any number: for each there is a polynomial through it and their shares.
+    #[test]
+    fn attack_fewer_than_t_shares_fit_any_number() {
+        let sharing = Sharing::new(Threshold::new(3, 5).unwrap());
+        let (shares, sum) = random(&sharing, &keys(&sharing), &Label::new(Kind::Mask, &[b"c"]));
+        for guess in [Field::ZERO, sum, sum + Field::ONE] {
+            let points = [(0, guess), shares[1], shares[3]];
+            let rest = [0, 2, 4].map(|i| (shares[i].0, at(&points, point(shares[i].0))));
+            let all = [&rest[..], &[shares[1], shares[3]]].concat();
+            assert_eq!(sharing.open(&all).unwrap().value, guess);
+        }
+        // The control: t shares fit one number alone.
+        assert_eq!(at(&shares[..3], Field::ZERO), sum);
+    }
+}
