@@ -224,10 +224,10 @@ fn attack_a_foreign_ciphertext_is_not_answered() {
 #[test]
 fn attack_a_forked_journal_is_refused() {
     let asked = asked();
-    let (client, id) = (&asked.world.client, asked.device.created().id.clone());
+    let id = asked.device.created().id.clone();
     let joined = Joined::new(&asked.keys, asked.device.created().clone()).unwrap();
     let (opening, _) = asked.last(|wanted| matches!(wanted, Wanted::Answers { .. }));
-    let records = client.journal(&id, 0, None).unwrap().records;
+    let records = asked.world.records(&id);
     let follow = |ledger: &Ledger, records: &[Vec<u8>], request: &MemberRequest| {
         let journal = |_: &str, after: u64, _: Option<&_>| Ok(journal_after(records, after, &[]));
         asked.world.replica(&asked.keys).check(&asked.keys, ledger, &joined, request, &journal)
@@ -358,7 +358,7 @@ fn attack_members_and_devices_are_not_shown_two_journals() {
     let (id, third) = (asked.device.created().id.clone(), &asked.world.members[&3]);
     let committee = committee(asked.keys.manifest());
     let (opening, _) = asked.last(|wanted| matches!(wanted, Wanted::Answers { .. }));
-    let records = asked.world.client.journal(&id, 0, None).unwrap().records;
+    let records = asked.world.records(&id);
     let mut forked = records.clone();
     assert!(matches!(helba::Event::from_bytes(&records[0]).unwrap(), helba::Event::Rounds(_)));
     forked[0] = helba::Event::Rounds(1 << 21).to_bytes().unwrap();
@@ -438,7 +438,7 @@ fn feedback_that_is_not_kept_is_fetched_again() {
     let id = asked.device.created().id.clone();
     let joined = Joined::new(&asked.keys, asked.device.created().clone()).unwrap();
     let (opening, _) = asked.last(|wanted| matches!(wanted, Wanted::Answers { .. }));
-    let records = asked.world.client.journal(&id, 0, None).unwrap().records;
+    let records = asked.world.records(&id);
     let check = |name: &str, kept: Option<usize>, again: &dyn Fn(&mut Vec<u8>)| {
         let fetched = RefCell::new(0);
         let journal = |_: &str, after: u64, _: Option<&_>| {
@@ -484,7 +484,7 @@ fn a_member_that_is_started_again_goes_on_from_its_state() {
     let joined = Joined::new(&asked.keys, asked.device.created().clone()).unwrap();
     let (opening, _) = asked.last(|wanted| matches!(wanted, Wanted::Answers { .. }));
     let (model, _) = asked.last(|wanted| matches!(wanted, Wanted::Transfer(TaskKind::Model)));
-    let mut records = asked.world.client.journal(&id, 0, None).unwrap().records;
+    let mut records = asked.world.records(&id);
     let last = helba::Event::from_bytes(&records.pop().unwrap()).unwrap();
     assert!(matches!(last, helba::Event::Refreshed { .. }), "the question about the model waits");
     let folder = asked.world.folder.path().join("states");

@@ -476,7 +476,7 @@ fn attack_a_foreign_ciphertext_is_not_moved_to_other_keys() {
     let (id, engine) = (device.created().id.clone(), engine(&world.public));
     let departing = |world: &World| -> Option<Departing> {
         let mut bandit = EncryptedBandit::create(&engine, config.clone(), [0; 32]).unwrap();
-        for record in world.client.journal(&id, 0, None).unwrap().records {
+        for record in world.records(&id) {
             bandit.apply(&engine, &Event::from_bytes(&record).unwrap()).unwrap();
         }
         bandit.departing()

@@ -120,6 +120,18 @@ fn turn() -> MutexGuard<'static, ()> {
 }
 
 impl World {
+    /// All records of a journal, page by page.
+    pub(crate) fn records(&self, id: &str) -> Vec<Vec<u8>> {
+        let mut records: Vec<Vec<u8>> = Vec::new();
+        loop {
+            let page = self.client.journal(id, records.len() as u64, None).unwrap().records;
+            if page.is_empty() {
+                return records;
+            }
+            records.extend(page);
+        }
+    }
+
     pub(super) fn start(threshold: u8, members: u8, dim: usize, arms: usize) -> Self {
         Self::start_with(threshold, members, dim, arms, true)
     }
