@@ -35,8 +35,8 @@ pub enum Error {
         /// The least number.
         need: usize,
     },
-    /// Untrusted: no polynomial goes through as many shares as show a right one. Somebody's share is wrong, and
-    /// too few others are here to tell whose.
+    /// Untrusted: no polynomial goes through as many shares as show a right one. Somebody's share is wrong,
+    /// and too few others are here to tell whose.
     #[error("the shares are on no polynomial: a member shows a wrong one")]
     NoPolynomial,
     /// Misuse: two shares of one member, or one of nobody.

@@ -8,8 +8,8 @@ use zeroize::Zeroize;
 /// p = 2¹²⁷ − 1, a prime.
 const P: u128 = (1 << 127) - 1;
 
-/// An integer modulo p = 2¹²⁷ − 1. Arithmetic has no branches and no indices that depend on values; comparisons
-/// are for numbers that were opened.
+/// An integer modulo p = 2¹²⁷ − 1. Arithmetic has no branches and no indices that depend on values;
+/// comparisons are for numbers that were opened.
 #[cfg_attr(test, derive(Debug))]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Zeroize)]
 pub struct Field(u128);
@@ -69,8 +69,8 @@ impl Field {
         self.pow(P - 2)
     }
 
-    /// A root of a square, the one that is a square itself: the power (p + 1)/4, since p = 3 mod 4. Of what is
-    /// no square it is a root of the negative.
+    /// A root of a square, the one that is a square itself: the power (p + 1)/4, since p = 3 mod 4. Of what
+    /// is no square it is a root of the negative.
     pub fn root(self) -> Self {
         (0..125).fold(self, |power, _| power * power)
     }
@@ -121,8 +121,8 @@ impl Mul for Field {
         let ((a0, a1), (b0, b1)) = ((self.0 & LOW, self.0 >> 64), (other.0 & LOW, other.0 >> 64));
         // a1 and b1 are below 2⁶³, so that both terms of the middle are below 2¹²⁷.
         let (low, middle, high) = (a0 * b0, a0 * b1 + a1 * b0, a1 * b1);
-        // 2¹²⁸ = 2. Each sum is below 2¹²⁸: low and middle·2⁶⁴ are folded, and 2·high + 2·(middle/2⁶⁴) is below
-        // 2¹²⁷ because high is at most 2¹²⁶ − 2⁶⁴ + 1.
+        // 2¹²⁸ = 2. Each sum is below 2¹²⁸: low and middle·2⁶⁴ are folded, and 2·high + 2·(middle/2⁶⁴) is
+        // below 2¹²⁷ because high is at most 2¹²⁶ − 2⁶⁴ + 1.
         let sum = folded(low) + folded(middle << 64);
         Field(canonical(folded(sum) + (2 * high + 2 * (middle >> 64))))
     }

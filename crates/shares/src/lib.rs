@@ -3,9 +3,9 @@
 //!
 //! A committee has n members, of whom t − 1 may be hostile, with 2t − 1 ≤ n ≤ 3t − 2 ([`Threshold`]). Numbers
 //! are shared modulo p = 2¹²⁷ − 1 ([`Field`]) by polynomials of degree t − 1: the share of member j is the
-//! value at j, and the number the value at 0. For each [`Subset`] of n − t + 1 members there is a key that its
-//! members have. Random numbers and pads follow from these keys and a [`Label`], so that nobody sends anything
-//! for them ([`Sharing`]; Cramer, Damgård, Ishai 2005).
+//! value at j, and the number the value at 0. For each [`Subset`] of n − t + 1 members there is a key that
+//! its members have. Random numbers and pads follow from these keys and a [`Label`], so that nobody sends
+//! anything for them ([`Sharing`]; Cramer, Damgård, Ishai 2005).
 //!
 //! | symbol | here |
 //! |---|---|

@@ -1,9 +1,9 @@
 //! Numbers that a device sends to members under pads.
 //!
-//! A device has a session with a committee: a key for each subset, which the subset's members know. It sends a
-//! number v as e = v + Σ r_A, with pads r_A of B bits. A member's share of v is e − Σ r_A·f_A(j) over its
-//! subsets. Hence the shares of a device lie on one polynomial whatever it sends, of an integer between −#A·2^B
-//! and #A·2^B + 2¹⁸, and an identity of squares that holds modulo p holds for integers.
+//! A device has a session with a committee: a key for each subset, which the subset's members know. It sends
+//! a number v as e = v + Σ r_A, with pads r_A of B bits. A member's share of v is e − Σ r_A·f_A(j) over its
+//! subsets. Hence the shares of a device lie on one polynomial whatever it sends, of an integer between
+//! −#A·2^B and #A·2^B + 2¹⁸, and an identity of squares that holds modulo p holds for integers.
 //!
 //! A row x of features, in units of 2⁻¹⁶, is sent with a, b, c such that
 //!
@@ -62,8 +62,8 @@ impl Row {
 impl Pads {
     /// The pads for a committee and rows of `features` features.
     ///
-    /// B is the largest number of bits with which 4·|x|² + a² + b² + c² of what pads can carry stays below p, so
-    /// that the identity of a row holds for integers if it holds modulo p.
+    /// B is the largest number of bits with which 4·|x|² + a² + b² + c² of what pads can carry stays below p,
+    /// so that the identity of a row holds for integers if it holds modulo p.
     ///
     /// # Errors
     /// [`Error::Row`] for no or too many features.
@@ -93,8 +93,8 @@ impl Pads {
     }
 
     /// What the device sends for `values` under a label that serves once: each value and the sum of its pads.
-    /// `keys` are those of all subsets, in their order. `None` if a sum is negative, which happens once in 2^B
-    /// with a value below zero: the device then takes another label.
+    /// `keys` are those of all subsets, in their order. `None` if a sum is negative, which happens once in
+    /// 2^B with a value below zero: the device then takes another label.
     pub fn hide(self, keys: &[Key], label: &Label, values: &[i64]) -> Option<Vec<u64>> {
         let mut streams: Vec<_> = keys.iter().map(|key| key.stream(label)).collect();
         let mut hidden = |value: &i64| {
@@ -104,8 +104,8 @@ impl Pads {
         values.iter().map(&mut hidden).collect()
     }
 
-    /// The shares of a member of the numbers that a device has sent. `keys` are those of the member's subsets,
-    /// with their places.
+    /// The shares of a member of the numbers that a device has sent. `keys` are those of the member's
+    /// subsets, with their places.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] for a number that no pads and value add up to.
@@ -129,8 +129,8 @@ impl Pads {
         Ok(sent.iter().map(&mut share).collect())
     }
 
-    /// What is 0 for the shares of a row that proves its length: the terms x·x of 4·|x|² + a² + b² + c² − 4·2³² −
-    /// 1, as factors of the squares of its numbers, and the constant.
+    /// What is 0 for the shares of a row that proves its length: the terms x·x of 4·|x|² + a² + b² + c² −
+    /// 4·2³² − 1, as factors of the squares of its numbers, and the constant.
     pub fn norm(self) -> (Vec<Field>, Field) {
         let four = Field::new(4);
         let factors = (0..self.row_numbers()).map(|i| if i < self.features { four } else { Field::ONE });
@@ -222,9 +222,9 @@ mod tests {
         }
     }
 
-    /// A device sends what no row is: one unit too long, other squares, and a number whose square is right modulo
-    /// p alone. The first two are seen by the identity, the last by its range. In the control, without the range,
-    /// the identity is 0 for a row that is 2⁶³ long.
+    /// A device sends what no row is: one unit too long, other squares, and a number whose square is right
+    /// modulo p alone. The first two are seen by the identity, the last by its range. In the control, without
+    /// the range, the identity is 0 for a row that is 2⁶³ long.
     #[test]
     fn attack_rows_of_another_length_are_seen() {
         let (mut rng, sharing) = (ChaCha20Rng::seed_from_u64(4), sharing(2, 3));
@@ -255,9 +255,9 @@ mod tests {
     }
 
     /// Devices that have no negative sums hide everything: who lacks one key of three sees numbers whose
-    /// distribution is that of the pad but for 2⁻⁴⁰. Over 4,000 draws the mean of the highest bit of what is left
-    /// is within five deviations of ½, for two values alike. In the control a label serves twice, and the
-    /// difference of the values shows.
+    /// distribution is that of the pad but for 2⁻⁴⁰. Over 4,000 draws the mean of the highest bit of what is
+    /// left is within five deviations of ½, for two values alike. In the control a label serves twice, and
+    /// the difference of the values shows.
     #[test]
     fn attack_a_missing_key_hides_the_value() {
         let sharing = sharing(2, 3);

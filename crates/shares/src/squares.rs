@@ -4,10 +4,10 @@ use rand::Rng;
 
 /// Three integers whose squares add up to `m`, which is 1 modulo 4 and below 2⁶².
 ///
-/// Every such number is a sum of three squares (Legendre). The square of a random even number is taken off until
-/// a prime is left, which is 1 modulo 4 and a sum of two squares (Fermat, by Cornacchia's algorithm). Of a square s²
-/// that leaves (s − a)·(s + a), which is hardly ever a prime, and nothing is drawn. The time depends on the draws,
-/// and on m by the density of primes: this is for the device whose row it is.
+/// Every such number is a sum of three squares (Legendre). The square of a random even number is taken off
+/// until a prime is left, which is 1 modulo 4 and a sum of two squares (Fermat, by Cornacchia's algorithm).
+/// Of a square s² that leaves (s − a)·(s + a), which is hardly ever a prime, and nothing is drawn. The time
+/// depends on the draws, and on m by the density of primes: this is for the device whose row it is.
 pub fn three_squares<R: Rng>(m: u64, rng: &mut R) -> [u64; 3] {
     debug_assert!(m % 4 == 1 && m < 1 << 62);
     if m.isqrt().pow(2) == m {
@@ -32,8 +32,8 @@ pub fn three_squares<R: Rng>(m: u64, rng: &mut R) -> [u64; 3] {
     }
 }
 
-/// The squares whose sum is a prime that is 1 modulo 4: the remainders below its root in Euclid's algorithm for it
-/// and a root of −1.
+/// The squares whose sum is a prime that is 1 modulo 4: the remainders below its root in Euclid's algorithm
+/// for it and a root of −1.
 fn two_squares(q: u64) -> [u64; 2] {
     let root = |g: u64| power(g, (q - 1) / 4, q);
     let is_root = |y: &u64| times(*y, *y, q) == q - 1;
@@ -56,8 +56,8 @@ fn power(base: u64, exponent: u64, q: u64) -> u64 {
     })
 }
 
-/// Miller's test with the bases that are enough below 2⁶⁴ (Sorenson, Webster 2015: the first twelve primes below
-/// 3.18·10²³).
+/// Miller's test with the bases that are enough below 2⁶⁴ (Sorenson, Webster 2015: the first twelve primes
+/// below 3.18·10²³).
 fn is_prime(q: u64) -> bool {
     const BASES: [u64; 12] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37];
     if q < 2 || BASES.contains(&q) || BASES.iter().any(|p| q.is_multiple_of(*p)) {
@@ -82,7 +82,8 @@ mod tests {
     use rand::SeedableRng;
     use rand_chacha::ChaCha20Rng;
 
-    /// Squares among them: for 529 = 23² and most others no even number leaves a prime, and a search would not end.
+    /// Squares among them: for 529 = 23² and most others no even number leaves a prime, and a search would
+    /// not end.
     #[test]
     fn squares_add_up() {
         let mut rng = ChaCha20Rng::seed_from_u64(1);
@@ -94,8 +95,8 @@ mod tests {
         }
     }
 
-    /// By trial division below 2000, and by what others have published: Carmichael numbers, a strong pseudoprime
-    /// to the first nine bases (OEIS A014233), and the largest prime below 2⁶⁴.
+    /// By trial division below 2000, and by what others have published: Carmichael numbers, a strong
+    /// pseudoprime to the first nine bases (OEIS A014233), and the largest prime below 2⁶⁴.
     #[test]
     fn primes_are_told_apart() {
         for q in 0..2000u64 {

@@ -15,8 +15,8 @@ pub struct Threshold {
 impl Threshold {
     /// A committee of `n` members of whom `t` know everything together, and fewer than `t` nothing.
     ///
-    /// With 2t − 1 members here a wrong share is seen, hence n is at least that. Two sets of 2t − 1 members have
-    /// t in common, an honest one among them, hence n is at most 3t − 2.
+    /// With 2t − 1 members here a wrong share is seen, hence n is at least that. Two sets of 2t − 1 members
+    /// have t in common, an honest one among them, hence n is at most 3t − 2.
     ///
     /// # Errors
     /// [`Error::Threshold`] for other numbers, for t below 2, and for more than 126 subsets.
@@ -128,8 +128,8 @@ impl Sharing {
     /// Reads an opened number from the shares of the members who are here.
     ///
     /// Any polynomial of degree t − 1 on which 2t − 1 shares lie is right, since t of them are of honest
-    /// members, who determine it. With 2t − 1 shares a wrong one is seen; each further one corrects a liar and
-    /// names it.
+    /// members, who determine it. With 2t − 1 shares a wrong one is seen; each further one corrects a liar
+    /// and names it.
     ///
     /// # Errors
     /// [`Error::TooFew`], [`Error::Member`]; [`Error::NoPolynomial`] if no polynomial has enough shares.
