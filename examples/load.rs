@@ -258,11 +258,18 @@ fn long_contexts(device: &Device, joined: &BanditDevice, rows: &[Vec<f64>]) -> R
     Ok(ckks::write_ciphertext(&small, id, &sum))
 }
 
-/// Asks for large answers on connections of which it reads nothing.
+/// Asks for large answers on connections of which it reads nothing, from an address of its own.
 async fn take_nothing(address: String) {
     let ask = format!("GET /v1/openapi.json HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    let connect = async || {
+        let socket = tokio::net::TcpSocket::new_v4()?;
+        if cfg!(target_os = "linux") {
+            socket.bind(([127, 0, 0, 2], 0).into())?;
+        }
+        socket.connect(address.parse().map_err(std::io::Error::other)?).await
+    };
     loop {
-        if let Ok(mut stream) = TcpStream::connect(&address).await {
+        if let Ok(mut stream) = connect().await {
             // Requests fit the buffers of the system until the server has ended the connection.
             while stream.write_all(ask.as_bytes()).await.is_ok() {
                 tokio::time::sleep(Duration::from_secs(1)).await;
