@@ -118,9 +118,8 @@ fn held(policies: &[&str], files: u64, rounds: usize, logged: bool) -> Vec<[usiz
 /// The intervals of 95 % hold in 92 to 98 % of 200 files, by replay of 1000 rounds and from 4000 logged
 /// actions. If they hold with a probability of 0.95, so many do with one of 0.96 for a policy.
 ///
-/// From 1000 logged actions the model that teaches a policy is worse than what the policy would find out
-/// itself, and estimates are up to 0.02 too low: intervals hold in fewer files, and begin above the truth in
-/// no more than 2.5 %.
+/// From 1000 logged actions, of which four fifths teach, estimates are up to 0.02 too low: intervals hold in
+/// fewer files, and begin above the truth in no more than 2.5 %.
 #[test]
 #[ignore = "ten minutes: 1800 evaluations of 30 runs"]
 fn intervals_cover_the_truth() {
@@ -220,8 +219,8 @@ fn twelve_orders_give_one_recommendation() {
     }
 }
 
-/// Logs whose probabilities are true are believed: of 1000 one would be doubted if tests were exact. Weights
-/// of two runs on 400 rounds are skewed, and four are.
+/// Logs whose probabilities are true are believed: of 1000 one would be doubted if tests were exact, and four
+/// are, with two runs on 400 rounds. The bound is what chance adds to those four.
 #[test]
 fn true_probabilities_are_believed() {
     let doubted = |seed: u64| {

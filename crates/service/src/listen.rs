@@ -65,8 +65,8 @@ pub struct Connections {
     /// Memory in bytes for answers above 128 KiB that peers have not read yet. A peer must read an answer at
     /// 64 KiB/s or faster after a grace of 15 s. If no memory is left, the connection whose peer has read
     /// nothing for longest, and for 1 s at least, is closed. If all peers read, it is the connection that
-    /// holds most at the address that holds most. An answer that would give its own address more than that
-    /// one keeps is 503.
+    /// holds most at the address that holds most. An answer with which its own address would hold as much as
+    /// that one is 503.
     pub answers: usize,
     /// Time to answer the remaining requests after the service is told to stop.
     pub grace: Duration,
