@@ -225,7 +225,15 @@ impl Deployment {
         let (id, limits) = (&bandit.created().id, bandit.limits());
         let mut rng = user_client::os_rng()?;
         while !stop.load(Relaxed) {
-            let Some(reply) = self.client.raises(id, limits, 1)? else { continue };
+            let reply = match self.client.raises(id, limits, 1) {
+                // The server is at a limit.
+                Err(error) if error.is_temporary() => {
+                    std::thread::sleep(Duration::from_millis(100));
+                    continue;
+                }
+                reply => reply?,
+            };
+            let Some(reply) = reply else { continue };
             let body = bandit.raise(&bandit.read(&reply)?.tasks, None, &mut rng)?;
             sent.fetch_add(body.len() as u64, Relaxed);
             // A task that is over was answered by another raiser.

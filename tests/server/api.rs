@@ -2,8 +2,13 @@
 
 use crate::contract::validate_as;
 use crate::fixture::*;
-use helba_server::Settings;
+use helba_server::{Connections, Settings};
+use rand::SeedableRng;
 use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+use wire::{Problem, ProblemType};
 
 /// Status, headers and body of a request that speaks for itself.
 fn get(server: &InProcess, path: &str, headers: &[(&str, &str)]) -> (u16, ureq::http::HeaderMap, String) {
@@ -46,6 +51,53 @@ fn the_description_is_served_once_and_then_by_its_tag() {
     ids.dedup();
     // The root, the dashboard and the numbers for Prometheus stand above `/v1`.
     assert_eq!((ids.len(), all), (helba_server::Route::ALL.len() + 3, helba_server::Route::ALL.len() + 3));
+}
+
+/// A client that finds no memory for its answer is told so as at any other limit, and asks again.
+#[test]
+fn answers_without_memory_are_asked_for_again() {
+    let connections = Connections { answers: 128 << 10, ..Connections::default() };
+    let server = InProcess::open_with(tempfile::TempDir::new().unwrap(), Settings::default(), connections);
+    let client = user_client::Client::new(&format!("http://{}", server.address)).unwrap();
+    let fetch = || client.fetch("openapi.json", 1 << 20, 0);
+    // Another connection of the same address reads such answers slowly, one after another.
+    let mut slow = std::net::TcpStream::connect(server.address).unwrap();
+    let asks = format!("GET /v1/openapi.json HTTP/1.1\r\nHost: {}\r\n\r\n", server.address).repeat(400);
+    slow.write_all(asks.as_bytes()).unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let refused = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut part = vec![0; 64 << 10];
+            while !stop.load(Relaxed) && slow.read(&mut part).unwrap() > 0 {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        let begun = Instant::now();
+        let refused = loop {
+            match fetch() {
+                Err(error) => break Some(error),
+                Ok(_) if begun.elapsed() > Duration::from_secs(15) => break None,
+                Ok(_) => {}
+            }
+        };
+        stop.store(true, Relaxed);
+        refused
+    });
+    let refused = refused.expect("a refusal");
+    assert!(refused.is_temporary(), "{refused}");
+    let user_client::Error::Refused(problem) = refused else { panic!("{refused}") };
+    assert!(!problem.detail.is_empty());
+    let kind = Problem::from(ProblemType::Overloaded);
+    assert_eq!(Problem { detail: String::new(), ..problem }, Problem { detail: String::new(), ..kind });
+    let described = &helba_server::document()["paths"]["/v1/openapi.json"]["get"]["responses"]["503"];
+    assert!(
+        described["content"][wire::PROBLEM_JSON].is_object()
+            && described["headers"]["request-id"].is_object()
+    );
+    drop(slow);
+    let mut rng = rand_chacha::ChaCha20Rng::from_seed([1; 32]);
+    let within = Duration::from_secs(20);
+    user_client::patiently(within, &user_client::Stop::default(), &mut rng, |_| fetch()).unwrap();
 }
 
 /// The pages run their own script alone, under a nonce that no two answers share, and name nothing elsewhere.

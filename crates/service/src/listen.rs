@@ -9,7 +9,7 @@ use crate::taking::{Answers, Blocked, Charged, SMALL_BYTES, TAKEN, Taken};
 use crate::tls::Tls;
 use axum::Router;
 use axum::body::{Body, HttpBody};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use host::lock;
 use hyper::server::conn::http1;
@@ -41,6 +41,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 const FULL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
+/// The problem document of an answer that finds no memory: that of `wire::ProblemType::Overloaded`.
+const OVERLOADED: &str = r#"{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"the memory for answers is full of those that others are still reading; try again in a second","reason":"overloaded"}"#;
+
 /// The site that a request comes from, an extension of every request: the IPv4 address of the other end of
 /// the connection, or the first 64 bits of its IPv6 address. Behind a proxy it is that of the proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +69,7 @@ pub struct Connections {
     /// 64 KiB/s or faster after a grace of 15 s. If no memory is left, the connection whose peer has read
     /// nothing for longest, and for 1 s at least, is closed. If all peers read, it is the connection that
     /// holds most at the address that holds most. An answer with which its own address would hold as much as
-    /// that one is 503.
+    /// that one is 503, with the problem document `overloaded`.
     pub answers: usize,
     /// Time to answer the remaining requests after the service is told to stop.
     pub grace: Duration,
@@ -247,15 +250,29 @@ fn too_long() -> Response {
     (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, close).into_response()
 }
 
-/// `answer`, whose bytes take memory of the budget until the peer has them, or 503.
+/// `answer`, whose bytes take memory of the budget until the peer has them, or [`overloaded`].
 async fn charged(answer: Response, answers: &Answers, open: &Open, slot: &Slot) -> Response {
     let bytes = answer.body().size_hint().exact().filter(|bytes| *bytes > SMALL_BYTES);
     let Some(bytes) = bytes else { return answer };
     let make_room = |units| open.close_of_most_memory(slot.address, units).is_some();
     match answers.charge(bytes, &slot.held, make_room).await {
         Some(memory) => answer.map(|body| Body::new(Charged { body, memory: Arc::new(memory) })),
-        None => (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1")]).into_response(),
+        None => overloaded(answer),
     }
+}
+
+/// The refusal in place of `answer`. It keeps the headers that do not describe the body, among them those by
+/// which a page of another origin may read it, and the one that names the request in the log.
+fn overloaded(answer: Response) -> Response {
+    let mut headers = answer.into_parts().0.headers;
+    let of_body = [header::CACHE_CONTROL, header::ETAG, header::LAST_MODIFIED, header::LINK];
+    let names: Vec<HeaderName> = headers.keys().cloned().collect();
+    for name in names.iter().filter(|name| name.as_str().starts_with("content-") || of_body.contains(name)) {
+        headers.remove(name);
+    }
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    (StatusCode::SERVICE_UNAVAILABLE, headers, OVERLOADED).into_response()
 }
 
 /// Returns after `life`, or never if it is `None`.

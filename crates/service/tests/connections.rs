@@ -229,6 +229,46 @@ fn attack_others_keep_no_memory_of_answers_from_an_address() {
     }
 }
 
+/// An answer that finds no memory is a problem document, like other refusals at a limit: programs tell by it
+/// that they may ask again. It keeps headers that are not about the body. The request is answered when the
+/// memory is free again.
+#[test]
+fn answers_without_memory_are_overloaded() {
+    const LARGE: usize = 32 << 20;
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let headers = [("etag", "\"of-the-body\""), ("access-control-allow-origin", "https://shop.example")];
+    let app = Router::new().route("/large", get(async move || (headers, vec![7u8; LARGE])));
+    let server = Server::start(app, Connections { answers: LARGE, ..Connections::default() });
+    let ask = || {
+        let mut stream = server.connect();
+        stream.write_all(b"GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        stream
+    };
+    let mut slow = ask();
+    slow.read_exact(&mut [0]).unwrap();
+    let reads = std::thread::spawn(move || {
+        let (mut part, mut left) = (vec![0; 64 << 10], 30);
+        while slow.read(&mut part).unwrap() > 0 && left > 0 {
+            // Room for a write is there more often than once a second.
+            std::thread::sleep(Duration::from_millis(50));
+            left -= 1;
+        }
+    });
+    let mut answer = String::new();
+    ask().read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let field = |name: &str| head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+    assert!(head.starts_with("HTTP/1.1 503"), "{head}");
+    assert_eq!(field("content-type"), Some("application/problem+json"));
+    assert_eq!((field("retry-after"), field("etag")), (Some("1"), None));
+    assert_eq!(field("access-control-allow-origin"), Some("https://shop.example"));
+    assert!(body.contains(r#""status":503"#) && body.contains(r#""reason":"overloaded""#), "{body}");
+    reads.join().unwrap();
+    let mut answer = Vec::new();
+    ask().read_to_end(&mut answer).unwrap();
+    assert!(answer.starts_with(b"HTTP/1.1 200") && answer.len() > LARGE, "{}", answer.len());
+}
+
 /// Who reads slowly, but at the pace, gets the whole answer.
 #[test]
 fn slow_readers_get_their_answers() {

@@ -72,7 +72,9 @@ fn described(operation: Operation, route: Option<Route>) -> Value {
     let Operation { id, tag, summary, about, parameters, body, mut answers, mut problems } = operation;
     let needs = route.map_or(Needs::Nothing, Route::needs);
     let of_heads = [ProblemType::BadHead, ProblemType::WrongHost, ProblemType::ForeignOrigin];
-    problems.extend(of_heads.into_iter().chain([ProblemType::Internal]));
+    // Answers above 128 KiB need memory, in whatever route.
+    let of_all = [ProblemType::Internal, ProblemType::Overloaded];
+    problems.extend(of_heads.into_iter().chain(of_all));
     if needs != Needs::Nothing {
         problems.extend([ProblemType::Unauthorized, ProblemType::ForbiddenScope]);
         if needs != Needs::Succession {
@@ -80,8 +82,7 @@ fn described(operation: Operation, route: Option<Route>) -> Value {
         }
     }
     if body.is_some() {
-        use ProblemType::{BodyLost, MediaType, Overloaded, TooLarge};
-        problems.extend([BodyLost, TooLarge, MediaType, Overloaded]);
+        problems.extend([ProblemType::BodyLost, ProblemType::TooLarge, ProblemType::MediaType]);
     }
     let mut by_status = BTreeMap::<u16, Vec<ProblemType>>::new();
     for problem in problems {

@@ -145,7 +145,7 @@ pub(super) fn prometheus() -> Operation {
         parameters: Vec::new(),
         body: None,
         answers: vec![ok("The numbers.", json!({ "text/plain": { "schema": { "type": "string" } } }))],
-        problems: vec![ProblemType::Overloaded],
+        problems: Vec::new(),
     }
 }
 
@@ -220,7 +220,7 @@ pub(super) fn operation(route: Route) -> Operation {
                 json!({ "name": "after", "in": "query", "schema": { "type": "string", "pattern": "^[A-Za-z0-9_-]{0,64}$" },
                     "description": "Only bandits whose ids are above this one." }),
             ],
-            problems: vec![P::Malformed, P::BadValue, P::Overloaded],
+            problems: vec![P::Malformed, P::BadValue],
             ..plain(
                 "metrics",
                 SERVER,
@@ -334,15 +334,7 @@ pub(super) fn operation(route: Route) -> Operation {
             parameters: vec![id(), decision()],
             problems: [
                 &FIND[..],
-                &[
-                    P::UnknownDecision,
-                    P::NotEncrypted,
-                    P::NotKept,
-                    P::BeingChecked,
-                    P::BadValue,
-                    P::Overloaded,
-                    P::DiskFull,
-                ],
+                &[P::UnknownDecision, P::NotEncrypted, P::NotKept, P::BeingChecked, P::BadValue, P::DiskFull],
             ]
             .concat(),
             ..plain(
@@ -363,12 +355,8 @@ pub(super) fn operation(route: Route) -> Operation {
             parameters: vec![id()],
             body: Some(json!({ "required": true, "content": {
                 OCTET_STREAM: binary("`LearnRequest`: an id that the sender chooses, the number of rounds (at most 1000), and one ciphertext with the sum of their feedbacks.") } })),
-            problems: [
-                &FIND[..],
-                &FRAMES,
-                &[P::NotEncrypted, P::BadValue, P::StillLearning, P::Overloaded, P::DiskFull],
-            ]
-            .concat(),
+            problems: [&FIND[..], &FRAMES, &[P::NotEncrypted, P::BadValue, P::StillLearning, P::DiskFull]]
+                .concat(),
             ..plain(
                 "learn",
                 ROUNDS,
@@ -411,7 +399,7 @@ pub(super) fn operation(route: Route) -> Operation {
                 ok("Tasks.", json!({ OCTET_STREAM: binary("`DecideReply` with tasks and no decision.") })),
                 (204, json!({ "description": "There was no task." })),
             ],
-            problems: [&FIND[..], &[P::Malformed, P::NotEncrypted, P::Overloaded]].concat(),
+            problems: [&FIND[..], &[P::Malformed, P::NotEncrypted]].concat(),
             ..plain(
                 "tasks",
                 KEY_HOLDERS,
@@ -458,7 +446,7 @@ pub(super) fn operation(route: Route) -> Operation {
                 ok("A question.", json!({ OCTET_STREAM: binary("`MemberRequest`.") })),
                 (204, json!({ "description": "There was no question." })),
             ],
-            problems: vec![P::NoKeys, P::UnknownPath, P::Malformed, P::Overloaded],
+            problems: vec![P::NoKeys, P::UnknownPath, P::Malformed],
             ..plain(
                 "questions",
                 KEY_HOLDERS,
