@@ -295,6 +295,46 @@ mod tests {
         assert!(matches!(lock_file(&open().unwrap()), Err(TryLockError::WouldBlock)));
     }
 
+    /// A file is refused by each of the bits that let others read, write or run it, and the refusal names
+    /// file, mode and remedy. Mode and kind are those of the file that was opened, whatever has its name by
+    /// then.
+    #[cfg(unix)]
+    #[test]
+    fn attack_a_secret_that_others_can_read_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret");
+        private_file().write(true).create_new(true).open(&path).unwrap();
+        let set = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        let file = File::open(&path).unwrap();
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        for mode in [0o600, 0o400, 0o700] {
+            set(mode);
+            check_private(&path, &file).unwrap();
+            open_private(&path).unwrap();
+        }
+        for bit in 0..6 {
+            let mode = 0o600 | 1 << bit;
+            set(mode);
+            for refused in [check_private(&path, &file), open_private(&path).map(drop)] {
+                let refused = refused.unwrap_err();
+                assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
+                let inner = refused.get_ref().unwrap().downcast_ref::<ReadableByOthers>().unwrap();
+                assert_eq!(*inner, ReadableByOthers { path: path.clone(), mode });
+                let said = refused.to_string();
+                assert!(said.contains(&format!("chmod 600 {}", path.display())), "{said}");
+                assert!(said.contains(&format!("mode {mode:o}")), "{said}");
+            }
+        }
+        // Another file takes the name: what was opened is still what is judged.
+        std::fs::rename(&path, folder.path().join("before")).unwrap();
+        private_file().write(true).create_new(true).open(&path).unwrap();
+        assert!(check_private(&path, &file).is_err());
+        // What is no file has no content to be read by others.
+        check_private(&path, &File::open("/dev/null").unwrap()).unwrap();
+        assert_eq!(open_private(&folder.path().join("none")).unwrap_err().kind(), ErrorKind::NotFound);
+    }
+
     /// A pipe of stdout that its reader closed is no failure. A pipe or connection of anything else is one.
     #[test]
     fn only_a_closed_stdout_is_no_failure() {
