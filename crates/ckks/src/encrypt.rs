@@ -95,3 +95,54 @@ pub(crate) fn encryption(
     });
     [c0, c1]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha20Rng;
+    use rns::Coeff;
+
+    /// A key whose two polynomials are 0: an encryption under it is (e₀ + m, e₁), which shows both errors.
+    fn no_key(params: &Params) -> PublicKey {
+        let zero = || Poly::zero(params.n(), params.max_level() + 1);
+        PublicKey { b: zero(), a: zero(), seed: [0; 32] }
+    }
+
+    /// The first limb, centred.
+    fn centred(params: &Params, poly: Poly<Ntt>, level: usize) -> Vec<i64> {
+        let q = params.prime(0);
+        let coefficients: Poly<Coeff> = poly.into_coeff(params.q_basis(level));
+        coefficients.limb(0).iter().map(|&c| if c > q / 2 { c as i64 - q as i64 } else { c as i64 }).collect()
+    }
+
+    /// Both parts of an encryption have an error of their own, of deviation 3.2, fresh each time. Beside u·e
+    /// of the key, the error e₀ adds one part in 4N/3 to the variance of a decryption, where no statistic
+    /// sees it. Without it an encryption of zero is b·u, and everybody can divide by b. The mean square of N
+    /// samples is within five of its deviations √(2/N).
+    #[test]
+    fn attack_both_parts_of_an_encryption_have_an_error() {
+        let params = crate::TOY_LOGN12_DEPTH21.validate().unwrap();
+        let (key, mut rng) = (no_key(&params), ChaCha20Rng::seed_from_u64(1));
+        let n = params.n() as f64;
+        for level in [0, 3] {
+            let zero =
+                Plaintext { poly: Poly::zero(params.n(), level + 1), level, scale: params.scale(level) };
+            let mut errors = Vec::new();
+            for _ in 0..2 {
+                let Ciphertext { c0, c1, .. } = encrypt(&params, &key, &zero, &mut rng);
+                errors.extend([c0, c1].map(|part| centred(&params, part, level)));
+            }
+            for (i, of_part) in errors.iter().enumerate() {
+                let square = of_part.iter().map(|e| (e * e) as f64).sum::<f64>() / n;
+                assert!((square / (3.2 * 3.2) - 1.0).abs() < 5.0 * (2.0 / n).sqrt(), "{i}: {square}");
+                let product = |other: &Vec<i64>| {
+                    let sum: i64 = of_part.iter().zip(other).map(|(a, b)| a * b).sum();
+                    (sum as f64 / (3.2 * 3.2)).abs()
+                };
+                // Independent samples: the deviation of the sum of products is √N.
+                assert!(errors[..i].iter().all(|other| product(other) < 5.0 * n.sqrt()), "{i}");
+            }
+        }
+    }
+}
