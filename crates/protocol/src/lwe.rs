@@ -68,3 +68,37 @@ impl LweAnswer {
         Ok(LweAnswer { id: KeyId(out), samples: samples.chunks_exact(SAMPLE).map(sample).collect() })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An answer has one sample for each arm of the bandit, and no byte more or less: another length is
+    /// refused before anything of it is read, whoever has sent it.
+    #[test]
+    fn attack_answers_of_another_length_are_refused() {
+        let sample = |first: u32| (0..=LWE_DIMENSION as u32).map(|i| first + i).collect::<Vec<_>>();
+        let answer = LweAnswer { id: KeyId([7; 16]), samples: vec![sample(1 << 24), sample(5)] };
+        let bytes = answer.to_bytes();
+        assert_eq!(bytes.len(), LweAnswer::bytes(2));
+        assert_eq!(LweAnswer::read(&bytes, 2).unwrap(), answer);
+        let longer = [&bytes[..], &[0; 4]].concat();
+        for (bytes, arms) in [
+            (&bytes[..], 1),
+            (&bytes, 3),
+            (&bytes[..bytes.len() - 1], 2),
+            (&bytes[..bytes.len() - SAMPLE], 2),
+            (&longer[..bytes.len() + 1], 2),
+            (&longer, 2),
+            (&bytes[..16], 2),
+            (&bytes[..15], 2),
+            (&[], 2),
+        ] {
+            let want = LweAnswer::bytes(arms);
+            let refused = LweAnswer::read(bytes, arms).unwrap_err();
+            assert!(
+                matches!(refused, Error::AnswerLength { got, want: w } if got == bytes.len() && w == want)
+            );
+        }
+    }
+}
