@@ -327,6 +327,29 @@ mod tests {
         assert_eq!(given, 25);
     }
 
+    /// A process that counts meanwhile is waited for, and its answer is one of those that are allowed: this
+    /// test holds the lock of the file as it does, counts the last answer, and lets go.
+    #[test]
+    fn attack_two_processes_do_not_spend_the_same_answer() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret.bundle");
+        assert!(answers(&path, 2).count().unwrap());
+        let file = folder.path().join(format!("{KEY}.answers"));
+        let mut file = std::fs::OpenOptions::new().append(true).open(file).unwrap();
+        file.lock().unwrap();
+        let other = std::thread::spawn(move || answers(&path, 2).count().unwrap());
+        // Without the lock, the other one has counted long before this ends.
+        let begun = std::time::Instant::now();
+        while begun.elapsed() < std::time::Duration::from_millis(500) && !other.is_finished() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        assert!(!other.is_finished());
+        file.write_all(&[ANSWER]).unwrap();
+        file.sync_all().unwrap();
+        drop(file);
+        assert!(!other.join().unwrap());
+    }
+
     #[test]
     fn attack_a_count_that_cannot_be_kept_stops_the_answer() {
         let folder = tempfile::tempdir().unwrap();
