@@ -150,6 +150,27 @@ fn a_failed_commit_is_taken_back() {
     assert_ne!(read(&store.tables), before);
 }
 
+/// After a transaction that failed the database is closed until the next one, and its own lock is free, as
+/// the control shows. The lock of the folder keeps another server out of it meanwhile.
+#[test]
+fn attack_no_other_server_opens_a_folder_after_a_failed_commit() {
+    let (folder, store) = with_pending(10);
+    let in_use = || {
+        let refused = Store::open(folder.path(), None, None).err();
+        assert!(matches!(refused, Some(Error::StateInUse { .. })), "{refused:?}");
+    };
+    in_use();
+    FAILING.set(true);
+    assert!(store.commit(&[("b", Edits::default())]).is_err());
+    FAILING.set(false);
+    drop(super::Tables::open(folder.path()).unwrap());
+    in_use();
+    feedback(&store, 3);
+    in_use();
+    drop(store);
+    Store::open(folder.path(), None, None).unwrap();
+}
+
 /// A folder of another format is refused by its number, and stays as it is.
 #[test]
 fn another_format_is_refused() {
