@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use helba_server::{
     ApiToken, AppState, Connections, NewToken, Scope, Settings, Tls, TlsArguments, TokensFile, app, printable,
 };
-use host::tell;
+use host::{Hangups, tell};
 use protocol::Shape;
 use std::fs::File;
 use std::io::{IsTerminal, Write};
@@ -152,7 +152,7 @@ struct Arguments {
     max_bandits: usize,
     /// File with the operator's token, 64 hexadecimal digits (`helba-keygen token FILE` generates one), which
     /// permits everything. With it, requests without a token are refused, except for GET /v1/health and
-    /// the description of the routes.
+    /// the description of the routes. It is read again on SIGHUP.
     #[arg(long, value_name = "FILE")]
     operator_token_file: Option<PathBuf>,
     /// Accepts an address that other machines reach without any token of the operator's. Everybody who
@@ -535,6 +535,11 @@ async fn serve(arguments: Arguments, tls: &TlsArguments) -> Result<()> {
         tell!("{authority}");
     }
 
+    // Before anybody knows that the server listens, so that no signal after that is missed.
+    let hangups = Hangups::new();
+    if let Some(path) = operator_token_file {
+        tokio::spawn(follow_operator(path, hangups, app_state.clone()));
+    }
     writeln!(std::io::stdout(), "listening on {address}").context("writing to stdout")?;
     let mut heard = Ok(());
     let (moving, ending) = (app_state.clone(), app_state.clone());
@@ -556,4 +561,23 @@ async fn serve(arguments: Arguments, tls: &TlsArguments) -> Result<()> {
         tracing::warn!("requests were cut off after {} s", GRACE.as_secs());
     }
     heard
+}
+
+/// Reads the operator's token again on every SIGHUP. A file that cannot be used leaves the token before in
+/// its place.
+async fn follow_operator(path: PathBuf, mut hangups: Hangups, state: AppState) {
+    loop {
+        hangups.next().await;
+        let from = path.clone();
+        // Panics are reported by the runtime.
+        let read = tokio::task::spawn_blocking(move || wire::AccessToken::open(&from)).await;
+        match read {
+            Ok(Ok(token)) => {
+                state.replace_operator(token.digest());
+                tracing::info!(path = %path.display(), "the operator's token was read again");
+            }
+            Ok(Err(error)) => tracing::error!(%error, "the operator's token before is still the one"),
+            Err(_) => {}
+        }
+    }
 }

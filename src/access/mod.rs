@@ -21,6 +21,8 @@ pub use tokens::{ApiToken, MOST_TOKENS, NewToken, Scope, TokensFile};
 
 use crate::error::{Error, Kind};
 use axum::http::{HeaderMap, header};
+use host::lock;
+use std::sync::Mutex;
 use std::time::SystemTime;
 use tokens::{Live, Tokens};
 use wire::TokenDigest;
@@ -37,7 +39,7 @@ pub(crate) struct Access {
     /// Digest of the token of the keys that these follow. `None` if they follow none.
     former: Option<TokenDigest>,
     /// Digest of the operator's token. `None` if the server has none.
-    operator: Option<TokenDigest>,
+    operator: Mutex<Option<TokenDigest>>,
     api: Live,
 }
 
@@ -102,12 +104,21 @@ impl Access {
         operator: Option<TokenDigest>,
         file: TokensFile,
     ) -> Result<Self, Error> {
-        Ok(Access { participant, former, operator, api: Live::open(file, operator.is_some())? })
+        let api = Live::open(file, operator.is_some())?;
+        Ok(Access { participant, former, operator: Mutex::new(operator), api })
+    }
+
+    /// Takes another operator's token in the place of the one before, which opens nothing from then on. A
+    /// server that was started without one takes none.
+    pub(crate) fn replace_operator(&self, token: TokenDigest) {
+        if let Some(operator) = &mut *lock(&self.operator) {
+            *operator = token;
+        }
     }
 
     /// Whether requests need tokens.
     pub(crate) fn is_on(&self) -> bool {
-        self.operator.is_some() || self.api.current().is_on()
+        lock(&self.operator).is_some() || self.api.current().is_on()
     }
 
     /// Who sent a request for `route`. What depends on the bandit is left to [`Caller::check`].
@@ -116,7 +127,7 @@ impl Access {
     /// [`Error::Unauthorized`], [`Error::ForbiddenScope`], [`Error::KeysOver`].
     pub(crate) fn caller(&self, route: Route, headers: &HeaderMap) -> Result<Caller, Error> {
         let api = self.api.current();
-        let open = self.operator.is_none() && !api.is_on();
+        let open = lock(&self.operator).is_none() && !api.is_on();
         let caller = Caller { route, open, bearer: self.bearer(headers, &api, unix_now()) };
         let always = route.needs() == Needs::Succession || matches!(caller.bearer, Ok(Bearer::Former));
         if (!open || always) && route.needs() != Needs::Nothing {
@@ -131,7 +142,7 @@ impl Access {
         let digest = value.to_str().ok().and_then(TokenDigest::of_authorization);
         let digest = digest.ok_or(TokenFault::Malformed)?;
         let found = api.find(&digest);
-        if self.operator == Some(digest) {
+        if *lock(&self.operator) == Some(digest) {
             Ok(Bearer::Operator)
         } else if self.participant == Some(digest) {
             Ok(Bearer::Participant)
@@ -315,5 +326,13 @@ mod tests {
         let no_keys = server(None, None);
         assert_eq!(decide(&no_keys, &HeaderMap::new()), [false, true]);
         assert_eq!(decide(&no_keys, &bearer(&participant)), [false, true]);
+
+        // Another operator's token takes the place of the one before, and closes no server that was open.
+        closed.replace_operator(stranger.digest());
+        assert_eq!(decide(&closed, &bearer(&stranger)), [true, true]);
+        assert_eq!(decide(&closed, &bearer(&operator)), [false, false]);
+        no_keys.replace_operator(stranger.digest());
+        assert!(!no_keys.is_on() && closed.is_on());
+        assert_eq!(decide(&no_keys, &HeaderMap::new()), [false, true]);
     }
 }

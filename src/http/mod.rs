@@ -236,6 +236,12 @@ impl AppState {
         let _ = self.0.certificate.set(ends);
     }
 
+    /// Takes another operator's token in the place of [`Settings::operator`], which opens nothing from then
+    /// on. A server that was opened without one takes none.
+    pub fn replace_operator(&self, token: TokenDigest) {
+        self.0.access.replace_operator(token);
+    }
+
     /// Answers requests that wait for questions or tasks as if there were none, now and from now on. A server
     /// that stops waits for its requests, which would take as long as these wait, up to 30 s.
     pub fn end_waits(&self) {

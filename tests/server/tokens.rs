@@ -299,6 +299,56 @@ fn done(output: Output) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// On SIGHUP the program reads the operator's token again: the new one opens everything, and the one before
+/// nothing. A file that has no token, that others can read or that is gone leaves the last one in place, and
+/// the log says why.
+#[cfg(unix)]
+#[test]
+fn attack_a_replaced_token_of_the_operator_opens_nothing() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = TempDir::new().unwrap();
+    let [state, log, path] = ["state", "log", "operator.token"].map(|name| folder.path().join(name));
+    let tokens = [1, 2, 3].map(|byte| AccessToken::from_bytes(&[byte; 32]).unwrap());
+    let write = |text: &str| host::write_private(&path, text.as_bytes()).unwrap();
+    write(&tokens[0].to_hex());
+    let mut server = command(&keys().public_file(), &state, "127.0.0.1:0");
+    server.arg("--operator-token-file").arg(&path).env("RUST_LOG", "info");
+    let server = Program::spawn(server.stderr(std::fs::File::create(&log).unwrap()));
+    let said = |what: &str| std::fs::read_to_string(&log).unwrap().matches(what).count();
+    let hangup = |line: &str| {
+        let (before, begun) = (said(line), std::time::Instant::now());
+        let id = server.child.id().to_string();
+        assert!(std::process::Command::new("kill").args(["-HUP", &id]).status().unwrap().success());
+        while said(line) == before {
+            assert!(begun.elapsed() < std::time::Duration::from_secs(30), "{line}");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    };
+    let device = server.device();
+    let opens =
+        || tokens.each_ref().map(|token| device.with_token(Some(token)).get("/metrics").status == 200);
+    assert_eq!(opens(), [true, false, false]);
+    write(&tokens[1].to_hex());
+    assert_eq!(opens(), [true, false, false], "it is read on the signal");
+    hangup("was read again");
+    assert_eq!(opens(), [false, true, false]);
+
+    let kept = "token before is still the one";
+    write("no token");
+    hangup(kept);
+    write(&tokens[2].to_hex());
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+    hangup(kept);
+    assert_eq!(said("chmod 600"), 1);
+    std::fs::remove_file(&path).unwrap();
+    hangup(kept);
+    assert_eq!(opens(), [false, true, false]);
+    write(&tokens[2].to_hex());
+    hangup("was read again");
+    assert_eq!(opens(), [false, false, true]);
+    assert!(tokens.iter().all(|token| said(token.to_hex().as_str()) == 0));
+}
+
 /// The program changes the tokens of a server that runs. The first token closes what was open, and its
 /// revocation does not open it again. Neither the file nor the log has a token in it.
 #[test]

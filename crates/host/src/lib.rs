@@ -9,7 +9,7 @@ mod signals;
 pub use draft::{Draft, write_private, write_whole};
 pub use panics::without_panic;
 #[cfg(feature = "tokio")]
-pub use signals::stop_signal;
+pub use signals::{Hangups, stop_signal};
 pub use signals::{Undone, outlive_hangups, undo_on_signals};
 
 use rand::SeedableRng;

@@ -124,3 +124,35 @@ pub async fn stop_signal() -> std::io::Result<()> {
     #[cfg(not(unix))]
     tokio::signal::ctrl_c().await
 }
+
+/// The signals SIGHUP that come from now on, where there are any: each asks a service to read its files
+/// again.
+#[cfg(feature = "tokio")]
+#[derive(Debug)]
+pub struct Hangups {
+    #[cfg(unix)]
+    signal: Option<tokio::signal::unix::Signal>,
+}
+
+#[cfg(feature = "tokio")]
+impl Hangups {
+    /// Those from now on. Must be called within a tokio runtime.
+    #[allow(clippy::new_without_default, reason = "it installs a handler")]
+    pub fn new() -> Self {
+        Hangups {
+            #[cfg(unix)]
+            signal: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok(),
+        }
+    }
+
+    /// Returns at the next one: never, where there are no signals or no handler could be installed.
+    pub async fn next(&mut self) {
+        #[cfg(unix)]
+        if let Some(signal) = &mut self.signal
+            && signal.recv().await.is_some()
+        {
+            return;
+        }
+        std::future::pending().await
+    }
+}

@@ -3,7 +3,7 @@
 
 use crate::validity::{Validity, now};
 use clap::Args;
-use host::{FileStamp, lock};
+use host::{FileStamp, Hangups, lock};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair, KeyUsagePurpose,
@@ -335,41 +335,16 @@ impl Tls {
 
     /// Follows the files until it is dropped.
     pub(crate) async fn follow(self: Arc<Self>) {
-        let mut hangup = Hangup::new();
+        let mut hangups = Hangups::new();
         loop {
             let asked = tokio::select! {
-                () = hangup.next() => true,
+                () = hangups.next() => true,
                 () = tokio::time::sleep(LOOK) => false,
             };
             let tls = self.clone();
             // Panics are reported by the runtime.
             let _ = tokio::task::spawn_blocking(move || tls.look(asked, now())).await;
         }
-    }
-}
-
-/// The signal SIGHUP, where there is one.
-struct Hangup {
-    #[cfg(unix)]
-    signal: Option<tokio::signal::unix::Signal>,
-}
-
-impl Hangup {
-    fn new() -> Self {
-        Hangup {
-            #[cfg(unix)]
-            signal: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok(),
-        }
-    }
-
-    async fn next(&mut self) {
-        #[cfg(unix)]
-        if let Some(signal) = &mut self.signal
-            && signal.recv().await.is_some()
-        {
-            return;
-        }
-        std::future::pending().await
     }
 }
 
