@@ -459,6 +459,77 @@ mod tests {
         assert!(known(RETRY * 3));
     }
 
+    /// A program that changes the file waits for another one that does, and loses none of its changes: this
+    /// test holds the lock as that one does, revokes a token, and lets go.
+    #[test]
+    fn attack_no_change_of_the_file_undoes_another_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = TokensFile::of(folder.path());
+        let mut rng = rand_chacha::ChaCha20Rng::seed_from_u64(4);
+        file.create(new("revoked"), &mut rng).unwrap();
+        let with_one = std::fs::read(&file.path).unwrap();
+        file.revoke("revoked").unwrap();
+        let revoked = std::fs::read(&file.path).unwrap();
+        std::fs::write(&file.path, with_one).unwrap();
+        let alone = File::options().write(true).open(file.path.with_extension("lock")).unwrap();
+        alone.lock().unwrap();
+        let other = {
+            let file = file.clone();
+            std::thread::spawn(move || file.create(new("created"), &mut rng).unwrap())
+        };
+        // Without the lock, the other one has written long before this ends.
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(500) && !other.is_finished() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(!other.is_finished());
+        host::write_private(&file.path, &revoked).unwrap();
+        drop(alone);
+        other.join().unwrap();
+        assert_eq!(file.list().unwrap().iter().map(|token| &token.name).collect::<Vec<_>>(), ["created"]);
+    }
+
+    /// What is read is checked as what is created: a file that somebody edited opens nothing that no program
+    /// would have written, and costs no more than a full one.
+    #[test]
+    fn attack_a_file_that_no_program_wrote_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = TokensFile::of(folder.path());
+        file.create(new("a"), &mut rand_chacha::ChaCha20Rng::seed_from_u64(5)).unwrap();
+        let good = file.list().unwrap().remove(0);
+        let text = |version: u16, tokens: Vec<ApiToken>| {
+            serde_json::to_string(&Document { version, tokens }).unwrap()
+        };
+        let row = |change: &dyn Fn(&mut ApiToken)| {
+            let mut row = good.clone();
+            change(&mut row);
+            text(VERSION, vec![row])
+        };
+        let one = row(&|_| ());
+        let most = vec![good.clone(); MOST_TOKENS];
+        let padded = |bytes: u64| format!("{one}{}", " ".repeat(bytes as usize - one.len()));
+        let read = |text: &str| {
+            std::fs::write(&file.path, text).unwrap();
+            file.list()
+        };
+        for taken in [&one, &text(VERSION, most.clone()), &padded(MOST_BYTES)] {
+            assert!(read(taken).is_ok());
+        }
+        for (bad, why) in [
+            (row(&|row| row.scopes.clear()), "a scope"),
+            (row(&|row| row.name = "a b".into()), "a name must"),
+            (row(&|row| row.expires = Some(u64::MAX)), "10000"),
+            (row(&|row| row.bandit = Some("x".into())), "32 hex"),
+            (text(VERSION, [most, vec![good.clone()]].concat()), "more than 4096"),
+            (text(VERSION + 1, vec![good.clone()]), "format 2"),
+            (padded(MOST_BYTES + 1), "longer than"),
+            (one.replacen("\"name\"", "\"admin\":true,\"name\"", 1), "unknown field"),
+        ] {
+            let refused = read(&bad).unwrap_err();
+            assert!(matches!(&refused, Error::Tokens { why: said, .. } if said.contains(why)), "{refused}");
+        }
+    }
+
     #[test]
     fn names_scopes_and_numbers_are_checked() {
         let folder = tempfile::tempdir().unwrap();
