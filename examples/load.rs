@@ -28,6 +28,9 @@ use tokio::sync::Mutex;
 use user_client::{BanditDevice, Device};
 use wire::{AskAgain, DECISIONS_HEADER, DecideReply, Limits, SENDER_HEADER, SenderTag};
 
+/// A connection on which nothing was asked for this time is not used again.
+const IDLE: Duration = Duration::from_secs(15);
+
 #[derive(Parser)]
 #[command(about = "Load on an encrypted bandit, with prepared bodies")]
 struct Args {
@@ -90,7 +93,8 @@ struct Shared {
     unreliable: AtomicU64,
     contexts: Vec<Vec<u8>>,
     feedback: Vec<Vec<u8>>,
-    idle: Mutex<Vec<TcpStream>>,
+    /// Open connections, and since when nothing is asked on them.
+    idle: Mutex<Vec<(TcpStream, Instant)>>,
     bytes_up: AtomicU64,
     bytes_down: AtomicU64,
     next: AtomicU64,
@@ -328,8 +332,10 @@ async fn arrivals(args: &Args, shared: &Arc<Shared>) -> (Vec<Decided>, u64) {
 async fn decide(shared: &Arc<Shared>, arrived: Instant) -> Result<Decided> {
     let n = shared.next.fetch_add(1, Relaxed) as usize;
     let pick = n % shared.contexts.len();
-    let mut stream = match shared.idle.lock().await.pop() {
-        Some(stream) => stream,
+    // The server closes connections on which nothing is asked for 20 s.
+    let idle = shared.idle.lock().await.pop().filter(|(_, since)| since.elapsed() < IDLE);
+    let mut stream = match idle {
+        Some((stream, _)) => stream,
         None => TcpStream::connect(&shared.address).await?,
     };
     let body = &shared.contexts[pick];
@@ -366,7 +372,7 @@ async fn decide(shared: &Arc<Shared>, arrived: Instant) -> Result<Decided> {
         let path = Post::to(format!("{}/decisions/{id}/feedback", shared.path));
         post(&mut stream, shared, pick, &path, &shared.feedback[pick]).await?;
     }
-    shared.idle.lock().await.push(stream);
+    shared.idle.lock().await.push((stream, Instant::now()));
     Ok(Decided { pick, arrived, seconds, users: decision.users, answers: count })
 }
 
