@@ -17,6 +17,7 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
+use socket2::SockRef;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::pin::pin;
@@ -31,6 +32,10 @@ use tokio_rustls::TlsAcceptor;
 
 /// For this time after an answer, a connection is not closed for a new one: its client may still be reading.
 const ANSWERED: Duration = Duration::from_secs(5);
+/// The most connections that the system keeps until they are accepted, if its own bound is no lower. With
+/// the 128 of the standard library, others who connect at the same time would have it drop the first packet
+/// of a client, which sends it again after a second.
+const BACKLOG: i32 = 4096;
 /// The most bytes of a head. The read buffer of a connection may have twice as many.
 const BUFFER_BYTES: usize = 64 << 10;
 /// A connection whose peer has taken nothing for this time is closed for an answer that finds no memory.
@@ -112,6 +117,9 @@ pub async fn serve_tls(
     connections: Connections,
     stop: impl Future<Output = ()>,
 ) -> bool {
+    if let Err(error) = SockRef::from(&listener).listen(BACKLOG) {
+        tracing::debug!(%error, "the backlog stays as it was");
+    }
     let tls = tls.map(Arc::new);
     let follows = tls.clone().map(|tls| Aborts(tokio::spawn(tls.follow())));
     let open = Arc::new(Open::default());
@@ -254,7 +262,7 @@ fn too_long() -> Response {
 async fn charged(answer: Response, answers: &Answers, open: &Open, slot: &Slot) -> Response {
     let bytes = answer.body().size_hint().exact().filter(|bytes| *bytes > SMALL_BYTES);
     let Some(bytes) = bytes else { return answer };
-    let make_room = |units| open.close_of_most_memory(slot.address, units).is_some();
+    let make_room = |units, missing| open.close_of_most_memory(slot.address, units, missing);
     match answers.charge(bytes, &slot.held, make_room).await {
         Some(memory) => answer.map(|body| Body::new(Charged { body, memory: Arc::new(memory) })),
         None => overloaded(answer),
@@ -363,6 +371,27 @@ fn close(slots: &mut BTreeMap<u64, Arc<Slot>>, id: u64) -> Option<()> {
     Some(())
 }
 
+/// The connection that is closed for its memory of answers, and the units that it holds: that whose peer has
+/// taken nothing for longest, or, if all peers take something, the one that holds most at the address that
+/// holds most. `None` if that address holds no more than `address` would with `units` more: of addresses that
+/// hold as much, none takes it from another.
+fn of_most_memory(slots: &BTreeMap<u64, Arc<Slot>>, address: IpAddr, units: u32) -> Option<(u64, u32)> {
+    let holding = || slots.iter().map(|(id, slot)| (*id, slot, slot.held())).filter(|(.., held)| *held > 0);
+    let blocked = holding().filter_map(|(id, slot, held)| Some((slot.blocked.since()?, id, held)));
+    if let Some((_, id, held)) = blocked.min().filter(|(since, ..)| since.elapsed() >= TAKES_NOTHING) {
+        return Some((id, held));
+    }
+    let mut of = BTreeMap::<IpAddr, (u32, (u32, u64))>::new();
+    for (id, slot, held) in holding() {
+        let (all, most) = of.entry(slot.address).or_default();
+        *all += held;
+        *most = (*most).max((held, id));
+    }
+    let own = of.get(&address).map_or(0, |(all, _)| *all);
+    let (all, (held, id)) = of.into_values().max()?;
+    (all > own.saturating_add(units)).then_some((id, held))
+}
+
 impl Open {
     /// A slot for a connection from `address`. `None` if a bound is met and no connection can be closed.
     fn admit(&self, id: u64, address: IpAddr, bounds: Connections) -> Option<Arc<Slot>> {
@@ -392,34 +421,17 @@ impl Open {
         close(&mut slots, id)
     }
 
-    /// Closes a connection that holds memory of answers: that whose peer has taken nothing for longest, or,
-    /// if all peers take something, the one that holds most at the address that holds most. Returns `None`
-    /// and closes nothing if that address holds no more than `address` would with `units` more: of addresses
-    /// that hold as much, none takes it from another.
-    fn close_of_most_memory(&self, address: IpAddr, units: u32) -> Option<()> {
+    /// Closes connections that hold memory of answers until they held `missing` units, and returns whether
+    /// any was closed. An answer of several times the length of theirs would otherwise wait for each.
+    fn close_of_most_memory(&self, address: IpAddr, units: u32, missing: u32) -> bool {
         let mut slots = lock(&self.slots);
-        let holding =
-            || slots.iter().map(|(id, slot)| (*id, slot, slot.held())).filter(|(.., held)| *held > 0);
-        let blocked = holding().filter_map(|(id, slot, _)| Some((slot.blocked.since()?, id)));
-        let long = blocked.min().filter(|(since, _)| since.elapsed() >= TAKES_NOTHING);
-        let id = match long {
-            Some((_, id)) => id,
-            None => {
-                let mut of = BTreeMap::<IpAddr, (u32, (u32, u64))>::new();
-                for (id, slot, held) in holding() {
-                    let (all, most) = of.entry(slot.address).or_default();
-                    *all += held;
-                    *most = (*most).max((held, id));
-                }
-                let own = of.get(&address).map_or(0, |(all, _)| *all);
-                let (all, (_, id)) = of.into_values().max()?;
-                if all <= own.saturating_add(units) {
-                    return None;
-                }
-                id
-            }
-        };
-        close(&mut slots, id)
+        let (mut closed, mut freed) = (false, 0);
+        while !closed || freed < missing {
+            let Some((id, held)) = of_most_memory(&slots, address, units) else { break };
+            closed |= close(&mut slots, id).is_some();
+            freed += held;
+        }
+        closed
     }
 
     /// Closes the oldest connection of the address with the most connections, even if one of its requests is
@@ -476,5 +488,20 @@ mod tests {
         first.enter();
         assert!(open.admit(2, site("2001:db8::2".parse().unwrap()), bounds).is_none());
         assert!(open.admit(3, site("2001:db8:0:1::1".parse().unwrap()), bounds).is_some());
+    }
+
+    /// For an answer as long as several of theirs, as many connections are closed at once, and no more.
+    #[test]
+    fn as_many_connections_are_closed_as_an_answer_needs() {
+        for (units, missing, left) in [(300, 300, 2), (300, 200, 3), (700, 600, 3), (800, 800, 4)] {
+            let open = Open::default();
+            let [theirs, own] = ["192.0.2.1", "192.0.2.2"].map(|address| site(address.parse().unwrap()));
+            for id in 0..4 {
+                let slot = open.admit(id, theirs, Connections::default()).unwrap();
+                slot.held.store(200, Ordering::Relaxed);
+            }
+            assert_eq!(open.close_of_most_memory(own, units, missing), left < 4);
+            assert_eq!(open.count(theirs).0, left, "{units} {missing}");
+        }
     }
 }

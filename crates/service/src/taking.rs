@@ -136,12 +136,13 @@ impl Answers {
 
     /// The part of the budget that an answer of `bytes` needs, which is all of it for a longer answer. It is
     /// added to `held`, the units of the connection. While too few units are free, `make_room` gets their
-    /// number, ends a connection that holds some, and returns whether it has. `None` if it has not.
+    /// number and how many of them are missing, ends connections that hold some, and returns whether it has.
+    /// `None` if it has not.
     pub(crate) async fn charge(
         &self,
         bytes: u64,
         held: &Arc<AtomicU32>,
-        make_room: impl Fn(u32) -> bool,
+        make_room: impl Fn(u32, u32) -> bool,
     ) -> Option<Part> {
         let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).min(self.units);
         let part = |permit| {
@@ -152,10 +153,11 @@ impl Answers {
             if let Ok(permit) = self.memory.clone().try_acquire_many_owned(units) {
                 return Some(part(permit));
             }
-            if !make_room(units) {
+            let free = u32::try_from(self.memory.available_permits()).unwrap_or(u32::MAX);
+            if !make_room(units, units.saturating_sub(free)) {
                 return None;
             }
-            // What it held comes back when its task has ended.
+            // What they held comes back when their tasks have ended.
             let soon = tokio::time::timeout(
                 Duration::from_millis(100),
                 self.memory.clone().acquire_many_owned(units),

@@ -123,6 +123,28 @@ fn attack_waiting_connections_are_bounded_in_all() {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
+/// Connections that come while none is accepted wait for it. With a short queue, the system would drop their
+/// first packets, which come again after a second.
+#[cfg(target_os = "linux")]
+#[test]
+fn attack_many_at_once_delay_no_connection() {
+    const MANY: usize = 1000;
+    let bound = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+    let most = MANY.min(bound.trim().parse().unwrap());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+    let address = listener.local_addr().unwrap();
+    let serving = serve(listener, Router::new(), Connections::default(), std::future::pending());
+    let mut serving = std::pin::pin!(serving);
+    // It has begun, and does nothing while this thread connects.
+    runtime.block_on(async {
+        assert!(tokio::time::timeout(Duration::from_millis(10), &mut serving).await.is_err());
+    });
+    let connect = |_| TcpStream::connect_timeout(&address, Duration::from_millis(900));
+    let waiting: Result<Vec<TcpStream>, _> = (0..most).map(connect).collect();
+    assert_eq!(waiting.map(|waiting| waiting.len()).map_err(|error| error.kind()), Ok(most));
+}
+
 /// Tests with the largest answers take turns, since one measures the memory of this process.
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -159,6 +181,8 @@ fn attack_connections_that_take_nothing_hold_little_and_end() {
     };
     let before = resident();
     let silent: Vec<TcpStream> = (0..448).map(|_| ask("/large")).collect();
+    // The last of them has its answer or its refusal: from then on all that hold memory take nothing.
+    silent.iter().for_each(|stream| drop(stream.peek(&mut [0])));
     let begun = Instant::now();
     std::thread::sleep(Duration::from_secs(2));
     let held = resident().saturating_sub(before);
