@@ -244,8 +244,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Contexts with rows of norm 2, which no device would encrypt: 3·c + c′ from those of x and of −x, whose
-/// products of features are equal and whose features are opposite.
+/// Contexts with rows of norm 2, which no device would encrypt: 3·c + c′ from those of x and of −x,
+/// whose products of features are equal and whose features are opposite.
 fn long_contexts(device: &Device, joined: &BanditDevice, rows: &[Vec<f64>]) -> Result<Vec<u8>> {
     let ring = ScoreRing::beside(device.params().spec(), device.shape())?;
     let (small, id) = (ring.params.validate()?, device.scores_key_id());
