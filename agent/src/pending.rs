@@ -498,6 +498,14 @@ mod tests {
         assert!(
             find(count - 1) == Some((1000 + last, Kept::Answered { reward: 0.5, feedbacks: Some(last) }))
         );
+        // They are forgotten by their age too, as decisions are.
+        let (oldest, age) = (lock(&pending.state).index.answered.first().unwrap().0, BOUNDS.age.as_secs());
+        keep(&pending, count..count + 1, oldest + age);
+        assert_eq!(lock(&pending.state).index.answered.len(), MOST_RECEIPTS);
+        keep(&pending, count + 1..count + 2, oldest + age + 3);
+        let left = lock(&pending.state).index.answered.clone();
+        assert_eq!((left.len(), left.first().unwrap().0), (MOST_RECEIPTS - 3, oldest + 3));
+        assert!(find(2).is_none() && find(count - 1).is_some());
     }
 
     /// Of many questions some are kept, and a decision whose question is not kept is kept without it.

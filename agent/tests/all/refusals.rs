@@ -132,3 +132,24 @@ fn bad_contexts_spoil_no_other_decision() {
     });
     assert_eq!(app.status(&bandit).round, 8);
 }
+
+/// An agent has threads for a bounded number of bandits. A request for one more is refused until it knows
+/// that another one is gone. The server keeps as many, so that one is deleted there for the last one.
+#[test]
+fn attack_an_agent_uses_a_bounded_number_of_bandits() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let agent = Running::start(&server.url(), folder.path());
+    let app = agent.http();
+    let asked = |bandit: &str| app.feedback(bandit, &"0".repeat(32), 0.5).problem();
+    let bandits: Vec<String> = (0..user_client::MOST_BANDITS).map(|_| app.create()).collect();
+    for bandit in &bandits {
+        assert_eq!(asked(bandit), (404, "unknown_decision".into()));
+    }
+    server.client().delete(&bandits[0]).unwrap();
+    let last = app.create();
+    assert_eq!(asked(&last), (507, "too_many_bandits".into()));
+    assert_eq!(asked(&bandits[1]), (404, "unknown_decision".into()), "those before go on");
+    assert_eq!(app.decide(&bandits[0], &random_rows(&mut rng(1))).problem(), (404, "unknown_bandit".into()));
+    assert_eq!(asked(&last), (404, "unknown_decision".into()));
+}
