@@ -3,7 +3,8 @@
 use crate::common::rng;
 use ckks::{
     Ciphertext, EvaluationKeys, Evaluator, LOGN13_LOGQP147_SCORES, LOGN15_LOGQP825_DEPTH17,
-    MAX_WIDE_COEFFICIENT_BITS, Packer, Params, Places, Plaintext, Raise, SlotsToCoefficients, pack_elements,
+    MAX_WIDE_COEFFICIENT_BITS, Packer, Params, Places, Plaintext, Raise, SlotsToCoefficients, Term,
+    pack_elements,
 };
 use ckks_secret::{SecretKey, decrypt, decrypt_coefficients, raise, slots_to_coefficients};
 use rand::{Rng, RngExt};
@@ -268,6 +269,93 @@ fn raises_refuse_another_level_or_scale() {
     let mut lower = Ciphertext::zero(&large, 13);
     let mask = raising.encode_mask(&[1; 32], 1.0).unwrap();
     assert!(matches!(raising.unmask_assign(&mut lower, &mask), Err(ckks::Error::LevelMismatch { .. })));
+}
+
+/// No raise reads or writes beside its rings, and no mask of another level is taken off.
+#[test]
+fn attack_raises_beside_their_rings_are_refused() {
+    let params = &small().params;
+    let large = ckks::TOY_LOGN12_DEPTH21.validate().unwrap();
+    let (slots, top, level) = (large.max_slots(), large.max_level(), 14);
+    let new = |small: &Params, places: Places, log_scale: u32, level: usize| {
+        Raise::new(small, &large, places, log_scale, level)
+    };
+    let naming = |coefficient: usize| {
+        let mut places = vec![[None; 2]; slots];
+        places[1] = [None, Some(coefficient)];
+        places
+    };
+    let raising = new(params, naming(params.n() - 1), LOG_PRODUCT, level).unwrap();
+    for places in [vec![[None; 2]; slots - 1], vec![[None; 2]; slots + 1]] {
+        let refused = new(params, places, LOG_PRODUCT, level);
+        assert!(matches!(refused, Err(ckks::Error::SlotCount { .. })), "{refused:?}");
+    }
+    let refused = new(params, naming(params.n()), LOG_PRODUCT, level);
+    assert!(matches!(refused, Err(ckks::Error::CoefficientCount { .. })), "{refused:?}");
+    let low = large.scale(level).log2() as u32 - 1;
+    for (refused, again) in [
+        (new(params, naming(0), LOG_PRODUCT, top + 1), raising.at_level(top + 1)),
+        (new(params, naming(0), low, level), new(params, naming(0), low, level - 1)),
+    ] {
+        for refused in [refused, again] {
+            let scale = matches!(refused, Err(ckks::Error::ScaleMismatch { .. }));
+            assert!(scale || matches!(refused, Err(ckks::Error::OutOfLevels { .. })), "{refused:?}");
+        }
+    }
+    // q of a small ring has at most 99 bits, so that a masked value fits the encoder.
+    let refused = new(&large, naming(0), LOG_PRODUCT, level);
+    assert!(matches!(refused, Err(ckks::Error::BadParams(_))), "{refused:?}");
+    for count in [params.n() - 1, params.n() + 1] {
+        let refused = raising.encode(&vec![0; count], 1.0);
+        assert!(matches!(refused, Err(ckks::Error::CoefficientCount { .. })));
+    }
+    let mut raised = Ciphertext::zero(&large, level);
+    let mask = |level| raising.at_level(level).unwrap().encode_mask(&[1; 32], 1.0).unwrap();
+    let refused = raising.unmask_assign(&mut raised, &mask(level - 1));
+    assert!(matches!(refused, Err(ckks::Error::LevelMismatch { .. })), "{refused:?}");
+    raising.unmask_assign(&mut raised, &mask(level)).unwrap();
+}
+
+/// No exchange of a model reads or writes beside its rings, and a key holder takes no model of another level.
+#[test]
+fn attack_models_beside_their_rings_are_refused() {
+    let mut rng = rng(48);
+    let Ring { params, secret, .. } = small();
+    let large = ckks::TOY_LOGN12_DEPTH21.validate().unwrap();
+    let (level, slots, scale) = (2, 4, large.scale(5));
+    let change = params.scale(params.max_level()) / scale;
+    let term = |slot: usize, coefficient: usize, factor: f64| Term { slot, coefficient, factor };
+    let new = |level: usize, slots: usize, term: Term| {
+        SlotsToCoefficients::new(&large, params, level, slots, scale, &[term])
+    };
+    let good = term(slots - 1, params.n() - 1, 1.0 / change);
+    let exchange = new(level, slots, good).unwrap();
+    new(level, large.max_slots(), good).unwrap();
+    let refused = new(large.max_level() + 1, slots, good);
+    assert!(matches!(refused, Err(ckks::Error::OutOfLevels { .. })), "{refused:?}");
+    for (slots, term) in
+        [(1, term(0, 0, 1.0)), (6, good), (2 * large.max_slots(), good), (slots, term(slots, 0, 1.0))]
+    {
+        let refused = new(level, slots, term);
+        assert!(matches!(refused, Err(ckks::Error::SlotCount { .. })), "{refused:?}");
+    }
+    let refused = new(level, slots, term(0, params.n(), 1.0));
+    assert!(matches!(refused, Err(ckks::Error::CoefficientCount { .. })), "{refused:?}");
+    for factor in [f64::NAN, 1.01 / change, -1.01 / change] {
+        let refused = new(level, slots, term(0, 0, factor));
+        assert!(matches!(refused, Err(ckks::Error::ValueRange { .. })), "{factor}: {refused:?}");
+    }
+    let large_secret = SecretKey::generate(&large, &mut rng);
+    let mut answered = |level| {
+        let model = Ciphertext::zero(&large, level);
+        slots_to_coefficients(&exchange, &large_secret, secret, &model, &mut rng).map(drop)
+    };
+    answered(level).unwrap();
+    for other in [level - 1, level + 1] {
+        let refused = answered(other);
+        let mismatch = matches!(refused, Err(ckks_secret::Error::Ckks(ckks::Error::LevelMismatch { .. })));
+        assert!(mismatch, "{refused:?}");
+    }
 }
 
 /// A server sends c₁ = X^−k under the name of a masked model, with a constant that puts the coefficient at
