@@ -10,7 +10,7 @@ use helba::{DeepEngine, Scalars};
 use nalgebra::{DMatrix, DVector};
 use protocol::{
     BanditConfig, Counters, KeyPlan, LEAST_COUNTED, LOG_CONTEXT, LOG_COUNTER_STEPS, LOG_MODEL, LOG_SCORE,
-    LOG_STATISTICS, LearnId, MOST_LOGGED, MOST_SUMMED, QuestionId, Shape, TaskKind, exchange,
+    LOG_STATISTICS, LearnId, MOST_LOGGED, MOST_SUMMED, Plan, QuestionId, Shape, TaskKind, exchange,
 };
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
@@ -1466,4 +1466,38 @@ fn attack_erasures_fill_a_sum_too() {
     assert!(world.bandit.sum_is_full());
     let learnt = world.bandit.learnt(&world.engine, LearnId([7; 16]), 1);
     assert!(learnt.is_err(), "{learnt:?}");
+}
+
+/// A stored state has the plan of its configuration and as many bits for rounds as this version: with others
+/// its circuits would run at levels that nobody checked, and a round would be looked up beside the bits.
+#[test]
+fn attack_states_of_another_plan_or_with_other_rounds_are_refused() {
+    let world = World::new(2, 2);
+    let bytes = world.bandit.to_bytes(&world.engine).unwrap();
+    let read = |bytes: &[u8]| EncryptedBandit::from_bytes(&world.engine, bytes).map(drop);
+    read(&bytes).unwrap();
+    let plan = world.bandit.plan().clone();
+    let encoded = |plan: &Plan| postcard::to_stdvec(plan).unwrap();
+    let own = encoded(&plan);
+    let at = bytes.windows(own.len()).position(|part| part == own).unwrap();
+    let with = |plan: &Plan| [&bytes[..at], &encoded(plan), &bytes[at + own.len()..]].concat();
+    assert!(with(&plan) == bytes);
+    let mut bad: Vec<Vec<u8>> = [
+        Plan { answer_level: plan.answer_level + 1, ..plan.clone() },
+        Plan { newton_steps: plan.newton_steps + 1, ..plan.clone() },
+        Plan { users: plan.users + 1, ..plan.clone() },
+        Plan { design_scale: plan.design_scale * 2.0, ..plan.clone() },
+    ]
+    .iter()
+    .map(with)
+    .collect();
+    // Behind the plan: two digests, the reserved rounds, of which there are none, and 2¹⁷/64 words of bits.
+    let words = at + own.len() + 2 * 32 + 1;
+    assert_eq!(bytes[words - 1..words + 4], [0, 0x80, 0x10, 0, 0]);
+    bad.push([&bytes[..words], &[0xff, 0x0f], &bytes[words + 3..]].concat());
+    bad.push([&bytes[..words], &[0x81, 0x10, 0], &bytes[words + 2..]].concat());
+    for (i, bad) in bad.iter().enumerate() {
+        let refused = read(bad);
+        assert!(matches!(refused, Err(helba::Error::BadState(_))), "{i}: {refused:?}");
+    }
 }
