@@ -66,7 +66,8 @@ pub(super) fn database_file(folder: &Path) -> Result<Option<File>, Error> {
     Ok(Some(file))
 }
 
-/// A new file with mode 0600, which gets the name of the database when `begin` has made it one.
+/// A new file with mode 0600, which gets the name of the database when `begin` has made it one. The name is
+/// durable after [`sync`].
 ///
 /// # Errors
 /// Those of `begin` and of the disk.
@@ -83,7 +84,6 @@ pub(super) fn new_database<T>(
     let file = host::private_file().read(true).write(true).create_new(true).open(&new).map_err(disk)?;
     let begun = begin(file)?;
     fs::rename(&new, &path).map_err(|e| Error::disk(&path, e))?;
-    host::sync_folder(folder).map_err(|e| Error::disk(folder, e))?;
     Ok(begun)
 }
 

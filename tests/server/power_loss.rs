@@ -73,3 +73,35 @@ fn attack_power_loss_takes_nothing_acknowledged() {
         assert!(["", ".new"].iter().any(|end| syncs(&calls[at..], &format!("{}{end}", user.id()))));
     }
 }
+
+/// So are a bandit with a clear policy, its decision and its feedback, and the database that the server makes
+/// for them: no encrypted bandit is there whose files would have its folder synchronised.
+#[test]
+fn attack_power_loss_takes_no_clear_bandit() {
+    let dir = TempDir::new().unwrap();
+    let folder = dir.path().canonicalize().unwrap();
+    let (log, state) = (folder.with_extension("calls"), folder.join("state"));
+    let mut outer = traced(env!("CARGO_BIN_EXE_helba-server"), &log);
+    outer.arg("--state").arg(&state).args(["--listen", "127.0.0.1:0"]).env("RUST_LOG", "error");
+    let mut server = Program::spawn(&mut outer);
+    let open = server.device().with_token(None);
+    let created = open.post("/bandits", br#"{"policy": "ucb1", "arms": 2}"#).ok();
+    let id = serde_json::from_slice::<wire::PolicyCreated>(&created).unwrap().id;
+    let decided = open.post(&format!("/bandits/{id}/decisions"), b"").ok();
+    let decision = serde_json::from_slice::<wire::Decided>(&decided).unwrap().decision;
+    open.post(&format!("/bandits/{id}/decisions/{decision}/feedback"), br#"{"reward": 1}"#).ok();
+    let strace = server.child.id();
+    let traced = std::fs::read_to_string(format!("/proc/{strace}/task/{strace}/children")).unwrap();
+    assert!(Command::new("kill").args(["-9", traced.trim()]).status().unwrap().success());
+    server.child.wait().unwrap();
+    let calls = std::fs::read_to_string(&log).unwrap();
+    std::fs::remove_file(&log).unwrap();
+    let answers: Vec<usize> = calls.match_indices("\"HTTP/1.1 20").map(|(at, _)| at).collect();
+    assert_eq!(answers.len(), 3);
+    for (answer, at) in ["the bandit", "the decision", "the feedback"].iter().zip(answers) {
+        let mut lost = lost(&calls[..at], &folder);
+        // It is locked, and never read.
+        lost.retain(|path| path.file_name().is_none_or(|name| name != "lock"));
+        assert_eq!(lost, BTreeSet::new(), "{answer}");
+    }
+}
