@@ -345,6 +345,63 @@ mod tests {
         assert_eq!(status(closed(ErrorKind::BrokenPipe).into()), ExitCode::FAILURE);
     }
 
+    /// A change of a file shows in its stamp, by its time, its length or another file under its name.
+    #[test]
+    fn a_stamp_tells_versions_of_a_file_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        assert_eq!(FileStamp::now(&path), None);
+        std::fs::write(&path, "one").unwrap();
+        let first = FileStamp::now(&path).unwrap();
+        assert_eq!(FileStamp::now(&path), Some(first));
+        let open = || OpenOptions::new().write(true).open(&path).unwrap();
+        open().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        let second = FileStamp::now(&path).unwrap();
+        assert_ne!(first, second);
+        std::fs::write(&path, "other").unwrap();
+        open().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        let third = FileStamp::now(&path).unwrap();
+        assert_ne!(second, third);
+        #[cfg(unix)]
+        {
+            let beside = folder.path().join("beside");
+            std::fs::copy(&path, &beside).unwrap();
+            std::fs::rename(&beside, &path).unwrap();
+            open().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+            assert_ne!(FileStamp::now(&path), Some(third));
+        }
+    }
+
+    /// A folder that cannot be synchronised is an error, and a name without a folder is one of this folder.
+    #[cfg(unix)]
+    #[test]
+    fn a_folder_that_is_gone_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        sync_folder(folder.path()).unwrap();
+        sync_folder_of(&folder.path().join("file")).unwrap();
+        sync_folder_of(Path::new("file")).unwrap();
+        let gone = folder.path().join("gone");
+        assert_eq!(sync_folder(&gone).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(sync_folder_of(&gone.join("file")).unwrap_err().kind(), ErrorKind::NotFound);
+    }
+
+    /// What this test prints when it runs in a process of its own, by the variable, is what a reader gets.
+    #[test]
+    fn lines_are_written_escaped() {
+        const INSIDE: &str = "HOST_TEST_LINES";
+        let name = "tests::lines_are_written_escaped";
+        if std::env::var_os(INSIDE).is_some() {
+            write_line(format_args!("a line\u{1b}[2J")).unwrap();
+            write_notice(format_args!("a notice\u{1b}[2J"));
+            return;
+        }
+        let mut inside = std::process::Command::new(std::env::current_exe().unwrap());
+        let inside = inside.args(["--exact", name, "--nocapture"]).env(INSIDE, "").output().unwrap();
+        let [out, err] = [inside.stdout, inside.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+        assert!(inside.status.success() && out.contains("a line\\u001b[2J\n"), "{out}");
+        assert!(err.contains("a notice\\u001b[2J\n"), "{err}");
+    }
+
     #[test]
     fn a_file_in_the_place_of_a_folder_is_named() {
         let folder = tempfile::tempdir().unwrap();

@@ -41,6 +41,22 @@ fn message(panic: &(dyn Any + Send)) -> String {
 mod tests {
     use super::*;
 
+    /// A panic that is returned is not printed, and any other one is.
+    #[test]
+    fn a_panic_that_is_returned_is_not_printed() {
+        const INSIDE: &str = "HOST_TEST_PANICS";
+        if std::env::var_os(INSIDE).is_some() {
+            let _ = without_panic(|| panic!("a returned one"));
+            let _ = std::thread::spawn(|| panic!("another one")).join();
+            return;
+        }
+        let name = "panics::tests::a_panic_that_is_returned_is_not_printed";
+        let mut inside = std::process::Command::new(std::env::current_exe().unwrap());
+        let inside = inside.args(["--exact", name, "--nocapture"]).env(INSIDE, "").output().unwrap();
+        let said = String::from_utf8(inside.stderr).unwrap();
+        assert!(said.contains("another one") && !said.contains("a returned one"), "{said}");
+    }
+
     #[test]
     fn a_panic_is_returned() {
         assert_eq!(without_panic(|| 3), Ok(3));

@@ -156,3 +156,128 @@ impl Hangups {
         std::future::pending().await
     }
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+    use std::path::Path;
+    use std::process::{Command, ExitStatus};
+    use std::time::{Duration, Instant};
+
+    const FOLDER: &str = "HOST_TEST_FOLDER";
+
+    /// Something that removes the file `name` of `folder` when it is undone.
+    fn begun(folder: &Path, name: &str) -> Undone {
+        let path = folder.join(name);
+        std::fs::write(&path, "").unwrap();
+        Undone::after(|| Ok::<_, ()>(((), move || std::fs::remove_file(path).unwrap()))).unwrap().1
+    }
+
+    /// Runs the test `name` of this program in a process of its own, begins it with SIGHUP ignored or not,
+    /// sends it `signals` when it has written the file `ready` of `folder`, and returns how it ended.
+    fn signalled(name: &str, folder: &Path, ignored: bool, signals: &[&str]) -> ExitStatus {
+        let exe = std::env::current_exe().unwrap();
+        // A shell begins every process with the signals that it ignores itself, which tests may be run with.
+        let before = if ignored { "trap '' HUP; " } else { "" };
+        let mut command = Command::new("env");
+        command.args(["--default-signal=HUP,INT,QUIT,TERM", "sh", "-c"]);
+        command.arg(format!("{before}exec \"$0\" \"$@\"")).arg(exe);
+        command.args(["--exact", name, "--nocapture"]).env(FOLDER, folder);
+        let mut child = command.spawn().unwrap();
+        let begun = Instant::now();
+        while !folder.join("ready").exists() {
+            assert!(begun.elapsed() < Duration::from_secs(30));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        for signal in signals {
+            let id = child.id().to_string();
+            assert!(Command::new("kill").args([*signal, id.as_str()]).status().unwrap().success());
+            // Signals of different kinds have no order.
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        child.wait().unwrap()
+    }
+
+    fn wait_in(folder: &Path) {
+        std::fs::write(folder.join("ready"), "").unwrap();
+        std::thread::sleep(Duration::from_secs(30));
+    }
+
+    /// A signal undoes what is registered, and not what was kept or has ended; the process ends by the
+    /// signal. SIGHUP ends no process that was begun with it ignored.
+    #[test]
+    fn a_signal_undoes_what_has_begun() {
+        if let Some(folder) = std::env::var_os(FOLDER) {
+            let folder = Path::new(&folder);
+            undo_on_signals().unwrap();
+            let undone = ["undone", "undone too", "kept", "ended"].map(|name| begun(folder, name));
+            let [_first, _second, kept, ended] = undone;
+            drop(ended);
+            Undone::keep_all([kept]);
+            return wait_in(folder);
+        }
+        let name = "signals::tests::a_signal_undoes_what_has_begun";
+        for (ignored, signals, ends) in [
+            (false, &["-TERM"][..], 15),
+            (false, &["-INT"], 2),
+            (false, &["-HUP"], 1),
+            (true, &["-HUP", "-TERM"], 15),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let status = signalled(name, folder.path(), ignored, signals);
+            assert_eq!(status.signal(), Some(ends), "{signals:?}");
+            let left = |name: &str| folder.path().join(name).exists();
+            assert_eq!(["undone", "undone too", "kept", "ended"].map(left), [false, false, true, true]);
+        }
+    }
+
+    /// A service outlives what asks it to read its files again.
+    #[test]
+    fn hangups_are_outlived() {
+        if let Some(folder) = std::env::var_os(FOLDER) {
+            outlive_hangups().unwrap();
+            return wait_in(Path::new(&folder));
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let signals = ["-HUP", "-USR1", "-USR2", "-TERM"];
+        let status = signalled("signals::tests::hangups_are_outlived", folder.path(), false, &signals);
+        assert_eq!(status.signal(), Some(15));
+    }
+
+    /// Signals that stop a service are heard, each once it comes, and a hangup is told apart from them.
+    #[cfg(feature = "tokio")]
+    #[test]
+    fn stops_and_hangups_are_heard() {
+        if let Some(folder) = std::env::var_os(FOLDER) {
+            let folder = Path::new(&folder);
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let mut hangups = Hangups::new();
+                let (mut stop, mut heard) = (std::pin::pin!(stop_signal()), 0);
+                // Handlers of both are there when the file is.
+                std::future::poll_fn(|context| {
+                    assert!(stop.as_mut().poll(context).is_pending());
+                    std::task::Poll::Ready(())
+                })
+                .await;
+                std::fs::write(folder.join("ready"), "").unwrap();
+                loop {
+                    tokio::select! {
+                        () = hangups.next() => heard += 1,
+                        stopped = &mut stop => return stopped.unwrap(),
+                    }
+                    std::fs::write(folder.join("heard"), heard.to_string()).unwrap();
+                }
+            });
+            return;
+        }
+        for (stop, hangups) in [("-TERM", 2), ("-INT", 1), ("-QUIT", 1)] {
+            let folder = tempfile::tempdir().unwrap();
+            let signals = [&["-HUP"].repeat(hangups)[..], &[stop]].concat();
+            let name = "signals::tests::stops_and_hangups_are_heard";
+            assert!(signalled(name, folder.path(), false, &signals).success(), "{stop}");
+            assert_eq!(std::fs::read_to_string(folder.path().join("heard")).unwrap(), hangups.to_string());
+        }
+    }
+}
