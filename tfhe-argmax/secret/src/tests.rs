@@ -3,7 +3,7 @@
 use crate::generate::generate_all;
 use ckks::{KeyId, Plaintext};
 use ckks_secret::SecretKey;
-use protocol::LWE_ENTRY;
+use protocol::{Bonus, LWE_ENTRY};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::ops::RangeInclusive;

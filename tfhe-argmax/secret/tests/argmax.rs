@@ -4,7 +4,7 @@ mod common;
 
 use ckks_secret::LweSecret;
 use common::{Bandit, Pair, arm, entries};
-use protocol::{LWE_DIMENSION, LWE_ENTRY, LWE_FLOOD_BITS, LweAnswer, MOST_BOOTSTRAPPED_ARMS};
+use protocol::{Bonus, LWE_DIMENSION, LWE_ENTRY, LWE_FLOOD_BITS, LweAnswer, MOST_BOOTSTRAPPED_ARMS};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::sync::OnceLock;
