@@ -392,7 +392,7 @@ pub(crate) fn explore(config: &BanditConfig, range: f64) {
         Width::Theory => "the width of the paper's proof".into(),
         Width::SelfNormalized => "the width of OFUL's proof".into(),
     };
-    let resolved = |round| config.resolution() * config.index_range(round, round);
+    let resolved = |round| config.resolution() * config.linear.index_range(round, round);
     tell!(
         "exploration: {width}, lambda {}, for rewards that differ by up to {range}; the comparison of arms resolves {:.3} of the \
          reward at first, and {:.3} after {} rounds",

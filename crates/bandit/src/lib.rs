@@ -49,4 +49,4 @@ pub use regret::{History, Summary, play};
 pub use ridge::Ridge;
 pub use schedule::{BatchProgress, Schedule};
 pub use ties::EXACT_TIE;
-pub use width::{Bonus, Width, WidthShape};
+pub use width::{Bonus, PREDICTION_BOUND, UNCERTAINTY_BOUND, Width, WidthShape};

@@ -9,6 +9,13 @@ impl LinearConfig {
     pub fn preferred(&self, values: &[f64], tolerance: f64, round: u64) -> usize {
         first_of_largest(values, tolerance, self.tie_seed, round)
     }
+
+    /// All arms, in the order in which equal ones are preferred in `round`.
+    pub fn order_of_ties(&self, round: u64) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.k).collect();
+        order.sort_by_key(|arm| word(self.tie_seed, round, *arm));
+        order
+    }
 }
 
 /// The position of the largest value, and among those within `tolerance` of it the one that comes first in
@@ -20,11 +27,13 @@ impl LinearConfig {
 fn first_of_largest(values: &[f64], tolerance: f64, seed: u64, round: u64) -> usize {
     let largest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let tied = values.iter().enumerate().filter(|(_, value)| **value >= largest - tolerance);
-    let word = |arm: usize| {
-        let of_round = SplitMix64::new(seed ^ 0x7469_6573).word() ^ round;
-        SplitMix64::new(SplitMix64::new(of_round).word() ^ arm as u64).word()
-    };
-    tied.map(|(arm, _)| arm).min_by_key(|arm| word(*arm)).unwrap_or(0)
+    tied.map(|(arm, _)| arm).min_by_key(|arm| word(seed, round, *arm)).unwrap_or(0)
+}
+
+/// The word of an arm in a round.
+fn word(seed: u64, round: u64, arm: usize) -> u64 {
+    let of_round = SplitMix64::new(seed ^ 0x7469_6573).word() ^ round;
+    SplitMix64::new(SplitMix64::new(of_round).word() ^ arm as u64).word()
 }
 
 /// The difference of indices up to which they are equal in double precision: what the order of sums changes.
@@ -42,6 +51,19 @@ mod tests {
         }
         assert_eq!(first_of_largest(&[], 0.0, 7, 1), 0);
         assert_eq!(first_of_largest(&[f64::NAN], 0.0, 7, 1), 0);
+    }
+
+    /// The first of the order is the one that is played if all are equal, and of two the earlier one.
+    #[test]
+    fn the_order_is_that_of_ties() {
+        let config = LinearConfig { k: 5, tie_seed: 3, ..LinearConfig::figure_1() };
+        for round in 0..50 {
+            let order = config.order_of_ties(round);
+            assert_eq!(config.preferred(&[1.0; 5], 0.0, round), order[0]);
+            let mut two = [0.0; 5];
+            [two[order[3]], two[order[1]]] = [1.0, 1.0];
+            assert_eq!(config.preferred(&two, 0.0, round), order[1]);
+        }
     }
 
     /// Equal arms are preferred equally often over rounds and over seeds: of 12,000 draws each of four arms

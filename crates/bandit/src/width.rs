@@ -4,6 +4,15 @@ use crate::LinearConfig;
 use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
 
+/// The assumed bound on |⟨ω, x⟩| for rewards within ± 1. Ridge predictions exceed 1 a little. Contexts that
+/// are chosen against the bound can exceed it, up to √t/2. The entries of the answer are then outside [0, 1],
+/// which devices check.
+pub const PREDICTION_BOUND: f64 = 1.5;
+
+/// A bound on xᵀAx, in units of L²/λ: A stays below V⁻¹ ≤ 1/λ, because Newton's iterates rise towards it, and
+/// a sixteenth is left for errors.
+pub const UNCERTAINTY_BOUND: f64 = 1.0625;
+
 /// The two shapes of a width without a proof, by one number alpha.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -127,6 +136,14 @@ impl LinearConfig {
     /// units of the reward.
     pub fn untried_bonus(&self, rounds: u64) -> f64 {
         self.bonus(rounds, rounds, 0.0).of(self.l * self.l / self.lambda)
+    }
+
+    /// A bound on the difference of two indices in round `t` with a model of `t_j` feedbacks, for rewards
+    /// within ± 1 and estimates within ± [`PREDICTION_BOUND`]. Departure from Prop. 10: it holds for widths
+    /// without a proof too.
+    pub fn index_range(&self, t: u64, t_j: u64) -> f64 {
+        let most = UNCERTAINTY_BOUND * self.l * self.l / self.lambda;
+        2.0 * PREDICTION_BOUND + self.bonus(t, t_j, self.c1(t_j)).of(most)
     }
 
     /// A warning if the policy can give up an arm for good in the first `rounds` rounds, with rewards in a

@@ -124,7 +124,7 @@ pub fn evaluate_with(
         unfit,
         doubts,
         warnings,
-        resolution: config.resolution() * config.index_range(last, last),
+        resolution: config.resolution() * config.linear.index_range(last, last),
         recommendation,
     })
 }

@@ -38,7 +38,7 @@ impl Scalars {
             c1,
             c2,
             least_index: -PREDICTION_BOUND,
-            range: config.index_range(t, t_j) / (1.0 - tie_bonus(config.resolution())),
+            range: l.index_range(t, t_j) / (1.0 - tie_bonus(config.resolution())),
         }
     }
 

@@ -19,15 +19,6 @@ const DEFAULT_BATCH: u64 = 16;
 /// The longest batch of a public schedule, in rounds. It needs five Newton steps if L²/λ ≤ 1.
 const MOST_IN_BATCH: u64 = 64;
 
-/// The assumed bound on |⟨ω, x⟩| for rewards within ± 1. Ridge predictions exceed 1 a little. Contexts that
-/// are chosen against the bound can exceed it, up to √t/2. The entries of the answer are then outside [0, 1],
-/// which devices check.
-pub const PREDICTION_BOUND: f64 = 1.5;
-
-/// A bound on xᵀAx, in units of L²/λ: A stays below V⁻¹ ≤ 1/λ, because Newton's iterates rise towards it, and
-/// a sixteenth is left for errors.
-pub const UNCERTAINTY_BOUND: f64 = 1.0625;
-
 /// The most logged rounds of one request.
 pub const MOST_LOGGED: usize = 1000;
 /// The largest factor by which logged rounds may multiply an eigenvalue of A_j·V_j.
@@ -384,13 +375,6 @@ impl BanditConfig {
     /// comparison bits.
     pub fn resolution(&self) -> f64 {
         (-f64::from(self.comparison_bits)).exp2()
-    }
-
-    /// A bound on the difference of two indices in round `t` with a model of `t_j` feedbacks, for rewards
-    /// within ± 1. Departure from Prop. 10: it holds for widths without a proof too.
-    pub fn index_range(&self, t: u64, t_j: u64) -> f64 {
-        let l = &self.linear;
-        2.0 * PREDICTION_BOUND + l.bonus(t, t_j, l.c1(t_j)).of(UNCERTAINTY_BOUND * l.l * l.l / l.lambda)
     }
 
     /// Degrees of the odd minimax polynomials whose composition compares scores with this resolution.

@@ -33,10 +33,8 @@ mod scores;
 mod shape;
 
 pub use answers::AnswerLayout;
-pub use bandit::{Bonus, WidthShape};
-pub use config::{
-    Answers, BanditConfig, Compare, INVERSE_TOLERANCE, MOST_LOGGED, PREDICTION_BOUND, Plan, UNCERTAINTY_BOUND,
-};
+pub use bandit::{Bonus, PREDICTION_BOUND, UNCERTAINTY_BOUND, WidthShape};
+pub use config::{Answers, BanditConfig, Compare, INVERSE_TOLERANCE, MOST_LOGGED, Plan};
 pub use counters::{ArmCounter, Counters, LEAST_COUNTED, LOG_COUNTER_STEPS};
 pub use error::Error;
 pub use exchanges::{Exchanges, MOST_FACTOR, TaskKind};

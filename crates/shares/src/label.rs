@@ -23,6 +23,10 @@ pub enum Kind {
     Tag = 7,
     /// The authentication of a message.
     Message = 8,
+    /// The seed of a batch of slots.
+    Seed = 9,
+    /// What is random while a batch of slots is prepared.
+    Prepare = 10,
 }
 
 /// A hash of a kind and of fields, which are hashed with their lengths. A label gives one stream under a key:
@@ -41,6 +45,11 @@ impl Label {
         }
         Label(*hasher.finalize().as_bytes())
     }
+
+    /// The hash.
+    pub fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
 }
 
 /// A key of 256 bits: of a subset, or of two members.
@@ -57,6 +66,13 @@ impl Key {
         let mut hasher = blake3::Hasher::new_derive_key("helba 2026-11-27 hash of a key of shares");
         hasher.update(&self.0);
         *hasher.finalize().as_bytes()
+    }
+
+    /// The key that follows from this one and a label. It tells nothing of this one.
+    pub fn derive(&self, label: &Label) -> Key {
+        let mut derived = [0; 32];
+        self.stream(label).0.fill(&mut derived);
+        Key(derived)
     }
 
     /// The numbers that follow from this key and a label: BLAKE3 with the key, extended.

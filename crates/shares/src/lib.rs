@@ -22,6 +22,7 @@ mod error;
 mod field;
 mod label;
 mod pads;
+mod record;
 mod squares;
 mod subsets;
 
@@ -29,5 +30,6 @@ pub use error::Error;
 pub use field::Field;
 pub use label::{Key, Kind, Label, Stream};
 pub use pads::{Pads, Row};
+pub use record::Record;
 pub use squares::three_squares;
-pub use subsets::{Opened, Sharing, Subset, Threshold};
+pub use subsets::{Opened, Reader, Sharing, Subset, Threshold, factors};

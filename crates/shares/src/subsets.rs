@@ -127,33 +127,108 @@ impl Sharing {
 
     /// Reads an opened number from the shares of the members who are here.
     ///
-    /// Any polynomial of degree t − 1 on which 2t − 1 shares lie is right, since t of them are of honest
-    /// members, who determine it. With 2t − 1 shares a wrong one is seen; each further one corrects a liar
-    /// and names it.
+    /// # Errors
+    /// Those of [`Sharing::reader`] and [`Reader::open`].
+    pub fn open(&self, shares: &[(u8, Field)]) -> Result<Opened, Error> {
+        let here: Vec<u8> = shares.iter().map(|(member, _)| *member).collect();
+        let shares: Vec<Field> = shares.iter().map(|(_, share)| *share).collect();
+        self.reader(&here)?.open(&shares)
+    }
+
+    /// What reads opened numbers from the shares of these members.
     ///
     /// # Errors
-    /// [`Error::TooFew`], [`Error::Member`]; [`Error::NoPolynomial`] if no polynomial has enough shares.
-    pub fn open(&self, shares: &[(u8, Field)]) -> Result<Opened, Error> {
-        let (t, need) = (self.threshold.t(), self.threshold.needed());
-        for (i, (member, _)) in shares.iter().enumerate() {
-            let twice = shares[..i].iter().any(|(other, _)| other == member);
-            if twice || !(1..=self.threshold.n).contains(member) {
+    /// [`Error::Member`] for who is no member or is named twice, [`Error::TooFew`] for fewer than 2t − 1.
+    pub fn reader(&self, here: &[u8]) -> Result<Reader, Error> {
+        let need = self.threshold.needed();
+        for (i, member) in here.iter().enumerate() {
+            if here[..i].contains(member) || !(1..=self.threshold.n).contains(member) {
                 return Err(Error::Member { member: *member });
             }
         }
-        if shares.len() < need {
-            return Err(Error::TooFew { here: shares.len(), need });
+        if here.len() < need {
+            return Err(Error::TooFew { here: here.len(), need });
         }
-        for chosen in choices(shares.len(), t) {
-            let points: Vec<(u8, Field)> = chosen.iter().map(|at| shares[*at]).collect();
-            let on = |(member, share): &&(u8, Field)| at(&points, point(*member)) == *share;
-            let right = shares.iter().filter(on).count();
-            if right >= need {
-                let liars = shares.iter().filter(|share| !on(share)).map(|(member, _)| *member).collect();
-                return Ok(Opened { value: at(&points, Field::ZERO), liars });
+        let first = Through::new(here, (0..self.threshold.t()).collect());
+        Ok(Reader { t: self.threshold.t(), here: here.to_vec(), last: first })
+    }
+}
+
+/// Reads opened numbers from the shares of the members who are here.
+///
+/// Any polynomial of degree t − 1 on which 2t − 1 shares lie is right, since t of them are of honest members,
+/// who determine it. With 2t − 1 shares a wrong one is seen; each further one corrects a liar and names it.
+/// The members that were right last are tried first, so that a liar costs its search once.
+pub struct Reader {
+    t: usize,
+    here: Vec<u8>,
+    last: Through,
+}
+
+impl Reader {
+    /// The members who are here, in whose order shares are given.
+    pub fn here(&self) -> &[u8] {
+        &self.here
+    }
+
+    /// The number of which the members have shown these shares.
+    ///
+    /// # Errors
+    /// [`Error::NoPolynomial`] if no polynomial has 2t − 1 of the shares, and for another number of shares.
+    pub fn open(&mut self, shares: &[Field]) -> Result<Opened, Error> {
+        if shares.len() != self.here.len() {
+            return Err(Error::NoPolynomial);
+        }
+        let need = 2 * self.t - 1;
+        let liars = |through: &Through| {
+            let wrong = through.wrong(shares);
+            (shares.len() - wrong.len() >= need).then_some(wrong)
+        };
+        let wrong = match liars(&self.last) {
+            Some(wrong) => wrong,
+            None => {
+                let others = choices(self.here.len(), self.t).map(|at| Through::new(&self.here, at));
+                let found = others.into_iter().find_map(|through| Some((liars(&through)?, through)));
+                let (wrong, through) = found.ok_or(Error::NoPolynomial)?;
+                self.last = through;
+                wrong
             }
-        }
-        Err(Error::NoPolynomial)
+        };
+        let liars = wrong.iter().map(|at| self.here[*at]).collect();
+        Ok(Opened { value: self.last.value(shares), liars })
+    }
+}
+
+/// The polynomial through the shares of t members, as factors of these shares.
+struct Through {
+    /// Their places among those who are here.
+    places: Vec<usize>,
+    /// The factors of the value at 0.
+    at_zero: Vec<Field>,
+    /// The factors of the values at all others, with their places.
+    at_others: Vec<(usize, Vec<Field>)>,
+}
+
+impl Through {
+    fn new(here: &[u8], places: Vec<usize>) -> Self {
+        let members: Vec<u8> = places.iter().map(|at| here[*at]).collect();
+        let others = (0..here.len()).filter(|at| !places.contains(at));
+        let at_others = others.map(|at| (at, factors(&members, point(here[at])))).collect();
+        Through { at_zero: factors(&members, Field::ZERO), at_others, places }
+    }
+
+    fn sum(&self, factors: &[Field], shares: &[Field]) -> Field {
+        self.places.iter().zip(factors).map(|(at, factor)| shares[*at] * *factor).sum()
+    }
+
+    fn value(&self, shares: &[Field]) -> Field {
+        self.sum(&self.at_zero, shares)
+    }
+
+    /// The places of the shares that are not on the polynomial.
+    fn wrong(&self, shares: &[Field]) -> Vec<usize> {
+        let off = |(at, factors): &&(usize, Vec<Field>)| self.sum(factors, shares) != shares[*at];
+        self.at_others.iter().filter(off).map(|(at, _)| *at).collect()
     }
 }
 
@@ -162,15 +237,16 @@ fn point(member: u8) -> Field {
     Field::new(member.into())
 }
 
-/// The value at `x` of the polynomial of least degree through points.
-fn at(points: &[(u8, Field)], x: Field) -> Field {
-    let term = |(j, share): &(u8, Field)| {
-        let others = points.iter().filter(|(k, _)| k != j).map(|(k, _)| point(*k));
+/// The factors of the shares of `members` whose sum is the value at `x` of the polynomial of least degree
+/// through them.
+pub fn factors(members: &[u8], x: Field) -> Vec<Field> {
+    let factor = |j: &u8| {
+        let others = members.iter().filter(|k| *k != j).map(|k| point(*k));
         let (over, under) = others
             .fold((Field::ONE, Field::ONE), |(over, under), k| (over * (x - k), under * (point(*j) - k)));
-        *share * over * under.inverse()
+        over * under.inverse()
     };
-    points.iter().map(term).sum()
+    members.iter().map(factor).collect()
 }
 
 /// Every choice of `k` of the places below `n`, those of the first places first.
@@ -192,6 +268,12 @@ mod tests {
 
     const COMMITTEES: [(u8, u8, usize); 6] =
         [(2, 3, 3), (2, 4, 4), (3, 5, 10), (3, 7, 21), (4, 7, 35), (4, 10, 120)];
+
+    /// The value at `x` of the polynomial through points.
+    fn at(points: &[(u8, Field)], x: Field) -> Field {
+        let members: Vec<u8> = points.iter().map(|(j, _)| *j).collect();
+        points.iter().zip(factors(&members, x)).map(|((_, share), factor)| *share * factor).sum()
+    }
 
     fn keys(sharing: &Sharing) -> Vec<Key> {
         (0..sharing.subsets().len() as u8).map(|i| Key::new([i + 1; 32])).collect()

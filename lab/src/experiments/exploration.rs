@@ -255,7 +255,7 @@ mod tests {
             let indices = twin.indices(&rows, round, learnt);
             let arm = bandit.decide(arms.context().unwrap()).unwrap();
             // The device takes entries for equal where indices are closer than an eighth of the resolution.
-            let tie = config.resolution() / 8.0 * config.index_range(round, learnt);
+            let tie = config.resolution() / 8.0 * config.linear.index_range(round, learnt);
             if (indices[0] - indices[1]).abs() > tie {
                 assert_eq!(arm, twin.arm(&rows, round, learnt), "seed {seed}, round {round}: {indices:?}");
             }

@@ -1,0 +1,118 @@
+//! A computation that asks others between its steps, without I/O.
+
+use crate::Error;
+use shares::Field;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// What a member's computation asks for.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Ask {
+    /// The sum of the numbers of all who prepare, of which these are the member's own; none if it only
+    /// listens.
+    Sum(Option<Vec<Field>>),
+    /// The shares that all show, of which these are the member's own.
+    Show(Vec<Field>),
+    /// What all have signed, of which this is the member's own statement.
+    Sign(Statement),
+}
+
+/// What others have sent.
+#[derive(Clone)]
+pub enum Reply {
+    /// The sums, or the opened numbers.
+    Numbers(Vec<Field>),
+    /// The shares of each member who is here, its own among them.
+    Shown(Vec<(u8, Vec<Field>)>),
+    /// The statements and signatures of each, its own among them.
+    Signed(Vec<(u8, Statement, Vec<u8>)>),
+}
+
+/// What a member signs about a preparation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Statement {
+    /// The hash of all that was opened.
+    Seen([u8; 32]),
+    /// The slots may serve, by the hash of all that was opened.
+    Good([u8; 32]),
+    /// The slots must never serve.
+    Burn([u8; 32]),
+}
+
+impl Statement {
+    /// The bytes that are signed.
+    pub fn to_bytes(&self) -> [u8; 33] {
+        let (kind, hash) = match self {
+            Statement::Seen(hash) => (1, hash),
+            Statement::Good(hash) => (2, hash),
+            Statement::Burn(hash) => (3, hash),
+        };
+        let mut bytes = [kind; 33];
+        bytes[1..].copy_from_slice(hash);
+        bytes
+    }
+}
+
+#[derive(Default)]
+struct Mail {
+    asked: Option<Ask>,
+    reply: Option<Reply>,
+}
+
+/// Where a computation asks.
+#[derive(Clone, Default)]
+pub struct Port(Arc<Mutex<Mail>>);
+
+impl Port {
+    fn with<T>(&self, act: impl FnOnce(&mut Mail) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Asks, and waits for the reply.
+    pub(crate) async fn ask(&self, ask: Ask) -> Reply {
+        self.with(|mail| mail.asked = Some(ask));
+        std::future::poll_fn(|_| match self.with(|mail| mail.reply.take()) {
+            Some(reply) => Poll::Ready(reply),
+            None => Poll::Pending,
+        })
+        .await
+    }
+}
+
+/// A computation that was begun.
+pub struct Conversation<T> {
+    port: Port,
+    computation: Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>,
+}
+
+/// What a computation does next.
+pub enum Next<T> {
+    /// It asks, and goes on with the reply.
+    Ask(Ask),
+    /// It has ended.
+    Done(Result<T, Error>),
+}
+
+impl<T> Conversation<T> {
+    /// Begins a computation.
+    pub fn new<F>(computation: impl FnOnce(Port) -> F) -> Self
+    where
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        let port = Port::default();
+        Conversation { computation: Box::pin(computation(port.clone())), port }
+    }
+
+    /// Goes on with the reply to what was asked last: none at the beginning.
+    pub fn next(&mut self, reply: Option<Reply>) -> Next<T> {
+        self.port.with(|mail| mail.reply = reply);
+        match self.computation.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => Next::Done(result),
+            Poll::Pending => match self.port.with(|mail| mail.asked.take()) {
+                Some(ask) => Next::Ask(ask),
+                None => Next::Done(Err(Error::Message)),
+            },
+        }
+    }
+}

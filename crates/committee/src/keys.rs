@@ -1,0 +1,109 @@
+//! What a member holds.
+
+use shares::{Field, Key, Kind, Label, Record, Sharing, Stream};
+use std::sync::Arc;
+
+/// The keys of a member: one of each subset that it is in, and one with each other member.
+pub struct MemberKeys {
+    member: u8,
+    sharing: Arc<Sharing>,
+    /// By the place of the subset.
+    subsets: Vec<(usize, Key)>,
+    /// By the other member.
+    pairs: Vec<(u8, Key)>,
+}
+
+impl MemberKeys {
+    /// The keys of `member`, by the places of its subsets and by the other members.
+    pub fn new(member: u8, sharing: Arc<Sharing>, subsets: Vec<(usize, Key)>, pairs: Vec<(u8, Key)>) -> Self {
+        MemberKeys { member, sharing, subsets, pairs }
+    }
+
+    /// Its number.
+    pub fn member(&self) -> u8 {
+        self.member
+    }
+
+    /// The polynomials of its committee.
+    pub fn sharing(&self) -> &Arc<Sharing> {
+        &self.sharing
+    }
+
+    /// The key with another member.
+    pub(crate) fn pair(&self, other: u8) -> Option<&Key> {
+        self.pairs.iter().find(|(member, _)| *member == other).map(|(_, key)| key)
+    }
+
+    /// The seeds of a batch of slots. A seed can be opened without the key from which it follows.
+    pub(crate) fn seeds(&self, batch: &Label) -> Seeds {
+        let seed = |(at, key): &(usize, Key)| (*at, key.derive(batch));
+        Seeds {
+            member: self.member,
+            sharing: self.sharing.clone(),
+            seeds: self.subsets.iter().map(seed).collect(),
+        }
+    }
+
+    /// The member's shares of the numbers of a record.
+    pub fn record(&self, record: &Record) -> Vec<Field> {
+        let mut masks = self.seeds(&record.batch).of(Kind::Record, record.slot);
+        record.numbers.iter().map(|m| *m - masks.uniform()).collect()
+    }
+}
+
+/// The seeds of a batch of slots that a member knows.
+pub(crate) struct Seeds {
+    member: u8,
+    sharing: Arc<Sharing>,
+    seeds: Vec<(usize, Key)>,
+}
+
+impl Seeds {
+    /// The masks of this kind and number.
+    pub(crate) fn of(&self, kind: Kind, number: u32) -> Masks {
+        let label = Label::new(kind, &[&number.to_le_bytes()]);
+        Masks {
+            member: self.member,
+            sharing: self.sharing.clone(),
+            streams: self.seeds.iter().map(|(at, seed)| (*at, seed.stream(&label))).collect(),
+        }
+    }
+}
+
+/// A member's shares of random numbers that nobody knows and that nobody sends.
+pub(crate) struct Masks {
+    member: u8,
+    sharing: Arc<Sharing>,
+    streams: Vec<(usize, Stream)>,
+}
+
+impl Masks {
+    /// A uniform number.
+    pub(crate) fn uniform(&mut self) -> Field {
+        let parts = self.streams.iter_mut().map(|(at, stream)| (*at, stream.field()));
+        self.sharing.share(self.member, parts)
+    }
+
+    /// The sum of an integer below 2^`bits` of each subset, and the sum of what is left of each without its
+    /// lowest `low` bits.
+    pub(crate) fn bounded(&mut self, bits: u32, low: u32) -> (Field, Field) {
+        let drawn = self.streams.iter_mut().map(|(at, stream)| (*at, stream.integer(bits)));
+        let drawn: Vec<(usize, u128)> = drawn.collect();
+        let sum = |low: u32| {
+            let parts = drawn.iter().map(|(at, part)| (*at, Field::new(part >> low)));
+            self.sharing.share(self.member, parts)
+        };
+        (sum(0), sum(low))
+    }
+
+    /// The next number of the subset at place `at`, if the member is in it.
+    pub(crate) fn uniform_of_each(&mut self) -> Vec<(usize, Field)> {
+        self.streams.iter_mut().map(|(at, stream)| (*at, stream.field())).collect()
+    }
+}
+
+/// The most bits of a mask of each subset with which their sum and a value stay below p: 126 less the bits of
+/// the number of subsets and one.
+pub(crate) fn mask_bits(sharing: &Sharing) -> u32 {
+    126 - (sharing.subsets().len() + 1).next_power_of_two().trailing_zeros()
+}

@@ -1,0 +1,169 @@
+//! An update on shares, at the end of a batch.
+//!
+//! V += Σ x·xᵀ and g += Σ r·x are exact, one product for each number however many feedbacks. The inverse
+//! follows from the last one by Newton's iteration A ← f·A·(2 − f·A·V) with public factors, and ω = A·g.
+
+use crate::Error;
+use crate::decide::{norms, place};
+use crate::machine::{Gate, Machine};
+use crate::scalars::{ESTIMATE_BITS, FEATURE_BITS, Learn, MODEL_BITS};
+use shares::Field;
+
+/// The shared state of a bandit.
+#[derive(Clone)]
+pub struct State<S> {
+    /// V, its upper triangle by rows, in units of 2⁻³².
+    pub design: Vec<S>,
+    /// g, in units of 2⁻³².
+    pub moment: Vec<S>,
+    /// A, its upper triangle by rows, in units of 2⁻³⁶.
+    pub inverse: Vec<S>,
+    /// 2·A/c₂, in units of 2⁻³⁶.
+    pub scaled: Vec<S>,
+    /// ω, in units of 2⁻²⁸.
+    pub estimate: Vec<S>,
+}
+
+impl<S: Clone> State<S> {
+    /// The numbers of a state in the order of its record.
+    pub fn from_numbers(features: usize, numbers: &[S]) -> Option<Self> {
+        let triangle = features * (features + 1) / 2;
+        let mut rest = numbers;
+        let mut take = |count: usize| {
+            let (part, after) = rest.split_at_checked(count)?;
+            rest = after;
+            Some(part.to_vec())
+        };
+        let state = State {
+            design: take(triangle)?,
+            moment: take(features)?,
+            inverse: take(triangle)?,
+            scaled: take(triangle)?,
+            estimate: take(features)?,
+        };
+        rest.is_empty().then_some(state)
+    }
+}
+
+/// The state of a bandit that has learnt nothing: V = λ', A = 1/λ', g = ω = 0. All of it is public. `start` has
+/// the numbers of an update of nothing.
+pub fn initial(start: &Learn) -> State<Field> {
+    let d = start.features;
+    let scaled = (start.inverse_ridge.get() * start.scale.get()) >> 20;
+    let diagonal = |value: Field| {
+        let entry = move |i: usize, j: usize| if i == j { value } else { Field::ZERO };
+        (0..d).flat_map(move |i| (i..d).map(move |j| entry(i, j))).collect()
+    };
+    State {
+        design: diagonal(start.ridge),
+        moment: vec![Field::ZERO; d],
+        inverse: diagonal(start.inverse_ridge),
+        scaled: diagonal(Field::new(scaled)),
+        estimate: vec![Field::ZERO; d],
+    }
+}
+
+/// A feedback: the row that was played, and the reward.
+pub struct Feedback<S> {
+    /// The features, in units of 2⁻¹⁶.
+    pub row: Vec<S>,
+    /// The reward in units of 2⁻¹⁶, and the three squares that prove its size.
+    pub reward: Vec<S>,
+    /// Whether it was counted before, and goes: its reward was proved then.
+    pub erased: bool,
+}
+
+/// Learns a batch. The next state is the record of the slot, in the order of [`State::from_numbers`].
+///
+/// # Errors
+/// [`Error::Rewards`] for rewards that are out of range: then nothing is learnt; those of the machine.
+pub async fn learn<M: Machine>(
+    m: &mut M,
+    learn: &Learn,
+    state: State<M::Share>,
+    batch: Vec<Feedback<M::Share>>,
+) -> Result<(), Error> {
+    let d = learn.features;
+    let triangle = d * (d + 1) / 2;
+    let shaped = |f: &Feedback<M::Share>| f.row.len() == d && f.reward.len() == 4;
+    if state.inverse.len() != triangle || state.moment.len() != d || !batch.iter().all(shaped) {
+        return Err(Error::Slot);
+    }
+    let erased: Vec<bool> = batch.iter().map(|feedback| feedback.erased).collect();
+    let all = batch.into_iter().flat_map(|feedback| feedback.row.into_iter().chain(feedback.reward));
+    let gates = state.inverse.iter().copied().chain(all).map(Gate::shared);
+    let masked = m.round(gates.collect()).await?;
+    let (inverse, feedbacks) = masked.split_at(triangle);
+    let feedbacks: Vec<(&[M::Wire], &[M::Wire])> =
+        feedbacks.chunks_exact(d + 4).map(|feedback| feedback.split_at(d)).collect();
+    // The products have uniform masks, whatever the rewards are.
+    let counted = || erased.iter().enumerate().filter(|(_, erased)| !**erased).map(|(at, _)| at);
+    let mut gates: Vec<_> = counted().map(|at| norms(m, &[feedbacks[at].1], 1)).collect();
+    let proofs = gates.len();
+    let signed = |wire: M::Wire, erased: bool| if erased { wire * -Field::ONE } else { wire };
+    for i in 0..d {
+        for j in i..d {
+            let product = |((x, _), erased): (&(&[M::Wire], _), &bool)| (signed(x[i], *erased), x[j]);
+            gates.push(Gate::products(feedbacks.iter().zip(&erased).map(product).collect()));
+        }
+    }
+    for i in 0..d {
+        let product = |((x, r), erased): (&(&[M::Wire], &[M::Wire]), &bool)| (signed(r[0], *erased), x[i]);
+        gates.push(Gate::products(feedbacks.iter().zip(&erased).map(product).collect()));
+    }
+    let opened = m.round(gates).await?;
+    let wrong = counted().zip(&opened[..proofs]).filter(|(_, proof)| m.public(**proof) != Field::ZERO);
+    let places: Vec<usize> = wrong.map(|(at, _)| at).collect();
+    if !places.is_empty() {
+        return Err(Error::Rewards { places });
+    }
+    let before = state.design.iter().chain(&state.moment);
+    let sums: Vec<M::Share> = before.zip(&opened[proofs..]).map(|(old, sum)| *old + m.share(*sum)).collect();
+    let low = 2 * FEATURE_BITS + learn.log_t - MODEL_BITS;
+    let cut = |sum: &M::Share| Gate::shared(*sum).cut(low, learn.most_statistics);
+    let scaled = m.round(sums.iter().map(cut).collect()).await?;
+    let (design, moment) = scaled.split_at(triangle);
+    let inverse = newton(m, learn, inverse.to_vec(), design).await?;
+    let row = |i: usize| (0..d).map(|k| (inverse[place(d, i, k)], moment[k])).collect();
+    let estimate_low = 2 * MODEL_BITS - learn.log_t - ESTIMATE_BITS;
+    let estimate = |i: usize| Gate::products(row(i)).cut(estimate_low, learn.most_estimate);
+    let scale = |a: &M::Wire| Gate::shared(m.share(*a) * learn.scale).cut(20, learn.most_scaled);
+    let gates = (0..d).map(estimate).chain(inverse.iter().map(scale)).collect();
+    let last = m.round(gates).await?;
+    let (estimate, scaled) = last.split_at(d);
+    let wires = inverse.iter().chain(scaled).chain(estimate).map(|wire| m.share(*wire));
+    let gates = sums.into_iter().chain(wires).map(|number| Gate::shared(number).record()).collect();
+    m.round(gates).await.map(|_| ())
+}
+
+/// The inverse of V from one of the V before, in two rounds a step.
+async fn newton<M: Machine>(
+    m: &mut M,
+    learn: &Learn,
+    mut inverse: Vec<M::Wire>,
+    design: &[M::Wire],
+) -> Result<Vec<M::Wire>, Error> {
+    let d = learn.features;
+    let two = Field::new(2 << MODEL_BITS);
+    for ((factor, shift), (most_product, most_inverse)) in learn.steps.iter().zip(&learn.most_steps) {
+        let factor = Field::new((*factor).into());
+        let low = MODEL_BITS + shift - learn.log_t;
+        let entry = |i: usize, j: usize| {
+            let product = |k: usize| (inverse[place(d, i, k)] * factor, design[place(d, k, j)]);
+            Gate::products((0..d).map(product).collect()).cut(low, *most_product)
+        };
+        let gates = (0..d).flat_map(|i| (0..d).map(move |j| (i, j))).map(|(i, j)| entry(i, j));
+        let products = m.round(gates.collect()).await?;
+        let rest = |i: usize, j: usize| {
+            let negative = products[i * d + j] * -Field::ONE;
+            if i == j { negative + two } else { negative }
+        };
+        let entry = |i: usize, j: usize| {
+            let product = |k: usize| (rest(i, k) * factor, inverse[place(d, k, j)]);
+            Gate::products((0..d).map(product).collect()).cut(MODEL_BITS + shift, *most_inverse)
+        };
+        let gates = (0..d).flat_map(|i| (i..d).map(move |j| (i, j))).map(|(i, j)| entry(i, j));
+        inverse = m.round(gates.collect()).await?;
+    }
+    Ok(inverse)
+}

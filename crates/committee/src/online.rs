@@ -1,0 +1,426 @@
+//! Circuits on shares: prepared without inputs, then computed with them.
+//!
+//! A slot serves one decision or one update. Its masks follow from the keys of subsets and its label, so that
+//! both walks draw the same ones. What a member shows in a round is, for each gate Σ x·y + v with the wires
+//! x = m_x − λ_x and y = m_y − λ_y,
+//!
+//! Σ (m_x·m_y − m_x·λ_y,j − m_y·λ_x,j) + Λ_j + v_j + λ_j,
+//!
+//! its share of Σ x·y + v + λ, where Λ = Σ λ_x·λ_y was prepared (Ben-Efraim, Nielsen, Omri 2019). The numbers
+//! of others are read from shares of which 2t − 1 must lie on one polynomial.
+
+use crate::Error;
+use crate::conversation::{Ask, Conversation, Next, Port, Reply};
+use crate::keys::{Masks, MemberKeys, Seeds, mask_bits};
+use crate::machine::{Bits, Gate, Linear, Machine, Target};
+use shares::{Field, Kind, Label, Reader, Record};
+use std::ops::{Add, Mul, Sub};
+
+/// A number x = m − λ: m is public, and of λ the member has a share.
+#[derive(Clone, Copy)]
+pub struct Wire {
+    pub(crate) m: Field,
+    pub(crate) mask: Field,
+}
+
+impl Linear for Wire {}
+
+impl Add for Wire {
+    type Output = Wire;
+
+    fn add(self, other: Wire) -> Wire {
+        Wire { m: self.m + other.m, mask: self.mask + other.mask }
+    }
+}
+
+impl Sub for Wire {
+    type Output = Wire;
+
+    fn sub(self, other: Wire) -> Wire {
+        Wire { m: self.m - other.m, mask: self.mask - other.mask }
+    }
+}
+
+impl Add<Field> for Wire {
+    type Output = Wire;
+
+    fn add(self, number: Field) -> Wire {
+        Wire { m: self.m + number, ..self }
+    }
+}
+
+impl Mul<Field> for Wire {
+    type Output = Wire;
+
+    fn mul(self, factor: Field) -> Wire {
+        Wire { m: self.m * factor, mask: self.mask * factor }
+    }
+}
+
+/// The masks of a slot, in the order in which a circuit draws them.
+struct SlotMasks {
+    masks: Masks,
+    record: Masks,
+    bits: u32,
+    subsets: usize,
+}
+
+impl SlotMasks {
+    fn new(keys: &MemberKeys, seeds: &Seeds, slot: u32) -> Self {
+        SlotMasks {
+            masks: seeds.of(Kind::Mask, slot),
+            record: seeds.of(Kind::Record, slot),
+            bits: mask_bits(keys.sharing()),
+            subsets: keys.sharing().subsets().len(),
+        }
+    }
+
+    /// The mask that is added, and that of the wire.
+    fn of(&mut self, target: Target) -> (Field, Field) {
+        match target {
+            Target::Masked => {
+                let mask = self.masks.uniform();
+                (mask, mask)
+            }
+            Target::Record => {
+                let mask = self.record.uniform();
+                (mask, mask)
+            }
+            Target::Cut { low, .. } => self.masks.bounded(self.bits, low),
+            Target::Opened => (Field::ZERO, Field::ZERO),
+        }
+    }
+
+    /// The public part of a wire whose masked number was opened.
+    fn public(&self, target: Target, opened: Field) -> Field {
+        let Target::Cut { low, most } = target else {
+            return opened;
+        };
+        // As integers, opened = value + Σ r_A. Less Σ ⌊r_A/2^low⌋ it is value/2^low, and up to one for each
+        // subset more: half of them are taken off.
+        let offset = (most + 1).next_power_of_two().max(1 << low);
+        let cut = ((opened + Field::new(offset)).get() >> low) as i128 - (offset >> low) as i128;
+        Field::from_signed(cut - (self.subsets / 2) as i128)
+    }
+}
+
+/// Walks through a circuit without inputs, and notes what is to be prepared.
+pub struct Plan {
+    masks: SlotMasks,
+    /// Of each sum the masks whose products are added.
+    pub(crate) sums: Vec<Vec<(Field, Field)>>,
+    /// The width of each comparison.
+    pub(crate) widths: Vec<u32>,
+}
+
+impl Plan {
+    pub(crate) fn new(keys: &MemberKeys, seeds: &Seeds, slot: u32) -> Self {
+        Plan { masks: SlotMasks::new(keys, seeds, slot), sums: vec![], widths: vec![] }
+    }
+}
+
+/// What was prepared for a decision or an update, as a member has it: shares of the products of masks, and
+/// of random bits.
+pub struct Slot {
+    pub(crate) batch: Label,
+    pub(crate) number: u32,
+    /// The hash of all that was opened while it was prepared, which 2t − 1 members have signed as good.
+    pub(crate) seen: [u8; 32],
+    pub(crate) products: Vec<Field>,
+    pub(crate) bits: Vec<Bits<Field>>,
+}
+
+/// Computes a circuit of one slot.
+pub struct Lane {
+    masks: SlotMasks,
+    products: std::vec::IntoIter<Field>,
+    bits: std::vec::IntoIter<Bits<Field>>,
+    port: Port,
+    record: Record,
+    /// The batch of slots and the slot, which challenges are drawn from.
+    seen: [u8; 32],
+    challenges: u32,
+}
+
+impl Lane {
+    /// Computes with a slot, which serves once.
+    pub fn new(keys: &MemberKeys, slot: Slot, port: Port) -> Self {
+        let seeds = keys.seeds(&slot.batch);
+        Lane {
+            masks: SlotMasks::new(keys, &seeds, slot.number),
+            products: slot.products.into_iter(),
+            bits: slot.bits.into_iter(),
+            port,
+            record: Record { batch: slot.batch, slot: slot.number, numbers: vec![] },
+            seen: slot.seen,
+            challenges: 0,
+        }
+    }
+
+    /// The record of the numbers that the circuit has put there.
+    pub fn into_record(self) -> Record {
+        self.record
+    }
+}
+
+impl Machine for Plan {
+    type Share = Field;
+    type Wire = Wire;
+
+    fn constant(&self, value: Field) -> Field {
+        value
+    }
+
+    fn known(&self, value: Field) -> Wire {
+        Wire { m: value, mask: Field::ZERO }
+    }
+
+    fn share(&self, wire: Wire) -> Field {
+        wire.m - wire.mask
+    }
+
+    fn public(&self, _: Wire) -> Field {
+        Field::ZERO
+    }
+
+    fn challenge(&mut self, _: &[Wire], count: usize) -> Vec<Field> {
+        vec![Field::ONE; count]
+    }
+
+    fn random(&mut self) -> Wire {
+        Wire { m: Field::ZERO, mask: self.masks.masks.uniform() }
+    }
+
+    fn random_below(&mut self, bits: u32) -> Field {
+        self.masks.masks.bounded(bits, 0).0
+    }
+
+    fn random_bits(&mut self, width: u32) -> Result<Bits<Field>, Error> {
+        self.widths.push(width);
+        Ok(Bits { value: Field::ZERO, blocks: vec![[Field::ZERO; 8]; width as usize / 3] })
+    }
+
+    fn at_most(&self, wire: Wire, _: u128) -> Wire {
+        wire
+    }
+
+    fn share_at_most(&self, share: Field, _: u128) -> Field {
+        share
+    }
+
+    fn mask_bits(&self) -> u32 {
+        self.masks.bits
+    }
+
+    async fn round(&mut self, gates: Vec<Gate<Field, Wire>>) -> Result<Vec<Wire>, Error> {
+        let mut wires = Vec::with_capacity(gates.len());
+        for gate in gates {
+            let (_, mask) = self.masks.of(gate.target);
+            for sum in gate.sums {
+                self.sums.push(sum.products.into_iter().map(|(x, y)| (x.mask, y.mask)).collect());
+            }
+            wires.push(Wire { m: Field::ZERO, mask });
+        }
+        Ok(wires)
+    }
+}
+
+impl Machine for Lane {
+    type Share = Field;
+    type Wire = Wire;
+
+    fn constant(&self, value: Field) -> Field {
+        value
+    }
+
+    fn known(&self, value: Field) -> Wire {
+        Wire { m: value, mask: Field::ZERO }
+    }
+
+    fn share(&self, wire: Wire) -> Field {
+        wire.m - wire.mask
+    }
+
+    fn public(&self, wire: Wire) -> Field {
+        wire.m
+    }
+
+    /// From the label of the slot, all that was opened before it was used, and the public parts.
+    fn challenge(&mut self, wires: &[Wire], count: usize) -> Vec<Field> {
+        let mut hasher = blake3::Hasher::new_derive_key("helba 2026-11-27 factors of a run on shares");
+        hasher.update(&self.seen).update(&self.record.slot.to_le_bytes());
+        hasher.update(&self.challenges.to_le_bytes());
+        self.challenges += 1;
+        wires.iter().for_each(|wire| {
+            hasher.update(&wire.m.to_bytes());
+        });
+        numbers(&hasher, count)
+    }
+
+    fn random(&mut self) -> Wire {
+        Wire { m: Field::ZERO, mask: self.masks.masks.uniform() }
+    }
+
+    fn random_below(&mut self, bits: u32) -> Field {
+        self.masks.masks.bounded(bits, 0).0
+    }
+
+    fn random_bits(&mut self, width: u32) -> Result<Bits<Field>, Error> {
+        let bits = self.bits.next().ok_or(Error::Slot)?;
+        if bits.blocks.len() == width as usize / 3 { Ok(bits) } else { Err(Error::Slot) }
+    }
+
+    fn at_most(&self, wire: Wire, _: u128) -> Wire {
+        wire
+    }
+
+    fn share_at_most(&self, share: Field, _: u128) -> Field {
+        share
+    }
+
+    fn mask_bits(&self) -> u32 {
+        self.masks.bits
+    }
+
+    async fn round(&mut self, gates: Vec<Gate<Field, Wire>>) -> Result<Vec<Wire>, Error> {
+        let mut shown = Vec::with_capacity(gates.len());
+        let mut kept = Vec::with_capacity(gates.len());
+        for gate in &gates {
+            let mut share = gate.plus.unwrap_or(Field::ZERO);
+            for sum in &gate.sums {
+                let mut part = self.products.next().ok_or(Error::Slot)?;
+                for (x, y) in &sum.products {
+                    part += x.m * (y.m - y.mask) - y.m * x.mask;
+                }
+                share += part * sum.factor;
+            }
+            let (mask, of_wire) = self.masks.of(gate.target);
+            shown.push(share + mask);
+            kept.push((gate.target, of_wire));
+        }
+        let Reply::Numbers(opened) = self.port.ask(Ask::Show(shown)).await else {
+            return Err(Error::Message);
+        };
+        if opened.len() != kept.len() {
+            return Err(Error::Message);
+        }
+        let wire = |((target, mask), opened): ((Target, Field), Field)| {
+            if target == Target::Record {
+                self.record.numbers.push(opened);
+            }
+            Wire { m: self.masks.public(target, opened), mask }
+        };
+        Ok(kept.into_iter().zip(opened).map(wire).collect())
+    }
+}
+
+/// `count` numbers from a hash.
+pub(crate) fn numbers(hasher: &blake3::Hasher, count: usize) -> Vec<Field> {
+    let mut output = hasher.finalize_xof();
+    let number = |_| {
+        let mut bytes = [0; 16];
+        output.fill(&mut bytes);
+        Field::new(u128::from_le_bytes(bytes) >> 1)
+    };
+    (0..count).map(number).collect()
+}
+
+/// A pack of computations that show their numbers together, each on a slot of its own. One that ends early
+/// does not stop the others.
+pub struct Run<T> {
+    lanes: Vec<RunLane<T>>,
+    reader: Reader,
+    liars: Vec<u8>,
+}
+
+struct RunLane<T> {
+    computation: Conversation<T>,
+    /// How many numbers it has shown in this round; none once it has ended.
+    shown: usize,
+    result: Option<Result<T, Error>>,
+}
+
+impl<T> Run<T> {
+    /// A run of these computations, which reads what the members `here` show.
+    ///
+    /// # Errors
+    /// Those of [`shares::Sharing::reader`].
+    pub fn new(keys: &MemberKeys, here: &[u8], lanes: Vec<Conversation<T>>) -> Result<Self, Error> {
+        let lane = |computation| RunLane { computation, shown: 0, result: None };
+        Ok(Run {
+            lanes: lanes.into_iter().map(lane).collect(),
+            reader: keys.sharing().reader(here)?,
+            liars: vec![],
+        })
+    }
+
+    /// The numbers that the member shows first.
+    pub fn start(&mut self) -> Vec<Field> {
+        let lanes = self.lanes.iter_mut();
+        lanes.flat_map(|lane| lane.go_on(None)).collect()
+    }
+
+    /// Reads what the members of the run have shown in this round, in the order of `here`, and returns what
+    /// the member shows in the next: nothing at the end.
+    ///
+    /// # Errors
+    /// [`Error::Shares`] if a number is on no polynomial: then nothing more is shown.
+    pub fn go_on(&mut self, shown: &[&[Field]]) -> Result<Vec<Field>, Error> {
+        let count = self.lanes.iter().map(|lane| lane.shown).sum();
+        if shown.len() != self.reader.here().len() || shown.iter().any(|numbers| numbers.len() != count) {
+            return Err(Error::Message);
+        }
+        // All numbers of a round are read before a computation goes on.
+        let mut opened = Vec::with_capacity(count);
+        let mut shares = vec![Field::ZERO; shown.len()];
+        for at in 0..count {
+            shares.iter_mut().zip(shown).for_each(|(share, numbers)| *share = numbers[at]);
+            let number = self.reader.open(&shares)?;
+            for liar in number.liars {
+                if !self.liars.contains(&liar) {
+                    self.liars.push(liar);
+                }
+            }
+            opened.push(number.value);
+        }
+        let mut opened = opened.into_iter();
+        let mut next = Vec::new();
+        for lane in &mut self.lanes {
+            if lane.shown > 0 {
+                let reply = opened.by_ref().take(lane.shown).collect();
+                next.extend(lane.go_on(Some(Reply::Numbers(reply))));
+            }
+        }
+        Ok(next)
+    }
+
+    /// The members who have shown a wrong number.
+    pub fn liars(&self) -> &[u8] {
+        &self.liars
+    }
+
+    /// The results, each once its computation has ended.
+    pub fn into_results(self) -> Vec<Option<Result<T, Error>>> {
+        self.lanes.into_iter().map(|lane| lane.result).collect()
+    }
+}
+
+impl<T> RunLane<T> {
+    fn go_on(&mut self, reply: Option<Reply>) -> Vec<Field> {
+        self.shown = 0;
+        match self.computation.next(reply) {
+            Next::Ask(Ask::Show(numbers)) => {
+                self.shown = numbers.len();
+                numbers
+            }
+            Next::Ask(_) => {
+                self.result = Some(Err(Error::Message));
+                vec![]
+            }
+            Next::Done(result) => {
+                self.result = Some(result);
+                vec![]
+            }
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! Slots are prepared, and checked, before an input is there.
+//!
+//! A product [x·y] of shared numbers takes a round (Damgård, Nielsen 2007): of the first 2t − 1 members of the
+//! set each sends
+//!
+//! s_j = ℓ_j·Σ x_j·y_j + ζ_j + Σ r_A,
+//!
+//! with the weights ℓ_j of a polynomial of degree 2t − 2 at 0, shares ζ_j of zero from the keys of pairs, and
+//! of each subset A the number r_A once, by its first member of these. Whoever adds up s_j gives D = x·y + r to
+//! all, and [x·y] = D − [r]. A member that errs, or a sum that is given wrongly, shifts the product by a number
+//! that does not depend on secrets; the check finds it but for 2⁻¹¹⁹ for each hash that somebody tries.
+//!
+//! A bit is (a/√(a²) + 1)/2 for a random a whose square is opened, with the root that is a square itself.
+
+use crate::Error;
+use crate::conversation::{Ask, Port, Reply, Statement};
+use crate::keys::{MemberKeys, Seeds};
+use crate::machine::Bits;
+use crate::online::{Plan, Slot, numbers};
+use envelope::SigningSecret;
+use shares::{Field, Kind, Label, factors};
+use std::sync::Arc;
+
+/// How many parts a vector is folded from, in a round of the check.
+const FOLD: usize = 16;
+/// What signatures of preparations are for.
+pub const CONTEXT: &str = "helba 2026-11-27 preparation of slots";
+
+/// A batch of slots that a set of members prepares together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch {
+    label: Label,
+    set: Vec<u8>,
+    slots: u32,
+}
+
+impl Batch {
+    /// `slots` slots of the members of `set`, in order. `nonces` has a nonce of each of them, which it drew at
+    /// its start, and `number` is another one for each of their batches: no label serves twice.
+    pub fn new(committee: &[u8; 32], set: &[u8], nonces: &[[u8; 32]], number: u64, slots: u32) -> Self {
+        let nonces: Vec<u8> = nonces.concat();
+        let fields: [&[u8]; 5] = [committee, set, &nonces, &number.to_le_bytes(), &slots.to_le_bytes()];
+        Batch { label: Label::new(Kind::Seed, &fields), set: set.to_vec(), slots }
+    }
+
+    /// Its label.
+    pub fn label(&self) -> &Label {
+        &self.label
+    }
+}
+
+/// What a member signs with, and by what it knows the others.
+pub struct Identity {
+    /// Its own.
+    pub signing: SigningSecret,
+    /// The public key of each member, by number from 1.
+    pub members: Vec<Vec<u8>>,
+}
+
+/// The members that multiply, and what they add.
+struct Multiplier<'a> {
+    keys: &'a MemberKeys,
+    seeds: Seeds,
+    batch: &'a Batch,
+    /// The first 2t − 1 members of the set.
+    multiplying: Vec<u8>,
+    /// The member's ℓ_j; none for one that only listens.
+    weight: Option<Field>,
+    port: &'a Port,
+    round: u32,
+    /// The hash of the label and of all that was opened.
+    seen: blake3::Hasher,
+    /// Every product: its factors and its value, as shares.
+    done: Vec<(Vec<(Field, Field)>, Field)>,
+}
+
+impl<'a> Multiplier<'a> {
+    fn new(keys: &'a MemberKeys, batch: &'a Batch, port: &'a Port) -> Result<Self, Error> {
+        let need = keys.sharing().threshold().needed();
+        let multiplying: Vec<u8> = batch.set.iter().copied().take(need).collect();
+        // Refuses a set that is too small, or names a member twice.
+        keys.sharing().reader(&batch.set)?;
+        let own = multiplying.iter().position(|member| *member == keys.member());
+        let mut seen = blake3::Hasher::new_derive_key("helba 2026-11-27 what was opened in a preparation");
+        seen.update(batch.label.bytes());
+        Ok(Multiplier {
+            keys,
+            seeds: keys.seeds(&batch.label),
+            batch,
+            weight: own.map(|at| factors(&multiplying, Field::ZERO)[at]),
+            multiplying,
+            port,
+            round: 0,
+            seen,
+            done: vec![],
+        })
+    }
+
+    /// Sums of products, as shares; the first `opened` are public instead.
+    async fn multiply(&mut self, sums: Vec<Vec<(Field, Field)>>, opened: usize) -> Result<Vec<Field>, Error> {
+        self.round += 1;
+        let mut masks = self.seeds.of(Kind::Prepare, self.round);
+        // r_A is added by the first member of A that multiplies; the share of r is everyone's.
+        let own = self.keys.member();
+        let subsets = self.keys.sharing().subsets();
+        let first = |at: usize| self.multiplying.iter().find(|member| subsets[at].has(**member)).copied();
+        let mut shares = vec![Field::ZERO; sums.len()];
+        let mut sent = vec![Field::ZERO; sums.len()];
+        for i in opened..sums.len() {
+            let parts = masks.uniform_of_each();
+            let added = parts.iter().filter(|(at, _)| first(*at) == Some(own)).map(|(_, part)| *part);
+            sent[i] = added.sum();
+            shares[i] = self.keys.sharing().share(own, parts.into_iter());
+        }
+        let sent = match self.weight {
+            None => None,
+            Some(weight) => {
+                for (sent, sum) in sent.iter_mut().zip(&sums) {
+                    *sent += weight * sum.iter().map(|(x, y)| *x * *y).sum();
+                }
+                self.add_zeros(&mut sent)?;
+                Some(sent)
+            }
+        };
+        let Reply::Numbers(added) = self.port.ask(Ask::Sum(sent)).await else {
+            return Err(Error::Message);
+        };
+        if added.len() != sums.len() {
+            return Err(Error::Message);
+        }
+        added.iter().for_each(|sum| {
+            self.seen.update(&sum.to_bytes());
+        });
+        let values: Vec<Field> = added.into_iter().zip(shares).map(|(sum, mask)| sum - mask).collect();
+        self.done.extend(sums.into_iter().zip(values.iter().copied()));
+        Ok(values)
+    }
+
+    /// Adds a share of zero to each number: what a pair has in common is added by one and taken off by the
+    /// other, so that all but the sum is uniform.
+    fn add_zeros(&self, sent: &mut [Field]) -> Result<(), Error> {
+        let own = self.keys.member();
+        for other in self.multiplying.iter().filter(|other| **other != own) {
+            let key = self.keys.pair(*other).ok_or(shares::Error::Member { member: *other })?;
+            let label = Label::new(Kind::Zero, &[self.batch.label.bytes(), &self.round.to_le_bytes()]);
+            let mut stream = key.stream(&label);
+            for number in sent.iter_mut() {
+                let zero = stream.field();
+                *number = if own < *other { *number + zero } else { *number - zero };
+            }
+        }
+        Ok(())
+    }
+
+    /// Numbers that nobody could choose before all that was opened was opened.
+    fn challenge(&self, count: usize) -> Vec<Field> {
+        numbers(&self.seen, count)
+    }
+
+    /// Folds all products to one (Goyal, Song, Zhu 2020): factors and value, as shares.
+    async fn fold(&mut self) -> Result<[Field; 3], Error> {
+        let done = std::mem::take(&mut self.done);
+        let (mut xs, mut ys, mut value) = (vec![], vec![], Field::ZERO);
+        for (coefficient, (products, product)) in self.challenge(done.len()).into_iter().zip(done) {
+            for (x, y) in products {
+                xs.push(x * coefficient);
+                ys.push(y);
+            }
+            value += product * coefficient;
+        }
+        while xs.len() > 1 {
+            let parts = FOLD.min(xs.len());
+            let length = xs.len().div_ceil(parts);
+            xs.resize(parts * length, Field::ZERO);
+            ys.resize(parts * length, Field::ZERO);
+            // The polynomials f and g through the parts at 0, 1, …; h(i) = ⟨f(i), g(i)⟩ has degree 2(parts − 1).
+            let points: Vec<u8> = (0..2 * parts as u8 - 1).collect();
+            let at = |x: Field| factors(&points[..parts], x);
+            let mut sums: Vec<Vec<(Field, Field)>> = (1..parts)
+                .map(|i| {
+                    let range = i * length..(i + 1) * length;
+                    xs[range.clone()].iter().copied().zip(ys[range].iter().copied()).collect()
+                })
+                .collect();
+            for i in &points[parts..] {
+                let weights = at(Field::new((*i).into()));
+                sums.push(mixed(&xs, &weights).into_iter().zip(mixed(&ys, &weights)).collect());
+            }
+            let later = self.multiply(sums, 0).await?;
+            // h(0) is what is left of the value.
+            let mut h = vec![value - later[..parts - 1].iter().copied().sum()];
+            h.extend(later);
+            let [point] = self.challenge(1)[..] else { return Err(Error::Message) };
+            let weights = at(point);
+            (xs, ys) = (mixed(&xs, &weights), mixed(&ys, &weights));
+            value = h.iter().zip(factors(&points, point)).map(|(h, weight)| *h * weight).sum();
+        }
+        // The products of the check itself are not checked: what they are is tested at the random point.
+        self.done.clear();
+        match (&xs[..], &ys[..]) {
+            ([x], [y]) => Ok([*x, *y, value]),
+            _ => Err(Error::Message),
+        }
+    }
+
+    /// Signs a statement, and returns who has signed the same.
+    async fn sign(&self, identity: &Identity, statement: Statement) -> Result<Vec<u8>, Error> {
+        let Reply::Signed(signed) = self.port.ask(Ask::Sign(statement)).await else {
+            return Err(Error::Message);
+        };
+        let mut same: Vec<u8> = signed
+            .into_iter()
+            .filter(|(member, other, signature)| {
+                let key = usize::from(*member).checked_sub(1).and_then(|at| identity.members.get(at));
+                *other == statement
+                    && self.batch.set.contains(member)
+                    && key.is_some_and(|key| {
+                        let message = self.signed(other);
+                        envelope::verify(key, CONTEXT, &message, signature).is_ok()
+                    })
+            })
+            .map(|(member, ..)| member)
+            .collect();
+        same.sort_unstable();
+        same.dedup();
+        Ok(same)
+    }
+
+    fn signed(&self, statement: &Statement) -> Vec<u8> {
+        signed(self.batch, statement)
+    }
+
+    /// Opens the last triple of the check, and agrees that the slots may serve: the hash of all that was
+    /// opened.
+    ///
+    /// A member shows its shares only when 2t − 1 have signed its hash. Two sets of 2t − 1 have an honest
+    /// member in common, who signs good or burn and never both.
+    async fn verify(&mut self, identity: &Identity) -> Result<[u8; 32], Error> {
+        let triple = self.fold().await?;
+        let need = self.keys.sharing().threshold().needed();
+        let seen = *self.seen.finalize().as_bytes();
+        let agreed = self.sign(identity, Statement::Seen(seen)).await?.len();
+        if agreed < need {
+            return Err(Error::NoAgreement { agreed, need });
+        }
+        let Reply::Shown(shown) = self.port.ask(Ask::Show(triple.to_vec())).await else {
+            return Err(Error::Message);
+        };
+        let opened: Result<Vec<Field>, shares::Error> = (0..3)
+            .map(|at| {
+                let of = |(member, numbers): &(u8, Vec<Field>)| Some((*member, *numbers.get(at)?));
+                let shares: Vec<(u8, Field)> = shown.iter().filter_map(of).collect();
+                Ok(self.keys.sharing().open(&shares)?.value)
+            })
+            .collect();
+        let good = matches!(opened.as_deref(), Ok([x, y, product]) if *x * *y == *product);
+        let statement = if good { Statement::Good(seen) } else { Statement::Burn(seen) };
+        let agreed = self.sign(identity, statement).await?.len();
+        match good {
+            false => Err(Error::WrongProduct),
+            true if agreed < need => Err(Error::NoAgreement { agreed, need }),
+            true => Ok(seen),
+        }
+    }
+}
+
+/// The bytes that a member signs as its statement about a batch.
+pub fn signed(batch: &Batch, statement: &Statement) -> Vec<u8> {
+    [&batch.label.bytes()[..], &statement.to_bytes()].concat()
+}
+
+/// Σ w_i·part i of a vector that is cut into as many parts as there are weights.
+fn mixed(vector: &[Field], weights: &[Field]) -> Vec<Field> {
+    let length = vector.len() / weights.len();
+    let at = |g: usize| weights.iter().enumerate().map(|(i, w)| *w * vector[i * length + g]).sum();
+    (0..length).map(at).collect()
+}
+
+/// Prepares a batch of slots for a circuit: `walk` walks through it on a machine that has no inputs.
+///
+/// # Errors
+/// [`Error::NoAgreement`] or [`Error::WrongProduct`], after which no slot of the batch serves; those of the
+/// walk.
+pub async fn prepare<F>(
+    keys: Arc<MemberKeys>,
+    identity: Arc<Identity>,
+    batch: Batch,
+    walk: F,
+    port: Port,
+) -> Result<Vec<Slot>, Error>
+where
+    F: Fn(&mut Plan) -> Result<(), Error> + Send,
+{
+    let mut multiplier = Multiplier::new(&keys, &batch, &port)?;
+    let mut plans = Vec::with_capacity(batch.slots as usize);
+    for slot in 0..batch.slots {
+        let mut plan = Plan::new(&keys, &multiplier.seeds, slot);
+        walk(&mut plan)?;
+        plans.push(plan);
+    }
+    // The squares of all bits and all products of masks in a round, and a random product, which makes what the
+    // check opens at its end random.
+    let mut random = multiplier.seeds.of(Kind::Prepare, 0);
+    let beside = (random.uniform(), random.uniform());
+    let bits: u32 = plans.iter().flat_map(|plan| &plan.widths).sum();
+    let roots: Vec<Field> = (0..bits).map(|_| random.uniform()).collect();
+    let squares = roots.iter().map(|root| vec![(*root, *root)]);
+    let counts: Vec<usize> = plans.iter().map(|plan| plan.sums.len()).collect();
+    let products = plans.iter_mut().flat_map(|plan| std::mem::take(&mut plan.sums));
+    let sums: Vec<Vec<(Field, Field)>> = squares.chain(products).chain([vec![beside]]).collect();
+    let opened = roots.len();
+    let values = multiplier.multiply(sums, opened).await?;
+    let (squares, products) = values.split_at(opened);
+    if squares.contains(&Field::ZERO) {
+        return Err(Error::WrongProduct);
+    }
+    let half = Field::new(2).inverse();
+    let bit = |(root, square): (&Field, &Field)| (*root * square.root().inverse() + Field::ONE) * half;
+    let bits: Vec<Field> = roots.iter().zip(squares).map(bit).collect();
+    // Eight indicators of each three bits.
+    let blocks: Vec<[Field; 3]> = bits.chunks_exact(3).map(|b| [b[0], b[1], b[2]]).collect();
+    let pairs = blocks.iter().flat_map(|[a, b, c]| [vec![(*a, *b)], vec![(*a, *c)], vec![(*b, *c)]]);
+    let two = multiplier.multiply(pairs.collect(), 0).await?;
+    let triples = blocks.iter().enumerate().map(|(i, block)| vec![(two[3 * i], block[2])]);
+    let three = multiplier.multiply(triples.collect(), 0).await?;
+    let hot = |(i, [a, b, c]): (usize, &[Field; 3])| {
+        let ([ab, ac, bc], abc) = ([two[3 * i], two[3 * i + 1], two[3 * i + 2]], three[i]);
+        let (one, only_ab, only_ac, only_bc) = (Field::ONE, ab - abc, ac - abc, bc - abc);
+        let (only_a, only_b, only_c) = (*a - ab - only_ac, *b - ab - only_bc, *c - ac - only_bc);
+        let none = one - *a - *b - *c + ab + ac + bc - abc;
+        [none, only_a, only_b, only_ab, only_c, only_ac, only_bc, abc]
+    };
+    let blocks: Vec<[Field; 8]> = blocks.iter().enumerate().map(hot).collect();
+    let seen = multiplier.verify(&identity).await?;
+    // What belongs to each slot.
+    let (mut products, mut bits, mut blocks) = (products.iter(), bits.chunks_exact(3), blocks.into_iter());
+    let slot = |(number, plan): (usize, Plan)| {
+        let of_width = |width: &u32| {
+            let count = *width as usize / 3;
+            let value = bits.by_ref().take(count).flatten().enumerate();
+            Bits {
+                value: value.map(|(i, bit)| *bit * Field::new(1 << i)).sum(),
+                blocks: blocks.by_ref().take(count).collect(),
+            }
+        };
+        Slot {
+            batch: batch.label,
+            number: number as u32,
+            seen,
+            bits: plan.widths.iter().map(of_width).collect(),
+            products: products.by_ref().take(counts[number]).copied().collect(),
+        }
+    };
+    Ok(plans.into_iter().enumerate().map(slot).collect())
+}

@@ -1,0 +1,6 @@
+//! Members of committees, each with its own keys, in one process.
+
+mod attacks;
+mod circuits;
+mod play;
+mod world;
