@@ -8,11 +8,11 @@
 //! | a device | the keys of its session | the arm of each of its requests |
 //!
 //! A circuit is written once, against [`Machine`]: [`decide`](decide::decide) and [`learn`](learn::learn).
-//! Before an input is there, a set of members prepares *slots* for it ([`prepare`](prepare::prepare)): products
-//! of its masks and random bits, which are checked before one of them serves. Then each member shows one number
-//! for each step of the circuit ([`Run`]), and every opened number is read from shares of which 2t − 1 must be on
-//! one polynomial. A member that errs while slots are prepared is seen before they serve, and one that errs
-//! later at once.
+//! Before an input is there, a set of members prepares *slots* for it ([`prepare`](prepare::prepare)):
+//! products of its masks and random bits, which are checked before one of them serves. Then each member shows
+//! one number for each step of the circuit ([`Run`]), and every opened number is read from shares of which 2t
+//! − 1 must be on one polynomial. A member that errs while slots are prepared is seen before they serve, and
+//! one that errs later at once.
 //!
 //! No type of this crate that holds a secret has Debug, Clone or Serialize. Nothing here does I/O.
 
@@ -34,3 +34,6 @@ pub use error::Error;
 pub use keys::MemberKeys;
 pub use machine::{Bits, Gate, Linear, Machine, walk};
 pub use online::{Lane, Plan, Run, Slot, Wire};
+
+#[cfg(test)]
+mod tests;

@@ -130,6 +130,13 @@ pub struct Slot {
     pub(crate) bits: Vec<Bits<Field>>,
 }
 
+impl Slot {
+    /// The label of its batch.
+    pub fn label(&self) -> &Label {
+        &self.batch
+    }
+}
+
 /// Computes a circuit of one slot.
 pub struct Lane {
     masks: SlotMasks,

@@ -1,14 +1,15 @@
 //! Slots are prepared, and checked, before an input is there.
 //!
-//! A product [x·y] of shared numbers takes a round (Damgård, Nielsen 2007): of the first 2t − 1 members of the
-//! set each sends
+//! A product [x·y] of shared numbers takes a round (Damgård, Nielsen 2007): of the first 2t − 1 members of
+//! the set each sends
 //!
 //! s_j = ℓ_j·Σ x_j·y_j + ζ_j + Σ r_A,
 //!
 //! with the weights ℓ_j of a polynomial of degree 2t − 2 at 0, shares ζ_j of zero from the keys of pairs, and
-//! of each subset A the number r_A once, by its first member of these. Whoever adds up s_j gives D = x·y + r to
-//! all, and [x·y] = D − [r]. A member that errs, or a sum that is given wrongly, shifts the product by a number
-//! that does not depend on secrets; the check finds it but for 2⁻¹¹⁹ for each hash that somebody tries.
+//! of each subset A the number r_A once, by its first member of these. Whoever adds up s_j gives D = x·y + r
+//! to all, and [x·y] = D − [r]. A member that errs, or a sum that is given wrongly, shifts the product by a
+//! number that does not depend on secrets; the check finds it but for 2⁻¹¹⁹ for each hash that somebody
+//! tries.
 //!
 //! A bit is (a/√(a²) + 1)/2 for a random a whose square is opened, with the root that is a square itself.
 
@@ -35,8 +36,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// `slots` slots of the members of `set`, in order. `nonces` has a nonce of each of them, which it drew at
-    /// its start, and `number` is another one for each of their batches: no label serves twice.
+    /// `slots` slots of the members of `set`, in order. `nonces` has a nonce of each of them, which it drew
+    /// at its start, and `number` is another one for each of their batches: no label serves twice.
     pub fn new(committee: &[u8; 32], set: &[u8], nonces: &[[u8; 32]], number: u64, slots: u32) -> Self {
         let nonces: Vec<u8> = nonces.concat();
         let fields: [&[u8]; 5] = [committee, set, &nonces, &number.to_le_bytes(), &slots.to_le_bytes()];
@@ -173,7 +174,8 @@ impl<'a> Multiplier<'a> {
             let length = xs.len().div_ceil(parts);
             xs.resize(parts * length, Field::ZERO);
             ys.resize(parts * length, Field::ZERO);
-            // The polynomials f and g through the parts at 0, 1, …; h(i) = ⟨f(i), g(i)⟩ has degree 2(parts − 1).
+            // The polynomials f and g through the parts at 0, 1, …; h(i) = ⟨f(i), g(i)⟩ has degree 2(parts −
+            // 1).
             let points: Vec<u8> = (0..2 * parts as u8 - 1).collect();
             let at = |x: Field| factors(&points[..parts], x);
             let mut sums: Vec<Vec<(Field, Field)>> = (1..parts)
@@ -292,14 +294,26 @@ where
     F: Fn(&mut Plan) -> Result<(), Error> + Send,
 {
     let mut multiplier = Multiplier::new(&keys, &batch, &port)?;
+    let mut slots = unchecked(&mut multiplier, walk).await?;
+    let seen = multiplier.verify(&identity).await?;
+    slots.iter_mut().for_each(|slot| slot.seen = seen);
+    Ok(slots)
+}
+
+/// Slots whose products nobody has checked.
+async fn unchecked<F>(multiplier: &mut Multiplier<'_>, walk: F) -> Result<Vec<Slot>, Error>
+where
+    F: Fn(&mut Plan) -> Result<(), Error> + Send,
+{
+    let batch = multiplier.batch;
     let mut plans = Vec::with_capacity(batch.slots as usize);
     for slot in 0..batch.slots {
-        let mut plan = Plan::new(&keys, &multiplier.seeds, slot);
+        let mut plan = Plan::new(multiplier.keys, &multiplier.seeds, slot);
         walk(&mut plan)?;
         plans.push(plan);
     }
-    // The squares of all bits and all products of masks in a round, and a random product, which makes what the
-    // check opens at its end random.
+    // The squares of all bits and all products of masks in a round, and a random product, which makes what
+    // the check opens at its end random.
     let mut random = multiplier.seeds.of(Kind::Prepare, 0);
     let beside = (random.uniform(), random.uniform());
     let bits: u32 = plans.iter().flat_map(|plan| &plan.widths).sum();
@@ -317,21 +331,7 @@ where
     let half = Field::new(2).inverse();
     let bit = |(root, square): (&Field, &Field)| (*root * square.root().inverse() + Field::ONE) * half;
     let bits: Vec<Field> = roots.iter().zip(squares).map(bit).collect();
-    // Eight indicators of each three bits.
-    let blocks: Vec<[Field; 3]> = bits.chunks_exact(3).map(|b| [b[0], b[1], b[2]]).collect();
-    let pairs = blocks.iter().flat_map(|[a, b, c]| [vec![(*a, *b)], vec![(*a, *c)], vec![(*b, *c)]]);
-    let two = multiplier.multiply(pairs.collect(), 0).await?;
-    let triples = blocks.iter().enumerate().map(|(i, block)| vec![(two[3 * i], block[2])]);
-    let three = multiplier.multiply(triples.collect(), 0).await?;
-    let hot = |(i, [a, b, c]): (usize, &[Field; 3])| {
-        let ([ab, ac, bc], abc) = ([two[3 * i], two[3 * i + 1], two[3 * i + 2]], three[i]);
-        let (one, only_ab, only_ac, only_bc) = (Field::ONE, ab - abc, ac - abc, bc - abc);
-        let (only_a, only_b, only_c) = (*a - ab - only_ac, *b - ab - only_bc, *c - ac - only_bc);
-        let none = one - *a - *b - *c + ab + ac + bc - abc;
-        [none, only_a, only_b, only_ab, only_c, only_ac, only_bc, abc]
-    };
-    let blocks: Vec<[Field; 8]> = blocks.iter().enumerate().map(hot).collect();
-    let seen = multiplier.verify(&identity).await?;
+    let blocks = indicators(multiplier, &bits).await?;
     // What belongs to each slot.
     let (mut products, mut bits, mut blocks) = (products.iter(), bits.chunks_exact(3), blocks.into_iter());
     let slot = |(number, plan): (usize, Plan)| {
@@ -346,10 +346,44 @@ where
         Slot {
             batch: batch.label,
             number: number as u32,
-            seen,
+            seen: [0; 32],
             bits: plan.widths.iter().map(of_width).collect(),
             products: products.by_ref().take(counts[number]).copied().collect(),
         }
     };
     Ok(plans.into_iter().enumerate().map(slot).collect())
+}
+
+/// Eight indicators of each three bits, in two rounds.
+async fn indicators(multiplier: &mut Multiplier<'_>, bits: &[Field]) -> Result<Vec<[Field; 8]>, Error> {
+    let blocks: Vec<[Field; 3]> = bits.chunks_exact(3).map(|b| [b[0], b[1], b[2]]).collect();
+    if blocks.is_empty() {
+        return Ok(vec![]);
+    }
+    let pairs = blocks.iter().flat_map(|[a, b, c]| [vec![(*a, *b)], vec![(*a, *c)], vec![(*b, *c)]]);
+    let two = multiplier.multiply(pairs.collect(), 0).await?;
+    let triples = blocks.iter().enumerate().map(|(i, block)| vec![(two[3 * i], block[2])]);
+    let three = multiplier.multiply(triples.collect(), 0).await?;
+    let hot = |(i, [a, b, c]): (usize, &[Field; 3])| {
+        let ([ab, ac, bc], abc) = ([two[3 * i], two[3 * i + 1], two[3 * i + 2]], three[i]);
+        let (one, only_ab, only_ac, only_bc) = (Field::ONE, ab - abc, ac - abc, bc - abc);
+        let (only_a, only_b, only_c) = (*a - ab - only_ac, *b - ab - only_bc, *c - ac - only_bc);
+        let none = one - *a - *b - *c + ab + ac + bc - abc;
+        [none, only_a, only_b, only_ab, only_c, only_ac, only_bc, abc]
+    };
+    Ok(blocks.iter().enumerate().map(hot).collect())
+}
+
+/// What a committee without the check would do: for the controls of tests.
+#[cfg(test)]
+pub(crate) async fn prepare_unchecked<F>(
+    keys: Arc<MemberKeys>,
+    batch: Batch,
+    walk: F,
+    port: Port,
+) -> Result<Vec<Slot>, Error>
+where
+    F: Fn(&mut Plan) -> Result<(), Error> + Send,
+{
+    unchecked(&mut Multiplier::new(&keys, &batch, &port)?, walk).await
 }

@@ -1,6 +1,6 @@
 //! Committees beside the exact twin.
 
-use crate::world::{Bandit, Device, World, config, made_up, reward};
+use super::world::{Bandit, Device, World, config, made_up, reward};
 use bandit::{LinearConfig, WidthShape};
 
 /// Rows rounded towards zero to 2⁻¹⁶, as devices do.

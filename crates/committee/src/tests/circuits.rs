@@ -1,0 +1,372 @@
+//! Circuits on the numbers themselves: what they compute, how large their numbers are, and what they cost.
+
+use super::world::{World, config, reward, rng};
+use crate::compare::{at_least_zero, largest};
+use crate::decide::{Decided, Inputs, decide};
+use crate::learn::{Feedback, State, initial, learn};
+use crate::scalars::{Decide, LEAST_SLACK, Learn, MOST_RESIDUAL, schedule};
+use crate::{Bound, Clear, Error, walk};
+use bandit::{LinearConfig, WidthShape};
+use rand::Rng;
+use shares::{Field, Row, Sharing, Threshold};
+
+const COMMITTEES: [(u8, u8); 6] = [(2, 3), (2, 4), (3, 5), (3, 7), (4, 7), (4, 10)];
+
+fn sharing((t, n): (u8, u8)) -> Sharing {
+    Sharing::new(Threshold::new(t, n).unwrap())
+}
+
+fn field(x: i128) -> Field {
+    Field::from_signed(x)
+}
+
+/// Both ends of each width, both sides of zero, and any other values.
+#[test]
+fn comparisons_are_exact() {
+    let mut rng = rng(1);
+    for width in [18, 21, 24, 27] {
+        let end = (1i128 << width) - 1;
+        let drawn = (0..200).map(|_| i128::from(rng.next_u32()) % (2 * end) - end);
+        let values: Vec<i128> = [0, 1, -1, end, -end, 7, -8].into_iter().chain(drawn).collect();
+        let mut clear = Clear::new(3, u64::from(width));
+        let shares: Vec<Field> = values.iter().map(|v| field(*v)).collect();
+        let results = walk(at_least_zero(&mut clear, &shares, width)).unwrap();
+        for (value, result) in values.iter().zip(results) {
+            assert_eq!(result.get(), u128::from(*value >= 0), "{value} with {width} bits");
+        }
+        // A value that does not fit is noticed.
+        let refused = walk(at_least_zero(&mut clear, &[field(end + 1)], width));
+        assert!(matches!(refused, Err(Error::Bound { .. })));
+    }
+}
+
+/// For every number of arms up to 20 and for 64: the largest, and of equal ones the first in the order.
+#[test]
+fn the_largest_is_found() {
+    let mut rng = rng(2);
+    for arms in (1..=20).chain([64]) {
+        for _ in 0..6 {
+            let values: Vec<i128> = (0..arms).map(|_| i128::from(rng.next_u32() % 5) - 2).collect();
+            let mut order: Vec<usize> = (0..arms).collect();
+            (1..arms).for_each(|i| order.swap(i, rng.next_u32() as usize % (i + 1)));
+            let indices: Vec<Field> = values.iter().map(|v| field(*v)).collect();
+            let mut clear = Clear::new(4, 3);
+            let chosen = walk(largest(&mut clear, &indices, &order, 18, 2)).unwrap();
+            let top = *values.iter().max().unwrap();
+            let want = *order.iter().find(|arm| values[**arm] == top).unwrap();
+            for (arm, wire) in &chosen.winner {
+                assert_eq!(wire.get(), u128::from(*arm == want), "{values:?}, {order:?}");
+            }
+            for group in &chosen.groups {
+                assert_eq!(group.iter().map(|wire| wire.get()).sum::<u128>(), 1);
+            }
+        }
+    }
+}
+
+/// A decision that is counted: what a member shows, and prepares in batches of 32 slots.
+fn counted(config: &LinearConfig, committee: (u8, u8), t: u64) -> (Bound, Decide) {
+    let sharing = sharing(committee);
+    let scalars = Decide::new(config, &sharing, t + 1, t, 0).unwrap();
+    let mut bound = Bound::new(sharing.subsets().len());
+    let (d, ratio) = (config.d, config.l * config.l / config.lambda);
+    let of = |most: f64| Bound::input(most as u128);
+    let inputs = Inputs {
+        inverse: vec![of(2.0 * 2f64.powi(36)); d * (d + 1) / 2],
+        estimate: vec![of(((t as f64 * ratio).sqrt() / 2.0 + 1.0) * 2f64.powi(28)); d],
+        rows: vec![vec![of(2f64.powi(18)); d + 3]; config.k],
+    };
+    walk(decide(&mut bound, &scalars, inputs)).unwrap();
+    (bound, scalars)
+}
+
+fn counted_update(config: &LinearConfig, committee: (u8, u8), t: u64, batch: u64) -> Result<Bound, Error> {
+    let sharing = sharing(committee);
+    let scalars = Learn::new(config, &sharing, (t, MOST_RESIDUAL), (batch, 0))?;
+    let mut bound = Bound::new(sharing.subsets().len());
+    let d = config.d;
+    let triangle = d * (d + 1) / 2;
+    let most = |most: f64| Bound::input(most as u128);
+    let numbers = vec![most((t as f64 + 10.0) * 2f64.powi(40)); 3 * triangle + 2 * d];
+    let state = State::from_numbers(d, &numbers).unwrap();
+    let feedback = |_| Feedback {
+        row: vec![most(2f64.powi(16)); d],
+        reward: vec![most(2f64.powi(18)); 4],
+        erased: false,
+    };
+    let feedbacks = (0..batch).map(feedback).collect();
+    walk(learn(&mut bound, &scalars, state, feedbacks))?;
+    Ok(bound)
+}
+
+/// Numbers of 16 bytes that a member sends for a decision, prepared in batches of 32 and shown, and rounds;
+/// and for an update of 16 feedbacks. A circuit that shows one number or takes one round more fails here.
+#[test]
+fn what_decisions_and_updates_cost() {
+    let root = WidthShape::Root.width(0.5);
+    let of = |d, k, width, batch| {
+        let config = LinearConfig { width, ..config(d, k) };
+        let (decision, _) = counted(&config, (2, 3), 100);
+        let update = counted_update(&config, (2, 3), 100, 16).unwrap();
+        let prepared = (decision.prepared(batch).0 / batch, decision.prepared(1).1);
+        let of_update = (update.shown + update.prepared(1).0, update.rounds);
+        (prepared, (decision.shown, decision.rounds), of_update)
+    };
+    let tangent = WidthShape::Tangent.width(0.5);
+    for (d, k, with_tangent, with_root, update) in [
+        (2, 2, ((66, 8), (49, 11)), ((94, 8), (77, 15)), (296, 15)),
+        (7, 4, ((357, 9), (247, 13)), ((413, 9), (303, 17)), (1341, 15)),
+        (8, 8, ((773, 9), (504, 20)), ((885, 9), (616, 24)), (1664, 15)),
+        (16, 16, ((1875, 10), (1409, 22)), ((2099, 10), (1633, 26)), (5582, 15)),
+        (8, 32, ((3550, 10), (2072, 28)), ((3998, 10), (2520, 32)), (1664, 15)),
+        (16, 64, ((7811, 10), (5313, 30)), ((8707, 10), (6209, 34)), (5582, 15)),
+    ] {
+        assert_eq!(of(d, k, tangent, 32), (with_tangent.0, with_tangent.1, update), "({d}, {k})");
+        assert_eq!(of(d, k, root, 32), (with_root.0, with_root.1, update), "({d}, {k})");
+    }
+}
+
+/// Whatever is accepted keeps masks 2³⁶ times as wide as their numbers; what does not fit is refused by name.
+#[test]
+fn every_mask_covers_its_number() {
+    let mut accepted = 0;
+    for committee in COMMITTEES {
+        for lambda in [0.1, 1.0, 4.0] {
+            for d in [2, 16, 64] {
+                for t in [0, 20_000, 4_000_000] {
+                    for width in [WidthShape::Tangent.width(0.5), WidthShape::Root.width(0.5)] {
+                        let config = LinearConfig { lambda, width, ..config(d, 4) };
+                        let sharing = sharing(committee);
+                        match Decide::new(&config, &sharing, t + 1, t, 0) {
+                            Ok(_) => {
+                                let (bound, _) = counted(&config, committee, t);
+                                assert!(bound.slack.unwrap() >= LEAST_SLACK, "{committee:?} {d} {t}");
+                                accepted += 1;
+                            }
+                            Err(Error::Bound { .. } | Error::OutOfRange { .. }) => {}
+                            Err(other) => panic!("{other}"),
+                        }
+                    }
+                    for batch in [1, 16, 200] {
+                        let config = LinearConfig { lambda, ..config(d, 4) };
+                        match counted_update(&config, committee, t, batch) {
+                            Ok(bound) => {
+                                assert!(bound.slack.unwrap() >= LEAST_SLACK, "{committee:?} {d} {t} {batch}");
+                                accepted += 1;
+                            }
+                            Err(Error::Bound { .. } | Error::OutOfRange { .. }) => {}
+                            Err(other) => panic!("{other}"),
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(accepted > 200, "{accepted}");
+}
+
+/// Batches of 1 to 200, L²/λ from ¼ to 10, up to 16 erased: eigenvalues anywhere in their interval are
+/// brought within the residual that is promised, which is at most 2⁻¹¹.
+#[test]
+fn schedules_keep_their_promise() {
+    let unit = 2f64.powi(40);
+    for ratio in [0.25, 1.0, 4.0, 10.0] {
+        for batch in 1..=200 {
+            for erased in [0, 1, 16] {
+                let (steps, promised) = schedule(MOST_RESIDUAL, batch, erased, ratio).unwrap();
+                assert!(promised <= MOST_RESIDUAL / 2 && steps.len() <= 14, "{batch}, {steps:?}");
+                let epsilon = MOST_RESIDUAL as f64 / unit;
+                let low = (1.0 - epsilon) / (1.0 + erased as f64 * ratio);
+                let high = (1.0 + epsilon) * (1.0 + batch as f64 * ratio);
+                for i in 0..=64 {
+                    let mut eigenvalue = low + (high - low) * f64::from(i) / 64.0;
+                    for (m, s) in &steps {
+                        let scaled = eigenvalue * f64::from(*m) / (1u64 << s) as f64;
+                        eigenvalue = scaled * (2.0 - scaled);
+                    }
+                    let off = (eigenvalue - 1.0).abs() * unit;
+                    assert!(off <= promised as f64, "{batch} {erased} {ratio}: {off}");
+                }
+            }
+        }
+    }
+    let (steps, _) = schedule(MOST_RESIDUAL, 16, 0, 1.0).unwrap();
+    assert_eq!(steps.len(), 5);
+    // If 16 rows are erased and the schedule does not know it, its promise is false.
+    let (steps, promised) = schedule(0, 1, 0, 1.0).unwrap();
+    let last = steps.iter().fold(1.0 / 17.0, |eigenvalue, (m, s)| {
+        let scaled = eigenvalue * f64::from(*m) / (1u64 << s) as f64;
+        scaled * (2.0 - scaled)
+    });
+    assert!((1.0 - last) * unit > 100.0 * promised as f64);
+    assert!(schedule(MOST_RESIDUAL + 1, 1, 0, 1.0).is_err());
+}
+
+/// A bandit in the clear.
+struct InClear {
+    config: LinearConfig,
+    sharing: Sharing,
+    state: State<Field>,
+    feedbacks: u64,
+    residual: u64,
+}
+
+impl InClear {
+    fn new(config: LinearConfig, committee: (u8, u8)) -> Self {
+        let sharing = sharing(committee);
+        let start = Learn::new(&config, &sharing, (0, 0), (0, 0)).unwrap();
+        InClear { config, sharing, state: initial(&start), feedbacks: 0, residual: 0 }
+    }
+
+    fn learn(&mut self, batch: &[(Vec<i64>, Vec<i64>, bool)]) -> Result<(), Error> {
+        let erased = batch.iter().filter(|(.., erased)| *erased).count() as u64;
+        let change = (batch.len() as u64 - erased, erased);
+        let scalars = Learn::new(&self.config, &self.sharing, (self.feedbacks, self.residual), change)?;
+        let numbers = |row: &[i64]| row.iter().map(|x| field((*x).into())).collect::<Vec<_>>();
+        let feedback = |(row, reward, erased): &(Vec<i64>, Vec<i64>, bool)| Feedback {
+            row: numbers(&row[..self.config.d]),
+            reward: numbers(reward),
+            erased: *erased,
+        };
+        let mut clear = Clear::new(self.sharing.subsets().len(), self.feedbacks);
+        let batch = batch.iter().map(feedback).collect();
+        walk(learn(&mut clear, &scalars, self.state.clone(), batch))?;
+        self.state = State::from_numbers(self.config.d, &clear.record).unwrap();
+        (self.feedbacks, self.residual) = (scalars.feedbacks, scalars.residual);
+        Ok(())
+    }
+
+    fn decide(&self, rows: &[Vec<i64>], scalars: &Decide) -> Result<Decided<Field>, Error> {
+        let numbers = |row: &Vec<i64>| row.iter().map(|x| field((*x).into())).collect::<Vec<_>>();
+        let inputs = Inputs {
+            inverse: self.state.scaled.clone(),
+            estimate: self.state.estimate.clone(),
+            rows: rows.iter().map(numbers).collect(),
+        };
+        let mut clear = Clear::new(self.sharing.subsets().len(), 5);
+        walk(decide(&mut clear, scalars, inputs))
+    }
+
+    fn scalars(&self) -> Decide {
+        Decide::new(&self.config, &self.sharing, self.feedbacks + 1, self.feedbacks, 0).unwrap()
+    }
+
+    /// The largest entry of A·V − 1, for two features.
+    fn residual_entry(&self) -> f64 {
+        let f = |x: &Field, bits: i32| x.signed() as f64 / 2f64.powi(bits);
+        let full = |m: &[Field], bits| {
+            let [a, b, c] = [0, 1, 2].map(|i| f(&m[i], bits));
+            [[a, b], [b, c]]
+        };
+        let (a, v) = (full(&self.state.inverse, 36), full(&self.state.design, 32));
+        let entry = |i: usize, j: usize| a[i][0] * v[0][j] + a[i][1] * v[1][j] - f64::from(u8::from(i == j));
+        (0..4).map(|at| entry(at / 2, at % 2).abs()).fold(0.0, f64::max)
+    }
+}
+
+fn row(features: &[f64], seed: u64) -> Vec<i64> {
+    Row::new(features, &mut rng(seed)).unwrap().numbers().to_vec()
+}
+
+/// Feedbacks of hostile devices, every norm and reward valid, make ω as long as √t/2; then rows along it. No
+/// number is larger than its circuit says, and the arm is the right one. In the control comparisons are three
+/// bits too narrow, and a difference of indices does not fit.
+#[test]
+fn attack_valid_feedback_stretches_the_model() {
+    for t in [256u64, 1024, 20_000] {
+        let width = WidthShape::Root.width(0.5);
+        let mut bandit = InClear::new(LinearConfig { width, ..config(2, 4) }, (2, 3));
+        let epsilon = 1.0 / (t as f64).sqrt();
+        let c = (1.0 - epsilon * epsilon).sqrt() * (1.0 - 2f64.powi(-12));
+        let rows = [row(&[c, epsilon], 1), row(&[c, -epsilon], 2)];
+        let rewards = [reward(1.0, 1), reward(-1.0, 2)];
+        let batch: Vec<_> = (0..16).map(|i| (rows[i % 2].clone(), rewards[i % 2].clone(), false)).collect();
+        for _ in 0..t / 16 {
+            bandit.learn(&batch).unwrap();
+            assert!(bandit.residual <= MOST_RESIDUAL);
+        }
+        let length = bandit.state.estimate[1].signed() as f64 / 2f64.powi(28);
+        assert!(length > 0.45 * (t as f64).sqrt(), "{t}: {length}");
+        let scalars = bandit.scalars();
+        let rows = [[0.0, 0.999], [0.0, -0.999], [0.999, 0.0], [0.0, -0.999]];
+        let rows: Vec<Vec<i64>> = rows.iter().map(|x| row(x, 3)).collect();
+        let decided = bandit.decide(&rows, &scalars).unwrap();
+        assert_eq!(decided.arm.get(), 0, "{t}");
+        let narrow = Decide { width: scalars.width - 3, ..scalars.clone() };
+        assert!(matches!(bandit.decide(&rows, &narrow), Err(Error::Bound { .. })), "{t}");
+    }
+}
+
+/// Learning and erasing 1, 16 and whole batches: statistics are equal to integers, and the inverse is within
+/// the residual that is stated.
+#[test]
+fn what_is_erased_is_gone() {
+    let mut bandit = InClear::new(config(2, 4), (2, 4));
+    let mut rng = rng(9);
+    let mut draw = || f64::from(rng.next_u32()) / f64::from(u32::MAX) * 1.4 - 0.7;
+    let feedback = |x: [f64; 2], r: f64, erased| (row(&x, 1), reward(r, 2), erased);
+    let all: Vec<([f64; 2], f64)> = (0..48).map(|_| ([draw(), draw()], draw())).collect();
+    for batch in all.chunks(16) {
+        bandit.learn(&batch.iter().map(|(x, r)| feedback(*x, *r, false)).collect::<Vec<_>>()).unwrap();
+        assert!(bandit.residual_entry() < 2f64.powi(-9));
+    }
+    let mut left = all.clone();
+    for (gone, come) in [(1, 0), (16, 4), (16, 0), (15, 0)] {
+        let erased: Vec<_> = left.drain(..gone).collect();
+        let added: Vec<_> = all[..come].to_vec();
+        let batch: Vec<_> = erased
+            .iter()
+            .map(|(x, r)| feedback(*x, *r, true))
+            .chain(added.iter().map(|(x, r)| feedback(*x, *r, false)))
+            .collect();
+        bandit.learn(&batch).unwrap();
+        left.extend(added);
+        assert_eq!(bandit.feedbacks, left.len() as u64);
+        let fixed = |x: f64| (x * 65536.0) as i64;
+        let sum = |f: &dyn Fn(&([f64; 2], f64)) -> i64| i128::from(left.iter().map(f).sum::<i64>());
+        let design = [
+            sum(&|(x, _)| fixed(x[0]) * fixed(x[0])) + (1 << 32),
+            sum(&|(x, _)| fixed(x[0]) * fixed(x[1])),
+            sum(&|(x, _)| fixed(x[1]) * fixed(x[1])) + (1 << 32),
+        ];
+        assert_eq!(bandit.state.design.iter().map(|v| v.signed()).collect::<Vec<_>>(), design);
+        let moment = [0, 1].map(|i| sum(&|(x, r)| fixed(*r) * fixed(x[i])));
+        assert_eq!(bandit.state.moment.iter().map(|v| v.signed()).collect::<Vec<_>>(), moment);
+        assert!(bandit.residual_entry() < 2f64.powi(-9), "{}", bandit.residual_entry());
+    }
+    // More than there is.
+    let batch: Vec<_> = all[..8].iter().map(|(x, r)| feedback(*x, *r, true)).collect();
+    assert!(matches!(bandit.learn(&batch), Err(Error::OutOfRange { .. })));
+}
+
+/// A reward of 1.5, or with wrong squares, is named by its place, and nothing is learnt.
+#[test]
+fn rewards_out_of_range_are_named() {
+    let mut bandit = InClear::new(config(2, 4), (2, 3));
+    let before = bandit.state.design.clone();
+    let mut long = reward(1.0, 1);
+    long[0] = 3 << 15;
+    let mut wrong = reward(0.5, 2);
+    wrong[2] += 1;
+    let x = row(&[0.6, 0.6], 1);
+    let batch = [reward(1.0, 1), long, reward(-1.0, 3), wrong].map(|r| (x.clone(), r, false));
+    assert_eq!(bandit.learn(&batch), Err(Error::Rewards { places: vec![1, 3] }));
+    assert!(bandit.feedbacks == 0 && bandit.state.design == before);
+    bandit.learn(&[batch[0].clone(), batch[2].clone()]).unwrap();
+    assert_eq!(bandit.feedbacks, 2);
+}
+
+/// A world's committee has the subsets that the counts are for.
+#[test]
+fn counts_are_those_of_members() {
+    let world = World::new(2, 3);
+    let bandit = super::world::Bandit::new(&world, config(2, 2));
+    let scalars = bandit.scalars(0);
+    let here = world.all();
+    world.sent.set([0; 4]);
+    let slots = bandit.slots(&here, &scalars, 32);
+    let (bound, _) = counted(&config(2, 2), (2, 3), 0);
+    let (sent, rounds) = bound.prepared(32);
+    assert_eq!(world.sent.get()[..2], [sent, rounds]);
+    drop(slots);
+}
