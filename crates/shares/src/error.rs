@@ -45,4 +45,16 @@ pub enum Error {
         /// Its number.
         member: u8,
     },
+    /// Untrusted: a message whose MAC is wrong: somebody changed it, or it is of another session or bandit.
+    #[error("the message is not of this session, or was changed on its way")]
+    Mac,
+    /// Untrusted: a sealed box that does not open, or a public key that nothing is sealed under.
+    #[error("what is sealed to member {member} does not open with its key")]
+    Sealed {
+        /// Its number.
+        member: u8,
+    },
+    /// Untrusted: a message of another form than its kind has.
+    #[error("the message has another form than its kind")]
+    Message,
 }

@@ -27,6 +27,8 @@ pub enum Kind {
     Seed = 9,
     /// What is random while a batch of slots is prepared.
     Prepare = 10,
+    /// The keys of a session.
+    Session = 11,
 }
 
 /// A hash of a kind and of fields, which are hashed with their lengths. A label gives one stream under a key:
@@ -61,6 +63,20 @@ impl Key {
         Key(bytes)
     }
 
+    /// A random key.
+    pub fn random<R: rand::CryptoRng>(rng: &mut R) -> Self {
+        let mut bytes = [0; 32];
+        rng.fill_bytes(&mut bytes);
+        let key = Key(bytes);
+        bytes.zeroize();
+        key
+    }
+
+    /// Its bytes, for whoever stores or seals it.
+    pub fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// The hash by which others know the key.
     pub fn hash(&self) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new_derive_key("helba 2026-11-27 hash of a key of shares");
@@ -72,7 +88,9 @@ impl Key {
     pub fn derive(&self, label: &Label) -> Key {
         let mut derived = [0; 32];
         self.stream(label).0.fill(&mut derived);
-        Key(derived)
+        let key = Key(derived);
+        derived.zeroize();
+        key
     }
 
     /// The numbers that follow from this key and a label: BLAKE3 with the key, extended.

@@ -23,6 +23,7 @@ mod field;
 mod label;
 mod pads;
 mod record;
+mod session;
 mod squares;
 mod subsets;
 
@@ -31,5 +32,9 @@ pub use field::Field;
 pub use label::{Key, Kind, Label, Stream};
 pub use pads::{Pads, Row};
 pub use record::Record;
+pub use session::{
+    Answer, AnswerPlace, Feedback, MAC_BYTES, MemberSession, Nonce, Request, Session, SessionId,
+    SessionSecret,
+};
 pub use squares::three_squares;
 pub use subsets::{Opened, Reader, Sharing, Subset, Threshold, factors};

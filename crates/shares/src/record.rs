@@ -2,9 +2,9 @@
 
 use crate::{Field, Label};
 
-/// Numbers of a computation that are there after it: m = x + λ for each number x, with λ from the seeds of the
-/// slot in which it was computed. Whoever stores a record learns nothing of the numbers, and a member's shares
-/// of them follow from its keys.
+/// Numbers of a computation that are there after it: m = x + λ for each number x, with λ from the seeds of
+/// the slot in which it was computed. Whoever stores a record learns nothing of the numbers, and a member's
+/// shares of them follow from its keys.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Record {
     /// The batch of slots.
