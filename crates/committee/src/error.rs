@@ -42,7 +42,8 @@ pub enum Error {
     /// A comparison left what is no choice of one arm. No bound was kept, and the decision stops.
     #[error("the comparison left no choice: the decision stops")]
     NoChoice,
-    /// Untrusted: fewer than 2t − 1 members have seen the same numbers in a preparation, which is thrown away.
+    /// Untrusted: fewer than 2t − 1 members have seen the same numbers in a preparation, which is thrown
+    /// away.
     #[error(
         "{agreed} members have seen the same numbers in the preparation, and {need} are needed: its slots are thrown away"
     )]
@@ -58,4 +59,13 @@ pub enum Error {
     /// Misuse: a message of another kind than the computation waits for.
     #[error("the computation waits for another message")]
     Message,
+    /// Untrusted: what these members have dealt in a move is not on the polynomials of the first t dealers:
+    /// one of all of them lies. The move is dealt again.
+    #[error(
+        "what members {apart:?} have dealt differs from what the first dealers have: one of them lies, and nothing has moved"
+    )]
+    Dealer {
+        /// The members beyond the first t whose numbers differ.
+        apart: Vec<u8>,
+    },
 }

@@ -45,8 +45,8 @@ impl<S: Clone> State<S> {
     }
 }
 
-/// The state of a bandit that has learnt nothing: V = λ', A = 1/λ', g = ω = 0. All of it is public. `start` has
-/// the numbers of an update of nothing.
+/// The state of a bandit that has learnt nothing: V = λ', A = 1/λ', g = ω = 0. All of it is public. `start`
+/// has the numbers of an update of nothing.
 pub fn initial(start: &Learn) -> State<Field> {
     let d = start.features;
     let scaled = (start.inverse_ridge.get() * start.scale.get()) >> 20;

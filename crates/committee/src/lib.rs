@@ -24,6 +24,7 @@ mod error;
 mod keys;
 pub mod learn;
 mod machine;
+pub mod moves;
 mod online;
 pub mod prepare;
 pub mod scalars;

@@ -64,8 +64,8 @@ pub trait Machine: Send {
     /// Opens a number of each gate: one round.
     ///
     /// # Errors
-    /// [`Error::Slot`] if the slot was prepared for another circuit; [`Error::Bound`] from machines that check
-    /// bounds; [`Error::Shares`] if what was shown is on no polynomial.
+    /// [`Error::Slot`] if the slot was prepared for another circuit; [`Error::Bound`] from machines that
+    /// check bounds; [`Error::Shares`] if what was shown is on no polynomial.
     fn round(
         &mut self,
         gates: Vec<Gate<Self::Share, Self::Wire>>,

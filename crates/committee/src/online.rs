@@ -131,6 +131,12 @@ pub struct Slot {
 }
 
 impl Slot {
+    /// A slot of a batch for a computation that needs nothing prepared: it masks and opens alone.
+    pub fn of_batch(batch: &crate::prepare::Batch) -> Self {
+        let (products, bits) = (vec![], vec![]);
+        Slot { batch: *batch.label(), number: 0, seen: *batch.label().bytes(), products, bits }
+    }
+
     /// The label of its batch.
     pub fn label(&self) -> &Label {
         &self.batch

@@ -3,7 +3,8 @@
 //! Rows are in units of L, so that |x| ≤ 1 and λ' = λ/L². With at most t feedbacks of |r| ≤ 1 and V = λ' + Σ
 //! x·xᵀ:
 //!
-//! ‖ω‖ ≤ √t/(2√λ'), because σ/(σ² + λ') ≤ 1/(2√λ') for each singular value σ of the rows; |u| ≤ ‖ω‖; z ≤ 1/λ'.
+//! ‖ω‖ ≤ √t/(2√λ'), because σ/(σ² + λ') ≤ 1/(2√λ') for each singular value σ of the rows; |u| ≤ ‖ω‖; z ≤
+//! 1/λ'.
 //!
 //! Every cut states the largest size of its number from these, and the mask of each subset is at least 2³⁶
 //! times as wide. A bandit, a batch or a committee for which that does not hold is refused before a number is
@@ -211,7 +212,8 @@ impl Learn {
             });
         }
         let model = |bits: u32| (1u128 << bits) as f64;
-        // The entry (i, j) of A·V is at most √(A_ii·V_jj) times the largest eigenvalue, below 2 with its factor.
+        // The entry (i, j) of A·V is at most √(A_ii·V_jj) times the largest eigenvalue, below 2 with its
+        // factor.
         let product = 2.02 * (1.0 + most_t * ratio).sqrt() / model(log_t);
         let step = |(_, s): &(u32, u32)| {
             let scale = model(2 * MODEL_BITS + s);

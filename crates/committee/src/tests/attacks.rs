@@ -523,11 +523,18 @@ impl Script {
 
     /// Of each draw the sum of what all subsets draw, from their keys.
     fn sums(&self, world: &World, batch: &Label) -> Vec<Field> {
+        self.sums_without(world, batch, None)
+    }
+
+    /// Of each draw the sum of what subsets draw, from their keys: all but one that is missing.
+    fn sums_without(&self, world: &World, batch: &Label, missing: Option<usize>) -> Vec<Field> {
         let number = 0u32.to_le_bytes();
         let mut masks: Vec<[shares::Stream; 2]> = world
             .subset_keys
             .iter()
-            .map(|key| {
+            .enumerate()
+            .filter(|(at, _)| Some(*at) != missing)
+            .map(|(_, key)| {
                 let seed = shares::Key::new(*key).derive(batch);
                 [Kind::Mask, Kind::Record].map(|kind| seed.stream(&Label::new(kind, &[&number])))
             })
@@ -634,6 +641,64 @@ fn attack_a_server_reads_what_one_member_sends() {
     }
     let share = f64::from(highs) / f64::from(sent);
     assert!((share - 0.5).abs() < 2.6 / f64::from(sent).sqrt(), "{share}");
+}
+
+/// Why products are checked before an input is there: a member shifts a product of masks by E, so that the
+/// entry y₀ of A·x is off by E, and z by E·x₀. What is opened of z under its mask then shows x₀ to an eighth
+/// of its values to whoever lacks one subset's key. With the check there is no slot.
+#[test]
+fn attack_a_wrong_product_reads_a_feature() {
+    let world = World::new(2, 3);
+    let mut setting = Setting::new(&world, world.all());
+    let error = Field::new(1 << 111);
+    let bits = 6 * 18;
+    let mut lie = |step: usize, member: u8, ask: &mut Ask| {
+        if let (0, 1, Ask::Sum(Some(numbers))) = (step, member, ask) {
+            // After the squares and the proof of each of four rows comes the first entry of A·x.
+            numbers[bits + 4] += error;
+        }
+    };
+    let batch = world.batch(&setting.here, 1);
+    let made = setting.slot(batch, &mut lie, &mut |_, _, _| {});
+    assert!(made.iter().all(|made| matches!(made, Err(Error::WrongProduct))));
+    world.checks.set(false);
+    let rows = rows(5);
+    let batch = world.batch(&setting.here, 1);
+    let made = setting.slot(batch.clone(), &mut lie, &mut |_, _, _| {});
+    let opened = view(&mut setting, made.into_iter().map(Result::unwrap).collect(), &rows);
+    let script = Script::of_decision(&setting.scalars);
+    let first_cut = script.draws.iter().position(|draw| *draw == Draw::Cut).unwrap();
+    let missing = world.sharing.subsets().iter().position(|subset| !subset.has(1)).unwrap();
+    let known = script.sums_without(&world, batch.label(), Some(missing))[first_cut];
+    let seen = opened[2][0] - known;
+    let fits = |x: &i64| (seen - error * Field::from_signed((*x).into())).get() < (1 << 124) + (1 << 70);
+    let left = (-65_536..=65_536i64).filter(fits).count();
+    assert!(fits(&rows[0][0]) && left < 131_073 / 7, "{left} values are left");
+}
+
+/// Slots serve without a member that has prepared them: with any one of four away the arm is the same.
+#[test]
+fn a_member_leaves_after_the_preparation() {
+    let world = World::new(2, 4);
+    let mut setting = Setting::new(&world, world.all());
+    let rows = rows(5);
+    let right = setting.decide(setting.honest_slots(), &rows, &mut |_, _, _| {}).unwrap().unwrap();
+    for away in world.all() {
+        setting.here = world.all();
+        let mut slots = setting.honest_slots();
+        slots.remove(usize::from(away) - 1);
+        setting.here.retain(|member| *member != away);
+        let played = setting.decide(slots, &rows, &mut |_, _, _| {}).unwrap().unwrap();
+        assert_eq!(played.arm, right.arm);
+        assert_eq!(opened_row(&world, &played), row_of(&rows, &right));
+    }
+    // Two away are too many.
+    setting.here = world.all();
+    let mut slots = setting.honest_slots();
+    slots.truncate(2);
+    setting.here.truncate(2);
+    let refused = setting.decide(slots, &rows, &mut |_, _, _| {});
+    assert!(matches!(refused, Err(Error::Shares(shares::Error::TooFew { here: 2, need: 3 }))));
 }
 
 /// Feedbacks stretch the model, and comparisons are made too narrow for it: on shares the choice is none, and

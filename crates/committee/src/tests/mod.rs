@@ -2,5 +2,7 @@
 
 mod attacks;
 mod circuits;
+mod moves;
+mod people;
 mod play;
 mod world;
