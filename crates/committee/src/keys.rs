@@ -1,6 +1,6 @@
 //! What a member holds.
 
-use shares::{Field, Key, Kind, Label, Record, Sharing, Stream};
+use shares::{Field, Key, Kind, Label, MAC_BYTES, Message, Record, Sharing, Stream};
 use std::sync::Arc;
 
 /// The keys of a member: one of each subset that it is in, and one with each other member.
@@ -27,6 +27,23 @@ impl MemberKeys {
     /// The polynomials of its committee.
     pub fn sharing(&self) -> &Arc<Sharing> {
         &self.sharing
+    }
+
+    /// What the member shows to the others in a round.
+    pub fn message(&self, run: [u8; 32], round: u32, seen: [u8; 32], numbers: Vec<Field>) -> Message {
+        let mut message = Message { run, round, seen, numbers, macs: vec![] };
+        let mac = |to: u8| self.pair(to).map_or([0; MAC_BYTES], |key| message.mac(key, self.member, to));
+        message.macs = (1..=self.sharing.threshold().members()).map(mac).collect();
+        message
+    }
+
+    /// Whether another member has sent this message.
+    ///
+    /// # Errors
+    /// [`shares::Error::Mac`].
+    pub fn check(&self, from: u8, message: &Message) -> Result<(), shares::Error> {
+        let key = self.pair(from).ok_or(shares::Error::Mac)?;
+        message.check(key, from, self.member)
     }
 
     /// The key with another member.

@@ -344,6 +344,8 @@ pub struct Run<T> {
     lanes: Vec<RunLane<T>>,
     reader: Reader,
     liars: Vec<u8>,
+    /// The hash of all that was opened.
+    seen: blake3::Hasher,
 }
 
 struct RunLane<T> {
@@ -364,6 +366,7 @@ impl<T> Run<T> {
             lanes: lanes.into_iter().map(lane).collect(),
             reader: keys.sharing().reader(here)?,
             liars: vec![],
+            seen: blake3::Hasher::new_derive_key("helba 2026-11-27 what was opened in a run"),
         })
     }
 
@@ -394,6 +397,7 @@ impl<T> Run<T> {
                     self.liars.push(liar);
                 }
             }
+            self.seen.update(&number.value.to_bytes());
             opened.push(number.value);
         }
         let mut opened = opened.into_iter();
@@ -405,6 +409,11 @@ impl<T> Run<T> {
             }
         }
         Ok(next)
+    }
+
+    /// The hash of all numbers that were opened so far.
+    pub fn seen(&self) -> [u8; 32] {
+        *self.seen.finalize().as_bytes()
     }
 
     /// The members who have shown a wrong number.

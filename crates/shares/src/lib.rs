@@ -21,6 +21,7 @@
 mod error;
 mod field;
 mod label;
+mod message;
 mod pads;
 mod record;
 mod session;
@@ -30,6 +31,7 @@ mod subsets;
 pub use error::Error;
 pub use field::Field;
 pub use label::{Key, Kind, Label, Stream};
+pub use message::Message;
 pub use pads::{Pads, Row};
 pub use record::Record;
 pub use session::{

@@ -359,7 +359,7 @@ fn authentication(key: &Key, label: &Label, numbers: &[u64]) -> [u8; MAC_BYTES] 
 }
 
 /// A keyed hash of a label and a message, cut to 16 bytes.
-fn authentication_of(key: &Key, label: &Label, message: &[u8]) -> [u8; MAC_BYTES] {
+pub(crate) fn authentication_of(key: &Key, label: &Label, message: &[u8]) -> [u8; MAC_BYTES] {
     let hash =
         *blake3::Hasher::new_keyed(key.bytes()).update(label.bytes()).update(message).finalize().as_bytes();
     let mut mac = [0; MAC_BYTES];
@@ -368,7 +368,7 @@ fn authentication_of(key: &Key, label: &Label, message: &[u8]) -> [u8; MAC_BYTES
 }
 
 /// Whether two MACs are equal, in constant time.
-fn same(a: &[u8; MAC_BYTES], b: &[u8; MAC_BYTES]) -> bool {
+pub(crate) fn same(a: &[u8; MAC_BYTES], b: &[u8; MAC_BYTES]) -> bool {
     bool::from(subtle::ConstantTimeEq::ct_eq(&a[..], &b[..]))
 }
 

@@ -676,6 +676,43 @@ fn attack_a_wrong_product_reads_a_feature() {
     assert!(fits(&rows[0][0]) && left < 131_073 / 7, "{left} values are left");
 }
 
+/// Errors in any number of any message, of preparations and of decisions: found, whatever they are.
+#[test]
+#[ignore = "minutes: 10,000 errors in each of both machines"]
+fn attack_any_error_is_found() {
+    let world = World::new(2, 3);
+    let mut setting = Setting::new(&world, world.all());
+    setting.bandit.config.k = 2;
+    setting.scalars = setting.bandit.scalars(0);
+    let rows = rows(5)[..2].to_vec();
+    let mut random = rng(11);
+    let rounds = sums(&setting);
+    for draw in 0..10_000 {
+        let (step, count) = rounds[random.next_u32() as usize % rounds.len()];
+        let (liar, at) = (random.next_u32() as u8 % 3 + 1, random.next_u32() as usize % count);
+        let error = Field::new(u128::from(random.next_u64()) << (random.next_u32() % 63)) + Field::ONE;
+        let mut lie = |now, member, ask: &mut Ask| {
+            if let (true, Ask::Sum(Some(numbers))) = ((now, member) == (step, liar), ask) {
+                numbers[at] += error;
+            }
+        };
+        let made = setting.slot(world.batch(&setting.here, 1), &mut lie, &mut |_, _, _| {});
+        assert!(made.iter().all(|made| matches!(made, Err(Error::WrongProduct))), "draw {draw}");
+    }
+    for draw in 0..10_000 {
+        let (wrong, liar) = (random.next_u32() as usize % 11, random.next_u32() as u8 % 3 + 1);
+        let (which, error) = (random.next_u32() as usize, Field::new(u128::from(random.next_u64()) + 1));
+        let mut lie = |round, member, numbers: &mut Vec<Field>| {
+            if (round, member) == (wrong, liar) {
+                let at = which % numbers.len();
+                numbers[at] += error;
+            }
+        };
+        let stopped = setting.decide(setting.honest_slots(), &rows, &mut lie);
+        assert!(matches!(stopped, Err(Error::Shares(shares::Error::NoPolynomial))), "draw {draw}");
+    }
+}
+
 /// Slots serve without a member that has prepared them: with any one of four away the arm is the same.
 #[test]
 fn a_member_leaves_after_the_preparation() {
