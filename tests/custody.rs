@@ -99,11 +99,15 @@ fn shares_of_a_key_are_computed_by_members_alone() {
     let graph = graph();
     assert!(path(&graph, "ckks-shares", "ckks-secret").is_none());
     for from in ["helba-server", "secure-sum", "keygen", "user-client", "helba-agent", "sum-authority"] {
-        if let Some(path) = path(&graph, from, "ckks-committee") {
-            panic!("{from} can compute with a share: {}", path.join(" → "));
+        for members in ["ckks-committee", "committee"] {
+            if let Some(path) = path(&graph, from, members) {
+                panic!("{from} can compute with a share: {}", path.join(" → "));
+            }
         }
     }
     assert!(path(&graph, "ckks-committee", "ckks-secret").is_some(), "the control");
+    // A committee on shares has no lattice at all.
+    assert!(path(&graph, "committee", "rns").is_none() && path(&graph, "committee", "shares").is_some());
 }
 
 /// The device of a user where a committee holds the key is built without a type that names a secret one.
