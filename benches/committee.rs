@@ -3,11 +3,11 @@
 //! of one is that of all by their number.
 
 use bandit::{LinearConfig, WidthShape};
-use committee::decide::{Inputs, decide};
+use committee::decide::{self, Inputs};
 use committee::learn::{State, initial};
 use committee::prepare::{Batch, CONTEXT, Identity, prepare, signed};
 use committee::scalars::{Decide, Learn};
-use committee::{Ask, Conversation, Lane, Machine, MemberKeys, Next, Plan, Reply, Run, Slot, walk};
+use committee::{Ask, Conversation, Lane, MemberKeys, Next, Plan, Reply, Run, Slot};
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use envelope::SigningSecret;
 use rand::SeedableRng;
@@ -52,7 +52,7 @@ impl World {
     fn slots(&mut self, scalars: &Decide, count: u32) -> Vec<Vec<Slot>> {
         self.batches += 1;
         let set: Vec<u8> = (1..=self.members.len() as u8).collect();
-        let batch = Batch::new(&[0; 32], &set, &[], self.batches, count);
+        let batch = Batch::new(&[0; 32], scalars.circuit(), &set, &[], self.batches, count);
         let mut talks: Vec<_> = self
             .members
             .iter()
@@ -144,8 +144,8 @@ impl World {
                         rows: rows.clone(),
                     };
                     Conversation::new(move |port| async move {
-                        let mut lane = Lane::new(&keys, slot, port);
-                        decide(&mut lane, &scalars, inputs).await.map(|decided| decided.arm)
+                        let mut lane = Lane::new(&keys, slot, scalars.circuit(), port)?;
+                        decide::decide(&mut lane, &scalars, inputs).await.map(|decided| decided.arm)
                     })
                 };
                 Run::new(keys, &here, slots.into_iter().map(lane).collect()).expect("members")
@@ -159,16 +159,6 @@ impl World {
         for run in runs {
             assert!(run.into_results().iter().all(|result| matches!(result, Some(Ok(_)))));
         }
-    }
-}
-
-fn nothing(scalars: &Decide) -> Inputs<Field> {
-    let d = scalars.features;
-    let zeros = |count: usize| vec![Field::ZERO; count];
-    Inputs {
-        inverse: zeros(d * (d + 1) / 2),
-        estimate: zeros(d),
-        rows: vec![zeros(d + 3); scalars.order.len()],
     }
 }
 

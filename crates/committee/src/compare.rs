@@ -109,15 +109,15 @@ fn leaves<M: Machine>(m: &M, c: u128, bits: &Bits<M::Share>) -> Vec<M::Share> {
     leaves
 }
 
-/// Which arm has the largest index.
+/// Which of several indices is the largest.
 pub struct Largest<W> {
-    /// Of each arm that can win a wire: 1 for the one that has won.
+    /// Of each place a wire: 1 for the one that has won.
     pub winner: Vec<(usize, W)>,
     /// Groups of wires of which exactly one is 1.
     pub groups: Vec<Vec<W>>,
 }
 
-/// The arm of the largest index, and of equal ones the first in `order`. Indices are integers of at most
+/// The place of the largest index, and of equal ones the first. Indices are integers of at most
 /// `most` in size, and two of them differ by less than 2^`width`.
 ///
 /// Groups of four are compared by all pairs, and their winners again.
@@ -127,15 +127,14 @@ pub struct Largest<W> {
 pub async fn largest<M: Machine>(
     m: &mut M,
     indices: &[M::Wire],
-    order: &[usize],
     width: u32,
     most: u128,
 ) -> Result<Largest<M::Wire>, Error> {
     let one = m.known(Field::ONE);
     let mut groups = vec![];
-    // A candidate has an index, and arms for one of which it stands.
+    // A candidate has an index, and places for one of which it stands.
     let mut candidates: Vec<(M::Wire, Vec<(usize, Option<M::Wire>)>)> =
-        order.iter().filter_map(|arm| Some((*indices.get(*arm)?, vec![(*arm, None)]))).collect();
+        indices.iter().enumerate().map(|(at, index)| (*index, vec![(at, None)])).collect();
     while candidates.len() > 1 {
         let of_four: Vec<&[_]> = candidates.chunks(4).collect();
         let pairs = |group: usize, size: usize| {
@@ -170,9 +169,9 @@ pub async fn largest<M: Machine>(
             .collect();
         groups.extend(wins.iter().filter(|group| group.len() > 1).cloned());
         let last = of_four.len() == 1;
-        let alone = |arms: &[(usize, Option<M::Wire>)]| arms.iter().all(|(_, wire)| wire.is_none());
-        if last && of_four[0].iter().all(|(_, arms)| alone(arms)) {
-            let arm = |((_, arms), win): (&(_, Vec<(usize, _)>), M::Wire)| Some((arms.first()?.0, win));
+        let alone = |places: &[(usize, Option<M::Wire>)]| places.iter().all(|(_, wire)| wire.is_none());
+        if last && of_four[0].iter().all(|(_, places)| alone(places)) {
+            let arm = |((_, places), win): (&(_, Vec<(usize, _)>), M::Wire)| Some((places.first()?.0, win));
             let winner = of_four[0].iter().zip(wins[0].iter().copied()).filter_map(arm).collect();
             return Ok(Largest { winner, groups });
         }
@@ -183,8 +182,8 @@ pub async fn largest<M: Machine>(
                 let indices = group.iter().map(|(index, _)| *index);
                 gates.push(Gate::products(wins.iter().copied().zip(indices).collect()));
             }
-            for ((_, arms), win) in group.iter().zip(wins) {
-                let stands = arms.iter().filter_map(|(_, wire)| *wire);
+            for ((_, places), win) in group.iter().zip(wins) {
+                let stands = places.iter().filter_map(|(_, wire)| *wire);
                 gates.extend(stands.map(|wire| Gate::products(vec![(*win, wire)])));
             }
         }
@@ -197,20 +196,20 @@ pub async fn largest<M: Machine>(
             }
             let index = if last { one } else { m.at_most(products.next().ok_or(Error::Slot)?, most) };
             let mut stands = vec![];
-            for ((_, arms), win) in group.iter().zip(wins) {
-                for (arm, wire) in arms {
+            for ((_, places), win) in group.iter().zip(wins) {
+                for (at, wire) in places {
                     let wire = match wire {
                         None => *win,
                         Some(_) => m.at_most(products.next().ok_or(Error::Slot)?, 1),
                     };
-                    stands.push((*arm, Some(wire)));
+                    stands.push((*at, Some(wire)));
                 }
             }
             next.push((index, stands));
         }
         candidates = next;
     }
-    let winner = candidates.pop().map(|(_, arms)| arms).unwrap_or_default();
+    let winner = candidates.pop().map(|(_, places)| places).unwrap_or_default();
     let winner = winner.into_iter().map(|(arm, wire)| (arm, wire.unwrap_or(one))).collect();
     Ok(Largest { winner, groups })
 }

@@ -13,7 +13,8 @@
 
 use crate::Error;
 use crate::compare::largest;
-use crate::machine::{Gate, Machine};
+use crate::machine::{Gate, Machine, walk};
+use crate::online::Plan;
 use crate::scalars::{Decide, ESTIMATE_BITS, FEATURE_BITS, MODEL_BITS, ROOT_BITS};
 use shares::Field;
 
@@ -55,6 +56,17 @@ pub(crate) fn norms<M: Machine>(m: &mut M, rows: &[&[M::Wire]], features: usize)
     Gate::combined(sums).plus(m.constant(constant)).opened()
 }
 
+/// Walks through a decision without inputs, to prepare slots for it ([`Decide::circuit`]).
+///
+/// # Errors
+/// None for numbers of [`Decide::new`].
+pub fn plan(plan: &mut Plan, of: &Decide) -> Result<(), Error> {
+    let d = of.features;
+    let zeros = |count: usize| vec![Field::ZERO; count];
+    let rows = vec![zeros(d + 3); of.order.len()];
+    walk(decide(plan, of, Inputs { inverse: zeros(d * (d + 1) / 2), estimate: zeros(d), rows })).map(|_| ())
+}
+
 /// Decides. The row that is played is the record of the slot.
 ///
 /// # Errors
@@ -73,7 +85,9 @@ pub async fn decide<M: Machine>(
     if !shaped {
         return Err(Error::Slot);
     }
-    let all = inverse.into_iter().chain(estimate).chain(rows.into_iter().flatten());
+    // Rows stand in the order in which equal arms are preferred, so that the gates do not depend on it.
+    let ordered = decide.order.iter().filter_map(|arm| rows.get(*arm)).flatten().copied();
+    let all = inverse.into_iter().chain(estimate).chain(ordered);
     let masked = m.round(all.map(Gate::shared).collect()).await?;
     let (inverse, rest) = masked.split_at(d * (d + 1) / 2);
     let (estimate, rest) = rest.split_at(d);
@@ -109,9 +123,9 @@ pub async fn decide<M: Machine>(
     }
     let indices = m.round(gates).await?;
     let most = decide.most_index >> (2 * ROOT_BITS - decide.index_bits);
-    let chosen = largest(m, &indices, &decide.order, decide.width, most + decide.slack).await?;
+    let chosen = largest(m, &indices, decide.width, most + decide.slack).await?;
     // The row of the arm; and whether one arm alone was chosen.
-    let entry = |i: usize| chosen.winner.iter().map(|(arm, wire)| (*wire, rows[*arm][i])).collect();
+    let entry = |i: usize| chosen.winner.iter().map(|(at, wire)| (*wire, rows[*at][i])).collect();
     let mut gates: Vec<_> = (0..d).map(|i| Gate::products(entry(i)).record()).collect();
     let groups = &chosen.groups;
     if !groups.is_empty() {
@@ -126,10 +140,13 @@ pub async fn decide<M: Machine>(
         }
     }
     let zero = m.constant(Field::ZERO);
-    let number = |(arm, wire): &(usize, M::Wire)| m.share(*wire) * Field::new(*arm as u128);
+    let number = |(at, wire): &(usize, M::Wire)| m.share(*wire) * Field::new(decide.order[*at] as u128);
+    let mut by_arm: Vec<(usize, M::Share)> =
+        decide.order.iter().zip(&indices).map(|(arm, index)| (*arm, m.share(*index))).collect();
+    by_arm.sort_unstable_by_key(|(arm, _)| *arm);
     Ok(Decided {
         arm: chosen.winner.iter().map(number).fold(zero, |sum, part| sum + part),
-        indices: indices.into_iter().map(|index| m.share(index)).collect(),
+        indices: by_arm.into_iter().map(|(_, index)| index).collect(),
     })
 }
 

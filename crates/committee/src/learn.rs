@@ -5,7 +5,8 @@
 
 use crate::Error;
 use crate::decide::{norms, place};
-use crate::machine::{Gate, Machine};
+use crate::machine::{Gate, Machine, walk};
+use crate::online::Plan;
 use crate::scalars::{ESTIMATE_BITS, FEATURE_BITS, Learn, MODEL_BITS};
 use shares::Field;
 
@@ -71,6 +72,19 @@ pub struct Feedback<S> {
     pub reward: Vec<S>,
     /// Whether it was counted before, and goes: its reward was proved then.
     pub erased: bool,
+}
+
+/// Walks through an update without inputs, to prepare a slot for it ([`Learn::circuit`]).
+///
+/// # Errors
+/// None for numbers of [`Learn::new`].
+pub fn plan(plan: &mut Plan, of: &Learn, erased: &[bool]) -> Result<(), Error> {
+    let d = of.features;
+    let zeros = |count: usize| vec![Field::ZERO; count];
+    let triangle = d * (d + 1) / 2;
+    let state = State::from_numbers(d, &zeros(3 * triangle + 2 * d)).ok_or(Error::Slot)?;
+    let feedback = |erased: &bool| Feedback { row: zeros(d), reward: zeros(4), erased: *erased };
+    walk(learn(plan, of, state, erased.iter().map(feedback).collect()))
 }
 
 /// Learns a batch. The next state is the record of the slot, in the order of [`State::from_numbers`].

@@ -33,7 +33,7 @@ pub use clear::{Bound, Clear};
 pub use conversation::{Ask, Conversation, Next, Port, Reply, Statement};
 pub use error::Error;
 pub use keys::MemberKeys;
-pub use machine::{Bits, Gate, Linear, Machine, walk};
+pub use machine::{Bits, CircuitId, Gate, Linear, Machine, walk};
 pub use online::{Lane, Plan, Run, Slot, Wire};
 
 #[cfg(test)]

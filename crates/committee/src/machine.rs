@@ -72,6 +72,27 @@ pub trait Machine: Send {
     ) -> impl Future<Output = Result<Vec<Self::Wire>, Error>> + Send;
 }
 
+/// What a circuit computes, up to the values of its inputs and public numbers: a slot serves the circuit that
+/// it was prepared for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CircuitId([u8; 32]);
+
+impl CircuitId {
+    /// The circuit of this name, with all that its gates and masks depend on.
+    pub(crate) fn new(name: &str, numbers: &[u64]) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key("helba 2026-11-27 circuits on shares");
+        hasher.update(&(name.len() as u64).to_le_bytes()).update(name.as_bytes());
+        numbers.iter().for_each(|number| {
+            hasher.update(&number.to_le_bytes());
+        });
+        CircuitId(*hasher.finalize().as_bytes())
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
 /// Random bits of a comparison.
 #[derive(Clone)]
 pub struct Bits<S> {

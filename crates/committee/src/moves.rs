@@ -10,7 +10,7 @@
 //! the next shares; where that dealer is hostile, one member less of the first t is.
 
 use crate::Error;
-use crate::machine::{Gate, Machine};
+use crate::machine::{CircuitId, Gate, Machine};
 use envelope::SealingSecret;
 use rand::{CryptoRng, Rng};
 use shares::{Field, Sharing, factors};
@@ -137,6 +137,11 @@ impl Dealt {
         let further = self.dealers.iter().zip(&self.numbers).skip(t);
         (shares, further.map(test).collect())
     }
+}
+
+/// The circuit of [`take_over`] for so many numbers of `further` dealers beyond the first t.
+pub fn circuit(count: usize, further: usize) -> CircuitId {
+    CircuitId::new("move", &[count as u64, further as u64])
 }
 
 /// Takes over what was dealt: the numbers are the record of the slot, which needs no preparation

@@ -12,7 +12,7 @@
 use crate::Error;
 use crate::conversation::{Ask, Conversation, Next, Port, Reply};
 use crate::keys::{Masks, MemberKeys, Seeds, mask_bits};
-use crate::machine::{Bits, Gate, Linear, Machine, Target};
+use crate::machine::{Bits, CircuitId, Gate, Linear, Machine, Target};
 use shares::{Field, Kind, Label, Reader, Record};
 use std::ops::{Add, Mul, Sub};
 
@@ -123,6 +123,7 @@ impl Plan {
 /// of random bits.
 pub struct Slot {
     pub(crate) batch: Label,
+    pub(crate) circuit: CircuitId,
     pub(crate) number: u32,
     /// The hash of all that was opened while it was prepared, which 2t − 1 members have signed as good.
     pub(crate) seen: [u8; 32],
@@ -134,7 +135,8 @@ impl Slot {
     /// A slot of a batch for a computation that needs nothing prepared: it masks and opens alone.
     pub fn of_batch(batch: &crate::prepare::Batch) -> Self {
         let (products, bits) = (vec![], vec![]);
-        Slot { batch: *batch.label(), number: 0, seen: *batch.label().bytes(), products, bits }
+        let (label, circuit) = (*batch.label(), batch.circuit());
+        Slot { batch: label, circuit, number: 0, seen: *label.bytes(), products, bits }
     }
 
     /// The label of its batch.
@@ -156,10 +158,16 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// Computes with a slot, which serves once.
-    pub fn new(keys: &MemberKeys, slot: Slot, port: Port) -> Self {
+    /// Computes a circuit with a slot, which serves once.
+    ///
+    /// # Errors
+    /// [`Error::Slot`] for a slot that was prepared for another circuit.
+    pub fn new(keys: &MemberKeys, slot: Slot, circuit: CircuitId, port: Port) -> Result<Self, Error> {
+        if slot.circuit != circuit {
+            return Err(Error::Slot);
+        }
         let seeds = keys.seeds(&slot.batch);
-        Lane {
+        Ok(Lane {
             masks: SlotMasks::new(keys, &seeds, slot.number),
             products: slot.products.into_iter(),
             bits: slot.bits.into_iter(),
@@ -167,7 +175,7 @@ impl Lane {
             record: Record { batch: slot.batch, slot: slot.number, numbers: vec![] },
             seen: slot.seen,
             challenges: 0,
-        }
+        })
     }
 
     /// The record of the numbers that the circuit has put there.

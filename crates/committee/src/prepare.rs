@@ -16,7 +16,7 @@
 use crate::Error;
 use crate::conversation::{Ask, Port, Reply, Statement};
 use crate::keys::{MemberKeys, Seeds};
-use crate::machine::Bits;
+use crate::machine::{Bits, CircuitId};
 use crate::online::{Plan, Slot, numbers};
 use envelope::SigningSecret;
 use shares::{Field, Kind, Label, factors};
@@ -31,22 +31,37 @@ pub const CONTEXT: &str = "helba 2026-11-27 preparation of slots";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
     label: Label,
+    circuit: CircuitId,
     set: Vec<u8>,
     slots: u32,
 }
 
 impl Batch {
-    /// `slots` slots of the members of `set`, in order. `nonces` has a nonce of each of them, which it drew
-    /// at its start, and `number` is another one for each of their batches: no label serves twice.
-    pub fn new(committee: &[u8; 32], set: &[u8], nonces: &[[u8; 32]], number: u64, slots: u32) -> Self {
+    /// `slots` slots for a circuit, of the members of `set`, in order. `nonces` has a nonce of each of them,
+    /// which it drew at its start, and `number` is another one for each of their batches: **no label may
+    /// serve twice**.
+    pub fn new(
+        committee: &[u8; 32],
+        circuit: CircuitId,
+        set: &[u8],
+        nonces: &[[u8; 32]],
+        number: u64,
+        slots: u32,
+    ) -> Self {
         let nonces: Vec<u8> = nonces.concat();
-        let fields: [&[u8]; 5] = [committee, set, &nonces, &number.to_le_bytes(), &slots.to_le_bytes()];
-        Batch { label: Label::new(Kind::Seed, &fields), set: set.to_vec(), slots }
+        let (number, count) = (number.to_le_bytes(), slots.to_le_bytes());
+        let fields: [&[u8]; 6] = [committee, circuit.bytes(), set, &nonces, &number, &count];
+        Batch { label: Label::new(Kind::Seed, &fields), circuit, set: set.to_vec(), slots }
     }
 
     /// Its label.
     pub fn label(&self) -> &Label {
         &self.label
+    }
+
+    /// The circuit that its slots serve.
+    pub fn circuit(&self) -> CircuitId {
+        self.circuit
     }
 }
 
@@ -345,6 +360,7 @@ where
         };
         Slot {
             batch: batch.label,
+            circuit: batch.circuit,
             number: number as u32,
             seen: [0; 32],
             bits: plan.widths.iter().map(of_width).collect(),

@@ -13,6 +13,7 @@
 
 use crate::Error;
 use crate::keys::mask_bits;
+use crate::machine::CircuitId;
 use bandit::{Bonus, LinearConfig};
 use shares::{Field, Sharing};
 
@@ -131,6 +132,25 @@ impl Decide {
         fits("the polynomial of the root", 1 << (2 * ROOT_BITS + 1), have, fewer)?;
         fits("an index", decide.most_index, have, fewer)?;
         Ok(decide)
+    }
+}
+
+impl Decide {
+    /// What its gates depend on. The order of the arms is none of it.
+    pub fn circuit(&self) -> CircuitId {
+        let sizes = [self.features, self.order.len(), self.bonus.len()].map(|size| size as u64);
+        let bits = [self.width, self.index_bits].map(u64::from);
+        CircuitId::new("decide", &[&sizes[..], &bits].concat())
+    }
+}
+
+impl Learn {
+    /// What its gates depend on: which of the feedbacks of a batch are erased, and Newton's factors.
+    pub fn circuit(&self, erased: &[bool]) -> CircuitId {
+        let mut numbers = vec![self.features as u64, u64::from(self.log_t), self.steps.len() as u64];
+        numbers.extend(self.steps.iter().flat_map(|(m, s)| [u64::from(*m), u64::from(*s)]));
+        numbers.extend(erased.iter().map(|erased| u64::from(*erased)));
+        CircuitId::new("learn", &numbers)
     }
 }
 

@@ -46,6 +46,15 @@ impl<'a> Setting<'a> {
         self.bandit.world.prepare(batch, &self.here, circuit, sends, gets)
     }
 
+    /// The numbers of rows in the order in which they are shown.
+    fn shown(&self, rows: &[Vec<i64>]) -> Vec<i128> {
+        self.scalars.order.iter().flat_map(|arm| &rows[*arm]).map(|x| i128::from(*x)).collect()
+    }
+
+    fn batch(&self) -> Batch {
+        self.bandit.world.batch(self.scalars.circuit(), &self.here, 1)
+    }
+
     fn honest_slots(&self) -> Vec<Vec<Slot>> {
         self.bandit.slots(&self.here, &self.scalars, 1)
     }
@@ -66,7 +75,7 @@ impl<'a> Setting<'a> {
 /// The number of the step of each sum, in a preparation without lies.
 fn sums(setting: &Setting) -> Vec<(usize, usize)> {
     let mut sums = vec![];
-    let batch = setting.bandit.world.batch(&setting.here, 1);
+    let batch = setting.batch();
     let mut notice = |step, member, ask: &mut Ask| {
         if let (1, Ask::Sum(Some(numbers))) = (member, ask) {
             sums.push((step, numbers.len()));
@@ -96,7 +105,7 @@ fn attack_a_wrong_number_in_a_preparation() {
                         numbers[at] += error;
                     }
                 };
-                let batch = world.batch(&setting.here, 1);
+                let batch = setting.batch();
                 let made = setting.slot(batch, &mut lie, &mut |_, _, _| {});
                 assert!(
                     made.iter().all(|slots| matches!(slots, Err(Error::WrongProduct))),
@@ -112,7 +121,7 @@ fn attack_a_wrong_number_in_a_preparation() {
                 numbers[count - 3] -= Field::ONE;
             }
         };
-        let made = setting.slot(world.batch(&setting.here, 1), &mut lie, &mut |_, _, _| {});
+        let made = setting.slot(setting.batch(), &mut lie, &mut |_, _, _| {});
         assert!(made.iter().all(|slots| matches!(slots, Err(Error::WrongProduct))));
         // The control.
         let rows = rows(5);
@@ -125,7 +134,7 @@ fn attack_a_wrong_number_in_a_preparation() {
                         numbers[count - 2 - 7 * i] += Field::new(1 << 60);
                     }
                 };
-                let batch = world.batch(&setting.here, 1);
+                let batch = setting.batch();
                 let made = setting.slot(batch, &mut lie, &mut |_, _, _| {});
                 let slots = made.into_iter().map(Result::unwrap).collect();
                 match setting.decide(slots, &rows, &mut |_, _, _| {}) {
@@ -223,7 +232,7 @@ fn attack_members_are_given_different_sums() {
                     shown.push(member);
                 }
             };
-            let made = setting.slot(world.batch(&setting.here, 1), &mut notice, &mut other);
+            let made = setting.slot(setting.batch(), &mut notice, &mut other);
             let last = made.last().unwrap();
             assert!(matches!(last, Err(Error::NoAgreement { agreed: 1, .. })), "step {step}");
             if n == 3 {
@@ -249,7 +258,7 @@ fn signs_for_others(signer: u8) {
     let world = World::new(2, 4);
     let setting = Setting::new(&world, world.few());
     let (step, _) = sums(&setting)[0];
-    let batch = world.batch(&setting.here, 1);
+    let batch = setting.batch();
     let of_batch = batch.clone();
     let seen = std::cell::Cell::new([0; 32]);
     let mut notice = |_, member, ask: &mut Ask| {
@@ -262,7 +271,7 @@ fn signs_for_others(signer: u8) {
         // Member 3 is said to have seen what the others have, with its signature of another batch.
         Reply::Signed(signed) => {
             let statement = Statement::Seen(seen.get());
-            let other = world.batch(&[1, 2, 3], 1);
+            let other = setting.batch();
             let signature = world.sign(signer, if signer == 3 { &other } else { &of_batch }, &statement);
             signed.retain(|(member, ..)| *member != 3);
             signed.push((signer, statement, signature));
@@ -294,7 +303,7 @@ fn attack_rows_that_are_too_long() {
         *row = [[0; 3], squares.map(|x| x as i64)].concat();
     }
     let far: Vec<Vec<i64>> = rows(8).iter().map(|row| row.iter().map(|x| x + (1 << 40)).collect()).collect();
-    let batch = world.batch(&here, 3);
+    let batch = world.batch(scalars.circuit(), &here, 3);
     let mut pack = |middle: &[Vec<i64>]| {
         // The slots of one label, so that the same numbers are shown for the neighbours.
         let circuit = decide_circuit(scalars.clone());
@@ -363,11 +372,11 @@ fn attack_a_slot_that_serves_twice() {
     let (one, two) = (rows(5), rows(6));
     let model = 6 + 3;
     let true_differences: Vec<i128> =
-        one.iter().flatten().zip(two.iter().flatten()).map(|(a, b)| i128::from(a - b)).collect();
+        setting.shown(&one).iter().zip(setting.shown(&two)).map(|(a, b)| a - b).collect();
     let differences = |a: &[Vec<Field>], b: &[Vec<Field>]| {
         a[0][model..].iter().zip(&b[0][model..]).map(|(a, b)| (*a - *b).signed()).collect::<Vec<_>>()
     };
-    let batch = world.batch(&setting.here, 1);
+    let batch = setting.batch();
     let slots = || {
         let made = setting.slot(batch.clone(), &mut |_, _, _| {}, &mut |_, _, _| {});
         made.into_iter().map(Result::unwrap).collect::<Vec<_>>()
@@ -396,7 +405,7 @@ fn no_mask_serves_twice() {
                 sums.extend(numbers.iter().copied());
             }
         };
-        let batch = world.batch(&setting.here, 1);
+        let batch = setting.batch();
         let slots = setting.slot(batch, &mut |_, _, _| {}, &mut notice);
         let opened = view(&mut setting, slots.into_iter().map(Result::unwrap).collect(), &rows);
         let zero = |number: &Field| *number == Field::ZERO;
@@ -422,7 +431,7 @@ fn attack_a_coalition_reads_what_is_opened() {
     for (user, parts) in parts.iter_mut().enumerate() {
         let rows = rows(5 + user as u64);
         for _ in 0..120 {
-            let batch = world.batch(&setting.here, 1);
+            let batch = setting.batch();
             let slots = setting.slot(batch.clone(), &mut |_, _, _| {}, &mut |_, _, _| {});
             let opened = view(&mut setting, slots.into_iter().map(Result::unwrap).collect(), &rows);
             // Masks of the first round, by subset, from their keys.
@@ -438,7 +447,7 @@ fn attack_a_coalition_reads_what_is_opened() {
             parts.extend(known[model..].iter().map(|x| x.get() as f64 / 2f64.powi(127)));
             let all = known.iter().zip(masks(missing)).map(|(number, mask)| (*number - mask).signed());
             let read: Vec<i128> = all.skip(model).collect();
-            assert_eq!(read, rows.iter().flatten().map(|x| i128::from(*x)).collect::<Vec<_>>());
+            assert_eq!(read, setting.shown(&rows));
         }
         parts.sort_by(f64::total_cmp);
     }
@@ -629,7 +638,7 @@ fn attack_a_server_reads_what_one_member_sends() {
                 of.push((member, numbers.clone()));
             }
         };
-        let batch = world.batch(&setting.here, 1);
+        let batch = setting.batch();
         assert!(setting.slot(batch, &mut notice, &mut |_, _, _| {}).iter().all(Result::is_ok));
         let squares = of[0].1.len();
         let sum = |i: usize| of.iter().map(|(_, numbers)| numbers[i]).sum::<Field>();
@@ -658,12 +667,12 @@ fn attack_a_wrong_product_reads_a_feature() {
             numbers[bits + 4] += error;
         }
     };
-    let batch = world.batch(&setting.here, 1);
+    let batch = setting.batch();
     let made = setting.slot(batch, &mut lie, &mut |_, _, _| {});
     assert!(made.iter().all(|made| matches!(made, Err(Error::WrongProduct))));
     world.checks.set(false);
     let rows = rows(5);
-    let batch = world.batch(&setting.here, 1);
+    let batch = setting.batch();
     let made = setting.slot(batch.clone(), &mut lie, &mut |_, _, _| {});
     let opened = view(&mut setting, made.into_iter().map(Result::unwrap).collect(), &rows);
     let script = Script::of_decision(&setting.scalars);
@@ -673,7 +682,7 @@ fn attack_a_wrong_product_reads_a_feature() {
     let seen = opened[2][0] - known;
     let fits = |x: &i64| (seen - error * Field::from_signed((*x).into())).get() < (1 << 124) + (1 << 70);
     let left = (-65_536..=65_536i64).filter(fits).count();
-    assert!(fits(&rows[0][0]) && left < 131_073 / 7, "{left} values are left");
+    assert!(fits(&(setting.shown(&rows)[0] as i64)) && left < 131_073 / 7, "{left} values are left");
 }
 
 /// Errors in any number of any message, of preparations and of decisions: found, whatever they are.
@@ -696,7 +705,7 @@ fn attack_any_error_is_found() {
                 numbers[at] += error;
             }
         };
-        let made = setting.slot(world.batch(&setting.here, 1), &mut lie, &mut |_, _, _| {});
+        let made = setting.slot(setting.batch(), &mut lie, &mut |_, _, _| {});
         assert!(made.iter().all(|made| matches!(made, Err(Error::WrongProduct))), "draw {draw}");
     }
     for draw in 0..10_000 {
@@ -736,6 +745,23 @@ fn a_member_leaves_after_the_preparation() {
     setting.here.truncate(2);
     let refused = setting.decide(slots, &rows, &mut |_, _, _| {});
     assert!(matches!(refused, Err(Error::Shares(shares::Error::TooFew { here: 2, need: 3 }))));
+}
+
+/// A slot serves the circuit that it was prepared for, and no other, but arms in any order.
+#[test]
+fn slots_serve_their_circuit_alone() {
+    let world = World::new(2, 3);
+    let mut setting = Setting::new(&world, world.all());
+    let rows = rows(5);
+    let slots = setting.honest_slots();
+    let right = setting.scalars.clone();
+    setting.scalars = Decide { order: vec![3, 0, 2, 1], ..right.clone() };
+    assert!(setting.decide(slots, &rows, &mut |_, _, _| {}).unwrap().is_ok());
+    setting.scalars = right.clone();
+    let slots = setting.honest_slots();
+    setting.scalars = Decide { width: 21, ..right };
+    let refused = setting.decide(slots, &rows, &mut |_, _, _| {}).unwrap();
+    assert!(matches!(refused, Err(Error::Slot)));
 }
 
 /// Feedbacks stretch the model, and comparisons are made too narrow for it: on shares the choice is none, and

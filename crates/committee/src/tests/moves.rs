@@ -1,7 +1,7 @@
 //! Records that move to another committee.
 
 use super::world::{World, rng};
-use crate::moves::{Dealing, Dealt, deal, take_over};
+use crate::moves::{Dealing, Dealt, circuit, deal, take_over};
 use crate::{Conversation, Error, Lane, Slot};
 use envelope::SealingSecret;
 use shares::{Field, Kind, Label, Record};
@@ -29,7 +29,8 @@ fn moves(
         })
         .collect();
     let here = next.all();
-    let batch = next.batch(&here, 1);
+    let circuit = circuit(record.numbers.len(), old.few().len() / 2);
+    let batch = next.batch(circuit, &here, 1);
     let failed = RefCell::new(None);
     let lanes = |member: u8| {
         let secret = &secrets[usize::from(member) - 1];
@@ -44,7 +45,7 @@ fn moves(
         };
         let (keys, slot) = (next.member(member).clone(), Slot::of_batch(&batch));
         vec![Conversation::new(move |port| async move {
-            let mut lane = Lane::new(&keys, slot, port);
+            let mut lane = Lane::new(&keys, slot, circuit, port)?;
             take_over(&mut lane, &dealt).await?;
             Ok(lane.into_record())
         })]
@@ -71,7 +72,7 @@ fn opened(world: &World, record: &Record) -> Vec<Field> {
 
 fn record(world: &World) -> Record {
     let numbers = (0..5).map(|i| Field::new(1 << (20 * i))).collect();
-    let batch = *world.batch(&world.all(), 1).label();
+    let batch = *world.batch(circuit(1, 1), &world.all(), 1).label();
     assert!(batch != Label::new(Kind::Seed, &[]));
     Record { batch, slot: 0, numbers }
 }

@@ -5,9 +5,7 @@ use crate::decide::{Inputs, decide};
 use crate::learn::{Feedback, State, initial, learn};
 use crate::prepare::{Batch, CONTEXT, Identity, prepare, prepare_unchecked, signed};
 use crate::scalars::{Decide, Learn};
-use crate::{
-    Ask, Conversation, Error, Lane, Machine, MemberKeys, Next, Plan, Reply, Run, Slot, Statement, walk,
-};
+use crate::{Ask, CircuitId, Conversation, Error, Lane, MemberKeys, Next, Plan, Reply, Run, Slot, Statement};
 use bandit::LinearConfig;
 use envelope::SigningSecret;
 use rand::{Rng, SeedableRng};
@@ -88,10 +86,10 @@ impl World {
     }
 
     /// The label of the next batch of slots.
-    pub(crate) fn batch(&self, set: &[u8], slots: u32) -> Batch {
+    pub(crate) fn batch(&self, circuit: CircuitId, set: &[u8], slots: u32) -> Batch {
         self.batches.set(self.batches.get() + 1);
         let nonces: Vec<[u8; 32]> = set.iter().map(|member| [*member; 32]).collect();
-        Batch::new(&[1; 32], set, &nonces, self.batches.get(), slots)
+        Batch::new(&[1; 32], circuit, set, &nonces, self.batches.get(), slots)
     }
 
     /// Prepares a batch of slots.
@@ -357,7 +355,7 @@ impl<'a> Bandit<'a> {
 
     /// Prepares slots for decisions; each member's, or why there are none.
     pub(crate) fn slots(&self, set: &[u8], scalars: &Decide, slots: u32) -> Vec<Vec<Slot>> {
-        let batch = self.world.batch(set, slots);
+        let batch = self.world.batch(scalars.circuit(), set, slots);
         let circuit = decide_circuit(scalars.clone());
         let prepared = self.world.prepare(batch, set, circuit, &mut |_, _, _| {}, &mut |_, _, _| {});
         prepared.into_iter().map(Result::unwrap).collect()
@@ -386,7 +384,7 @@ impl<'a> Bandit<'a> {
                     rows: rows.clone(),
                 };
                 Conversation::new(move |port| async move {
-                    let mut lane = Lane::new(&keys, slot, port);
+                    let mut lane = Lane::new(&keys, slot, scalars.circuit(), port)?;
                     let decided = decide(&mut lane, &scalars, inputs).await?;
                     Ok::<Shared, Error>(([vec![decided.arm], decided.indices].concat(), lane.into_record()))
                 })
@@ -452,21 +450,14 @@ impl<'a> Bandit<'a> {
         let added = batch.len() as u64 - erased;
         let before = (self.feedbacks, self.residual);
         let scalars = Learn::new(&self.config, &self.world.sharing, before, (added, erased))?;
-        let d = self.config.d;
         let erases: Vec<bool> = batch.iter().map(|(.., erased)| *erased).collect();
+        let circuit = scalars.circuit(&erases);
         let (of_plan, of_plan_erases) = (scalars.clone(), erases.clone());
-        let circuit = move |plan: &mut Plan| {
-            let nothing = |count: usize| vec![plan.constant(Field::ZERO); count];
-            let triangle = d * (d + 1) / 2;
-            let state = State::from_numbers(d, &nothing(3 * triangle + 2 * d)).unwrap();
-            let feedback = |erased: &bool| Feedback { row: nothing(d), reward: nothing(4), erased: *erased };
-            let batch = of_plan_erases.iter().map(feedback).collect();
-            walk(learn(plan, &of_plan, state, batch))
-        };
+        let walked = move |plan: &mut Plan| crate::learn::plan(plan, &of_plan, &of_plan_erases);
         let slots = self.world.prepare(
-            self.world.batch(&here, 1),
+            self.world.batch(circuit, &here, 1),
             &here,
-            circuit,
+            walked,
             &mut |_, _, _| {},
             &mut |_, _, _| {},
         );
@@ -486,7 +477,7 @@ impl<'a> Bandit<'a> {
             };
             let batch: Vec<Feedback<Field>> = batch.iter().enumerate().map(feedback).collect();
             vec![Conversation::new(move |port| async move {
-                let mut lane = Lane::new(&keys, slot, port);
+                let mut lane = Lane::new(&keys, slot, circuit, port)?;
                 learn(&mut lane, &scalars, state, batch).await?;
                 Ok(lane.into_record())
             })]
@@ -501,16 +492,7 @@ impl<'a> Bandit<'a> {
 
 /// The circuit of a decision, for a walk without inputs.
 pub(crate) fn decide_circuit(scalars: Decide) -> impl Fn(&mut Plan) -> Result<(), Error> + Send + Sync {
-    move |plan| {
-        let d = scalars.features;
-        let nothing = |count: usize| vec![plan.constant(Field::ZERO); count];
-        let inputs = Inputs {
-            inverse: nothing(d * (d + 1) / 2),
-            estimate: nothing(d),
-            rows: vec![nothing(d + 3); scalars.order.len()],
-        };
-        walk(decide(plan, &scalars, inputs)).map(|_| ())
-    }
+    move |plan| crate::decide::plan(plan, &scalars)
 }
 
 /// A configuration with rows of at most 1 and λ = 1.
