@@ -60,8 +60,7 @@ impl World {
             .map(|(keys, identity)| {
                 let (keys, identity, batch, scalars) =
                     (keys.clone(), identity.clone(), batch.clone(), scalars.clone());
-                let circuit =
-                    move |plan: &mut Plan| walk(decide(plan, &scalars, nothing(&scalars))).map(|_| ());
+                let circuit = move |plan: &mut Plan| decide::plan(plan, &scalars);
                 Conversation::new(move |port| prepare(keys, identity, batch, circuit, port))
             })
             .collect();
