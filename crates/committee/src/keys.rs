@@ -113,9 +113,18 @@ impl Masks {
         (sum(0), sum(low))
     }
 
-    /// The next number of the subset at place `at`, if the member is in it.
-    pub(crate) fn uniform_of_each(&mut self) -> Vec<(usize, Field)> {
-        self.streams.iter_mut().map(|(at, stream)| (*at, stream.field())).collect()
+    /// A uniform number, and the sum of the parts of those subsets that `which` names.
+    pub(crate) fn uniform_and_of(&mut self, which: &[bool]) -> (Field, Field) {
+        let mut sum = Field::ZERO;
+        let parts = self.streams.iter_mut().map(|(at, stream)| {
+            let part = stream.field();
+            // Which subsets they are is public.
+            if which[*at] {
+                sum += part;
+            }
+            (*at, part)
+        });
+        (self.sharing.share(self.member, parts), sum)
     }
 }
 

@@ -19,7 +19,7 @@ use crate::keys::{MemberKeys, Seeds};
 use crate::machine::{Bits, CircuitId};
 use crate::online::{Plan, Slot, numbers};
 use envelope::SigningSecret;
-use shares::{Field, Kind, Label, factors};
+use shares::{Field, Kind, Label, Subset, factors};
 use std::sync::Arc;
 
 /// How many parts a vector is folded from, in a round of the check.
@@ -118,15 +118,13 @@ impl<'a> Multiplier<'a> {
         let mut masks = self.seeds.of(Kind::Prepare, self.round);
         // r_A is added by the first member of A that multiplies; the share of r is everyone's.
         let own = self.keys.member();
-        let subsets = self.keys.sharing().subsets();
-        let first = |at: usize| self.multiplying.iter().find(|member| subsets[at].has(**member)).copied();
+        let adds =
+            |subset: &Subset| self.multiplying.iter().find(|member| subset.has(**member)) == Some(&own);
+        let adds: Vec<bool> = self.keys.sharing().subsets().iter().map(adds).collect();
         let mut shares = vec![Field::ZERO; sums.len()];
         let mut sent = vec![Field::ZERO; sums.len()];
-        for i in opened..sums.len() {
-            let parts = masks.uniform_of_each();
-            let added = parts.iter().filter(|(at, _)| first(*at) == Some(own)).map(|(_, part)| *part);
-            sent[i] = added.sum();
-            shares[i] = self.keys.sharing().share(own, parts.into_iter());
+        for (share, sent) in shares.iter_mut().zip(&mut sent).skip(opened) {
+            (*share, *sent) = masks.uniform_and_of(&adds);
         }
         let sent = match self.weight {
             None => None,
@@ -199,10 +197,12 @@ impl<'a> Multiplier<'a> {
                     xs[range.clone()].iter().copied().zip(ys[range].iter().copied()).collect()
                 })
                 .collect();
-            for i in &points[parts..] {
-                let weights = at(Field::new((*i).into()));
-                sums.push(mixed(&xs, &weights).into_iter().zip(mixed(&ys, &weights)).collect());
-            }
+            sums.extend(
+                further(&xs, parts)
+                    .into_iter()
+                    .zip(further(&ys, parts))
+                    .map(|(f, g)| f.into_iter().zip(g).collect()),
+            );
             let later = self.multiply(sums, 0).await?;
             // h(0) is what is left of the value.
             let mut h = vec![value - later[..parts - 1].iter().copied().sum()];
@@ -286,6 +286,32 @@ pub fn signed(batch: &Batch, statement: &Statement) -> Vec<u8> {
     [&batch.label.bytes()[..], &statement.to_bytes()].concat()
 }
 
+/// The values at `parts`, …, 2·`parts` − 2 of the polynomials through the parts of a vector at 0, 1, …,
+/// `parts` − 1: by differences, which are sums alone.
+fn further(vector: &[Field], parts: usize) -> Vec<Vec<Field>> {
+    let length = vector.len() / parts;
+    let mut further = vec![vec![Field::ZERO; length]; parts - 1];
+    let mut differences = vec![Field::ZERO; parts];
+    for g in 0..length {
+        // The last difference of each order.
+        differences.iter_mut().enumerate().for_each(|(i, value)| *value = vector[i * length + g]);
+        for order in 1..parts {
+            for i in 0..parts - order {
+                differences[i] = differences[i + 1] - differences[i];
+            }
+        }
+        for values in &mut further {
+            // Place i has the difference of order parts − 1 − i.
+            for i in 1..parts {
+                let higher = differences[i - 1];
+                differences[i] += higher;
+            }
+            values[g] = differences[parts - 1];
+        }
+    }
+    further
+}
+
 /// Σ w_i·part i of a vector that is cut into as many parts as there are weights.
 fn mixed(vector: &[Field], weights: &[Field]) -> Vec<Field> {
     let length = vector.len() / weights.len();
@@ -344,7 +370,7 @@ where
         return Err(Error::WrongProduct);
     }
     let half = Field::new(2).inverse();
-    let bit = |(root, square): (&Field, &Field)| (*root * square.root().inverse() + Field::ONE) * half;
+    let bit = |(root, square): (&Field, &Field)| (*root * square.inverse_root() + Field::ONE) * half;
     let bits: Vec<Field> = roots.iter().zip(squares).map(bit).collect();
     let blocks = indicators(multiplier, &bits).await?;
     // What belongs to each slot.
@@ -388,6 +414,25 @@ async fn indicators(multiplier: &mut Multiplier<'_>, bits: &[Field]) -> Result<V
         [none, only_a, only_b, only_ab, only_c, only_ac, only_bc, abc]
     };
     Ok(blocks.iter().enumerate().map(hot).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Differences give what the factors of the polynomial give.
+    #[test]
+    fn polynomials_go_on() {
+        for parts in [2, 5, 16] {
+            let vector: Vec<Field> =
+                (0..3 * parts as u128).map(|i| Field::new(i * i * i + (i << 120))).collect();
+            let points: Vec<u8> = (0..parts as u8).collect();
+            for (i, values) in further(&vector, parts).iter().enumerate() {
+                let weights = factors(&points, Field::new((parts + i) as u128));
+                assert!(*values == mixed(&vector, &weights), "{parts} parts, {i}");
+            }
+        }
+    }
 }
 
 /// What a committee without the check would do: for the controls of tests.

@@ -64,9 +64,31 @@ impl Field {
         })
     }
 
-    /// The inverse, and 0 for 0: the power p − 2.
+    /// The inverse, and 0 for 0: the power p − 2 = 4·(2¹²⁵ − 1) + 1.
     pub fn inverse(self) -> Self {
-        self.pow(P - 2)
+        let power = self.power_of_ones();
+        let square = power * power;
+        square * square * self
+    }
+
+    /// The inverse of [`Field::root`] of a square, and 0 for 0: the power (p − 3)/4 = 2¹²⁵ − 1.
+    pub fn inverse_root(self) -> Self {
+        self.power_of_ones()
+    }
+
+    /// The power 2¹²⁵ − 1, whose bits are 125 ones.
+    fn power_of_ones(self) -> Self {
+        // a has a bits of one and b has b: a·2^b + b has both.
+        let joined = |a: Field, b: Field, bits: u32| (0..bits).fold(a, |power, _| power * power) * b;
+        let two = joined(self, self, 1);
+        let three = joined(two, self, 1);
+        let five = joined(three, two, 2);
+        let ten = joined(five, five, 5);
+        let twenty = joined(ten, ten, 10);
+        let forty = joined(twenty, twenty, 20);
+        let eighty = joined(forty, forty, 40);
+        let hundred_twenty = joined(eighty, forty, 40);
+        joined(hundred_twenty, five, 5)
     }
 
     /// A root of a square, the one that is a square itself: the power (p + 1)/4, since p = 3 mod 4. Of what
@@ -191,6 +213,8 @@ mod tests {
             prop_assert!(root == a || root == -a);
             // The root is a square itself.
             prop_assert_eq!(root.root() * root.root(), root);
+            let one = if a == Field::ZERO { Field::ZERO } else { Field::ONE };
+            prop_assert_eq!((a * a).inverse_root() * root, one);
         }
     }
 

@@ -87,7 +87,7 @@ impl Key {
     /// The key that follows from this one and a label. It tells nothing of this one.
     pub fn derive(&self, label: &Label) -> Key {
         let mut derived = [0; 32];
-        self.stream(label).0.fill(&mut derived);
+        self.stream(label).reader.fill(&mut derived);
         let key = Key(derived);
         derived.zeroize();
         key
@@ -95,7 +95,8 @@ impl Key {
 
     /// The numbers that follow from this key and a label: BLAKE3 with the key, extended.
     pub fn stream(&self, label: &Label) -> Stream {
-        Stream(blake3::Hasher::new_keyed(&self.0).update(&label.0).finalize_xof())
+        let reader = blake3::Hasher::new_keyed(&self.0).update(&label.0).finalize_xof();
+        Stream { reader, buffer: [0; BUFFER], at: BUFFER }
     }
 }
 
@@ -105,8 +106,16 @@ impl Drop for Key {
     }
 }
 
+/// Bytes of a stream that are made at once: blocks are hashed side by side.
+const BUFFER: usize = 512;
+
 /// Numbers of a key and a label, one after the other.
-pub struct Stream(blake3::OutputReader);
+pub struct Stream {
+    reader: blake3::OutputReader,
+    buffer: [u8; BUFFER],
+    /// The next byte of the buffer.
+    at: usize,
+}
 
 impl Stream {
     /// The next number of the field: uniform, but for 2⁻¹²⁷.
@@ -116,11 +125,20 @@ impl Stream {
 
     /// The next integer of `bits` bits, at most 128. Each takes 16 bytes of the stream.
     pub fn integer(&mut self, bits: u32) -> u128 {
+        if self.at == BUFFER {
+            self.reader.fill(&mut self.buffer);
+            self.at = 0;
+        }
         let mut bytes = [0; 16];
-        self.0.fill(&mut bytes);
-        let drawn = u128::from_le_bytes(bytes);
-        bytes.zeroize();
-        drawn >> (128 - bits.clamp(1, 128))
+        bytes.copy_from_slice(&self.buffer[self.at..self.at + 16]);
+        self.at += 16;
+        u128::from_le_bytes(bytes) >> (128 - bits.clamp(1, 128))
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.buffer.zeroize();
     }
 }
 
