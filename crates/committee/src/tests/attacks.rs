@@ -282,6 +282,22 @@ fn signs_for_others(signer: u8) {
     assert!(made[..2].iter().all(|made| matches!(made, Err(Error::NoAgreement { agreed: 2, need: 3 }))));
 }
 
+/// Whoever carries signatures keeps back one by which slots are good: the member that lacks it has no slots, and
+/// the others have.
+#[test]
+fn attack_a_server_keeps_a_signature_back() {
+    let world = World::new(2, 3);
+    let setting = Setting::new(&world, world.all());
+    let mut keep = |_, member, reply: &mut Reply| {
+        if let (1, Reply::Signed(signed)) = (member, reply) {
+            signed.retain(|(from, statement, _)| !(*from == 2 && matches!(statement, Statement::Good(_))));
+        }
+    };
+    let made = setting.slot(setting.batch(), &mut |_, _, _| {}, &mut keep);
+    assert!(matches!(made[0], Err(Error::NoAgreement { agreed: 2, need: 3 })));
+    assert!(made[1].is_ok() && made[2].is_ok());
+}
+
 /// A row that is too long, and one whose numbers do not prove its length, stop their own request alone: what
 /// its neighbours get is equal to the last bit to what they get beside an honest request.
 #[test]
@@ -623,33 +639,36 @@ impl Machine for Script {
     }
 }
 
-/// The same for what a member sends while slots are prepared: its number tells nothing of its local products,
-/// because of the zero shares with the other honest member.
+/// What one member sends of the square of a random number a is ℓ_j·a_j² under its zero shares: without them the
+/// server reads a_j² of every member, and with it a. Numbers that are ℓ_j times a square are half of all, as
+/// of any numbers; in the control, a_j² itself, they are all.
 #[test]
 fn attack_a_server_reads_what_one_member_sends() {
     let world = World::new(2, 3);
     let setting = Setting::new(&world, world.all());
-    let mut highs = 0;
-    let mut sent = 0;
-    for _ in 0..20 {
+    let weight = shares::factors(&world.all(), Field::ZERO)[0];
+    let is_square = |x: Field| x.pow(((1 << 127) - 2) / 2) == Field::ONE;
+    let (mut squares, mut sent) = (0, 0);
+    for _ in 0..10 {
         let mut of = vec![];
-        let mut notice = |step, member, ask: &mut Ask| {
-            if let (0, Ask::Sum(Some(numbers))) = (step, ask) {
-                of.push((member, numbers.clone()));
+        let mut notice = |step: usize, member: u8, ask: &mut Ask| {
+            if let (0, 1, Ask::Sum(Some(numbers))) = (step, member, ask) {
+                of.clone_from(numbers);
             }
         };
         let batch = setting.batch();
+        let mut masks = world.member(1).seeds(batch.label()).of(Kind::Prepare, 0);
         assert!(setting.slot(batch, &mut notice, &mut |_, _, _| {}).iter().all(Result::is_ok));
-        let squares = of[0].1.len();
-        let sum = |i: usize| of.iter().map(|(_, numbers)| numbers[i]).sum::<Field>();
-        for i in 0..squares {
+        let _beside = (masks.uniform(), masks.uniform());
+        for number in &of[..6 * 18] {
+            let own = masks.uniform();
+            assert!(is_square(own * own) && *number != weight * own * own);
+            squares += u32::from(is_square(*number * weight.inverse()));
             sent += 1;
-            highs += u32::from(of[0].1[i].get() >> 126 == 1);
-            assert!(of[0].1[i] != sum(i));
         }
     }
-    let share = f64::from(highs) / f64::from(sent);
-    assert!((share - 0.5).abs() < 2.6 / f64::from(sent).sqrt(), "{share}");
+    let share = f64::from(squares) / f64::from(sent);
+    assert!((share - 0.5).abs() < 2.5 / f64::from(sent).sqrt(), "{share}");
 }
 
 /// Why products are checked before an input is there: a member shifts a product of masks by E, so that the
