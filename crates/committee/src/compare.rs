@@ -117,6 +117,10 @@ pub struct Largest<W> {
     pub groups: Vec<Vec<W>>,
 }
 
+/// An index, and the places for one of which it stands: the wire of the one is 1, and none is one without a
+/// wire.
+type Candidate<W> = (W, Vec<(usize, Option<W>)>);
+
 /// The place of the largest index, and of equal ones the first. Indices are integers of at most
 /// `most` in size, and two of them differ by less than 2^`width`.
 ///
@@ -133,7 +137,7 @@ pub async fn largest<M: Machine>(
     let one = m.known(Field::ONE);
     let mut groups = vec![];
     // A candidate has an index, and places for one of which it stands.
-    let mut candidates: Vec<(M::Wire, Vec<(usize, Option<M::Wire>)>)> =
+    let mut candidates: Vec<Candidate<M::Wire>> =
         indices.iter().enumerate().map(|(at, index)| (*index, vec![(at, None)])).collect();
     while candidates.len() > 1 {
         let of_four: Vec<&[_]> = candidates.chunks(4).collect();
@@ -171,7 +175,7 @@ pub async fn largest<M: Machine>(
         let last = of_four.len() == 1;
         let alone = |places: &[(usize, Option<M::Wire>)]| places.iter().all(|(_, wire)| wire.is_none());
         if last && of_four[0].iter().all(|(_, places)| alone(places)) {
-            let arm = |((_, places), win): (&(_, Vec<(usize, _)>), M::Wire)| Some((places.first()?.0, win));
+            let arm = |((_, places), win): (&Candidate<M::Wire>, M::Wire)| Some((places.first()?.0, win));
             let winner = of_four[0].iter().zip(wins[0].iter().copied()).filter_map(arm).collect();
             return Ok(Largest { winner, groups });
         }

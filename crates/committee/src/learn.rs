@@ -104,26 +104,27 @@ pub async fn learn<M: Machine>(
         return Err(Error::Slot);
     }
     let erased: Vec<bool> = batch.iter().map(|feedback| feedback.erased).collect();
-    let all = batch.into_iter().flat_map(|feedback| feedback.row.into_iter().chain(feedback.reward));
-    let gates = state.inverse.iter().copied().chain(all).map(Gate::shared);
+    let inputs = batch.into_iter().flat_map(|feedback| feedback.row.into_iter().chain(feedback.reward));
+    let gates = state.inverse.iter().copied().chain(inputs).map(Gate::shared);
     let masked = m.round(gates.collect()).await?;
     let (inverse, feedbacks) = masked.split_at(triangle);
-    let feedbacks: Vec<(&[M::Wire], &[M::Wire])> =
-        feedbacks.chunks_exact(d + 4).map(|feedback| feedback.split_at(d)).collect();
+    let (rows, rewards): (Vec<_>, Vec<_>) =
+        feedbacks.chunks_exact(d + 4).map(|feedback| feedback.split_at(d)).unzip();
     // The products have uniform masks, whatever the rewards are.
     let counted = || erased.iter().enumerate().filter(|(_, erased)| !**erased).map(|(at, _)| at);
-    let mut gates: Vec<_> = counted().map(|at| norms(m, &[feedbacks[at].1], 1)).collect();
+    let mut gates: Vec<_> = counted().map(|at| norms(m, &[rewards[at]], 1)).collect();
     let proofs = gates.len();
     let signed = |wire: M::Wire, erased: bool| if erased { wire * -Field::ONE } else { wire };
+    let all = || rows.iter().zip(&rewards).zip(&erased).map(|((row, reward), erased)| (row, reward, *erased));
     for i in 0..d {
         for j in i..d {
-            let product = |((x, _), erased): (&(&[M::Wire], _), &bool)| (signed(x[i], *erased), x[j]);
-            gates.push(Gate::products(feedbacks.iter().zip(&erased).map(product).collect()));
+            let products = all().map(|(row, _, erased)| (signed(row[i], erased), row[j]));
+            gates.push(Gate::products(products.collect()));
         }
     }
     for i in 0..d {
-        let product = |((x, r), erased): (&(&[M::Wire], &[M::Wire]), &bool)| (signed(r[0], *erased), x[i]);
-        gates.push(Gate::products(feedbacks.iter().zip(&erased).map(product).collect()));
+        let products = all().map(|(row, reward, erased)| (signed(reward[0], erased), row[i]));
+        gates.push(Gate::products(products.collect()));
     }
     let opened = m.round(gates).await?;
     let wrong = counted().zip(&opened[..proofs]).filter(|(_, proof)| m.public(**proof) != Field::ZERO);

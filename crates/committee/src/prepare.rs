@@ -416,6 +416,20 @@ async fn indicators(multiplier: &mut Multiplier<'_>, bits: &[Field]) -> Result<V
     Ok(blocks.iter().enumerate().map(hot).collect())
 }
 
+/// What a committee without the check would do: for the controls of tests.
+#[cfg(test)]
+pub(crate) async fn prepare_unchecked<F>(
+    keys: Arc<MemberKeys>,
+    batch: Batch,
+    walk: F,
+    port: Port,
+) -> Result<Vec<Slot>, Error>
+where
+    F: Fn(&mut Plan) -> Result<(), Error> + Send,
+{
+    unchecked(&mut Multiplier::new(&keys, &batch, &port)?, walk).await
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -433,18 +447,4 @@ mod tests {
             }
         }
     }
-}
-
-/// What a committee without the check would do: for the controls of tests.
-#[cfg(test)]
-pub(crate) async fn prepare_unchecked<F>(
-    keys: Arc<MemberKeys>,
-    batch: Batch,
-    walk: F,
-    port: Port,
-) -> Result<Vec<Slot>, Error>
-where
-    F: Fn(&mut Plan) -> Result<(), Error> + Send,
-{
-    unchecked(&mut Multiplier::new(&keys, &batch, &port)?, walk).await
 }

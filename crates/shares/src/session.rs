@@ -72,6 +72,9 @@ impl Session {
     }
 }
 
+/// The nonce, the numbers under pads and the MACs of a message.
+type Hidden = (Nonce, Vec<u64>, Vec<[u8; MAC_BYTES]>);
+
 impl SessionSecret {
     /// Begins a session with the committee of this id, whose members have these public keys for sealing.
     ///
@@ -118,7 +121,7 @@ impl SessionSecret {
         pads: Pads,
         rows: &[&Row],
         rng: &mut R,
-    ) -> Result<(Nonce, Vec<u64>, Vec<[u8; MAC_BYTES]>), Error> {
+    ) -> Result<Hidden, Error> {
         let numbers: Vec<i64> = rows.iter().flat_map(|row| row.numbers().iter().copied()).collect();
         // A sum of pads is below zero once in 2^50: then there is another nonce.
         for _ in 0..4 {

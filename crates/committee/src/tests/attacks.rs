@@ -282,8 +282,24 @@ fn signs_for_others(signer: u8) {
     assert!(made[..2].iter().all(|made| matches!(made, Err(Error::NoAgreement { agreed: 2, need: 3 }))));
 }
 
-/// Whoever carries signatures keeps back one by which slots are good: the member that lacks it has no slots, and
-/// the others have.
+/// A set of fewer than 2t − 1 members, and one that names a member twice, prepares nothing.
+#[test]
+fn sets_that_are_too_small_prepare_nothing() {
+    let world = World::new(2, 4);
+    let mut setting = Setting::new(&world, vec![1, 2]);
+    let refused = |setting: &Setting| {
+        let made = setting.slot(setting.batch(), &mut |_, _, _| {}, &mut |_, _, _| {});
+        made.into_iter().map(|made| made.err().unwrap()).collect::<Vec<_>>()
+    };
+    let few = Error::Shares(shares::Error::TooFew { here: 2, need: 3 });
+    assert_eq!(refused(&setting), vec![few; 2]);
+    setting.here = vec![1, 2, 2];
+    let twice = Error::Shares(shares::Error::Member { member: 2 });
+    assert_eq!(refused(&setting), vec![twice; 3]);
+}
+
+/// Whoever carries signatures keeps back one by which slots are good: the member that lacks it has no slots,
+/// and the others have.
 #[test]
 fn attack_a_server_keeps_a_signature_back() {
     let world = World::new(2, 3);
@@ -495,7 +511,10 @@ fn every_mask_is_as_wide_as_it_must_be() {
         for (draw, sum) in script.draws.iter().zip(&sums) {
             match draw {
                 // All numbers above the bits of a round of comparisons are drawn before they are opened.
-                Draw::Below(_) => highs.push(*sum),
+                Draw::Below(bits) => {
+                    assert_eq!(*bits, 124 - setting.scalars.width);
+                    highs.push(*sum);
+                }
                 Draw::Random => {}
                 Draw::Opened if !highs.is_empty() => {
                     let above = shown.next().unwrap().get() >> setting.scalars.width;
@@ -639,9 +658,9 @@ impl Machine for Script {
     }
 }
 
-/// What one member sends of the square of a random number a is ℓ_j·a_j² under its zero shares: without them the
-/// server reads a_j² of every member, and with it a. Numbers that are ℓ_j times a square are half of all, as
-/// of any numbers; in the control, a_j² itself, they are all.
+/// What one member sends of the square of a random number a is ℓ_j·a_j² under its zero shares: without them
+/// the server reads a_j² of every member, and with it a. Numbers that are ℓ_j times a square are half of all,
+/// as of any numbers; in the control, a_j² itself, they are all.
 #[test]
 fn attack_a_server_reads_what_one_member_sends() {
     let world = World::new(2, 3);
@@ -801,7 +820,7 @@ fn attack_a_comparison_that_is_too_narrow_stops() {
         .collect();
     for _ in 0..16 {
         let one = |i: usize| {
-            let reward = reward(if i % 2 == 0 { 1.0 } else { -1.0 }, 1);
+            let reward = reward(if i.is_multiple_of(2) { 1.0 } else { -1.0 }, 1);
             (&played[i % 2].row, reward, false)
         };
         let batch: Vec<_> = (0..16).map(one).collect();

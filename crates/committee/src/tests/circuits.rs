@@ -321,7 +321,8 @@ fn what_is_erased_is_gone() {
         left.extend(added);
         assert_eq!(bandit.feedbacks, left.len() as u64);
         let fixed = |x: f64| (x * 65536.0) as i64;
-        let sum = |f: &dyn Fn(&([f64; 2], f64)) -> i64| i128::from(left.iter().map(f).sum::<i64>());
+        type Played = ([f64; 2], f64);
+        let sum = |f: &dyn Fn(&Played) -> i64| i128::from(left.iter().map(f).sum::<i64>());
         let design = [
             sum(&|(x, _)| fixed(x[0]) * fixed(x[0])) + (1 << 32),
             sum(&|(x, _)| fixed(x[0]) * fixed(x[1])),

@@ -463,8 +463,10 @@ impl<'a> Bandit<'a> {
         );
         let slots: Vec<Vec<Slot>> = slots.into_iter().map(Result::unwrap).collect();
         let slots = std::cell::RefCell::new(slots);
-        let rewards: Vec<Request> =
-            batch.iter().map(|(_, reward, _)| device.send(Kind::Feedback, &[reward.clone()])).collect();
+        let rewards: Vec<Request> = batch
+            .iter()
+            .map(|(_, reward, _)| device.send(Kind::Feedback, std::slice::from_ref(reward)))
+            .collect();
         let lanes = |member: u8| {
             let at = here.iter().position(|other| *other == member).unwrap();
             let slot = slots.borrow_mut()[at].pop().unwrap();
