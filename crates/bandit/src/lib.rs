@@ -11,8 +11,7 @@
 //! | `s_{t,a}`, `x` | [`Features`], one row an arm |
 //! | `V`, `g`, `omega`, `A_j` | [`Ridge::design`], [`Ridge::moment`], [`Ridge::omega`], [`Ridge::inverse`] |
 //! | `t`, `t_j` | [`Ridge::round`], [`Ridge::batch_start`] |
-//! | `beta(t)`, `c1`, `c2`, `rho_max` | [`LinearConfig::beta`], [`c1`](LinearConfig::c1),
-//! [`c2`](LinearConfig::c2), [`rho_max`](LinearConfig::rho_max) |
+//! | `beta(t)`, `c1`, `c2`, `rho_max` | [`LinearConfig::beta`], [`c1`](LinearConfig::c1), [`c2`](LinearConfig::c2), [`rho_max`](LinearConfig::rho_max) |
 //! | `C`, `eta` | [`LinearConfig::c`], [`LinearConfig::eta`] with a [`Schedule`] |
 //!
 //! The source of the linear policies and of this table is Garcelon, Perchet, Pirotta, "Encrypted linear

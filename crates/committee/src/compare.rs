@@ -2,9 +2,9 @@
 //!
 //! For |v| < 2^w, c = v + 2^w + R + 2^w·r is opened, where R is w random bits and r a sum of large random
 //! integers: c tells nothing of v. Its lowest w bits are compared with those of R, three bits at a time: of
-//! each block the indicators g = [R > c] and e = [R = c] are sums of prepared ones, and two blocks become one
-//! by (g, e)∘(g', e') = (g + e·g', e·e'). Then [v ≥ 0] = ⌊c/2^w⌋ − r − [R > c mod 2^w] (Catrina, de Hoogh
-//! 2010). Of the lowest block e is never needed.
+//! each block the indicators g of R > c and e of R = c are sums of prepared ones, and two blocks become one
+//! by (g, e)∘(g', e') = (g + e·g', e·e'). Then v ≥ 0 has the indicator ⌊c/2^w⌋ − r − g of all blocks
+//! (Catrina, de Hoogh 2010). Of the lowest block e is never needed.
 
 use crate::Error;
 use crate::machine::{Bits, Gate, Machine};

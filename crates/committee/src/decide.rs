@@ -7,7 +7,7 @@
 //! | 3 | 2z/c₂ = ⟨x, y⟩ and u = ⟨ω, x⟩, cut |
 //! | 4 to 7 | under a root: its Chebyshev polynomial of degree 15 |
 //! | 8 | the index, rounded to 2⁻¹⁶ of its range: after this all is exact |
-//! | then | the largest index ([`largest`](crate::compare::largest)) |
+//! | then | the largest index ([`largest`]) |
 //! | last but one | the row of the arm, as a record; the sum that is 0 if one arm alone was chosen |
 //! | last | that sum, times a random number: **0, or the decision stops** |
 

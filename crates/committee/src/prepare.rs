@@ -1,15 +1,15 @@
 //! Slots are prepared, and checked, before an input is there.
 //!
-//! A product [x·y] of shared numbers takes a round (Damgård, Nielsen 2007): of the first 2t − 1 members of
+//! A product x·y of shared numbers takes a round (Damgård, Nielsen 2007): of the first 2t − 1 members of
 //! the set each sends
 //!
 //! s_j = ℓ_j·Σ x_j·y_j + ζ_j + Σ r_A,
 //!
 //! with the weights ℓ_j of a polynomial of degree 2t − 2 at 0, shares ζ_j of zero from the keys of pairs, and
 //! of each subset A the number r_A once, by its first member of these. Whoever adds up s_j gives D = x·y + r
-//! to all, and [x·y] = D − [r]. A member that errs, or a sum that is given wrongly, shifts the product by a
-//! number that does not depend on secrets; the check finds it but for 2⁻¹¹⁹ for each hash that somebody
-//! tries.
+//! to all, and D − r_j is member j's share of the product. A member that errs, or a sum that is given
+//! wrongly, shifts the product by a number that does not depend on secrets; the check finds it but for 2⁻¹¹⁹
+//! for each hash that somebody tries.
 //!
 //! A bit is (a/√(a²) + 1)/2 for a random a whose square is opened, with the root that is a square itself.
 

@@ -9,7 +9,7 @@
 //! Every cut states the largest size of its number from these, and the mask of each subset is at least 2³⁶
 //! times as wide. A bandit, a batch or a committee for which that does not hold is refused before a number is
 //! touched. The integers here follow from the configuration by additions, products, divisions and square
-//! roots of f64, which are the same on all machines, but for the cosines of [`Decide::bonus`].
+//! roots of f64, which are the same on all machines, but for the cosines of a decision's polynomial.
 
 use crate::Error;
 use crate::keys::mask_bits;

@@ -161,6 +161,12 @@ fn every_mask_covers_its_number() {
         }
     }
     assert!(accepted > 200, "{accepted}");
+    // So many feedbacks that the rounding of the inverse is half of its residual or more.
+    for (committee, d, fits, refused) in [((2, 3), 7, 1_900_000, 2_000_000), ((3, 7), 16, 180_000, 190_000)] {
+        let learns = |t| Learn::new(&config(d, 4), &sharing(committee), (t, MOST_RESIDUAL), (16, 0));
+        assert!(learns(fits).is_ok(), "{committee:?}");
+        assert!(matches!(learns(refused), Err(Error::OutOfRange { what: "the number of feedbacks", .. })));
+    }
 }
 
 /// Batches of 1 to 200, L²/λ from ¼ to 10, up to 16 erased: eigenvalues anywhere in their interval are
