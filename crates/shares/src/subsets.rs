@@ -375,4 +375,28 @@ mod tests {
         // The control: t shares fit one number alone.
         assert_eq!(at(&shares[..3], Field::ZERO), sum);
     }
+
+    /// Liars take turns: in each number another one lies, so that the members that were right last are never
+    /// right again, and every number costs a search. In the control one of them lies in all numbers.
+    #[test]
+    fn fault_liars_who_take_turns_cost_a_search_each_number() {
+        let sharing = Sharing::new(Threshold::new(4, 10).unwrap());
+        let (shares, _) = random(&sharing, &keys(&sharing), &Label::new(Kind::Mask, &[b"d"]));
+        let shares: Vec<Field> = shares.into_iter().map(|(_, share)| share).collect();
+        let here: Vec<u8> = (1..=10).collect();
+        let time = |liar: &dyn Fn(usize) -> Vec<usize>| {
+            let mut reader = sharing.reader(&here).unwrap();
+            let start = std::time::Instant::now();
+            for i in 0..500 {
+                let mut shown = shares.clone();
+                liar(i).into_iter().for_each(|at| shown[at] += Field::ONE);
+                reader.open(&shown).unwrap();
+            }
+            start.elapsed()
+        };
+        let (control, turns) =
+            (time(&|_| vec![0]), time(&|i| if i % 2 == 0 { vec![0, 1, 2] } else { vec![3, 4, 5] }));
+        println!("500 numbers: {control:?} with one liar, {turns:?} with liars who take turns");
+        assert!(turns > 20 * control);
+    }
 }

@@ -207,22 +207,22 @@ fn schedules_keep_their_promise() {
 }
 
 /// A bandit in the clear.
-struct InClear {
-    config: LinearConfig,
-    sharing: Sharing,
-    state: State<Field>,
-    feedbacks: u64,
-    residual: u64,
+pub(super) struct InClear {
+    pub(super) config: LinearConfig,
+    pub(super) sharing: Sharing,
+    pub(super) state: State<Field>,
+    pub(super) feedbacks: u64,
+    pub(super) residual: u64,
 }
 
 impl InClear {
-    fn new(config: LinearConfig, committee: (u8, u8)) -> Self {
+    pub(super) fn new(config: LinearConfig, committee: (u8, u8)) -> Self {
         let sharing = sharing(committee);
         let start = Learn::new(&config, &sharing, (0, 0), (0, 0)).unwrap();
         InClear { config, sharing, state: initial(&start), feedbacks: 0, residual: 0 }
     }
 
-    fn learn(&mut self, batch: &[(Vec<i64>, Vec<i64>, bool)]) -> Result<(), Error> {
+    pub(super) fn learn(&mut self, batch: &[(Vec<i64>, Vec<i64>, bool)]) -> Result<(), Error> {
         let erased = batch.iter().filter(|(.., erased)| *erased).count() as u64;
         let change = (batch.len() as u64 - erased, erased);
         let scalars = Learn::new(&self.config, &self.sharing, (self.feedbacks, self.residual), change)?;
@@ -240,7 +240,7 @@ impl InClear {
         Ok(())
     }
 
-    fn decide(&self, rows: &[Vec<i64>], scalars: &Decide) -> Result<Decided<Field>, Error> {
+    pub(super) fn decide(&self, rows: &[Vec<i64>], scalars: &Decide) -> Result<Decided<Field>, Error> {
         let numbers = |row: &Vec<i64>| row.iter().map(|x| field((*x).into())).collect::<Vec<_>>();
         let inputs = Inputs {
             inverse: self.state.scaled.clone(),
@@ -251,12 +251,12 @@ impl InClear {
         walk(decide(&mut clear, scalars, inputs))
     }
 
-    fn scalars(&self) -> Decide {
+    pub(super) fn scalars(&self) -> Decide {
         Decide::new(&self.config, &self.sharing, self.feedbacks + 1, self.feedbacks, 0).unwrap()
     }
 
     /// The largest entry of A·V − 1, for two features.
-    fn residual_entry(&self) -> f64 {
+    pub(super) fn residual_entry(&self) -> f64 {
         let f = |x: &Field, bits: i32| x.signed() as f64 / 2f64.powi(bits);
         let full = |m: &[Field], bits| {
             let [a, b, c] = [0, 1, 2].map(|i| f(&m[i], bits));

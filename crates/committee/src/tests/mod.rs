@@ -5,4 +5,5 @@ mod circuits;
 mod moves;
 mod people;
 mod play;
+mod reader;
 mod world;
