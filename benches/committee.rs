@@ -5,7 +5,7 @@
 use bandit::{LinearConfig, WidthShape};
 use committee::decide::{self, Inputs};
 use committee::learn::{State, initial};
-use committee::prepare::{Batch, CONTEXT, Identity, prepare, signed};
+use committee::prepare::{CONTEXT, Identity, Stock, prepare, signed};
 use committee::scalars::{Decide, Learn};
 use committee::{Ask, Conversation, Lane, MemberKeys, Next, Plan, Reply, Run, Slot};
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -21,6 +21,7 @@ struct World {
     sharing: Arc<Sharing>,
     members: Vec<Arc<MemberKeys>>,
     identities: Vec<Arc<Identity>>,
+    stocks: Vec<Stock>,
     batches: u64,
 }
 
@@ -36,10 +37,12 @@ impl World {
             let subsets = subsets.map(|(at, _)| (at, key([1, at as u8, 0, 0]))).collect();
             let pair = |other: u8| (other, key([2, member.min(other), member.max(other), 0]));
             let pairs = (1..=n).filter(|other| *other != member).map(pair).collect();
-            Arc::new(MemberKeys::new(member, sharing.clone(), subsets, pairs))
+            Arc::new(MemberKeys::new(member, sharing.clone(), subsets, pairs).expect("whole keys"))
         };
+        let members: Vec<Arc<MemberKeys>> = (1..=n).map(own).collect();
         World {
-            members: (1..=n).map(own).collect(),
+            stocks: members.iter().map(|keys| Stock::new(keys, [0; 32], &mut rng)).collect(),
+            members,
             identities: signing
                 .into_iter()
                 .map(|signing| Arc::new(Identity { signing, members: public.clone() }))
@@ -52,18 +55,17 @@ impl World {
     fn slots(&mut self, scalars: &Decide, count: u32) -> Vec<Vec<Slot>> {
         self.batches += 1;
         let set: Vec<u8> = (1..=self.members.len() as u8).collect();
-        let batch = Batch::new(&[0; 32], scalars.circuit(), &set, &[], self.batches, count);
-        let mut talks: Vec<_> = self
-            .members
-            .iter()
-            .zip(&self.identities)
-            .map(|(keys, identity)| {
-                let (keys, identity, batch, scalars) =
-                    (keys.clone(), identity.clone(), batch.clone(), scalars.clone());
-                let circuit = move |plan: &mut Plan| decide::plan(plan, &scalars);
-                Conversation::new(move |port| prepare(keys, identity, batch, circuit, port))
-            })
-            .collect();
+        let nonces: Vec<[u8; 32]> = self.stocks.iter().map(Stock::nonce).collect();
+        let mut talks = vec![];
+        let mut label = None;
+        for ((keys, identity), stock) in self.members.iter().zip(&self.identities).zip(&mut self.stocks) {
+            let (keys, identity, scalars) = (keys.clone(), identity.clone(), scalars.clone());
+            let batch = stock.batch(scalars.circuit(), &set, &nonces, self.batches, count).expect("a batch");
+            label = Some(*batch.label());
+            let circuit = move |plan: &mut Plan| decide::plan(plan, &scalars);
+            talks.push(Conversation::new(move |port| prepare(keys, identity, batch, circuit, port)));
+        }
+        let label = label.expect("members");
         let mut replies: Vec<Option<Reply>> = talks.iter().map(|_| None).collect();
         loop {
             let next = talks.iter_mut().zip(&mut replies).map(|(talk, reply)| talk.next(reply.take()));
@@ -79,12 +81,12 @@ impl World {
                 return done;
             }
             for (at, reply) in replies.iter_mut().enumerate() {
-                *reply = Some(self.answer(&batch, at, &asked));
+                *reply = Some(self.answer(&label, at, &asked));
             }
         }
     }
 
-    fn answer(&self, batch: &Batch, at: usize, asked: &[Ask]) -> Reply {
+    fn answer(&self, batch: &Label, at: usize, asked: &[Ask]) -> Reply {
         match &asked[at] {
             Ask::Sum(_) => {
                 let mut numbers = asked.iter().filter_map(|ask| match ask {

@@ -10,16 +10,23 @@ use crate::Error;
 use crate::machine::{Bits, Gate, Machine};
 use shares::Field;
 
+/// The largest width of a comparison.
+pub(crate) const MOST_WIDTH: u32 = 33;
+
 /// Wires that are 1 for values of at least 0, and 0 for others. Each value is an integer below 2^`width` in
 /// size; `width` is a multiple of 3. Rounds: 3 + ⌈log₂(`width`/3)⌉, with the last product in its own.
 ///
 /// # Errors
-/// Those of the machine.
+/// [`Error::OutOfRange`] for a width that is no multiple of 3 or above 33; those of the machine.
 pub async fn at_least_zero<M: Machine>(
     m: &mut M,
     values: &[M::Share],
     width: u32,
 ) -> Result<Vec<M::Wire>, Error> {
+    if !width.is_multiple_of(3) || !(3..=MOST_WIDTH).contains(&width) {
+        let want = "a multiple of 3, at most 33";
+        return Err(Error::OutOfRange { what: "the width of a comparison", got: width.to_string(), want });
+    }
     let power = Field::new(1 << width);
     let most = (1u128 << width) - 1;
     let mut bits = Vec::with_capacity(values.len());

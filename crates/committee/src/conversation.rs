@@ -71,7 +71,8 @@ impl Port {
 
     /// Asks, and waits for the reply.
     pub(crate) async fn ask(&self, ask: Ask) -> Reply {
-        self.with(|mail| mail.asked = Some(ask));
+        // A reply that came before the question is none to it.
+        self.with(|mail| (mail.asked, mail.reply) = (Some(ask), None));
         std::future::poll_fn(|_| match self.with(|mail| mail.reply.take()) {
             Some(reply) => Poll::Ready(reply),
             None => Poll::Pending,
@@ -83,7 +84,8 @@ impl Port {
 /// A computation that was begun.
 pub struct Conversation<T> {
     port: Port,
-    computation: Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>,
+    /// None once it has ended.
+    computation: Option<Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>>,
 }
 
 /// What a computation does next.
@@ -101,14 +103,21 @@ impl<T> Conversation<T> {
         F: Future<Output = Result<T, Error>> + Send + 'static,
     {
         let port = Port::default();
-        Conversation { computation: Box::pin(computation(port.clone())), port }
+        Conversation { computation: Some(Box::pin(computation(port.clone()))), port }
     }
 
-    /// Goes on with the reply to what was asked last: none at the beginning.
+    /// Goes on with the reply to what was asked last: none at the beginning. After its end it has no further
+    /// result, and says [`Error::Message`].
     pub fn next(&mut self, reply: Option<Reply>) -> Next<T> {
+        let Some(computation) = &mut self.computation else {
+            return Next::Done(Err(Error::Message));
+        };
         self.port.with(|mail| mail.reply = reply);
-        match self.computation.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(result) => Next::Done(result),
+        match computation.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => {
+                self.computation = None;
+                Next::Done(result)
+            }
             Poll::Pending => match self.port.with(|mail| mail.asked.take()) {
                 Some(ask) => Next::Ask(ask),
                 None => Next::Done(Err(Error::Message)),

@@ -32,8 +32,9 @@ pub struct Inputs<S> {
 pub struct Decided<S> {
     /// The arm, from 0.
     pub arm: S,
-    /// The index of each arm, in units of 2⁻¹⁶ (2⁻²⁰) of the range: for tests alone.
-    pub indices: Vec<S>,
+    /// The index of each arm, in units of 2⁻¹⁶ (2⁻²⁰) of the range: a member never shows its share.
+    #[cfg(test)]
+    pub(crate) indices: Vec<S>,
 }
 
 /// The place of entry (i, j) in the upper triangle of a symmetric matrix of size d.
@@ -141,13 +142,20 @@ pub async fn decide<M: Machine>(
     }
     let zero = m.constant(Field::ZERO);
     let number = |(at, wire): &(usize, M::Wire)| m.share(*wire) * Field::new(decide.order[*at] as u128);
-    let mut by_arm: Vec<(usize, M::Share)> =
-        decide.order.iter().zip(&indices).map(|(arm, index)| (*arm, m.share(*index))).collect();
-    by_arm.sort_unstable_by_key(|(arm, _)| *arm);
     Ok(Decided {
         arm: chosen.winner.iter().map(number).fold(zero, |sum, part| sum + part),
-        indices: by_arm.into_iter().map(|(_, index)| index).collect(),
+        #[cfg(test)]
+        indices: by_arm(m, &decide.order, &indices),
     })
+}
+
+/// The indices in the order of the arms.
+#[cfg(test)]
+fn by_arm<M: Machine>(m: &M, order: &[usize], indices: &[M::Wire]) -> Vec<M::Share> {
+    let mut by_arm: Vec<(usize, M::Share)> =
+        order.iter().zip(indices).map(|(arm, index)| (*arm, m.share(*index))).collect();
+    by_arm.sort_unstable_by_key(|(arm, _)| *arm);
+    by_arm.into_iter().map(|(_, index)| index).collect()
 }
 
 /// T₁, T₂, … up to the degree of the bonus, of each argument, in units of 2⁻³⁰.

@@ -56,6 +56,19 @@ pub enum Error {
     /// Untrusted: a prepared product is wrong. The slots are thrown away; nothing of anybody was in them.
     #[error("a prepared product is wrong: its slots are thrown away")]
     WrongProduct,
+    /// Untrusted: a batch of slots that the member would prepare a second time, or that does not have its
+    /// nonce.
+    #[error(
+        "batch {number} does not have this member's nonce, or a number above {last}, or from 1 to {most} slots: no label serves twice"
+    )]
+    Batch {
+        /// Its number.
+        number: u64,
+        /// The last number that the member has prepared under.
+        last: u64,
+        /// The most slots.
+        most: u32,
+    },
     /// Misuse: a message of another kind than the computation waits for.
     #[error("the computation waits for another message")]
     Message,

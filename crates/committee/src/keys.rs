@@ -15,8 +15,25 @@ pub struct MemberKeys {
 
 impl MemberKeys {
     /// The keys of `member`, by the places of its subsets and by the other members.
-    pub fn new(member: u8, sharing: Arc<Sharing>, subsets: Vec<(usize, Key)>, pairs: Vec<(u8, Key)>) -> Self {
-        MemberKeys { member, sharing, subsets, pairs }
+    ///
+    /// # Errors
+    /// [`shares::Error::Member`] unless there is one key for each of its subsets, in their order, and for
+    /// each other member.
+    pub fn new(
+        member: u8,
+        sharing: Arc<Sharing>,
+        subsets: Vec<(usize, Key)>,
+        pairs: Vec<(u8, Key)>,
+    ) -> Result<Self, shares::Error> {
+        let mut members = 1..=sharing.threshold().members();
+        let places = sharing.subsets().iter().enumerate().filter(|(_, subset)| subset.has(member));
+        let whole = members.contains(&member)
+            && places.map(|(at, _)| at).eq(subsets.iter().map(|(at, _)| *at))
+            && members.by_ref().filter(|other| *other != member).eq(pairs.iter().map(|(other, _)| *other));
+        match whole {
+            true => Ok(MemberKeys { member, sharing, subsets, pairs }),
+            false => Err(shares::Error::Member { member }),
+        }
     }
 
     /// Its number.
@@ -61,7 +78,8 @@ impl MemberKeys {
         }
     }
 
-    /// The member's shares of the numbers of a record.
+    /// The member's shares of the numbers of a record, which must be one that its committee has certified: a
+    /// record that somebody made up gives numbers of any size, which no mask covers.
     pub fn record(&self, record: &Record) -> Vec<Field> {
         let mut masks = self.seeds(&record.batch).of(Kind::Record, record.slot);
         record.numbers.iter().map(|m| *m - masks.uniform()).collect()

@@ -26,7 +26,7 @@ pub struct State<S> {
 }
 
 impl<S: Clone> State<S> {
-    /// The numbers of a state in the order of its record.
+    /// The numbers of a state in the order of its record, of which they are the first.
     pub fn from_numbers(features: usize, numbers: &[S]) -> Option<Self> {
         let triangle = features * (features + 1) / 2;
         let mut rest = numbers;
@@ -35,14 +35,13 @@ impl<S: Clone> State<S> {
             rest = after;
             Some(part.to_vec())
         };
-        let state = State {
+        Some(State {
             design: take(triangle)?,
             moment: take(features)?,
             inverse: take(triangle)?,
             scaled: take(triangle)?,
             estimate: take(features)?,
-        };
-        rest.is_empty().then_some(state)
+        })
     }
 }
 
@@ -68,10 +67,11 @@ pub fn initial(start: &Learn) -> State<Field> {
 pub struct Feedback<S> {
     /// The features, in units of 2⁻¹⁶.
     pub row: Vec<S>,
-    /// The reward in units of 2⁻¹⁶, and the three squares that prove its size.
-    pub reward: Vec<S>,
-    /// Whether it was counted before, and goes: its reward was proved then.
-    pub erased: bool,
+    /// The reward in units of 2⁻¹⁶.
+    pub reward: S,
+    /// The three squares that prove its size; none for a feedback that was counted and goes, whose reward is
+    /// of the record of the update that counted it.
+    pub squares: Option<[S; 3]>,
 }
 
 /// Walks through an update without inputs, to prepare a slot for it ([`Learn::circuit`]).
@@ -83,11 +83,14 @@ pub fn plan(plan: &mut Plan, of: &Learn, erased: &[bool]) -> Result<(), Error> {
     let zeros = |count: usize| vec![Field::ZERO; count];
     let triangle = d * (d + 1) / 2;
     let state = State::from_numbers(d, &zeros(3 * triangle + 2 * d)).ok_or(Error::Slot)?;
-    let feedback = |erased: &bool| Feedback { row: zeros(d), reward: zeros(4), erased: *erased };
+    let squares = |erased: bool| if erased { None } else { Some([Field::ZERO; 3]) };
+    let feedback = |erased: &bool| Feedback { row: zeros(d), reward: Field::ZERO, squares: squares(*erased) };
     walk(learn(plan, of, state, erased.iter().map(feedback).collect()))
 }
 
-/// Learns a batch. The next state is the record of the slot, in the order of [`State::from_numbers`].
+/// Learns a batch. The record of the slot is the next state, in the order of [`State::from_numbers`], and
+/// then the reward of each feedback that was counted: a feedback is erased by this reward and the record of
+/// its row.
 ///
 /// # Errors
 /// [`Error::Rewards`] for rewards that are out of range: then nothing is learnt; those of the machine.
@@ -99,17 +102,25 @@ pub async fn learn<M: Machine>(
 ) -> Result<(), Error> {
     let d = learn.features;
     let triangle = d * (d + 1) / 2;
-    let shaped = |f: &Feedback<M::Share>| f.row.len() == d && f.reward.len() == 4;
+    let shaped = |f: &Feedback<M::Share>| f.row.len() == d;
     if state.inverse.len() != triangle || state.moment.len() != d || !batch.iter().all(shaped) {
         return Err(Error::Slot);
     }
-    let erased: Vec<bool> = batch.iter().map(|feedback| feedback.erased).collect();
-    let inputs = batch.into_iter().flat_map(|feedback| feedback.row.into_iter().chain(feedback.reward));
+    let erased: Vec<bool> = batch.iter().map(|feedback| feedback.squares.is_none()).collect();
+    let inputs = batch.into_iter().flat_map(|feedback| {
+        let squares = feedback.squares.into_iter().flatten();
+        feedback.row.into_iter().chain([feedback.reward]).chain(squares)
+    });
     let gates = state.inverse.iter().copied().chain(inputs).map(Gate::shared);
     let masked = m.round(gates.collect()).await?;
-    let (inverse, feedbacks) = masked.split_at(triangle);
-    let (rows, rewards): (Vec<_>, Vec<_>) =
-        feedbacks.chunks_exact(d + 4).map(|feedback| feedback.split_at(d)).unzip();
+    let (inverse, mut rest) = masked.split_at(triangle);
+    let mut take = |count: usize| {
+        let (part, after) = rest.split_at(count);
+        rest = after;
+        part
+    };
+    let numbers = |erased: &bool| (take(d), take(if *erased { 1 } else { 4 }));
+    let (rows, rewards): (Vec<_>, Vec<_>) = erased.iter().map(numbers).unzip();
     // The products have uniform masks, whatever the rewards are.
     let counted = || erased.iter().enumerate().filter(|(_, erased)| !**erased).map(|(at, _)| at);
     let mut gates: Vec<_> = counted().map(|at| norms(m, &[rewards[at]], 1)).collect();
@@ -147,8 +158,9 @@ pub async fn learn<M: Machine>(
     let last = m.round(gates).await?;
     let (estimate, scaled) = last.split_at(d);
     let wires = inverse.iter().chain(scaled).chain(estimate).map(|wire| m.share(*wire));
-    let gates = sums.into_iter().chain(wires).map(|number| Gate::shared(number).record()).collect();
-    m.round(gates).await.map(|_| ())
+    let learnt: Vec<M::Share> = counted().map(|at| m.share(rewards[at][0])).collect();
+    let gates = sums.into_iter().chain(wires).chain(learnt);
+    m.round(gates.map(|number| Gate::shared(number).record()).collect()).await.map(|_| ())
 }
 
 /// The inverse of V from one of the V before, in two rounds a step.

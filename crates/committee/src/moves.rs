@@ -10,7 +10,11 @@
 //! the next shares; where that dealer is hostile, one member less of the first t is.
 
 use crate::Error;
+use crate::conversation::Port;
+use crate::keys::MemberKeys;
 use crate::machine::{CircuitId, Gate, Machine};
+use crate::online::{Lane, Slot};
+use crate::prepare::Batch;
 use envelope::SealingSecret;
 use rand::{CryptoRng, Rng};
 use shares::{Field, Sharing, factors};
@@ -117,6 +121,11 @@ impl Dealt {
         Ok(Dealt { dealers, numbers, all })
     }
 
+    /// The hash of all that was dealt.
+    pub fn seen(&self) -> [u8; 32] {
+        *self.all.finalize().as_bytes()
+    }
+
     /// The member's shares of the numbers, and of each further dealer what must be 0.
     fn shares(&self) -> (Vec<Field>, Vec<(u8, Field)>) {
         let t = self.dealers.len().div_ceil(2);
@@ -144,8 +153,18 @@ pub fn circuit(count: usize, further: usize) -> CircuitId {
     CircuitId::new("move", &[count as u64, further as u64])
 }
 
-/// Takes over what was dealt: the numbers are the record of the slot, which needs no preparation
-/// ([`Slot::of_batch`](crate::Slot::of_batch)). Two rounds.
+/// The lane of a new member in which [`take_over`] runs. The batch has one slot, which needs no preparation.
+///
+/// # Errors
+/// [`Error::Slot`] for a batch of another circuit.
+pub fn lane(keys: &MemberKeys, batch: Batch, dealt: &Dealt, port: Port) -> Result<Lane, Error> {
+    let t = dealt.dealers.len().div_ceil(2);
+    let of = circuit(dealt.numbers.first().map_or(0, Vec::len), dealt.dealers.len() - t);
+    Lane::new(keys, Slot::of_batch(batch), of, port)
+}
+
+/// Takes over what was dealt: the numbers are the record of the slot. Two rounds. New members first agree on
+/// [`Dealt::seen`]: a member that was dealt other numbers than the others shows wrong shares, and is no liar.
 ///
 /// # Errors
 /// [`Error::Dealer`] if what was dealt does not lie on polynomials; those of the machine.

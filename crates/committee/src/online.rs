@@ -133,7 +133,7 @@ pub struct Slot {
 
 impl Slot {
     /// A slot of a batch for a computation that needs nothing prepared: it masks and opens alone.
-    pub fn of_batch(batch: &crate::prepare::Batch) -> Self {
+    pub(crate) fn of_batch(batch: crate::prepare::Batch) -> Self {
         let (products, bits) = (vec![], vec![]);
         let (label, circuit) = (*batch.label(), batch.circuit());
         Slot { batch: label, circuit, number: 0, seen: *label.bytes(), products, bits }
@@ -354,6 +354,8 @@ pub struct Run<T> {
     liars: Vec<u8>,
     /// The hash of all that was opened.
     seen: blake3::Hasher,
+    /// Whether a round was on no polynomial: then nothing more is read or shown.
+    failed: bool,
 }
 
 struct RunLane<T> {
@@ -375,6 +377,7 @@ impl<T> Run<T> {
             reader: keys.sharing().reader(here)?,
             liars: vec![],
             seen: blake3::Hasher::new_derive_key("helba 2026-11-27 what was opened in a run"),
+            failed: false,
         })
     }
 
@@ -388,10 +391,14 @@ impl<T> Run<T> {
     /// the member shows in the next: nothing at the end.
     ///
     /// # Errors
-    /// [`Error::Shares`] if a number is on no polynomial: then nothing more is shown.
+    /// [`Error::Shares`] if a number is on no polynomial: the run has ended then, and nothing more is shown;
+    /// [`Error::Message`] for other numbers than a round has, and after such an end.
     pub fn go_on(&mut self, shown: &[&[Field]]) -> Result<Vec<Field>, Error> {
         let count = self.lanes.iter().map(|lane| lane.shown).sum();
-        if shown.len() != self.reader.here().len() || shown.iter().any(|numbers| numbers.len() != count) {
+        if self.failed
+            || shown.len() != self.reader.here().len()
+            || shown.iter().any(|numbers| numbers.len() != count)
+        {
             return Err(Error::Message);
         }
         // All numbers of a round are read before a computation goes on.
@@ -399,15 +406,17 @@ impl<T> Run<T> {
         let mut shares = vec![Field::ZERO; shown.len()];
         for at in 0..count {
             shares.iter_mut().zip(shown).for_each(|(share, numbers)| *share = numbers[at]);
-            let number = self.reader.open(&shares)?;
+            let number = self.reader.open(&shares).inspect_err(|_| self.failed = true)?;
             for liar in number.liars {
                 if !self.liars.contains(&liar) {
                     self.liars.push(liar);
                 }
             }
-            self.seen.update(&number.value.to_bytes());
             opened.push(number.value);
         }
+        opened.iter().for_each(|number| {
+            self.seen.update(&number.to_bytes());
+        });
         let mut opened = opened.into_iter();
         let mut next = Vec::new();
         for lane in &mut self.lanes {

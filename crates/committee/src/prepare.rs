@@ -19,6 +19,7 @@ use crate::keys::{MemberKeys, Seeds};
 use crate::machine::{Bits, CircuitId};
 use crate::online::{Plan, Slot, numbers};
 use envelope::SigningSecret;
+use rand::CryptoRng;
 use shares::{Field, Kind, Label, Subset, factors};
 use std::sync::Arc;
 
@@ -27,8 +28,60 @@ const FOLD: usize = 16;
 /// What signatures of preparations are for.
 pub const CONTEXT: &str = "helba 2026-11-27 preparation of slots";
 
-/// A batch of slots that a set of members prepares together.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The most slots of a batch.
+const MOST_SLOTS: u32 = 1024;
+
+/// Names the batches of slots of a member. A label that served twice would show bits and differences of
+/// inputs: the nonce is drawn when the member starts and is never stored, and numbers rise.
+pub struct Stock {
+    committee: [u8; 32],
+    member: u8,
+    nonce: [u8; 32],
+    last: u64,
+}
+
+impl Stock {
+    /// The stock of a member of the committee of this id, which has just started.
+    pub fn new<R: CryptoRng>(keys: &MemberKeys, committee: [u8; 32], rng: &mut R) -> Self {
+        let mut nonce = [0; 32];
+        rng.fill_bytes(&mut nonce);
+        Stock { committee, member: keys.member(), nonce, last: 0 }
+    }
+
+    /// The member's nonce, which the others of a set are told.
+    pub fn nonce(&self) -> [u8; 32] {
+        self.nonce
+    }
+
+    /// The batch of `slots` slots for a circuit that the members of `set` prepare, with the nonce of each,
+    /// under this number: above all that the member has prepared under. A batch whose preparation ended in an
+    /// error has used its number up.
+    ///
+    /// # Errors
+    /// [`Error::Batch`].
+    pub fn batch(
+        &mut self,
+        circuit: CircuitId,
+        set: &[u8],
+        nonces: &[[u8; 32]],
+        number: u64,
+        slots: u32,
+    ) -> Result<Batch, Error> {
+        let own = set.iter().position(|member| *member == self.member);
+        let known = own.and_then(|at| nonces.get(at)) == Some(&self.nonce) && nonces.len() == set.len();
+        if !known || number <= self.last || !(1..=MOST_SLOTS).contains(&slots) {
+            return Err(Error::Batch { number, last: self.last, most: MOST_SLOTS });
+        }
+        self.last = number;
+        let nonces: Vec<u8> = nonces.concat();
+        let (number, count) = (number.to_le_bytes(), slots.to_le_bytes());
+        let fields: [&[u8]; 6] = [&self.committee, circuit.bytes(), set, &nonces, &number, &count];
+        Ok(Batch { label: Label::new(Kind::Seed, &fields), circuit, set: set.to_vec(), slots })
+    }
+}
+
+/// A batch of slots that a set of members prepares together, once.
+#[cfg_attr(test, derive(Clone))]
 pub struct Batch {
     label: Label,
     circuit: CircuitId,
@@ -37,23 +90,6 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// `slots` slots for a circuit, of the members of `set`, in order. `nonces` has a nonce of each of them,
-    /// which it drew at its start, and `number` is another one for each of their batches: **no label may
-    /// serve twice**.
-    pub fn new(
-        committee: &[u8; 32],
-        circuit: CircuitId,
-        set: &[u8],
-        nonces: &[[u8; 32]],
-        number: u64,
-        slots: u32,
-    ) -> Self {
-        let nonces: Vec<u8> = nonces.concat();
-        let (number, count) = (number.to_le_bytes(), slots.to_le_bytes());
-        let fields: [&[u8]; 6] = [committee, circuit.bytes(), set, &nonces, &number, &count];
-        Batch { label: Label::new(Kind::Seed, &fields), circuit, set: set.to_vec(), slots }
-    }
-
     /// Its label.
     pub fn label(&self) -> &Label {
         &self.label
@@ -96,6 +132,9 @@ impl<'a> Multiplier<'a> {
         let multiplying: Vec<u8> = batch.set.iter().copied().take(need).collect();
         // Refuses a set that is too small, or names a member twice.
         keys.sharing().reader(&batch.set)?;
+        if !batch.set.contains(&keys.member()) {
+            return Err(shares::Error::Member { member: keys.member() }.into());
+        }
         let own = multiplying.iter().position(|member| *member == keys.member());
         let mut seen = blake3::Hasher::new_derive_key("helba 2026-11-27 what was opened in a preparation");
         seen.update(batch.label.bytes());
@@ -244,7 +283,7 @@ impl<'a> Multiplier<'a> {
     }
 
     fn signed(&self, statement: &Statement) -> Vec<u8> {
-        signed(self.batch, statement)
+        signed(&self.batch.label, statement)
     }
 
     /// Opens the last triple of the check, and agrees that the slots may serve: the hash of all that was
@@ -263,6 +302,7 @@ impl<'a> Multiplier<'a> {
         let Reply::Shown(shown) = self.port.ask(Ask::Show(triple.to_vec())).await else {
             return Err(Error::Message);
         };
+        let shown: Vec<_> = shown.into_iter().filter(|(member, _)| self.batch.set.contains(member)).collect();
         let opened: Result<Vec<Field>, shares::Error> = (0..3)
             .map(|at| {
                 let of = |(member, numbers): &(u8, Vec<Field>)| Some((*member, *numbers.get(at)?));
@@ -281,9 +321,9 @@ impl<'a> Multiplier<'a> {
     }
 }
 
-/// The bytes that a member signs as its statement about a batch.
-pub fn signed(batch: &Batch, statement: &Statement) -> Vec<u8> {
-    [&batch.label.bytes()[..], &statement.to_bytes()].concat()
+/// The bytes that a member signs as its statement about the batch of this label.
+pub fn signed(batch: &Label, statement: &Statement) -> Vec<u8> {
+    [&batch.bytes()[..], &statement.to_bytes()].concat()
 }
 
 /// The values at `parts`, …, 2·`parts` − 2 of the polynomials through the parts of a vector at 0, 1, …,
@@ -366,6 +406,7 @@ where
     let opened = roots.len();
     let values = multiplier.multiply(sums, opened).await?;
     let (squares, products) = values.split_at(opened);
+    // A random number is 0 once in 2¹²⁷: nobody needs to sign that the batch is burnt.
     if squares.contains(&Field::ZERO) {
         return Err(Error::WrongProduct);
     }

@@ -9,9 +9,11 @@
 //! Every cut states the largest size of its number from these, and the mask of each subset is at least 2³⁶
 //! times as wide. A bandit, a batch or a committee for which that does not hold is refused before a number is
 //! touched. The integers here follow from the configuration by additions, products, divisions and square
-//! roots of f64, which are the same on all machines, but for the cosines of a decision's polynomial.
+//! roots of f64, which are the same on all machines, but for the cosines of a decision's polynomial and the
+//! logarithms of widths with a proof: members must agree on them before they compute.
 
 use crate::Error;
+use crate::compare::MOST_WIDTH;
 use crate::keys::mask_bits;
 use crate::machine::CircuitId;
 use bandit::{Bonus, LinearConfig};
@@ -41,13 +43,13 @@ const MOST_STEPS: usize = 60;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Decide {
     /// d.
-    pub features: usize,
+    pub(crate) features: usize,
     /// The arms, in the order in which equal ones are preferred.
-    pub order: Vec<usize>,
+    pub(crate) order: Vec<usize>,
     /// Two indices differ by less than 2^`width` units.
-    pub width: u32,
+    pub(crate) width: u32,
     /// Fraction bits of an index: 16, and 20 where more than 50 subsets round it.
-    pub index_bits: u32,
+    pub(crate) index_bits: u32,
     pub(crate) bonus: Vec<Scalar>,
     pub(crate) at_zero: Scalar,
     pub(crate) estimate: Scalar,
@@ -93,7 +95,7 @@ impl Decide {
         let c2 = c1 + bandit::UNCERTAINTY_BOUND * ratio;
         let range = config.index_range(t, t_j);
         let of_argument = |x: f64| bonus.of(c2 * (x + 1.0) / 2.0 - c1) / range;
-        let coefficients = interpolated(of_argument, degree);
+        let coefficients = interpolated(&of_argument, degree);
         let index_bits = if subsets > 50 { 20 } else { 16 };
         let middle = 0.5 - bandit::PREDICTION_BOUND / range;
         // 2⁻⁹ are for Newton's residual.
@@ -101,10 +103,10 @@ impl Decide {
         let most_bonus = bonus.of(bandit::UNCERTAINTY_BOUND * ratio);
         let slack = subsets as u128 + 2;
         let unit = (1u128 << index_bits) as f64;
-        // The polynomial is within 2⁻⁹ of the range of the root.
-        let apart = ((2.0 * most_u + most_bonus) / range + 2f64.powi(-8)) * unit + 2.0 * slack as f64;
+        let off = distance(&of_argument, &coefficients);
+        let apart = ((2.0 * most_u + most_bonus) / range + 2.0 * off) * unit + 2.0 * slack as f64;
         let least = if index_bits == 16 { 18 } else { 24 };
-        let width = (least..=33).step_by(3).find(|width| apart < (1u128 << width) as f64);
+        let width = (least..=MOST_WIDTH).step_by(3).find(|width| apart < (1u128 << width) as f64);
         let width = width.ok_or_else(|| Error::OutOfRange {
             what: "the number of feedbacks",
             got: t_j.to_string(),
@@ -155,7 +157,7 @@ impl Learn {
 }
 
 /// The coefficients of the polynomial in T₀, T₁, … that has the values of `f` at the Chebyshev nodes.
-fn interpolated(f: impl Fn(f64) -> f64, degree: usize) -> Vec<f64> {
+fn interpolated(f: &impl Fn(f64) -> f64, degree: usize) -> Vec<f64> {
     let count = degree as f64 + 1.0;
     let angles: Vec<f64> = (0..=degree).map(|i| std::f64::consts::PI * (i as f64 + 0.5) / count).collect();
     let values: Vec<f64> = angles.iter().map(|angle| f(angle.cos())).collect();
@@ -164,6 +166,19 @@ fn interpolated(f: impl Fn(f64) -> f64, degree: usize) -> Vec<f64> {
         sum * if m == 0 { 1.0 } else { 2.0 } / count
     };
     (0..=degree).map(coefficient).collect()
+}
+
+/// How far a polynomial in T₀, T₁, … is from `f` on [−1, 1]: the largest distance at 4097 points, and a
+/// fiftieth more for what is between them.
+fn distance(f: &impl Fn(f64) -> f64, coefficients: &[f64]) -> f64 {
+    let at = |x: f64| {
+        // Clenshaw's recurrence.
+        let step = |(one, two): (f64, f64), c: &f64| (2.0 * x * one - two + c, one);
+        let (one, two) = coefficients[1..].iter().rev().fold((0.0, 0.0), step);
+        x * one - two + coefficients[0]
+    };
+    let points = (0..=4096).map(|i| f64::from(i) / 2048.0 - 1.0);
+    1.02 * points.map(|x| (at(x) - f(x)).abs()).fold(0.0, f64::max)
 }
 
 /// The public numbers of an update.
@@ -211,18 +226,25 @@ impl Learn {
             let (what, want) = ("L²/lambda", "from 2⁻¹⁰ to 1024");
             return Err(Error::OutOfRange { what, got: format!("{ratio}"), want });
         }
-        let count = feedbacks.checked_add(added).and_then(|t| t.checked_sub(erased));
-        let want = "at most the feedbacks that were counted";
+        if !(1..=4096).contains(&config.d) {
+            let (what, want) = ("the number of features", "from 1 to 4096");
+            return Err(Error::OutOfRange { what, got: config.d.to_string(), want });
+        }
+        let left = feedbacks.checked_sub(erased);
+        let want = "at most the feedbacks that were counted before";
         let refused = || Error::OutOfRange { what: "erased feedbacks", got: erased.to_string(), want };
-        let t = count.ok_or_else(refused)?;
+        let t = left.and_then(|left| left.checked_add(added)).ok_or_else(refused)?;
         // While the batch is added up, no more than all of them are counted.
         let most_t = feedbacks as f64 + added as f64;
         let largest = 1.0 / ratio + most_t + 1.0;
         let log_t = (integer(largest).next_power_of_two().trailing_zeros()).max(4);
         let (steps, e) = schedule(residual, added, erased, ratio)?;
-        // Rounding moves each entry of A by (#A/2 + 1) units, and an eigenvalue of A·V by d·‖V‖ times that.
+        // Rounding moves each entry of A by (#A/2 + 1) units of 2⁻³⁶, and an eigenvalue of A·V by d·‖V‖ times
+        // that; and each entry of V by as many of 2^log_t·2⁻³⁶, and an eigenvalue by d/λ' times that. Between
+        // two steps a residual e that is moved by δ becomes (e + δ)², which a tenth of both covers.
         let unit = (1u64 << (40 - MODEL_BITS)) as f64;
-        let rounding = largest * config.d as f64 * (subsets / 2.0 + 1.0) * unit;
+        let moved = largest + ratio * (1u64 << log_t) as f64;
+        let rounding = 1.1 * moved * config.d as f64 * (subsets / 2.0 + 1.0) * unit;
         let half = MOST_RESIDUAL as f64 / 2.0;
         if rounding > half {
             return Err(Error::OutOfRange {

@@ -30,7 +30,7 @@ pub struct Pads {
 }
 
 /// A row of features as a device sends it: the features, and three numbers that prove its length.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Row(Vec<i64>);
 
 impl Row {

@@ -16,7 +16,7 @@
 
 use crate::{Error, Field, Key, Kind, Label, Pads, Row, Sharing};
 use envelope::SealingSecret;
-use rand::{CryptoRng, Rng};
+use rand::CryptoRng;
 use zeroize::Zeroizing;
 
 /// The bytes of a MAC.
@@ -100,7 +100,8 @@ impl SessionSecret {
         let mut sealed = Vec::with_capacity(sealing.len());
         for ((member, public), mac) in (1..).zip(sealing).zip(&members) {
             let own = sharing.subsets().iter().zip(&subsets).filter(|(subset, _)| subset.has(member));
-            let mut keys = Zeroizing::new(mac.bytes().to_vec());
+            let mut keys = Zeroizing::new(Vec::with_capacity(32 * (count + 1)));
+            keys.extend_from_slice(mac.bytes());
             own.for_each(|(_, key)| keys.extend_from_slice(key.bytes()));
             let purpose = Session::purpose(committee, member, &hashes);
             sealed.push(envelope::seal(public, &purpose, &keys, rng).map_err(|_| Error::Sealed { member })?);
@@ -114,7 +115,7 @@ impl SessionSecret {
         self.id
     }
 
-    fn message<R: Rng>(
+    fn message<R: CryptoRng>(
         &self,
         kind: Kind,
         about: &[u8],
@@ -140,7 +141,7 @@ impl SessionSecret {
     ///
     /// # Errors
     /// [`Error::Row`] for a row of another length than the pads are for.
-    pub fn request<R: Rng>(
+    pub fn request<R: CryptoRng>(
         &self,
         bandit: &[u8],
         pads: Pads,
@@ -162,7 +163,7 @@ impl SessionSecret {
     ///
     /// # Errors
     /// Those of [`Pads::new`].
-    pub fn feedback<R: Rng>(
+    pub fn feedback<R: CryptoRng>(
         &self,
         decision: &[u8; 32],
         sharing: &Sharing,
@@ -190,8 +191,11 @@ impl SessionSecret {
         let right = |(member, answer): &&(u8, Answer)| {
             own(*member).is_some_and(|key| same(&answer.mac, &answer.authentication(key, &label)))
         };
-        let shares: Vec<(u8, Field)> =
+        let mut shares: Vec<(u8, Field)> =
             answers.iter().filter(right).map(|(member, answer)| (*member, answer.share)).collect();
+        // An answer may be there twice.
+        shares.sort_by_key(|(member, _)| *member);
+        shares.dedup_by_key(|(member, _)| *member);
         let pads: Field = self.subsets.iter().map(|key| key.stream(&label).field()).sum();
         let arm = (sharing.open(&shares)?.value - pads).get();
         usize::try_from(arm).ok().filter(|arm| *arm < arms).ok_or(Error::Message)
@@ -598,6 +602,8 @@ mod tests {
             (1..).zip(&members).map(|(j, m)| (j, m.answer(&world.sharing, &place, Field::new(1)))).collect();
         answers[2].1 = members[2].answer(&world.sharing, &place, Field::new(2));
         assert_eq!(secret.arm(&world.sharing, &place, 4, &answers), Ok(1));
+        let twice = [&answers[..], &answers[..2]].concat();
+        assert_eq!(secret.arm(&world.sharing, &place, 4, &twice), Ok(1));
         answers[0].1.share += Field::ONE;
         assert_eq!(secret.arm(&world.sharing, &place, 4, &answers), Err(Error::NoPolynomial));
         answers[1].1.mac = [0; 16];

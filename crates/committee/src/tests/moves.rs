@@ -1,8 +1,8 @@
 //! Records that move to another committee.
 
 use super::world::{World, rng};
-use crate::moves::{Dealing, Dealt, circuit, deal, take_over};
-use crate::{Conversation, Error, Lane, Slot};
+use crate::moves::{Dealing, Dealt, circuit, deal, lane, take_over};
+use crate::{Conversation, Error};
 use envelope::SealingSecret;
 use shares::{Field, Kind, Label, Record};
 use std::cell::RefCell;
@@ -29,8 +29,8 @@ fn moves(
         })
         .collect();
     let here = next.all();
-    let circuit = circuit(record.numbers.len(), old.few().len() / 2);
-    let batch = next.batch(circuit, &here, 1);
+    let of = circuit(record.numbers.len(), old.few().len() / 2);
+    let batch = next.batch(of, &here, 1);
     let failed = RefCell::new(None);
     let lanes = |member: u8| {
         let secret = &secrets[usize::from(member) - 1];
@@ -43,9 +43,9 @@ fn moves(
                 return vec![];
             }
         };
-        let (keys, slot) = (next.member(member).clone(), Slot::of_batch(&batch));
+        let (keys, batch) = (next.member(member).clone(), batch.clone());
         vec![Conversation::new(move |port| async move {
-            let mut lane = Lane::new(&keys, slot, circuit, port)?;
+            let mut lane = lane(&keys, batch, &dealt, port)?;
             take_over(&mut lane, &dealt).await?;
             Ok(lane.into_record())
         })]

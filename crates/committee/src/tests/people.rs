@@ -24,7 +24,11 @@ fn attack_decisions_tell_of_a_person_who_is_alone_in_a_batch() {
     let feedback = |i: usize| {
         let row = if i == 0 { sent(&honest) } else { sent(&[0.0; 4]) };
         let reward = sent(&[if i == 0 { 1.0 } else { 0.0 }]);
-        Feedback { row: row[..d].to_vec(), reward, erased: false }
+        Feedback {
+            row: row[..d].to_vec(),
+            reward: reward[0],
+            squares: Some([reward[1], reward[2], reward[3]]),
+        }
     };
     let mut clear = Clear::new(3, 1);
     walk(learn(&mut clear, &scalars, initial(&start), (0..16).map(feedback).collect())).unwrap();

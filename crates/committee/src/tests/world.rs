@@ -3,7 +3,7 @@
 
 use crate::decide::{Inputs, decide};
 use crate::learn::{Feedback, State, initial, learn};
-use crate::prepare::{Batch, CONTEXT, Identity, prepare, prepare_unchecked, signed};
+use crate::prepare::{Batch, CONTEXT, Identity, Stock, prepare, prepare_unchecked, signed};
 use crate::scalars::{Decide, Learn};
 use crate::{Ask, CircuitId, Conversation, Error, Lane, MemberKeys, Next, Plan, Reply, Run, Slot, Statement};
 use bandit::LinearConfig;
@@ -58,7 +58,7 @@ impl World {
                 (other, Key::new(pairs[usize::from(a)][usize::from(b)]))
             };
             let others = (1..=n).filter(|other| *other != member).map(pair).collect();
-            Arc::new(MemberKeys::new(member, sharing.clone(), subsets, others))
+            Arc::new(MemberKeys::new(member, sharing.clone(), subsets, others).unwrap())
         };
         let identity = |signing| Arc::new(Identity { signing, members: publics.clone() });
         World {
@@ -88,8 +88,10 @@ impl World {
     /// The label of the next batch of slots.
     pub(crate) fn batch(&self, circuit: CircuitId, set: &[u8], slots: u32) -> Batch {
         self.batches.set(self.batches.get() + 1);
-        let nonces: Vec<[u8; 32]> = set.iter().map(|member| [*member; 32]).collect();
-        Batch::new(&[1; 32], circuit, set, &nonces, self.batches.get(), slots)
+        let stock = |member: &u8| Stock::new(self.member(*member), [1; 32], &mut rng(u64::from(*member)));
+        let mut stocks: Vec<Stock> = set.iter().map(stock).collect();
+        let nonces: Vec<[u8; 32]> = stocks.iter().map(Stock::nonce).collect();
+        stocks[0].batch(circuit, set, &nonces, self.batches.get(), slots).unwrap()
     }
 
     /// Prepares a batch of slots.
@@ -188,7 +190,7 @@ impl World {
 
     pub(crate) fn sign(&self, member: u8, batch: &Batch, statement: &Statement) -> Vec<u8> {
         let identity = &self.identities[usize::from(member) - 1];
-        identity.signing.sign(CONTEXT, &signed(batch, statement)).to_vec()
+        identity.signing.sign(CONTEXT, &signed(batch.label(), statement)).to_vec()
     }
 
     /// Runs lanes among the members `here`; each gives its own.
@@ -472,10 +474,11 @@ impl<'a> Bandit<'a> {
             let slot = slots.borrow_mut()[at].pop().unwrap();
             let (keys, scalars, state) =
                 (self.world.member(member).clone(), scalars.clone(), self.shares(member));
+            let read = |i: usize| device.read(self.world, member, &rewards[i]).unwrap().remove(0);
             let feedback = |(i, (row, ..)): (usize, &(&Record, Vec<i64>, bool))| Feedback {
                 row: keys.record(row),
-                reward: device.read(self.world, member, &rewards[i]).unwrap().remove(0),
-                erased: erases[i],
+                reward: read(i)[0],
+                squares: (!erases[i]).then(|| [1, 2, 3].map(|at| read(i)[at])),
             };
             let batch: Vec<Feedback<Field>> = batch.iter().enumerate().map(feedback).collect();
             vec![Conversation::new(move |port| async move {
