@@ -81,11 +81,13 @@ impl Port {
     }
 }
 
+type Computation<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
+
 /// A computation that was begun.
 pub struct Conversation<T> {
     port: Port,
     /// None once it has ended.
-    computation: Option<Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>>,
+    computation: Option<Computation<T>>,
 }
 
 /// What a computation does next.
