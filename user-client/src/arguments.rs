@@ -184,6 +184,10 @@ pub(crate) enum Command {
         /// Schema of the file, as `data check` proposes one.
         #[arg(long)]
         schema: Option<PathBuf>,
+        /// Transformation that the bandit's devices use, as `data transform` printed it from other rounds.
+        /// A schema with a score needs one: a score that these rounds taught knows their rewards.
+        #[arg(long, value_name = "FILE", requires = "schema")]
+        transform: Option<PathBuf>,
         /// Name of these rounds, of your choice: what was learnt by the same name is not learnt again,
         /// as long as it is among the last 4096 requests, of 1000 rounds each [default: a random one].
         #[arg(long)]

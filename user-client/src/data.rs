@@ -178,6 +178,24 @@ pub(crate) fn prepared(file: &Path, schema: &Path, transform: Option<&Path>) -> 
     })
 }
 
+/// The rounds of a file that a bandit learns in bulk.
+pub(crate) fn logged(
+    file: &Path,
+    schema: Option<&Path>,
+    transform: Option<&Path>,
+) -> anyhow::Result<Dataset> {
+    let Some(path) = schema else { return Ok(Dataset::any(file, None)?) };
+    if transform.is_none() && read_schema(path)?.score.is_some() {
+        anyhow::bail!(
+            "{} has a score, which would be learnt from the rewards of {}: name the transformation that the bandit's devices use \
+             by --transform, as `helba-client data transform --supervised` printed it from other rounds",
+            path.display(),
+            file.display()
+        );
+    }
+    Ok(Dataset::load(&prepared(file, path, transform)?)?)
+}
+
 /// A proposed schema, and what it makes of its file.
 #[derive(Serialize)]
 struct Proposed {

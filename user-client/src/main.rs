@@ -12,7 +12,6 @@ use arguments::{Arguments, BundleOptions, Caller, Command, Outcome};
 use bandit::Schedule;
 use bandit::Width;
 use clap::Parser;
-use datasets::Dataset;
 use host::{say, tell};
 use protocol::{Answers, BanditConfig};
 use serde_json::Map;
@@ -172,8 +171,8 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
             let (client, decision) = (caller.client()?, decision.parse()?);
             print(&patiently(|| client.erase_feedback(&bandit, decision))?)?;
         }
-        Command::Learn { server, bandit, secret, data, schema, name, opening } => {
-            let dataset = Dataset::any(&data, schema.as_deref())?;
+        Command::Learn { server, bandit, secret, data, schema, transform, name, opening } => {
+            let dataset = data::logged(&data, schema.as_deref(), transform.as_deref())?;
             let (client, device) = opening.connect(&secret, &server)?;
             rounds::learn(&client, &bandit, &device, &dataset, name.as_deref(), json)?;
         }

@@ -36,6 +36,15 @@ impl Tool<'_> {
         (stdout, stderr)
     }
 
+    /// What a command without a server prints.
+    fn data(&self, arguments: &[&str]) -> (String, String) {
+        let mut tool = Command::new(env!("CARGO_BIN_EXE_helba-client"));
+        let out = tool.arg("data").args(arguments).current_dir(self.0.file("")).output().unwrap();
+        let [stdout, stderr] = [out.stdout, out.stderr].map(|text| String::from_utf8(text).unwrap());
+        assert!(out.status.success(), "{stderr}");
+        (stdout, stderr)
+    }
+
     fn create(&self, more: &[&str]) -> (String, String) {
         let arguments = [&["--features", "4", "--arms", "2"], more].concat();
         let (id, stderr) = self.run("create", &arguments);
@@ -200,6 +209,18 @@ fn the_tool_learns_what_was_logged() {
     let (said, _) = tool
         .run("learn", &["--bandit", &id, "--data", "log.csv", "--schema", "log.toml", "--name", "spring"]);
     assert!(said.contains("cannot be erased"), "{said}");
+
+    // By the transformation of other rounds; a score is learnt by no other.
+    let (transform, _) = tool.data(&["transform", "log.csv", "--schema", "log.toml"]);
+    std::fs::write(server.file("transform.json"), transform).unwrap();
+    let (id, _) = tool.create(&[]);
+    let with = learn(&id, &["--transform", "transform.json", "--json"]);
+    assert_eq!(with["status"]["feedbacks"], 40);
+    std::fs::write(server.file("scored.toml"), format!("score = {{}}\n{schema}")).unwrap();
+    let scored = ["--bandit", &id, "--data", "log.csv", "--schema", "scored.toml"];
+    let refused = tool.output("learn", &scored);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && said.contains("--transform"), "{said}");
 
     let rows: String = (0..8).map(|t| format!("{},{}.5,2,{}\n", t % 3, t % 2, ["a", "b"][t % 2])).collect();
     std::fs::write(server.file("p.csv"), format!("id,price.a,price.b,choice\n{rows}")).unwrap();
