@@ -38,7 +38,15 @@ pub(super) async fn decide(
 ) -> Result<Json<Decided>, Refusal> {
     let asked: Asked = read(&agent, request, MAX_JSON_BYTES, "a decision request").await?;
     let Path(id) = id?;
-    let rows = rows(&agent, &id, asked)?;
+    let rows = match rows(&agent, &id, asked) {
+        // A bandit that there is not has no schema either, and that is what the caller must know.
+        Err(Error::BadField(NO_SCHEMA)) => {
+            let (agent, id) = (agent.clone(), id.clone());
+            blocking(move || bandits::view(&agent, &id)).await?;
+            return Err(Error::BadField(NO_SCHEMA).into());
+        }
+        rows => rows?,
+    };
     let decided = agent
         .at_desk(&id, |desk| {
             let rows = rows.clone();
@@ -111,14 +119,16 @@ pub(super) async fn learn(
     Ok(Json(learnt.await?))
 }
 
+const NO_SCHEMA: &str =
+    "candidates: the bandit has no schema at this agent; send `contexts`, or give it a schema by PATCH";
+
 /// The rows of features that are asked about.
 fn rows(agent: &Agent, id: &str, asked: Asked) -> Result<Vec<Vec<f64>>, Error> {
     match asked {
         Asked { contexts: Some(rows), candidates: None, context: None, previous: None } => Ok(rows),
         Asked { contexts: None, candidates: Some(candidates), context, previous } => {
             let settings = agent.0.pending.settings(id);
-            let missing = "candidates: the bandit has no schema at this agent; send `contexts`, or give it a schema by PATCH";
-            let transform = settings.transform.as_ref().ok_or(Error::BadField(missing))?;
+            let transform = settings.transform.as_ref().ok_or(Error::BadField(NO_SCHEMA))?;
             let context = context.unwrap_or_default();
             Ok(transform.features_of(&NamedRound { context, candidates, previous })?)
         }

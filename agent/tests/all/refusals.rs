@@ -40,6 +40,9 @@ fn bad_requests_are_refused() {
     assert_eq!(of("none", &none), reason(404, "unknown_bandit"));
     assert_eq!(app.decide("none", &rows).problem(), reason(404, "unknown_bandit"));
     assert_eq!(app.decide("a%2Fb", &rows).problem(), reason(404, "unknown_bandit"));
+    let named = json!({"candidates": [{"price": 1}, {"price": 2}]});
+    assert_eq!(app.post("/bandits/none/decisions", &named).problem(), reason(404, "unknown_bandit"));
+    assert_eq!(app.post(&decisions, &named).problem(), reason(422, "bad_value"));
     // A decision of one bandit is none of another.
     assert_eq!(of(&app.create(), &decided.decision), reason(404, "unknown_decision"));
     assert_eq!(app.get("/nothing").problem(), reason(404, "unknown_path"));

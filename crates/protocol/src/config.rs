@@ -158,8 +158,7 @@ impl BanditConfig {
     ) -> Result<Self, Error> {
         let [low, high] = rewards.unwrap_or([0.0, 1.0]);
         if !(-1.0 <= low && low < high && high <= 1.0) {
-            let want =
-                "the least and the largest reward, from −1 to 1: divide larger ones by their largest size";
+            let want = "the least and the largest reward, from −1 to 1: map larger ones to 0 to 1 by (x − low)/(high − low), as `reward_range` of a schema does";
             return Err(OutOfRange::new("rewards", format!("{low} to {high}"), want).into());
         }
         let (linear, shape) = (&mut self.linear, shape.unwrap_or_default());

@@ -127,7 +127,9 @@ pub enum Error {
         arms: usize,
     },
     /// Misuse: a reward out of range.
-    #[error("the reward is not a number from -1 to 1: scale rewards before you send them")]
+    #[error(
+        "the reward is not a number from -1 to 1: send (reward - low)/(high - low) for rewards from low to high, as `reward_range` of a schema does"
+    )]
     RewardOutOfRange,
     /// Untrusted: no decision of this bandit has this id, or it is too old for feedback.
     #[error(
