@@ -293,7 +293,14 @@ pub(crate) fn reward(
     [zero, one]: [f64; 2],
 ) -> Result<f64, Error> {
     let Some(value) = cell.number().or_else(|| cell.truth()) else {
-        let reason = "the reward is no finite number, and no word such as yes or no: mend the cell, or delete the round";
+        let reason = match cell.number_with_comma() {
+            Some(_) => {
+                "the reward is no finite number but with a decimal comma: add its column to `decimal_comma`"
+            }
+            None => {
+                "the reward is no finite number, and no word such as yes or no: mend the cell, or delete the round"
+            }
+        };
         return Err(Error::cell(file, line, column, &cell.to_string(), reason));
     };
     let reward = (value - zero) / (one - zero);

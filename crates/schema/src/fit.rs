@@ -122,8 +122,12 @@ impl Encoding {
 /// The number of a cell, in the domain of its encoding.
 pub(crate) fn number(column: &str, encoding: Encoding, cell: &Cell) -> Result<f64, Error> {
     let Some(value) = cell.number().or_else(|| cell.truth()) else {
-        let reason =
-            "it is no finite number: mend the cell, or encode the column as \"one-hot\" or \"hash:N\"";
+        let reason = match cell.number_with_comma() {
+            Some(_) => "it is no finite number but with a decimal comma: add the column to `decimal_comma`",
+            None => {
+                "it is no finite number: mend the cell, or encode the column as \"one-hot\" or \"hash:N\""
+            }
+        };
         return Err(Error::cell(column, cell, reason));
     };
     if encoding == Encoding::Log && value < 0.0 {

@@ -37,6 +37,7 @@ fn bad_tables_are_refused_at_their_place() {
             "1,2,a\n1,two,b\n",
             &["f.csv, line 3, column x.b, value \"two\"", "no finite number", "one-hot"][..],
         ),
+        ("1,2,a\n1,\"35,22 €\",b\n", &["column x.b, value \"35,22 €\"", "add the column to `decimal_comma`"]),
         ("1,2,a\n1,2\n", &["f.csv, line 3", "2 cells", "3 names"]),
         ("1,2,c\n", &["line 2, column y, value \"c\"", "none of the candidates a, b", "chosen_pattern"]),
         ("1,\"2,a\n", &["f.csv"]),
