@@ -67,7 +67,6 @@ def test_bundles_that_cannot_be_opened(bundles: Bundles, tmp_path: Path) -> None
 
 def test_a_sealed_bundle(tmp_path: Path) -> None:
     (tmp_path / "passphrase").write_text("correct horse\n")
-    (tmp_path / "passphrase").chmod(0o600)
     sealed = Bundles(tmp_path, FEATURES, ARMS, "--toy", "--passphrase-file", tmp_path / "passphrase").secret
     for passphrase in ("correct horse", b"correct horse"):
         assert helba.Keys.open(sealed, passphrase, toy=True).arms == (1, 2)

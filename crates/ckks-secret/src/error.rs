@@ -37,9 +37,6 @@ pub enum Error {
     /// Misuse: the passphrase is empty, or its file cannot be used.
     #[error("the passphrase cannot be used: {0}")]
     BadPassphrase(&'static str),
-    /// Misuse: others than the owner can read the file of the passphrase.
-    #[error("the passphrase cannot be used: {0}")]
-    SharedPassphrase(host::ReadableByOthers),
     /// Untrusted: the bytes are not a sealed file.
     #[error("not a sealed secret bundle: {0}")]
     BadSealed(&'static str),

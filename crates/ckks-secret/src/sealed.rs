@@ -15,7 +15,6 @@ use crate::Error;
 use argon2::{Algorithm, Argon2, Params, Version};
 use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
-use host::ReadableByOthers;
 use rand::CryptoRng;
 use std::path::Path;
 use zeroize::Zeroizing;
@@ -43,20 +42,17 @@ impl Passphrase {
         if bytes.is_empty() { Err(Error::BadPassphrase("it is empty")) } else { Ok(Passphrase(bytes)) }
     }
 
-    /// Reads the passphrase from the first line of a file, without the line end. A file that other users can
-    /// read is refused ([`host::check_private`]).
+    /// Reads the passphrase from the first line of a file, without the line end.
     ///
     /// # Errors
     /// [`Error::BadPassphrase`] if the file cannot be read, is longer than 4096 bytes, or begins with an
-    /// empty line; [`Error::SharedPassphrase`] if others can read it.
+    /// empty line.
     pub fn open(path: &Path) -> Result<Self, Error> {
         use std::io::Read;
         // Reserved at once, because a vector that grows leaves copies behind.
         let mut bytes = Zeroizing::new(Vec::with_capacity(4097));
-        let file = host::open_private(path).map_err(|error| match error.downcast::<ReadableByOthers>() {
-            Ok(refused) => Error::SharedPassphrase(refused),
-            Err(_) => Error::BadPassphrase("its file cannot be opened"),
-        })?;
+        let file =
+            std::fs::File::open(path).map_err(|_| Error::BadPassphrase("its file cannot be opened"))?;
         file.take(4097)
             .read_to_end(&mut bytes)
             .map_err(|_| Error::BadPassphrase("its file cannot be read"))?;
@@ -160,30 +156,6 @@ mod tests {
             bad[at] ^= 1;
             assert!(matches!(unseal(&bad, &passphrase("right")), Err(Error::WrongPassphrase)), "{at}");
         }
-    }
-
-    /// A passphrase that others can read seals nothing, and is refused before a byte of it is used.
-    #[cfg(unix)]
-    #[test]
-    fn attack_a_passphrase_that_others_can_read_is_refused() {
-        use std::os::unix::fs::PermissionsExt;
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("passphrase");
-        std::fs::write(&path, "right\nsecond line\n").unwrap();
-        for (mode, taken) in [(0o600, true), (0o400, true), (0o640, false), (0o604, false), (0o622, false)] {
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-            match Passphrase::open(&path) {
-                Ok(opened) => assert!(taken && *opened.0 == b"right", "{mode:o}"),
-                Err(refused) => {
-                    let said = refused.to_string();
-                    assert!(!taken && said.contains("chmod 600") && !said.contains("right"), "{said}");
-                    let inner = ReadableByOthers { path: path.clone(), mode };
-                    assert_eq!(refused, Error::SharedPassphrase(inner));
-                }
-            }
-        }
-        let none = Passphrase::open(&folder.path().join("none")).map(drop);
-        assert_eq!(none, Err(Error::BadPassphrase("its file cannot be opened")));
     }
 
     /// A header that asks for too much memory, too many passes or lanes is refused before any memory is

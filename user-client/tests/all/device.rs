@@ -78,7 +78,7 @@ fn attack_a_sealed_bundle_needs_its_passphrase() {
     let path = dir.path().join("secret.bundle");
     let phrase = |text: &str| {
         let file = dir.path().join("phrase");
-        host::write_private(&file, format!("{text}\n").as_bytes()).unwrap();
+        std::fs::write(&file, format!("{text}\n")).unwrap();
         Some(user_client::Passphrase::open(&file).unwrap())
     };
     let open = |passphrase| Device::open(&path, &Opening { toy: true, passphrase }).map(|d| d.key_id());
