@@ -19,7 +19,8 @@ pub struct Scalars {
     pub c2: f64,
     /// A lower bound on every index.
     pub least_index: f64,
-    /// A bound on the difference of two indices ([`BanditConfig::index_range`]), with room for the tie bonus.
+    /// A bound on the difference of two indices
+    /// ([`LinearConfig::index_range`](bandit::LinearConfig::index_range)), with room for the tie bonus.
     pub range: f64,
 }
 
