@@ -98,6 +98,8 @@ pub(super) async fn learn(
     let Logged { rounds: logged, name } = read(&agent, request, MAX_LEARN_BYTES, "logged rounds").await?;
     let Path(id) = id?;
     let learnt = blocking(move || {
+        // A bandit that there is not has no schema either, and that is what the caller must know.
+        let View { view, .. } = bandits::view(&agent, &id)?;
         let mut rounds = Vec::with_capacity(logged.len());
         for (at, LoggedOf { contexts, candidates, context, previous, arm, reward }) in
             logged.into_iter().enumerate()
@@ -109,7 +111,6 @@ pub(super) async fn learn(
             let features = rows.get(arm).ok_or_else(no_arm)?.clone();
             rounds.push(LoggedRound { arm, features, reward });
         }
-        let View { view, .. } = bandits::view(&agent, &id)?;
         let device = agent.0.device();
         let bandit = device.join(&view.created)?;
         let learnt = bandit.learn(&agent.0.client(), &name, &rounds, &mut agent.0.fork_rng(), |_| ())?;

@@ -43,6 +43,10 @@ fn bad_requests_are_refused() {
     let named = json!({"candidates": [{"price": 1}, {"price": 2}]});
     assert_eq!(app.post("/bandits/none/decisions", &named).problem(), reason(404, "unknown_bandit"));
     assert_eq!(app.post(&decisions, &named).problem(), reason(422, "bad_value"));
+    let candidates = named["candidates"].clone();
+    let logged = json!({"name": "history", "rounds": [{"candidates": candidates, "arm": 0, "reward": 0.5}]});
+    assert_eq!(app.post("/bandits/none/learn", &logged).problem(), reason(404, "unknown_bandit"));
+    assert_eq!(app.post(&format!("/bandits/{bandit}/learn"), &logged).problem(), reason(422, "bad_value"));
     // A decision of one bandit is none of another.
     assert_eq!(of(&app.create(), &decided.decision), reason(404, "unknown_decision"));
     assert_eq!(app.get("/nothing").problem(), reason(404, "unknown_path"));
