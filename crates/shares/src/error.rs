@@ -57,4 +57,42 @@ pub enum Error {
     /// Untrusted: a message of another form than its kind has.
     #[error("the message has another form than its kind")]
     Message,
+    /// Untrusted: bytes of another form than what they are read as.
+    #[error("the bytes are not {what}: read what the sender's `to_bytes` has written, whole")]
+    Form {
+        /// What they are read as.
+        what: &'static str,
+    },
+    /// Untrusted: a proposal of a committee with another number of members than its threshold is for.
+    #[error("the proposal names {got} members, and its threshold is for {need}")]
+    Cards {
+        /// The number of members that it names.
+        got: usize,
+        /// n.
+        need: usize,
+    },
+    /// Untrusted: a member with a bad key, or with the key of another one.
+    #[error("member {member} has {what}: each member draws both its keys")]
+    Card {
+        /// Its number.
+        member: u8,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// Untrusted: a manifest with another number of hashes than there are keys.
+    #[error("the manifest has hashes of the keys of {got} {what}, and the committee has {need}")]
+    Hashes {
+        /// Subsets or pairs.
+        what: &'static str,
+        /// The number of hashes.
+        got: usize,
+        /// The number of keys.
+        need: usize,
+    },
+    /// Untrusted: a member that has not signed this manifest.
+    #[error("member {member} has not signed this manifest: it is another committee's, or was changed")]
+    Unsigned {
+        /// Its number.
+        member: u8,
+    },
 }

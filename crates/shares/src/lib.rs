@@ -21,6 +21,7 @@
 mod error;
 mod field;
 mod label;
+mod manifest;
 mod message;
 mod pads;
 mod record;
@@ -31,6 +32,7 @@ mod subsets;
 pub use error::Error;
 pub use field::Field;
 pub use label::{Key, Kind, Label, Stream};
+pub use manifest::{Card, Manifest, Proposal, SignedManifest};
 pub use message::Message;
 pub use pads::{Pads, Row};
 pub use record::Record;

@@ -6,7 +6,8 @@ use crate::{Error, Field};
 const MOST_SUBSETS: usize = 126;
 
 /// How many members a committee has, and how many of them know everything together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "(u8, u8)", into = "(u8, u8)")]
 pub struct Threshold {
     t: u8,
     n: u8,
