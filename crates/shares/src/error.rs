@@ -95,4 +95,21 @@ pub enum Error {
         /// Its number.
         member: u8,
     },
+    /// Untrusted: paths of the tree of decisions that are not those of its root.
+    #[error("the paths of the tree of decisions are refused, since {why}")]
+    Paths {
+        /// What is wrong with them.
+        why: &'static str,
+    },
+    /// The paths do not show this decision.
+    #[error("the paths do not show the decision: ask for paths with it")]
+    Hidden,
+    /// Untrusted: a decision whose feedback counts already, or one that would be erased and does not count.
+    #[error("a decision that {is} is not {wanted}")]
+    Counted {
+        /// The state that it has.
+        is: &'static str,
+        /// The state that it was to have.
+        wanted: &'static str,
+    },
 }

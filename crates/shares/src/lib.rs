@@ -28,6 +28,7 @@ mod record;
 mod session;
 mod squares;
 mod subsets;
+mod tree;
 
 pub use error::Error;
 pub use field::Field;
@@ -42,3 +43,4 @@ pub use session::{
 };
 pub use squares::three_squares;
 pub use subsets::{Opened, Reader, Sharing, Subset, Threshold, factors};
+pub use tree::{DecisionId, DecisionState, Paths, Tree};
