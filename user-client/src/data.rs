@@ -4,8 +4,8 @@ use crate::arguments::{DataCommand, EvaluateArguments};
 use crate::print;
 use anyhow::{Context, bail};
 use datasets::{
-    Checked, Dataset, Prepared, Proposal, RewardNoise, check, convert_with, propose, read_schema,
-    read_transform,
+    Checked, Dataset, Prepared, Proposal, RewardNoise, after_outcome, check, convert_with, propose,
+    read_schema, read_transform,
 };
 use evaluation::{EvaluationSettings, evaluate_with, visits};
 use host::{say, tell};
@@ -53,8 +53,10 @@ pub(crate) fn run(command: DataCommand, json: bool) -> anyhow::Result<()> {
                 schema.score.get_or_insert_default();
             }
             let (Some(epsilon), Some(delta)) = (epsilon, delta) else {
+                warn_of_outcomes(&file, &schema)?;
                 return print(Prepared::fit(&file, &schema)?.transform());
             };
+            warn_of_outcomes(&file, &schema)?;
             if schema.score.is_none() {
                 bail!("--epsilon protects rewards, and nothing is learnt from them: give --supervised too");
             }
@@ -111,6 +113,9 @@ fn print_evaluation(arguments: EvaluateArguments, json: bool) -> anyhow::Result<
         (Some(schema), Some(_)) => Dataset::load(&prepared(&file, schema, transform.as_deref())?)?,
         _ => Dataset::any(&file, schema.as_deref())?,
     };
+    if let Some(schema) = &schema {
+        warn_of_outcomes(&file, &read_schema(schema)?)?;
+    }
     let rule = match (policy_column, &schema) {
         (Some(column), Some(schema)) => {
             let picks = datasets::rule(&file, &read_schema(schema)?, &column)?;
@@ -193,7 +198,18 @@ pub(crate) fn logged(
             file.display()
         );
     }
-    Ok(Dataset::load(&prepared(file, path, transform)?)?)
+    let dataset = Dataset::load(&prepared(file, path, transform)?)?;
+    warn_of_outcomes(file, &read_schema(path)?)?;
+    Ok(dataset)
+}
+
+/// Warns of features that look as if they were known only after the outcome: a policy that learns from them
+/// is promised what it cannot earn.
+fn warn_of_outcomes(file: &Path, schema: &Schema) -> anyhow::Result<()> {
+    for after in after_outcome(file, schema)? {
+        tell!("helba-client: {}", after.warning());
+    }
+    Ok(())
 }
 
 /// A proposed schema, and what it makes of its file.

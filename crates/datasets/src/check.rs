@@ -2,7 +2,7 @@
 
 use crate::prepare::position;
 use crate::score::held_out;
-use crate::{Dropped, Error, Noted, Observed, Prepared};
+use crate::{AfterOutcome, Dropped, Error, Noted, Observed, Prepared, after_outcome};
 use schema::{Layout, Missing, ProjectionRule};
 use serde::Serialize;
 
@@ -53,6 +53,8 @@ pub struct Checked {
     pub shared: Vec<String>,
     /// Features that predict choices or rewards so well that they may have been measured after them.
     pub leakage_suspects: Vec<String>,
+    /// Columns that look as if they were known only after the outcome.
+    pub after_outcome: Vec<AfterOutcome>,
 }
 
 /// The share of the variance of rewards that a linear model explains on rounds that it has not seen. It is
@@ -113,7 +115,7 @@ fn exploration([low, high]: [f64; 2]) -> String {
     }
 }
 
-/// Counts what the schema of `prepared` makes of its file: one more pass.
+/// Counts what the schema of `prepared` makes of its file: two more passes.
 ///
 /// # Errors
 /// Those of [`Prepared::each`].
@@ -236,6 +238,7 @@ pub fn check(prepared: &Prepared) -> Result<Checked, Error> {
         // A score has coefficients of each fixed candidate.
         shared: of(&|seen| seen.shared && !seen.constant && transform.score_groups() == 1),
         leakage_suspects: suspects,
+        after_outcome: after_outcome(prepared.path(), prepared.schema())?,
         names,
     })
 }
@@ -334,6 +337,7 @@ impl Checked {
         for suspect in &self.leakage_suspects {
             lines.push(format!("leakage? {}", host::visible(suspect)));
         }
+        lines.extend(self.after_outcome.iter().map(AfterOutcome::warning));
         if self.candidates.len() > 64 {
             lines.push(format!(
                 "{} candidates: keys of encrypted bandits carry up to 64 arms",

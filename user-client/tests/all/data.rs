@@ -156,3 +156,47 @@ fn a_program_sees_no_progress() {
     let rounds = std::fs::read_to_string(folder.path().join("rounds.csv")).unwrap();
     assert_eq!(rounds.lines().count(), 1 + ROUNDS);
 }
+
+/// A log of a shop in which the column `margin` is 0 wherever nothing was clicked.
+fn shop(folder: &Path) {
+    let row = |t: usize| {
+        let clicked = t * 7919 % 10 < 3;
+        let margin = if clicked { (1 + t * 31 % 17).to_string() } else { "0".into() };
+        format!("{},{},{},0.5,{margin}\n", 20 + t * 13 % 40, ["ash", "fir"][t % 2], u8::from(clicked))
+    };
+    let rows: String = (0..400).map(row).collect();
+    std::fs::write(folder.join("shop.csv"), format!("age,offer,clicked,probability,margin\n{rows}")).unwrap();
+}
+
+/// Such a column is no feature of the schema that `check` writes, and every command that gets it as one
+/// warns.
+#[test]
+fn a_column_that_follows_the_outcome_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    shop(folder.path());
+    let output = data(folder.path(), &["check", "shop.csv"]);
+    let proposed = String::from_utf8(output.stdout).unwrap();
+    let said =
+        "known only after the outcome? it is 0 in all 280 rows of reward 0, and varies in the 120 others";
+    assert!(proposed.contains(&format!("# margin is left out: {said}")), "{proposed}");
+    assert!(!proposed.contains("margin ="), "{proposed}");
+    std::fs::write(folder.path().join("good.toml"), &proposed).unwrap();
+    let interactions = "interactions = [[\"age\", \"candidate\"]";
+    assert!(proposed.contains(interactions), "{proposed}");
+    let bad = proposed
+        .replace(interactions, &format!("{interactions}, [\"margin\", \"candidate\"]"))
+        .replace("[context]", "[context]\nmargin = \"min-max\"");
+    std::fs::write(folder.path().join("bad.toml"), bad).unwrap();
+    for command in [
+        &["check", "shop.csv", "--schema"][..],
+        &["transform", "shop.csv", "--schema"],
+        &["evaluate", "shop.csv", "--seeds", "2", "--policies", "ucb1", "--schema"],
+    ] {
+        for (schema, warned) in [("good.toml", false), ("bad.toml", true)] {
+            let Output { status, stdout, stderr } = data(folder.path(), &[command, &[schema]].concat());
+            let text = String::from_utf8([stdout, stderr].concat()).unwrap();
+            assert!(status.success(), "{text}");
+            assert_eq!(text.contains(&format!("warning: margin: {said}")), warned, "{command:?} {text}");
+        }
+    }
+}

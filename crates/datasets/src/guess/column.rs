@@ -52,6 +52,8 @@ pub struct ColumnSeen {
     serial: bool,
     /// The lines at which texts that are no numbers stand first, and how often each does.
     strays: BTreeMap<String, (u64, u64)>,
+    /// Why it may be known only after the outcome, and what to do if it is not.
+    pub(super) after: Option<String>,
 }
 
 /// The numbers of a column in one form.
@@ -102,7 +104,13 @@ impl ColumnSeen {
             coded: false,
             serial: true,
             strays: BTreeMap::new(),
+            after: None,
         }
+    }
+
+    /// Notes that it may be known only after the outcome.
+    pub(super) fn doubt(&mut self, reason: &str) {
+        self.after = Some(format!("{reason}. If it is known when the choice is made, add it"));
     }
 
     pub(super) fn see(&mut self, line: u64, cell: &Cell) {
@@ -183,6 +191,7 @@ impl ColumnSeen {
         self.dates += other.dates;
         self.coded |= other.coded;
         self.serial &= other.serial;
+        self.after = self.after.take().or_else(|| other.after.clone());
         for (text, (line, times)) in &other.strays {
             let stray = self.strays.entry(text.clone()).or_insert((*line, 0));
             *stray = (stray.0.min(*line), stray.1 + times);
@@ -364,6 +373,9 @@ impl ColumnSeen {
         }
         if self.is_time() {
             return Err("it holds dates or times".into());
+        }
+        if let Some(reason) = &self.after {
+            return Err(reason.clone());
         }
         let few = self.count() <= FEW;
         let unique =

@@ -15,6 +15,9 @@ pub(super) struct Draft {
     /// What the numbers of features need, the number of features that a column makes, and its share of
     /// missing values.
     fittings: BTreeMap<String, (Fitting, usize, f64)>,
+    /// The features that were offered and fit, of candidates and of the context, also those that a note alone
+    /// names.
+    offered: [BTreeMap<String, Encoding>; 2],
 }
 
 impl Draft {
@@ -96,6 +99,7 @@ impl Draft {
 
     /// What a context needs to change a choice, what missing values need, and what the features need.
     pub(super) fn finish(&mut self, arms: usize) {
+        self.offered = [self.schema.candidate.clone(), self.schema.context.clone()];
         let s = &self.schema;
         if s.candidate.is_empty() && !s.candidates.is_empty() && s.interactions.is_empty() {
             self.multiply();
@@ -137,6 +141,16 @@ impl Draft {
                 100.0 * share
             ));
         }
+    }
+
+    /// The schema with all features that were offered, also those that a note alone names.
+    pub(super) fn offered(&self) -> Schema {
+        let [candidate, context] = self.offered.clone();
+        let mut schema = Schema { candidate, context, ..self.schema.clone() };
+        for (name, (fitting, ..)) in &self.fittings {
+            fitting.enter(name, &mut schema);
+        }
+        schema
     }
 
     /// Leaves out what makes more features than are possible before a projection.

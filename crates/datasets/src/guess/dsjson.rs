@@ -2,8 +2,8 @@
 
 use super::names::USER;
 use super::{ColumnSeen, Draft, Guess, MAX_COLUMNS};
-use crate::Error;
 use crate::dsjson::{Flattener, Lines, candidates};
+use crate::{AfterOutcome, Error, after_outcome};
 use schema::{Cell, Encoding, Layout, Missing, Schema};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -47,27 +47,42 @@ pub(super) fn guess_dsjson(path: &Path) -> Result<Guess, Error> {
         let reason = "most decisions have one candidate, and a choice needs at least two in c._multi";
         return Err(Error::file(path, 0, reason));
     }
-    let mut draft = Draft::new(Schema { layout: Layout::Dsjson, arms: Some(k), ..Schema::default() });
-    draft.notes.push(format!("{rounds} lines have {k} candidates; {probable} of {rows} name a probability"));
-    if costs[0] < costs[1] && (costs[0] < -1.0 || costs[1] > 0.0) {
-        // A cost of 0 to 1 or more is the lower the better: the smallest is reward 1.
-        draft.schema.reward_range = Some([costs[1], costs[0]]);
-    }
-    draft.schema.time = timed.then(|| "Timestamp".into());
-    let is_user = |name: &&String| USER.iter().any(|user| name.rsplit('.').next() == Some(*user));
-    draft.schema.user = context.columns.keys().find(is_user).cloned();
-    let user = draft.schema.user.clone();
     // Names of both: a line may give them at either place.
     context.columns.retain(|name, _| !candidate.columns.contains_key(name));
-    context.offer(&mut draft, user.as_deref(), false);
-    candidate.offer(&mut draft, None, true);
-    if draft.schema.candidate.is_empty() {
-        draft.multiply();
-    } else {
-        // VowpalWabbit adds a constant too: without one a reward that all candidates share has no feature.
-        draft.schema.bias = true;
+    let mut make = |after: &[AfterOutcome]| {
+        for AfterOutcome { name, reason } in after {
+            let fields = [&mut context, &mut candidate].into_iter().filter_map(|of| of.columns.get_mut(name));
+            fields.for_each(|field| field.doubt(reason));
+        }
+        let mut draft = Draft::new(Schema { layout: Layout::Dsjson, arms: Some(k), ..Schema::default() });
+        draft
+            .notes
+            .push(format!("{rounds} lines have {k} candidates; {probable} of {rows} name a probability"));
+        if costs[0] < costs[1] && (costs[0] < -1.0 || costs[1] > 0.0) {
+            // A cost of 0 to 1 or more is the lower the better: the smallest is reward 1.
+            draft.schema.reward_range = Some([costs[1], costs[0]]);
+        }
+        draft.schema.time = timed.then(|| "Timestamp".into());
+        let is_user = |name: &&String| USER.iter().any(|user| name.rsplit('.').next() == Some(*user));
+        draft.schema.user = context.columns.keys().find(is_user).cloned();
+        let user = draft.schema.user.clone();
+        context.offer(&mut draft, user.as_deref(), false);
+        candidate.offer(&mut draft, None, true);
+        if draft.schema.candidate.is_empty() {
+            draft.multiply();
+        } else {
+            // VowpalWabbit adds a constant too: without one a reward that all candidates share has no
+            // feature.
+            draft.schema.bias = true;
+        }
+        draft.finish(k);
+        draft
+    };
+    let mut draft = make(&[]);
+    let after = after_outcome(path, &draft.offered())?;
+    if !after.is_empty() {
+        draft = make(&after);
     }
-    draft.finish(k);
     let columns = context.columns.into_values().chain(candidate.columns.into_values()).collect();
     let Draft { schema, notes, .. } = draft;
     Ok(Guess { schema, columns, rows, notes })
@@ -104,6 +119,10 @@ impl Fields {
             let rare = draft.schema.candidate.len() + draft.schema.context.len() >= MAX_SPARSE;
             if rare {
                 left += 1;
+                continue;
+            }
+            if seen.after.is_some() {
+                draft.offer(&seen.name, seen, of_candidate);
                 continue;
             }
             let before = draft.schema.missing;

@@ -19,7 +19,7 @@ mod wide;
 use crate::check::shown;
 use crate::input::begins_with_brace;
 use crate::table::Table;
-use crate::{Error, Prepared};
+use crate::{AfterOutcome, Error, Prepared, after_outcome};
 pub use column::ColumnSeen;
 use column::FEW;
 use draft::Draft;
@@ -60,7 +60,7 @@ struct Seen {
 
 /// Proposes a schema for a file, from its names and values. A schema that is proposed reads the file.
 ///
-/// - Cost: three passes. Memory: 256 values of each column, and the first rows up to 16 million cells.
+/// - Cost: four passes. Memory: 256 values of each column, and the first rows up to 16 million cells.
 ///
 /// # Errors
 /// [`Error::File`] if the file cannot be read, nothing in it looks like a choice or a reward, or two readings
@@ -98,21 +98,40 @@ fn guess_table(path: &Path) -> Result<Guess, Error> {
     }
     // A column without a name is a row number.
     columns.retain(|column| !column.name.is_empty());
-    let seen = Seen { columns, rows, sample };
-    let mut readings = seen.wide_readings();
-    readings.extend(seen.long_readings());
-    let best = Reading::best(readings).map_err(|reason| {
-        let (line, reason) = match reason {
-            Some(reason) => (0, reason),
-            None => (1, seen.no_reading()),
-        };
-        Error::file(path, line, reason)
-    })?;
+    let mut seen = Seen { columns, rows, sample };
+    let mut best = seen.best(path)?;
+    let offered = best.offered();
+    let after = after_outcome(path, &offered)?;
+    if !after.is_empty() {
+        let pattern = offered.pattern.clone().unwrap_or_default();
+        for AfterOutcome { name, reason } in &after {
+            let of = |arm: &String| pattern.replace("{feature}", name).replace("{candidate}", arm);
+            let of_candidates: Vec<String> = offered.candidates.iter().map(of).collect();
+            let columns = seen.columns.iter_mut();
+            columns
+                .filter(|column| column.name == *name || of_candidates.contains(&column.name))
+                .for_each(|column| column.doubt(reason));
+        }
+        best = seen.best(path)?;
+    }
     let Draft { schema, notes, .. } = best;
     Ok(Guess { schema, columns: seen.columns, rows, notes })
 }
 
 impl Seen {
+    /// The draft of the reading with the most evidence.
+    fn best(&self, path: &Path) -> Result<Draft, Error> {
+        let mut readings = self.wide_readings();
+        readings.extend(self.long_readings());
+        Reading::best(readings).map_err(|reason| {
+            let (line, reason) = match reason {
+                Some(reason) => (0, reason),
+                None => (1, self.no_reading()),
+            };
+            Error::file(path, line, reason)
+        })
+    }
+
     /// The first name of `names` that a column has, in any case and with any separators.
     fn named(&self, names: &[&str]) -> Option<&ColumnSeen> {
         names.iter().find_map(|name| self.columns.iter().find(|column| likeness(&column.name, &[name]) == 2))

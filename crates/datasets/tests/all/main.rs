@@ -2,6 +2,7 @@
 //!
 //! All files are one program: a program for each would link the whole crate again.
 
+mod after;
 mod bad;
 mod columns;
 mod foreign;

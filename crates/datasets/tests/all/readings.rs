@@ -292,7 +292,7 @@ fn columns_are_what_they_look_like() {
         ("seen", Box::new(|i| format!("{}/14/2026 9:30", 1 + draw(i, 12))), None),
         ("signup", Box::new(|i| (1_700_000_000 + 1000 * draw(i, 5000)).to_string()), None),
         ("order_id", Box::new(|i| (5000 + 3 * i).to_string()), None),
-        ("size", Box::new(|i| ["1", "2", "3+"][draw(i, 3)].into()), Some(Encoding::OneHot)),
+        ("size", Box::new(|i| ["1", "2", "3+"][draw(i + 9, 3)].into()), Some(Encoding::OneHot)),
     ];
     for (name, cell, want) in of {
         let (schema, checked, toml) = read(&with_column(name, &cell));
