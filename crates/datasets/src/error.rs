@@ -17,6 +17,16 @@ pub enum Error {
         /// What is wrong there, and what to do.
         reason: String,
     },
+    /// Misuse: a reward outside of the `reward_range` of the schema.
+    #[error("{}", outside(place, *range, *seen))]
+    RewardRange {
+        /// Where it is.
+        place: Place,
+        /// The range: the values of reward 0 and of reward 1.
+        range: [f64; 2],
+        /// The least and the largest reward of the file, if they can be read.
+        seen: Option<[f64; 2]>,
+    },
     /// Misuse: a schema that contradicts itself or the file.
     #[error("{}: {}", visible(file), visible(&error.to_string()))]
     Schema {
@@ -70,6 +80,21 @@ pub struct Place {
     pub value: Option<String>,
 }
 
+/// The message of [`Error::RewardRange`].
+fn outside(place: &Place, [zero, one]: [f64; 2], seen: Option<[f64; 2]>) -> String {
+    let said = format!("{place}: the reward is outside reward_range = [{zero}, {one}]");
+    match seen {
+        Some([least, most]) => {
+            let set = if zero <= one { [least, most] } else { [most, least] };
+            format!(
+                "{said}, and the rewards of the file go from {least} to {most}: set reward_range = {set:?}, or wider limits if later \
+                 rewards may be beyond these"
+            )
+        }
+        None => format!("{said}: set it to the values of reward 0 and reward 1"),
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&visible(&self.file))?;
@@ -91,7 +116,7 @@ impl Error {
     /// The fault that the error is classified under.
     pub fn fault(&self) -> Fault {
         match self {
-            Error::File { .. } => Fault::Malformed,
+            Error::File { .. } | Error::RewardRange { .. } => Fault::Malformed,
             Error::Schema { error, .. } => error.fault(),
             Error::TooLarge { .. } => Fault::TooLong,
             Error::Logged { .. } => Fault::Configuration,

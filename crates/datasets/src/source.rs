@@ -1,10 +1,11 @@
 //! Rounds of a file, as its schema names their parts.
 
 use crate::dsjson::DsjsonRounds;
+use crate::error::name_of;
 use crate::long::LongRounds;
 use crate::time::Clock;
 use crate::wide::WideRounds;
-use crate::{Error, MAX_NAMES, Noted};
+use crate::{Error, MAX_NAMES, Noted, Place};
 use schema::{Cell, Encoding, Layout, Missing, NumberForm, Schema};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -75,6 +76,7 @@ pub(crate) enum Read {
 /// The rounds of a file, from first to last.
 pub struct Source {
     path: PathBuf,
+    schema: Schema,
     rounds: Rounds,
     arms: Vec<String>,
     /// Number of candidates; 0 before the first round, if the schema does not say it.
@@ -108,6 +110,7 @@ impl Source {
         };
         Ok(Source {
             path: path.into(),
+            schema: schema.clone(),
             rounds,
             k: schema.arms.unwrap_or(arms.len()),
             arms,
@@ -133,11 +136,11 @@ impl Source {
     pub fn next_round(&mut self) -> Result<Option<RawRound>, Error> {
         loop {
             let read = match &mut self.rounds {
-                Rounds::Wide(rounds) => rounds.read()?,
-                Rounds::Long(rounds) => rounds.read()?,
-                Rounds::Dsjson(rounds) => rounds.read()?,
+                Rounds::Wide(rounds) => rounds.read(),
+                Rounds::Long(rounds) => rounds.read(),
+                Rounds::Dsjson(rounds) => rounds.read(),
             };
-            let mut round = match read {
+            let mut round = match read.map_err(|error| self.with_range(error))? {
                 Read::End => return Ok(None),
                 Read::Dropped { line, reason } => {
                     self.drop_round(line, reason);
@@ -158,6 +161,15 @@ impl Source {
             self.follow(&mut round)?;
             return Ok(Some(round));
         }
+    }
+
+    /// Adds to the error of a reward outside of its range the rewards of the whole file, so that the range can
+    /// be set at once.
+    fn with_range(&self, error: Error) -> Error {
+        let Error::RewardRange { place, range, .. } = error else { return error };
+        let schema = Schema { reward_range: Some(UNBOUNDED), ..self.schema.clone() };
+        let seen = extremes(&self.path, &schema).ok().filter(|[least, most]| least < most);
+        Error::RewardRange { place, range, seen }
     }
 
     fn drop_round(&mut self, line: u64, reason: String) {
@@ -233,6 +245,20 @@ impl Source {
     }
 }
 
+/// The least and the largest reward that `schema` reads.
+fn extremes(path: &Path, schema: &Schema) -> Result<[f64; 2], Error> {
+    let mut source = Source::open(path, schema)?;
+    let mut seen = [f64::INFINITY, f64::NEG_INFINITY];
+    while let Some(round) = source.next_round()? {
+        let rewards = match &round.observed {
+            Observed::Every(rewards) => &rewards[..],
+            Observed::Played { reward, .. } => std::slice::from_ref(reward),
+        };
+        seen = rewards.iter().fold(seen, |[least, most], reward| [least.min(*reward), most.max(*reward)]);
+    }
+    Ok(seen)
+}
+
 /// The columns of a group of features: encodings and names, and the rule for missing values.
 pub(crate) struct Columns {
     pub(crate) names: Vec<String>,
@@ -277,12 +303,20 @@ impl Columns {
         cell: &Cell,
     ) -> Result<Option<String>, Error> {
         if cell.is_missing() && self.missing == Missing::Drop {
-            return Ok(Some(format!("{} has no value", self.names[at])));
+            return Ok(Some(without_value(&self.names[at])));
         }
         self.encodings[at].check(column, cell).map_err(|e| Error::at(file, line, e))?;
         Ok(None)
     }
 }
+
+/// Why a round without a value of the feature `name` is dropped.
+pub(crate) fn without_value(name: &str) -> String {
+    format!("{name} has no value")
+}
+
+/// The range with which rewards are read as they stand in the file.
+const UNBOUNDED: [f64; 2] = [f64::NEG_INFINITY, f64::INFINITY];
 
 /// The reward of a number in the file, from 0 to 1.
 pub(crate) fn reward(
@@ -303,13 +337,14 @@ pub(crate) fn reward(
         };
         return Err(Error::cell(file, line, column, &cell.to_string(), reason));
     };
+    if [zero, one] == UNBOUNDED {
+        return Ok(value);
+    }
     let reward = (value - zero) / (one - zero);
     // Ends of the range that are not exact in binary.
     if !(-1e-9..=1.0 + 1e-9).contains(&reward) {
-        let reason = format!(
-            "the reward is outside reward_range = [{zero}, {one}]: set it to the values of reward 0 and reward 1"
-        );
-        return Err(Error::cell(file, line, column, &cell.to_string(), reason));
+        let place = Place { file: name_of(file), line, column: column.into(), value: Some(cell.to_string()) };
+        return Err(Error::RewardRange { place, range: [zero, one], seen: None });
     }
     Ok(reward.clamp(0.0, 1.0))
 }

@@ -80,9 +80,18 @@ fn bad_rounds_of_long_tables_are_refused_at_their_place() {
             &["line 6, column r, value \"1\"", "stand apart", "sort"],
         ),
         (
+            "1,1,1,9,,\n1,2,0,,,\n2,1,1,-2.5,,\n2,2,0,,,\n3,1,1,182.5,,\n3,2,0,,,\n",
+            with("reward = \"w\""),
+            &[
+                "line 2, column w, value \"9\"",
+                "reward_range = [0, 1]",
+                "go from -2.5 to 182.5: set reward_range = [-2.5, 182.5], or wider limits if later rewards",
+            ],
+        ),
+        (
             "1,1,1,9,,\n1,2,0,,,\n",
             with("reward = \"w\""),
-            &["line 2, column w, value \"9\"", "reward_range = [0, 1]"],
+            &["reward_range = [0, 1]: set it to the values of reward 0 and reward 1"],
         ),
         (
             "1,1,1,1,2,\n1,2,0,,,\n",
