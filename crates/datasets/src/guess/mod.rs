@@ -18,8 +18,9 @@ mod wide;
 
 use crate::check::shown;
 use crate::input::begins_with_brace;
+use crate::source::without_value;
 use crate::table::Table;
-use crate::{AfterOutcome, Error, Prepared, after_outcome};
+use crate::{AfterOutcome, Dropped, Error, Prepared, after_outcome};
 pub use column::ColumnSeen;
 use column::FEW;
 use draft::Draft;
@@ -67,11 +68,35 @@ struct Seen {
 /// of it are about equally likely.
 pub fn guess(path: &Path) -> Result<Guess, Error> {
     let json = path.extension().is_some_and(|e| e == "json" || e == "jsonl" || e == "dsjson");
-    let guess =
+    let mut guess =
         if json || begins_with_brace(path)? { dsjson::guess_dsjson(path)? } else { guess_table(path)? };
     // What is proposed is never refused afterwards.
-    Prepared::fit(path, &guess.schema)?;
+    let prepared = Prepared::fit(path, &guess.schema)?;
+    guess.notes.extend(dropping(&prepared));
     Ok(guess)
+}
+
+/// What `missing = "drop"`, which is the default, costs.
+fn dropping(prepared: &Prepared) -> Option<String> {
+    let features = || prepared.columns().iter().map(|column| column.name.as_str());
+    let lacking: Vec<&Dropped> = prepared
+        .dropped()
+        .iter()
+        .filter(|dropped| features().any(|name| dropped.reason == without_value(name)))
+        .collect();
+    let [rounds, others] = [&lacking[..], &prepared.dropped().iter().collect::<Vec<_>>()[..]]
+        .map(|dropped| dropped.iter().map(|d| d.rounds).sum::<u64>());
+    let all = prepared.rounds() + others;
+    let of = |d: &&Dropped| format!("{} in {} (first in line {})", d.reason, d.rounds, d.first_line);
+    let named: Vec<String> = lacking.iter().map(of).collect();
+    (!lacking.is_empty()).then(|| {
+        format!(
+            "missing = \"drop\", the default, drops {rounds} of {all} rounds ({:.1} %): {}. With missing = \"mean\" they stay, and the \
+             mean of the column takes the place of the value",
+            100.0 * rounds as f64 / all as f64,
+            shown(&named)
+        )
+    })
 }
 
 fn guess_table(path: &Path) -> Result<Guess, Error> {

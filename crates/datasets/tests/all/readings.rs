@@ -308,6 +308,19 @@ fn columns_are_what_they_look_like() {
     }
 }
 
+/// A proposed schema says which rounds the default of `missing` drops.
+#[test]
+fn what_is_dropped_stands_in_the_proposal() {
+    let cell = |i: usize| if i % 50 == 7 { String::new() } else { draw(i, 900).to_string() };
+    let (schema, checked, toml) = read(&with_column("price", cell));
+    assert_eq!((schema.missing, checked.rounds), (schema::Missing::Drop, 196));
+    let said = "# missing = \"drop\", the default, drops 4 of 200 rounds (2.0 %): price has no value in 4 (first in line 9). \
+                With missing = \"mean\" they stay";
+    assert!(toml.contains(said), "{toml}");
+    let (_, _, toml) = read(&with_column("price", |i| draw(i, 900).to_string()));
+    assert!(!toml.contains("missing ="), "{toml}");
+}
+
 /// One text among numbers is no value, and named with its line; many make no numbers, which is said.
 #[test]
 fn stray_texts_are_named() {
