@@ -97,22 +97,15 @@ struct Seen {
     product: f64,
 }
 
-/// What the range of rewards says about exploration.
+/// What the range of rewards, which are from 0 to 1 by the schema, says about exploration.
 fn exploration([low, high]: [f64; 2]) -> String {
-    let largest = low.abs().max(high.abs());
     if low == high {
-        format!("every reward is {low}: there is nothing to learn")
-    } else if largest > 1.0 {
-        format!(
-            "rewards from {low} to {high}: an encrypted bandit takes rewards from -1 to 1, so divide them by {largest} or more"
-        )
-    } else {
-        let [low, high] = if low < 0.0 { [low, high] } else { [0.0, 1.0] };
-        let alpha = bandit::WidthShape::default().alpha(high - low);
-        format!(
-            "rewards from {low} to {high}: with --rewards={low},{high}, `create` explores with alpha {alpha} and lambda 1"
-        )
+        return format!("every reward is {low}: there is nothing to learn");
     }
+    let alpha = bandit::WidthShape::default().alpha(1.0);
+    format!(
+        "rewards from {low} to {high}: with --rewards 0,1, the default, `create` explores with alpha {alpha} and lambda 1"
+    )
 }
 
 /// Counts what the schema of `prepared` makes of its file: two more passes.

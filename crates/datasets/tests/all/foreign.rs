@@ -114,6 +114,9 @@ fn checks_find_what_was_put_in() {
          k = \"none\"\n[context]\nage = \"max\"\n",
     );
     let checked = check(&Prepared::fit(&file, &schema).unwrap()).unwrap();
+    let said =
+        "rewards from 0 to 1: with --rewards 0,1, the default, `create` explores with alpha 0.5 and lambda 1";
+    assert!(checked.lines().iter().any(|line| line == said), "{:?}", checked.lines());
     assert_eq!(
         (checked.rounds, checked.constant, checked.shared),
         (100, vec!["k".into()], vec!["age".to_string()])
