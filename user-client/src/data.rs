@@ -189,17 +189,10 @@ pub(crate) fn logged(
     schema: Option<&Path>,
     transform: Option<&Path>,
 ) -> anyhow::Result<Dataset> {
-    let Some(path) = schema else { return Ok(Dataset::any(file, None)?) };
-    if transform.is_none() && read_schema(path)?.score.is_some() {
-        anyhow::bail!(
-            "{} has a score, which would be learnt from the rewards of {}: name the transformation that the bandit's devices use \
-             by --transform, as `helba-client data transform --supervised` printed it from other rounds",
-            path.display(),
-            file.display()
-        );
+    let dataset = Dataset::to_learn(file, schema, transform)?;
+    if let Some(schema) = schema {
+        warn_of_outcomes(file, &read_schema(schema)?)?;
     }
-    let dataset = Dataset::load(&prepared(file, path, transform)?)?;
-    warn_of_outcomes(file, &read_schema(path)?)?;
     Ok(dataset)
 }
 

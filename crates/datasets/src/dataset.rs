@@ -4,7 +4,7 @@ use crate::error::name_of;
 use crate::input::begins_with_brace;
 use crate::prepare::logged;
 use crate::table::{Row, Table};
-use crate::{Error, MAX_DATASET, Observed, Prepared, read_schema};
+use crate::{Error, MAX_DATASET, Observed, Prepared, read_schema, read_transform};
 use bandit::datasets::Purchases;
 use bandit::{Environment, Features, Outcome};
 use rand::Rng;
@@ -67,6 +67,24 @@ impl Dataset {
                 Err(Error::file(path, 1, reason))
             }
         }
+    }
+
+    /// The rounds of a file that a bandit learns in bulk, transformed as its devices transform theirs.
+    ///
+    /// # Errors
+    /// Those of [`any`](Self::any), and of [`Prepared::with`]; [`Error::Scored`] for a schema with a score
+    /// and no transformation: the score of these rounds would know their rewards.
+    pub fn to_learn(path: &Path, schema: Option<&Path>, transform: Option<&Path>) -> Result<Self, Error> {
+        let Some(file) = schema else { return Self::any(path, None) };
+        let schema = read_schema(file)?;
+        let prepared = match transform {
+            Some(transform) => Prepared::with(path, &schema, read_transform(transform)?)?,
+            None if schema.score.is_some() => {
+                return Err(Error::Scored { schema: name_of(file), file: name_of(path) });
+            }
+            None => Prepared::fit(path, &schema)?,
+        };
+        Self::load(&prepared)
     }
 
     /// The rounds of a file in the layout of `data/README.md`, or of one that

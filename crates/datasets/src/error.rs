@@ -55,6 +55,19 @@ pub enum Error {
         /// Bytes allowed.
         most: u64,
     },
+    /// Misuse: a schema with a score for rounds that a bandit is to learn, without a transformation.
+    #[error(
+        "{} has a score, which would be learnt from the rewards of {}: name the transformation that the bandit's devices use by \
+         --transform, as `helba-client data transform --supervised` printed it from other rounds",
+        visible(schema),
+        visible(file)
+    )]
+    Scored {
+        /// The file of the schema.
+        schema: String,
+        /// The file of rounds.
+        file: String,
+    },
     /// Misuse: rounds in which only the reward of one action is known, where those of all are needed.
     #[error(
         "{}: only the rewards of logged actions are known, and this command needs those of all candidates: \
@@ -65,19 +78,6 @@ pub enum Error {
         /// The file.
         file: String,
     },
-}
-
-/// A place in a file.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Place {
-    /// The path of the file.
-    pub file: String,
-    /// The line, or the row of a Parquet file, from 1; 0 for the file as a whole.
-    pub line: u64,
-    /// The column, or the field of a JSON object; empty for the line as a whole.
-    pub column: String,
-    /// The value found; `None` for the column as a whole.
-    pub value: Option<String>,
 }
 
 /// The message of [`Error::RewardRange`].
@@ -93,6 +93,19 @@ fn outside(place: &Place, [zero, one]: [f64; 2], seen: Option<[f64; 2]>) -> Stri
         }
         None => format!("{said}: set it to the values of reward 0 and reward 1"),
     }
+}
+
+/// A place in a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The path of the file.
+    pub file: String,
+    /// The line, or the row of a Parquet file, from 1; 0 for the file as a whole.
+    pub line: u64,
+    /// The column, or the field of a JSON object; empty for the line as a whole.
+    pub column: String,
+    /// The value found; `None` for the column as a whole.
+    pub value: Option<String>,
 }
 
 impl fmt::Display for Place {
@@ -119,7 +132,7 @@ impl Error {
             Error::File { .. } | Error::RewardRange { .. } => Fault::Malformed,
             Error::Schema { error, .. } => error.fault(),
             Error::TooLarge { .. } => Fault::TooLong,
-            Error::Logged { .. } => Fault::Configuration,
+            Error::Logged { .. } | Error::Scored { .. } => Fault::Configuration,
         }
     }
 

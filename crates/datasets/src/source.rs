@@ -163,8 +163,8 @@ impl Source {
         }
     }
 
-    /// Adds to the error of a reward outside of its range the rewards of the whole file, so that the range can
-    /// be set at once.
+    /// Adds to the error of a reward outside of its range the rewards of the whole file, so that the range
+    /// can be set at once.
     fn with_range(&self, error: Error) -> Error {
         let Error::RewardRange { place, range, .. } = error else { return error };
         let schema = Schema { reward_range: Some(UNBOUNDED), ..self.schema.clone() };

@@ -2,7 +2,7 @@
 
 use crate::schema;
 use bandit::{Arithmetic, Features, HelbaClear, LinearConfig, Policy, Schedule, Width};
-use datasets::{Dataset, Observed, Prepared, RawRound, RewardNoise, check, convert, propose};
+use datasets::{Dataset, Error, Observed, Prepared, RawRound, RewardNoise, check, convert, propose};
 use privacy::budget::{Delta, Epsilon};
 use privacy::source::{SplitMix64, Words};
 use schema::{Cell, NamedRound};
@@ -219,4 +219,23 @@ fn attack_the_score_of_a_round_does_not_show_its_reward() {
     };
     let (crossed, naive) = (correlation(&crossed), correlation(&naive));
     assert!(crossed.abs() < 0.15 && naive > 0.3, "{crossed} {naive}");
+}
+
+/// Rounds that a bandit learns have no score that knows their rewards.
+#[test]
+fn attack_rounds_to_learn_take_no_score_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let [file, schema, transform] = ["f.csv", "s.toml", "t.json"].map(|name| folder.path().join(name));
+    let rows: String = (0..40).map(|i| format!("{},{},{}\n", i % 7, i % 5, ["a", "b"][i % 2])).collect();
+    std::fs::write(&file, format!("x.a,x.b,y\n{rows}")).unwrap();
+    let text = "layout = \"wide\"\nchosen = \"y\"\nscore = {}\n[candidate]\nx = \"min-max\"\n";
+    std::fs::write(&schema, text).unwrap();
+    let refused = Dataset::to_learn(&file, Some(&schema), None).unwrap_err();
+    assert!(matches!(refused, Error::Scored { .. }) && refused.fault() == fault::Fault::Configuration);
+    let said = refused.to_string();
+    assert!(said.contains("s.toml has a score") && said.contains("--transform"), "{said}");
+    let learnt = Prepared::fit(&file, &crate::schema(text)).unwrap();
+    std::fs::write(&transform, serde_json::to_string(learnt.transform()).unwrap()).unwrap();
+    let rounds = Dataset::to_learn(&file, Some(&schema), Some(&transform)).unwrap();
+    assert_eq!((rounds.rounds().len(), rounds.folds()), (40, 1));
 }
