@@ -21,6 +21,7 @@ pub struct Dataset {
     features: usize,
     rounds: Vec<DataRound>,
     folds: usize,
+    reward_range: Option<[f64; 2]>,
 }
 
 /// One round.
@@ -140,7 +141,8 @@ impl Dataset {
             Ok(())
         })?;
         let fixed = prepared.fixed();
-        Ok(Dataset { arms: prepared.arms().to_vec(), fixed, features, rounds, folds: prepared.folds() })
+        let (folds, reward_range) = (prepared.folds(), prepared.schema().reward_range);
+        Ok(Dataset { arms: prepared.arms().to_vec(), fixed, features, rounds, folds, reward_range })
     }
 
     /// The number of folds of the rounds, of which round t is in number t modulo them: where features have a
@@ -148,6 +150,11 @@ impl Dataset {
     /// from rewards.
     pub fn folds(&self) -> usize {
         self.folds
+    }
+
+    /// The numbers in the file that are reward 0 and reward 1, where its schema sets them.
+    pub fn reward_range(&self) -> Option<[f64; 2]> {
+        self.reward_range
     }
 
     /// Rounds that a program has made: the names of the candidates, whether they are the same in all rounds,
@@ -158,7 +165,7 @@ impl Dataset {
     pub fn from_rounds(arms: Vec<String>, fixed: bool, d: usize, rounds: Vec<DataRound>) -> Self {
         let fits = |round: &DataRound| round.features.k() == arms.len() && round.features.d() == d;
         assert!(rounds.iter().all(fits), "every round has {} rows of {d} features", arms.len());
-        Dataset { arms, fixed, features: d, rounds, folds: 1 }
+        Dataset { arms, fixed, features: d, rounds, folds: 1, reward_range: None }
     }
 
     /// Names of the candidates, in the order of the arms.
@@ -203,7 +210,7 @@ impl From<Purchases> for Dataset {
             probabilities: None,
         };
         let rounds = purchases.into_rounds().map(round).collect();
-        Dataset { arms, fixed: true, features, rounds, folds: 1 }
+        Dataset { arms, fixed: true, features, rounds, folds: 1, reward_range: None }
     }
 }
 

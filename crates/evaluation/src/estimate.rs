@@ -64,7 +64,8 @@ pub fn evaluate_with(
     let baselines = baselines(dataset, rounds, log.as_ref(), settings)?;
     let lists: Vec<&[f64]> = baselines.iter().map(|baseline| &baseline.series.measured[..]).collect();
     let taught = TAUGHT[usize::from(log.is_some())];
-    let file = File { audit: audit.as_ref(), taught, baselines: &lists };
+    let reward_range = dataset.reward_range();
+    let file = File { audit: audit.as_ref(), taught, baselines: &lists, reward_range };
     let mut entries: Vec<Entry> = Vec::new();
     for Baseline { name, series, best_of } in &baselines {
         entries.push(file.entry(name, None, std::slice::from_ref(series), *best_of));
@@ -114,6 +115,7 @@ pub fn evaluate_with(
     let config = BanditConfig::new(dataset.d(), dataset.arms().len());
     let last = rounds.len() as u64;
     let recommendation = recommend(&entries, measure, &doubts);
+    let resolution = config.resolution() * config.linear.index_range(last, last);
     Ok(EvaluationReport {
         rounds: rounds.len(),
         candidates: dataset.arms().len(),
@@ -124,7 +126,9 @@ pub fn evaluate_with(
         unfit,
         doubts,
         warnings,
-        resolution: config.resolution() * config.linear.index_range(last, last),
+        resolution,
+        reward_range,
+        resolution_in_file: reward_range.map(|[zero, one]| resolution * (one - zero).abs()),
         recommendation,
     })
 }
@@ -166,6 +170,8 @@ struct File<'a> {
     taught: f64,
     /// Terms of the measure of the baselines.
     baselines: &'a [&'a [f64]],
+    /// The numbers of reward 0 and of reward 1, if the schema of the file sets them.
+    reward_range: Option<[f64; 2]>,
 }
 
 impl File<'_> {
@@ -211,6 +217,7 @@ impl File<'_> {
             name: name.into(),
             baseline: policy.is_none(),
             measured: estimate(&measured),
+            measured_in_file: self.reward_range.map(|range| estimate(&measured).in_file(range)),
             ips: self.audit.map(|_| estimate(&crossed(|series| &series.weighted))),
             snips: normalised,
             effective_rounds: self.audit.map(|_| mean(&runs.iter().map(effective).collect::<Vec<_>>())),

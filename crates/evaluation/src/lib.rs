@@ -55,7 +55,7 @@ pub mod visits;
 pub use audit::WeightTest;
 pub use candidates::{EvaluationSettings, Unfit};
 pub use estimate::{evaluate, evaluate_with};
-pub use report::{Entry, Estimate, EvaluationReport, Measure, Recommendation};
+pub use report::{Entry, Estimate, EvaluationReport, InFile, Measure, Recommendation};
 
 /// Errors of this crate.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

@@ -34,8 +34,14 @@ pub struct EvaluationReport {
     /// What may go wrong with policies as they are configured.
     pub warnings: Vec<String>,
     /// The smallest difference of the scores of two candidates, in units of reward, that the encrypted bandit
-    /// compares reliably. Of two that are closer it may play either.
+    /// compares reliably after the last round. Of two that are closer it may play either.
     pub resolution: f64,
+    /// The numbers in the file that are reward 0 and reward 1, if its schema sets them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reward_range: Option<[f64; 2]>,
+    /// The resolution in units of the file, if its schema sets the range of rewards.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resolution_in_file: Option<f64>,
     /// What follows from the numbers.
     pub recommendation: Recommendation,
 }
@@ -64,6 +70,28 @@ pub struct Estimate {
     pub high: f64,
 }
 
+/// A mean reward as the file writes rewards.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct InFile {
+    /// The number.
+    pub value: f64,
+    /// Lower end of its interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// Half of the length of the interval.
+    pub half_width: f64,
+}
+
+impl Estimate {
+    /// The mean reward where `zero` and `one` of the file are reward 0 and reward 1.
+    pub fn in_file(&self, [zero, one]: [f64; 2]) -> InFile {
+        let of = |reward: f64| zero + (one - zero) * reward;
+        let (a, b) = (of(self.low), of(self.high));
+        InFile { value: of(self.value), low: a.min(b), high: a.max(b), half_width: (b - a).abs() / 2.0 }
+    }
+}
+
 /// A policy or baseline.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Entry {
@@ -73,6 +101,9 @@ pub struct Entry {
     pub baseline: bool,
     /// The mean reward: replayed, the doubly robust estimate, or that of a model.
     pub measured: Estimate,
+    /// The same in units of the file, if its schema sets the range of rewards.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured_in_file: Option<InFile>,
     /// The IPS estimate, from logged actions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ips: Option<Estimate>,
@@ -271,6 +302,9 @@ impl EvaluationReport {
             Measure::Direct => "model",
         };
         let mut head = format!("{:36} {name:>7} {:>18}", "", "95 %");
+        if self.reward_range.is_some() {
+            head += &format!(" {:>22}", "in units of the file");
+        }
         if logged {
             head += &format!(
                 " {:>7} {:>18} {:>7} {:>18} {:>9} {:>7}",
@@ -288,6 +322,9 @@ impl EvaluationReport {
                 if e.baseline { format!("[{}]", e.name) } else { e.name.clone() },
                 cell(e.measured)
             );
+            if let Some(InFile { value, half_width, .. }) = e.measured_in_file {
+                line += &format!(" {:>22}", format!("{value:.4} ± {half_width:.4}"));
+            }
             if let (Some(ips), Some(snips), Some(effective)) = (e.ips, e.snips, e.effective_rounds) {
                 let weight = e.weights.as_ref().map_or(1.0, |test| test.mean);
                 line += &format!("{}{} {effective:9.0} {weight:7.3}", cell(ips), cell(snips));
@@ -306,10 +343,19 @@ impl EvaluationReport {
             lines.push(format!("left out: {policy}: {reason}"));
         }
         lines.extend(self.warnings.iter().map(|warning| format!("warning: {warning}")));
-        if self.entries.iter().any(|e| e.encrypted) {
+        if let Some([zero, one]) = self.reward_range {
             lines.push(format!(
-                "On ciphertexts, candidates whose scores are less than {:.4} of reward apart are not told apart",
-                self.resolution
+                "Rewards 0 and 1 are {zero} and {one} in the file: a difference of 0.01 is one of {:.4} there",
+                0.01 * (one - zero).abs()
+            ));
+        }
+        if self.entries.iter().any(|e| e.encrypted) {
+            let in_file =
+                self.resolution_in_file.map_or(String::new(), |x| format!(" ({x:.4} in units of the file)"));
+            lines.push(format!(
+                "On ciphertexts, after {} rounds a device may play a candidate whose score is up to {:.4} of reward{in_file} below the \
+                 best one's (docs/throughput.md, Ties)",
+                self.rounds, self.resolution
             ));
         }
         lines.push(String::new());

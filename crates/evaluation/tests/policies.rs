@@ -139,3 +139,52 @@ fn what_cannot_be_evaluated_is_refused() {
     let reason = evaluate(&dataset, &grid).unwrap_err().to_string();
     assert!(reason.contains("the parameter width of the grid"), "{reason}");
 }
+
+/// Rewards in euros are those of the range, and the report has both. Costs are the other way round.
+#[test]
+fn rewards_are_shown_in_units_of_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let [file, schema] = ["f.csv", "s.toml"].map(|name| folder.path().join(name));
+    let report = |range: Option<[f64; 2]>| {
+        let row = |t: usize| {
+            let (chosen, reward) = (t * 7 % 5 % 2, (t * 13 % 11) as f64 / 10.0);
+            let reward = range.map_or(reward.min(1.0), |[zero, one]| zero + (one - zero) * reward.min(1.0));
+            format!("{},{},{},0.5,{reward}\n", t % 7, t % 3, ["a", "b"][chosen])
+        };
+        let rows: String = (0..120).map(row).collect();
+        std::fs::write(&file, format!("x.a,x.b,y,p,r\n{rows}")).unwrap();
+        let entry = range.map_or(String::new(), |range| format!("reward_range = {range:?}\n"));
+        let text = "layout = \"wide\"\nchosen = \"y\"\nreward = \"r\"\npropensity = \"p\"\nidentity = true\n";
+        std::fs::write(&schema, format!("{text}{entry}[candidate]\nx = \"min-max\"\n")).unwrap();
+        let settings = EvaluationSettings { policies: vec!["helba".into()], ..quick(120) };
+        evaluate(&Dataset::any(&file, Some(&schema)).unwrap(), &settings).unwrap()
+    };
+    let without = report(None);
+    assert!(without.reward_range.is_none() && without.resolution_in_file.is_none());
+    assert!(!without.lines().join("\n").contains("in units of the file"));
+    for [zero, one] in [[-5.0, 20.0], [20.0, -5.0]] {
+        let report = report(Some([zero, one]));
+        assert_eq!(report.reward_range, Some([zero, one]));
+        assert!((report.resolution_in_file.unwrap() - 25.0 * without.resolution).abs() < 1e-9);
+        let text = report.lines().join("\n");
+        for (entry, other) in report.entries.iter().zip(&without.entries) {
+            let [measured, of] = [entry.measured, other.measured];
+            assert!((measured.value - of.value).abs() < 1e-9 && other.measured_in_file.is_none());
+            let euros = entry.measured_in_file.unwrap();
+            assert!((euros.value - (zero + (one - zero) * of.value)).abs() < 1e-6);
+            let half = 25.0 * (of.high - of.low) / 2.0;
+            assert!((euros.half_width - half).abs() < 1e-6 && euros.low <= euros.value);
+            assert!((euros.high - euros.low - 2.0 * half).abs() < 1e-6);
+            assert!(text.contains(&format!("{:.4} ± {:.4}", euros.value, euros.half_width)), "{text}");
+        }
+        let said = format!(
+            "Rewards 0 and 1 are {zero} and {one} in the file: a difference of 0.01 is one of 0.2500"
+        );
+        assert!(text.contains(&said), "{text}");
+        let [of, euros] = [report.resolution, report.resolution_in_file.unwrap()];
+        let said = format!(
+            "after 120 rounds a device may play a candidate whose score is up to {of:.4} of reward ({euros:.4} in units of the file)"
+        );
+        assert!(text.contains(&said), "{text}");
+    }
+}
