@@ -43,6 +43,15 @@ pub enum Error {
     /// Untrusted: a schema, or a value that it does not take.
     #[error(transparent)]
     Features(#[from] schema::Error),
+    /// Untrusted: a reward outside `reward_range` of the bandit's schema.
+    #[error(
+        "reward_value: it is outside reward_range = [{}, {}] of the bandit's schema: send a value between them, the values of reward 0 \
+         and of reward 1", range[0], range[1]
+    )]
+    RewardValue {
+        /// The range.
+        range: [f64; 2],
+    },
     /// Misuse: a logged round that the bandit does not take.
     #[error("logged round {round}: {error}")]
     InRound {
@@ -168,7 +177,7 @@ impl Error {
             Error::Request(Rejection::ForeignOrigin { .. }) => P::ForeignOrigin,
             Error::BadJson { .. } => P::Malformed,
             Error::BadConfig { .. } => P::BadConfiguration,
-            Error::BadField(_) => P::BadValue,
+            Error::BadField(_) | Error::RewardValue { .. } => P::BadValue,
             Error::Features(error) => error.fault().into(),
             Error::NotEncrypted { .. } => P::NotEncrypted,
             Error::UnknownDecision { .. } => P::UnknownDecision,

@@ -11,9 +11,9 @@
 //! | `DELETE /v1/bandits/{id}` | | 204 |
 //! | `GET /v1/bandits/{id}/summary` | | [`crate::tally::Summary`] |
 //! | `GET /v1/bandits/{id}/counters` | | [`user_client::OpenedCounters`] of all devices of the bandit |
-//! | `POST /v1/bandits/{id}/learn` | logged rounds: decision requests with `arm` and `reward` | how many are learnt |
+//! | `POST /v1/bandits/{id}/learn` | logged rounds: decision requests with `arm` and `reward` or `reward_value` | how many are learnt |
 //! | `POST /v1/bandits/{id}/decisions` | rows of features, or values by name | [`wire::Decided`] |
-//! | `POST /v1/bandits/{id}/decisions/{decision}/feedback` | [`wire::ClearFeedback`] with `reward` | [`wire::Counted`] |
+//! | `POST /v1/bandits/{id}/decisions/{decision}/feedback` | `reward`, or `reward_value` in the units of `reward_range` | [`wire::Counted`] |
 
 mod bandits;
 mod page;

@@ -9,10 +9,11 @@ use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use protocol::DecisionId;
-use schema::{Named, NamedRound};
+use schema::{Named, NamedRound, reward_in};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use user_client::LoggedRound;
-use wire::{ClearFeedback, Counted, Decided, MAX_JSON_BYTES, ProblemType};
+use wire::{Counted, Decided, MAX_JSON_BYTES, ProblemType};
 
 /// The most bytes of logged rounds.
 const MAX_LEARN_BYTES: usize = 4 << 20;
@@ -38,15 +39,8 @@ pub(super) async fn decide(
 ) -> Result<Json<Decided>, Refusal> {
     let asked: Asked = read(&agent, request, MAX_JSON_BYTES, "a decision request").await?;
     let Path(id) = id?;
-    let rows = match rows(&agent, &id, asked) {
-        // A bandit that there is not has no schema either, and that is what the caller must know.
-        Err(Error::BadField(NO_SCHEMA)) => {
-            let (agent, id) = (agent.clone(), id.clone());
-            blocking(move || bandits::view(&agent, &id)).await?;
-            return Err(Error::BadField(NO_SCHEMA).into());
-        }
-        rows => rows?,
-    };
+    let rows = rows(&agent, &id, asked);
+    let rows = known(&agent, &id, rows).await?;
     let decided = agent
         .at_desk(&id, |desk| {
             let rows = rows.clone();
@@ -66,7 +60,8 @@ struct Logged {
     name: String,
 }
 
-/// A logged round: what a decision request would have, the arm that was played, and its reward.
+/// A logged round: what a decision request would have, the arm that was played, and its reward, in one of
+/// the two ways.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LoggedOf {
@@ -75,7 +70,21 @@ struct LoggedOf {
     context: Option<Named>,
     previous: Option<usize>,
     arm: usize,
-    reward: f64,
+    reward: Option<f64>,
+    reward_value: Option<f64>,
+}
+
+/// A feedback. The fields of clear policies are read so that their refusal can say what is wanted.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Returned {
+    /// The reward as it is learnt.
+    reward: Option<f64>,
+    /// The reward in the units of the schema's `reward_range`, which maps it.
+    reward_value: Option<f64>,
+    rewards: Option<IgnoredAny>,
+    sum: Option<IgnoredAny>,
+    share: Option<IgnoredAny>,
 }
 
 /// How many logged rounds are learnt.
@@ -101,14 +110,14 @@ pub(super) async fn learn(
         // A bandit that there is not has no schema either, and that is what the caller must know.
         let View { view, .. } = bandits::view(&agent, &id)?;
         let mut rounds = Vec::with_capacity(logged.len());
-        for (at, LoggedOf { contexts, candidates, context, previous, arm, reward }) in
-            logged.into_iter().enumerate()
-        {
+        for (at, one) in logged.into_iter().enumerate() {
+            let LoggedOf { contexts, candidates, context, previous, arm, reward, reward_value } = one;
             let rows = rows(&agent, &id, Asked { contexts, candidates, context, previous });
             let of_round = |error| Error::InRound { round: at + 1, error: Box::new(error) };
             let rows = rows.map_err(of_round)?;
             let no_arm = || of_round(protocol::Error::NoArm { got: arm, arms: rows.len() }.into());
             let features = rows.get(arm).ok_or_else(no_arm)?.clone();
+            let reward = self::reward(&agent, &id, reward, reward_value).map_err(of_round)?;
             rounds.push(LoggedRound { arm, features, reward });
         }
         let device = agent.0.device();
@@ -122,6 +131,39 @@ pub(super) async fn learn(
 
 const NO_SCHEMA: &str =
     "candidates: the bandit has no schema at this agent; send `contexts`, or give it a schema by PATCH";
+
+const NO_RANGE: &str =
+    "reward_value: the bandit has no schema with `reward_range` at this agent; send `reward`, from -1 to 1";
+
+/// What was made by the schema of a bandit, which may have none at this agent. A bandit that there is not has
+/// none either, and that is what the caller must know.
+async fn known<T>(agent: &Agent, id: &str, made: Result<T, Error>) -> Result<T, Refusal> {
+    if let Err(Error::BadField(NO_SCHEMA | NO_RANGE)) = made {
+        let (agent, id) = (agent.clone(), id.to_string());
+        blocking(move || bandits::view(&agent, &id)).await?;
+    }
+    Ok(made?)
+}
+
+/// The reward that is learnt: the one that is given, or what `reward_range` of the schema makes of the value.
+/// From here on there is one alone, so that it is mapped once, and one that is sent again is the same.
+fn reward(agent: &Agent, id: &str, reward: Option<f64>, value: Option<f64>) -> Result<f64, Error> {
+    match (reward, value) {
+        (Some(reward), None) => Ok(reward),
+        (None, Some(value)) => {
+            let settings = agent.0.pending.settings(id);
+            let range = settings.transform.as_ref().and_then(|transform| transform.schema().reward_range);
+            let range = range.ok_or(Error::BadField(NO_RANGE))?;
+            reward_in(range, value).ok_or(Error::RewardValue { range })
+        }
+        (None, None) => Err(Error::BadField(
+            "reward: missing; send it, from -1 to 1, or `reward_value` in the units of the schema's `reward_range`",
+        )),
+        (Some(_), Some(_)) => Err(Error::BadField(
+            "reward: send either `reward`, from -1 to 1, or `reward_value`, which `reward_range` maps, and not both",
+        )),
+    }
+}
 
 /// The rows of features that are asked about.
 fn rows(agent: &Agent, id: &str, asked: Asked) -> Result<Vec<Vec<f64>>, Error> {
@@ -147,12 +189,16 @@ pub(super) async fn feedback(
     names: Result<Path<(String, String)>, PathRejection>,
     request: Request,
 ) -> Result<Json<Counted>, Refusal> {
-    let body = read(&agent, request, MAX_JSON_BYTES, "a feedback").await?;
-    let reward = match body {
-        ClearFeedback { reward: Some(reward), rewards: None, sum: None, share: None } => reward,
-        _ => return Err(Error::BadField("an encrypted bandit takes the field `reward`, and no other").into()),
+    let body: Returned = read(&agent, request, MAX_JSON_BYTES, "a feedback").await?;
+    let Returned { reward, reward_value, rewards: None, sum: None, share: None } = body else {
+        return Err(Error::BadField(
+            "an encrypted bandit takes the field `reward` or `reward_value`, and no other",
+        )
+        .into());
     };
     let Path((id, decision)) = names?;
+    let reward = self::reward(&agent, &id, reward, reward_value);
+    let reward = known(&agent, &id, reward).await?;
     let decision: DecisionId = decision.parse().map_err(Error::from)?;
     let counted = agent.at_desk(&id, |desk| async move { desk.feedback(decision, reward).await }).await;
     answer(&agent, &id, counted)

@@ -11,6 +11,7 @@ mod features;
 mod fixture;
 mod program;
 mod refusals;
+mod reward;
 mod score;
 mod script;
 mod summary;

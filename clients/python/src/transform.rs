@@ -49,6 +49,12 @@ impl Transform {
         or_raise(py, rows())
     }
 
+    /// The reward, from 0 to 1, of a reward in the units of the file.
+    fn reward(&self, py: Python<'_>, value: f64) -> PyResult<f64> {
+        let reward = self.0.schema().reward_of(value);
+        or_raise(py, reward.map_err(|error| Failure::Argument(error.to_string())))
+    }
+
     #[getter]
     fn names(&self) -> Vec<String> {
         self.0.names()

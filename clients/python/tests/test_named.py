@@ -11,6 +11,7 @@ import pytest
 from conftest import ARMS, FEATURES, run
 
 SCHEMA = {"layout": "dsjson", "context": {"hot": "auto"}, "candidate": {"price": "min-max", "quality": "max"}}
+BY_NAME = {"layout": "dsjson", "candidate": {"price": "min-max", "quality": "max"}}
 TOML = """layout = "dsjson"
 [candidate]
 price = "min-max"
@@ -62,6 +63,26 @@ def test_score_features_are_learnt_from_rewards(tmp_path: Path) -> None:
     assert helba.Transform.open(tmp_path / "transform.json").rows([{}, {}], {"x": 1}) == learnt.rows([{}, {}], {"x": 1})
     with pytest.raises(helba.Error, match="learnt from rewards"):
         helba.Transform.learn(schema, EXAMPLES)
+
+
+def test_rewards_are_mapped_by_the_range_of_the_schema(tmp_path: Path) -> None:
+    """As the file's are, of plain numbers and of numpy's, and as what was saved maps them."""
+    euros = helba.Transform.learn({**BY_NAME, "reward_range": [0, 50]}, EXAMPLES)
+    euros.save(tmp_path / "transform.json")
+    for transform in (euros, helba.Transform.open(tmp_path / "transform.json")):
+        assert [transform.reward(value) for value in (0, 12.5, np.float32(12.5), np.int64(50))] == [0, 0.25, 0.25, 1]
+    assert helba.Transform.learn({**BY_NAME, "reward_range": [0, -1]}, EXAMPLES).reward(-0.25) == 0.25
+    without = helba.Transform.learn(BY_NAME, EXAMPLES)
+    assert [without.reward(value) for value in (0, 0.3, True)] == [0, 0.3, 1]
+    for value in (50.5, -0.5, 1e308):
+        with pytest.raises(helba.ArgumentError, match="is outside reward_range = ") as refused:
+            euros.reward(value)
+        assert "[0, 50]" in str(refused.value) and (value > 1e300 or f"the reward {value} " in str(refused.value))
+    with pytest.raises(helba.ArgumentError, match="the reward 20 is outside 0 to 1, and the schema has no reward_range"):
+        without.reward(20)
+    for value in ("12.5", None, math.nan, math.inf, [12.5]):
+        with pytest.raises(helba.ArgumentError, match="the reward is"):
+            euros.reward(value)  # type: ignore[arg-type]
 
 
 def test_bandits_decide_on_named_values(client: helba.Client, tmp_path: Path) -> None:

@@ -231,6 +231,11 @@ export class Operations {
     return JSON.parse(this.#transforms.get(transform).rows(JSON.stringify(round)));
   }
 
+  /** The reward, from 0 to 1, of one in the units of the schema's `reward_range`. Nothing is a number but a number. */
+  reward({ transform, value }) {
+    return this.#transforms.get(transform).reward(typeof value === "number" ? value : NaN);
+  }
+
   transformText({ transform }) {
     return this.#transforms.get(transform).text();
   }

@@ -256,6 +256,11 @@ export class Transform {
   readonly arms: number;
   /** One row of features for each candidate, for `decide`. Rejects with `ValueError` and the place of a value that cannot be used. */
   rows(candidates: Values[], options?: { context?: Values; previous?: number } & CallOptions): Promise<number[][]>;
+  /**
+   * The reward, from 0 to 1, of a reward in the units of the schema's `reward_range`, for `feedback`. Without a range it is the value itself.
+   * Rejects with `ValueError`, with the range and the value, for one outside.
+   */
+  reward(value: number, options?: CallOptions): Promise<number>;
   /** It as JSON, for a file. */
   text(options?: CallOptions): Promise<string>;
   /** Gives its memory back. */

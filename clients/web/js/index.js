@@ -240,6 +240,10 @@ export class Transform {
     return this.#calls.call("rows", { transform: this.#transform, round: { candidates, context, previous } }, { signal });
   }
 
+  async reward(value, { signal } = {}) {
+    return this.#calls.call("reward", { transform: this.#transform, value }, { signal });
+  }
+
   async text({ signal } = {}) {
     return this.#calls.call("transformText", { transform: this.#transform }, { signal });
   }

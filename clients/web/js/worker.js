@@ -14,7 +14,7 @@ const addresses = {
 /** What the page may ask for. */
 const OPERATIONS = [
   "open", "memory", "connect", "create", "bandit", "bandits", "policies", "status", "relabel", "delete", "decide", "feedback", "erase", "counters",
-  "raise", "readTransform", "learnTransform", "rows", "transformText", "freeTransform", "free",
+  "raise", "readTransform", "learnTransform", "rows", "reward", "transformText", "freeTransform", "free",
 ];
 
 const aborts = new Map();

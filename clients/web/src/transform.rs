@@ -53,6 +53,14 @@ impl Transform {
         let rows = self.0.features_of(&round).map_err(Failure::value)?;
         serde_json::to_string(&rows).map_err(|_| Failure::value("the features cannot be written as JSON"))
     }
+
+    /// The reward, from 0 to 1, of a reward in the units of the schema's `reward_range`.
+    ///
+    /// # Errors
+    /// `ValueError`, with the range and the value.
+    pub fn reward(&self, value: f64) -> Result<f64> {
+        self.0.schema().reward_of(value).map_err(Failure::value)
+    }
 }
 
 fn read<T: serde::de::DeserializeOwned>(what: &str, text: &str) -> Result<T> {

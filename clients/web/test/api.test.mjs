@@ -320,6 +320,14 @@ test("named values make the features that the native transformation makes", asyn
     assert.throws(() => operations.rows({ transform, round: { candidates, context: { hot: 1 } } }), named("ValueError", message));
   }
   assert.throws(() => operations.learnTransform({ schema: { candidate: { price: "dear" } }, examples }), named("ValueError", /schema/));
+  assert.equal(operations.reward({ transform, value: 0.3 }), 0.3, "a schema without a range");
+  const euros = operations.learnTransform({ schema: { ...schema, reward_range: [0, 50] }, examples });
+  assert.equal(operations.reward({ transform: euros.transform, value: 12.5 }), 0.25);
+  assert.throws(() => operations.reward({ transform: euros.transform, value: 50.5 }), named("ValueError", /50\.5 is outside reward_range = \[0, 50\]/));
+  assert.throws(() => operations.reward({ transform, value: 20 }), named("ValueError", /the reward 20 is outside 0 to 1/));
+  for (const value of ["12.5", null, undefined, NaN]) {
+    assert.throws(() => operations.reward({ transform: euros.transform, value }), named("ValueError", /outside reward_range/));
+  }
   assert.throws(() => operations.readTransform({ text: "{}" }), named("ValueError", /transformation/));
   operations.freeTransform({ transform });
   operations.free();

@@ -36,6 +36,8 @@ export async function named(keys: Keys, text: string): Promise<number> {
   const { features, arms } = transform;
   const bandit: Bandit = await client.create({ features, arms, name: "shop", tags: ["live"], counters: { every: 10 } });
   const drawn: Decision = await bandit.decide(rows, { epsilon: 0.1 });
+  const paid: number = await transform.reward(12.5);
+  await bandit.feedback(drawn, paid);
   await bandit.erase(drawn);
   const { pulls }: { pulls: number } = (await bandit.counters()).arms[0]!;
   const { tags }: { tags: string[] } = await bandit.relabel({ name: null, tags: ["old"] });

@@ -6,7 +6,7 @@ use crate::long::LongRounds;
 use crate::time::Clock;
 use crate::wide::WideRounds;
 use crate::{Error, MAX_NAMES, Noted, Place};
-use schema::{Cell, Encoding, Layout, Missing, NumberForm, Schema};
+use schema::{Cell, Encoding, Layout, Missing, NumberForm, Schema, reward_in};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
@@ -340,13 +340,10 @@ pub(crate) fn reward(
     if [zero, one] == UNBOUNDED {
         return Ok(value);
     }
-    let reward = (value - zero) / (one - zero);
-    // Ends of the range that are not exact in binary.
-    if !(-1e-9..=1.0 + 1e-9).contains(&reward) {
+    reward_in([zero, one], value).ok_or_else(|| {
         let place = Place { file: name_of(file), line, column: column.into(), value: Some(cell.to_string()) };
-        return Err(Error::RewardRange { place, range: [zero, one], seen: None });
-    }
-    Ok(reward.clamp(0.0, 1.0))
+        Error::RewardRange { place, range: [zero, one], seen: None }
+    })
 }
 
 /// The least probability of a logged action. Weights of smaller ones would leave the range of doubles, or

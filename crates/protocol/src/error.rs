@@ -128,7 +128,7 @@ pub enum Error {
     },
     /// Misuse: a reward out of range.
     #[error(
-        "the reward is not a number from -1 to 1: send (reward - low)/(high - low) for rewards from low to high, as `reward_range` of a schema does"
+        "the reward is not a number from -1 to 1: map it by `reward_range` of a schema first, as `reward_value` of the agent and `Transform.reward` do"
     )]
     RewardOutOfRange,
     /// Untrusted: no decision of this bandit has this id, or it is too old for feedback.

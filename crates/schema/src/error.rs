@@ -32,6 +32,14 @@ pub enum Error {
         /// What is wrong with it, and what to do.
         reason: String,
     },
+    /// Untrusted: a reward that the schema does not take.
+    #[error("the reward {value} is outside {}", outside(*range))]
+    Reward {
+        /// The reward, in the units of the file.
+        value: f64,
+        /// `reward_range` of the schema.
+        range: Option<[f64; 2]>,
+    },
     /// Misuse: a round does not have the values or candidates of the schema.
     #[error("the round has {got} {what}, the schema has {want}")]
     Shape {
@@ -44,12 +52,22 @@ pub enum Error {
     },
 }
 
+fn outside(range: Option<[f64; 2]>) -> String {
+    let values = "the values of reward 0 and of reward 1";
+    match range {
+        Some([zero, one]) => format!("reward_range = [{zero}, {one}]: give one between {values}"),
+        None => format!("0 to 1, and the schema has no reward_range: set it to {values}"),
+    }
+}
+
 impl Error {
     /// The fault that the error is classified under.
     pub fn fault(&self) -> Fault {
         match self {
             Error::Schema { .. } => Fault::Configuration,
-            Error::Cell { .. } | Error::Named { .. } | Error::Shape { .. } => Fault::Value,
+            Error::Cell { .. } | Error::Named { .. } | Error::Reward { .. } | Error::Shape { .. } => {
+                Fault::Value
+            }
         }
     }
 

@@ -301,6 +301,13 @@ impl<'de> Deserialize<'de> for Encoding {
     }
 }
 
+/// The reward, from 0 to 1, of a value where `zero` is the reward 0 and `one` the reward 1; `None` outside.
+pub fn reward_in([zero, one]: [f64; 2], value: f64) -> Option<f64> {
+    let reward = (value - zero) / (one - zero);
+    // Ends of the range that are not exact in binary.
+    (-1e-9..=1.0 + 1e-9).contains(&reward).then(|| reward.clamp(0.0, 1.0))
+}
+
 impl Schema {
     /// Refuses entries that contradict each other.
     ///
@@ -510,6 +517,17 @@ impl Schema {
         self.reward_range.unwrap_or(if cost { [0.0, -1.0] } else { [0.0, 1.0] })
     }
 
+    /// The reward, from 0 to 1, of a reward in the units of the file: that which a reader of the file has.
+    /// Without `reward_range` it is the value itself. Costs of `_label_cost`, which files need no range for,
+    /// are mapped only where it is written, as `[0, -1]`: applications that have no such file know rewards.
+    ///
+    /// # Errors
+    /// [`Error::Reward`] for a value outside the range.
+    pub fn reward_of(&self, value: f64) -> Result<f64, Error> {
+        let reward = reward_in(self.reward_range.unwrap_or([0.0, 1.0]), value);
+        reward.ok_or(Error::Reward { value, range: self.reward_range })
+    }
+
     /// Whether an arm is the same candidate in all rounds: in wide tables, where candidates have names, and
     /// where the candidate is a feature.
     pub fn is_fixed(&self) -> bool {
@@ -528,5 +546,46 @@ impl Schema {
     /// Whether the one-hot of the candidate is computed.
     pub(crate) fn identity_used(&self) -> bool {
         self.identity || self.interactions.iter().flatten().any(|name| name == "candidate")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(reward_range: Option<[f64; 2]>) -> Schema {
+        Schema { reward_range, ..Schema::default() }
+    }
+
+    #[test]
+    fn rewards_are_mapped_by_the_range_of_the_schema() {
+        let euros = with(Some([0.0, 50.0]));
+        assert_eq!([0.0, 12.5, 50.0].map(|value| euros.reward_of(value)), [Ok(0.0), Ok(0.25), Ok(1.0)]);
+        let costs = with(Some([0.0, -1.0]));
+        assert_eq!(costs.reward_of(-0.25), Ok(0.25));
+        assert_eq!(with(None).reward_of(0.3), Ok(0.3));
+        // Ends that are not exact in binary.
+        assert_eq!(with(Some([0.1, 0.3])).reward_of(0.1 + 0.2), Ok(1.0));
+    }
+
+    #[test]
+    fn rewards_outside_the_range_are_refused_with_range_and_value() {
+        let say = |range, value| with(range).reward_of(value).unwrap_err().to_string();
+        assert_eq!(
+            say(Some([0.0, 50.0]), 50.5),
+            "the reward 50.5 is outside reward_range = [0, 50]: give one between the values of reward 0 and of reward 1"
+        );
+        assert_eq!(
+            say(None, 20.0),
+            "the reward 20 is outside 0 to 1, and the schema has no reward_range: set it to the values of reward 0 and of reward 1"
+        );
+        for value in [-1e-6, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            assert!(
+                with(Some([0.0, 50.0])).reward_of(value).is_err() && with(None).reward_of(value).is_err()
+            );
+        }
+        // A range whose length is beyond double precision maps nothing to a number that is none.
+        let wide = with(Some([f64::MIN, f64::MAX]));
+        assert!(wide.reward_of(f64::MAX).is_err());
     }
 }

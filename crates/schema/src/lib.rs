@@ -30,6 +30,7 @@ pub use error::Error;
 pub use fit::{ColumnFit, ColumnSummary, MomentFit, NormFit};
 pub use layout::{
     Encoding, JoinedTable, Layout, Missing, NormRule, Projection, ProjectionRule, Schema, ScoreRule,
+    reward_in,
 };
 pub use named::{Named, NamedRound};
 pub use score::{RangeFit, ScoreModel, ScorePrivacy, ScoreRange};

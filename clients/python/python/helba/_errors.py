@@ -4,7 +4,10 @@ from __future__ import annotations
 
 
 class Error(Exception):
-    """A call that failed. Its message says what is wrong and what to do, and contains no feature and no reward."""
+    """A call that failed. Its message says what is wrong and what to do.
+
+    It contains no feature and no reward, but a value of data or of names that `DataError` or `Transform` refuses.
+    """
 
 
 class ArgumentError(Error, ValueError):

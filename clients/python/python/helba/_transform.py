@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional, Union
 
 from . import _native
+from ._contexts import reward_of
 from ._data import Schema, schema_text
 from ._errors import ContextsError
 from ._frames import Data, Path, file_of, is_frame, kind, path_of, records
@@ -24,6 +25,7 @@ class Transform:
         transform = helba.Transform.learn("schema.toml", examples)
         bandit = client.create(features=transform.features, arms=transform.arms)
         decision = bandit.decide(transform.rows([{"price": 3.5, "kind": "tea"}, {"price": 2.0, "kind": "juice"}]))
+        bandit.feedback(decision, transform.reward(12.5))
     """
 
     __slots__ = ("_native",)
@@ -77,6 +79,15 @@ class Transform:
         if is_frame(candidates):
             candidates = records(candidates)
         return self._native.rows(_text({"candidates": candidates, "context": context or {}, "previous": previous}))
+
+    def reward(self, value: float) -> float:
+        """The reward, from 0 to 1, of a reward in the units of the data, for `Bandit.feedback`.
+
+        `reward_range = [low, high]` of the schema makes (value - low) / (high - low) of it, as of the rewards of a file.
+        A schema without one takes rewards from 0 to 1 as they are. Map a value once: what `Logged` and `Rounds` have is
+        mapped. Raises ArgumentError, with the range and the value, for one outside.
+        """
+        return self._native.reward(reward_of(value))
 
     @property
     def names(self) -> list[str]:

@@ -836,8 +836,8 @@ fn logged_rounds_are_learnt_once() {
     let of_two = layout.logged(&[one(0, &[0.6, 0.8], 1.5), one(0, &[0.6, 0.8], 0.5)]).unwrap_err();
     assert_eq!(
         of_two.to_string(),
-        "logged round 1: the reward is not a number from -1 to 1: send (reward - low)/(high - low) for rewards from low to high, as \
-         `reward_range` of a schema does"
+        "logged round 1: the reward is not a number from -1 to 1: map it by `reward_range` of a schema first, as \
+         `reward_value` of the agent and `Transform.reward` do"
     );
     let traced = World::with(traced(2, 2, 1));
     let refused = traced.bandit.learnt(&traced.engine, other, 1).unwrap_err();
