@@ -243,6 +243,10 @@ pub(crate) fn learn(
         );
     }
     let rounds: Vec<LoggedRound> = dataset.rounds().iter().flat_map(of_file).collect();
+    let (horizon, before) = (view.created.config.horizon, view.status.feedbacks);
+    if let Some(warning) = beyond(horizon, before, rounds.len() as u64) {
+        tell!("helba-client: warning: {warning}");
+    }
     let bandit = device.join(&view.created)?;
     let mut rng = os_rng()?;
     // A name of its own, so that the rounds are learnt once whatever is sent again.
@@ -264,6 +268,21 @@ pub(crate) fn learn(
     );
     say!("single rounds of them cannot be erased: the server has their sum alone");
     Ok(())
+}
+
+/// Why a bandit that has `before` feedbacks, and numbers that are scaled for `horizon` rounds, should not
+/// learn
+/// `more`. Rounds that it has learnt by the same name are counted twice here, since the server alone knows
+/// them.
+fn beyond(horizon: u64, before: u64, more: u64) -> Option<String> {
+    let all = before.saturating_add(more);
+    (all > horizon).then(|| {
+        format!(
+            "the numbers of this bandit are scaled for a horizon of {horizon} rounds, and with these {more} it has up to {all} \
+             feedbacks: beyond its horizon it learns with less precision. Create a bandit with --horizon {all} and as many rounds \
+             more as will be played, or learn fewer rounds"
+        )
+    })
 }
 
 /// What a round of a file teaches.

@@ -111,9 +111,16 @@ pub fn evaluate_with(
         );
     }
     let warning = |contender: &Contender| contender.lock_in_warning(rounds.len(), range[1] - range[0]);
-    let warnings = contenders.iter().filter_map(warning).collect();
+    let mut warnings: Vec<String> = contenders.iter().filter_map(warning).collect();
     let config = BanditConfig::new(dataset.d(), dataset.arms().len());
     let last = rounds.len() as u64;
+    if last > config.horizon && contenders.iter().any(|contender| contender.encrypted.is_some()) {
+        warnings.push(format!(
+            "the numbers of an encrypted bandit are scaled for {} rounds unless `create` is told another horizon, and here are {last}: to \
+             play or to learn as many, give it --horizon {last} or more",
+            config.horizon
+        ));
+    }
     let recommendation = recommend(&entries, measure, &doubts);
     let resolution = config.resolution() * config.linear.index_range(last, last);
     Ok(EvaluationReport {

@@ -68,6 +68,12 @@ fn recommendations_follow_from_the_numbers() {
     assert!(matches!(recommended, Some("helba" | "oful")), "{recommended:?}");
     assert_eq!(report.recommendation.encrypted.as_deref(), Some("helba"));
     assert_eq!(report.recommendation.private, None);
+    let rounds = dataset.rounds().len();
+    let horizon =
+        format!("scaled for 1000 rounds unless `create` is told another horizon, and here are {rounds}");
+    assert!(report.lines().iter().any(|line| line.starts_with("warning: ") && line.contains(&horizon)));
+    let few = EvaluationSettings { policies: vec!["helba".into()], ..quick(1000) };
+    assert!(evaluate(&dataset, &few).unwrap().warnings.is_empty());
     let text = &report.recommendation.paragraph;
     assert!(text.contains("No policy with a privacy guarantee"), "{text}");
     assert!(text.contains("at 95 % for the 4 policies together"), "{text}");

@@ -210,6 +210,15 @@ fn the_tool_learns_what_was_logged() {
         .run("learn", &["--bandit", &id, "--data", "log.csv", "--schema", "log.toml", "--name", "spring"]);
     assert!(said.contains("cannot be erased"), "{said}");
 
+    // More rounds than the numbers of a bandit are scaled for are learnt with a warning.
+    for (horizon, warned) in [("39", true), ("40", false)] {
+        let (id, _) = tool.create(&["--horizon", horizon]);
+        let (_, said) = tool.run("learn", &["--bandit", &id, "--data", "log.csv", "--schema", "log.toml"]);
+        let warning = format!("a horizon of {horizon} rounds, and with these 40 it has up to 40 feedbacks");
+        assert_eq!(said.contains(&warning) && said.contains("--horizon 40"), warned, "{said}");
+        assert_eq!(said.contains("warning"), warned, "{said}");
+    }
+
     // By the transformation of other rounds; a score is learnt by no other.
     let (transform, _) = tool.data(&["transform", "log.csv", "--schema", "log.toml"]);
     std::fs::write(server.file("transform.json"), transform).unwrap();
