@@ -7,7 +7,7 @@ use committee::decide::{self, Inputs};
 use committee::learn::{State, initial};
 use committee::prepare::{CONTEXT, Identity, Stock, prepare, signed};
 use committee::scalars::{Decide, Learn};
-use committee::{Ask, Conversation, Lane, MemberKeys, Next, Plan, Reply, Run, Slot};
+use committee::{Ask, Conversation, Lane, MemberKeys, Next, Part, Plan, Reply, Run, Slot};
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use envelope::SigningSecret;
 use rand::SeedableRng;
@@ -149,12 +149,14 @@ impl World {
                         decide::decide(&mut lane, &scalars, inputs).await.map(|decided| decided.arm)
                     })
                 };
-                Run::new(keys, &here, slots.into_iter().map(lane).collect()).expect("members")
+                let part = |slot| Part { computation: lane(slot), members: here.clone() };
+                Run::new(keys, &here, &[], slots.into_iter().map(part).collect()).expect("members")
             })
             .collect();
         let mut shown: Vec<Vec<Field>> = runs.iter_mut().map(Run::start).collect();
         while !shown[0].is_empty() {
-            let all: Vec<&[Field]> = shown.iter().map(Vec::as_slice).collect();
+            let all: Vec<(u8, &[Field])> =
+                here.iter().copied().zip(shown.iter().map(Vec::as_slice)).collect();
             shown = runs.iter_mut().map(|run| run.go_on(&all).expect("honest shares")).collect();
         }
         for run in runs {

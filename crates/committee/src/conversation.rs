@@ -30,7 +30,7 @@ pub enum Reply {
 }
 
 /// What a member signs about a preparation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Statement {
     /// The hash of all that was opened.
     Seen([u8; 32]),

@@ -81,4 +81,10 @@ pub enum Error {
         /// The members beyond the first t whose numbers differ.
         apart: Vec<u8>,
     },
+    /// Untrusted: the server asks for what the member has no part in.
+    #[error("{0}")]
+    Refused(&'static str),
+    /// What a member must remember could not be written: it signs nothing.
+    #[error("the member's memory cannot be written: {0}")]
+    Memory(String),
 }

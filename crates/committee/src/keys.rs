@@ -1,5 +1,6 @@
 //! What a member holds.
 
+use shares::talk::Tags;
 use shares::{Field, Key, Kind, Label, MAC_BYTES, Message, Record, Sharing, Stream};
 use std::sync::Arc;
 
@@ -76,6 +77,34 @@ impl MemberKeys {
             sharing: self.sharing.clone(),
             seeds: self.subsets.iter().map(seed).collect(),
         }
+    }
+
+    /// The tags by which the members of its subsets know what they have certified, by the places of these.
+    pub fn tags(&self, about: &[u8; 32]) -> Vec<(u8, [u8; MAC_BYTES])> {
+        let label = Label::new(Kind::Tag, &[about]);
+        let tag = |(at, key): &(usize, Key)| {
+            let mut tag = [0; MAC_BYTES];
+            // A label serves one value: the tag is the first bytes of its stream.
+            tag.copy_from_slice(&key.derive(&label).bytes()[..MAC_BYTES]);
+            (*at as u8, tag)
+        };
+        self.subsets.iter().map(tag).collect()
+    }
+
+    /// Whether a right tag is there for each of its subsets: one of them has no hostile member.
+    pub fn check_tags(&self, about: &[u8; 32], tags: &Tags) -> bool {
+        let right = |(at, tag): &(u8, [u8; MAC_BYTES])| {
+            let given = tags.0.get(usize::from(*at));
+            given.is_some_and(|given| given.iter().any(|other| shares::same(tag, other)))
+        };
+        self.tags(about).iter().all(right)
+    }
+
+    /// The member's share of one number of a record, of which `place` numbers are before it.
+    pub(crate) fn number(&self, batch: &Label, slot: u32, place: u32, number: Field) -> Field {
+        let mut masks = self.seeds(batch).of(Kind::Record, slot);
+        (0..place).for_each(|_| drop(masks.uniform()));
+        number - masks.uniform()
     }
 
     /// The member's shares of the numbers of a record, which must be one that its committee has certified: a

@@ -24,6 +24,7 @@ mod error;
 mod keys;
 pub mod learn;
 mod machine;
+pub mod member;
 pub mod moves;
 mod online;
 pub mod prepare;
@@ -34,7 +35,7 @@ pub use conversation::{Ask, Conversation, Next, Port, Reply, Statement};
 pub use error::Error;
 pub use keys::MemberKeys;
 pub use machine::{Bits, CircuitId, Gate, Linear, Machine, walk};
-pub use online::{Lane, Plan, Run, Slot, Wire};
+pub use online::{Lane, Part, Plan, Run, Slot, Wire};
 
 #[cfg(test)]
 mod tests;

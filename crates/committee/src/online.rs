@@ -13,8 +13,9 @@ use crate::Error;
 use crate::conversation::{Ask, Conversation, Next, Port, Reply};
 use crate::keys::{Masks, MemberKeys, Seeds, mask_bits};
 use crate::machine::{Bits, CircuitId, Gate, Linear, Machine, Target};
-use shares::{Field, Kind, Label, Reader, Record};
+use shares::{Field, Kind, Label, Reader, Record, Sharing};
 use std::ops::{Add, Mul, Sub};
+use std::sync::Arc;
 
 /// A number x = m − λ: m is public, and of λ the member has a share.
 #[derive(Clone, Copy)]
@@ -348,9 +349,17 @@ pub(crate) fn numbers(hasher: &blake3::Hasher, count: usize) -> Vec<Field> {
 
 /// A pack of computations that show their numbers together, each on a slot of its own. One that ends early
 /// does not stop the others.
+///
+/// A computation may have fewer members than the run: those who refuse its input walk through it without
+/// showing anything, and read what the others open.
 pub struct Run<T> {
+    own: u8,
     lanes: Vec<RunLane<T>>,
-    reader: Reader,
+    sharing: Arc<Sharing>,
+    /// The members who take part.
+    here: Vec<u8>,
+    /// By the members of whom shares are read.
+    readers: Vec<Reader>,
     liars: Vec<u8>,
     /// The hash of all that was opened.
     seen: blake3::Hasher,
@@ -358,62 +367,83 @@ pub struct Run<T> {
     failed: bool,
 }
 
+/// A computation of a run.
+pub struct Part<T> {
+    /// What is computed.
+    pub computation: Conversation<T>,
+    /// The members whose shares it is computed on.
+    pub members: Vec<u8>,
+}
+
 struct RunLane<T> {
-    computation: Conversation<T>,
+    part: Part<T>,
     /// How many numbers it has shown in this round; none once it has ended.
     shown: usize,
     result: Option<Result<T, Error>>,
 }
 
 impl<T> Run<T> {
-    /// A run of these computations, which reads what the members `here` show.
+    /// A run of these computations among the members `here`. `about` is all that they have agreed on: members
+    /// with another run see other hashes.
     ///
     /// # Errors
     /// Those of [`shares::Sharing::reader`].
-    pub fn new(keys: &MemberKeys, here: &[u8], lanes: Vec<Conversation<T>>) -> Result<Self, Error> {
-        let lane = |computation| RunLane { computation, shown: 0, result: None };
+    pub fn new(keys: &MemberKeys, here: &[u8], about: &[u8], parts: Vec<Part<T>>) -> Result<Self, Error> {
+        let sharing = keys.sharing().clone();
+        sharing.reader(here)?;
+        for part in &parts {
+            sharing.reader(&part.members)?;
+            if let Some(member) = part.members.iter().find(|member| !here.contains(member)) {
+                return Err(shares::Error::Member { member: *member }.into());
+            }
+        }
+        let mut seen = blake3::Hasher::new_derive_key("helba 2026-11-27 what was opened in a run");
+        seen.update(&(about.len() as u64).to_le_bytes()).update(about);
+        let lane = |part| RunLane { part, shown: 0, result: None };
         Ok(Run {
-            lanes: lanes.into_iter().map(lane).collect(),
-            reader: keys.sharing().reader(here)?,
+            own: keys.member(),
+            lanes: parts.into_iter().map(lane).collect(),
+            sharing,
+            here: here.to_vec(),
+            readers: vec![],
             liars: vec![],
-            seen: blake3::Hasher::new_derive_key("helba 2026-11-27 what was opened in a run"),
+            seen,
             failed: false,
         })
     }
 
     /// The numbers that the member shows first.
     pub fn start(&mut self) -> Vec<Field> {
-        let lanes = self.lanes.iter_mut();
-        lanes.flat_map(|lane| lane.go_on(None)).collect()
+        let own = self.own;
+        self.lanes.iter_mut().flat_map(|lane| lane.go_on(own, None)).collect()
     }
 
-    /// Reads what the members of the run have shown in this round, in the order of `here`, and returns what
-    /// the member shows in the next: nothing at the end.
+    /// The members who take part: fewer, once one was left out.
+    pub fn here(&self) -> &[u8] {
+        &self.here
+    }
+
+    /// How many numbers each member shows in this round.
+    pub fn count(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.shown).sum()
+    }
+
+    /// Reads what members have shown in this round, the member's own numbers among them, and returns what the
+    /// member shows in the next: nothing at the end. A member whose numbers are missing is left out from now
+    /// on.
     ///
     /// # Errors
-    /// [`Error::Shares`] if a number is on no polynomial: the run has ended then, and nothing more is shown;
-    /// [`Error::Message`] for other numbers than a round has, and after such an end.
-    pub fn go_on(&mut self, shown: &[&[Field]]) -> Result<Vec<Field>, Error> {
-        let count = self.lanes.iter().map(|lane| lane.shown).sum();
-        if self.failed
-            || shown.len() != self.reader.here().len()
-            || shown.iter().any(|numbers| numbers.len() != count)
-        {
+    /// [`Error::Shares`] if a number is on no polynomial, or too few members are left: the run has ended
+    /// then, and nothing more is shown; [`Error::Message`] for other numbers than a round has, and after such
+    /// an end.
+    pub fn go_on(&mut self, shown: &[(u8, &[Field])]) -> Result<Vec<Field>, Error> {
+        let count = self.count();
+        if self.failed || shown.iter().any(|(_, numbers)| numbers.len() != count) {
             return Err(Error::Message);
         }
+        self.here.retain(|member| shown.iter().any(|(other, _)| other == member));
         // All numbers of a round are read before a computation goes on.
-        let mut opened = Vec::with_capacity(count);
-        let mut shares = vec![Field::ZERO; shown.len()];
-        for at in 0..count {
-            shares.iter_mut().zip(shown).for_each(|(share, numbers)| *share = numbers[at]);
-            let number = self.reader.open(&shares).inspect_err(|_| self.failed = true)?;
-            for liar in number.liars {
-                if !self.liars.contains(&liar) {
-                    self.liars.push(liar);
-                }
-            }
-            opened.push(number.value);
-        }
+        let opened = self.open(shown, count).inspect_err(|_| self.failed = true)?;
         opened.iter().for_each(|number| {
             self.seen.update(&number.to_bytes());
         });
@@ -422,13 +452,46 @@ impl<T> Run<T> {
         for lane in &mut self.lanes {
             if lane.shown > 0 {
                 let reply = opened.by_ref().take(lane.shown).collect();
-                next.extend(lane.go_on(Some(Reply::Numbers(reply))));
+                next.extend(lane.go_on(self.own, Some(Reply::Numbers(reply))));
             }
         }
         Ok(next)
     }
 
-    /// The hash of all numbers that were opened so far.
+    fn open(&mut self, shown: &[(u8, &[Field])], count: usize) -> Result<Vec<Field>, Error> {
+        let mut opened = Vec::with_capacity(count);
+        for lane in &self.lanes {
+            if lane.shown == 0 {
+                continue;
+            }
+            let of = |member: &u8| self.here.contains(member).then_some(*member);
+            let members: Vec<u8> = lane.part.members.iter().filter_map(of).collect();
+            let at = match self.readers.iter().position(|reader| reader.here() == members) {
+                Some(at) => at,
+                None => {
+                    self.readers.push(self.sharing.reader(&members)?);
+                    self.readers.len() - 1
+                }
+            };
+            let reader = &mut self.readers[at];
+            let of = |member: &u8| shown.iter().find(|(other, _)| other == member).map(|(_, of)| *of);
+            let numbers: Vec<&[Field]> = members.iter().filter_map(of).collect();
+            let mut shares = vec![Field::ZERO; numbers.len()];
+            for place in opened.len()..opened.len() + lane.shown {
+                shares.iter_mut().zip(&numbers).for_each(|(share, numbers)| *share = numbers[place]);
+                let number = reader.open(&shares)?;
+                for liar in number.liars {
+                    if !self.liars.contains(&liar) {
+                        self.liars.push(liar);
+                    }
+                }
+                opened.push(number.value);
+            }
+        }
+        Ok(opened)
+    }
+
+    /// The hash of what members have agreed on, and of all numbers that were opened so far.
     pub fn seen(&self) -> [u8; 32] {
         *self.seen.finalize().as_bytes()
     }
@@ -445,11 +508,15 @@ impl<T> Run<T> {
 }
 
 impl<T> RunLane<T> {
-    fn go_on(&mut self, reply: Option<Reply>) -> Vec<Field> {
+    fn go_on(&mut self, own: u8, reply: Option<Reply>) -> Vec<Field> {
         self.shown = 0;
-        match self.computation.next(reply) {
-            Next::Ask(Ask::Show(numbers)) => {
+        match self.part.computation.next(reply) {
+            Next::Ask(Ask::Show(mut numbers)) => {
                 self.shown = numbers.len();
+                // Without its input a member's shares would show its masks.
+                if !self.part.members.contains(&own) {
+                    numbers.iter_mut().for_each(|number| *number = Field::ZERO);
+                }
                 numbers
             }
             Next::Ask(_) => {

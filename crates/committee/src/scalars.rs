@@ -138,6 +138,11 @@ impl Decide {
 }
 
 impl Decide {
+    /// The same numbers, with arms of equal indices preferred in the order of the round `tie`.
+    pub fn with_order(&self, config: &LinearConfig, tie: u64) -> Self {
+        Decide { order: config.order_of_ties(tie), ..self.clone() }
+    }
+
     /// What its gates depend on. The order of the arms is none of it.
     pub fn circuit(&self) -> CircuitId {
         let sizes = [self.features, self.order.len(), self.bonus.len()].map(|size| size as u64);

@@ -1,6 +1,7 @@
 //! Integers modulo p = 2¹²⁷ − 1, in constant time.
 
 use crate::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Mul, Neg, Sub, SubAssign};
 use zeroize::Zeroize;
@@ -95,6 +96,19 @@ impl Field {
     /// is no square it is a root of the negative.
     pub fn root(self) -> Self {
         (0..125).fold(self, |power, _| power * power)
+    }
+}
+
+/// As its 16 bytes.
+impl Serialize for Field {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.to_bytes().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Field {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Field::from_bytes(<[u8; 16]>::deserialize(deserializer)?).map_err(serde::de::Error::custom)
     }
 }
 

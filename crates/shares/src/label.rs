@@ -1,6 +1,7 @@
 //! Keys, and the numbers that follow from them and a label.
 
 use crate::Field;
+use serde::{Deserialize, Serialize};
 use zeroize::Zeroize;
 
 /// What a label is for. Labels of two kinds are never equal.
@@ -29,11 +30,13 @@ pub enum Kind {
     Prepare = 10,
     /// The keys of a session.
     Session = 11,
+    /// That a device has its feedback erased.
+    Erasure = 12,
 }
 
 /// A hash of a kind and of fields, which are hashed with their lengths. A label gives one stream under a key:
 /// it must never stand for two different values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Label([u8; 32]);
 
 impl Label {

@@ -28,6 +28,7 @@ mod record;
 mod session;
 mod squares;
 mod subsets;
+pub mod talk;
 mod tree;
 
 pub use error::Error;
@@ -39,7 +40,7 @@ pub use pads::{Pads, Row};
 pub use record::Record;
 pub use session::{
     Answer, AnswerPlace, Feedback, MAC_BYTES, MemberSession, Nonce, Request, Session, SessionId,
-    SessionSecret,
+    SessionSecret, same,
 };
 pub use squares::three_squares;
 pub use subsets::{Opened, Reader, Sharing, Subset, Threshold, factors};

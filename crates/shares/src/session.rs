@@ -17,12 +17,15 @@
 use crate::{Error, Field, Key, Kind, Label, Pads, Row, Sharing};
 use envelope::SealingSecret;
 use rand::CryptoRng;
+use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 /// The bytes of a MAC.
 pub const MAC_BYTES: usize = 16;
 /// The numbers of a feedback: the reward and three squares.
 const FEEDBACK_NUMBERS: usize = 4;
+/// The most numbers of a request.
+const MOST_NUMBERS: usize = 1 << 16;
 
 /// A number that is drawn for one message.
 pub type Nonce = [u8; 16];
@@ -39,7 +42,7 @@ pub struct SessionSecret {
 }
 
 /// What a device sends to begin a session. Whoever carries it learns nothing of its keys.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
     /// The hash of the key of each subset.
     pub hashes: Vec<[u8; 32]>,
@@ -175,6 +178,12 @@ impl SessionSecret {
         Ok(Feedback { decision: *decision, nonce, numbers, macs })
     }
 
+    /// What has the feedback on a decision erased: a MAC for each member.
+    pub fn erasure(&self, decision: &[u8; 32]) -> Vec<u8> {
+        let label = Label::new(Kind::Erasure, &[&self.id, decision]);
+        self.members.iter().flat_map(|key| authentication_of(key, &label, &[])).collect()
+    }
+
     /// The arm of an answer, from what the members have sent; answers with a wrong MAC are left out.
     ///
     /// # Errors
@@ -228,8 +237,65 @@ pub struct Feedback {
     pub macs: Vec<[u8; MAC_BYTES]>,
 }
 
+/// A request or a feedback as bytes: what it is about, its nonce, the MACs, and 8 bytes a number.
+fn to_bytes(about: &[u8; 32], nonce: &Nonce, macs: &[[u8; MAC_BYTES]], numbers: &[u64]) -> Vec<u8> {
+    let mut bytes = [&about[..], nonce].concat();
+    bytes.extend(macs.iter().flatten());
+    numbers.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+    bytes
+}
+
+/// Reads what [`to_bytes`] writes for `members` members.
+fn from_bytes(bytes: &[u8], members: u8) -> Result<([u8; 32], Hidden), Error> {
+    let (about, rest) = bytes.split_first_chunk().ok_or(Error::Message)?;
+    let (nonce, rest) = rest.split_first_chunk().ok_or(Error::Message)?;
+    let (macs, rest) = rest.split_at_checked(usize::from(members) * MAC_BYTES).ok_or(Error::Message)?;
+    let (macs, _) = macs.as_chunks::<MAC_BYTES>();
+    let (numbers, left) = rest.as_chunks::<8>();
+    if !left.is_empty() || numbers.len() > MOST_NUMBERS {
+        return Err(Error::Message);
+    }
+    let numbers = numbers.iter().map(|number| u64::from_le_bytes(*number)).collect();
+    Ok((*about, (*nonce, numbers, macs.to_vec())))
+}
+
+impl Request {
+    /// 48 bytes, 16 for each member, and 8 for each number.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        to_bytes(&self.session, &self.nonce, &self.macs, &self.numbers)
+    }
+
+    /// Reads what [`Request::to_bytes`] writes, for a committee of `members` members.
+    ///
+    /// # Errors
+    /// [`Error::Message`].
+    pub fn from_bytes(bytes: &[u8], members: u8) -> Result<Self, Error> {
+        let (session, (nonce, numbers, macs)) = from_bytes(bytes, members)?;
+        Ok(Request { session, nonce, numbers, macs })
+    }
+}
+
+impl Feedback {
+    /// 80 bytes, and 16 for each member.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        to_bytes(&self.decision, &self.nonce, &self.macs, &self.numbers)
+    }
+
+    /// Reads what [`Feedback::to_bytes`] writes, for a committee of `members` members.
+    ///
+    /// # Errors
+    /// [`Error::Message`].
+    pub fn from_bytes(bytes: &[u8], members: u8) -> Result<Self, Error> {
+        let (decision, (nonce, numbers, macs)) = from_bytes(bytes, members)?;
+        match numbers.len() {
+            FEEDBACK_NUMBERS => Ok(Feedback { decision, nonce, numbers, macs }),
+            _ => Err(Error::Message),
+        }
+    }
+}
+
 /// Where an answer belongs. No two answers have one place.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnswerPlace {
     /// The bandit.
     pub bandit: Vec<u8>,
@@ -249,7 +315,7 @@ impl AnswerPlace {
 }
 
 /// What a member answers: its share of the arm under a pad.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// The share and its pad.
     pub share: Field,
@@ -349,6 +415,14 @@ impl MemberSession {
         self.shares(sharing, Pads::new(sharing, 1)?, &label, &feedback.numbers, &feedback.macs)
     }
 
+    /// Whether the device has its feedback on a decision erased.
+    pub fn erases(&self, decision: &[u8; 32], erasure: &[u8]) -> bool {
+        let label = Label::new(Kind::Erasure, &[&self.id, decision]);
+        let (macs, rest) = erasure.as_chunks::<MAC_BYTES>();
+        let own = macs.get(usize::from(self.member) - 1);
+        rest.is_empty() && own.is_some_and(|mac| same(mac, &authentication_of(&self.mac, &label, &[])))
+    }
+
     /// What the member answers, from its share of the arm.
     pub fn answer(&self, sharing: &Sharing, place: &AnswerPlace, share: Field) -> Answer {
         let label = place.label(&self.id);
@@ -375,7 +449,7 @@ pub(crate) fn authentication_of(key: &Key, label: &Label, message: &[u8]) -> [u8
 }
 
 /// Whether two MACs are equal, in constant time.
-pub(crate) fn same(a: &[u8; MAC_BYTES], b: &[u8; MAC_BYTES]) -> bool {
+pub fn same(a: &[u8; MAC_BYTES], b: &[u8; MAC_BYTES]) -> bool {
     bool::from(subtle::ConstantTimeEq::ct_eq(&a[..], &b[..]))
 }
 

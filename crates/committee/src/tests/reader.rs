@@ -8,7 +8,7 @@ use crate::machine::{CircuitId, Gate, Machine};
 use crate::moves::{Dealing, Dealt, circuit, deal, lane, take_over};
 use crate::prepare::Stock;
 use crate::scalars::{Decide, Learn};
-use crate::{Ask, Clear, Conversation, Error, Lane, Next, Reply, Run, Slot, walk};
+use crate::{Ask, Clear, Conversation, Error, Lane, Next, Part, Reply, Run, Slot, walk};
 use bandit::{LinearConfig, WidthShape};
 use envelope::SealingSecret;
 use shares::{Field, Record, Row, Sharing, Threshold, factors};
@@ -109,14 +109,16 @@ fn a_round_is_read_once() {
     let of = CircuitId::new("any", &[]);
     let batch = world.batch(of, &set, 1);
     let run = |member: u8| {
-        Run::new(world.member(member), &set, vec![one_number(&world, member, &batch, of)]).unwrap()
+        let computation = one_number(&world, member, &batch, of);
+        let parts = vec![Part { computation, members: set.clone() }];
+        Run::new(world.member(member), &set, &[], parts).unwrap()
     };
     let mut runs: Vec<Run<()>> = set.iter().map(|member| run(*member)).collect();
     let shown: Vec<Vec<Field>> = runs.iter_mut().map(Run::start).collect();
-    let right: Vec<&[Field]> = shown.iter().map(Vec::as_slice).collect();
+    let right: Vec<(u8, &[Field])> = set.iter().copied().zip(shown.iter().map(Vec::as_slice)).collect();
     let mut second = shown[1].clone();
     second[1] += Field::ONE;
-    let wrong = [right[0], &second, right[2]];
+    let wrong = [right[0], (2, &second[..]), right[2]];
     assert!(matches!(runs[0].go_on(&wrong), Err(Error::Shares(shares::Error::NoPolynomial))));
     assert_eq!(runs[0].go_on(&right).err(), Some(Error::Message));
     runs[1..].iter_mut().for_each(|run| drop(run.go_on(&right).unwrap()));

@@ -5,7 +5,7 @@ use crate::decide::{Inputs, decide};
 use crate::learn::{Feedback, State, initial, learn};
 use crate::prepare::{Batch, CONTEXT, Identity, Stock, prepare, prepare_unchecked, signed};
 use crate::scalars::{Decide, Learn};
-use crate::{Ask, CircuitId, Conversation, Error, Lane, MemberKeys, Next, Plan, Reply, Run, Slot, Statement};
+use crate::{Ask, CircuitId, Conversation, Error, Lane, MemberKeys, Next, Part, Plan, Reply, Run, Slot, Statement};
 use bandit::LinearConfig;
 use envelope::SigningSecret;
 use rand::{Rng, SeedableRng};
@@ -202,7 +202,10 @@ impl World {
     ) -> Result<Vec<Ran<T>>, Error> {
         let mut runs: Vec<Run<T>> = here
             .iter()
-            .map(|member| Run::new(self.member(*member), here, lanes(*member)))
+            .map(|member| {
+                let part = |computation| Part { computation, members: here.to_vec() };
+                Run::new(self.member(*member), here, &[], lanes(*member).into_iter().map(part).collect())
+            })
             .collect::<Result<_, _>>()?;
         let mut shown: Vec<Vec<Field>> = runs.iter_mut().map(Run::start).collect();
         for round in 0.. {
@@ -213,7 +216,8 @@ impl World {
             (sent[2], sent[3]) = (sent[2] + shown[0].len(), sent[3] + 1);
             self.sent.set(sent);
             shown.iter_mut().zip(here).for_each(|(numbers, member)| shows(round, *member, numbers));
-            let all: Vec<&[Field]> = shown.iter().map(Vec::as_slice).collect();
+            let all: Vec<(u8, &[Field])> =
+                here.iter().copied().zip(shown.iter().map(Vec::as_slice)).collect();
             let next: Result<Vec<_>, Error> = runs.iter_mut().map(|run| run.go_on(&all)).collect();
             shown = next?;
         }

@@ -1,0 +1,1055 @@
+//! A member of a committee: what it reads, what it agrees to, what it shows, and what it remembers.
+//!
+//! The server says what is computed when ([`ToMember`]), and a member holds it to the rules of the bandit. In
+//! step 0 of a run each member signs the hash of all that the run is about, and what it refuses of it. Its
+//! slots are struck off before that leaves it, so that no mask serves for two inputs. Then it shows one
+//! number for each step of the circuits. Nothing here does I/O but [`Memory::save`].
+
+use crate::decide::{Inputs, decide};
+use crate::learn::{self, Feedback, State, initial};
+use crate::prepare::{self, Identity, Stock};
+use crate::scalars::{Decide, Learn};
+use crate::{
+    Ask, CircuitId, Conversation, Error, Lane, MemberKeys, Next, Part, Plan, Reply, Run, Slot, Statement,
+};
+use bandit::LinearConfig;
+use envelope::SealingSecret;
+use rand::CryptoRng;
+use shares::talk::{
+    Added, Ballot, BanditId, Checkpoint, Decided, Definition, Erased, FromMember, Learnt, Pack, Played,
+    Prepare, Purpose, RunId, Signatures, SlotAt, ToMember, Update, decision_label, from_bytes, receipt,
+    to_bytes,
+};
+use shares::{
+    AnswerPlace, DecisionState, Field, Label, MemberSession, Message, Nonce, Pads, Paths, Record, Request,
+    Session, SessionId,
+};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+/// What receipts of sessions are signed for.
+pub const RECEIPT: &str = "helba 2026-11-27 receipt of a session";
+/// What members sign in step 0 of a run.
+pub const AGREED: &str = "helba 2026-11-27 step 0 of a run";
+/// What votes for a checkpoint are signed for.
+pub const VOTE: &str = "helba 2026-11-27 vote for a checkpoint";
+/// What commits to a checkpoint are signed for.
+pub const COMMIT: &str = "helba 2026-11-27 commit to a checkpoint";
+
+/// The most decisions of a pack.
+pub const MOST_TOGETHER: usize = 1024;
+/// The most feedbacks that one update erases.
+pub const MOST_ERASED: usize = 16;
+/// The most runs and batches of slots that a member holds.
+const MOST_RUNS: usize = 256;
+/// The most sessions that a member holds.
+const MOST_SESSIONS: usize = 1 << 20;
+/// The most bandits.
+const MOST_BANDITS: usize = 1 << 12;
+
+/// What a member keeps of a bandit while it does not run: a disk that it is put back from breaks this.
+#[derive(Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Kept {
+    /// The last checkpoint that members have agreed on, with who has committed to it.
+    pub checkpoint: Option<(Ballot, Signatures)>,
+    /// Its last vote.
+    pub vote: Option<Ballot>,
+    /// The ballot to which it has committed, until a checkpoint follows.
+    pub lock: Option<Ballot>,
+}
+
+/// Where a member remembers.
+pub trait Memory {
+    /// Writes what is kept of a bandit, so that it is there after a loss of power.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    fn save(&mut self, bandit: &BanditId, kept: &Kept) -> Result<(), Error>;
+}
+
+/// The secrets of a member.
+pub struct Secrets {
+    /// Its keys.
+    pub keys: Arc<MemberKeys>,
+    /// What it signs with.
+    pub identity: Arc<Identity>,
+    /// What sessions are sealed to.
+    pub sealing: SealingSecret,
+}
+
+/// A member that serves.
+pub struct Member<M> {
+    secrets: Secrets,
+    committee: [u8; 32],
+    stock: Stock,
+    memory: M,
+    kept: BTreeMap<BanditId, Kept>,
+    sessions: HashMap<SessionId, Arc<MemberSession>>,
+    bandits: HashMap<BanditId, Bandit>,
+    batches: HashMap<Label, Stocked>,
+    runs: HashMap<RunId, Running>,
+}
+
+/// Slots that were prepared and are good.
+struct Stocked {
+    set: Vec<u8>,
+    circuit: CircuitId,
+    slots: Vec<Option<Slot>>,
+}
+
+struct Bandit {
+    definition: Definition,
+    config: LinearConfig,
+    pads: Pads,
+    kept: Kept,
+    /// None until the server has brought the checkpoint that the member remembers.
+    current: Option<Current>,
+    /// The requests and the decisions of sessions since the last checkpoint.
+    nonces: HashSet<(SessionId, Nonce)>,
+    decisions: HashMap<SessionId, u16>,
+}
+
+struct Current {
+    checkpoint: Checkpoint,
+    hash: [u8; 32],
+    state: Arc<State<Field>>,
+    scalars: Arc<Decide>,
+}
+
+enum Running {
+    Preparing(Preparing),
+    Deciding(Box<Deciding>),
+    Learning(Box<Learning>),
+}
+
+struct Preparing {
+    batch: Label,
+    set: Vec<u8>,
+    circuit: CircuitId,
+    step: u32,
+    asked: Asked,
+    conversation: Conversation<Vec<Slot>>,
+}
+
+/// What a preparation waits for.
+enum Asked {
+    Sum,
+    Show(Vec<Field>),
+    Sign(Statement, Vec<u8>),
+}
+
+/// What has agreed on step 0, and what is computed then.
+struct Deciding {
+    pack: Pack,
+    refused: Vec<u32>,
+    signature: Vec<u8>,
+    requests: Vec<Request>,
+    sessions: Vec<Option<Arc<MemberSession>>>,
+    /// Of each request that is not refused the member's shares.
+    rows: Vec<Option<Vec<Vec<Field>>>>,
+    slots: Vec<Slot>,
+    state: Arc<State<Field>>,
+    scalars: Arc<Decide>,
+    config: LinearConfig,
+    /// The places that are computed.
+    places: Vec<u32>,
+    showing: Option<Showing<(Field, Record)>>,
+}
+
+struct Learning {
+    update: Box<Update>,
+    signature: Vec<u8>,
+    /// What is computed once members have agreed.
+    begin: Option<(Slot, Learn, Arc<State<Field>>, Vec<Feedback<Field>>)>,
+    circuit: CircuitId,
+    next: (u64, u64, u64, [u8; 32]),
+    paths: Paths,
+    showing: Option<Showing<Record>>,
+}
+
+/// A run in which numbers are shown.
+struct Showing<T> {
+    run: Run<T>,
+    step: u32,
+    numbers: Vec<Field>,
+}
+
+impl<T> Showing<T> {
+    fn say(&self, keys: &MemberKeys, id: RunId) -> FromMember {
+        let message = keys.message(id, self.step, self.run.seen(), self.numbers.clone());
+        FromMember::Say { run: id, step: self.step, body: message.to_bytes() }
+    }
+
+    /// Goes on with what others have said: a member whose message is not right is left out. Whether the run
+    /// has ended.
+    fn hear(&mut self, keys: &MemberKeys, id: RunId, said: &[(u8, Vec<u8>)]) -> Result<bool, Error> {
+        let seen = self.run.seen();
+        let read = |(member, body): &(u8, Vec<u8>)| {
+            let message = Message::from_bytes(body).ok()?;
+            let right = message.run == id
+                && message.round == self.step
+                && message.seen == seen
+                && message.numbers.len() == self.numbers.len()
+                && self.run.here().contains(member)
+                && keys.check(*member, &message).is_ok();
+            right.then_some((*member, message.numbers))
+        };
+        let mut shown: Vec<(u8, Vec<Field>)> = said.iter().filter_map(read).collect();
+        shown.push((keys.member(), std::mem::take(&mut self.numbers)));
+        shown.sort_by_key(|(member, _)| *member);
+        shown.dedup_by_key(|(member, _)| *member);
+        let shown: Vec<(u8, &[Field])> =
+            shown.iter().map(|(member, numbers)| (*member, &numbers[..])).collect();
+        self.numbers = self.run.go_on(&shown)?;
+        self.step += 1;
+        Ok(self.run.count() == 0)
+    }
+}
+
+fn refused<T>(why: &'static str) -> Result<T, Error> {
+    Err(Error::Refused(why))
+}
+
+impl<M: Memory> Member<M> {
+    /// A member that has just started, with what it remembers.
+    pub fn new<R: CryptoRng>(
+        secrets: Secrets,
+        committee: [u8; 32],
+        (memory, kept): (M, BTreeMap<BanditId, Kept>),
+        rng: &mut R,
+    ) -> Self {
+        Member {
+            stock: Stock::new(&secrets.keys, committee, rng),
+            secrets,
+            committee,
+            memory,
+            kept,
+            sessions: HashMap::new(),
+            bandits: HashMap::new(),
+            batches: HashMap::new(),
+            runs: HashMap::new(),
+        }
+    }
+
+    /// What the member has drawn at its start, which the server tells the others.
+    pub fn nonce(&self) -> [u8; 32] {
+        self.stock.nonce()
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u8 {
+        self.secrets.keys.member()
+    }
+
+    /// Takes what the server tells it, and returns what it answers. What it refuses changes nothing.
+    pub fn take(&mut self, message: ToMember) -> Vec<FromMember> {
+        let about = self.about(&message);
+        let taken = match message {
+            ToMember::Session(session) => self.session(&session),
+            ToMember::Bandit(definition) => self.bandit(definition),
+            ToMember::Prepare(prepare) => self.prepare(prepare),
+            ToMember::Pack(pack) => self.pack(pack),
+            ToMember::Update(update) => self.update(update),
+            ToMember::Heard { run, step, said } => self.hear(run, step, &said),
+            ToMember::Sums { run, step, sums } => self.sums(run, step, sums),
+            ToMember::Votes(ballot, votes) => self.votes(ballot, &votes),
+            ToMember::Checkpoint(checkpoint, ballot, commits) => self.checkpoint(*checkpoint, ballot, commits),
+            ToMember::End { run } => {
+                self.runs.remove(&run);
+                Ok(vec![])
+            }
+            ToMember::Drop { batch } => {
+                self.batches.remove(&batch);
+                Ok(vec![])
+            }
+        };
+        match (taken, about) {
+            (Ok(answers), _) => answers,
+            (Err(error), About::Run(run)) => {
+                self.runs.remove(&run);
+                vec![FromMember::Ended { run, why: error.to_string(), refused: vec![] }]
+            }
+            (Err(error), About::Hash(about)) => {
+                vec![FromMember::Refused { about, why: error.to_string() }]
+            }
+        }
+    }
+
+    fn about(&self, message: &ToMember) -> About {
+        match message {
+            ToMember::Session(session) => About::Hash(session.id()),
+            ToMember::Bandit(definition) => About::Hash(definition.id(&self.committee)),
+            ToMember::Prepare(prepare) => About::Hash(prepare.bandit),
+            ToMember::Pack(pack) => About::Run(pack.run(&self.committee)),
+            ToMember::Update(update) => About::Run(update.run(&self.committee)),
+            ToMember::Heard { run, .. } | ToMember::Sums { run, .. } | ToMember::End { run } => {
+                About::Run(*run)
+            }
+            ToMember::Votes(ballot, _) | ToMember::Checkpoint(_, ballot, _) => About::Hash(ballot.hash),
+            ToMember::Drop { batch } => About::Hash(*batch.bytes()),
+        }
+    }
+
+    fn session(&mut self, session: &Session) -> Result<Vec<FromMember>, Error> {
+        if self.sessions.len() >= MOST_SESSIONS {
+            return refused("the member holds as many sessions as it can");
+        }
+        let keys = &self.secrets.keys;
+        let read = MemberSession::read(
+            session,
+            keys.sharing(),
+            &self.committee,
+            keys.member(),
+            &self.secrets.sealing,
+        )?;
+        let id = read.id();
+        self.sessions.insert(id, Arc::new(read));
+        let signature = self.sign(RECEIPT, &receipt(&self.committee, &id));
+        Ok(vec![FromMember::Receipt { session: id, signature }])
+    }
+
+    fn sign(&self, context: &'static str, message: &[u8]) -> Vec<u8> {
+        self.secrets.identity.signing.sign(context, message).to_vec()
+    }
+
+    /// How many different members have signed this.
+    fn count(&self, context: &'static str, message: &[u8], signatures: &Signatures) -> usize {
+        let right = |(member, signature): &&(u8, Vec<u8>)| {
+            let key = usize::from(*member).checked_sub(1);
+            let key = key.and_then(|at| self.secrets.identity.members.get(at));
+            key.is_some_and(|key| envelope::verify(key, context, message, signature).is_ok())
+        };
+        let members: HashSet<u8> =
+            signatures.iter().take(64).filter(right).map(|(member, _)| *member).collect();
+        members.len()
+    }
+
+    fn needed(&self) -> usize {
+        self.secrets.keys.sharing().threshold().needed()
+    }
+
+    fn bandit(&mut self, definition: Definition) -> Result<Vec<FromMember>, Error> {
+        let id = definition.id(&self.committee);
+        if self.bandits.contains_key(&id) {
+            return Ok(vec![]);
+        }
+        if self.bandits.len() >= MOST_BANDITS {
+            return refused("the member holds as many bandits as it can");
+        }
+        let sharing = self.secrets.keys.sharing().clone();
+        let config = config_of(&definition)?;
+        let pads = Pads::new(&sharing, config.d)?;
+        // Refuses a bandit that this committee does not compute.
+        Decide::new(&config, &sharing, 1, 0, 0)?;
+        let kept = self.kept.get(&id).cloned().unwrap_or_default();
+        let mut bandit = Bandit {
+            definition,
+            config,
+            pads,
+            current: None,
+            nonces: HashSet::new(),
+            decisions: HashMap::new(),
+            kept,
+        };
+        if bandit.kept.checkpoint.is_none() {
+            bandit.current = Some(self.current(&bandit.config, Checkpoint::first(id))?);
+        }
+        self.bandits.insert(id, bandit);
+        Ok(vec![])
+    }
+
+    /// A checkpoint, with the member's shares of its model.
+    fn current(&self, config: &LinearConfig, checkpoint: Checkpoint) -> Result<Current, Error> {
+        let keys = &self.secrets.keys;
+        let state = match &checkpoint.model {
+            None => initial(&Learn::new(config, keys.sharing(), (0, 0), (0, 0))?),
+            Some(record) => {
+                let shares = keys.record(record);
+                let state = State::from_numbers(config.d, &shares);
+                state.ok_or(Error::Refused("the record of the checkpoint is no model of this bandit"))?
+            }
+        };
+        let feedbacks = checkpoint.feedbacks;
+        let scalars = Decide::new(config, keys.sharing(), feedbacks + 1, feedbacks, 0)?;
+        let hash = checkpoint.hash();
+        Ok(Current { checkpoint, hash, state: Arc::new(state), scalars: Arc::new(scalars) })
+    }
+
+    fn prepare(&mut self, asked: Prepare) -> Result<Vec<FromMember>, Error> {
+        let bandit = self.bandits.get(&asked.bandit).ok_or(Error::Refused("the bandit is not known"))?;
+        if self.runs.len() >= MOST_RUNS || self.batches.len() >= MOST_RUNS {
+            return refused("the member has as many runs or slots as it can");
+        }
+        let sharing = self.secrets.keys.sharing();
+        let (circuit, plan): (CircuitId, Box<dyn Fn(&mut Plan) -> Result<(), Error> + Send + Sync>) =
+            match asked.purpose {
+                Purpose::Decide { feedbacks } => {
+                    let scalars = Decide::new(&bandit.config, sharing, feedbacks + 1, feedbacks, 0)?;
+                    (scalars.circuit(), Box::new(move |plan| crate::decide::plan(plan, &scalars)))
+                }
+                Purpose::Learn { feedbacks, residual, added, erased } => {
+                    let counts = (u64::from(added), u64::from(erased));
+                    let scalars = Learn::new(&bandit.config, sharing, (feedbacks, residual), counts)?;
+                    let erases = erases(added as usize, erased as usize);
+                    let circuit = scalars.circuit(&erases);
+                    (circuit, Box::new(move |plan| learn::plan(plan, &scalars, &erases)))
+                }
+            };
+        let set: Vec<u8> = asked.set.iter().map(|(member, _)| *member).collect();
+        sharing.reader(&set)?;
+        let nonces: Vec<[u8; 32]> = asked.set.iter().map(|(_, nonce)| *nonce).collect();
+        let batch = self.stock.batch(circuit, &set, &nonces, asked.number, asked.slots)?;
+        let label = *batch.label();
+        let run = *label.bytes();
+        let (keys, identity) = (self.secrets.keys.clone(), self.secrets.identity.clone());
+        let walk = move |to: &mut Plan| plan(to);
+        let conversation =
+            Conversation::new(move |port| prepare::prepare(keys, identity, batch, walk, port));
+        let preparing = Preparing { batch: label, set, circuit, step: 0, asked: Asked::Sum, conversation };
+        self.runs.insert(run, Running::Preparing(preparing));
+        self.go_on_preparing(run, None)
+    }
+
+    fn go_on_preparing(&mut self, run: RunId, reply: Option<Reply>) -> Result<Vec<FromMember>, Error> {
+        let keys = self.secrets.keys.clone();
+        let Some(Running::Preparing(preparing)) = self.runs.get_mut(&run) else {
+            return refused("the run is not known");
+        };
+        if reply.is_some() {
+            preparing.step += 1;
+        }
+        let step = preparing.step;
+        let ask = match preparing.conversation.next(reply) {
+            Next::Ask(ask) => ask,
+            Next::Done(done) => {
+                let Some(Running::Preparing(preparing)) = self.runs.remove(&run) else {
+                    return refused("the run is not known");
+                };
+                let slots = done?;
+                let Preparing { batch, set, circuit, .. } = preparing;
+                let slots = slots.into_iter().map(Some).collect();
+                self.batches.insert(batch, Stocked { set, circuit, slots });
+                return Ok(vec![FromMember::Prepared { batch }]);
+            }
+        };
+        match ask {
+            Ask::Sum(numbers) => {
+                preparing.asked = Asked::Sum;
+                Ok(vec![FromMember::Add { run, step, numbers }])
+            }
+            Ask::Show(numbers) => {
+                let body = keys.message(run, step, [0; 32], numbers.clone()).to_bytes();
+                preparing.asked = Asked::Show(numbers);
+                Ok(vec![FromMember::Say { run, step, body }])
+            }
+            Ask::Sign(statement) => {
+                let signed = prepare::signed(&preparing.batch, &statement);
+                let signature = self.secrets.identity.signing.sign(prepare::CONTEXT, &signed).to_vec();
+                let body = to_bytes(&(statement, &signature))?;
+                preparing.asked = Asked::Sign(statement, signature);
+                Ok(vec![FromMember::Say { run, step, body }])
+            }
+        }
+    }
+
+    fn sums(&mut self, run: RunId, step: u32, sums: Vec<Field>) -> Result<Vec<FromMember>, Error> {
+        match self.runs.get(&run) {
+            Some(Running::Preparing(preparing)) if preparing.step == step => match preparing.asked {
+                Asked::Sum => self.go_on_preparing(run, Some(Reply::Numbers(sums))),
+                _ => refused("the run waits for what others say"),
+            },
+            _ => refused("the run is not at this step"),
+        }
+    }
+
+    /// Strikes a slot off: it serves once.
+    fn slot(&mut self, at: &SlotAt) -> Result<Slot, Error> {
+        let stocked = self.batches.get_mut(&at.batch);
+        let slot = stocked.and_then(|stocked| stocked.slots.get_mut(at.number as usize)?.take());
+        let slot = slot.ok_or(Error::Slot)?;
+        if self.batches.get(&at.batch).is_some_and(|stocked| stocked.slots.iter().all(Option::is_none)) {
+            self.batches.remove(&at.batch);
+        }
+        Ok(slot)
+    }
+
+    /// Whether these slots are there, for this circuit and prepared by all of these members.
+    fn has_slots(&self, slots: &[SlotAt], circuit: CircuitId, here: &[u8]) -> bool {
+        let mut named = HashSet::new();
+        slots.iter().all(|at| {
+            let stocked = self.batches.get(&at.batch);
+            named.insert((at.batch, at.number))
+                && stocked.is_some_and(|stocked| {
+                    stocked.circuit == circuit
+                        && here.iter().all(|member| stocked.set.contains(member))
+                        && stocked.slots.get(at.number as usize).is_some_and(Option::is_some)
+                })
+        })
+    }
+
+    /// Refuses who cannot compute together.
+    fn check_here(&self, here: &[u8]) -> Result<(), Error> {
+        self.secrets.keys.sharing().reader(here)?;
+        match here.contains(&self.number()) && here.is_sorted() {
+            true => Ok(()),
+            false => refused("the member is not among those who compute, or they are not in order"),
+        }
+    }
+
+    fn pack(&mut self, pack: Pack) -> Result<Vec<FromMember>, Error> {
+        let run = pack.run(&self.committee);
+        self.check_here(&pack.here)?;
+        let count = pack.requests.len();
+        if !(1..=MOST_TOGETHER).contains(&count) || pack.slots.len() != count || self.runs.len() >= MOST_RUNS {
+            return refused("a pack has as many slots as requests, and at most 1024 of them");
+        }
+        let sharing = self.secrets.keys.sharing().clone();
+        let members = sharing.threshold().members();
+        let bandit = self.bandits.get(&pack.bandit).ok_or(Error::Refused("the bandit is not known"))?;
+        let current = bandit.current.as_ref().filter(|current| current.hash == pack.checkpoint);
+        let current = current.ok_or(Error::Refused("the member has another checkpoint of the bandit"))?;
+        if !self.has_slots(&pack.slots, current.scalars.circuit(), &pack.here) {
+            return Err(Error::Slot);
+        }
+        let (state, scalars) = (current.state.clone(), current.scalars.clone());
+        let (config, rules, pads) = (bandit.config, bandit.definition.rules, bandit.pads);
+        // Which requests the member computes.
+        let mut requests = Vec::with_capacity(count);
+        let (mut sessions, mut rows, mut refused) = (vec![], vec![], vec![]);
+        let mut fresh: HashSet<(SessionId, Nonce)> = HashSet::new();
+        let mut counts: HashMap<SessionId, u16> = HashMap::new();
+        for (at, bytes) in pack.requests.iter().enumerate() {
+            let request = Request::from_bytes(bytes, members)?;
+            let nonce = (request.session, request.nonce);
+            let decided = counts.get(&request.session).or(bandit.decisions.get(&request.session));
+            let decided = decided.copied().unwrap_or(0);
+            let session = self.sessions.get(&request.session).cloned();
+            let shares = session.as_ref().and_then(|session| {
+                let new = !bandit.nonces.contains(&nonce) && !fresh.contains(&nonce);
+                (new && decided < rules.decisions).then_some(())?;
+                session.request(&sharing, &pack.bandit, pads, config.k, &request).ok()
+            });
+            match &shares {
+                Some(_) => {
+                    fresh.insert(nonce);
+                    counts.insert(request.session, decided + 1);
+                }
+                None => refused.push(at as u32),
+            }
+            sessions.push(session);
+            rows.push(shares);
+            requests.push(request);
+        }
+        let slots: Vec<Slot> = pack.slots.iter().map(|at| self.slot(at)).collect::<Result<_, _>>()?;
+        if let Some(bandit) = self.bandits.get_mut(&pack.bandit) {
+            bandit.nonces.extend(fresh);
+            bandit.decisions.extend(counts);
+        }
+        let (signature, body) = self.agree(&run, &refused)?;
+        let deciding = Deciding {
+            pack,
+            refused,
+            signature,
+            requests,
+            sessions,
+            rows,
+            slots,
+            state,
+            scalars,
+            config,
+            places: vec![],
+            showing: None,
+        };
+        self.runs.insert(run, Running::Deciding(Box::new(deciding)));
+        Ok(vec![FromMember::Say { run, step: 0, body }])
+    }
+
+    /// What the member signs in step 0.
+    fn agree(&self, run: &RunId, refused: &[u32]) -> Result<(Vec<u8>, Vec<u8>), Error> {
+        let signature = self.sign(AGREED, &to_bytes(&(run, refused))?);
+        let body = to_bytes(&(refused, &signature))?;
+        Ok((signature, body))
+    }
+
+    /// Who of `here` has signed step 0, and what each refuses; the member itself among them.
+    fn agreed(
+        &self,
+        run: &RunId,
+        here: &[u8],
+        own: (&[u32], &[u8]),
+        said: &[(u8, Vec<u8>)],
+    ) -> Result<Vec<(u8, Vec<u32>, Vec<u8>)>, Error> {
+        let read = |(member, body): &(u8, Vec<u8>)| {
+            let (refused, signature): (Vec<u32>, Vec<u8>) = from_bytes(body).ok()?;
+            let key = self.secrets.identity.members.get(usize::from(*member).checked_sub(1)?)?;
+            let signed = to_bytes(&(run, &refused)).ok()?;
+            let right = here.contains(member)
+                && *member != self.number()
+                && envelope::verify(key, AGREED, &signed, &signature).is_ok();
+            right.then_some((*member, refused, signature))
+        };
+        let mut agreed: Vec<(u8, Vec<u32>, Vec<u8>)> = said.iter().filter_map(read).collect();
+        agreed.push((self.number(), own.0.to_vec(), own.1.to_vec()));
+        agreed.sort_by_key(|(member, ..)| *member);
+        agreed.dedup_by_key(|(member, ..)| *member);
+        match agreed.len() >= self.needed() {
+            true => Ok(agreed),
+            false => Err(Error::NoAgreement { agreed: agreed.len(), need: self.needed() }),
+        }
+    }
+
+    fn hear(&mut self, run: RunId, step: u32, said: &[(u8, Vec<u8>)]) -> Result<Vec<FromMember>, Error> {
+        let Some(running) = self.runs.remove(&run) else {
+            return refused("the run is not known");
+        };
+        match running {
+            Running::Preparing(preparing) => {
+                let reply = preparing.reply(&self.secrets.keys, run, step, said)?;
+                self.runs.insert(run, Running::Preparing(preparing));
+                self.go_on_preparing(run, Some(reply))
+            }
+            Running::Deciding(deciding) => self.hear_deciding(run, step, deciding, said),
+            Running::Learning(learning) => self.hear_learning(run, step, learning, said),
+        }
+    }
+
+    fn hear_deciding(
+        &mut self,
+        run: RunId,
+        step: u32,
+        mut deciding: Box<Deciding>,
+        said: &[(u8, Vec<u8>)],
+    ) -> Result<Vec<FromMember>, Error> {
+        let keys = self.secrets.keys.clone();
+        let ended = match &mut deciding.showing {
+            Some(showing) if showing.step == step => showing.hear(&keys, run, said)?,
+            None if step == 0 => {
+                let own = (&deciding.refused[..], &deciding.signature[..]);
+                let agreed = self.agreed(&run, &deciding.pack.here, own, said)?;
+                deciding.begin(&keys, run, &agreed, self.needed())?
+            }
+            _ => return refused("the run is not at this step"),
+        };
+        match (&deciding.showing, ended) {
+            (Some(showing), false) => {
+                let say = showing.say(&keys, run);
+                self.runs.insert(run, Running::Deciding(deciding));
+                Ok(vec![say])
+            }
+            _ => {
+                let decisions = deciding.end(&keys, run);
+                Ok(vec![FromMember::Decided { run, decisions }])
+            }
+        }
+    }
+
+    fn update(&mut self, update: Box<Update>) -> Result<Vec<FromMember>, Error> {
+        let run = update.run(&self.committee);
+        self.check_here(&update.here)?;
+        let keys = self.secrets.keys.clone();
+        let sharing = keys.sharing().clone();
+        let members = sharing.threshold().members();
+        let bandit = self.bandits.get(&update.bandit).ok_or(Error::Refused("the bandit is not known"))?;
+        let current = bandit.current.as_ref().filter(|current| current.hash == update.checkpoint);
+        let current = current.ok_or(Error::Refused("the member has another checkpoint of the bandit"))?;
+        let checkpoint = &current.checkpoint;
+        let rules = bandit.definition.rules;
+        let due = batch_length(&bandit.config, &rules, checkpoint.feedbacks);
+        let (added, erased) = (update.added.len(), update.erased.len());
+        let only_erases = added == 0 && erased > 0;
+        if (added as u64 != due && !only_erases) || erased > MOST_ERASED {
+            return refused("the update does not have the length that the schedule says");
+        }
+        let mut paths = Paths::from_bytes(&checkpoint.root, &update.paths)?;
+        let mut feedbacks = Vec::with_capacity(added + erased);
+        let mut bad = vec![];
+        let mut of_session: HashMap<SessionId, u64> = HashMap::new();
+        for (at, Added { played, tags, feedback }) in update.added.iter().enumerate() {
+            let session = self.sessions.get(&played.session);
+            let read = || {
+                let right = played.bandit == update.bandit
+                    && played.row.numbers.len() == bandit.config.d
+                    && keys.check_tags(&played.hash(), tags);
+                right.then_some(())?;
+                let feedback = shares::Feedback::from_bytes(feedback, members).ok()?;
+                (feedback.decision == played.label).then_some(())?;
+                session?.feedback(&sharing, &feedback).ok()
+            };
+            match (paths.state(&played.label)?, read()) {
+                (None, Some(reward)) => {
+                    *of_session.entry(played.session).or_default() += 1;
+                    // The place is taken; its value follows from the record of the update.
+                    paths.set(&played.label, DecisionState::Learnt([0; 32]))?;
+                    let squares = reward.get(1..4).and_then(|squares| squares.try_into().ok());
+                    let reward = *reward.first().ok_or(Error::Message)?;
+                    feedbacks.push(Feedback { row: keys.record(&played.row), reward, squares });
+                }
+                _ => bad.push(at as u32),
+            }
+        }
+        for (at, Erased { played, tags, learnt, request }) in update.erased.iter().enumerate() {
+            let session = self.sessions.get(&played.session);
+            let right = played.bandit == update.bandit
+                && played.row.numbers.len() == bandit.config.d
+                && keys.check_tags(&played.hash(), tags)
+                && session.is_some_and(|session| session.erases(&played.label, request));
+            match paths.state(&played.label)? {
+                Some(DecisionState::Learnt(hash)) if right && hash == learnt.hash() => {
+                    paths.set(&played.label, DecisionState::Erased)?;
+                    let Learnt { batch, slot, place, reward } = learnt;
+                    let reward = keys.number(batch, *slot, *place, *reward);
+                    feedbacks.push(Feedback { row: keys.record(&played.row), reward, squares: None });
+                }
+                _ => bad.push((added + at) as u32),
+            }
+        }
+        if !bad.is_empty() {
+            let why = "feedbacks that are not of this bandit and session, or were counted before".into();
+            return Ok(vec![FromMember::Ended { run, why, refused: bad }]);
+        }
+        let most = of_session.values().copied().max().unwrap_or(0);
+        if added > 0 && most * u64::from(rules.sessions) > 2 * added as u64 && rules.sessions > 1 {
+            return refused("one session has too many feedbacks of the batch");
+        }
+        let before = (checkpoint.feedbacks, checkpoint.residual);
+        let scalars = Learn::new(&bandit.config, &sharing, before, (added as u64, erased as u64))?;
+        let circuit = scalars.circuit(&erases(added, erased));
+        if !self.has_slots(&[update.slot], circuit, &update.here) {
+            return Err(Error::Slot);
+        }
+        let next = (checkpoint.number + 1, scalars.feedbacks, scalars.residual, current.hash);
+        let state = current.state.clone();
+        let slot = self.slot(&update.slot)?;
+        let (signature, body) = self.agree(&run, &[])?;
+        let begin = Some((slot, scalars, state, feedbacks));
+        let learning = Learning { update, signature, begin, circuit, next, paths, showing: None };
+        self.runs.insert(run, Running::Learning(Box::new(learning)));
+        Ok(vec![FromMember::Say { run, step: 0, body }])
+    }
+
+    fn hear_learning(
+        &mut self,
+        run: RunId,
+        step: u32,
+        mut learning: Box<Learning>,
+        said: &[(u8, Vec<u8>)],
+    ) -> Result<Vec<FromMember>, Error> {
+        let keys = self.secrets.keys.clone();
+        let ended = match &mut learning.showing {
+            Some(showing) if showing.step == step => showing.hear(&keys, run, said)?,
+            None if step == 0 => {
+                let own = (&[][..], &learning.signature[..]);
+                let mut agreed = self.agreed(&run, &learning.update.here, own, said)?;
+                // A member that refuses a feedback has no share of this update.
+                agreed.retain(|(_, refused, _)| refused.is_empty());
+                if agreed.len() < self.needed() {
+                    return Err(Error::NoAgreement { agreed: agreed.len(), need: self.needed() });
+                }
+                learning.begin(&keys, run, &agreed)?
+            }
+            _ => return refused("the run is not at this step"),
+        };
+        match (&learning.showing, ended) {
+            (Some(showing), false) => {
+                let say = showing.say(&keys, run);
+                self.runs.insert(run, Running::Learning(learning));
+                Ok(vec![say])
+            }
+            _ => {
+                let bandit = learning.update.bandit;
+                let ballot = learning.update.ballot;
+                match learning.end()? {
+                    Ok(checkpoint) => self.vote(run, bandit, ballot, checkpoint),
+                    Err(places) => {
+                        let why = "rewards that are out of range".into();
+                        Ok(vec![FromMember::Ended { run, why, refused: places }])
+                    }
+                }
+            }
+        }
+    }
+
+    /// Votes for a checkpoint that the member has computed: for one in a ballot, and after it has committed
+    /// to one for no other, unless 2t − 1 have voted for that in a later ballot.
+    fn vote(
+        &mut self,
+        run: RunId,
+        bandit: BanditId,
+        ballot: u32,
+        checkpoint: Checkpoint,
+    ) -> Result<Vec<FromMember>, Error> {
+        let known = self.bandits.get(&bandit).ok_or(Error::Refused("the bandit is not known"))?;
+        let mut kept = known.kept.clone();
+        let vote = Ballot { bandit, number: checkpoint.number, ballot, hash: checkpoint.hash() };
+        let same = |other: &Ballot| other.number == vote.number && other.hash == vote.hash;
+        if kept.lock.as_ref().is_some_and(|lock| lock.number == vote.number && !same(lock)) {
+            return refused("the member has committed to another checkpoint");
+        }
+        let later = |other: &Ballot| (other.number, other.ballot) < (vote.number, vote.ballot);
+        if kept.vote.as_ref().is_some_and(|other| *other != vote && !later(other)) {
+            return refused("the member has voted in this ballot or a later one");
+        }
+        kept.vote = Some(vote);
+        self.keep(bandit, kept)?;
+        let signature = self.sign(VOTE, &vote.bytes());
+        Ok(vec![FromMember::Voted { run, checkpoint: Box::new(checkpoint), ballot: vote, signature }])
+    }
+
+    fn keep(&mut self, bandit: BanditId, kept: Kept) -> Result<(), Error> {
+        self.memory.save(&bandit, &kept)?;
+        if let Some(known) = self.bandits.get_mut(&bandit) {
+            known.kept = kept;
+        }
+        Ok(())
+    }
+
+    fn votes(&mut self, ballot: Ballot, votes: &Signatures) -> Result<Vec<FromMember>, Error> {
+        let bandit = self.bandits.get(&ballot.bandit).ok_or(Error::Refused("the bandit is not known"))?;
+        let number = bandit.current.as_ref().map(|current| current.checkpoint.number + 1);
+        if number != Some(ballot.number) {
+            return refused("the votes are for no checkpoint that follows");
+        }
+        let (agreed, need) = (self.count(VOTE, &ballot.bytes(), votes), self.needed());
+        if agreed < need {
+            return Err(Error::NoAgreement { agreed, need });
+        }
+        let mut kept = bandit.kept.clone();
+        let earlier = |lock: &Ballot| {
+            lock.number == ballot.number && lock.hash != ballot.hash && lock.ballot >= ballot.ballot
+        };
+        if kept.lock.as_ref().is_some_and(earlier) {
+            return refused("the member has committed to another checkpoint, in a later ballot");
+        }
+        kept.lock = Some(ballot);
+        self.keep(ballot.bandit, kept)?;
+        let signature = self.sign(COMMIT, &ballot.bytes());
+        Ok(vec![FromMember::Committed { ballot, signature }])
+    }
+
+    fn checkpoint(
+        &mut self,
+        checkpoint: Checkpoint,
+        ballot: Ballot,
+        commits: Signatures,
+    ) -> Result<Vec<FromMember>, Error> {
+        let bandit = self.bandits.get(&ballot.bandit).ok_or(Error::Refused("the bandit is not known"))?;
+        let named = checkpoint.bandit == ballot.bandit
+            && checkpoint.number == ballot.number
+            && checkpoint.hash() == ballot.hash;
+        if !named {
+            return refused("the checkpoint is not the one that members have committed to");
+        }
+        let (agreed, need) = (self.count(COMMIT, &ballot.bytes(), &commits), self.needed());
+        if agreed < need {
+            return Err(Error::NoAgreement { agreed, need });
+        }
+        let last = bandit.kept.checkpoint.as_ref().map_or(0, |(last, _)| last.number);
+        let other = bandit.kept.checkpoint.as_ref().is_some_and(|(known, _)| {
+            known.number == ballot.number && known.hash != ballot.hash
+        });
+        if ballot.number < last || other {
+            return refused("the member knows a later checkpoint, or another of this number");
+        }
+        let current = self.current(&bandit.config, checkpoint)?;
+        let mut kept = bandit.kept.clone();
+        kept.checkpoint = Some((ballot, commits));
+        kept.vote = kept.vote.filter(|vote| vote.number > ballot.number);
+        kept.lock = kept.lock.filter(|lock| lock.number > ballot.number);
+        self.keep(ballot.bandit, kept)?;
+        if let Some(bandit) = self.bandits.get_mut(&ballot.bandit) {
+            bandit.current = Some(current);
+            bandit.nonces.clear();
+            bandit.decisions.clear();
+        }
+        Ok(vec![])
+    }
+}
+
+enum About {
+    Run(RunId),
+    Hash([u8; 32]),
+}
+
+/// Which feedbacks of an update go: those that come are first.
+fn erases(added: usize, erased: usize) -> Vec<bool> {
+    (0..added + erased).map(|at| at >= added).collect()
+}
+
+/// The configuration of a bandit of a committee.
+///
+/// # Errors
+/// [`Error::Refused`] for one that is none, or with a schedule that depends on data.
+pub fn config_of(definition: &Definition) -> Result<LinearConfig, Error> {
+    let config: LinearConfig = serde_json::from_str(&definition.config)
+        .map_err(|_| Error::Refused("the configuration of the bandit cannot be read"))?;
+    config.validate().map_err(|_| Error::Refused("the configuration of the bandit is out of range"))?;
+    let named = config.d == usize::from(definition.features) && config.k == usize::from(definition.arms);
+    match named && config.schedule.is_public() && definition.rules.sessions > 0 {
+        true => Ok(config),
+        false => refused("the bandit has other features or arms than its configuration, or a schedule that depends on data"),
+    }
+}
+
+/// The feedbacks of the batch that follows a model of `feedbacks`: where its schedule ends, and at least as
+/// many as sessions must be in it.
+pub fn batch_length(config: &LinearConfig, rules: &shares::talk::Rules, feedbacks: u64) -> u64 {
+    let least = u64::from(rules.sessions);
+    let ends = |added: &u64| config.batch_ends_publicly(feedbacks + added, feedbacks);
+    (least..4096).find(ends).unwrap_or(4096)
+}
+
+impl Preparing {
+    /// What others have said, with the member's own.
+    fn reply(
+        &self,
+        keys: &MemberKeys,
+        run: RunId,
+        step: u32,
+        said: &[(u8, Vec<u8>)],
+    ) -> Result<Reply, Error> {
+        if step != self.step {
+            return refused("the run is not at this step");
+        }
+        let others = || said.iter().filter(|(member, _)| *member != keys.member());
+        match &self.asked {
+            Asked::Sum => refused("the run waits for sums"),
+            Asked::Show(own) => {
+                let read = |(member, body): &(u8, Vec<u8>)| {
+                    let message = Message::from_bytes(body).ok()?;
+                    let right = message.run == run && message.round == step;
+                    (right && keys.check(*member, &message).is_ok()).then_some((*member, message.numbers))
+                };
+                let own = (keys.member(), own.clone());
+                Ok(Reply::Shown(others().filter_map(read).chain([own]).collect()))
+            }
+            Asked::Sign(statement, signature) => {
+                let read = |(member, body): &(u8, Vec<u8>)| {
+                    let (statement, signature): (Statement, Vec<u8>) = from_bytes(body).ok()?;
+                    Some((*member, statement, signature))
+                };
+                let own = (keys.member(), *statement, signature.clone());
+                Ok(Reply::Signed(others().filter_map(read).chain([own]).collect()))
+            }
+        }
+    }
+}
+
+impl Deciding {
+    /// Begins with those requests that enough members accept. Whether nothing is left to compute.
+    fn begin(
+        &mut self,
+        keys: &Arc<MemberKeys>,
+        run: RunId,
+        agreed: &[(u8, Vec<u32>, Vec<u8>)],
+        needed: usize,
+    ) -> Result<bool, Error> {
+        let here: Vec<u8> = agreed.iter().map(|(member, ..)| *member).collect();
+        let mut parts = vec![];
+        let (rows, slots) = (std::mem::take(&mut self.rows), std::mem::take(&mut self.slots));
+        for (at, (slot, rows)) in slots.into_iter().zip(rows).enumerate() {
+            let accepts = |(member, refused, _): &(u8, Vec<u32>, Vec<u8>)| {
+                (!refused.contains(&(at as u32))).then_some(*member)
+            };
+            let members: Vec<u8> = agreed.iter().filter_map(accepts).collect();
+            if members.len() < needed {
+                continue;
+            }
+            self.places.push(at as u32);
+            let zeros = || vec![vec![Field::ZERO; self.config.d + 3]; self.config.k];
+            let inputs = Inputs {
+                inverse: self.state.scaled.clone(),
+                estimate: self.state.estimate.clone(),
+                rows: rows.unwrap_or_else(zeros),
+            };
+            let scalars = self.scalars.with_order(&self.config, self.pack.round + at as u64);
+            let keys = keys.clone();
+            let computation = Conversation::new(move |port| async move {
+                let mut lane = Lane::new(&keys, slot, scalars.circuit(), port)?;
+                let decided = decide(&mut lane, &scalars, inputs).await?;
+                Ok((decided.arm, lane.into_record()))
+            });
+            parts.push(Part { computation, members });
+        }
+        if parts.is_empty() {
+            return Ok(true);
+        }
+        let what: Vec<(u8, &[u32])> = agreed.iter().map(|(m, refused, _)| (*m, &refused[..])).collect();
+        let mut begun = Run::new(keys, &here, &to_bytes(&(run, what))?, parts)?;
+        let numbers = begun.start();
+        self.showing = Some(Showing { run: begun, step: 1, numbers });
+        Ok(false)
+    }
+
+    /// What the member tells of each decision.
+    fn end(self: Box<Self>, keys: &MemberKeys, run: RunId) -> Vec<Result<Decided, String>> {
+        let few = || Err("too few members accept the request".to_string());
+        let mut decisions: Vec<Result<Decided, String>> = self.requests.iter().map(|_| few()).collect();
+        let Some(showing) = self.showing else { return decisions };
+        let liars = showing.run.liars().to_vec();
+        for (place, result) in self.places.iter().zip(showing.run.into_results()) {
+            let at = *place as usize;
+            let decided = result.unwrap_or(Err(Error::Message)).map(|(arm, row)| {
+                let (request, label) = (&self.requests[at], decision_label(&run, *place));
+                let (bandit, session) = (self.pack.bandit, request.session);
+                let played = Played { bandit, session, label, row };
+                let (position, nonce) = (*place, request.nonce);
+                let place = AnswerPlace { bandit: bandit.to_vec(), run, position, nonce };
+                let accepted = !self.refused.contains(&position);
+                let session = self.sessions[at].as_ref().filter(|_| accepted);
+                let answer = session.map(|session| session.answer(keys.sharing(), &place, arm));
+                let tags = keys.tags(&played.hash());
+                Decided { answer, row: played.row, tags, liars: liars.clone() }
+            });
+            decisions[at] = decided.map_err(|error| error.to_string());
+        }
+        decisions
+    }
+}
+
+impl Learning {
+    fn begin(
+        &mut self,
+        keys: &Arc<MemberKeys>,
+        run: RunId,
+        agreed: &[(u8, Vec<u32>, Vec<u8>)],
+    ) -> Result<bool, Error> {
+        let here: Vec<u8> = agreed.iter().map(|(member, ..)| *member).collect();
+        let Some((slot, scalars, state, feedbacks)) = self.begin.take() else {
+            return refused("the run has begun");
+        };
+        let (circuit, of) = (self.circuit, keys.clone());
+        let computation = Conversation::new(move |port| async move {
+            let mut lane = Lane::new(&of, slot, circuit, port)?;
+            learn::learn(&mut lane, &scalars, State::clone(&state), feedbacks).await?;
+            Ok(lane.into_record())
+        });
+        let part = Part { computation, members: here.clone() };
+        let mut begun = Run::new(keys, &here, &to_bytes(&(run, &here))?, vec![part])?;
+        let numbers = begun.start();
+        self.showing = Some(Showing { run: begun, step: 1, numbers });
+        Ok(false)
+    }
+
+    /// The checkpoint, or the places of rewards that are out of range.
+    fn end(self: Box<Self>) -> Result<Result<Checkpoint, Vec<u32>>, Error> {
+        let Learning { update, next, mut paths, showing, .. } = *self;
+        let result = showing.and_then(|showing| showing.run.into_results().pop().flatten());
+        let model = match result.unwrap_or(Err(Error::Message)) {
+            Ok(record) => record,
+            Err(Error::Rewards { places }) => return Ok(Err(places.into_iter().map(|at| at as u32).collect())),
+            Err(error) => return Err(error),
+        };
+        let (number, feedbacks, residual, previous) = next;
+        // The rewards are the last numbers of the record.
+        let first = model.numbers.len() - update.added.len();
+        for (at, added) in update.added.iter().enumerate() {
+            let place = first + at;
+            let (batch, slot, reward) = (model.batch, model.slot, model.numbers[place]);
+            let learnt = Learnt { batch, slot, place: place as u32, reward };
+            paths.set(&added.played.label, DecisionState::Learnt(learnt.hash()))?;
+        }
+        let root = paths.root();
+        let bandit = update.bandit;
+        Ok(Ok(Checkpoint { bandit, number, previous, model: Some(model), feedbacks, residual, root }))
+    }
+}

@@ -1,0 +1,469 @@
+//! What a server and the members of a committee say to each other.
+//!
+//! The server is a switchboard: it begins runs, hands on what members say, and adds up what they prepare. A
+//! run is known by the hash of all that it is about, so that members who were shown different things take
+//! part in different runs.
+
+use crate::{Answer, Error, Field, Label, Record, Session, SessionId};
+use serde::{Deserialize, Serialize};
+
+/// The hash of all that a run is about.
+pub type RunId = [u8; 32];
+/// The hash of the definition of a bandit.
+pub type BanditId = [u8; 32];
+
+/// The most bytes of one message between a server and a member.
+pub const MOST_BYTES: usize = 64 << 20;
+
+fn hash(context: &'static str, of: &impl Serialize) -> [u8; 32] {
+    // Serialising plain data into memory does not fail; a failure would give one hash to all, and members
+    // would refuse what does not fit it.
+    let bytes = postcard::to_stdvec(of).unwrap_or_default();
+    let mut hasher = blake3::Hasher::new_derive_key(context);
+    hasher.update(&(bytes.len() as u64).to_le_bytes()).update(&bytes);
+    *hasher.finalize().as_bytes()
+}
+
+/// A bandit of a committee, as it was created. It never changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Definition {
+    /// d.
+    pub features: u16,
+    /// K.
+    pub arms: u16,
+    /// The linear bandit, JSON of its configuration.
+    pub config: String,
+    /// What members hold the server to.
+    pub rules: Rules,
+    /// Drawn for this bandit.
+    pub nonce: [u8; 16],
+}
+
+/// What bounds how much decisions tell of one person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rules {
+    /// The least number of sessions whose feedback a batch has: none of them has more than its part of twice
+    /// as many. 1 is no bound.
+    pub sessions: u16,
+    /// The most decisions of a session between two updates.
+    pub decisions: u16,
+}
+
+impl Definition {
+    /// The bandit's id with this committee.
+    pub fn id(&self, committee: &[u8; 32]) -> BanditId {
+        hash("helba 2026-11-27 bandit of a committee", &(committee, self))
+    }
+}
+
+/// What slots are prepared for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Purpose {
+    /// Decisions with a model of at most so many feedbacks.
+    Decide {
+        /// t_j.
+        feedbacks: u64,
+    },
+    /// An update.
+    Learn {
+        /// The feedbacks of the checkpoint.
+        feedbacks: u64,
+        /// Its residual.
+        residual: u64,
+        /// The feedbacks that come.
+        added: u32,
+        /// The feedbacks that go.
+        erased: u32,
+    },
+}
+
+/// Slots that a set of members prepares.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prepare {
+    /// The bandit.
+    pub bandit: BanditId,
+    /// What for.
+    pub purpose: Purpose,
+    /// The members, and what each has drawn at its start.
+    pub set: Vec<(u8, [u8; 32])>,
+    /// Above the numbers of all batches that these members have prepared.
+    pub number: u64,
+    /// How many.
+    pub slots: u32,
+}
+
+/// A slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlotAt {
+    /// Its batch.
+    pub batch: Label,
+    /// Its place there.
+    pub number: u32,
+}
+
+/// Decisions that are computed together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pack {
+    /// The bandit.
+    pub bandit: BanditId,
+    /// The hash of its checkpoint.
+    pub checkpoint: [u8; 32],
+    /// The number of the first decision.
+    pub round: u64,
+    /// The members who compute.
+    pub here: Vec<u8>,
+    /// What devices have sent.
+    pub requests: Vec<Vec<u8>>,
+    /// A slot for each.
+    pub slots: Vec<SlotAt>,
+}
+
+impl Pack {
+    /// The run.
+    pub fn run(&self, committee: &[u8; 32]) -> RunId {
+        hash("helba 2026-11-27 pack of a committee", &(committee, self))
+    }
+}
+
+/// The label of the decision at a place of a pack.
+pub fn decision_label(run: &RunId, position: u32) -> [u8; 32] {
+    hash("helba 2026-11-27 decision of a committee", &(run, position))
+}
+
+/// The row that a decision has played: members keep it under masks.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Played {
+    /// The bandit.
+    pub bandit: BanditId,
+    /// Whose decision it was.
+    pub session: SessionId,
+    /// The decision.
+    pub label: [u8; 32],
+    /// The row.
+    pub row: Record,
+}
+
+impl Played {
+    /// What tags of it are for.
+    pub fn hash(&self) -> [u8; 32] {
+        hash("helba 2026-11-27 row that was played", self)
+    }
+}
+
+/// Tags by which members know what they have certified: for each subset those that its members gave. A
+/// member asks for one that is right in each of its subsets, one of which has no hostile member.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Tags(pub Vec<Vec<[u8; crate::MAC_BYTES]>>);
+
+impl Tags {
+    /// Adds the tags of a member, by the places of its subsets; each subset has at most as many as members.
+    pub fn add(&mut self, subsets: usize, members: usize, of: &[(u8, [u8; crate::MAC_BYTES])]) {
+        self.0.resize(subsets, Vec::new());
+        for (at, tag) in of {
+            if let Some(tags) = self.0.get_mut(usize::from(*at))
+                && tags.len() < members
+                && !tags.contains(tag)
+            {
+                tags.push(*tag);
+            }
+        }
+    }
+}
+
+/// A feedback that is counted.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Added {
+    /// The row.
+    pub played: Played,
+    /// Its tags.
+    pub tags: Tags,
+    /// What the device has sent.
+    pub feedback: Vec<u8>,
+}
+
+/// Where the reward of a feedback is that was counted.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Learnt {
+    /// The batch of the slot of the update.
+    pub batch: Label,
+    /// The slot.
+    pub slot: u32,
+    /// The place of the number in its record.
+    pub place: u32,
+    /// The number, under its mask.
+    pub reward: Field,
+}
+
+impl Learnt {
+    /// The value of a decision's leaf.
+    pub fn hash(&self) -> [u8; 32] {
+        hash("helba 2026-11-27 reward that was learnt", self)
+    }
+}
+
+/// A feedback that goes.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Erased {
+    /// The row.
+    pub played: Played,
+    /// Its tags.
+    pub tags: Tags,
+    /// The reward.
+    pub learnt: Learnt,
+    /// What the device has sent ([`crate::SessionSecret::erasure`]): nobody else has its feedback erased.
+    pub request: Vec<u8>,
+}
+
+/// An update of a model.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Update {
+    /// The bandit.
+    pub bandit: BanditId,
+    /// The hash of its checkpoint.
+    pub checkpoint: [u8; 32],
+    /// Rises with each try to follow this checkpoint.
+    pub ballot: u32,
+    /// The members who compute.
+    pub here: Vec<u8>,
+    /// What comes.
+    pub added: Vec<Added>,
+    /// What goes.
+    pub erased: Vec<Erased>,
+    /// What shows the states of all these decisions.
+    pub paths: Vec<u8>,
+    /// The slot.
+    pub slot: SlotAt,
+}
+
+impl Update {
+    /// The run.
+    pub fn run(&self, committee: &[u8; 32]) -> RunId {
+        hash("helba 2026-11-27 update of a committee", &(committee, self))
+    }
+}
+
+/// The state of a bandit, which members have agreed on: all of it is public.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// The bandit.
+    pub bandit: BanditId,
+    /// The number of updates.
+    pub number: u64,
+    /// The hash of the checkpoint before; zeros at the beginning.
+    pub previous: [u8; 32],
+    /// The model, under masks, and the rewards of the batch; none at the beginning.
+    pub model: Option<Record>,
+    /// The feedbacks in it.
+    pub feedbacks: u64,
+    /// How far the inverse may be off, in units of 2⁻⁴⁰.
+    pub residual: u64,
+    /// The root of the states of decisions.
+    pub root: [u8; 32],
+}
+
+impl Checkpoint {
+    /// The state of a bandit that has learnt nothing, which everybody knows.
+    pub fn first(bandit: BanditId) -> Self {
+        Checkpoint {
+            bandit,
+            number: 0,
+            previous: [0; 32],
+            model: None,
+            feedbacks: 0,
+            residual: 0,
+            root: [0; 32],
+        }
+    }
+
+    /// Its hash.
+    pub fn hash(&self) -> [u8; 32] {
+        hash("helba 2026-11-27 checkpoint of a committee", self)
+    }
+}
+
+/// That a member has computed a checkpoint, or that it has seen 2t − 1 who have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ballot {
+    /// The bandit.
+    pub bandit: BanditId,
+    /// The number of the checkpoint.
+    pub number: u64,
+    /// The try.
+    pub ballot: u32,
+    /// The hash of the checkpoint.
+    pub hash: [u8; 32],
+}
+
+impl Ballot {
+    /// What is signed.
+    pub fn bytes(&self) -> [u8; 32] {
+        hash("helba 2026-11-27 ballot of a committee", self)
+    }
+}
+
+/// Signatures of members, by their numbers.
+pub type Signatures = Vec<(u8, Vec<u8>)>;
+
+/// What a server tells a member, in an order that the server counts.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub enum ToMember {
+    /// A session of a device.
+    Session(Session),
+    /// A bandit.
+    Bandit(Definition),
+    /// Slots are to be prepared.
+    Prepare(Prepare),
+    /// Decisions are to be computed.
+    Pack(Pack),
+    /// An update is to be computed.
+    Update(Box<Update>),
+    /// What others have said in a step of a run. Who is not among them is left out.
+    Heard {
+        /// The run.
+        run: RunId,
+        /// The step.
+        step: u32,
+        /// By member.
+        said: Vec<(u8, Vec<u8>)>,
+    },
+    /// What members have prepared, added up.
+    Sums {
+        /// The run.
+        run: RunId,
+        /// The step.
+        step: u32,
+        /// The sums.
+        sums: Vec<Field>,
+    },
+    /// Votes for a checkpoint.
+    Votes(Ballot, Signatures),
+    /// A checkpoint on which members have agreed.
+    Checkpoint(Box<Checkpoint>, Ballot, Signatures),
+    /// The server gives up a run.
+    End {
+        /// The run.
+        run: RunId,
+    },
+    /// The server gives up slots.
+    Drop {
+        /// Their batch.
+        batch: Label,
+    },
+}
+
+/// What a member tells the server.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub enum FromMember {
+    /// It has read a session.
+    Receipt {
+        /// The session.
+        session: SessionId,
+        /// Its signature of [`receipt`].
+        signature: Vec<u8>,
+    },
+    /// It refuses a session, a bandit or a checkpoint.
+    Refused {
+        /// The hash by which that is known.
+        about: [u8; 32],
+        /// Why.
+        why: String,
+    },
+    /// What it says to the others in a step of a run.
+    Say {
+        /// The run.
+        run: RunId,
+        /// The step.
+        step: u32,
+        /// The bytes.
+        body: Vec<u8>,
+    },
+    /// What is to be added up.
+    Add {
+        /// The run.
+        run: RunId,
+        /// The step.
+        step: u32,
+        /// The numbers; none of a member that only listens.
+        numbers: Option<Vec<Field>>,
+    },
+    /// Slots are there.
+    Prepared {
+        /// Their batch.
+        batch: Label,
+    },
+    /// Decisions were computed.
+    Decided {
+        /// The run.
+        run: RunId,
+        /// By their places.
+        decisions: Vec<Result<Decided, String>>,
+    },
+    /// A checkpoint was computed.
+    Voted {
+        /// The run.
+        run: RunId,
+        /// The checkpoint.
+        checkpoint: Box<Checkpoint>,
+        /// The vote.
+        ballot: Ballot,
+        /// Its signature.
+        signature: Vec<u8>,
+    },
+    /// 2t − 1 votes were seen.
+    Committed {
+        /// The ballot.
+        ballot: Ballot,
+        /// Its signature.
+        signature: Vec<u8>,
+    },
+    /// A run has ended with an error.
+    Ended {
+        /// The run.
+        run: RunId,
+        /// Why.
+        why: String,
+        /// The places of requests or feedbacks that the member refuses.
+        refused: Vec<u32>,
+    },
+}
+
+/// A decision as a member has computed it.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub struct Decided {
+    /// For the device; none of a member that refuses its request.
+    pub answer: Option<Answer>,
+    /// The row.
+    pub row: Record,
+    /// Its tags, by the places of the member's subsets.
+    pub tags: Vec<(u8, [u8; crate::MAC_BYTES])>,
+    /// The members who have shown a wrong number in this run.
+    pub liars: Vec<u8>,
+}
+
+/// What a member signs for a session.
+pub fn receipt(committee: &[u8; 32], session: &SessionId) -> Vec<u8> {
+    [&committee[..], session].concat()
+}
+
+/// Bytes of what is said.
+///
+/// # Errors
+/// [`Error::Message`] for what is too long.
+pub fn to_bytes(message: &impl Serialize) -> Result<Vec<u8>, Error> {
+    let bytes = postcard::to_stdvec(message).map_err(|_| Error::Message)?;
+    if bytes.len() > MOST_BYTES { Err(Error::Message) } else { Ok(bytes) }
+}
+
+/// Reads what [`to_bytes`] writes.
+///
+/// # Errors
+/// [`Error::Message`] for other bytes, and for some that are left over.
+pub fn from_bytes<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, Error> {
+    if bytes.len() > MOST_BYTES {
+        return Err(Error::Message);
+    }
+    match postcard::take_from_bytes(bytes) {
+        Ok((message, [])) => Ok(message),
+        _ => Err(Error::Message),
+    }
+}
