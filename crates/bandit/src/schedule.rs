@@ -77,6 +77,13 @@ impl LinearConfig {
         }
     }
 
+    /// The rounds of the batch that begins at `t_j`, by the public part of the rule: `least` at least, and at
+    /// most 4096.
+    pub fn batch_length(&self, t_j: u64, least: u64) -> u64 {
+        let ends = |added: &u64| self.batch_ends_publicly(t_j.saturating_add(*added), t_j);
+        (least.max(1)..4096).find(ends).unwrap_or(4096)
+    }
+
     /// Whether the batch ends after this round.
     pub fn batch_ends(&self, progress: &BatchProgress) -> bool {
         self.batch_ends_publicly(progress.round, progress.batch_start)

@@ -103,7 +103,9 @@ impl MemberKeys {
     /// The member's share of one number of a record, of which `place` numbers are before it.
     pub(crate) fn number(&self, batch: &Label, slot: u32, place: u32, number: Field) -> Field {
         let mut masks = self.seeds(batch).of(Kind::Record, slot);
-        (0..place).for_each(|_| drop(masks.uniform()));
+        for _ in 0..place {
+            let _ = masks.uniform();
+        }
         number - masks.uniform()
     }
 

@@ -16,8 +16,9 @@ use bandit::LinearConfig;
 use envelope::SealingSecret;
 use rand::CryptoRng;
 use shares::talk::{
-    Added, Ballot, BanditId, Checkpoint, Decided, Definition, Erased, FromMember, Learnt, Pack, Played,
-    Prepare, Purpose, RunId, Signatures, SlotAt, ToMember, Update, decision_label, from_bytes, receipt,
+    AGREED, Added, Ballot, BanditId, COMMIT, Checkpoint, Decided, Definition, Erased, FromMember, Learnt,
+    MOST_ERASED, MOST_TOGETHER, Pack, Played,
+    Prepare, Purpose, RECEIPT, RunId, Signatures, SlotAt, ToMember, Update, VOTE, decision_label, from_bytes, receipt,
     to_bytes,
 };
 use shares::{
@@ -27,19 +28,6 @@ use shares::{
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-/// What receipts of sessions are signed for.
-pub const RECEIPT: &str = "helba 2026-11-27 receipt of a session";
-/// What members sign in step 0 of a run.
-pub const AGREED: &str = "helba 2026-11-27 step 0 of a run";
-/// What votes for a checkpoint are signed for.
-pub const VOTE: &str = "helba 2026-11-27 vote for a checkpoint";
-/// What commits to a checkpoint are signed for.
-pub const COMMIT: &str = "helba 2026-11-27 commit to a checkpoint";
-
-/// The most decisions of a pack.
-pub const MOST_TOGETHER: usize = 1024;
-/// The most feedbacks that one update erases.
-pub const MOST_ERASED: usize = 16;
 /// The most runs and batches of slots that a member holds.
 const MOST_RUNS: usize = 256;
 /// The most sessions that a member holds.
@@ -245,6 +233,11 @@ impl<M: Memory> Member<M> {
     pub fn take(&mut self, message: ToMember) -> Vec<FromMember> {
         let about = self.about(&message);
         let taken = match message {
+            ToMember::Begin => {
+                self.runs.clear();
+                self.batches.clear();
+                Ok(vec![])
+            }
             ToMember::Session(session) => self.session(&session),
             ToMember::Bandit(definition) => self.bandit(definition),
             ToMember::Prepare(prepare) => self.prepare(prepare),
@@ -277,9 +270,10 @@ impl<M: Memory> Member<M> {
 
     fn about(&self, message: &ToMember) -> About {
         match message {
+            ToMember::Begin => About::Hash([0; 32]),
             ToMember::Session(session) => About::Hash(session.id()),
             ToMember::Bandit(definition) => About::Hash(definition.id(&self.committee)),
-            ToMember::Prepare(prepare) => About::Hash(prepare.bandit),
+            ToMember::Prepare(prepare) => About::Run(Prepare::asked(prepare.number)),
             ToMember::Pack(pack) => About::Run(pack.run(&self.committee)),
             ToMember::Update(update) => About::Run(update.run(&self.committee)),
             ToMember::Heard { run, .. } | ToMember::Sums { run, .. } | ToMember::End { run } => {
@@ -407,7 +401,9 @@ impl<M: Memory> Member<M> {
             Conversation::new(move |port| prepare::prepare(keys, identity, batch, walk, port));
         let preparing = Preparing { batch: label, set, circuit, step: 0, asked: Asked::Sum, conversation };
         self.runs.insert(run, Running::Preparing(preparing));
-        self.go_on_preparing(run, None)
+        let mut said = self.go_on_preparing(run, None)?;
+        said.insert(0, FromMember::Began { number: asked.number, run });
+        Ok(said)
     }
 
     fn go_on_preparing(&mut self, run: RunId, reply: Option<Reply>) -> Result<Vec<FromMember>, Error> {
@@ -654,16 +650,17 @@ impl<M: Memory> Member<M> {
         let current = current.ok_or(Error::Refused("the member has another checkpoint of the bandit"))?;
         let checkpoint = &current.checkpoint;
         let rules = bandit.definition.rules;
-        let due = batch_length(&bandit.config, &rules, checkpoint.feedbacks);
+        let due = bandit.config.batch_length(checkpoint.feedbacks, rules.sessions.into());
         let (added, erased) = (update.added.len(), update.erased.len());
         let only_erases = added == 0 && erased > 0;
         if (added as u64 != due && !only_erases) || erased > MOST_ERASED {
             return refused("the update does not have the length that the schedule says");
         }
-        let mut paths = Paths::from_bytes(&checkpoint.root, &update.paths)?;
+        let paths = Paths::from_bytes(&checkpoint.root, &update.paths)?;
         let mut feedbacks = Vec::with_capacity(added + erased);
         let mut bad = vec![];
         let mut of_session: HashMap<SessionId, u64> = HashMap::new();
+        let mut named: HashSet<[u8; 32]> = HashSet::new();
         for (at, Added { played, tags, feedback }) in update.added.iter().enumerate() {
             let session = self.sessions.get(&played.session);
             let read = || {
@@ -676,10 +673,8 @@ impl<M: Memory> Member<M> {
                 session?.feedback(&sharing, &feedback).ok()
             };
             match (paths.state(&played.label)?, read()) {
-                (None, Some(reward)) => {
+                (None, Some(reward)) if named.insert(played.label) => {
                     *of_session.entry(played.session).or_default() += 1;
-                    // The place is taken; its value follows from the record of the update.
-                    paths.set(&played.label, DecisionState::Learnt([0; 32]))?;
                     let squares = reward.get(1..4).and_then(|squares| squares.try_into().ok());
                     let reward = *reward.first().ok_or(Error::Message)?;
                     feedbacks.push(Feedback { row: keys.record(&played.row), reward, squares });
@@ -694,8 +689,9 @@ impl<M: Memory> Member<M> {
                 && keys.check_tags(&played.hash(), tags)
                 && session.is_some_and(|session| session.erases(&played.label, request));
             match paths.state(&played.label)? {
-                Some(DecisionState::Learnt(hash)) if right && hash == learnt.hash() => {
-                    paths.set(&played.label, DecisionState::Erased)?;
+                Some(DecisionState::Learnt(hash))
+                    if right && hash == learnt.hash() && named.insert(played.label) =>
+                {
                     let Learnt { batch, slot, place, reward } = learnt;
                     let reward = keys.number(batch, *slot, *place, *reward);
                     feedbacks.push(Feedback { row: keys.record(&played.row), reward, squares: None });
@@ -890,14 +886,6 @@ pub fn config_of(definition: &Definition) -> Result<LinearConfig, Error> {
     }
 }
 
-/// The feedbacks of the batch that follows a model of `feedbacks`: where its schedule ends, and at least as
-/// many as sessions must be in it.
-pub fn batch_length(config: &LinearConfig, rules: &shares::talk::Rules, feedbacks: u64) -> u64 {
-    let least = u64::from(rules.sessions);
-    let ends = |added: &u64| config.batch_ends_publicly(feedbacks + added, feedbacks);
-    (least..4096).find(ends).unwrap_or(4096)
-}
-
 impl Preparing {
     /// What others have said, with the member's own.
     fn reply(
@@ -1040,13 +1028,12 @@ impl Learning {
             Err(error) => return Err(error),
         };
         let (number, feedbacks, residual, previous) = next;
-        // The rewards are the last numbers of the record.
-        let first = model.numbers.len() - update.added.len();
         for (at, added) in update.added.iter().enumerate() {
-            let place = first + at;
-            let (batch, slot, reward) = (model.batch, model.slot, model.numbers[place]);
-            let learnt = Learnt { batch, slot, place: place as u32, reward };
+            let learnt = Learnt::of(&model, update.added.len(), at).ok_or(Error::Message)?;
             paths.set(&added.played.label, DecisionState::Learnt(learnt.hash()))?;
+        }
+        for erased in &update.erased {
+            paths.set(&erased.played.label, DecisionState::Erased)?;
         }
         let root = paths.root();
         let bandit = update.bandit;

@@ -55,6 +55,11 @@ impl Label {
     pub fn bytes(&self) -> &[u8; 32] {
         &self.0
     }
+
+    /// The label of this hash, which is another one's.
+    pub fn from_bytes(hash: [u8; 32]) -> Self {
+        Label(hash)
+    }
 }
 
 /// A key of 256 bits: of a subset, or of two members.

@@ -12,6 +12,19 @@ pub type RunId = [u8; 32];
 /// The hash of the definition of a bandit.
 pub type BanditId = [u8; 32];
 
+/// What receipts of sessions are signed for.
+pub const RECEIPT: &str = "helba 2026-11-27 receipt of a session";
+/// What members sign in step 0 of a run.
+pub const AGREED: &str = "helba 2026-11-27 step 0 of a run";
+/// What votes for a checkpoint are signed for.
+pub const VOTE: &str = "helba 2026-11-27 vote for a checkpoint";
+/// What commits to a checkpoint are signed for.
+pub const COMMIT: &str = "helba 2026-11-27 commit to a checkpoint";
+/// The most decisions of a pack.
+pub const MOST_TOGETHER: usize = 1024;
+/// The most feedbacks that one update erases.
+pub const MOST_ERASED: usize = 16;
+
 /// The most bytes of one message between a server and a member.
 pub const MOST_BYTES: usize = 64 << 20;
 
@@ -118,6 +131,15 @@ pub struct Pack {
     pub slots: Vec<SlotAt>,
 }
 
+impl Prepare {
+    /// How a refusal names it: its run is known to members alone.
+    pub fn asked(number: u64) -> RunId {
+        let mut run = [0; 32];
+        run[..8].copy_from_slice(&number.to_le_bytes());
+        run
+    }
+}
+
 impl Pack {
     /// The run.
     pub fn run(&self, committee: &[u8; 32]) -> RunId {
@@ -195,6 +217,14 @@ pub struct Learnt {
 }
 
 impl Learnt {
+    /// Where the reward of the feedback at a place of an update is, which has `added` of them: rewards are
+    /// the last numbers of its record.
+    pub fn of(model: &Record, added: usize, at: usize) -> Option<Self> {
+        let place = model.numbers.len().checked_sub(added)? + at;
+        let reward = *model.numbers.get(place)?;
+        Some(Learnt { batch: model.batch, slot: model.slot, place: place as u32, reward })
+    }
+
     /// The value of a decision's leaf.
     pub fn hash(&self) -> [u8; 32] {
         hash("helba 2026-11-27 reward that was learnt", self)
@@ -307,6 +337,8 @@ pub type Signatures = Vec<(u8, Vec<u8>)>;
 /// What a server tells a member, in an order that the server counts.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub enum ToMember {
+    /// The server has started, or the member has: what it was told before is gone.
+    Begin,
     /// A session of a device.
     Session(Session),
     /// A bandit.
@@ -385,6 +417,13 @@ pub enum FromMember {
         step: u32,
         /// The numbers; none of a member that only listens.
         numbers: Option<Vec<Field>>,
+    },
+    /// The batch of this number is prepared in this run.
+    Began {
+        /// The number.
+        number: u64,
+        /// The run.
+        run: RunId,
     },
     /// Slots are there.
     Prepared {

@@ -6,4 +6,5 @@ mod moves;
 mod people;
 mod play;
 mod reader;
+mod served;
 mod world;

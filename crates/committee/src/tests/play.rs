@@ -4,7 +4,7 @@ use super::world::{Bandit, Device, World, config, made_up, reward};
 use bandit::{LinearConfig, WidthShape};
 
 /// Rows rounded towards zero to 2⁻¹⁶, as devices do.
-fn rounded(rows: &[Vec<f64>]) -> Vec<Vec<f64>> {
+pub(crate) fn rounded(rows: &[Vec<f64>]) -> Vec<Vec<f64>> {
     rows.iter().map(|row| row.iter().map(|x| ((x * 65536.0) as i64) as f64 / 65536.0).collect()).collect()
 }
 
@@ -27,21 +27,21 @@ fn inverse(v: &[Vec<f64>]) -> Vec<Vec<f64>> {
 }
 
 /// The algorithm in double precision.
-struct Twin {
+pub(crate) struct Twin {
     config: LinearConfig,
     v: Vec<Vec<f64>>,
     g: Vec<f64>,
-    t: u64,
+    pub(crate) t: u64,
 }
 
 impl Twin {
-    fn new(config: LinearConfig) -> Self {
+    pub(crate) fn new(config: LinearConfig) -> Self {
         let d = config.d;
         let v = (0..d).map(|i| (0..d).map(|j| if i == j { config.lambda } else { 0.0 }).collect()).collect();
         Twin { config, v, g: vec![0.0; d], t: 0 }
     }
 
-    fn indices(&self, rows: &[Vec<f64>]) -> Vec<f64> {
+    pub(crate) fn indices(&self, rows: &[Vec<f64>]) -> Vec<f64> {
         let a = inverse(&self.v);
         let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
         let omega: Vec<f64> = a.iter().map(|row| dot(row, &self.g)).collect();
@@ -53,7 +53,7 @@ impl Twin {
         rows.iter().map(index).collect()
     }
 
-    fn learn(&mut self, row: &[f64], reward: f64, sign: f64) {
+    pub(crate) fn learn(&mut self, row: &[f64], reward: f64, sign: f64) {
         for (i, x) in row.iter().enumerate() {
             self.g[i] += sign * reward * x;
             row.iter().zip(&mut self.v[i]).for_each(|(y, v)| *v += sign * x * y);

@@ -1,0 +1,288 @@
+//! Members, a switchboard and devices, which send each other bytes.
+
+use super::play::{Twin, rounded};
+use super::world::{made_up, rng};
+use crate::member::{Kept, Member, Memory, Secrets};
+use crate::prepare::Identity;
+use crate::{Error, MemberKeys};
+use bandit::{LinearConfig, Schedule, WidthShape};
+use envelope::{SealingSecret, SigningSecret};
+use rand::Rng;
+use rand_chacha::ChaCha20Rng;
+use shares::talk::{BanditId, Definition, FromMember, Rules, ToMember, from_bytes, to_bytes};
+use shares::{Card, Key, Manifest, Pads, Proposal, Row, SessionSecret, Sharing, Threshold};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use switchboard::{Options, Switchboard};
+
+type Disk = Rc<RefCell<BTreeMap<BanditId, Kept>>>;
+
+struct OnDisk(Disk);
+
+impl Memory for OnDisk {
+    fn save(&mut self, bandit: &BanditId, kept: &Kept) -> Result<(), Error> {
+        self.0.borrow_mut().insert(*bandit, kept.clone());
+        Ok(())
+    }
+}
+
+/// A committee whose members are in this process.
+struct Committee {
+    manifest: Manifest,
+    sharing: Arc<Sharing>,
+    keys: Vec<Arc<MemberKeys>>,
+    signing: Vec<[u8; 32]>,
+    sealing: Vec<[u8; 32]>,
+    disks: Vec<Disk>,
+    members: Vec<Option<Member<OnDisk>>>,
+    taken: Vec<u64>,
+    board: Switchboard,
+    stored: BTreeMap<Vec<u8>, Vec<u8>>,
+    now: Instant,
+    rng: ChaCha20Rng,
+    options: Options,
+    number: u64,
+}
+
+/// What a hostile member says in place of what it should: the member, and its message.
+type Lies<'a> = &'a mut dyn FnMut(u8, FromMember) -> Vec<FromMember>;
+/// What a hostile server tells a member in place of what it should.
+type Tells<'a> = &'a mut dyn FnMut(u8, &ToMember) -> Vec<ToMember>;
+
+fn honest(_: u8, said: FromMember) -> Vec<FromMember> {
+    vec![said]
+}
+
+fn tells(_: u8, told: &ToMember) -> Vec<ToMember> {
+    vec![told.clone()]
+}
+
+impl Committee {
+    fn new(t: u8, n: u8) -> Self {
+        let mut rng = rng(u64::from(n));
+        let sharing = Arc::new(Sharing::new(Threshold::new(t, n).unwrap()));
+        let mut bytes = || {
+            let mut bytes = [0; 32];
+            rng.fill_bytes(&mut bytes);
+            bytes
+        };
+        let subsets: Vec<[u8; 32]> = sharing.subsets().iter().map(|_| bytes()).collect();
+        let pairs: BTreeMap<(u8, u8), [u8; 32]> =
+            (1..=n).flat_map(|a| (a + 1..=n).map(move |b| (a, b))).map(|pair| (pair, bytes())).collect();
+        let own = |member: u8| {
+            let of = sharing.subsets().iter().enumerate().filter(|(_, subset)| subset.has(member));
+            let subsets = of.map(|(at, _)| (at, Key::new(subsets[at]))).collect();
+            let pair = |other: u8| (other, Key::new(pairs[&(member.min(other), member.max(other))]));
+            let pairs = (1..=n).filter(|other| *other != member).map(pair).collect();
+            Arc::new(MemberKeys::new(member, sharing.clone(), subsets, pairs).unwrap())
+        };
+        let keys: Vec<Arc<MemberKeys>> = (1..=n).map(own).collect();
+        let signing: Vec<SigningSecret> = (0..n).map(|_| SigningSecret::generate(&mut rng)).collect();
+        let sealing: Vec<SealingSecret> = (0..n).map(|_| SealingSecret::generate(&mut rng)).collect();
+        let cards = signing.iter().zip(&sealing);
+        let cards = cards.map(|(a, b)| Card { sealing: b.public(), signing: a.public() }).collect();
+        let proposal = Proposal { threshold: sharing.threshold(), cards, nonce: [1; 32] };
+        let manifest = Manifest { proposal, subsets: vec![], pairs: vec![] };
+        let options = Options { patience: Duration::from_secs(5), stock: 4, ..Options::default() };
+        let board = Switchboard::open(&manifest, options.clone(), [], 1).unwrap();
+        let mut committee = Committee {
+            manifest,
+            sharing,
+            keys,
+            signing: signing.iter().map(|secret| *secret.to_bytes()).collect(),
+            sealing: sealing.iter().map(|secret| *secret.to_bytes()).collect(),
+            disks: (0..n).map(|_| Disk::default()).collect(),
+            members: (0..n).map(|_| None).collect(),
+            taken: vec![0; n.into()],
+            board,
+            stored: BTreeMap::new(),
+            now: Instant::now(),
+            rng,
+            options,
+            number: 1,
+        };
+        (1..=n).for_each(|member| committee.start(member));
+        committee
+    }
+
+    /// Starts a member from its disk.
+    fn start(&mut self, member: u8) {
+        let at = usize::from(member) - 1;
+        let identity = Identity {
+            signing: SigningSecret::from_bytes(&self.signing[at]),
+            members: self.manifest.proposal.cards.iter().map(|card| card.signing.clone()).collect(),
+        };
+        let secrets = Secrets {
+            keys: self.keys[at].clone(),
+            identity: Arc::new(identity),
+            sealing: SealingSecret::from_bytes(&self.sealing[at]).unwrap(),
+        };
+        let kept = self.disks[at].borrow().clone();
+        let memory = (OnDisk(self.disks[at].clone()), kept);
+        let member = Member::new(secrets, self.manifest.id(), memory, &mut self.rng);
+        self.board.comes(member.number(), member.nonce(), self.now);
+        self.taken[at] = 0;
+        self.members[at] = Some(member);
+    }
+
+    fn stop(&mut self, member: u8) {
+        self.members[usize::from(member) - 1] = None;
+    }
+
+    /// Starts the server from what it has stored. Members come again.
+    fn restart_server(&mut self) {
+        self.number += 1000;
+        let stored = self.stored.clone();
+        self.board = Switchboard::open(&self.manifest, self.options.clone(), stored, self.number).unwrap();
+        for member in self.members.iter().flatten() {
+            self.board.comes(member.number(), member.nonce(), self.now);
+        }
+        self.taken.fill(0);
+    }
+
+    /// Carries messages until nobody says anything more.
+    fn run_with(&mut self, lies: Lies, tells: Tells) {
+        loop {
+            let mut said = vec![];
+            for at in 0..self.members.len() {
+                let number = at as u8 + 1;
+                let Some(member) = &mut self.members[at] else { continue };
+                for (count, message) in self.board.tell(number, self.taken[at]) {
+                    self.taken[at] = count;
+                    for message in tells(number, &message) {
+                        // As bytes, as over a network.
+                        let message: ToMember = from_bytes(&to_bytes(&message).unwrap()).unwrap();
+                        said.extend(member.take(message).into_iter().map(|said| (number, said)));
+                    }
+                }
+            }
+            if said.is_empty() {
+                break;
+            }
+            for (member, message) in said {
+                for message in lies(member, message) {
+                    let message: FromMember = from_bytes(&to_bytes(&message).unwrap()).unwrap();
+                    self.board.says(member, message, self.now);
+                }
+            }
+            for change in self.board.changes() {
+                match change.value {
+                    Some(value) => drop(self.stored.insert(change.key, value)),
+                    None => drop(self.stored.remove(&change.key)),
+                }
+            }
+        }
+    }
+
+    fn run(&mut self) {
+        self.run_with(&mut honest, &mut tells);
+    }
+
+    /// Lets the patience of the server end.
+    fn wait(&mut self) {
+        self.now += self.options.patience;
+        self.board.tick(self.now);
+    }
+
+    fn session(&mut self) -> SessionSecret {
+        let sealing: Vec<Vec<u8>> =
+            self.manifest.proposal.cards.iter().map(|card| card.sealing.clone()).collect();
+        let id = self.manifest.id();
+        let (secret, session) = SessionSecret::open(&self.sharing, &id, &sealing, &mut self.rng).unwrap();
+        self.board.session(session).unwrap();
+        self.run();
+        assert!(self.board.receipts(&secret.id()).unwrap().is_some());
+        secret
+    }
+
+    fn create(&mut self, config: &LinearConfig, sessions: u16) -> BanditId {
+        let definition = Definition {
+            features: config.d as u16,
+            arms: config.k as u16,
+            config: serde_json::to_string(config).unwrap(),
+            rules: Rules { sessions, decisions: 64 },
+            nonce: [3; 16],
+        };
+        let id = self.board.create(definition).unwrap();
+        self.run();
+        id
+    }
+
+    fn request(&mut self, device: &SessionSecret, bandit: &BanditId, rows: &[Vec<f64>]) -> Vec<u8> {
+        let pads = Pads::new(&self.sharing, rows[0].len()).unwrap();
+        let rows: Vec<Row> = rows.iter().map(|row| Row::new(row, &mut self.rng).unwrap()).collect();
+        device.request(bandit, pads, &rows, &mut self.rng).unwrap().to_bytes()
+    }
+
+    /// Asks for a decision, and waits for it: the arm and the decision.
+    fn decide(&mut self, device: &SessionSecret, bandit: &BanditId, rows: &[Vec<f64>]) -> (usize, [u8; 32]) {
+        let bytes = self.request(device, bandit, rows);
+        let ticket = self.board.ask(bandit, bytes, self.now).unwrap();
+        self.run();
+        self.arm(device, ticket, rows.len()).unwrap()
+    }
+
+    fn arm(
+        &mut self,
+        device: &SessionSecret,
+        ticket: u64,
+        arms: usize,
+    ) -> Result<(usize, [u8; 32]), switchboard::Error> {
+        let decision = self.board.outcome(ticket).expect("the request waits")?;
+        let arm = device.arm(&self.sharing, &decision.place, arms, &decision.answers).unwrap();
+        Ok((arm, decision.label))
+    }
+
+    fn reward(&mut self, device: &SessionSecret, bandit: &BanditId, label: &[u8; 32], reward: f64) {
+        let reward = Row::new(&[reward], &mut self.rng).unwrap();
+        let feedback = device.feedback(label, &self.sharing, &reward, &mut self.rng).unwrap();
+        self.board.feedback(bandit, feedback.to_bytes(), self.now).unwrap();
+        self.run();
+    }
+}
+
+fn config(d: usize, k: usize) -> LinearConfig {
+    LinearConfig {
+        d,
+        k,
+        l: 1.0,
+        lambda: 1.0,
+        width: WidthShape::Tangent.width(0.5),
+        schedule: Schedule::Every { rounds: 4 },
+        ..LinearConfig::figure_1()
+    }
+}
+
+/// A committee plays as the clear twin does: decisions one by one, with updates on the way, as bytes.
+#[test]
+fn a_committee_plays_as_its_twin() {
+    for (t, n) in [(2, 3), (2, 4)] {
+        let mut committee = Committee::new(t, n);
+        let config = config(3, 4);
+        let bandit = committee.create(&config, 1);
+        let device = committee.session();
+        let mut twin = Twin::new(config);
+        let mut batch = vec![];
+        for (round, (rows, best)) in made_up(40, 3, 4, 5).iter().enumerate() {
+            let rounded = rounded(rows);
+            let (arm, label) = committee.decide(&device, &bandit, rows);
+            let indices = twin.indices(&rounded);
+            let order = config.order_of_ties(round as u64);
+            let largest = indices.iter().copied().fold(f64::MIN, f64::max);
+            let first = order.iter().find(|arm| largest - indices[**arm] < 1e-9).unwrap();
+            assert!(arm == *first || largest - indices[arm] < 1e-4, "{arm} of {indices:?}");
+            let reward = if arm == *best { 1.0 } else { 0.0 };
+            batch.push((rounded[arm].clone(), reward));
+            if batch.len() == 4 {
+                batch.drain(..).for_each(|(row, reward)| twin.learn(&row, reward, 1.0));
+                twin.t += 4;
+            }
+            committee.reward(&device, &bandit, &label, reward);
+        }
+        let view = committee.board.view(&bandit).unwrap();
+        assert_eq!((view.feedbacks, view.updates, view.decisions), (40, 10, 40));
+    }
+}

@@ -1,0 +1,345 @@
+//! A bandit: its requests, its slots, its decisions, and what is to be learnt.
+
+use crate::{Certified, Error, Row, Stocked, Voted};
+use bandit::LinearConfig;
+use shares::talk::{Definition, SlotAt};
+use shares::{Answer, AnswerPlace, DecisionState, Request, SessionId, Tree};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+/// How often a request is begun again.
+const MOST_TRIES: u32 = 5;
+
+/// A decision, for the device that has asked.
+#[derive(Clone)]
+pub struct Decision {
+    /// By what its feedback names it.
+    pub label: [u8; 32],
+    /// Its number.
+    pub round: u64,
+    /// Where the answers belong.
+    pub place: AnswerPlace,
+    /// Of each member.
+    pub answers: Vec<(u8, Answer)>,
+}
+
+/// A request that waits.
+#[derive(Clone)]
+pub(crate) struct Waiting {
+    pub(crate) ticket: u64,
+    pub(crate) session: SessionId,
+    pub(crate) nonce: shares::Nonce,
+    pub(crate) bytes: Vec<u8>,
+    tries: u32,
+}
+
+/// An update that was begun.
+#[derive(Default)]
+pub(crate) struct Updating {
+    pub(crate) added: Vec<[u8; 32]>,
+    pub(crate) erased: Vec<[u8; 32]>,
+    /// The members who prepare it, and compute it.
+    pub(crate) set: Vec<u8>,
+    /// Its slot, once it is there.
+    pub(crate) slot: Option<SlotAt>,
+    /// Whether it is computed.
+    pub(crate) runs: bool,
+    /// Of each place the members who refuse it.
+    pub(crate) refused: BTreeMap<u32, BTreeSet<u8>>,
+}
+
+pub(crate) struct Bandit {
+    pub(crate) definition: Definition,
+    pub(crate) config: LinearConfig,
+    pub(crate) certified: Option<Certified>,
+    pub(crate) voted: Option<Voted>,
+    /// Commits to the checkpoint for which members have voted.
+    pub(crate) commits: BTreeMap<u8, Vec<u8>>,
+    rows: HashMap<[u8; 32], Row>,
+    /// Decisions without feedback, the oldest first; some of them have it since.
+    open: VecDeque<[u8; 32]>,
+    /// Decisions whose feedback is to be learnt, the oldest first.
+    told: VecDeque<[u8; 32]>,
+    /// Decisions whose feedback is to be erased.
+    to_erase: VecDeque<[u8; 32]>,
+    pub(crate) tree: Tree,
+    /// The number of decisions.
+    pub(crate) round: u64,
+    pub(crate) waiting: VecDeque<Waiting>,
+    pub(crate) stock: Vec<Stocked>,
+    /// Whether slots for decisions are prepared.
+    pub(crate) prepares: bool,
+    /// Packs that are computed.
+    pub(crate) packs: usize,
+    pub(crate) updating: Option<Updating>,
+    pub(crate) ballot: u32,
+    /// Members whose updates are tried without them, because they refuse what others accept.
+    pub(crate) apart: BTreeSet<u8>,
+}
+
+impl Bandit {
+    pub(crate) fn new(definition: Definition) -> Result<Self, Error> {
+        let bad = |why: String| Error::Definition(why);
+        let config: LinearConfig =
+            serde_json::from_str(&definition.config).map_err(|error| bad(error.to_string()))?;
+        config.validate().map_err(|error| bad(error.to_string()))?;
+        if !config.schedule.is_public() {
+            return Err(bad("its schedule depends on data; take growth_or_every".into()));
+        }
+        let named = (config.d, config.k) == (definition.features as usize, definition.arms as usize);
+        if !named || definition.rules.sessions == 0 || definition.rules.decisions == 0 {
+            return Err(bad("it has other features or arms than its configuration, or no sessions".into()));
+        }
+        Ok(Bandit {
+            definition,
+            config,
+            certified: None,
+            voted: None,
+            commits: BTreeMap::new(),
+            rows: HashMap::new(),
+            open: VecDeque::new(),
+            told: VecDeque::new(),
+            to_erase: VecDeque::new(),
+            tree: Tree::default(),
+            round: 0,
+            waiting: VecDeque::new(),
+            stock: vec![],
+            prepares: false,
+            packs: 0,
+            updating: None,
+            ballot: 0,
+            apart: BTreeSet::new(),
+        })
+    }
+
+    pub(crate) fn restore_row(&mut self, label: [u8; 32], row: Row) {
+        self.round += 1;
+        self.sort(label, &row);
+        self.rows.insert(label, row);
+    }
+
+    /// Puts a decision where it waits for what comes next.
+    fn sort(&mut self, label: [u8; 32], row: &Row) {
+        match (&row.learnt, &row.feedback, &row.erasure) {
+            (Some(_), _, Some(_)) => self.to_erase.push_back(label),
+            (Some(_), _, None) => {}
+            (None, Some(_), _) => self.told.push_back(label),
+            (None, None, _) => self.open.push_back(label),
+        }
+    }
+
+    pub(crate) fn restore_state(&mut self, label: &[u8; 32], state: Option<[u8; 32]>) -> Result<(), Error> {
+        let learnt = state.unwrap_or_default();
+        self.tree.set(label, DecisionState::Learnt(learnt))?;
+        if state.is_none() {
+            self.tree.set(label, DecisionState::Erased)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn feedbacks(&self) -> u64 {
+        self.certified.as_ref().map_or(0, |(checkpoint, ..)| checkpoint.feedbacks)
+    }
+
+    pub(crate) fn unlearnt(&self) -> usize {
+        self.told.len() + self.updating.as_ref().map_or(0, |updating| updating.added.len())
+    }
+
+    pub(crate) fn slots(&self) -> usize {
+        self.stock.iter().map(|stocked| (stocked.count - stocked.next) as usize).sum()
+    }
+
+    pub(crate) fn labels(&self) -> Vec<[u8; 32]> {
+        self.rows.keys().copied().collect()
+    }
+
+    pub(crate) fn tickets(&self) -> Vec<u64> {
+        self.waiting.iter().map(|waiting| waiting.ticket).collect()
+    }
+
+    pub(crate) fn ask(&mut self, ticket: u64, request: Request, bytes: Vec<u8>) -> Result<(), Error> {
+        if request.numbers.len() != self.config.k * (self.config.d + 3) {
+            return Err(shares::Error::Message.into());
+        }
+        let Request { session, nonce, .. } = request;
+        self.waiting.push_back(Waiting { ticket, session, nonce, bytes, tries: 0 });
+        Ok(())
+    }
+
+    pub(crate) fn forget(&mut self, ticket: u64) {
+        self.waiting.retain(|waiting| waiting.ticket != ticket);
+    }
+
+    /// Requests of a run that has ended wait again; those that have been tried too often are returned.
+    pub(crate) fn again(&mut self, requests: Vec<Waiting>) -> Vec<u64> {
+        let mut given_up = vec![];
+        for mut waiting in requests.into_iter().rev() {
+            waiting.tries += 1;
+            match waiting.tries < MOST_TRIES {
+                true => self.waiting.push_front(waiting),
+                false => given_up.push(waiting.ticket),
+            }
+        }
+        given_up
+    }
+
+    /// Takes slots that were prepared by one set, at most so many, with the set.
+    pub(crate) fn take_slots(&mut self, most: usize) -> Option<(Vec<u8>, Vec<SlotAt>)> {
+        self.stock.retain(|stocked| stocked.next < stocked.count);
+        let set = self.stock.first()?.set.clone();
+        let mut slots = vec![];
+        for stocked in self.stock.iter_mut().filter(|stocked| stocked.set == set) {
+            while stocked.next < stocked.count && slots.len() < most {
+                slots.push(SlotAt { batch: stocked.batch, number: stocked.next });
+                stocked.next += 1;
+            }
+        }
+        Some((set, slots))
+    }
+
+    /// A decision was made: its row, and the decision that it makes too many, which goes.
+    pub(crate) fn decided(&mut self, label: [u8; 32], row: Row, most: usize) -> Option<[u8; 32]> {
+        self.open.push_back(label);
+        self.rows.insert(label, row);
+        let waits = |label: &[u8; 32], rows: &HashMap<[u8; 32], Row>| {
+            rows.get(label).is_some_and(|row| row.feedback.is_none())
+        };
+        while self.open.front().is_some_and(|label| !waits(label, &self.rows)) {
+            self.open.pop_front();
+        }
+        if self.open.len() <= most {
+            return None;
+        }
+        let oldest = self.open.pop_front()?;
+        self.rows.remove(&oldest);
+        Some(oldest)
+    }
+
+    /// Takes a feedback. The row with it, if that is new.
+    pub(crate) fn feedback(&mut self, label: &[u8; 32], bytes: Vec<u8>) -> Result<Option<Row>, Error> {
+        let row = self.rows.get_mut(label).ok_or(Error::Decision)?;
+        match &row.feedback {
+            Some(known) if *known == bytes => Ok(None),
+            Some(_) => Err(Error::Decision),
+            None => {
+                row.feedback = Some(bytes);
+                let row = row.clone();
+                self.told.push_back(*label);
+                Ok(Some(row))
+            }
+        }
+    }
+
+    /// Has a feedback erased: the row, or none if it was not counted and is gone.
+    pub(crate) fn erase(&mut self, label: &[u8; 32], request: Vec<u8>) -> Result<Option<Row>, Error> {
+        let runs = self.updating.as_ref().is_some_and(|updating| updating.added.contains(label));
+        let row = self.rows.get_mut(label).ok_or(Error::Decision)?;
+        if row.feedback.is_none() {
+            return Err(Error::Decision);
+        }
+        let counted = row.learnt.is_some();
+        if !counted && !runs {
+            self.told.retain(|told| told != label);
+            self.rows.remove(label);
+            return Ok(None);
+        }
+        let first = row.erasure.is_none();
+        row.erasure = Some(request);
+        let row = row.clone();
+        if counted && first {
+            self.to_erase.push_back(*label);
+        }
+        Ok(Some(row))
+    }
+
+    pub(crate) fn row(&self, label: &[u8; 32]) -> Option<&Row> {
+        self.rows.get(label)
+    }
+
+    /// Chooses what the next update learns and erases: none if nothing is due.
+    pub(crate) fn choose(&mut self, most_erased: usize) -> Option<([Vec<[u8; 32]>; 2], u64)> {
+        let rules = self.definition.rules;
+        let due = self.config.batch_length(self.feedbacks(), rules.sessions.into());
+        let most = if rules.sessions > 1 { 2 * due / u64::from(rules.sessions) } else { due };
+        let mut of_session: HashMap<SessionId, u64> = HashMap::new();
+        let mut added = vec![];
+        for label in &self.told {
+            let Some(row) = self.rows.get(label) else { continue };
+            let count = of_session.entry(row.played.session).or_default();
+            if *count < most && (added.len() as u64) < due {
+                *count += 1;
+                added.push(*label);
+            }
+        }
+        if (added.len() as u64) < due {
+            added.clear();
+        }
+        let erased: Vec<[u8; 32]> = self.to_erase.iter().copied().take(most_erased).collect();
+        if added.is_empty() && erased.is_empty() {
+            return None;
+        }
+        self.told.retain(|label| !added.contains(label));
+        self.to_erase.retain(|label| !erased.contains(label));
+        Some(([added, erased], due))
+    }
+
+    /// What an update was to learn waits again, but for what is refused, which is returned.
+    pub(crate) fn update_again(&mut self, updating: Updating, refused: &BTreeSet<u32>) -> Vec<[u8; 32]> {
+        let places = |label: &[u8; 32]| {
+            let all = updating.added.iter().chain(&updating.erased);
+            all.enumerate().find(|(_, other)| *other == label).map(|(at, _)| at as u32)
+        };
+        let bad = |label: &[u8; 32]| places(label).is_some_and(|at| refused.contains(&at));
+        let mut gone = vec![];
+        for label in updating.added.iter().rev() {
+            match bad(label) {
+                true => {
+                    self.rows.remove(label);
+                    gone.push(*label);
+                }
+                false => self.told.push_front(*label),
+            }
+        }
+        for label in updating.erased.iter().rev().filter(|label| !bad(label)) {
+            self.to_erase.push_front(*label);
+        }
+        gone
+    }
+
+    /// What follows from a checkpoint on which members have agreed: rows that change, and those that go.
+    pub(crate) fn learn(&mut self, voted: &Voted) -> Result<(Vec<[u8; 32]>, Vec<[u8; 32]>), Error> {
+        let model = voted.checkpoint.model.as_ref().ok_or(Error::Stored)?;
+        for (at, label) in voted.added.iter().enumerate() {
+            let learnt = shares::talk::Learnt::of(model, voted.added.len(), at).ok_or(Error::Stored)?;
+            self.tree.set(label, DecisionState::Learnt(learnt.hash()))?;
+            if let Some(row) = self.rows.get_mut(label) {
+                row.learnt = Some(learnt);
+                if row.erasure.is_some() {
+                    self.to_erase.push_back(*label);
+                }
+            }
+            self.told.retain(|told| told != label);
+        }
+        for label in &voted.erased {
+            self.tree.set(label, DecisionState::Erased)?;
+            self.rows.remove(label);
+            self.to_erase.retain(|other| other != label);
+        }
+        Ok((voted.added.clone(), voted.erased.clone()))
+    }
+
+    /// A member has forgotten its slots.
+    pub(crate) fn lose_member(&mut self, member: u8) {
+        self.stock.retain(|stocked| !stocked.set.contains(&member));
+        if self.updating.as_ref().is_some_and(|updating| !updating.runs && updating.set.contains(&member))
+            && let Some(updating) = self.updating.take()
+        {
+            self.update_again(updating, &BTreeSet::new());
+        }
+    }
+
+    /// The number of the next try of an update.
+    pub(crate) fn next_ballot(&mut self) -> u32 {
+        self.ballot += 1;
+        self.ballot
+    }
+}

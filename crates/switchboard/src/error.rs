@@ -1,0 +1,37 @@
+/// Why a switchboard refuses something.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// What was stored cannot be read.
+    #[error("what was stored of the committee cannot be read: restore the state folder from a backup")]
+    Stored,
+    /// Untrusted: bytes that are no request, feedback or session of this committee.
+    #[error("the message is none of this committee: {0}")]
+    Request(#[from] shares::Error),
+    /// Untrusted: a bandit that does not exist.
+    #[error("there is no such bandit of the committee")]
+    Bandit,
+    /// Untrusted: a session that is not known, or that too many members cannot read: begin another.
+    #[error("the session is not known, or too few members have read it: begin another one")]
+    Session,
+    /// Untrusted: a bandit that a committee does not compute.
+    #[error("a committee does not compute this bandit: {0}")]
+    Definition(String),
+    /// Untrusted: a decision that is not known, or whose feedback was told before.
+    #[error("the decision is not known, or its feedback was told before")]
+    Decision,
+    /// As many as there is room for.
+    #[error("there are {most} {what}, which is the most: wait, and ask again")]
+    Full {
+        /// What.
+        what: &'static str,
+        /// How many.
+        most: usize,
+    },
+    /// Members refuse the request: too few of them accept it.
+    #[error("members refuse the request: {0}")]
+    Refused(String),
+    /// Runs with the request have ended early too often.
+    #[error("members could not compute the decision together: ask again")]
+    Ended,
+}

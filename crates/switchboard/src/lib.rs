@@ -1,0 +1,521 @@
+//! What a server does for a committee on shares: it begins runs, hands on what members say, adds up what they
+//! prepare, and keeps what they have certified.
+//!
+//! Nothing here has to be trusted with more than that it answers: numbers are under masks, members check what
+//! they are shown, and devices check what members answer. Nothing here does I/O: what must survive a restart
+//! is a [`Change`], which is stored before what was asked for is acknowledged.
+
+mod bandit;
+mod error;
+mod run;
+mod seats;
+
+use bandit::Bandit;
+pub use bandit::Decision;
+pub use error::Error;
+use run::{Run, Work};
+use seats::Seats;
+use serde::{Deserialize, Serialize};
+use shares::talk::{
+    Ballot, BanditId, Checkpoint, Definition, FromMember, Played, RECEIPT, RunId, Signatures, Tags, ToMember,
+    from_bytes, to_bytes,
+};
+use shares::{DecisionState, Feedback, Label, Manifest, Request, Session, SessionId, Threshold};
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+/// Names a request of a device that waits for its decision.
+pub type Ticket = u64;
+
+/// What a server chooses.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// After so long without a message a member is left out, or a run begins again.
+    pub patience: Duration,
+    /// The slots for decisions that each bandit has in stock.
+    pub stock: u32,
+    /// The most requests that wait.
+    pub most_waiting: usize,
+    /// The most sessions.
+    pub most_sessions: usize,
+    /// The most decisions of a bandit that wait for feedback.
+    pub most_open: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            patience: Duration::from_secs(5),
+            stock: 32,
+            most_waiting: 10_000,
+            most_sessions: 100_000,
+            most_open: 100_000,
+        }
+    }
+}
+
+/// What must be stored: a value under a key, or none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The key.
+    pub key: Vec<u8>,
+    /// The value; none if it goes.
+    pub value: Option<Vec<u8>>,
+}
+
+/// What is stored, by kind.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+enum Key {
+    Session(SessionId),
+    Bandit(BanditId),
+    Checkpoint(BanditId),
+    Votes(BanditId),
+    Played(BanditId, [u8; 32]),
+    State(BanditId, [u8; 32]),
+}
+
+/// A session that members have read.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Known {
+    session: Session,
+    /// The receipts of members.
+    receipts: Signatures,
+    /// How many members refuse it.
+    refused: u8,
+}
+
+/// The switchboard of a committee.
+pub struct Switchboard {
+    threshold: Threshold,
+    /// The verifying keys of members.
+    keys: Vec<Vec<u8>>,
+    committee: [u8; 32],
+    options: Options,
+    seats: Seats,
+    sessions: HashMap<SessionId, Known>,
+    bandits: BTreeMap<BanditId, Bandit>,
+    runs: HashMap<RunId, Run>,
+    /// The number of the last batch of slots that members were asked for.
+    number: u64,
+    next_ticket: Ticket,
+    /// What has become of requests, until somebody takes it.
+    outcomes: HashMap<Ticket, Result<Decision, Error>>,
+    changes: Vec<Change>,
+    /// The members who were seen to show a wrong number, and how often.
+    liars: BTreeMap<u8, u64>,
+}
+
+impl Switchboard {
+    /// The switchboard of a committee with what was stored. `number` is above those of all batches that
+    /// members were asked for, such as the nanoseconds since 1970.
+    ///
+    /// # Errors
+    /// [`Error::Stored`] for what cannot be read.
+    pub fn open(
+        manifest: &Manifest,
+        options: Options,
+        stored: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>,
+        number: u64,
+    ) -> Result<Self, Error> {
+        let threshold = manifest.proposal.threshold;
+        let mut board = Switchboard {
+            seats: Seats::new(threshold.members()),
+            threshold,
+            keys: manifest.proposal.cards.iter().map(|card| card.signing.clone()).collect(),
+            committee: manifest.id(),
+            options,
+            sessions: HashMap::new(),
+            bandits: BTreeMap::new(),
+            runs: HashMap::new(),
+            number,
+            next_ticket: 0,
+            outcomes: HashMap::new(),
+            changes: vec![],
+            liars: BTreeMap::new(),
+        };
+        // In the order of kinds, so that bandits are there before what belongs to them.
+        let read = |(key, value): (Vec<u8>, Vec<u8>)| Ok((from_bytes::<Key>(&key)?, value));
+        let stored: Result<BTreeMap<Key, Vec<u8>>, shares::Error> = stored.into_iter().map(read).collect();
+        for (key, value) in stored.map_err(|_| Error::Stored)? {
+            board.restore(key, &value).map_err(|_| Error::Stored)?;
+        }
+        Ok(board)
+    }
+
+    fn restore(&mut self, key: Key, value: &[u8]) -> Result<(), Error> {
+        let missing = || Error::Stored;
+        match key {
+            Key::Session(id) => drop(self.sessions.insert(id, from_bytes(value)?)),
+            Key::Bandit(id) => drop(self.bandits.insert(id, Bandit::new(from_bytes(value)?)?)),
+            Key::Checkpoint(id) => {
+                self.bandits.get_mut(&id).ok_or_else(missing)?.certified = Some(from_bytes(value)?);
+            }
+            Key::Votes(id) => {
+                self.bandits.get_mut(&id).ok_or_else(missing)?.voted = Some(from_bytes(value)?);
+            }
+            Key::Played(id, label) => {
+                let stored = from_bytes(value)?;
+                self.bandits.get_mut(&id).ok_or_else(missing)?.restore_row(label, stored);
+            }
+            Key::State(id, label) => {
+                let state: Option<[u8; 32]> = from_bytes(value)?;
+                self.bandits.get_mut(&id).ok_or_else(missing)?.restore_state(&label, state)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, key: &Key, value: &impl Serialize) -> Result<(), Error> {
+        self.changes.push(Change { key: to_bytes(key)?, value: Some(to_bytes(value)?) });
+        Ok(())
+    }
+
+    fn remove(&mut self, key: &Key) -> Result<(), Error> {
+        self.changes.push(Change { key: to_bytes(key)?, value: None });
+        Ok(())
+    }
+
+    /// What is to be stored since the last call, in this order and at once.
+    pub fn changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// The members who are here.
+    pub fn here(&self) -> Vec<u8> {
+        self.seats.here()
+    }
+
+    /// The members who were seen to show a wrong number, and how many of their decisions.
+    pub fn liars(&self) -> &BTreeMap<u8, u64> {
+        &self.liars
+    }
+
+    /// Takes a session. It serves once enough members have read it ([`Switchboard::receipts`]).
+    ///
+    /// # Errors
+    /// [`Error::Full`].
+    pub fn session(&mut self, session: Session) -> Result<SessionId, Error> {
+        let id = session.id();
+        if self.sessions.contains_key(&id) {
+            return Ok(id);
+        }
+        if self.sessions.len() >= self.options.most_sessions {
+            return Err(Error::Full { what: "sessions", most: self.options.most_sessions });
+        }
+        self.seats.tell_session(&session, id);
+        self.sessions.insert(id, Known { session, receipts: vec![], refused: 0 });
+        Ok(id)
+    }
+
+    /// The receipts of a session, if enough members have signed it; none while it waits.
+    ///
+    /// # Errors
+    /// [`Error::Session`] for one that is not known, or that so many members refuse that it never serves.
+    pub fn receipts(&self, id: &SessionId) -> Result<Option<&Signatures>, Error> {
+        let known = self.sessions.get(id).ok_or(Error::Session)?;
+        let left = usize::from(self.threshold.members()).saturating_sub(known.refused.into());
+        if left < self.threshold.needed() {
+            return Err(Error::Session);
+        }
+        Ok((known.receipts.len() >= self.threshold.needed()).then_some(&known.receipts))
+    }
+
+    /// Creates a bandit.
+    ///
+    /// # Errors
+    /// [`Error::Definition`].
+    pub fn create(&mut self, definition: Definition) -> Result<BanditId, Error> {
+        let id = definition.id(&self.committee);
+        if self.bandits.contains_key(&id) {
+            return Ok(id);
+        }
+        self.put(&Key::Bandit(id), &definition)?;
+        self.bandits.insert(id, Bandit::new(definition.clone())?);
+        self.seats.tell_all(&ToMember::Bandit(definition));
+        self.go_on(Instant::now());
+        Ok(id)
+    }
+
+    /// Deletes a bandit and all that belongs to it.
+    ///
+    /// # Errors
+    /// [`Error::Bandit`].
+    pub fn delete(&mut self, id: &BanditId) -> Result<(), Error> {
+        let bandit = self.bandits.remove(id).ok_or(Error::Bandit)?;
+        for key in [Key::Bandit(*id), Key::Checkpoint(*id), Key::Votes(*id)] {
+            self.remove(&key)?;
+        }
+        for label in bandit.labels() {
+            self.remove(&Key::Played(*id, label))?;
+            self.remove(&Key::State(*id, label))?;
+        }
+        for ticket in bandit.tickets() {
+            self.outcomes.insert(ticket, Err(Error::Bandit));
+        }
+        let of = |(run, of): (&RunId, &Run)| (of.bandit == *id).then_some(*run);
+        let runs: Vec<RunId> = self.runs.iter().filter_map(of).collect();
+        runs.into_iter().for_each(|run| self.give_up(run));
+        Ok(())
+    }
+
+    /// A bandit's definition and checkpoint.
+    ///
+    /// # Errors
+    /// [`Error::Bandit`].
+    pub fn view(&self, id: &BanditId) -> Result<View<'_>, Error> {
+        let bandit = self.bandits.get(id).ok_or(Error::Bandit)?;
+        Ok(View {
+            definition: &bandit.definition,
+            updates: bandit.certified.as_ref().map_or(0, |(checkpoint, ..)| checkpoint.number),
+            feedbacks: bandit.feedbacks(),
+            decisions: bandit.round,
+            waiting: bandit.waiting.len(),
+            unlearnt: bandit.unlearnt(),
+            slots: bandit.slots(),
+        })
+    }
+
+    /// Asks for a decision.
+    ///
+    /// # Errors
+    /// [`Error::Bandit`], [`Error::Session`], [`Error::Request`], [`Error::Full`].
+    pub fn ask(&mut self, id: &BanditId, bytes: Vec<u8>, now: Instant) -> Result<Ticket, Error> {
+        let request = Request::from_bytes(&bytes, self.threshold.members())?;
+        if self.receipts(&request.session)?.is_none() {
+            return Err(Error::Session);
+        }
+        let waiting: usize = self.bandits.values().map(|bandit| bandit.waiting.len()).sum();
+        if waiting >= self.options.most_waiting {
+            return Err(Error::Full { what: "requests that wait", most: self.options.most_waiting });
+        }
+        let ticket = self.next_ticket + 1;
+        let bandit = self.bandits.get_mut(id).ok_or(Error::Bandit)?;
+        bandit.ask(ticket, request, bytes)?;
+        self.next_ticket = ticket;
+        self.go_on(now);
+        Ok(ticket)
+    }
+
+    /// What has become of a request; none while it waits. It is there once.
+    pub fn outcome(&mut self, ticket: Ticket) -> Option<Result<Decision, Error>> {
+        self.outcomes.remove(&ticket)
+    }
+
+    /// Nobody waits for this request any more.
+    pub fn forget(&mut self, ticket: Ticket) {
+        self.outcomes.remove(&ticket);
+        self.bandits.values_mut().for_each(|bandit| bandit.forget(ticket));
+    }
+
+    /// Takes the feedback on a decision. The same bytes may be sent again.
+    ///
+    /// # Errors
+    /// [`Error::Bandit`], [`Error::Request`]; [`Error::Decision`] for a decision that is not known, or was
+    /// told another feedback.
+    pub fn feedback(&mut self, id: &BanditId, bytes: Vec<u8>, now: Instant) -> Result<(), Error> {
+        let feedback = Feedback::from_bytes(&bytes, self.threshold.members())?;
+        let bandit = self.bandits.get_mut(id).ok_or(Error::Bandit)?;
+        if let Some(stored) = bandit.feedback(&feedback.decision, bytes)? {
+            self.put(&Key::Played(*id, feedback.decision), &stored)?;
+            self.go_on(now);
+        }
+        Ok(())
+    }
+
+    /// Has a feedback erased that was counted, or takes back one that was not.
+    ///
+    /// # Errors
+    /// [`Error::Bandit`]; [`Error::Decision`].
+    pub fn erase(
+        &mut self,
+        id: &BanditId,
+        label: &[u8; 32],
+        request: Vec<u8>,
+        now: Instant,
+    ) -> Result<(), Error> {
+        let bandit = self.bandits.get_mut(id).ok_or(Error::Bandit)?;
+        match bandit.erase(label, request)? {
+            Some(stored) => self.put(&Key::Played(*id, *label), &stored)?,
+            None => self.remove(&Key::Played(*id, *label))?,
+        }
+        self.go_on(now);
+        Ok(())
+    }
+
+    /// A member has come, with what it has drawn at its start. If that is new, it has forgotten its slots and
+    /// runs.
+    pub fn comes(&mut self, member: u8, nonce: [u8; 32], now: Instant) {
+        if !self.seats.comes(member, nonce, now) {
+            return;
+        }
+        self.seats.tell(member, ToMember::Begin);
+        self.lose(member);
+        for bandit in self.bandits.values() {
+            self.seats.tell(member, ToMember::Bandit(bandit.definition.clone()));
+            if let Some((checkpoint, ballot, commits)) = &bandit.certified {
+                let checkpoint = Box::new(checkpoint.clone());
+                self.seats.tell(member, ToMember::Checkpoint(checkpoint, *ballot, commits.clone()));
+            }
+            if let Some(voted) = &bandit.voted {
+                self.seats.tell(member, ToMember::Votes(voted.ballot, voted.votes.clone()));
+            }
+        }
+        // Sessions that it has not signed for; it gets others when they are used.
+        for (id, known) in &self.sessions {
+            if !known.receipts.iter().any(|(other, _)| *other == member) {
+                self.seats.tell_session_to(member, &known.session, *id);
+            }
+        }
+        self.go_on(now);
+    }
+
+    /// The runs and slots of a member are gone.
+    fn lose(&mut self, member: u8) {
+        let of = |(run, of): (&RunId, &Run)| of.here.contains(&member).then_some(*run);
+        let runs: Vec<RunId> = self.runs.iter().filter_map(of).collect();
+        runs.into_iter().for_each(|run| self.give_up(run));
+        self.bandits.values_mut().for_each(|bandit| bandit.lose_member(member));
+    }
+
+    /// What a member is told next, after what it has taken.
+    pub fn tell(&mut self, member: u8, after: u64) -> Vec<(u64, std::sync::Arc<ToMember>)> {
+        self.seats.next(member, after)
+    }
+
+    /// What a member says. What does not belong to a run that goes on is of no effect.
+    pub fn says(&mut self, member: u8, said: FromMember, now: Instant) {
+        self.seats.heard(member, now);
+        match said {
+            FromMember::Receipt { session, signature } => self.receipt(member, session, signature),
+            FromMember::Refused { about, .. } => {
+                if let Some(known) = self.sessions.get_mut(&about) {
+                    known.refused = known.refused.saturating_add(1);
+                }
+            }
+            FromMember::Began { number, run } => self.began(number, run),
+            FromMember::Say { run, step, body } => self.said(member, run, step, Work::Said(body), now),
+            FromMember::Add { run, step, numbers } => self.said(member, run, step, Work::Added(numbers), now),
+            FromMember::Prepared { batch } => self.prepared(member, batch),
+            FromMember::Decided { run, decisions } => self.decided(member, run, decisions),
+            FromMember::Voted { run, checkpoint, ballot, signature } => {
+                self.voted(member, run, *checkpoint, ballot, signature)
+            }
+            FromMember::Committed { ballot, signature } => self.committed(member, ballot, signature),
+            FromMember::Ended { run, refused, .. } => self.ended(member, run, &refused),
+        }
+        self.go_on(now);
+    }
+
+    fn receipt(&mut self, member: u8, session: SessionId, signature: Vec<u8>) {
+        let signed = shares::talk::receipt(&self.committee, &session);
+        if !self.has_signed(member, RECEIPT, &signed, &signature) {
+            return;
+        }
+        let Some(known) = self.sessions.get_mut(&session) else { return };
+        if known.receipts.iter().any(|(other, _)| *other == member) {
+            return;
+        }
+        known.receipts.push((member, signature));
+        if known.receipts.len() >= self.threshold.needed() {
+            let known = known.clone();
+            // A failure would be one of memory; the session then is begun again after a restart.
+            let _ = self.put(&Key::Session(session), &known);
+        }
+    }
+
+    fn has_signed(&self, member: u8, context: &'static str, message: &[u8], signature: &[u8]) -> bool {
+        let key = usize::from(member).checked_sub(1).and_then(|at| self.keys.get(at));
+        key.is_some_and(|key| envelope::verify(key, context, message, signature).is_ok())
+    }
+
+    /// Leaves out who is silent, and begins what waits.
+    pub fn tick(&mut self, now: Instant) {
+        let late: Vec<RunId> = self
+            .runs
+            .iter()
+            .filter(|(_, run)| now.saturating_duration_since(run.since) >= self.options.patience)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in late {
+            self.late(id, now);
+        }
+        self.go_on(now);
+    }
+
+    /// Begins all that can begin.
+    fn go_on(&mut self, now: Instant) {
+        let here = self.seats.here();
+        if here.len() < self.threshold.needed() {
+            return;
+        }
+        let ids: Vec<BanditId> = self.bandits.keys().copied().collect();
+        for id in ids {
+            self.prepare_stock(id, &here, now);
+            while self.begin_pack(id, &here, now) {}
+            self.begin_update(id, &here, now);
+        }
+    }
+}
+
+/// What is public of a bandit.
+pub struct View<'a> {
+    /// As it was created.
+    pub definition: &'a Definition,
+    /// The number of updates.
+    pub updates: u64,
+    /// The feedbacks in its model.
+    pub feedbacks: u64,
+    /// The decisions.
+    pub decisions: u64,
+    /// The requests that wait.
+    pub waiting: usize,
+    /// The feedbacks that wait for the end of the batch.
+    pub unlearnt: usize,
+    /// The slots in stock.
+    pub slots: usize,
+}
+
+/// A checkpoint for which 2t − 1 members have voted, and what follows from it.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Voted {
+    pub(crate) checkpoint: Checkpoint,
+    pub(crate) ballot: Ballot,
+    pub(crate) votes: Signatures,
+    /// The decisions whose feedback it has learnt.
+    pub(crate) added: Vec<[u8; 32]>,
+    /// Those whose feedback is gone.
+    pub(crate) erased: Vec<[u8; 32]>,
+}
+
+/// A checkpoint with the ballot and the signatures for it.
+pub(crate) type Certified = (Checkpoint, Ballot, Signatures);
+
+/// The row of a decision, with what became of its feedback.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Row {
+    pub(crate) played: Played,
+    pub(crate) tags: Tags,
+    /// What the device has told.
+    pub(crate) feedback: Option<Vec<u8>>,
+    /// That the device has it erased.
+    pub(crate) erasure: Option<Vec<u8>>,
+    /// Where its reward is, once it was counted.
+    pub(crate) learnt: Option<shares::talk::Learnt>,
+}
+
+/// A state as it is stored: a hash, or none after it was erased.
+pub(crate) fn stored_state(state: DecisionState) -> Option<[u8; 32]> {
+    match state {
+        DecisionState::Learnt(hash) => Some(hash),
+        DecisionState::Erased => None,
+    }
+}
+
+/// A batch of slots in stock.
+pub(crate) struct Stocked {
+    pub(crate) batch: Label,
+    pub(crate) set: Vec<u8>,
+    /// The next slot that has not served.
+    pub(crate) next: u32,
+    pub(crate) count: u32,
+}

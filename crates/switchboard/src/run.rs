@@ -1,0 +1,543 @@
+//! Runs: what members say in each step goes to the others, or is added up.
+
+use crate::bandit::{Updating, Waiting};
+use crate::{Decision, Error, Key, Row, Stocked, Switchboard, Voted, stored_state};
+use shares::talk::{
+    Added, Ballot, BanditId, COMMIT, Checkpoint, Decided, Erased, MOST_ERASED, MOST_TOGETHER, Pack, Played,
+    Prepare, Purpose, RunId, SlotAt, Tags, ToMember, Update, VOTE, decision_label,
+};
+use shares::{AnswerPlace, DecisionState, Field, Label};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+/// The most packs of a bandit that are computed at a time.
+const MOST_PACKS: usize = 2;
+/// The most slots that are prepared together.
+const MOST_SLOTS: u32 = 256;
+
+/// A run that goes on.
+pub(crate) struct Run {
+    pub(crate) bandit: BanditId,
+    pub(crate) here: Vec<u8>,
+    step: u32,
+    said: BTreeMap<u8, Work>,
+    pub(crate) since: Instant,
+    kind: Kind,
+}
+
+/// What a member says in a step.
+pub(crate) enum Work {
+    Said(Vec<u8>),
+    Added(Option<Vec<Field>>),
+}
+
+enum Kind {
+    /// Slots are prepared: for an update, or for decisions.
+    Prepare { learns: bool, slots: u32, done: BTreeSet<u8> },
+    Pack { round: u64, requests: Vec<Waiting>, done: BTreeMap<u8, Vec<Result<Decided, String>>> },
+    Update { votes: BTreeMap<u8, (Ballot, Vec<u8>)>, checkpoints: BTreeMap<[u8; 32], Checkpoint> },
+}
+
+impl Switchboard {
+    fn begin(&mut self, id: RunId, bandit: BanditId, here: Vec<u8>, kind: Kind, now: Instant) {
+        let run = Run { bandit, here, step: 0, said: BTreeMap::new(), since: now, kind };
+        self.runs.insert(id, run);
+    }
+
+    /// Has slots prepared, if the stock of a bandit is low.
+    pub(crate) fn prepare_stock(&mut self, id: BanditId, here: &[u8], now: Instant) {
+        let Some(bandit) = self.bandits.get_mut(&id) else { return };
+        let want = (self.options.stock as usize).max(bandit.waiting.len());
+        if bandit.prepares || bandit.slots() >= want.div_ceil(2) {
+            return;
+        }
+        bandit.prepares = true;
+        let slots = (want as u32).clamp(1, MOST_SLOTS);
+        let purpose = Purpose::Decide { feedbacks: bandit.feedbacks() };
+        self.begin_prepare(id, purpose, slots, here, now);
+    }
+
+    fn begin_prepare(&mut self, bandit: BanditId, purpose: Purpose, slots: u32, set: &[u8], now: Instant) {
+        self.number += 1;
+        let number = self.number;
+        let nonces = set.iter().filter_map(|member| Some((*member, self.seats.nonce(*member)?)));
+        let prepare = Prepare { bandit, purpose, set: nonces.collect(), number, slots };
+        let kind = Kind::Prepare {
+            learns: matches!(purpose, Purpose::Learn { .. }),
+            slots,
+            done: BTreeSet::new(),
+        };
+        self.begin(Prepare::asked(number), bandit, set.to_vec(), kind, now);
+        self.seats.tell_some(set, ToMember::Prepare(prepare));
+    }
+
+    /// The run that members have given to a batch.
+    pub(crate) fn began(&mut self, number: u64, id: RunId) {
+        if let Some(run) = self.runs.remove(&Prepare::asked(number)) {
+            self.runs.entry(id).or_insert(run);
+        }
+    }
+
+    /// Begins a pack, if requests wait and slots are there. Whether it has.
+    pub(crate) fn begin_pack(&mut self, id: BanditId, here: &[u8], now: Instant) -> bool {
+        let Some(bandit) = self.bandits.get_mut(&id) else { return false };
+        if bandit.waiting.is_empty() || bandit.packs >= MOST_PACKS {
+            return false;
+        }
+        let most = bandit.waiting.len().min(MOST_TOGETHER);
+        let Some((set, slots)) = bandit.take_slots(most) else { return false };
+        let set: Vec<u8> = set.into_iter().filter(|member| here.contains(member)).collect();
+        if set.len() < self.threshold.needed() {
+            bandit.stock.clear();
+            return false;
+        }
+        let requests: Vec<Waiting> = bandit.waiting.drain(..slots.len().min(most)).collect();
+        let round = bandit.round;
+        bandit.round += requests.len() as u64;
+        bandit.packs += 1;
+        let checkpoint = bandit.certified.as_ref().map(|(checkpoint, ..)| checkpoint.hash());
+        let checkpoint = checkpoint.unwrap_or_else(|| Checkpoint::first(id).hash());
+        let pack = Pack {
+            bandit: id,
+            checkpoint,
+            round,
+            here: set.clone(),
+            requests: requests.iter().map(|waiting| waiting.bytes.clone()).collect(),
+            slots,
+        };
+        let run = pack.run(&self.committee);
+        for waiting in &requests {
+            if let Some(known) = self.sessions.get(&waiting.session) {
+                for member in &set {
+                    self.seats.tell_session_to(*member, &known.session, waiting.session);
+                }
+            }
+        }
+        self.begin(run, id, set.clone(), Kind::Pack { round, requests, done: BTreeMap::new() }, now);
+        self.seats.tell_some(&set, ToMember::Pack(pack));
+        true
+    }
+
+    /// Begins an update, if one is due: its slot first.
+    pub(crate) fn begin_update(&mut self, id: BanditId, here: &[u8], now: Instant) {
+        let Some(bandit) = self.bandits.get_mut(&id) else { return };
+        if bandit.voted.is_some() || bandit.updating.is_some() {
+            return;
+        }
+        let without = |apart: &BTreeSet<u8>| -> Vec<u8> {
+            here.iter().copied().filter(|member| !apart.contains(member)).collect()
+        };
+        let mut set = without(&bandit.apart);
+        if set.len() < self.threshold.needed() {
+            bandit.apart.clear();
+            set = here.to_vec();
+        }
+        let Some(([added, erased], _)) = bandit.choose(MOST_ERASED) else { return };
+        let (feedbacks, residual) =
+            bandit.certified.as_ref().map_or((0, 0), |(known, ..)| (known.feedbacks, known.residual));
+        let purpose = Purpose::Learn {
+            feedbacks,
+            residual,
+            added: added.len() as u32,
+            erased: erased.len() as u32,
+        };
+        bandit.updating = Some(Updating { added, erased, set: set.clone(), ..Updating::default() });
+        self.begin_prepare(id, purpose, 1, &set, now);
+    }
+
+    /// Computes the update whose slot is there.
+    fn run_update(&mut self, id: BanditId, slot: SlotAt, set: Vec<u8>, now: Instant) {
+        let Some(bandit) = self.bandits.get_mut(&id) else { return };
+        let ballot = bandit.next_ballot();
+        let Some(updating) = &mut bandit.updating else { return };
+        updating.slot = Some(slot);
+        updating.runs = true;
+        updating.set = set.clone();
+        let (added, erased) = (updating.added.clone(), updating.erased.clone());
+        let all: Vec<[u8; 32]> = added.iter().chain(&erased).copied().collect();
+        let row = |label: &[u8; 32]| bandit.row(label).cloned();
+        let add = |label: &[u8; 32]| {
+            let Row { played, tags, feedback, .. } = row(label)?;
+            Some(Added { played, tags, feedback: feedback? })
+        };
+        let erase = |label: &[u8; 32]| {
+            let Row { played, tags, erasure, learnt, .. } = row(label)?;
+            Some(Erased { played, tags, learnt: learnt?, request: erasure? })
+        };
+        let (add, erase): (Vec<Added>, Vec<Erased>) =
+            (added.iter().filter_map(add).collect(), erased.iter().filter_map(erase).collect());
+        if add.len() + erase.len() != all.len() {
+            // A feedback was taken back meanwhile.
+            self.update_ends(id, &BTreeSet::new());
+            return;
+        }
+        let certified = bandit.certified.as_ref().map(|(checkpoint, ..)| checkpoint.hash());
+        let update = Update {
+            bandit: id,
+            checkpoint: certified.unwrap_or_else(|| Checkpoint::first(id).hash()),
+            ballot,
+            here: set.clone(),
+            paths: bandit.tree.paths(&all).to_bytes(),
+            added: add,
+            erased: erase,
+            slot,
+        };
+        let rows = update.added.iter().map(|added| &added.played);
+        let rows = rows.chain(update.erased.iter().map(|erased| &erased.played));
+        for played in rows {
+            if let Some(known) = self.sessions.get(&played.session) {
+                for member in &set {
+                    self.seats.tell_session_to(*member, &known.session, played.session);
+                }
+            }
+        }
+        let run = update.run(&self.committee);
+        let kind = Kind::Update { votes: BTreeMap::new(), checkpoints: BTreeMap::new() };
+        self.begin(run, id, set.clone(), kind, now);
+        self.seats.tell_some(&set, ToMember::Update(Box::new(update)));
+    }
+
+    /// A member says something in a step.
+    pub(crate) fn said(&mut self, member: u8, id: RunId, step: u32, work: Work, now: Instant) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        if run.step != step || !run.here.contains(&member) {
+            return;
+        }
+        run.said.entry(member).or_insert(work);
+        if run.here.iter().all(|member| run.said.contains_key(member)) {
+            self.deliver(id, now);
+        }
+    }
+
+    /// Hands on what members have said in this step.
+    fn deliver(&mut self, id: RunId, now: Instant) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        let (mut said, mut sums) = (vec![], vec![]);
+        for (member, work) in std::mem::take(&mut run.said) {
+            match work {
+                Work::Said(body) => said.push((member, body)),
+                Work::Added(numbers) => sums.push(numbers),
+            }
+        }
+        let (step, here) = (run.step, run.here.clone());
+        run.step += 1;
+        run.since = now;
+        let message = match (said.is_empty(), sums.is_empty()) {
+            (false, true) => Some(ToMember::Heard { run: id, step, said }),
+            (true, false) => added(sums).map(|sums| ToMember::Sums { run: id, step, sums }),
+            _ => None,
+        };
+        match message {
+            Some(message) => self.seats.tell_some(&here, message),
+            None => self.give_up(id),
+        }
+    }
+
+    /// A member does not take part in a run any more.
+    pub(crate) fn ended(&mut self, member: u8, id: RunId, refused: &[u32]) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        if !run.here.contains(&member) {
+            return;
+        }
+        if let (Kind::Update { .. }, Some(bandit)) = (&run.kind, self.bandits.get_mut(&run.bandit))
+            && let Some(updating) = &mut bandit.updating
+        {
+            for place in refused {
+                updating.refused.entry(*place).or_default().insert(member);
+            }
+            if !refused.is_empty() {
+                bandit.apart.insert(member);
+            }
+        }
+        run.here.retain(|other| *other != member);
+        if run.here.len() >= self.threshold.needed() && !matches!(run.kind, Kind::Prepare { .. }) {
+            let (said, since) = (run.said.len(), run.since);
+            if said > 0 && run.here.iter().all(|member| run.said.contains_key(member)) {
+                self.deliver(id, since);
+            }
+            return;
+        }
+        // Slots for another width than decisions have now.
+        if let (Kind::Pack { .. }, 0, Some(bandit)) = (&run.kind, run.step, self.bandits.get_mut(&run.bandit)) {
+            bandit.stock.clear();
+        }
+        self.give_up(id);
+    }
+
+    /// A step of a run has taken too long.
+    pub(crate) fn late(&mut self, id: RunId, now: Instant) {
+        let need = self.threshold.needed();
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        let done: Vec<u8> = match &run.kind {
+            Kind::Prepare { done, .. } => done.iter().copied().collect(),
+            Kind::Pack { done, .. } => done.keys().copied().collect(),
+            Kind::Update { votes, .. } => votes.keys().copied().collect(),
+        };
+        let spoke: Vec<u8> = run.here.iter().copied().filter(|m| run.said.contains_key(m)).collect();
+        let active = if done.is_empty() { &spoke } else { &done };
+        let silent: Vec<u8> = run.here.iter().copied().filter(|member| !active.contains(member)).collect();
+        let goes_on = active.len() >= need;
+        let adds = run.said.values().any(|work| matches!(work, Work::Added(_)));
+        if goes_on && done.is_empty() && !adds {
+            run.here = spoke;
+            self.deliver(id, now);
+        } else if goes_on && !done.is_empty() {
+            run.here = done;
+            self.finish(id, now);
+        } else {
+            self.give_up(id);
+        }
+        silent.into_iter().for_each(|member| self.seats.is_silent(member));
+    }
+
+    /// Ends a run whose members are all done.
+    fn finish(&mut self, id: RunId, now: Instant) {
+        let Some(run) = self.runs.remove(&id) else { return };
+        match run.kind {
+            Kind::Prepare { learns, slots, .. } => {
+                let batch = Label::from_bytes(id);
+                let Some(bandit) = self.bandits.get_mut(&run.bandit) else { return };
+                match learns {
+                    true => self.run_update(run.bandit, SlotAt { batch, number: 0 }, run.here, now),
+                    false => {
+                        bandit.prepares = false;
+                        bandit.stock.push(Stocked { batch, set: run.here, next: 0, count: slots });
+                    }
+                }
+            }
+            Kind::Pack { round, requests, done } => self.decide(id, run.bandit, round, requests, &done),
+            Kind::Update { .. } => {
+                // Votes that do not agree.
+                self.update_ends(run.bandit, &BTreeSet::new());
+            }
+        }
+    }
+
+    /// Gives a run up: what it was for begins again.
+    pub(crate) fn give_up(&mut self, id: RunId) {
+        let Some(run) = self.runs.remove(&id) else { return };
+        self.seats.tell_some(&run.here, ToMember::End { run: id });
+        let Some(bandit) = self.bandits.get_mut(&run.bandit) else {
+            if let Kind::Pack { requests, .. } = run.kind {
+                for waiting in requests {
+                    self.outcomes.insert(waiting.ticket, Err(Error::Bandit));
+                }
+            }
+            return;
+        };
+        match run.kind {
+            Kind::Prepare { learns: false, .. } => bandit.prepares = false,
+            Kind::Prepare { .. } | Kind::Update { .. } => {
+                let t = self.threshold.t();
+                let refused = bandit.updating.as_ref().map(|updating| {
+                    let many = updating.refused.iter().filter(|(_, members)| members.len() >= t);
+                    many.map(|(place, _)| *place).collect()
+                });
+                self.update_ends(run.bandit, &refused.unwrap_or_default());
+            }
+            Kind::Pack { requests, .. } => {
+                bandit.packs -= 1;
+                for ticket in bandit.again(requests) {
+                    self.outcomes.insert(ticket, Err(Error::Ended));
+                }
+            }
+        }
+    }
+
+    /// An update has ended without a checkpoint.
+    fn update_ends(&mut self, id: BanditId, refused: &BTreeSet<u32>) {
+        let Some(bandit) = self.bandits.get_mut(&id) else { return };
+        let Some(updating) = bandit.updating.take() else { return };
+        for label in bandit.update_again(updating, refused) {
+            let _ = self.remove(&Key::Played(id, label));
+        }
+    }
+
+    /// A member has slots.
+    pub(crate) fn prepared(&mut self, member: u8, batch: Label) {
+        let id = *batch.bytes();
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        let Kind::Prepare { done, .. } = &mut run.kind else { return };
+        if !run.here.contains(&member) {
+            return;
+        }
+        done.insert(member);
+        if run.here.iter().all(|member| done.contains(member)) {
+            let since = run.since;
+            self.finish(id, since);
+        }
+    }
+
+    /// A member has computed the decisions of a pack.
+    pub(crate) fn decided(&mut self, member: u8, id: RunId, decisions: Vec<Result<Decided, String>>) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        let Kind::Pack { requests, done, .. } = &mut run.kind else { return };
+        if !run.here.contains(&member) || decisions.len() != requests.len() {
+            return;
+        }
+        done.entry(member).or_insert(decisions);
+        if run.here.iter().all(|member| done.contains_key(member)) {
+            let since = run.since;
+            self.finish(id, since);
+        }
+    }
+
+    /// Makes decisions of what members have computed.
+    fn decide(
+        &mut self,
+        run: RunId,
+        id: BanditId,
+        round: u64,
+        requests: Vec<Waiting>,
+        done: &BTreeMap<u8, Vec<Result<Decided, String>>>,
+    ) {
+        let (t, need) = (self.threshold.t(), self.threshold.needed());
+        let subsets = self.threshold.subsets().len();
+        let members = usize::from(self.threshold.members());
+        for member in 1..=self.threshold.members() {
+            let named = done.values().filter(|decisions| {
+                decisions.iter().any(|d| d.as_ref().is_ok_and(|d| d.liars.contains(&member)))
+            });
+            if named.count() >= t {
+                *self.liars.entry(member).or_default() += 1;
+            }
+        }
+        let Some(bandit) = self.bandits.get_mut(&id) else { return };
+        bandit.packs -= 1;
+        let mut gone = vec![];
+        let mut stored = vec![];
+        for (position, waiting) in requests.into_iter().enumerate() {
+            let of = |(member, decisions): (&u8, &'_ Vec<Result<Decided, String>>)| {
+                Some((*member, decisions.get(position)?.clone().ok()?))
+            };
+            let all: Vec<(u8, Decided)> = done.iter().filter_map(of).collect();
+            // What t members say is what one honest member says.
+            let same = |row: &shares::Record| all.iter().filter(|(_, other)| other.row == *row).count();
+            let row = all.iter().map(|(_, decided)| &decided.row).find(|row| same(row) >= t).cloned();
+            let answers = |row: &shares::Record| {
+                let of = |(member, decided): &(u8, Decided)| {
+                    (decided.row == *row).then(|| Some((*member, decided.answer.clone()?))).flatten()
+                };
+                all.iter().filter_map(of).collect::<Vec<_>>()
+            };
+            let label = decision_label(&run, position as u32);
+            let decision = row.map(|row| (answers(&row), row)).filter(|(answers, _)| answers.len() >= need);
+            let Some((answers, row)) = decision else {
+                let why = done.values().find_map(|d| d.get(position)?.clone().err());
+                let why = why.unwrap_or_else(|| "their results differ".into());
+                self.outcomes.insert(waiting.ticket, Err(Error::Refused(why)));
+                continue;
+            };
+            let mut tags = Tags::default();
+            for (_, decided) in all.iter().filter(|(_, decided)| decided.row == row) {
+                tags.add(subsets, members, &decided.tags);
+            }
+            let played = Played { bandit: id, session: waiting.session, label, row };
+            let row = Row { played, tags, feedback: None, erasure: None, learnt: None };
+            gone.extend(bandit.decided(label, row.clone(), self.options.most_open));
+            stored.push((label, row));
+            let place = AnswerPlace { bandit: id.to_vec(), run, position: position as u32, nonce: waiting.nonce };
+            let decision = Decision { label, round: round + position as u64, place, answers };
+            self.outcomes.insert(waiting.ticket, Ok(decision));
+        }
+        for (label, row) in stored {
+            let _ = self.put(&Key::Played(id, label), &row);
+        }
+        for label in gone {
+            let _ = self.remove(&Key::Played(id, label));
+        }
+    }
+
+    /// A member votes for a checkpoint.
+    pub(crate) fn voted(
+        &mut self,
+        member: u8,
+        id: RunId,
+        checkpoint: Checkpoint,
+        ballot: Ballot,
+        signature: Vec<u8>,
+    ) {
+        if !self.has_signed(member, VOTE, &ballot.bytes(), &signature) || checkpoint.hash() != ballot.hash {
+            return;
+        }
+        let need = self.threshold.needed();
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        let Kind::Update { votes, checkpoints } = &mut run.kind else { return };
+        if !run.here.contains(&member) || ballot.bandit != run.bandit {
+            return;
+        }
+        votes.entry(member).or_insert((ballot, signature));
+        checkpoints.insert(ballot.hash, checkpoint);
+        let same: Vec<(u8, Vec<u8>)> = votes
+            .iter()
+            .filter(|(_, (other, _))| *other == ballot)
+            .map(|(member, (_, signature))| (*member, signature.clone()))
+            .collect();
+        if same.len() < need {
+            return;
+        }
+        let Some(checkpoint) = checkpoints.remove(&ballot.hash) else { return };
+        let bandit_id = run.bandit;
+        self.runs.remove(&id);
+        let Some(bandit) = self.bandits.get_mut(&bandit_id) else { return };
+        let Some(updating) = bandit.updating.take() else { return };
+        let Updating { added, erased, .. } = updating;
+        let voted = Voted { checkpoint, ballot, votes: same.clone(), added, erased };
+        bandit.voted = Some(voted.clone());
+        bandit.commits.clear();
+        let _ = self.put(&Key::Votes(bandit_id), &voted);
+        self.seats.tell_all(&ToMember::Votes(ballot, same));
+    }
+
+    /// A member commits to a checkpoint.
+    pub(crate) fn committed(&mut self, member: u8, ballot: Ballot, signature: Vec<u8>) {
+        if !self.has_signed(member, COMMIT, &ballot.bytes(), &signature) {
+            return;
+        }
+        let need = self.threshold.needed();
+        let Some(bandit) = self.bandits.get_mut(&ballot.bandit) else { return };
+        let Some(voted) = bandit.voted.clone().filter(|voted| voted.ballot == ballot) else { return };
+        bandit.commits.insert(member, signature);
+        if bandit.commits.len() < need {
+            return;
+        }
+        let commits: Vec<(u8, Vec<u8>)> = std::mem::take(&mut bandit.commits).into_iter().collect();
+        let certified = (voted.checkpoint.clone(), ballot, commits.clone());
+        bandit.voted = None;
+        bandit.certified = Some(certified.clone());
+        let Ok((added, erased)) = bandit.learn(&voted) else { return };
+        let rows: Vec<([u8; 32], Row)> =
+            added.iter().filter_map(|label| Some((*label, bandit.row(label)?.clone()))).collect();
+        let states: Vec<([u8; 32], Option<DecisionState>)> =
+            added.iter().chain(&erased).map(|label| (*label, bandit.tree.state(label))).collect();
+        let id = ballot.bandit;
+        let _ = self.put(&Key::Checkpoint(id), &certified);
+        let _ = self.remove(&Key::Votes(id));
+        for (label, row) in rows {
+            let _ = self.put(&Key::Played(id, label), &row);
+        }
+        for label in erased {
+            let _ = self.remove(&Key::Played(id, label));
+        }
+        for (label, state) in states {
+            if let Some(state) = state {
+                let _ = self.put(&Key::State(id, label), &stored_state(state));
+            }
+        }
+        let checkpoint = Box::new(certified.0);
+        self.seats.tell_all(&ToMember::Checkpoint(checkpoint, ballot, commits));
+    }
+}
+
+/// The sums of what members have prepared; none if their counts differ, or nobody adds.
+fn added(numbers: Vec<Option<Vec<Field>>>) -> Option<Vec<Field>> {
+    let mut all = numbers.into_iter().flatten();
+    let mut sums = all.next()?;
+    for numbers in all {
+        if numbers.len() != sums.len() {
+            return None;
+        }
+        sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
+    }
+    Some(sums)
+}
