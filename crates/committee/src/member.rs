@@ -17,9 +17,8 @@ use envelope::SealingSecret;
 use rand::CryptoRng;
 use shares::talk::{
     AGREED, Added, Ballot, BanditId, COMMIT, Checkpoint, Decided, Definition, Erased, FromMember, Learnt,
-    MOST_ERASED, MOST_TOGETHER, Pack, Played,
-    Prepare, Purpose, RECEIPT, RunId, Signatures, SlotAt, ToMember, Update, VOTE, decision_label, from_bytes, receipt,
-    to_bytes,
+    MOST_ERASED, MOST_TOGETHER, Pack, Played, Prepare, Purpose, RECEIPT, RunId, Signatures, SlotAt, ToMember,
+    Update, VOTE, decision_label, from_bytes, receipt, to_bytes,
 };
 use shares::{
     AnswerPlace, DecisionState, Field, Label, MemberSession, Message, Nonce, Pads, Paths, Record, Request,
@@ -92,9 +91,9 @@ struct Bandit {
     kept: Kept,
     /// None until the server has brought the checkpoint that the member remembers.
     current: Option<Current>,
-    /// The requests and the decisions of sessions since the last checkpoint.
-    nonces: HashSet<(SessionId, Nonce)>,
-    decisions: HashMap<SessionId, u16>,
+    /// The requests of sessions that were computed since the last checkpoint. One whose run has ended early
+    /// is computed again: its answers have other pads then.
+    decisions: HashMap<SessionId, HashSet<Nonce>>,
 }
 
 struct Current {
@@ -130,7 +129,6 @@ enum Asked {
 struct Deciding {
     pack: Pack,
     refused: Vec<u32>,
-    signature: Vec<u8>,
     requests: Vec<Request>,
     sessions: Vec<Option<Arc<MemberSession>>>,
     /// Of each request that is not refused the member's shares.
@@ -146,14 +144,31 @@ struct Deciding {
 
 struct Learning {
     update: Box<Update>,
-    signature: Vec<u8>,
     /// What is computed once members have agreed.
-    begin: Option<(Slot, Learn, Arc<State<Field>>, Vec<Feedback<Field>>)>,
+    begin: Option<Batch>,
     circuit: CircuitId,
     next: (u64, u64, u64, [u8; 32]),
     paths: Paths,
     showing: Option<Showing<Record>>,
 }
+
+/// What an update is computed of.
+struct Batch {
+    slot: Slot,
+    scalars: Learn,
+    state: Arc<State<Field>>,
+    feedbacks: Vec<Feedback<Field>>,
+}
+
+/// What a member has signed in step 0 of a run.
+struct Agreed {
+    member: u8,
+    /// The places that it refuses.
+    refused: Vec<u32>,
+}
+
+/// Walks through a circuit without inputs.
+type Circuit = Box<dyn Fn(&mut Plan) -> Result<(), Error> + Send + Sync>;
 
 /// A run in which numbers are shown.
 struct Showing<T> {
@@ -246,7 +261,9 @@ impl<M: Memory> Member<M> {
             ToMember::Heard { run, step, said } => self.hear(run, step, &said),
             ToMember::Sums { run, step, sums } => self.sums(run, step, sums),
             ToMember::Votes(ballot, votes) => self.votes(ballot, &votes),
-            ToMember::Checkpoint(checkpoint, ballot, commits) => self.checkpoint(*checkpoint, ballot, commits),
+            ToMember::Checkpoint(checkpoint, ballot, commits) => {
+                self.checkpoint(*checkpoint, ballot, commits)
+            }
             ToMember::End { run } => {
                 self.runs.remove(&run);
                 Ok(vec![])
@@ -336,15 +353,7 @@ impl<M: Memory> Member<M> {
         // Refuses a bandit that this committee does not compute.
         Decide::new(&config, &sharing, 1, 0, 0)?;
         let kept = self.kept.get(&id).cloned().unwrap_or_default();
-        let mut bandit = Bandit {
-            definition,
-            config,
-            pads,
-            current: None,
-            nonces: HashSet::new(),
-            decisions: HashMap::new(),
-            kept,
-        };
+        let mut bandit = Bandit { definition, config, pads, current: None, decisions: HashMap::new(), kept };
         if bandit.kept.checkpoint.is_none() {
             bandit.current = Some(self.current(&bandit.config, Checkpoint::first(id))?);
         }
@@ -375,20 +384,19 @@ impl<M: Memory> Member<M> {
             return refused("the member has as many runs or slots as it can");
         }
         let sharing = self.secrets.keys.sharing();
-        let (circuit, plan): (CircuitId, Box<dyn Fn(&mut Plan) -> Result<(), Error> + Send + Sync>) =
-            match asked.purpose {
-                Purpose::Decide { feedbacks } => {
-                    let scalars = Decide::new(&bandit.config, sharing, feedbacks + 1, feedbacks, 0)?;
-                    (scalars.circuit(), Box::new(move |plan| crate::decide::plan(plan, &scalars)))
-                }
-                Purpose::Learn { feedbacks, residual, added, erased } => {
-                    let counts = (u64::from(added), u64::from(erased));
-                    let scalars = Learn::new(&bandit.config, sharing, (feedbacks, residual), counts)?;
-                    let erases = erases(added as usize, erased as usize);
-                    let circuit = scalars.circuit(&erases);
-                    (circuit, Box::new(move |plan| learn::plan(plan, &scalars, &erases)))
-                }
-            };
+        let (circuit, plan): (CircuitId, Circuit) = match asked.purpose {
+            Purpose::Decide { feedbacks } => {
+                let scalars = Decide::new(&bandit.config, sharing, feedbacks + 1, feedbacks, 0)?;
+                (scalars.circuit(), Box::new(move |plan| crate::decide::plan(plan, &scalars)))
+            }
+            Purpose::Learn { feedbacks, residual, added, erased } => {
+                let counts = (u64::from(added), u64::from(erased));
+                let scalars = Learn::new(&bandit.config, sharing, (feedbacks, residual), counts)?;
+                let erases = erases(added as usize, erased as usize);
+                let circuit = scalars.circuit(&erases);
+                (circuit, Box::new(move |plan| learn::plan(plan, &scalars, &erases)))
+            }
+        };
         let set: Vec<u8> = asked.set.iter().map(|(member, _)| *member).collect();
         sharing.reader(&set)?;
         let nonces: Vec<[u8; 32]> = asked.set.iter().map(|(_, nonce)| *nonce).collect();
@@ -397,8 +405,7 @@ impl<M: Memory> Member<M> {
         let run = *label.bytes();
         let (keys, identity) = (self.secrets.keys.clone(), self.secrets.identity.clone());
         let walk = move |to: &mut Plan| plan(to);
-        let conversation =
-            Conversation::new(move |port| prepare::prepare(keys, identity, batch, walk, port));
+        let conversation = Conversation::new(move |port| prepare::prepare(keys, identity, batch, walk, port));
         let preparing = Preparing { batch: label, set, circuit, step: 0, asked: Asked::Sum, conversation };
         self.runs.insert(run, Running::Preparing(preparing));
         let mut said = self.go_on_preparing(run, None)?;
@@ -496,7 +503,8 @@ impl<M: Memory> Member<M> {
         let run = pack.run(&self.committee);
         self.check_here(&pack.here)?;
         let count = pack.requests.len();
-        if !(1..=MOST_TOGETHER).contains(&count) || pack.slots.len() != count || self.runs.len() >= MOST_RUNS {
+        if !(1..=MOST_TOGETHER).contains(&count) || pack.slots.len() != count || self.runs.len() >= MOST_RUNS
+        {
             return refused("a pack has as many slots as requests, and at most 1024 of them");
         }
         let sharing = self.secrets.keys.sharing().clone();
@@ -512,24 +520,21 @@ impl<M: Memory> Member<M> {
         // Which requests the member computes.
         let mut requests = Vec::with_capacity(count);
         let (mut sessions, mut rows, mut refused) = (vec![], vec![], vec![]);
-        let mut fresh: HashSet<(SessionId, Nonce)> = HashSet::new();
-        let mut counts: HashMap<SessionId, u16> = HashMap::new();
+        let mut fresh: HashMap<SessionId, HashSet<Nonce>> = HashMap::new();
         for (at, bytes) in pack.requests.iter().enumerate() {
             let request = Request::from_bytes(bytes, members)?;
-            let nonce = (request.session, request.nonce);
-            let decided = counts.get(&request.session).or(bandit.decisions.get(&request.session));
-            let decided = decided.copied().unwrap_or(0);
-            let session = self.sessions.get(&request.session).cloned();
-            let shares = session.as_ref().and_then(|session| {
-                let new = !bandit.nonces.contains(&nonce) && !fresh.contains(&nonce);
-                (new && decided < rules.decisions).then_some(())?;
-                session.request(&sharing, &pack.bandit, pads, config.k, &request).ok()
-            });
+            let (id, nonce) = (request.session, request.nonce);
+            let session = self.sessions.get(&id).cloned();
+            let (before, here) = (bandit.decisions.get(&id), fresh.entry(id).or_default());
+            let known = before.is_some_and(|before| before.contains(&nonce));
+            let count = here.len() + before.map_or(0, HashSet::len);
+            let may = !here.contains(&nonce) && (known || count < rules.decisions.into());
+            let shares = session
+                .as_ref()
+                .filter(|_| may)
+                .and_then(|session| session.request(&sharing, &pack.bandit, pads, config.k, &request).ok());
             match &shares {
-                Some(_) => {
-                    fresh.insert(nonce);
-                    counts.insert(request.session, decided + 1);
-                }
+                Some(_) => drop(here.insert(nonce)),
                 None => refused.push(at as u32),
             }
             sessions.push(session);
@@ -538,14 +543,12 @@ impl<M: Memory> Member<M> {
         }
         let slots: Vec<Slot> = pack.slots.iter().map(|at| self.slot(at)).collect::<Result<_, _>>()?;
         if let Some(bandit) = self.bandits.get_mut(&pack.bandit) {
-            bandit.nonces.extend(fresh);
-            bandit.decisions.extend(counts);
+            fresh.into_iter().for_each(|(id, nonces)| bandit.decisions.entry(id).or_default().extend(nonces));
         }
-        let (signature, body) = self.agree(&run, &refused)?;
+        let body = self.agree(&run, &refused)?;
         let deciding = Deciding {
             pack,
             refused,
-            signature,
             requests,
             sessions,
             rows,
@@ -560,21 +563,20 @@ impl<M: Memory> Member<M> {
         Ok(vec![FromMember::Say { run, step: 0, body }])
     }
 
-    /// What the member signs in step 0.
-    fn agree(&self, run: &RunId, refused: &[u32]) -> Result<(Vec<u8>, Vec<u8>), Error> {
+    /// What the member says in step 0: what it refuses, and its signature of that and of the run.
+    fn agree(&self, run: &RunId, refused: &[u32]) -> Result<Vec<u8>, Error> {
         let signature = self.sign(AGREED, &to_bytes(&(run, refused))?);
-        let body = to_bytes(&(refused, &signature))?;
-        Ok((signature, body))
+        Ok(to_bytes(&(refused, &signature))?)
     }
 
-    /// Who of `here` has signed step 0, and what each refuses; the member itself among them.
+    /// Who of `here` has signed step 0, the member itself among them.
     fn agreed(
         &self,
         run: &RunId,
         here: &[u8],
-        own: (&[u32], &[u8]),
+        own: &[u32],
         said: &[(u8, Vec<u8>)],
-    ) -> Result<Vec<(u8, Vec<u32>, Vec<u8>)>, Error> {
+    ) -> Result<Vec<Agreed>, Error> {
         let read = |(member, body): &(u8, Vec<u8>)| {
             let (refused, signature): (Vec<u32>, Vec<u8>) = from_bytes(body).ok()?;
             let key = self.secrets.identity.members.get(usize::from(*member).checked_sub(1)?)?;
@@ -582,12 +584,12 @@ impl<M: Memory> Member<M> {
             let right = here.contains(member)
                 && *member != self.number()
                 && envelope::verify(key, AGREED, &signed, &signature).is_ok();
-            right.then_some((*member, refused, signature))
+            right.then_some(Agreed { member: *member, refused })
         };
-        let mut agreed: Vec<(u8, Vec<u32>, Vec<u8>)> = said.iter().filter_map(read).collect();
-        agreed.push((self.number(), own.0.to_vec(), own.1.to_vec()));
-        agreed.sort_by_key(|(member, ..)| *member);
-        agreed.dedup_by_key(|(member, ..)| *member);
+        let mut agreed: Vec<Agreed> = said.iter().filter_map(read).collect();
+        agreed.push(Agreed { member: self.number(), refused: own.to_vec() });
+        agreed.sort_by_key(|agreed| agreed.member);
+        agreed.dedup_by_key(|agreed| agreed.member);
         match agreed.len() >= self.needed() {
             true => Ok(agreed),
             false => Err(Error::NoAgreement { agreed: agreed.len(), need: self.needed() }),
@@ -620,8 +622,7 @@ impl<M: Memory> Member<M> {
         let ended = match &mut deciding.showing {
             Some(showing) if showing.step == step => showing.hear(&keys, run, said)?,
             None if step == 0 => {
-                let own = (&deciding.refused[..], &deciding.signature[..]);
-                let agreed = self.agreed(&run, &deciding.pack.here, own, said)?;
+                let agreed = self.agreed(&run, &deciding.pack.here, &deciding.refused, said)?;
                 deciding.begin(&keys, run, &agreed, self.needed())?
             }
             _ => return refused("the run is not at this step"),
@@ -716,9 +717,9 @@ impl<M: Memory> Member<M> {
         let next = (checkpoint.number + 1, scalars.feedbacks, scalars.residual, current.hash);
         let state = current.state.clone();
         let slot = self.slot(&update.slot)?;
-        let (signature, body) = self.agree(&run, &[])?;
-        let begin = Some((slot, scalars, state, feedbacks));
-        let learning = Learning { update, signature, begin, circuit, next, paths, showing: None };
+        let body = self.agree(&run, &[])?;
+        let begin = Some(Batch { slot, scalars, state, feedbacks });
+        let learning = Learning { update, begin, circuit, next, paths, showing: None };
         self.runs.insert(run, Running::Learning(Box::new(learning)));
         Ok(vec![FromMember::Say { run, step: 0, body }])
     }
@@ -734,10 +735,9 @@ impl<M: Memory> Member<M> {
         let ended = match &mut learning.showing {
             Some(showing) if showing.step == step => showing.hear(&keys, run, said)?,
             None if step == 0 => {
-                let own = (&[][..], &learning.signature[..]);
-                let mut agreed = self.agreed(&run, &learning.update.here, own, said)?;
+                let mut agreed = self.agreed(&run, &learning.update.here, &[], said)?;
                 // A member that refuses a feedback has no share of this update.
-                agreed.retain(|(_, refused, _)| refused.is_empty());
+                agreed.retain(|agreed| agreed.refused.is_empty());
                 if agreed.len() < self.needed() {
                     return Err(Error::NoAgreement { agreed: agreed.len(), need: self.needed() });
                 }
@@ -840,9 +840,11 @@ impl<M: Memory> Member<M> {
             return Err(Error::NoAgreement { agreed, need });
         }
         let last = bandit.kept.checkpoint.as_ref().map_or(0, |(last, _)| last.number);
-        let other = bandit.kept.checkpoint.as_ref().is_some_and(|(known, _)| {
-            known.number == ballot.number && known.hash != ballot.hash
-        });
+        let other = bandit
+            .kept
+            .checkpoint
+            .as_ref()
+            .is_some_and(|(known, _)| known.number == ballot.number && known.hash != ballot.hash);
         if ballot.number < last || other {
             return refused("the member knows a later checkpoint, or another of this number");
         }
@@ -854,7 +856,6 @@ impl<M: Memory> Member<M> {
         self.keep(ballot.bandit, kept)?;
         if let Some(bandit) = self.bandits.get_mut(&ballot.bandit) {
             bandit.current = Some(current);
-            bandit.nonces.clear();
             bandit.decisions.clear();
         }
         Ok(vec![])
@@ -882,7 +883,9 @@ pub fn config_of(definition: &Definition) -> Result<LinearConfig, Error> {
     let named = config.d == usize::from(definition.features) && config.k == usize::from(definition.arms);
     match named && config.schedule.is_public() && definition.rules.sessions > 0 {
         true => Ok(config),
-        false => refused("the bandit has other features or arms than its configuration, or a schedule that depends on data"),
+        false => refused(
+            "the bandit has other features or arms than its configuration, or a schedule that depends on data",
+        ),
     }
 }
 
@@ -928,16 +931,14 @@ impl Deciding {
         &mut self,
         keys: &Arc<MemberKeys>,
         run: RunId,
-        agreed: &[(u8, Vec<u32>, Vec<u8>)],
+        agreed: &[Agreed],
         needed: usize,
     ) -> Result<bool, Error> {
-        let here: Vec<u8> = agreed.iter().map(|(member, ..)| *member).collect();
+        let here: Vec<u8> = agreed.iter().map(|agreed| agreed.member).collect();
         let mut parts = vec![];
         let (rows, slots) = (std::mem::take(&mut self.rows), std::mem::take(&mut self.slots));
         for (at, (slot, rows)) in slots.into_iter().zip(rows).enumerate() {
-            let accepts = |(member, refused, _): &(u8, Vec<u32>, Vec<u8>)| {
-                (!refused.contains(&(at as u32))).then_some(*member)
-            };
+            let accepts = |agreed: &Agreed| (!agreed.refused.contains(&(at as u32))).then_some(agreed.member);
             let members: Vec<u8> = agreed.iter().filter_map(accepts).collect();
             if members.len() < needed {
                 continue;
@@ -961,7 +962,8 @@ impl Deciding {
         if parts.is_empty() {
             return Ok(true);
         }
-        let what: Vec<(u8, &[u32])> = agreed.iter().map(|(m, refused, _)| (*m, &refused[..])).collect();
+        let what: Vec<(u8, &[u32])> =
+            agreed.iter().map(|agreed| (agreed.member, &agreed.refused[..])).collect();
         let mut begun = Run::new(keys, &here, &to_bytes(&(run, what))?, parts)?;
         let numbers = begun.start();
         self.showing = Some(Showing { run: begun, step: 1, numbers });
@@ -995,14 +997,9 @@ impl Deciding {
 }
 
 impl Learning {
-    fn begin(
-        &mut self,
-        keys: &Arc<MemberKeys>,
-        run: RunId,
-        agreed: &[(u8, Vec<u32>, Vec<u8>)],
-    ) -> Result<bool, Error> {
-        let here: Vec<u8> = agreed.iter().map(|(member, ..)| *member).collect();
-        let Some((slot, scalars, state, feedbacks)) = self.begin.take() else {
+    fn begin(&mut self, keys: &Arc<MemberKeys>, run: RunId, agreed: &[Agreed]) -> Result<bool, Error> {
+        let here: Vec<u8> = agreed.iter().map(|agreed| agreed.member).collect();
+        let Some(Batch { slot, scalars, state, feedbacks }) = self.begin.take() else {
             return refused("the run has begun");
         };
         let (circuit, of) = (self.circuit, keys.clone());
@@ -1024,7 +1021,9 @@ impl Learning {
         let result = showing.and_then(|showing| showing.run.into_results().pop().flatten());
         let model = match result.unwrap_or(Err(Error::Message)) {
             Ok(record) => record,
-            Err(Error::Rewards { places }) => return Ok(Err(places.into_iter().map(|at| at as u32).collect())),
+            Err(Error::Rewards { places }) => {
+                return Ok(Err(places.into_iter().map(|at| at as u32).collect()));
+            }
             Err(error) => return Err(error),
         };
         let (number, feedbacks, residual, previous) = next;

@@ -305,8 +305,8 @@ impl Bandit {
         gone
     }
 
-    /// What follows from a checkpoint on which members have agreed: rows that change, and those that go.
-    pub(crate) fn learn(&mut self, voted: &Voted) -> Result<(Vec<[u8; 32]>, Vec<[u8; 32]>), Error> {
+    /// Rows and states that follow from a checkpoint on which members have agreed.
+    pub(crate) fn learn(&mut self, voted: &Voted) -> Result<(), Error> {
         let model = voted.checkpoint.model.as_ref().ok_or(Error::Stored)?;
         for (at, label) in voted.added.iter().enumerate() {
             let learnt = shares::talk::Learnt::of(model, voted.added.len(), at).ok_or(Error::Stored)?;
@@ -324,7 +324,7 @@ impl Bandit {
             self.rows.remove(label);
             self.to_erase.retain(|other| other != label);
         }
-        Ok((voted.added.clone(), voted.erased.clone()))
+        Ok(())
     }
 
     /// A member has forgotten its slots.

@@ -450,8 +450,8 @@ impl Switchboard {
         }
         let ids: Vec<BanditId> = self.bandits.keys().copied().collect();
         for id in ids {
-            self.prepare_stock(id, &here, now);
             while self.begin_pack(id, &here, now) {}
+            self.prepare_stock(id, &here, now);
             self.begin_update(id, &here, now);
         }
     }

@@ -33,9 +33,20 @@ pub(crate) enum Work {
 
 enum Kind {
     /// Slots are prepared: for an update, or for decisions.
-    Prepare { learns: bool, slots: u32, done: BTreeSet<u8> },
-    Pack { round: u64, requests: Vec<Waiting>, done: BTreeMap<u8, Vec<Result<Decided, String>>> },
-    Update { votes: BTreeMap<u8, (Ballot, Vec<u8>)>, checkpoints: BTreeMap<[u8; 32], Checkpoint> },
+    Prepare {
+        learns: bool,
+        slots: u32,
+        done: BTreeSet<u8>,
+    },
+    Pack {
+        round: u64,
+        requests: Vec<Waiting>,
+        done: BTreeMap<u8, Vec<Result<Decided, String>>>,
+    },
+    Update {
+        votes: BTreeMap<u8, (Ballot, Vec<u8>)>,
+        checkpoints: BTreeMap<[u8; 32], Checkpoint>,
+    },
 }
 
 impl Switchboard {
@@ -62,11 +73,8 @@ impl Switchboard {
         let number = self.number;
         let nonces = set.iter().filter_map(|member| Some((*member, self.seats.nonce(*member)?)));
         let prepare = Prepare { bandit, purpose, set: nonces.collect(), number, slots };
-        let kind = Kind::Prepare {
-            learns: matches!(purpose, Purpose::Learn { .. }),
-            slots,
-            done: BTreeSet::new(),
-        };
+        let kind =
+            Kind::Prepare { learns: matches!(purpose, Purpose::Learn { .. }), slots, done: BTreeSet::new() };
         self.begin(Prepare::asked(number), bandit, set.to_vec(), kind, now);
         self.seats.tell_some(set, ToMember::Prepare(prepare));
     }
@@ -135,12 +143,8 @@ impl Switchboard {
         let Some(([added, erased], _)) = bandit.choose(MOST_ERASED) else { return };
         let (feedbacks, residual) =
             bandit.certified.as_ref().map_or((0, 0), |(known, ..)| (known.feedbacks, known.residual));
-        let purpose = Purpose::Learn {
-            feedbacks,
-            residual,
-            added: added.len() as u32,
-            erased: erased.len() as u32,
-        };
+        let purpose =
+            Purpose::Learn { feedbacks, residual, added: added.len() as u32, erased: erased.len() as u32 };
         bandit.updating = Some(Updating { added, erased, set: set.clone(), ..Updating::default() });
         self.begin_prepare(id, purpose, 1, &set, now);
     }
@@ -258,7 +262,8 @@ impl Switchboard {
             return;
         }
         // Slots for another width than decisions have now.
-        if let (Kind::Pack { .. }, 0, Some(bandit)) = (&run.kind, run.step, self.bandits.get_mut(&run.bandit)) {
+        if let (Kind::Pack { .. }, 0, Some(bandit)) = (&run.kind, run.step, self.bandits.get_mut(&run.bandit))
+        {
             bandit.stock.clear();
         }
         self.give_up(id);
@@ -436,7 +441,8 @@ impl Switchboard {
             let row = Row { played, tags, feedback: None, erasure: None, learnt: None };
             gone.extend(bandit.decided(label, row.clone(), self.options.most_open));
             stored.push((label, row));
-            let place = AnswerPlace { bandit: id.to_vec(), run, position: position as u32, nonce: waiting.nonce };
+            let place =
+                AnswerPlace { bandit: id.to_vec(), run, position: position as u32, nonce: waiting.nonce };
             let decision = Decision { label, round: round + position as u64, place, answers };
             self.outcomes.insert(waiting.ticket, Ok(decision));
         }
@@ -505,7 +511,10 @@ impl Switchboard {
         let certified = (voted.checkpoint.clone(), ballot, commits.clone());
         bandit.voted = None;
         bandit.certified = Some(certified.clone());
-        let Ok((added, erased)) = bandit.learn(&voted) else { return };
+        if bandit.learn(&voted).is_err() {
+            return;
+        }
+        let (added, erased) = (voted.added, voted.erased);
         let rows: Vec<([u8; 32], Row)> =
             added.iter().filter_map(|label| Some((*label, bandit.row(label)?.clone()))).collect();
         let states: Vec<([u8; 32], Option<DecisionState>)> =

@@ -286,3 +286,53 @@ fn a_committee_plays_as_its_twin() {
         assert_eq!((view.feedbacks, view.updates, view.decisions), (40, 10, 40));
     }
 }
+
+/// Plays rounds of one device: the number of feedbacks in the model afterwards.
+fn play(committee: &mut Committee, bandit: &BanditId, device: &SessionSecret, rounds: usize) -> u64 {
+    for (rows, best) in made_up(rounds, 2, 2, 7) {
+        let (arm, label) = committee.decide(device, bandit, &rows);
+        committee.reward(device, bandit, &label, if arm == best { 1.0 } else { -1.0 });
+    }
+    committee.board.view(bandit).unwrap().feedbacks
+}
+
+/// With one member more than 2t − 1, one that is silent in the middle of a run is left out, and comes back
+/// later. With exactly 2t − 1, requests wait until it is back. A server that starts again goes on.
+#[test]
+fn members_and_servers_stop_and_start() {
+    let mut committee = Committee::new(2, 4);
+    let bandit = committee.create(&config(2, 2), 1);
+    let device = committee.session();
+    assert_eq!(play(&mut committee, &bandit, &device, 4), 4);
+    committee.stop(3);
+    let rows = vec![vec![0.5, 0.5], vec![0.1, 0.2]];
+    let bytes = committee.request(&device, &bandit, &rows);
+    let ticket = committee.board.ask(&bandit, bytes, committee.now).unwrap();
+    committee.run();
+    assert!(committee.board.outcome(ticket).is_none(), "the server waits for member 3");
+    for _ in 0..3 {
+        committee.wait();
+        committee.run();
+    }
+    committee.arm(&device, ticket, 2).unwrap();
+    assert_eq!(play(&mut committee, &bandit, &device, 4), 8);
+    // A second one stops: two are left, and three are needed.
+    committee.stop(1);
+    let bytes = committee.request(&device, &bandit, &rows);
+    let ticket = committee.board.ask(&bandit, bytes, committee.now).unwrap();
+    for _ in 0..3 {
+        committee.wait();
+        committee.run();
+    }
+    assert!(committee.board.outcome(ticket).is_none());
+    committee.start(3);
+    committee.run();
+    committee.arm(&device, ticket, 2).unwrap();
+    committee.start(1);
+    assert_eq!(play(&mut committee, &bandit, &device, 4), 12);
+    committee.restart_server();
+    assert_eq!(play(&mut committee, &bandit, &device, 4), 16);
+    (1..=4).for_each(|member| committee.start(member));
+    committee.restart_server();
+    assert_eq!(play(&mut committee, &bandit, &device, 4), 20);
+}

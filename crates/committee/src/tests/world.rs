@@ -5,7 +5,9 @@ use crate::decide::{Inputs, decide};
 use crate::learn::{Feedback, State, initial, learn};
 use crate::prepare::{Batch, CONTEXT, Identity, Stock, prepare, prepare_unchecked, signed};
 use crate::scalars::{Decide, Learn};
-use crate::{Ask, CircuitId, Conversation, Error, Lane, MemberKeys, Next, Part, Plan, Reply, Run, Slot, Statement};
+use crate::{
+    Ask, CircuitId, Conversation, Error, Lane, MemberKeys, Next, Part, Plan, Reply, Run, Slot, Statement,
+};
 use bandit::LinearConfig;
 use envelope::SigningSecret;
 use rand::{Rng, SeedableRng};
