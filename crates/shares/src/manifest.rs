@@ -1,14 +1,13 @@
 //! What the members of a committee agree on: who they are, and the hash of each of their keys.
 //!
-//! | who | shows | known by |
-//! |---|---|---|
-//! | whoever founds a committee | a [`Proposal`]: t of n, the [`Card`] of each member, a nonce | its id |
-//! | its members, once they have drawn their keys | a [`Manifest`]: the proposal and the hash of each key |
-//! its id |
-//! | each member | its signature of the manifest's id: a [`SignedManifest`] with those of all | the same id |
+//! | what | what it has |
+//! |---|---|
+//! | [`Proposal`] | t of n, the [`Card`] of each member, and a nonce: a committee that has no keys yet |
+//! | [`Manifest`] | the proposal, and the hash of each key that its members have drawn |
+//! | [`SignedManifest`] | the manifest, and the signature of its id by each member |
 //!
-//! The id of the manifest is the id of the committee. A device needs no more than the signed manifest to
-//! begin sessions, and knows from [`SignedManifest::check`] that the members it names have agreed to it.
+//! The id of the manifest is the id of the committee. A device that knows this id needs no more than the
+//! signed manifest to begin sessions, and [`SignedManifest::check`] shows that all members have agreed to it.
 
 use crate::{Error, Sharing, Threshold};
 use envelope::SigningSecret;
