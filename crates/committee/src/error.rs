@@ -87,4 +87,84 @@ pub enum Error {
     /// What a member must remember could not be written: it signs nothing.
     #[error("the member's memory cannot be written: {0}")]
     Memory(String),
+    /// Misuse: a proposal that has other public keys for this member than its own.
+    #[error(
+        "the proposal has other public keys for member {member}: give the number at which this member's card is"
+    )]
+    NotOwn {
+        /// The number that was given.
+        member: u8,
+    },
+    /// Members that have sent nothing.
+    #[error("members {members:?} have sent nothing: wait for them, or go on with a proposal without them")]
+    Missing {
+        /// Their numbers.
+        members: Vec<u8>,
+    },
+    /// Untrusted: a message that is said to be a member's, who has not signed it for this proposal.
+    #[error("a message is not signed by member {member} for this proposal: ask for it again")]
+    NotSigned {
+        /// Who has not signed it.
+        member: u8,
+    },
+    /// Untrusted: a member has signed a message of another form than the proposal's. All who see it see that.
+    #[error("member {member} has signed a message of a wrong form: draw keys for a proposal without it")]
+    Malformed {
+        /// Its number.
+        member: u8,
+    },
+    /// Untrusted: a member has signed two messages where it sends one.
+    #[error(
+        "member {member} has signed two different messages of a round: show both to all, and draw keys for a proposal without it"
+    )]
+    Contradiction {
+        /// Its number.
+        member: u8,
+    },
+    /// Untrusted: a box that does not open, or does not have the parts that its sender shows hashes of.
+    #[error(
+        "what member {sender} has sealed does not open, or is not what it shows hashes of: accuse it, and it must open it"
+    )]
+    Box {
+        /// The sender.
+        sender: u8,
+    },
+    /// Untrusted: members say that they have seen another contribution of a member than this one has.
+    #[error(
+        "members {members:?} have seen another contribution of member {sender}: show all that it has signed, and draw keys for another proposal"
+    )]
+    Seen {
+        /// Whose contribution it is.
+        sender: u8,
+        /// Who has seen another one.
+        members: Vec<u8>,
+    },
+    /// Untrusted: holders of a key have seen the same contributions and announce different hashes of it.
+    #[error(
+        "members {holders:?} announce different hashes of key {place}: one of them opens its parts, and shows who lies"
+    )]
+    KeyDiffers {
+        /// The place of the key: subsets first, then pairs.
+        place: u16,
+        /// Who has it.
+        holders: Vec<u8>,
+    },
+    /// Untrusted: signatures of members that are not of this manifest.
+    #[error("members {members:?} have signed another manifest: compare what all have announced")]
+    OtherManifest {
+        /// Their numbers.
+        members: Vec<u8>,
+    },
+    /// Untrusted: a manifest of other keys than a member has.
+    #[error("the manifest is not that of the keys of member {member}: give the one that it was made with")]
+    OtherKeys {
+        /// Its number.
+        member: u8,
+    },
+    /// Untrusted: what was shown does not show that anybody lies.
+    #[error("what was shown names nobody, and nothing is opened for it")]
+    NoProof,
+    /// The keys of the proposal are there, or something of them was opened.
+    #[error("the key generation of this proposal is over: draw keys for another proposal")]
+    Over,
 }

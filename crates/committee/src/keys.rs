@@ -1,8 +1,13 @@
 //! What a member holds.
 
+use crate::Error;
 use shares::talk::Tags;
-use shares::{Field, Key, Kind, Label, MAC_BYTES, Message, Record, Sharing, Stream};
+use shares::{Field, Key, Kind, Label, MAC_BYTES, Message, Record, Sharing, SignedManifest, Stream};
 use std::sync::Arc;
+use zeroize::Zeroizing;
+
+/// The version of a file of keys.
+const FILE_VERSION: u8 = 1;
 
 /// The keys of a member: one of each subset that it is in, and one with each other member.
 pub struct MemberKeys {
@@ -34,6 +39,68 @@ impl MemberKeys {
         match whole {
             true => Ok(MemberKeys { member, sharing, subsets, pairs }),
             false => Err(shares::Error::Member { member }),
+        }
+    }
+
+    /// The bytes of a file of keys, which only its owner reads. They name the committee of this id, and are
+    /// 32 for each key and 36.
+    pub fn to_bytes(&self, committee: &[u8; 32]) -> Zeroizing<Vec<u8>> {
+        let count = self.subsets.len() + self.pairs.len();
+        // No part of it is left behind where a buffer grows.
+        let mut bytes = Zeroizing::new(Vec::with_capacity(36 + 32 * count));
+        let (t, n) = self.sharing.threshold().into();
+        bytes.extend_from_slice(&[FILE_VERSION, self.member, t, n]);
+        bytes.extend_from_slice(committee);
+        let keys = self.subsets.iter().map(|(_, key)| key).chain(self.pairs.iter().map(|(_, key)| key));
+        keys.for_each(|key| bytes.extend_from_slice(key.bytes()));
+        bytes
+    }
+
+    /// Reads what [`MemberKeys::to_bytes`] writes, for the committee of this manifest.
+    ///
+    /// # Errors
+    /// Those of [`SignedManifest::check`]; [`shares::Error::Form`] for bytes of another form;
+    /// [`Error::OtherKeys`] for another committee, and for keys that do not have the hashes of the manifest.
+    pub fn from_bytes(bytes: &[u8], signed: &SignedManifest) -> Result<Self, Error> {
+        let sharing = Arc::new(signed.check()?);
+        let form = || Error::from(shares::Error::Form { what: "a file of the keys of a member" });
+        let ([version, member, t, n], rest) = bytes.split_first_chunk::<4>().ok_or_else(form)?;
+        let (committee, rest) = rest.split_first_chunk::<32>().ok_or_else(form)?;
+        let (keys, rest) = rest.as_chunks::<32>();
+        let (member, manifest) = (*member, &signed.manifest);
+        if *version != FILE_VERSION || !rest.is_empty() {
+            return Err(form());
+        }
+        if *committee != signed.id() || (*t, *n) != sharing.threshold().into() {
+            return Err(Error::OtherKeys { member });
+        }
+        let subsets = sharing.subsets().iter().enumerate().filter(|(_, subset)| subset.has(member));
+        let subsets: Vec<usize> = subsets.map(|(at, _)| at).collect();
+        let pairs = sharing.threshold().pairs().into_iter().zip(&manifest.pairs);
+        let pairs: Vec<(u8, &[u8; 32])> = pairs
+            .filter_map(|((a, b), hash)| match member {
+                member if member == a => Some((b, hash)),
+                member if member == b => Some((a, hash)),
+                _ => None,
+            })
+            .collect();
+        if keys.len() != subsets.len() + pairs.len() {
+            return Err(form());
+        }
+        let (of_subsets, of_pairs) = keys.split_at(subsets.len());
+        let of_subsets: Vec<(usize, Key)> =
+            subsets.into_iter().zip(of_subsets).map(|(at, key)| (at, Key::new(*key))).collect();
+        // Pairs of a member are in the order of the other one, too.
+        let mut right = of_subsets.iter().all(|(at, key)| manifest.subsets.get(*at) == Some(&key.hash()));
+        let mut of_others = Vec::with_capacity(pairs.len());
+        for ((other, hash), key) in pairs.into_iter().zip(of_pairs) {
+            let key = Key::new(*key);
+            right &= key.hash() == *hash;
+            of_others.push((other, key));
+        }
+        match right {
+            true => Ok(MemberKeys::new(member, sharing, of_subsets, of_others)?),
+            false => Err(Error::OtherKeys { member }),
         }
     }
 

@@ -21,6 +21,7 @@ pub mod compare;
 mod conversation;
 pub mod decide;
 mod error;
+pub mod keygen;
 mod keys;
 pub mod learn;
 mod machine;
