@@ -108,8 +108,17 @@ pub(crate) fn fit_transform(
     call(py, None, move |_| work(), |py, learnt| Ok(Py::new(py, Transform(learnt))?.into_any()))
 }
 
+/// What makes features of values: a schema, which learns from the file, or what was learnt from another one.
+#[derive(FromPyObject)]
+pub(crate) enum FeaturesBy {
+    Schema(SchemaText),
+    Learnt(Py<Transform>),
+}
+
 /// Rounds whose rewards are all known: names of arms and of features, contexts and rewards.
 type Rounds = (Vec<String>, Vec<String>, Vec<Vec<Vec<f64>>>, Vec<Vec<f64>>);
+/// Logged rounds: names of arms and of features, contexts, the arms that were played, and their rewards.
+type LoggedRounds = (Vec<String>, Vec<String>, Vec<Vec<Vec<f64>>>, Vec<usize>, Vec<f64>);
 
 /// The rounds of a file in which the rewards of all candidates are known.
 #[pyfunction]
@@ -117,17 +126,18 @@ pub(crate) fn rounds_of_data(
     py: Python<'_>,
     path: PathBuf,
     shown: String,
-    schema: SchemaText,
+    features: FeaturesBy,
 ) -> PyResult<Py<PyAny>> {
     let work = move || -> Worked<Rounds> {
         let data = Data { path, shown };
-        let prepared = data.prepared(schema)?;
+        let prepared = data.to_learn(features)?;
         let dataset = data.said(Dataset::load(&prepared))?;
         let (mut contexts, mut rewards) = (Vec::new(), Vec::new());
         for round in dataset.rounds() {
             let Observed::Every(every) = &round.observed else {
                 return Err(Failure::Data(format!(
-                    "{} has the reward of one arm in each round only: `helba.evaluate` compares policies on it",
+                    "{} has the reward of one arm in each round only: `helba.Logged.of` reads it for `Bandit.learn`, and \
+                     `helba.evaluate` compares policies on it",
                     data.shown
                 )));
             };
@@ -136,6 +146,37 @@ pub(crate) fn rounds_of_data(
         }
         let names = prepared.transform().names();
         Ok(((dataset.arms().to_vec(), names, contexts, rewards), None))
+    };
+    call(py, None, move |_| work(), |py, rounds| Ok(rounds.into_pyobject(py)?.into_any().unbind()))
+}
+
+/// The rounds of a file in which the reward of the arm that was played is known.
+#[pyfunction]
+pub(crate) fn logged_rounds_of_data(
+    py: Python<'_>,
+    path: PathBuf,
+    shown: String,
+    features: FeaturesBy,
+) -> PyResult<Py<PyAny>> {
+    let work = move || -> Worked<LoggedRounds> {
+        let data = Data { path, shown };
+        let prepared = data.to_learn(features)?;
+        let dataset = data.said(Dataset::load(&prepared))?;
+        let (mut contexts, mut played, mut rewards) = (Vec::new(), Vec::new(), Vec::new());
+        for round in dataset.rounds() {
+            let Observed::Played { arm, reward, .. } = round.observed else {
+                return Err(Failure::Data(format!(
+                    "{} has the rewards of all arms in each round: `helba.Rounds.of` reads it. For a log, name the columns of the \
+                     arm and of its reward, as `chosen` and `reward`",
+                    data.shown
+                )));
+            };
+            contexts.push(round.features.rows().map(<[f64]>::to_vec).collect());
+            played.push(arm);
+            rewards.push(reward);
+        }
+        let names = prepared.transform().names();
+        Ok(((dataset.arms().to_vec(), names, contexts, played, rewards), None))
     };
     call(py, None, move |_| work(), |py, rounds| Ok(rounds.into_pyobject(py)?.into_any().unbind()))
 }
@@ -161,6 +202,25 @@ struct Data {
 impl Data {
     fn prepared(&self, schema: SchemaText) -> Result<Prepared, Failure> {
         let schema = schema_of(&schema)?;
+        self.said(Prepared::fit(&self.path, &schema))
+    }
+
+    /// The file, whose rounds are learnt. A score of theirs must not come from their own rewards.
+    fn to_learn(&self, features: FeaturesBy) -> Result<Prepared, Failure> {
+        let schema = match features {
+            FeaturesBy::Schema(text) => schema_of(&text)?,
+            FeaturesBy::Learnt(transform) => {
+                let transform = &transform.get().0;
+                return self.said(Prepared::with(&self.path, transform.schema(), transform.clone()));
+            }
+        };
+        if schema.score.is_some() {
+            return Err(Failure::Data(format!(
+                "the schema has a score, which would be learnt from the rewards of {}: learn it from other rows, as transform = \
+                 helba.Transform.fit(earlier, schema), and give the transform in the place of the schema",
+                self.shown
+            )));
+        }
         self.said(Prepared::fit(&self.path, &schema))
     }
 

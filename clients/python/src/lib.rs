@@ -23,7 +23,7 @@ mod _native {
     #[pymodule_export]
     use crate::connection::{default_configuration, exploring};
     #[pymodule_export]
-    use crate::data::{check_data, evaluate_data, fit_transform, rounds_of_data};
+    use crate::data::{check_data, evaluate_data, fit_transform, logged_rounds_of_data, rounds_of_data};
     #[pymodule_export]
     use crate::decision::Answer;
     #[pymodule_export]

@@ -141,6 +141,91 @@ def test_transforms_and_rounds_of_a_data_frame(tmp_path: Path) -> None:
         helba.Rounds.of(LOGGED, LOGGED_SCHEMA)
 
 
+EUROS = {
+    "layout": "wide", "candidates": ["up", "down"], "chosen": "offer", "reward": "paid", "reward_range": [0, 50],
+    "score": {}, "context": {"x": "max"}, "candidate": {"price": "max"},
+}
+
+
+def purchases(library: Any, rounds: int) -> Any:
+    """A log of purchases in euros: an offer sells if the sign of x is its own."""
+    rng = np.random.default_rng(7)
+    x, offer = rng.uniform(-1, 1, rounds), rng.choice(["up", "down"], rounds)
+    prices = {f"price.{name}": rng.uniform(5, 50, rounds).round(2) for name in ("up", "down")}
+    price = np.where(offer == "up", prices["price.up"], prices["price.down"])
+    paid = np.where((x > 0) == (offer == "up"), price, 0.0)
+    return library.DataFrame({"x": x, **prices, "offer": offer, "paid": paid})
+
+
+@pytest.mark.parametrize("library", [pandas, polars])
+def test_the_lines_of_the_readme_go_from_a_log_to_a_bandit(client: helba.Client, library: Any) -> None:
+    blocks = (ROOT / "clients" / "python" / "README.md").read_text().split("```python\n")[1:]
+    lines = next(block.split("```")[0] for block in blocks if "helba.Logged.of" in block)
+    visits = purchases(library, 300)
+    names: dict[str, Any] = {
+        "helba": helba, "client": client, "visits": visits, "schema": EUROS, "earlier": 200,
+        "candidates": [{"price": 20}, {"price": 45.5}], "context": {"x": 0.5},
+    }
+    exec(lines, names)
+    logged, bandit = names["logged"], names["bandit"]
+    later = visits[200:]
+    assert logged.arms == ["up", "down"] and logged.features == names["transform"].names and logged.features[0] == "score"
+    assert [logged.arms[arm] for arm in logged.played] == list(later["offer"])
+    assert np.allclose(logged.rewards, np.array(later["paid"]) / 50) and max(logged.rewards) > 0.5
+    assert logged.rewards == [names["transform"].reward(paid) for paid in later["paid"]], "live rewards are mapped as those of a log"
+    live = names["transform"].rows([{"price": later[name][200 if library is pandas else 0]} for name in ("price.up", "price.down")], {"x": next(iter(later["x"]))})
+    assert logged.contexts[0] == live
+    assert len(logged) == 100 and bandit.status().feedbacks == 101
+    # What was learnt by this name is not learnt again.
+    assert bandit.learn(logged.contexts, logged.played, logged.rewards, name="history").feedbacks == 101
+
+
+def test_a_score_does_not_come_from_the_rewards_that_are_learnt() -> None:
+    visits = purchases(pandas, 300)
+    transform = helba.Transform.fit(visits[:200], EUROS)
+    logged = helba.Logged.of(visits[200:], transform)
+    other = helba.Logged.of(visits[200:].assign(paid=50 - visits["paid"]), transform)
+    assert other.contexts == logged.contexts and other.rewards != logged.rewards
+    for read in (helba.Logged.of, helba.Rounds.of):
+        with pytest.raises(helba.DataError) as refused:
+            read(visits[200:], EUROS)
+        said = str(refused.value)
+        assert "would be learnt from the rewards of the data frame" in said and "helba.Transform.fit(earlier, schema)" in said
+    # Without a score the schema will do, and is what it has taught.
+    plain = {name: value for name, value in EUROS.items() if name != "score"}
+    assert helba.Logged.of(visits, plain) == helba.Logged.of(visits, helba.Transform.fit(visits, plain))
+
+
+def test_candidates_of_a_log_may_differ_from_round_to_round(tmp_path: Path) -> None:
+    """Rows of candidates, of which 1 in `shown` is the one that was played."""
+    frame = pandas.DataFrame({
+        "visit": [1, 1, 2, 2, 3, 3], "item": ["tea", "milk", "milk", "soap", "soap", "tea"],
+        "price": [2, 1, 1, 4, 4, 2], "shown": [0, 1, 1, 0, 0, 1], "paid": [0, 1, 0.5, 0, 0, 2],
+    })
+    schema = {
+        "layout": "long", "round": "visit", "candidate_column": "item", "chosen": "shown", "reward": "paid", "reward_range": [0, 4],
+        "candidate": {"price": "max"},
+    }
+    logged = helba.Logged.of(frame, schema)
+    assert (logged.played, logged.rewards) == ([1, 0, 1], [0.25, 0.125, 0.5])
+    assert logged.contexts == [[[0.5], [0.25]], [[0.25], [1]], [[1], [0.5]]]
+    with pytest.raises(helba.DataError, match="outside reward_range"):
+        helba.Logged.of(frame.assign(paid=5), schema)
+    with pytest.raises(helba.DataError, match="helba.Logged.of` reads it"):
+        helba.Rounds.of(frame, schema)
+
+
+def test_rounds_take_a_transform_in_the_place_of_the_schema() -> None:
+    frame = pandas.DataFrame({"size.a": [4, 0, 3], "size.b": [2, 1, 4], "done": ["a", "b", "b"]})
+    transform = helba.Transform.fit(frame, WIDE)
+    assert helba.Rounds.of(frame, transform) == helba.Rounds.of(frame, WIDE)
+    assert helba.Rounds.of(frame[1:], transform).contexts == helba.Rounds.of(frame, WIDE).contexts[1:]
+    with pytest.raises(helba.DataError, match="helba.Rounds.of` reads it"):
+        helba.Logged.of(frame, WIDE)
+    with pytest.raises(helba.ArgumentError, match="the schema is a int"):
+        helba.Logged.of(frame, 7)
+
+
 @pytest.mark.parametrize(
     ("call", "says"),
     [

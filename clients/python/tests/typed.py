@@ -16,6 +16,8 @@ def play(url: str, bundle: Path, contexts: np.ndarray[Any, np.dtype[np.float32]]
         named: list[list[float]] = transform.rows([{"price": 1, "kind": "tea", "new": True}, {"price": None}])
         bandit: helba.Bandit = client.create(features=2, arms=2, lambda_=2.0)
         bandit.decide(named)
+        logged: helba.Logged = helba.Logged.of("log.csv", transform)
+        learnt: helba.Learnt = bandit.learn(logged.contexts, logged.played, logged.rewards, name="history")
         paid: float = transform.reward(0.5)
         decision: helba.Decision = bandit.decide(contexts)
         others: list[helba.Decision] = bandit.decide_many([contexts, [[0.5, 0.5], [1, 0]]])
@@ -33,7 +35,7 @@ def play(url: str, bundle: Path, contexts: np.ndarray[Any, np.dtype[np.float32]]
             print(error.code, error.status, error.detail, helba.PROBLEMS[error.code])
         except helba.UnreachableError as error:
             print(error.server)
-        return counted.feedbacks + counters.feedbacks + status.round + replay.hit_rate + ended
+        return counted.feedbacks + learnt.rounds + counters.feedbacks + status.round + replay.hit_rate + ended
 
 
 async def play_async(url: str, keys: helba.Keys) -> list[int]:

@@ -37,7 +37,7 @@ from ._errors import (
 from ._native import Keys
 from ._replay import Replay
 from ._requests import Counted, Counters, Decision, Labels, Learnt, Status
-from ._rounds import Rounds
+from ._rounds import Logged, Rounds
 from ._transform import Transform
 
 PROBLEMS: dict[str, str] = {code: sentence for code, _, sentence in _native.problems()}
@@ -63,6 +63,7 @@ __all__ = [
     "KeysError",
     "Labels",
     "Learnt",
+    "Logged",
     "NotFoundError",
     "ProtocolError",
     "Raiser",

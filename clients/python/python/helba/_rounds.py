@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass
+from typing import Union
 
 from . import _native
 from ._data import Schema, schema_text
 from ._errors import ContextsError
 from ._frames import Data, Path, file_of, path_of
+from ._transform import Transform
 
 
 @dataclass(frozen=True)
@@ -30,13 +32,14 @@ class Rounds:
     """For each round the reward of each arm."""
 
     @classmethod
-    def of(cls, data: Data, schema: Schema) -> Rounds:
+    def of(cls, data: Data, schema: Union[Schema, Transform]) -> Rounds:
         """The rounds of a file or data frame, as `helba.check` takes it.
 
-        Raises DataError with line, column and value of what cannot be read, and for a log that has the reward of one arm
-        in each round only.
+        A `Transform` in the place of the schema makes features by what it has learnt from other rows, as a schema with a
+        score needs. Raises DataError with line, column and value of what cannot be read, for a schema with a score, and
+        for a log that has the reward of one arm in each round only, which `Logged` reads.
         """
-        given = schema_text(schema)
+        given = _features_by(schema)
         with file_of(data) as (path, shown):
             return cls(*_native.rounds_of_data(path, shown, given))
 
@@ -45,7 +48,7 @@ class Rounds:
         """Reads a file that `helba-client data convert` wrote. A `ContextsError` says which line cannot be read.
 
         A file of logged actions is refused, since it has the reward of one arm in each round only: compare policies on
-        it with `helba-client data evaluate`.
+        it with `helba-client data evaluate`, or have a bandit learn it with `helba-client learn`.
         """
         path = path_of(path, "the file of the rounds")
         with open(path, newline="", encoding="utf-8") as file:
@@ -81,3 +84,48 @@ class Rounds:
 
     def __repr__(self) -> str:
         return f"<helba.Rounds {len(self)} rounds of {len(self.features)} features and {len(self.arms)} arms>"
+
+
+@dataclass(frozen=True)
+class Logged:
+    """The logged rounds of a file or data frame: what `Bandit.learn` takes.
+
+    transform = helba.Transform.fit(earlier, schema)
+    logged = helba.Logged.of(visits, transform)
+    bandit = client.create(features=transform.features, arms=transform.arms, horizon=10_000 + len(logged))
+    bandit.learn(logged.contexts, logged.played, logged.rewards, name="history")
+    """
+
+    arms: list[str]
+    """The names of the candidates."""
+    features: list[str]
+    """The names of the features of a candidate."""
+    contexts: list[list[list[float]]]
+    """For each round one row of features for each arm."""
+    played: list[int]
+    """For each round the arm that was played, from 0."""
+    rewards: list[float]
+    """For each round the reward of that arm, from 0 to 1: `reward_range` of the schema has mapped it."""
+
+    @classmethod
+    def of(cls, data: Data, schema: Union[Schema, Transform]) -> Logged:
+        """The rounds of a file or data frame, as `helba.check` takes it, with the columns `chosen` and `reward`.
+
+        Decide live rounds by the same features: `Transform.fit` learns them, and a `Transform` in the place of the schema
+        makes them. A schema with a score needs one that was learnt from other rows, so that the score of a round does not
+        come from its reward. Raises DataError with line, column and value of what cannot be read, for a schema with a
+        score, and for data with the rewards of all arms, which `Rounds` reads.
+        """
+        given = _features_by(schema)
+        with file_of(data) as (path, shown):
+            return cls(*_native.logged_rounds_of_data(path, shown, given))
+
+    def __len__(self) -> int:
+        return len(self.rewards)
+
+    def __repr__(self) -> str:
+        return f"<helba.Logged {len(self)} rounds of {len(self.features)} features and {len(self.arms)} arms>"
+
+
+def _features_by(schema: Union[Schema, Transform]) -> Union[tuple[str, bool], _native.Transform]:
+    return schema._native if isinstance(schema, Transform) else schema_text(schema)
