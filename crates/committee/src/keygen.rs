@@ -398,6 +398,8 @@ pub struct Contributing {
     seeds: Vec<(u8, Key)>,
     contribution: Contribution,
     combined: Option<Combined>,
+    /// It has signed the manifest: nothing is opened any more.
+    signed: bool,
     /// Nothing of this proposal is used any more, or its keys are.
     over: bool,
 }
@@ -438,7 +440,19 @@ pub fn contribute<R: CryptoRng>(
     let mut contribution = Contribution { member, hashes, sealed, signature: vec![] };
     contribution.signature = secrets.signing.sign(CONTRIBUTION, &contribution.digest(&layout)).to_vec();
     let shown = contribution.clone();
-    Ok((Contributing { layout, member, parts, seeds, contribution, combined: None, over: false }, shown))
+    Ok((
+        Contributing {
+            layout,
+            member,
+            parts,
+            seeds,
+            contribution,
+            combined: None,
+            signed: false,
+            over: false,
+        },
+        shown,
+    ))
 }
 
 impl Contributing {
@@ -597,18 +611,20 @@ impl Contributing {
         Ok(all)
     }
 
-    /// Signs the manifest of these announcements. Its member is then bound to it.
+    /// Signs the manifest of these announcements, and opens nothing after that: whoever accuses this member
+    /// then has announced that all boxes opened.
     ///
     /// # Errors
     /// Those of [`Contributing::manifest`]; [`Error::Over`].
     pub fn sign(
-        &self,
+        &mut self,
         announcements: &[Announcement],
         secrets: &MemberSecrets,
     ) -> Result<(Manifest, Vec<u8>), Error> {
         self.going_on()?;
         let manifest = self.manifest(announcements)?;
         let signature = manifest.sign(&secrets.signing);
+        self.signed = true;
         Ok((manifest, signature))
     }
 
@@ -665,8 +681,11 @@ impl Contributing {
     /// # Errors
     /// [`Error::NotSigned`] unless the accuser and this member have signed what is theirs;
     /// [`Error::NoProof`] for an accusation of another member, or of another contribution than this
-    /// member's; [`Error::Over`] once the member has its keys.
+    /// member's; [`Error::Over`] once the member has signed the manifest.
     pub fn answer(&mut self, accusation: &Accusation, secrets: &MemberSecrets) -> Result<Opening, Error> {
+        if self.signed {
+            return Err(Error::Over);
+        }
         let layout = &self.layout;
         let digest = accusation.check(layout)?;
         if digest != self.contribution.digest(layout) {
@@ -689,8 +708,11 @@ impl Contributing {
     ///
     /// # Errors
     /// Those of [`Contributing::manifest`] for the announcements; [`Error::NoProof`] for a key that is not
-    /// disputed, or not this member's; [`Error::Over`] once the member has its keys.
+    /// disputed, or not this member's; [`Error::Over`] once the member has signed the manifest.
     pub fn open_key(&mut self, announcements: &[Announcement], place: u16) -> Result<Vec<[u8; 32]>, Error> {
+        if self.signed {
+            return Err(Error::Over);
+        }
         let at = usize::from(place);
         let all = self.announced(announcements)?;
         let hashes = announced_at(&self.layout, &all, at);

@@ -57,13 +57,13 @@ impl Committee {
         of
     }
 
-    fn signed(&self, announcements: &[Announcement]) -> SignedManifest {
-        let sign = |(member, secrets): (&Contributing, &MemberSecrets)| {
+    fn signed(&mut self, announcements: &[Announcement]) -> SignedManifest {
+        let sign = |(member, secrets): (&mut Contributing, &MemberSecrets)| {
             let (manifest, signature) = member.sign(announcements, secrets).unwrap();
             (manifest, (member.member(), signature))
         };
         let (manifests, signatures): (Vec<Manifest>, Vec<_>) =
-            self.members.iter().zip(&self.secrets).map(sign).unzip();
+            self.members.iter_mut().zip(&self.secrets).map(sign).unzip();
         assert!(manifests.iter().all(|manifest| *manifest == manifests[0]));
         gather(manifests[0].clone(), &signatures).unwrap()
     }
@@ -429,7 +429,7 @@ fn attack_a_receiver_accuses_an_honest_sender() {
     assert_eq!(answer.err(), Some(Error::NotSigned { member: 3 }));
     let answer = committee.members[4].answer(&accusation, &committee.secrets[4]);
     assert_eq!(answer.err(), Some(Error::NoProof));
-    assert!(committee.members[0].sign(&announcements, &committee.secrets[0]).is_ok());
+    assert!(committee.members[0].manifest(&announcements).is_ok());
     let opening = committee.members[0].answer(&accusation, &committee.secrets[0]).unwrap();
     assert_eq!(accusation.judge(&proposal, &opening), Ok(2));
     let mut changed = opening.clone();
@@ -475,7 +475,7 @@ fn attack_a_contribution_is_replayed() {
 fn attack_a_member_signs_another_manifest() {
     let mut committee = Committee::new(2, 3);
     let announcements = committee.combine_all();
-    let sign = |at: usize| committee.members[at].sign(&announcements, &committee.secrets[at]).unwrap();
+    let mut sign = |at: usize| committee.members[at].sign(&announcements, &committee.secrets[at]).unwrap();
     let (manifest, first) = sign(0);
     let third = sign(2).1;
     let mut other = manifest.clone();
@@ -488,4 +488,25 @@ fn attack_a_member_signs_another_manifest() {
     // The control: it has signed this one, too.
     let all = [&all[..], &[(2, sign(1).1)]].concat();
     assert!(gather(manifest, &all).is_ok());
+}
+
+/// A member that has announced its keys accuses a sender once that has signed, or announces other hashes, so
+/// that the sender opens what it has drawn and goes without its keys while the others have theirs. Nothing is
+/// opened after signing. In the control the sender has not signed, and opens.
+#[test]
+fn attack_a_receiver_accuses_after_all_have_signed() {
+    for signs in [true, false] {
+        let mut committee = Committee::new(2, 3);
+        let mut announcements = committee.combine_all();
+        let signed = signs.then(|| committee.signed(&announcements));
+        announcements[1].hashes[0][0] ^= 1;
+        announcements[1] = committee.sign_announcement(announcements[1].clone());
+        let over = signs.then_some(Error::Over);
+        assert_eq!(committee.members[0].open_key(&announcements, 0).err(), over);
+        let accusation = accuse(&committee, 2, &committee.contributions[0]);
+        assert_eq!(committee.members[0].answer(&accusation, &committee.secrets[0]).err(), over);
+        if let Some(signed) = signed {
+            assert!(committee.members.iter_mut().all(|member| member.finish(&signed).is_ok()));
+        }
+    }
 }
