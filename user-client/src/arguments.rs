@@ -611,3 +611,89 @@ impl Tuning {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    /// The words of a command of a shell up to its end, with variables in the place of their names.
+    fn words(command: &str, variables: &BTreeMap<String, String>) -> Vec<String> {
+        let (mut words, mut word, mut quote, mut begun) = (Vec::new(), String::new(), None, false);
+        let mut text = command.to_string();
+        for (name, value) in variables.iter().rev() {
+            text = text.replace(&format!("${name}"), value);
+        }
+        for c in text.chars() {
+            match (c, quote) {
+                (c, Some(end)) if c == end => quote = None,
+                ('\'' | '"', None) => (quote, begun) = (Some(c), true),
+                ('>' | '|' | ';' | '&' | ')' | '`', None) => break,
+                ('#', None) if word.is_empty() => break,
+                (' ', None) => {
+                    if begun || !word.is_empty() {
+                        words.push(std::mem::take(&mut word));
+                    }
+                    begun = false;
+                }
+                (c, _) => word.push(c),
+            }
+        }
+        if begun || !word.is_empty() {
+            words.push(word);
+        }
+        words
+    }
+
+    /// Whoever types a command of the documentation is not told that an argument is missing or unknown:
+    /// commands in blocks, and those between backquotes that begin with the program and name a server.
+    #[test]
+    fn commands_of_the_documentation_are_complete() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut pages: Vec<PathBuf> =
+            std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path()).collect();
+        pages.retain(|page| page.extension().is_some_and(|e| e == "md"));
+        pages.push(root.join("README.md"));
+        let mut tried = 0;
+        for page in pages {
+            let text = std::fs::read_to_string(&page).unwrap().replace("\\\n", " ");
+            let (mut inside, mut variables) = (false, BTreeMap::new());
+            for line in text.lines() {
+                if line.trim_start().starts_with("```") {
+                    inside = !inside && line.trim_start().starts_with("```sh");
+                    continue;
+                }
+                let inline = || line.match_indices("`helba-client ").map(|(at, _)| &line[at + 1..]);
+                let commands: Vec<&str> = if inside {
+                    if let Some((name, value)) = line.split_once('=')
+                        && !name.contains(' ')
+                        && !value.starts_with('$')
+                    {
+                        let end = if value.starts_with('"') { '"' } else { ' ' };
+                        let value = value.trim_start_matches('"').split(end).next().unwrap_or_default();
+                        variables.insert(name.trim().to_string(), value.to_string());
+                    }
+                    let code = line.split(" #").next().unwrap();
+                    code.find("helba-client ").map(|at| &code[at..]).into_iter().collect()
+                } else {
+                    inline()
+                        .filter(|command| command.split('`').next().unwrap().contains("--server"))
+                        .collect()
+                };
+                for command in commands {
+                    let words = words(command, &variables);
+                    // What stands for more arguments; and a program that is built, and not run.
+                    if words.iter().any(|word| word == "…") || words.len() < 2 {
+                        continue;
+                    }
+                    tried += 1;
+                    if let Err(error) = Arguments::try_parse_from(&words) {
+                        panic!("{}: {line}\n{error}", page.display());
+                    }
+                }
+            }
+        }
+        assert!(tried >= 40, "{tried} commands");
+    }
+}
