@@ -126,7 +126,8 @@ fn guess_table(path: &Path) -> Result<Guess, Error> {
     let mut seen = Seen { columns, rows, sample };
     let mut best = seen.best(path)?;
     let offered = best.offered();
-    let after = after_outcome(path, &offered)?;
+    // Features that a note alone names may not be read behind the first rows, which does not matter.
+    let after = after_outcome(path, &offered).or_else(|_| after_outcome(path, &best.schema))?;
     if !after.is_empty() {
         let pattern = offered.pattern.clone().unwrap_or_default();
         for AfterOutcome { name, reason } in &after {
