@@ -17,8 +17,8 @@ use envelope::SealingSecret;
 use rand::CryptoRng;
 use shares::talk::{
     AGREED, Added, Ballot, BanditId, COMMIT, Checkpoint, Decided, Definition, Erased, FromMember, Learnt,
-    MOST_ERASED, MOST_TOGETHER, Pack, Played, Prepare, Purpose, RECEIPT, RunId, Signatures, SlotAt, ToMember,
-    Update, VOTE, decision_label, from_bytes, receipt, to_bytes,
+    MOST_ERASED, MOST_PRODUCTS, MOST_TOGETHER, Pack, Played, Prepare, Purpose, RECEIPT, RunId, Signatures,
+    SlotAt, ToMember, Update, VOTE, decision_label, from_bytes, products_of_a_decision, receipt, to_bytes,
 };
 use shares::{
     AnswerPlace, DecisionState, Field, Label, MemberSession, Message, Nonce, Pads, Paths, Record, Request,
@@ -31,6 +31,8 @@ use std::sync::Arc;
 const MOST_RUNS: usize = 256;
 /// The most sessions that a member holds.
 const MOST_SESSIONS: usize = 1 << 20;
+/// The most products of the slots of updates that are prepared together: 128 features need half of them.
+const MOST_LEARNT: u64 = 1 << 26;
 /// The most bandits.
 const MOST_BANDITS: usize = 1 << 12;
 
@@ -373,7 +375,7 @@ impl<M: Memory> Member<M> {
             }
         };
         let feedbacks = checkpoint.feedbacks;
-        let scalars = Decide::new(config, keys.sharing(), feedbacks + 1, feedbacks, 0)?;
+        let scalars = Decide::new(config, keys.sharing(), feedbacks.saturating_add(1), feedbacks, 0)?;
         let hash = checkpoint.hash();
         Ok(Current { checkpoint, hash, state: Arc::new(state), scalars: Arc::new(scalars) })
     }
@@ -384,14 +386,23 @@ impl<M: Memory> Member<M> {
             return refused("the member has as many runs or slots as it can");
         }
         let sharing = self.secrets.keys.sharing();
+        let (d, arms) = (bandit.config.d, bandit.config.k);
+        // Each product that is prepared takes 32 bytes in the member's memory.
+        let fits = |products: u64, most: u64| match u64::from(asked.slots).saturating_mul(products) {
+            products if products <= most => Ok(()),
+            _ => refused("the batch of slots has more products than the member prepares together"),
+        };
         let (circuit, plan): (CircuitId, Circuit) = match asked.purpose {
             Purpose::Decide { feedbacks } => {
-                let scalars = Decide::new(&bandit.config, sharing, feedbacks + 1, feedbacks, 0)?;
+                let next = feedbacks.saturating_add(1);
+                let scalars = Decide::new(&bandit.config, sharing, next, feedbacks, 0)?;
+                fits(products_of_a_decision(d, arms), MOST_PRODUCTS)?;
                 (scalars.circuit(), Box::new(move |plan| crate::decide::plan(plan, &scalars)))
             }
             Purpose::Learn { feedbacks, residual, added, erased } => {
                 let counts = (u64::from(added), u64::from(erased));
                 let scalars = Learn::new(&bandit.config, sharing, (feedbacks, residual), counts)?;
+                fits(scalars.products(counts.0 + counts.1), MOST_LEARNT)?;
                 let erases = erases(added as usize, erased as usize);
                 let circuit = scalars.circuit(&erases);
                 (circuit, Box::new(move |plan| learn::plan(plan, &scalars, &erases)))
@@ -777,6 +788,10 @@ impl<M: Memory> Member<M> {
         let known = self.bandits.get(&bandit).ok_or(Error::Refused("the bandit is not known"))?;
         let mut kept = known.kept.clone();
         let vote = Ballot { bandit, number: checkpoint.number, ballot, hash: checkpoint.hash() };
+        // An update may end after members have agreed on another one.
+        if known.current.as_ref().map(|current| current.checkpoint.number + 1) != Some(vote.number) {
+            return refused("members have agreed on another checkpoint meanwhile");
+        }
         let same = |other: &Ballot| other.number == vote.number && other.hash == vote.hash;
         if kept.lock.as_ref().is_some_and(|lock| lock.number == vote.number && !same(lock)) {
             return refused("the member has committed to another checkpoint");
@@ -810,6 +825,11 @@ impl<M: Memory> Member<M> {
             return Err(Error::NoAgreement { agreed, need });
         }
         let mut kept = bandit.kept.clone();
+        // Who has voted in a later ballot commits to nothing in this one: both would get a certificate.
+        if kept.vote.as_ref().is_some_and(|vote| vote.number == ballot.number && vote.ballot > ballot.ballot)
+        {
+            return refused("the member has voted in a later ballot");
+        }
         let earlier = |lock: &Ballot| {
             lock.number == ballot.number && lock.hash != ballot.hash && lock.ballot >= ballot.ballot
         };
@@ -855,8 +875,11 @@ impl<M: Memory> Member<M> {
         kept.lock = kept.lock.filter(|lock| lock.number > ballot.number);
         self.keep(ballot.bandit, kept)?;
         if let Some(bandit) = self.bandits.get_mut(&ballot.bandit) {
+            // The same one again is no update, after which sessions have all their decisions again.
+            if bandit.current.as_ref().is_some_and(|known| known.hash != current.hash) {
+                bandit.decisions.clear();
+            }
             bandit.current = Some(current);
-            bandit.decisions.clear();
         }
         Ok(vec![])
     }
@@ -881,10 +904,11 @@ pub fn config_of(definition: &Definition) -> Result<LinearConfig, Error> {
         .map_err(|_| Error::Refused("the configuration of the bandit cannot be read"))?;
     config.validate().map_err(|_| Error::Refused("the configuration of the bandit is out of range"))?;
     let named = config.d == usize::from(definition.features) && config.k == usize::from(definition.arms);
-    match named && config.schedule.is_public() && definition.rules.sessions > 0 {
+    let fits = products_of_a_decision(config.d, config.k) <= MOST_PRODUCTS;
+    match named && fits && config.schedule.is_public() && definition.rules.sessions > 0 {
         true => Ok(config),
         false => refused(
-            "the bandit has other features or arms than its configuration, or a schedule that depends on data",
+            "the bandit has other features or arms than its configuration or too many of them, or a schedule that depends on data",
         ),
     }
 }
@@ -950,7 +974,7 @@ impl Deciding {
                 estimate: self.state.estimate.clone(),
                 rows: rows.unwrap_or_else(zeros),
             };
-            let scalars = self.scalars.with_order(&self.config, self.pack.round + at as u64);
+            let scalars = self.scalars.with_order(&self.config, self.pack.round.wrapping_add(at as u64));
             let keys = keys.clone();
             let computation = Conversation::new(move |port| async move {
                 let mut lane = Lane::new(&keys, slot, scalars.circuit(), port)?;

@@ -36,6 +36,8 @@ pub const LEAST_SLACK: u32 = 36;
 pub const MOST_RESIDUAL: u64 = 1 << 30;
 /// The degree of the polynomial of a root.
 const ROOT_DEGREE: usize = 15;
+/// Above this, what the number of feedbacks is rounded up to does not fit its integer.
+const MOST_FEEDBACKS: u64 = 1 << 32;
 /// The most Newton steps of an update.
 const MOST_STEPS: usize = 60;
 
@@ -152,6 +154,12 @@ impl Decide {
 }
 
 impl Learn {
+    /// About how many products an update of so many feedbacks takes.
+    pub(crate) fn products(&self, feedbacks: u64) -> u64 {
+        let (d, steps) = (self.features as u64, self.steps.len() as u64);
+        feedbacks.saturating_mul(d * d + d).saturating_add(2 * (steps + 1) * d * d * d)
+    }
+
     /// What its gates depend on: which of the feedbacks of a batch are erased, and Newton's factors.
     pub fn circuit(&self, erased: &[bool]) -> CircuitId {
         let mut numbers = vec![self.features as u64, u64::from(self.log_t), self.steps.len() as u64];
@@ -239,6 +247,10 @@ impl Learn {
         let want = "at most the feedbacks that were counted before";
         let refused = || Error::OutOfRange { what: "erased feedbacks", got: erased.to_string(), want };
         let t = left.and_then(|left| left.checked_add(added)).ok_or_else(refused)?;
+        if feedbacks.saturating_add(added) > MOST_FEEDBACKS {
+            let (what, want) = ("the number of feedbacks", "at most 2³²");
+            return Err(Error::OutOfRange { what, got: feedbacks.saturating_add(added).to_string(), want });
+        }
         // While the batch is added up, no more than all of them are counted.
         let most_t = feedbacks as f64 + added as f64;
         let largest = 1.0 / ratio + most_t + 1.0;

@@ -25,6 +25,15 @@ pub const MOST_TOGETHER: usize = 1024;
 /// The most feedbacks that one update erases.
 pub const MOST_ERASED: usize = 16;
 
+/// The most products of the slots for decisions that are prepared together.
+pub const MOST_PRODUCTS: u64 = 1 << 23;
+
+/// About how many products a decision takes, with those of its comparisons.
+pub fn products_of_a_decision(features: usize, arms: usize) -> u64 {
+    let (d, arms) = (features as u64, arms as u64);
+    arms.saturating_mul(d.saturating_mul(d).saturating_add(256))
+}
+
 /// The most bytes of one message between a server and a member.
 pub const MOST_BYTES: usize = 64 << 20;
 
@@ -178,11 +187,15 @@ impl Played {
 pub struct Tags(pub Vec<Vec<[u8; crate::MAC_BYTES]>>);
 
 impl Tags {
-    /// Adds the tags of a member, by the places of its subsets; each subset has at most as many as members.
+    /// Adds the tags of a member, by the places of its subsets: one for each of them, so that no member takes
+    /// the places of others. Each subset has at most as many as there are members.
     pub fn add(&mut self, subsets: usize, members: usize, of: &[(u8, [u8; crate::MAC_BYTES])]) {
         self.0.resize(subsets, Vec::new());
+        let mut seen = vec![false; subsets];
         for (at, tag) in of {
-            if let Some(tags) = self.0.get_mut(usize::from(*at))
+            let at = usize::from(*at);
+            if let (Some(tags), Some(seen)) = (self.0.get_mut(at), seen.get_mut(at))
+                && !std::mem::replace(seen, true)
                 && tags.len() < members
                 && !tags.contains(tag)
             {

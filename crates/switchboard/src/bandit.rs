@@ -2,9 +2,10 @@
 
 use crate::{Certified, Error, Row, Stocked, Voted};
 use bandit::LinearConfig;
-use shares::talk::{Definition, SlotAt};
+use shares::talk::{Definition, MOST_PRODUCTS, SlotAt, products_of_a_decision};
 use shares::{Answer, AnswerPlace, DecisionState, Request, SessionId, Tree};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::time::{Duration, Instant};
 
 /// How often a request is begun again.
 const MOST_TRIES: u32 = 5;
@@ -68,6 +69,10 @@ pub(crate) struct Bandit {
     pub(crate) stock: Vec<Stocked>,
     /// Whether slots for decisions are prepared.
     pub(crate) prepares: bool,
+    /// Preparations that have failed since a member came last.
+    pub(crate) failed: usize,
+    /// When slots were asked for last.
+    pub(crate) begun: Option<Instant>,
     /// Packs that are computed.
     pub(crate) packs: usize,
     pub(crate) updating: Option<Updating>,
@@ -86,6 +91,10 @@ impl Bandit {
             return Err(bad("its schedule depends on data; take growth_or_every".into()));
         }
         let named = (config.d, config.k) == (definition.features as usize, definition.arms as usize);
+        let fits = products_of_a_decision(config.d, config.k) <= MOST_PRODUCTS;
+        if !fits {
+            return Err(bad("it has too many features and arms: their products exceed 2^23".into()));
+        }
         if !named || definition.rules.sessions == 0 || definition.rules.decisions == 0 {
             return Err(bad("it has other features or arms than its configuration, or no sessions".into()));
         }
@@ -104,6 +113,8 @@ impl Bandit {
             waiting: VecDeque::new(),
             stock: vec![],
             prepares: false,
+            failed: 0,
+            begun: None,
             packs: 0,
             updating: None,
             ballot: 0,
@@ -231,7 +242,9 @@ impl Bandit {
 
     /// Has a feedback erased: the row, or none if it was not counted and is gone.
     pub(crate) fn erase(&mut self, label: &[u8; 32], request: Vec<u8>) -> Result<Option<Row>, Error> {
-        let runs = self.updating.as_ref().is_some_and(|updating| updating.added.contains(label));
+        // It is about to be counted: then it is counted first, and erased by the next update.
+        let runs = self.updating.as_ref().is_some_and(|updating| updating.added.contains(label))
+            || self.voted.as_ref().is_some_and(|voted| voted.added.contains(label));
         let row = self.rows.get_mut(label).ok_or(Error::Decision)?;
         if row.feedback.is_none() {
             return Err(Error::Decision);
@@ -282,8 +295,13 @@ impl Bandit {
         Some(([added, erased], due))
     }
 
-    /// What an update was to learn waits again, but for what is refused, which is returned.
-    pub(crate) fn update_again(&mut self, updating: Updating, refused: &BTreeSet<u32>) -> Vec<[u8; 32]> {
+    /// What an update was to learn waits again, but for what is refused: the decisions that are gone, and
+    /// those whose erasure is.
+    pub(crate) fn update_again(
+        &mut self,
+        updating: Updating,
+        refused: &BTreeSet<u32>,
+    ) -> (Vec<[u8; 32]>, Vec<[u8; 32]>) {
         let places = |label: &[u8; 32]| {
             let all = updating.added.iter().chain(&updating.erased);
             all.enumerate().find(|(_, other)| *other == label).map(|(at, _)| at as u32)
@@ -299,10 +317,20 @@ impl Bandit {
                 false => self.told.push_front(*label),
             }
         }
-        for label in updating.erased.iter().rev().filter(|label| !bad(label)) {
-            self.to_erase.push_front(*label);
+        let mut kept = vec![];
+        for label in updating.erased.iter().rev() {
+            match bad(label) {
+                // The device may ask again.
+                true => {
+                    if let Some(row) = self.rows.get_mut(label) {
+                        row.erasure = None;
+                        kept.push(*label);
+                    }
+                }
+                false => self.to_erase.push_front(*label),
+            }
         }
-        gone
+        (gone, kept)
     }
 
     /// Rows and states that follow from a checkpoint on which members have agreed.
@@ -327,13 +355,33 @@ impl Bandit {
         Ok(())
     }
 
+    /// Who prepares, of those who are here: all; and after a preparation has failed as few as can, others
+    /// each time, so that one who makes it fail is not among them.
+    pub(crate) fn prepare_with(&self, here: &[u8], need: usize) -> Vec<u8> {
+        let (count, failed) = (here.len().min(16), self.failed);
+        let choices = (0u32..1 << count).filter(|choice| choice.count_ones() as usize == need);
+        let choices: Vec<u32> = if failed == 0 || here.len() <= need { vec![] } else { choices.collect() };
+        match choices.get(failed.saturating_sub(1) % choices.len().max(1)) {
+            Some(choice) => (0..count).filter(|at| choice >> at & 1 == 1).map(|at| here[at]).collect(),
+            None => here.to_vec(),
+        }
+    }
+
+    /// Whether slots are asked for again: after eight failures only once so much time has gone.
+    pub(crate) fn may_prepare(&self, now: Instant, patience: Duration) -> bool {
+        let rests = self.failed > 0 && self.failed.is_multiple_of(8);
+        let since = self.begun.map(|begun| now.saturating_duration_since(begun));
+        !rests || since.is_none_or(|since| since >= patience)
+    }
+
     /// A member has forgotten its slots.
     pub(crate) fn lose_member(&mut self, member: u8) {
+        self.failed = 0;
         self.stock.retain(|stocked| !stocked.set.contains(&member));
         if self.updating.as_ref().is_some_and(|updating| !updating.runs && updating.set.contains(&member))
             && let Some(updating) = self.updating.take()
         {
-            self.update_again(updating, &BTreeSet::new());
+            let _ = self.update_again(updating, &BTreeSet::new());
         }
     }
 

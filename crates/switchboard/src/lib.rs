@@ -21,7 +21,7 @@ use shares::talk::{
     from_bytes, to_bytes,
 };
 use shares::{DecisionState, Feedback, Label, Manifest, Request, Session, SessionId, Threshold};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 /// Names a request of a device that waits for its decision.
@@ -80,8 +80,8 @@ pub(crate) struct Known {
     session: Session,
     /// The receipts of members.
     receipts: Signatures,
-    /// How many members refuse it.
-    refused: u8,
+    /// The members who refuse it.
+    refused: BTreeSet<u8>,
 }
 
 /// The switchboard of a committee.
@@ -203,7 +203,7 @@ impl Switchboard {
             return Err(Error::Full { what: "sessions", most: self.options.most_sessions });
         }
         self.seats.tell_session(&session, id);
-        self.sessions.insert(id, Known { session, receipts: vec![], refused: 0 });
+        self.sessions.insert(id, Known { session, receipts: vec![], refused: BTreeSet::new() });
         Ok(id)
     }
 
@@ -213,11 +213,11 @@ impl Switchboard {
     /// [`Error::Session`] for one that is not known, or that so many members refuse that it never serves.
     pub fn receipts(&self, id: &SessionId) -> Result<Option<&Signatures>, Error> {
         let known = self.sessions.get(id).ok_or(Error::Session)?;
-        let left = usize::from(self.threshold.members()).saturating_sub(known.refused.into());
-        if left < self.threshold.needed() {
-            return Err(Error::Session);
+        if known.receipts.len() >= self.threshold.needed() {
+            return Ok(Some(&known.receipts));
         }
-        Ok((known.receipts.len() >= self.threshold.needed()).then_some(&known.receipts))
+        let left = usize::from(self.threshold.members()).saturating_sub(known.refused.len());
+        if left < self.threshold.needed() { Err(Error::Session) } else { Ok(None) }
     }
 
     /// Creates a bandit.
@@ -388,20 +388,28 @@ impl Switchboard {
         match said {
             FromMember::Receipt { session, signature } => self.receipt(member, session, signature),
             FromMember::Refused { about, .. } => {
-                if let Some(known) = self.sessions.get_mut(&about) {
-                    known.refused = known.refused.saturating_add(1);
+                if let Some(known) = self.sessions.get_mut(&about)
+                    && (1..=self.threshold.members()).contains(&member)
+                {
+                    known.refused.insert(member);
                 }
             }
-            FromMember::Began { number, run } => self.began(number, run),
-            FromMember::Say { run, step, body } => self.said(member, run, step, Work::Said(body), now),
-            FromMember::Add { run, step, numbers } => self.said(member, run, step, Work::Added(numbers), now),
+            FromMember::Began { number, run } => self.began(member, number, run),
+            FromMember::Say { run, step, body } => {
+                self.said(member, self.named(member, run), step, Work::Said(body), now);
+            }
+            FromMember::Add { run, step, numbers } => {
+                self.said(member, self.named(member, run), step, Work::Added(numbers), now);
+            }
             FromMember::Prepared { batch } => self.prepared(member, batch),
             FromMember::Decided { run, decisions } => self.decided(member, run, decisions),
             FromMember::Voted { run, checkpoint, ballot, signature } => {
                 self.voted(member, run, *checkpoint, ballot, signature)
             }
             FromMember::Committed { ballot, signature } => self.committed(member, ballot, signature),
-            FromMember::Ended { run, refused, .. } => self.ended(member, run, &refused),
+            FromMember::Ended { run, refused, .. } => {
+                self.ended(member, self.named(member, run), &refused);
+            }
         }
         self.go_on(now);
     }

@@ -3,8 +3,9 @@
 use crate::bandit::{Updating, Waiting};
 use crate::{Decision, Error, Key, Row, Stocked, Switchboard, Voted, stored_state};
 use shares::talk::{
-    Added, Ballot, BanditId, COMMIT, Checkpoint, Decided, Erased, MOST_ERASED, MOST_TOGETHER, Pack, Played,
-    Prepare, Purpose, RunId, SlotAt, Tags, ToMember, Update, VOTE, decision_label,
+    Added, Ballot, BanditId, COMMIT, Checkpoint, Decided, Erased, MOST_ERASED, MOST_PRODUCTS, MOST_TOGETHER,
+    Pack, Played, Prepare, Purpose, RunId, SlotAt, Tags, ToMember, Update, VOTE, decision_label,
+    products_of_a_decision,
 };
 use shares::{AnswerPlace, DecisionState, Field, Label};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +20,8 @@ const MOST_SLOTS: u32 = 256;
 pub(crate) struct Run {
     pub(crate) bandit: BanditId,
     pub(crate) here: Vec<u8>,
+    /// What members call it, where the server does not know: a preparation.
+    names: BTreeMap<u8, RunId>,
     step: u32,
     said: BTreeMap<u8, Work>,
     pub(crate) since: Instant,
@@ -51,7 +54,8 @@ enum Kind {
 
 impl Switchboard {
     fn begin(&mut self, id: RunId, bandit: BanditId, here: Vec<u8>, kind: Kind, now: Instant) {
-        let run = Run { bandit, here, step: 0, said: BTreeMap::new(), since: now, kind };
+        let (names, said) = (BTreeMap::new(), BTreeMap::new());
+        let run = Run { bandit, here, names, step: 0, said, since: now, kind };
         self.runs.insert(id, run);
     }
 
@@ -59,18 +63,24 @@ impl Switchboard {
     pub(crate) fn prepare_stock(&mut self, id: BanditId, here: &[u8], now: Instant) {
         let Some(bandit) = self.bandits.get_mut(&id) else { return };
         let want = (self.options.stock as usize).max(bandit.waiting.len());
-        if bandit.prepares || bandit.slots() >= want.div_ceil(2) {
+        let may = bandit.may_prepare(now, self.options.patience);
+        if bandit.prepares || bandit.slots() >= want.div_ceil(2) || !may {
             return;
         }
         bandit.prepares = true;
-        let slots = (want as u32).clamp(1, MOST_SLOTS);
+        let fit = MOST_PRODUCTS / products_of_a_decision(bandit.config.d, bandit.config.k).max(1);
+        let slots = (want as u32).min(fit as u32).clamp(1, MOST_SLOTS);
         let purpose = Purpose::Decide { feedbacks: bandit.feedbacks() };
-        self.begin_prepare(id, purpose, slots, here, now);
+        let set = bandit.prepare_with(here, self.threshold.needed());
+        self.begin_prepare(id, purpose, slots, &set, now);
     }
 
     fn begin_prepare(&mut self, bandit: BanditId, purpose: Purpose, slots: u32, set: &[u8], now: Instant) {
         self.number += 1;
         let number = self.number;
+        if let Some(bandit) = self.bandits.get_mut(&bandit) {
+            bandit.begun = Some(now);
+        }
         let nonces = set.iter().filter_map(|member| Some((*member, self.seats.nonce(*member)?)));
         let prepare = Prepare { bandit, purpose, set: nonces.collect(), number, slots };
         let kind =
@@ -79,11 +89,21 @@ impl Switchboard {
         self.seats.tell_some(set, ToMember::Prepare(prepare));
     }
 
-    /// The run that members have given to a batch.
-    pub(crate) fn began(&mut self, number: u64, id: RunId) {
-        if let Some(run) = self.runs.remove(&Prepare::asked(number)) {
-            self.runs.entry(id).or_insert(run);
+    /// What a member calls the preparation of a batch. Each is told of it by its own name, so that one with
+    /// another name stops nobody.
+    pub(crate) fn began(&mut self, member: u8, number: u64, id: RunId) {
+        if let Some(run) = self.runs.get_mut(&Prepare::asked(number))
+            && run.here.contains(&member)
+            && matches!(run.kind, Kind::Prepare { .. })
+        {
+            run.names.insert(member, id);
         }
+    }
+
+    /// The run that a member calls so.
+    pub(crate) fn named(&self, member: u8, id: RunId) -> RunId {
+        let named = |run: &Run| run.names.get(&member) == Some(&id);
+        self.runs.iter().find(|(_, run)| named(run)).map_or(id, |(of, _)| *of)
     }
 
     /// Begins a pack, if requests wait and slots are there. Whether it has.
@@ -129,7 +149,8 @@ impl Switchboard {
     /// Begins an update, if one is due: its slot first.
     pub(crate) fn begin_update(&mut self, id: BanditId, here: &[u8], now: Instant) {
         let Some(bandit) = self.bandits.get_mut(&id) else { return };
-        if bandit.voted.is_some() || bandit.updating.is_some() {
+        let may = bandit.may_prepare(now, self.options.patience);
+        if bandit.voted.is_some() || bandit.updating.is_some() || !may {
             return;
         }
         let without = |apart: &BTreeSet<u8>| -> Vec<u8> {
@@ -140,6 +161,7 @@ impl Switchboard {
             bandit.apart.clear();
             set = here.to_vec();
         }
+        let set = bandit.prepare_with(&set, self.threshold.needed());
         let Some(([added, erased], _)) = bandit.choose(MOST_ERASED) else { return };
         let (feedbacks, residual) =
             bandit.certified.as_ref().map_or((0, 0), |(known, ..)| (known.feedbacks, known.residual));
@@ -204,7 +226,11 @@ impl Switchboard {
     /// A member says something in a step.
     pub(crate) fn said(&mut self, member: u8, id: RunId, step: u32, work: Work, now: Instant) {
         let Some(run) = self.runs.get_mut(&id) else { return };
-        if run.step != step || !run.here.contains(&member) {
+        let adds = matches!(work, Work::Added(_));
+        if run.step != step
+            || !run.here.contains(&member)
+            || adds && !matches!(run.kind, Kind::Prepare { .. })
+        {
             return;
         }
         run.said.entry(member).or_insert(work);
@@ -226,13 +252,21 @@ impl Switchboard {
         let (step, here) = (run.step, run.here.clone());
         run.step += 1;
         run.since = now;
-        let message = match (said.is_empty(), sums.is_empty()) {
-            (false, true) => Some(ToMember::Heard { run: id, step, said }),
-            (true, false) => added(sums).map(|sums| ToMember::Sums { run: id, step, sums }),
-            _ => None,
+        // Most say a thing of the right kind.
+        let message: Option<Box<dyn Fn(RunId) -> ToMember>> = match said.len() >= sums.len() {
+            true => Some(Box::new(move |run| ToMember::Heard { run, step, said: said.clone() })),
+            false => added(sums).map(|sums| -> Box<dyn Fn(RunId) -> ToMember> {
+                Box::new(move |run| ToMember::Sums { run, step, sums: sums.clone() })
+            }),
         };
+        let names = run.names.clone();
         match message {
-            Some(message) => self.seats.tell_some(&here, message),
+            Some(message) if names.is_empty() => self.seats.tell_some(&here, message(id)),
+            Some(message) => {
+                for (member, run) in names.into_iter().filter(|(member, _)| here.contains(member)) {
+                    self.seats.tell(member, message(run));
+                }
+            }
             None => self.give_up(id),
         }
     }
@@ -254,9 +288,26 @@ impl Switchboard {
             }
         }
         run.here.retain(|other| *other != member);
+        // What one member refuses of an update, t must refuse before it goes: the others are waited for.
+        let t = self.threshold.t();
+        if let (Kind::Update { .. }, Some(bandit)) = (&run.kind, self.bandits.get(&run.bandit))
+            && let Some(updating) = &bandit.updating
+            && !updating.refused.is_empty()
+            && !run.here.is_empty()
+            && updating.refused.values().all(|members| members.len() < t)
+            && run.here.len() < self.threshold.needed()
+        {
+            return;
+        }
         if run.here.len() >= self.threshold.needed() && !matches!(run.kind, Kind::Prepare { .. }) {
             let (said, since) = (run.said.len(), run.since);
-            if said > 0 && run.here.iter().all(|member| run.said.contains_key(member)) {
+            let done = match &run.kind {
+                Kind::Pack { done, .. } => run.here.iter().all(|member| done.contains_key(member)),
+                _ => false,
+            };
+            if done {
+                self.finish(id, since);
+            } else if said > 0 && run.here.iter().all(|member| run.said.contains_key(member)) {
                 self.deliver(id, since);
             }
             return;
@@ -279,14 +330,16 @@ impl Switchboard {
             Kind::Update { votes, .. } => votes.keys().copied().collect(),
         };
         let spoke: Vec<u8> = run.here.iter().copied().filter(|m| run.said.contains_key(m)).collect();
-        let active = if done.is_empty() { &spoke } else { &done };
+        // Who says too early that it is done stops nobody.
+        let ends = done.len() >= need;
+        let active = if ends { &done } else { &spoke };
         let silent: Vec<u8> = run.here.iter().copied().filter(|member| !active.contains(member)).collect();
         let goes_on = active.len() >= need;
         let adds = run.said.values().any(|work| matches!(work, Work::Added(_)));
-        if goes_on && done.is_empty() && !adds {
+        if goes_on && !ends && !adds {
             run.here = spoke;
             self.deliver(id, now);
-        } else if goes_on && !done.is_empty() {
+        } else if ends {
             run.here = done;
             self.finish(id, now);
         } else {
@@ -297,11 +350,24 @@ impl Switchboard {
 
     /// Ends a run whose members are all done.
     fn finish(&mut self, id: RunId, now: Instant) {
-        let Some(run) = self.runs.remove(&id) else { return };
+        let need = self.threshold.needed();
+        let Some(mut run) = self.runs.remove(&id) else { return };
         match run.kind {
-            Kind::Prepare { learns, slots, .. } => {
-                let batch = Label::from_bytes(id);
+            Kind::Prepare { learns, slots, done } => {
+                // Who calls the batch as most do has its slots.
+                let same = |name: &RunId| run.names.values().filter(|other| *other == name).count();
+                let name = run.names.values().max_by_key(|name| same(name)).copied().unwrap_or(id);
+                let has = |member: &u8| done.contains(member) && run.names.get(member) == Some(&name);
+                run.here.retain(has);
+                let batch = Label::from_bytes(name);
                 let Some(bandit) = self.bandits.get_mut(&run.bandit) else { return };
+                if run.here.len() < need {
+                    bandit.failed += 1;
+                    bandit.prepares &= learns;
+                    return if learns {
+                        self.update_ends(run.bandit, &BTreeSet::new())
+                    };
+                }
                 match learns {
                     true => self.run_update(run.bandit, SlotAt { batch, number: 0 }, run.here, now),
                     false => {
@@ -321,7 +387,10 @@ impl Switchboard {
     /// Gives a run up: what it was for begins again.
     pub(crate) fn give_up(&mut self, id: RunId) {
         let Some(run) = self.runs.remove(&id) else { return };
-        self.seats.tell_some(&run.here, ToMember::End { run: id });
+        for member in &run.here {
+            let run = run.names.get(member).copied().unwrap_or(id);
+            self.seats.tell(*member, ToMember::End { run });
+        }
         let Some(bandit) = self.bandits.get_mut(&run.bandit) else {
             if let Kind::Pack { requests, .. } = run.kind {
                 for waiting in requests {
@@ -330,10 +399,18 @@ impl Switchboard {
             }
             return;
         };
+        if matches!(run.kind, Kind::Prepare { .. }) {
+            bandit.failed += 1;
+        }
         match run.kind {
             Kind::Prepare { learns: false, .. } => bandit.prepares = false,
             Kind::Prepare { .. } | Kind::Update { .. } => {
                 let t = self.threshold.t();
+                if let (Kind::Update { .. }, Some(updating)) = (&run.kind, &bandit.updating)
+                    && updating.refused.is_empty()
+                {
+                    bandit.failed += 1;
+                }
                 let refused = bandit.updating.as_ref().map(|updating| {
                     let many = updating.refused.iter().filter(|(_, members)| members.len() >= t);
                     many.map(|(place, _)| *place).collect()
@@ -353,14 +430,20 @@ impl Switchboard {
     fn update_ends(&mut self, id: BanditId, refused: &BTreeSet<u32>) {
         let Some(bandit) = self.bandits.get_mut(&id) else { return };
         let Some(updating) = bandit.updating.take() else { return };
-        for label in bandit.update_again(updating, refused) {
+        let (gone, kept) = bandit.update_again(updating, refused);
+        let kept: Vec<([u8; 32], Row)> =
+            kept.iter().filter_map(|label| Some((*label, bandit.row(label)?.clone()))).collect();
+        for label in gone {
             let _ = self.remove(&Key::Played(id, label));
+        }
+        for (label, row) in kept {
+            let _ = self.put(&Key::Played(id, label), &row);
         }
     }
 
     /// A member has slots.
     pub(crate) fn prepared(&mut self, member: u8, batch: Label) {
-        let id = *batch.bytes();
+        let id = self.named(member, *batch.bytes());
         let Some(run) = self.runs.get_mut(&id) else { return };
         let Kind::Prepare { done, .. } = &mut run.kind else { return };
         if !run.here.contains(&member) {
@@ -472,7 +555,10 @@ impl Switchboard {
         if !run.here.contains(&member) || ballot.bandit != run.bandit {
             return;
         }
-        votes.entry(member).or_insert((ballot, signature));
+        if votes.contains_key(&member) {
+            return;
+        }
+        votes.insert(member, (ballot, signature));
         checkpoints.insert(ballot.hash, checkpoint);
         let same: Vec<(u8, Vec<u8>)> = votes
             .iter()
