@@ -2,6 +2,7 @@
 
 mod attacks;
 mod circuits;
+mod hostile;
 mod moves;
 mod people;
 mod play;

@@ -18,9 +18,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use switchboard::{Options, Switchboard};
 
-type Disk = Rc<RefCell<BTreeMap<BanditId, Kept>>>;
+pub(crate) type Disk = Rc<RefCell<BTreeMap<BanditId, Kept>>>;
 
-struct OnDisk(Disk);
+pub(crate) struct OnDisk(pub(crate) Disk);
 
 impl Memory for OnDisk {
     fn save(&mut self, bandit: &BanditId, kept: &Kept) -> Result<(), Error> {
@@ -30,38 +30,38 @@ impl Memory for OnDisk {
 }
 
 /// A committee whose members are in this process.
-struct Committee {
-    manifest: Manifest,
-    sharing: Arc<Sharing>,
-    keys: Vec<Arc<MemberKeys>>,
-    signing: Vec<[u8; 32]>,
-    sealing: Vec<[u8; 32]>,
-    disks: Vec<Disk>,
-    members: Vec<Option<Member<OnDisk>>>,
-    taken: Vec<u64>,
-    board: Switchboard,
-    stored: BTreeMap<Vec<u8>, Vec<u8>>,
-    now: Instant,
-    rng: ChaCha20Rng,
-    options: Options,
-    number: u64,
+pub(crate) struct Committee {
+    pub(crate) manifest: Manifest,
+    pub(crate) sharing: Arc<Sharing>,
+    pub(crate) keys: Vec<Arc<MemberKeys>>,
+    pub(crate) signing: Vec<[u8; 32]>,
+    pub(crate) sealing: Vec<[u8; 32]>,
+    pub(crate) disks: Vec<Disk>,
+    pub(crate) members: Vec<Option<Member<OnDisk>>>,
+    pub(crate) taken: Vec<u64>,
+    pub(crate) board: Switchboard,
+    pub(crate) stored: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub(crate) now: Instant,
+    pub(crate) rng: ChaCha20Rng,
+    pub(crate) options: Options,
+    pub(crate) number: u64,
 }
 
 /// What a hostile member says in place of what it should: the member, and its message.
-type Lies<'a> = &'a mut dyn FnMut(u8, FromMember) -> Vec<FromMember>;
+pub(crate) type Lies<'a> = &'a mut dyn FnMut(u8, FromMember) -> Vec<FromMember>;
 /// What a hostile server tells a member in place of what it should.
-type Tells<'a> = &'a mut dyn FnMut(u8, &ToMember) -> Vec<ToMember>;
+pub(crate) type Tells<'a> = &'a mut dyn FnMut(u8, &ToMember) -> Vec<ToMember>;
 
-fn honest(_: u8, said: FromMember) -> Vec<FromMember> {
+pub(crate) fn honest(_: u8, said: FromMember) -> Vec<FromMember> {
     vec![said]
 }
 
-fn tells(_: u8, told: &ToMember) -> Vec<ToMember> {
+pub(crate) fn tells(_: u8, told: &ToMember) -> Vec<ToMember> {
     vec![told.clone()]
 }
 
 impl Committee {
-    fn new(t: u8, n: u8) -> Self {
+    pub(crate) fn new(t: u8, n: u8) -> Self {
         let mut rng = rng(u64::from(n));
         let sharing = Arc::new(Sharing::new(Threshold::new(t, n).unwrap()));
         let mut bytes = || {
@@ -86,7 +86,7 @@ impl Committee {
         let cards = cards.map(|(a, b)| Card { sealing: b.public(), signing: a.public() }).collect();
         let proposal = Proposal { threshold: sharing.threshold(), cards, nonce: [1; 32] };
         let manifest = Manifest { proposal, subsets: vec![], pairs: vec![] };
-        let options = Options { patience: Duration::from_secs(5), stock: 4, ..Options::default() };
+        let options = Options { patience: Duration::from_secs(5), stock: 16, ..Options::default() };
         let board = Switchboard::open(&manifest, options.clone(), [], 1).unwrap();
         let mut committee = Committee {
             manifest,
@@ -109,7 +109,7 @@ impl Committee {
     }
 
     /// Starts a member from its disk.
-    fn start(&mut self, member: u8) {
+    pub(crate) fn start(&mut self, member: u8) {
         let at = usize::from(member) - 1;
         let identity = Identity {
             signing: SigningSecret::from_bytes(&self.signing[at]),
@@ -128,12 +128,12 @@ impl Committee {
         self.members[at] = Some(member);
     }
 
-    fn stop(&mut self, member: u8) {
+    pub(crate) fn stop(&mut self, member: u8) {
         self.members[usize::from(member) - 1] = None;
     }
 
     /// Starts the server from what it has stored. Members come again.
-    fn restart_server(&mut self) {
+    pub(crate) fn restart_server(&mut self) {
         self.number += 1000;
         let stored = self.stored.clone();
         self.board = Switchboard::open(&self.manifest, self.options.clone(), stored, self.number).unwrap();
@@ -144,7 +144,7 @@ impl Committee {
     }
 
     /// Carries messages until nobody says anything more.
-    fn run_with(&mut self, lies: Lies, tells: Tells) {
+    pub(crate) fn run_with(&mut self, lies: Lies, tells: Tells) {
         loop {
             let mut said = vec![];
             for at in 0..self.members.len() {
@@ -168,26 +168,31 @@ impl Committee {
                     self.board.says(member, message, self.now);
                 }
             }
-            for change in self.board.changes() {
-                match change.value {
-                    Some(value) => drop(self.stored.insert(change.key, value)),
-                    None => drop(self.stored.remove(&change.key)),
-                }
+            self.store();
+        }
+    }
+
+    /// Stores what the server has changed.
+    pub(crate) fn store(&mut self) {
+        for change in self.board.changes() {
+            match change.value {
+                Some(value) => drop(self.stored.insert(change.key, value)),
+                None => drop(self.stored.remove(&change.key)),
             }
         }
     }
 
-    fn run(&mut self) {
+    pub(crate) fn run(&mut self) {
         self.run_with(&mut honest, &mut tells);
     }
 
     /// Lets the patience of the server end.
-    fn wait(&mut self) {
+    pub(crate) fn wait(&mut self) {
         self.now += self.options.patience;
         self.board.tick(self.now);
     }
 
-    fn session(&mut self) -> SessionSecret {
+    pub(crate) fn session(&mut self) -> SessionSecret {
         let sealing: Vec<Vec<u8>> =
             self.manifest.proposal.cards.iter().map(|card| card.sealing.clone()).collect();
         let id = self.manifest.id();
@@ -198,7 +203,7 @@ impl Committee {
         secret
     }
 
-    fn create(&mut self, config: &LinearConfig, sessions: u16) -> BanditId {
+    pub(crate) fn create(&mut self, config: &LinearConfig, sessions: u16) -> BanditId {
         let definition = Definition {
             features: config.d as u16,
             arms: config.k as u16,
@@ -211,32 +216,61 @@ impl Committee {
         id
     }
 
-    fn request(&mut self, device: &SessionSecret, bandit: &BanditId, rows: &[Vec<f64>]) -> Vec<u8> {
+    pub(crate) fn request(
+        &mut self,
+        device: &SessionSecret,
+        bandit: &BanditId,
+        rows: &[Vec<f64>],
+    ) -> Vec<u8> {
         let pads = Pads::new(&self.sharing, rows[0].len()).unwrap();
         let rows: Vec<Row> = rows.iter().map(|row| Row::new(row, &mut self.rng).unwrap()).collect();
         device.request(bandit, pads, &rows, &mut self.rng).unwrap().to_bytes()
     }
 
     /// Asks for a decision, and waits for it: the arm and the decision.
-    fn decide(&mut self, device: &SessionSecret, bandit: &BanditId, rows: &[Vec<f64>]) -> (usize, [u8; 32]) {
+    pub(crate) fn decide(
+        &mut self,
+        device: &SessionSecret,
+        bandit: &BanditId,
+        rows: &[Vec<f64>],
+    ) -> (usize, [u8; 32]) {
         let bytes = self.request(device, bandit, rows);
         let ticket = self.board.ask(bandit, bytes, self.now).unwrap();
         self.run();
         self.arm(device, ticket, rows.len()).unwrap()
     }
 
-    fn arm(
+    pub(crate) fn arm(
         &mut self,
         device: &SessionSecret,
         ticket: u64,
         arms: usize,
     ) -> Result<(usize, [u8; 32]), switchboard::Error> {
-        let decision = self.board.outcome(ticket).expect("the request waits")?;
-        let arm = device.arm(&self.sharing, &decision.place, arms, &decision.answers).unwrap();
-        Ok((arm, decision.label))
+        self.arm_of(device, ticket, arms).expect("the request waits")
     }
 
-    fn reward(&mut self, device: &SessionSecret, bandit: &BanditId, label: &[u8; 32], reward: f64) {
+    /// The arm and the decision, once they are there.
+    pub(crate) fn arm_of(
+        &mut self,
+        device: &SessionSecret,
+        ticket: u64,
+        arms: usize,
+    ) -> Option<Result<(usize, [u8; 32]), switchboard::Error>> {
+        let decision = match self.board.outcome(ticket)? {
+            Ok(decision) => decision,
+            Err(error) => return Some(Err(error)),
+        };
+        let arm = device.arm(&self.sharing, &decision.place, arms, &decision.answers).unwrap();
+        Some(Ok((arm, decision.label)))
+    }
+
+    pub(crate) fn reward(
+        &mut self,
+        device: &SessionSecret,
+        bandit: &BanditId,
+        label: &[u8; 32],
+        reward: f64,
+    ) {
         let reward = Row::new(&[reward], &mut self.rng).unwrap();
         let feedback = device.feedback(label, &self.sharing, &reward, &mut self.rng).unwrap();
         self.board.feedback(bandit, feedback.to_bytes(), self.now).unwrap();
@@ -244,7 +278,7 @@ impl Committee {
     }
 }
 
-fn config(d: usize, k: usize) -> LinearConfig {
+pub(crate) fn config(d: usize, k: usize) -> LinearConfig {
     LinearConfig {
         d,
         k,
@@ -288,7 +322,12 @@ fn a_committee_plays_as_its_twin() {
 }
 
 /// Plays rounds of one device: the number of feedbacks in the model afterwards.
-fn play(committee: &mut Committee, bandit: &BanditId, device: &SessionSecret, rounds: usize) -> u64 {
+pub(crate) fn play(
+    committee: &mut Committee,
+    bandit: &BanditId,
+    device: &SessionSecret,
+    rounds: usize,
+) -> u64 {
     for (rows, best) in made_up(rounds, 2, 2, 7) {
         let (arm, label) = committee.decide(device, bandit, &rows);
         committee.reward(device, bandit, &label, if arm == best { 1.0 } else { -1.0 });
