@@ -9,6 +9,9 @@ use wire::ProblemType;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// What a committee on shares refuses.
+    #[error(transparent)]
+    OnShares(#[from] crate::shares::SharesError),
     /// Misuse: no bandit has this id.
     #[error("no bandit has the id {id}; GET /v1/bandits lists the bandits")]
     UnknownBandit {
@@ -512,11 +515,13 @@ fn remedy(limit: usize, expires: u64, most: usize) -> String {
     )
 }
 
-/// The two kinds of bandits.
+/// The kinds of bandits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A bandit on ciphertexts.
     Encrypted,
+    /// A bandit of a committee on shares.
+    Shares,
     /// A bandit with a clear policy.
     Clear,
 }
@@ -598,6 +603,7 @@ impl Error {
     pub(crate) fn problem(&self) -> ProblemType {
         use ProblemType as P;
         match self {
+            Error::OnShares(error) => error.problem(),
             Error::UnknownBandit { .. } => P::UnknownBandit,
             Error::NoKeys => P::NoKeys,
             Error::Unauthorized { .. } => P::Unauthorized,

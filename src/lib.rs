@@ -10,7 +10,8 @@
 //! |---|---|
 //! | `http` | routes, bodies and answers, with one file for each resource |
 //! | `access` | tokens: the table of routes and scopes, and the file of API tokens |
-//! | `bandits` | the loaded bandits of both kinds |
+//! | `bandits` | the loaded bandits of all kinds |
+//! | `shares` | the committee on shares: its members, sessions and bandits |
 //! | `jobs` | bounds on the computations at a time, and batch updates in the background |
 //! | `store` | states and rows of clear policies on disk |
 //!
@@ -29,6 +30,7 @@ mod http;
 mod jobs;
 mod metrics;
 mod policy;
+mod shares;
 mod store;
 
 pub use access::{ApiToken, Forbidden, MOST_TOKENS, Needs, NewToken, Route, Scope, TokenFault, TokensFile};
@@ -38,3 +40,4 @@ pub use error::{Error, Kind};
 pub use host::stop_signal;
 pub use http::{AppState, Settings, app, document, printable};
 pub use service::{Connections, Tls, TlsArguments, TlsError, serve, serve_tls};
+pub use shares::SharesError;

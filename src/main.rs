@@ -131,6 +131,10 @@ struct Arguments {
     /// clear policies only.
     #[arg(long, value_name = "FILE")]
     keys: Option<PathBuf>,
+    /// Manifest of a committee on shares, as its members have made it. The server carries their messages, and
+    /// serves their bandits beside those of --keys and clear policies.
+    #[arg(long, value_name = "FILE")]
+    committee: Option<PathBuf>,
     /// Accepts a bundle of toy keys, which protect nothing. For tests.
     #[arg(long)]
     toy: bool,
@@ -488,7 +492,10 @@ async fn serve(arguments: Arguments, tls: &TlsArguments) -> Result<()> {
                 );
             }
         }
-        None => tracing::info!("no --keys: only clear policies are served"),
+        None if arguments.committee.is_none() => {
+            tracing::info!("no --keys: only clear policies are served");
+        }
+        None => {}
     }
     let names = arguments.hosts.clone();
     let hosts = (loopback || !arguments.hosts.is_empty()).then_some(arguments.hosts);
@@ -510,6 +517,7 @@ async fn serve(arguments: Arguments, tls: &TlsArguments) -> Result<()> {
         wait,
         hosts,
         cors_origins: arguments.cors_origins,
+        committee: arguments.committee.as_deref().map(open_committee).transpose()?,
         restored,
         ..Settings::default()
     };
@@ -561,6 +569,16 @@ async fn serve(arguments: Arguments, tls: &TlsArguments) -> Result<()> {
         tracing::warn!("requests were cut off after {} s", GRACE.as_secs());
     }
     heard
+}
+
+/// The manifest of a committee on shares.
+fn open_committee(path: &Path) -> Result<shares::SignedManifest> {
+    let bytes = std::fs::read(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let manifest = shares::SignedManifest::from_bytes(&bytes);
+    let manifest = manifest.with_context(|| format!("cannot use {}", path.display()))?;
+    let id = printable(&ckks::Hex(&manifest.manifest.id()).to_string());
+    tracing::info!(committee = id, "committee loaded");
+    Ok(manifest)
 }
 
 /// Reads the operator's token again on every SIGHUP. A file that cannot be used leaves the token before in

@@ -54,6 +54,12 @@ pub enum Route {
     Shares,
     /// The log of an encrypted bandit, for members of a committee.
     Journal,
+    /// The manifest of the committee on shares.
+    Committee,
+    /// Begins a session of a device with it.
+    Session,
+    /// Takes what one of its members says, and tells it what is next.
+    Rounds,
 }
 
 /// What a request needs on a server that has an operator's token or API tokens.
@@ -100,7 +106,7 @@ impl std::fmt::Display for Needs {
 
 impl Route {
     /// All routes.
-    pub const ALL: [Route; 24] = [
+    pub const ALL: [Route; 27] = [
         Route::Health,
         Route::OpenApi,
         Route::Docs,
@@ -125,6 +131,9 @@ impl Route {
         Route::Questions,
         Route::Shares,
         Route::Journal,
+        Route::Committee,
+        Route::Session,
+        Route::Rounds,
     ];
 
     /// Method, path and needs. A route cannot be served without a row here.
@@ -159,6 +168,9 @@ impl Route {
             Route::Questions => (Method::GET, "/committee/members/{member}/questions", RAISE),
             Route::Shares => (Method::POST, "/committee/members/{member}/shares", RAISE),
             Route::Journal => (Method::GET, "/bandits/{id}/journal", RAISE),
+            Route::Committee => (Method::GET, "/committee", Reading),
+            Route::Session => (Method::POST, "/committee/sessions", DECIDE),
+            Route::Rounds => (Method::POST, "/committee/members/{member}/rounds", RAISE),
         }
     }
 
@@ -174,12 +186,21 @@ impl Route {
 
     /// Whether a request may wait for other users or for a holder of the key before it is answered.
     pub(crate) fn waits(self) -> bool {
-        matches!(self, Route::Decide | Route::Again | Route::Tasks | Route::Raise | Route::Questions)
+        matches!(
+            self,
+            Route::Decide
+                | Route::Again
+                | Route::Tasks
+                | Route::Raise
+                | Route::Questions
+                | Route::Session
+                | Route::Rounds
+        )
     }
 
     /// Whether a request is about the whole server, which a token of one bandit does not open.
     pub fn is_about_all(self) -> bool {
-        matches!(self, Route::Create | Route::Metrics | Route::Questions | Route::Shares)
+        matches!(self, Route::Create | Route::Metrics | Route::Questions | Route::Shares | Route::Rounds)
     }
 
     /// What a request needs where tokens are on.

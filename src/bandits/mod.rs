@@ -10,6 +10,7 @@ use crate::clock::Clock;
 use crate::committee::Committee;
 use crate::error::{Error, Kind};
 use crate::jobs::Updates;
+use crate::shares::{self, SharesServed};
 use crate::store::{self, Named, NamedEdit, Store};
 pub(crate) use clear::AskedTerms;
 use clear::ClearBandit;
@@ -31,8 +32,10 @@ use service::Content;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 use wire::{
     Created, Custody, Labelled, Labels, Manifest, MemberReply, PolicyCreated, PublicBundle, ScoreKeys,
+    SharesCreated,
 };
 
 /// The pause before members are asked again to move a bandit.
@@ -43,6 +46,7 @@ const ROTATION_PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
 #[derive(Clone)]
 pub(crate) enum Bandit {
     Encrypted(Arc<EncryptedServed>),
+    Shares(Arc<SharesServed>),
     Clear(Arc<ClearBandit>),
 }
 
@@ -51,6 +55,7 @@ impl Bandit {
     pub(crate) fn kind(&self) -> Kind {
         match self {
             Bandit::Encrypted(_) => Kind::Encrypted,
+            Bandit::Shares(_) => Kind::Shares,
             Bandit::Clear(_) => Kind::Clear,
         }
     }
@@ -62,7 +67,7 @@ impl Bandit {
     pub(crate) fn encrypted(self, id: &str) -> Result<Arc<EncryptedServed>, Error> {
         match self {
             Bandit::Encrypted(bandit) => Ok(bandit),
-            Bandit::Clear(_) => Err(Error::NotEncrypted { id: id.to_string() }),
+            Bandit::Shares(_) | Bandit::Clear(_) => Err(Error::NotEncrypted { id: id.to_string() }),
         }
     }
 
@@ -70,6 +75,7 @@ impl Bandit {
     pub(crate) fn created(&self) -> Option<Listed> {
         match self {
             Bandit::Encrypted(bandit) => Some(bandit.created()),
+            Bandit::Shares(bandit) => Some(bandit.created()),
             Bandit::Clear(bandit) => bandit.created(),
         }
     }
@@ -81,6 +87,7 @@ impl Bandit {
     pub(crate) fn measured(&self) -> Result<Option<Measured>, Error> {
         match self {
             Bandit::Encrypted(bandit) => Ok(Some(bandit.measured())),
+            Bandit::Shares(bandit) => bandit.measured().map(Some),
             Bandit::Clear(bandit) => bandit.measured(),
         }
     }
@@ -93,6 +100,7 @@ impl Bandit {
         let labels = labels.clone();
         match self {
             Bandit::Encrypted(bandit) => Reply::json(&Labelled { labels, of: bandit.view()? }),
+            Bandit::Shares(bandit) => Reply::json(&Labelled { labels, of: bandit.view()? }),
             Bandit::Clear(bandit) => Reply::json(&Labelled { labels, of: bandit.view()? }),
         }
     }
@@ -101,6 +109,7 @@ impl Bandit {
     pub(crate) fn decision_body(&self) -> BodyLimit {
         match self {
             Bandit::Encrypted(bandit) => bandit.decision_body(),
+            Bandit::Shares(bandit) => bandit.decision_body(),
             Bandit::Clear(bandit) => bandit.decision_body(),
         }
     }
@@ -112,6 +121,7 @@ impl Bandit {
     pub(crate) fn feedback_body(&self) -> Result<BodyLimit, Error> {
         match self {
             Bandit::Encrypted(bandit) => Ok(bandit.feedback_body()),
+            Bandit::Shares(bandit) => Ok(bandit.feedback_body()),
             Bandit::Clear(bandit) => bandit.feedback_body(),
         }
     }
@@ -143,6 +153,7 @@ impl Reply {
 #[serde(untagged)]
 pub(crate) enum Listed {
     Encrypted(Box<Created>),
+    Shares(Box<SharesCreated>),
     Clear(Box<PolicyCreated>),
 }
 
@@ -222,6 +233,8 @@ pub(crate) struct Room {
 pub(crate) struct Bandits {
     /// `None` if only clear policies are served.
     keys: Option<Arc<Keys>>,
+    /// `None` if there is no committee on shares.
+    shares: Option<Arc<shares::Committee>>,
     store: Arc<Store>,
     room: Room,
     entries: RwLock<BTreeMap<String, Entry>>,
@@ -243,13 +256,14 @@ impl Bandits {
     /// Those of [`Store::open`]; [`Error::NoDatabase`]; [`Error::CorruptState`], [`Error::Log`]; those of
     /// bootstrapping keys of another generation.
     pub(crate) fn open(
-        bundle: Option<PublicBundle>,
+        (bundle, committee): (Option<PublicBundle>, Option<(::shares::SignedManifest, Duration)>),
         folder: &Path,
         room: Room,
         stages: Stages,
         (keep_log, rotated): (bool, Option<&Path>),
         restored: bool,
     ) -> Result<Self, Error> {
+        let patience = stages.member_patience;
         let root = folder.join("encrypted");
         let database = crate::store::database(folder);
         let left = encrypted::listed(&root)?.len();
@@ -284,11 +298,11 @@ impl Bandits {
             }
             None => None,
         };
-        let committee = keys.as_ref().and_then(|keys| match &keys.manifest.custody {
+        let of_lattice = keys.as_ref().and_then(|keys| match &keys.manifest.custody {
             Custody::Committee(committee) => Some(committee),
             Custody::Holder => None,
         });
-        let (store, stored) = Store::open(folder, keys.as_ref().map(|keys| &keys.engine), committee)?;
+        let (store, stored) = Store::open(folder, keys.as_ref().map(|keys| &keys.engine), of_lattice)?;
         let store = Arc::new(store);
         let mut bandits = BTreeMap::new();
         match keys.as_ref().map(|keys| &keys.encrypted) {
@@ -313,6 +327,12 @@ impl Bandits {
         for (id, bandit) in ids.into_iter().zip(clear::load(&stored, &store, &room.clock, restored)?) {
             bandits.insert(id, Some(Bandit::Clear(Arc::new(bandit))));
         }
+        let shares = committee
+            .map(|(manifest, waits)| shares::Committee::open(manifest, store.clone(), (patience, waits)));
+        let shares = shares.transpose()?;
+        for bandit in shares.as_ref().map_or(Ok(vec![]), |committee| committee.bandits())? {
+            bandits.insert(bandit.path_id(), Some(Bandit::Shares(Arc::new(bandit))));
+        }
         let (mut labels, creations) = Self::named(&store, |id| bandits.contains_key(id))?;
         let entry = |(id, bandit): (String, _)| {
             let labels = Arc::new(labels.remove(&id).unwrap_or_default());
@@ -320,7 +340,7 @@ impl Bandits {
         };
         let entries = RwLock::new(bandits.into_iter().map(entry).collect());
         let (creations, changing) = (Mutex::new(creations), Mutex::new(()));
-        Ok(Bandits { keys, store, room, entries, creations, changing })
+        Ok(Bandits { keys, shares, store, room, entries, creations, changing })
     }
 
     /// The stored labels by bandit, and the creations that are remembered. What an interrupted creation or
@@ -353,6 +373,33 @@ impl Bandits {
     /// [`Error::NoKeys`].
     pub(crate) fn keys(&self) -> Result<&Arc<Keys>, Error> {
         self.keys.as_ref().ok_or(Error::NoKeys)
+    }
+
+    /// The committee on shares.
+    ///
+    /// # Errors
+    /// [`shares::SharesError::None`].
+    pub(crate) fn shares(&self) -> Result<Arc<shares::Committee>, Error> {
+        Ok(self.shares.clone().ok_or(shares::SharesError::None)?)
+    }
+
+    /// Whether there is a committee on shares, and no keys of encrypted bandits beside.
+    pub(crate) fn has_shares_alone(&self) -> bool {
+        self.keys.is_none() && self.shares.is_some()
+    }
+
+    /// Creates a bandit of the committee on shares, which is durable when this returns.
+    ///
+    /// # Errors
+    /// [`shares::SharesError`], [`Error::TooManyBandits`], [`Error::KeyReused`], and those of the disk.
+    pub(crate) fn create_shares(&self, asked: shares::Asked, beside: &Beside) -> Result<Answered, Error> {
+        let committee = self.shares()?;
+        self.insert((Kind::Shares, false), beside, |id, answered| {
+            let definition = asked.definition(id)?;
+            let bandit = committee.create(definition)?;
+            self.store.commit_with(&[], &answered(bandit.created())?)?;
+            Ok(Bandit::Shares(Arc::new(bandit)))
+        })
     }
 
     /// The number of bandits, and of those whose keys are missing.
@@ -431,7 +478,7 @@ impl Bandits {
     fn loaded_encrypted(&self) -> impl Iterator<Item = (String, Arc<EncryptedServed>, Arc<Labels>)> + use<> {
         self.loaded().into_iter().filter_map(|Found { id, bandit, labels }| match bandit {
             Bandit::Encrypted(bandit) => Some((id, bandit, labels)),
-            Bandit::Clear(_) => None,
+            Bandit::Shares(_) | Bandit::Clear(_) => None,
         })
     }
 
@@ -630,6 +677,10 @@ impl Bandits {
         }
         match bandit {
             Bandit::Clear(bandit) => bandit.delete(&named)?,
+            Bandit::Shares(bandit) => {
+                bandit.delete()?;
+                self.store.commit_with(&[], &named)?;
+            }
             Bandit::Encrypted(bandit) => {
                 bandit.delete()?;
                 // The bandit is gone. What stays is removed at the next start.

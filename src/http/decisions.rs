@@ -33,7 +33,7 @@ pub(super) async fn decide(
         Err(error) => return Err(refuse(request, error).await),
     };
     let decisions = match decisions(request.headers()) {
-        Ok(got) if got != 1 && matches!(bandit, Bandit::Clear(_)) => {
+        Ok(got) if got != 1 && !matches!(bandit, Bandit::Encrypted(_)) => {
             let error = helba::Error::from(protocol::Error::DecisionCount { got, most: 1 });
             return Err(refuse(request, error.into()).await);
         }
@@ -41,7 +41,7 @@ pub(super) async fn decide(
         Err(error) => return Err(refuse(request, error).await),
     };
     let key = match idempotency_key(request.headers()) {
-        Ok(Some(_)) if matches!(bandit, Bandit::Encrypted(_)) => {
+        Ok(Some(_)) if !matches!(bandit, Bandit::Clear(_)) => {
             let why = "Idempotency-Key: decisions of encrypted bandits take none; ask again without it";
             return Err(refuse(request, Error::BadParameter { why: why.into() }).await);
         }
@@ -52,6 +52,7 @@ pub(super) async fn decide(
     match bandit {
         // It waits for others, and holds no place of those who compute.
         Bandit::Encrypted(bandit) => bandit.decide(body, decisions, sender).await,
+        Bandit::Shares(bandit) => bandit.decide(body.to_vec()).await,
         Bandit::Clear(bandit) => {
             let (place, began) = (state.0.admission.admit(Work::Short)?, Instant::now());
             let decide = move || bandit.decide(body, (&caller.identity(), site), key.as_deref());

@@ -11,17 +11,31 @@ use crate::metrics::Step;
 use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
+use axum::http::HeaderMap;
 use protocol::DecisionId;
 use std::time::Instant;
+use wire::ERASURE_HEADER;
 
 pub(super) async fn erase(
     State(state): State<AppState>,
     names: Result<Path<(String, String)>, PathRejection>,
     Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
 ) -> Result<Reply, Error> {
     let Path((id, decision)) = names?;
-    let bandit = state.find_for(&id, &caller)?.encrypted(&id)?;
-    bandit.erase(decision.parse::<DecisionId>()?).await
+    match state.find_for(&id, &caller)? {
+        Bandit::Shares(bandit) => {
+            let label = label(&decision)?;
+            let erasure = headers.get(ERASURE_HEADER).and_then(|value| value.to_str().ok());
+            let erasure = erasure.and_then(crate::shares::from_hex);
+            let why = || Error::BadParameter {
+                why: format!("the header {ERASURE_HEADER} must have what the device has signed"),
+            };
+            let erasure = erasure.ok_or_else(why)?;
+            jobs::run(None, move || bandit.erase(&label, erasure)).await
+        }
+        bandit => bandit.encrypted(&id)?.erase(decision.parse::<DecisionId>()?).await,
+    }
 }
 
 pub(super) async fn learn(
@@ -54,7 +68,7 @@ pub(super) async fn feedback(
         let Path((id, decision)) = names?;
         let bandit = state.find_for(&id, &caller)?;
         let limit = bandit.feedback_body()?;
-        Ok((bandit, limit, decision.parse::<DecisionId>()?))
+        Ok((bandit, limit, decision))
     };
     let (bandit, limit, decision) = match find() {
         Ok(found) => found,
@@ -64,8 +78,14 @@ pub(super) async fn feedback(
     let body = state.body(request, limit).await?;
     match bandit {
         // It waits for the disk with others, and holds no place of those who compute.
-        Bandit::Encrypted(bandit) => bandit.feedback(decision, body).await,
+        Bandit::Encrypted(bandit) => bandit.feedback(decision.parse::<DecisionId>()?, body).await,
+        // What it is about is in the message.
+        Bandit::Shares(bandit) => {
+            label(&decision)?;
+            jobs::run(None, move || bandit.feedback(body.to_vec())).await
+        }
         Bandit::Clear(bandit) => {
+            let decision = decision.parse::<DecisionId>()?;
             let (place, began) = (state.0.admission.admit(Work::Short)?, Instant::now());
             let feedback = move || bandit.feedback(decision, body, (&caller.identity(), site));
             let reply = jobs::run(Some(place), feedback).await?;
@@ -73,4 +93,10 @@ pub(super) async fn feedback(
             Ok(reply)
         }
     }
+}
+
+/// The label of a decision of a committee.
+fn label(decision: &str) -> Result<[u8; 32], Error> {
+    let label = crate::shares::from_hex(decision).and_then(|bytes| bytes.try_into().ok());
+    Ok(label.ok_or(switchboard::Error::Decision)?)
 }

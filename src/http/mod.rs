@@ -17,6 +17,7 @@
 //! | `GET, POST /bandits/{id}/raises`, `GET /bandits/{id}/counters` | `raises` |
 //! | `POST /bandits/{id}/shuffled` | `batches` |
 //! | `GET, POST /committee/members/{member}/…`, `GET /bandits/{id}/journal` | `committee` |
+//! | `GET /committee`, `POST /committee/sessions`, `POST /committee/members/{member}/rounds` | `shares` |
 
 mod again;
 mod bandits;
@@ -32,6 +33,7 @@ mod pages;
 mod policies;
 mod problem;
 mod raises;
+mod shares;
 
 pub use openapi::document;
 pub use problem::printable;
@@ -114,6 +116,8 @@ pub struct Settings {
     /// The users' bundle of the keys, which devices of the committee before get. It is read once, with
     /// `rotated`.
     pub users: Option<PathBuf>,
+    /// The committee on shares whose bandits are served.
+    pub committee: Option<::shares::SignedManifest>,
 }
 
 impl Default for Settings {
@@ -132,6 +136,7 @@ impl Default for Settings {
             keep_log: false,
             rotated: None,
             users: None,
+            committee: None,
             body_memory: 256 << 20,
             wait: Duration::from_secs(600),
             clock: Clock::default(),
@@ -195,11 +200,11 @@ impl AppState {
         let metrics = Arc::new(Metrics::new(Instant::now()));
         let (stages, keep_log) = (Stages::new(&settings, metrics.clone())?, settings.keep_log);
         let Settings { max_in_flight, max_bandits, operator, body_memory, hosts, restored, .. } = settings;
-        let Settings { rotated, users, cors_origins, .. } = settings;
+        let Settings { rotated, users, cors_origins, committee, .. } = settings;
         let (wait, clock) = (settings.wait.as_secs(), settings.clock);
         let room = Room { most: max_bandits, wait, clock };
         let bandits = Bandits::open(
-            bundle.into(),
+            (bundle.into(), committee.map(|manifest| (manifest, settings.raise_timeout))),
             folder,
             room,
             stages.clone(),
@@ -398,6 +403,9 @@ fn handler(route: Route) -> MethodRouter<AppState> {
         Route::Questions => on(method, committee::wait),
         Route::Shares => on(method, committee::answer),
         Route::Journal => on(method, committee::journal),
+        Route::Committee => on(method, shares::show),
+        Route::Session => on(method, shares::session),
+        Route::Rounds => on(method, shares::rounds),
     }
 }
 
@@ -455,7 +463,7 @@ async fn check_token(
 
 /// What pages of other origins send besides their bodies, and what they read besides that of the answer.
 const REQUEST_HEADERS: &str = "authorization, content-type, helba-decisions, helba-sender, idempotency-key, \
-                               if-match, if-none-match, request-id";
+                               if-match, if-none-match, request-id, helba-erasure";
 const ANSWER_HEADERS: &str = "etag, request-id, retry-after, www-authenticate";
 
 /// Refuses other hosts, and pages of origins that are neither this server's nor listed.

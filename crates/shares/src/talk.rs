@@ -479,6 +479,51 @@ pub enum FromMember {
     },
 }
 
+/// A request of a member for what it is told next, with what it says.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub struct Poll {
+    /// Seconds since 1970, by the member's clock.
+    pub time: u64,
+    /// What the member has drawn at its start.
+    pub nonce: [u8; 32],
+    /// The number of the last message that it has taken; 0 at its start.
+    pub after: u64,
+    /// The number of the first of what it says, of all that it says since its start.
+    pub first: u64,
+    /// What it says.
+    pub said: Vec<FromMember>,
+}
+
+/// A [`Poll`] with the signature of its member.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub struct SignedPoll {
+    /// The bytes of the poll.
+    pub poll: Vec<u8>,
+    /// The signature of [`polled`].
+    pub signature: Vec<u8>,
+}
+
+/// What polls are signed for.
+pub const POLL: &str = "helba 2026-11-27 poll of a member";
+
+/// What a member signs of a poll.
+pub fn polled(committee: &[u8; 32], member: u8, poll: &[u8]) -> [u8; 32] {
+    hash("helba 2026-11-27 poll of a committee", &(committee, member, poll))
+}
+
+/// The answer to a request for a decision: what a device needs to read its arm.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub struct Answered {
+    /// By what feedback names the decision.
+    pub decision: [u8; 32],
+    /// Its number.
+    pub round: u64,
+    /// Where the answers belong.
+    pub place: crate::AnswerPlace,
+    /// Of each member.
+    pub answers: Vec<(u8, Answer)>,
+}
+
 /// A decision as a member has computed it.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct Decided {

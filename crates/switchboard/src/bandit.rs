@@ -155,6 +155,10 @@ impl Bandit {
         self.told.len() + self.updating.as_ref().map_or(0, |updating| updating.added.len())
     }
 
+    pub(crate) fn open(&self) -> usize {
+        self.rows.values().filter(|row| row.feedback.is_none()).count()
+    }
+
     pub(crate) fn slots(&self) -> usize {
         self.stock.iter().map(|stocked| (stocked.count - stocked.next) as usize).sum()
     }

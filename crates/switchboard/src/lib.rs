@@ -271,6 +271,7 @@ impl Switchboard {
             decisions: bandit.round,
             waiting: bandit.waiting.len(),
             unlearnt: bandit.unlearnt(),
+            open: bandit.open(),
             slots: bandit.slots(),
         })
     }
@@ -299,6 +300,16 @@ impl Switchboard {
     /// What has become of a request; none while it waits. It is there once.
     pub fn outcome(&mut self, ticket: Ticket) -> Option<Result<Decision, Error>> {
         self.outcomes.remove(&ticket)
+    }
+
+    /// What has become of all requests that no longer wait.
+    pub fn outcomes(&mut self) -> HashMap<Ticket, Result<Decision, Error>> {
+        std::mem::take(&mut self.outcomes)
+    }
+
+    /// The bandits.
+    pub fn definitions(&self) -> impl Iterator<Item = (BanditId, &Definition)> {
+        self.bandits.iter().map(|(id, bandit)| (*id, &bandit.definition))
     }
 
     /// Nobody waits for this request any more.
@@ -377,7 +388,7 @@ impl Switchboard {
         self.bandits.values_mut().for_each(|bandit| bandit.lose_member(member));
     }
 
-    /// What a member is told next, after what it has taken.
+    /// What a member is told next, after what it has taken. It is told all of it again until it has taken it.
     pub fn tell(&mut self, member: u8, after: u64) -> Vec<(u64, std::sync::Arc<ToMember>)> {
         self.seats.next(member, after)
     }
@@ -479,6 +490,8 @@ pub struct View<'a> {
     pub waiting: usize,
     /// The feedbacks that wait for the end of the batch.
     pub unlearnt: usize,
+    /// The decisions that wait for feedback.
+    pub open: usize,
     /// The slots in stock.
     pub slots: usize,
 }

@@ -24,6 +24,7 @@ mod members;
 mod problem;
 mod public;
 mod secret;
+mod shares;
 mod signatures;
 mod successor;
 mod token;
@@ -65,6 +66,7 @@ pub use members::{
 pub use problem::{PROBLEM_JSON, Problem, ProblemType};
 pub use public::{BootstrapFrame, PublicBundle, ScoreKeys};
 pub use secret::{ScoreSecret, SecretBundle};
+pub use shares::{ERASURE_HEADER, SharesCreated, SharesView};
 pub use successor::Successor;
 pub use token::{AccessToken, TOKEN_BYTES, TokenDigest};
 pub use users::UsersBundle;

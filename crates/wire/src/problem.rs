@@ -103,6 +103,7 @@ problem_types! {
     ForeignOrigin 403 "foreign_origin" "A page of another origin started the request."
     UnknownPath 404 "unknown_path" "Nothing is served at this path."
     UnknownBandit 404 "unknown_bandit" "No bandit has this id."
+    UnknownSession 404 "unknown_session" "The committee does not know the session, or too few of its members have read it."
     UnknownDecision 404 "unknown_decision" "No decision that waits for feedback has this id."
     WrongMethod 405 "wrong_method" "The path is not served with this method."
     BodyTimeout 408 "body_lost" "The body did not arrive in time."

@@ -4,7 +4,7 @@ use super::schemas::{field, reference};
 use crate::access::Route;
 use crate::policy::cards;
 use serde_json::{Map, Value, json};
-use wire::{DECISIONS_HEADER, IDEMPOTENCY_HEADER, OCTET_STREAM, ProblemType, SENDER_HEADER};
+use wire::{DECISIONS_HEADER, ERASURE_HEADER, IDEMPOTENCY_HEADER, OCTET_STREAM, ProblemType, SENDER_HEADER};
 
 pub(super) const ABOUT: &str = "A server of contextual bandits. Encrypted bandits decide and learn on ciphertexts, which the \
     server cannot decrypt: the messages of a device are binary, and are described in the crate `wire` \
@@ -331,7 +331,13 @@ pub(super) fn operation(route: Route) -> Operation {
         },
         Route::Feedback => feedback(),
         Route::Erase => Operation {
-            parameters: vec![id(), decision()],
+            parameters: vec![
+                id(),
+                decision(),
+                json!({ "name": ERASURE_HEADER, "in": "header",
+                "description": "For a bandit of a committee on shares, which needs it: the MACs of the device.",
+                "schema": { "type": "string", "pattern": "^([0-9a-f]{2})*$" } }),
+            ],
             problems: [
                 &FIND[..],
                 &[P::UnknownDecision, P::NotEncrypted, P::NotKept, P::BeingChecked, P::BadValue, P::DiskFull],
@@ -467,6 +473,61 @@ pub(super) fn operation(route: Route) -> Operation {
                 "Takes the answer of a member to a question",
                 "",
                 (204, Value::Null),
+            )
+        },
+        Route::Committee => Operation {
+            problems: vec![P::NoKeys],
+            answers: vec![ok(
+                "The manifest, which all members have signed.",
+                json!({ OCTET_STREAM: binary("`SignedManifest` of the crate `shares`.") }),
+            )],
+            ..plain(
+                "committee",
+                SERVER,
+                "The committee on shares: its members, their public keys, and the hashes of their keys",
+                "Devices and members begin from it. Compare its id, which `helba-member` prints, with the members.",
+                (200, Value::Null),
+            )
+        },
+        Route::Session => Operation {
+            body: Some(json!({ "required": true, "content": { OCTET_STREAM: binary(
+                "`Session` of the crate `shares`: the keys of a device, sealed to each member.") } })),
+            answers: vec![(
+                201,
+                json!({ "description": "The receipts of the members who have read it.",
+                "content": { OCTET_STREAM: binary("`Signatures` of the crate `shares`.") } }),
+            )],
+            problems: vec![
+                P::NoKeys,
+                P::Malformed,
+                P::UnknownSession,
+                P::NotEvaluated,
+                P::DiskFull,
+                P::NotStored,
+            ],
+            ..plain(
+                "session",
+                ROUNDS,
+                "Begins a session of a device with a committee on shares",
+                "Decisions and feedback of the device are under keys of the session, which this server does not see.",
+                (201, Value::Null),
+            )
+        },
+        Route::Rounds => Operation {
+            parameters: vec![member()],
+            body: Some(json!({ "required": true, "content": { OCTET_STREAM: binary(
+                "`SignedPoll` of the crate `shares`: what the member says, and what it has taken.") } })),
+            answers: vec![ok(
+                "What the member is told, after 25 s at most.",
+                json!({ OCTET_STREAM: binary("Numbered `ToMember` of the crate `shares`.") }),
+            )],
+            problems: vec![P::NoKeys, P::UnknownPath, P::Malformed, P::DiskFull, P::NotStored],
+            ..plain(
+                "rounds",
+                KEY_HOLDERS,
+                "Takes what a member of a committee on shares says, and waits for what it is told",
+                "For `helba-member`: numbers under masks, signatures, and votes.",
+                (200, Value::Null),
             )
         },
         Route::Journal => Operation {

@@ -1,0 +1,82 @@
+//! JSON of bandits of a committee on shares. Their other messages are those of the crate `shares`.
+
+use serde::{Deserialize, Serialize};
+use shares::talk::{Definition, Rules};
+
+/// The header of a request that has a feedback on shares erased: the MACs of its device, in hexadecimal
+/// digits.
+pub const ERASURE_HEADER: &str = "helba-erasure";
+
+/// A bandit of a committee on shares, as it was created.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharesCreated {
+    /// The id of the bandit in paths: what was drawn for it.
+    pub id: String,
+    /// The id of the committee, in hexadecimal digits.
+    pub committee: String,
+    /// d.
+    pub features: u16,
+    /// K.
+    pub arms: u16,
+    /// The configuration, a text of JSON, to the letter: members and devices hash it.
+    pub config: String,
+    /// The least number of sessions whose feedback a batch has.
+    pub sessions: u16,
+    /// The most decisions of a session between two updates.
+    pub decisions_a_session: u16,
+}
+
+impl SharesCreated {
+    /// The bandit of this definition.
+    pub fn new(id: String, committee: &[u8; 32], definition: &Definition) -> Self {
+        SharesCreated {
+            id,
+            committee: ckks::Hex(committee).to_string(),
+            features: definition.features,
+            arms: definition.arms,
+            config: definition.config.clone(),
+            sessions: definition.rules.sessions,
+            decisions_a_session: definition.rules.decisions,
+        }
+    }
+
+    /// The definition, from which a device computes the bandit's id itself. `None` for an id that is none.
+    pub fn definition(&self) -> Option<Definition> {
+        let (pairs, rest) = self.id.as_bytes().as_chunks::<2>();
+        let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        let nonce: Option<Vec<u8>> = pairs.iter().map(byte).collect();
+        Some(Definition {
+            features: self.features,
+            arms: self.arms,
+            config: self.config.clone(),
+            rules: Rules { sessions: self.sessions, decisions: self.decisions_a_session },
+            nonce: nonce.filter(|_| rest.is_empty())?.try_into().ok()?,
+        })
+    }
+}
+
+/// The public state of a bandit of a committee on shares.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharesView {
+    /// As it was created.
+    #[serde(flatten)]
+    pub created: SharesCreated,
+    /// The number of updates.
+    pub updates: u64,
+    /// The feedbacks in its model.
+    pub feedbacks: u64,
+    /// The number of decisions.
+    pub decisions: u64,
+    /// The requests that wait for members.
+    pub waiting: usize,
+    /// The feedbacks that wait for the end of the batch.
+    pub unlearnt: usize,
+    /// The decisions that wait for feedback.
+    pub open: usize,
+    /// The slots in stock.
+    pub slots: usize,
+    /// The members who are here.
+    pub here: Vec<u8>,
+    /// How many must be.
+    pub needed: usize,
+}

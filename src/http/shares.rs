@@ -1,0 +1,49 @@
+//! `/v1/committee`: the manifest of a committee on shares, sessions of devices, and the rounds of members.
+
+use super::{AppState, refuse};
+use crate::access::Caller;
+use crate::bandits::Reply;
+use crate::error::{Error, Kind};
+use crate::shares::Committee;
+use axum::Extension;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+use axum::http::StatusCode;
+
+/// The manifest, from which devices and members begin.
+pub(super) async fn show(State(state): State<AppState>) -> Result<Reply, Error> {
+    state.0.bandits.shares()?.manifest()
+}
+
+/// Takes a session of a device, and answers with the receipts of members.
+pub(super) async fn session(
+    State(state): State<AppState>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> Result<(StatusCode, Reply), Error> {
+    let found = caller.check(Kind::Shares).and_then(|()| state.0.bandits.shares());
+    let committee = match found {
+        Ok(committee) => committee,
+        Err(error) => return Err(refuse(request, error).await),
+    };
+    let body = state.body(request, committee.session_body()).await?;
+    Ok((StatusCode::CREATED, committee.session(&body).await?))
+}
+
+/// Takes what a member says, and waits for what it is told.
+pub(super) async fn rounds(
+    State(state): State<AppState>,
+    member: Result<Path<u8>, PathRejection>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> Result<Reply, Error> {
+    let found = caller.check(Kind::Shares).and_then(|()| Ok((member?.0, state.0.bandits.shares()?)));
+    let (member, committee) = match found {
+        Ok(found) => found,
+        Err(error) => return Err(refuse(request, error).await),
+    };
+    let body = state.body(request, Committee::said_body()).await?;
+    let told = async { committee.rounds(member, &body).await.map(Some) };
+    // A server that stops tells nothing more.
+    Ok(state.unless_stopping(told).await?.unwrap_or(Reply::Binary(vec![0])))
+}

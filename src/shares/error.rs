@@ -1,0 +1,92 @@
+//! What a committee on shares refuses.
+
+use wire::ProblemType;
+
+/// Why a request to a committee on shares was refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SharesError {
+    /// A manifest that is none, or that its members have not all signed.
+    #[error("the committee's manifest cannot be used: {0}")]
+    Manifest(shares::Error),
+    /// A state folder of another committee.
+    #[error(
+        "the state folder is that of another committee: start the server with the manifest that it had, or with another --state"
+    )]
+    OtherCommittee,
+    /// A request for a committee to a server that has none.
+    #[error("this server was started without --committee, and has no committee on shares")]
+    None,
+    /// Untrusted: a poll that no member has signed, or whose clock is off.
+    #[error(
+        "the request is not signed by this member of the committee, or its clock is off by more than 300 s"
+    )]
+    Poll,
+    /// Capacity: too few members are here, or they take too long.
+    #[error(
+        "members {here:?} of the committee are here, and {needed} are needed: ask again when more are back"
+    )]
+    Members {
+        /// Who is here.
+        here: Vec<u8>,
+        /// 2t − 1.
+        needed: usize,
+    },
+    /// What is in memory could not be stored.
+    #[error(
+        "a change of the committee could not be stored: make room on the disk and start the server again"
+    )]
+    Ahead,
+    /// Untrusted: a message that cannot be read.
+    #[error("the body is no message of a committee: {0}")]
+    Message(shares::Error),
+    /// What the switchboard refuses.
+    #[error(transparent)]
+    Board(switchboard::Error),
+}
+
+impl SharesError {
+    /// The type of the problem document.
+    pub(crate) fn problem(&self) -> ProblemType {
+        use switchboard::Error as Board;
+        match self {
+            SharesError::Manifest(_) | SharesError::OtherCommittee => ProblemType::Internal,
+            SharesError::None => ProblemType::NoKeys,
+            SharesError::Poll => ProblemType::Unauthorized,
+            SharesError::Members { .. } => ProblemType::NotEvaluated,
+            SharesError::Ahead => ProblemType::NotStored,
+            SharesError::Message(_) => ProblemType::Malformed,
+            SharesError::Board(error) => match error {
+                Board::Bandit => ProblemType::UnknownBandit,
+                Board::Request(_) => ProblemType::Malformed,
+                Board::Session => ProblemType::UnknownSession,
+                Board::Definition(_) => ProblemType::BadConfiguration,
+                Board::Decision => ProblemType::UnknownDecision,
+                Board::Full { .. } => ProblemType::Overloaded,
+                Board::Refused(_) => ProblemType::BadValue,
+                Board::Ended => ProblemType::NotEvaluated,
+                _ => ProblemType::Internal,
+            },
+        }
+    }
+}
+
+impl From<switchboard::Error> for crate::Error {
+    fn from(error: switchboard::Error) -> Self {
+        SharesError::Board(error).into()
+    }
+}
+
+impl From<shares::Error> for crate::Error {
+    fn from(error: shares::Error) -> Self {
+        SharesError::Message(error).into()
+    }
+}
+
+/// The bytes of hexadecimal digits.
+pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes();
+    let (pairs, rest) = digits.as_chunks::<2>();
+    let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    if rest.is_empty() { pairs.iter().map(byte).collect() } else { None }
+}

@@ -1,0 +1,476 @@
+//! A committee on shares at this server: its members come for messages, devices for decisions, and what they
+//! leave is stored before it is acknowledged.
+
+mod error;
+
+use crate::access::unix_now;
+use crate::bandits::{BodyLimit, Listed, Measured, Reply};
+use crate::store::{Named, NamedEdit, Store};
+use bandit::LinearConfig;
+pub use error::SharesError;
+pub(crate) use error::from_hex;
+use host::lock;
+use serde::Deserialize;
+use service::Content;
+use shares::talk::{
+    Answered, BanditId, Definition, POLL, Poll, Rules, SignedPoll, ToMember, from_bytes, polled, to_bytes,
+};
+use shares::{Pads, Session, SessionId, Sharing, SignedManifest};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use switchboard::{Decision, Options, Switchboard, Ticket};
+use tokio::sync::{oneshot, watch};
+use tokio::time::timeout_at;
+use wire::{SharesCreated, SharesView};
+
+/// The time between two looks at who is silent.
+const TICK: Duration = Duration::from_millis(250);
+/// The longest wait of a member.
+const LONGEST_WAIT: Duration = Duration::from_secs(25);
+/// The most seconds between the clocks of a member and of this server.
+const MOST_SKEW: u64 = 300;
+/// The most bytes of messages that a member is told at a time, but for one that is longer.
+const MOST_TOLD: usize = 8 << 20;
+/// The most bytes of what a member says at a time.
+const MOST_SAID: usize = 64 << 20;
+
+/// A committee, and all that this server does for it.
+pub(crate) struct Committee {
+    manifest: SignedManifest,
+    id: [u8; 32],
+    sharing: Sharing,
+    desk: Mutex<Desk>,
+    store: Arc<Store>,
+    /// Changes when there may be something to tell.
+    changed: watch::Sender<u64>,
+    /// The time for which decisions and sessions wait for members.
+    waits: Duration,
+}
+
+struct Desk {
+    board: Switchboard,
+    /// Who waits for a decision.
+    waiting: HashMap<Ticket, oneshot::Sender<Result<Decision, switchboard::Error>>>,
+    /// Of each member the number of the next message that it says, by what it has drawn at its start.
+    heard: BTreeMap<u8, ([u8; 32], u64)>,
+    /// Whether a change could not be stored: what is in memory is ahead of the disk, until a restart.
+    ahead: bool,
+}
+
+/// Takes a request back whose device does not wait any more.
+struct Waits<'a>(&'a Committee, Ticket);
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        let mut desk = lock(&self.0.desk);
+        if desk.waiting.remove(&self.1).is_some() {
+            desk.board.forget(self.1);
+        }
+    }
+}
+
+impl Committee {
+    /// The committee of a manifest, with what the store has of it.
+    ///
+    /// Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`SharesError`] for a manifest that its members have not all signed, or of another committee than what
+    /// is stored.
+    pub(crate) fn open(
+        manifest: SignedManifest,
+        store: Arc<Store>,
+        (patience, waits): (Duration, Duration),
+    ) -> Result<Arc<Self>, crate::Error> {
+        let sharing = manifest.check().map_err(SharesError::Manifest)?;
+        let id = manifest.manifest.id();
+        let stored = store.read(Named::Shares)?;
+        let mut rows = Vec::with_capacity(stored.len());
+        for (key, value) in stored {
+            match key.as_str() {
+                OWNER if value == id => {}
+                OWNER => return Err(SharesError::OtherCommittee.into()),
+                key => rows.push((error::from_hex(key).ok_or(switchboard::Error::Stored)?, value)),
+            }
+        }
+        let owner = NamedEdit { table: Named::Shares, key: OWNER.into(), value: Some(id.to_vec()) };
+        store.commit_with(&[], &[owner])?;
+        // Above those of every batch that members were asked for before.
+        let number = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        let options = Options { patience, ..Options::default() };
+        let board = Switchboard::open(&manifest.manifest, options, rows, number)?;
+        let desk = Desk { board, waiting: HashMap::new(), heard: BTreeMap::new(), ahead: false };
+        let committee = Arc::new(Committee {
+            manifest,
+            id,
+            sharing,
+            desk: Mutex::new(desk),
+            store,
+            changed: watch::Sender::new(0),
+            waits,
+        });
+        let ticks = Arc::downgrade(&committee);
+        tokio::spawn(async move {
+            let mut interval = tokio::time::interval(TICK);
+            loop {
+                interval.tick().await;
+                let Some(committee) = ticks.upgrade() else { break };
+                // What cannot be stored is said to the next request.
+                let _ = tokio::task::spawn_blocking(move || {
+                    committee.with(|board| {
+                        board.tick(Instant::now());
+                        Ok(())
+                    })
+                })
+                .await;
+            }
+        });
+        Ok(committee)
+    }
+
+    /// Does something at the switchboard, and stores what follows before anybody is told.
+    fn with<T>(
+        &self,
+        act: impl FnOnce(&mut Switchboard) -> Result<T, switchboard::Error>,
+    ) -> Result<T, crate::Error> {
+        self.at_desk(|desk| act(&mut desk.board))
+    }
+
+    fn at_desk<T>(
+        &self,
+        act: impl FnOnce(&mut Desk) -> Result<T, switchboard::Error>,
+    ) -> Result<T, crate::Error> {
+        let mut desk = lock(&self.desk);
+        if desk.ahead {
+            return Err(SharesError::Ahead.into());
+        }
+        let done = act(&mut desk);
+        let changes = desk.board.changes();
+        if !changes.is_empty() {
+            let edit = |change: switchboard::Change| NamedEdit {
+                table: Named::Shares,
+                key: ckks::Hex(&change.key).to_string(),
+                value: change.value,
+            };
+            let edits: Vec<NamedEdit> = changes.into_iter().map(edit).collect();
+            self.store.commit_with(&[], &edits).inspect_err(|_| desk.ahead = true)?;
+        }
+        for (ticket, outcome) in desk.board.outcomes() {
+            if let Some(waiting) = desk.waiting.remove(&ticket) {
+                // Its device may be gone.
+                let _ = waiting.send(outcome);
+            }
+        }
+        drop(desk);
+        self.changed.send_modify(|number| *number = number.wrapping_add(1));
+        Ok(done?)
+    }
+
+    /// The bytes of the manifest, which devices begin from.
+    pub(crate) fn manifest(&self) -> Result<Reply, crate::Error> {
+        Ok(Reply::Binary(self.manifest.to_bytes()))
+    }
+
+    /// The longest request of a member.
+    pub(crate) fn said_body() -> BodyLimit {
+        BodyLimit { bytes: MOST_SAID, content: Content::Binary }
+    }
+
+    /// The longest session.
+    pub(crate) fn session_body(&self) -> BodyLimit {
+        let threshold = self.sharing.threshold();
+        let (keys, members) = (self.sharing.subsets().len(), usize::from(threshold.members()));
+        BodyLimit { bytes: 32 * keys + members * (2048 + 32 * keys) + 64, content: Content::Binary }
+    }
+
+    /// Takes what a member says, and waits for what it is told.
+    ///
+    /// # Errors
+    /// [`SharesError::Poll`] for what is not its member's.
+    pub(crate) async fn rounds(self: Arc<Self>, member: u8, body: &[u8]) -> Result<Reply, crate::Error> {
+        let SignedPoll { poll: bytes, signature } = from_bytes(body)?;
+        let cards = &self.manifest.manifest.proposal.cards;
+        let card =
+            usize::from(member).checked_sub(1).and_then(|at| cards.get(at)).ok_or(SharesError::Poll)?;
+        let signed = polled(&self.id, member, &bytes);
+        envelope::verify(&card.signing, POLL, &signed, &signature).map_err(|_| SharesError::Poll)?;
+        let poll: Poll = from_bytes(&bytes)?;
+        if unix_now().abs_diff(poll.time) > MOST_SKEW {
+            return Err(SharesError::Poll.into());
+        }
+        let Poll { nonce, after, first, said, .. } = poll;
+        let committee = self.clone();
+        let taken = tokio::task::spawn_blocking(move || committee.hear(member, nonce, first, said)).await;
+        taken.map_err(|_| crate::Error::Broken("a computation panicked"))??;
+        let (mut changed, until) = (self.changed.subscribe(), tokio::time::Instant::now() + LONGEST_WAIT);
+        loop {
+            let told = lock(&self.desk).board.tell(member, after);
+            let last = timeout_at(until, async {
+                match told.is_empty() {
+                    true => changed.changed().await.is_ok(),
+                    false => false,
+                }
+            });
+            match last.await {
+                Ok(true) => {}
+                _ => return Ok(Reply::Binary(told_bytes(&told)?)),
+            }
+        }
+    }
+
+    fn hear(
+        &self,
+        member: u8,
+        nonce: [u8; 32],
+        first: u64,
+        said: Vec<shares::talk::FromMember>,
+    ) -> Result<(), crate::Error> {
+        let now = Instant::now();
+        let known = lock(&self.desk).heard.get(&member).filter(|(known, _)| *known == nonce).map(|(_, n)| *n);
+        let (next, end) = (known.unwrap_or(0), first.saturating_add(said.len() as u64));
+        self.with(|board| {
+            board.comes(member, nonce, now);
+            // A request that came twice is heard once.
+            let fresh = (first..).zip(said).filter(|(number, _)| *number >= next);
+            fresh.for_each(|(_, said)| board.says(member, said, now));
+            Ok(())
+        })?;
+        lock(&self.desk).heard.insert(member, (nonce, next.max(end)));
+        Ok(())
+    }
+
+    /// Takes a session of a device, and waits for the receipts of members.
+    ///
+    /// # Errors
+    /// [`SharesError::Members`] if too few members sign in time; those of the switchboard.
+    pub(crate) async fn session(&self, body: &[u8]) -> Result<Reply, crate::Error> {
+        let session: Session = from_bytes(body)?;
+        let id: SessionId = self.with(|board| board.session(session))?;
+        let (mut changed, until) = (self.changed.subscribe(), tokio::time::Instant::now() + self.waits);
+        loop {
+            let receipts = lock(&self.desk).board.receipts(&id)?.cloned();
+            if let Some(receipts) = receipts {
+                return Ok(Reply::Binary(to_bytes(&receipts)?));
+            }
+            if timeout_at(until, changed.changed()).await.is_err() {
+                return Err(self.missing());
+            }
+        }
+    }
+
+    fn missing(&self) -> crate::Error {
+        let here = lock(&self.desk).board.here();
+        SharesError::Members { here, needed: self.sharing.threshold().needed() }.into()
+    }
+
+    /// Creates a bandit under an id of 16 bytes.
+    ///
+    /// # Errors
+    /// Those of the switchboard and the disk.
+    pub(crate) fn create(self: &Arc<Self>, definition: Definition) -> Result<SharesServed, crate::Error> {
+        let id = self.with(|board| board.create(definition.clone()))?;
+        SharesServed::new(self.clone(), id, definition)
+    }
+
+    /// The bandits that are stored.
+    ///
+    /// # Errors
+    /// [`SharesError`] for rows that no committee reads.
+    pub(crate) fn bandits(self: &Arc<Self>) -> Result<Vec<SharesServed>, crate::Error> {
+        let of = |(id, definition): (BanditId, &Definition)| (id, definition.clone());
+        let all: Vec<_> = lock(&self.desk).board.definitions().map(of).collect();
+        all.into_iter().map(|(id, definition)| SharesServed::new(self.clone(), id, definition)).collect()
+    }
+}
+
+/// What a creation asks for.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Asked {
+    /// The linear bandit.
+    linear: LinearConfig,
+    /// The least number of sessions whose feedback a batch has.
+    #[serde(default = "default_sessions")]
+    sessions: u16,
+    /// The most decisions of a session between two updates.
+    #[serde(default = "default_decisions")]
+    decisions_a_session: u16,
+}
+
+fn default_sessions() -> u16 {
+    8
+}
+
+fn default_decisions() -> u16 {
+    32
+}
+
+impl Asked {
+    /// The bandit of this id, 16 bytes in hexadecimal digits.
+    pub(crate) fn definition(&self, id: &str) -> Result<Definition, crate::Error> {
+        let bad = |why: String| crate::Error::BadConfig { why };
+        let narrow = |size: usize| u16::try_from(size).map_err(|_| bad("it is too large".into()));
+        let config = serde_json::to_string(&self.linear).map_err(|error| bad(error.to_string()))?;
+        let nonce = error::from_hex(id).and_then(|bytes| bytes.try_into().ok());
+        Ok(Definition {
+            features: narrow(self.linear.d)?,
+            arms: narrow(self.linear.k)?,
+            config,
+            rules: Rules { sessions: self.sessions, decisions: self.decisions_a_session },
+            nonce: nonce.ok_or(crate::Error::Broken("an id that is not 16 bytes"))?,
+        })
+    }
+}
+
+/// The key under which the store has the committee's id.
+const OWNER: &str = "committee";
+
+/// The messages that a member is told, as many as fit.
+fn told_bytes(told: &[(u64, Arc<ToMember>)]) -> Result<Vec<u8>, crate::Error> {
+    let (mut messages, mut bytes) = (vec![], 0);
+    for (number, message) in told {
+        let message = to_bytes(&**message)?;
+        if bytes > 0 && bytes + message.len() > MOST_TOLD {
+            break;
+        }
+        bytes += message.len();
+        messages.push((*number, message));
+    }
+    Ok(to_bytes(&messages)?)
+}
+
+/// A bandit of a committee.
+pub(crate) struct SharesServed {
+    committee: Arc<Committee>,
+    id: BanditId,
+    definition: Definition,
+    pads: Pads,
+}
+
+impl SharesServed {
+    fn new(committee: Arc<Committee>, id: BanditId, definition: Definition) -> Result<Self, crate::Error> {
+        let pads = Pads::new(&committee.sharing, definition.features.into())?;
+        Ok(SharesServed { committee, id, definition, pads })
+    }
+
+    /// Its id in paths.
+    pub(crate) fn path_id(&self) -> String {
+        ckks::Hex(&self.definition.nonce).to_string()
+    }
+
+    /// The answer to its creation request.
+    pub(crate) fn created(&self) -> Listed {
+        Listed::Shares(Box::new(self.shown()))
+    }
+
+    fn shown(&self) -> SharesCreated {
+        SharesCreated::new(self.path_id(), &self.committee.id, &self.definition)
+    }
+
+    /// Its public state.
+    ///
+    /// # Errors
+    /// [`crate::Error::UnknownBandit`] after it was deleted.
+    pub(crate) fn view(&self) -> Result<SharesView, crate::Error> {
+        let desk = lock(&self.committee.desk);
+        let view = desk.board.view(&self.id)?;
+        Ok(SharesView {
+            created: self.shown(),
+            updates: view.updates,
+            feedbacks: view.feedbacks,
+            decisions: view.decisions,
+            waiting: view.waiting,
+            unlearnt: view.unlearnt,
+            open: view.open,
+            slots: view.slots,
+            here: desk.board.here(),
+            needed: self.committee.sharing.threshold().needed(),
+        })
+    }
+
+    /// The longest body of a decision request.
+    pub(crate) fn decision_body(&self) -> BodyLimit {
+        let members = usize::from(self.committee.sharing.threshold().members());
+        let numbers = usize::from(self.definition.arms) * self.pads.row_numbers();
+        BodyLimit { bytes: 48 + 16 * members + 8 * numbers, content: Content::Binary }
+    }
+
+    /// The longest body of a feedback.
+    pub(crate) fn feedback_body(&self) -> BodyLimit {
+        let members = usize::from(self.committee.sharing.threshold().members());
+        BodyLimit { bytes: 80 + 16 * members, content: Content::Binary }
+    }
+
+    /// Makes a decision.
+    ///
+    /// # Errors
+    /// [`SharesError::Members`] if too few members compute in time; those of the switchboard.
+    pub(crate) async fn decide(&self, body: Vec<u8>) -> Result<Reply, crate::Error> {
+        let (sender, receiver) = oneshot::channel();
+        let ticket = self.committee.at_desk(|desk| {
+            let ticket = desk.board.ask(&self.id, body, Instant::now())?;
+            desk.waiting.insert(ticket, sender);
+            Ok(ticket)
+        })?;
+        let waits = Waits(&self.committee, ticket);
+        let decision = tokio::time::timeout(self.committee.waits, receiver).await;
+        let decision = match decision {
+            Ok(Ok(decision)) => decision?,
+            _ => return Err(self.committee.missing()),
+        };
+        drop(waits);
+        let Decision { label, round, place, answers } = decision;
+        Ok(Reply::Binary(to_bytes(&Answered { decision: label, round, place, answers })?))
+    }
+
+    /// Takes a feedback, which is durable when this returns.
+    ///
+    /// # Errors
+    /// Those of the switchboard and the disk.
+    pub(crate) fn feedback(&self, body: Vec<u8>) -> Result<Reply, crate::Error> {
+        self.committee.with(|board| board.feedback(&self.id, body, Instant::now()))?;
+        Reply::json(&serde_json::json!({ "counted": true }))
+    }
+
+    /// Has a feedback erased.
+    ///
+    /// # Errors
+    /// Those of the switchboard and the disk.
+    pub(crate) fn erase(&self, decision: &[u8; 32], erasure: Vec<u8>) -> Result<Reply, crate::Error> {
+        self.committee.with(|board| board.erase(&self.id, decision, erasure, Instant::now()))?;
+        Reply::json(&serde_json::json!({ "erased": true }))
+    }
+
+    /// Its numbers.
+    ///
+    /// # Errors
+    /// [`crate::Error::UnknownBandit`] after it was deleted.
+    pub(crate) fn measured(&self) -> Result<Measured, crate::Error> {
+        let view = self.view()?;
+        Ok(Measured {
+            id: self.path_id(),
+            kind: "shares",
+            policy: "helba".into(),
+            features: Some(self.definition.features.into()),
+            arms: self.definition.arms.into(),
+            round: view.decisions,
+            feedbacks: view.feedbacks,
+            batches: Some(view.updates),
+            open: view.open as u64,
+            max_open: None,
+            users_waiting: Some(view.waiting),
+            levels: None,
+            privacy: None,
+            awaited: vec![],
+        })
+    }
+
+    /// Deletes the bandit.
+    ///
+    /// # Errors
+    /// Those of the switchboard and the disk.
+    pub(crate) fn delete(&self) -> Result<(), crate::Error> {
+        self.committee.with(|board| board.delete(&self.id))
+    }
+}
