@@ -6,5 +6,6 @@
 pub mod keygen;
 mod keys;
 pub mod serve;
+pub mod shares;
 
 pub use keys::{KeysError, MemberKeys, MemberShares};

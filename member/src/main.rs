@@ -60,6 +60,11 @@ struct RunArguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// A committee on shares: proposes one, makes its keys, and serves as one of its members.
+    Shares {
+        #[command(subcommand)]
+        command: SharesCommand,
+    },
     /// Makes the signing and the sealing secret of a member, and prints its public card.
     ///
     /// Each member runs it alone, and gives the card to whoever writes the proposal.
@@ -234,12 +239,144 @@ enum Command {
     },
 }
 
+/// What a member of a committee on shares does.
+#[derive(Subcommand)]
+enum SharesCommand {
+    /// Writes the proposal of a committee, which its members make keys for.
+    ///
+    /// All members need the same file. It holds no secret. Each key generation takes a new one.
+    Propose {
+        /// t: with t members somebody knows everything, with fewer nothing. 2t - 1 members must be here for
+        /// every decision, so that there are from 2t - 1 to 3t - 2: 2 of 4 may miss one of them, 3 of 7 two, and
+        /// 2 of 3 and 3 of 5 nobody.
+        #[arg(long)]
+        threshold: u8,
+        /// Files with the cards of the members 1 to n, as `identity` prints them.
+        #[arg(required = true, value_name = "CARD")]
+        cards: Vec<PathBuf>,
+        /// New file for the proposal.
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+    },
+    /// Serves the board on which members leave messages while they make keys.
+    ///
+    /// It holds no secret, and takes messages of the members of the proposal alone. Run it until all members
+    /// have their keys. Prints its address to stdout.
+    Board {
+        /// The proposal.
+        #[arg(long, value_name = "FILE")]
+        proposal: PathBuf,
+        /// Address to listen on.
+        #[arg(long, default_value = "127.0.0.1:8090")]
+        listen: String,
+        #[command(flatten)]
+        tls: TlsArguments,
+        /// Makes a certificate for HTTPS in this folder, if there is none yet. It names localhost, 127.0.0.1,
+        /// ::1 and every --host. Prints the file that members trust (`--ca`) to stderr.
+        #[arg(long, value_name = "DIR")]
+        tls_self_signed: Option<PathBuf>,
+        /// Host name for the certificate of --tls-self-signed. It may be given several times.
+        #[arg(long = "host", value_name = "NAME", requires = "tls_self_signed")]
+        hosts: Vec<String>,
+    },
+    /// Makes keys with the other members of a proposal, as the member with this identity.
+    ///
+    /// It connects to the board and accepts no connection. If it ends with an error, all begin again with a new
+    /// proposal. Compare the committee's id, which it prints, with the other members.
+    Keygen {
+        #[command(flatten)]
+        run: RunArguments,
+        /// Folder for the keys, the committee's manifest, and what the member remembers.
+        #[arg(long, value_name = "FOLDER")]
+        out: PathBuf,
+    },
+    /// Serves as the member with these keys.
+    ///
+    /// It connects to the server and accepts no connection. Run each member on a machine of its own, and none on
+    /// that of the server. Never go on from a snapshot of its memory. Its token needs the scope `raise`.
+    Serve {
+        #[command(flatten)]
+        server: ServerOptions,
+        /// Folder of `keygen`.
+        #[arg(long, value_name = "FOLDER")]
+        keys: PathBuf,
+        /// File of this member's identity.
+        #[arg(long, value_name = "FILE")]
+        identity: PathBuf,
+    },
+}
+
+fn shares_command(command: SharesCommand) -> anyhow::Result<()> {
+    use helba_member::shares::{Board, Served, make_keys, routes, serve};
+    let open_proposal = |path: &Path| -> anyhow::Result<shares::Proposal> {
+        let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
+        let proposal: shares::Proposal =
+            serde_json::from_slice(&bytes).with_context(|| format!("{} is no proposal", path.display()))?;
+        proposal.check().with_context(|| path.display().to_string())?;
+        Ok(proposal)
+    };
+    match command {
+        SharesCommand::Propose { threshold, cards, out } => {
+            let card = |path: &PathBuf| -> anyhow::Result<shares::Card> {
+                let json = std::fs::read(path).with_context(|| path.display().to_string())?;
+                let card: MemberManifest = serde_json::from_slice(&json)
+                    .with_context(|| format!("{} is no card of a member", path.display()))?;
+                Ok(shares::Card { sealing: card.sealing.0, signing: card.verifying.0 })
+            };
+            let cards: Vec<shares::Card> = cards.iter().map(card).collect::<anyhow::Result<_>>()?;
+            let members = u8::try_from(cards.len()).context("there are too many members")?;
+            let threshold = shares::Threshold::new(threshold, members)?;
+            let mut nonce = [0; 32];
+            os_rng()?.fill_bytes(&mut nonce);
+            let proposal = shares::Proposal { threshold, cards, nonce };
+            proposal.check()?;
+            ensure!(!out.exists(), "{} exists already: each key generation takes a new one", out.display());
+            host::write_whole(&out, &serde_json::to_vec(&proposal)?)
+                .with_context(|| out.display().to_string())?;
+            say!("proposal {}: {} of {members} members", Hex(&proposal.id()), threshold.t());
+            Ok(())
+        }
+        SharesCommand::Board { proposal, listen, tls, tls_self_signed, hosts } => {
+            let board = Arc::new(Board::new(open_proposal(&proposal)?));
+            let own = tls_self_signed.as_deref().map(|folder| (folder, hosts.as_slice()));
+            serve_board(&listen, &tls, own, routes(board))
+        }
+        SharesCommand::Keygen { run, out } => {
+            host::undo_on_signals().context("listening for signals")?;
+            let proposal = open_proposal(&run.proposal)?;
+            say!("proposal {}", Hex(&proposal.id()));
+            let client = client(&run.board, run.ca.as_deref())?;
+            let identity = Identity::open(&run.identity)?;
+            let (patience, start) = (Duration::from_secs(run.patience), Instant::now());
+            let signed = make_keys(&proposal, &identity, &client, &out, patience)?;
+            let seconds = start.elapsed().as_secs_f64();
+            say!(
+                "committee {} in {seconds:.1} s: keys and manifest in {}",
+                Hex(&signed.manifest.id()),
+                out.display()
+            );
+            Ok(())
+        }
+        SharesCommand::Serve { server, keys, identity } => {
+            let client = server.client(None, log)?;
+            let served = Served::open(&keys, Identity::open(&identity)?, client)?;
+            log(&format!("member {} of committee {}", served.number(), Hex(served.committee())));
+            let stop = Stop::default();
+            let ordered = stop.clone();
+            until_signal(stop, move || serve(served, &ordered, &log))??;
+            log("stopped");
+            Ok(())
+        }
+    }
+}
+
 fn main() -> ExitCode {
     host::exit("helba-member", run(Arguments::parse().command))
 }
 
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
+        Command::Shares { command } => shares_command(command),
         Command::Identity { out } => make_identity(&out),
         Command::Propose { features, arms, reshare, rotate, dealers, threshold, cards, out, toy } => {
             let of_epoch = reshare.map(|bundle| resharing(&bundle, dealers)).transpose()?;
@@ -453,11 +590,22 @@ fn board(
     tls: &TlsArguments,
     own: Option<(&Path, &[String])>,
 ) -> anyhow::Result<()> {
-    host::outlive_hangups().context("listening for signals")?;
     let plan = Plan::new(Proposal::open(proposal)?)?;
     let members = plan.quorum().members();
     let store = Arc::new(Store::open(plan, folder)?);
-    let routes = keygen::routes(store.clone());
+    let of_store = store.clone();
+    serve_board(address, tls, own, keygen::routes(of_store))?;
+    (1..=members).for_each(|member| log(&format!("member {member} left {} bytes", store.bytes_of(member))));
+    Ok(())
+}
+
+fn serve_board(
+    address: &str,
+    tls: &TlsArguments,
+    own: Option<(&Path, &[String])>,
+    routes: axum::Router,
+) -> anyhow::Result<()> {
+    host::outlive_hangups().context("listening for signals")?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting threads")?;
     runtime.block_on(async {
@@ -476,9 +624,7 @@ fn board(
         };
         service::serve_tls(listener, tls, routes, Connections::default(), stop).await;
         Ok::<_, anyhow::Error>(())
-    })?;
-    (1..=members).for_each(|member| log(&format!("member {member} left {} bytes", store.bytes_of(member))));
-    Ok(())
+    })
 }
 
 fn make_keys(

@@ -611,6 +611,57 @@ impl Client {
         self.send(path, body).map(drop)
     }
 
+    /// The bytes that `POST /v1/{path}` answers to a binary body, at most `limit` of them, which may take
+    /// `wait` seconds.
+    ///
+    /// # Errors
+    /// As [`Self::keys`].
+    pub fn exchange(&self, path: &str, body: &[u8], limit: usize, wait: u64) -> Result<Vec<u8>, Error> {
+        let time = Duration::from_secs(wait) + TRANSFER;
+        let request = self.authorized(self.agent.post(self.url(path))).content_type(OCTET_STREAM);
+        let request = request.config().timeout_global(Some(time)).build();
+        self.body(&mut self.accepted(request.send(body))?, limit)
+    }
+
+    /// Creates a bandit of the committee on shares: its linear bandit, the least number of sessions whose
+    /// feedback a batch has, and the most decisions of a session between two updates. The same call may be
+    /// made again: it returns the same bandit.
+    ///
+    /// # Errors
+    /// As [`Self::create_encrypted_as`].
+    pub fn create_shares(
+        &self,
+        linear: &bandit::LinearConfig,
+        (sessions, decisions): (u16, u16),
+        creation: &Creation,
+    ) -> Result<Labelled<wire::SharesCreated>, Error> {
+        let asked = serde_json::json!({
+            "keys": "committee", "linear": linear, "sessions": sessions, "decisions_a_session": decisions,
+        });
+        self.create(&asked, creation)
+    }
+
+    /// A bandit of the committee on shares.
+    ///
+    /// # Errors
+    /// As [`Self::encrypted`].
+    pub fn shares_bandit(&self, id: &str) -> Result<wire::SharesView, Error> {
+        let mut response = self.accepted(self.get(&format!("bandits/{}", checked(id)?)).call())?;
+        self.json_of(MAX_JSON_BYTES, &mut response)
+    }
+
+    /// Has a feedback on shares erased, by what its device has signed.
+    ///
+    /// # Errors
+    /// As [`Self::encrypted`].
+    pub fn erase_shares(&self, id: &str, decision: &[u8; 32], erasure: &[u8]) -> Result<(), Error> {
+        let decision = ckks::Hex(decision);
+        let url = self.url(&format!("bandits/{}/decisions/{decision}/feedback", checked(id)?));
+        let request = self.authorized(self.agent.delete(url));
+        let request = request.header(wire::ERASURE_HEADER, ckks::Hex(erasure).to_string());
+        self.accepted(request.call()).map(drop)
+    }
+
     /// The response to a binary body.
     fn send(&self, path: &str, body: &[u8]) -> Result<Response<Body>, Error> {
         let request = self.authorized(self.agent.post(self.url(path))).content_type(OCTET_STREAM);

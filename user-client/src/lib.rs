@@ -29,6 +29,8 @@ mod pending;
 mod raiser;
 #[cfg(feature = "http")]
 mod server_options;
+#[cfg(feature = "http")]
+mod shares;
 
 #[cfg(feature = "secret")]
 pub use answers::{AnswersSpent, DEFAULT_REPEATS, MOST_ANSWERS, RepeatsSpent, most_answers, most_repeats};
@@ -52,6 +54,8 @@ pub use raiser::{MOST_BANDITS, MOST_WAITING, Raiser, RaiserOptions, Stop, patien
 
 #[cfg(feature = "http")]
 pub use server_options::ServerOptions;
+#[cfg(feature = "http")]
+pub use shares::SharesUser;
 
 #[cfg(feature = "secret")]
 pub use ckks_secret::Passphrase;

@@ -18,6 +18,7 @@
 //! t − 1 members lack the key of one subset, whose part of each sum of r_A is as random to them as its bits.
 //! The types of secrets have no Debug, Clone or Serialize, and are zeroed when they are dropped.
 
+mod device;
 mod error;
 mod field;
 mod label;
@@ -31,6 +32,7 @@ mod subsets;
 pub mod talk;
 mod tree;
 
+pub use device::{Decision, Device};
 pub use error::Error;
 pub use field::Field;
 pub use label::{Key, Kind, Label, Stream};

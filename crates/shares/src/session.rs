@@ -35,6 +35,8 @@ pub type SessionId = [u8; 32];
 /// What a device keeps of a session.
 pub struct SessionSecret {
     id: SessionId,
+    /// What all its keys follow from.
+    seed: Key,
     /// By the place of the subset.
     subsets: Vec<Key>,
     /// By the number of the member, from 1.
@@ -92,17 +94,13 @@ impl SessionSecret {
         if sealing.len() != usize::from(sharing.threshold().members()) {
             return Err(Error::Message);
         }
-        let seed = Key::random(rng);
-        let derived = |what: &[u8], at: usize| {
-            seed.derive(&Label::new(Kind::Session, &[what, &(at as u64).to_le_bytes()]))
-        };
         let count = sharing.subsets().len();
-        let subsets: Vec<Key> = (0..count).map(|at| derived(b"subset", at)).collect();
-        let members: Vec<Key> = (1..=sealing.len()).map(|at| derived(b"member", at)).collect();
+        let mut secret = SessionSecret::of_seed(sharing, [0; 32], Key::random(rng));
+        let (subsets, members) = (&secret.subsets, &secret.members);
         let hashes: Vec<[u8; 32]> = subsets.iter().map(Key::hash).collect();
         let mut sealed = Vec::with_capacity(sealing.len());
-        for ((member, public), mac) in (1..).zip(sealing).zip(&members) {
-            let own = sharing.subsets().iter().zip(&subsets).filter(|(subset, _)| subset.has(member));
+        for ((member, public), mac) in (1..).zip(sealing).zip(members) {
+            let own = sharing.subsets().iter().zip(subsets).filter(|(subset, _)| subset.has(member));
             let mut keys = Zeroizing::new(Vec::with_capacity(32 * (count + 1)));
             keys.extend_from_slice(mac.bytes());
             own.for_each(|(_, key)| keys.extend_from_slice(key.bytes()));
@@ -110,7 +108,33 @@ impl SessionSecret {
             sealed.push(envelope::seal(public, &purpose, &keys, rng).map_err(|_| Error::Sealed { member })?);
         }
         let session = Session { hashes, sealed };
-        Ok((SessionSecret { id: session.id(), subsets, members }, session))
+        secret.id = session.id();
+        Ok((secret, session))
+    }
+
+    fn of_seed(sharing: &Sharing, id: SessionId, seed: Key) -> Self {
+        let derived = |what: &[u8], at: usize| {
+            seed.derive(&Label::new(Kind::Session, &[what, &(at as u64).to_le_bytes()]))
+        };
+        let subsets = (0..sharing.subsets().len()).map(|at| derived(b"subset", at)).collect();
+        let members = (1..=usize::from(sharing.threshold().members())).map(|at| derived(b"member", at));
+        SessionSecret { id, members: members.collect(), subsets, seed }
+    }
+
+    /// 64 bytes, from which the session goes on after a restart of its device. They are secret.
+    pub fn to_bytes(&self) -> Zeroizing<[u8; 64]> {
+        let mut bytes = Zeroizing::new([0; 64]);
+        bytes[..32].copy_from_slice(&self.id);
+        bytes[32..].copy_from_slice(self.seed.bytes());
+        bytes
+    }
+
+    /// The session of these bytes.
+    pub fn from_bytes(sharing: &Sharing, bytes: &[u8; 64]) -> Self {
+        let (mut id, mut seed) = ([0; 32], Zeroizing::new([0; 32]));
+        id.copy_from_slice(&bytes[..32]);
+        seed.copy_from_slice(&bytes[32..]);
+        SessionSecret::of_seed(sharing, id, Key::new(*seed))
     }
 
     /// The session's id.

@@ -119,7 +119,7 @@ impl Switchboard {
     ) -> Result<Self, Error> {
         let threshold = manifest.proposal.threshold;
         let mut board = Switchboard {
-            seats: Seats::new(threshold.members()),
+            seats: Seats::new(threshold.members(), number),
             threshold,
             keys: manifest.proposal.cards.iter().map(|card| card.signing.clone()).collect(),
             committee: manifest.id(),

@@ -7,11 +7,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A member that was not heard for so long is away.
-const AWAY: Duration = Duration::from_secs(30);
+const AWAY: Duration = Duration::from_secs(45);
 /// The most messages that wait for a member: one that lets more wait is away, and begins again.
 const MOST_WAITING: usize = 100_000;
 
-pub(crate) struct Seats(Vec<Seat>);
+pub(crate) struct Seats {
+    seats: Vec<Seat>,
+    /// Messages are numbered from here: above those of every switchboard before, so that a member that has taken
+    /// these takes the next.
+    base: u64,
+}
 
 #[derive(Default)]
 struct Seat {
@@ -24,22 +29,23 @@ struct Seat {
 }
 
 impl Seats {
-    pub(crate) fn new(members: u8) -> Self {
-        Seats((0..members).map(|_| Seat::default()).collect())
+    pub(crate) fn new(members: u8, base: u64) -> Self {
+        Seats { seats: (0..members).map(|_| Seat::default()).collect(), base }
     }
 
     fn seat(&mut self, member: u8) -> Option<&mut Seat> {
-        self.0.get_mut(usize::from(member).checked_sub(1)?)
+        self.seats.get_mut(usize::from(member).checked_sub(1)?)
     }
 
     /// Whether the member has started since it came last.
     pub(crate) fn comes(&mut self, member: u8, nonce: [u8; 32], now: Instant) -> bool {
+        let base = self.base;
         let Some(seat) = self.seat(member) else { return false };
         seat.heard = Some(now);
         if seat.nonce == Some(nonce) {
             return false;
         }
-        *seat = Seat { nonce: Some(nonce), heard: Some(now), ..Seat::default() };
+        *seat = Seat { nonce: Some(nonce), heard: Some(now), last: base.max(seat.last), ..Seat::default() };
         true
     }
 
@@ -58,11 +64,11 @@ impl Seats {
 
     pub(crate) fn here(&self) -> Vec<u8> {
         let here = |seat: &Seat| seat.nonce.is_some() && seat.heard.is_some_and(|at| at.elapsed() < AWAY);
-        (1..).zip(&self.0).filter(|(_, seat)| here(seat)).map(|(member, _)| member).collect()
+        (1..).zip(&self.seats).filter(|(_, seat)| here(seat)).map(|(member, _)| member).collect()
     }
 
     pub(crate) fn nonce(&self, member: u8) -> Option<[u8; 32]> {
-        self.0.get(usize::from(member).checked_sub(1)?)?.nonce
+        self.seats.get(usize::from(member).checked_sub(1)?)?.nonce
     }
 
     fn push(seat: &mut Seat, message: Arc<ToMember>) {
@@ -94,12 +100,12 @@ impl Seats {
 
     pub(crate) fn tell_all(&mut self, message: &ToMember) {
         let message = Arc::new(message.clone());
-        self.0.iter_mut().for_each(|seat| Self::push(seat, message.clone()));
+        self.seats.iter_mut().for_each(|seat| Self::push(seat, message.clone()));
     }
 
     pub(crate) fn tell_session(&mut self, session: &Session, id: SessionId) {
         let message = Arc::new(ToMember::Session(session.clone()));
-        for seat in &mut self.0 {
+        for seat in &mut self.seats {
             if seat.nonce.is_some() && seat.sessions.insert(id) {
                 Self::push(seat, message.clone());
             }

@@ -12,3 +12,4 @@ mod rotating;
 mod rotating_requests;
 mod rotation;
 mod rounds;
+mod shares;

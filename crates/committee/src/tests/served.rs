@@ -140,7 +140,6 @@ impl Committee {
         for member in self.members.iter().flatten() {
             self.board.comes(member.number(), member.nonce(), self.now);
         }
-        self.taken.fill(0);
     }
 
     /// Carries messages until nobody says anything more.

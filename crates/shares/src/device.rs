@@ -1,0 +1,144 @@
+//! A device of a user of a committee: it makes requests and feedback, and reads its arms. It does no I/O.
+
+use crate::session::Nonce;
+use crate::talk::{Answered, Definition, RECEIPT, Signatures, decision_label, from_bytes, receipt, to_bytes};
+use crate::{Error, Manifest, Pads, Request, Row, Session, SessionSecret, Sharing, SignedManifest};
+use rand::CryptoRng;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+
+/// A device with a session.
+pub struct Device {
+    sharing: Sharing,
+    manifest: Manifest,
+    session: SessionSecret,
+}
+
+/// A decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// The arm, from 0.
+    pub arm: usize,
+    /// By what its feedback names it.
+    pub label: [u8; 32],
+    /// Its number.
+    pub round: u64,
+}
+
+/// What a device reads of the configuration of a bandit.
+#[derive(Deserialize)]
+struct Bounded {
+    /// L.
+    l: f64,
+}
+
+impl Device {
+    /// A device that begins a session, and what it sends for that. Compare the id of the manifest with
+    /// somebody other than the server: it says who the members are.
+    ///
+    /// # Errors
+    /// Those of [`SignedManifest::check`].
+    pub fn begin<R: CryptoRng>(manifest: SignedManifest, rng: &mut R) -> Result<(Self, Vec<u8>), Error> {
+        let sharing = manifest.check()?;
+        let manifest = manifest.manifest;
+        let sealing: Vec<Vec<u8>> = manifest.proposal.cards.iter().map(|card| card.sealing.clone()).collect();
+        let (session, begins): (SessionSecret, Session) =
+            SessionSecret::open(&sharing, &manifest.id(), &sealing, rng)?;
+        Ok((Device { sharing, manifest, session }, to_bytes(&begins)?))
+    }
+
+    /// A device that goes on with the session of [`Device::session`].
+    ///
+    /// # Errors
+    /// Those of [`SignedManifest::check`].
+    pub fn restore(manifest: SignedManifest, session: &[u8; 64]) -> Result<Self, Error> {
+        let sharing = manifest.check()?;
+        let session = SessionSecret::from_bytes(&sharing, session);
+        Ok(Device { manifest: manifest.manifest, session, sharing })
+    }
+
+    /// What the device keeps of its session, in secret.
+    pub fn session(&self) -> zeroize::Zeroizing<[u8; 64]> {
+        self.session.to_bytes()
+    }
+
+    /// Checks that enough members have read the session.
+    ///
+    /// # Errors
+    /// [`Error::Message`] for bytes that are no receipts, [`Error::TooFew`].
+    pub fn check_receipts(&self, bytes: &[u8]) -> Result<(), Error> {
+        let receipts: Signatures = from_bytes(bytes)?;
+        let signed = receipt(&self.manifest.id(), &self.session.id());
+        let right = |(member, signature): &&(u8, Vec<u8>)| {
+            let card =
+                usize::from(*member).checked_sub(1).and_then(|at| self.manifest.proposal.cards.get(at));
+            card.is_some_and(|card| envelope::verify(&card.signing, RECEIPT, &signed, signature).is_ok())
+        };
+        let members: BTreeSet<u8> =
+            receipts.iter().take(64).filter(right).map(|(member, _)| *member).collect();
+        let (here, need) = (members.len(), self.sharing.threshold().needed());
+        if here < need { Err(Error::TooFew { here, need }) } else { Ok(()) }
+    }
+
+    /// A request for a decision: the features of each arm, none longer than the bandit's L.
+    ///
+    /// # Errors
+    /// [`Error::Row`] for other features; [`Error::Message`] for another number of arms.
+    pub fn request<R: CryptoRng>(
+        &self,
+        bandit: &Definition,
+        contexts: &[Vec<f64>],
+        rng: &mut R,
+    ) -> Result<Vec<u8>, Error> {
+        let Bounded { l } = serde_json::from_str(&bandit.config).map_err(|_| Error::Message)?;
+        if contexts.len() != usize::from(bandit.arms) {
+            return Err(Error::Message);
+        }
+        let pads = Pads::new(&self.sharing, bandit.features.into())?;
+        let mut row = |context: &Vec<f64>| {
+            let scaled: Vec<f64> = context.iter().map(|x| x / l).collect();
+            Row::new(&scaled, rng)
+        };
+        let rows: Vec<Row> = contexts.iter().map(&mut row).collect::<Result<_, _>>()?;
+        let id = bandit.id(&self.manifest.id());
+        Ok(self.session.request(&id, pads, &rows, rng)?.to_bytes())
+    }
+
+    /// Reads the answer to a request.
+    ///
+    /// # Errors
+    /// [`Error::Message`] for the answer to another request; those of [`SessionSecret::arm`].
+    pub fn open(&self, bandit: &Definition, request: &[u8], answer: &[u8]) -> Result<Decision, Error> {
+        let asked = Request::from_bytes(request, self.sharing.threshold().members())?;
+        let Answered { decision, round, place, answers } = from_bytes(answer)?;
+        let nonce: Nonce = asked.nonce;
+        let id = bandit.id(&self.manifest.id());
+        let named = place.nonce == nonce
+            && place.bandit == id
+            && decision == decision_label(&place.run, place.position);
+        if !named {
+            return Err(Error::Message);
+        }
+        let arm = self.session.arm(&self.sharing, &place, bandit.arms.into(), &answers)?;
+        Ok(Decision { arm, label: decision, round })
+    }
+
+    /// The feedback on a decision: a reward between −1 and 1. A retry sends the same bytes.
+    ///
+    /// # Errors
+    /// [`Error::Row`] for another reward.
+    pub fn feedback<R: CryptoRng>(
+        &self,
+        decision: &[u8; 32],
+        reward: f64,
+        rng: &mut R,
+    ) -> Result<Vec<u8>, Error> {
+        let reward = Row::new(&[reward], rng)?;
+        Ok(self.session.feedback(decision, &self.sharing, &reward, rng)?.to_bytes())
+    }
+
+    /// What has the feedback on a decision erased.
+    pub fn erasure(&self, decision: &[u8; 32]) -> Vec<u8> {
+        self.session.erasure(decision)
+    }
+}

@@ -1,0 +1,130 @@
+//! Members draw the keys of a committee on shares over a board.
+
+use super::board::MOST_BYTES;
+use crate::keygen::Identity;
+use anyhow::{Context, bail, ensure};
+use committee::MemberKeys;
+use committee::keygen::{Announcement, Contribution, KeygenMessage, MemberSecrets, contribute, gather};
+use shares::talk::{POLL, SignedPoll, polled, to_bytes};
+use shares::{Proposal, SignedManifest};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use user_client::{Client, Error as ClientError, os_rng};
+
+/// The file of a member's keys, in its folder.
+pub const KEYS_FILE: &str = "member.shares";
+/// The file of the manifest, in the same folder and at the server.
+pub const MANIFEST_FILE: &str = "committee.manifest";
+/// The seconds for which a request for a message waits.
+const WAIT: u64 = 10;
+
+/// The board, as a member sees it.
+struct Run<'a> {
+    client: &'a Client,
+    proposal: &'a Proposal,
+    member: u8,
+    identity: &'a Identity,
+    until: Instant,
+}
+
+impl Run<'_> {
+    fn post(&self, round: u8, message: &KeygenMessage) -> anyhow::Result<()> {
+        let poll = message.to_bytes();
+        let signed = polled(&self.proposal.id(), self.member, &[&[round], &poll[..]].concat());
+        let signature = self.identity.signing.sign(POLL, &signed).to_vec();
+        let body = to_bytes(&SignedPoll { poll, signature })?;
+        Ok(self.client.submit(&format!("messages/{round}/{}", self.member), &body)?)
+    }
+
+    /// The messages of all others in a round.
+    fn others(&self, round: u8) -> anyhow::Result<Vec<KeygenMessage>> {
+        let members = 1..=self.proposal.threshold.members();
+        members.filter(|other| *other != self.member).map(|other| self.message(round, other)).collect()
+    }
+
+    fn message(&self, round: u8, member: u8) -> anyhow::Result<KeygenMessage> {
+        loop {
+            let path = format!("messages/{round}/{member}?wait={WAIT}");
+            match self.client.fetch(&path, MOST_BYTES, WAIT) {
+                Ok(bytes) => return Ok(KeygenMessage::from_bytes(&bytes)?),
+                Err(ClientError::Refused(problem)) if problem.status == 404 => {}
+                // The board may not be up yet, or may be restarted.
+                Err(error) if Instant::now() > self.until => return Err(error.into()),
+                Err(_) => std::thread::sleep(Duration::from_millis(200)),
+            }
+            ensure!(
+                Instant::now() < self.until,
+                "member {member} has left no message of round {round} in time"
+            );
+        }
+    }
+}
+
+/// Draws the keys of a proposal with the others, and writes keys and manifest into `folder`.
+///
+/// # Errors
+/// Those of the key generation, which name who lies where that can be known; a new proposal is needed then.
+pub fn make_keys(
+    proposal: &Proposal,
+    identity: &Identity,
+    client: &Client,
+    folder: &Path,
+    patience: Duration,
+) -> anyhow::Result<SignedManifest> {
+    let copy = || -> anyhow::Result<MemberSecrets> {
+        Ok(MemberSecrets {
+            sealing: envelope::SealingSecret::from_bytes(&identity.sealing.to_bytes())?,
+            signing: envelope::SigningSecret::from_bytes(&identity.signing.to_bytes()),
+        })
+    };
+    let secrets = copy()?;
+    let card = secrets.card();
+    let own = proposal.cards.iter().position(|other| *other == card);
+    let Some(own) = own else { bail!("the proposal does not name the member with this identity") };
+    let member = own as u8 + 1;
+    host::private_folder(folder)?;
+    let until = Instant::now() + patience;
+    let run = Run { client, proposal, member, identity, until };
+    let (mut drawn, contribution) = contribute(proposal, member, &secrets, &mut os_rng()?)?;
+    run.post(1, &KeygenMessage::Contribution(contribution))?;
+    let contributions: Vec<Contribution> = run
+        .others(1)?
+        .into_iter()
+        .map(|message| match message {
+            KeygenMessage::Contribution(contribution) => Ok(contribution),
+            _ => bail!("a member has left another message than its contribution"),
+        })
+        .collect::<anyhow::Result<_>>()?;
+    let announcement = drawn.combine(&contributions, &secrets)?;
+    run.post(2, &KeygenMessage::Announcement(announcement))?;
+    let announcements: Vec<Announcement> = run
+        .others(2)?
+        .into_iter()
+        .map(|message| match message {
+            KeygenMessage::Announcement(announcement) => Ok(announcement),
+            _ => bail!("a member has left another message than the hashes of its keys"),
+        })
+        .collect::<anyhow::Result<_>>()?;
+    let (manifest, signature) = drawn.sign(&announcements, &secrets)?;
+    run.post(3, &KeygenMessage::Signature { member, signature: signature.clone() })?;
+    let mut signatures = vec![(member, signature)];
+    for message in run.others(3)? {
+        match message {
+            KeygenMessage::Signature { member, signature } => signatures.push((member, signature)),
+            _ => bail!("a member has left another message than its signature"),
+        }
+    }
+    let signed = gather(manifest, &signatures)?;
+    let keys = drawn.finish(&signed)?;
+    save(folder, &keys, &signed)?;
+    Ok(signed)
+}
+
+fn save(folder: &Path, keys: &MemberKeys, signed: &SignedManifest) -> anyhow::Result<()> {
+    let path = folder.join(KEYS_FILE);
+    host::write_private(&path, &keys.to_bytes(&signed.manifest.id()))
+        .with_context(|| path.display().to_string())?;
+    let path = folder.join(MANIFEST_FILE);
+    host::write_whole(&path, &signed.to_bytes()).with_context(|| path.display().to_string())?;
+    Ok(())
+}

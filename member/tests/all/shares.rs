@@ -1,0 +1,178 @@
+//! A committee on shares in processes of its own, a server, and users.
+
+use crate::processes::{Killed, PROGRAM, output};
+use bandit::{LinearConfig, Schedule, WidthShape};
+use helba_server::{AppState, Connections, Settings, app, serve};
+use shares::SignedManifest;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use user_client::{Client, Creation, Error, SharesUser};
+use wire::Labels;
+
+/// A committee with keys, made by processes over a board.
+struct Made {
+    folder: TempDir,
+    members: u8,
+}
+
+impl Made {
+    fn new(threshold: u8, members: u8) -> Self {
+        let made = Made { folder: tempfile::tempdir().unwrap(), members };
+        let cards: Vec<String> = (1..=members)
+            .map(|j| {
+                let card = made.path(&format!("{j}.card"));
+                let identity = made.path(&format!("{j}.identity"));
+                std::fs::write(&card, output(&["identity", "--out", &identity])).unwrap();
+                card
+            })
+            .collect();
+        let (proposal, threshold) = (made.path("proposal"), threshold.to_string());
+        let mut propose = vec!["shares", "propose", "--threshold", &threshold, "--out", &proposal];
+        propose.extend(cards.iter().map(String::as_str));
+        output(&propose);
+        let mut board = Command::new(PROGRAM);
+        board.args(["shares", "board", "--proposal", &proposal, "--listen", "127.0.0.1:0"]);
+        let mut board = Killed(board.stdout(Stdio::piped()).spawn().unwrap());
+        let mut line = String::new();
+        BufReader::new(board.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = format!("http://{}", line.trim().strip_prefix("listening on ").unwrap());
+        let keygen = |j: u8| {
+            let (identity, out) = (made.path(&format!("{j}.identity")), made.path(&format!("member-{j}")));
+            let mut command = Command::new(PROGRAM);
+            command.args(["shares", "keygen", "--proposal", &proposal, "--identity", &identity]);
+            command.args(["--board", &address, "--out", &out]).stdout(Stdio::null());
+            Killed(command.stderr(Stdio::null()).spawn().unwrap())
+        };
+        let mut running: Vec<Killed> = (1..=members).map(keygen).collect();
+        assert!(running.iter_mut().all(|member| member.0.wait().unwrap().success()));
+        made
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    fn manifest(&self) -> SignedManifest {
+        let of = |j: u8| std::fs::read(self.path(&format!("member-{j}/committee.manifest"))).unwrap();
+        assert!((2..=self.members).all(|j| of(j) == of(1)), "all have one manifest");
+        SignedManifest::from_bytes(&of(1)).unwrap()
+    }
+
+    fn serve(&self, member: u8, server: &str) -> Killed {
+        let mut command = Command::new(PROGRAM);
+        let (keys, identity) =
+            (self.path(&format!("member-{member}")), self.path(&format!("{member}.identity")));
+        command.args(["shares", "serve", "--server", server, "--keys", &keys, "--identity", &identity]);
+        Killed(command.stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+/// A server with a committee in a thread of its own; it stops when this is dropped.
+struct Running {
+    address: String,
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Running {
+    fn new(manifest: SignedManifest, state: &Path, port: u16) -> Self {
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let state: PathBuf = state.into();
+        let thread = std::thread::spawn(move || {
+            tokio::runtime::Runtime::new().unwrap().block_on(async move {
+                let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+                sender.send(format!("http://{}", listener.local_addr().unwrap())).unwrap();
+                let member_patience = Duration::from_secs(1);
+                let settings = Settings { committee: Some(manifest), member_patience, ..Settings::default() };
+                let state = AppState::open(None, &state, settings).unwrap();
+                let ends = state.clone();
+                let stop = async move {
+                    let _ = stopped.await;
+                    ends.end_waits();
+                };
+                serve(listener, app(state), Connections::default(), stop).await;
+            });
+        });
+        Running { address: receiver.recv().unwrap(), stop: Some(stop), thread: Some(thread) }
+    }
+
+    fn port(&self) -> u16 {
+        self.address.rsplit(':').next().unwrap().parse().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.take().map(|stop| stop.send(()));
+        self.thread.take().map(|thread| thread.join());
+    }
+}
+
+fn config(d: usize, k: usize) -> LinearConfig {
+    LinearConfig {
+        d,
+        k,
+        l: 1.0,
+        lambda: 1.0,
+        width: WidthShape::Tangent.width(0.5),
+        schedule: Schedule::Every { rounds: 4 },
+        ..LinearConfig::figure_1()
+    }
+}
+
+/// Four members make keys, serve two users, and learn; one is killed and comes back, and the server starts
+/// again from its folder meanwhile. Whoever names another committee gets nothing.
+#[test]
+fn a_committee_on_shares_serves_users_over_http() {
+    let made = Made::new(2, 4);
+    let state = tempfile::tempdir().unwrap();
+    let server = Running::new(made.manifest(), state.path(), 0);
+    let mut members: Vec<Killed> = (1..=4).map(|member| made.serve(member, &server.address)).collect();
+    let client = || Client::new(&server.address).unwrap();
+    let id = made.manifest().manifest.id();
+    assert!(matches!(SharesUser::begin(client(), Some([7; 32])), Err(Error::BadAnswer(_))));
+    let users = [(); 2].map(|()| SharesUser::begin(client(), Some(id)).unwrap());
+    let creation = Creation::new(Labels::default(), &mut rand::rng());
+    let bandit = client().create_shares(&config(2, 2), (1, 1000), &creation).unwrap().of;
+    let rows = vec![vec![0.9, 0.1], vec![0.1, 0.9]];
+    let mut arms = vec![];
+    let mut round = |user: &SharesUser| {
+        let decision = user.decide(&bandit, &rows).unwrap();
+        user.feedback(&bandit, &decision.label, if decision.arm == 1 { 1.0 } else { -1.0 }).unwrap();
+        arms.push(decision.arm);
+        decision.label
+    };
+    let mut last = [0; 32];
+    for i in 0..8 {
+        last = round(&users[i % 2]);
+    }
+    drop(members.remove(2));
+    for i in 0..4 {
+        round(&users[i % 2]);
+    }
+    members.push(made.serve(3, &server.address));
+    let port = server.port();
+    drop(server);
+    let server = Running::new(made.manifest(), state.path(), port);
+    for i in 0..4 {
+        round(&users[i % 2]);
+    }
+    assert!(arms[8..].iter().all(|arm| *arm == 1), "{arms:?}");
+    // A feedback is erased by its own device alone.
+    assert!(users[0].erase(&bandit, &last).is_ok());
+    users[1].erase(&bandit, &last).unwrap();
+    let until = std::time::Instant::now() + Duration::from_secs(60);
+    loop {
+        let view = Client::new(&server.address).unwrap().shares_bandit(&bandit.id).unwrap();
+        if view.feedbacks == 15 && view.updates == 5 {
+            break;
+        }
+        assert!(std::time::Instant::now() < until, "{view:?}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
