@@ -211,9 +211,7 @@ impl Caller {
         }
         match &self.bearer {
             Err(fault) => Err(Error::Unauthorized { fault: *fault }),
-            Ok(Bearer::Participant) if about != Kind::Encrypted => {
-                Err(self.forbidden(Forbidden::ClearPolicy))
-            }
+            Ok(Bearer::Participant) if about == Kind::Clear => Err(self.forbidden(Forbidden::ClearPolicy)),
             Ok(_) => Ok(()),
         }
     }

@@ -68,6 +68,11 @@ pub(super) async fn feedback(
         let Path((id, decision)) = names?;
         let bandit = state.find_for(&id, &caller)?;
         let limit = bandit.feedback_body()?;
+        // The decisions of a committee have labels, and all others numbers.
+        let decision = match bandit {
+            Bandit::Shares(_) => label(&decision).map(|_| None)?,
+            _ => Some(decision.parse::<DecisionId>()?),
+        };
         Ok((bandit, limit, decision))
     };
     let (bandit, limit, decision) = match find() {
@@ -76,22 +81,19 @@ pub(super) async fn feedback(
     };
     let site = site(&request);
     let body = state.body(request, limit).await?;
-    match bandit {
+    match (bandit, decision) {
         // It waits for the disk with others, and holds no place of those who compute.
-        Bandit::Encrypted(bandit) => bandit.feedback(decision.parse::<DecisionId>()?, body).await,
-        // What it is about is in the message.
-        Bandit::Shares(bandit) => {
-            label(&decision)?;
-            jobs::run(None, move || bandit.feedback(body.to_vec())).await
-        }
-        Bandit::Clear(bandit) => {
-            let decision = decision.parse::<DecisionId>()?;
+        (Bandit::Encrypted(bandit), Some(decision)) => bandit.feedback(decision, body).await,
+        (Bandit::Clear(bandit), Some(decision)) => {
             let (place, began) = (state.0.admission.admit(Work::Short)?, Instant::now());
             let feedback = move || bandit.feedback(decision, body, (&caller.identity(), site));
             let reply = jobs::run(Some(place), feedback).await?;
             state.0.metrics.took(Step::ClearFeedback, began.elapsed());
             Ok(reply)
         }
+        // What it is about is in the message.
+        (Bandit::Shares(bandit), _) => jobs::run(None, move || bandit.feedback(body.to_vec())).await,
+        (_, None) => Err(Error::Broken("a decision without a number")),
     }
 }
 

@@ -42,13 +42,16 @@ fn opens(route: Route) -> &'static [&'static str] {
         Route::Health | Route::OpenApi | Route::Docs => &["nobody", "*"],
         // The token of keys before a rotation, which no server of this test has.
         Route::Successor => &[],
-        Route::Keys | Route::Policies | Route::List | Route::Show => &["*"],
+        Route::Keys | Route::Policies | Route::List | Route::Show | Route::Committee => &["*"],
         Route::Metrics | Route::Create | Route::Relabel | Route::Delete | Route::Learn => &["admin"],
-        Route::Decide | Route::Again => &["decide", "admin"],
+        Route::Decide | Route::Again | Route::Session => &["decide", "admin"],
         Route::Feedback | Route::Erase | Route::Shuffled => &["feedback", "admin"],
-        Route::Counters | Route::Tasks | Route::Questions | Route::Shares | Route::Journal => {
-            &["raise", "admin"]
-        }
+        Route::Counters
+        | Route::Tasks
+        | Route::Questions
+        | Route::Shares
+        | Route::Journal
+        | Route::Rounds => &["raise", "admin"],
         Route::Raise => &["raise", "decide", "admin"],
     }
 }

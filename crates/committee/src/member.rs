@@ -836,8 +836,8 @@ impl<M: Memory> Member<M> {
         if kept.lock.as_ref().is_some_and(earlier) {
             return refused("the member has committed to another checkpoint, in a later ballot");
         }
-        // Who has voted in a later ballot has left this one: else two checkpoints could get commits, one after
-        // the other, of the same members.
+        // Who has voted in a later ballot has left this one: else two checkpoints could get commits, one
+        // after the other, of the same members.
         if kept.vote.is_some_and(|vote| vote.number == ballot.number && vote.ballot > ballot.ballot) {
             return refused("the member has voted in a later ballot");
         }
