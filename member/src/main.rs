@@ -247,8 +247,8 @@ enum SharesCommand {
     /// All members need the same file. It holds no secret. Each key generation takes a new one.
     Propose {
         /// t: with t members somebody knows everything, with fewer nothing. 2t - 1 members must be here for
-        /// every decision, so that there are from 2t - 1 to 3t - 2: 2 of 4 may miss one of them, 3 of 7 two, and
-        /// 2 of 3 and 3 of 5 nobody.
+        /// every decision, so that there are from 2t - 1 to 3t - 2: 2 of 4 may miss one of them, 3 of 7 two,
+        /// and 2 of 3 and 3 of 5 nobody.
         #[arg(long)]
         threshold: u8,
         /// Files with the cards of the members 1 to n, as `identity` prints them.
@@ -281,8 +281,8 @@ enum SharesCommand {
     },
     /// Makes keys with the other members of a proposal, as the member with this identity.
     ///
-    /// It connects to the board and accepts no connection. If it ends with an error, all begin again with a new
-    /// proposal. Compare the committee's id, which it prints, with the other members.
+    /// It connects to the board and accepts no connection. If it ends with an error, all begin again with a
+    /// new proposal. Compare the committee's id, which it prints, with the other members.
     Keygen {
         #[command(flatten)]
         run: RunArguments,
@@ -292,8 +292,8 @@ enum SharesCommand {
     },
     /// Serves as the member with these keys.
     ///
-    /// It connects to the server and accepts no connection. Run each member on a machine of its own, and none on
-    /// that of the server. Never go on from a snapshot of its memory. Its token needs the scope `raise`.
+    /// It connects to the server and accepts no connection. Run each member on a machine of its own, and none
+    /// on that of the server. Never go on from a snapshot of its memory. Its token needs the scope `raise`.
     Serve {
         #[command(flatten)]
         server: ServerOptions,

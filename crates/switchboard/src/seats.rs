@@ -13,8 +13,8 @@ const MOST_WAITING: usize = 100_000;
 
 pub(crate) struct Seats {
     seats: Vec<Seat>,
-    /// Messages are numbered from here: above those of every switchboard before, so that a member that has taken
-    /// these takes the next.
+    /// Messages are numbered from here: above those of every switchboard before, so that a member that has
+    /// taken these takes the next.
     base: u64,
 }
 
