@@ -17,8 +17,9 @@ use envelope::SealingSecret;
 use rand::CryptoRng;
 use shares::talk::{
     AGREED, Added, Ballot, BanditId, COMMIT, Checkpoint, Decided, Definition, Erased, FromMember, Learnt,
-    MOST_ERASED, MOST_PRODUCTS, MOST_TOGETHER, Pack, Played, Prepare, Purpose, RECEIPT, RunId, Signatures,
-    SlotAt, ToMember, Update, VOTE, decision_label, from_bytes, products_of_a_decision, receipt, to_bytes,
+    MOST_ERASED, MOST_PRODUCTS, MOST_TOGETHER, Pack, Played, Prepare, Purpose, RECEIPT, REMEMBERED,
+    Remembered, RunId, Signatures, SlotAt, ToMember, Update, VOTE, decision_label, from_bytes,
+    products_of_a_decision, receipt, to_bytes,
 };
 use shares::{
     AnswerPlace, DecisionState, Field, Label, MemberSession, Message, Nonce, Pads, Paths, Record, Request,
@@ -45,7 +46,13 @@ pub struct Kept {
     pub vote: Option<Ballot>,
     /// The ballot to which it has committed, until a checkpoint follows.
     pub lock: Option<Ballot>,
+    /// That the rest may be old, since the member was put back: others remember what has happened since.
+    #[serde(default)]
+    pub restored: bool,
 }
+
+/// Under this id a member keeps that it was put back, for bandits of which it knows nothing.
+const ALL: BanditId = [0; 32];
 
 /// Where a member remembers.
 pub trait Memory {
@@ -73,6 +80,8 @@ pub struct Member<M> {
     stock: Stock,
     memory: M,
     kept: BTreeMap<BanditId, Kept>,
+    /// Whether it was put back once: what it does not remember of a bandit may have been.
+    restored: bool,
     sessions: HashMap<SessionId, Arc<MemberSession>>,
     bandits: HashMap<BanditId, Bandit>,
     batches: HashMap<Label, Stocked>,
@@ -228,12 +237,29 @@ impl<M: Memory> Member<M> {
             secrets,
             committee,
             memory,
+            restored: kept.get(&ALL).is_some_and(|kept| kept.restored),
             kept,
             sessions: HashMap::new(),
             bandits: HashMap::new(),
             batches: HashMap::new(),
             runs: HashMap::new(),
         }
+    }
+
+    /// The member, which was put back from a backup, or has lost its memory: it takes no part with a bandit
+    /// until it has heard from n − t + 1 others what they remember of it. To be said once, at its first start
+    /// after that; it remembers it.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub fn restored(mut self) -> Result<Self, Error> {
+        self.restored = true;
+        self.kept.entry(ALL).or_default();
+        for (bandit, kept) in &mut self.kept {
+            kept.restored = true;
+            self.memory.save(bandit, kept)?;
+        }
+        Ok(self)
     }
 
     /// What the member has drawn at its start, which the server tells the others.
@@ -274,6 +300,8 @@ impl<M: Memory> Member<M> {
                 self.batches.remove(&batch);
                 Ok(vec![])
             }
+            ToMember::Remember { bandit, nonce } => self.remember(bandit, nonce),
+            ToMember::Remembered { bandit, said } => self.remembered(bandit, said),
         };
         match (taken, about) {
             (Ok(answers), _) => answers,
@@ -300,6 +328,7 @@ impl<M: Memory> Member<M> {
             }
             ToMember::Votes(ballot, _) | ToMember::Checkpoint(_, ballot, _) => About::Hash(ballot.hash),
             ToMember::Drop { batch } => About::Hash(*batch.bytes()),
+            ToMember::Remember { bandit, .. } | ToMember::Remembered { bandit, .. } => About::Hash(*bandit),
         }
     }
 
@@ -343,8 +372,10 @@ impl<M: Memory> Member<M> {
 
     fn bandit(&mut self, definition: Definition) -> Result<Vec<FromMember>, Error> {
         let id = definition.id(&self.committee);
-        if self.bandits.contains_key(&id) {
-            return Ok(vec![]);
+        let forgot =
+            |kept: &Kept| if kept.restored { vec![FromMember::Forgot { bandit: id }] } else { vec![] };
+        if let Some(known) = self.bandits.get(&id) {
+            return Ok(forgot(&known.kept));
         }
         if self.bandits.len() >= MOST_BANDITS {
             return refused("the member holds as many bandits as it can");
@@ -354,13 +385,91 @@ impl<M: Memory> Member<M> {
         let pads = Pads::new(&sharing, config.d)?;
         // Refuses a bandit that this committee does not compute.
         Decide::new(&config, &sharing, 1, 0, 0)?;
-        let kept = self.kept.get(&id).cloned().unwrap_or_default();
+        let kept = self.kept.get(&id).cloned();
+        let kept = kept.unwrap_or_else(|| Kept { restored: self.restored, ..Kept::default() });
+        let said = forgot(&kept);
         let mut bandit = Bandit { definition, config, pads, current: None, decisions: HashMap::new(), kept };
-        if bandit.kept.checkpoint.is_none() {
+        if bandit.kept.checkpoint.is_none() && !bandit.kept.restored {
             bandit.current = Some(self.current(&bandit.config, Checkpoint::first(id))?);
         }
         self.bandits.insert(id, bandit);
+        Ok(said)
+    }
+
+    /// Tells a member that was put back what this one remembers.
+    fn remember(&mut self, bandit: BanditId, nonce: [u8; 32]) -> Result<Vec<FromMember>, Error> {
+        let known = self.bandits.get(&bandit).ok_or(Error::Refused("the bandit is not known"))?;
+        if known.kept.restored {
+            return refused("the member was put back itself");
+        }
+        let Kept { checkpoint, vote, lock, .. } = known.kept.clone();
+        let remembered = Remembered { checkpoint, vote, lock };
+        let signature = self.sign(REMEMBERED, &remembered.signed(&self.committee, &bandit, &nonce));
+        Ok(vec![FromMember::Remembers { bandit, nonce, remembered, signature }])
+    }
+
+    /// Takes what others remember: the last checkpoint of all, the last lock, and no vote before the last.
+    fn remembered(
+        &mut self,
+        bandit: BanditId,
+        said: Vec<(u8, Remembered, Vec<u8>)>,
+    ) -> Result<Vec<FromMember>, Error> {
+        let known = self.bandits.get(&bandit).ok_or(Error::Refused("the bandit is not known"))?;
+        if !known.kept.restored {
+            return refused("the member was not put back");
+        }
+        let mut heard: BTreeMap<u8, Remembered> = BTreeMap::new();
+        for (member, remembered, signature) in said.into_iter().take(64) {
+            let signed = remembered.signed(&self.committee, &bandit, &self.nonce());
+            let right = member != self.number()
+                && !heard.contains_key(&member)
+                && self.count(REMEMBERED, &signed, &vec![(member, signature)]) == 1
+                && remembered.checkpoint.as_ref().is_none_or(|(ballot, commits)| {
+                    ballot.bandit == bandit && self.count(COMMIT, &ballot.bytes(), commits) >= self.needed()
+                });
+            if right {
+                heard.insert(member, remembered);
+            }
+        }
+        let (agreed, need) = (heard.len(), self.secrets.keys.sharing().threshold().remember());
+        if agreed < need {
+            return Err(Error::NoAgreement { agreed, need });
+        }
+        let Kept { checkpoint, vote, lock, .. } = known.kept.clone();
+        heard.insert(self.number(), Remembered { checkpoint, vote, lock });
+        let checkpoint = heard.values().filter_map(|of| of.checkpoint.clone());
+        let checkpoint = checkpoint.max_by_key(|(ballot, _)| ballot.number);
+        let number = checkpoint.as_ref().map_or(0, |(ballot, _)| ballot.number).saturating_add(1);
+        let next = |ballot: &Ballot| ballot.bandit == bandit && ballot.number == number;
+        let lock = heard.values().filter_map(|of| of.lock).filter(next).max_by_key(|lock| lock.ballot);
+        let votes = heard.values().flat_map(|of| [of.vote, of.lock]).flatten().filter(next);
+        // What it has voted for itself it does not know.
+        let vote = votes.max_by_key(|vote| vote.ballot).map(|vote| Ballot { hash: [0; 32], ..vote });
+        let first = match checkpoint {
+            None => Some(self.current(&known.config, Checkpoint::first(bandit))?),
+            Some(_) => None,
+        };
+        self.keep(bandit, Kept { checkpoint, vote, lock, restored: false })?;
+        if let Some(known) = self.bandits.get_mut(&bandit) {
+            known.current = first;
+        }
         Ok(vec![])
+    }
+
+    /// Whether the member has signed this itself.
+    fn has_signed(&self, context: &'static str, ballot: &Ballot, signatures: &Signatures) -> bool {
+        let own = |(member, _): &&(u8, Vec<u8>)| *member == self.number();
+        let own: Signatures = signatures.iter().filter(own).take(8).cloned().collect();
+        self.count(context, &ballot.bytes(), &own) == 1
+    }
+
+    /// The member is shown what it has signed and does not remember: it was put back in silence.
+    fn forgets(&mut self, bandit: BanditId, kept: Kept) -> Result<Vec<FromMember>, Error> {
+        self.keep(bandit, Kept { restored: true, ..kept })?;
+        if let Some(known) = self.bandits.get_mut(&bandit) {
+            known.current = None;
+        }
+        Ok(vec![FromMember::Forgot { bandit }])
     }
 
     /// A checkpoint, with the member's shares of its model.
@@ -816,6 +925,14 @@ impl<M: Memory> Member<M> {
 
     fn votes(&mut self, ballot: Ballot, votes: &Signatures) -> Result<Vec<FromMember>, Error> {
         let bandit = self.bandits.get(&ballot.bandit).ok_or(Error::Refused("the bandit is not known"))?;
+        let last = (bandit.kept.checkpoint.as_ref().map_or(0, |(last, _)| last.number), u32::MAX);
+        let voted = bandit.kept.vote.map_or(last, |vote| last.max((vote.number, vote.ballot)));
+        if !bandit.kept.restored
+            && voted < (ballot.number, ballot.ballot)
+            && self.has_signed(VOTE, &ballot, votes)
+        {
+            return self.forgets(ballot.bandit, bandit.kept.clone());
+        }
         let number = bandit.current.as_ref().map(|current| current.checkpoint.number + 1);
         if number != Some(ballot.number) {
             return refused("the votes are for no checkpoint that follows");
@@ -864,7 +981,14 @@ impl<M: Memory> Member<M> {
         if agreed < need {
             return Err(Error::NoAgreement { agreed, need });
         }
+        if bandit.kept.restored {
+            return refused("the member was put back, and has not heard yet what others remember");
+        }
         let last = bandit.kept.checkpoint.as_ref().map_or(0, |(last, _)| last.number);
+        let locked = bandit.kept.lock.map_or((last, u32::MAX), |lock| (lock.number, lock.ballot));
+        if locked < (ballot.number, ballot.ballot) && self.has_signed(COMMIT, &ballot, &commits) {
+            return self.forgets(ballot.bandit, bandit.kept.clone());
+        }
         let other = bandit
             .kept
             .checkpoint

@@ -45,6 +45,12 @@ impl Threshold {
         2 * self.t() - 1
     }
 
+    /// From how many others a member that was put back hears what they remember: any 2t − 1 members have an
+    /// honest one among these, even without that member.
+    pub fn remember(self) -> usize {
+        usize::from(self.n) - self.t() + 1
+    }
+
     /// C(n, t − 1).
     fn number_of_subsets(self) -> usize {
         let (n, k) = (usize::from(self.n), self.t() - 1);

@@ -20,6 +20,8 @@ pub const AGREED: &str = "helba 2026-11-27 step 0 of a run";
 pub const VOTE: &str = "helba 2026-11-27 vote for a checkpoint";
 /// What commits to a checkpoint are signed for.
 pub const COMMIT: &str = "helba 2026-11-27 commit to a checkpoint";
+/// What members sign for one that was put back: what they remember.
+pub const REMEMBERED: &str = "helba 2026-11-28 what a member remembers";
 /// The most decisions of a pack.
 pub const MOST_TOGETHER: usize = 1024;
 /// The most feedbacks that one update erases.
@@ -347,6 +349,24 @@ impl Ballot {
 /// Signatures of members, by their numbers.
 pub type Signatures = Vec<(u8, Vec<u8>)>;
 
+/// What a member remembers of a bandit, for one that was put back from a backup or has lost its disk.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remembered {
+    /// Its last checkpoint, with who has committed to it; none at the beginning.
+    pub checkpoint: Option<(Ballot, Signatures)>,
+    /// Its last vote.
+    pub vote: Option<Ballot>,
+    /// To what it has committed since.
+    pub lock: Option<Ballot>,
+}
+
+impl Remembered {
+    /// What is signed, for the member that has drawn this nonce at its start.
+    pub fn signed(&self, committee: &[u8; 32], bandit: &BanditId, nonce: &[u8; 32]) -> [u8; 32] {
+        hash("helba 2026-11-28 what a member remembers of a bandit", &(committee, bandit, nonce, self))
+    }
+}
+
 /// What a server tells a member, in an order that the server counts.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub enum ToMember {
@@ -393,6 +413,20 @@ pub enum ToMember {
     Drop {
         /// Their batch.
         batch: Label,
+    },
+    /// A member that was put back asks for what others remember.
+    Remember {
+        /// The bandit.
+        bandit: BanditId,
+        /// What that member has drawn at its start.
+        nonce: [u8; 32],
+    },
+    /// What others remember, with their signatures.
+    Remembered {
+        /// The bandit.
+        bandit: BanditId,
+        /// By member.
+        said: Vec<(u8, Remembered, Vec<u8>)>,
     },
 }
 
@@ -476,6 +510,22 @@ pub enum FromMember {
         why: String,
         /// The places of requests or feedbacks that the member refuses.
         refused: Vec<u32>,
+    },
+    /// The member was put back, and takes no part before it has heard what others remember.
+    Forgot {
+        /// The bandit.
+        bandit: BanditId,
+    },
+    /// What it remembers.
+    Remembers {
+        /// The bandit.
+        bandit: BanditId,
+        /// For whom.
+        nonce: [u8; 32],
+        /// What it remembers.
+        remembered: Remembered,
+        /// Its signature of [`Remembered::signed`].
+        signature: Vec<u8>,
     },
 }
 

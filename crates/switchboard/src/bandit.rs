@@ -2,7 +2,7 @@
 
 use crate::{Certified, Error, Row, Stocked, Voted};
 use bandit::LinearConfig;
-use shares::talk::{Definition, MOST_PRODUCTS, SlotAt, products_of_a_decision};
+use shares::talk::{Definition, MOST_PRODUCTS, Remembered, SlotAt, products_of_a_decision};
 use shares::{Answer, AnswerPlace, DecisionState, Request, SessionId, Tree};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -73,6 +73,8 @@ pub(crate) struct Bandit {
     pub(crate) failed: usize,
     /// When slots were asked for last.
     pub(crate) begun: Option<Instant>,
+    /// Members that were put back, with what others have told them that they remember.
+    pub(crate) forgot: BTreeMap<u8, BTreeMap<u8, (Remembered, Vec<u8>)>>,
     /// Packs that are computed.
     pub(crate) packs: usize,
     pub(crate) updating: Option<Updating>,
@@ -115,6 +117,7 @@ impl Bandit {
             prepares: false,
             failed: 0,
             begun: None,
+            forgot: BTreeMap::new(),
             packs: 0,
             updating: None,
             ballot: 0,

@@ -17,8 +17,8 @@ use run::{Run, Work};
 use seats::Seats;
 use serde::{Deserialize, Serialize};
 use shares::talk::{
-    Ballot, BanditId, Checkpoint, Definition, FromMember, Played, RECEIPT, RunId, Signatures, Tags, ToMember,
-    from_bytes, to_bytes,
+    Ballot, BanditId, COMMIT, Checkpoint, Definition, FromMember, Played, RECEIPT, REMEMBERED, Remembered,
+    RunId, Signatures, Tags, ToMember, from_bytes, to_bytes,
 };
 use shares::{DecisionState, Feedback, Label, Manifest, Request, Session, SessionId, Threshold};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -361,6 +361,9 @@ impl Switchboard {
         }
         self.seats.tell(member, ToMember::Begin);
         self.lose(member);
+        for bandit in self.bandits.values_mut() {
+            bandit.forgot.remove(&member);
+        }
         for bandit in self.bandits.values() {
             self.seats.tell(member, ToMember::Bandit(bandit.definition.clone()));
             if let Some((checkpoint, ballot, commits)) = &bandit.certified {
@@ -371,6 +374,7 @@ impl Switchboard {
                 self.seats.tell(member, ToMember::Votes(voted.ballot, voted.votes.clone()));
             }
         }
+        self.ask_for_others(member);
         // Sessions that it has not signed for; it gets others when they are used.
         for (id, known) in &self.sessions {
             if !known.receipts.iter().any(|(other, _)| *other == member) {
@@ -378,6 +382,67 @@ impl Switchboard {
             }
         }
         self.go_on(now);
+    }
+
+    /// A member was put back: all others are asked for what they remember.
+    fn forgot(&mut self, member: u8, id: BanditId) {
+        let (Some(nonce), Some(bandit)) = (self.seats.nonce(member), self.bandits.get_mut(&id)) else {
+            return;
+        };
+        bandit.forgot.insert(member, BTreeMap::new());
+        let others: Vec<u8> = (1..=self.threshold.members()).filter(|other| *other != member).collect();
+        self.seats.tell_some(&others, ToMember::Remember { bandit: id, nonce });
+    }
+
+    /// A member that has come is asked for what those wait for who were put back.
+    fn ask_for_others(&mut self, member: u8) {
+        for (id, bandit) in &self.bandits {
+            let nonces = bandit.forgot.keys().filter_map(|other| self.seats.nonce(*other));
+            for nonce in nonces.collect::<Vec<_>>() {
+                self.seats.tell(member, ToMember::Remember { bandit: *id, nonce });
+            }
+        }
+    }
+
+    /// What a member remembers goes to the one that waits for it, once enough have said it.
+    fn remembers(
+        &mut self,
+        member: u8,
+        id: BanditId,
+        nonce: &[u8; 32],
+        remembered: Remembered,
+        signature: Vec<u8>,
+    ) {
+        let right = |(ballot, commits): &(Ballot, Signatures)| {
+            let signed = commits.iter().filter(|(of, s)| self.has_signed(*of, COMMIT, &ballot.bytes(), s));
+            let members: BTreeSet<u8> = signed.map(|(of, _)| *of).collect();
+            ballot.bandit == id && members.len() >= self.threshold.needed()
+        };
+        let signed = remembered.signed(&self.committee, &id, nonce);
+        if !self.has_signed(member, REMEMBERED, &signed, &signature)
+            || !remembered.checkpoint.as_ref().is_none_or(right)
+        {
+            return;
+        }
+        let Some(bandit) = self.bandits.get_mut(&id) else { return };
+        let waits = bandit.forgot.keys().copied().find(|of| self.seats.nonce(*of).as_ref() == Some(nonce));
+        let Some(waits) = waits.filter(|waits| *waits != member) else { return };
+        let said = bandit.forgot.entry(waits).or_default();
+        said.insert(member, (remembered, signature));
+        if said.len() < self.threshold.remember() {
+            return;
+        }
+        let said = std::mem::take(said).into_iter();
+        let said = said.map(|(member, (remembered, signature))| (member, remembered, signature)).collect();
+        bandit.forgot.remove(&waits);
+        self.seats.tell(waits, ToMember::Remembered { bandit: id, said });
+        if let Some((checkpoint, ballot, commits)) = &bandit.certified {
+            let checkpoint = Box::new(checkpoint.clone());
+            self.seats.tell(waits, ToMember::Checkpoint(checkpoint, *ballot, commits.clone()));
+        }
+        if let Some(voted) = &bandit.voted {
+            self.seats.tell(waits, ToMember::Votes(voted.ballot, voted.votes.clone()));
+        }
     }
 
     /// The runs and slots of a member are gone.
@@ -418,6 +483,10 @@ impl Switchboard {
                 self.voted(member, run, *checkpoint, ballot, signature)
             }
             FromMember::Committed { ballot, signature } => self.committed(member, ballot, signature),
+            FromMember::Forgot { bandit } => self.forgot(member, bandit),
+            FromMember::Remembers { bandit, nonce, remembered, signature } => {
+                self.remembers(member, bandit, &nonce, remembered, signature);
+            }
             FromMember::Ended { run, refused, .. } => {
                 self.ended(member, self.named(member, run), &refused);
             }
@@ -468,7 +537,15 @@ impl Switchboard {
             return;
         }
         let ids: Vec<BanditId> = self.bandits.keys().copied().collect();
+        let all = here;
         for id in ids {
+            // Who was put back has not heard yet what others remember.
+            let forgot = self.bandits.get(&id).map(|bandit| bandit.forgot.keys().copied().collect());
+            let forgot: Vec<u8> = forgot.unwrap_or_default();
+            let here: Vec<u8> = all.iter().copied().filter(|member| !forgot.contains(member)).collect();
+            if here.len() < self.threshold.needed() {
+                continue;
+            }
             while self.begin_pack(id, &here, now) {}
             self.prepare_stock(id, &here, now);
             self.begin_update(id, &here, now);

@@ -7,7 +7,8 @@ use bandit::LinearConfig;
 use envelope::SigningSecret;
 use shares::talk::{
     AGREED, Added, Ballot, BanditId, COMMIT, Checkpoint, Decided, Erased, FromMember, Learnt, Pack, Prepare,
-    Purpose, Signatures, SlotAt, Tags, ToMember, Update, VOTE, decision_label, to_bytes,
+    Purpose, REMEMBERED, Remembered, Signatures, SlotAt, Tags, ToMember, Update, VOTE, decision_label,
+    to_bytes,
 };
 use shares::{DecisionState, Field, Key, Kind, Label, Message, Pads, Record, Row, SessionSecret, Tree};
 use std::collections::{BTreeMap, HashMap};
@@ -1395,13 +1396,15 @@ fn attack_votes_are_made_up() {
         (changed(&|ballot| ballot.ballot += 1), right.clone()),
         (changed(&|ballot| ballot.hash[0] ^= 1), right.clone()),
         (changed(&|ballot| ballot.bandit[0] ^= 1), right.clone()),
-        // Right signatures, for a number that does not follow.
-        (number, signed(VOTE, &number)),
     ];
     server.said.clear();
     for (ballot, votes) in votes_of {
         server.tell_all(&ToMember::Votes(ballot, votes));
     }
+    // Right signatures of others, for a number that does not follow.
+    let others = (1..=3).map(|member| sign(&server.committee, member, VOTE, &number.bytes())).collect();
+    server.tell(4, ToMember::Votes(number, others));
+    assert!(server.said.len() == 37);
     assert!(server.said.iter().all(|(_, said)| matches!(said, FromMember::Refused { .. })));
     let certified = Box::new(votes[0].1.clone());
     server.tell_all(&ToMember::Votes(ballot, right.clone()));
@@ -1473,4 +1476,177 @@ fn attack_an_old_checkpoint_is_shown() {
     assert_eq!(asks(&mut server, hash(&certified[0])), 0);
     server.tell_all(&certified[1]);
     assert_eq!(asks(&mut server, hash(&certified[1])), 3);
+}
+
+/// A committee at 2 of 4 that has learnt four feedbacks, of which member 3 was told nothing, and its device.
+fn member_three_is_behind() -> (Committee, BanditId, SessionSecret) {
+    let mut committee = Committee::new(2, 4);
+    let bandit = committee.create(&config(2, 2), 1);
+    let device = committee.session();
+    let mut keeps = |member: u8, told: &ToMember| match told {
+        ToMember::Votes(..) | ToMember::Checkpoint(..) if member == 3 => vec![],
+        told => vec![told.clone()],
+    };
+    for (rows, _) in made_up(4, 2, 2, 7) {
+        let (_, label) = committee.decide(&device, &bandit, &rows);
+        let reward = Row::new(&[1.0], &mut committee.rng).unwrap();
+        let feedback = device.feedback(&label, &committee.sharing, &reward, &mut committee.rng).unwrap();
+        committee.board.feedback(&bandit, feedback.to_bytes(), committee.now).unwrap();
+        committee.run_with(&mut honest, &mut keeps);
+    }
+    assert_eq!(committee.board.view(&bandit).unwrap().feedbacks, 4);
+    (committee, bandit, device)
+}
+
+/// Member 2 has lost its disk, member 3 was told nothing of the last update, and member 4 is hostile: without
+/// the rule of members that were put back the three decide on the model before it. With the rule member 2
+/// hears from all three others first, what the server repeats or what is signed for another start counts for
+/// none, and it computes on the last checkpoint alone.
+#[test]
+fn attack_a_disk_is_lost() {
+    for restored in [false, true] {
+        let (mut committee, bandit, device) = member_three_is_behind();
+        let certified = committee.told.clone().unwrap();
+        // The hostile member forgets what it likes.
+        committee.disks[3].borrow_mut().clear();
+        committee.start(4);
+        committee.disks[1].borrow_mut().clear();
+        committee.start_of(2, restored);
+        let definition = committee.board.view(&bandit).unwrap().definition.clone();
+        let id = committee.manifest.id();
+        let mut server = Server::new(committee);
+        let said = server.tell(2, ToMember::Bandit(definition.clone()));
+        assert_eq!(said.len(), usize::from(restored));
+        let session = server.committee.sent.clone().unwrap();
+        server.tell(4, ToMember::Bandit(definition));
+        server.tell(2, ToMember::Session(session.clone()));
+        server.tell(4, ToMember::Session(session));
+        let asks = |server: &mut Server, checkpoint: [u8; 32], members: [u8; 3], feedbacks: u64| {
+            let set: Vec<(u8, [u8; 32])> =
+                server.committee.members.iter().flatten().map(|m| (m.number(), m.nonce())).collect();
+            let set = set.into_iter().filter(|(member, _)| members.contains(member)).collect();
+            let purpose = Purpose::Decide { feedbacks };
+            let slot = server.prepare(Prepare { bandit, purpose, set, number: 0, slots: 1 });
+            let requests = vec![server.committee.request(&device, &bandit, &rows(0.1))];
+            let (here, slots) = (members.to_vec(), vec![slot]);
+            server.said.clear();
+            server.waits.clear();
+            server.tell_all(&ToMember::Pack(Pack { bandit, checkpoint, round: 0, here, requests, slots }));
+            server.go_on();
+            server.decided().len()
+        };
+        let old = Checkpoint::first(bandit).hash();
+        if !restored {
+            assert_eq!(asks(&mut server, old, [2, 3, 4], 0), 3, "the control: an old model decides");
+            continue;
+        }
+        assert_eq!(asks(&mut server, old, [2, 3, 4], 0), 0);
+        let remembers = |server: &mut Server, member: u8, nonce: [u8; 32]| match server
+            .tell(member, ToMember::Remember { bandit, nonce })
+            .pop()
+        {
+            Some(FromMember::Remembers { remembered, signature, .. }) => (member, remembered, signature),
+            _ => panic!("member {member} does not tell"),
+        };
+        let nonce = server.committee.members[1].as_ref().unwrap().nonce();
+        let (one, three) = (remembers(&mut server, 1, nonce), remembers(&mut server, 3, nonce));
+        assert!(
+            three.1 == Remembered { vote: three.1.vote, ..Remembered::default() }
+                && one.1.checkpoint.is_some()
+        );
+        let another = remembers(&mut server, 1, [7; 32]);
+        let by_four = sign(&server.committee, 4, REMEMBERED, &three.1.signed(&id, &bandit, &nonce));
+        let forged = (1, three.1.clone(), by_four.1.clone());
+        let hostile = (4, three.1.clone(), by_four.1.clone());
+        let own = sign(&server.committee, 2, REMEMBERED, &three.1.signed(&id, &bandit, &nonce));
+        let own = (2, three.1.clone(), own.1);
+        let mut uncertified = one.1.clone();
+        if let Some((_, commits)) = &mut uncertified.checkpoint {
+            commits.truncate(2);
+        }
+        let few = sign(&server.committee, 4, REMEMBERED, &uncertified.signed(&id, &bandit, &nonce));
+        let few = (4, uncertified, few.1);
+        for said in [
+            vec![three.clone(), hostile.clone()],
+            vec![three.clone(), three.clone(), hostile.clone(), hostile.clone()],
+            vec![three.clone(), hostile.clone(), forged],
+            vec![three.clone(), hostile.clone(), another],
+            vec![three.clone(), hostile.clone(), own],
+            vec![one.clone(), three.clone(), few],
+        ] {
+            let said = server.tell(2, ToMember::Remembered { bandit, said });
+            assert!(matches!(said[..], [FromMember::Refused { .. }]));
+            let told = server.tell(2, certified.clone());
+            assert!(matches!(told[..], [FromMember::Refused { .. }]));
+            assert_eq!(asks(&mut server, old, [2, 3, 4], 0), 0);
+        }
+        assert!(server.tell(2, ToMember::Remembered { bandit, said: vec![one, three, hostile] }).is_empty());
+        assert_eq!(asks(&mut server, old, [2, 3, 4], 0), 0);
+        assert!(server.tell(2, certified.clone()).is_empty());
+        server.tell(3, certified);
+        assert_eq!(asks(&mut server, old, [2, 3, 4], 0), 0);
+        let Some(ToMember::Checkpoint(last, ..)) = server.committee.told.clone() else { panic!() };
+        assert_eq!(asks(&mut server, last.hash(), [1, 2, 3], 4), 3);
+    }
+}
+
+/// Members that were put back hear from others, and the committee goes on: with an old disk, with none, after
+/// another start, with a bandit that is created later, and where all but one of those who must be heard are
+/// away at first. One of exactly 2t − 1 whose vote is not in its memory says so by itself.
+#[test]
+fn members_that_were_put_back_hear_from_others() {
+    for n in [3, 4] {
+        let mut committee = Committee::new(2, n);
+        let bandit = committee.create(&config(2, 2), 1);
+        let device = committee.session();
+        let empty = committee.disks[1].borrow().clone();
+        assert_eq!(play(&mut committee, &bandit, &device, 4), 4);
+        let old = committee.disks[1].borrow().clone();
+        assert_eq!(play(&mut committee, &bandit, &device, 4), 8);
+        for (at, disk) in [(1, empty), (2, old)] {
+            *committee.disks[1].borrow_mut() = disk;
+            // Member 1 is away: nobody tells member 2 enough, which waits.
+            committee.stop(1);
+            committee.start_of(2, true);
+            committee.run();
+            assert!(committee.disks[1].borrow().values().any(|kept| kept.restored));
+            // It starts again without being told so.
+            committee.start(2);
+            committee.start(1);
+            committee.run();
+            let kept = committee.disks[1].borrow()[&bandit].clone();
+            assert!(!kept.restored && kept.checkpoint.unwrap().0.number == 2 * at);
+            assert_eq!(play(&mut committee, &bandit, &device, 8), 8 + 8 * at);
+        }
+        let second = committee.create(&LinearConfig { lambda: 2.0, ..config(2, 2) }, 1);
+        assert_eq!(play(&mut committee, &second, &device, 4), 4);
+        // A disk is put back in silence, between the votes and the commit.
+        let silent = committee.disks[0].borrow().clone();
+        for (rows, _) in made_up(4, 2, 2, 7) {
+            let (_, label) = committee.decide(&device, &second, &rows);
+            let reward = Row::new(&[1.0], &mut committee.rng).unwrap();
+            let feedback = device.feedback(&label, &committee.sharing, &reward, &mut committee.rng).unwrap();
+            committee.board.feedback(&second, feedback.to_bytes(), committee.now).unwrap();
+            let mut keeps = |_: u8, said: FromMember| match said {
+                FromMember::Committed { .. } => vec![],
+                said => vec![said],
+            };
+            committee.run_with(&mut keeps, &mut tells);
+        }
+        *committee.disks[0].borrow_mut() = silent;
+        let mut forgot = vec![];
+        let mut hears = |member: u8, said: FromMember| {
+            if let FromMember::Forgot { bandit } = said {
+                forgot.push((member, bandit));
+            }
+            vec![said]
+        };
+        committee.start(1);
+        committee.run_with(&mut hears, &mut tells);
+        assert_eq!(forgot, [(1, second)]);
+        (1..=n).for_each(|member| committee.start(member));
+        committee.run();
+        assert_eq!(committee.board.view(&second).unwrap().feedbacks, 8);
+        assert_eq!(play(&mut committee, &second, &device, 4), 12);
+    }
 }

@@ -45,6 +45,10 @@ pub(crate) struct Committee {
     pub(crate) rng: ChaCha20Rng,
     pub(crate) options: Options,
     pub(crate) number: u64,
+    /// The last checkpoint that a member was told.
+    pub(crate) told: Option<ToMember>,
+    /// The last session that was begun.
+    pub(crate) sent: Option<shares::Session>,
 }
 
 /// What a hostile member says in place of what it should: the member, and its message.
@@ -103,6 +107,8 @@ impl Committee {
             rng,
             options,
             number: 1,
+            told: None,
+            sent: None,
         };
         (1..=n).for_each(|member| committee.start(member));
         committee
@@ -110,6 +116,11 @@ impl Committee {
 
     /// Starts a member from its disk.
     pub(crate) fn start(&mut self, member: u8) {
+        self.start_of(member, false);
+    }
+
+    /// Starts a member, which may have been put back.
+    pub(crate) fn start_of(&mut self, member: u8, restored: bool) {
         let at = usize::from(member) - 1;
         let identity = Identity {
             signing: SigningSecret::from_bytes(&self.signing[at]),
@@ -122,7 +133,10 @@ impl Committee {
         };
         let kept = self.disks[at].borrow().clone();
         let memory = (OnDisk(self.disks[at].clone()), kept);
-        let member = Member::new(secrets, self.manifest.id(), memory, &mut self.rng);
+        let mut member = Member::new(secrets, self.manifest.id(), memory, &mut self.rng);
+        if restored {
+            member = member.restored().unwrap();
+        }
         self.board.comes(member.number(), member.nonce(), self.now);
         self.taken[at] = 0;
         self.members[at] = Some(member);
@@ -151,6 +165,9 @@ impl Committee {
                 let Some(member) = &mut self.members[at] else { continue };
                 for (count, message) in self.board.tell(number, self.taken[at]) {
                     self.taken[at] = count;
+                    if matches!(*message, ToMember::Checkpoint(..)) {
+                        self.told = Some(ToMember::clone(&message));
+                    }
                     for message in tells(number, &message) {
                         // As bytes, as over a network.
                         let message: ToMember = from_bytes(&to_bytes(&message).unwrap()).unwrap();
@@ -196,6 +213,7 @@ impl Committee {
             self.manifest.proposal.cards.iter().map(|card| card.sealing.clone()).collect();
         let id = self.manifest.id();
         let (secret, session) = SessionSecret::open(&self.sharing, &id, &sealing, &mut self.rng).unwrap();
+        self.sent = Some(session.clone());
         self.board.session(session).unwrap();
         self.run();
         assert!(self.board.receipts(&secret.id()).unwrap().is_some());
