@@ -1,17 +1,18 @@
 //! Members, servers and devices that lie to a committee that serves, each beside a control.
 
 use super::served::{Committee, config, honest, play, tells};
-use super::world::made_up;
+use super::world::{made_up, rng};
 use crate::MemberKeys;
-use bandit::LinearConfig;
+use bandit::{LinearConfig, Schedule};
 use envelope::SigningSecret;
+use rand::Rng;
 use shares::talk::{
-    AGREED, Added, Ballot, BanditId, COMMIT, Checkpoint, Decided, Erased, FromMember, Learnt, Pack, Prepare,
-    Purpose, REMEMBERED, Remembered, Signatures, SlotAt, Tags, ToMember, Update, VOTE, decision_label,
-    to_bytes,
+    AGREED, Added, Ballot, BanditId, COMMIT, Checkpoint, Decided, Definition, Erased, FromMember, Learnt,
+    Pack, Prepare, Purpose, REMEMBERED, Remembered, Rules, Signatures, SlotAt, Tags, ToMember, Update, VOTE,
+    decision_label, from_bytes, to_bytes,
 };
 use shares::{DecisionState, Field, Key, Kind, Label, Message, Pads, Record, Row, SessionSecret, Tree};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// All numbers that were shown, and which of them were shown twice.
 #[derive(Default)]
@@ -20,10 +21,16 @@ struct Traffic {
     twice: usize,
     /// The numbers of decisions and updates.
     online: usize,
+    /// Who has committed to what, by bandit and number.
+    commits: BTreeMap<(BanditId, u64), BTreeMap<[u8; 32], BTreeSet<u8>>>,
 }
 
 impl Traffic {
     fn see(&mut self, member: u8, said: &FromMember) {
+        if let FromMember::Committed { ballot, .. } = said {
+            let of = self.commits.entry((ballot.bandit, ballot.number)).or_default();
+            of.entry(ballot.hash).or_default().insert(member);
+        }
         let (run, step, numbers) = match said {
             FromMember::Say { run, step, body } => match Message::from_bytes(body) {
                 Ok(message) => {
@@ -1028,9 +1035,10 @@ fn attack_a_server_counts_what_it_likes() {
         ("nothing", vec![]),
         ("seventeen", (0..17).map(|_| erased(2, erasure(2, 0))).collect()),
     ];
+    let shown = server.traffic.online;
     for (what, erased) in cases {
         assert!(server.compute(&Update { erased, ..base.clone() }).is_empty(), "{what}");
-        assert!(server.ended() == 3, "{what}");
+        assert!(server.ended() == 3 && server.traffic.online == shown, "{what}");
     }
     let after = server.learn(&base);
     tree.set(&labels[2], DecisionState::Erased).unwrap();
@@ -1134,9 +1142,10 @@ fn attack_a_server_counts_what_it_likes() {
     case("two members", &|u| u.here.truncate(2));
     case("a member twice", &|u| u.here = vec![1, 2, 2, 3]);
     case("another slot", &|u| u.slot.number += 1);
+    let shown = server.traffic.online;
     for (what, update) in cases {
         assert!(server.compute(&update).is_empty(), "{what}");
-        assert!(server.ended() == 3 && server.traffic.twice == 0, "{what}");
+        assert!(server.ended() == 3 && server.traffic.online == shown, "{what}");
     }
     let last = server.learn(&one);
     let mut left = left;
@@ -1649,4 +1658,269 @@ fn members_that_were_put_back_hear_from_others() {
         assert_eq!(committee.board.view(&second).unwrap().feedbacks, 8);
         assert_eq!(play(&mut committee, &second, &device, 4), 12);
     }
+}
+
+/// A server shows members the checkpoint that they have again: the decisions of a session are counted on. In
+/// the control an update follows, after which a session has all of them again.
+#[test]
+fn attack_a_session_asks_without_end() {
+    let mut committee = Committee::new(2, 3);
+    let definition = Definition {
+        features: 2,
+        arms: 2,
+        config: serde_json::to_string(&config(2, 2)).unwrap(),
+        rules: Rules { sessions: 1, decisions: 5 },
+        nonce: [3; 16],
+    };
+    let bandit = committee.board.create(definition).unwrap();
+    let device = committee.session();
+    assert_eq!(play(&mut committee, &bandit, &device, 4), 4);
+    let told = committee.told.clone().unwrap();
+    let asks = |committee: &mut Committee| {
+        let bytes = committee.request(&device, &bandit, &rows(0.1));
+        let ticket = committee.board.ask(&bandit, bytes, committee.now).unwrap();
+        committee.run();
+        for member in committee.members.iter_mut().flatten() {
+            assert!(member.take(told.clone()).is_empty());
+        }
+        committee.arm_of(&device, ticket, 2).unwrap().is_ok()
+    };
+    let answered: Vec<bool> = (0..7).map(|_| asks(&mut committee)).collect();
+    assert_eq!(answered, [true, true, true, true, true, false, false]);
+}
+
+/// What stops while messages are carried.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Stops {
+    /// A member, before it takes a message.
+    Before,
+    /// A member, when it has taken a message, and before what it says has left.
+    After,
+    /// The server, when it has heard what a member says, and before it has stored it.
+    Server,
+    /// All of them.
+    All,
+}
+
+/// Carries messages one by one, and stops what it is told at the message that `left` counts down to. All go
+/// on from their disks.
+fn carry(committee: &mut Committee, traffic: &mut Traffic, left: &mut usize, stops: Stops) {
+    loop {
+        let mut carried = false;
+        for number in 1..=committee.members.len() as u8 {
+            let at = usize::from(number) - 1;
+            for (count, message) in committee.board.tell(number, committee.taken[at]) {
+                carried = true;
+                committee.taken[at] = count;
+                *left = left.wrapping_sub(1);
+                let now = *left == 0;
+                if now && stops == Stops::Before {
+                    committee.start(number);
+                    break;
+                }
+                let message: ToMember = from_bytes(&to_bytes(&*message).unwrap()).unwrap();
+                if matches!(message, ToMember::Checkpoint(..)) {
+                    committee.told = Some(message.clone());
+                }
+                let said = committee.members[at].as_mut().unwrap().take(message);
+                said.iter().for_each(|said| traffic.see(number, said));
+                if now && matches!(stops, Stops::After | Stops::All) {
+                    committee.start(number);
+                    if stops == Stops::All {
+                        (1..=committee.members.len() as u8).for_each(|member| committee.start(member));
+                        committee.restart_server();
+                    }
+                    break;
+                }
+                said.into_iter().for_each(|said| committee.board.says(number, said, committee.now));
+                if now {
+                    committee.restart_server();
+                    break;
+                }
+                committee.store();
+            }
+        }
+        if !carried {
+            return;
+        }
+    }
+}
+
+/// Two decisions with their feedback, each learnt at once, while something stops at the message `at`: whether
+/// it has. Decisions go on, no mask serves twice, no number has two certificates, and feedback that was
+/// acknowledged is learnt once.
+fn stops_at((t, n): (u8, u8), at: usize, stops: Stops) -> bool {
+    let mut committee = Committee::with_stock(t, n, 1);
+    let config = LinearConfig { schedule: Schedule::Every { rounds: 1 }, ..config(1, 2) };
+    let bandit = committee.create(&config, 1);
+    let device = committee.session();
+    committee.store();
+    let (mut traffic, mut left, mut learnt) = (Traffic::default(), at, 0);
+    let what = format!("{stops:?} at {at}");
+    for round in 0..2 {
+        let rows = vec![vec![0.5], vec![-0.25 * f64::from(round)]];
+        let mut label = None;
+        for _ in 0..6 {
+            let bytes = committee.request(&device, &bandit, &rows);
+            let ticket = committee.board.ask(&bandit, bytes, committee.now).unwrap();
+            carry(&mut committee, &mut traffic, &mut left, stops);
+            for _ in 0..3 {
+                if label.is_none() {
+                    label = committee.arm_of(&device, ticket, 2).and_then(Result::ok);
+                }
+                if label.is_none() {
+                    committee.wait();
+                    carry(&mut committee, &mut traffic, &mut left, stops);
+                }
+            }
+            if label.is_some() {
+                break;
+            }
+        }
+        let (_, label) = label.unwrap_or_else(|| panic!("{what}: round {round} is not decided"));
+        let reward = Row::new(&[1.0], &mut committee.rng).unwrap();
+        let feedback = device.feedback(&label, &committee.sharing, &reward, &mut committee.rng).unwrap();
+        // A decision whose row was not stored has no feedback.
+        let told = committee.board.feedback(&bandit, feedback.to_bytes(), committee.now).is_ok();
+        committee.store();
+        learnt += u64::from(told);
+        carry(&mut committee, &mut traffic, &mut left, stops);
+    }
+    for _ in 0..4 {
+        committee.wait();
+        carry(&mut committee, &mut traffic, &mut left, stops);
+    }
+    let view = committee.board.view(&bandit).unwrap();
+    assert_eq!((view.feedbacks, view.unlearnt), (learnt, 0), "{what}");
+    assert_eq!(traffic.twice, 0, "{what}");
+    for (number, hashes) in &traffic.commits {
+        let certified = hashes.values().filter(|members| members.len() >= usize::from(2 * t - 1)).count();
+        assert!(certified <= 1, "{what}: {number:?} has {certified} certificates");
+    }
+    left == 0 || left > at
+}
+
+/// Members and the server stop at every ninth message in turn.
+#[test]
+fn all_go_on_after_a_stop_at_any_message() {
+    for (first, stops) in [Stops::Before, Stops::After, Stops::Server, Stops::All].into_iter().enumerate() {
+        let mut at = 1 + first;
+        while stops_at((2, 3), at, stops) {
+            at += 9;
+        }
+        println!("{stops:?}: {at} messages");
+    }
+}
+
+/// The same at every message, also where one may be away.
+#[test]
+#[ignore = "minutes"]
+fn all_go_on_after_a_stop_at_every_message() {
+    for size in [(2, 3), (2, 4)] {
+        for stops in [Stops::Before, Stops::After, Stops::Server, Stops::All] {
+            assert!((1..).find(|at| !stops_at(size, *at, stops)) > Some(100));
+        }
+    }
+}
+
+/// Bytes that are changed, cut, joined or random, and numbers at their ends: no member and no server panics,
+/// whoever says it, and a committee that has read all of it goes on.
+#[test]
+fn what_is_no_message_stops_nobody() {
+    let mut committee = Committee::with_stock(2, 3, 2);
+    let bandit = committee.create(&config(2, 2), 1);
+    let device = committee.session();
+    let (mut told, mut said) = (vec![], vec![]);
+    {
+        let mut tells = |_: u8, message: &ToMember| {
+            told.push(message.clone());
+            vec![message.clone()]
+        };
+        let mut says = |_: u8, message: FromMember| {
+            said.push(message.clone());
+            vec![message]
+        };
+        for (rows, _) in made_up(5, 2, 2, 7) {
+            let bytes = committee.request(&device, &bandit, &rows);
+            let ticket = committee.board.ask(&bandit, bytes, committee.now).unwrap();
+            committee.run_with(&mut says, &mut tells);
+            let (_, label) = committee.arm(&device, ticket, 2).unwrap();
+            let reward = Row::new(&[1.0], &mut committee.rng).unwrap();
+            let feedback = device.feedback(&label, &committee.sharing, &reward, &mut committee.rng).unwrap();
+            committee.board.feedback(&bandit, feedback.to_bytes(), committee.now).unwrap();
+            committee.run_with(&mut says, &mut tells);
+        }
+    }
+    let ends = [0, 1, u64::from(u32::MAX), 1 << 32, 1 << 40, u64::MAX - 1, u64::MAX];
+    for end in ends {
+        let small = end as u32;
+        let mut purposes = vec![Purpose::Decide { feedbacks: end }];
+        for (feedbacks, residual) in [(end, 0), (0, end), (4, 1), (end, end)] {
+            for (added, erased) in [(small, 0), (0, small), (4, 4), (small, small)] {
+                purposes.push(Purpose::Learn { feedbacks, residual, added, erased });
+            }
+        }
+        for member in committee.members.iter_mut().flatten() {
+            for purpose in &purposes {
+                for slots in [small, 1, 1024] {
+                    let set = vec![(member.number(), member.nonce()), (2, [0; 32]), (3, [0; 32])];
+                    let (purpose, number) = (*purpose, end);
+                    member.take(ToMember::Prepare(Prepare { bandit, purpose, set, number, slots }));
+                    member.take(ToMember::Begin);
+                }
+            }
+            for message in &told {
+                if let ToMember::Pack(pack) = message {
+                    member.take(ToMember::Pack(Pack { round: end, ..pack.clone() }));
+                }
+            }
+        }
+    }
+    let told: Vec<Vec<u8>> = told.iter().map(|message| to_bytes(message).unwrap()).collect();
+    let said: Vec<Vec<u8>> = said.iter().map(|message| to_bytes(message).unwrap()).collect();
+    let mut random = rng(5);
+    let mut read = [0; 2];
+    for turn in 0..8_000 {
+        if turn % 1000 == 0 {
+            (1..=3).for_each(|member| committee.start(member));
+            committee.restart_server();
+            committee.run();
+            let bytes = committee.request(&device, &bandit, &rows(0.1));
+            committee.board.ask(&bandit, bytes, committee.now).unwrap();
+        }
+        let corpus = if turn % 2 == 0 { &told } else { &said };
+        let mut pick = |most: usize| random.next_u32() as usize % most.max(1);
+        let mut bytes = corpus[pick(corpus.len())].clone();
+        for _ in 0..=pick(4) {
+            let at = pick(bytes.len());
+            match pick(7) {
+                0 => bytes.truncate(at),
+                1 => bytes.extend(&corpus[pick(corpus.len())][..8]),
+                2 if !bytes.is_empty() => bytes[at] = [0, 1, 127, 128, 255][pick(5)],
+                3 if bytes.len() > 9 => bytes.splice(1..9, [255; 9]).for_each(drop),
+                4 => bytes = (0..pick(200)).map(|_| pick(256) as u8).collect(),
+                _ if !bytes.is_empty() => {
+                    let at = pick(bytes.len().min(120));
+                    bytes[at] ^= 1 << pick(8);
+                }
+                _ => {}
+            }
+        }
+        let member = pick(3);
+        if let Ok(message) = from_bytes::<ToMember>(&bytes) {
+            read[0] += 1;
+            committee.members[member].as_mut().unwrap().take(message);
+        }
+        if let Ok(message) = from_bytes::<FromMember>(&bytes) {
+            read[1] += 1;
+            let number = [0, 1, 2, 3, 4, 255][pick(6)];
+            committee.board.says(number, message, committee.now);
+            committee.store();
+        }
+    }
+    assert!(read.iter().all(|count| *count > 800), "{read:?}");
+    (1..=3).for_each(|member| committee.start(member));
+    committee.restart_server();
+    committee.run();
+    committee.decide(&device, &bandit, &rows(0.2));
 }

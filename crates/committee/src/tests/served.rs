@@ -66,6 +66,11 @@ pub(crate) fn tells(_: u8, told: &ToMember) -> Vec<ToMember> {
 
 impl Committee {
     pub(crate) fn new(t: u8, n: u8) -> Self {
+        Self::with_stock(t, n, 16)
+    }
+
+    /// A committee whose server has so many slots prepared.
+    pub(crate) fn with_stock(t: u8, n: u8, stock: u32) -> Self {
         let mut rng = rng(u64::from(n));
         let sharing = Arc::new(Sharing::new(Threshold::new(t, n).unwrap()));
         let mut bytes = || {
@@ -90,7 +95,7 @@ impl Committee {
         let cards = cards.map(|(a, b)| Card { sealing: b.public(), signing: a.public() }).collect();
         let proposal = Proposal { threshold: sharing.threshold(), cards, nonce: [1; 32] };
         let manifest = Manifest { proposal, subsets: vec![], pairs: vec![] };
-        let options = Options { patience: Duration::from_secs(5), stock: 16, ..Options::default() };
+        let options = Options { patience: Duration::from_secs(5), stock, ..Options::default() };
         let board = Switchboard::open(&manifest, options.clone(), [], 1).unwrap();
         let mut committee = Committee {
             manifest,
