@@ -20,8 +20,92 @@ pub(crate) struct Arguments {
     pub(crate) json: bool,
 }
 
+/// What a user of a committee on shares does.
+#[derive(Subcommand)]
+pub(crate) enum SharesCommand {
+    /// Begins a session of this device with the committee of a server, and keeps it in a file.
+    Begin {
+        #[command(flatten)]
+        server: ServerOptions,
+        /// Id of the committee, as its members print it, 64 hexadecimal digits.
+        #[arg(long, value_name = "ID")]
+        committee: String,
+        /// New file for the session, which is secret.
+        #[arg(long, value_name = "FILE")]
+        session: PathBuf,
+    },
+    /// Creates a bandit of the committee and prints its id.
+    Create {
+        #[command(flatten)]
+        server: ServerOptions,
+        /// Number of features of an arm, d.
+        #[arg(long)]
+        features: usize,
+        /// Number of arms, K.
+        #[arg(long)]
+        arms: usize,
+        #[command(flatten)]
+        tuning: Tuning,
+        /// The least number of sessions whose feedback a batch has: nobody is alone in it. 1 is no bound, for a
+        /// bandit with few users.
+        #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1000))]
+        sessions: u16,
+        /// The most decisions of a session between two updates.
+        #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..))]
+        decisions: u16,
+        /// Name of the bandit, of at most 100 characters, which the server reads.
+        #[arg(long)]
+        name: Option<String>,
+    },
+    /// Asks for a decision and prints the arm to play and the decision.
+    Decide {
+        #[command(flatten)]
+        user: SessionOptions,
+        /// CSV file of the features, one line for each arm, without a header; - reads stdin.
+        #[arg(long)]
+        contexts: PathBuf,
+    },
+    /// Returns the reward of a decision.
+    Feedback {
+        #[command(flatten)]
+        user: SessionOptions,
+        /// The decision, as `decide` prints it.
+        #[arg(long, value_name = "DECISION")]
+        decision: String,
+        /// The reward, from -1 to 1.
+        #[arg(long, allow_hyphen_values = true)]
+        reward: f64,
+    },
+    /// Has the reward of a decision erased: the model after the next update has nothing of it.
+    Erase {
+        #[command(flatten)]
+        user: SessionOptions,
+        /// The decision, as `decide` prints it.
+        #[arg(long, value_name = "DECISION")]
+        decision: String,
+    },
+}
+
+/// The session of a user, and the bandit that a command is about.
+#[derive(Args)]
+pub(crate) struct SessionOptions {
+    #[command(flatten)]
+    pub(crate) server: ServerOptions,
+    /// File of the session, as `begin` writes it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) session: PathBuf,
+    /// Id of the bandit.
+    #[arg(long)]
+    pub(crate) bandit: String,
+}
+
 #[derive(Subcommand)]
 pub(crate) enum Command {
+    /// A bandit of a committee on shares: begins a session, creates a bandit, decides, returns rewards.
+    Shares {
+        #[command(subcommand)]
+        command: SharesCommand,
+    },
     /// Creates a bandit and prints its id.
     Create {
         #[command(flatten)]
