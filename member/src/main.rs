@@ -303,6 +303,10 @@ enum SharesCommand {
         /// File of this member's identity.
         #[arg(long, value_name = "FILE")]
         identity: PathBuf,
+        /// The folder of keys comes from a backup, or what the member remembers there is lost: it takes part
+        /// once it has heard from n - t + 1 others. Give it once, at the first start after that.
+        #[arg(long)]
+        restored: bool,
     },
 }
 
@@ -357,9 +361,9 @@ fn shares_command(command: SharesCommand) -> anyhow::Result<()> {
             );
             Ok(())
         }
-        SharesCommand::Serve { server, keys, identity } => {
+        SharesCommand::Serve { server, keys, identity, restored } => {
             let client = server.client(None, log)?;
-            let served = Served::open(&keys, Identity::open(&identity)?, client)?;
+            let served = Served::open(&keys, Identity::open(&identity)?, client, restored)?;
             log(&format!("member {} of committee {}", served.number(), Hex(served.committee())));
             let stop = Stop::default();
             let ordered = stop.clone();

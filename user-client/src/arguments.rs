@@ -46,8 +46,8 @@ pub(crate) enum SharesCommand {
         arms: usize,
         #[command(flatten)]
         tuning: Tuning,
-        /// The least number of sessions whose feedback a batch has: nobody is alone in it. 1 is no bound, for a
-        /// bandit with few users.
+        /// The least number of sessions whose feedback a batch has: nobody is alone in it. 1 is no bound, for
+        /// a bandit with few users.
         #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1000))]
         sessions: u16,
         /// The most decisions of a session between two updates.

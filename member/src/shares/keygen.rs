@@ -1,6 +1,7 @@
 //! Members draw the keys of a committee on shares over a board.
 
 use super::board::MOST_BYTES;
+use super::serve::MEMORY_FOLDER;
 use crate::keygen::Identity;
 use anyhow::{Context, bail, ensure};
 use committee::MemberKeys;
@@ -124,6 +125,7 @@ fn save(folder: &Path, keys: &MemberKeys, signed: &SignedManifest) -> anyhow::Re
     let path = folder.join(KEYS_FILE);
     host::write_private(&path, &keys.to_bytes(&signed.manifest.id()))
         .with_context(|| path.display().to_string())?;
+    host::private_folder(&folder.join(MEMORY_FOLDER))?;
     let path = folder.join(MANIFEST_FILE);
     host::write_whole(&path, &signed.to_bytes()).with_context(|| path.display().to_string())?;
     Ok(())

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use user_client::{Client, Stop, os_rng};
 
 /// The folder of what a member remembers, in its own.
-const MEMORY_FOLDER: &str = "memory";
+pub(super) const MEMORY_FOLDER: &str = "memory";
 /// The most bytes that a member is told at a time.
 const MOST_TOLD: usize = 96 << 20;
 /// The seconds for which the server lets a member wait, and some more.
@@ -29,8 +29,14 @@ const MOST_KEPT: u64 = 1 << 20;
 struct Files(PathBuf);
 
 impl Files {
-    fn open(folder: &Path) -> anyhow::Result<(Self, BTreeMap<BanditId, Kept>)> {
+    fn open(folder: &Path, restored: bool) -> anyhow::Result<(Self, BTreeMap<BanditId, Kept>)> {
         let folder = folder.join(MEMORY_FOLDER);
+        // Key generation makes it.
+        ensure!(
+            restored || folder.exists(),
+            "{} is missing: this member has lost what it remembers; start it once with --restored, and it hears from the others first",
+            folder.display()
+        );
         host::private_folder(&folder)?;
         let mut kept = BTreeMap::new();
         for file in std::fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
@@ -41,7 +47,10 @@ impl Files {
             let bytes =
                 crate::keys::read_private(&path, MOST_KEPT).with_context(|| path.display().to_string())?;
             let (bandit, of): (BanditId, Kept) = from_bytes(&bytes).with_context(|| {
-                format!("{} is damaged: restore this member, docs/committee.md says how", path.display())
+                format!(
+                    "{} is damaged: remove it, and start this member once with --restored",
+                    path.display()
+                )
             })?;
             kept.insert(bandit, of);
         }
@@ -68,11 +77,12 @@ pub struct Served {
 }
 
 impl Served {
-    /// The member of a folder of keys.
+    /// The member of a folder of keys. `restored` if the folder comes from a backup, or what it remembers is
+    /// lost: the member then takes part once it has heard from enough others.
     ///
     /// # Errors
     /// For files that are missing, damaged, or not of this identity.
-    pub fn open(folder: &Path, identity: Identity, client: Client) -> anyhow::Result<Self> {
+    pub fn open(folder: &Path, identity: Identity, client: Client, restored: bool) -> anyhow::Result<Self> {
         let path = folder.join(MANIFEST_FILE);
         let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;
         let manifest = SignedManifest::from_bytes(&bytes).with_context(|| path.display().to_string())?;
@@ -93,7 +103,8 @@ impl Served {
             sealing: envelope::SealingSecret::from_bytes(&identity.sealing.to_bytes())?,
         };
         let committee = manifest.manifest.id();
-        let member = Member::new(secrets, committee, Files::open(folder)?, &mut os_rng()?);
+        let member = Member::new(secrets, committee, Files::open(folder, restored)?, &mut os_rng()?);
+        let member = if restored { member.restored()? } else { member };
         Ok(Served { member, identity, committee, client })
     }
 

@@ -63,10 +63,15 @@ impl Made {
     }
 
     fn serve(&self, member: u8, server: &str) -> Killed {
+        self.serve_with(member, server, &[])
+    }
+
+    fn serve_with(&self, member: u8, server: &str, more: &[&str]) -> Killed {
         let mut command = Command::new(PROGRAM);
         let (keys, identity) =
             (self.path(&format!("member-{member}")), self.path(&format!("{member}.identity")));
         command.args(["shares", "serve", "--server", server, "--keys", &keys, "--identity", &identity]);
+        command.args(more);
         Killed(command.stderr(Stdio::null()).spawn().unwrap())
     }
 }
@@ -125,8 +130,9 @@ fn config(d: usize, k: usize) -> LinearConfig {
     }
 }
 
-/// Four members make keys, serve two users, and learn; one is killed and comes back, and the server starts
-/// again from its folder meanwhile. Whoever names another committee gets nothing.
+/// Four members make keys, serve two users, and learn; one is killed and comes back without what it
+/// remembered, and the server starts again from its folder meanwhile. Whoever names another committee gets
+/// nothing.
 #[test]
 fn a_committee_on_shares_serves_users_over_http() {
     let made = Made::new(2, 4);
@@ -155,7 +161,10 @@ fn a_committee_on_shares_serves_users_over_http() {
     for i in 0..4 {
         round(&users[i % 2]);
     }
-    members.push(made.serve(3, &server.address));
+    // It has lost what it remembers, and says so.
+    std::fs::remove_dir_all(made.path("member-3/memory")).unwrap();
+    assert!(!made.serve(3, &server.address).0.wait().unwrap().success());
+    members.push(made.serve_with(3, &server.address, &["--restored"]));
     let port = server.port();
     drop(server);
     let server = Running::new(made.manifest(), state.path(), port);
