@@ -405,7 +405,7 @@ impl<M: Memory> Member<M> {
         let Kept { checkpoint, vote, lock, .. } = known.kept.clone();
         let remembered = Remembered { checkpoint, vote, lock };
         let signature = self.sign(REMEMBERED, &remembered.signed(&self.committee, &bandit, &nonce));
-        Ok(vec![FromMember::Remembers { bandit, nonce, remembered, signature }])
+        Ok(vec![FromMember::Remembers { bandit, nonce, remembered: Box::new(remembered), signature }])
     }
 
     /// Takes what others remember: the last checkpoint of all, the last lock, and no vote before the last.

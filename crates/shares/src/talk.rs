@@ -523,7 +523,7 @@ pub enum FromMember {
         /// For whom.
         nonce: [u8; 32],
         /// What it remembers.
-        remembered: Remembered,
+        remembered: Box<Remembered>,
         /// Its signature of [`Remembered::signed`].
         signature: Vec<u8>,
     },

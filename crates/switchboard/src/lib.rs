@@ -485,7 +485,7 @@ impl Switchboard {
             FromMember::Committed { ballot, signature } => self.committed(member, ballot, signature),
             FromMember::Forgot { bandit } => self.forgot(member, bandit),
             FromMember::Remembers { bandit, nonce, remembered, signature } => {
-                self.remembers(member, bandit, &nonce, remembered, signature);
+                self.remembers(member, bandit, &nonce, *remembered, signature);
             }
             FromMember::Ended { run, refused, .. } => {
                 self.ended(member, self.named(member, run), &refused);

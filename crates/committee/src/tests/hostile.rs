@@ -1554,7 +1554,7 @@ fn attack_a_disk_is_lost() {
             .tell(member, ToMember::Remember { bandit, nonce })
             .pop()
         {
-            Some(FromMember::Remembers { remembered, signature, .. }) => (member, remembered, signature),
+            Some(FromMember::Remembers { remembered, signature, .. }) => (member, *remembered, signature),
             _ => panic!("member {member} does not tell"),
         };
         let nonce = server.committee.members[1].as_ref().unwrap().nonce();
