@@ -9,6 +9,7 @@ use crate::machine::{Gate, Machine, walk};
 use crate::online::Plan;
 use crate::scalars::{ESTIMATE_BITS, FEATURE_BITS, Learn, MODEL_BITS};
 use shares::Field;
+use zeroize::Zeroize;
 
 /// The shared state of a bandit.
 #[derive(Clone)]
@@ -23,6 +24,13 @@ pub struct State<S> {
     pub scaled: Vec<S>,
     /// ω, in units of 2⁻²⁸.
     pub estimate: Vec<S>,
+}
+
+impl Zeroize for State<Field> {
+    fn zeroize(&mut self) {
+        let State { design, moment, inverse, scaled, estimate } = self;
+        [design, moment, inverse, scaled, estimate].into_iter().for_each(Zeroize::zeroize);
+    }
 }
 
 impl<S: Clone> State<S> {
@@ -72,6 +80,14 @@ pub struct Feedback<S> {
     /// The three squares that prove its size; none for a feedback that was counted and goes, whose reward is
     /// of the record of the update that counted it.
     pub squares: Option<[S; 3]>,
+}
+
+impl Zeroize for Feedback<Field> {
+    fn zeroize(&mut self) {
+        self.row.zeroize();
+        self.reward.zeroize();
+        self.squares.zeroize();
+    }
 }
 
 /// Walks through an update without inputs, to prepare a slot for it ([`Learn::circuit`]).

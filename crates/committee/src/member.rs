@@ -27,6 +27,7 @@ use shares::{
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use zeroize::Zeroizing;
 
 /// The most runs and batches of slots that a member holds.
 const MOST_RUNS: usize = 256;
@@ -110,7 +111,7 @@ struct Bandit {
 struct Current {
     checkpoint: Checkpoint,
     hash: [u8; 32],
-    state: Arc<State<Field>>,
+    state: Arc<Zeroizing<State<Field>>>,
     scalars: Arc<Decide>,
 }
 
@@ -143,9 +144,9 @@ struct Deciding {
     requests: Vec<Request>,
     sessions: Vec<Option<Arc<MemberSession>>>,
     /// Of each request that is not refused the member's shares.
-    rows: Vec<Option<Vec<Vec<Field>>>>,
+    rows: Vec<Option<Zeroizing<Vec<Vec<Field>>>>>,
     slots: Vec<Slot>,
-    state: Arc<State<Field>>,
+    state: Arc<Zeroizing<State<Field>>>,
     scalars: Arc<Decide>,
     config: LinearConfig,
     /// The places that are computed.
@@ -167,8 +168,8 @@ struct Learning {
 struct Batch {
     slot: Slot,
     scalars: Learn,
-    state: Arc<State<Field>>,
-    feedbacks: Vec<Feedback<Field>>,
+    state: Arc<Zeroizing<State<Field>>>,
+    feedbacks: Zeroizing<Vec<Feedback<Field>>>,
 }
 
 /// What a member has signed in step 0 of a run.
@@ -478,7 +479,7 @@ impl<M: Memory> Member<M> {
         let state = match &checkpoint.model {
             None => initial(&Learn::new(config, keys.sharing(), (0, 0), (0, 0))?),
             Some(record) => {
-                let shares = keys.record(record);
+                let shares = Zeroizing::new(keys.record(record));
                 let state = State::from_numbers(config.d, &shares);
                 state.ok_or(Error::Refused("the record of the checkpoint is no model of this bandit"))?
             }
@@ -486,7 +487,7 @@ impl<M: Memory> Member<M> {
         let feedbacks = checkpoint.feedbacks;
         let scalars = Decide::new(config, keys.sharing(), feedbacks.saturating_add(1), feedbacks, 0)?;
         let hash = checkpoint.hash();
-        Ok(Current { checkpoint, hash, state: Arc::new(state), scalars: Arc::new(scalars) })
+        Ok(Current { checkpoint, hash, state: Arc::new(Zeroizing::new(state)), scalars: Arc::new(scalars) })
     }
 
     fn prepare(&mut self, asked: Prepare) -> Result<Vec<FromMember>, Error> {
@@ -658,7 +659,7 @@ impl<M: Memory> Member<M> {
                 None => refused.push(at as u32),
             }
             sessions.push(session);
-            rows.push(shares);
+            rows.push(shares.map(Zeroizing::new));
             requests.push(request);
         }
         let slots: Vec<Slot> = pack.slots.iter().map(|at| self.slot(at)).collect::<Result<_, _>>()?;
@@ -778,7 +779,7 @@ impl<M: Memory> Member<M> {
             return refused("the update does not have the length that the schedule says");
         }
         let paths = Paths::from_bytes(&checkpoint.root, &update.paths)?;
-        let mut feedbacks = Vec::with_capacity(added + erased);
+        let mut feedbacks = Zeroizing::new(Vec::with_capacity(added + erased));
         let mut bad = vec![];
         let mut of_session: HashMap<SessionId, u64> = HashMap::new();
         let mut named: HashSet<[u8; 32]> = HashSet::new();
@@ -1101,7 +1102,7 @@ impl Deciding {
             let inputs = Inputs {
                 inverse: self.state.scaled.clone(),
                 estimate: self.state.estimate.clone(),
-                rows: rows.unwrap_or_else(zeros),
+                rows: rows.map_or_else(zeros, |mut rows| std::mem::take(&mut *rows)),
             };
             let scalars = self.scalars.with_order(&self.config, self.pack.round.wrapping_add(at as u64));
             let keys = keys.clone();
@@ -1152,12 +1153,13 @@ impl Deciding {
 impl Learning {
     fn begin(&mut self, keys: &Arc<MemberKeys>, run: RunId, agreed: &[Agreed]) -> Result<bool, Error> {
         let here: Vec<u8> = agreed.iter().map(|agreed| agreed.member).collect();
-        let Some(Batch { slot, scalars, state, feedbacks }) = self.begin.take() else {
+        let Some(Batch { slot, scalars, state, mut feedbacks }) = self.begin.take() else {
             return refused("the run has begun");
         };
         let (circuit, of) = (self.circuit, keys.clone());
         let computation = Conversation::new(move |port| async move {
             let mut lane = Lane::new(&of, slot, circuit, port)?;
+            let feedbacks = std::mem::take(&mut *feedbacks);
             learn::learn(&mut lane, &scalars, State::clone(&state), feedbacks).await?;
             Ok(lane.into_record())
         });

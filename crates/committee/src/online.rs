@@ -16,6 +16,7 @@ use crate::machine::{Bits, CircuitId, Gate, Linear, Machine, Target};
 use shares::{Field, Kind, Label, Reader, Record, Sharing};
 use std::ops::{Add, Mul, Sub};
 use std::sync::Arc;
+use zeroize::Zeroize;
 
 /// A number x = m − λ: m is public, and of λ the member has a share.
 #[derive(Clone, Copy)]
@@ -146,11 +147,23 @@ impl Slot {
     }
 }
 
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.products.zeroize();
+        for bits in &mut self.bits {
+            bits.value.zeroize();
+            bits.blocks.iter_mut().for_each(Zeroize::zeroize);
+        }
+    }
+}
+
 /// Computes a circuit of one slot.
 pub struct Lane {
     masks: SlotMasks,
-    products: std::vec::IntoIter<Field>,
-    bits: std::vec::IntoIter<Bits<Field>>,
+    slot: Slot,
+    /// How many of its products and numbers of random bits have served.
+    products: usize,
+    bits: usize,
     port: Port,
     record: Record,
     /// The batch of slots and the slot, which challenges are drawn from.
@@ -170,11 +183,12 @@ impl Lane {
         let seeds = keys.seeds(&slot.batch);
         Ok(Lane {
             masks: SlotMasks::new(keys, &seeds, slot.number),
-            products: slot.products.into_iter(),
-            bits: slot.bits.into_iter(),
+            products: 0,
+            bits: 0,
             port,
             record: Record { batch: slot.batch, slot: slot.number, numbers: vec![] },
             seen: slot.seen,
+            slot,
             challenges: 0,
         })
     }
@@ -288,7 +302,8 @@ impl Machine for Lane {
     }
 
     fn random_bits(&mut self, width: u32) -> Result<Bits<Field>, Error> {
-        let bits = self.bits.next().ok_or(Error::Slot)?;
+        let bits = self.slot.bits.get(self.bits).cloned().ok_or(Error::Slot)?;
+        self.bits += 1;
         if bits.blocks.len() == width as usize / 3 { Ok(bits) } else { Err(Error::Slot) }
     }
 
@@ -310,7 +325,8 @@ impl Machine for Lane {
         for gate in &gates {
             let mut share = gate.plus.unwrap_or(Field::ZERO);
             for sum in &gate.sums {
-                let mut part = self.products.next().ok_or(Error::Slot)?;
+                let mut part = *self.slot.products.get(self.products).ok_or(Error::Slot)?;
+                self.products += 1;
                 for (x, y) in &sum.products {
                     part += x.m * (y.m - y.mask) - y.m * x.mask;
                 }
