@@ -173,17 +173,20 @@ impl LinearConfig {
     /// Both count from 1; a `t_j` of 0 is read as 1.
     pub fn beta(&self, t: u64, t_j: u64) -> f64 {
         let (d, t, t_j) = (self.d as f64, t.max(1) as f64, t_j.max(1) as f64);
-        let information = (self.l * self.l * t_j / (self.lambda * d)).ln_1p();
+        // Not the logarithms of the machine, whose last bit differs from one to another: members of a
+        // committee on shares must have equal numbers.
+        let information = libm::log1p(self.l * self.l * t_j / (self.lambda * d));
         match self.width {
             Width::Constant { alpha } | Width::Tangent { alpha, .. } => alpha,
             Width::Theory => {
-                let confidence = (PI * PI * t * t / (6.0 * self.delta)).ln();
+                let confidence = libm::log(PI * PI * t * t / (6.0 * self.delta));
                 t_j.sqrt().recip()
                     + self.s * self.lambda.sqrt()
                     + self.sigma * (d * (information + confidence)).sqrt()
             }
             Width::SelfNormalized => {
-                self.s * self.lambda.sqrt() + self.sigma * (d * information - 2.0 * self.delta.ln()).sqrt()
+                self.s * self.lambda.sqrt()
+                    + self.sigma * (d * information - 2.0 * libm::log(self.delta)).sqrt()
             }
         }
     }

@@ -9,8 +9,8 @@
 //! Every cut states the largest size of its number from these, and the mask of each subset is at least 2³⁶
 //! times as wide. A bandit, a batch or a committee for which that does not hold is refused before a number is
 //! touched. The integers here follow from the configuration by additions, products, divisions and square
-//! roots of f64, which are the same on all machines, but for the cosines of a decision's polynomial and the
-//! logarithms of widths with a proof: members must agree on them before they compute.
+//! roots of f64, which are the same on all machines, and by cosines and logarithms of the crate `libm`, which
+//! is such arithmetic: members have equal numbers, whatever machines they run on.
 
 use crate::Error;
 use crate::compare::MOST_WIDTH;
@@ -173,9 +173,9 @@ impl Learn {
 fn interpolated(f: &impl Fn(f64) -> f64, degree: usize) -> Vec<f64> {
     let count = degree as f64 + 1.0;
     let angles: Vec<f64> = (0..=degree).map(|i| std::f64::consts::PI * (i as f64 + 0.5) / count).collect();
-    let values: Vec<f64> = angles.iter().map(|angle| f(angle.cos())).collect();
+    let values: Vec<f64> = angles.iter().map(|angle| f(libm::cos(*angle))).collect();
     let coefficient = |m: usize| {
-        let sum: f64 = angles.iter().zip(&values).map(|(angle, f)| f * (m as f64 * angle).cos()).sum();
+        let sum: f64 = angles.iter().zip(&values).map(|(angle, f)| f * libm::cos(m as f64 * angle)).sum();
         sum * if m == 0 { 1.0 } else { 2.0 } / count
     };
     (0..=degree).map(coefficient).collect()
