@@ -268,6 +268,12 @@ impl<M: Memory> Member<M> {
         self.stock.nonce()
     }
 
+    /// How many runs and batches of slots it holds.
+    #[cfg(test)]
+    pub(crate) fn holds(&self) -> [usize; 2] {
+        [self.runs.len(), self.batches.len()]
+    }
+
     /// Its number.
     pub fn number(&self) -> u8 {
         self.secrets.keys.member()
@@ -295,6 +301,8 @@ impl<M: Memory> Member<M> {
             }
             ToMember::End { run } => {
                 self.runs.remove(&run);
+                // A preparation that has ended at this member alone.
+                self.batches.remove(&Label::from_bytes(run));
                 Ok(vec![])
             }
             ToMember::Drop { batch } => {
@@ -944,8 +952,7 @@ impl<M: Memory> Member<M> {
         }
         let mut kept = bandit.kept.clone();
         // Who has voted in a later ballot commits to nothing in this one: both would get a certificate.
-        if kept.vote.as_ref().is_some_and(|vote| vote.number == ballot.number && vote.ballot > ballot.ballot)
-        {
+        if kept.vote.is_some_and(|vote| vote.number == ballot.number && vote.ballot > ballot.ballot) {
             return refused("the member has voted in a later ballot");
         }
         let earlier = |lock: &Ballot| {
@@ -953,11 +960,6 @@ impl<M: Memory> Member<M> {
         };
         if kept.lock.as_ref().is_some_and(earlier) {
             return refused("the member has committed to another checkpoint, in a later ballot");
-        }
-        // Who has voted in a later ballot has left this one: else two checkpoints could get commits, one
-        // after the other, of the same members.
-        if kept.vote.is_some_and(|vote| vote.number == ballot.number && vote.ballot > ballot.ballot) {
-            return refused("the member has voted in a later ballot");
         }
         kept.lock = Some(ballot);
         self.keep(ballot.bandit, kept)?;

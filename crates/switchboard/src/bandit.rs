@@ -3,7 +3,7 @@
 use crate::{Certified, Error, Row, Stocked, Voted};
 use bandit::LinearConfig;
 use shares::talk::{Definition, MOST_PRODUCTS, Remembered, SlotAt, products_of_a_decision};
-use shares::{Answer, AnswerPlace, DecisionState, Request, SessionId, Tree};
+use shares::{Answer, AnswerPlace, DecisionState, Label, Request, SessionId, Tree};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -67,6 +67,8 @@ pub(crate) struct Bandit {
     pub(crate) round: u64,
     pub(crate) waiting: VecDeque<Waiting>,
     pub(crate) stock: Vec<Stocked>,
+    /// Batches of slots that serve no more, with their members, until these are told.
+    pub(crate) gone: Vec<(Vec<u8>, Label)>,
     /// Whether slots for decisions are prepared.
     pub(crate) prepares: bool,
     /// Preparations that have failed since a member came last.
@@ -114,6 +116,7 @@ impl Bandit {
             round: 0,
             waiting: VecDeque::new(),
             stock: vec![],
+            gone: vec![],
             prepares: false,
             failed: 0,
             begun: None,
@@ -200,9 +203,15 @@ impl Bandit {
         given_up
     }
 
+    /// Gives up those batches of slots.
+    pub(crate) fn drop_stock(&mut self, which: impl Fn(&Stocked) -> bool) {
+        let gone = self.stock.extract_if(.., |stocked| which(stocked));
+        self.gone.extend(gone.map(|stocked| (stocked.set, stocked.batch)));
+    }
+
     /// Takes slots that were prepared by one set, at most so many, with the set.
     pub(crate) fn take_slots(&mut self, most: usize) -> Option<(Vec<u8>, Vec<SlotAt>)> {
-        self.stock.retain(|stocked| stocked.next < stocked.count);
+        self.drop_stock(|stocked| stocked.next >= stocked.count);
         let set = self.stock.first()?.set.clone();
         let mut slots = vec![];
         for stocked in self.stock.iter_mut().filter(|stocked| stocked.set == set) {
@@ -384,7 +393,7 @@ impl Bandit {
     /// A member has forgotten its slots.
     pub(crate) fn lose_member(&mut self, member: u8) {
         self.failed = 0;
-        self.stock.retain(|stocked| !stocked.set.contains(&member));
+        self.drop_stock(|stocked| stocked.set.contains(&member));
         if self.updating.as_ref().is_some_and(|updating| !updating.runs && updating.set.contains(&member))
             && let Some(updating) = self.updating.take()
         {

@@ -550,6 +550,11 @@ impl Switchboard {
             self.prepare_stock(id, &here, now);
             self.begin_update(id, &here, now);
         }
+        for bandit in self.bandits.values_mut() {
+            for (set, batch) in bandit.gone.drain(..) {
+                self.seats.tell_some(&set, ToMember::Drop { batch });
+            }
+        }
     }
 }
 

@@ -116,7 +116,7 @@ impl Switchboard {
         let Some((set, slots)) = bandit.take_slots(most) else { return false };
         let set: Vec<u8> = set.into_iter().filter(|member| here.contains(member)).collect();
         if set.len() < self.threshold.needed() {
-            bandit.stock.clear();
+            bandit.drop_stock(|_| true);
             return false;
         }
         let requests: Vec<Waiting> = bandit.waiting.drain(..slots.len().min(most)).collect();
@@ -315,7 +315,7 @@ impl Switchboard {
         // Slots for another width than decisions have now.
         if let (Kind::Pack { .. }, 0, Some(bandit)) = (&run.kind, run.step, self.bandits.get_mut(&run.bandit))
         {
-            bandit.stock.clear();
+            bandit.drop_stock(|_| true);
         }
         self.give_up(id);
     }
@@ -336,6 +336,11 @@ impl Switchboard {
         let silent: Vec<u8> = run.here.iter().copied().filter(|member| !active.contains(member)).collect();
         let goes_on = active.len() >= need;
         let adds = run.said.values().any(|work| matches!(work, Work::Added(_)));
+        let names = run.names.clone();
+        for member in &silent {
+            let run = names.get(member).copied().unwrap_or(id);
+            self.seats.tell(*member, ToMember::End { run });
+        }
         if goes_on && !ends && !adds {
             run.here = spoke;
             self.deliver(id, now);
@@ -430,6 +435,7 @@ impl Switchboard {
     fn update_ends(&mut self, id: BanditId, refused: &BTreeSet<u32>) {
         let Some(bandit) = self.bandits.get_mut(&id) else { return };
         let Some(updating) = bandit.updating.take() else { return };
+        bandit.gone.extend(updating.slot.map(|slot| (updating.set.clone(), slot.batch)));
         let (gone, kept) = bandit.update_again(updating, refused);
         let kept: Vec<([u8; 32], Row)> =
             kept.iter().filter_map(|label| Some((*label, bandit.row(label)?.clone()))).collect();

@@ -865,6 +865,8 @@ fn until_update(committee: &mut Committee, played: &mut Played) -> Option<Update
             update = Some((**told).clone());
             vec![]
         }
+        // What the server gives up serves a hostile one.
+        ToMember::Drop { .. } | ToMember::End { .. } => vec![],
         _ => vec![told.clone()],
     };
     let mut see = |_: u8, said: FromMember| {
@@ -1923,4 +1925,39 @@ fn what_is_no_message_stops_nobody() {
     committee.restart_server();
     committee.run();
     committee.decide(&device, &bandit, &rows(0.2));
+}
+
+/// A member starts again more often than others can hold batches of slots, and one falls silent in many runs:
+/// what the server has given up members give up, and decisions go on.
+#[test]
+fn what_a_server_gives_up_is_forgotten() {
+    let mut committee = Committee::with_stock(2, 4, 1);
+    let bandit = committee.create(&config(1, 2), 1);
+    let device = committee.session();
+    for _ in 0..260 {
+        committee.start(3);
+        committee.run();
+    }
+    let rows = vec![vec![0.5], vec![0.25]];
+    let mut silent = |_: &MemberKeys, said: FromMember| match said {
+        FromMember::Say { step: 2, .. } => vec![],
+        said => vec![said],
+    };
+    let definition = Definition {
+        features: 1,
+        arms: 2,
+        config: serde_json::to_string(&config(1, 2)).unwrap(),
+        rules: Rules { sessions: 1, decisions: 1000 },
+        nonce: [4; 16],
+    };
+    assert_eq!(committee.board.here().len(), 4);
+    committee.decide(&device, &bandit, &rows);
+    let bandit = committee.board.create(definition).unwrap();
+    for at in 0..20 {
+        let (arm, _) = despite(&mut committee, &device, &bandit, &rows, (2, &mut silent));
+        assert!(arm.is_some(), "{at}");
+    }
+    committee.run();
+    let member = committee.members[1].as_ref().unwrap();
+    assert!(member.holds().iter().all(|count| *count < 8), "{:?}", member.holds());
 }
