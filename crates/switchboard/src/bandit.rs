@@ -311,6 +311,31 @@ impl Bandit {
         Some(([added, erased], due))
     }
 
+    /// What an update is begun again without: what is refused by those 2t − 1 of its members who refuse least
+    /// together. Others who refuse more are left apart. So no device stops learning by a feedback that is
+    /// right for some members alone, and no member has more refused than it must.
+    pub(crate) fn without(&mut self, need: usize) -> BTreeSet<u32> {
+        let Some(updating) = &self.updating else { return BTreeSet::new() };
+        let set: Vec<u8> = updating.set.iter().copied().take(16).collect();
+        let refused = |choice: u32| -> BTreeSet<u32> {
+            let chosen =
+                |member: &u8| set.iter().position(|of| of == member).is_some_and(|at| choice >> at & 1 == 1);
+            let by = updating.refused.iter().filter(|(_, members)| members.iter().any(chosen));
+            by.map(|(place, _)| *place).collect()
+        };
+        let choices = (0u32..1 << set.len()).filter(|choice| choice.count_ones() as usize == need);
+        let Some(least) = choices.min_by_key(|choice| refused(*choice).len()) else { return BTreeSet::new() };
+        let without = refused(least);
+        let more = |member: &u8| {
+            updating
+                .refused
+                .iter()
+                .any(|(place, members)| !without.contains(place) && members.contains(member))
+        };
+        self.apart.extend(set.iter().copied().filter(more).collect::<Vec<u8>>());
+        without
+    }
+
     /// What an update was to learn waits again, but for what is refused: the decisions that are gone, and
     /// those whose erasure is.
     pub(crate) fn update_again(

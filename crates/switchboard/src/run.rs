@@ -283,18 +283,12 @@ impl Switchboard {
             for place in refused {
                 updating.refused.entry(*place).or_default().insert(member);
             }
-            if !refused.is_empty() {
-                bandit.apart.insert(member);
-            }
         }
         run.here.retain(|other| *other != member);
-        // What one member refuses of an update, t must refuse before it goes: the others are waited for.
-        let t = self.threshold.t();
+        // Before an update begins without what some members refuse of it, all have said what they accept.
         if let (Kind::Update { .. }, Some(bandit)) = (&run.kind, self.bandits.get(&run.bandit))
-            && let Some(updating) = &bandit.updating
-            && !updating.refused.is_empty()
-            && !run.here.is_empty()
-            && updating.refused.values().all(|members| members.len() < t)
+            && bandit.updating.as_ref().is_some_and(|updating| !updating.refused.is_empty())
+            && run.here.iter().any(|other| !run.said.contains_key(other))
             && run.here.len() < self.threshold.needed()
         {
             return;
@@ -410,17 +404,13 @@ impl Switchboard {
         match run.kind {
             Kind::Prepare { learns: false, .. } => bandit.prepares = false,
             Kind::Prepare { .. } | Kind::Update { .. } => {
-                let t = self.threshold.t();
                 if let (Kind::Update { .. }, Some(updating)) = (&run.kind, &bandit.updating)
                     && updating.refused.is_empty()
                 {
                     bandit.failed += 1;
                 }
-                let refused = bandit.updating.as_ref().map(|updating| {
-                    let many = updating.refused.iter().filter(|(_, members)| members.len() >= t);
-                    many.map(|(place, _)| *place).collect()
-                });
-                self.update_ends(run.bandit, &refused.unwrap_or_default());
+                let refused = bandit.without(self.threshold.needed());
+                self.update_ends(run.bandit, &refused);
             }
             Kind::Pack { requests, .. } => {
                 bandit.packs -= 1;
@@ -581,6 +571,7 @@ impl Switchboard {
         let Some(updating) = bandit.updating.take() else { return };
         let Updating { added, erased, .. } = updating;
         let voted = Voted { checkpoint, ballot, votes: same.clone(), added, erased };
+        bandit.apart.clear();
         bandit.voted = Some(voted.clone());
         bandit.commits.clear();
         let _ = self.put(&Key::Votes(bandit_id), &voted);
