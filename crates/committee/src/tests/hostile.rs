@@ -150,13 +150,15 @@ fn rows(seed: f64) -> Vec<Vec<f64>> {
     vec![vec![0.5, seed], vec![seed, -0.25]]
 }
 
+/// Changes the bytes of a request of a device.
+type Change<'a> = &'a mut dyn FnMut(&mut Committee, &Hostile, &BanditId, &mut Vec<u8>);
+/// The arm of a request and the row that was played, or why there is none.
+type Outcome = Result<(usize, Vec<i128>), String>;
+
 /// Five requests of which the last three are of one pack; `change` changes the fourth. What became of the
 /// last three, with the rows that were played, and how many of the numbers of each lane a member has shown
 /// that are zeros.
-fn neighbours(
-    (t, n): (u8, u8),
-    change: &mut dyn FnMut(&mut Committee, &Hostile, &BanditId, &mut Vec<u8>),
-) -> (Vec<Result<(usize, Vec<i128>), String>>, BTreeMap<u8, usize>, u64) {
+fn neighbours((t, n): (u8, u8), change: Change) -> (Vec<Outcome>, BTreeMap<u8, usize>, u64) {
     let mut committee = Committee::new(t, n);
     let bandit = committee.create(&config(2, 2), 1);
     let device = Hostile::new(&mut committee);
