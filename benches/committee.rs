@@ -1,6 +1,6 @@
 //! What a member of a committee computes: products of the field, pads of a device, slots of decisions with
-//! and without their part of the check, and decisions on them. All members are in one process, and the time
-//! of one is that of all by their number.
+//! their part of the check, and decisions on them. All members are in one process, and the time of one is
+//! that of all by their number.
 
 use bandit::{LinearConfig, WidthShape};
 use committee::decide::{self, Inputs};

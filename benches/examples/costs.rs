@@ -10,8 +10,8 @@
 //! kernels and for further runs with the same: the record has the least median of each kernel's runs.
 //! `--kernels FILE` adds a record of all kernels, which the predictions are compared with; `--prices` renews
 //! from it the table that `helba-keygen plan` predicts from. `--scores FILE` adds a record of
-//! `cargo bench --bench scores`, `--ways FILE` one of the example `ways`, and `--compared FILE`
-//! a table of `benches/openfhe/compare.py`.
+//! `cargo bench --bench scores`, `--committee FILE` one of `cargo bench --bench committee`, `--ways FILE` one
+//! of the example `ways`, and `--compared FILE` a table of `benches/openfhe/compare.py`.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -47,6 +47,9 @@ struct Args {
     /// A record of the steps in the ring of scores, and of a raise.
     #[arg(long)]
     scores: Option<PathBuf>,
+    /// A record of what a member of a committee on shares computes.
+    #[arg(long)]
+    committee: Option<PathBuf>,
     /// A record of the ways to decide for a lone user, of the example `ways`; one a kernel.
     #[arg(long)]
     ways: Vec<PathBuf>,
@@ -173,6 +176,10 @@ fn main() -> Result<()> {
         let (about, rows) = read(file)?;
         document += &scores_page(&about, &name(file), &rows)?;
     }
+    if let Some(file) = &args.committee {
+        let (about, rows) = read(file)?;
+        document += &committee_page(&about, &name(file), &rows)?;
+    }
     if !args.ways.is_empty() {
         document += &ways_page(&args.ways)?;
     }
@@ -205,8 +212,13 @@ fn record(folders: &[PathBuf], load: &str, commit: Option<String>) -> Result<Str
     // and what stands beside it.
     let mut measured: BTreeMap<(String, String), (f64, String)> = BTreeMap::new();
     for folder in folders {
+        // Benches of what has one version leave no such file.
         let kernel = folder.join(support::KERNEL_FILE);
-        let kernel = fs::read_to_string(&kernel).with_context(|| kernel.display().to_string())?;
+        let kernel = if kernel.exists() {
+            fs::read_to_string(&kernel).with_context(|| kernel.display().to_string())?
+        } else {
+            String::new()
+        };
         for (id, ns, facts) in run(folder)? {
             let least =
                 measured.get(&(kernel.trim().into(), id.clone())).map_or(ns, |(least, _)| ns.min(*least));
@@ -240,8 +252,16 @@ fn run(folder: &Path) -> Result<Vec<(String, f64, String)>> {
         })
         .collect();
     let mut out = Vec::new();
-    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
-        let new = entry?.path().join("new");
+    // Groups have folders of their own.
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() && entry.file_name() != "new" {
+                folders.push(entry.path());
+            }
+        }
+        let new = folder.join("new");
         let json = |file: &str| -> Option<serde_json::Value> {
             serde_json::from_str(&fs::read_to_string(new.join(file)).ok()?).ok()
         };
@@ -404,6 +424,52 @@ fn scores_page(about: &str, record: &str, rows: &[Row]) -> Result<String> {
         let two = rows.iter().find(|r| r.what() == what && r.part("n") == ring && r.part("threads") == "2");
         let two = two.map_or(String::new(), |row| time(row.ns));
         writeln!(out, "| `{what}` | {ring} | {} | {two} | {} |", time(row.ns), size(&row.bytes))?;
+    }
+    Ok(out)
+}
+
+/// What a member of a committee on shares computes.
+fn committee_page(about: &str, record: &str, rows: &[Row]) -> Result<String> {
+    let mut out = format!(
+        "\n## A committee on shares\n\nRecord [{record}](../benches/record/{record}): {about}. One thread; all members are in one process, \
+            and times are those of one of them. `product` is one of numbers below 2¹²⁷ − 1, `mask` such a number from the stream of a key; \
+            `request` is what hides four rows of seven features at the device. `prepare` makes a slot for a decision, its part of the check \
+            included, and `decide` one decision on it: both of batches of 32.\n\n\
+            | what | committee | d, K | time |\n|---|---|---|---:|\n"
+    );
+    let mut rows: Vec<&Row> = layer(rows, "committee").collect();
+    // Numbers first, then pads, then committees.
+    rows.sort_by_key(|row| {
+        let parts: Vec<&str> = row.id.split('/').collect();
+        let problem = row.part("d").split_once(";k=").and_then(|(d, _)| d.parse::<u32>().ok());
+        (
+            !row.id.contains("/field/"),
+            !row.id.contains("/pads/"),
+            parts[1].to_owned(),
+            problem,
+            row.id.clone(),
+        )
+    });
+    for row in rows {
+        let parts: Vec<&str> = row.id.split('/').skip(1).collect();
+        let members = |of: &str| -> Result<f64> {
+            let (_, members) = of.split_once("-of-").context("a committee is named as 2-of-3")?;
+            Ok(members.parse()?)
+        };
+        match parts[..] {
+            ["field", what] => writeln!(out, "| `{what}` |  |  | {:.1} ns |", row.ns)?,
+            ["pads", _, of] => {
+                let of = of.replace('-', " ");
+                writeln!(out, "| `request` | {of} | 7, 4 | {} |", time(row.ns))?;
+            }
+            [of, problem, what, slots] => {
+                let each = row.ns / (members(of)? * slots.parse::<f64>()?);
+                let (d, k) = problem.split_once(";k=").context("a problem is named as d=2;k=2")?;
+                let (of, d) = (of.replace('-', " "), d.trim_start_matches("d="));
+                writeln!(out, "| `{what}` | {of} | {d}, {k} | {} |", time(each))?;
+            }
+            _ => anyhow::bail!("{} is none of this record", row.id),
+        }
     }
     Ok(out)
 }
