@@ -62,14 +62,20 @@ impl Switchboard {
     /// Has slots prepared, if the stock of a bandit is low.
     pub(crate) fn prepare_stock(&mut self, id: BanditId, here: &[u8], now: Instant) {
         let Some(bandit) = self.bandits.get_mut(&id) else { return };
-        let want = (self.options.stock as usize).max(bandit.waiting.len());
+        let stock = self.options.stock as usize;
+        let (want, slots) = (stock.max(bandit.waiting.len()), bandit.slots());
+        // Members decide nothing while they take a step of a preparation: steps are short where few ask.
+        let (part, low) = match bandit.waiting.is_empty() && bandit.packs == 0 {
+            true => (stock.div_ceil(4), slots + stock.div_ceil(4).max(1) <= want),
+            false => (want, slots < want.div_ceil(2)),
+        };
         let may = bandit.may_prepare(now, self.options.patience);
-        if bandit.prepares || bandit.slots() >= want.div_ceil(2) || !may {
+        if bandit.prepares || !low || !may {
             return;
         }
         bandit.prepares = true;
         let fit = MOST_PRODUCTS / products_of_a_decision(bandit.config.d, bandit.config.k).max(1);
-        let slots = (want as u32).min(fit as u32).clamp(1, MOST_SLOTS);
+        let slots = (part as u32).min(fit as u32).clamp(1, MOST_SLOTS);
         let purpose = Purpose::Decide { feedbacks: bandit.feedbacks() };
         let set = bandit.prepare_with(here, self.threshold.needed());
         self.begin_prepare(id, purpose, slots, &set, now);
