@@ -1858,7 +1858,7 @@ fn all_go_on_after_a_stop_at_any_message() {
 
 /// The same at every message, also where one may be away.
 #[test]
-#[ignore = "minutes"]
+#[ignore = "minutes: a stop at every message, in two committees"]
 fn all_go_on_after_a_stop_at_every_message() {
     for size in [(2, 3), (2, 4)] {
         for stops in [Stops::Before, Stops::After, Stops::Server, Stops::All] {
