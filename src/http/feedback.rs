@@ -27,7 +27,7 @@ pub(super) async fn erase(
         Bandit::Shares(bandit) => {
             let label = label(&decision)?;
             let erasure = headers.get(ERASURE_HEADER).and_then(|value| value.to_str().ok());
-            let erasure = erasure.and_then(crate::shares::from_hex);
+            let erasure = erasure.and_then(wire::all_from_hex);
             let why = || Error::BadParameter {
                 why: format!("the header {ERASURE_HEADER} must have what the device has signed"),
             };
@@ -99,6 +99,6 @@ pub(super) async fn feedback(
 
 /// The label of a decision of a committee.
 fn label(decision: &str) -> Result<[u8; 32], Error> {
-    let label = crate::shares::from_hex(decision).and_then(|bytes| bytes.try_into().ok());
+    let label = wire::from_hex(decision);
     Ok(label.ok_or(switchboard::Error::Decision)?)
 }

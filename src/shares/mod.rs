@@ -8,7 +8,6 @@ use crate::bandits::{BodyLimit, Listed, Measured, Reply};
 use crate::store::{Named, NamedEdit, Store};
 use bandit::LinearConfig;
 pub use error::SharesError;
-pub(crate) use error::from_hex;
 use host::lock;
 use serde::Deserialize;
 use service::Content;
@@ -91,7 +90,7 @@ impl Committee {
             match key.as_str() {
                 OWNER if value == id => {}
                 OWNER => return Err(SharesError::OtherCommittee.into()),
-                key => rows.push((error::from_hex(key).ok_or(switchboard::Error::Stored)?, value)),
+                key => rows.push((wire::all_from_hex(key).ok_or(switchboard::Error::Stored)?, value)),
             }
         }
         let owner = NamedEdit { table: Named::Shares, key: OWNER.into(), value: Some(id.to_vec()) };
@@ -312,7 +311,7 @@ impl Asked {
         let bad = |why: String| crate::Error::BadConfig { why };
         let narrow = |size: usize| u16::try_from(size).map_err(|_| bad("it is too large".into()));
         let config = serde_json::to_string(&self.linear).map_err(|error| bad(error.to_string()))?;
-        let nonce = error::from_hex(id).and_then(|bytes| bytes.try_into().ok());
+        let nonce = wire::from_hex(id);
         Ok(Definition {
             features: narrow(self.linear.d)?,
             arms: narrow(self.linear.k)?,

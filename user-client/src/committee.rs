@@ -18,7 +18,7 @@ pub(crate) fn run(command: SharesCommand, json: bool) -> anyhow::Result<()> {
     match command {
         SharesCommand::Begin { server, committee, session } => {
             ensure!(!session.exists(), "{} exists already: it keeps another session", session.display());
-            let id = bytes_of(&committee).context("--committee must be 64 hexadecimal digits")?;
+            let id = wire::from_hex(&committee).context("--committee must be 64 hexadecimal digits")?;
             let user = SharesUser::begin(server.client(None, warn)?, Some(id))?;
             let mut kept = Zeroizing::new([0; SESSION_BYTES]);
             kept[..32].copy_from_slice(&id);
@@ -70,15 +70,7 @@ fn warn(sentence: &str) {
 }
 
 fn label(decision: &str) -> anyhow::Result<[u8; 32]> {
-    bytes_of(decision).context("--decision must be 64 hexadecimal digits, as `decide` prints them")
-}
-
-/// The bytes of 64 hexadecimal digits.
-fn bytes_of(text: &str) -> Option<[u8; 32]> {
-    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    let bytes: Option<Vec<u8>> = pairs.iter().map(byte).collect();
-    if rest.is_empty() { bytes?.try_into().ok() } else { None }
+    wire::from_hex(decision).context("--decision must be 64 hexadecimal digits, as `decide` prints them")
 }
 
 /// The user of a session, and the bandit.

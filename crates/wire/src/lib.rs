@@ -68,5 +68,5 @@ pub use public::{BootstrapFrame, PublicBundle, ScoreKeys};
 pub use secret::{ScoreSecret, SecretBundle};
 pub use shares::{ERASURE_HEADER, SharesCreated, SharesView};
 pub use successor::Successor;
-pub use token::{AccessToken, TOKEN_BYTES, TokenDigest};
+pub use token::{AccessToken, TOKEN_BYTES, TokenDigest, all_from_hex, from_hex};
 pub use users::UsersBundle;

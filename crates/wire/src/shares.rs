@@ -1,5 +1,6 @@
 //! JSON of bandits of a committee on shares. Their other messages are those of the crate `shares`.
 
+use crate::from_hex;
 use serde::{Deserialize, Serialize};
 use shares::talk::{Definition, Rules};
 
@@ -42,15 +43,12 @@ impl SharesCreated {
 
     /// The definition, from which a device computes the bandit's id itself. `None` for an id that is none.
     pub fn definition(&self) -> Option<Definition> {
-        let (pairs, rest) = self.id.as_bytes().as_chunks::<2>();
-        let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-        let nonce: Option<Vec<u8>> = pairs.iter().map(byte).collect();
         Some(Definition {
             features: self.features,
             arms: self.arms,
             config: self.config.clone(),
             rules: Rules { sessions: self.sessions, decisions: self.decisions_a_session },
-            nonce: nonce.filter(|_| rest.is_empty())?.try_into().ok()?,
+            nonce: from_hex(&self.id)?,
         })
     }
 }

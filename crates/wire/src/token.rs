@@ -142,24 +142,45 @@ pub(crate) fn push_hex(out: &mut String, bytes: &[u8]) {
     bytes.iter().for_each(|byte| out.extend([digit(byte >> 4), digit(byte & 15)]));
 }
 
-/// The 32 bytes of 64 hexadecimal digits.
-pub(crate) fn from_hex(text: &str) -> Option<[u8; 32]> {
-    let digits = text.as_bytes();
-    let mut out = [0; 32];
-    if digits.len() != 2 * out.len() {
+/// The byte of two hexadecimal digits.
+fn byte_of(pair: &[u8; 2]) -> Option<u8> {
+    let digit = |c: u8| char::from(c).to_digit(16);
+    u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?).ok()
+}
+
+/// The N bytes of 2N hexadecimal digits. They are not on the heap: a token is secret.
+pub fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let mut out = [0; N];
+    if pairs.len() != N || !rest.is_empty() {
         return None;
     }
-    for (byte, pair) in out.iter_mut().zip(digits.chunks_exact(2)) {
-        let digit = |c: u8| char::from(c).to_digit(16);
-        *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
+    for (byte, pair) in out.iter_mut().zip(pairs) {
+        *byte = byte_of(pair)?;
     }
     Some(out)
+}
+
+/// The bytes of hexadecimal digits, two a byte.
+pub fn all_from_hex(text: &str) -> Option<Vec<u8>> {
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    if rest.is_empty() { pairs.iter().map(byte_of).collect() } else { None }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use rand::SeedableRng;
+
+    /// Digits alone are read: no sign, no blank, no half of a byte.
+    #[test]
+    fn bytes_have_two_digits() {
+        assert_eq!((from_hex("0aF0"), all_from_hex("0aF0")), (Some([10, 240]), Some(vec![10, 240])));
+        for bad in ["0a0", "+a00", "0 00", "0g00", "0a", "0a0000"] {
+            assert_eq!(from_hex::<2>(bad), None, "{bad}");
+        }
+        assert!(["+a", "a", " 0", "é"].iter().all(|bad| all_from_hex(bad).is_none()));
+    }
 
     #[test]
     fn tokens_travel_as_hexadecimal_digits_and_digests_do_not_spell_them() {
