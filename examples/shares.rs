@@ -346,7 +346,7 @@ fn make_all_keys(args: &Args, folder: &Path) -> Result<()> {
     };
     let cards = (1..=args.members).map(&mut card).collect::<Result<_>>()?;
     let threshold = Threshold::new(args.threshold, args.members)?;
-    let proposal = Proposal { threshold, cards, nonce: rng.random() };
+    let proposal = Proposal { threshold, cards, follows: None, nonce: rng.random() };
     proposal.check()?;
     std::fs::write(folder.join("proposal"), serde_json::to_vec(&proposal)?)?;
     let listener = std::net::TcpListener::bind("127.0.0.1:0")?;

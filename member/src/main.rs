@@ -332,7 +332,7 @@ fn shares_command(command: SharesCommand) -> anyhow::Result<()> {
             let threshold = shares::Threshold::new(threshold, members)?;
             let mut nonce = [0; 32];
             os_rng()?.fill_bytes(&mut nonce);
-            let proposal = shares::Proposal { threshold, cards, nonce };
+            let proposal = shares::Proposal { threshold, cards, follows: None, nonce };
             proposal.check()?;
             ensure!(!out.exists(), "{} exists already: each key generation takes a new one", out.display());
             host::write_whole(&out, &serde_json::to_vec(&proposal)?)

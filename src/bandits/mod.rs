@@ -395,8 +395,7 @@ impl Bandits {
     pub(crate) fn create_shares(&self, asked: shares::Asked, beside: &Beside) -> Result<Answered, Error> {
         let committee = self.shares()?;
         self.insert((Kind::Shares, false), beside, |id, answered| {
-            let definition = asked.definition(id)?;
-            let bandit = committee.create(definition)?;
+            let bandit = committee.create(&asked, id)?;
             self.store.commit_with(&[], &answered(bandit.created())?)?;
             Ok(Bandit::Shares(Arc::new(bandit)))
         })

@@ -263,11 +263,12 @@ impl Committee {
         SharesError::Members { here, needed: self.sharing.threshold().needed() }.into()
     }
 
-    /// Creates a bandit under an id of 16 bytes.
+    /// Creates a bandit under an id of 16 bytes in hexadecimal digits.
     ///
     /// # Errors
     /// Those of the switchboard and the disk.
-    pub(crate) fn create(self: &Arc<Self>, definition: Definition) -> Result<SharesServed, crate::Error> {
+    pub(crate) fn create(self: &Arc<Self>, asked: &Asked, id: &str) -> Result<SharesServed, crate::Error> {
+        let definition = asked.definition(id, self.id)?;
         let id = self.with(|board| board.create(definition.clone()))?;
         SharesServed::new(self.clone(), id, definition)
     }
@@ -307,7 +308,7 @@ fn default_decisions() -> u16 {
 
 impl Asked {
     /// The bandit of this id, 16 bytes in hexadecimal digits.
-    pub(crate) fn definition(&self, id: &str) -> Result<Definition, crate::Error> {
+    fn definition(&self, id: &str, founder: [u8; 32]) -> Result<Definition, crate::Error> {
         let bad = |why: String| crate::Error::BadConfig { why };
         let narrow = |size: usize| u16::try_from(size).map_err(|_| bad("it is too large".into()));
         let config = serde_json::to_string(&self.linear).map_err(|error| bad(error.to_string()))?;
@@ -317,6 +318,7 @@ impl Asked {
             arms: narrow(self.linear.k)?,
             config,
             rules: Rules { sessions: self.sessions, decisions: self.decisions_a_session },
+            founder,
             nonce: nonce.ok_or(crate::Error::Broken("an id that is not 16 bytes"))?,
         })
     }

@@ -22,8 +22,8 @@ use shares::talk::{
     products_of_a_decision, receipt, to_bytes,
 };
 use shares::{
-    AnswerPlace, DecisionState, Field, Label, MemberSession, Message, Nonce, Pads, Paths, Record, Request,
-    Session, SessionId,
+    AnswerPlace, DecisionState, Field, Label, Manifest, MemberSession, Message, Nonce, Pads, Paths, Record,
+    Request, Session, SessionId,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -78,6 +78,8 @@ pub struct Secrets {
 pub struct Member<M> {
     secrets: Secrets,
     committee: [u8; 32],
+    /// The committee whose bandits this one takes over.
+    follows: Option<[u8; 32]>,
     stock: Stock,
     memory: M,
     kept: BTreeMap<BanditId, Kept>,
@@ -229,14 +231,16 @@ impl<M: Memory> Member<M> {
     /// A member that has just started, with what it remembers.
     pub fn new<R: CryptoRng>(
         secrets: Secrets,
-        committee: [u8; 32],
+        manifest: &Manifest,
         (memory, kept): (M, BTreeMap<BanditId, Kept>),
         rng: &mut R,
     ) -> Self {
+        let committee = manifest.id();
         Member {
             stock: Stock::new(&secrets.keys, committee, rng),
             secrets,
             committee,
+            follows: manifest.proposal.follows,
             memory,
             restored: kept.get(&ALL).is_some_and(|kept| kept.restored),
             kept,
@@ -394,11 +398,15 @@ impl<M: Memory> Member<M> {
         let pads = Pads::new(&sharing, config.d)?;
         // Refuses a bandit that this committee does not compute.
         Decide::new(&config, &sharing, 1, 0, 0)?;
+        let arrives = definition.founder != self.committee;
+        if arrives && self.follows.is_none() {
+            return refused("the bandit is another committee's, which this one does not follow");
+        }
         let kept = self.kept.get(&id).cloned();
         let kept = kept.unwrap_or_else(|| Kept { restored: self.restored, ..Kept::default() });
         let said = forgot(&kept);
         let mut bandit = Bandit { definition, config, pads, current: None, decisions: HashMap::new(), kept };
-        if bandit.kept.checkpoint.is_none() && !bandit.kept.restored {
+        if !arrives && bandit.kept.checkpoint.is_none() && !bandit.kept.restored {
             bandit.current = Some(self.current(&bandit.config, Checkpoint::first(id))?);
         }
         self.bandits.insert(id, bandit);
@@ -455,6 +463,7 @@ impl<M: Memory> Member<M> {
         // What it has voted for itself it does not know.
         let vote = votes.max_by_key(|vote| vote.ballot).map(|vote| Ballot { hash: [0; 32], ..vote });
         let first = match checkpoint {
+            None if known.definition.founder != self.committee => None,
             None => Some(self.current(&known.config, Checkpoint::first(bandit))?),
             Some(_) => None,
         };

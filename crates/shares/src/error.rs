@@ -95,6 +95,19 @@ pub enum Error {
         /// Its number.
         member: u8,
     },
+    /// Untrusted: too few members have signed that a committee has moved.
+    #[error("{signed} members have signed that the committee has moved, and {need} are needed")]
+    Handover {
+        /// How many have.
+        signed: usize,
+        /// 2t − 1.
+        need: usize,
+    },
+    /// Untrusted: a committee that does not follow the one that is known.
+    #[error(
+        "the server has another committee than the one that was named, and no moves lead to it: ask who runs it for its id"
+    )]
+    OtherCommittee,
     /// Untrusted: paths of the tree of decisions that are not those of its root.
     #[error("the paths of the tree of decisions are refused, since {why}")]
     Paths {

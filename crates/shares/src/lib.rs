@@ -24,6 +24,7 @@ mod field;
 mod label;
 mod manifest;
 mod message;
+pub mod moves;
 mod pads;
 mod record;
 mod session;

@@ -34,6 +34,8 @@ pub struct Proposal {
     pub threshold: Threshold,
     /// The members 1 to n.
     pub cards: Vec<Card>,
+    /// The committee whose bandits it takes over; none for a new one.
+    pub follows: Option<[u8; 32]>,
     /// Drawn for this proposal. Keys that have to be drawn again are drawn for another proposal.
     pub nonce: [u8; 32],
 }
@@ -67,6 +69,7 @@ impl Proposal {
         for part in self.cards.iter().flat_map(|card| [&card.sealing, &card.signing]) {
             hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
         }
+        hasher.update(&[u8::from(self.follows.is_some())]).update(&self.follows.unwrap_or_default());
         *hasher.update(&self.nonce).finalize().as_bytes()
     }
 
@@ -251,7 +254,7 @@ mod tests {
         let threshold = Threshold::new(t, n).unwrap();
         let cards = signing.iter().map(&mut card).collect();
         let manifest = Manifest {
-            proposal: Proposal { threshold, cards, nonce: [n; 32] },
+            proposal: Proposal { threshold, cards, follows: None, nonce: [n; 32] },
             subsets: (0..threshold.subsets().len()).map(|at| [at as u8; 32]).collect(),
             pairs: (0..threshold.pairs().len()).map(|at| [at as u8 + 128; 32]).collect(),
         };
@@ -301,6 +304,7 @@ mod tests {
         };
         changed(&|m| m.proposal.threshold = Threshold::new(2, 4).unwrap());
         changed(&|m| m.proposal.nonce[31] ^= 1);
+        changed(&|m| m.proposal.follows = Some([0; 32]));
         changed(&|m| m.proposal.cards.swap(0, 1));
         changed(&|m| m.proposal.cards[2].signing[0] ^= 1);
         // Where a key ends is hashed too.
@@ -317,7 +321,7 @@ mod tests {
         let count = ids.len();
         ids.sort_unstable();
         ids.dedup();
-        assert_eq!((count, ids.len()), (9, 9));
+        assert_eq!((count, ids.len()), (10, 10));
     }
 
     /// Somebody adds a member of its own making, takes one away, or puts another key's hash in place: the

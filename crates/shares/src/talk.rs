@@ -39,7 +39,7 @@ pub fn products_of_a_decision(features: usize, arms: usize) -> u64 {
 /// The most bytes of one message between a server and a member.
 pub const MOST_BYTES: usize = 64 << 20;
 
-fn hash(context: &'static str, of: &impl Serialize) -> [u8; 32] {
+pub(crate) fn hash(context: &'static str, of: &impl Serialize) -> [u8; 32] {
     // Serialising plain data into memory does not fail; a failure would give one hash to all, and members
     // would refuse what does not fit it.
     let bytes = postcard::to_stdvec(of).unwrap_or_default();
@@ -59,6 +59,9 @@ pub struct Definition {
     pub config: String,
     /// What members hold the server to.
     pub rules: Rules,
+    /// The committee that it was created with. Another one takes it over with its model, and never begins
+    /// it anew.
+    pub founder: [u8; 32],
     /// Drawn for this bandit.
     pub nonce: [u8; 16],
 }

@@ -25,6 +25,8 @@ pub struct SharesCreated {
     pub sessions: u16,
     /// The most decisions of a session between two updates.
     pub decisions_a_session: u16,
+    /// The id of the committee that it was created with.
+    pub founder: String,
 }
 
 impl SharesCreated {
@@ -38,6 +40,7 @@ impl SharesCreated {
             config: definition.config.clone(),
             sessions: definition.rules.sessions,
             decisions_a_session: definition.rules.decisions,
+            founder: ckks::Hex(&definition.founder).to_string(),
         }
     }
 
@@ -48,6 +51,7 @@ impl SharesCreated {
             arms: self.arms,
             config: self.config.clone(),
             rules: Rules { sessions: self.sessions, decisions: self.decisions_a_session },
+            founder: from_hex(&self.founder)?,
             nonce: from_hex(&self.id)?,
         })
     }

@@ -103,7 +103,7 @@ impl Served {
             sealing: envelope::SealingSecret::from_bytes(&identity.sealing.to_bytes())?,
         };
         let committee = manifest.manifest.id();
-        let member = Member::new(secrets, committee, Files::open(folder, restored)?, &mut os_rng()?);
+        let member = Member::new(secrets, &manifest.manifest, Files::open(folder, restored)?, &mut os_rng()?);
         let member = if restored { member.restored()? } else { member };
         Ok(Served { member, identity, committee, client })
     }

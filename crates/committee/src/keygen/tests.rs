@@ -20,7 +20,8 @@ impl Committee {
         let mut rng = ChaCha20Rng::seed_from_u64(u64::from(n));
         let secrets: Vec<MemberSecrets> = (0..n).map(|_| MemberSecrets::generate(&mut rng)).collect();
         let cards = secrets.iter().map(MemberSecrets::card).collect();
-        let proposal = Proposal { threshold: Threshold::new(t, n).unwrap(), cards, nonce: [n; 32] };
+        let proposal =
+            Proposal { threshold: Threshold::new(t, n).unwrap(), cards, follows: None, nonce: [n; 32] };
         let layout = Layout::new(&proposal).unwrap();
         let drawn = (1..).zip(&secrets).map(|(j, own)| contribute(&proposal, j, own, &mut rng).unwrap());
         let (members, contributions) = drawn.unzip();

@@ -1714,6 +1714,7 @@ fn attack_a_session_asks_without_end() {
         arms: 2,
         config: serde_json::to_string(&config(2, 2)).unwrap(),
         rules: Rules { sessions: 1, decisions: 5 },
+        founder: committee.manifest.id(),
         nonce: [3; 16],
     };
     let bandit = committee.board.create(definition).unwrap();
@@ -1990,6 +1991,7 @@ fn what_a_server_gives_up_is_forgotten() {
         arms: 2,
         config: serde_json::to_string(&config(1, 2)).unwrap(),
         rules: Rules { sessions: 1, decisions: 1000 },
+        founder: committee.manifest.id(),
         nonce: [4; 16],
     };
     assert_eq!(committee.board.here().len(), 4);

@@ -93,7 +93,7 @@ impl Committee {
         let sealing: Vec<SealingSecret> = (0..n).map(|_| SealingSecret::generate(&mut rng)).collect();
         let cards = signing.iter().zip(&sealing);
         let cards = cards.map(|(a, b)| Card { sealing: b.public(), signing: a.public() }).collect();
-        let proposal = Proposal { threshold: sharing.threshold(), cards, nonce: [1; 32] };
+        let proposal = Proposal { threshold: sharing.threshold(), cards, follows: None, nonce: [1; 32] };
         let manifest = Manifest { proposal, subsets: vec![], pairs: vec![] };
         let options = Options { patience: Duration::from_secs(5), stock, ..Options::default() };
         let board = Switchboard::open(&manifest, options.clone(), [], 1).unwrap();
@@ -138,7 +138,7 @@ impl Committee {
         };
         let kept = self.disks[at].borrow().clone();
         let memory = (OnDisk(self.disks[at].clone()), kept);
-        let mut member = Member::new(secrets, self.manifest.id(), memory, &mut self.rng);
+        let mut member = Member::new(secrets, &self.manifest, memory, &mut self.rng);
         if restored {
             member = member.restored().unwrap();
         }
@@ -231,6 +231,7 @@ impl Committee {
             arms: config.k as u16,
             config: serde_json::to_string(config).unwrap(),
             rules: Rules { sessions, decisions: 64 },
+            founder: self.manifest.id(),
             nonce: [3; 16],
         };
         let id = self.board.create(definition).unwrap();
