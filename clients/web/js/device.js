@@ -51,18 +51,12 @@ function pause(milliseconds, signal) {
 /** The operations of one worker, which holds one set of keys. `device` is a module of `pkg`, already started. */
 export class Operations {
   #device;
-  /** The keys that were opened, and those that followed them after rotations. The last are in use; calls may be using the others. */
-  #keys = [];
+  #keys;
   #connections = new Map();
-  /**
-   * By a random name: `{ connection, id, config, device, keys }`, where `device` has joined the bandit with `keys`; of a clear policy
-   * `{ connection, id }`.
-   */
+  /** By a random name: `{ connection, id, device }`, where `device` has joined the bandit; of a clear policy `{ connection, id }`. */
   #bandits = new Map();
   /** By a random name: transformations of named values. */
   #transforms = new Map();
-  /** Devices of earlier keys, which calls may be using. They are freed with the rest. */
-  #formerDevices = [];
   #exchange;
 
   /** `exchange` is called with the name of a client that observes, and each of its exchanges. */
@@ -71,32 +65,22 @@ export class Operations {
     this.#exchange = exchange;
   }
 
-  get #current() {
-    return this.#keys.at(-1);
-  }
-
-  /** Opens a secret bundle, or a committee's bundle for users. */
-  open({ bytes, passphrase, toy, repeats, memory }) {
+  /** Opens a secret bundle. */
+  open({ bytes, passphrase, toy, repeats }) {
     const secret = passphrase === undefined ? undefined : new TextEncoder().encode(passphrase);
     try {
-      this.#keys = [this.#device.Keys.open(bytes, secret, toy, repeats, memory)];
+      this.#keys = this.#device.Keys.open(bytes, secret, toy, repeats);
     } finally {
       // The module zeroes its copies.
       bytes.fill(0);
       secret?.fill(0);
-      memory?.fill(0);
     }
-    return { ...JSON.parse(this.#current.describe()), kernels: this.#device.kernels() };
-  }
-
-  /** What the page stores of keys that a committee holds. */
-  memory() {
-    return this.#current.memory();
+    return { ...JSON.parse(this.#keys.describe()), kernels: this.#device.kernels() };
   }
 
   /** The value of the header `Authorization` that the bundle gives. It does not leave the worker. */
   authorization() {
-    return this.#current.authorization();
+    return this.#keys.authorization();
   }
 
   /** Opens a connection to a server, and checks that it has the public half of the keys, if there are keys. */
@@ -104,15 +88,10 @@ export class Operations {
     if (token !== undefined && !/^[0-9a-f]{64}$/i.test(token)) {
       throw named("ValueError", "a token must have 64 hexadecimal digits");
     }
-    const authorization = () => (token === undefined ? this.#current?.authorization() : `Bearer ${token}`);
+    const authorization = () => (token === undefined ? this.#keys?.authorization() : `Bearer ${token}`);
     const told = observe ? (exchange) => this.#exchange(client, exchange) : undefined;
     const connection = new Connection(server, authorization, timeout, told);
-    const check = async () => {
-      const manifest = await connection.json("GET", "keys", { signal, accept: this.#refusal });
-      // Those in use now: others may have been followed meanwhile.
-      this.#current.checkServer(manifest);
-    };
-    if (this.#current) await this.#goingOn(connection, signal, check);
+    if (this.#keys) this.#keys.checkServer(await connection.json("GET", "keys", { signal, accept: this.#refusal }));
     this.#connections.set(client, connection);
   }
 
@@ -130,23 +109,18 @@ export class Operations {
     }
     this.#needKeys();
     const asked = this.#device.configuration(features, arms, JSON.stringify(changes));
-    const [keys, answer] = await this.#goingOn(connection, signal, async () => [this.#current, await post(JSON.parse(asked))]);
-    const { name: given, tags: tagged, ...created } = answer;
-    const labels = { name: given, tags: tagged };
-    if (keys === this.#current) return this.#added(connection, { created, ...labels }, { asked });
-    // Other keys were followed meanwhile, to which the bandit has moved.
-    return this.#added(connection, await this.#view(connection, created.id, signal), { id: created.id, asked });
+    const { name: given, tags: tagged, ...created } = await post(JSON.parse(asked));
+    return this.#added(connection, { created, name: given, tags: tagged }, { asked });
   }
 
   /** Finds a bandit. */
   async bandit({ client, id }, signal) {
     const connection = this.#connections.get(client);
-    return this.#goingOn(connection, signal, async () => {
-      const view = await this.#view(connection, id, signal);
-      if (view.created?.plan) return this.#added(connection, view, { id });
-      if (view.created?.id !== id) throw named("AnswerError", `the server answers with another bandit than ${id}`);
-      return this.#addedClear(connection, { ...view.created, name: view.name, tags: view.tags });
-    });
+    const text = await connection.json("GET", `bandits/${checkedId(id)}`, { signal, accept: this.#refusal });
+    const view = JSON.parse(text);
+    if (view.created?.plan) return this.#added(connection, view, { id });
+    if (view.created?.id !== id) throw named("AnswerError", `the server answers with another bandit than ${id}`);
+    return this.#addedClear(connection, { ...view.created, name: view.name, tags: view.tags });
   }
 
   /** The bandits that the token gives access to; with this name and tag, if given. */
@@ -156,8 +130,7 @@ export class Operations {
     for (;;) {
       const given = Object.entries({ name, tag, after: listed.at(-1)?.id }).filter(([, value]) => value !== undefined);
       const query = given.length > 0 ? `?${new URLSearchParams(given)}` : "";
-      const list = () => connection.json("GET", `bandits${query}`, { signal, accept: this.#refusal });
-      const page = JSON.parse(await this.#goingOn(connection, signal, list));
+      const page = JSON.parse(await connection.json("GET", `bandits${query}`, { signal, accept: this.#refusal }));
       if (page.length === 0) break;
       listed.push(...page);
       if (listed.length > MOST_LISTED) throw named("AnswerError", `the server lists more than ${MOST_LISTED} bandits: give a name or a tag`);
@@ -197,18 +170,16 @@ export class Operations {
 
   /** The counters of all devices of an encrypted bandit, opened. */
   async counters({ bandit }, signal) {
-    return this.#withDevice(bandit, signal, async (connection, device) => {
-      const { response, bytes } = await connection.send("GET", `bandits/${device.id()}/counters`, { signal, most: device.longestCounters() });
-      if (!response.ok) throw await this.#refusal(response, bytes);
-      return JSON.parse(device.openCounters(bytes));
-    });
+    const { connection, device } = this.#encrypted(bandit);
+    const { response, bytes } = await connection.send("GET", `bandits/${device.id()}/counters`, { signal, most: device.longestCounters() });
+    if (!response.ok) throw await this.#refusal(response, bytes);
+    return JSON.parse(device.openCounters(bytes));
   }
 
   /** The JSON text of the answer to a request about a bandit of either kind. */
   async #ofBandit(bandit, method, path, options, signal) {
     const { connection, id } = this.#bandits.get(bandit);
-    const send = () => connection.json(method, `bandits/${id}${path}`, { ...options, signal, accept: this.#refusal });
-    return this.#goingOn(connection, signal, send);
+    return connection.json(method, `bandits/${id}${path}`, { ...options, signal, accept: this.#refusal });
   }
 
   /** Reads a transformation of named values, and learns one from example rounds. */
@@ -249,9 +220,7 @@ export class Operations {
   async decide({ bandit, contexts, epsilon = 0 }, signal) {
     const { connection, id, device } = this.#bandits.get(bandit);
     if (typeof epsilon !== "number" || !(epsilon >= 0 && epsilon <= 1)) throw named("ValueError", "epsilon must be a number from 0 to 1");
-    if (device) {
-      return this.#withDevice(bandit, signal, (connection, device) => this.#decide(connection, device, { contexts, epsilon }, signal));
-    }
+    if (device) return this.#decide(connection, device, { contexts, epsilon }, signal);
     if (epsilon > 0) {
       throw named("ValueError", "a clear policy takes the reward of the arm that it chose, so that no other may be drawn: leave epsilon out");
     }
@@ -320,9 +289,7 @@ export class Operations {
 
   /** Answers the tasks of a bandit until it is aborted, with growing pauses while the server cannot answer. */
   async raise({ bandit }, signal) {
-    // Not by #withDevice: a committee has no raisers, and only its keys are followed by others.
-    const { connection, device } = this.#bandits.get(bandit);
-    if (!device) throw named("ValueError", CLEAR_BANDIT);
+    const { connection, device } = this.#encrypted(bandit);
     const [path, most] = [`bandits/${device.id()}/raises`, device.longestReply()];
     for (let wait = FIRST_PAUSE; ; ) {
       try {
@@ -348,15 +315,13 @@ export class Operations {
   async feedback({ bandit, sealed, reward }, signal) {
     const { connection, id, device } = this.#bandits.get(bandit);
     if (!device) return this.#feedbackClear(connection, id, { sealed, reward }, signal);
-    return this.#withDevice(bandit, signal, async (connection, device) => {
-      const feedback = device.feedback(sealed, reward);
-      const path = `bandits/${device.id()}/decisions/${feedback.decision()}/feedback`;
-      const body = feedback.body();
-      feedback.free();
-      const { response, bytes } = await connection.binary(path, body, { signal, most: 1 << 16 });
-      if (!response.ok) throw await this.#refusal(response, bytes);
-      return JSON.parse(new TextDecoder().decode(bytes));
-    });
+    const feedback = device.feedback(sealed, reward);
+    const path = `bandits/${id}/decisions/${feedback.decision()}/feedback`;
+    const body = feedback.body();
+    feedback.free();
+    const { response, bytes } = await connection.binary(path, body, { signal, most: 1 << 16 });
+    if (!response.ok) throw await this.#refusal(response, bytes);
+    return JSON.parse(new TextDecoder().decode(bytes));
   }
 
   /** Returns the feedback on a decision of a clear policy: a reward, or what else the policy learns from. */
@@ -379,93 +344,40 @@ export class Operations {
   /** Zeroes the keys and all that was made of them. */
   free() {
     for (const { device } of this.#bandits.values()) device?.free();
-    for (const made of [...this.#formerDevices, ...this.#keys, ...this.#transforms.values()]) made.free();
+    for (const made of this.#transforms.values()) made.free();
+    this.#keys?.free();
     this.#bandits.clear();
     this.#transforms.clear();
-    this.#formerDevices = [];
-    this.#keys = [];
+    this.#keys = undefined;
   }
 
-  /** What `work` returns. If it fails as after a rotation of the committee, it is called again with the keys that follow. */
-  async #goingOn(connection, signal, work) {
-    const keys = this.#current;
-    try {
-      return await work();
-    } catch (error) {
-      if (!keys?.mayBeRotation(error.name, error.reason)) throw error;
-      if (!(await this.#follow(connection, keys, signal))) throw error;
-      return await work();
-    }
-  }
-
-  /** Whether other keys than `keys` are in use, or come into use now, because the server has those that follow. */
-  async #follow(connection, keys, signal) {
-    if (keys !== this.#current) return true;
-    const authorization = keys.authorization();
-    // The token of the bundle is not for a server that was given another one.
-    if (connection.authorization() !== authorization) return false;
-    const { response, bytes } = await connection.successor(authorization, { signal, most: keys.longestSuccessor() });
-    // Another call may have followed them meanwhile.
-    if (keys !== this.#current) return true;
-    if (this.#device.hasNoSuccessor(response.status)) return false;
-    if (!response.ok) throw await this.#refusal(response, bytes);
-    try {
-      this.#keys.push(keys.followedBy(bytes));
-    } finally {
-      // It has the next token.
-      bytes.fill(0);
-    }
-    return true;
-  }
-
-  /** What `work` returns for the connection and the device of a bandit, with the keys in use. */
-  #withDevice(bandit, signal, work) {
-    const { connection, id, config, device } = this.#bandits.get(bandit);
-    if (!device) throw named("ValueError", CLEAR_BANDIT);
-    return this.#goingOn(connection, signal, async () => {
-      if (this.#bandits.get(bandit).keys !== this.#current) {
-        const { created } = await this.#view(connection, id, signal);
-        const { device: former, keys } = this.#bandits.get(bandit);
-        // Another call may have joined meanwhile.
-        if (keys !== this.#current) {
-          this.#bandits.set(bandit, this.#joined(connection, created, { id, asked: JSON.stringify(config) }));
-          this.#formerDevices.push(former);
-        }
-      }
-      return work(connection, this.#bandits.get(bandit).device);
-    });
+  /** The connection and the device of an encrypted bandit. */
+  #encrypted(bandit) {
+    const found = this.#bandits.get(bandit);
+    if (!found.device) throw named("ValueError", CLEAR_BANDIT);
+    return found;
   }
 
   #needKeys() {
-    if (!this.#current) {
+    if (!this.#keys) {
       throw named("KeysError", "an encrypted bandit needs keys, as new Client(url, await Keys.open(bundle)); without them, name a clear policy");
     }
   }
 
-  /** What the server says of the bandit with an id: what was created, the labels and the state. */
-  async #view(connection, id, signal) {
-    return JSON.parse(await connection.json("GET", `bandits/${checkedId(id)}`, { signal, accept: this.#refusal }));
-  }
-
-  /** The entry of a bandit that is joined with the keys in use: the one with the id and the configuration that were asked for, if any. */
-  #joined(connection, created, { id, asked }) {
+  /**
+   * Joins the bandit with the id and the configuration that were asked for, if any, and gives it a random name by which the page calls it.
+   */
+  #added(connection, { created, name = null, tags = [] }, { id, asked }) {
     this.#needKeys();
-    const keys = this.#current;
-    const device = keys.join(JSON.stringify(created), asked);
+    const device = this.#keys.join(JSON.stringify(created), asked);
     if (id !== undefined && device.id() !== id) {
       device.free();
       throw named("AnswerError", `the server answers with another bandit than ${id}`);
     }
-    return { connection, id: checkedId(device.id()), config: created.config, device, keys };
-  }
-
-  /** Joins a bandit, and gives it a random name by which the page calls it. */
-  #added(connection, { created, name = null, tags = [] }, asked) {
     const bandit = randomId();
-    const joined = this.#joined(connection, created, asked);
-    this.#bandits.set(bandit, joined);
-    const { label } = created;
-    return { bandit, encrypted: true, id: joined.id, mostDecisions: joined.device.mostDecisions(), config: joined.config, label, name, tags };
+    this.#bandits.set(bandit, { connection, id: checkedId(device.id()), device });
+    const { config, label } = created;
+    return { bandit, encrypted: true, id: device.id(), mostDecisions: device.mostDecisions(), config, label, name, tags };
   }
 
   /** A bandit with a clear policy, by a random name. */

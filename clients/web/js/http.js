@@ -63,18 +63,14 @@ export class Connection {
     return this.send("POST", path, { body, type: BINARY, headers, signal, most });
   }
 
-  /** The response to a request for the keys that follow those with the header `authorization`. */
-  successor(authorization, { signal, most }) {
-    return this.send("GET", "keys/successor", { signal, most, authorization });
-  }
-
   /** The response to a request for tasks, which the server answers after `wait` seconds at the latest. */
   tasks(path, wait, { signal, most }) {
     return this.send("GET", `${path}?wait=${wait}`, { signal, most, timeout: 1000 * wait + this.timeout });
   }
 
-  async send(method, path, { body, type, headers = {}, signal, most, timeout = this.timeout, authorization = this.authorization() }) {
+  async send(method, path, { body, type, headers = {}, signal, most, timeout = this.timeout }) {
     const began = performance.now();
+    const authorization = this.authorization();
     const limit = AbortSignal.timeout(timeout);
     const either = signal ? AbortSignal.any([signal, limit]) : limit;
     if (type) headers["content-type"] = type;

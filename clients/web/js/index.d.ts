@@ -33,11 +33,11 @@ export class RefusedError extends HelbaError {
   readonly detail: string;
 }
 
-/** The keys of a bandit: secret ones, or those of users whose secret keys a committee holds. They and all computations are in a worker of their own. */
+/** The secret keys of a bandit. They and all computations are in a worker of their own. */
 export class Keys {
   private constructor();
   /**
-   * Opens the bytes of a secret bundle, or of a committee's bundle for users. The bytes are copied into the worker, and the caller should overwrite its own.
+   * Opens the bytes of a secret bundle. The bytes are copied into the worker, and the caller should overwrite its own.
    * Rejects with `KeysError`.
    * @param passphrase of a sealed bundle. A string cannot be wiped from memory.
    */
@@ -52,14 +52,9 @@ export class Keys {
        * the server one bit of a decryption. The count is kept in memory and starts anew with the page: 0 by default.
        */
       repeats?: number;
-      /** What `memory` returned for the same bundle of a committee, or for one of keys before or after it. */
-      memory?: ArrayBuffer | Uint8Array;
     },
   ): Promise<Keys>;
-  /**
-   * The id of the key pair in use when `open` returned, in hexadecimal: that of the bundle, or with `memory` of the last keys that the page
-   * had followed.
-   */
+  /** The id of the key pair, in hexadecimal. */
   readonly keyId: string;
   /** The least and the largest number of features. */
   readonly features: [number, number];
@@ -67,12 +62,6 @@ export class Keys {
   readonly arms: [number, number];
   /** The kernels in use. */
   readonly kernels: "simd128" | "portable";
-  /**
-   * Where a committee holds the keys: what the page stores to read its sealed decisions later, and to know epochs and rotations of the
-   * committee. Any call may change it: store it after opening, and again after calls. **It is secret**: it has the key of sealed decisions,
-   * and after a rotation the access token of the next keys. `undefined` for secret keys. Rejects with `RandomnessError`.
-   */
-  memory(options?: CallOptions): Promise<Uint8Array | undefined>;
   /** Zeroes the keys and ends the worker. Calls that wait reject with `ClosedError`. */
   free(): Promise<void>;
 }
@@ -296,10 +285,7 @@ export class Decision {
   readonly deviceMs?: number;
   /** What else a clear policy says of the decision, such as the budget that is spent. */
   readonly details?: Record<string, unknown>;
-  /**
-   * The decision with its contexts, sealed, for feedback later or from another page: under the secret keys, or where a committee holds them
-   * under a key in the memory of `Keys`.
-   */
+  /** The decision with its contexts, sealed under the secret keys, for feedback later or from another page. */
   toBytes(): Uint8Array;
   /** The decision in the bytes of `toBytes`. They are read when its reward is returned. */
   static fromBytes(bytes: ArrayBuffer | Uint8Array): Decision;

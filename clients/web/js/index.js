@@ -77,7 +77,7 @@ function withoutKeys() {
   return keyless;
 }
 
-/** The keys of a bandit, secret ones or those of a committee's users, in a worker of their own. */
+/** The secret keys of a bandit, in a worker of their own. */
 export class Keys {
   #calls;
 
@@ -86,22 +86,17 @@ export class Keys {
     Object.assign(this, described);
   }
 
-  static async open(bundle, passphrase, { toy = false, repeats = 0, memory, signal } = {}) {
+  static async open(bundle, passphrase, { toy = false, repeats = 0, signal } = {}) {
     const calls = new Calls();
     try {
       // The worker zeroes what it gets, so that it gets a copy.
-      const copy = (given) => (ArrayBuffer.isView(given) ? new Uint8Array(given) : new Uint8Array(given).slice());
-      const argument = { bytes: copy(bundle), passphrase, toy, repeats, memory: memory && copy(memory) };
-      const transfer = [argument.bytes.buffer, ...(memory ? [argument.memory.buffer] : [])];
-      return new Keys(calls, await calls.call("open", argument, { signal, transfer }));
+      const bytes = ArrayBuffer.isView(bundle) ? new Uint8Array(bundle) : new Uint8Array(bundle).slice();
+      const argument = { bytes, passphrase, toy, repeats };
+      return new Keys(calls, await calls.call("open", argument, { signal, transfer: [bytes.buffer] }));
     } catch (error) {
       calls.close("the keys were not opened");
       throw error;
     }
-  }
-
-  async memory({ signal } = {}) {
-    return this.#calls.call("memory", undefined, { signal });
   }
 
   /** Zeroes the keys and ends the worker. Whatever waits is refused with `ClosedError`. */

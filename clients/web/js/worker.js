@@ -13,7 +13,7 @@ const addresses = {
 
 /** What the page may ask for. */
 const OPERATIONS = [
-  "open", "memory", "connect", "create", "bandit", "bandits", "policies", "status", "relabel", "delete", "decide", "feedback", "erase", "counters",
+  "open", "connect", "create", "bandit", "bandits", "policies", "status", "relabel", "delete", "decide", "feedback", "erase", "counters",
   "raise", "readTransform", "learnTransform", "rows", "reward", "transformText", "freeTransform", "free",
 ];
 
@@ -44,8 +44,7 @@ addEventListener("message", async ({ data: { id, operation, argument, abort } })
     if (!OPERATIONS.includes(operation)) throw new Error(`there is no operation ${operation}`);
     operations ??= start();
     const result = await (await operations)[operation](argument, controller.signal);
-    // No copy of a memory stays here.
-    postMessage({ id, result }, operation === "memory" && result ? [result.buffer] : []);
+    postMessage({ id, result });
   } catch (error) {
     // A panic of the module ends in this error; its memory cannot be relied on any more.
     const broken = error instanceof WebAssembly.RuntimeError;

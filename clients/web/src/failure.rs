@@ -41,11 +41,10 @@ impl From<DeviceError> for Failure {
                 let message = DeviceError::Refused(problem.clone()).to_string();
                 Failure { name: "RefusedError", message, problem: Some(problem) }
             }
-            DeviceError::WrongKeys { .. } | DeviceError::NotOfCommittee => Self::keys(error),
-            DeviceError::BadSealedDecision
-            | DeviceError::BadId
-            | DeviceError::Protocol(_)
-            | DeviceError::Rotated { .. } => Self::value(error),
+            DeviceError::WrongKeys { .. } => Self::keys(error),
+            DeviceError::BadSealedDecision | DeviceError::BadId | DeviceError::Protocol(_) => {
+                Self::value(error)
+            }
             error => Self::answer(error),
         }
     }

@@ -8,41 +8,31 @@ mod failure;
 mod transform;
 
 use failure::Failure;
-use js_sys::{Array, Uint8Array};
+use js_sys::Array;
 use protocol::BanditConfig;
 use rand_chacha::ChaCha20Rng;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use user_client::{
-    BanditDevice, Device, Error as DeviceError, MaskedTask, Passphrase, Pending, Target, explore,
-};
+use user_client::{BanditDevice, Device, MaskedTask, Passphrase, Pending, Target, explore};
 use wasm_bindgen::prelude::*;
 use wire::{Created, Manifest};
 use zeroize::Zeroizing;
 
 type Result<T> = std::result::Result<T, Failure>;
 
-/// The keys of a bandit: secret ones, which are zeroed when all that was made of them is freed, or those of
-/// users whose secret keys a committee holds.
+/// The secret keys of a bandit, which are zeroed when all that was made of them is freed.
 #[wasm_bindgen]
 pub struct Keys(Arc<Device>);
 
 #[wasm_bindgen]
 impl Keys {
-    /// Opens the bytes of a secret bundle, or of a committee's bundle for users. `passphrase` is the UTF-8 of
-    /// the passphrase of a sealed one. Toy keys are refused unless `toy`. The device may ask for other
-    /// answers to `repeats` decisions under this key, which is counted in memory (docs/threat-model.md).
-    /// `memory` is what [`Keys::memory`] returned for a bundle for users.
+    /// Opens the bytes of a secret bundle. `passphrase` is the UTF-8 of the passphrase of a sealed one. Toy
+    /// keys are refused unless `toy`. The device may ask for other answers to `repeats` decisions under this
+    /// key, which is counted in memory (docs/threat-model.md).
     ///
     /// # Errors
     /// `KeysError`.
-    pub fn open(
-        bytes: Vec<u8>,
-        passphrase: Option<Vec<u8>>,
-        toy: bool,
-        repeats: u32,
-        memory: Option<Vec<u8>>,
-    ) -> Result<Keys> {
+    pub fn open(bytes: Vec<u8>, passphrase: Option<Vec<u8>>, toy: bool, repeats: u32) -> Result<Keys> {
         let (bytes, passphrase) = (Zeroizing::new(bytes), passphrase.map(Zeroizing::new));
         let sealed = bytes.starts_with(&ckks_secret::SEALED_MAGIC);
         let device = match (passphrase, sealed) {
@@ -63,23 +53,7 @@ impl Keys {
                 "the bundle holds a toy key, which protects nothing: use one that was generated without --toy",
             ));
         }
-        let device = match memory.map(Zeroizing::new) {
-            Some(memory) => device.remembering(&memory).map_err(Failure::keys)?,
-            None => device,
-        };
         Ok(Keys(Arc::new(device.with_most_repeats(repeats.into()))))
-    }
-
-    /// What a page stores where a committee holds the keys; nothing for secret keys.
-    ///
-    /// # Errors
-    /// `RandomnessError`.
-    pub fn memory(&self) -> Result<Option<Uint8Array>> {
-        match self.0.memory() {
-            Ok(memory) => Ok(Some(Uint8Array::from(&memory[..]))),
-            Err(DeviceError::NotOfCommittee) => Ok(None),
-            Err(error) => Err(Failure::new("RandomnessError", error)),
-        }
     }
 
     /// The id of the key pair, and the numbers of features and arms that the keys serve, as JSON.
@@ -91,33 +65,6 @@ impl Keys {
     /// The value of the header `Authorization`.
     pub fn authorization(&self) -> String {
         self.0.token().authorization().to_string()
-    }
-
-    /// Whether a request that failed with an error of this name, and the reason of a refusal, may succeed
-    /// with the keys that follow, because a rotation of their committee causes it.
-    #[wasm_bindgen(js_name = mayBeRotation)]
-    pub fn may_be_rotation(&self, name: &str, reason: Option<String>) -> bool {
-        // The name of other keys than the server's, the other error that a rotation causes.
-        let other = name == "KeysError";
-        self.0.is_of_committee()
-            && (other || reason.as_deref().is_some_and(DeviceError::is_reason_of_rotation))
-    }
-
-    /// The most bytes of the reply to `GET keys/successor`.
-    #[wasm_bindgen(js_name = longestSuccessor)]
-    pub fn longest_successor(&self) -> usize {
-        self.0.longest_successor()
-    }
-
-    /// The keys that follow these after a rotation of their committee, from the reply to `GET
-    /// keys/successor`. Bandits are joined again with them.
-    ///
-    /// # Errors
-    /// `AnswerError` for other bytes, too few signatures or an epoch that is over; `KeysError` for keys that
-    /// follow others, of other parameters, or for secret keys.
-    #[wasm_bindgen(js_name = followedBy)]
-    pub fn followed_by(&self, successor: Vec<u8>) -> Result<Keys> {
-        Ok(Keys(Arc::new(self.0.followed_by(&Zeroizing::new(successor))?)))
     }
 
     /// Checks that the server of the manifest `json` has the public half of these keys.
@@ -213,7 +160,7 @@ impl Bandit {
     /// The counters of all devices in a reply to `GET …/counters`, opened, as JSON.
     ///
     /// # Errors
-    /// `AnswerError`; also for keys that a committee holds.
+    /// `AnswerError`.
     #[wasm_bindgen(js_name = openCounters)]
     pub fn open_counters(&self, reply: &[u8]) -> Result<String> {
         let opened = self.device.open_counters(reply)?;
@@ -306,17 +253,12 @@ impl Bandit {
     /// from −1 to 1.
     ///
     /// # Errors
-    /// `ValueError` for the reward, for bytes that these keys did not seal or of another bandit, and for keys
-    /// that a rotation has ended; `KeysError` for other keys.
+    /// `ValueError` for the reward, and for bytes that these keys did not seal or of another bandit.
     pub fn feedback(&mut self, sealed: &[u8], reward: f64) -> Result<Feedback> {
         let pending = Waiting(Pending::unseal(sealed, &self.keys)?);
         let Pending { contexts, created, decision, arm, question, .. } = &pending.0;
         if created.id != self.device.created().id {
             return Err(Failure::value("the decision is one of another bandit"));
-        }
-        if created != self.device.created() {
-            // Joining refuses a decision of other keys, and says whether they are over.
-            self.keys.clone().join_shared(created)?;
         }
         let features = contexts.get(*arm).ok_or_else(|| Failure::value("the decision has no such arm"))?;
         let body = self
@@ -442,12 +384,6 @@ fn generator() -> Result<ChaCha20Rng> {
 #[cfg(feature = "seeded")]
 fn generator() -> Result<ChaCha20Rng> {
     Ok(rand::SeedableRng::seed_from_u64(13))
-}
-
-/// Whether a server that answers `GET keys/successor` with this status has none.
-#[wasm_bindgen(js_name = hasNoSuccessor)]
-pub fn has_no_successor(status: u16) -> bool {
-    Device::has_no_successor(status)
 }
 
 /// The kernels of this build.
