@@ -1,11 +1,9 @@
-//! A member of a key committee: its keys, and what it answers a server.
+//! A member of a committee: how its keys are made, and how it serves.
 //!
 //! For the program `helba-member`, and for programs that run members in their own process. A server and a
 //! device of a user must not depend on this crate, which names secrets.
 
-pub mod keygen;
-mod keys;
-pub mod serve;
+mod identity;
 pub mod shares;
 
-pub use keys::{KeysError, MemberKeys, MemberShares};
+pub use identity::{Error, Identity, card_from_json, card_to_json};

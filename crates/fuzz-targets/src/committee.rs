@@ -1,77 +1,43 @@
-//! What the members of a key committee read of each other, of a board and of a server.
+//! What the members of a committee, its devices and a server read of each other.
 
-use helba::Event;
-use helba_member::keygen::{Identity, Plan, Proposal, read_key_generation, read_resharing};
-use helba_member::serve::Told;
-use rand::SeedableRng;
-use rand_chacha::ChaCha20Rng;
-use std::sync::OnceLock;
-use wire::{CheckEvidence, OpenedChecks, PublicBytes, RotationEvidence, SignedHead};
+use committee::keygen::KeygenMessage;
+use serde::{Serialize, de::DeserializeOwned};
+use shares::talk::{
+    Answered, Checkpoint, Decided, FromMember, Poll, Signatures, SignedPoll, ToMember, from_bytes, to_bytes,
+};
+use shares::{Feedback, Proposal, Request, SignedManifest};
 
-/// A proposal of 2 of 3 for toy keys, whose messages the targets read.
-///
-/// # Panics
-/// Never: three identities are 2 of 3.
-pub fn proposal() -> Proposal {
-    let mut rng = ChaCha20Rng::seed_from_u64(3);
-    let members = (0..3).map(|_| Identity::generate(&mut rng).card()).collect();
-    let nonce = PublicBytes(vec![3; 32]);
-    Proposal {
-        features: 2,
-        arms: 2,
-        threshold: 2,
-        toy: true,
-        created: 0,
-        nonce,
-        members,
-        resharing: None,
-        follows: None,
-    }
-}
+/// The members of the committee whose requests and feedbacks are read.
+pub const MEMBERS: u8 = 3;
 
-/// The plan of [`proposal`].
-///
-/// # Panics
-/// Never: the proposal is one.
-pub fn plan() -> &'static Plan {
-    static PLAN: OnceLock<Plan> = OnceLock::new();
-    PLAN.get_or_init(|| Plan::new(proposal()).expect("a plan of 2 of 3"))
-}
-
-/// A message of a key generation, or its proposal.
-pub(crate) fn keygen(input: &[u8]) {
-    read_key_generation(plan(), input);
-    if let Ok(proposal) = serde_json::from_slice::<Proposal>(input) {
-        _ = proposal.check();
-    }
-}
-
-/// What is sealed to a member in a resharing. What a dealer tells twice is told once.
-pub(crate) fn resharing(input: &[u8]) {
-    if let Some(told) = read_resharing(plan(), input) {
-        merges(told);
-    }
-}
-
-/// What a member is told by a server, and by the members of the epoch before. A message that is read is
+/// A message between members, devices and a server, a proposal or a manifest. A message that is read is
 /// written with bytes that are read and written the same.
-pub(crate) fn told(input: &[u8]) {
+pub(crate) fn message(input: &[u8]) {
     fn check(input: &[u8], read: impl Fn(&[u8]) -> Option<Vec<u8>>) {
         if let Some(written) = read(input) {
             assert!(read(&written).as_ref() == Some(&written), "written messages are read as another");
         }
     }
-    check(input, |bytes| Some(CheckEvidence::from_bytes(bytes).ok()?.to_bytes()));
-    check(input, |bytes| Some(OpenedChecks::from_bytes(bytes).ok()?.to_bytes()));
-    check(input, |bytes| Some(RotationEvidence::from_bytes(bytes).ok()?.to_bytes()));
-    check(input, |bytes| Some(SignedHead::from_bytes(bytes).ok()?.to_bytes()));
-    check(input, |bytes| Event::from_bytes(bytes).ok()?.to_bytes().ok());
-    if let Ok(told) = postcard::from_bytes::<Told>(input) {
-        merges(Told::merged([told.clone(), told]));
+    fn said<T: Serialize + DeserializeOwned>(bytes: &[u8]) -> Option<Vec<u8>> {
+        to_bytes(&from_bytes::<T>(bytes).ok()?).ok()
     }
-}
-
-/// Merging what was merged with itself changes nothing.
-fn merges(told: Told) {
-    assert!(Told::merged([told.clone(), told.clone()]) == told, "merged twice, it is another");
+    check(input, said::<Poll>);
+    check(input, said::<SignedPoll>);
+    check(input, said::<FromMember>);
+    check(input, said::<Vec<(u64, ToMember)>>);
+    check(input, said::<ToMember>);
+    check(input, said::<Answered>);
+    check(input, said::<Decided>);
+    check(input, said::<Checkpoint>);
+    check(input, said::<Signatures>);
+    check(input, |bytes| Some(Request::from_bytes(bytes, MEMBERS).ok()?.to_bytes()));
+    check(input, |bytes| Some(Feedback::from_bytes(bytes, MEMBERS).ok()?.to_bytes()));
+    check(input, |bytes| Some(KeygenMessage::from_bytes(bytes).ok()?.to_bytes()));
+    for proposal in [Proposal::from_bytes(input).ok(), serde_json::from_slice(input).ok()] {
+        _ = proposal.map(|proposal| proposal.check());
+    }
+    check(input, |bytes| Some(SignedManifest::from_bytes(bytes).ok()?.to_bytes()));
+    if let Ok(manifest) = SignedManifest::from_bytes(input) {
+        _ = manifest.check();
+    }
 }

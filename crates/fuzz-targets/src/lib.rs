@@ -11,7 +11,7 @@ mod frames;
 mod messages;
 mod rest;
 
-pub use committee::{plan, proposal};
+pub use committee::MEMBERS;
 pub use frames::{COEFFICIENTS, SPEC};
 
 /// A parser.
@@ -38,9 +38,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "policy_request", run: messages::policy, inputs: 5000 },
     Target { name: "data_file", run: data::file, inputs: 1500 },
     Target { name: "sum_share", run: messages::share, inputs: 5000 },
-    Target { name: "keygen_message", run: committee::keygen, inputs: 400 },
-    Target { name: "resharing_deal", run: committee::resharing, inputs: 400 },
-    Target { name: "member_told", run: committee::told, inputs: 5000 },
+    Target { name: "committee_message", run: committee::message, inputs: 3000 },
 ];
 
 /// Runs the target `name`. Panics if there is no such target.

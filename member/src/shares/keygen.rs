@@ -2,7 +2,7 @@
 
 use super::board::MOST_BYTES;
 use super::serve::MEMORY_FOLDER;
-use crate::keygen::Identity;
+use crate::Identity;
 use anyhow::{Context, bail, ensure};
 use committee::MemberKeys;
 use committee::keygen::{Announcement, Contribution, KeygenMessage, MemberSecrets, contribute, gather};

@@ -1,7 +1,7 @@
 //! A member serves: it asks the server what is to be computed, and answers.
 
 use super::keygen::{KEYS_FILE, MANIFEST_FILE};
-use crate::keygen::Identity;
+use crate::Identity;
 use anyhow::{Context, ensure};
 use committee::member::{Kept, Member, Memory, Secrets};
 use committee::prepare::Identity as Known;
@@ -44,8 +44,8 @@ impl Files {
             if path.extension().is_none_or(|extension| extension != "kept") {
                 continue;
             }
-            let bytes =
-                crate::keys::read_private(&path, MOST_KEPT).with_context(|| path.display().to_string())?;
+            let bytes = crate::identity::read_private(&path, MOST_KEPT)
+                .with_context(|| path.display().to_string())?;
             let (bandit, of): (BanditId, Kept) = from_bytes(&bytes).with_context(|| {
                 format!(
                     "{} is damaged: remove it, and start this member once with --restored",
@@ -87,7 +87,8 @@ impl Served {
         let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;
         let manifest = SignedManifest::from_bytes(&bytes).with_context(|| path.display().to_string())?;
         let path = folder.join(KEYS_FILE);
-        let bytes = crate::keys::read_private(&path, 1 << 16).with_context(|| path.display().to_string())?;
+        let bytes =
+            crate::identity::read_private(&path, 1 << 16).with_context(|| path.display().to_string())?;
         let keys = MemberKeys::from_bytes(&bytes, &manifest).with_context(|| path.display().to_string())?;
         let cards = &manifest.manifest.proposal.cards;
         let own = cards.get(usize::from(keys.member()) - 1);

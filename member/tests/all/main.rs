@@ -1,15 +1,4 @@
-//! Members, a server and users without a secret, in one process.
+//! Members in processes, a server and users.
 
-mod committee;
-mod inputs;
-mod keygen;
-mod keys;
-mod plan;
 mod processes;
-mod replay;
-mod reshare;
-mod rotating;
-mod rotating_requests;
-mod rotation;
-mod rounds;
 mod shares;

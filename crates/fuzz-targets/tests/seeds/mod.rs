@@ -2,19 +2,16 @@
 
 use ckks::{FRAME_DIGEST_BYTES, GaloisElement, KeyId, Params, Plaintext};
 use ckks_secret::{SEALED_MAGIC, SecretKey};
+use committee::keygen::KeygenMessage;
 use fuzz_targets::{COEFFICIENTS, SPEC};
-use helba_member::keygen::{Entry, Round, Slot};
-use helba_member::serve::{Told, ToldBandit};
 use num_complex::Complex64;
-use protocol::budget::Budget;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use secure_sum::{BatchId, Sum, encrypted};
+use shares::talk::{Checkpoint, Poll, SignedPoll, to_bytes};
+use shares::{Card, Feedback, Manifest, Proposal, Request, SignedManifest, Threshold};
 use testkit::samples;
-use wire::{
-    AccessToken, AskAgain, CheckEvidence, DecideReply, OpenedChecks, RotationEvidence, RotationShares,
-    SenderTag, ShownCounters, SignedHead, TracedFeedback,
-};
+use wire::{AccessToken, AskAgain, DecideReply, SenderTag, ShownCounters, TracedFeedback};
 
 /// The inputs of the target `name`.
 pub(crate) fn seeds(name: &str) -> Vec<Vec<u8>> {
@@ -33,10 +30,8 @@ pub(crate) fn seeds(name: &str) -> Vec<Vec<u8>> {
         "json_message" => json_messages(),
         "policy_request" => policy_requests(),
         "data_file" => data_files(),
-        "sum_share" => shares(),
-        "keygen_message" => keygen_messages(),
-        "resharing_deal" => resharing_deals(),
-        "member_told" => told(),
+        "sum_share" => sums(),
+        "committee_message" => committee_messages(),
         other => panic!("no inputs for the target {other}"),
     }
 }
@@ -185,82 +180,40 @@ fn policy_requests() -> Vec<Vec<u8>> {
     policies::cards().unwrap().iter().map(|card| card.example.to_string().into_bytes()).collect()
 }
 
-fn shares() -> Vec<Vec<u8>> {
+fn sums() -> Vec<Vec<u8>> {
     let batch = BatchId { number: 7, at_least: 3 };
     let reports = secure_sum::reports(batch, -5, &mut rng()).map(|report| report.to_bytes());
     let opened = encrypted::write_opened(&Sum { total: -5, users: 3 });
     vec![reports[0].to_vec(), reports.concat(), opened.to_vec()]
 }
 
-/// The bytes of a deal of zeros.
-fn zeros() -> usize {
-    let slot = Slot { round: Round::Deal, number: 0, member: 1 };
-    fuzz_targets::plan().most_bytes(slot) - envelope::SEALED_OVERHEAD
-}
-
-fn keygen_messages() -> Vec<Vec<u8>> {
-    let signing = envelope::SigningSecret::generate(&mut rng());
-    let slot = Slot { round: Round::Commit, number: 0, member: 2 };
-    let entry = Entry::sign(&signing, fuzz_targets::plan().session(), slot, [1; 32], b"body").to_bytes();
-    let opening = [&[7; 32][..], &3u16.to_le_bytes(), b"why", &entry].concat();
-    let proposal = serde_json::to_vec(&fuzz_targets::proposal()).unwrap();
-    vec![[entry, entry].concat(), opening, proposal, vec![0; zeros()]]
-}
-
-/// What a ledger tells with a bandit, and the record of its last task.
-fn told_by_ledger() -> Told {
-    let record = postcard::to_stdvec(&([5u8; 32], vec![[6u8; 32]])).unwrap();
-    let bandit = ToldBandit {
-        id: "b".repeat(32),
-        pinned: Some([1; 32]),
-        head: Some((9, [2; 32])),
-        own: Some((4, [(0, record)].into())),
-        evaluations: vec![(0, 1 << 63 | 7), (1, 1 << 63 | 7)],
+/// The cards of three members, a manifest without keys, and messages without numbers.
+fn committee_messages() -> Vec<Vec<u8>> {
+    let mut rng = rng();
+    let card = |rng: &mut ChaCha20Rng| Card {
+        sealing: envelope::SealingSecret::generate(rng).public(),
+        signing: envelope::SigningSecret::generate(rng).public(),
     };
-    Told {
-        spent: Budget { decisions: 3, models: 2 },
-        uploads: vec![([3; 32], 1 << 63 | 7)],
-        bandits: vec![bandit],
-    }
-}
-
-fn resharing_deals() -> Vec<Vec<u8>> {
-    let told = postcard::to_stdvec(&told_by_ledger()).unwrap();
-    // A deal of a key generation has two halves of 32 bytes more.
-    vec![[vec![0; zeros() - 64], told].concat(), vec![8; 40]]
-}
-
-fn told() -> Vec<Vec<u8>> {
-    let signing = envelope::SigningSecret::generate(&mut rng());
-    let head = SignedHead::sign((2, &signing), fuzz_targets::plan().session(), "b", (1, 2), &[3; 32]);
-    let opened =
-        OpenedChecks { question: vec![1; 20], set: 0b11, shares: vec![(vec![2; 32], vec![3; 64]); 2] };
-    let shares =
-        RotationShares { hashes: vec![[4; 32]; 9], up: vec![vec![5; 30]; 3], signature: vec![6; 64] };
-    let rotation = RotationEvidence {
-        question: vec![1; 20],
-        set: 0b11,
-        c1: [vec![2; 40], vec![3; 40]],
-        shares: vec![shares],
-    };
-    let check = CheckEvidence { frames: vec![vec![1; 50]; 2], opened: vec![opened.clone()] };
-    let mut told = vec![
-        head.to_bytes(),
-        check.to_bytes(),
-        opened.to_bytes(),
-        rotation.to_bytes(),
-        postcard::to_stdvec(&told_by_ledger()).unwrap(),
-    ];
-    for event in [
-        helba::Event::Rounds(1024),
-        helba::Event::Feedback { round: 3, frame: vec![1; 40] },
-        helba::Event::Given(9),
-        helba::Event::Skipped,
-        helba::Event::Learnt { id: protocol::LearnId([5; 16]), first: 4, rounds: 2, frame: vec![3; 40] },
-        helba::Event::Raised { task: 4, frame: vec![2; 40] },
-        helba::Event::Checked { task: 4, dropped: Vec::new(), openings: vec![opened.to_bytes()] },
-    ] {
-        told.push(event.to_bytes().unwrap());
-    }
-    told
+    let cards = (0..fuzz_targets::MEMBERS).map(|_| card(&mut rng)).collect();
+    let threshold = Threshold::new(2, fuzz_targets::MEMBERS).unwrap();
+    let proposal = Proposal { threshold, cards, follows: None, nonce: [1; 32] };
+    let keys = || vec![[2; 32]; 3];
+    let manifest = Manifest { proposal: proposal.clone(), subsets: keys(), pairs: keys() };
+    let signatures = vec![vec![3; 64]; 3];
+    let (time, nonce) = (1_800_000_000, [4; 32]);
+    let poll = to_bytes(&Poll { time, nonce, after: 3, first: 5, said: vec![] }).unwrap();
+    let (macs, numbers) = (vec![[5; 16]; 3], vec![6; 8]);
+    let request = Request { session: [7; 32], nonce: [8; 16], numbers: numbers.clone(), macs: macs.clone() };
+    let feedback = Feedback { decision: [9; 32], nonce: [8; 16], numbers, macs };
+    vec![
+        serde_json::to_vec(&proposal).unwrap(),
+        proposal.to_bytes(),
+        SignedManifest { manifest, signatures: signatures.clone() }.to_bytes(),
+        to_bytes(&SignedPoll { poll: poll.clone(), signature: vec![3; 64] }).unwrap(),
+        poll,
+        to_bytes(&Checkpoint::first([1; 32])).unwrap(),
+        request.to_bytes(),
+        feedback.to_bytes(),
+        KeygenMessage::Signature { member: 2, signature: signatures[0].clone() }.to_bytes(),
+    ]
 }
