@@ -14,8 +14,8 @@ use ureq::{Agent, Body, RequestBuilder};
 use wire::{
     AccessToken, AskAgain, BanditView, ClearFeedback, Counted, Created, DECISIONS_HEADER, DecideRequest,
     Decided, IDEMPOTENCY_HEADER, Labelled, Labels, LabelsPatch, Limits, MAX_CLEAR_BYTES, MAX_JSON_BYTES,
-    Manifest, MemberReply, MemberRequest, OCTET_STREAM, PolicyCard, PolicyCreated, PolicyView, SENDER_HEADER,
-    SenderTag, ServerAddress, ShuffledBatch,
+    Manifest, OCTET_STREAM, PolicyCard, PolicyCreated, PolicyView, SENDER_HEADER, SenderTag, ServerAddress,
+    ShuffledBatch,
 };
 
 /// The time that a server gets for an answer that it need not compute.
@@ -505,58 +505,6 @@ impl Client {
     pub fn post_raises(&self, id: &str, limits: &Limits, raises: &[u8]) -> Result<Vec<u8>, Error> {
         let mut response = self.send(&format!("bandits/{}/raises", checked(id)?), raises)?;
         self.body(&mut response, limits.reply())
-    }
-
-    /// The question to a member of the key committee that waits for an answer, or `None` if there was none
-    /// within `wait` seconds, at most 30. `time` is that of the member's clock, in seconds since 1970, which
-    /// it signs ([`wire::sign_poll`]). The question is about a polynomial of at most `c1` bytes.
-    ///
-    /// # Errors
-    /// As [`Self::encrypted`].
-    pub fn question(
-        &self,
-        member: u8,
-        (time, signature): (u64, &[u8]),
-        c1: usize,
-        wait: u64,
-    ) -> Result<Option<MemberRequest>, Error> {
-        let signature = ckks::Hex(signature);
-        let path =
-            format!("committee/members/{member}/questions?wait={wait}&time={time}&signature={signature}");
-        let request = self.get(&path);
-        let limit = Duration::from_secs(wait) + TRANSFER;
-        let mut response = self.accepted(request.config().timeout_global(Some(limit)).build().call())?;
-        if response.status() == 204 {
-            return Ok(None);
-        }
-        let bytes = self.body(&mut response, MemberRequest::most_bytes(c1))?;
-        Ok(Some(MemberRequest::read(&bytes, c1)?))
-    }
-
-    /// The records of the log of an encrypted bandit after the first `after`, for a member, and the heads
-    /// that members have signed. `head` is the last one that this member has signed.
-    ///
-    /// # Errors
-    /// As [`Self::encrypted`].
-    pub fn journal(
-        &self,
-        id: &str,
-        after: u64,
-        head: Option<&wire::SignedHead>,
-    ) -> Result<wire::Journal, Error> {
-        let head = head.map(|head| format!("&head={}", ckks::Hex(&head.to_bytes()))).unwrap_or_default();
-        let request = self.get(&format!("bandits/{id}/journal?after={after}{head}"));
-        let mut response = self.accepted(request.call())?;
-        let bytes = self.body(&mut response, wire::Journal::most_bytes())?;
-        Ok(wire::Journal::read(&bytes)?)
-    }
-
-    /// Sends the answer of a member.
-    ///
-    /// # Errors
-    /// As [`Self::encrypted`]; [`Error::Refused`] with status 409 if the question does not wait for it.
-    pub fn shares(&self, member: u8, reply: &MemberReply) -> Result<(), Error> {
-        self.send(&format!("committee/members/{member}/shares"), &reply.to_bytes()).map(drop)
     }
 
     /// Sends the feedback of [`crate::BanditDevice::feedback`]. The same feedback counts once.

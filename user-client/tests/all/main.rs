@@ -3,7 +3,6 @@
 //! All files are one program: a program for each would link the whole crate again.
 
 mod bandit;
-mod committee;
 mod data;
 mod device;
 mod http;
