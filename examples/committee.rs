@@ -3,7 +3,7 @@
 //! comes back. Every decision is compared with that of a twin in exact arithmetic.
 //!
 //! ```text
-//! cargo run --release --example committee -- [--rounds 300] [--users 20] [--threshold 2] [--members 4] [--json]
+//! cargo run --release --example committee -- [--rounds 300] [--users 20] [--threshold 2] [--members 4]
 //! cargo run --release --example committee -- --features 2 --arms 2 --decisions 10000 --together 256
 //! ```
 
