@@ -2,24 +2,20 @@
 
 use crate::Error;
 use crate::decision_log::{DecisionLog, Line, LogOptions};
-use crate::desk::{Answer, Desk};
+use crate::desk::Desk;
 use crate::http::app;
 use crate::pending::{Bounds, Pending};
 use crate::settings::Settings;
-use ckks::KeyId;
 use host::lock;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use service::{Bodies, Connections, Hosts, Pace, Tls};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::net::TcpListener;
-use user_client::{
-    AnyBandit, Client, Connected, Device, MOST_BANDITS, Raiser, RaiserOptions, Stop, patiently,
-};
+use user_client::{AnyBandit, Client, Device, MOST_BANDITS, Raiser, RaiserOptions, Stop, patiently};
 use wire::TokenDigest;
 
 /// Memory for bodies above 64 KiB, which are those with schemas and examples.
@@ -71,7 +67,8 @@ impl Options {
 pub struct Agent(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
-    link: Connected,
+    pub(crate) device: Arc<Device>,
+    pub(crate) client: Client,
     pub(crate) stop: Stop,
     pub(crate) options: Options,
     pub(crate) pending: Pending,
@@ -109,7 +106,8 @@ impl Agent {
         let pending = Pending::open(folder, &device, bounds)?;
         let decisions = options.decision_log.map(|bounds| DecisionLog::open(folder, bounds)).transpose()?;
         Ok(Agent(Arc::new(Inner {
-            link: Connected::new(device, client),
+            device,
+            client,
             stop: Stop::default(),
             pending,
             decisions,
@@ -142,16 +140,9 @@ impl Agent {
         let inner = self.0.clone();
         let options = RaiserOptions { rescan: inner.options.rescan, ..RaiserOptions::default() };
         let (log, of_raiser) = (inner.log.clone(), inner.stop.clone());
-        let (client, device) = (inner.client(), inner.device());
+        let (client, device) = (inner.client.clone(), inner.device.clone());
         let raiser = Raiser::new(client, device, options, of_raiser, inner.fork_rng(), move |line| log(line));
-        // The members of a committee raise for its bandits.
-        let raises = !inner.device().is_of_committee();
-        let mut raising = pin!(async {
-            match raises {
-                true => tokio::task::spawn_blocking(|| raiser.run()).await,
-                false => std::future::pending().await,
-            }
-        });
+        let mut raising = tokio::task::spawn_blocking(|| raiser.run());
         let mut ended = None;
         let stop = async {
             tokio::select! {
@@ -163,8 +154,7 @@ impl Agent {
         inner.stop.stop();
         let raised = match ended {
             Some(ended) => ended,
-            None if raises => raising.await,
-            None => Ok(Ok(())),
+            None => raising.await,
         };
         let closing = tokio::task::spawn_blocking(move || inner.close());
         closing.await.map_err(|_| Error::Broken("the end panicked"))??;
@@ -172,41 +162,12 @@ impl Agent {
         Ok(answered)
     }
 
-    /// The answer of the desk of a bandit to `request`, which is made again with the keys after a rotation.
-    ///
-    /// # Errors
-    /// As [`Self::desk`] and `request`.
-    pub(crate) async fn at_desk<T, F: Future<Output = Answer<T>>>(
-        &self,
-        id: &str,
-        request: impl Fn(Arc<Desk>) -> F,
-    ) -> Answer<T> {
-        let key = self.0.device().key_id();
-        let error = match request(self.desk(id).await?).await {
-            Err(error) => error,
-            done => return done,
-        };
-        let (inner, failed) = (self.0.clone(), error.clone());
-        let again = blocking(move || {
-            Ok(match &*failed {
-                Error::Client(cause) => inner.goes_on(key, cause),
-                // Its desk was closed, because somebody else has followed.
-                Error::Stopping => inner.device().key_id() != key,
-                _ => false,
-            })
-        });
-        match again.await? {
-            true => request(self.desk(id).await?).await,
-            false => Err(error),
-        }
-    }
-
     /// The desk of a bandit, which is opened for the first request.
     ///
     /// # Errors
     /// [`Error::NotEncrypted`], [`Error::TooManyBandits`]; those of the server and of
     /// [`Device::join`].
-    async fn desk(&self, id: &str) -> Result<Arc<Desk>, Error> {
+    pub(crate) async fn desk(&self, id: &str) -> Result<Arc<Desk>, Error> {
         if let Some(desk) = self.0.opened(id) {
             return Ok(desk);
         }
@@ -216,60 +177,13 @@ impl Agent {
 }
 
 impl Inner {
-    /// The device, with the last keys that it knows.
-    pub(crate) fn device(&self) -> Arc<Device> {
-        self.link.device()
-    }
-
-    pub(crate) fn client(&self) -> Client {
-        self.link.client()
-    }
-
-    /// Whether a request that failed with `error` under `key` may be made again, with the keys after a
-    /// rotation of the committee.
-    pub(crate) fn goes_on(&self, key: KeyId, error: &user_client::Error) -> bool {
-        match self.link.follow(key, error) {
-            Ok(true) => {
-                let now = self.device().key_id();
-                self.log(&format!(
-                    "the bandits went on from key {key} under key {now}, which t members have signed"
-                ));
-                true
-            }
-            Ok(false) => false,
-            Err(error) => {
-                self.log(&format!("the keys after a rotation were refused: {error}"));
-                false
-            }
-        }
-    }
-
-    /// The result of a request to the server, which is made again with the keys after a rotation.
-    pub(crate) fn ask<T>(
-        &self,
-        request: impl Fn(&Client) -> Result<T, user_client::Error>,
-    ) -> Result<T, user_client::Error> {
-        let key = self.device().key_id();
-        match request(&self.client()) {
-            Err(error) if self.goes_on(key, &error) => request(&self.client()),
-            done => done,
-        }
-    }
-
-    /// The desk of a bandit, if there is one under the keys of the device.
+    /// The desk of a bandit, if there is one.
     fn opened(&self, id: &str) -> Option<Arc<Desk>> {
-        let (key, mut desks) = (self.device().key_id(), lock(&self.desks));
-        let desk = desks.get(id)?.0.clone();
-        if desk.key() == key {
-            return Some(desk);
-        }
-        desks.remove(id);
-        desk.close();
-        None
+        lock(&self.desks).get(id).map(|(desk, _)| desk.clone())
     }
 
     fn open_desk(self: &Arc<Self>, id: &str) -> Result<Arc<Desk>, Error> {
-        let ask = |_: &mut ChaCha20Rng| self.ask(|client| client.any_bandit(id));
+        let ask = |_: &mut ChaCha20Rng| self.client.any_bandit(id);
         let created = match patiently(self.options.patience, &self.stop, &mut self.fork_rng(), ask)? {
             AnyBandit::Encrypted(view) => view.created,
             AnyBandit::Clear(_) => return Err(Error::NotEncrypted { what: format!("bandit {id}") }),
@@ -351,7 +265,7 @@ impl Inner {
         if let Some(error) = unrepeated {
             self.log(&format!("an unreliable decision was not repeated: {error}"));
         }
-        let device = self.device();
+        let device = &self.device;
         if let Some(spent) = device.repeats_spent() {
             self.log(&spent.to_string());
         }

@@ -7,7 +7,6 @@ use crate::agent::{Inner, now};
 use crate::decision_log::{Line, Played};
 use crate::pending::{Kept, Sent, Waiting};
 use crate::settings::{Mode, Settings};
-use ckks::KeyId;
 use host::lock;
 use privacy::PrivacyStatement;
 use protocol::DecisionId;
@@ -33,8 +32,6 @@ const STATEMENT: &str =
 
 /// The queues of a bandit, which threads of its own serve until it is closed.
 pub(crate) struct Desk {
-    /// The key of its device.
-    key: KeyId,
     queues: Mutex<Queues>,
     changed: Condvar,
 }
@@ -72,9 +69,9 @@ impl Desk {
     /// # Errors
     /// As [`user_client::Device::join`].
     pub(crate) fn open(agent: &Arc<Inner>, created: Created) -> Result<(Arc<Desk>, JoinHandle<()>), Error> {
-        let device = agent.device();
+        let device = agent.device.clone();
         let (queues, changed) = Default::default();
-        let desk = Arc::new(Desk { key: device.key_id(), queues, changed });
+        let desk = Arc::new(Desk { queues, changed });
         let (done, join) = std::sync::mpsc::channel();
         let (of_thread, agent) = (desk.clone(), agent.clone());
         let thread = std::thread::spawn(move || match device.join(&created) {
@@ -87,11 +84,6 @@ impl Desk {
         });
         join.recv().map_err(|_| Error::Broken("a thread of a bandit panicked"))??;
         Ok((desk, thread))
-    }
-
-    /// The key of its device.
-    pub(crate) fn key(&self) -> KeyId {
-        self.key
     }
 
     /// A decision on `rows`.
@@ -234,8 +226,8 @@ fn decide<R: CryptoRng>(
         return decide_here(agent, joined, load, arm, rng);
     }
     let rows: Vec<&[Vec<f64>]> = load.iter().map(|asked| &asked.rows[..]).collect();
-    let client = agent.client();
-    let ask = |rng: &mut R| joined.decide_several(&client, &rows, rng);
+    let client = &agent.client;
+    let ask = |rng: &mut R| joined.decide_several(client, &rows, rng);
     let made = patiently(agent.options.patience, &agent.stop, rng, ask).map_err(Error::from);
     let kept = made.and_then(|round| {
         let now = now();
@@ -266,7 +258,7 @@ fn decide<R: CryptoRng>(
             agent.log_decisions(choices.map(line).collect());
             agent.note(round.unrepeated.as_ref());
             // The decisions count in any case, and the server gives the tasks to somebody else.
-            if let Err(error) = joined.answer_tasks(&client, &mut round, rng) {
+            if let Err(error) = joined.answer_tasks(client, &mut round, rng) {
                 agent.log(&format!("tasks of bandit {}: {error}", joined.created().id));
             }
         }
@@ -369,10 +361,10 @@ fn send<R: CryptoRng>(
     let body =
         joined.feedback(id, played.arm as usize, features, sent.reward, question.as_ref(), &mut of_seed)?;
     let bandit = &joined.created().id;
-    let client = agent.client();
+    let client = &agent.client;
     let send = |_: &mut R| client.feedback_encrypted(bandit, id, &body);
     let receipt = patiently(agent.options.patience, &agent.stop, rng, send);
-    let receipt = receipt.map_err(|error| agent.device().explained(error))?;
+    let receipt = receipt.map_err(|error| agent.device.explained(error))?;
     agent.note(None);
     let feedbacks = Some(receipt.feedbacks);
     counted(agent, bandit, (since, id, played), (sent.reward, feedbacks), rng);
@@ -437,7 +429,7 @@ mod tests {
     /// Requests that wait are bounded, each kind for itself, and the one above is told so.
     #[test]
     fn attack_requests_that_wait_are_bounded() {
-        let desk = Desk { key: KeyId([0; 16]), queues: Mutex::default(), changed: Condvar::new() };
+        let desk = Desk { queues: Mutex::default(), changed: Condvar::new() };
         let ask = || {
             let (answer, _) = oneshot::channel();
             desk.push(|queues| &mut queues.decisions, Asked { rows: Vec::new(), answer })

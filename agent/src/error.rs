@@ -187,7 +187,6 @@ impl Error {
             Error::Client(Client::BadId) => P::UnknownBandit,
             Error::Client(Client::Unreachable { .. } | Client::Refused(_)) => P::ForwardingFailed,
             Error::Client(Client::WrongKeys { .. }) => P::NoKeys,
-            Error::Client(Client::Rotated { .. }) => P::KeysOver,
             Error::Client(
                 Client::BadAnswer(_)
                 | Client::PlanMismatch

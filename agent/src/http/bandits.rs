@@ -63,8 +63,8 @@ pub(super) async fn list(
         return Err(Error::BadField("limit: it must be from 1 to 1000").into());
     }
     let listed = blocking(move || {
-        let listed = agent.0.ask(|client| client.bandits())?;
-        Ok((listed, agent.0.device().key_id().to_string()))
+        let listed = agent.0.client.bandits()?;
+        Ok((listed, agent.0.device.key_id().to_string()))
     });
     let (listed, key) = listed.await?;
     let id = |bandit: &Value| bandit["id"].as_str().unwrap_or_default().to_string();
@@ -90,16 +90,16 @@ pub(super) async fn create(State(agent): State<Agent>, request: Request) -> Resu
         let (config, warning) = exploration.applied_to(config)?;
         settings.check(&config)?;
         // The client sends it once more if the answer is lost; the server creates one bandit.
-        let created = agent.0.ask(|client| client.create_encrypted(&config))?;
+        let created = agent.0.client.create_encrypted(&config)?;
         let completed = agent.0.set(&created.id, settings).and_then(|()| match labels {
             None => Ok(Labels::default()),
-            Some(labels) => Ok(agent.0.ask(|client| client.relabel(&created.id, &labels, None))?),
+            Some(labels) => Ok(agent.0.client.relabel(&created.id, &labels, None)?),
         });
         match completed {
             Ok(labels) => Ok(Warned { warning, of: Labelled { labels, of: created } }),
             Err(error) => {
                 // A bandit without its settings is of no use, and what is left of it costs little.
-                let _ = agent.0.client().delete(&created.id);
+                let _ = agent.0.client.delete(&created.id);
                 Err(error)
             }
         }
@@ -234,7 +234,7 @@ pub(super) async fn change(
 
 /// An encrypted bandit, and its settings here.
 pub(super) fn view(agent: &Agent, id: &str) -> Result<View, Error> {
-    match agent.0.ask(|client| client.any_bandit(id))? {
+    match agent.0.client.any_bandit(id)? {
         AnyBandit::Encrypted(view) => Ok(View { view: *view, agent: shown(agent, id) }),
         AnyBandit::Clear(_) => Err(Error::NotEncrypted { what: format!("bandit {id}") }),
     }
@@ -273,9 +273,9 @@ pub(super) async fn counters(
     let Path(id) = id?;
     let opened = blocking(move || {
         let View { view, .. } = self::view(&agent, &id)?;
-        let device = agent.0.device();
+        let device = &agent.0.device;
         let bandit = device.join(&view.created)?;
-        Ok(bandit.open_counters(&agent.0.client().counters(&id, bandit.limits())?)?)
+        Ok(bandit.open_counters(&agent.0.client.counters(&id, bandit.limits())?)?)
     });
     Ok(Json(opened.await?).into_response())
 }
@@ -289,10 +289,10 @@ pub(super) async fn delete(
     let Path(id) = id?;
     let deleted = blocking(move || {
         // A bandit with a clear policy is none of the agent's.
-        if let AnyBandit::Clear(_) = agent.0.ask(|client| client.any_bandit(&id))? {
+        if let AnyBandit::Clear(_) = agent.0.client.any_bandit(&id)? {
             return Err(Error::NotEncrypted { what: format!("bandit {id}") });
         }
-        agent.0.client().delete(&id)?;
+        agent.0.client.delete(&id)?;
         agent.0.forget(&id);
         // What is left is forgotten by its age.
         if let Err(error) = agent.0.pending.forget(&id) {

@@ -41,12 +41,7 @@ pub(super) async fn decide(
     let Path(id) = id?;
     let rows = rows(&agent, &id, asked);
     let rows = known(&agent, &id, rows).await?;
-    let decided = agent
-        .at_desk(&id, |desk| {
-            let rows = rows.clone();
-            async move { desk.decide(rows).await }
-        })
-        .await;
+    let decided = agent.desk(&id).await?.decide(rows).await;
     answer(&agent, &id, decided)
 }
 
@@ -120,9 +115,9 @@ pub(super) async fn learn(
             let reward = self::reward(&agent, &id, reward, reward_value).map_err(of_round)?;
             rounds.push(LoggedRound { arm, features, reward });
         }
-        let device = agent.0.device();
+        let device = &agent.0.device;
         let bandit = device.join(&view.created)?;
-        let learnt = bandit.learn(&agent.0.client(), &name, &rounds, &mut agent.0.fork_rng(), |_| ())?;
+        let learnt = bandit.learn(&agent.0.client, &name, &rounds, &mut agent.0.fork_rng(), |_| ())?;
         let (rounds, model_feedbacks) = (learnt.rounds, learnt.status.model_feedbacks);
         Ok(LearntRounds { rounds, name, model_feedbacks, erasable: false })
     });
@@ -200,7 +195,7 @@ pub(super) async fn feedback(
     let reward = self::reward(&agent, &id, reward, reward_value);
     let reward = known(&agent, &id, reward).await?;
     let decision: DecisionId = decision.parse().map_err(Error::from)?;
-    let counted = agent.at_desk(&id, |desk| async move { desk.feedback(decision, reward).await }).await;
+    let counted = agent.desk(&id).await?.feedback(decision, reward).await;
     answer(&agent, &id, counted)
 }
 

@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use user_client::{
-    AnyBandit, BanditDevice, Client, Connected, Creation, Device, Error, Listing, LoggedRound, MOST_BANDITS,
-    Pending, PlayedRound, Stop, patiently, request_key,
+    AnyBandit, BanditDevice, Client, Creation, Device, Error, Listing, LoggedRound, MOST_BANDITS, Pending,
+    PlayedRound, Stop, patiently, request_key,
 };
 use wire::{AccessToken, ClearFeedback, Created, Labels, LabelsPatch, ProblemType};
 
@@ -56,10 +56,9 @@ pub(crate) fn exploring(
 pub(crate) struct Connection(Arc<Inner>);
 
 struct Inner {
-    /// The client of a connection without keys.
     client: Client,
-    /// The device, and its client.
-    link: Option<Connected>,
+    /// The device of the keys.
+    device: Option<Arc<Device>>,
     patience: Duration,
     /// The bandits that the device has joined, by their ids.
     joined: Mutex<HashMap<String, Joined>>,
@@ -71,11 +70,11 @@ type Joined = Arc<BanditDevice<'static>>;
 
 impl Connection {
     pub(crate) fn keys(&self) -> Option<Arc<Device>> {
-        self.0.device()
+        self.0.device.clone()
     }
 
     pub(crate) fn client(&self) -> Client {
-        self.0.client()
+        self.0.client.clone()
     }
 }
 
@@ -97,12 +96,12 @@ impl Connection {
                 Some(ca) => Client::with_ca(url, &ca).map_err(named)?,
                 None => Client::new(url)?,
             };
-            let keys = keys.map(|keys| keys.device.clone());
+            let device = keys.map(|keys| keys.device.clone());
             let bad = |e: wire::Error| Failure::Argument(format!("token: {e}"));
-            let token = match (token, token_file, &keys) {
+            let token = match (token, token_file, &device) {
                 (Some(token), ..) => Some(AccessToken::from_hex(token).map_err(bad)?),
                 (None, Some(file), _) => Some(AccessToken::open(&file).map_err(bad)?),
-                (None, None, keys) => keys.as_ref().map(|device| device.token().clone()),
+                (None, None, device) => device.as_ref().map(|device| device.token().clone()),
             };
             let client = match token {
                 Some(token) => client.with_token(token),
@@ -113,8 +112,7 @@ impl Connection {
                 Failure::Argument("patience: it must be a number of seconds that is not negative".into())
             })?;
             let (joined, tasks) = Default::default();
-            let link = keys.map(|device| Connected::new(device, client.clone()));
-            Ok(Connection(Arc::new(Inner { client, link, patience, joined, tasks })))
+            Ok(Connection(Arc::new(Inner { client, device, patience, joined, tasks })))
         };
         or_raise(py, make())
     }
@@ -128,7 +126,7 @@ impl Connection {
     /// Whether there are keys.
     #[getter]
     fn has_keys(&self) -> bool {
-        self.0.link.is_some()
+        self.0.device.is_some()
     }
 
     /// Whether requests carry a token without encryption to another machine.
@@ -147,15 +145,13 @@ impl Connection {
         done: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         self.request(py, done, move |inner, stop| {
-            needed(inner.device())?;
+            let device = needed(inner.device.clone())?;
             let config: BanditConfig = serde_json::from_str(&configuration)
                 .map_err(|e| Failure::Argument(format!("the configuration cannot be read: {e}")))?;
             let creation = creation(labels)?;
             // Keys that the server does not have create nothing.
-            let created = inner.patiently(stop, |client| match inner.device() {
-                Some(device) => client.create_encrypted_for(&device, &config, &creation),
-                None => client.create_encrypted_as(&config, &creation),
-            })?;
+            let created =
+                inner.patiently(stop, |client| client.create_encrypted_for(&device, &config, &creation))?;
             inner.join(&created.of)?;
             json(&created)
         })
@@ -229,7 +225,7 @@ impl Connection {
     #[pyo3(signature = (id, done=None))]
     fn delete(&self, py: Python<'_>, id: String, done: Option<Py<PyAny>>) -> PyResult<Py<PyAny>> {
         self.request(py, done, move |inner, _| {
-            inner.client().delete(&id)?;
+            inner.client.delete(&id)?;
             lock(&inner.joined).remove(&id);
             Ok("null".into())
         })
@@ -247,7 +243,7 @@ impl Connection {
     ) -> PyResult<Py<PyAny>> {
         let inner = self.0.clone();
         let work = move |stop: &Stop| {
-            let mut joined = inner.joined(&id, stop)?;
+            let joined = inner.joined(&id, stop)?;
             let one = contexts.len() == 1;
             for (at, rows) in contexts.iter().enumerate() {
                 if let Err(Error::Protocol(error)) = joined.check_contexts(rows) {
@@ -258,7 +254,7 @@ impl Connection {
             let mut contexts = contexts.into_iter().peekable();
             while contexts.peek().is_some() {
                 let load = contexts.by_ref().take(joined.most_decisions()).collect();
-                let (made, round) = inner.decide(&mut joined, load, stop)?;
+                let (made, round) = inner.decide(&joined, load, stop)?;
                 answers.extend(made);
                 rounds.extend((!round.tasks.is_empty()).then_some(round));
             }
@@ -332,10 +328,6 @@ impl Connection {
             answer.note(arm, reward)?;
             let (id, decision) = (&pending.created.id, pending.decision);
             let receipt = inner.patiently(stop, |client| client.feedback_encrypted(id, decision, &body));
-            if receipt.is_err() {
-                // After a rotation this is why.
-                inner.join(&pending.created)?;
-            }
             inner.note();
             json(&receipt?)
         })
@@ -446,51 +438,13 @@ impl Inner {
     /// The result of a request that may be sent twice, repeated while the server is away.
     fn patiently<T>(&self, stop: &Stop, request: impl Fn(&Client) -> Result<T, Error>) -> Result<T, Failure> {
         let mut rng = os_rng()?;
-        let mut ask = |client: Client| patiently(self.patience, stop, &mut rng, |_| request(&client));
-        let device = self.device();
-        let done = match ask(self.client()) {
-            Err(error) if self.goes_on(device, &error) => ask(self.client()),
-            done => done,
-        };
+        let done = patiently(self.patience, stop, &mut rng, |_| request(&self.client));
         Ok(done.inspect_err(|error| self.forget(error))?)
-    }
-
-    fn client(&self) -> Client {
-        self.link.as_ref().map_or_else(|| self.client.clone(), Connected::client)
-    }
-
-    fn device(&self) -> Option<Arc<Device>> {
-        self.link.as_ref().map(Connected::device)
-    }
-
-    /// Whether a request of `device` that failed with `error` may be made again, with the keys after a
-    /// rotation of the committee.
-    fn goes_on(&self, device: Option<Arc<Device>>, error: &Error) -> bool {
-        let Some((link, device)) = self.link.as_ref().zip(device) else { return false };
-        let key = device.key_id();
-        match link.follow(key, error) {
-            Ok(true) => {
-                lock(&self.joined).clear();
-                let now = link.device().key_id();
-                log(
-                    "warning",
-                    &format!(
-                        "the bandits went on from key {key} under key {now}, which t members have signed"
-                    ),
-                );
-                true
-            }
-            Ok(false) => false,
-            Err(error) => {
-                log("warning", &format!("the keys after a rotation were refused: {error}"));
-                false
-            }
-        }
     }
 
     /// The device as one of the bandit `id`, which it joins for the first call.
     fn joined(&self, id: &str, stop: &Stop) -> Result<Joined, Failure> {
-        needed(self.device())?;
+        needed(self.device.clone())?;
         if let Some(joined) = lock(&self.joined).get(id) {
             return Ok(joined.clone());
         }
@@ -501,7 +455,7 @@ impl Inner {
     }
 
     fn join(&self, created: &Created) -> Result<Joined, Failure> {
-        let device = needed(self.device())?;
+        let device = needed(self.device.clone())?;
         let mut all = lock(&self.joined);
         if let Some(joined) = all.get(&created.id).filter(|joined| joined.created() == created) {
             return Ok(joined.clone());
@@ -514,26 +468,16 @@ impl Inner {
         Ok(joined)
     }
 
-    /// One request for decisions, which is made again with the keys after a rotation: `joined` is the bandit
-    /// under these then. The round that is returned has the tasks alone.
+    /// One request for decisions. The round that is returned has the tasks alone.
     fn decide(
         &self,
-        joined: &mut Joined,
+        joined: &Joined,
         contexts: Vec<Vec<Vec<f64>>>,
         stop: &Stop,
     ) -> Result<(Vec<Answer>, PlayedRound<()>), Failure> {
         let rows: Vec<&[Vec<f64>]> = contexts.iter().map(Vec::as_slice).collect();
-        let (mut rng, device) = (os_rng()?, self.device());
-        let mut ask = |joined: &Joined, client: Client| {
-            patiently(self.patience, stop, &mut rng, |rng| joined.decide_several(&client, &rows, rng))
-        };
-        let mut made = ask(joined, self.client());
-        if let Err(error) = &made
-            && self.goes_on(device, error)
-        {
-            *joined = self.joined(&joined.created().id, stop)?;
-            made = ask(joined, self.client());
-        }
+        let ask = |rng: &mut _| joined.decide_several(&self.client, &rows, rng);
+        let made = patiently(self.patience, stop, &mut os_rng()?, ask);
         let round = made.inspect_err(|error| self.forget(error))?;
         let PlayedRound { choice, tasks, sent, received, repeats, unrepeated } = round;
         if let Some(error) = &unrepeated {
@@ -558,7 +502,7 @@ impl Inner {
     /// The decisions count in any case, and the server gives tasks without an answer to somebody else.
     fn answer_tasks(&self, joined: &Joined, mut round: PlayedRound<()>) {
         let answered = os_rng().map_err(|e| e.to_string()).and_then(|mut rng| {
-            joined.answer_tasks(&self.client(), &mut round, &mut rng).map_err(|e| e.to_string())
+            joined.answer_tasks(&self.client, &mut round, &mut rng).map_err(|e| e.to_string())
         });
         if let Err(error) = answered {
             log("warning", &format!("a task of bandit {} was not answered: {error}", joined.created().id));
@@ -576,7 +520,7 @@ impl Inner {
 
     /// Logs that the key gives no further answers, or asks no more.
     fn note(&self) {
-        if let Some(device) = self.device() {
+        if let Some(device) = &self.device {
             device.answers_spent().iter().for_each(|spent| log("warning", &spent.to_string()));
             device.repeats_spent().iter().for_each(|spent| log("warning", &spent.to_string()));
         }

@@ -108,7 +108,7 @@ fn of_device(py: Python<'_>, error: Error) -> PyErr {
         | Error::WrongKeys { .. }
         | Error::AnswerCount { .. }
         | Error::RepeatCount { .. } => ("KeysError", error.to_string()),
-        Error::BadSealedDecision | Error::Rotated { .. } => ("DecisionError", error.to_string()),
+        Error::BadSealedDecision => ("DecisionError", error.to_string()),
         Error::BadId | Error::BadUrl(_) | Error::BadCertificates { .. } => {
             ("ArgumentError", error.to_string())
         }
