@@ -30,15 +30,6 @@ pub enum Error {
         /// What is wrong with its token.
         fault: TokenFault,
     },
-    /// Misuse: a request with the token of keys that others have followed.
-    #[error(
-        "the bandits of this server went on under other keys than those of this token: a device gets these with its token from \
-         GET /v1/keys/successor, and decisions of before take no feedback any more"
-    )]
-    KeysOver,
-    /// Misuse: nobody rotated to the keys of this server, or its operator gave no users' bundle.
-    #[error("the keys of this server follow no others, or it was started without --users at its rotation")]
-    NoSuccession,
     /// Misuse: a request with a token that is not for it.
     #[error("the token does not permit this request, which needs {needs}: {}", .why.sentence())]
     ForbiddenScope {
@@ -187,30 +178,6 @@ pub enum Error {
         /// The task.
         task: u64,
     },
-    /// Misuse: a number that no member of the committee has.
-    #[error("there is no member {member}: the committee has the members 1 to {most}")]
-    UnknownMember {
-        /// The number.
-        member: u8,
-        /// n.
-        most: u8,
-    },
-    /// Untrusted: a request for questions that its member did not sign, or signed long ago.
-    #[error(
-        "the request is not signed by member {member}, or by a clock that is off by more than five minutes"
-    )]
-    NotSigned {
-        /// The member that it names.
-        member: u8,
-    },
-    /// Misuse: a request of members to a server whose keys no committee holds.
-    #[error("no committee holds the keys of this server")]
-    NoCommittee,
-    /// Misuse: a request of a holder of the key where a committee holds it.
-    #[error(
-        "a committee holds the key of this bandit: its members answer its tasks, with `helba-member serve`"
-    )]
-    HasCommittee,
     /// Misuse: a bandit that compares by bootstraps, on keys without them.
     #[error(
         "`compare: pbs` takes bootstrapping keys, which the public bundle of this server does not have: generate keys with \
@@ -234,30 +201,6 @@ pub enum Error {
     NoCounters {
         /// The bandit.
         id: String,
-    },
-    /// Capacity: too few members are here.
-    #[error(
-        "{here} members of the committee are here, and it takes {want}: start `helba-member serve` for more"
-    )]
-    MembersMissing {
-        /// How many are here.
-        here: usize,
-        /// t.
-        want: u8,
-    },
-    /// Capacity: no set of members has answered.
-    #[error("{sets} sets of members have not answered; the last one: {why}")]
-    CommitteeFailed {
-        /// The sets that were asked.
-        sets: usize,
-        /// What the last one lacked.
-        why: String,
-    },
-    /// Untrusted: the shares of members do not add up to what they were asked for.
-    #[error("the shares of members do not fit: {why}")]
-    Shares {
-        /// The reason.
-        why: String,
     },
     /// Capacity: no holder of the key raised the scores in time.
     #[error("no holder of the key raised the scores in time: start a helba-raiser for this server")]
@@ -288,14 +231,6 @@ pub enum Error {
          `--keep-log`"
     )]
     FeedbackNotKept {
-        /// The decision.
-        id: String,
-    },
-    /// Misuse: an erasure of a feedback that members of a committee are checking.
-    #[error(
-        "the feedback on decision {id} is in a batch that the members of the committee are checking: ask again in some seconds"
-    )]
-    BeingChecked {
         /// The decision.
         id: String,
     },
@@ -432,30 +367,6 @@ pub enum Error {
         got: String,
         /// The value in the bundle.
         want: String,
-    },
-    /// Misuse: the bundle is of an epoch of the committee that is over.
-    #[error(
-        "the bundle is of epoch {got} of the committee, and {} has seen epoch {want}: start with the public bundle of the \
-         newest epoch", folder.display()
-    )]
-    OldEpoch {
-        /// The state folder.
-        folder: PathBuf,
-        /// The epoch of the bundle.
-        got: usize,
-        /// That of the folder.
-        want: usize,
-    },
-    /// Misuse: a file of a rotation that is not of these keys, or that too few members signed.
-    #[error(
-        "{} cannot be given to devices of the committee before: {why}; give the users' bundle of --keys with --users, and with \
-         --rotated the folder that the server before wrote", path.display()
-    )]
-    Succession {
-        /// The file.
-        path: PathBuf,
-        /// The fault.
-        why: String,
     },
     /// Misuse: the state folder was written by another version.
     #[error(
@@ -607,8 +518,6 @@ impl Error {
             Error::UnknownBandit { .. } => P::UnknownBandit,
             Error::NoKeys => P::NoKeys,
             Error::Unauthorized { .. } => P::Unauthorized,
-            Error::KeysOver => P::KeysOver,
-            Error::NoSuccession => P::UnknownPath,
             Error::ForbiddenScope { .. } => P::ForbiddenScope,
             Error::UnknownPath { .. } => P::UnknownPath,
             Error::WrongMethod => P::WrongMethod,
@@ -640,21 +549,13 @@ impl Error {
             Error::Helba(error) => error.fault().into(),
             Error::NotEncrypted { .. } => P::NotEncrypted,
             Error::TaskOver { .. } => P::TaskOver,
-            Error::NotRaised
-            | Error::NotEvaluated { .. }
-            | Error::MembersMissing { .. }
-            | Error::CommitteeFailed { .. } => P::NotEvaluated,
-            Error::Shares { .. } => P::BadAnswer,
-            Error::UnknownMember { .. } => P::UnknownPath,
-            Error::NotSigned { .. } => P::Unauthorized,
-            Error::NoCommittee | Error::NoBootstraps | Error::BuiltWithoutBootstraps => P::NoKeys,
+            Error::NotRaised | Error::NotEvaluated { .. } => P::NotEvaluated,
+            Error::NoBootstraps | Error::BuiltWithoutBootstraps => P::NoKeys,
             #[cfg(feature = "pbs")]
             Error::Bootstraps(error) => error.fault().into(),
-            Error::HasCommittee => P::HasCommittee,
             Error::NoCounters { .. } => P::NoCounters,
             Error::Returned { .. } => P::Answered,
             Error::NotKept | Error::FeedbackNotKept { .. } => P::NotKept,
-            Error::BeingChecked { .. } => P::BeingChecked,
             Error::AskedAgain => P::AskedAgain,
             Error::OtherSender => P::OtherSender,
             Error::TooFewAsked { .. } => P::TooFewAsked,
@@ -670,9 +571,7 @@ impl Error {
             | Error::NoDatabase { .. }
             | Error::StateInUse { .. }
             | Error::OtherKeys { .. }
-            | Error::OldEpoch { .. }
             | Error::StateFormat { .. }
-            | Error::Succession { .. }
             | Error::CorruptState { .. }
             | Error::AuditFailed { .. }
             | Error::Log(_)

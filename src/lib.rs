@@ -24,7 +24,6 @@
 mod access;
 mod bandits;
 mod clock;
-mod committee;
 mod error;
 mod http;
 mod jobs;

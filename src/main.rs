@@ -201,8 +201,7 @@ struct Arguments {
     /// [range: at least 1]
     #[arg(long, value_name = "SECONDS", default_value_t = Settings::default().raise_timeout.as_secs(), value_parser = clap::value_parser!(u64).range(1..))]
     raise_timeout: u64,
-    /// Seconds that the members of a committee have for an answer, after which others are asked. A member
-    /// that replays computes as long as this server does, and longer at the first question after its start.
+    /// Seconds that the members of a committee have for an answer, after which they count as away.
     ///
     /// [range: at least 1]
     #[arg(long, value_name = "SECONDS", default_value_t = Settings::default().member_patience.as_secs(), value_parser = clap::value_parser!(u64).range(1..))]
@@ -217,18 +216,6 @@ struct Arguments {
     /// them. Without it, records are removed once a snapshot contains them.
     #[arg(long)]
     keep_log: bool,
-    /// Public key bundle of a committee that follows that of --keys: its members move all encrypted bandits
-    /// to these keys, into the folder --rotated, and the server ends. Users are answered 503 meanwhile.
-    #[arg(long, value_name = "BUNDLE", requires_all = ["keys", "rotated"])]
-    rotate: Option<PathBuf>,
-    /// Folder of bandits that were moved to other keys. Without --rotate, they are taken into the state
-    /// folder, and their files are removed.
-    #[arg(long, value_name = "DIR", requires = "keys")]
-    rotated: Option<PathBuf>,
-    /// Users' bundle of --keys, at the first start with --rotated: devices of the committee before get it
-    /// with their token, and the signatures that its members left in --rotated, and go on by themselves.
-    #[arg(long, value_name = "BUNDLE", requires = "rotated", conflicts_with = "rotate")]
-    users: Option<PathBuf>,
     /// Host name of this server, such as that of its proxy. It may be given several times. Requests for
     /// loopback addresses and localhost are always answered. Without it, requests for any host are answered,
     /// unless --listen is a loopback address.
@@ -510,8 +497,6 @@ async fn serve(arguments: Arguments, tls: &TlsArguments) -> Result<()> {
         raise_timeout,
         member_patience: Duration::from_secs(arguments.member_patience),
         keep_log: arguments.keep_log,
-        rotated: if arguments.rotate.is_none() { arguments.rotated.clone() } else { None },
-        users: arguments.users,
         context_memory: arguments.max_context_memory.saturating_mul(1 << 20),
         body_memory,
         wait,
@@ -521,7 +506,6 @@ async fn serve(arguments: Arguments, tls: &TlsArguments) -> Result<()> {
         restored,
         ..Settings::default()
     };
-    let rotates = arguments.rotate.as_deref().map(open_bundle).transpose()?.zip(arguments.rotated);
     let app_state = AppState::open(bundle, &state, settings)?;
     tracing::info!(bandits = app_state.bandits(), state = %state.display(), "state loaded");
     let missing = app_state.keys_missing();
@@ -550,18 +534,9 @@ async fn serve(arguments: Arguments, tls: &TlsArguments) -> Result<()> {
     }
     writeln!(std::io::stdout(), "listening on {address}").context("writing to stdout")?;
     let mut heard = Ok(());
-    let (moving, ending) = (app_state.clone(), app_state.clone());
-    let moved = async {
-        let Some((next, folder)) = rotates else { std::future::pending().await };
-        let moved = moving.rotate(&next.manifest, &folder).await?;
-        tracing::info!(bandits = moved, folder = %folder.display(), "moved to other keys");
-        Ok(())
-    };
+    let ending = app_state.clone();
     let stop = async {
-        heard = tokio::select! {
-            heard = helba_server::stop_signal() => heard.context("listening for signals"),
-            moved = moved => moved,
-        };
+        heard = helba_server::stop_signal().await.context("listening for signals");
         tracing::info!("stopping");
         ending.end_waits();
     };

@@ -93,40 +93,19 @@ fn bootstraps_of_a_server_reach_no_secret_half() {
     }
 }
 
-/// Who only adds shares names no secret, and who holds no share computes none.
+/// What a committee computes on shares is computed by its members alone, and neither they nor its devices
+/// have a lattice.
 #[test]
-fn shares_of_a_key_are_computed_by_members_alone() {
+fn shares_are_computed_on_by_members_alone() {
     let graph = graph();
-    assert!(path(&graph, "ckks-shares", "ckks-secret").is_none());
     for from in ["helba-server", "secure-sum", "keygen", "user-client", "helba-agent", "sum-authority"] {
-        for members in ["ckks-committee", "committee"] {
-            if let Some(path) = path(&graph, from, members) {
-                panic!("{from} can compute with a share: {}", path.join(" → "));
-            }
+        if let Some(path) = path(&graph, from, "committee") {
+            panic!("{from} can compute with a share: {}", path.join(" → "));
         }
     }
-    assert!(path(&graph, "ckks-committee", "ckks-secret").is_some(), "the control");
-    // A committee on shares has no lattice at all.
+    assert!(path(&graph, "helba-member", "committee").is_some(), "the control");
     assert!(path(&graph, "committee", "rns").is_none() && path(&graph, "committee", "shares").is_some());
-}
-
-/// The device of a user where a committee holds the key is built without a type that names a secret one.
-#[test]
-fn devices_of_a_committee_name_no_secret() {
-    let tree = |features: &str| {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["tree", "-p", "user-client", "--no-default-features", "--features", features]);
-        let cargo = cargo.args(["-e", "normal", "--offline", "--prefix", "none", "-f", "{p}"]);
-        let out = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-        let crates = String::from_utf8(out.stdout).unwrap();
-        crates.lines().filter_map(|line| line.split(' ').next().map(str::to_string)).collect::<BTreeSet<_>>()
-    };
-    let crates = tree("http");
-    for secret in ["ckks-secret", "ckks-committee"] {
-        assert!(!crates.contains(secret), "a device of a committee is built with {secret}");
-    }
-    assert!(crates.contains("ckks-shares") && tree("http,secret").contains("ckks-secret"), "the controls");
+    assert!(path(&graph, "shares", "ckks-secret").is_none());
 }
 
 /// The question above can be answered with yes: whoever may hold a secret key reaches it, servers reach

@@ -3,7 +3,6 @@
 //! | token | permits to |
 //! |---|---|
 //! | token of the secret bundle | decide, return feedback and raise, with encrypted bandits |
-//! | that of keys before a rotation | get the users' bundle of the keys of this server |
 //! | operator's token | do everything |
 //! | API token | do what its scopes name, with all bandits or with one |
 //!
@@ -36,8 +35,6 @@ const PARTICIPANT: [Scope; 3] = [Scope::Decide, Scope::Feedback, Scope::Raise];
 pub(crate) struct Access {
     /// Digest of the token in the secret bundle. `None` if no keys are loaded.
     participant: Option<TokenDigest>,
-    /// Digest of the token of the keys that these follow. `None` if they follow none.
-    former: Option<TokenDigest>,
     /// Digest of the operator's token. `None` if the server has none.
     operator: Mutex<Option<TokenDigest>>,
     api: Live,
@@ -78,8 +75,6 @@ pub enum Forbidden {
 enum Bearer {
     /// Of the token in the secret bundle.
     Participant,
-    /// Of the token of the keys that these follow.
-    Former,
     Operator,
     Api(ApiToken),
 }
@@ -100,12 +95,11 @@ impl Access {
     /// Those of [`TokensFile::list`].
     pub(crate) fn new(
         participant: Option<TokenDigest>,
-        former: Option<TokenDigest>,
         operator: Option<TokenDigest>,
         file: TokensFile,
     ) -> Result<Self, Error> {
         let api = Live::open(file, operator.is_some())?;
-        Ok(Access { participant, former, operator: Mutex::new(operator), api })
+        Ok(Access { participant, operator: Mutex::new(operator), api })
     }
 
     /// Takes another operator's token in the place of the one before, which opens nothing from then on. A
@@ -124,13 +118,12 @@ impl Access {
     /// Who sent a request for `route`. What depends on the bandit is left to [`Caller::check`].
     ///
     /// # Errors
-    /// [`Error::Unauthorized`], [`Error::ForbiddenScope`], [`Error::KeysOver`].
+    /// [`Error::Unauthorized`], [`Error::ForbiddenScope`].
     pub(crate) fn caller(&self, route: Route, headers: &HeaderMap) -> Result<Caller, Error> {
         let api = self.api.current();
         let open = lock(&self.operator).is_none() && !api.is_on();
         let caller = Caller { route, open, bearer: self.bearer(headers, &api, unix_now()) };
-        let always = route.needs() == Needs::Succession || matches!(caller.bearer, Ok(Bearer::Former));
-        if (!open || always) && route.needs() != Needs::Nothing {
+        if !open && route.needs() != Needs::Nothing {
             caller.check_scope()?;
         }
         Ok(caller)
@@ -146,8 +139,6 @@ impl Access {
             Ok(Bearer::Operator)
         } else if self.participant == Some(digest) {
             Ok(Bearer::Participant)
-        } else if self.former == Some(digest) {
-            Ok(Bearer::Former)
         } else {
             let token = found.ok_or(TokenFault::Unknown)?;
             if token.is_expired(now) { Err(TokenFault::Expired) } else { Ok(Bearer::Api(token.clone())) }
@@ -161,15 +152,12 @@ impl Caller {
         let bearer = self.bearer.as_ref().map_err(|fault| Error::Unauthorized { fault: *fault })?;
         let scopes = match bearer {
             Bearer::Operator => return Ok(()),
-            Bearer::Former if self.route.needs() == Needs::Succession => return Ok(()),
-            Bearer::Former => return Err(Error::KeysOver),
             Bearer::Participant => &PARTICIPANT[..],
             Bearer::Api(token) => &token.scopes,
         };
         let has = |scope: Scope| scope.is_in(scopes);
         let fits = match self.route.needs() {
             Needs::Nothing | Needs::Reading | Needs::Token => true,
-            Needs::Succession => false,
             Needs::Scope(scope) => has(scope),
             Needs::RaiseOrTicket => has(Scope::Raise) || has(Scope::Decide),
         };
@@ -233,7 +221,6 @@ impl Caller {
     pub(crate) fn identity(&self) -> String {
         match &self.bearer {
             Ok(Bearer::Participant) => "participant".into(),
-            Ok(Bearer::Former) => "former participant".into(),
             Ok(Bearer::Operator) => "operator".into(),
             Ok(Bearer::Api(token)) => format!("token {} {}", token.created, token.name),
             Err(_) => String::new(),
@@ -286,14 +273,14 @@ mod tests {
     fn tokens_open_what_they_are_for() {
         let mut rng = rand_chacha::ChaCha20Rng::seed_from_u64(1);
         let folder = tempfile::tempdir().unwrap();
-        let [participant, former, operator, stranger] = [(); 4].map(|()| AccessToken::generate(&mut rng));
+        let [participant, operator, stranger] = [(); 3].map(|()| AccessToken::generate(&mut rng));
         let with = |value: String| {
             HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_str(&value).unwrap())])
         };
         let bearer = |token: &AccessToken| with(token.authorization().to_string());
         let file = || TokensFile::of(folder.path());
         let server = |operator: Option<TokenDigest>, participant: Option<TokenDigest>| {
-            Access::new(participant, Some(former.digest()), operator, file()).unwrap()
+            Access::new(participant, operator, file()).unwrap()
         };
         let decide = |access: &Access, headers: &HeaderMap| allowed(access, Route::Decide, headers);
 
@@ -311,18 +298,6 @@ mod tests {
 
         let open = server(None, Some(participant.digest()));
         assert_eq!(decide(&open, &HeaderMap::new()), [false, true]);
-        // The users' bundle has a token in it, so that it needs one where tokens are off too.
-        for access in [&closed, &open] {
-            let gets = |headers: &HeaderMap| access.caller(Route::Successor, headers).is_ok();
-            assert!(gets(&bearer(&former)));
-            assert!(![&participant, &stranger].into_iter().any(|token| gets(&bearer(token))));
-            assert!(!gets(&HeaderMap::new()));
-            for route in Route::ALL.into_iter().filter(|route| *route != Route::Successor) {
-                let got = access.caller(route, &bearer(&former));
-                let nothing = route.needs() == Needs::Nothing;
-                assert!(if nothing { got.is_ok() } else { matches!(got, Err(Error::KeysOver)) }, "{route:?}");
-            }
-        }
         assert_eq!(allowed(&open, Route::Show, &HeaderMap::new()), [true, true]);
         let no_keys = server(None, None);
         assert_eq!(decide(&no_keys, &HeaderMap::new()), [false, true]);

@@ -14,8 +14,6 @@ pub enum Route {
     Docs,
     /// The manifest of the public bundle.
     Keys,
-    /// The users' bundle of these keys, for devices of those that they follow.
-    Successor,
     /// The policies that the server offers.
     Policies,
     /// What the server measures of itself.
@@ -48,13 +46,7 @@ pub enum Route {
     Raise,
     /// Takes the sums of a batch from an intermediary.
     Shuffled,
-    /// Waits for questions to a member of the key committee.
-    Questions,
-    /// Takes the shares of a member.
-    Shares,
-    /// The log of an encrypted bandit, for members of a committee.
-    Journal,
-    /// The manifest of the committee on shares.
+    /// The manifest of the committee.
     Committee,
     /// Begins a session of a device with it.
     Session,
@@ -71,8 +63,6 @@ pub enum Needs {
     Reading,
     /// Any token of the server, and the answer has what the token gives access to.
     Token,
-    /// The token of the keys that these follow, whether tokens are on or off.
-    Succession,
     /// A token with this scope.
     Scope(Scope),
     /// A token with the scope `raise`; or with `decide` for the scores that its user was asked to raise, who
@@ -86,7 +76,7 @@ impl Needs {
         let scope = match self {
             Needs::Scope(scope) => scope,
             Needs::RaiseOrTicket => Scope::Raise,
-            Needs::Nothing | Needs::Reading | Needs::Token | Needs::Succession => return String::new(),
+            Needs::Nothing | Needs::Reading | Needs::Token => return String::new(),
         };
         format!(", scope=\"{scope}\"")
     }
@@ -97,7 +87,6 @@ impl std::fmt::Display for Needs {
         match self {
             Needs::Nothing => f.write_str("no token"),
             Needs::Reading | Needs::Token => f.write_str("any token"),
-            Needs::Succession => f.write_str("the token of the keys that these follow"),
             Needs::Scope(scope) => write!(f, "the scope `{scope}`"),
             Needs::RaiseOrTicket => f.write_str("the scope `raise`, or `decide` with a ticket"),
         }
@@ -106,12 +95,11 @@ impl std::fmt::Display for Needs {
 
 impl Route {
     /// All routes.
-    pub const ALL: [Route; 27] = [
+    pub const ALL: [Route; 23] = [
         Route::Health,
         Route::OpenApi,
         Route::Docs,
         Route::Keys,
-        Route::Successor,
         Route::Policies,
         Route::Metrics,
         Route::List,
@@ -128,9 +116,6 @@ impl Route {
         Route::Tasks,
         Route::Raise,
         Route::Shuffled,
-        Route::Questions,
-        Route::Shares,
-        Route::Journal,
         Route::Committee,
         Route::Session,
         Route::Rounds,
@@ -148,7 +133,6 @@ impl Route {
             Route::OpenApi => (Method::GET, "/openapi.json", Nothing),
             Route::Docs => (Method::GET, "/docs", Nothing),
             Route::Keys => (Method::GET, "/keys", Reading),
-            Route::Successor => (Method::GET, "/keys/successor", Needs::Succession),
             Route::Policies => (Method::GET, "/policies", Reading),
             Route::Metrics => (Method::GET, "/metrics", ADMIN),
             Route::List => (Method::GET, "/bandits", Token),
@@ -165,9 +149,6 @@ impl Route {
             Route::Tasks => (Method::GET, "/bandits/{id}/raises", RAISE),
             Route::Raise => (Method::POST, "/bandits/{id}/raises", RaiseOrTicket),
             Route::Shuffled => (Method::POST, "/bandits/{id}/shuffled", FEEDBACK),
-            Route::Questions => (Method::GET, "/committee/members/{member}/questions", RAISE),
-            Route::Shares => (Method::POST, "/committee/members/{member}/shares", RAISE),
-            Route::Journal => (Method::GET, "/bandits/{id}/journal", RAISE),
             Route::Committee => (Method::GET, "/committee", Reading),
             Route::Session => (Method::POST, "/committee/sessions", DECIDE),
             Route::Rounds => (Method::POST, "/committee/members/{member}/rounds", RAISE),
@@ -188,19 +169,13 @@ impl Route {
     pub(crate) fn waits(self) -> bool {
         matches!(
             self,
-            Route::Decide
-                | Route::Again
-                | Route::Tasks
-                | Route::Raise
-                | Route::Questions
-                | Route::Session
-                | Route::Rounds
+            Route::Decide | Route::Again | Route::Tasks | Route::Raise | Route::Session | Route::Rounds
         )
     }
 
     /// Whether a request is about the whole server, which a token of one bandit does not open.
     pub fn is_about_all(self) -> bool {
-        matches!(self, Route::Create | Route::Metrics | Route::Questions | Route::Shares | Route::Rounds)
+        matches!(self, Route::Create | Route::Metrics | Route::Rounds)
     }
 
     /// What a request needs where tokens are on.

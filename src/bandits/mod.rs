@@ -3,11 +3,9 @@
 mod clear;
 mod creations;
 mod encrypted;
-mod handover;
 mod measured;
 
 use crate::clock::Clock;
-use crate::committee::Committee;
 use crate::error::{Error, Kind};
 use crate::jobs::Updates;
 use crate::shares::{self, SharesServed};
@@ -18,8 +16,7 @@ use creations::Creations;
 pub(crate) use creations::{Answered, Repeatable};
 use encrypted::Bootstraps;
 pub use encrypted::{Audited, Audits};
-pub(crate) use encrypted::{EncryptedServed, LONGEST_WAIT, Sender, Stages};
-pub(crate) use handover::Succession;
+pub(crate) use encrypted::{EncryptedServed, Sender, Stages};
 use helba::{DeepEngine, Engine};
 use host::{lock, os_rng};
 pub(crate) use measured::Measured;
@@ -33,13 +30,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
-use wire::{
-    Created, Custody, Labelled, Labels, Manifest, MemberReply, PolicyCreated, PublicBundle, ScoreKeys,
-    SharesCreated,
-};
-
-/// The pause before members are asked again to move a bandit.
-const ROTATION_PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
+use wire::{Created, Labelled, Labels, Manifest, PolicyCreated, PublicBundle, ScoreKeys, SharesCreated};
 
 /// A loaded bandit. Methods may wait for the disk, except [`Self::kind`], [`Self::encrypted`] and those that
 /// return limits.
@@ -174,10 +165,7 @@ fn engines(bundle: PublicBundle) -> Result<(DeepEngine, Engine, Manifest), Error
     let PublicBundle { manifest, params, public_key, key_id, keys, scores, bootstraps: _ } = bundle;
     let engine = DeepEngine::new(params, public_key, key_id, manifest.shape, keys)?;
     let ScoreKeys { ring, params, public_key, key_id, keys, switch } = scores;
-    let mut encrypted = Engine::new(engine.clone(), ring, params, public_key, key_id, keys, switch)?;
-    if let Custody::Committee(_) = manifest.custody {
-        encrypted = encrypted.of_committee();
-    }
+    let encrypted = Engine::new(engine.clone(), ring, params, public_key, key_id, keys, switch)?;
     Ok((engine, encrypted, manifest))
 }
 
@@ -256,14 +244,13 @@ impl Bandits {
     /// Those of [`Store::open`]; [`Error::NoDatabase`]; [`Error::CorruptState`], [`Error::Log`]; those of
     /// bootstrapping keys of another generation.
     pub(crate) fn open(
-        (bundle, committee): (Option<PublicBundle>, Option<(::shares::SignedManifest, Duration)>),
+        (bundle, committee): (Option<PublicBundle>, Option<(::shares::SignedManifest, (Duration, Duration))>),
         folder: &Path,
         room: Room,
         stages: Stages,
-        (keep_log, rotated): (bool, Option<&Path>),
+        keep_log: bool,
         restored: bool,
     ) -> Result<Self, Error> {
-        let patience = stages.member_patience;
         let root = folder.join("encrypted");
         let database = crate::store::database(folder);
         let left = encrypted::listed(&root)?.len();
@@ -275,43 +262,17 @@ impl Bandits {
                 let bootstraps = Bootstraps::load(bundle.bootstraps.take(), bundle.scores.key_id)?;
                 let (engine, encrypted, manifest) = engines(bundle)?;
                 let (engine_of_all, root, updates) = (Arc::new(encrypted), root.clone(), Updates::new());
-                let committee = match &manifest.custody {
-                    Custody::Holder => None,
-                    Custody::Committee(members) => {
-                        let (gathers, patience) = (stages.last_raise, stages.member_patience);
-                        Some(Arc::new(Committee::new(members.clone(), gathers, patience)?))
-                    }
-                };
-                // Members compute all since the creation again.
-                let keep_log = keep_log || committee.is_some();
-                let encrypted = encrypted::Shared {
-                    engine: engine_of_all,
-                    committee,
-                    bootstraps,
-                    root,
-                    updates,
-                    stages,
-                    keep_log,
-                    moves_to: Arc::default(),
-                };
+                let encrypted =
+                    encrypted::Shared { engine: engine_of_all, bootstraps, root, updates, stages, keep_log };
                 Some(Arc::new(Keys { engine, encrypted, manifest }))
             }
             None => None,
         };
-        let of_lattice = keys.as_ref().and_then(|keys| match &keys.manifest.custody {
-            Custody::Committee(committee) => Some(committee),
-            Custody::Holder => None,
-        });
-        let (store, stored) = Store::open(folder, keys.as_ref().map(|keys| &keys.engine), of_lattice)?;
+        let (store, stored) = Store::open(folder, keys.as_ref().map(|keys| &keys.engine))?;
         let store = Arc::new(store);
         let mut bandits = BTreeMap::new();
         match keys.as_ref().map(|keys| &keys.encrypted) {
             Some(shared) => {
-                if let Some(folder) = rotated {
-                    let keep =
-                        |id: &str, labels: &Labels| store.commit_with(&[], &[labels_edit(id, labels)?]);
-                    encrypted::take_all(folder, shared, keep)?;
-                }
                 for (id, bandit) in encrypted::load(shared, restored)? {
                     bandit.update_if_due();
                     bandit.offer_task();
@@ -327,8 +288,8 @@ impl Bandits {
         for (id, bandit) in ids.into_iter().zip(clear::load(&stored, &store, &room.clock, restored)?) {
             bandits.insert(id, Some(Bandit::Clear(Arc::new(bandit))));
         }
-        let shares = committee
-            .map(|(manifest, waits)| shares::Committee::open(manifest, store.clone(), (patience, waits)));
+        let shares =
+            committee.map(|(manifest, times)| shares::Committee::open(manifest, store.clone(), times));
         let shares = shares.transpose()?;
         for bandit in shares.as_ref().map_or(Ok(vec![]), |committee| committee.bandits())? {
             bandits.insert(bandit.path_id(), Some(Bandit::Shares(Arc::new(bandit))));
@@ -424,77 +385,6 @@ impl Bandits {
         entries.get(id).map(|entry| entry.labels.clone()).unwrap_or_default()
     }
 
-    /// The committee that holds the keys, and the most bytes of an answer of a member.
-    ///
-    /// # Errors
-    /// [`Error::NoKeys`], [`Error::NoCommittee`].
-    pub(crate) fn committee(&self) -> Result<(Arc<Committee>, usize), Error> {
-        let keys = self.keys.as_ref().ok_or(Error::NoKeys)?;
-        let committee = keys.encrypted.committee.clone().ok_or(Error::NoCommittee)?;
-        let (params, shape) = (keys.engine.params(), keys.manifest.shape);
-        let frame = ckks::polynomial_bytes(params, params.max_level());
-        let decisions = params.max_slots() / (shape.arm_slots * shape.arm_slots);
-        Ok((committee, MemberReply::most_bytes(frame, decisions, shape.arm_slots)))
-    }
-
-    /// Has the committee move all encrypted bandits to the keys of `next`, whose states `folder` gets. From
-    /// then on nothing is decided or learnt, and no encrypted bandit is created or labelled. One that is
-    /// deleted does not move. Returns how many have moved.
-    ///
-    /// # Errors
-    /// [`Error::NoKeys`], [`Error::NoCommittee`]; [`Error::OtherKeys`] for keys that do not follow these;
-    /// those of the committee and the disk.
-    pub(crate) async fn rotate(&self, next: &Manifest, folder: &Path) -> Result<usize, Error> {
-        let keys = self.keys()?;
-        let committee = keys.encrypted.committee.clone().ok_or(Error::NoCommittee)?;
-        next.check_signatures()?;
-        if next.followed(&keys.manifest).is_err() {
-            return Err(wire::Error::Malformed("the next keys follow those of another committee").into());
-        }
-        {
-            // A bandit that is created or labelled now is seen below, and none is after this.
-            let _alone = lock(&self.changing);
-            keys.encrypted.begin_moving(folder);
-        }
-        store::prepare(folder)?;
-        handover::collect(&committee, &keys.manifest, next, folder).await?;
-        // The sets that were asked about each bandit.
-        let mut tried = BTreeMap::<String, Vec<_>>::new();
-        loop {
-            let mut all = true;
-            for (id, bandit, labels) in self.loaded_encrypted() {
-                let tried = tried.entry(id).or_default();
-                all &= bandit.rotate(&committee, next, &labels, folder, tried).await?;
-            }
-            if all {
-                return Ok(self.loaded_encrypted().count());
-            }
-            // A bandit whose model is out of range never ends its last batch: the others move all the same.
-            tokio::time::sleep(ROTATION_PAUSE).await;
-        }
-    }
-
-    fn loaded_encrypted(&self) -> impl Iterator<Item = (String, Arc<EncryptedServed>, Arc<Labels>)> + use<> {
-        self.loaded().into_iter().filter_map(|Found { id, bandit, labels }| match bandit {
-            Bandit::Encrypted(bandit) => Some((id, bandit, labels)),
-            Bandit::Shares(_) | Bandit::Clear(_) => None,
-        })
-    }
-
-    /// What devices of the committee get that these keys follow, in the folder `state`, or at the first start
-    /// with `given`: the folder of moved bandits, and the users' bundle of these keys.
-    ///
-    /// # Errors
-    /// [`Error::Succession`], and those of the disk.
-    pub(crate) fn succession(
-        &self,
-        state: &Path,
-        given: Option<(&Path, &Path)>,
-    ) -> Result<Option<Succession>, Error> {
-        let Some(keys) = &self.keys else { return Ok(None) };
-        Succession::open(state, given, &keys.manifest, keys.encrypted.engine.params())
-    }
-
     /// The bandit with this id.
     ///
     /// # Errors
@@ -510,12 +400,11 @@ impl Bandits {
     /// Creates an encrypted bandit, which is durable when this returns.
     ///
     /// # Errors
-    /// [`Error::NoKeys`], [`Error::TooManyBandits`], [`Error::KeyReused`]; [`Error::Overloaded`] while
-    /// bandits move to other keys; those of the configuration and the disk.
+    /// [`Error::NoKeys`], [`Error::TooManyBandits`], [`Error::KeyReused`]; those of the configuration and
+    /// the disk.
     pub(crate) fn create_encrypted(&self, config: BanditConfig, beside: &Beside) -> Result<Answered, Error> {
         let shared = self.keys()?.encrypted.clone();
         self.insert((Kind::Encrypted, false), beside, |id, answered| {
-            shared.check_stays()?;
             let mut stored = Vec::new();
             // Before the folder has its name: what is left if the creation is interrupted then has no bandit.
             let before = |created: Listed| {
@@ -624,8 +513,7 @@ impl Bandits {
     /// Gives a bandit the labels that `change` makes of its own, durably, and returns them.
     ///
     /// # Errors
-    /// [`Error::UnknownBandit`], [`Error::NoKeys`]; [`Error::Overloaded`] for an encrypted bandit while all
-    /// move to other keys; those of `change`; [`Error::BadParameter`] for labels out of their bounds; those
+    /// [`Error::UnknownBandit`], [`Error::NoKeys`]; those of `change`; [`Error::BadParameter`] for labels out of their bounds; those
     /// of the disk.
     pub(crate) fn relabel(
         &self,
@@ -634,9 +522,6 @@ impl Bandits {
     ) -> Result<(Bandit, Arc<Labels>), Error> {
         let _alone = lock(&self.changing);
         let (bandit, before) = (self.find(id)?, self.labels(id));
-        if let Bandit::Encrypted(bandit) = &bandit {
-            bandit.check_stays()?;
-        }
         let labels = Arc::new(change(&before)?);
         labels.check().map_err(|why| Error::BadParameter { why })?;
         if labels != before {

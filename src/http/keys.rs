@@ -1,6 +1,6 @@
-//! `GET /v1/keys`: the manifest of the public key bundle, and what devices of the keys before get.
+//! `GET /v1/keys`: the manifest of the public key bundle.
 
-use super::{AppState, Reply};
+use super::AppState;
 use crate::error::Error;
 use axum::Json;
 use axum::extract::State;
@@ -8,9 +8,4 @@ use wire::Manifest;
 
 pub(super) async fn show(State(state): State<AppState>) -> Result<Json<Manifest>, Error> {
     Ok(Json(state.0.bandits.keys()?.manifest.clone()))
-}
-
-pub(super) async fn successor(State(state): State<AppState>) -> Result<Reply, Error> {
-    let succession = state.0.succession.as_ref().ok_or(Error::NoSuccession)?;
-    Ok(Reply::Binary(succession.bytes.clone()))
 }

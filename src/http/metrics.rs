@@ -5,10 +5,10 @@ use super::AppState;
 use super::bandits::check_after;
 use crate::access::Caller;
 use crate::bandits::{Bandits, Found, Measured};
-use crate::committee::MembersPresent;
 use crate::error::Error;
 use crate::jobs::{self, Work};
 use crate::metrics::{BOUNDS, Memory, Metrics, StepTimes, Traffic, bounds};
+use crate::shares::MembersPresent;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::header;
@@ -49,7 +49,7 @@ struct Seen {
     keys: Option<KeysSeen>,
     /// When the certificate of the server ends, in seconds since 1970.
     certificate_ends: Option<i64>,
-    /// The members of the committee that holds the keys, if one does.
+    /// The members of the committee, if there is one.
     committee: Option<MembersPresent>,
     /// Upper ends of the intervals of times, in seconds.
     bounds: [f64; BOUNDS.len()],
@@ -113,7 +113,7 @@ async fn seen(state: AppState, caller: Caller, limit: usize, after: String) -> R
             security_bits: keys.manifest.security_bits,
             top_level: keys.engine.params().max_level(),
         });
-        let committee = bandits.committee().ok().map(|(committee, _)| committee.presence());
+        let committee = bandits.shares().ok().map(|committee| committee.presence());
         let (all, keys_missing) = bandits.count();
         let metrics: &Metrics = &state.0.metrics;
         Ok(Seen {
@@ -186,12 +186,12 @@ fn text(seen: &Seen) -> String {
     out.one("helba_asked_again_total", "counter", again, seen.asked_again as f64);
     out.one("helba_bandits", "gauge", "Bandits.", seen.bandits as f64);
     if let Some(MembersPresent { here, needed, members }) = &seen.committee {
-        out.head("helba_member_here", "gauge", "Whether a member of the committee waits for questions.");
+        out.head("helba_member_here", "gauge", "Whether a member of the committee is here.");
         for member in 1..=*members {
             let value = f64::from(u8::from(here.contains(&member)));
             out.line(&format!("helba_member_here{{member=\"{member}\"}}"), value);
         }
-        out.one("helba_members_needed", "gauge", "How many members it takes.", f64::from(*needed));
+        out.one("helba_members_needed", "gauge", "How many members it takes.", *needed as f64);
     }
     out.head("helba_step_seconds", "histogram", "Times of steps.");
     for StepTimes { step, count, seconds, counts } in &seen.steps {

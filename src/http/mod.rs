@@ -16,13 +16,11 @@
 //! | `POST /bandits/{id}/decisions/{decision}/feedback` | `feedback` |
 //! | `GET, POST /bandits/{id}/raises`, `GET /bandits/{id}/counters` | `raises` |
 //! | `POST /bandits/{id}/shuffled` | `batches` |
-//! | `GET, POST /committee/members/{member}/…`, `GET /bandits/{id}/journal` | `committee` |
 //! | `GET /committee`, `POST /committee/sessions`, `POST /committee/members/{member}/rounds` | `shares` |
 
 mod again;
 mod bandits;
 mod batches;
-mod committee;
 mod decisions;
 mod feedback;
 mod health;
@@ -39,7 +37,7 @@ pub use openapi::document;
 pub use problem::printable;
 
 use crate::access::{Access, Caller, Route, TokensFile};
-use crate::bandits::{Bandit, Bandits, BodyLimit, EncryptedServed, Reply, Room, Stages, Succession};
+use crate::bandits::{Bandit, Bandits, BodyLimit, EncryptedServed, Reply, Room, Stages};
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::jobs::Admission;
@@ -52,7 +50,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, get, on};
 use service::{Bodies, Body, CertificateEnd, Cors, DISCARDED_BYTES, Hosts, Origin, Pace};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -99,8 +97,7 @@ pub struct Settings {
     /// The time after which an evaluation whose scores were not raised leaves its turn to the next one of its
     /// bandit.
     pub raise_turn: Duration,
-    /// The time that the last holder of the key who can be asked for a raise gets, and for which a task waits
-    /// for enough members of a committee.
+    /// The time that the last holder of the key who can be asked for a raise gets.
     pub last_raise: Duration,
     /// The time that the members of a committee have for an answer, after which others are asked.
     pub member_patience: Duration,
@@ -111,12 +108,7 @@ pub struct Settings {
     pub ask_again: Duration,
     /// Whether the logs of encrypted bandits are kept since their creation, for an audit.
     pub keep_log: bool,
-    /// The folder of bandits that are taken from other keys ([`AppState::rotate`]).
-    pub rotated: Option<PathBuf>,
-    /// The users' bundle of the keys, which devices of the committee before get. It is read once, with
-    /// `rotated`.
-    pub users: Option<PathBuf>,
-    /// The committee on shares whose bandits are served.
+    /// The committee whose bandits are served.
     pub committee: Option<::shares::SignedManifest>,
 }
 
@@ -134,8 +126,6 @@ impl Default for Settings {
             context_memory: 256 << 20,
             ask_again: Duration::from_secs(10),
             keep_log: false,
-            rotated: None,
-            users: None,
             committee: None,
             body_memory: 256 << 20,
             wait: Duration::from_secs(600),
@@ -160,8 +150,6 @@ struct Inner {
     cors: Cors,
     stages: Stages,
     metrics: Arc<Metrics>,
-    /// What devices of the keys before get.
-    succession: Option<Succession>,
     /// Which kernels run, in a sentence.
     kernel: String,
     /// None over plain HTTP.
@@ -171,17 +159,6 @@ struct Inner {
 }
 
 impl AppState {
-    /// Has the committee move all encrypted bandits to the keys of `next`, and writes their states under them
-    /// into `folder`, which a server with these keys takes ([`Settings::rotated`]). Nothing is decided or
-    /// learnt from then on. Returns how many bandits moved.
-    ///
-    /// # Errors
-    /// [`Error::NoKeys`], [`Error::NoCommittee`]; those of the committee and the disk. It may be called
-    /// again.
-    pub async fn rotate(&self, next: &wire::Manifest, folder: &Path) -> Result<usize, Error> {
-        self.0.bandits.rotate(next, folder).await
-    }
-
     /// Loads the bandits in `folder`, which is created if it does not exist, and continues batch updates that
     /// were interrupted. Without a bundle, the server serves clear policies only; encrypted bandits in the
     /// folder stay as they are, and requests for them are refused.
@@ -190,8 +167,7 @@ impl AppState {
     ///
     /// # Errors
     /// [`Error::StateInUse`], [`Error::StateFormat`], [`Error::OtherKeys`], [`Error::CorruptState`],
-    /// [`Error::Log`], [`Error::FolderIsShared`], [`Error::Tokens`], [`Error::Succession`], and those of the
-    /// disk.
+    /// [`Error::Log`], [`Error::FolderIsShared`], [`Error::Tokens`], and those of the disk.
     pub fn open(
         bundle: impl Into<Option<PublicBundle>>,
         folder: &Path,
@@ -200,24 +176,21 @@ impl AppState {
         let metrics = Arc::new(Metrics::new(Instant::now()));
         let (stages, keep_log) = (Stages::new(&settings, metrics.clone())?, settings.keep_log);
         let Settings { max_in_flight, max_bandits, operator, body_memory, hosts, restored, .. } = settings;
-        let Settings { rotated, users, cors_origins, committee, .. } = settings;
+        let Settings { cors_origins, committee, member_patience, .. } = settings;
         let (wait, clock) = (settings.wait.as_secs(), settings.clock);
         let room = Room { most: max_bandits, wait, clock };
         let bandits = Bandits::open(
-            (bundle.into(), committee.map(|manifest| (manifest, settings.raise_timeout))),
+            (bundle.into(), committee.map(|manifest| (manifest, (member_patience, settings.raise_timeout)))),
             folder,
             room,
             stages.clone(),
-            (keep_log, rotated.as_deref()),
+            keep_log,
             restored,
         )?;
         let participant = bandits.keys().ok().map(|keys| keys.manifest.token_digest);
-        let succession = bandits.succession(folder, rotated.as_deref().zip(users.as_deref()))?;
-        let former = succession.as_ref().map(|succession| succession.token);
         Ok(AppState(Arc::new(Inner {
             bandits,
-            access: Access::new(participant, former, operator, TokensFile::of(folder))?,
-            succession,
+            access: Access::new(participant, operator, TokensFile::of(folder))?,
             admission: Admission::new(max_in_flight),
             bodies: Bodies::within(body_memory, Pace::default()),
             hosts: Hosts(hosts),
@@ -247,7 +220,7 @@ impl AppState {
         self.0.access.replace_operator(token);
     }
 
-    /// Answers requests that wait for questions or tasks as if there were none, now and from now on. A server
+    /// Answers requests that wait for tasks or messages as if there were none, now and from now on. A server
     /// that stops waits for its requests, which would take as long as these wait, up to 30 s.
     pub fn end_waits(&self) {
         self.0.stopping.send_replace(true);
@@ -383,7 +356,6 @@ fn handler(route: Route) -> MethodRouter<AppState> {
         Route::OpenApi => on(method, openapi::show),
         Route::Docs => on(method, pages::docs),
         Route::Keys => on(method, keys::show),
-        Route::Successor => on(method, keys::successor),
         Route::Policies => on(method, policies::list),
         Route::Metrics => on(method, metrics::show),
         Route::List => on(method, bandits::list),
@@ -400,9 +372,6 @@ fn handler(route: Route) -> MethodRouter<AppState> {
         Route::Tasks => on(method, raises::wait),
         Route::Raise => on(method, raises::answer),
         Route::Shuffled => on(method, batches::receive),
-        Route::Questions => on(method, committee::wait),
-        Route::Shares => on(method, committee::answer),
-        Route::Journal => on(method, committee::journal),
         Route::Committee => on(method, shares::show),
         Route::Session => on(method, shares::session),
         Route::Rounds => on(method, shares::rounds),

@@ -9,7 +9,7 @@ use crate::store::{Named, NamedEdit, Store};
 use bandit::LinearConfig;
 pub use error::SharesError;
 use host::lock;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use service::Content;
 use shares::talk::{
     Answered, BanditId, Definition, POLL, Poll, Rules, SignedPoll, ToMember, from_bytes, polled, to_bytes,
@@ -55,6 +55,17 @@ struct Desk {
     heard: BTreeMap<u8, ([u8; 32], u64)>,
     /// Whether a change could not be stored: what is in memory is ahead of the disk, until a restart.
     ahead: bool,
+}
+
+/// The members of a committee who are here, by their numbers.
+#[derive(Serialize)]
+pub(crate) struct MembersPresent {
+    /// Those who take what they are told, or did until a moment ago.
+    pub(crate) here: Vec<u8>,
+    /// 2t − 1, how many it takes.
+    pub(crate) needed: usize,
+    /// n, how many there are.
+    pub(crate) members: u8,
 }
 
 /// Takes a request back whose device does not wait any more.
@@ -256,6 +267,13 @@ impl Committee {
                 return Err(self.missing());
             }
         }
+    }
+
+    /// Who is here.
+    pub(crate) fn presence(&self) -> MembersPresent {
+        let threshold = self.sharing.threshold();
+        let here = lock(&self.desk).board.here();
+        MembersPresent { here, needed: threshold.needed(), members: threshold.members() }
     }
 
     fn missing(&self) -> crate::Error {

@@ -87,14 +87,6 @@ pub(super) fn new_database<T>(
     Ok(begun)
 }
 
-/// Writes a file that only its owner can read, whole or not at all.
-///
-/// # Errors
-/// Those of the disk.
-pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    host::write_private(path, bytes).map_err(|e| Error::disk(path, e))
-}
-
 /// Makes the entries of a folder durable.
 pub(super) fn sync(folder: &Path) -> Result<(), Error> {
     host::sync_folder(folder).map_err(|e| Error::disk(folder, e))

@@ -15,7 +15,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use folder::{database, lock, prepare, write_private};
+pub(crate) use folder::{database, lock, prepare};
 #[cfg(test)]
 pub(crate) use rows::StoredEdit;
 pub(crate) use rows::{Edit, Numbered, Recent, encode};
@@ -26,10 +26,9 @@ use helba::DeepEngine;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use tables::Tables;
-use wire::CommitteeManifest;
 
 /// The format of the folder. A folder of another format is refused.
-const FORMAT: u16 = 11;
+const FORMAT: u16 = 12;
 
 /// A state folder, open and locked.
 pub(crate) struct Store {
@@ -42,16 +41,12 @@ pub(crate) struct Store {
 
 impl Store {
     /// Opens or creates the folder, and reads every state and row. The engine, if there is one, names the
-    /// keys of the encrypted bandits, and the committee who holds them.
+    /// keys of the encrypted bandits.
     ///
     /// # Errors
-    /// [`Error::StateInUse`], [`Error::StateFormat`], [`Error::OtherKeys`], [`Error::OldEpoch`],
-    /// [`Error::FolderIsShared`], [`Error::EmptyDatabase`], and those of the disk.
-    pub(crate) fn open(
-        folder: &Path,
-        engine: Option<&DeepEngine>,
-        committee: Option<&CommitteeManifest>,
-    ) -> Result<(Store, Vec<Stored>), Error> {
+    /// [`Error::StateInUse`], [`Error::StateFormat`], [`Error::OtherKeys`], [`Error::FolderIsShared`],
+    ///, [`Error::EmptyDatabase`], and those of the disk.
+    pub(crate) fn open(folder: &Path, engine: Option<&DeepEngine>) -> Result<(Store, Vec<Stored>), Error> {
         folder::prepare(folder)?;
         let lock = folder::lock(folder)?;
         let names = engine.map(|engine| (engine.key_id(), engine.params().fingerprint()));
@@ -59,7 +54,6 @@ impl Store {
         let opened = host::without_panic(|| {
             let tables = Tables::open(folder)?;
             tables.check_meta(FORMAT, names.as_ref().map(|(key, params)| (&key.0[..], &params.0[..])))?;
-            committee.map_or(Ok(()), |committee| tables.check_epoch(committee))?;
             let stored = tables.read()?;
             Ok((tables, stored))
         });

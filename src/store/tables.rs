@@ -2,7 +2,7 @@
 //!
 //! | table | key | value |
 //! |---|---|---|
-//! | `meta` | name | format, key id, parameter fingerprint, epoch of the committee |
+//! | `meta` | name | format, key id, parameter fingerprint |
 //! | `clear` | bandit | state of a bandit with a clear policy |
 //! | `decisions` | bandit, decision | a decision that waits for feedback |
 //! | `receipts` | bandit, decision | the answer to its feedback |
@@ -21,14 +21,11 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use wire::CommitteeManifest;
 
 type States = TableDefinition<'static, &'static str, &'static [u8]>;
 type Keyed = TableDefinition<'static, (&'static str, &'static [u8]), &'static [u8]>;
 
 const META: States = TableDefinition::new("meta");
-/// The row of the epoch of the committee: its number, and the run in which its members got their shares.
-const EPOCH: &str = "epoch";
 const CLEAR: States = TableDefinition::new("clear");
 const DECISIONS: Keyed = TableDefinition::new("decisions");
 const RECEIPTS: Keyed = TableDefinition::new("receipts");
@@ -217,39 +214,6 @@ impl Tables {
         }
     }
 
-    /// Notes the epoch of the committee, and refuses one before that of the folder, and one that does not
-    /// follow from it.
-    ///
-    /// # Errors
-    /// [`Error::OldEpoch`], [`Error::OtherKeys`], and those of the disk.
-    pub(super) fn check_epoch(&self, committee: &CommitteeManifest) -> Result<(), Error> {
-        let mut found = None;
-        self.transaction(|transaction, _| {
-            let mut table = transaction.open_table(META)?;
-            found = table.get(EPOCH)?.map(|value| value.value().to_vec());
-            let known = found.as_deref().and_then(epoch_of);
-            let follows = known.is_none_or(|(epoch, run)| {
-                committee.epoch_at(epoch).is_some_and(|past| past.session.0 == run)
-            });
-            if !follows {
-                return Ok(false);
-            }
-            let epoch = (committee.epoch() as u32).to_le_bytes();
-            table.insert(EPOCH, [&epoch[..], &committee.session.0].concat().as_slice())?;
-            Ok(true)
-        })?;
-        let Some((want, run)) = found.as_deref().and_then(epoch_of) else { return Ok(()) };
-        let (got, folder) = (committee.epoch(), self.folder.clone());
-        match committee.epoch_at(want) {
-            None => Err(Error::OldEpoch { folder, got, want }),
-            Some(past) if past.session.0 == run => Ok(()),
-            Some(past) => {
-                let (got, want) = (Hex(&run).to_string(), Hex(&past.session.0).to_string());
-                Err(Error::OtherKeys { folder, what: "run of the committee", got, want })
-            }
-        }
-    }
-
     /// Every bandit with its rows.
     ///
     /// # Errors
@@ -406,12 +370,6 @@ fn write(
         None => table.remove(key)?,
     };
     Ok(old.map(|old| old.value().to_vec()))
-}
-
-/// The number and the run of an epoch, as they are stored.
-fn epoch_of(value: &[u8]) -> Option<(usize, [u8; 32])> {
-    let (number, run) = value.split_first_chunk()?;
-    Some((u32::from_le_bytes(*number) as usize, run.try_into().ok()?))
 }
 
 fn open(folder: &Path) -> Result<Database, Error> {

@@ -68,7 +68,7 @@ fn key(number: u64) -> Vec<u8> {
 /// A folder with one bandit, `pending` of whose decisions wait for feedback.
 fn with_pending(pending: u64) -> (tempfile::TempDir, Store) {
     let folder = tempfile::tempdir().unwrap();
-    let (store, _) = Store::open(folder.path(), None, None).unwrap();
+    let (store, _) = Store::open(folder.path(), None).unwrap();
     let decisions = (0..pending).map(|i| Edit { key: key(i), value: Some(vec![1; 40]) }).collect();
     let edits = Edits { state: vec![0; 300], decisions, ..Edits::default() };
     store.commit(&[("b", edits)]).unwrap();
@@ -156,7 +156,7 @@ fn a_failed_commit_is_taken_back() {
 fn attack_no_other_server_opens_a_folder_after_a_failed_commit() {
     let (folder, store) = with_pending(10);
     let in_use = || {
-        let refused = Store::open(folder.path(), None, None).err();
+        let refused = Store::open(folder.path(), None).err();
         assert!(matches!(refused, Some(Error::StateInUse { .. })), "{refused:?}");
     };
     in_use();
@@ -168,7 +168,7 @@ fn attack_no_other_server_opens_a_folder_after_a_failed_commit() {
     feedback(&store, 3);
     in_use();
     drop(store);
-    Store::open(folder.path(), None, None).unwrap();
+    Store::open(folder.path(), None).unwrap();
 }
 
 /// A folder of another format is refused by its number, and stays as it is.
@@ -179,45 +179,10 @@ fn another_format_is_refused() {
     tables.check_meta(4, None).unwrap();
     drop(tables);
     for _ in 0..2 {
-        let refused = Store::open(folder.path(), None, None).err().unwrap().to_string();
+        let refused = Store::open(folder.path(), None).err().unwrap().to_string();
         let expected = format!("has format 4, this program reads {}", super::FORMAT);
         assert!(refused.contains(&expected), "{refused}");
     }
-}
-
-/// A folder takes later epochs of its committee, and neither an earlier one nor one of other members.
-#[test]
-fn an_epoch_that_does_not_follow_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let epochs = |runs: &[u8]| {
-        let (last, before) = runs.split_last().unwrap();
-        let past = |run: &u8| wire::PastEpoch {
-            threshold: 2,
-            session: ckks_shares::SessionId([*run; 32]),
-            verifying: Vec::new(),
-            handover: Vec::new(),
-        };
-        let none = || wire::PublicBytes(Vec::new());
-        wire::CommitteeManifest {
-            threshold: 2,
-            session: ckks_shares::SessionId([*last; 32]),
-            members: Vec::new(),
-            keys: none(),
-            wide_key: none(),
-            signatures: Vec::new(),
-            before: before.iter().map(past).collect(),
-            follows: None,
-        }
-    };
-    let opened = |runs: &[u8]| Store::open(folder.path(), None, Some(&epochs(runs))).map(drop);
-    opened(&[1]).unwrap();
-    opened(&[1, 2, 3]).unwrap();
-    opened(&[1, 2, 3]).unwrap();
-    assert!(matches!(opened(&[1, 2]), Err(Error::OldEpoch { got: 1, want: 2, .. })));
-    assert!(matches!(opened(&[1, 2, 4]), Err(Error::OtherKeys { .. })));
-    assert!(matches!(opened(&[1, 2, 4, 5]), Err(Error::OtherKeys { .. })));
-    opened(&[1, 2, 3, 4]).unwrap();
-    assert!(matches!(opened(&[1, 2, 3]), Err(Error::OldEpoch { .. })));
 }
 
 /// Prints bytes and time of a feedback for some numbers of decisions that wait.
@@ -247,7 +212,7 @@ fn a_damaged_page_ends_the_start_with_a_sentence() {
         let mut damaged = whole.clone();
         damaged[at..].iter_mut().take(4096).for_each(|byte| *byte = 0);
         std::fs::write(&path, damaged).unwrap();
-        if let Err(error) = Store::open(folder.path(), None, None) {
+        if let Err(error) = Store::open(folder.path(), None) {
             let said = error.to_string();
             assert!(
                 said.contains("restore the folder from a backup") && said.contains("--restored"),
@@ -258,6 +223,6 @@ fn a_damaged_page_ends_the_start_with_a_sentence() {
     }
     assert!(refused > 2, "{refused}");
     std::fs::write(&path, whole).unwrap();
-    let (_, stored) = Store::open(folder.path(), None, None).unwrap();
+    let (_, stored) = Store::open(folder.path(), None).unwrap();
     assert_eq!(stored[0].decisions.len(), 40);
 }

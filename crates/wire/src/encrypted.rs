@@ -14,7 +14,7 @@
 //! too.
 
 use crate::frame::{self, Kind, Reader};
-use crate::{CommitteeContexts, Error, OpenedAnswer, SignedHead};
+use crate::{CommitteeContexts, Error, OpenedAnswer};
 use ckks::{KeyId, Params};
 use protocol::{
     Answers, BanditConfig, Compare, DecisionId, LearnId, LweAnswer, MOST_DECISIONS, MOST_LOGGED, Plan,
@@ -83,9 +83,6 @@ pub struct BanditView {
     pub created: Created,
     /// The counters and the phase.
     pub status: Status,
-    /// Under a committee, the last head of the journal that each member has signed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub heads: Vec<SignedHead>,
 }
 
 /// The most bytes of each part of the messages of an encrypted bandit.

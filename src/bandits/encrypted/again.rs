@@ -482,7 +482,6 @@ impl EncryptedServed {
                     sender: outcome,
                     _place: Some(place),
                     sent: Some(member.sent),
-                    answer_key: None,
                 }),
                 _ => others.push(member.sent),
             }

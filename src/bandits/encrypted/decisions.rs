@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::oneshot::Receiver;
-use wire::{CommitteeContexts, DecideReply, Decision};
+use wire::{DecideReply, Decision};
 
 impl EncryptedServed {
     /// The longest body of a decision request.
@@ -34,7 +34,6 @@ impl EncryptedServed {
         decisions: usize,
         sender: Sender,
     ) -> Result<Reply, Error> {
-        self.check_stays()?;
         self.exchanges.layout.log_places(decisions).map_err(helba::Error::from)?;
         let stages = &self.shared.stages;
         let place = stages.waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
@@ -70,36 +69,10 @@ impl EncryptedServed {
         let mut began = Instant::now();
         let engine = &self.shared.engine;
         let stages = &self.shared.stages;
-        let under_committee = self.shared.committee.is_some();
-        let (contexts, answer_key) = stages.beside(|| -> Result<_, Error> {
-            if !under_committee {
-                return Ok((engine.read_contexts(&body)?, None));
-            }
-            let most = CommitteeContexts::contexts_bytes(engine.params());
-            let sent = CommitteeContexts::read(&body, most)?;
-            let hash = *blake3::hash(&body).as_bytes();
-            if lock(&self.uploads).has(&hash) {
-                return Err(sent_before());
-            }
-            let about = CommitteeContexts::about(&self.created.id, decisions, &sent.answer_key);
-            let contexts = engine.read_proven_contexts(&sent.contexts, &about)?;
-            Ok((contexts, Some((sent.answer_key, hash))))
-        })?;
-        let (answer_key, hash) = answer_key.unzip();
+        let contexts = stages.beside(|| engine.read_contexts(&body))?;
         let alone = lock(&self.senders).places(&sender, Instant::now());
-        // A repeat would be another opening of what the same contexts lead to.
-        let repeatable = !self.created.config.decides_alone() && alone.is_none() && !under_committee;
-        let keeps = repeatable || under_committee;
-        let kept: Option<Sent> = if keeps { stages.keep(sender, decisions, &body) } else { None };
-        // Members refuse a pack whose requests are not all kept.
-        if under_committee && kept.is_none() {
-            return Err(Error::Overloaded);
-        }
-        // Another request may have sent the same meanwhile.
-        if hash.is_some_and(|hash| !lock(&self.uploads).take(hash)) {
-            return Err(sent_before());
-        }
-        let (sent, upload) = if under_committee { (None, kept) } else { (kept, None) };
+        let repeatable = !self.created.config.decides_alone() && alone.is_none();
+        let sent: Option<Sent> = if repeatable { stages.keep(sender, decisions, &body) } else { None };
         drop(body);
         loop {
             let (model, model_feedbacks) = {
@@ -125,8 +98,7 @@ impl EncryptedServed {
                 return Ok(Scored::Compares { scores, model_feedbacks, place });
             }
             let model = (&model, model_feedbacks);
-            let (sent, answer_key, upload) = (sent.clone(), answer_key.clone(), upload.clone());
-            let joining = Joining { decisions, sent, answer_key, upload };
+            let joining = Joining { decisions, sent: sent.clone() };
             let outcome = match &alone {
                 Some(own) => Some(self.join_alone(scores, joining, model, &mut place, own)?),
                 None => self.join(scores, joining, model, &mut place)?,
@@ -183,9 +155,4 @@ enum Scored {
         model_feedbacks: u64,
         place: OwnedSemaphorePermit,
     },
-}
-
-/// Devices that ask once more encrypt their contexts again.
-fn sent_before() -> Error {
-    Error::NotEvaluated { why: "contexts that were sent before: encrypt them again".into() }
 }

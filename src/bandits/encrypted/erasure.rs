@@ -8,7 +8,6 @@ use crate::error::Error;
 use helba::Applied;
 use host::lock;
 use protocol::{DecisionId, Erasure};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl EncryptedServed {
@@ -17,10 +16,8 @@ impl EncryptedServed {
     ///
     /// # Errors
     /// [`Error::Helba`] for a decision that the bandit has not given out, or that has no feedback;
-    /// [`Error::BeingChecked`] while the members of a committee check its batch; [`Error::SumIsFull`];
-    /// [`Error::FeedbackNotKept`]; [`Error::Log`].
+    /// [`Error::SumIsFull`]; [`Error::FeedbackNotKept`]; [`Error::Log`].
     pub(crate) async fn erase(self: Arc<Self>, decision: DecisionId) -> Result<Reply, Error> {
-        self.check_stays()?;
         let _waiting =
             self.shared.stages.waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
         blocking(move || {
@@ -38,7 +35,6 @@ impl EncryptedServed {
                 return Err(self.deleted());
             }
             match live.bandit.erasable(decision)? {
-                Ok(round) if live.bandit.is_checked_now(round) => return Err(being_checked(decision)),
                 Ok(round) => round,
                 Err(receipt) => {
                     // It may have been erased a moment ago, and be on its way to the disk.
@@ -49,18 +45,15 @@ impl EncryptedServed {
                 }
             }
         };
-        let kept = self.feedback_frames(&[round])?.remove(&round);
-        let frame = kept.ok_or_else(|| Error::FeedbackNotKept { id: decision.to_string() })?;
+        let frame =
+            self.feedback_frame(round)?.ok_or_else(|| Error::FeedbackNotKept { id: decision.to_string() })?;
         let Pending { applied, ticket } = {
             let mut live = lock(&self.live);
             if live.deleted {
                 return Err(self.deleted());
             }
-            // What moves to other keys is read under this lock: a receipt is for what is not in it.
-            self.check_stays()?;
             // Another request may have erased it while the log was read, or its batch may be closed.
             match live.bandit.erasable(decision)? {
-                Ok(round) if live.bandit.is_checked_now(round) => return Err(being_checked(decision)),
                 Ok(_) if live.bandit.sum_is_full() => return Err(Error::SumIsFull),
                 Ok(round) => live.change(&self.shared.engine, &Event::Erased { round, frame })?,
                 Err(receipt) => Pending { applied: Applied::Erased(receipt), ticket: live.flush()? },
@@ -73,31 +66,22 @@ impl EncryptedServed {
         }
     }
 
-    /// The frames of the feedbacks of these rounds that the log has.
-    pub(super) fn feedback_frames(&self, rounds: &[u64]) -> Result<BTreeMap<u64, Vec<u8>>, Error> {
-        let mut found = BTreeMap::new();
-        let visit = |found: &mut BTreeMap<_, _>, record: &[u8]| {
-            if let Ok(Event::Feedback { round, frame }) = Event::from_bytes(record)
-                && rounds.contains(&round)
-            {
-                found.insert(round, frame);
-            }
-        };
-        let (recent, folder, stored) = {
+    /// The frame of the feedback of a round, if the log has it.
+    fn feedback_frame(&self, wanted: u64) -> Result<Option<Vec<u8>>, Error> {
+        let (folder, stored) = {
             let live = lock(&self.live);
-            (live.all_recent(), live.folder().to_path_buf(), live.flush()?)
+            (live.folder().to_path_buf(), live.flush()?)
         };
-        recent.iter().for_each(|record| visit(&mut found, record));
-        if found.len() < rounds.len() {
-            // A feedback may be on its way to the disk.
-            stored.wait()?;
-            let (id, engine) = (&self.created.id, &self.shared.engine);
-            state::visit_kept(&folder, id, engine, |_, record| visit(&mut found, record))?;
-        }
+        // A feedback may be on its way to the disk.
+        stored.wait()?;
+        let (mut found, id, engine) = (None, &self.created.id, &self.shared.engine);
+        state::visit_kept(&folder, id, engine, |_, record| {
+            if let Ok(Event::Feedback { round, frame }) = Event::from_bytes(record)
+                && round == wanted
+            {
+                found = Some(frame);
+            }
+        })?;
         Ok(found)
     }
-}
-
-fn being_checked(decision: DecisionId) -> Error {
-    Error::BeingChecked { id: decision.to_string() }
 }

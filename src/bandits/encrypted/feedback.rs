@@ -26,19 +26,15 @@ impl EncryptedServed {
     /// [`Error::Helba`] for an unknown decision and for a frame that is not one of this bandit;
     /// [`Error::Overloaded`]; [`Error::Log`].
     pub(crate) async fn feedback(self: Arc<Self>, decision: DecisionId, body: Body) -> Result<Reply, Error> {
-        self.check_stays()?;
         let stages = &self.shared.stages;
         let began = Instant::now();
         let _waiting = stages.waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
         let served = self.clone();
         let counted = stages.workers.run(move || {
-            served.check_proof(decision, &body)?;
             let mut live = lock(&served.live);
             if live.deleted {
                 return Err(served.deleted());
             }
-            // What moves is read under this lock, after the bandit has stopped to learn.
-            served.check_stays()?;
             match live.bandit.waiting(decision)? {
                 Ok(_) if live.bandit.sum_is_full() => Err(Error::SumIsFull),
                 Ok(round) => {
@@ -57,10 +53,7 @@ impl EncryptedServed {
         };
         stages.metrics.took(Step::Feedback, began.elapsed());
         let reply = Reply::json(&receipt)?;
-        let asks = {
-            let live = lock(&self.live);
-            live.bandit.task().is_some() || live.bandit.check().is_some()
-        };
+        let asks = lock(&self.live).bandit.task().is_some();
         if asks {
             blocking(move || {
                 self.offer_task();
@@ -69,28 +62,5 @@ impl EncryptedServed {
             .await?;
         }
         Ok(reply)
-    }
-
-    /// Checks the proof of a feedback under a committee, if the decision waits for one. The state is free
-    /// meanwhile.
-    ///
-    /// # Errors
-    /// As [`Self::feedback`].
-    fn check_proof(&self, decision: DecisionId, body: &[u8]) -> Result<(), Error> {
-        if self.shared.committee.is_none() {
-            return Ok(());
-        }
-        let waits = {
-            let live = lock(&self.live);
-            if live.deleted {
-                return Err(self.deleted());
-            }
-            live.bandit.waiting(decision)?
-        };
-        if let Ok(round) = waits {
-            let about = wire::feedback_about(&self.created.id, round);
-            self.shared.engine.read_proven_feedback(&self.exchanges.layout, body, &about)?;
-        }
-        Ok(())
     }
 }

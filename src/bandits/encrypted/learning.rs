@@ -23,7 +23,6 @@ impl EncryptedServed {
     /// [`Error::Wire`] and [`Error::Helba`] for a body that is not one of this bandit, and for a bandit that
     /// takes no logged rounds, or not now; [`Error::Overloaded`]; [`Error::Log`].
     pub(crate) async fn learn(self: Arc<Self>, body: Body) -> Result<Reply, Error> {
-        self.check_stays()?;
         let stages = &self.shared.stages;
         let _waiting = stages.waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
         let served = self.clone();
@@ -33,7 +32,6 @@ impl EncryptedServed {
             if live.deleted {
                 return Err(served.deleted());
             }
-            served.check_stays()?;
             live.learn(&served.shared.engine, message)
         });
         let Pending { applied, ticket } = match learnt.await {

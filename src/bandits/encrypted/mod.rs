@@ -4,34 +4,29 @@
 //! user alone. A feedback is some coefficients of a ciphertext, and is acknowledged when the log has them on
 //! disk.
 //!
-//! `pool` is locked before `live`, and no other lock is taken while `keeping`, `senders`, `heads` or
-//! `moves_to` is held. None of these is held during a long computation.
+//! `pool` is locked before `live`, and no other lock is taken while `keeping` or `senders` is
+//! held. None of these is held during a long computation.
 
 mod again;
 mod audit;
 mod bootstraps;
-mod committee;
 mod decisions;
 mod erasure;
 mod feedback;
-mod journal;
 mod learning;
 mod measured;
 mod pace;
 mod pool;
 mod raises;
-mod rotation;
 mod senders;
 mod state;
 #[cfg(test)]
 mod tests;
 mod trace;
 mod updates;
-mod uploads;
 mod workers;
 
 use super::{Listed, Reply};
-use crate::committee::Committee;
 use crate::error::Error;
 use crate::jobs::Updates;
 use again::Keeping;
@@ -43,21 +38,17 @@ use pace::{Arrivals, Pace};
 pub(crate) use pool::Stages;
 use pool::{Pool, blocking};
 use protocol::{BanditConfig, Exchanges};
-pub(crate) use raises::LONGEST_WAIT;
 use rand::Rng;
-pub(super) use rotation::take_all;
 pub(crate) use senders::Sender;
 use senders::Senders;
 pub(super) use state::listed;
 use state::{Live, Pending, SNAPSHOT};
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tokio::sync::{Semaphore, watch};
 use trace::TraceRequests;
-use uploads::Uploads;
-use wire::{BanditView, Created, Limits, ShownCounters, SignedHead};
+use wire::{BanditView, Created, Limits, ShownCounters};
 
 /// The most users of a bandit that wait to be evaluated alone.
 const MOST_ALONE: usize = 64;
@@ -66,8 +57,6 @@ const MOST_ALONE: usize = 64;
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) engine: Arc<Engine>,
-    /// The committee that holds the keys, if there is one.
-    pub(super) committee: Option<Arc<Committee>>,
     /// The bootstrapping keys, if the bundle has them and this build uses them.
     pub(super) bootstraps: Option<Bootstraps>,
     /// The folder of all encrypted bandits.
@@ -76,8 +65,6 @@ pub(super) struct Shared {
     pub(super) stages: Stages,
     /// Whether whole logs are kept, for an audit.
     pub(super) keep_log: bool,
-    /// The folder that the bandits move to, if they go on under other keys.
-    pub(super) moves_to: Arc<Mutex<Option<PathBuf>>>,
 }
 
 /// A loaded encrypted bandit.
@@ -101,16 +88,10 @@ pub(crate) struct EncryptedServed {
     /// One permit, held while an evaluation is repeated in parts.
     searches: Arc<Semaphore>,
     senders: Mutex<Senders>,
-    /// The contexts that were taken, where a committee holds the keys.
-    uploads: Mutex<Uploads>,
     /// One permit, held by the evaluation of a sender that is evaluated alone, and for a pause after it.
     alone: Arc<Semaphore>,
     /// Users of such senders who wait.
     alone_waiting: Arc<Semaphore>,
-    /// One permit, held while a committee is asked for tasks of the bandit's own.
-    own_tasks: Arc<Semaphore>,
-    /// Under a committee, the last head of the journal that each member has signed.
-    heads: Mutex<BTreeMap<u8, SignedHead>>,
     /// Locked while a snapshot is written.
     snapshots: Mutex<()>,
 }
@@ -128,9 +109,6 @@ impl EncryptedServed {
     ) -> Result<Self, Error> {
         let mut secret = [0; 32];
         os_rng()?.fill_bytes(&mut secret);
-        if shared.committee.is_some() {
-            config.check_committee()?;
-        }
         bootstraps::check(&config, &shared)?;
         let bandit = EncryptedBandit::create(&shared.engine, config, secret)?;
         before(Listed::Encrypted(Box::new(created(id, &bandit, &shared.engine))))?;
@@ -156,14 +134,11 @@ impl EncryptedServed {
         let (config, plan) = (live.bandit.config().clone(), live.bandit.plan().clone());
         let exchanges = live.bandit.exchanges().clone();
         let answers = engine.answer_params();
-        let mut limits = Limits::new(deep.params(), small, answers, &config, &plan, &exchanges.layout)?;
-        if shared.committee.is_some() {
-            limits = limits.under_committee(small, &exchanges.layout);
-        }
+        let limits = Limits::new(deep.params(), small, answers, &config, &plan, &exchanges.layout)?;
         let created = created(id, &live.bandit, engine);
         let (live, pool, snapshots) = (Mutex::new(live), Mutex::default(), Mutex::new(()));
         let (pace, turns) = (Mutex::new(Pace::new(Instant::now())), Arc::new(Semaphore::new(1)));
-        let [searches, alone, own_tasks] = [(); 3].map(|()| Arc::new(Semaphore::new(1)));
+        let [searches, alone] = [(); 2].map(|()| Arc::new(Semaphore::new(1)));
         Ok(EncryptedServed {
             created,
             limits,
@@ -179,11 +154,8 @@ impl EncryptedServed {
             keeping: Mutex::default(),
             searches,
             senders: Mutex::default(),
-            uploads: Mutex::default(),
             alone,
             alone_waiting: Arc::new(Semaphore::new(MOST_ALONE)),
-            own_tasks,
-            heads: Mutex::default(),
             snapshots,
         })
     }
@@ -206,7 +178,7 @@ impl EncryptedServed {
         let (status, stored) = (live.status(), live.flush());
         drop(live);
         stored?.wait()?;
-        Ok(BanditView { created: self.created.clone(), status, heads: self.heads() })
+        Ok(BanditView { created: self.created.clone(), status })
     }
 
     /// The encrypted counters, when all that they show is on disk.
@@ -243,8 +215,6 @@ impl EncryptedServed {
         if live.deleted {
             return Err(self.deleted());
         }
-        // Before the folder is gone: what has moved would come back under the other keys.
-        self.remove_rotated()?;
         live.delete()?;
         drop((live, alone));
         self.end_all();

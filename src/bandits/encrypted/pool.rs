@@ -33,7 +33,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use wire::{DecideReply, Evidence, RaiseTask, Ticket};
+use wire::{DecideReply, RaiseTask, Ticket};
 
 /// The time for which further users are gathered.
 const WINDOW: Duration = Duration::from_millis(10);
@@ -71,9 +71,7 @@ pub(crate) struct Stages {
     /// The time after which an evaluation without a raise leaves its turn to another one.
     raise_turn: Duration,
     /// The time that the last one who can be asked for a raise gets.
-    pub(crate) last_raise: Duration,
-    /// The time that the members of a committee have for an answer.
-    pub(crate) member_patience: Duration,
+    last_raise: Duration,
     /// Memory for the contexts of evaluations that may be repeated.
     pub(super) contexts: Arc<Semaphore>,
     /// The time after its answer in which a user may ask again.
@@ -106,7 +104,6 @@ impl Stages {
             longest_raise: settings.raise_timeout,
             raise_turn: settings.raise_turn,
             last_raise: settings.last_raise,
-            member_patience: settings.member_patience,
             contexts: semaphore(settings.context_memory / UNIT),
             ask_again: settings.ask_again,
             most_waiting: settings.max_waiting.min(Semaphore::MAX_PERMITS),
@@ -203,9 +200,6 @@ struct Gathering {
     /// The trace in place 0 of the pack, if it is asked for.
     test: Option<TraceTest>,
     users: Vec<User>,
-    /// Where a committee holds the key, the requests of all users in the pack, which members compute its
-    /// evaluation from. `None` if one was not kept.
-    uploads: Option<Vec<Sent>>,
 }
 
 /// A user who waits, or one who waits for the decisions of several.
@@ -220,8 +214,6 @@ pub(super) struct User {
     pub(super) _place: Option<OwnedSemaphorePermit>,
     /// Its contexts, if they are kept.
     pub(super) sent: Option<Sent>,
-    /// The key that its answer is sealed under, where a committee opens it.
-    pub(super) answer_key: Option<Vec<u8>>,
 }
 
 /// What a user asks for beside its scores.
@@ -230,20 +222,6 @@ pub(super) struct Joining {
     pub(super) decisions: usize,
     /// As in [`User`].
     pub(super) sent: Option<Sent>,
-    /// As in [`User`].
-    pub(super) answer_key: Option<Vec<u8>>,
-    /// Its request, for members of a committee.
-    pub(super) upload: Option<Sent>,
-}
-
-impl Gathering {
-    /// Whether the evidence of its evaluation has room for the request, and for raised scores of `raised`
-    /// bytes. There is none without a committee.
-    fn has_room(&self, joining: &Joining, raised: usize) -> bool {
-        let Some(own) = &joining.upload else { return true };
-        let uploads = self.uploads.iter().flatten().chain([own]);
-        Evidence::has_room(raised, uploads.map(|sent| sent.upload.bytes.len()))
-    }
 }
 
 impl Pool {
@@ -365,17 +343,15 @@ impl EncryptedServed {
             }
             pool.gathering.take().into_iter().for_each(|old| self.spawn(old));
         }
-        let raised = self.raised_bytes();
-        let ends = |open: &Gathering| open.packer.after(log) > most || !open.has_room(&joining, raised);
-        if pool.gathering.as_ref().is_some_and(ends) {
+        if pool.gathering.as_ref().is_some_and(|open| open.packer.after(log) > most) {
             pool.gathering.take().into_iter().for_each(|full| self.spawn(full));
         }
         let fresh = pool.gathering.is_none();
         if fresh {
             let (packer, test) = self.packer(model)?;
             pool.opened += 1;
-            let (number, model, users, uploads) = (pool.opened, model.clone(), Vec::new(), Some(Vec::new()));
-            pool.gathering = Some(Gathering { number, packer, model, model_feedbacks, test, users, uploads });
+            let (number, model, users) = (pool.opened, model.clone(), Vec::new());
+            pool.gathering = Some(Gathering { number, packer, model, model_feedbacks, test, users });
         }
         let (mut receiver, mut full) = (None, false);
         if let Some(gathering) = &mut pool.gathering {
@@ -411,8 +387,8 @@ impl EncryptedServed {
         let waits = (take(own)?, take(&self.alone_waiting)?);
         // Its contexts may spoil what the trace is compared with.
         let (packer, model) = (self.packer_without_trace()?, model.clone());
-        let (number, users, uploads) = (0, Vec::new(), Some(Vec::new()));
-        let mut gathering = Gathering { number, packer, model, model_feedbacks, test: None, users, uploads };
+        let (number, users) = (0, Vec::new());
+        let mut gathering = Gathering { number, packer, model, model_feedbacks, test: None, users };
         let receiver = self.add(&mut gathering, scores, Joining { sent: None, ..joining }, place)?;
         let served = self.clone();
         tokio::spawn(async move {
@@ -430,24 +406,14 @@ impl EncryptedServed {
         &self,
         gathering: &mut Gathering,
         scores: Ciphertext,
-        Joining { decisions, sent, answer_key, upload }: Joining,
+        Joining { decisions, sent }: Joining,
         place: &mut Option<OwnedSemaphorePermit>,
     ) -> Result<oneshot::Receiver<Outcome>, Error> {
         let numbers = self.push(&mut gathering.packer, scores, decisions)?;
-        gathering.uploads = gathering.uploads.take().zip(upload).map(|(mut uploads, upload)| {
-            uploads.push(upload);
-            uploads
-        });
         let (sender, receiver) = oneshot::channel();
         let place = place.take();
-        gathering.users.push(User { numbers, round: 0, answers: 0, sender, _place: place, sent, answer_key });
+        gathering.users.push(User { numbers, round: 0, answers: 0, sender, _place: place, sent });
         Ok(receiver)
-    }
-
-    /// Bytes of the frame of the raised scores of several users.
-    fn raised_bytes(&self) -> usize {
-        let level = self.exchanges.scores(false).level();
-        ckks::ciphertext_bytes(self.shared.engine.deep().params(), level, false)
     }
 
     /// Adds the scores of a request for this many decisions to a pack, and returns their numbers in the
@@ -518,15 +484,10 @@ impl EncryptedServed {
         });
     }
 
-    /// Waits until a closed pack waits for its turn. Never under a committee, whose members follow the
-    /// evaluations of a bandit one by one.
+    /// Waits until a closed pack waits for its turn.
     async fn closed_pack(&self) {
-        if self.shared.committee.is_none()
-            && self.closed.subscribe().wait_for(|packs| *packs > 0).await.is_ok()
-        {
-            return;
-        }
-        std::future::pending().await
+        // The sender lives as long as the bandit.
+        let _ = self.closed.subscribe().wait_for(|packs| *packs > 0).await;
     }
 
     /// Ends what waits, after the bandit was deleted: users get an error, and raisers nothing.

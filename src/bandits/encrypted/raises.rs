@@ -14,7 +14,7 @@ use tokio::sync::oneshot::Receiver;
 use wire::{DecideReply, Raised, Raises, Ticket};
 
 /// The longest time for which a request for tasks may wait.
-pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 impl EncryptedServed {
     /// The longest body of raises.
@@ -29,7 +29,6 @@ impl EncryptedServed {
     /// [`Error::ForbiddenScope`];
     /// [`Error::TaskOver`] if a task was answered before or has ended; those of the frames.
     pub(crate) async fn raises(self: Arc<Self>, body: Body, caller: Caller) -> Result<Reply, Error> {
-        self.check_holders()?;
         let turn = self.shared.stages.raises.clone().acquire_owned().await;
         let served = self.clone();
         let work = move || {
@@ -42,11 +41,6 @@ impl EncryptedServed {
             None => DecideReply::default(),
         };
         Ok(Reply::Binary(reply.to_bytes()))
-    }
-
-    /// Refuses raisers where a committee holds the keys.
-    fn check_holders(&self) -> Result<(), Error> {
-        if self.shared.committee.is_some() { Err(Error::HasCommittee) } else { Ok(()) }
     }
 
     fn take_raises(
@@ -134,7 +128,6 @@ impl EncryptedServed {
     /// # Errors
     /// [`Error::Broken`] if a computation panicked.
     pub(crate) async fn tasks(self: Arc<Self>, wait: Duration) -> Result<Option<Reply>, Error> {
-        self.check_holders()?;
         let served = self.clone();
         let own = blocking(move || Ok(served.own_task())).await?;
         let tasks = match own {

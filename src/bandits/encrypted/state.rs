@@ -21,11 +21,9 @@ use helba::{Applied, EncryptedBandit, Engine, Event};
 use host::os_rng;
 use protocol::Status;
 use rand::Rng;
-use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use wire::LearnRequest;
 
 /// The last snapshot, which a start continues from.
@@ -35,14 +33,11 @@ pub(super) const GENESIS: &str = "genesis";
 /// The last round that was given out.
 const GIVEN: &str = "given";
 const MAGIC: [u8; 8] = *b"HELBAPKD";
-const VERSION: u16 = 11;
+const VERSION: u16 = 12;
 /// The longest event: a model in both rings, of at most some 10 MB.
 const LONGEST_EVENT: usize = 64 << 20;
 /// After a snapshot a new segment of the log begins if the last one has more bytes than this.
 const SEGMENT_BYTES: u64 = 64 << 20;
-
-/// The bytes of the last records in memory.
-const RECENT_BYTES: usize = 16 << 20;
 
 /// More rounds than are given out between a backup and its restoration.
 const SKIPPED_ROUNDS: u64 = 1 << 32;
@@ -67,9 +62,6 @@ pub(super) struct Live {
     segment: Head,
     /// Whether segments before a snapshot stay.
     keep_log: bool,
-    /// The last records, for members of a committee, and their bytes.
-    recent: VecDeque<Arc<Vec<u8>>>,
-    recent_bytes: usize,
 }
 
 /// An event that was applied and waits for the disk.
@@ -167,8 +159,6 @@ impl Live {
             folder,
             segment: head,
             keep_log,
-            recent: VecDeque::new(),
-            recent_bytes: 0,
         })
     }
 
@@ -201,8 +191,6 @@ impl Live {
             folder,
             segment: head,
             keep_log,
-            recent: VecDeque::new(),
-            recent_bytes: 0,
         })
     }
 
@@ -218,33 +206,7 @@ impl Live {
         let ticket = self.log.append(&bytes)?;
         self.bandit = bandit;
         self.head = self.head.after(&bytes);
-        if engine.has_committee() {
-            self.recent_bytes += bytes.len();
-            self.recent.push_back(Arc::new(bytes));
-        }
-        while self.recent_bytes > RECENT_BYTES
-            && let Some(old) = self.recent.pop_front()
-        {
-            self.recent_bytes -= old.len();
-        }
         Ok(Pending { applied, ticket })
-    }
-
-    /// The records after the first `after`, if they are in memory.
-    pub(super) fn recent(&self, after: u64) -> Option<Vec<Arc<Vec<u8>>>> {
-        let first = self.head.records - self.recent.len() as u64;
-        let skip = usize::try_from(after.checked_sub(first)?).ok()?;
-        (skip <= self.recent.len()).then(|| self.recent.iter().skip(skip).cloned().collect())
-    }
-
-    /// The last records, as many as are in memory.
-    pub(super) fn all_recent(&self) -> Vec<Arc<Vec<u8>>> {
-        self.recent.iter().cloned().collect()
-    }
-
-    /// Whether nothing has happened since its creation.
-    pub(super) fn is_empty(&self) -> bool {
-        self.head.records == 0
     }
 
     /// The folder of the bandit.
@@ -452,46 +414,6 @@ fn open_given(folder: &Path) -> Result<(File, u64), Error> {
 /// Applies a record of the log.
 fn apply(bandit: &mut EncryptedBandit, engine: &Engine, record: &[u8]) -> Result<(), helba::Error> {
     bandit.apply(engine, &Event::from_bytes(record)?).map(drop)
-}
-
-/// The records in `folder` after the first `after`, up to `most` bytes, but at least one. The log must be
-/// kept since its beginning.
-///
-/// # Errors
-/// [`Error::Log`].
-pub(super) fn records(
-    folder: &Path,
-    id: &str,
-    engine: &Engine,
-    after: u64,
-    most: usize,
-) -> Result<Vec<Vec<u8>>, Error> {
-    /// Why the log is read no further.
-    enum Ended {
-        Full,
-        Failed(hash_log::Error),
-    }
-    impl From<hash_log::Error> for Ended {
-        fn from(error: hash_log::Error) -> Self {
-            Ended::Failed(error)
-        }
-    }
-    let (mut out, mut bytes) = (Vec::new(), 0);
-    let identity = identity(id, engine);
-    let visit = |at: &Head, record: &[u8]| {
-        if at.records > after {
-            bytes += record.len();
-            if bytes > most && !out.is_empty() {
-                return Err(Ended::Full);
-            }
-            out.push(record.to_vec());
-        }
-        Ok(())
-    };
-    match hash_log::replay(folder, &identity, LONGEST_EVENT, &Head::start(&identity), visit) {
-        Ok(_) | Err(Ended::Full) => Ok(out),
-        Err(Ended::Failed(error)) => Err(error.into()),
-    }
 }
 
 /// Visits the number, from 1, and the bytes of each record in `folder`. The log must be kept since its

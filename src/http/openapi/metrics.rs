@@ -23,12 +23,12 @@ pub(super) fn metrics() -> Named {
         ],
     );
     let committee = object(
-        "The members of the committee that holds the keys.",
+        "The members of the committee.",
         &[
             (
                 "here",
                 list(count()),
-                "The numbers of those who wait for questions, or did until a moment ago.",
+                "The numbers of those who take what they are told, or did until a moment ago.",
             ),
             ("needed", count(), "How many it takes."),
             ("members", count(), "How many there are."),
@@ -116,7 +116,7 @@ pub(super) fn metrics() -> Named {
             (
                 "committee",
                 or_null(reference("MembersPresent")),
-                "Who of its members is here; null if no committee holds the keys.",
+                "Who of the members of the committee is here; null if there is none.",
             ),
             ("bounds", list(number()), "Upper ends of the intervals in which times are counted, in seconds."),
             ("steps", list(reference("StepTimes")), "Times of steps since the start."),

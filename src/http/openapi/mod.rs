@@ -77,9 +77,6 @@ fn described(operation: Operation, route: Option<Route>) -> Value {
     problems.extend(of_heads.into_iter().chain(of_all));
     if needs != Needs::Nothing {
         problems.extend([ProblemType::Unauthorized, ProblemType::ForbiddenScope]);
-        if needs != Needs::Succession {
-            problems.push(ProblemType::KeysOver);
-        }
     }
     if body.is_some() {
         problems.extend([ProblemType::BodyLost, ProblemType::TooLarge, ProblemType::MediaType]);
@@ -102,7 +99,6 @@ fn described(operation: Operation, route: Option<Route>) -> Value {
         answers.into_iter().map(|(status, answer)| (status.to_string(), answer)).collect();
     let about = match needs {
         Needs::Nothing => format!("{about}\n\nNeeds no token."),
-        Needs::Succession => format!("{about}\n\nIt needs {needs}."),
         _ => format!("{about}\n\nWhere tokens are on, it needs {needs}."),
     };
     let mut out = json!({
@@ -148,7 +144,6 @@ fn security(needs: Needs) -> Value {
     match needs {
         Needs::Nothing => json!([]),
         Needs::Reading | Needs::Token => json!([{ "token": [] }, {}]),
-        Needs::Succession => json!([{ "token": [] }]),
         Needs::Scope(scope) => json!([{ "token": [scope.name()] }, {}]),
         Needs::RaiseOrTicket => json!([{ "token": ["raise"] }, { "token": ["decide"] }, {}]),
     }

@@ -192,20 +192,6 @@ pub(super) fn operation(route: Route) -> Operation {
                 json_answer("The manifest.", reference("Manifest")),
             )
         },
-        Route::Successor => Operation {
-            problems: vec![P::UnknownPath],
-            answers: vec![ok(
-                "The manifest of the keys before, and the users' bundle of these, signed by t members of the committee before.",
-                json!({ OCTET_STREAM: binary("`Successor`.") }),
-            )],
-            ..plain(
-                "successor",
-                SERVER,
-                "The keys of this server, for devices of the keys that they follow",
-                "After a rotation, a device of the committee before checks the signatures of its members, and goes on.",
-                (200, Value::Null),
-            )
-        },
         Route::Policies => plain(
             "policies",
             SERVER,
@@ -335,12 +321,12 @@ pub(super) fn operation(route: Route) -> Operation {
                 id(),
                 decision(),
                 json!({ "name": ERASURE_HEADER, "in": "header",
-                "description": "For a bandit of a committee on shares, which needs it: the MACs of the device.",
+                "description": "For a bandit of a committee, which needs it: the MACs of the device.",
                 "schema": { "type": "string", "pattern": "^([0-9a-f]{2})*$" } }),
             ],
             problems: [
                 &FIND[..],
-                &[P::UnknownDecision, P::NotEncrypted, P::NotKept, P::BeingChecked, P::BadValue, P::DiskFull],
+                &[P::UnknownDecision, P::NotEncrypted, P::NotKept, P::BadValue, P::DiskFull],
             ]
             .concat(),
             ..plain(
@@ -348,8 +334,7 @@ pub(super) fn operation(route: Route) -> Operation {
                 ROUNDS,
                 "Erases the feedback on an encrypted decision",
                 "It is answered when that is on disk. The feedback is subtracted from the sum of the batch that is closed next, \
-                 so that the model after it has nothing of it. A repeated request changes nothing. Under a key committee, \
-                 feedback whose batch is being checked is erased a moment later: send the request again after `being_checked`.",
+                 so that the model after it has nothing of it. A repeated request changes nothing.",
                 (
                     200,
                     json!({ "description": "The feedback is erased.",
@@ -369,7 +354,7 @@ pub(super) fn operation(route: Route) -> Operation {
                 "Learns logged rounds in bulk",
                 "It is answered when that is on disk. The rounds count as so many decisions with feedback. A repeated request with the same id \
                  changes nothing. Single rounds of them cannot be erased, because the server has their sum alone. A bandit with the schedule \
-                 `trace_or_growth`, and one whose key a committee holds, takes none (`bad_value`). After `still_learning`, answer the tasks of \
+                 `trace_or_growth` takes none (`bad_value`). After `still_learning`, answer the tasks of \
                  the bandit and send the request again.",
                 (
                     200,
@@ -435,46 +420,6 @@ pub(super) fn operation(route: Route) -> Operation {
                 ),
             )
         },
-        Route::Questions => Operation {
-            parameters: vec![
-                member(),
-                json!({ "name": "wait", "in": "query",
-                "description": "Seconds to wait for a question. More than 30 are taken as 30.",
-                "schema": { "type": "integer", "minimum": 0, "maximum": u64::MAX, "default": 0 } }),
-                json!({ "name": "time", "in": "query", "required": true,
-                "description": "Seconds since 1970, by the clock of the member.",
-                "schema": { "type": "integer", "minimum": 0, "maximum": u64::MAX } }),
-                json!({ "name": "signature", "in": "query", "required": true,
-                "description": "The signature of the member over key generation, number and time.",
-                "schema": { "type": "string", "pattern": "^[0-9a-f]*$" } }),
-            ],
-            answers: vec![
-                ok("A question.", json!({ OCTET_STREAM: binary("`MemberRequest`.") })),
-                (204, json!({ "description": "There was no question." })),
-            ],
-            problems: vec![P::NoKeys, P::UnknownPath, P::Malformed],
-            ..plain(
-                "questions",
-                KEY_HOLDERS,
-                "Waits for questions to a member of the key committee",
-                "For `helba-member serve`: half of a ciphertext each, of which a member computes its share.",
-                (200, Value::Null),
-            )
-        },
-        Route::Shares => Operation {
-            parameters: vec![member()],
-            body: Some(json!({ "required": true, "content": { OCTET_STREAM: binary(
-                "`MemberReply`: the signed shares of a member, some MB.") } })),
-            answers: vec![(204, json!({ "description": "The answer was taken." }))],
-            problems: [&FRAMES[..], &[P::NoKeys, P::UnknownPath, P::TaskOver]].concat(),
-            ..plain(
-                "shares",
-                KEY_HOLDERS,
-                "Takes the answer of a member to a question",
-                "",
-                (204, Value::Null),
-            )
-        },
         Route::Committee => Operation {
             problems: vec![P::NoKeys],
             answers: vec![ok(
@@ -484,7 +429,7 @@ pub(super) fn operation(route: Route) -> Operation {
             ..plain(
                 "committee",
                 SERVER,
-                "The committee on shares: its members, their public keys, and the hashes of their keys",
+                "The committee: its members, their public keys, and the hashes of their keys",
                 "Devices and members begin from it. Compare its id, which `helba-member` prints, with the members.",
                 (200, Value::Null),
             )
@@ -508,7 +453,7 @@ pub(super) fn operation(route: Route) -> Operation {
             ..plain(
                 "session",
                 ROUNDS,
-                "Begins a session of a device with a committee on shares",
+                "Begins a session of a device with a committee",
                 "Decisions and feedback of the device are under keys of the session, which this server does not see.",
                 (201, Value::Null),
             )
@@ -525,31 +470,8 @@ pub(super) fn operation(route: Route) -> Operation {
             ..plain(
                 "rounds",
                 KEY_HOLDERS,
-                "Takes what a member of a committee on shares says, and waits for what it is told",
+                "Takes what a member of a committee says, and waits for what it is told",
                 "For `helba-member`: numbers under masks, signatures, and votes.",
-                (200, Value::Null),
-            )
-        },
-        Route::Journal => Operation {
-            parameters: vec![
-                id(),
-                json!({ "name": "after", "in": "query",
-                "description": "The number of records that the member has.",
-                "schema": { "type": "integer", "minimum": 0, "maximum": u64::MAX, "default": 0 } }),
-                json!({ "name": "head", "in": "query",
-                "description": "The last head that the member has signed: its JSON, in hexadecimal digits.",
-                "schema": { "type": "string", "pattern": "^([0-9a-f]{2})*$" } }),
-            ],
-            answers: vec![ok(
-                "The records after them, up to 1 MiB, and the heads that members have signed.",
-                json!({ OCTET_STREAM: binary("`Journal`.") }),
-            )],
-            problems: [&FIND[..], &[P::Malformed, P::NotEncrypted]].concat(),
-            ..plain(
-                "journal",
-                KEY_HOLDERS,
-                "The log of an encrypted bandit",
-                "For members of a key committee, who compute its state again.",
                 (200, Value::Null),
             )
         },

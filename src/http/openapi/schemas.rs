@@ -616,22 +616,6 @@ fn encrypted() -> Named {
         &[
             ("created", reference("Created"), "The bandit as it was created."),
             ("status", reference("Status"), "The counters and the phase."),
-            (
-                "heads?",
-                list(reference("SignedHead")),
-                "Under a key committee, the last head of the journal that each member has signed.",
-            ),
-        ],
-    );
-    let head = object(
-        "The head of the journal of a bandit after a batch, signed by a member of the key committee.",
-        &[
-            ("bandit", hex_id(), "The id of the bandit."),
-            ("member", count(), "The number of the member."),
-            ("batch", count(), "The number of batches that have ended."),
-            ("records", count(), "The number of records up to the end of the batch."),
-            ("hash", hex(), "The hash of the chain of these records."),
-            ("signature", hex(), "The signature of the member."),
         ],
     );
     let receipt = object(
@@ -671,7 +655,6 @@ fn encrypted() -> Named {
         ("ListedEncrypted", labelled("An encrypted bandit, with its name and tags.", &created)),
         ("Status", status),
         ("BanditView", view),
-        ("SignedHead", head),
         ("Receipt", receipt),
         ("Erasure", erasure),
         ("LearnReceipt", learn_receipt),
@@ -708,39 +691,10 @@ fn keys() -> Named {
             ("frames", count(), "The number of frames."),
         ],
     );
-    let member = object(
-        "The public keys of a member of a key committee.",
-        &[
-            ("verifying", hex(), "The key that its signatures are checked with."),
-            ("sealing", hex(), "The key that messages to it are sealed under."),
-        ],
+    let custody = object(
+        "A key that whoever has the secret bundle holds.",
+        &[("kind", json!({ "const": "holder" }), "The kind.")],
     );
-    let handover = object(
-        "The signature of a member of the epoch after its own.",
-        &[("member", from_one(), "Its number."), ("signature", hex(), "The signature.")],
-    );
-    let past = object(
-        "An epoch that is over.",
-        &[
-            ("threshold", from_one(), "t."),
-            ("session", hex(), "The run in which its members got their shares."),
-            ("verifying", list(hex()), "The verifying keys of its members 1 to n."),
-            ("handover", list(handover), "The signatures of t of them of the next epoch."),
-        ],
-    );
-    let custody = json!({ "oneOf": [
-        object("A key that whoever has the secret bundle holds.", &[("kind", json!({ "const": "holder" }), "The kind.")]),
-        object("A key that any t of n members hold together.", &[
-            ("kind", json!({ "const": "committee" }), "The kind."),
-            ("threshold", from_one(), "t."),
-            ("session", hex(), "The run in which the members of this epoch got their shares."),
-            ("members", list(member), "The public keys of the members 1 to n."),
-            ("keys", hex(), "The digest of the frames of the public bundle."),
-            ("wide_key", hex(), "The digest of the public key in the users' bundle."),
-            ("signatures", list(hex()), "The signatures of the members 1 to n of this manifest."),
-            ("before?", list(past), "The epochs before this one, if there are any."),
-        ]),
-    ] });
     let mut scores = ring();
     scores.push(("answers", answers, "The keys of answers."));
     let bootstraps = object(

@@ -14,10 +14,9 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use rayon::prelude::*;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use wire::{AnswerUser, DecideReply, Decision, Evidence, RaiseTask};
+use wire::{DecideReply, Decision, RaiseTask};
 
 /// The longest time after the answers for which the next pack waits for users to come back.
 const RETURN: Duration = Duration::from_millis(60);
@@ -36,8 +35,6 @@ struct Rest {
 /// The frames of the answers of an evaluation, and the times of its parts.
 struct Computed {
     frames: Vec<Vec<u8>>,
-    /// What a committee opens in the place of frames.
-    opening: Option<Ciphertext>,
     /// The user who is asked for the trace, and the frame of the question.
     question: Option<(usize, Vec<u8>)>,
     circuit: Duration,
@@ -55,21 +52,16 @@ struct Sealed {
     last_round: u64,
     model_feedbacks: u64,
     test: Option<TraceTest>,
-    /// What members compute the evaluation from.
-    evidence: Option<Evidence>,
-    /// Set when members are asked to open answers.
-    opens: Arc<AtomicBool>,
 }
 
 impl EncryptedServed {
     /// Seals a pack, has it raised, evaluates it and answers its users. Returns the time of its turn.
     pub(super) async fn evaluate(self: &Arc<Self>, gathering: Gathering, mut turn: Turn) -> Duration {
-        let Gathering { number: _, packer, users, model_feedbacks, model, test, uploads } = gathering;
+        let Gathering { number: _, packer, users, model_feedbacks, model, test } = gathering;
         // The contexts of users who left are in the pack.
         let (gone, mut users): (Vec<User>, Vec<User>) =
             users.into_iter().partition(|user| user.sender.is_closed());
         if users.is_empty() {
-            self.forget(uploads).await;
             return Duration::ZERO;
         }
         let count = users.len();
@@ -78,8 +70,6 @@ impl EncryptedServed {
         let rest = Rest { model, others, repeat: false };
         let served = self.clone();
         let began = Instant::now();
-        let (opens, of_users) = (Arc::new(AtomicBool::new(false)), uploads.clone());
-        let of_evaluation = opens.clone();
         let sealed = blocking(move || {
             let decisions = users.iter().map(|user| user.numbers.len() as u64).sum();
             let sealed = served.take_rounds(decisions).and_then(|first| {
@@ -88,14 +78,7 @@ impl EncryptedServed {
                     user.round = next;
                     next += user.numbers.len() as u64;
                 }
-                let mut sealed = served.seal(packer, next - 1, model_feedbacks, test)?;
-                sealed.opens = of_evaluation;
-                sealed.evidence = uploads.map(|uploads| {
-                    let upload = |sent: Sent| (sent.decisions as u32, sent.upload.bytes.clone());
-                    let uploads = uploads.into_iter().map(upload).collect();
-                    Evidence { last_round: next - 1, model_feedbacks, uploads, raise: None }
-                });
-                Ok(sealed)
+                served.seal(packer, next - 1, model_feedbacks, test)
             });
             Ok((sealed, users))
         });
@@ -119,25 +102,9 @@ impl EncryptedServed {
         let held = turn.held();
         drop(turn);
         if let Err(error) = done {
-            if !opens.load(Ordering::Relaxed) {
-                self.forget(of_users).await;
-            }
             self.refuse(users, &error);
         }
         held
-    }
-
-    /// Takes contexts again that no member has opened.
-    async fn forget(self: &Arc<Self>, uploads: Option<Vec<Sent>>) {
-        let (served, uploads) = (self.clone(), uploads.unwrap_or_default());
-        let forgotten = blocking(move || {
-            let hash = |sent: &Sent| *blake3::hash(&sent.upload.bytes).as_bytes();
-            let hashes: Vec<_> = uploads.iter().map(hash).collect();
-            lock(&served.uploads).forget(&hashes);
-            Ok(())
-        });
-        // If the computation panics, their devices encrypt them again.
-        let _ = forgotten.await;
     }
 
     /// Evaluates users of an evaluation again, under a fresh mask, and answers those who ask. Returns the
@@ -214,18 +181,7 @@ impl EncryptedServed {
         let masked = engine.mask(self.exchanges.scores(in_pack == 1), packed, &mut os_rng()?)?;
         let (masked, seed) = (masked.ciphertext, masked.seed);
         let (last_round, packed) = (last, in_pack);
-        Ok(Sealed {
-            circuit,
-            packed,
-            factor,
-            seed,
-            masked,
-            last_round,
-            model_feedbacks,
-            test,
-            evidence: None,
-            opens: Arc::default(),
-        })
+        Ok(Sealed { circuit, packed, factor, seed, masked, last_round, model_feedbacks, test })
     }
 
     /// `turn` is the turn of the evaluation, and another one when its raise was late. Returns the number
@@ -238,18 +194,7 @@ impl EncryptedServed {
         turn: &mut Turn,
     ) -> Result<Option<u64>, Error> {
         let began = Instant::now();
-        let Sealed {
-            circuit,
-            packed,
-            factor,
-            seed,
-            masked,
-            last_round,
-            model_feedbacks,
-            test,
-            evidence,
-            opens,
-        } = sealed;
+        let Sealed { circuit, packed, factor, seed, masked, last_round, model_feedbacks, test } = sealed;
         let alone = packed == 1;
         // What the mask becomes is computed while the raiser works.
         let served = self.clone();
@@ -259,17 +204,7 @@ impl EncryptedServed {
         });
         let id = os_rng()?.next_u64() | 1 << 63;
         let kind = TaskKind::Scores { factor, alone };
-        let (raised, raising, evidence) = match &self.shared.committee {
-            Some(committee) => {
-                let raise = self.raise_by_committee(committee, id, kind, masked, evidence);
-                let (raised, evidence) = self.with_members(turn, raise).await?;
-                (raised, None, evidence)
-            }
-            None => {
-                let (raised, raising) = self.raise_by_holder(id, kind, masked, users, turn).await?;
-                (raised, Some(raising), None)
-            }
-        };
+        let (raised, raising) = self.raise_by_holder(id, kind, masked, users, turn).await?;
         let raise = began.elapsed();
         self.shared.stages.metrics.took(Step::Raise, raise);
         let mask = mask.await.map_err(|_| Error::Broken("a computation panicked"))??;
@@ -293,14 +228,7 @@ impl EncryptedServed {
         // Those who left are in the evaluation too.
         let gone = rest.others.iter().flatten().map(|sent| sent.decisions);
         let count = waiting.iter().map(|user| user.numbers.len()).chain(gone).sum::<usize>() as u32;
-        let opened = match answers {
-            Ok(computed) => {
-                opens.store(true, Ordering::Relaxed);
-                self.open(id, model_feedbacks, &waiting, (computed, evidence), turn).await
-            }
-            Err(error) => Err(error),
-        };
-        let Computed { frames, opening: _, mut question, circuit, answers } = match opened {
+        let Computed { frames, mut question, circuit, answers } = match answers {
             Ok(computed) => computed,
             Err(error) => {
                 *users = waiting;
@@ -392,45 +320,6 @@ impl EncryptedServed {
         place.map(|place| turn.leave(place)).is_ok()
     }
 
-    /// What `work` returns, which waits for members. The turn is left after a while.
-    async fn with_members<T>(
-        &self,
-        turn: &mut Turn,
-        work: impl Future<Output = Result<T, Error>>,
-    ) -> Result<T, Error> {
-        let mut work = std::pin::pin!(work);
-        if let Ok(done) = tokio::time::timeout(self.shared.stages.raise_turn, &mut work).await {
-            return done;
-        }
-        self.leave_turn(turn);
-        work.await
-    }
-
-    /// The answers of an evaluation with those that a committee opens, for `users`.
-    async fn open(
-        &self,
-        id: u64,
-        model_feedbacks: u64,
-        users: &[User],
-        (mut computed, evidence): (Computed, Option<Evidence>),
-        turn: &mut Turn,
-    ) -> Result<Computed, Error> {
-        let (Some(committee), Some(input)) = (&self.shared.committee, computed.opening.take()) else {
-            return Ok(computed);
-        };
-        let began = Instant::now();
-        let answer_user = |user: &User| {
-            let users = user.numbers.iter().map(|number| *number as u32).collect();
-            let answer_key = user.answer_key.clone().ok_or(Error::Broken("contexts without a key"))?;
-            Ok(AnswerUser { round: user.round, users, answer_key })
-        };
-        let users = users.iter().map(answer_user).collect::<Result<Vec<_>, Error>>()?;
-        let opening = self.open_answers(committee, id, model_feedbacks, users, (input, evidence));
-        computed.frames = self.with_members(turn, opening).await?;
-        computed.answers += began.elapsed();
-        Ok(computed)
-    }
-
     /// Keeps an evaluation whose users are answered now. Returns the number of a repeat.
     fn keep(
         self: &Arc<Self>,
@@ -471,10 +360,6 @@ impl EncryptedServed {
             let mut lap = || std::mem::replace(&mut clock, Instant::now()).elapsed();
             let evaluated = engine.evaluate(circuit, packed, raise, raised, mask, &mut rng)?;
             let circuit = lap();
-            if engine.has_committee() {
-                let opening = Some(engine.opening(&evaluated)?);
-                return Ok(Computed { frames: Vec::new(), opening, question: None, circuit, answers: lap() });
-            }
             let seeds: Vec<[u8; 32]> = users
                 .iter()
                 .map(|_| {
@@ -491,7 +376,7 @@ impl EncryptedServed {
             let frames = users.par_iter().zip(seeds).map(answer).collect::<Result<Vec<_>, Error>>()?;
             let question =
                 tests.then(|| self.ask_for_trace(&evaluated, users.len(), &mut rng)).transpose()?;
-            Ok(Computed { frames, opening: None, question, circuit, answers: lap() })
+            Ok(Computed { frames, question, circuit, answers: lap() })
         })
     }
 }

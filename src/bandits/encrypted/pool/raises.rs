@@ -101,9 +101,6 @@ impl EncryptedServed {
     /// The task of the bandit's own, unless a raiser has it. The events that it follows from are on disk when
     /// this returns: after a loss of power the same task would else have another mask, or another sum.
     pub(in crate::bandits::encrypted) fn own_task(&self) -> Option<RaiseTask> {
-        if self.shared.committee.is_some() {
-            return None;
-        }
         let (Task { id, kind, masked }, written) = {
             let live = lock(&self.live);
             (live.bandit.task()?, live.flush())
@@ -130,11 +127,8 @@ impl EncryptedServed {
         Some(RaiseTask { id, kind, masked })
     }
 
-    /// Gives the task of the bandit's own to a raiser that waits, or to the committee.
+    /// Gives the task of the bandit's own to a raiser that waits.
     pub(in crate::bandits) fn offer_task(self: &Arc<Self>) {
-        if let Some(committee) = &self.shared.committee {
-            return self.ask_committee(committee.clone());
-        }
         if lock(&self.pool).raisers.iter().all(oneshot::Sender::is_closed) {
             return;
         }
