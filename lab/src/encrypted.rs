@@ -128,8 +128,8 @@ impl<'a> Played<'a> {
         let masked = engine.mask(raise, packer.finish()?, &mut self.rng)?;
         let raised =
             ckks_secret::raise(raise, small, large, &masked.ciphertext, factor, &mut self.rng)?.expand(large);
-        let mask = engine.encode_mask(raise, &masked.seed, factor)?;
-        let evaluated = engine.evaluate(&circuit, users, raise, raised, mask.as_ref(), &mut self.rng)?;
+        let mask = raise.encode_mask(&masked.seed, factor)?;
+        let evaluated = engine.evaluate(&circuit, users, raise, raised, &mask, &mut self.rng)?;
 
         self.answer = match test {
             None => None,

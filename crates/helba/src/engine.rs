@@ -2,12 +2,12 @@ use super::circuit::DecisionCircuit;
 use crate::{DeepEngine, Error, Scalars, refresh};
 use circuits::{Encrypted, SlotAlgebra};
 use ckks::{
-    Ciphertext, EvaluationKeys, Evaluator, Fold, KeyId, MaskSeed, Packer, Params, Plaintext, ProofKey,
-    PublicKey, Raise, RingSwitch, Rotations,
+    Ciphertext, EvaluationKeys, Evaluator, Fold, KeyId, MaskSeed, Packer, Params, Plaintext, PublicKey,
+    Raise, RingSwitch, Rotations,
 };
 use protocol::exchange::{ANSWER_FLOOD_BITS, SCORES_FLOOD_BITS, TRACE_FLOOD_BITS};
 use protocol::levels::{ANSWER_LEVEL, products_level};
-use protocol::{AnswerLayout, BanditConfig, LOG_CONTEXT, LOG_SCORE, LOG_STATISTICS, ScoreLayout, ScoreRing};
+use protocol::{AnswerLayout, BanditConfig, LOG_CONTEXT, LOG_SCORE, ScoreRing};
 use rand::CryptoRng;
 
 /// Computes encrypted decisions and their updates on ciphertexts of both rings. All encrypted bandits of a
@@ -22,8 +22,6 @@ pub struct Engine {
     public_key: PublicKey,
     key_id: KeyId,
     answers: AnswerTables,
-    /// What the proofs of uploads are checked with, if a committee holds the keys.
-    proofs: Option<ProofKey>,
 }
 
 /// What takes the entries of all users into the ring of answers, and each user's own out of them.
@@ -87,20 +85,7 @@ impl Engine {
         let slots = Encrypted::new(deep.evaluator().clone(), deep.params().max_slots())?;
         let answers = AnswerTables::new(AnswerLayout::new(ring, deep.shape(), slots.slots()), switch)?;
         let scores = Evaluator::new(params, keys);
-        Ok(Engine { deep, slots, ring, scores, public_key, key_id, answers, proofs: None })
-    }
-
-    /// The engine of keys that a committee holds. What its members are asked about has neither mask nor fresh
-    /// randomness, because they mask what they answer: the same inputs give the same bytes, which members
-    /// compute too.
-    pub fn of_committee(mut self) -> Self {
-        self.proofs = Some(ProofKey::new(self.params(), &self.public_key));
-        self
-    }
-
-    /// Whether a committee holds the keys.
-    pub fn has_committee(&self) -> bool {
-        self.proofs.is_some()
+        Ok(Engine { deep, slots, ring, scores, public_key, key_id, answers })
     }
 
     /// The engine of the deep circuit.
@@ -165,35 +150,6 @@ impl Engine {
         ckks::read_scaled_ciphertext(params, self.key_id, params.max_level(), scale, frame)
     }
 
-    /// Reads contexts that a user of a committee sent, whose proof must be for `about`.
-    ///
-    /// # Errors
-    /// As [`ckks::read_proven_ciphertext`], and for a proof that is refused.
-    pub fn read_proven_contexts(&self, frame: &[u8], about: &[u8]) -> Result<Ciphertext, Error> {
-        let (params, scale) = (self.params(), f64::from(LOG_CONTEXT).exp2());
-        self.read_proven(scale, params.n(), frame, about)
-    }
-
-    /// Reads the statistics that a user of a committee sent as feedback, whose proof must be for `about`.
-    ///
-    /// # Errors
-    /// As [`Self::read_proven_contexts`].
-    pub fn read_proven_feedback(
-        &self,
-        layout: &ScoreLayout,
-        frame: &[u8],
-        about: &[u8],
-    ) -> Result<Ciphertext, Error> {
-        self.read_proven(f64::from(LOG_STATISTICS).exp2(), layout.feedback_numbers(), frame, about)
-    }
-
-    fn read_proven(&self, scale: f64, count: usize, frame: &[u8], about: &[u8]) -> Result<Ciphertext, Error> {
-        let proofs = self.proofs.as_ref().ok_or(Error::Broken("a proof without a committee"))?;
-        let proven = ckks::read_proven_ciphertext(self.params(), self.key_id, scale, count, frame)?;
-        proven.verify(proofs, about)?;
-        Ok(proven.ciphertext(self.params()))
-    }
-
     /// The scores of one user, divided by the gap as a [`Packer`] takes them. `model` is the model divided by
     /// the gap.
     ///
@@ -218,8 +174,7 @@ impl Engine {
         scores
     }
 
-    /// Ciphertexts of the ring of scores at the scale of `raise` under a fresh mask, re-randomised; under a
-    /// committee as they are.
+    /// Ciphertexts of the ring of scores at the scale of `raise` under a fresh mask, re-randomised.
     ///
     /// # Errors
     /// [`Error::Ckks`] for a ciphertext of another level or scale.
@@ -241,32 +196,13 @@ impl Engine {
         seed: MaskSeed,
         rng: &mut R,
     ) -> Result<Masked, Error> {
-        if !self.has_committee() {
-            raise.mask_assign(&mut ciphertext, &seed)?;
-            ckks::rerandomise_assign(self.params(), &self.public_key, &mut ciphertext, rng);
-        }
+        raise.mask_assign(&mut ciphertext, &seed)?;
+        ckks::rerandomise_assign(self.params(), &self.public_key, &mut ciphertext, rng);
         Ok(Masked { ciphertext, seed })
     }
 
-    /// What the mask of `seed` becomes in a raise with this factor; `None` under a committee, whose members
-    /// take their masks off.
-    ///
-    /// # Errors
-    /// [`Error::Ckks`] for a factor that is out of range.
-    pub fn encode_mask(
-        &self,
-        raise: &Raise,
-        seed: &MaskSeed,
-        factor: f64,
-    ) -> Result<Option<Plaintext>, Error> {
-        match self.has_committee() {
-            true => Ok(None),
-            false => Ok(Some(raise.encode_mask(seed, factor)?)),
-        }
-    }
-
     /// Square root, comparison and argmax of the `users` users of a pack, from raised scores whose mask is
-    /// `mask` ([`Self::encode_mask`]), and the fold of their entries. A user who left its pack before the
+    /// `mask` ([`Raise::encode_mask`]), and the fold of their entries. A user who left its pack before the
     /// answers counts.
     ///
     /// # Errors
@@ -278,17 +214,15 @@ impl Engine {
         users: usize,
         raise: &Raise,
         mut raised: Ciphertext,
-        mask: Option<&Plaintext>,
+        mask: &Plaintext,
         rng: &mut R,
     ) -> Result<Evaluated, Error> {
-        if let Some(mask) = mask {
-            raise.unmask_assign(&mut raised, mask)?;
-        }
+        raise.unmask_assign(&mut raised, mask)?;
         self.fold(users, circuit.products(&self.slots, &raised)?, rng)
     }
 
     /// The entries of the `users` users of a pack, from the products of their evaluation
-    /// ([`DecisionCircuit::products`]), re-randomised unless a committee holds the keys.
+    /// ([`DecisionCircuit::products`]), re-randomised.
     ///
     /// # Errors
     /// [`Error::WrongLevel`] for products at another level than [`products_level`]: the answer of a user
@@ -304,9 +238,7 @@ impl Engine {
             return Err(Error::WrongLevel { what: "products of an evaluation", got, want });
         }
         // One encryption of zero serves all answers: each is under a mask and noise of its own.
-        if !self.has_committee() {
-            ckks::rerandomise_assign(self.deep.params(), self.deep.public_key(), &mut products, rng);
-        }
+        ckks::rerandomise_assign(self.deep.params(), self.deep.public_key(), &mut products, rng);
         let AnswerTables { switch, alone, shared, .. } = &self.answers;
         let fold = if users > 1 { shared } else { alone };
         let folded = fold.apply(switch, &switch.split(&products)?)?;
@@ -340,15 +272,6 @@ impl Engine {
         };
         ckks::flood_assign(switch.small().params(), &mut out, ANSWER_FLOOD_BITS, rng);
         Ok(out)
-    }
-
-    /// What the members of a committee are asked to open for the users of an evaluation: the entries of all
-    /// of them, in the ring of answers at level 0. Each user gets the forms of its own slots.
-    ///
-    /// # Errors
-    /// [`Error::Ckks`] never, since entries are at level 0 or above.
-    pub fn opening(&self, evaluated: &Evaluated) -> Result<Ciphertext, Error> {
-        Ok(self.answers.switch.small().drop_level(&evaluated.folded, ANSWER_LEVEL)?)
     }
 
     /// The trace comparison of an evaluation as a question to a holder of the key: the constant coefficient,

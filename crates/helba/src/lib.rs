@@ -41,4 +41,4 @@ pub use deep::DeepEngine;
 pub use engine::{Engine, Evaluated, Masked};
 pub use error::Error;
 pub use scalars::Scalars;
-pub use state::{Applied, Check, Departing, EncryptedBandit, Event, Standing, Task, TraceTest, Update};
+pub use state::{Applied, EncryptedBandit, Event, Task, TraceTest, Update};

@@ -257,7 +257,7 @@ impl Live {
     pub(super) fn learn(&mut self, engine: &Engine, message: LearnRequest) -> Result<Pending, Error> {
         let LearnRequest { id, rounds, statistics: frame } = message;
         let rounds = u64::from(rounds);
-        let learnt = match self.bandit.learnt(engine, id, rounds) {
+        let learnt = match self.bandit.learnt(id, rounds) {
             // Feedbacks of an open batch would wait for more of their kind: the batch ends, which makes room.
             Err(error) if is_still_learning(&error) && self.bandit.closes_early() => {
                 drop(self.change(engine, &Event::Closed)?.ticket);

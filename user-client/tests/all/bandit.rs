@@ -127,9 +127,8 @@ impl Server {
         let (deep, plan) = (engine.deep(), &self.created.plan);
         let level = if alone { plan.alone_level } else { plan.scores_level };
         let raised = ckks::read_ciphertext(deep.params(), deep.key_id(), level, frame).unwrap();
-        let mask = engine.encode_mask(raise, &masked.seed, factor).unwrap();
-        let evaluated =
-            engine.evaluate(&circuit, users.len(), raise, raised, mask.as_ref(), &mut self.rng).unwrap();
+        let mask = raise.encode_mask(&masked.seed, factor).unwrap();
+        let evaluated = engine.evaluate(&circuit, users.len(), raise, raised, &mask, &mut self.rng).unwrap();
         let mut replies = Vec::new();
         for &user in &users {
             let answer = engine.answer(&evaluated, &[user], &mut self.rng).unwrap();

@@ -167,7 +167,7 @@ fn answers_become_values() {
         refresh_due: false,
         pending_decisions: 6,
     };
-    let view = BanditView { created, status, heads: Vec::new() };
+    let view = BanditView { created, status };
     let client = || {
         Client::new(&one_answer("200 OK", "application/json", serde_json::to_vec(&view).unwrap())).unwrap()
     };

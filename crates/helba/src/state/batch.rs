@@ -1,7 +1,6 @@
-//! A batch from its end to the next model: its sum is checked and raised, the model is computed, and a holder
-//! of the key encrypts it anew.
+//! A batch from its end to the next model: its sum is raised, the model is computed, and a holder of the key
+//! encrypts it anew.
 
-use super::erasure::Subtracted;
 use super::feedback::empty_sum;
 use super::secrets::derive;
 use super::stored::Place;
@@ -43,32 +42,9 @@ pub struct Update {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Phase<C = Arc<Ciphertext>> {
     Open,
-    Checking {
-        task: u64,
-        batch: Batch,
-        sum: C,
-        left: Vec<(u64, [u8; 32])>,
-    },
-    Raising {
-        task: u64,
-        batch: Batch,
-        seed: [u8; 32],
-        masked: C,
-    },
-    /// `before` are the statistics without the sum of the batch.
-    Updating {
-        task: u64,
-        batch: Batch,
-        seed: [u8; 32],
-        before: C,
-    },
-    Refreshing {
-        task: u64,
-        batch: Batch,
-        seed: [u8; 32],
-        before: C,
-        masked: C,
-    },
+    Raising { task: u64, batch: Batch, seed: [u8; 32], masked: C },
+    Updating { task: u64, batch: Batch, seed: [u8; 32] },
+    Refreshing { task: u64, batch: Batch, seed: [u8; 32], masked: C },
 }
 
 /// A batch that is closed.
@@ -86,36 +62,6 @@ pub(super) struct Batch {
     pub(super) residual: f64,
 }
 
-/// The feedbacks of the last batch that was closed, under a committee.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Closed<C = Arc<Ciphertext>> {
-    /// The rounds of those that it counts.
-    pub(super) rounds: Vec<u64>,
-    /// Earlier ones that were erased, which its sum subtracts.
-    subtracted: Subtracted<C>,
-}
-
-impl<C> Default for Closed<C> {
-    fn default() -> Self {
-        Closed { rounds: Vec::new(), subtracted: Subtracted::default() }
-    }
-}
-
-impl<C> Closed<C> {
-    pub(super) fn try_map<D>(
-        self,
-        map: &mut impl FnMut(Place, C) -> Result<D, Error>,
-    ) -> Result<Closed<D>, Error> {
-        Ok(Closed { rounds: self.rounds, subtracted: self.subtracted.try_map(map)? })
-    }
-}
-
-/// A model in both rings, encrypted anew.
-pub(super) struct RefreshedModel {
-    deep: Ciphertext,
-    scores: Ciphertext,
-}
-
 impl EncryptedBandit {
     /// The task that waits for a holder of the key.
     pub fn task(&self) -> Option<Task> {
@@ -126,7 +72,7 @@ impl EncryptedBandit {
             Phase::Refreshing { task, masked, .. } => {
                 Some(Task { id: *task, kind: TaskKind::Model, masked: masked.clone() })
             }
-            Phase::Open | Phase::Checking { .. } | Phase::Updating { .. } => None,
+            Phase::Open | Phase::Updating { .. } => None,
         }
     }
 
@@ -134,7 +80,7 @@ impl EncryptedBandit {
     /// ([`Event::Closed`](super::Event::Closed)).
     pub fn closes_early(&self) -> bool {
         let s = &self.state;
-        matches!(s.phase, Phase::Open) && (s.feedbacks > s.closed || s.subtractions() > 0)
+        matches!(s.phase, Phase::Open) && (s.feedbacks > s.closed || s.subtracted > 0)
     }
 
     /// The factor of a raise of statistics.
@@ -157,11 +103,10 @@ impl EncryptedBandit {
     /// Takes the masked model of an update. It is no event, because the events before determine it. A model
     /// of another update changes nothing.
     pub fn updated(&mut self, update: &Update, masked: Ciphertext) {
-        if let Phase::Updating { task, batch, seed, before } = &self.state.phase
-            && *task == update.task
+        if let Phase::Updating { task, batch, seed } = self.state.phase
+            && task == update.task
         {
-            let (task, batch, seed, before) = (*task, *batch, *seed, before.clone());
-            self.state.phase = Phase::Refreshing { task, batch, seed, before, masked: Arc::new(masked) };
+            self.state.phase = Phase::Refreshing { task, batch, seed, masked: Arc::new(masked) };
         }
     }
 
@@ -170,7 +115,7 @@ impl EncryptedBandit {
     /// is refused until the batch that is under way has ended.
     pub fn sum_is_full(&self) -> bool {
         let s = &self.state;
-        s.feedbacks - s.closed + s.subtractions() >= s.config.most_summed()
+        s.feedbacks - s.closed + s.subtracted >= s.config.most_summed()
             || (s.logged && s.untested() >= s.config.most_waiting(s.model_feedbacks))
     }
 
@@ -193,49 +138,23 @@ impl EncryptedBandit {
         }
     }
 
-    /// Ends the batch: its feedbacks wait to be checked, or its sum for a holder of the key.
+    /// Ends the batch: its sum waits under a mask for a holder of the key.
     pub(super) fn close(&mut self, engine: &Engine) -> Result<(), Error> {
         let s = &mut self.state;
-        let (at, untested, subtracted) = (s.feedbacks, s.untested(), s.subtractions());
+        let (at, untested, subtracted) = (s.feedbacks, s.untested(), std::mem::take(&mut s.subtracted));
         let residual = s.newton(untested, subtracted)?.residual();
         let batch = Batch { at, untested, subtracted, logged: std::mem::take(&mut s.logged), residual };
         let sum = std::mem::replace(&mut s.sum, Arc::new(empty_sum(engine)));
-        let left = std::mem::take(&mut s.unchecked);
-        let of_last = std::mem::take(&mut s.subtracted_of_last);
-        let subtracted = std::mem::take(&mut s.subtracted).merged(engine, of_last)?;
-        if engine.has_committee() {
-            s.last = Closed { rounds: left.iter().map(|(round, _)| *round).collect(), subtracted };
-        }
-        self.check_or_raise(engine, batch, sum, left)?;
-        let s = &mut self.state;
+        let (task, seed) = (s.next_task(), s.mask());
+        let mut rng = ChaCha20Rng::from_seed(derive(&seed, b"zero"));
+        let sum = Arc::unwrap_or_clone(sum);
+        let Masked { ciphertext, .. } = engine.mask_with(&self.exchanges.statistics, sum, seed, &mut rng)?;
+        s.phase = Phase::Raising { task, batch, seed, masked: Arc::new(ciphertext) };
         s.batches += 1;
         s.closed = at;
         if let Some(trace) = &mut s.trace {
             *trace = Trace::after(engine, at);
         }
-        Ok(())
-    }
-
-    /// The sum of a batch waits for the members of a committee to check the feedbacks that are `left`, or if
-    /// there are none, under a mask for a holder of the key.
-    pub(super) fn check_or_raise(
-        &mut self,
-        engine: &Engine,
-        batch: Batch,
-        sum: Arc<Ciphertext>,
-        left: Vec<(u64, [u8; 32])>,
-    ) -> Result<(), Error> {
-        let s = &mut self.state;
-        let task = s.next_task();
-        if !left.is_empty() {
-            s.phase = Phase::Checking { task, batch, sum, left };
-            return Ok(());
-        }
-        let seed = s.mask();
-        let mut rng = ChaCha20Rng::from_seed(derive(&seed, b"zero"));
-        let sum = Arc::unwrap_or_clone(sum);
-        let Masked { ciphertext, .. } = engine.mask_with(&self.exchanges.statistics, sum, seed, &mut rng)?;
-        s.phase = Phase::Raising { task, batch, seed, masked: Arc::new(ciphertext) };
         Ok(())
     }
 
@@ -248,13 +167,10 @@ impl EncryptedBandit {
         let (raise, factor, deep) = (&self.exchanges.statistics, self.statistics_factor(), engine.deep());
         let s = &mut self.state;
         let mut raised = ckks::read_ciphertext(deep.params(), deep.key_id(), s.plan.statistics_level, frame)?;
-        if let Some(mask) = engine.encode_mask(raise, &seed, factor)? {
-            raise.unmask_assign(&mut raised, &mask)?;
-        }
-        let before = s.statistics.clone();
+        raise.unmask_assign(&mut raised, &raise.encode_mask(&seed, factor)?)?;
         deep.evaluator().add_assign(Arc::make_mut(&mut s.statistics), &raised)?;
         let (task, seed) = (s.next_task(), s.mask());
-        s.phase = Phase::Updating { task, batch, seed, before };
+        s.phase = Phase::Updating { task, batch, seed };
         Ok(())
     }
 
@@ -267,70 +183,43 @@ impl EncryptedBandit {
         deep: &[u8],
         scores: &[u8],
     ) -> Result<(), Error> {
-        let (batch, seed, before) = match &self.state.phase {
-            Phase::Refreshing { task: want, batch, seed, before, .. }
-            | Phase::Updating { task: want, batch, seed, before }
-                if *want == task =>
+        let (batch, seed) = match self.state.phase {
+            Phase::Refreshing { task: want, batch, seed, .. }
+            | Phase::Updating { task: want, batch, seed }
+                if want == task =>
             {
-                (*batch, *seed, before.clone())
+                (batch, seed)
             }
             _ => return Err(unasked(task)),
         };
-        let mut model = self.read_model(engine, deep, scores)?;
-        if !engine.has_committee() {
-            let Plan { refresh_level, model_slots, .. } = self.state.plan;
-            model.deep =
-                refresh::reveal(engine.deep().params(), model.deep, refresh_level, model_slots, &seed);
-            self.exchanges.model.unmask_assign(&mut model.scores, &seed)?;
-        }
+        let (small, large) = (engine.params(), engine.deep().params());
+        let Plan { model_level, refresh_level, model_slots, .. } = self.state.plan;
+        let model = ckks::read_ciphertext(large, engine.deep().key_id(), model_level, deep)?;
+        let mut scores = ckks::read_ciphertext(small, engine.key_id(), small.max_level(), scores)?;
+        let model = refresh::reveal(large, model, refresh_level, model_slots, &seed);
+        self.exchanges.model.unmask_assign(&mut scores, &seed)?;
         let s = &mut self.state;
+        s.model = Arc::new(model);
         s.residual = batch.residual;
         s.refreshes += 1;
         if batch.logged && batch.residual > INVERSE_TOLERANCE {
-            s.model = Arc::new(model.deep);
-            return self.update_again(batch, before);
+            return self.update_again(batch);
         }
         s.model_feedbacks = batch.at;
-        self.install(engine, model);
+        engine.scores_evaluator().divide_exactly_assign(&mut scores, engine.ring().gap.ilog2());
+        s.scores_model = Arc::new(scores);
         self.open_again(engine)
     }
 
     /// Another update of the same statistics, which starts from a model that is too far from an inverse to be
     /// used.
-    fn update_again(&mut self, batch: Batch, before: Arc<Ciphertext>) -> Result<(), Error> {
+    fn update_again(&mut self, batch: Batch) -> Result<(), Error> {
         let s = &mut self.state;
         let residual = s.newton(0, 0)?.residual();
         let batch = Batch { untested: 0, subtracted: 0, residual, ..batch };
         let (task, seed) = (s.next_task(), s.mask());
-        s.phase = Phase::Updating { task, batch, seed, before };
+        s.phase = Phase::Updating { task, batch, seed };
         Ok(())
-    }
-
-    /// Undoes the batch whose model waits for the members of a committee: the statistics are those before it,
-    /// and its feedbacks are dropped. What its sum subtracted is subtracted again, and what was erased of it
-    /// since is subtracted no more, because it is in no statistics.
-    pub(super) fn take_undone(&mut self, engine: &Engine, task: u64) -> Result<(), Error> {
-        let s = &mut self.state;
-        let before = match &s.phase {
-            Phase::Updating { task: want, before, .. } | Phase::Refreshing { task: want, before, .. }
-                if *want == task && engine.has_committee() =>
-            {
-                before.clone()
-            }
-            _ => return Err(unasked(task)),
-        };
-        s.statistics = before;
-        let Closed { rounds, subtracted } = std::mem::take(&mut s.last);
-        let (evaluator, sum) = (engine.scores_evaluator(), Arc::make_mut(&mut s.sum));
-        if let Some(of_last) = std::mem::take(&mut s.subtracted_of_last).sum {
-            evaluator.add_assign(sum, &of_last)?;
-        }
-        if let Some(again) = &subtracted.sum {
-            evaluator.sub_assign(sum, again)?;
-        }
-        s.subtracted = std::mem::take(&mut s.subtracted).merged(engine, subtracted)?;
-        s.dropped.extend(rounds);
-        self.open_again(engine)
     }
 
     /// Ends the time between two batches, and ends the next batch if that is due by now.
@@ -346,27 +235,6 @@ impl EncryptedBandit {
             false => self.close_if_due(engine),
         }
     }
-
-    /// Reads the frames of a model in both rings.
-    pub(super) fn read_model(
-        &self,
-        engine: &Engine,
-        deep: &[u8],
-        scores: &[u8],
-    ) -> Result<RefreshedModel, Error> {
-        let (small, large) = (engine.params(), engine.deep().params());
-        let level = self.state.plan.model_level;
-        Ok(RefreshedModel {
-            deep: ckks::read_ciphertext(large, engine.deep().key_id(), level, deep)?,
-            scores: ckks::read_ciphertext(small, engine.key_id(), small.max_level(), scores)?,
-        })
-    }
-
-    /// Takes a model into use.
-    pub(super) fn install(&mut self, engine: &Engine, RefreshedModel { deep, mut scores }: RefreshedModel) {
-        engine.scores_evaluator().divide_exactly_assign(&mut scores, engine.ring().gap.ilog2());
-        (self.state.model, self.state.scores_model) = (Arc::new(deep), Arc::new(scores));
-    }
 }
 
 pub(super) fn unasked(task: u64) -> Error {
@@ -374,17 +242,11 @@ pub(super) fn unasked(task: u64) -> Error {
 }
 
 impl<C> State<C> {
-    /// The erased feedbacks that the sum subtracts.
-    pub(super) fn subtractions(&self) -> u64 {
-        (self.subtracted.rounds.len() + self.subtracted_of_last.rounds.len()) as u64
-    }
-
     /// The residual of the next model if there is one, or else of the current model.
     pub(super) fn next_residual(&self) -> f64 {
         match self.phase {
             Phase::Open => self.residual,
-            Phase::Checking { batch, .. }
-            | Phase::Raising { batch, .. }
+            Phase::Raising { batch, .. }
             | Phase::Updating { batch, .. }
             | Phase::Refreshing { batch, .. } => batch.residual,
         }
@@ -403,7 +265,7 @@ impl<C> State<C> {
 }
 
 impl Update {
-    /// Computes the next model under its mask; under a committee without one.
+    /// Computes the next model under its mask.
     ///
     /// # Errors
     /// [`Error::Ckks`] if a key is missing.
@@ -413,9 +275,6 @@ impl Update {
         let unused = plan.newton_steps - factors.steps().len();
         let deep = engine.deep();
         let model = deep.update_model(statistics, model, factors, plan.design_scale, unused, to)?;
-        if engine.has_committee() {
-            return Ok(model.with_scale(deep.params().scale(plan.refresh_level)));
-        }
         let mut rng = ChaCha20Rng::from_seed(derive(seed, b"zero"));
         Ok(refresh::hide(deep.params(), deep.public_key(), &model, seed, &mut rng))
     }
@@ -430,20 +289,13 @@ impl<C> Phase<C> {
     ) -> Result<Phase<D>, Error> {
         Ok(match self {
             Phase::Open => Phase::Open,
-            Phase::Checking { task, batch, sum, left } => {
-                Phase::Checking { task, batch, sum: map(Place::Statistics, sum)?, left }
-            }
             Phase::Raising { task, batch, seed, masked } => {
                 Phase::Raising { task, batch, seed, masked: map(Place::Statistics, masked)? }
             }
-            Phase::Updating { task, batch, seed, before } => {
-                let before = map(Place::Deep(plan.statistics_level), before)?;
-                Phase::Updating { task, batch, seed, before }
-            }
-            Phase::Refreshing { task, batch, seed, before, masked } => {
-                let before = map(Place::Deep(plan.statistics_level), before)?;
+            Phase::Updating { task, batch, seed } => Phase::Updating { task, batch, seed },
+            Phase::Refreshing { task, batch, seed, masked } => {
                 let masked = map(Place::Deep(plan.refresh_level), masked)?;
-                Phase::Refreshing { task, batch, seed, before, masked }
+                Phase::Refreshing { task, batch, seed, masked }
             }
         })
     }

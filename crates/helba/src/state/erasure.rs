@@ -1,13 +1,9 @@
 //! The removal of a feedback that was counted.
 
-use super::feedback::empty_sum;
 use super::rounds::Round;
-use super::stored::Place;
 use super::{EncryptedBandit, State};
 use crate::{Engine, Error};
-use ckks::Ciphertext;
 use protocol::{DecisionId, Erasure};
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 impl EncryptedBandit {
@@ -28,21 +24,13 @@ impl EncryptedBandit {
         }
     }
 
-    /// Subtracts a feedback that was counted: from the sum that it is in, where that is known and open, and
-    /// else from the next one. Returns the receipt.
+    /// Subtracts a feedback that was counted from the sum of the next batch that is closed. Returns the
+    /// receipt.
     pub(super) fn erase(&mut self, engine: &Engine, round: u64, frame: &[u8]) -> Result<Erasure, Error> {
         self.state.check_erasable()?;
-        // Members would be asked about the others once more, and each answer about a feedback that is out of
-        // range says something of the key.
-        if self.is_checked_now(round) {
-            return Err(Error::BadState("an erasure of a feedback that is being checked".into()));
-        }
         let s = &mut self.state;
         if s.answered.get(round) == Round::Waits || !s.erased.insert(round) {
             return Err(Error::BadState("an erasure of a feedback that is not counted".into()));
-        }
-        if s.dropped.contains(&round) {
-            return Ok(s.erasure(round));
         }
         let feedback = self.read_feedback(engine, frame)?;
         let s = &mut self.state;
@@ -50,58 +38,8 @@ impl EncryptedBandit {
             sums.subtract(engine, &feedback)?;
         }
         engine.scores_evaluator().sub_assign(Arc::make_mut(&mut s.sum), &feedback)?;
-        let hash = *blake3::hash(frame).as_bytes();
-        match s.unchecked.iter().position(|known| *known == (round, hash)) {
-            Some(at) => drop(s.unchecked.remove(at)),
-            None if s.last.rounds.contains(&round) => s.subtracted_of_last.add(engine, round, &feedback)?,
-            None => s.subtracted.add(engine, round, &feedback)?,
-        }
+        s.subtracted += 1;
         Ok(s.erasure(round))
-    }
-}
-
-/// Erased feedbacks that a sum subtracts, and that may be in the statistics.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Subtracted<C = Arc<Ciphertext>> {
-    pub(super) rounds: Vec<u64>,
-    /// Their sum, under a committee, whose batches may be undone.
-    pub(super) sum: Option<C>,
-}
-
-impl<C> Default for Subtracted<C> {
-    fn default() -> Self {
-        Subtracted { rounds: Vec::new(), sum: None }
-    }
-}
-
-impl<C> Subtracted<C> {
-    pub(super) fn try_map<D>(
-        self,
-        map: &mut impl FnMut(Place, C) -> Result<D, Error>,
-    ) -> Result<Subtracted<D>, Error> {
-        let sum = self.sum.map(|sum| map(Place::Statistics, sum)).transpose()?;
-        Ok(Subtracted { rounds: self.rounds, sum })
-    }
-}
-
-impl Subtracted {
-    fn add(&mut self, engine: &Engine, round: u64, feedback: &Ciphertext) -> Result<(), Error> {
-        self.rounds.push(round);
-        if engine.has_committee() {
-            let sum = self.sum.get_or_insert_with(|| Arc::new(empty_sum(engine)));
-            engine.scores_evaluator().add_assign(Arc::make_mut(sum), feedback)?;
-        }
-        Ok(())
-    }
-
-    /// These and `others`.
-    pub(super) fn merged(mut self, engine: &Engine, others: Subtracted) -> Result<Self, Error> {
-        self.rounds.extend(others.rounds);
-        match (&mut self.sum, others.sum) {
-            (Some(own), Some(other)) => engine.scores_evaluator().add_assign(Arc::make_mut(own), &other)?,
-            (own, other) => *own = own.take().or(other),
-        }
-        Ok(self)
     }
 }
 

@@ -10,8 +10,7 @@ use serde::{Deserialize, Serialize};
 pub enum Event {
     /// Rounds up to this one may be given out.
     Rounds(u64),
-    /// The feedback on the decision of a round: the frame of [`ckks::write_partial_ciphertext`], or under a
-    /// committee that of [`ckks::encrypt_proven`], whose proof was checked before.
+    /// The feedback on the decision of a round: the frame of [`ckks::write_partial_ciphertext`].
     Feedback {
         /// The round.
         round: u64,
@@ -46,15 +45,6 @@ pub enum Event {
         /// C.
         answer: Option<(QuestionId, bool)>,
     },
-    /// The members of a committee have checked the first feedbacks of a [`Check`](super::Check).
-    Checked {
-        /// The task.
-        task: u64,
-        /// The rounds and frames of those that are out of range, which are subtracted from the sum.
-        dropped: Vec<(u64, Vec<u8>)>,
-        /// What members opened, as they read it.
-        openings: Vec<Vec<u8>>,
-    },
     /// The feedback on the decision of a round is removed: its frame, which was counted before, is
     /// subtracted.
     Erased {
@@ -63,27 +53,8 @@ pub enum Event {
         /// The frame of the statistics.
         frame: Vec<u8>,
     },
-    /// The batch ends before its schedule ends it, because the bandit is to go on under other keys.
+    /// The batch ends before its schedule ends it, to make room for logged rounds.
     Closed,
-    /// The state of a bandit under other keys: the first event after its creation under these ones.
-    Rotated {
-        /// The bytes of its [`Standing`](super::Standing).
-        standing: Vec<u8>,
-        /// The frame of the model in the deep ring.
-        deep: Vec<u8>,
-        /// The frame of the model in the ring of scores.
-        scores: Vec<u8>,
-        /// The frame of the statistics.
-        statistics: Vec<u8>,
-        /// What the members of the keys before have signed, for those of these ones.
-        evidence: Vec<u8>,
-    },
-    /// The last batch is undone, because no members encrypt its model anew: one whose feedback makes Newton's
-    /// iteration overflow.
-    Undone {
-        /// The task of the model.
-        task: u64,
-    },
     /// Rounds up to this one were given out.
     Given(u64),
     /// The reserved rounds that were not given out will not be.
@@ -128,8 +99,6 @@ pub enum Applied {
     Counted(Receipt),
     /// Logged rounds were learnt.
     Learnt(LearnReceipt),
-    /// Feedbacks were checked.
-    Checked,
     /// A feedback was erased.
     Erased(Erasure),
     /// The sum was added to the statistics, and an update is due.
@@ -138,8 +107,4 @@ pub enum Applied {
     Installed,
     /// The batch has ended.
     Closed,
-    /// The state came from other keys.
-    Rotated,
-    /// The last batch was undone.
-    Undone,
 }

@@ -17,16 +17,12 @@ impl EncryptedBandit {
     /// The round of a decision of this bandit, or `None` with its receipt if its feedback was counted.
     ///
     /// # Errors
-    /// [`protocol::Error::UnknownDecision`] for an id that this bandit has not given out, or that is too old;
-    /// [`protocol::Error::FeedbackDropped`] if its feedback was found out of range.
+    /// [`protocol::Error::UnknownDecision`] for an id that this bandit has not given out, or that is too old.
     pub fn waiting(&self, id: DecisionId) -> Result<Result<u64, Receipt>, Error> {
         let (s, unknown) = (&self.state, || protocol::Error::UnknownDecision { id: id.to_string() });
         let round = s.round_of(id).ok_or_else(unknown)?;
         match s.answered.get(round) {
             Round::Waits => Ok(Ok(round)),
-            Round::Answered if s.dropped.contains(&round) => {
-                Err(protocol::Error::FeedbackDropped { id: id.to_string() }.into())
-            }
             Round::Answered => Ok(Err(s.receipt(round))),
             Round::Forgotten => Err(unknown().into()),
         }
@@ -41,9 +37,6 @@ impl EncryptedBandit {
         }
         let feedback = self.read_feedback(engine, frame)?;
         let s = &mut self.state;
-        if engine.has_committee() {
-            s.unchecked.push((round, *blake3::hash(frame).as_bytes()));
-        }
         engine.scores_evaluator().add_assign(Arc::make_mut(&mut s.sum), &feedback)?;
         s.answered.answer(round);
         s.given.answered(round);
@@ -58,11 +51,7 @@ impl EncryptedBandit {
         let (small, key) = (engine.params(), engine.key_id());
         let (level, scale) = (small.max_level(), f64::from(LOG_STATISTICS).exp2());
         let count = self.exchanges.layout.feedback_numbers();
-        Ok(match engine.has_committee() {
-            // Whoever puts it into the log has checked the proof.
-            true => ckks::read_proven_ciphertext(small, key, scale, count, frame)?.ciphertext(small),
-            false => ckks::read_partial_ciphertext(small, key, level, scale, count, frame)?,
-        })
+        Ok(ckks::read_partial_ciphertext(small, key, level, scale, count, frame)?)
     }
 }
 

@@ -25,11 +25,6 @@ struct Gap {
 }
 
 impl Given {
-    /// The rounds up to `last`, of which `given` were given out, and none waits for feedback.
-    pub(super) fn moved(last: u64, given: u64) -> Self {
-        Given { last, gaps: Vec::new(), left_out: last.saturating_sub(given) }
-    }
-
     /// Rounds after the last one, up to this one, were given out.
     pub(super) fn up_to(&mut self, round: u64) {
         self.last = self.last.max(round);

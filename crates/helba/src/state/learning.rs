@@ -8,7 +8,7 @@
 use super::rounds::Round;
 use super::{EncryptedBandit, State};
 use crate::{Engine, Error};
-use protocol::Error::{LoggedCount, NoLoggedRounds, StillLearning};
+use protocol::Error::{LoggedCount, StillLearning};
 use protocol::{LearnId, LearnReceipt};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -39,23 +39,18 @@ impl EncryptedBandit {
     /// many may be learnt now.
     ///
     /// # Errors
-    /// [`NoLoggedRounds`] under the trace condition, and where a committee holds the keys; [`LoggedCount`];
-    /// [`StillLearning`] while too many others wait for a model.
-    pub fn learnt(&self, engine: &Engine, id: LearnId, rounds: u64) -> Result<Option<LearnReceipt>, Error> {
+    /// [`protocol::Error::NoLoggedRounds`] under the trace condition; [`LoggedCount`]; [`StillLearning`] while too many others wait for a model.
+    pub fn learnt(&self, id: LearnId, rounds: u64) -> Result<Option<LearnReceipt>, Error> {
         let (s, config) = (&self.state, &self.state.config);
         if let Some(rounds) = s.learnt.rounds(id) {
             return Ok(Some(s.learnt_receipt(id, rounds)));
         }
         config.check_logged()?;
-        if engine.has_committee() {
-            let why = "the members of a committee check each feedback, and a sum has none; send feedback";
-            return Err(NoLoggedRounds { why }.into());
-        }
         let most = config.most_logged(s.model_feedbacks);
         if !(1..=most as u64).contains(&rounds) {
             return Err(LoggedCount { got: rounds as usize, most }.into());
         }
-        let (waiting, most) = (s.untested() + s.subtractions(), config.most_waiting(s.model_feedbacks));
+        let (waiting, most) = (s.untested() + s.subtracted, config.most_waiting(s.model_feedbacks));
         if waiting > most.saturating_sub(rounds) {
             return Err(StillLearning { waiting, most }.into());
         }
@@ -79,7 +74,7 @@ impl EncryptedBandit {
         (first, rounds): (u64, u64),
         frame: &[u8],
     ) -> Result<LearnReceipt, Error> {
-        if self.learnt(engine, id, rounds)?.is_some() {
+        if self.learnt(id, rounds)?.is_some() {
             return Err(Error::BadState("logged rounds that were learnt before".into()));
         }
         let own = first..first.saturating_add(rounds);

@@ -4,10 +4,6 @@
 //! updating (the next model is computed), refreshing (a holder of the key encrypts it anew in both rings).
 //! In every phase decisions use the current model, and feedback is added to the next sum.
 //!
-//! Under a committee a phase before raising checks each feedback of the sum: members open projections of it,
-//! and what is out of range is subtracted. A feedback that was dropped stays counted in t and t_j, which
-//! widths are computed from. A batch whose model the members do not encrypt anew is undone.
-//!
 //! All that changes the state is an [`Event`]. The same events in the same order give the same state, byte
 //! for byte, so that a journal of events is a store. Masks are drawn from the secret of the bandit and from a
 //! hash over all events so far: no mask is used for two sums or two models, whatever a crash undid.
@@ -29,38 +25,31 @@
 //! | `trace` | the trace condition |
 //! | `erasure` | feedback is removed |
 //! | `batch` | a batch from its end to the next model: phases, tasks, updates |
-//! | `check` | members check the feedbacks of a batch |
-//! | `rotation` | the move to other keys |
 //! | `stored` | the state as bytes |
 
 mod batch;
-mod check;
 mod counters;
 mod erasure;
 mod event;
 mod feedback;
 mod given;
 mod learning;
-mod rotation;
 mod rounds;
 mod secrets;
 mod stored;
 mod trace;
 
 use crate::{Engine, Error, Scalars};
-use batch::{Closed, Phase};
+use batch::Phase;
 pub use batch::{Task, Update};
-pub use check::Check;
 use ckks::{Ciphertext, Plaintext};
 use counters::CounterSums;
-use erasure::Subtracted;
 pub use event::{Applied, Event};
 use feedback::empty_sum;
 use given::Given;
 use learning::LearntIds;
 use num_complex::Complex64;
 use protocol::{BanditConfig, DecisionId, Exchanges, Plan, Status};
-pub use rotation::{Departing, Standing};
 use rounds::Rounds;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -112,18 +101,10 @@ struct State<C = Arc<Ciphertext>> {
     /// Whether logged rounds are in it.
     logged: bool,
     learnt: LearntIds,
-    /// Under a committee, the round of each of them and BLAKE3 of its frame.
-    unchecked: Vec<(u64, [u8; 32])>,
-    /// The rounds of the feedbacks that were dropped.
-    dropped: BTreeSet<u64>,
     /// The rounds of erased feedbacks.
     erased: BTreeSet<u64>,
-    /// Those of them that the sum subtracts, but for those of the last batch that was closed.
-    subtracted: Subtracted<C>,
-    /// Those of the last batch that was closed which the sum subtracts, under a committee.
-    subtracted_of_last: Subtracted<C>,
-    /// The last batch that was closed.
-    last: Closed<C>,
+    /// How many of them the sum subtracts.
+    subtracted: u64,
     /// Under the trace condition, that of the batch after `closed`.
     trace: Option<Trace<C>>,
     counters: Option<CounterSums<C>>,
@@ -161,12 +142,8 @@ impl EncryptedBandit {
             sum: Arc::new(empty_sum(engine)),
             logged: false,
             learnt: LearntIds::default(),
-            unchecked: Vec::new(),
-            dropped: BTreeSet::new(),
             erased: BTreeSet::new(),
-            subtracted: Subtracted::default(),
-            subtracted_of_last: Subtracted::default(),
-            last: Closed::default(),
+            subtracted: 0,
             trace: config.tests_trace().then(|| Trace::after(engine, 0)),
             counters: config.counters.map(|_| CounterSums::new(engine)),
             config,
@@ -247,10 +224,7 @@ impl EncryptedBandit {
             model_feedbacks: s.model_feedbacks,
             batches: s.batches,
             refreshes: s.refreshes,
-            updating: matches!(
-                s.phase,
-                Phase::Checking { .. } | Phase::Raising { .. } | Phase::Updating { .. }
-            ),
+            updating: matches!(s.phase, Phase::Raising { .. } | Phase::Updating { .. }),
             refresh_due: matches!(s.phase, Phase::Refreshing { .. }),
             pending_decisions: s.waiting(round) as usize,
         }
@@ -266,7 +240,7 @@ impl EncryptedBandit {
     /// # Errors
     /// [`Error::Ckks`] for a frame that is not one of this bandit; [`protocol::Error::UnknownDecision`] for a
     /// round that does not wait; [`Error::UnknownQuestion`]; [`Error::TaskOver`]; [`Error::BadState`] for
-    /// feedback of another schedule, and for dropped feedback that is not that of a check.
+    /// feedback of another schedule.
     pub fn apply(&mut self, engine: &Engine, event: &Event) -> Result<Applied, Error> {
         let mut next = self.clone();
         next.state.note(event)?;
@@ -301,10 +275,6 @@ impl EncryptedBandit {
                 Applied::Counted(next.count(engine, *round, frame)?)
             }
             Event::Erased { round, frame } => Applied::Erased(next.erase(engine, *round, frame)?),
-            Event::Checked { task, dropped, openings: _ } => {
-                next.take_check(engine, *task, dropped)?;
-                Applied::Checked
-            }
             Event::Raised { task, frame } => {
                 next.take_raised(engine, *task, frame)?;
                 Applied::UpdateDue
@@ -316,14 +286,6 @@ impl EncryptedBandit {
             Event::Closed => {
                 next.close_early(engine)?;
                 Applied::Closed
-            }
-            Event::Undone { task } => {
-                next.take_undone(engine, *task)?;
-                Applied::Undone
-            }
-            Event::Rotated { standing, deep, scores, statistics, evidence: _ } => {
-                next.take_rotated(engine, standing, [deep, scores, statistics])?;
-                Applied::Rotated
             }
         };
         *self = next;

@@ -28,13 +28,6 @@ impl Rounds {
         Rounds { words: vec![0; (MOST_ROUNDS / 64) as usize], newest: 0 }
     }
 
-    /// No round up to this one waits.
-    pub(super) fn all_answered(newest: u64) -> Self {
-        let mut out = Self::new();
-        (newest.saturating_sub(MOST_ROUNDS) + 1..=newest).for_each(|round| out.answer(round));
-        out
-    }
-
     fn place(round: u64) -> (usize, u64) {
         ((round % MOST_ROUNDS / 64) as usize, 1 << (round % 64))
     }

@@ -147,10 +147,9 @@ impl World {
             &mut self.rng,
         );
         let raised = raised.unwrap().expand(&self.party.secret);
-        let mask = self.engine.encode_mask(raise, &masked.seed, factor).unwrap();
+        let mask = raise.encode_mask(&masked.seed, factor).unwrap();
         let start = Instant::now();
-        let evaluated =
-            self.engine.evaluate(&circuit, in_pack, raise, raised, mask.as_ref(), &mut self.rng).unwrap();
+        let evaluated = self.engine.evaluate(&circuit, in_pack, raise, raised, &mask, &mut self.rng).unwrap();
         let time = start.elapsed();
         let question = test.map(|test| {
             let question = self.engine.trace_question(&evaluated, &mut self.rng).unwrap();
@@ -196,8 +195,8 @@ impl World {
         let (small, deep) = (&self.small.secret, &self.party.secret);
         let raised = ckks_secret::raise(raise, small, deep, &masked.ciphertext, factor, &mut self.rng);
         let raised = raised.unwrap().expand(deep);
-        let mask = self.engine.encode_mask(raise, &masked.seed, factor).unwrap();
-        self.engine.evaluate(&circuit, 2, raise, raised, mask.as_ref(), &mut self.rng).unwrap()
+        let mask = raise.encode_mask(&masked.seed, factor).unwrap();
+        self.engine.evaluate(&circuit, 2, raise, raised, &mask, &mut self.rng).unwrap()
     }
 
     /// What a device answers to a trace question.
@@ -782,7 +781,7 @@ fn the_most_logged_rounds_are_learnt() {
                 world.apply(&event);
                 (id, left, learnt) = (id + 1, left - n, learnt + n as u64);
             }
-            let full = world.bandit.learnt(&world.engine, LearnId([99; 16]), 1);
+            let full = world.bandit.learnt(LearnId([99; 16]), 1);
             assert_eq!(full, Err(protocol::Error::StillLearning { waiting: most, most }.into()));
             let models = world.settle();
             assert_eq!(world.bandit.model_feedbacks(), learnt);
@@ -801,7 +800,7 @@ fn logged_rounds_are_learnt_once() {
     let event = world.logged(1, &rows, &[1.0; 3]);
     let Event::Learnt { id, first, rounds, frame } = event.clone() else { panic!() };
     let Applied::Learnt(receipt) = world.apply(&event) else { panic!() };
-    assert_eq!(world.bandit.learnt(&world.engine, id, rounds), Ok(Some(receipt)));
+    assert_eq!(world.bandit.learnt(id, rounds), Ok(Some(receipt)));
     assert_eq!(world.bandit.status(world.round).round, 3);
     let before = world.bandit.to_bytes(&world.engine).unwrap();
     let other = LearnId([2; 16]);
@@ -840,7 +839,7 @@ fn logged_rounds_are_learnt_once() {
          `reward_value` of the agent and `Transform.reward` do"
     );
     let traced = World::with(traced(2, 2, 1));
-    let refused = traced.bandit.learnt(&traced.engine, other, 1).unwrap_err();
+    let refused = traced.bandit.learnt(other, 1).unwrap_err();
     assert!(refused.to_string().contains("trace_or_growth"), "{refused}");
 }
 
@@ -1465,7 +1464,7 @@ fn attack_erasures_fill_a_sum_too() {
         world.apply(&Event::Feedback { round, frame: frame.clone() });
     }
     assert!(world.bandit.sum_is_full());
-    let learnt = world.bandit.learnt(&world.engine, LearnId([7; 16]), 1);
+    let learnt = world.bandit.learnt(LearnId([7; 16]), 1);
     assert!(learnt.is_err(), "{learnt:?}");
 }
 

@@ -200,7 +200,7 @@ impl EncryptedServed {
         let served = self.clone();
         let mask = tokio::task::spawn_blocking(move || {
             let raise = served.exchanges.scores(alone);
-            rayon::scope(|_| served.shared.engine.encode_mask(raise, &seed, factor))
+            rayon::scope(|_| raise.encode_mask(&seed, factor))
         });
         let id = os_rng()?.next_u64() | 1 << 63;
         let kind = TaskKind::Scores { factor, alone };
@@ -213,7 +213,7 @@ impl EncryptedServed {
         let (served, tests) = (self.clone(), test.is_some());
         let work = move || {
             let _place = place;
-            let answers = served.compute(&circuit, packed, raised, mask.as_ref(), &waiting, tests);
+            let answers = served.compute(&circuit, packed, raised, &mask, &waiting, tests);
             (waiting, answers)
         };
         let mut work = tokio::task::spawn_blocking(work);
@@ -348,7 +348,7 @@ impl EncryptedServed {
         circuit: &DecisionCircuit,
         packed: usize,
         raised: Ciphertext,
-        mask: Option<&ckks::Plaintext>,
+        mask: &ckks::Plaintext,
         users: &[User],
         tests: bool,
     ) -> Result<Computed, Error> {
