@@ -274,7 +274,7 @@ fn json_round_trips() {
         refresh_due: false,
         pending_decisions: 6,
     };
-    let view = BanditView { created: samples::created(), status, heads: Vec::new() };
+    let view = BanditView { created: samples::created(), status };
     let json = serde_json::to_string(&view).unwrap();
     assert_eq!(serde_json::from_str::<BanditView>(&json).unwrap(), view);
 
