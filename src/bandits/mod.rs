@@ -513,8 +513,8 @@ impl Bandits {
     /// Gives a bandit the labels that `change` makes of its own, durably, and returns them.
     ///
     /// # Errors
-    /// [`Error::UnknownBandit`], [`Error::NoKeys`]; those of `change`; [`Error::BadParameter`] for labels out of their bounds; those
-    /// of the disk.
+    /// [`Error::UnknownBandit`], [`Error::NoKeys`]; those of `change`; [`Error::BadParameter`] for labels out
+    /// of their bounds; those of the disk.
     pub(crate) fn relabel(
         &self,
         id: &str,

@@ -39,7 +39,8 @@ impl EncryptedBandit {
     /// many may be learnt now.
     ///
     /// # Errors
-    /// [`protocol::Error::NoLoggedRounds`] under the trace condition; [`LoggedCount`]; [`StillLearning`] while too many others wait for a model.
+    /// [`protocol::Error::NoLoggedRounds`] under the trace condition; [`LoggedCount`]; [`StillLearning`]
+    /// while too many others wait for a model.
     pub fn learnt(&self, id: LearnId, rounds: u64) -> Result<Option<LearnReceipt>, Error> {
         let (s, config) = (&self.state, &self.state.config);
         if let Some(rounds) = s.learnt.rounds(id) {
