@@ -186,7 +186,9 @@ impl Inner {
         let ask = |_: &mut ChaCha20Rng| self.client.any_bandit(id);
         let created = match patiently(self.options.patience, &self.stop, &mut self.fork_rng(), ask)? {
             AnyBandit::Encrypted(view) => view.created,
-            AnyBandit::Clear(_) => return Err(Error::NotEncrypted { what: format!("bandit {id}") }),
+            AnyBandit::Shares(_) | AnyBandit::Clear(_) => {
+                return Err(Error::NotEncrypted { what: format!("bandit {id}") });
+            }
         };
         let _opening = lock(&self.opening);
         if let Some(desk) = self.opened(id) {

@@ -1,29 +1,19 @@
 //! `helba-client shares`: a user of a committee on shares.
 
 use crate::arguments::{SessionOptions, SharesCommand};
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{Context, ensure};
 use host::{say, tell};
 use protocol::BanditConfig;
 use serde_json::json;
-use std::io::Read;
-use std::path::Path;
-use user_client::{Creation, SharesUser, os_rng};
+use user_client::{Creation, KeptSession, SharesUser, os_rng};
 use wire::{Labels, SharesCreated};
-use zeroize::Zeroizing;
-
-/// The bytes of a file of a session: the committee's id, and what the device keeps.
-const SESSION_BYTES: usize = 96;
 
 pub(crate) fn run(command: SharesCommand, json: bool) -> anyhow::Result<()> {
     match command {
         SharesCommand::Begin { server, committee, session } => {
             ensure!(!session.exists(), "{} exists already: it keeps another session", session.display());
             let id = wire::from_hex(&committee).context("--committee must be 64 hexadecimal digits")?;
-            let user = SharesUser::begin(server.client(None, warn)?, Some(id))?;
-            let mut kept = Zeroizing::new([0; SESSION_BYTES]);
-            kept[..32].copy_from_slice(&id);
-            kept[32..].copy_from_slice(&*user.device().session());
-            host::write_private(&session, &*kept).with_context(|| session.display().to_string())?;
+            SharesUser::open(server.client(None, warn)?, Some(id), &session)?;
             say!("session in {}", session.display());
         }
         SharesCommand::Create { server, features, arms, tuning, sessions, decisions, name } => {
@@ -75,18 +65,8 @@ fn label(decision: &str) -> anyhow::Result<[u8; 32]> {
 
 /// The user of a session, and the bandit.
 fn open(options: &SessionOptions) -> anyhow::Result<(SharesUser, SharesCreated)> {
-    let (id, session) = read(&options.session)?;
+    let session = KeptSession::open(&options.session)?;
     let client = options.server.client(None, warn)?;
     let bandit = client.shares_bandit(&options.bandit)?.created;
-    Ok((SharesUser::restore(client, Some(id), &session)?, bandit))
-}
-
-fn read(path: &Path) -> anyhow::Result<([u8; 32], Zeroizing<[u8; 64]>)> {
-    let file = host::open_private(path).with_context(|| path.display().to_string())?;
-    let mut bytes = Zeroizing::new(Vec::with_capacity(SESSION_BYTES + 1));
-    file.take(SESSION_BYTES as u64 + 1).read_to_end(&mut bytes)?;
-    let bad = || anyhow!("{} is no session: begin another one with `shares begin`", path.display());
-    ensure!(bytes.len() == SESSION_BYTES, bad());
-    let (id, session) = bytes.split_first_chunk::<32>().ok_or_else(bad)?;
-    Ok((*id, Zeroizing::new(session.try_into().map_err(|_| bad())?)))
+    Ok((SharesUser::restore(client, &session)?, bandit))
 }

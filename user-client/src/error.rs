@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use wire::ProblemType;
 
 /// The reason why nothing was sent, or why an answer cannot be used. No message contains a feature or a
@@ -134,6 +134,25 @@ pub enum Error {
     /// Untrusted: shares that are those of another answer.
     #[error(transparent)]
     Shares(#[from] ckks_shares::Error),
+    /// Untrusted: the server's committee on shares is none that was named.
+    #[error(
+        "the server has the committee {got}, and {want} was named: ask the committee's members for its id, and whoever runs the \
+         server for its address"
+    )]
+    OtherCommittee {
+        /// The id of the server's committee, in hexadecimal digits.
+        got: String,
+        /// The id that was named.
+        want: String,
+    },
+    /// Misuse: a file without a session with a committee, where none can be begun.
+    #[error(
+        "{} has no session with a committee: give a file that has one, or the committee's id and a file that does not exist yet", path.display()
+    )]
+    NoSession {
+        /// The file.
+        path: PathBuf,
+    },
     /// A file could not be read or written.
     #[error("{}: {error}", path.display())]
     Io {
@@ -231,6 +250,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// A file that could not be read or written, or that other users can read.
+    pub(crate) fn file(path: &Path, error: std::io::Error) -> Self {
+        let path = path.to_owned();
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<host::ReadableByOthers>()) {
+            Some(host::ReadableByOthers { mode, .. }) => Error::Permissions { path, mode: *mode },
+            None => Error::Io { path, error },
+        }
+    }
+
     /// Whether the same request may be answered later: the server cannot be reached, has no place, fails, or
     /// waits until a batch is checked.
     pub fn is_temporary(&self) -> bool {

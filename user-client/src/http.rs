@@ -87,6 +87,8 @@ pub enum AnyBandit {
     Encrypted(Box<BanditView>),
     /// Of a bandit with a clear policy.
     Clear(Box<PolicyView>),
+    /// Of a bandit of a committee on shares.
+    Shares(Box<wire::SharesView>),
 }
 
 impl std::fmt::Debug for Client {
@@ -399,7 +401,7 @@ impl Client {
         .map(drop)
     }
 
-    /// The configuration and the state of a bandit of either kind.
+    /// The configuration and the state of a bandit of any kind.
     ///
     /// # Errors
     /// As [`Self::encrypted`].
@@ -414,6 +416,11 @@ impl Client {
     pub fn labelled(&self, id: &str) -> Result<Labelled<AnyBandit>, Error> {
         let request = self.get(&format!("bandits/{}", checked(id)?));
         let Labelled::<Value> { labels, of: view } = self.json_up_to(MAX_CLEAR_BYTES, request.call())?;
+        if view.get("committee").is_some() {
+            check_id(id, view["id"].as_str().unwrap_or_default())?;
+            let view = serde_json::from_value(view).map_err(|e| Error::BadAnswer(e.to_string()))?;
+            return Ok(Labelled { labels, of: AnyBandit::Shares(Box::new(view)) });
+        }
         check_id(id, view["created"]["id"].as_str().unwrap_or_default())?;
         let read = if view["created"].get("policy").is_some() {
             serde_json::from_value(view).map(|view| AnyBandit::Clear(Box::new(view)))
@@ -595,7 +602,9 @@ impl Client {
     /// As [`Self::encrypted`].
     pub fn shares_bandit(&self, id: &str) -> Result<wire::SharesView, Error> {
         let mut response = self.accepted(self.get(&format!("bandits/{}", checked(id)?)).call())?;
-        self.json_of(MAX_JSON_BYTES, &mut response)
+        let view: wire::SharesView = self.json_of(MAX_JSON_BYTES, &mut response)?;
+        check_id(id, &view.created.id)?;
+        Ok(view)
     }
 
     /// Has a feedback on shares erased, by what its device has signed.

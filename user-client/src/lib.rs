@@ -55,7 +55,7 @@ pub use raiser::{MOST_BANDITS, MOST_WAITING, Raiser, RaiserOptions, Stop, patien
 #[cfg(feature = "http")]
 pub use server_options::ServerOptions;
 #[cfg(feature = "http")]
-pub use shares::SharesUser;
+pub use shares::{KeptSession, SharesUser};
 
 #[cfg(feature = "secret")]
 pub use ckks_secret::Passphrase;

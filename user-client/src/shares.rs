@@ -1,18 +1,82 @@
 //! A user of a committee on shares, over HTTP.
 
 use crate::{Client, Error, os_rng};
+use bandit::LinearConfig;
 use shares::{Decision, Device, SignedManifest};
+use std::borrow::Cow;
+use std::io::Read;
+use std::path::Path;
 use wire::SharesCreated;
+use zeroize::Zeroizing;
 
 /// The most bytes of a manifest, and of receipts.
 const MOST_MANIFEST: usize = 1 << 16;
 /// The seconds that members have for a decision or a receipt.
 const WAIT: u64 = 90;
+/// The bytes of a session that is kept: the committee's id, and what the device keeps.
+const SESSION_BYTES: usize = 96;
+
+/// A session with a committee as it is kept. It is secret: whoever has it reads the arms of the session, and
+/// returns and erases its feedback.
+pub struct KeptSession(Zeroizing<[u8; SESSION_BYTES]>);
+
+impl KeptSession {
+    /// Reads what [`Self::bytes`] wrote. `None` for bytes of another length.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        Some(KeptSession(Zeroizing::new(bytes.try_into().ok()?)))
+    }
+
+    /// The bytes to keep, where nobody else reads them.
+    pub fn bytes(&self) -> &[u8] {
+        &*self.0
+    }
+
+    /// The id of the committee.
+    pub fn committee(&self) -> [u8; 32] {
+        let mut id = [0; 32];
+        id.copy_from_slice(&self.0[..32]);
+        id
+    }
+
+    /// Reads a file that its owner alone can read.
+    ///
+    /// # Errors
+    /// [`Error::NoSession`] for another file, [`Error::Permissions`], [`Error::Io`].
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let mut bytes = Zeroizing::new(Vec::with_capacity(SESSION_BYTES + 1));
+        let file = host::open_private(path).map_err(|e| Error::file(path, e))?;
+        file.take(SESSION_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|e| Error::file(path, e))?;
+        Self::from_bytes(&bytes).ok_or_else(|| Error::NoSession { path: path.to_owned() })
+    }
+
+    /// Writes a file that its owner alone can read.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn save(&self, path: &Path) -> Result<(), Error> {
+        host::write_private(path, self.bytes()).map_err(|e| Error::file(path, e))
+    }
+
+    /// Refuses a session with another committee than the one of this id.
+    ///
+    /// # Errors
+    /// [`Error::OtherCommittee`].
+    pub fn is_with(&self, committee: Option<[u8; 32]>) -> Result<(), Error> {
+        same(self.committee(), committee)
+    }
+
+    fn of_device(&self) -> Zeroizing<[u8; 64]> {
+        let mut session = Zeroizing::new([0; 64]);
+        session.copy_from_slice(&self.0[32..]);
+        session
+    }
+}
 
 /// A device with a session, and the server that carries its messages.
 pub struct SharesUser {
     client: Client,
     device: Device,
+    committee: [u8; 32],
 }
 
 impl SharesUser {
@@ -20,23 +84,60 @@ impl SharesUser {
     /// print: without it the server chooses who the members are.
     ///
     /// # Errors
-    /// [`Error::BadAnswer`] for another committee, and for receipts that too few members have signed; those
+    /// [`Error::OtherCommittee`]; [`Error::BadAnswer`] for receipts that too few members have signed; those
     /// of the client.
     pub fn begin(client: Client, committee: Option<[u8; 32]>) -> Result<Self, Error> {
         let manifest = manifest(&client, committee)?;
+        let committee = manifest.manifest.id();
         let (device, begins) = Device::begin(manifest, &mut os_rng()?).map_err(bad)?;
         let receipts = client.exchange("committee/sessions", &begins, MOST_MANIFEST, WAIT)?;
         device.check_receipts(&receipts).map_err(bad)?;
-        Ok(SharesUser { client, device })
+        Ok(SharesUser { client, device, committee })
     }
 
-    /// Goes on with a session ([`Device::session`]).
+    /// Refuses a server whose committee is another one than that of this id.
+    ///
+    /// # Errors
+    /// [`Error::OtherCommittee`]; [`Error::BadAnswer`] for what is no manifest; those of the client.
+    pub fn check_committee(client: &Client, committee: [u8; 32]) -> Result<(), Error> {
+        manifest(client, Some(committee)).map(drop)
+    }
+
+    /// Goes on with the session that a file has, or begins one with the committee of this id and keeps it in
+    /// that file.
+    ///
+    /// # Errors
+    /// As [`Self::begin`] and [`KeptSession::open`]; [`Error::NoSession`] without a file and an id;
+    /// [`Error::OtherCommittee`] for the session with another committee than the one of this id.
+    pub fn open(client: Client, committee: Option<[u8; 32]>, path: &Path) -> Result<Self, Error> {
+        if path.exists() {
+            let session = KeptSession::open(path)?;
+            session.is_with(committee)?;
+            return Self::restore(client, &session);
+        }
+        let committee = committee.ok_or_else(|| Error::NoSession { path: path.to_owned() })?;
+        let user = Self::begin(client, Some(committee))?;
+        user.session().save(path)?;
+        Ok(user)
+    }
+
+    /// Goes on with a session ([`Self::session`]).
     ///
     /// # Errors
     /// As [`Self::begin`].
-    pub fn restore(client: Client, committee: Option<[u8; 32]>, session: &[u8; 64]) -> Result<Self, Error> {
-        let manifest = manifest(&client, committee)?;
-        Ok(SharesUser { client, device: Device::restore(manifest, session).map_err(bad)? })
+    pub fn restore(client: Client, session: &KeptSession) -> Result<Self, Error> {
+        let committee = session.committee();
+        let manifest = manifest(&client, Some(committee))?;
+        let device = Device::restore(manifest, &session.of_device()).map_err(bad)?;
+        Ok(SharesUser { client, device, committee })
+    }
+
+    /// What goes on with this session.
+    pub fn session(&self) -> KeptSession {
+        let mut bytes = Zeroizing::new([0; SESSION_BYTES]);
+        bytes[..32].copy_from_slice(&self.committee);
+        bytes[32..].copy_from_slice(&*self.device.session());
+        KeptSession(bytes)
     }
 
     /// The device.
@@ -44,44 +145,104 @@ impl SharesUser {
         &self.device
     }
 
+    /// Refuses contexts that [`Self::decide`] refuses, without a request.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`] for other numbers of arms or features, for what is no finite number, and for a row
+    /// that is longer than the bandit's L; [`Error::BadAnswer`] for a bandit without an L.
+    pub fn check_contexts(bandit: &SharesCreated, contexts: &[Vec<f64>]) -> Result<(), Error> {
+        checked(bandit, contexts).map(drop)
+    }
+
     /// Asks for a decision on the features of each arm.
     ///
     /// # Errors
-    /// [`Error::BadAnswer`]; those of the client.
+    /// As [`Self::check_contexts`]; [`Error::BadAnswer`] for the answer to something else; those of the
+    /// client.
     pub fn decide(&self, bandit: &SharesCreated, contexts: &[Vec<f64>]) -> Result<Decision, Error> {
+        let rows: Vec<Vec<f64>> = checked(bandit, contexts)?.into_iter().map(Cow::into_owned).collect();
         let definition = bandit.definition().ok_or_else(|| Error::BadAnswer("an id that is none".into()))?;
-        let request = self.device.request(&definition, contexts, &mut os_rng()?).map_err(bad)?;
+        let request = self.device.request(&definition, &rows, &mut os_rng()?).map_err(bad)?;
         let path = format!("bandits/{}/decisions", bandit.id);
         let answer = self.client.exchange(&path, &request, MOST_MANIFEST, WAIT)?;
         self.device.open(&definition, &request, &answer).map_err(bad)
     }
 
+    /// The message with the reward of a decision, for [`Self::return_feedback`]. The server takes the same
+    /// message as often as it comes, and no other one about the decision: whoever may have to send it again
+    /// keeps it.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`] for a reward outside −1 to 1.
+    pub fn feedback_of(&self, decision: &[u8; 32], reward: f64) -> Result<Vec<u8>, Error> {
+        Self::check_reward(reward)?;
+        self.device.feedback(decision, reward, &mut os_rng()?).map_err(bad)
+    }
+
+    /// Refuses a reward outside −1 to 1.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`].
+    pub fn check_reward(reward: f64) -> Result<(), Error> {
+        match (-1.0..=1.0).contains(&reward) {
+            true => Ok(()),
+            false => Err(protocol::Error::RewardOutOfRange.into()),
+        }
+    }
+
+    /// Sends a message of [`Self::feedback_of`].
+    ///
+    /// # Errors
+    /// [`Error::BadId`]; those of the client.
+    pub fn return_feedback(&self, bandit: &str, decision: &[u8; 32], feedback: &[u8]) -> Result<(), Error> {
+        if !wire::is_id(bandit) {
+            return Err(Error::BadId);
+        }
+        let label = ckks::Hex(decision);
+        self.client.submit(&format!("bandits/{bandit}/decisions/{label}/feedback"), feedback)
+    }
+
     /// Sends the reward of a decision, between −1 and 1. It counts once.
     ///
     /// # Errors
-    /// As [`Self::decide`].
+    /// As [`Self::feedback_of`] and [`Self::return_feedback`].
     pub fn feedback(&self, bandit: &SharesCreated, decision: &[u8; 32], reward: f64) -> Result<(), Error> {
-        let feedback = self.device.feedback(decision, reward, &mut os_rng()?).map_err(bad)?;
-        let label = ckks::Hex(decision);
-        self.client.submit(&format!("bandits/{}/decisions/{label}/feedback", bandit.id), &feedback)
+        self.return_feedback(&bandit.id, decision, &self.feedback_of(decision, reward)?)
     }
 
     /// Has the feedback on a decision erased: with the end of the next batch the model has nothing of it.
     ///
     /// # Errors
-    /// As [`Self::decide`].
+    /// Those of the client.
     pub fn erase(&self, bandit: &SharesCreated, decision: &[u8; 32]) -> Result<(), Error> {
         self.client.erase_shares(&bandit.id, decision, &self.device.erasure(decision))
     }
 }
 
+/// The rows of the contexts of a bandit.
+fn checked<'a>(bandit: &SharesCreated, contexts: &'a [Vec<f64>]) -> Result<Vec<Cow<'a, [f64]>>, Error> {
+    let config: LinearConfig = serde_json::from_str(&bandit.config)
+        .map_err(|error| Error::BadAnswer(format!("the configuration of the bandit: {error}")))?;
+    let (got, want) = (contexts.len(), usize::from(bandit.arms));
+    if got != want {
+        return Err(protocol::Error::ArmCount { got, want }.into());
+    }
+    let features = bandit.features.into();
+    let rows = (1..).zip(contexts).map(|(row, x)| protocol::check_features(row, x, features, config.l));
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
 fn manifest(client: &Client, committee: Option<[u8; 32]>) -> Result<SignedManifest, Error> {
     let manifest = SignedManifest::from_bytes(&client.fetch("committee", MOST_MANIFEST, 0)?).map_err(bad)?;
-    match committee {
-        Some(id) if id != manifest.manifest.id() => {
-            Err(Error::BadAnswer("the server has another committee than the one that was named".into()))
-        }
-        _ => Ok(manifest),
+    same(manifest.manifest.id(), committee)?;
+    Ok(manifest)
+}
+
+fn same(got: [u8; 32], want: Option<[u8; 32]>) -> Result<(), Error> {
+    let text = |id: &[u8; 32]| ckks::Hex(id).to_string();
+    match want {
+        Some(want) if want != got => Err(Error::OtherCommittee { got: text(&got), want: text(&want) }),
+        _ => Ok(()),
     }
 }
 

@@ -236,7 +236,9 @@ pub(super) async fn change(
 pub(super) fn view(agent: &Agent, id: &str) -> Result<View, Error> {
     match agent.0.client.any_bandit(id)? {
         AnyBandit::Encrypted(view) => Ok(View { view: *view, agent: shown(agent, id) }),
-        AnyBandit::Clear(_) => Err(Error::NotEncrypted { what: format!("bandit {id}") }),
+        AnyBandit::Shares(_) | AnyBandit::Clear(_) => {
+            Err(Error::NotEncrypted { what: format!("bandit {id}") })
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Requests to a server. Messages of clear bandits, configurations and states travel as JSON.
 
+use crate::committee::{Committee, Kept};
 use crate::decision::Answer;
 use crate::error::Failure;
 use crate::keys::{Keys, needed, or_raise};
@@ -64,6 +65,8 @@ struct Inner {
     joined: Mutex<HashMap<String, Joined>>,
     /// Answers to tasks that no decision waits for.
     tasks: Unawaited,
+    /// The committee that the program has named.
+    committee: Option<Committee>,
 }
 
 type Joined = Arc<BanditDevice<'static>>;
@@ -89,6 +92,9 @@ impl Connection {
         token_file: Option<PathBuf>,
         ca: Option<PathBuf>,
         patience: f64,
+        committee: Option<&str>,
+        session_file: Option<PathBuf>,
+        session: Option<&[u8]>,
     ) -> PyResult<Self> {
         let make = || -> Result<_, Failure> {
             same_process()?;
@@ -111,8 +117,12 @@ impl Connection {
             let patience = patience.map_err(|_| {
                 Failure::Argument("patience: it must be a number of seconds that is not negative".into())
             })?;
+            let committee = match (committee, Kept::new(session_file, session)?) {
+                (None, Kept::Nowhere) => None,
+                (id, kept) => Some(Committee::new(client.clone(), patience, id, kept)?),
+            };
             let (joined, tasks) = Default::default();
-            Ok(Connection(Arc::new(Inner { client, device, patience, joined, tasks })))
+            Ok(Connection(Arc::new(Inner { client, device, patience, joined, tasks, committee })))
         };
         or_raise(py, make())
     }
@@ -127,6 +137,12 @@ impl Connection {
     #[getter]
     fn has_keys(&self) -> bool {
         self.0.device.is_some()
+    }
+
+    /// The committee, if the program has named one.
+    #[getter]
+    fn committee(&self) -> Option<Committee> {
+        self.0.committee.clone()
     }
 
     /// Whether requests carry a token without encryption to another machine.
@@ -451,6 +467,7 @@ impl Inner {
         match self.patiently(stop, |client| client.any_bandit(id))? {
             AnyBandit::Encrypted(view) => self.join(&view.created),
             AnyBandit::Clear(_) => Err(Failure::Argument(format!("the bandit {id} has a clear policy"))),
+            AnyBandit::Shares(_) => Err(Failure::Argument(format!("the bandit {id} is of a committee"))),
         }
     }
 
@@ -528,7 +545,7 @@ impl Inner {
 }
 
 /// A creation of one bandit with this name and these tags, which may be sent again.
-fn creation((name, tags): (Option<String>, Vec<String>)) -> Result<Creation, Failure> {
+pub(crate) fn creation((name, tags): (Option<String>, Vec<String>)) -> Result<Creation, Failure> {
     Ok(Creation::new(Labels { name, tags }, &mut os_rng()?))
 }
 
@@ -540,6 +557,6 @@ fn named(error: Error) -> Failure {
     }
 }
 
-fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
+pub(crate) fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
     serde_json::to_string(value).map_err(|_| Failure::Internal("a message cannot be written as JSON"))
 }

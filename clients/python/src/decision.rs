@@ -40,16 +40,20 @@ impl Answer {
     pub(crate) fn note(&self, arm: usize, reward: f64) -> Result<(), Error> {
         let mut sent = lock(&self.sent);
         match *sent {
-            Some(first) if first != (arm, reward) => {
-                let detail = "the feedback on this decision was sent before with another reward or arm, and the first counts";
-                Err(Error::Refused(Problem { detail: detail.into(), ..ProblemType::Answered.into() }))
-            }
+            Some(first) if first != (arm, reward) => Err(answered()),
             _ => {
                 *sent = Some((arm, reward));
                 Ok(())
             }
         }
     }
+}
+
+/// The refusal of a second feedback that differs from the first.
+pub(crate) fn answered() -> Error {
+    let detail =
+        "the feedback on this decision was sent before with another reward or arm, and the first counts";
+    Error::Refused(Problem { detail: detail.into(), ..ProblemType::Answered.into() })
 }
 
 impl Drop for Answer {

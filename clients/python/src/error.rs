@@ -106,6 +106,8 @@ fn of_device(py: Python<'_>, error: Error) -> PyErr {
         Error::Io { .. }
         | Error::Permissions { .. }
         | Error::WrongKeys { .. }
+        | Error::OtherCommittee { .. }
+        | Error::NoSession { .. }
         | Error::AnswerCount { .. }
         | Error::RepeatCount { .. } => ("KeysError", error.to_string()),
         Error::BadSealedDecision => ("DecisionError", error.to_string()),

@@ -4,6 +4,7 @@
 //! A call takes plain values and returns plain values or JSON. It works on a thread of its own, without the
 //! interpreter ([`work`]).
 
+mod committee;
 mod connection;
 mod data;
 mod decision;
@@ -18,6 +19,8 @@ use pyo3::prelude::*;
 /// The device of encrypted bandits: keys, requests, decisions. Use the package `helba`.
 #[pymodule]
 mod _native {
+    #[pymodule_export]
+    use crate::committee::{Committee, Told};
     #[pymodule_export]
     use crate::connection::Connection;
     #[pymodule_export]

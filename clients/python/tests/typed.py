@@ -2,7 +2,7 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import helba
 import helba.aio
@@ -36,6 +36,18 @@ def play(url: str, bundle: Path, contexts: np.ndarray[Any, np.dtype[np.float32]]
         except helba.UnreachableError as error:
             print(error.server)
         return counted.feedbacks + learnt.rounds + counters.feedbacks + status.round + replay.hit_rate + ended
+
+
+def play_with_committee(url: str, committee: str) -> bytes:
+    client = helba.Client(url, committee=committee, session=Path("my.session"))
+    bandit: helba.Bandit = client.create(features=2, arms=2, sessions=1, decisions=16)
+    decision: helba.Decision = bandit.decide([[0.5, 0.5], [1, 0]])
+    bandit.feedback(helba.Decision.from_bytes(decision.to_bytes()), 0.5)
+    known: Optional[str] = bandit.committee
+    assert known == committee and bandit.erase(decision.decision_id) == ""
+    kept: bytes = client.session_bytes()
+    helba.aio.Client(url, session=kept)
+    return kept
 
 
 async def play_async(url: str, keys: helba.Keys) -> list[int]:

@@ -44,6 +44,6 @@ pub use lwe::{LWE_DIMENSION, LWE_ENTRY, LWE_FLOOD_BITS, LWE_LEAST, LweAnswer, MO
 pub use newton::{Factors, warm_steps};
 pub use scores::{
     LOG_CONTEXT, LOG_MODEL, LOG_SCORE, LOG_STATISTICS, MOST_DECISIONS, MOST_SUMMED, ModelNumber, ScoreLayout,
-    ScoreRing,
+    ScoreRing, check_features,
 };
 pub use shape::{MOST_ARMS, MOST_FEATURES, Shape};

@@ -562,7 +562,10 @@ impl ScoreLayout {
 
 /// Refuses anything but `features` numbers with a norm of at most `bound`, which nobody can check after
 /// encryption. Rows are numbered from 1. A row that rounding made longer is shortened ([`within`]).
-fn check_features(row: usize, x: &[f64], features: usize, bound: f64) -> Result<Cow<'_, [f64]>, Error> {
+///
+/// # Errors
+/// [`Error::FeatureCount`], [`Error::NotANumber`], [`Error::NormAboveBound`].
+pub fn check_features(row: usize, x: &[f64], features: usize, bound: f64) -> Result<Cow<'_, [f64]>, Error> {
     if x.len() != features {
         return Err(Error::FeatureCount { row, got: x.len(), want: features });
     }

@@ -141,7 +141,7 @@ fn a_committee_on_shares_serves_users_over_http() {
     let mut members: Vec<Killed> = (1..=4).map(|member| made.serve(member, &server.address)).collect();
     let client = || Client::new(&server.address).unwrap();
     let id = made.manifest().manifest.id();
-    assert!(matches!(SharesUser::begin(client(), Some([7; 32])), Err(Error::BadAnswer(_))));
+    assert!(matches!(SharesUser::begin(client(), Some([7; 32])), Err(Error::OtherCommittee { .. })));
     let users = [(); 2].map(|()| SharesUser::begin(client(), Some(id)).unwrap());
     let creation = Creation::new(Labels::default(), &mut rand::rng());
     let bandit = client().create_shares(&config(2, 2), (1, 1000), &creation).unwrap().of;

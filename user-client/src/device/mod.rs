@@ -374,14 +374,7 @@ fn is_sealed(_: &File) -> std::io::Result<bool> {
 
 /// Refuses a file that other users can read.
 fn check_private(path: &Path, file: &File) -> Result<(), Error> {
-    host::check_private(path, file).map_err(|error| {
-        match error.get_ref().and_then(|inner| inner.downcast_ref::<host::ReadableByOthers>()) {
-            Some(host::ReadableByOthers { mode, .. }) => {
-                Error::Permissions { path: path.into(), mode: *mode }
-            }
-            None => Error::Io { path: path.into(), error },
-        }
-    })
+    host::check_private(path, file).map_err(|error| Error::file(path, error))
 }
 
 /// Refuses a bandit or a server whose id or fingerprint is `got` instead of `want`.

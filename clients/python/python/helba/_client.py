@@ -24,6 +24,7 @@ from ._requests import (
     Labels,
     Learnt,
     Path,
+    Session,
     Status,
     Token,
     Unset,
@@ -44,6 +45,11 @@ class Client:
     authorities to trust instead of those that browsers trust. While the server cannot be reached, requests
     are repeated for patience seconds.
 
+    With committee, the id that the members of a committee print, it plays bandits that these members compute, and
+    keeps a session in place of keys. session is the path of a file for it, readable for its owner alone: it is written
+    when the session begins, and read by later clients. It may also be what `session_bytes` returned. Without one, the
+    session ends with the client, and so do the decisions that wait for a reward.
+
     A client may be used by several threads at once. Nothing is sent before the first call. `with` closes it.
     """
 
@@ -54,14 +60,24 @@ class Client:
         token: Token = None,
         ca: Optional[Path] = None,
         patience: float = PATIENCE,
+        *,
+        committee: Optional[str] = None,
+        session: Session = None,
     ) -> None:
-        self._connection = _requests.connect(url, keys, token, ca, patience)
+        self._connection = _requests.connect(url, keys, token, ca, patience, committee, session)
         _requests.connected.add(self)
 
     @property
     def server(self) -> str:
         """The address of the server."""
         return self._connection.server
+
+    def session_bytes(self) -> bytes:
+        """The session with the committee, for another client as session=. Whoever has it reads its arms: keep it secret.
+
+        The first call begins the session, if no decision has.
+        """
+        return _requests.session_bytes(self._connection).result()
 
     def create(
         self,
@@ -80,6 +96,9 @@ class Client:
         rewards=(low, high) of an encrypted bandit is the range of rewards, from which its alpha follows ((0, 1) if left
         out); alpha=0.3 and width="root" change how it explores. name and tags are for people, and the server reads them.
         A request that is repeated creates one bandit.
+
+        A client with a committee creates a bandit of that committee. sessions=8 is the least number of sessions whose
+        feedback a batch has, and decisions=32 the most decisions of a session between two updates.
         """
         call = _requests.create(self._connection, features, arms, policy, name, tags, configuration)
         return Bandit(self._connection, call.result())
@@ -89,7 +108,7 @@ class Client:
         return Bandit(self._connection, _requests.found(self._connection, bandit_id).result())
 
     def bandits(self, *, name: Optional[str] = None, tag: Optional[str] = None) -> list[Bandit]:
-        """The bandits of both kinds that the token gives access to; with this name and this tag, if given."""
+        """The bandits of all kinds that the token gives access to; with this name and this tag, if given."""
         return [Bandit(self._connection, one) for one in _requests.listed(self._connection, name, tag).result()]
 
     def policies(self) -> list[dict[str, Any]]:
@@ -129,7 +148,7 @@ class Client:
 
 
 class Bandit:
-    """A bandit of a server, encrypted or with a clear policy. `Client.create` and `Client.bandit` return it."""
+    """A bandit of a server: encrypted, under keys or by a committee, or with a clear policy. `Client.create` and `Client.bandit` return it."""
 
     def __init__(self, connection: _native.Connection, description: Description) -> None:
         self._connection = connection
@@ -145,6 +164,11 @@ class Bandit:
     def encrypted(self) -> bool:
         """Whether the server sees neither contexts nor rewards."""
         return self._description.encrypted
+
+    @property
+    def committee(self) -> Optional[str]:
+        """The id of the committee that computes the bandit; None if none does."""
+        return self._description.committee
 
     @property
     def created(self) -> Mapping[str, Any]:
@@ -184,8 +208,8 @@ class Bandit:
         """Decisions for several users, in their order, each with an id and a feedback of its own.
 
         An encrypted bandit makes them in as few requests as they fit into, with the bytes of one decision
-        each. If one of several requests fails, the decisions of those before it are lost. A clear policy is
-        asked once for each.
+        each. If one of several requests fails, the decisions of those before it are lost. A clear policy and a
+        committee are asked once for each.
         """
         epsilon = _requests.checked_epsilon(self._description, epsilon)
         if not self.encrypted:
@@ -205,7 +229,7 @@ class Bandit:
     ) -> Counted:
         """Returns the reward of a decision, from -1 to 1 for an encrypted bandit, and encrypted for it.
 
-        arm is the arm that was played, if it is not that of the decision. Some clear policies learn from the
+        arm is the arm that was played, if it is not that of the decision, of a bandit under keys. Some clear policies learn from the
         rewards of all arms, the sum of what arrived, or a share instead. The first reward counts; the same
         one may be sent again.
         """
@@ -228,13 +252,13 @@ class Bandit:
     def partial_fit(self, X: Any, arm: Any, reward: Any) -> Bandit:
         """Learns from the rewards of the arms that were played in the rounds of X, one of each for each round.
 
-        Rounds that `predict` was asked about count as these decisions. An encrypted bandit is asked about others, and
-        learns about the arm that is given; a clear policy learns about the arm that it chose alone. If a request fails,
-        the rounds before it are learnt.
+        Rounds that `predict` was asked about count as these decisions. A bandit under keys is asked about others, and
+        learns about the arm that is given; a clear policy and a committee learn about the arm that they chose alone. If a
+        request fails, the rounds before it are learnt.
         """
         known = fit(self, self._predicted, X, arm, reward)
         for decision, value, played in known.feedback(self._decided(known.missing)):
-            self.feedback(decision, value, arm=played if self.encrypted else None)
+            self.feedback(decision, value, arm=played if self._description.of_keys else None)
         return self
 
     def _decided(self, rounds: list[Any]) -> list[Decision]:
@@ -269,14 +293,15 @@ class Bandit:
 
         The keys open them, for whole groups of feedbacks (`counters={"every": 100}`), with noise if `rho` asks for it.
         """
-        return _requests.counters(self._connection, self.bandit_id).result()
+        return _requests.counters(self._connection, self._description).result()
 
     def erase(self, decision_id: str) -> str:
         """Erases the feedback on a decision of an encrypted bandit: later models have nothing of it.
 
-        Returns a code that the server alone computes, as a receipt. A second call changes nothing.
+        Returns a code that the server alone computes, as a receipt, and of a committee an empty text. A second call
+        changes nothing.
         """
-        return _requests.erase(self._connection, self.bandit_id, decision_id).result()
+        return _requests.erase(self._connection, self._description, decision_id).result()
 
     def delete(self) -> None:
         """Deletes the bandit and what it has learnt."""
@@ -291,7 +316,7 @@ class Bandit:
         return play(self, contexts, rewards, progress)
 
     def __repr__(self) -> str:
-        kind = "encrypted" if self.encrypted else self.created.get("policy")
+        kind = "of a committee" if self.committee else "encrypted" if self.encrypted else self.created.get("policy")
         return f"<helba.Bandit {self.bandit_id}, {kind}>"
 
 

@@ -105,11 +105,12 @@ def fit(bandit: Union[_client.Bandit, aio.Bandit], predicted: Predicted, X: Any,
         for at, value in enumerate(rewards):
             if not -1 <= value <= 1:
                 raise ArgumentError(f"the reward of round {at} is outside of -1 to 1, which an encrypted bandit takes")
-    found = predicted.take(rounds, arms, only_own=not bandit.encrypted)
-    if None in found and not bandit.encrypted:
+    description = bandit._description
+    found = predicted.take(rounds, arms, only_own=not description.of_keys)
+    if None in found and not description.of_keys:
         raise ArgumentError(
             f"round {found.index(None)}: predict has not returned this arm for these features, or its reward was given "
-            "before: a clear policy learns about the arm that it chose"
+            f"before: {description.kind} learns about the arm that it chose"
         )
     return Fit(found, arms, rewards, [given for given, one in zip(rounds, found) if one is None])
 

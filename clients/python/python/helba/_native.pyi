@@ -96,6 +96,26 @@ class Answer:
     def unseal(bytes: bytes, keys: Keys) -> Answer: ...
 
 @final
+class Told:
+    def __new__(cls) -> Told: ...
+
+@final
+class Committee:
+    def session(self, done: Optional[Done] = None) -> Any: ...
+    def create(
+        self,
+        configuration: str,
+        rules: tuple[int, int],
+        labels: tuple[Optional[str], list[str]],
+        done: Optional[Done] = None,
+    ) -> Any: ...
+    def decide(self, id: str, contexts: list[list[list[float]]], done: Optional[Done] = None) -> Any: ...
+    def feedback(
+        self, id: str, decision: str, reward: float, told: Told, done: Optional[Done] = None
+    ) -> Any: ...
+    def erase(self, id: str, decision: str, done: Optional[Done] = None) -> Any: ...
+
+@final
 class Connection:
     def __new__(
         cls,
@@ -105,7 +125,12 @@ class Connection:
         token_file: Union[str, os.PathLike[str], None],
         ca: Union[str, os.PathLike[str], None],
         patience: float,
+        committee: Optional[str],
+        session_file: Union[str, os.PathLike[str], None],
+        session: Optional[bytes],
     ) -> Connection: ...
+    @property
+    def committee(self) -> Optional[Committee]: ...
     @property
     def server(self) -> str: ...
     @property

@@ -1,4 +1,4 @@
-"""Requests of both kinds of bandits as calls, for `helba` and `helba.aio`."""
+"""Requests of all kinds of bandits as calls, for `helba` and `helba.aio`."""
 
 from __future__ import annotations
 
@@ -25,24 +25,42 @@ Token = Union[str, "os.PathLike[str]", None]
 connected: weakref.WeakSet[Any] = weakref.WeakSet()
 """The clients, for which the end of the program waits."""
 
+Session = Union[str, "os.PathLike[str]", bytes, None]
+
 _CLEAR_BYTES = b"HELBACLR\x01\x00"
 """The first bytes of a stored decision of a clear policy; JSON follows."""
+_COMMITTEE_BYTES = b"HELBACOM\x01\x00"
+"""The first bytes of a stored decision of a committee; JSON follows."""
+_NOT_OF_COMMITTEE = {
+    "horizon": "its numbers are exact in any number of rounds",
+    "unanswered": "no device is asked when a batch ends",
+    "answers": "a device gets its arm and nothing else",
+    "compare": "it compares exactly",
+    "open_model": "nobody sees its model",
+    "counters": "it counts no arms; count them where they are played",
+}
+"""Parameters of a bandit under keys that one of a committee does not have, and why."""
 
 
 class Decision:
     """A decision: play `arm`, and return its reward with `Bandit.feedback`.
 
-    It holds the contexts of an encrypted bandit until it is dropped, and shows them to nobody.
+    It holds the contexts of a bandit under keys until it is dropped, and shows them to nobody.
     """
 
-    __slots__ = ("_answer", "_details")
+    __slots__ = ("_answer", "_details", "_told")
 
     _answer: Optional[_native.Answer]
     _details: dict[str, Any]
+    _told: Optional[_native.Told]
 
-    def __init__(self, answer: Optional[_native.Answer], details: dict[str, Any]) -> None:
+    def __init__(
+        self, answer: Optional[_native.Answer], details: dict[str, Any], told: Optional[_native.Told] = None
+    ) -> None:
         self._answer = answer
         self._details = details
+        self._told = told
+        """Of a decision of a committee: the feedback that was sent."""
 
     @property
     def arm(self) -> int:
@@ -97,24 +115,29 @@ class Decision:
         """
         if self._answer is not None:
             return self._answer.probability
+        if self._told is not None:
+            return 1.0
         found: Optional[float] = self._details.get("probability")
         return found
 
     @property
     def encrypted(self) -> bool:
         """Whether an encrypted bandit decided."""
-        return self._answer is not None
+        return self._answer is not None or self._told is not None
 
     @property
     def details(self) -> Mapping[str, Any]:
         """The whole answer of a clear policy, with its privacy statement; empty of an encrypted bandit."""
-        return dict(self._details)
+        return {} if self._told is not None else dict(self._details)
 
     def to_bytes(self, keys: Optional[Keys] = None) -> bytes:
         """The decision as bytes, so that another process can return its reward.
 
-        The bytes of an encrypted bandit's decision contain its contexts, and are sealed under `keys`.
+        The bytes of a decision under keys contain its contexts, and are sealed under `keys`. Those of a decision of
+        a committee show its arm, and no context: keep them as private as the session, which returns the reward.
         """
+        if self._told is not None:
+            return _COMMITTEE_BYTES + json.dumps(self._details).encode()
         if self._answer is None:
             return _CLEAR_BYTES + json.dumps(self._details).encode()
         if keys is None:
@@ -125,13 +148,10 @@ class Decision:
     def from_bytes(data: bytes, keys: Optional[Keys] = None) -> Decision:
         """The decision that `to_bytes` made the bytes of."""
         if data.startswith(_CLEAR_BYTES):
-            try:
-                details = json.loads(data[len(_CLEAR_BYTES) :])
-                if not all(isinstance(details[name], str) for name in ("bandit", "decision")):
-                    raise ValueError
-            except (ValueError, LookupError, TypeError):
-                raise DecisionError("the bytes are no decision of this version: give them unchanged") from None
-            return Decision(None, details)
+            return Decision(None, _stored(data[len(_CLEAR_BYTES) :], {"bandit": str, "decision": str}))
+        if data.startswith(_COMMITTEE_BYTES):
+            kinds = {"bandit": str, "decision": str, "arm": int, "round": int}
+            return Decision(None, _stored(data[len(_COMMITTEE_BYTES) :], kinds), _native.Told())
         if keys is None:
             raise KeysError("the decision is sealed: give the keys, as Decision.from_bytes(data, keys)")
         return Decision(_native.Answer.unseal(data, keys), {})
@@ -141,6 +161,17 @@ class Decision:
 
     def __reduce__(self) -> Any:
         raise TypeError("a helba.Decision cannot be pickled or copied: use to_bytes and from_bytes")
+
+
+def _stored(data: bytes, kinds: Mapping[str, type]) -> dict[str, Any]:
+    """The details of a stored decision, with values of these kinds."""
+    try:
+        details: dict[str, Any] = json.loads(data)
+        if not all(isinstance(details[name], kind) for name, kind in kinds.items()):
+            raise ValueError
+    except (ValueError, LookupError, TypeError):
+        raise DecisionError("the bytes are no decision of this version: give them unchanged") from None
+    return details
 
 
 @dataclass(frozen=True)
@@ -222,27 +253,62 @@ class Description:
 
     bandit_id: str
     encrypted: bool
+    """Whether the server sees neither contexts nor rewards."""
+    committee: Optional[str]
+    """The id of the committee that computes it, if one does."""
     created: Mapping[str, Any]
     labels: Labels
+
+    @property
+    def of_keys(self) -> bool:
+        """Whether it is encrypted under keys of its users."""
+        return self.encrypted and self.committee is None
+
+    @property
+    def kind(self) -> str:
+        """What it is called in sentences about what it does not do."""
+        return "a clear policy" if not self.encrypted else "a bandit of a committee" if self.committee else "a bandit"
 
     @staticmethod
     def of(created: Mapping[str, Any]) -> Description:
         """Of the answer to a creation, or of a row of the list."""
-        return Description(str(created["id"]), "plan" in created, created, _labels_of(created))
+        if "committee" in created:
+            return Description._of_committee(created)
+        return Description(str(created["id"]), "plan" in created, None, created, _labels_of(created))
 
     @staticmethod
     def of_view(view: Mapping[str, Any]) -> Description:
         """Of the configuration and the state."""
+        if "committee" in view:
+            return Description._of_committee(view)
         created = view["created"]
-        return Description(str(created["id"]), "plan" in created, created, _labels_of(view))
+        return Description(str(created["id"]), "plan" in created, None, created, _labels_of(view))
+
+    @staticmethod
+    def _of_committee(view: Mapping[str, Any]) -> Description:
+        names = ("id", "committee", "founder", "sessions", "decisions_a_session")
+        created = {name: view[name] for name in names}
+        # As of a bandit under keys.
+        created["config"] = {"linear": json.loads(view["config"])}
+        return Description(str(view["id"]), True, str(view["committee"]), created, _labels_of(view))
 
 
 def connect(
-    url: str, keys: Optional[Keys], token: Token, ca: Optional[Path], patience: float
+    url: str,
+    keys: Optional[Keys],
+    token: Token,
+    ca: Optional[Path],
+    patience: float,
+    committee: Optional[str],
+    session: Session,
 ) -> _native.Connection:
     """A connection; nothing is sent."""
     text, file = (token, None) if token is None or isinstance(token, str) else (None, token)
-    connection = _native.Connection(url, keys, text, file, ca, patience)
+    if keys is not None and not (committee is None and session is None):
+        raise ArgumentError("keys and a committee are of two kinds of bandits: open a client with each")
+    kept = session if isinstance(session, bytes) else None
+    at = None if isinstance(session, bytes) else session
+    connection = _native.Connection(url, keys, text, file, ca, patience, committee, at, kept)
     if connection.shows_token:
         message = (
             f"the access token is sent to {connection.server} without encryption, and everybody who reads it can use "
@@ -271,15 +337,24 @@ def create(
         given = {name: size for name, size in sizes.items() if size is not None}
         parameters = json.dumps({**given, **{_plain(name): value for name, value in configuration.items()}})
         return Call(lambda done: connection.create_policy(policy, parameters, labels, done), described)
+    committee = connection.committee
+    if committee is not None:
+        linear, rules = of_committee_alone(configuration)
+        text = encrypted_configuration(*_sizes(features, arms), linear)
+        return Call(lambda done: committee.create(text, rules, labels, done), described)
     if not connection.has_keys:
         raise KeysError(
-            "an encrypted bandit needs keys, as helba.Client(url, helba.Keys.open(path)); without them, name a clear "
-            "policy of client.policies(), as policy='oful'"
+            "an encrypted bandit needs keys, as helba.Client(url, helba.Keys.open(path)), or a committee, as "
+            "helba.Client(url, committee=ID); without them, name a clear policy of client.policies(), as policy='oful'"
         )
+    text = encrypted_configuration(*_sizes(features, arms), configuration)
+    return Call(lambda done: connection.create(text, labels, done), described)
+
+
+def _sizes(features: Optional[int], arms: Optional[int]) -> tuple[int, int]:
     if features is None or arms is None:
         raise ArgumentError("give the numbers of features and of arms, as create(features=7, arms=4)")
-    text = encrypted_configuration(features, arms, configuration)
-    return Call(lambda done: connection.create(text, labels, done), described)
+    return features, arms
 
 
 def _tags(tags: Sequence[str]) -> list[str]:
@@ -347,6 +422,38 @@ def encrypted_configuration(features: int, arms: int, changes: Mapping[str, Any]
     return text
 
 
+def of_committee_alone(changes: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[int, int]]:
+    """The parameters of the linear bandit, and sessions and decisions, which a committee has alone."""
+    linear = dict(changes)
+    rules = []
+    for name, default in (("sessions", 8), ("decisions", 32)):
+        count = linear.pop(name, default)
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count < 1 << 16:
+            raise ArgumentError(f"{name} is {count!r}, it must be a whole number from 1 to 65535")
+        rules.append(count)
+    for name in linear:
+        why = _NOT_OF_COMMITTEE.get(_plain(name))
+        if why is not None:
+            raise ArgumentError(f"a bandit of a committee has no {name}, since {why}: leave {name} out")
+    return linear, (rules[0], rules[1])
+
+
+def of_committee(connection: _native.Connection) -> _native.Committee:
+    """The committee that the client was opened with."""
+    if connection.committee is None:
+        raise KeysError(
+            "the bandit is computed by a committee: open the client with the committee's id and a file for the session, as "
+            "helba.Client(url, committee=ID, session='my.session')"
+        )
+    return connection.committee
+
+
+def session_bytes(connection: _native.Connection) -> Call[bytes]:
+    if connection.committee is None:
+        raise KeysError("the client has no session: open it with a committee, as helba.Client(url, committee=ID)")
+    return Call(connection.committee.session, bytes)
+
+
 def listed(
     connection: _native.Connection, name: Optional[str], tag: Optional[str]
 ) -> Call[list[Description]]:
@@ -372,23 +479,31 @@ def found(connection: _native.Connection, bandit_id: str) -> Call[Description]:
 def status(connection: _native.Connection, bandit_id: str) -> Call[Status]:
     def finish(text: str) -> Status:
         view = json.loads(text)
+        if "committee" in view:
+            return Status(view["decisions"], view["feedbacks"] + view["unlearnt"], view["open"], view)
         counters = view.get("status", view)
         return Status(counters["round"], counters["feedbacks"], counters["pending_decisions"], view)
 
     return Call(lambda done: connection.view(bandit_id, done), finish)
 
 
-def counters(connection: _native.Connection, bandit_id: str) -> Call[Counters]:
+def counters(connection: _native.Connection, bandit: Description) -> Call[Counters]:
+    if bandit.committee is not None:
+        raise ArgumentError("a bandit of a committee counts no arms: count them where they are played")
     def finish(text: str) -> Counters:
         opened = json.loads(text)
         arms = opened["arms"]
         pulls, rewards = (tuple(float(arm[name]) for arm in arms) for name in ("pulls", "reward"))
         return Counters(opened["feedbacks"], pulls, rewards, float(opened["deviation"]))
 
-    return Call(lambda done: connection.counters(bandit_id, done), finish)
+    return Call(lambda done: connection.counters(bandit.bandit_id, done), finish)
 
 
-def erase(connection: _native.Connection, bandit_id: str, decision_id: str) -> Call[str]:
+def erase(connection: _native.Connection, bandit: Description, decision_id: str) -> Call[str]:
+    bandit_id = bandit.bandit_id
+    if bandit.committee is not None:
+        committee = of_committee(connection)
+        return Call(lambda done: committee.erase(bandit_id, decision_id, done), lambda _: "")
     return Call(
         lambda done: connection.erase(bandit_id, decision_id, done), lambda text: str(json.loads(text)["code"])
     )
@@ -402,9 +517,9 @@ def learn(
     rewards: Any,
     name: Optional[str],
 ) -> Call[Learnt]:
-    if not bandit.encrypted:
+    if not bandit.of_keys:
         raise ArgumentError(
-            "a clear policy learns from feedback on its own decisions alone; learn is for encrypted bandits"
+            f"{bandit.kind} learns from feedback on its own decisions alone; learn is for encrypted bandits under keys"
         )
     given = list(iterated(contexts, "the contexts"))
     played = [index(arm, at) for at, arm in enumerate(iterated(arms, "the arms"))]
@@ -463,9 +578,9 @@ def checked_epsilon(bandit: Description, epsilon: float) -> float:
         raise ArgumentError(str(error)) from None
     if not 0 <= found <= 1:
         raise ArgumentError(f"epsilon is {found:g}: give a probability, from 0 to 1")
-    if found > 0 and not bandit.encrypted:
+    if found > 0 and not bandit.of_keys:
         raise ArgumentError(
-            "a clear policy takes the reward of the arm that it chose, so that no other may be drawn: leave epsilon out"
+            f"{bandit.kind} takes the reward of the arm that it chose, so that no other may be drawn: leave epsilon out"
         )
     return found
 
@@ -489,6 +604,13 @@ def decide_several(
 ) -> Call[list[Decision]]:
     """Decisions of an encrypted bandit."""
     given = [rows(one) for one in contexts]
+    if bandit.committee is not None:
+        committee = of_committee(connection)
+
+        def of_text(text: str) -> list[Decision]:
+            return [Decision(None, details, _native.Told()) for details in json.loads(text)]
+
+        return Call(lambda done: committee.decide(bandit.bandit_id, given, done), of_text)
 
     def finish(answers: list[_native.Answer]) -> list[Decision]:
         return [Decision(answer, {}) for answer in answers]
@@ -533,7 +655,17 @@ def feedback(
 
         return Call(lambda done: connection.feedback(answer, arm, earned, done), finish)
     if arm is not None:
-        raise ArgumentError("a clear policy takes the reward of the arm that it decided for: leave arm out")
+        raise ArgumentError(f"{bandit.kind} takes the reward of the arm that it decided for: leave arm out")
+    told = decision._told
+    if told is not None:
+        if reward is None or given:
+            raise ArgumentError("a bandit of a committee takes one reward, as feedback(decision, reward)")
+        committee, value, label = of_committee(connection), reward_of(reward), decision.decision_id
+
+        def of_count(text: str) -> Counted:
+            return Counted(label, int(text))
+
+        return Call(lambda done: committee.feedback(bandit.bandit_id, label, value, told, done), of_count)
     if reward is not None:
         given["reward"] = reward_of(reward)
     try:

@@ -33,6 +33,7 @@ from ._requests import (
     Labels,
     Learnt,
     Path,
+    Session,
     Status,
     Token,
     Unset,
@@ -51,14 +52,21 @@ class Client:
         token: Token = None,
         ca: Optional[Path] = None,
         patience: float = PATIENCE,
+        *,
+        committee: Optional[str] = None,
+        session: Session = None,
     ) -> None:
-        self._connection = _requests.connect(url, keys, token, ca, patience)
+        self._connection = _requests.connect(url, keys, token, ca, patience, committee, session)
         _requests.connected.add(self)
 
     @property
     def server(self) -> str:
         """The address of the server."""
         return self._connection.server
+
+    async def session_bytes(self) -> bytes:
+        """As `helba.Client.session_bytes`."""
+        return await _requests.session_bytes(self._connection).awaited()
 
     async def create(
         self,
@@ -129,6 +137,11 @@ class Bandit:
         return self._description.encrypted
 
     @property
+    def committee(self) -> Optional[str]:
+        """As `helba.Bandit.committee`."""
+        return self._description.committee
+
+    @property
     def created(self) -> Mapping[str, Any]:
         """The bandit as it was created."""
         return self._description.created
@@ -147,9 +160,9 @@ class Bandit:
         return self.labels
 
     async def decide(self, contexts: Optional[Contexts] = None, *, epsilon: float = 0.0) -> Decision:
-        """As `helba.Bandit.decide`. Decisions of an encrypted bandit that wait at the same time share a request."""
+        """As `helba.Bandit.decide`. Decisions of a bandit under keys that wait at the same time share a request."""
         epsilon = _requests.checked_epsilon(self._description, epsilon)
-        if not self.encrypted:
+        if not self._description.of_keys:
             return await _requests.decide(self._connection, self._description, contexts).awaited()
         given = rows(_requests.needed(contexts))
         await self._most_decisions()
@@ -192,7 +205,7 @@ class Bandit:
         """As `helba.Bandit.partial_fit`."""
         known = fit(self, self._predicted, X, arm, reward)
         for decision, value, played in known.feedback(await self._decided(known.missing)):
-            await self.feedback(decision, value, arm=played if self.encrypted else None)
+            await self.feedback(decision, value, arm=played if self._description.of_keys else None)
         return self
 
     async def _decided(self, rounds: list[Any]) -> list[Decision]:
@@ -215,11 +228,11 @@ class Bandit:
 
     async def counters(self) -> Counters:
         """As `helba.Bandit.counters`."""
-        return await _requests.counters(self._connection, self.bandit_id).awaited()
+        return await _requests.counters(self._connection, self._description).awaited()
 
     async def erase(self, decision_id: str) -> str:
         """As `helba.Bandit.erase`."""
-        return await _requests.erase(self._connection, self.bandit_id, decision_id).awaited()
+        return await _requests.erase(self._connection, self._description, decision_id).awaited()
 
     async def delete(self) -> None:
         """As `helba.Bandit.delete`."""
@@ -270,5 +283,5 @@ class Bandit:
                 future.set_result(decision)
 
     def __repr__(self) -> str:
-        kind = "encrypted" if self.encrypted else self.created.get("policy")
+        kind = "of a committee" if self.committee else "encrypted" if self.encrypted else self.created.get("policy")
         return f"<helba.aio.Bandit {self.bandit_id}, {kind}>"
