@@ -15,7 +15,7 @@ mod support;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use protocol::{Answers, BanditConfig, DecisionId, ScoreRing};
+use protocol::{Answers, BanditConfig, ScoreRing};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::sync::Arc;
@@ -135,10 +135,7 @@ fn main() -> Result<()> {
         let of_request = |at: usize| rows[(first + at) % rows.len()].as_slice();
         let decisions: Vec<&[Vec<f64>]> = (0..args.decisions).map(of_request).collect();
         let x = &rows[first][0];
-        Ok((
-            joined.contexts_of_several(&decisions, &mut rng)?,
-            joined.feedback(DecisionId([0; 16]), 0, x, x[0], None, &mut rng)?,
-        ))
+        Ok((joined.contexts_of_several(&decisions, &mut rng)?, joined.feedback(0, x, x[0], None, &mut rng)?))
     };
     let (mut contexts, feedback): (Vec<_>, Vec<_>) =
         (0..rows.len()).map(&mut prepare).collect::<Result<Vec<_>>>()?.into_iter().unzip();

@@ -137,7 +137,7 @@ fn a_bandit_by_bootstraps_plays_and_outlives_its_server() {
         }
         assert!(indices[best] - indices[arm] < resolution, "round {round}: {indices:?}, arm {arm}");
         let reward = 0.5 + 0.5 * rows[arm][0];
-        let feedback = bandit.feedback(id, arm, &rows[arm], reward, None, &mut rng).unwrap();
+        let feedback = bandit.feedback(arm, &rows[arm], reward, None, &mut rng).unwrap();
         client.feedback_encrypted(&created.id, id, &feedback).unwrap();
         twin.learn(&rows[arm], reward);
         // The device is the holder of the key that updates ask.

@@ -359,12 +359,11 @@ fn send<R: CryptoRng>(
     let Waiting { features, question, played } = waiting;
     let mut of_seed = ChaCha20Rng::from_seed(sent.seed);
     let body =
-        joined.feedback(id, played.arm as usize, features, sent.reward, question.as_ref(), &mut of_seed)?;
+        joined.feedback(played.arm as usize, features, sent.reward, question.as_ref(), &mut of_seed)?;
     let bandit = &joined.created().id;
     let client = &agent.client;
     let send = |_: &mut R| client.feedback_encrypted(bandit, id, &body);
-    let receipt = patiently(agent.options.patience, &agent.stop, rng, send);
-    let receipt = receipt.map_err(|error| agent.device.explained(error))?;
+    let receipt = patiently(agent.options.patience, &agent.stop, rng, send)?;
     agent.note(None);
     let feedbacks = Some(receipt.feedbacks);
     counted(agent, bandit, (since, id, played), (sent.reward, feedbacks), rng);

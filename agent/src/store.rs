@@ -79,7 +79,7 @@ impl Store {
     /// Opens or creates the database in `folder`, with mode 0600.
     ///
     /// # Errors
-    /// [`Error::StateInUse`], and those of the disk; [`Error::Client`] for the key of the device.
+    /// [`Error::StateInUse`], and those of the disk.
     pub(crate) fn open(folder: &Path, device: &Device) -> Result<Self, Error> {
         let path = Self::path_in(folder);
         let lock = lock(folder)?;
@@ -87,7 +87,7 @@ impl Store {
         if std::fs::metadata(&path).is_ok_and(|about| about.len() == 0) {
             return Err(Error::database(&path, redb::Error::Corrupted("it is empty".into())));
         }
-        let cipher = XChaCha20Poly1305::new((&*device.derive_key(CONTEXT)?).into());
+        let cipher = XChaCha20Poly1305::new((&*device.derive_key(CONTEXT)).into());
         let mut store = Store { path, database: None, cipher, _lock: lock };
         store.reopen()?;
         host::sync_folder(folder).map_err(|e| Error::disk(folder, e))?;

@@ -197,7 +197,7 @@ impl Deployment {
         let (arm, id, number, model_feedbacks) =
             (choice.arm, choice.id, choice.round, choice.model_feedbacks);
         let reward = play(arm);
-        let feedback = bandit.feedback(id, arm, &rows[arm], reward, round.choice.question.as_ref(), rng)?;
+        let feedback = bandit.feedback(arm, &rows[arm], reward, round.choice.question.as_ref(), rng)?;
         self.client.feedback_encrypted(&bandit.created().id, id, &feedback)?;
         lap("feedback");
         bandit.answer_tasks(&self.client, &mut round, rng)?;

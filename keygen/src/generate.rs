@@ -5,8 +5,8 @@ use protocol::{AnswerKeys, Compare, GaloisKey, KeyPlan, ScoreRing, Shape};
 use rand::CryptoRng;
 use std::io::Write;
 use wire::{
-    AccessToken, AnswersManifest, BootstrapsManifest, BundleKind, BundleWriter, Custody, Manifest,
-    ScoresManifest, SecretBundle,
+    AccessToken, AnswersManifest, BootstrapsManifest, BundleKind, BundleWriter, Manifest, ScoresManifest,
+    SecretBundle,
 };
 
 /// A request for a key pair.
@@ -69,7 +69,7 @@ pub fn generate<R: CryptoRng>(
     let manifest = |frames, of_scores, answers| {
         let answers = AnswersManifest::new(&of_answers, answers);
         let scores = ScoresManifest::new(&scores.params, scores.key_id, of_scores, answers);
-        let manifest = Manifest::new(params, key_id, shape, created, frames, digest, scores, Custody::Holder);
+        let manifest = Manifest::new(params, key_id, shape, created, frames, digest, scores);
         match &bootstraps {
             Some(keys) => manifest.with_bootstraps(BootstrapsManifest::new(keys.id, keys.switched)),
             None => manifest,

@@ -80,10 +80,6 @@ enum Command {
         /// Milliseconds of a round trip between a user and the server, for the same proposal.
         #[arg(long, value_name = "MS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=60_000))]
         round_trip: u32,
-        /// Says what a committee of t of n members costs and allows, such as 3/5: t of at least 2, n of at
-        /// least 2t − 1 and at most 16.
-        #[arg(long, value_name = "T/N", value_parser = committee)]
-        committee: Option<(u8, u8)>,
         /// Every detail: parameters with reasons, levels, keys, messages, and seconds by step.
         #[arg(long)]
         explain: bool,
@@ -117,9 +113,9 @@ fn run(command: Command) -> anyhow::Result<()> {
             let security = if toy { Security::None } else { security };
             create((features, arms), [&public, &secret], passphrase_file.as_deref(), security, compare)
         }
-        Command::Plan { features, arms, rounds, security, users, round_trip, committee, explain, json } => {
+        Command::Plan { features, arms, rounds, security, users, round_trip, explain, json } => {
             let at_once = (users as usize, f64::from(round_trip) / 1e3);
-            print_plan((features, arms, rounds), security, at_once, committee, explain, json)
+            print_plan((features, arms, rounds), security, at_once, explain, json)
         }
         Command::Token { file } => create_token(&file),
         Command::Inspect { bundle } => inspect(&bundle),
@@ -176,12 +172,6 @@ fn security(text: &str) -> Result<Security, String> {
     claimed.ok_or_else(|| "sets of keys claim 128, 192 or 256 bits".into())
 }
 
-/// The numbers of a committee, t/n.
-fn committee(text: &str) -> Result<(u8, u8), String> {
-    let numbers = text.split_once('/').and_then(|(t, n)| Some((t.parse().ok()?, n.parse().ok()?)));
-    numbers.ok_or_else(|| "this must be t/n, such as 2/3 or 3/5".into())
-}
-
 fn compare(text: &str) -> Result<Compare, String> {
     match text {
         "polynomial" => Ok(Compare::Polynomial),
@@ -194,7 +184,6 @@ fn print_plan(
     (features, arms, rounds): (usize, usize, u64),
     security: Security,
     (users, round_trip): (usize, f64),
-    committee: Option<(u8, u8)>,
     explain: bool,
     json: bool,
 ) -> anyhow::Result<()> {
@@ -207,30 +196,19 @@ fn print_plan(
             return Err(e.into());
         }
     };
-    let cost = committee.map(|numbers| planner::committee((features, arms, rounds), numbers, security));
-    let cost = cost.transpose()?;
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
     if json {
         let mut json = serde_json::to_value(&report)?;
         json["ways"] = serde_json::to_value(report.ways(threads, users, round_trip))?;
-        if let Some(cost) = &cost {
-            json["committee"] = serde_json::to_value(cost)?;
-        }
         say!("{}", serde_json::to_string_pretty(&json)?);
         return Ok(());
     }
     if explain {
         say!("{report}");
         say!("compare       {}", report.ways_text(threads, users, round_trip));
-        if let Some(cost) = &cost {
-            say!("{}", cost.text(&report, true));
-        }
     } else {
         say!("{}", report.summary(threads));
         say!("compare     {}", report.ways_text(threads, users, round_trip));
-        if let Some(cost) = &cost {
-            say!("{}", cost.text(&report, false));
-        }
         say!("more        --explain has parameters, levels, keys, messages and seconds by step");
     }
     Ok(())
@@ -250,7 +228,6 @@ fn inspect(path: &Path) -> anyhow::Result<()> {
     let kind = match reader.kind() {
         BundleKind::Public => "public",
         BundleKind::Secret => "secret",
-        BundleKind::Users => "users",
     };
     say!("bundle        {kind}, {} frames announced", reader.manifest().frames);
     print_manifest(reader.manifest())?;

@@ -29,7 +29,7 @@ fn attack_strangers_change_no_encrypted_bandit() {
     user.settle(&mut rng);
     let rows = random_rows(&mut rng);
     let choice = user.decide(&rows, &mut rng);
-    let frame = user.device.feedback(choice.id, choice.arm, &rows[choice.arm], 0.5, None, &mut rng).unwrap();
+    let frame = user.device.feedback(choice.arm, &rows[choice.arm], 0.5, None, &mut rng).unwrap();
     let contexts = user.contexts(&mut rng);
     // A user is asked to raise, and its evaluation waits.
     let asked = user.device.read(&ask(&user, &contexts).ok()).unwrap();

@@ -142,7 +142,7 @@ fn asks(user: &User, contexts: &[u8], results: &Results, rng: &mut ChaCha20Rng) 
     let choice = user.device.read(&reply).unwrap().choice.unwrap();
     let id = choice.id.to_string();
     assert!(results.lock().unwrap().1.insert(id.clone()), "round {} was given out twice", choice.round);
-    let frame = user.device.feedback(protocol::DecisionId([0; 16]), 0, &[0.6, 0.8], 0.5, None, rng).unwrap();
+    let frame = user.device.feedback(0, &[0.6, 0.8], 0.5, None, rng).unwrap();
     Some((id, frame))
 }
 
@@ -291,7 +291,7 @@ fn full_disk() {
     user.settle(&mut rng);
     let rows = random_rows(&mut rng);
     let choice = user.decide(&rows, &mut rng);
-    let frame = user.device.feedback(choice.id, choice.arm, &rows[choice.arm], 0.5, None, &mut rng).unwrap();
+    let frame = user.device.feedback(choice.arm, &rows[choice.arm], 0.5, None, &mut rng).unwrap();
     let contexts = user.contexts(&mut rng);
     let config = serde_json::to_vec(&every_round(Answers::Arm)).unwrap();
     // And one in the clear.
@@ -384,8 +384,7 @@ fn deleted_is_gone() {
     let clear: wire::PolicyCreated = serde_json::from_slice(&clear).unwrap();
     stays.round(&History::default(), &mut rng);
     let choice = goes.decide(&random_rows(&mut rng), &mut rng);
-    let frame =
-        goes.device.feedback(protocol::DecisionId([0; 16]), 0, &[0.6, 0.8], 0.5, None, &mut rng).unwrap();
+    let frame = goes.device.feedback(0, &[0.6, 0.8], 0.5, None, &mut rng).unwrap();
     goes.round(&History::default(), &mut rng);
     assert!(goes.raise_once(0, &mut rng), "an update is due");
 

@@ -64,8 +64,7 @@ fn attack_a_sum_that_waits_takes_no_more_than_its_masks_hide() {
         let rows = random_rows(&mut rng);
         let choice = user.device.decide(&user.client, &rows, &mut rng).unwrap().choice;
         let x = &rows[choice.arm];
-        let frame =
-            user.device.feedback(choice.id, choice.arm, x, reward(x), choice.question.as_ref(), &mut rng);
+        let frame = user.device.feedback(choice.arm, x, reward(x), choice.question.as_ref(), &mut rng);
         (choice.id, user.send(&choice, &frame.unwrap()))
     };
     // The first ends its batch, which waits.

@@ -124,8 +124,7 @@ fn feedback_is_refused() {
     let rows = random_rows(&mut s.rng);
     let choice = s.user.decide(&rows, &mut s.rng);
     s.before = replay(s.server.folder.path(), s.user.id(), "snapshot");
-    let good =
-        s.user.device.feedback(choice.id, choice.arm, &rows[choice.arm], 0.5, None, &mut s.rng).unwrap();
+    let good = s.user.device.feedback(choice.arm, &rows[choice.arm], 0.5, None, &mut s.rng).unwrap();
     refuses(&good, top, s.user.device.limits().statistics, |body| s.user.send(&choice, &body));
     s.unchanged();
     let feedbacks = s.user.status().feedbacks;
@@ -135,7 +134,7 @@ fn feedback_is_refused() {
     let user = User::create_with(s.server.device(), &traced());
     let choice = user.decide(&rows, &mut s.rng);
     let before = replay(s.server.folder.path(), user.id(), "snapshot");
-    let good = user.device.feedback(choice.id, choice.arm, &rows[choice.arm], 0.5, None, &mut s.rng).unwrap();
+    let good = user.device.feedback(choice.arm, &rows[choice.arm], 0.5, None, &mut s.rng).unwrap();
     let limits = user.device.limits();
     let read = TracedFeedback::read(&good, limits).unwrap();
     let send = |feedback: TracedFeedback| user.send(&choice, &feedback.to_bytes());
@@ -216,8 +215,7 @@ fn flipped_bits_are_refused() {
     let mut s = setting();
     let contexts = s.user.contexts(&mut s.rng);
     let choice = s.user.decide(&random_rows(&mut s.rng), &mut s.rng);
-    let feedback =
-        s.user.device.feedback(protocol::DecisionId([0; 16]), 0, &[0.6, 0.8], 0.5, None, &mut s.rng).unwrap();
+    let feedback = s.user.device.feedback(0, &[0.6, 0.8], 0.5, None, &mut s.rng).unwrap();
     let asked = s.asked();
     // Without a ticket: one that nobody has does no harm to a raise.
     let raises = s.user.device.raise(&asked.tasks, None, &mut s.rng).unwrap();

@@ -81,8 +81,7 @@ fn frames_of_the_wrong_ring_are_refused() {
     let asked = s.asked();
     let (task, raised) = s.raised(&asked);
     let contexts = s.user.contexts(&mut s.rng);
-    let statistics =
-        s.user.device.feedback(protocol::DecisionId([0; 16]), 0, &[0.6, 0.8], 0.5, None, &mut s.rng).unwrap();
+    let statistics = s.user.device.feedback(0, &[0.6, 0.8], 0.5, None, &mut s.rng).unwrap();
     let deep = s.user.http.encrypt(0, &mut s.rng);
     let limits = *s.user.device.limits();
     let choice = {
@@ -188,8 +187,7 @@ fn feedback_counts_once_and_for_its_own_decision() {
     let foreign = other.decide(&random_rows(&mut s.rng), &mut s.rng);
     let rows = random_rows(&mut s.rng);
     let choice = s.user.decide(&rows, &mut s.rng);
-    let frame =
-        s.user.device.feedback(choice.id, choice.arm, &rows[choice.arm], 0.5, None, &mut s.rng).unwrap();
+    let frame = s.user.device.feedback(choice.arm, &rows[choice.arm], 0.5, None, &mut s.rng).unwrap();
     s.before = replay(s.server.folder.path(), s.user.id(), "snapshot");
     let send = |id: &str| s.user.http.post(&s.user.path(&format!("/decisions/{id}/feedback")), &frame);
     let good = choice.id.to_string();
@@ -218,8 +216,7 @@ fn feedback_counts_once_and_for_its_own_decision() {
     let after = replay(s.server.folder.path(), s.user.id(), "snapshot");
     assert_eq!(after.head.records, s.before.head.records + 1, "one event");
     // Another frame for the same decision changes nothing.
-    let frame =
-        s.user.device.feedback(choice.id, choice.arm, &rows[choice.arm], -0.5, None, &mut s.rng).unwrap();
+    let frame = s.user.device.feedback(choice.arm, &rows[choice.arm], -0.5, None, &mut s.rng).unwrap();
     s.user.send(&choice, &frame).ok();
     s.before = after;
     s.unchanged();

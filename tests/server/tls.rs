@@ -27,7 +27,7 @@ fn plays(client: &Client, creator: &Client) {
     for round in 1..=2 {
         let rows = random_rows(&mut rng);
         let choice = device.play(client, &rows, &mut rng).unwrap().choice;
-        let frame = device.feedback(choice.id, choice.arm, &rows[choice.arm], 0.5, None, &mut rng).unwrap();
+        let frame = device.feedback(choice.arm, &rows[choice.arm], 0.5, None, &mut rng).unwrap();
         let receipt = client.feedback_encrypted(&created.id, choice.id, &frame).unwrap();
         assert_eq!(receipt.feedbacks, round);
     }

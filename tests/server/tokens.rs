@@ -230,7 +230,7 @@ fn attack_a_token_for_decisions_raises_its_own_scores_alone() {
 
     // The end of a batch: its sum is a task, which the phone may not answer. The owner may.
     let rows = random_rows(&mut rng);
-    let frame = owner.device.feedback(choice.id, choice.arm, &rows[choice.arm], 1.0, None, &mut rng).unwrap();
+    let frame = owner.device.feedback(choice.arm, &rows[choice.arm], 1.0, None, &mut rng).unwrap();
     forbidden(phone.post(&owner.path(&format!("/decisions/{}/feedback", choice.id)), &frame));
     owner.send(&choice, &frame).ok();
     forbidden(phone.get(&owner.path("/raises?wait=1")));

@@ -155,17 +155,13 @@ fn bad_feedback_with_a_trace_is_refused() {
     let choice = user.decide(&rows, &mut rng);
     let question = choice.question.as_ref().expect("a question");
     let limits = *user.device.limits();
-    let good = user
-        .device
-        .feedback(protocol::DecisionId([0; 16]), 0, &rows[0], 0.5, Some(question), &mut rng)
-        .unwrap();
+    let good = user.device.feedback(0, &rows[0], 0.5, Some(question), &mut rng).unwrap();
     let read = TracedFeedback::read(&good, &limits).unwrap();
     let (id, reached) = read.answer.unwrap();
     assert_eq!(id, question.id);
     let before = replay(server.folder.path(), user.id(), "snapshot");
     let contexts = user.contexts(&mut rng);
-    let alone =
-        public.device.feedback(protocol::DecisionId([0; 16]), 0, &rows[0], 0.5, None, &mut rng).unwrap();
+    let alone = public.device.feedback(0, &rows[0], 0.5, None, &mut rng).unwrap();
     let with = |change: fn(&mut TracedFeedback)| {
         let mut feedback = read.clone();
         change(&mut feedback);
@@ -226,7 +222,7 @@ fn attack_long_trace_statistics_spoil_few_evaluations() {
         let id = keys().bundle.scores.key_id;
         ckks_secret::encrypt(small, &message, &mut rng).to_bytes(small, id)
     };
-    let good = user.device.feedback(protocol::DecisionId([0; 16]), 0, &rows[0], 0.5, None, &mut rng).unwrap();
+    let good = user.device.feedback(0, &rows[0], 0.5, None, &mut rng).unwrap();
     let good = TracedFeedback::read(&good, user.device.limits()).unwrap();
     user.send(&choice, &TracedFeedback { trace: huge, ..good }.to_bytes()).ok();
     user.settle(&mut rng);

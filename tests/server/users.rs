@@ -115,8 +115,7 @@ impl User {
     /// The feedback after the arm of `choice` was played.
     pub(crate) fn feedback(&self, rows: &[Vec<f64>], choice: &Choice, rng: &mut ChaCha20Rng) -> Receipt {
         let x = &rows[choice.arm];
-        let frame =
-            self.device.feedback(choice.id, choice.arm, x, reward(x), choice.question.as_ref(), rng).unwrap();
+        let frame = self.device.feedback(choice.arm, x, reward(x), choice.question.as_ref(), rng).unwrap();
         serde_json::from_slice(&self.send(choice, &frame).ok()).unwrap()
     }
 

@@ -84,14 +84,7 @@ fn main() -> Result<()> {
             files.request(&bandit.raise(&round.tasks, None, &mut rng)?)?;
         }
         let question = round.choice.question.as_ref();
-        files.request(&bandit.feedback(
-            round.choice.id,
-            arm,
-            &contexts[arm],
-            reward,
-            question,
-            &mut rng,
-        )?)?;
+        files.request(&bandit.feedback(arm, &contexts[arm], reward, question, &mut rng)?)?;
     }
     Ok(())
 }

@@ -1,5 +1,4 @@
 use std::path::{Path, PathBuf};
-use wire::ProblemType;
 
 /// The reason why nothing was sent, or why an answer cannot be used. No message contains a feature or a
 /// reward.
@@ -61,79 +60,15 @@ pub enum Error {
         /// The cause.
         error: std::io::Error,
     },
-    /// Untrusted: a file that does not hold the random key of a device without a secret key.
-    #[error(
-        "{} is not the key of this device: restore it, or delete it if nothing that the device sealed is needed any more",
-        path.display()
-    )]
-    LocalKey {
-        /// The file.
-        path: PathBuf,
-    },
     /// The operating system gives no random numbers.
     #[error(transparent)]
     Randomness(#[from] host::NoRandomness),
-    /// Misuse: what only a secret key can do, of a device of a key committee.
-    #[error("{0} takes a secret key, and a committee holds that of this device: its members do it")]
-    NoSecret(&'static str),
-    /// Misuse: the keys that follow those of a committee, or a memory, for a device with a secret key.
-    #[error(
-        "the device has a secret key: it follows no rotation of a committee, and has no memory; open the bundle without a memory, \
-         and after a rotation get the secret bundle of the new keys"
-    )]
-    NotOfCommittee,
-    /// Misuse: bytes that no device returned as its memory.
-    #[error(
-        "the bytes are not the memory of a device: open the bundle without them; decisions that it sealed are lost"
-    )]
-    BadMemory,
-    /// Misuse: the memory of a device that went on with other keys than those of the bundle.
-    #[error(
-        "the memory is of key {memory}, and the bundle of key {now}: open the users' bundle of key {memory}, or this one without \
-         the memory, which loses the decisions that are sealed"
-    )]
-    OtherMemory {
-        /// The key of the memory.
-        memory: String,
-        /// The key of the bundle, or the last that follows it.
-        now: String,
-    },
-    /// Misuse: a decision or a bandit of keys that a rotation of the committee has ended.
-    #[error(
-        "the bandit went on under key {now}, and this is of key {before}: a decision that was made before takes no feedback any \
-         more; leave it out, look the bandit up again, and ask for a new decision"
-    )]
-    Rotated {
-        /// The key before.
-        before: String,
-        /// The key of this device.
-        now: String,
-    },
     /// Misuse: a bandit that compares by bootstraps, and a bundle without their secret.
     #[error(
         "the bandit compares by bootstraps, and the secret bundle has no key for their answers: use the bundle that was generated \
          with the server's keys (`helba-keygen create --compare pbs`)"
     )]
     NoBootstraps,
-    /// Misuse: contexts whose answer nobody could open.
-    #[error(
-        "the answer of a committee is sealed under a key of its request: ask with `BanditDevice::ask`, which keeps it"
-    )]
-    AnswerKey,
-    /// Untrusted: a share of an answer that this member did not make for this request. Nothing was opened.
-    #[error(
-        "the share of member {member} is not for this request: {error}; ask again, and if it happens again, tell whoever \
-         runs the server and the member"
-    )]
-    Share {
-        /// The number of the member.
-        member: u8,
-        /// The cause.
-        error: wire::Error,
-    },
-    /// Untrusted: shares that are those of another answer.
-    #[error(transparent)]
-    Shares(#[from] ckks_shares::Error),
     /// Untrusted: the server's committee on shares is none that was named.
     #[error(
         "the server has the committee {got}, and {want} was named: ask the committee's members for its id, and whoever runs the \
@@ -187,8 +122,7 @@ pub enum Error {
     /// Misuse: the bandit or the server has other keys or parameters.
     #[error(
         "the {what} is {got} on the server, but {want} in the bundle of the device: use the secret bundle that was generated with \
-         the public bundle of the server; under a committee the users' bundle of its present keys, which a device needs anew when it \
-         has missed a rotation"
+         the public bundle of the server"
     )]
     WrongKeys {
         /// The key id or the fingerprint.
@@ -238,7 +172,6 @@ pub enum Error {
     #[error(transparent)]
     Wire(#[from] wire::Error),
     /// From the secret key.
-    #[cfg(feature = "secret")]
     #[error(transparent)]
     Secret(#[from] ckks_secret::Error),
     /// From configuration and layout.
@@ -250,41 +183,13 @@ pub enum Error {
 }
 
 impl Error {
-    /// A file that could not be read or written, or that other users can read.
-    pub(crate) fn file(path: &Path, error: std::io::Error) -> Self {
-        let path = path.to_owned();
-        match error.get_ref().and_then(|inner| inner.downcast_ref::<host::ReadableByOthers>()) {
-            Some(host::ReadableByOthers { mode, .. }) => Error::Permissions { path, mode: *mode },
-            None => Error::Io { path, error },
-        }
-    }
-
-    /// Whether the same request may be answered later: the server cannot be reached, has no place, fails, or
-    /// waits until a batch is checked.
+    /// Whether the same request may be answered later: the server cannot be reached, has no place, or fails.
     pub fn is_temporary(&self) -> bool {
         match self {
             Error::Unreachable { .. } => true,
-            Error::Refused(problem) => {
-                let checked = problem.reason.as_deref() == Some(ProblemType::BeingChecked.reason());
-                checked || problem.status >= 500 || [408, 429].contains(&problem.status)
-            }
+            Error::Refused(problem) => problem.status >= 500 || [408, 429].contains(&problem.status),
             _ => false,
         }
-    }
-
-    /// Whether the request may succeed with the keys that follow, because its error is one that a rotation of
-    /// the committee causes.
-    pub fn may_be_rotation(&self) -> bool {
-        match self {
-            Error::WrongKeys { .. } => true,
-            Error::Refused(problem) => problem.reason.as_deref().is_some_and(Self::is_reason_of_rotation),
-            _ => false,
-        }
-    }
-
-    /// Whether a server refuses for this reason what is made with the keys before a rotation.
-    pub fn is_reason_of_rotation(reason: &str) -> bool {
-        [ProblemType::KeysOver, ProblemType::WrongKey].iter().any(|over| over.reason() == reason)
     }
 
     /// The refusal of a server with this status, whose phrase is `title`. `body` is its problem document;

@@ -154,16 +154,6 @@ impl Client {
         self
     }
 
-    /// Whether requests carry this token.
-    pub(crate) fn shows(&self, token: &AccessToken) -> bool {
-        self.token.as_ref().is_some_and(|own| own.digest() == token.digest())
-    }
-
-    /// The client with the token `next`, if its token is `before`.
-    pub(crate) fn with_token_after(self, before: &AccessToken, next: &AccessToken) -> Self {
-        if self.shows(before) { self.with_token(next.clone()) } else { self }
-    }
-
     /// Whether requests carry a token over HTTP without TLS to another machine.
     pub fn shows_token(&self) -> bool {
         self.token.is_some() && !self.server.is_https() && !self.server.is_loopback()
@@ -180,21 +170,6 @@ impl Client {
     /// [`Error::Unreachable`], [`Error::Refused`], [`Error::BadAnswer`], as every request.
     pub fn keys(&self) -> Result<Manifest, Error> {
         self.json(self.get("keys").call())
-    }
-
-    /// What `device` goes on with if the committee of its keys has rotated, for
-    /// [`Device::followed_by`](crate::Device::followed_by). `None` if the server knows of no rotation of
-    /// these keys. The request has the token of the device's bundle, whatever token others have.
-    ///
-    /// # Errors
-    /// As [`Self::keys`], but for a server that has nothing for this token.
-    pub fn successor(&self, device: &Device) -> Result<Option<Vec<u8>>, Error> {
-        let client = self.clone().with_token(device.token().clone());
-        match client.fetch("keys/successor", device.longest_successor(), 0) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(Error::Refused(problem)) if Device::has_no_successor(problem.status) => Ok(None),
-            Err(error) => Err(error),
-        }
     }
 
     /// Creates an encrypted bandit without labels. A request whose answer is lost is sent once more.

@@ -1,10 +1,8 @@
 //! The user's side of a round: it encrypts contexts, decrypts the decision, and returns the encrypted reward.
 //!
 //! For programs on the device of a user. [`Device`] does the cryptography and [`Client`] the HTTP, and
-//! neither depends on the other. A device has the secret key, or where a committee holds it
-//! ([`Device::is_of_committee`]), the public key alone: without the feature `secret` there are only the
-//! latter, and no type names a secret key. [`Raiser`] answers tasks for other devices. A server must not
-//! depend on this crate.
+//! neither depends on the other. [`Raiser`] answers tasks for other devices. A server must not depend on this
+//! crate.
 //!
 //! Without the feature `http`, what is left does no I/O but for files, and also runs in a browser:
 //! [`BanditDevice::ask`] returns the requests of a decision one by one, and the caller sends them.
@@ -12,11 +10,8 @@
 //! One round, after [`Device::join`]: [`BanditDevice::play`] → play the arm → [`BanditDevice::feedback`] →
 //! [`Client::feedback_encrypted`].
 
-#[cfg(feature = "secret")]
 mod answers;
 mod bandit;
-#[cfg(feature = "http")]
-mod connected;
 #[cfg(feature = "http")]
 mod context;
 mod device;
@@ -25,22 +20,19 @@ mod exploration;
 #[cfg(feature = "http")]
 mod http;
 mod pending;
-#[cfg(all(feature = "http", feature = "secret"))]
+#[cfg(feature = "http")]
 mod raiser;
 #[cfg(feature = "http")]
 mod server_options;
 #[cfg(feature = "http")]
 mod shares;
 
-#[cfg(feature = "secret")]
 pub use answers::{AnswersSpent, DEFAULT_REPEATS, MOST_ANSWERS, RepeatsSpent, most_answers, most_repeats};
 pub use bandit::{
     Asking, BanditDevice, Choice, MaskedTask, OpenedCounters, PlayedRound, ReadReply, Request, Target,
 };
-#[cfg(all(feature = "http", feature = "secret"))]
-pub use bandit::{Learning, LoggedRound};
 #[cfg(feature = "http")]
-pub use connected::Connected;
+pub use bandit::{Learning, LoggedRound};
 #[cfg(feature = "http")]
 pub use context::read_contexts;
 pub use device::{Device, Opening};
@@ -49,7 +41,7 @@ pub use exploration::explore;
 #[cfg(feature = "http")]
 pub use http::{AnyBandit, Client, Creation, Listing, request_key};
 pub use pending::Pending;
-#[cfg(all(feature = "http", feature = "secret"))]
+#[cfg(feature = "http")]
 pub use raiser::{MOST_BANDITS, MOST_WAITING, Raiser, RaiserOptions, Stop, patiently, until_signal};
 
 #[cfg(feature = "http")]
@@ -57,6 +49,5 @@ pub use server_options::ServerOptions;
 #[cfg(feature = "http")]
 pub use shares::{KeptSession, SharesUser};
 
-#[cfg(feature = "secret")]
 pub use ckks_secret::Passphrase;
 pub use host::os_rng;

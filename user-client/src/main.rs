@@ -232,23 +232,11 @@ impl Caller {
 }
 
 impl BundleOptions {
-    /// A client of the server, and the device of a bundle. If the committee of its keys has rotated, the
-    /// device goes on with the keys that follow, from then on.
+    /// A client of the server, and the device of a bundle.
     pub(crate) fn connect(&self, secret: &Path, server: &ServerOptions) -> anyhow::Result<(Client, Device)> {
         let device = self.device(secret)?;
         let client = connect(server, Some(&device))?;
-        if !device.is_of_committee() {
-            return Ok((client, device));
-        }
-        let Some(successor) = patiently(|| client.successor(&device))? else { return Ok((client, device)) };
-        let next = device.followed_by(&successor).context("the keys after a rotation were refused")?;
-        tell!(
-            "helba-client: the bandits went on under key {}, which t members of the committee of key {} have signed; this \
-             device goes on with it",
-            next.key_id(),
-            device.key_id()
-        );
-        Ok((connect(server, Some(&next))?, next))
+        Ok((client, device))
     }
 
     /// The device of a secret bundle; errors name the file.

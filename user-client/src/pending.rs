@@ -93,7 +93,7 @@ impl Pending {
         let content = Zeroizing::new(postcard::to_stdvec(self).map_err(|_| Error::BadSealedDecision)?);
         let mut nonce = [0; NONCE_BYTES];
         rng.fill_bytes(&mut nonce);
-        let sealed = XChaCha20Poly1305::new((&*device.derive_key(CONTEXT)?).into())
+        let sealed = XChaCha20Poly1305::new((&*device.derive_key(CONTEXT)).into())
             .encrypt((&nonce).into(), Payload { msg: &content, aad: &SEALED })
             .map_err(|_| Error::BadSealedDecision)?;
         Ok([&SEALED[..], &nonce, &sealed].concat())
@@ -107,7 +107,7 @@ impl Pending {
     pub fn unseal(bytes: &[u8], device: &Device) -> Result<Self, Error> {
         let rest = bytes.strip_prefix(&SEALED).ok_or(Error::BadSealedDecision)?;
         let (nonce, sealed) = rest.split_first_chunk::<NONCE_BYTES>().ok_or(Error::BadSealedDecision)?;
-        let content = XChaCha20Poly1305::new((&*device.derive_key(CONTEXT)?).into())
+        let content = XChaCha20Poly1305::new((&*device.derive_key(CONTEXT)).into())
             .decrypt(nonce.into(), Payload { msg: sealed, aad: &SEALED })
             .map_err(|_| Error::BadSealedDecision)?;
         postcard::from_bytes(&Zeroizing::new(content)).map_err(|_| Error::BadSealedDecision)

@@ -162,7 +162,7 @@ impl Replay<'_> {
         // Every reward of the file is known, and the device chooses among its candidates.
         let reward = data.observed.reward(arm).unwrap_or(0.0);
         let (decision, question) = (round.choice.id, round.choice.question.as_ref());
-        let feedback = self.bandit.feedback(decision, arm, &rows[arm], reward, question, &mut rng)?;
+        let feedback = self.bandit.feedback(arm, &rows[arm], reward, question, &mut rng)?;
         note(self.device);
         spent.device += lap();
         let id = &self.bandit.created().id;

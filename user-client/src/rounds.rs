@@ -128,8 +128,7 @@ pub(crate) fn feedback(
         format!("there is no arm {arm}: arms are numbered from 0 to {last}")
     })?;
     let (created, question) = (&pending.created, pending.question.as_ref());
-    let body =
-        device.join(created)?.feedback(pending.decision, arm, features, reward, question, &mut os_rng()?)?;
+    let body = device.join(created)?.feedback(arm, features, reward, question, &mut os_rng()?)?;
     crate::note(device);
     let receipt = client.feedback_encrypted(&created.id, pending.decision, &body)?;
     std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;

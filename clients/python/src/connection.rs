@@ -334,7 +334,6 @@ impl Connection {
             })?;
             let joined = inner.join(&pending.created)?;
             let body = joined.feedback(
-                pending.decision,
                 arm,
                 features,
                 reward,

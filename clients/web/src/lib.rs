@@ -263,7 +263,7 @@ impl Bandit {
         let features = contexts.get(*arm).ok_or_else(|| Failure::value("the decision has no such arm"))?;
         let body = self
             .device
-            .feedback(*decision, *arm, features, reward, question.as_ref(), &mut self.rng)
+            .feedback(*arm, features, reward, question.as_ref(), &mut self.rng)
             .map_err(Failure::value)?;
         Ok(Feedback { decision: decision.to_string(), body })
     }

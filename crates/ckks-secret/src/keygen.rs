@@ -1,45 +1,19 @@
 //! Key generation. The modulus of every key divides the QP that [`ckks::Params`] was checked for, so that no
 //! key is published under a larger modulus than the security table allows.
-//!
-//! Each function takes the seed of the uniform polynomials of the key, which is public. Keys of several
-//! secrets that have one seed add up to the key of the sum of the secrets; otherwise a seed must be fresh.
 
 use crate::SecretKey;
 use ckks::{Gadget, GaloisElement, KeySwitchKey, Params, PublicKey};
 use rand::CryptoRng;
-use rns::sample::{self, Seed};
+use rns::sample;
 use rns::{Basis, Ntt, Poly};
 use zeroize::Zeroizing;
 
 /// Generates the public key (b, a) with b = −a·s + e modulo Q at the top level.
 pub fn public_key<R: CryptoRng>(secret: &SecretKey, rng: &mut R) -> PublicKey {
-    let seed = sample::seed(rng);
-    public_key_from(secret, seed, rng)
-}
-
-/// As [`public_key`], with the seed of a.
-pub fn public_key_from<R: CryptoRng>(secret: &SecretKey, seed: Seed, rng: &mut R) -> PublicKey {
-    let params = secret.params();
-    key_over(secret, params.q_basis(params.max_level()), false, seed, rng)
-}
-
-/// A wide public key, modulo QP at the top level ([`ckks::encrypt_wide`]), with the seed of a.
-pub fn wide_public_key_from<R: CryptoRng>(secret: &SecretKey, seed: Seed, rng: &mut R) -> PublicKey {
-    let params = secret.params();
-    key_over(secret, params.qp_basis(params.max_level()), true, seed, rng)
-}
-
-fn key_over<R: CryptoRng>(
-    secret: &SecretKey,
-    basis: &Basis,
-    wide: bool,
-    seed: Seed,
-    rng: &mut R,
-) -> PublicKey {
-    let params = secret.params();
-    let s = secret.values_qp(params.max_level());
-    let mut b = PublicKey::mask(params, wide, &seed);
-    b.mul_assign(basis, &s);
+    let (params, seed) = (secret.params(), sample::seed(rng));
+    let basis = params.q_basis(params.max_level());
+    let mut b = PublicKey::mask(params, &seed);
+    b.mul_assign(basis, &secret.values_qp(params.max_level()));
     b.neg_assign(basis);
     b.add_assign(basis, &error(basis, rng));
     PublicKey::new(params, b, seed)
@@ -50,8 +24,7 @@ pub fn relin_key<R: CryptoRng>(secret: &SecretKey, level: usize, rng: &mut R) ->
     let (params, s) = (secret.params(), secret.values_qp(level));
     let basis = params.qp_basis(level);
     let square = Zeroizing::new(s.mul(basis, &s));
-    let seed = sample::seed(rng);
-    switch_key(params, params.relin_gadget(), [&square, &s], level, seed, rng)
+    switch_key(params, params.relin_gadget(), [&square, &s], level, rng)
 }
 
 /// Generates the Galois key from s to σ⁻¹(s) for the automorphism σ of `element`, for all levels up to
@@ -62,21 +35,9 @@ pub fn galois_key<R: CryptoRng>(
     level: usize,
     rng: &mut R,
 ) -> KeySwitchKey {
-    let seed = sample::seed(rng);
-    galois_key_from(secret, element, level, seed, rng)
-}
-
-/// As [`galois_key`], with the seed of the aⱼ.
-pub fn galois_key_from<R: CryptoRng>(
-    secret: &SecretKey,
-    element: GaloisElement,
-    level: usize,
-    seed: Seed,
-    rng: &mut R,
-) -> KeySwitchKey {
     let (params, s) = (secret.params(), secret.values_qp(level));
     let target = Zeroizing::new(s.permuted(&params.permutation(element.inverse(params))));
-    switch_key(params, params.galois_gadget(), [&s, &target], level, seed, rng)
+    switch_key(params, params.galois_gadget(), [&s, &target], level, rng)
 }
 
 /// Generates key `number` of the [`ckks::RingSwitch`] from the ring of `large` to that of `small`, for all
@@ -91,21 +52,6 @@ pub fn ring_switch_key<R: CryptoRng>(
     number: usize,
     rng: &mut R,
 ) -> KeySwitchKey {
-    let seed = sample::seed(rng);
-    ring_switch_key_from(large, small, number, seed, rng)
-}
-
-/// As [`ring_switch_key`], with the seed of the aⱼ.
-///
-/// # Panics
-/// As [`ring_switch_key`].
-pub fn ring_switch_key_from<R: CryptoRng>(
-    large: &SecretKey,
-    small: &SecretKey,
-    number: usize,
-    seed: Seed,
-    rng: &mut R,
-) -> KeySwitchKey {
     let params = small.params();
     let (r, level) = (large.params().n() / params.n(), params.max_level());
     assert!(number < r, "a ring switch has as many keys as the degree of the large ring is larger");
@@ -113,44 +59,33 @@ pub fn ring_switch_key_from<R: CryptoRng>(
     let component = Zeroizing::new(component);
     let basis = params.qp_basis(level);
     let from = Zeroizing::new(Poly::from_signed(basis, &component).into_ntt(basis));
-    switch_key(params, params.galois_gadget(), [&from, &small.values_qp(level)], level, seed, rng)
+    switch_key(params, params.galois_gadget(), [&from, &small.values_qp(level)], level, rng)
 }
 
 fn error<R: CryptoRng>(basis: &Basis, rng: &mut R) -> Zeroizing<Poly<Ntt>> {
     Zeroizing::new(sample::error_poly(basis, rng).into_ntt(basis))
 }
 
+/// The key of all digits j, bⱼ = −aⱼ·`to` + eⱼ + wⱼ·`from` modulo QP at `level`, with a fresh seed of all aⱼ.
 fn switch_key<R: CryptoRng>(
-    params: &Params,
-    gadget: &Gadget,
-    secrets: [&Poly<Ntt>; 2],
-    level: usize,
-    seed: Seed,
-    rng: &mut R,
-) -> KeySwitchKey {
-    let digit = |j| switch_key_digit(params, gadget, secrets, level, j, &seed, rng);
-    let b = (0..gadget.digits(level)).map(digit).collect();
-    KeySwitchKey::new(params, gadget, level, b, seed)
-}
-
-/// bⱼ = −aⱼ·`to` + eⱼ + wⱼ·`from` of digit j, modulo QP at `level`, with aⱼ from `seed` and a fresh error eⱼ.
-pub fn switch_key_digit<R: CryptoRng>(
     params: &Params,
     gadget: &Gadget,
     [from, to]: [&Poly<Ntt>; 2],
     level: usize,
-    j: usize,
-    seed: &Seed,
     rng: &mut R,
-) -> Poly<Ntt> {
-    let basis = params.qp_basis(level);
-    let mut b = KeySwitchKey::mask(params, level, j, seed).mul(basis, to);
-    b.neg_assign(basis);
-    b.add_assign(basis, &error(basis, rng));
-    b.for_each_limb(|i, limb| {
-        if let Some(weight) = gadget.weight(params, j, level, i) {
-            rns::mul_constant_add(basis.modulus(i), limb, from.limb(i), weight);
-        }
-    });
-    b
+) -> KeySwitchKey {
+    let (basis, seed) = (params.qp_basis(level), sample::seed(rng));
+    let digit = |j| {
+        let mut b = KeySwitchKey::mask(params, level, j, &seed).mul(basis, to);
+        b.neg_assign(basis);
+        b.add_assign(basis, &error(basis, rng));
+        b.for_each_limb(|i, limb| {
+            if let Some(weight) = gadget.weight(params, j, level, i) {
+                rns::mul_constant_add(basis.modulus(i), limb, from.limb(i), weight);
+            }
+        });
+        b
+    };
+    let b = (0..gadget.digits(level)).map(digit).collect();
+    KeySwitchKey::new(params, gadget, level, b, seed)
 }

@@ -2,8 +2,8 @@
 //! a meter for precision.
 //!
 //! This crate is for key authorities and for the devices of users. A server must not depend on it;
-//! `tests/custody.rs` checks the dependency graph. Nothing outside this crate assumes that one party holds
-//! the whole key: a server knows a key by its identifier only.
+//! `tests/custody.rs` checks the dependency graph. A server knows a key
+//! by its identifier only.
 //!
 //! A decryption is a [`Private`] value. A server may learn one bit of it ([`Private::at_least`]), because an
 //! exact CKKS decryption reveals the key to whoever has the ciphertext (Li, Micciancio 2021).
@@ -22,10 +22,7 @@ mod secret;
 pub use decrypt::{Coefficients, Slots, constant_coefficient, decrypt, decrypt_coefficients, recrypt};
 pub use encrypt::{SeededCiphertext, encrypt};
 pub use error::Error;
-pub use keygen::{
-    galois_key, galois_key_from, public_key, public_key_from, relin_key, ring_switch_key,
-    ring_switch_key_from, switch_key_digit, wide_public_key_from,
-};
+pub use keygen::{galois_key, public_key, relin_key, ring_switch_key};
 pub use lwe::LweSecret;
 pub use noise::{Precision, measure};
 pub use private::Private;

@@ -2,7 +2,7 @@
 
 use crate::{Ciphertext, Params, Plaintext, PublicKey};
 use rand::CryptoRng;
-use rns::{Basis, Buffer, Modulus, Ntt, Poly, sample};
+use rns::{Buffer, Poly, sample};
 use zeroize::{Zeroize, Zeroizing};
 
 /// Encrypts `plaintext` under the public key (b, a) as (b·u + e₀ + m, a·u + e₁), with a uniform ternary u and
@@ -14,86 +14,25 @@ pub fn encrypt<R: CryptoRng>(
     plaintext: &Plaintext,
     rng: &mut R,
 ) -> Ciphertext {
-    let level = plaintext.level;
-    let message = |i: usize, m: &Modulus, out: &mut [u64]| rns::add_assign(m, out, plaintext.poly.limb(i));
-    let [c0, c1] = encryption(params.q_basis(level), key, |i| i, message, &Drawn::ternary(params.n(), rng));
-    Ciphertext { c0, c1, level, scale: plaintext.scale }
-}
-
-/// Encrypts P·`plaintext` under a wide public key modulo QP, and divides by P, so that of the noise of
-/// [`encrypt`] only the rounding of the division is left. Under a secret of n ternary ones its standard
-/// deviation is √((1 + 2nN/3)/12): at N = 2¹³ it is 21 for n = 1, where [`encrypt`] has 334.
-///
-/// # Panics
-/// If the key is not wide.
-pub fn encrypt_wide<R: CryptoRng>(
-    params: &Params,
-    key: &PublicKey,
-    plaintext: &Plaintext,
-    rng: &mut R,
-) -> Ciphertext {
-    assert!(key.is_wide(params), "a wide encryption takes a wide key");
-    let (level, top) = (plaintext.level, params.max_level());
-    // The special primes follow those of the top level in the key, and those of this level in the basis.
-    let own = |i: usize| if i <= level { i } else { i + top - level };
-    let message = |i: usize, m: &Modulus, out: &mut [u64]| {
-        // P·m is 0 modulo the special primes.
-        if i <= level {
-            rns::mul_constant_add(m, out, plaintext.poly.limb(i), params.p_constants()[i]);
-        }
-    };
-    let [c0, c1] = encryption(params.qp_basis(level), key, own, message, &Drawn::ternary(params.n(), rng));
-    let divider = params.mod_down(level);
-    let (c0, c1) = rayon::join(|| divider.divide(c0), || divider.divide(c1));
-    Ciphertext { c0, c1, level, scale: plaintext.scale }
-}
-
-/// What an encryption under the public key draws. It is as secret as the message.
-pub(crate) struct Drawn {
-    pub(crate) u: Zeroizing<Vec<i64>>,
-    pub(crate) e0: Zeroizing<Vec<i64>>,
-    pub(crate) e1: Zeroizing<Vec<i64>>,
-}
-
-impl Drawn {
-    /// A uniform ternary u, and errors.
-    fn ternary<R: CryptoRng>(n: usize, rng: &mut R) -> Self {
-        let u = Zeroizing::new(sample::ternary(n, rng));
-        Self::with(u, rng)
-    }
-
-    /// This u, and errors.
-    pub(crate) fn with<R: CryptoRng>(u: Zeroizing<Vec<i64>>, rng: &mut R) -> Self {
-        let [e0, e1] = [(); 2].map(|()| Zeroizing::new(sample::error(u.len(), rng)));
-        Drawn { u, e0, e1 }
-    }
-}
-
-/// (b·u + e₀ + m, a·u + e₁) over `basis`, whose limb i is limb `own(i)` of the key. `message(i)` adds m.
-pub(crate) fn encryption(
-    basis: &Basis,
-    key: &PublicKey,
-    own: impl Fn(usize) -> usize + Send + Sync,
-    message: impl Fn(usize, &Modulus, &mut [u64]) + Send + Sync,
-    drawn: &Drawn,
-) -> [Poly<Ntt>; 2] {
-    let Drawn { u, e0, e1 } = drawn;
+    let (level, basis) = (plaintext.level, params.q_basis(plaintext.level));
+    let u = Zeroizing::new(sample::ternary(params.n(), rng));
+    let [e0, e1] = [(); 2].map(|()| Zeroizing::new(sample::error(params.n(), rng)));
     let scratch = || Poly::scratch(basis.n(), basis.len());
     let (mut c0, mut c1) = (scratch(), scratch());
     // Limb by limb, so that the operands of a limb stay in the cache.
     Poly::for_each_limb_pair(&mut c0, &mut c1, |i, o0, o1| {
         let (m, table) = (basis.modulus(i), &basis.tables()[i]);
         let mut u_values = Buffer::scratch(basis.n());
-        for (values, signed) in [(&mut *u_values, u), (&mut *o0, e0), (&mut *o1, e1)] {
+        for (values, signed) in [(&mut *u_values, &u), (&mut *o0, &e0), (&mut *o1, &e1)] {
             rns::signed_into(m, values, signed);
             table.forward(values);
         }
-        rns::mul_add_assign(m, o0, &u_values, key.b.limb(own(i)));
-        message(i, m, o0);
-        rns::mul_add_assign(m, o1, &u_values, key.a.limb(own(i)));
+        rns::mul_add_assign(m, o0, &u_values, key.b.limb(i));
+        rns::add_assign(m, o0, plaintext.poly.limb(i));
+        rns::mul_add_assign(m, o1, &u_values, key.a.limb(i));
         u_values.zeroize();
     });
-    [c0, c1]
+    Ciphertext { c0, c1, level, scale: plaintext.scale }
 }
 
 #[cfg(test)]
@@ -101,7 +40,7 @@ mod tests {
     use super::*;
     use rand::SeedableRng;
     use rand_chacha::ChaCha20Rng;
-    use rns::Coeff;
+    use rns::{Coeff, Ntt};
 
     /// A key whose two polynomials are 0: an encryption under it is (e₀ + m, e₁), which shows both errors.
     fn no_key(params: &Params) -> PublicKey {

@@ -212,9 +212,6 @@ pub enum Error {
         /// Level expected.
         want_level: usize,
     },
-    /// Untrusted: the proof that the sender knows what it encrypted does not hold.
-    #[error("the proof that the sender knows what it encrypted is refused: {0}")]
-    BadProof(&'static str),
     /// An error of the modular arithmetic.
     #[error(transparent)]
     Rns(#[from] rns::Error),
@@ -230,7 +227,6 @@ impl Error {
             Error::WrongKey { .. } => Fault::Key,
             Error::ResidueTooLarge { .. } => Fault::Residue,
             Error::WrongLevel { .. } => Fault::Level,
-            Error::BadProof(_) => Fault::Value,
             Error::ScaleMismatch { .. }
             | Error::LevelMismatch { .. }
             | Error::OutOfLevels { .. }

@@ -10,9 +10,8 @@
 //!     24     16  key id
 //!     40      2  level
 //!     42      2  number of polynomials
-//!     44      4  Galois element of a key-switch key; number of coefficients of a partial, truncated
-//!                or proven ciphertext; number of a key of a ring switch; 0 for relinearisation and all other
-//!                kinds
+//!     44      4  Galois element of a key-switch key; number of coefficients of a partial or truncated
+//!                ciphertext; number of a key of a ring switch; 0 for relinearisation and all other kinds
 //!     48      8  scale, IEEE 754
 //!     56      …  seed (32 bytes, if the kind has one), then limb after limb; each residue has as many bits
 //!                as its prime, least significant bit first
@@ -60,12 +59,6 @@ pub enum FrameKind {
     /// The first coefficients of c₀ of a ciphertext that was encrypted under the public key, and all of c₁,
     /// which no seed stands for.
     TruncatedCiphertext = 8,
-    /// One polynomial: c₁ of a ciphertext that the members of a committee are asked about, or a share of one
-    /// of them.
-    Polynomial = 9,
-    /// c₁ modulo QP and the first coefficients of c₀ of an encryption under the wide public key, and the
-    /// proof that its sender knows the message ([`crate::encrypt_proven`]).
-    ProvenCiphertext = 10,
 }
 
 /// The fields of a header that depend on its object. Two are equal if their bytes are: a scale of −0, which
@@ -182,7 +175,7 @@ pub fn read_frame<'a>(
 }
 
 /// Bytes of one polynomial over `basis`.
-pub(crate) fn poly_bytes(basis: &Basis) -> usize {
+fn poly_bytes(basis: &Basis) -> usize {
     limb_bytes(basis).sum()
 }
 
@@ -197,7 +190,7 @@ fn limb_bytes(basis: &Basis) -> impl Iterator<Item = usize> {
     (0..basis.len()).map(|i| basis.modulus(i).bits() as usize * basis.n() / 8)
 }
 
-pub(crate) fn pack(out: &mut Vec<u8>, basis: &Basis, poly: &Poly<Ntt>) {
+fn pack(out: &mut Vec<u8>, basis: &Basis, poly: &Poly<Ntt>) {
     let start = out.len();
     out.resize(start + poly_bytes(basis), 0);
     let mut rest = &mut out[start..];
@@ -228,7 +221,7 @@ pub(crate) fn pack(out: &mut Vec<u8>, basis: &Basis, poly: &Poly<Ntt>) {
     });
 }
 
-pub(crate) fn unpack(bytes: &[u8], basis: &Basis) -> Result<Poly<Ntt>, Error> {
+fn unpack(bytes: &[u8], basis: &Basis) -> Result<Poly<Ntt>, Error> {
     let mut starts = vec![0];
     for (i, size) in limb_bytes(basis).enumerate() {
         starts.push(starts[i] + size);
@@ -280,25 +273,6 @@ fn unpack_bits(bytes: &[u8], bits: u32, limb: &mut [u64]) -> u64 {
         filled -= bits;
     }
     largest
-}
-
-/// Bytes of [`pack_residues`].
-pub fn residue_bytes(basis: &Basis) -> usize {
-    poly_bytes(basis)
-}
-
-/// Appends the residues of a polynomial over `basis` to `out`, in the form of a frame's payload: for parts of
-/// messages that bring their own header.
-pub fn pack_residues(out: &mut Vec<u8>, basis: &Basis, poly: &Poly<Ntt>) {
-    pack(out, basis, poly);
-}
-
-/// Reads the bytes of [`pack_residues`].
-///
-/// # Errors
-/// [`Error::BadFrame`] for another length, [`Error::ResidueTooLarge`].
-pub fn unpack_residues(bytes: &[u8], basis: &Basis) -> Result<Poly<Ntt>, Error> {
-    unpack(bytes, basis)
 }
 
 fn ciphertext_header(kind: FrameKind, level: usize, scale: f64) -> FrameHeader {
@@ -393,44 +367,12 @@ pub fn read_scaled_ciphertext(
     Ok(Ciphertext { c0, c1, level, scale })
 }
 
-fn polynomial_header(level: usize) -> FrameHeader {
-    FrameHeader { kind: FrameKind::Polynomial, level, parts: 1, element: 0, scale: 0.0 }
-}
-
-/// Bytes of the frame of a polynomial at `level`.
-pub fn polynomial_bytes(params: &Params, level: usize) -> usize {
-    FRAME_HEADER_BYTES + poly_bytes(params.q_basis(level)) + FRAME_DIGEST_BYTES
-}
-
-/// Writes a polynomial modulo the primes up to `level`.
-pub fn write_polynomial(params: &Params, key: KeyId, level: usize, poly: &Poly<Ntt>) -> Vec<u8> {
-    let basis = params.q_basis(level);
-    write_frame(params, key, polynomial_header(level), poly_bytes(basis), |out| pack(out, basis, poly))
-}
-
-/// Reads a polynomial modulo the primes up to `level`.
-///
-/// # Errors
-/// As [`read_frame`]; [`Error::ResidueTooLarge`], and [`Error::OutOfLevels`] if the parameters have no such
-/// level.
-pub fn read_polynomial(params: &Params, key: KeyId, level: usize, bytes: &[u8]) -> Result<Poly<Ntt>, Error> {
-    params.check_level(Op::Encrypt, level)?;
-    if bytes.len() != polynomial_bytes(params, level) {
-        return Err(Error::BadFrame("its length is not that of a polynomial of the expected level"));
-    }
-    let (header, _, payload) = read_frame(params, Some(key), &[FrameKind::Polynomial], bytes)?;
-    if header != polynomial_header(level) {
-        return Err(Error::BadFrame("a header field does not belong to a polynomial of the expected level"));
-    }
-    unpack(payload, params.q_basis(level))
-}
-
 fn partial_header(level: usize, count: usize, scale: f64) -> FrameHeader {
     FrameHeader { kind: FrameKind::PartialCiphertext, level, parts: 1, element: count as u64, scale }
 }
 
 /// Bytes of `count` residues of each limb over `basis`.
-pub(crate) fn partial_limb_bytes(basis: &Basis, count: usize) -> impl Iterator<Item = usize> {
+fn partial_limb_bytes(basis: &Basis, count: usize) -> impl Iterator<Item = usize> {
     (0..basis.len()).map(move |i| (basis.modulus(i).bits() as usize * count).div_ceil(8))
 }
 
@@ -522,7 +464,7 @@ pub fn read_truncated_ciphertext(
 }
 
 /// The payload of a frame of `size` bytes with exactly this header, of some coefficients of a ciphertext.
-pub(crate) fn read_first_coefficients<'a>(
+fn read_first_coefficients<'a>(
     params: &Params,
     key: KeyId,
     want: FrameHeader,
@@ -547,7 +489,7 @@ pub(crate) fn read_first_coefficients<'a>(
     Ok(payload)
 }
 
-pub(crate) fn pack_partial(out: &mut Vec<u8>, basis: &Basis, poly: &Poly<Coeff>, count: usize) {
+fn pack_partial(out: &mut Vec<u8>, basis: &Basis, poly: &Poly<Coeff>, count: usize) {
     for (i, size) in partial_limb_bytes(basis, count).enumerate() {
         let (bits, start) = (basis.modulus(i).bits() as usize, out.len());
         out.resize(start + size, 0);
@@ -561,7 +503,7 @@ pub(crate) fn pack_partial(out: &mut Vec<u8>, basis: &Basis, poly: &Poly<Coeff>,
 }
 
 /// The polynomial whose first `count` coefficients [`pack_partial`] wrote, and whose others are 0.
-pub(crate) fn unpack_partial(mut bytes: &[u8], basis: &Basis, count: usize) -> Result<Poly<Ntt>, Error> {
+fn unpack_partial(mut bytes: &[u8], basis: &Basis, count: usize) -> Result<Poly<Ntt>, Error> {
     let mut out = Poly::<Coeff>::zero(basis.n(), basis.len());
     for (i, size) in partial_limb_bytes(basis, count).enumerate() {
         let (limb_bytes, rest) = bytes.split_at(size);
@@ -591,57 +533,36 @@ fn split_seed(payload: &[u8]) -> Result<(Seed, &[u8]), Error> {
     Ok((*seed, body))
 }
 
-/// Writes a public key, wide or not. The id in the header is that of the narrow key.
+/// Writes a public key.
 pub fn write_public_key(params: &Params, key: &PublicKey) -> Vec<u8> {
-    let (wide, basis) = (key.is_wide(params), public_key_basis(params, key.is_wide(params)));
-    let (id, header) = (key.id(params), public_key_header(params, wide));
-    write_frame(params, id, header, SEED_BYTES + poly_bytes(basis), |out| {
+    let basis = params.q_basis(params.max_level());
+    write_frame(params, key.id(params), public_key_header(params), SEED_BYTES + poly_bytes(basis), |out| {
         out.extend(key.seed);
         pack(out, basis, &key.b);
     })
 }
 
 /// Bytes of the frame of a public key.
-pub fn public_key_bytes(params: &Params, wide: bool) -> usize {
-    FRAME_HEADER_BYTES + SEED_BYTES + poly_bytes(public_key_basis(params, wide)) + FRAME_DIGEST_BYTES
+pub fn public_key_bytes(params: &Params) -> usize {
+    let body = poly_bytes(params.q_basis(params.max_level()));
+    FRAME_HEADER_BYTES + SEED_BYTES + body + FRAME_DIGEST_BYTES
 }
 
-fn public_key_basis(params: &Params, wide: bool) -> &Basis {
-    if wide { params.qp_basis(params.max_level()) } else { params.q_basis(params.max_level()) }
+fn public_key_header(params: &Params) -> FrameHeader {
+    FrameHeader { kind: FrameKind::PublicKey, level: params.max_level(), parts: 1, element: 0, scale: 0.0 }
 }
 
-/// The element of a wide key is the number of its special primes.
-fn public_key_header(params: &Params, wide: bool) -> FrameHeader {
-    let element = if wide { params.p_basis().len() as u64 } else { 0 };
-    FrameHeader { kind: FrameKind::PublicKey, level: params.max_level(), parts: 1, element, scale: 0.0 }
-}
-
-/// Reads a public key that is not wide. The key id in the header must be the hash of the key.
+/// Reads a public key. The key id in the header must be the hash of the key.
 ///
 /// # Errors
 /// As [`read_frame`]; [`Error::ResidueTooLarge`].
 pub fn read_public_key(params: &Params, bytes: &[u8]) -> Result<(PublicKey, KeyId), Error> {
-    read_public_key_of(params, false, bytes)
-}
-
-/// Reads a wide public key, as [`read_public_key`] one that is not.
-///
-/// # Errors
-/// As [`read_public_key`]; [`Error::BadFrame`] for parameters without special primes.
-pub fn read_wide_public_key(params: &Params, bytes: &[u8]) -> Result<(PublicKey, KeyId), Error> {
-    if params.p_basis().is_empty() {
-        return Err(Error::BadFrame("a set without special primes has no wide public key"));
-    }
-    read_public_key_of(params, true, bytes)
-}
-
-fn read_public_key_of(params: &Params, wide: bool, bytes: &[u8]) -> Result<(PublicKey, KeyId), Error> {
     let (header, id, payload) = read_frame(params, None, &[FrameKind::PublicKey], bytes)?;
-    if header != public_key_header(params, wide) {
+    if header != public_key_header(params) {
         return Err(Error::BadFrame("a header field does not belong to a public key"));
     }
     let (seed, body) = split_seed(payload)?;
-    let key = PublicKey::new(params, unpack(body, public_key_basis(params, wide))?, seed);
+    let key = PublicKey::new(params, unpack(body, params.q_basis(params.max_level()))?, seed);
     if key.id(params) != id {
         return Err(Error::WrongKey { got: id.to_string(), want: key.id(params).to_string() });
     }

@@ -104,9 +104,8 @@ impl GaloisElement {
     }
 }
 
-/// The public key (b, a) with b = −a·s + e modulo Q, or a wide one modulo QP, an encryption of zero under the
-/// secret s. The uniform a is expanded from a seed. The first limbs of a wide key are the narrow key of the
-/// same pair.
+/// The public key (b, a) with b = −a·s + e modulo Q, an encryption of zero under the secret s. The uniform a
+/// is expanded from a seed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PublicKey {
     pub(crate) b: Poly<Ntt>,
@@ -115,33 +114,21 @@ pub struct PublicKey {
 }
 
 impl PublicKey {
-    /// The public key with this b, over Q or over QP at the top level, and this seed of a.
+    /// The public key with this b at the top level, and this seed of a.
     ///
     /// # Panics
     /// If b has another number of limbs.
     pub fn new(params: &Params, b: Poly<Ntt>, seed: Seed) -> Self {
-        let a = Self::mask(params, b.limbs() > params.max_level() + 1, &seed);
+        let a = Self::mask(params, &seed);
         assert_eq!(a.limbs(), b.limbs(), "a public key has a limb for each prime");
         PublicKey { b, a, seed }
     }
 
-    /// The polynomial a, expanded from `seed`, over QP if the key is wide.
-    pub fn mask(params: &Params, wide: bool, seed: &Seed) -> Poly<Ntt> {
-        let top = params.max_level();
-        let basis = if wide { params.qp_basis(top) } else { params.q_basis(top) };
+    /// The polynomial a, expanded from `seed`.
+    pub fn mask(params: &Params, seed: &Seed) -> Poly<Ntt> {
+        let basis = params.q_basis(params.max_level());
         let index: Vec<usize> = (0..basis.len()).collect();
         sample::uniform_from_seed(basis, &index, seed)
-    }
-
-    /// Whether the key also is one modulo the special primes, which [`crate::encrypt_wide`] takes.
-    pub fn is_wide(&self, params: &Params) -> bool {
-        self.b.limbs() > params.max_level() + 1
-    }
-
-    /// The key modulo Q alone.
-    pub fn narrow(&self, params: &Params) -> Self {
-        let limbs = params.max_level() + 1;
-        PublicKey { b: self.b.truncated(limbs), a: self.a.truncated(limbs), seed: self.seed }
     }
 
     /// The polynomial b.
@@ -154,7 +141,7 @@ impl PublicKey {
         &self.seed
     }
 
-    /// The identifier of the key pair, which is that of the narrow key.
+    /// The identifier of the key pair.
     pub fn id(&self, params: &Params) -> KeyId {
         let mut hash = blake3::Hasher::new();
         hash.update(b"ckks public key v1").update(&params.fingerprint().0).update(&self.seed);

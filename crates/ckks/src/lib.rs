@@ -22,10 +22,8 @@ mod keys;
 mod keyswitch;
 mod linear;
 mod mask;
-mod numbers;
 mod pack;
 mod params;
-mod proof;
 mod raise;
 mod ring_switch;
 mod rotations;
@@ -34,18 +32,16 @@ mod wide;
 pub use ciphertext::{Ciphertext, Plaintext};
 pub use decomposition::{Decomposition, Gadget};
 pub use encode::{Encoder, zero_slots};
-pub use encrypt::{encrypt, encrypt_wide};
+pub use encrypt::encrypt;
 pub use error::{Error, Op};
 pub use evaluate::Evaluator;
 pub use frame::{
     FRAME_DIGEST_BYTES, FRAME_HEADER_BYTES, FRAME_MAGIC, FRAME_VERSION, FrameHeader, FrameKind,
-    ciphertext_bytes, pack_residues, partial_ciphertext_bytes, polynomial_bytes, public_key_bytes,
-    read_ciphertext, read_frame, read_key_switch_key, read_partial_ciphertext, read_polynomial,
-    read_public_key, read_ring_switch_key, read_scaled_ciphertext, read_truncated_ciphertext,
-    read_wide_public_key, residue_bytes, truncated_ciphertext_bytes, uniform_c1, uniform_c1_limb,
-    unpack_residues, write_ciphertext, write_frame, write_key_switch_key, write_partial_ciphertext,
-    write_polynomial, write_public_key, write_ring_switch_key, write_seeded_ciphertext,
-    write_truncated_ciphertext,
+    ciphertext_bytes, partial_ciphertext_bytes, public_key_bytes, read_ciphertext, read_frame,
+    read_key_switch_key, read_partial_ciphertext, read_public_key, read_ring_switch_key,
+    read_scaled_ciphertext, read_truncated_ciphertext, truncated_ciphertext_bytes, uniform_c1,
+    uniform_c1_limb, write_ciphertext, write_frame, write_key_switch_key, write_partial_ciphertext,
+    write_public_key, write_ring_switch_key, write_seeded_ciphertext, write_truncated_ciphertext,
 };
 pub use hex::Hex;
 pub use keys::{EvaluationKeys, GaloisElement, KeyId, KeyStorage, KeySwitchKey, PublicKey};
@@ -54,7 +50,6 @@ pub use mask::{
     MaskSeed, flood_assign, mask_all_but_constant_assign, mask_assign, mask_bits, mask_seed,
     rerandomise_assign, unmask_assign,
 };
-pub use numbers::{NUMBER_BITS, NumbersToCoefficients, NumbersToSlots, SlotNumbers};
 pub use pack::{Packer, pack_elements};
 pub use params::{
     Fingerprint, LOGN10_LOGQ25_SUM, LOGN11_LOGQ50_SUM, LOGN13_LOGQP147_SCORES, LOGN14_LOGQP147_256BIT_SCORES,
@@ -64,10 +59,7 @@ pub use params::{
     PrefixSpec, Products, Security, TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH21, TOY_LOGN12_SCORES,
     TOY_LOGN13_SCORES, TOY_LOGN14_DEPTH22, TOY_LOGN14_SCORES,
 };
-pub use proof::{
-    ProofKey, ProvenCiphertext, encrypt_proven, proven_ciphertext_bytes, read_proven_ciphertext,
-};
-pub use raise::{Places, Raise, Refresh, SlotsToCoefficients, Term};
+pub use raise::{Places, Raise, SlotsToCoefficients, Term};
 pub use ring_switch::{Fold, Move, RingSwitch};
 pub use rotations::Rotations;
 pub use wide::{MAX_WIDE_BITS, MAX_WIDE_COEFFICIENT_BITS, WideEncoder, WideSlot};

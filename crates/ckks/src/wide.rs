@@ -167,16 +167,6 @@ fn rounded(x: i128, factor: f64) -> i128 {
     (product(x, factor) + (1 << (DECODED_FRACTION - 1))) >> DECODED_FRACTION
 }
 
-/// x times a factor of at most 1 in size, rounded to an integer, for an x below 2^[`MAX_WIDE_BITS`] in size.
-pub(crate) fn scaled(x: i128, factor: f64) -> i128 {
-    rounded(x << DECODED_FRACTION, factor)
-}
-
-/// 2ᵇ·cos(2πk/2^`log_order`), rounded to an integer, for b = `bits`.
-pub(crate) fn root_bits(k: usize, log_order: u32, bits: u32) -> i128 {
-    (root(k, log_order)[0] + (1 << (ROOT_FRACTION - bits - 1))) >> (ROOT_FRACTION - bits)
-}
-
 impl Plaintext {
     /// Encodes slots that are integers at the scale 2^`log_scale`, times `factor`, at the canonical scale of
     /// `level`. `encoder` is that of the ring degree.

@@ -2,23 +2,16 @@
 
 use bandit::Schedule;
 use ckks::{TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH21};
-use ckks_shares::Quorum;
 use protocol::{BanditConfig, Counters, ScoreLayout, ScoreRing, Shape};
 use secure_sum::{Report, encrypted};
 use serde::de::DeserializeOwned;
 use serde::{Serialize, de::DeserializeSeed};
 use std::sync::OnceLock;
 use wire::{
-    AskAgain, BanditView, ClearFeedback, CommitteeContexts, Counted, Created, DecideReply, DecideRequest,
-    Decided, Evidence, Journal, Labelled, LabelsPatch, LearnRequest, Limits, MemberReply, MemberRequest,
-    OpenedAnswer, PolicyCard, PolicyCreated, PolicyView, Problem, Question, Raises, SenderTag, ShownCounters,
-    ShuffledBatch, Successor, SummedBatch, TracedFeedback,
+    AskAgain, BanditView, ClearFeedback, Counted, Created, DecideReply, DecideRequest, Decided, Labelled,
+    LabelsPatch, LearnRequest, Limits, PolicyCard, PolicyCreated, PolicyView, Problem, Raises, SenderTag,
+    ShownCounters, ShuffledBatch, SummedBatch, TracedFeedback,
 };
-
-/// The most bytes of a part of a committee's messages.
-const MOST: usize = 1 << 16;
-/// The entries of an answer of a committee.
-const ENTRIES: usize = 3;
 
 /// The limits of a bandit with the trace condition, whose messages have all parts.
 fn limits() -> &'static Limits {
@@ -53,16 +46,6 @@ pub(crate) fn device(input: &[u8]) {
     check(input, |bytes| Some(AskAgain::read(bytes).ok()?.to_bytes()));
     check(input, |bytes| Some(ShownCounters::read(bytes, limits()).ok()?.to_bytes()));
     check(input, |bytes| Some(LearnRequest::read(bytes, limits()).ok()?.to_bytes()));
-    let quorum = Quorum::new(2, 3).expect("a committee");
-    check(input, |bytes| Some(CommitteeContexts::read(bytes, MOST).ok()?.to_bytes()));
-    check(input, |bytes| Some(OpenedAnswer::read(bytes, quorum, ENTRIES).ok()?.0.to_bytes()));
-    check(input, |bytes| Some(Question::from_bytes(bytes).ok()?.to_bytes()));
-    check(input, |bytes| Some(MemberRequest::read(bytes, MOST).ok()?.to_bytes()));
-    check(input, |bytes| Some(MemberReply::read(bytes, MOST).ok()?.to_bytes()));
-    // What is read is written by nobody but a server that has the bundle.
-    _ = Successor::read(input, MOST);
-    check(input, |bytes| Some(Evidence::from_bytes(bytes).ok()?.to_bytes()));
-    check(input, |bytes| Some(Journal::read(bytes).ok()?.to_bytes()));
     if let Some(tag) = std::str::from_utf8(input).ok().and_then(|text| text.parse::<SenderTag>().ok()) {
         assert!(tag.to_string().as_bytes() == input);
     }

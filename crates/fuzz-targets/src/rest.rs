@@ -1,7 +1,7 @@
 //! Bundles, sealed bundles and access tokens.
 
 use ckks_secret::{Passphrase, SecretKey};
-use wire::{AccessToken, BundleReader, PublicBundle, SecretBundle, TokenDigest, UsersBundle};
+use wire::{AccessToken, BundleReader, PublicBundle, SecretBundle, TokenDigest};
 use zeroize::Zeroizing;
 
 /// A bundle of public keys, as a server reads it.
@@ -16,7 +16,6 @@ pub(crate) fn secret_bundle(input: &[u8]) {
         _ = SecretKey::from_bytes(&bundle.params, &bundle.frame);
         _ = SecretKey::from_bytes(&bundle.scores.params, &bundle.scores.frame);
     }
-    _ = UsersBundle::read(input);
 }
 
 /// A sealed bundle. Inputs whose header asks for much work are skipped; a test of `ckks-secret` checks the

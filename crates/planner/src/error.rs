@@ -10,9 +10,6 @@ pub enum Error {
         /// The nearest problems that fit.
         instead: String,
     },
-    /// Misuse: numbers that no committee has.
-    #[error(transparent)]
-    Committee(#[from] ckks_shares::Error),
     /// From the protocol.
     #[error(transparent)]
     Protocol(#[from] protocol::Error),

@@ -5,7 +5,6 @@
 //! exact. The operations are counted by running the server's circuits on vectors of an operation counter;
 //! seconds are prices of operations, measured at one parameter set and carried over by the work in limbs.
 
-mod committee;
 mod count;
 mod error;
 mod kernel;
@@ -15,7 +14,6 @@ mod price;
 mod text;
 mod ways;
 
-pub use committee::{CommitteeCost, committee};
 pub use error::Error;
 pub use kernel::{KernelSeconds, kernel_choice};
 pub use plan::{Depth, KeyCost, MessageCost, Operations, Report, Seconds, Traced, TracedSeconds, plan};

@@ -397,31 +397,6 @@ impl BanditConfig {
         !self.linear.schedule.is_public()
     }
 
-    /// Refuses what members of a key committee do not answer for: a trace condition, whose question is a bit
-    /// of a decryption, answers that are whole messages, and counters.
-    ///
-    /// # Errors
-    /// [`Error::Custody`].
-    pub fn check_committee(&self) -> Result<(), Error> {
-        if self.tests_trace() {
-            let why = "a trace condition asks a holder of the key; take growth_or_every";
-            return Err(Error::Custody { field: "schedule", why });
-        }
-        if self.answers == Answers::Scores {
-            let why = "members open arms alone; take arm";
-            return Err(Error::Custody { field: "answers", why });
-        }
-        if self.compare == Compare::Pbs {
-            let why = "members have no bootstrapping keys; take polynomial";
-            return Err(Error::Custody { field: "compare", why });
-        }
-        if self.counters.is_some() {
-            let why = "members do not open counters yet; leave them out";
-            return Err(Error::Custody { field: "counters", why });
-        }
-        Ok(())
-    }
-
     /// Checks that the bandit takes logged rounds.
     ///
     /// # Errors

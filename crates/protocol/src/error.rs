@@ -55,14 +55,6 @@ pub enum Error {
         /// The coefficients of the largest ring.
         have: usize,
     },
-    /// Misuse: a bandit that members of a key committee do not answer for.
-    #[error("{field} does not fit keys that a committee holds: {why}")]
-    Custody {
-        /// The field of the configuration.
-        field: &'static str,
-        /// The reason, and what to take.
-        why: &'static str,
-    },
     /// Untrusted: an answer of bootstraps of another length.
     #[error("the answer of bootstraps has {got} bytes, but for this bandit it has {want}")]
     AnswerLength {
@@ -191,15 +183,6 @@ pub enum Error {
         /// The most, with those of the request.
         most: u64,
     },
-    /// Untrusted: the members of a key committee found the feedback out of range.
-    #[error(
-        "the feedback on the decision {id} was dropped: what it encrypts is out of range; send statistics of features \
-         within L and of a reward from -1 to 1"
-    )]
-    FeedbackDropped {
-        /// The id.
-        id: String,
-    },
 }
 
 fn other_keys(features: usize, arms: usize, keys: Shape) -> String {
@@ -225,7 +208,6 @@ impl Error {
             | Error::Shape { .. }
             | Error::Depth { .. }
             | Error::Slots { .. }
-            | Error::Custody { .. }
             | Error::Coefficients { .. } => Fault::Configuration,
             Error::ArmCount { .. }
             | Error::DecisionCount { .. }
@@ -242,7 +224,6 @@ impl Error {
             Error::StillLearning { .. } => Fault::Over,
             Error::AnswerLength { .. } => Fault::Malformed,
             Error::UnknownDecision { .. } => Fault::Unknown,
-            Error::FeedbackDropped { .. } => Fault::Value,
         }
     }
 }

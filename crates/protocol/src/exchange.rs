@@ -30,18 +30,10 @@ pub const TRACE_FLOOD_BITS: u32 = 4;
 /// is out of its range leaves as much more as it is larger.
 pub const ANSWER_FLOOD_BITS: u32 = 12;
 
-/// e: a committee opens an entry of an answer as a linear form of its coefficients with weights of 2ᵉ in
-/// size, rounded. With a scale of 2³², entries of up to 1.5 stay below half of a first prime of 41 bits.
-pub const OPENED_FORM_BITS: u32 = 6;
-
 /// The difference of two entries of an answer up to which a device takes their arms for equal, and plays the
 /// one that the public order prefers: some two deviations of the difference of their noise at N' = 2¹⁴. The
 /// entries of two arms differ by as much where the arms are closer than an eighth of the resolution.
 pub const TIE_TOLERANCE: f64 = 0.04;
-
-/// v: the standard deviation of the smudging of all members together in an entry of an answer that a
-/// committee opens. Two entries that should be 0 and 1 are confused with a probability of 10⁻²⁹.
-pub const OPENED_DEVIATION: f64 = 0.0625;
 
 /// The bits b of the noise that the server adds to the scores of the open tier
 /// ([`Answers::Scores`](crate::Answers::Scores)), in units of their range. It is 2⁸ times the noise of a

@@ -1,7 +1,7 @@
 //! The exchanges of an encrypted bandit with a holder of the key: what both sides must compute alike.
 
 use crate::{BanditConfig, LOG_SCORE, LOG_STATISTICS, Plan, ScoreLayout, ScoreRing};
-use ckks::{NumbersToCoefficients, NumbersToSlots, Params, Raise, Refresh, SlotNumbers, SlotsToCoefficients};
+use ckks::{Params, Raise, SlotsToCoefficients};
 use serde::{Deserialize, Serialize};
 
 /// What a holder of the key is asked for.
@@ -36,12 +36,6 @@ pub struct Exchanges {
     pub statistics: Raise,
     /// A model becomes the coefficients that contexts are multiplied by.
     pub model: SlotsToCoefficients,
-    /// A model comes back to the level of the next update.
-    pub refresh: Refresh,
-    /// [`Self::model`] by a committee, whose members read the numbers of a model alone.
-    pub model_numbers: NumbersToCoefficients,
-    /// [`Self::refresh`] by a committee.
-    pub refresh_numbers: NumbersToSlots,
 }
 
 impl Exchanges {
@@ -65,16 +59,7 @@ impl Exchanges {
         let statistics = raise(layout.raised_statistics(slots), LOG_STATISTICS, plan.statistics_level)?;
         let (level, count, scale) = (plan.refresh_level, plan.model_slots, large.scale(plan.model_level));
         let model = SlotsToCoefficients::new(large, small, level, count, scale, &layout.model())?;
-        let refresh = Refresh::new(large, level, plan.model_level, count)?;
-        let own = layout.model_numbers();
-        let terms: Vec<_> = own.iter().map(|number| number.coefficient).collect();
-        let places = own.iter().map(|number| number.slots).collect();
-        let numbers = SlotNumbers::new(large, level, count, places)?;
-        let refresh_numbers = NumbersToSlots::new(numbers.clone(), plan.model_level)?;
-        let model_numbers = NumbersToCoefficients::new(numbers, small, scale, &terms)?;
-        let exchanges =
-            Exchanges { layout, alone, shared, statistics, model, refresh, model_numbers, refresh_numbers };
-        Ok(exchanges)
+        Ok(Exchanges { layout, alone, shared, statistics, model })
     }
 
     /// The raise of the scores of an evaluation with one user, or with several.

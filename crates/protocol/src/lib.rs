@@ -18,7 +18,6 @@
 //! | s | scaling of the statistics, [`Plan::design_scale`] |
 
 mod answers;
-pub mod budget;
 mod config;
 mod counters;
 mod error;
@@ -43,7 +42,7 @@ pub use key_plan::{AnswerKeys, Automorphism, GaloisKey, KeyPlan};
 pub use lwe::{LWE_DIMENSION, LWE_ENTRY, LWE_FLOOD_BITS, LWE_LEAST, LweAnswer, MOST_BOOTSTRAPPED_ARMS};
 pub use newton::{Factors, warm_steps};
 pub use scores::{
-    LOG_CONTEXT, LOG_MODEL, LOG_SCORE, LOG_STATISTICS, MOST_DECISIONS, MOST_SUMMED, ModelNumber, ScoreLayout,
-    ScoreRing, check_features,
+    LOG_CONTEXT, LOG_MODEL, LOG_SCORE, LOG_STATISTICS, MOST_DECISIONS, MOST_SUMMED, ScoreLayout, ScoreRing,
+    check_features,
 };
 pub use shape::{MOST_ARMS, MOST_FEATURES, Shape};

@@ -31,13 +31,10 @@ use bandit::vector::within;
 use ckks::{ParamsSpec, Places, PrefixSpec, Security, Term};
 use num_complex::Complex64;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::ops::Range;
 use zeroize::Zeroizing;
 
-/// log₂ of the scale of contexts and of trace statistics. The error of an encryption under a committee's
-/// public key, 48 units for five members at N' = 2¹³, is 2⁻²² of a feature: less than what the deep circuit
-/// adds (docs/committee-protocol.md).
+/// log₂ of the scale of contexts and of trace statistics.
 pub const LOG_CONTEXT: u32 = 28;
 /// log₂ of the scale of the model, which is the canonical scale of the ring of scores.
 pub const LOG_MODEL: u32 = 22;
@@ -61,15 +58,6 @@ const STRONG_RINGS: [ParamsSpec; 2] =
 /// The rings for tests.
 const TOYS: [ParamsSpec; 4] =
     [ckks::TOY_LOGN11_SCORES, ckks::TOY_LOGN12_SCORES, ckks::TOY_LOGN13_SCORES, ckks::TOY_LOGN14_SCORES];
-
-/// A number of a model.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ModelNumber {
-    /// The slots of the deep ring that it is the mean of ([`ScoreLayout::model_slots`]).
-    pub slots: [usize; 2],
-    /// The coefficient of M that it becomes, and its factor.
-    pub coefficient: Option<(usize, f64)>,
-}
 
 /// The most decisions of one request.
 pub const MOST_DECISIONS: usize = 128;
@@ -109,11 +97,6 @@ impl ScoreRing {
     /// The coefficients that the contexts of a decision take up.
     fn coefficients(shape: Shape) -> usize {
         2 * shape.arm_slots * numbers(shape.dim).next_power_of_two()
-    }
-
-    /// The least N' of a ring with security for `shape`.
-    pub(crate) fn least_n(shape: Shape) -> usize {
-        Self::coefficients(shape).max(1 << RINGS[0].log_n)
     }
 
     /// The ring of the keys for `shape` ([`KeyPlan::new`]).
@@ -445,21 +428,6 @@ impl ScoreLayout {
         out
     }
 
-    /// The numbers of a model: the mean of A_ij and A_ji for i ≤ j, and ω_j. Padded features have numbers,
-    /// and no coefficients.
-    pub fn model_numbers(&self) -> Vec<ModelNumber> {
-        let dim = self.shape.dim;
-        let terms: BTreeMap<usize, Term> = self.model().into_iter().map(|term| (term.slot, term)).collect();
-        let number = |slots: [usize; 2]| {
-            // Both slots of a pair are added to one coefficient.
-            let twice = if slots[0] == slots[1] { 1.0 } else { 2.0 };
-            let coefficient = terms.get(&slots[0]).map(|term| (term.coefficient, twice * term.factor));
-            ModelNumber { slots, coefficient }
-        };
-        let pairs = (0..dim).flat_map(|i| (i..dim).map(move |j| [i * dim + j, j * dim + i]));
-        pairs.chain((0..dim).map(|j| [dim * dim + j; 2])).map(number).collect()
-    }
-
     /// The coefficients of M at the scale 2^[`LOG_MODEL`] for A = I/λ and ω = 0.
     pub fn first_model(&self, lambda: f64) -> Vec<i64> {
         let mut out = vec![0; self.ring.n()];
@@ -619,22 +587,6 @@ mod tests {
                 let entry = if slot < shape.square() { a(i, j) } else { omega(slot - shape.square()) };
                 model[coefficient] += (entry * factor * f64::from(LOG_MODEL).exp2()).round() as i128;
             }
-            // The numbers that a committee reads become the same coefficients, and are as many as are
-            // counted.
-            let mut of_numbers = vec![0i128; n];
-            let numbers = layout.model_numbers();
-            assert_eq!(numbers.len(), shape.dim * (shape.dim + 3) / 2);
-            for ModelNumber { slots, coefficient } in numbers {
-                let entry = |slot: usize| match slot.checked_sub(shape.square()) {
-                    Some(j) => omega(j),
-                    None => a(slot / shape.dim, slot % shape.dim),
-                };
-                let Some((at, factor)) = coefficient else { continue };
-                let mean = slots.map(entry).iter().sum::<f64>() / 2.0;
-                of_numbers[at] += (mean * factor * f64::from(LOG_MODEL).exp2()).round() as i128;
-            }
-            let off = model.iter().zip(&of_numbers).map(|(slots, numbers)| (slots - numbers).abs()).max();
-            assert!(off.unwrap() <= 1, "{off:?}");
             for several in [1, 3, layout.most_decisions()] {
                 let Ok(log) = layout.log_places(several) else { continue };
                 let decisions: Vec<Vec<Vec<f64>>> =

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! offset  bytes  what
-//!      0      8  magic "HELBAPUB", "HELBASEC" or "HELBAUSR"
+//!      0      8  magic "HELBAPUB" or "HELBASEC"
 //!      8      2  version, little endian like all numbers
 //!     10      4  length of the manifest
 //!     14      …  manifest, JSON
@@ -16,17 +16,16 @@
 //!
 //! A secret bundle has the secret key, that of the ring of scores, that of bootstrapping keys if there are
 //! any, and the access token.
-//!
-//! A users' bundle has the wide public key of the ring of scores, and the access token: all that a device of
-//! a user needs where a committee holds the key.
 
 use crate::frame::check_length;
-use crate::{Error, KeysDigest, Manifest, PublicBytes};
+use crate::{Error, Manifest};
 use protocol::Shape;
 use std::io::{Read, Write};
 
 /// The version of bundles that are written and read.
-pub const BUNDLE_VERSION: u16 = 6;
+pub const BUNDLE_VERSION: u16 = 7;
+/// The first bytes of bundles for users of a committee, which versions before 7 of the format had.
+const USERS: [u8; 8] = *b"HELBAUSR";
 /// The most bytes of a manifest.
 pub const MAX_MANIFEST_BYTES: usize = 64 << 10;
 /// The most frames. The largest shape has fewer than a hundred.
@@ -41,8 +40,6 @@ pub enum BundleKind {
     Public,
     /// The bundle for the devices of users only.
     Secret,
-    /// The bundle for the devices of users where a committee holds the key. Its access token is a secret.
-    Users,
 }
 
 impl BundleKind {
@@ -50,7 +47,6 @@ impl BundleKind {
         match self {
             BundleKind::Public => *b"HELBAPUB",
             BundleKind::Secret => *b"HELBASEC",
-            BundleKind::Users => *b"HELBAUSR",
         }
     }
 }
@@ -112,7 +108,6 @@ pub struct BundleReader<R: Read> {
     kind: BundleKind,
     manifest: Manifest,
     read: u32,
-    digest: KeysDigest,
 }
 
 impl<R: Read> BundleReader<R> {
@@ -123,9 +118,13 @@ impl<R: Read> BundleReader<R> {
     /// [`Error::BadManifest`], [`Error::Io`].
     pub fn new(mut input: R) -> Result<Self, Error> {
         let magic: [u8; 8] = number(&mut input, "the magic number")?;
-        let kind = [BundleKind::Public, BundleKind::Secret, BundleKind::Users]
-            .into_iter()
-            .find(|k| k.magic() == magic);
+        if magic == USERS {
+            return Err(Error::Malformed(
+                "a users' bundle of a committee that held a key, which this version has no more: a device of a committee \
+                 begins a session, with `helba-client shares begin`",
+            ));
+        }
+        let kind = [BundleKind::Public, BundleKind::Secret].into_iter().find(|k| k.magic() == magic);
         let kind = kind.ok_or(Error::Malformed("not a key bundle, which `helba-keygen create` writes"))?;
         let version = u16::from_le_bytes(number(&mut input, "the version")?);
         if version != BUNDLE_VERSION {
@@ -149,7 +148,7 @@ impl<R: Read> BundleReader<R> {
                 manifest.frames
             )));
         }
-        Ok(BundleReader { input, kind, manifest, read: 0, digest: KeysDigest::default() })
+        Ok(BundleReader { input, kind, manifest, read: 0 })
     }
 
     /// As [`Self::new`], for one kind.
@@ -175,11 +174,6 @@ impl<R: Read> BundleReader<R> {
         &self.manifest
     }
 
-    /// The digest of the frames that were read.
-    pub(crate) fn digest(&self) -> PublicBytes {
-        self.digest.digest()
-    }
-
     /// Reads the next frame into `frame`, which is cleared first and grows at most once. Returns false after
     /// the last frame, where the input must end.
     ///
@@ -198,7 +192,6 @@ impl<R: Read> BundleReader<R> {
         check_length("a frame", length, limit)?;
         frame.resize(length, 0);
         exactly(&mut self.input, frame, "a frame")?;
-        self.digest.add(frame);
         self.read += 1;
         Ok(true)
     }

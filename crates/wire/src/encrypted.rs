@@ -13,8 +13,8 @@
 //! several decisions says in [`DECISIONS_HEADER`] how many: their contexts share one frame, and their answers
 //! too.
 
+use crate::Error;
 use crate::frame::{self, Kind, Reader};
-use crate::{CommitteeContexts, Error, OpenedAnswer};
 use ckks::{KeyId, Params};
 use protocol::{
     Answers, BanditConfig, Compare, DecisionId, LearnId, LweAnswer, MOST_DECISIONS, MOST_LOGGED, Plan,
@@ -148,17 +148,6 @@ impl Limits {
             scores,
             counters: if config.counters.is_some() { counters } else { 0 },
         })
-    }
-
-    /// The limits of the same bandit where a committee holds the keys: contexts come with the key of their
-    /// answer, both contexts and statistics with a proof, and an answer has the shares of the members.
-    pub fn under_committee(self, small: &Params, layout: &ScoreLayout) -> Self {
-        Limits {
-            contexts: CommitteeContexts::most_bytes(CommitteeContexts::contexts_bytes(small)),
-            statistics: ckks::proven_ciphertext_bytes(small, layout.feedback_numbers()),
-            answer: OpenedAnswer::most_bytes(layout.most_decisions() * layout.arms()),
-            ..self
-        }
     }
 
     /// The longest body of a feedback.

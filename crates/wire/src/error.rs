@@ -31,9 +31,6 @@ pub enum Error {
     /// Untrusted: bytes that are not such a message.
     #[error("rejected: {0}")]
     Malformed(&'static str),
-    /// Untrusted: shares of another set or another shape.
-    #[error(transparent)]
-    Shares(#[from] ckks_shares::Error),
     /// Misuse: bootstrapping keys and CKKS keys of different generations.
     #[error(
         "the bootstrapping keys {keys} switch from the CKKS key pair {switched}, and the loaded CKKS key pair is {loaded}: load \
@@ -66,7 +63,8 @@ pub enum Error {
     },
     /// Untrusted: a bundle of another version of the format, which older or newer programs write.
     #[error(
-        "the bundle has format version {got}, this program reads version {want}: generate new keys with `helba-keygen create`"
+        "the bundle has format version {got}, this program reads version {want}: generate new keys with `helba-keygen create`; a committee makes its \
+         own with `helba-member shares keygen`"
     )]
     BundleVersion {
         /// The version of the bundle.
@@ -125,30 +123,6 @@ pub enum Error {
         /// The value that follows from the content.
         want: String,
     },
-    /// Untrusted: an epoch of a committee that is over.
-    #[error(
-        "epoch {got} of the committee is over, since epoch {known} was seen before: start the server with the public bundle \
-         of the newest epoch"
-    )]
-    OldEpoch {
-        /// The epoch that is presented.
-        got: usize,
-        /// The epoch that is known.
-        known: usize,
-    },
-    /// Untrusted: a committee that the one that is known did not hand its shares on to.
-    #[error(
-        "epoch {got} of the committee does not follow from epoch {known}, which is known here: {why}; ask members of the \
-         committee, and take the bundle of the newest epoch from one of them"
-    )]
-    Epoch {
-        /// The epoch that is presented.
-        got: usize,
-        /// The epoch that is known.
-        known: usize,
-        /// The reason.
-        why: String,
-    },
     /// Misuse: the bundle lacks a key that its shape needs.
     #[error("the bundle has no {what} for level {level}: generate new keys with `helba-keygen create`")]
     MissingKey {
@@ -176,9 +150,6 @@ pub enum Error {
     /// A ciphertext or key was refused.
     #[error(transparent)]
     Ckks(#[from] ckks::Error),
-    /// Untrusted: a sealed or signed part of a message of a committee.
-    #[error(transparent)]
-    Envelope(#[from] envelope::Error),
     /// A shape has no parameters.
     #[error(transparent)]
     Protocol(#[from] protocol::Error),
@@ -192,16 +163,12 @@ impl Error {
             Error::Truncated { .. } | Error::Trailing { .. } | Error::Malformed(_) => Fault::Malformed,
             Error::Version { .. } | Error::BundleVersion { .. } => Fault::Version,
             Error::Ckks(error) => error.fault(),
-            Error::Envelope(error) => error.fault(),
-            Error::Shares(error) => error.fault(),
             Error::Protocol(error) => error.fault(),
             Error::Level { .. }
             | Error::WrongBundle { .. }
             | Error::BadManifest(_)
             | Error::UnknownParams { .. }
             | Error::Manifest { .. }
-            | Error::OldEpoch { .. }
-            | Error::Epoch { .. }
             | Error::MissingKey { .. }
             | Error::Generation { .. }
             | Error::NoBootstraps { .. }
@@ -220,9 +187,6 @@ fn wrong_bundle(want: BundleKind) -> &'static str {
         }
         BundleKind::Secret => {
             "this is no secret bundle, and one is needed: give the file that `helba-keygen create --secret` wrote"
-        }
-        BundleKind::Users => {
-            "this is no users' bundle, and one is needed: give the file that `helba-keygen committee --users` wrote"
         }
     }
 }

@@ -33,13 +33,7 @@ pub(crate) enum Kind {
     Raises = 3,
     TracedFeedback = 4,
     AskAgain = 5,
-    CommitteeContexts = 6,
-    OpenedAnswer = 7,
-    MemberRequest = 8,
-    MemberReply = 9,
-    Journal = 10,
     ShownCounters = 11,
-    Successor = 12,
     LearnRequest = 13,
 }
 
@@ -58,13 +52,7 @@ impl TryFrom<u8> for Kind {
             Kind::Raises,
             Kind::TracedFeedback,
             Kind::AskAgain,
-            Kind::CommitteeContexts,
-            Kind::OpenedAnswer,
-            Kind::MemberRequest,
-            Kind::MemberReply,
-            Kind::Journal,
             Kind::ShownCounters,
-            Kind::Successor,
             Kind::LearnRequest,
         ];
         kinds.into_iter().find(|kind| *kind as u8 == number).ok_or("no message has this number")

@@ -1,7 +1,6 @@
-//! The manifest of a key bundle: parameters, keys, and who can decrypt. What members of a committee sign of
-//! it is in `signatures`.
+//! The manifest of a key bundle: parameters and keys.
 
-use crate::{Custody, Error, TokenDigest};
+use crate::{Error, TokenDigest};
 use ckks::{KeyId, Params, ParamsSpec, Security};
 use protocol::{ScoreRing, Shape};
 use serde::{Deserialize, Serialize};
@@ -34,8 +33,6 @@ pub struct Manifest {
     pub token_digest: TokenDigest,
     /// The keys of the ring of scores.
     pub scores: ScoresManifest,
-    /// Who can decrypt.
-    pub custody: Custody,
     /// The bootstrapping keys of the ring of scores, if the bundle has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bootstraps: Option<BootstrapsManifest>,
@@ -188,7 +185,6 @@ impl Manifest {
         frames: u32,
         token_digest: TokenDigest,
         scores: ScoresManifest,
-        custody: Custody,
     ) -> Self {
         Manifest {
             params: params.spec().name.into(),
@@ -202,7 +198,6 @@ impl Manifest {
             frames: frames + scores.frames + scores.answers.frames,
             token_digest,
             scores,
-            custody,
             bootstraps: None,
         }
     }

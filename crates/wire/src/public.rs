@@ -1,6 +1,6 @@
+use crate::Error;
 use crate::bundle::{BundleKind, BundleReader};
 use crate::manifest::{BootstrapsManifest, Manifest, ScoresManifest, differs};
-use crate::{Custody, Error};
 use ckks::{
     EvaluationKeys, Evaluator, GaloisElement, KeyId, KeyStorage, KeySwitchKey, Params, PublicKey, RingSwitch,
     Security,
@@ -72,8 +72,7 @@ impl PublicBundle {
     }
 
     /// Reads a bundle. It checks the manifest, every frame, and the key ids, and that the bundle has every
-    /// key that [`KeyPlan`] lists for its shape. Where a committee holds the key, all its members must have
-    /// signed these frames.
+    /// key that [`KeyPlan`] lists for its shape.
     ///
     /// # Errors
     /// [`Error::WrongBundle`] for a secret bundle; [`Error::Manifest`], [`Error::MissingKey`],
@@ -104,12 +103,6 @@ impl PublicBundle {
         let bootstraps = bootstraps.map(|stated| read_bootstraps(&mut reader, stated, key_id)).transpose()?;
         // All frames are read, so that the input must end here.
         reader.next_frame(0, &mut Vec::new())?;
-        if let Custody::Committee(committee) = &manifest.custody {
-            if reader.digest() != committee.keys {
-                return Err(differs("custody.keys", "the digest of other frames", "that of its frames"));
-            }
-            manifest.check_signatures()?;
-        }
         let RingKeys { public_key, key_id, keys } = large;
         Ok(PublicBundle { manifest, params, public_key, key_id, keys, scores, bootstraps })
     }
@@ -305,7 +298,7 @@ struct FrameLimits {
 impl FrameLimits {
     fn new(params: &Params) -> Self {
         let top = params.max_level();
-        let public_key = ckks::public_key_bytes(params, false);
+        let public_key = ckks::public_key_bytes(params);
         let basis = params.qp_basis(top);
         let poly: usize = (0..basis.len()).map(|i| basis.modulus(i).bits() as usize * params.n() / 8).sum();
         // The key of a rotation has the most digits.

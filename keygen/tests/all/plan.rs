@@ -66,38 +66,6 @@ fn json_has_every_field_and_text_the_same_numbers() {
     assert!(wanted.iter().all(|w| text.contains(w)) && text.lines().count() == 10, "{text}");
 }
 
-/// A committee's costs, as text and as JSON, and numbers that no committee has.
-#[test]
-fn committees_are_planned() {
-    use protocol::budget::{Budget, OPENED_NATS, budget_of_a_member};
-    let arguments = ["--d", "7", "--k", "4", "--committee", "3/5"];
-    let out = tool(&[&arguments[..], &["--json"]].concat());
-    let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
-    let committee = &json["committee"];
-    let most = budget_of_a_member(OPENED_NATS, protocol::Shape::for_problem(7, 4), (3, 5), 5);
-    let Budget { decisions, models } = most;
-    assert_eq!((decisions, models), (163, 39));
-    assert_eq!(committee["of_a_member"], serde_json::to_value(most).unwrap());
-    assert_eq!(committee["decisions"], serde_json::json!([decisions, decisions * 5 / 3]));
-    assert_eq!(committee["models"], serde_json::json!([models, models * 5 / 3]));
-    let text = String::from_utf8(tool(&arguments).stdout).unwrap();
-    let wanted = [
-        "any 3 of 5 members",
-        "allow 163 decisions and 39 models",
-        "271 and 65 if all",
-        "with 2 of the members",
-    ];
-    assert!(wanted.iter().all(|w| text.contains(w)), "{text}");
-    let explained = tool(&[&arguments[..], &["--explain"]].concat());
-    let text = String::from_utf8(explained.stdout).unwrap();
-    assert!(text.contains("4 nats for a key: 490 decisions; divided by 3, a member opens 163"), "{text}");
-    for wrong in ["1/3", "2/2", "3/4", "9/17", "3", "a/5", "0/0", "300/599"] {
-        let out = tool(&["--d", "2", "--k", "2", "--committee", wrong]);
-        let said = String::from_utf8(out.stderr).unwrap();
-        assert!(!out.status.success() && (said.contains("not possible") || said.contains("t/n")), "{said}");
-    }
-}
-
 #[test]
 fn refusals_of_the_program_show_a_way_out() {
     let out = tool(&["--d", "16", "--k", "65"]);

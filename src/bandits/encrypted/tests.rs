@@ -63,8 +63,7 @@ fn insert_due(bandits: &Bandits, device: &Device) -> Arc<EncryptedServed> {
     let created = &due.created;
     let (engine, mut rng) = (&due.shared.engine, ChaCha20Rng::seed_from_u64(2));
     let round = due.take_rounds(1).unwrap();
-    let id = lock(&due.live).bandit.decision_id(round);
-    let frame = device.join(created).unwrap().feedback(id, 0, &[0.6, 0.8], 0.5, None, &mut rng).unwrap();
+    let frame = device.join(created).unwrap().feedback(0, &[0.6, 0.8], 0.5, None, &mut rng).unwrap();
     due.change(&Event::Feedback { round, frame }).unwrap();
     let task = lock(&due.live).bandit.task().unwrap().id;
     let deep = engine.deep();

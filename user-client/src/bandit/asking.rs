@@ -3,11 +3,9 @@
 
 use super::{BanditDevice, Choice, MaskedTask, ReadReply};
 use crate::Error;
-use envelope::SealingSecret;
 use protocol::DecisionId;
 use rand::CryptoRng;
 use wire::{AskAgain, ProblemType};
-use zeroize::Zeroizing;
 
 /// The most times that a device asks again because the evaluation that it was part of has ended.
 const MOST_REPEATS: usize = 3;
@@ -39,19 +37,13 @@ pub struct PlayedRound<C = Choice> {
 /// request, the caller sends it and hands the reply to [`BanditDevice::answered`]; then [`Self::finish`]
 /// returns the decisions.
 pub struct Asking {
-    /// The coefficients of the contexts, of which each request has an encryption of its own.
-    coefficients: Zeroizing<Vec<i64>>,
     contexts: Vec<u8>,
-    /// What the answer of a committee is opened with. It is used for this request alone.
-    answer_key: Option<SealingSecret>,
     decisions: usize,
     next: Option<Next>,
-    /// How often the contexts were encrypted again.
+    /// How often the contexts were sent again.
     asked: usize,
     /// Answers to tasks since the last request for a decision.
     raises: usize,
-    /// Whether the manifest of the server was asked for.
-    checked: bool,
     sent: usize,
     received: usize,
     round: Option<PlayedRound<Vec<Choice>>>,
@@ -62,8 +54,6 @@ enum Next {
     Contexts,
     Again(DecisionId, u32, Vec<u8>),
     Raises(Vec<u8>),
-    /// The manifest of the server, before this reply is read again.
-    Keys(Vec<u8>),
 }
 
 /// A request, whose body is binary ([`wire::OCTET_STREAM`]). Its reply has at most
@@ -93,8 +83,6 @@ pub enum Target {
     },
     /// `POST …/raises`.
     Raises,
-    /// `GET /v1/keys`, whose answer is JSON: who answers may have changed.
-    Keys,
 }
 
 impl Asking {
@@ -108,7 +96,6 @@ impl Asking {
                 Request { to: Target::Again { decision: *decision, answers: *answers }, body }
             }
             Next::Raises(body) => Request { to: Target::Raises, body },
-            Next::Keys(_) => Request { to: Target::Keys, body: &[] },
         })
     }
 
@@ -137,27 +124,22 @@ impl PlayedRound<Vec<Choice>> {
 
 impl BanditDevice<'_> {
     /// Begins to ask for decisions on the rows of each. If the server waits for a holder of the key, the
-    /// device raises first. If another one was faster, or the evaluation ended without an answer, it encrypts
-    /// the contexts again and asks once more, up to three times: under a committee, a server takes contexts
-    /// once. If an answer cannot be relied on and others share it,
+    /// device raises first. If another one was faster, or the evaluation ended without an answer, it asks once
+    /// more, up to three times. If an answer cannot be relied on and others share it,
     /// the device asks for another one, which is counted ([`crate::Device::with_most_repeats`]), until it can
     /// be relied on or the server refuses.
     ///
     /// # Errors
     /// [`Error::Protocol`] for the rows, also for more decisions than [`Self::most_decisions`].
     pub fn ask<R: CryptoRng>(&self, decisions: &[&[Vec<f64>]], rng: &mut R) -> Result<Asking, Error> {
-        let coefficients = Zeroizing::new(self.exchanges.layout.contexts(decisions)?);
+        let contexts = self.contexts_of_several(decisions, rng)?;
         let decisions = decisions.len();
-        let (contexts, answer_key) = self.request(&coefficients, decisions, rng)?;
         Ok(Asking {
-            coefficients,
             contexts,
-            answer_key,
             decisions,
             next: Some(Next::Contexts),
             asked: 0,
             raises: 0,
-            checked: false,
             sent: 0,
             received: 0,
             round: None,
@@ -168,8 +150,7 @@ impl BanditDevice<'_> {
     ///
     /// # Errors
     /// The error in place of the reply, unless it leads to another request; as [`Self::read`];
-    /// [`Error::BadAnswer`] for a reply that neither decides nor asks for anything, or that asks too often;
-    /// those of [`crate::Device::check_manifest`] if the members of a committee have changed.
+    /// [`Error::BadAnswer`] for a reply that neither decides nor asks for anything, or that asks too often.
     /// Nothing is left to send then.
     pub fn answered<R: CryptoRng>(
         &self,
@@ -178,20 +159,8 @@ impl BanditDevice<'_> {
         rng: &mut R,
     ) -> Result<(), Error> {
         asking.sent += asking.request().map_or(0, |request| request.body.len());
-        let decided = match asking.next.take() {
-            Some(Next::Keys(kept)) => {
-                let checked = reply.and_then(|json| self.check_epoch(&json));
-                checked.and_then(|()| self.take(asking, &kept, rng))
-            }
-            _ => reply.and_then(|reply| {
-                let taken = self.take(asking, &reply, rng);
-                if taken.as_ref().is_err_and(|error| self.may_be_of_another_epoch(error)) && !asking.checked {
-                    (asking.checked, asking.next) = (true, Some(Next::Keys(reply)));
-                    return Ok(None);
-                }
-                taken
-            }),
-        };
+        asking.next = None;
+        let decided = reply.and_then(|reply| self.take(asking, &reply, rng));
         match (decided, &mut asking.round) {
             (Ok(None), _) => return Ok(()),
             (Ok(Some((choice, tasks))), None) => {
@@ -207,8 +176,6 @@ impl BanditDevice<'_> {
                 round.tasks.extend(tasks);
             }
             (Err(error), None) if asking.asked < MOST_REPEATS && has_ended(&error) => {
-                let (contexts, answer_key) = self.request(&asking.coefficients, asking.decisions, rng)?;
-                (asking.contexts, asking.answer_key) = (contexts, answer_key);
                 (asking.asked, asking.raises) = (asking.asked + 1, 0);
                 asking.next = Some(Next::Contexts);
                 return Ok(());
@@ -224,17 +191,6 @@ impl BanditDevice<'_> {
         Ok(())
     }
 
-    /// Whether an answer cannot be opened as one of a committee whose members have changed cannot.
-    fn may_be_of_another_epoch(&self, error: &Error) -> bool {
-        self.device.is_of_committee() && matches!(error, Error::Share { .. } | Error::Wire(_))
-    }
-
-    /// Takes the manifest of the server, which names who answers now.
-    fn check_epoch(&self, json: &[u8]) -> Result<(), Error> {
-        let manifest = serde_json::from_slice(json);
-        self.device.check_manifest(&manifest.map_err(|error| Error::BadAnswer(error.to_string()))?)
-    }
-
     /// The decisions of a reply. `None` after a reply that asks for a raise, which is sent next.
     #[allow(clippy::type_complexity, reason = "a pair that is taken apart by the one caller")]
     fn take<R: CryptoRng>(
@@ -244,8 +200,7 @@ impl BanditDevice<'_> {
         rng: &mut R,
     ) -> Result<Option<(Vec<Choice>, Vec<MaskedTask>)>, Error> {
         asking.received += reply.len();
-        let ReadReply { choice, others, ticket, tasks } =
-            self.read_under(asking.answer_key.as_ref(), reply)?;
+        let ReadReply { choice, others, ticket, tasks } = self.read(reply)?;
         if let Some(choice) = choice {
             let choice: Vec<Choice> = [choice].into_iter().chain(others).collect();
             let (got, want) = (choice.len(), asking.decisions);

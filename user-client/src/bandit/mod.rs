@@ -16,39 +16,29 @@
 //! on a decrypted value.
 
 mod asking;
-mod committee;
-#[cfg(all(feature = "http", feature = "secret"))]
+#[cfg(feature = "http")]
 mod learning;
-#[cfg(feature = "secret")]
 mod question;
-#[cfg(feature = "secret")]
-mod raise;
-#[cfg(not(feature = "secret"))]
-#[path = "no_raise.rs"]
 mod raise;
 mod reply;
 #[cfg(feature = "http")]
 mod round;
-#[cfg(feature = "secret")]
 mod secret;
 
-#[cfg(all(test, feature = "secret"))]
+#[cfg(test)]
 pub(crate) use asking::MOST_ANSWERS_OF_A_DECISION;
-#[cfg(all(feature = "http", feature = "secret"))]
+#[cfg(feature = "http")]
 pub(crate) use asking::has_ended;
 pub use asking::{Asking, PlayedRound, Request, Target};
-#[cfg(all(feature = "http", feature = "secret"))]
+#[cfg(feature = "http")]
 pub use learning::{Learning, LoggedRound};
 pub use raise::MaskedTask;
 pub use reply::{Choice, ReadReply};
 
-use crate::device::{Keys, same};
+use crate::device::same;
 use crate::{Device, Error};
 use ckks::{KeyId, Params, Plaintext};
-use envelope::SealingSecret;
-#[cfg(feature = "secret")]
-use protocol::Compare;
-use protocol::{ArmCounter, DecisionId, Exchanges, LOG_CONTEXT, LOG_STATISTICS, ScoreRing};
+use protocol::{ArmCounter, Compare, Exchanges, LOG_CONTEXT, LOG_STATISTICS, ScoreRing};
 use rand::CryptoRng;
 use serde::Serialize;
 use std::sync::Arc;
@@ -62,9 +52,8 @@ pub struct BanditDevice<'a> {
     small_id: KeyId,
     /// The parameters of answers.
     answers: Params,
-    /// The secret of the ring of scores under the primes of answers, if the device has it.
-    #[cfg(feature = "secret")]
-    answers_secret: Option<ckks_secret::SecretKey>,
+    /// The secret of the ring of scores under the primes of answers.
+    answers_secret: ckks_secret::SecretKey,
     created: Created,
     exchanges: Exchanges,
     limits: Limits,
@@ -94,8 +83,7 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Protocol`], [`Error::Ckks`] for a bandit that
-    /// does not fit this device, or that no committee serves if one holds the key; [`Error::Rotated`] for one
-    /// as it was before a rotation that this device has followed.
+    /// does not fit this device.
     pub fn join(&self, created: &Created) -> Result<BanditDevice<'_>, Error> {
         Held::Borrowed(self).join(created)
     }
@@ -115,17 +103,12 @@ impl<'a> Held<'a> {
         let ring = ScoreRing::beside(self.params().spec(), self.shape())?;
         same("parameters of scores", small.spec().name, ring.params.name.into())?;
         let params = self.params();
-        self.check_not_former(&created.key_id)?;
         same("fingerprint", &created.fingerprint, params.fingerprint().to_string())?;
         same("key id", &created.key_id, self.key_id().to_string())?;
         same("fingerprint of scores", &created.scores_fingerprint, small.fingerprint().to_string())?;
         same("key id of scores", &created.scores_key_id, small_id.to_string())?;
         let (config, plan) = (&created.config, &created.plan);
-        if self.is_of_committee() {
-            config.check_committee()?;
-        }
-        #[cfg(feature = "secret")]
-        if config.compare == Compare::Pbs && self.secret().is_some_and(|keys| keys.lwe.is_none()) {
+        if config.compare == Compare::Pbs && self.keys().lwe.is_none() {
             return Err(Error::NoBootstraps);
         }
         if config.plan(params, self.shape(), ring)? != *plan {
@@ -133,14 +116,10 @@ impl<'a> Held<'a> {
         }
         let exchanges = Exchanges::new(config, plan, ring, small, params)?;
         let answers = ring.answers(params.spec()).validate()?;
-        let mut limits = Limits::new(params, small, &answers, config, plan, &exchanges.layout)?;
-        if self.is_of_committee() {
-            limits = limits.under_committee(small, &exchanges.layout);
-        }
+        let limits = Limits::new(params, small, &answers, config, plan, &exchanges.layout)?;
         let created = created.clone();
         Ok(BanditDevice {
-            #[cfg(feature = "secret")]
-            answers_secret: self.secret().map(|keys| keys.small.under(&answers)),
+            answers_secret: self.keys().small.under(&answers),
             device: self,
             small_id,
             answers,
@@ -184,10 +163,8 @@ impl BanditDevice<'_> {
     /// The body of a decision request: the frame of the contexts at the top level of the ring of scores.
     /// `rows` has the features of each arm: K rows of d features with norms of at most L.
     ///
-    /// The answer of a committee is sealed under a key of its request, which [`Self::ask`] keeps.
-    ///
     /// # Errors
-    /// [`Error::Protocol`] for the rows; [`Error::AnswerKey`] if a committee holds the key.
+    /// [`Error::Protocol`] for the rows.
     pub fn contexts<R: CryptoRng>(&self, rows: &[Vec<f64>], rng: &mut R) -> Result<Vec<u8>, Error> {
         self.contexts_of_several(&[rows], rng)
     }
@@ -217,34 +194,12 @@ impl BanditDevice<'_> {
         rng: &mut R,
     ) -> Result<Vec<u8>, Error> {
         let coefficients = Zeroizing::new(self.exchanges.layout.contexts(decisions)?);
-        match self.request(&coefficients, decisions.len(), rng)? {
-            (body, None) => Ok(body),
-            (_, Some(_)) => Err(Error::AnswerKey),
-        }
+        let message = Zeroizing::new(self.message(&coefficients, LOG_CONTEXT)?);
+        Ok(self.encrypted(&message, rng))
     }
 
-    /// The body of a request for this number of decisions, by the coefficients of their contexts, and what
-    /// the answer of a committee is opened with.
-    fn request<R: CryptoRng>(
-        &self,
-        coefficients: &[i64],
-        decisions: usize,
-        rng: &mut R,
-    ) -> Result<(Vec<u8>, Option<SealingSecret>), Error> {
-        let message = Zeroizing::new(self.message(coefficients, LOG_CONTEXT)?);
-        Ok(match self.device.keys() {
-            #[cfg(feature = "secret")]
-            Keys::Secret(keys) => (self.encrypted(keys, &message, rng), None),
-            Keys::Committee(keys) => {
-                let (body, key) = self.sealed_contexts(keys, &message, decisions, rng);
-                (body, Some(key))
-            }
-        })
-    }
-
-    /// The body of the feedback on `decision`, which proofs of a committee's users are about: the frame of
-    /// the coefficients of the statistics, at the top level of the ring of scores. `features` are those of
-    /// `arm`, which was played, and `reward` is in [−1, 1]. The arm enters the counters of the bandit, if it
+    /// The body of a feedback: the frame of the coefficients of the statistics, at the top level of the ring
+    /// of scores. `features` are those of `arm`, which was played, and `reward` is in [−1, 1]. The arm enters the counters of the bandit, if it
     /// has any, and nothing else. Under the trace condition the trace statistics come with it, and the answer
     /// to `question` ([`Choice::question`]) if the key has answers left.
     ///
@@ -253,7 +208,6 @@ impl BanditDevice<'_> {
     /// one of this device; [`Error::AnswerCount`] if the answer cannot be counted.
     pub fn feedback<R: CryptoRng>(
         &self,
-        decision: DecisionId,
         arm: usize,
         features: &[f64],
         reward: f64,
@@ -262,15 +216,7 @@ impl BanditDevice<'_> {
     ) -> Result<Vec<u8>, Error> {
         let coefficients = Zeroizing::new(self.exchanges.layout.feedback(arm, features, reward)?);
         let message = Zeroizing::new(self.message(&coefficients, LOG_STATISTICS)?);
-        match self.device.keys() {
-            #[cfg(feature = "secret")]
-            Keys::Secret(keys) => self.secret_feedback(keys, &message, features, question, rng),
-            Keys::Committee(keys) => {
-                // A bandit with questions was not joined.
-                let _ = question;
-                Ok(self.public_statistics(keys, &message, decision.round(), rng))
-            }
-        }
+        self.encrypted_feedback(&message, features, question, rng)
     }
 
     /// Checks features and reward as [`Self::feedback`] does, for programs that count rewards which they do
@@ -287,7 +233,7 @@ impl BanditDevice<'_> {
     ///
     /// # Errors
     /// [`Error::Wire`], [`Error::Ckks`] for a reply that is not one of this bandit; [`Error::BadAnswer`] for
-    /// counters of a group that is not whole; [`Error::NoSecret`] for a device without the secret keys.
+    /// counters of a group that is not whole.
     pub fn open_counters(&self, reply: &[u8]) -> Result<OpenedCounters, Error> {
         let shown = ShownCounters::read(reply, &self.limits)?;
         let every = self.created.config.counters.map_or(0, |counters| counters.every);
@@ -295,11 +241,7 @@ impl BanditDevice<'_> {
             return Err(Error::BadAnswer("its counters are not those of whole groups of feedbacks".into()));
         }
         let deviation = self.created.config.counters.map_or(0.0, |c| c.deviation(shown.feedbacks));
-        let arms = match self.device.keys() {
-            #[cfg(feature = "secret")]
-            Keys::Secret(keys) => self.opened_counters(keys, &shown)?,
-            Keys::Committee(_) => return Err(Error::NoSecret("opening counters")),
-        };
+        let arms = self.opened_counters(&shown)?;
         Ok(OpenedCounters { feedbacks: shown.feedbacks, deviation, arms })
     }
 

@@ -7,7 +7,6 @@
 
 use super::BanditDevice;
 use crate::Error;
-use crate::device::SecretKeys;
 use ckks::Ciphertext;
 use protocol::{QuestionId, exchange};
 use rand::CryptoRng;
@@ -18,11 +17,10 @@ impl BanditDevice<'_> {
     /// question is answered and counted, whatever else was decrypted.
     pub(super) fn answer_question<R: CryptoRng>(
         &self,
-        keys: &SecretKeys,
         question: &TraceQuestion,
         rng: &mut R,
     ) -> Result<Option<(QuestionId, bool)>, Error> {
-        let question_id = question.id;
+        let (question_id, keys) = (question.id, self.device.keys());
         let question = self.comparison(question)?;
         if !keys.answers.count()? {
             return Ok(None);
@@ -150,10 +148,8 @@ mod tests {
         fn ask(&mut self, k: usize, bound: i64) -> Option<bool> {
             let choice = self.device.read(&self.reply(k, bound)).unwrap().choice.unwrap();
             assert_eq!(choice.reliable, self.entry < 2);
-            let body = self
-                .device
-                .feedback(DecisionId([0; 16]), 0, &[0.5, 0.5], 1.0, choice.question.as_ref(), &mut rng())
-                .unwrap();
+            let body =
+                self.device.feedback(0, &[0.5, 0.5], 1.0, choice.question.as_ref(), &mut rng()).unwrap();
             let feedback = TracedFeedback::read(&body, self.device.limits()).unwrap();
             assert!(!feedback.statistics.is_empty() && !feedback.trace.is_empty());
             self.answers += u64::from(feedback.answer.is_some());
@@ -215,10 +211,7 @@ mod tests {
         let attacker = Attacker::new(&open, BanditConfig::new(2, 2).linear.schedule);
         assert!(matches!(attacker.device.read(&attacker.reply(3, 0)), Err(Error::Wire(_))));
         let question = TraceQuestion { id: ID, frame: attacker.frame(0, (0, STEP)) };
-        let body = attacker
-            .device
-            .feedback(DecisionId([0; 16]), 0, &[0.5, 0.5], 1.0, Some(&question), &mut rng())
-            .unwrap();
+        let body = attacker.device.feedback(0, &[0.5, 0.5], 1.0, Some(&question), &mut rng()).unwrap();
         assert_eq!(body.len(), attacker.device.limits().statistics);
         assert!(TracedFeedback::read(&body, attacker.device.limits()).is_err(), "statistics, and no answer");
     }

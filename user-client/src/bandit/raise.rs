@@ -3,7 +3,6 @@
 
 use super::BanditDevice;
 use crate::Error;
-use crate::device::SecretKeys;
 use ckks::Ciphertext;
 use ckks_secret::SeededCiphertext;
 use protocol::{LOG_SCORE, LOG_STATISTICS, MOST_FACTOR, TaskKind};
@@ -29,9 +28,6 @@ impl MaskedTask {
 impl BanditDevice<'_> {
     /// Reads a task.
     pub(super) fn task(&self, task: &RaiseTask) -> Result<MaskedTask, Error> {
-        if self.device.is_of_committee() {
-            return Err(Error::NoSecret("a task"));
-        }
         match task.kind {
             TaskKind::Scores { .. } if self.created.config.decides_alone() => {
                 return Err(Error::BadTask(
@@ -66,26 +62,21 @@ impl BanditDevice<'_> {
     /// 2.9 MB at N = 2¹⁵.
     ///
     /// # Errors
-    /// [`Error::Secret`] for a factor that the level of the plan does not allow, [`Error::NoSecret`] if a
-    /// committee holds the key. No error depends on a decrypted value.
+    /// [`Error::Secret`] for a factor that the level of the plan does not allow. No error depends on a
+    /// decrypted value.
     pub fn raise<R: CryptoRng>(
         &self,
         tasks: &[MaskedTask],
         ticket: Option<Ticket>,
         rng: &mut R,
     ) -> Result<Vec<u8>, Error> {
-        let keys = self.device.secret().ok_or(Error::NoSecret("a task"))?;
-        let answer = |task: &MaskedTask| Ok((task.id, self.raised(keys, task, rng)?));
+        let answer = |task: &MaskedTask| Ok((task.id, self.raised(task, rng)?));
         let raised = tasks.iter().map(answer).collect::<Result<_, Error>>()?;
         Ok(Raises { ticket, raised }.to_bytes())
     }
 
-    fn raised<R: CryptoRng>(
-        &self,
-        keys: &SecretKeys,
-        task: &MaskedTask,
-        rng: &mut R,
-    ) -> Result<Raised, Error> {
+    fn raised<R: CryptoRng>(&self, task: &MaskedTask, rng: &mut R) -> Result<Raised, Error> {
+        let keys = self.device.keys();
         let (deep, small, exchanges) = (&keys.deep, &keys.small, &self.exchanges);
         let frame = |fresh: SeededCiphertext| fresh.to_bytes(deep, self.device.key_id());
         match task.kind {

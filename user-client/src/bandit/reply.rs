@@ -2,11 +2,7 @@
 
 use super::{BanditDevice, MaskedTask};
 use crate::Error;
-use crate::device::Keys;
-use envelope::SealingSecret;
-#[cfg(feature = "secret")]
-use protocol::Compare;
-use protocol::{Answers, DecisionId, exchange};
+use protocol::{Answers, Compare, DecisionId, exchange};
 use wire::{DecideReply, Decision, Ticket, TraceQuestion};
 use zeroize::Zeroize;
 
@@ -26,8 +22,7 @@ pub struct Choice {
     pub model_feedbacks: u64,
     /// How many decisions the evaluation made, as the server states it.
     pub users: u32,
-    /// Whether every entry is above −0.5 and below [`protocol::exchange::largest_entry`], where a committee
-    /// opened it above −1 and half as much further; with `answers: scores`, whether every z and u is one that
+    /// Whether every entry is above −0.5 and below [`protocol::exchange::largest_entry`]; with `answers: scores`, whether every z and u is one that
     /// a model of that many feedbacks can have; by bootstraps, whether an arm is ahead of all others or ties
     /// with them. If not, somebody's scores were outside the range of the
     /// comparison, or the server deviates from the protocol, and the arm must not be relied on.
@@ -70,34 +65,21 @@ impl BanditDevice<'_> {
     /// # Errors
     /// [`Error::Wire`], [`Error::Ckks`] for bytes that are no reply under these keys and this plan;
     /// [`Error::BadAnswer`] for a user that no evaluation has; [`Error::BadTask`] for a task that this bandit
-    /// does not have. [`Error::AnswerKey`] if a committee holds the key: [`Self::answered`] reads its
-    /// answers, and also returns [`Error::Share`] and [`Error::Shares`] for shares that are not of this
-    /// answer, and [`Error::NoSecret`] for tasks. The whole reply is refused then.
+    /// does not have. The whole reply is refused then.
     pub fn read(&self, reply: &[u8]) -> Result<ReadReply, Error> {
-        self.read_under(None, reply)
-    }
-
-    /// As [`Self::read`], with what the answer of a committee is opened with.
-    pub(super) fn read_under(
-        &self,
-        answer_key: Option<&SealingSecret>,
-        reply: &[u8],
-    ) -> Result<ReadReply, Error> {
         let reply = DecideReply::read(reply, &self.limits)?;
         // All is read before anything is decrypted.
         let tasks = reply.tasks.iter().map(|task| self.task(task)).collect::<Result<_, _>>()?;
-        let choices =
-            reply.decision.as_ref().map(|decision| self.choices(decision, answer_key)).transpose()?;
+        let choices = reply.decision.as_ref().map(|decision| self.choices(decision)).transpose()?;
         let mut choices = choices.unwrap_or_default().into_iter();
         Ok(ReadReply { choice: choices.next(), others: choices.collect(), ticket: reply.ticket, tasks })
     }
 
-    fn choices(&self, decision: &Decision, answer_key: Option<&SealingSecret>) -> Result<Vec<Choice>, Error> {
-        #[cfg(feature = "secret")]
+    fn choices(&self, decision: &Decision) -> Result<Vec<Choice>, Error> {
         if let Some(question) = &decision.question {
             self.comparison(question)?;
         }
-        let values = self.values(decision, answer_key)?;
+        let values = self.values(decision)?;
         let linear = &self.created.config.linear;
         let tolerance = match self.created.config.answers {
             Answers::Arm => exchange::TIE_TOLERANCE,
@@ -124,28 +106,16 @@ impl BanditDevice<'_> {
     }
 
     /// The values of each decision of a reply.
-    fn values(&self, decision: &Decision, answer_key: Option<&SealingSecret>) -> Result<Vec<Values>, Error> {
+    fn values(&self, decision: &Decision) -> Result<Vec<Values>, Error> {
         let count = 1 + decision.others.len();
-        let largest = exchange::largest_entry(self.device.shape());
-        let (entries, range) = match self.device.keys() {
-            #[cfg(feature = "secret")]
-            Keys::Secret(keys) if self.created.config.answers == Answers::Scores => {
-                return self.indices(keys, decision, count);
-            }
-            #[cfg(feature = "secret")]
-            Keys::Secret(keys) if self.created.config.compare == Compare::Pbs => {
-                return Ok(vec![self.bootstrapped(keys, decision, count)?]);
-            }
-            #[cfg(feature = "secret")]
-            Keys::Secret(_) => (self.entries(decision, &self.users(decision, count)?)?, -0.5..largest),
-            Keys::Committee(keys) => {
-                let answer_key = answer_key.ok_or(Error::AnswerKey)?;
-                let users = self.users(decision, count)?;
-                // Four deviations of the smudging more.
-                let more = 4.0 * exchange::OPENED_DEVIATION;
-                (self.opened(keys, answer_key, decision, &users)?, -0.5 - more..largest + more)
-            }
-        };
+        if self.created.config.answers == Answers::Scores {
+            return self.indices(decision, count);
+        }
+        if self.created.config.compare == Compare::Pbs {
+            return Ok(vec![self.bootstrapped(decision, count)?]);
+        }
+        let entries = self.entries(decision, &self.users(decision, count)?)?;
+        let range = -0.5..exchange::largest_entry(self.device.shape());
         let of_user = |values: Vec<f64>| {
             let reliable = values.iter().all(|value| range.contains(value));
             Values { values, reliable }

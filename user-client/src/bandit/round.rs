@@ -55,7 +55,6 @@ impl BanditDevice<'_> {
                 Target::Decisions { decisions } => client.decide_several(id, limits, decisions, request.body),
                 Target::Again { decision, answers } => client.ask_again(id, limits, decision, answers),
                 Target::Raises => client.post_raises(id, limits, request.body),
-                Target::Keys => client.fetch("keys", wire::MAX_MANIFEST_BYTES, 0),
             };
             self.answered(&mut asking, reply, rng)?;
         }

@@ -1,8 +1,7 @@
-//! What a device with the secret key encrypts and decrypts in the ring of scores.
+//! What a device encrypts and decrypts in the ring of scores.
 
 use super::{BanditDevice, reply};
 use crate::Error;
-use crate::device::{Keys, SecretKeys};
 use ckks::Plaintext;
 use protocol::{
     ArmCounter, LOG_CONTEXT, LOG_SCORE, LOG_STATISTICS, LWE_ENTRY, LWE_LEAST, LearnId, LweAnswer,
@@ -13,25 +12,20 @@ use zeroize::Zeroizing;
 
 impl BanditDevice<'_> {
     /// The frame of a message under the secret key of the ring of scores.
-    pub(super) fn encrypted<R: CryptoRng>(
-        &self,
-        keys: &SecretKeys,
-        message: &Plaintext,
-        rng: &mut R,
-    ) -> Vec<u8> {
-        ckks_secret::encrypt(&keys.small, message, rng).to_bytes(&keys.small, self.small_id)
+    pub(super) fn encrypted<R: CryptoRng>(&self, message: &Plaintext, rng: &mut R) -> Vec<u8> {
+        let small = &self.device.keys().small;
+        ckks_secret::encrypt(small, message, rng).to_bytes(small, self.small_id)
     }
 
     /// The body of a feedback with these statistics.
-    pub(super) fn secret_feedback<R: CryptoRng>(
+    pub(super) fn encrypted_feedback<R: CryptoRng>(
         &self,
-        keys: &SecretKeys,
         statistics: &Plaintext,
         features: &[f64],
         question: Option<&TraceQuestion>,
         rng: &mut R,
     ) -> Result<Vec<u8>, Error> {
-        let (layout, small) = (&self.exchanges.layout, &keys.small);
+        let (layout, small) = (&self.exchanges.layout, &self.device.keys().small);
         let encrypted = ckks_secret::encrypt(small, statistics, rng);
         let statistics = encrypted.to_partial_bytes(small, self.small_id, layout.feedback_numbers());
         if !self.created.config.tests_trace() {
@@ -39,9 +33,9 @@ impl BanditDevice<'_> {
         }
         let coefficients = Zeroizing::new(layout.trace(features)?);
         let message = Zeroizing::new(self.message(&coefficients, LOG_CONTEXT)?);
-        let trace = self.encrypted(keys, &message, rng);
+        let trace = self.encrypted(&message, rng);
         // The question is answered last, so that every counted answer is sent.
-        let answer = question.map(|question| self.answer_question(keys, question, rng)).transpose()?;
+        let answer = question.map(|question| self.answer_question(question, rng)).transpose()?;
         Ok(TracedFeedback { statistics, trace, answer: answer.flatten() }.to_bytes())
     }
 
@@ -50,45 +44,37 @@ impl BanditDevice<'_> {
     ///
     /// # Errors
     /// [`Error::Protocol`] for a bandit that takes no logged rounds, for no round and more than
-    /// [`protocol::BanditConfig::most_logged`], and for what [`Self::feedback`] refuses; [`Error::NoSecret`]
-    /// for a device without the secret keys.
+    /// [`protocol::BanditConfig::most_logged`], and for what [`Self::feedback`] refuses.
     pub fn logged<R: CryptoRng>(
         &self,
         id: LearnId,
         rounds: &[(usize, &[f64], f64)],
         rng: &mut R,
     ) -> Result<Vec<u8>, Error> {
-        let Keys::Secret(keys) = self.device.keys() else { return Err(Error::NoSecret("learning in bulk")) };
         self.created.config.check_logged()?;
-        let layout = &self.exchanges.layout;
+        let (layout, small) = (&self.exchanges.layout, &self.device.keys().small);
         let coefficients = Zeroizing::new(layout.logged(rounds)?);
         let message = Zeroizing::new(self.message(&coefficients, LOG_STATISTICS)?);
-        let encrypted = ckks_secret::encrypt(&keys.small, &message, rng);
-        let statistics = encrypted.to_partial_bytes(&keys.small, self.small_id, layout.feedback_numbers());
+        let encrypted = ckks_secret::encrypt(small, &message, rng);
+        let statistics = encrypted.to_partial_bytes(small, self.small_id, layout.feedback_numbers());
         Ok(LearnRequest { id, rounds: rounds.len() as u32, statistics }.to_bytes())
     }
 
     /// The entry of each arm of these users. The slots of other users hold noise.
     pub(super) fn entries(&self, decision: &Decision, users: &[usize]) -> Result<Vec<Vec<f64>>, Error> {
-        let secret = self.answers_secret.as_ref().ok_or(Error::NoSecret("decrypting an answer"))?;
         let (params, level) = (&self.answers, self.created.plan.answer_level);
         let answer = ckks::read_ciphertext(params, self.small_id, level, &decision.answer)?;
         let (layout, large) = (&self.exchanges.layout, self.device.params().max_slots());
-        Ok(ckks_secret::decrypt(secret, &answer, params.max_slots())
+        Ok(ckks_secret::decrypt(&self.answers_secret, &answer, params.max_slots())
             .with(|slots| users.iter().map(|&user| layout.action_values(slots, user, large)).collect()))
     }
 
     /// The entries of the arms of an answer by bootstraps.
-    pub(super) fn bootstrapped(
-        &self,
-        keys: &SecretKeys,
-        decision: &Decision,
-        count: usize,
-    ) -> Result<reply::Values, Error> {
+    pub(super) fn bootstrapped(&self, decision: &Decision, count: usize) -> Result<reply::Values, Error> {
         if count != 1 {
             return Err(Error::BadAnswer(format!("it has {count} decisions, and bootstraps make one")));
         }
-        let secret = keys.lwe.as_ref().ok_or(Error::NoBootstraps)?;
+        let secret = self.device.keys().lwe.as_ref().ok_or(Error::NoBootstraps)?;
         let answer = LweAnswer::read(&decision.answer, self.exchanges.layout.arms())?;
         if answer.id != secret.id() {
             let (what, want) = ("id of bootstrapping keys", secret.id().to_string());
@@ -101,27 +87,18 @@ impl BanditDevice<'_> {
     }
 
     /// The counters of a sum. They are rounded to steps, and so do not depend on the noise of encryption.
-    pub(super) fn opened_counters(
-        &self,
-        keys: &SecretKeys,
-        shown: &ShownCounters,
-    ) -> Result<Vec<ArmCounter>, Error> {
+    pub(super) fn opened_counters(&self, shown: &ShownCounters) -> Result<Vec<ArmCounter>, Error> {
         let (layout, params) = (&self.exchanges.layout, self.small());
         let (level, scale) = (params.max_level(), f64::from(LOG_STATISTICS).exp2());
         let (id, count) = (self.small_id, layout.feedback_numbers());
         let sum = ckks::read_truncated_ciphertext(params, id, level, scale, count, &shown.sum)?;
-        let coefficients = ckks_secret::decrypt_coefficients(&keys.small, &sum);
+        let coefficients = ckks_secret::decrypt_coefficients(&self.device.keys().small, &sum);
         Ok(coefficients.with(|coefficients| layout.read_counters(coefficients)))
     }
 
     /// The index of each arm, u and the bonus of z, of `count` decisions, and whether all z and u are in
     /// their range.
-    pub(super) fn indices(
-        &self,
-        keys: &SecretKeys,
-        decision: &Decision,
-        count: usize,
-    ) -> Result<Vec<reply::Values>, Error> {
+    pub(super) fn indices(&self, decision: &Decision, count: usize) -> Result<Vec<reply::Values>, Error> {
         let (layout, log) = (&self.exchanges.layout, self.exchanges.layout.log_places(count)?);
         let params = self.small();
         let answer = ckks::read_ciphertext(params, self.small_id, params.max_level(), &decision.answer)?;
@@ -137,7 +114,7 @@ impl BanditDevice<'_> {
                 scores.iter().flatten().zip(range.iter().cycle()).all(|(v, range)| range.contains(v));
             reply::Values { values, reliable }
         };
-        Ok(ckks_secret::decrypt_coefficients(&keys.small, &answer)
+        Ok(ckks_secret::decrypt_coefficients(&self.device.keys().small, &answer)
             .with(|coefficients| (0..count).map(|b| of_decision(coefficients, b)).collect()))
     }
 

@@ -96,13 +96,10 @@ impl Raiser {
     /// server that cannot be reached is asked again, with growing pauses.
     ///
     /// # Errors
-    /// [`Error::NoSecret`] for a device of a committee; [`Error::WrongKeys`] for a server with other keys or
+    /// [`Error::WrongKeys`] for a server with other keys or
     /// parameters; [`Error::Refused`], [`Error::BadAnswer`] if the server does not know the token, has no
     /// keys or is no server of bandits.
     pub fn run(mut self) -> Result<(), Error> {
-        if self.shared.device.is_of_committee() {
-            return Err(Error::NoSecret("a raiser"));
-        }
         let shared = self.shared.clone();
         let ended = self.run_until_stopped();
         // After an error the other threads stop too.

@@ -122,16 +122,7 @@ fn other_bundles_are_refused() {
     let ring = protocol::ScoreRing::beside(spec.spec(), bundle.manifest.shape).unwrap();
     let answers = wire::AnswersManifest::new(&ring.answers(spec.spec()).validate().unwrap(), 0);
     let others = wire::ScoresManifest { answers, ..stated.clone() };
-    let manifest = wire::Manifest::new(
-        &spec,
-        id,
-        bundle.manifest.shape,
-        0,
-        2,
-        bundle.token.digest(),
-        others,
-        wire::Custody::Holder,
-    );
+    let manifest = wire::Manifest::new(&spec, id, bundle.manifest.shape, 0, 2, bundle.token.digest(), others);
     let e = around(&manifest);
     assert!(matches!(e, Error::Secret(ckks_secret::Error::Ckks(ckks::Error::WrongParams { .. }))), "{e}");
     let e = around(&wire::Manifest { key_id: "00".repeat(16), ..bundle.manifest.clone() });

@@ -62,9 +62,8 @@ fn play(device: &BanditDevice, client: &Client, rounds: u64, seed: u64) -> usize
         let rows = vec![vec![0.6, 0.1 * (t % 7) as f64, 0.0, 0.1], vec![-0.2, 0.7, 0.2, 0.0]];
         let round = device.play(client, &rows, &mut rng).unwrap();
         assert!(round.choice.reliable, "{:?}", round.choice.values);
-        let feedback = device
-            .feedback(round.choice.id, round.choice.arm, &rows[round.choice.arm], 0.5, None, &mut rng)
-            .unwrap();
+        let feedback =
+            device.feedback(round.choice.arm, &rows[round.choice.arm], 0.5, None, &mut rng).unwrap();
         let id = &device.created().id;
         let receipt = client.feedback_encrypted(id, round.choice.id, &feedback).unwrap();
         assert_eq!(receipt.decision, round.choice.id.to_string());

@@ -262,7 +262,7 @@ fn the_tool_opens_counters() {
         let choice = device.play(&client, &rows, &mut rng).unwrap().choice;
         // Another arm than the proposed one may be played.
         let (arm, reward) = (round * round % 3 % 2, [0.25, -1.0, 0.5][round % 3]);
-        let body = device.feedback(choice.id, arm, &rows[arm], reward, None, &mut rng).unwrap();
+        let body = device.feedback(arm, &rows[arm], reward, None, &mut rng).unwrap();
         client.feedback_encrypted(&id, choice.id, &body).unwrap();
         if round < 20 {
             log[arm] = [log[arm][0] + 1.0, log[arm][1] + reward];

@@ -342,25 +342,6 @@ fn key_switch_headers_are_checked() {
     }
 }
 
-/// Zero has one encoding in a frame: one with −0 would be another frame of the same polynomial, with another
-/// digest, in what members sign and keep.
-#[test]
-fn attack_a_polynomial_has_one_frame() {
-    let (params, id, level) = (small(), KeyId([3; 16]), 1);
-    let zero = Poly::zero(params.n(), params.q_basis(level).len());
-    let frame = ckks::write_polynomial(params, id, level, &zero);
-    let payload = &frame[ckks::FRAME_HEADER_BYTES..frame.len() - ckks::FRAME_DIGEST_BYTES];
-    let with = |scale| {
-        let header = FrameHeader { kind: FrameKind::Polynomial, level, parts: 1, element: 0, scale };
-        let frame = ckks::write_frame(params, id, header, payload.len(), |out| out.extend(payload));
-        ckks::read_polynomial(params, id, level, &frame).map(|_| frame)
-    };
-    assert_eq!(with(0.0).unwrap(), frame);
-    for scale in [-0.0, 1.0, f64::MIN_POSITIVE, f64::NAN] {
-        assert!(matches!(with(scale), Err(Error::BadFrame(_))), "{scale}");
-    }
-}
-
 /// A level above the top level is an error and no panic.
 #[test]
 fn levels_above_the_top_are_refused() {

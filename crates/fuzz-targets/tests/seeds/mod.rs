@@ -20,10 +20,7 @@ pub(crate) fn seeds(name: &str) -> Vec<Vec<u8>> {
         "key_frame" => keys(),
         "secret_key_frame" => secret_keys(),
         "public_bundle" => vec![samples::bundles().public],
-        "secret_bundle" => {
-            let samples::Bundles { secret, users, .. } = samples::bundles();
-            vec![secret, users]
-        }
+        "secret_bundle" => vec![samples::bundles().secret],
         "sealed_bundle" => sealed_bundles(),
         "access_token" => access_tokens(),
         "device_message" => device_messages(),
@@ -83,23 +80,8 @@ fn ciphertexts() -> Vec<Vec<u8>> {
         let whole = seeded.expand(&secret);
         frames.push(ckks::write_ciphertext(&params, id, &whole));
         frames.push(ckks::write_truncated_ciphertext(&params, id, &whole, COEFFICIENTS));
-        frames.push(ckks::write_polynomial(&params, id, level, whole.c1()));
     }
-    frames.push(proven(&params, &secret, id));
     and_undigested(frames)
-}
-
-/// A ciphertext with a proof, under the id that the targets expect.
-fn proven(params: &Params, secret: &SecretKey, id: KeyId) -> Vec<u8> {
-    let key = ckks_secret::wide_public_key_from(secret, [5; 32], &mut rng());
-    let (top, scale) = (params.max_level(), params.scale(params.max_level()));
-    let message = Plaintext::from_integers(params, &[1], top, scale).unwrap();
-    let mut frame = ckks::encrypt_proven(params, &key, &message, COEFFICIENTS, b"", &mut rng());
-    frame[24..40].copy_from_slice(&id.0);
-    let end = frame.len() - FRAME_DIGEST_BYTES;
-    let digest = blake3::hash(&frame[..end]);
-    frame[end..].copy_from_slice(digest.as_bytes());
-    frame
 }
 
 fn keys() -> Vec<Vec<u8>> {
@@ -156,9 +138,6 @@ fn device_messages() -> Vec<Vec<u8>> {
         samples::learn().to_bytes(),
         SenderTag([0x5a; 16]).to_string().into_bytes(),
     ]
-    .into_iter()
-    .chain(samples::committee())
-    .collect()
 }
 
 fn json_messages() -> Vec<Vec<u8>> {

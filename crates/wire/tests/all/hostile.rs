@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use testkit::samples;
 use wire::{
     AskAgain, BundleReader, DecideReply, Error, LearnRequest, Limits, MAGIC, PublicBundle, Raises,
-    SecretBundle, ShownCounters, TracedFeedback, UsersBundle,
+    SecretBundle, ShownCounters, TracedFeedback,
 };
 
 struct Samples {
@@ -18,13 +18,12 @@ struct Samples {
     /// The public keys alone; every other key is missing.
     public: Vec<u8>,
     secret: Vec<u8>,
-    users: Vec<u8>,
 }
 
 fn samples() -> &'static Samples {
     static SAMPLES: OnceLock<Samples> = OnceLock::new();
     SAMPLES.get_or_init(|| {
-        let samples::Bundles { public, secret, users } = samples::bundles();
+        let samples::Bundles { public, secret } = samples::bundles();
         let messages = [
             samples::reply().to_bytes(),
             samples::raises().to_bytes(),
@@ -33,7 +32,7 @@ fn samples() -> &'static Samples {
             ShownCounters { feedbacks: 100, sum: vec![1; 8] }.to_bytes(),
             samples::learn().to_bytes(),
         ];
-        Samples { limits: samples::limits(), messages, public, secret, users }
+        Samples { limits: samples::limits(), messages, public, secret }
     })
 }
 
@@ -57,7 +56,7 @@ fn any_accepts(bytes: &[u8]) -> bool {
 
 /// Whether the bytes are a bundle of any kind.
 fn is_bundle(bytes: &[u8]) -> bool {
-    PublicBundle::read(bytes).is_ok() || SecretBundle::read(bytes).is_ok() || UsersBundle::read(bytes).is_ok()
+    PublicBundle::read(bytes).is_ok() || SecretBundle::read(bytes).is_ok()
 }
 
 fn with_magic() -> impl Strategy<Value = Vec<u8>> {
@@ -87,7 +86,7 @@ proptest! {
     #[test]
     fn truncated_and_longer_bytes_are_refused(cut in any::<prop::sample::Index>(), more in 1usize..100) {
         let s = samples();
-        for bytes in s.messages.iter().chain([&s.secret, &s.public, &s.users]) {
+        for bytes in s.messages.iter().chain([&s.secret, &s.public]) {
             prop_assert!(!any_accepts(&bytes[..cut.index(bytes.len())]));
             let mut longer = bytes.clone();
             longer.resize(bytes.len() + more, 0);
@@ -98,14 +97,13 @@ proptest! {
     #[test]
     fn flipped_bits_in_keys_are_refused(at in any::<prop::sample::Index>(), bit in 0u8..8) {
         let s = samples();
-        for bytes in [&s.secret, &s.public, &s.users] {
+        for bytes in [&s.secret, &s.public] {
             // Behind the manifest, which is JSON and may be changed into other JSON.
             let manifest = u32::from_le_bytes(bytes[10..14].try_into().unwrap()) as usize;
             let mut changed = bytes.clone();
             let frame = 14 + manifest;
             changed[frame + at.index(bytes.len() - frame)] ^= 1 << bit;
             prop_assert!(PublicBundle::read(&changed[..]).is_err());
-            prop_assert!(UsersBundle::read(&changed[..]).is_err());
             // The container is opaque; what is in it has a digest.
             if let Ok(bundle) = SecretBundle::read(&changed[..]) {
                 let large = SecretKey::from_bytes(&bundle.params, &bundle.frame);
@@ -118,7 +116,7 @@ proptest! {
     #[test]
     fn flipped_bits_in_manifests_do_not_panic(at in 0usize..700, bit in 0u8..8) {
         let s = samples();
-        for bytes in [&s.secret, &s.public, &s.users] {
+        for bytes in [&s.secret, &s.public] {
             let mut changed = bytes.clone();
             changed[at] ^= 1 << bit;
             let _ = any_accepts(&changed);
@@ -152,25 +150,18 @@ fn samples_are_what_they_should_be() {
         assert_eq!(read_messages(bytes)[i].as_ref().unwrap(), bytes);
     }
     assert!(SecretBundle::read(&s.secret[..]).is_ok());
-    assert!(UsersBundle::read(&s.users[..]).is_ok());
     // Read to its end: the public keys are good, the others are not there.
     assert!(matches!(PublicBundle::read(&s.public[..]), Err(Error::MissingKey { .. })));
 }
 
-/// A users' bundle needs a committee that is possible.
+/// What users of a committee had is refused by its name.
 #[test]
-fn users_bundles_without_a_committee_are_refused() {
-    let s = samples();
-    for (committee, other) in
-        [(r#""kind":"committee""#, r#""kind":"holder""#), (r#""threshold":2"#, r#""threshold":3"#)]
-    {
-        let bytes = with_manifest(&s.users, |json| {
-            assert!(json.contains(committee));
-            json.replace(committee, other)
-        });
-        let refused = UsersBundle::read(&bytes[..]).map(drop).unwrap_err();
-        assert!(matches!(refused, Error::Manifest { field: "custody", .. }), "{refused}");
-    }
+fn users_bundles_of_a_committee_are_refused_by_name() {
+    let refused = BundleReader::new(&b"HELBAUSR\x06\0"[..]).map(drop).unwrap_err().to_string();
+    assert!(
+        refused.contains("users' bundle of a committee") && refused.contains("begins a session"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -276,7 +267,7 @@ fn under_a_memory_limit() {
         let too_long = |read: &Result<Vec<u8>, Error>| matches!(read, Err(Error::TooLong { .. }));
         assert!(read_messages(&changed).iter().all(too_long));
     }
-    for bytes in [&s.secret, &s.public, &s.users] {
+    for bytes in [&s.secret, &s.public] {
         let manifest = u32::from_le_bytes(bytes[10..14].try_into().unwrap()) as usize;
         for (at, width) in [(10, 4), (14 + manifest, 8)] {
             for length in [u64::MAX, u64::from(u32::MAX), 1 << 31] {
