@@ -183,6 +183,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// A file that could not be read or written, or that other users can read.
+    pub(crate) fn file(path: &Path, error: std::io::Error) -> Self {
+        let path = path.to_owned();
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<host::ReadableByOthers>()) {
+            Some(host::ReadableByOthers { mode, .. }) => Error::Permissions { path, mode: *mode },
+            None => Error::Io { path, error },
+        }
+    }
+
     /// Whether the same request may be answered later: the server cannot be reached, has no place, or fails.
     pub fn is_temporary(&self) -> bool {
         match self {
