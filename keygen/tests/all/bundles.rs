@@ -358,12 +358,12 @@ fn contradictions_in_the_keys_of_answers_are_refused() {
             other => panic!("{k}: {other:?}"),
         }
     }
-    // A bundle of the version before, whose manifest does not say who can decrypt.
+    // A bundle of the version before, whose keys a committee may hold.
     let mut old = ours.clone();
-    old[8..10].copy_from_slice(&4u16.to_le_bytes());
-    let error = PublicBundle::read(&old[..]).map(drop).unwrap_err();
-    let says = "the bundle has format version 4, this program reads version 6: generate new keys";
-    assert!(error.to_string().starts_with(says), "{error}");
+    old[8..10].copy_from_slice(&6u16.to_le_bytes());
+    let error = PublicBundle::read(&old[..]).map(drop).unwrap_err().to_string();
+    let says = "the bundle has format version 6, this program reads version 7: generate new keys";
+    assert!(error.starts_with(says) && error.contains("a committee makes its own"), "{error}");
 }
 
 /// The ring of scores of a shape may be as large as the deep ring. It is then switched to one ciphertext, and
