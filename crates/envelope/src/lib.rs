@@ -1,4 +1,4 @@
-//! Sealed and signed messages between the members of a key committee, and from them to users.
+//! Sealed and signed messages between the members of a committee, and from them to users.
 //!
 //! Sealing is hybrid public key encryption (RFC 9180, base mode) with X-Wing, which is X25519 and ML-KEM-768
 //! together, and ChaCha20-Poly1305: a recorded message stays secret while one of the two problems is hard.
