@@ -257,11 +257,6 @@ export class Operations {
     let round;
     try {
       for (let path; (path = asking.path()) !== undefined; ) {
-        if (path === "keys") {
-          const manifest = await connection.json("GET", path, { signal, accept: this.#refusal });
-          compute(() => device.answered(asking, new TextEncoder().encode(manifest)));
-          continue;
-        }
         const { response, bytes } = await post(path, asking.body(), asking.decisions());
         compute(() =>
           response.ok ? device.answered(asking, bytes) : device.refused(asking, response.status, response.statusText, bytes),

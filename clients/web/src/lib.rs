@@ -287,14 +287,12 @@ pub struct Asking {
 
 #[wasm_bindgen]
 impl Asking {
-    /// Where the next request goes, below the bandit, or `keys`, whose manifest is asked for by GET and is no
-    /// part of a bandit. Nothing when the decisions are there.
+    /// Where the next request goes, below the bandit. Nothing when the decisions are there.
     pub fn path(&self) -> Option<String> {
         Some(match self.asking.request()?.to {
             Target::Decisions { .. } => "decisions".into(),
             Target::Again { decision, .. } => format!("decisions/{decision}/again"),
             Target::Raises => "raises".into(),
-            Target::Keys => "keys".into(),
         })
     }
 
