@@ -99,7 +99,7 @@ pub struct Settings {
     pub raise_turn: Duration,
     /// The time that the last holder of the key who can be asked for a raise gets.
     pub last_raise: Duration,
-    /// The time that the members of a committee have for an answer, after which others are asked.
+    /// The time that the members of a committee have for an answer, after which they count as away.
     pub member_patience: Duration,
     /// The most bytes of contexts of encrypted decisions that are kept in memory, so that evaluations can be
     /// repeated. Without memory for its contexts an evaluation is not repeated.
