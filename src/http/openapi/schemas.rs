@@ -691,10 +691,6 @@ fn keys() -> Named {
             ("frames", count(), "The number of frames."),
         ],
     );
-    let custody = object(
-        "A key that whoever has the secret bundle holds.",
-        &[("kind", json!({ "const": "holder" }), "The kind.")],
-    );
     let mut scores = ring();
     scores.push(("answers", answers, "The keys of answers."));
     let bootstraps = object(
@@ -710,7 +706,6 @@ fn keys() -> Named {
         ("created", text(), "The time of key generation (RFC 3339)."),
         ("token_digest", hex(), "The digest of the token in the secret bundle."),
         ("scores", object("The keys of the ring of scores.", &scores), "The keys of the ring of scores."),
-        ("custody", custody, "Who can decrypt."),
         ("bootstraps?", bootstraps, "The bootstrapping keys, if the bundle has them."),
     ]);
     vec![("Manifest", object("The manifest of the public key bundle.", &manifest))]
