@@ -124,10 +124,10 @@ impl PlayedRound<Vec<Choice>> {
 
 impl BanditDevice<'_> {
     /// Begins to ask for decisions on the rows of each. If the server waits for a holder of the key, the
-    /// device raises first. If another one was faster, or the evaluation ended without an answer, it asks once
-    /// more, up to three times. If an answer cannot be relied on and others share it,
-    /// the device asks for another one, which is counted ([`crate::Device::with_most_repeats`]), until it can
-    /// be relied on or the server refuses.
+    /// device raises first. If another one was faster, or the evaluation ended without an answer, it asks
+    /// once more, up to three times. If an answer cannot be relied on and others share it, the device asks
+    /// for another one, which is counted ([`crate::Device::with_most_repeats`]), until it can be relied on or
+    /// the server refuses.
     ///
     /// # Errors
     /// [`Error::Protocol`] for the rows, also for more decisions than [`Self::most_decisions`].

@@ -22,10 +22,10 @@ pub struct Choice {
     pub model_feedbacks: u64,
     /// How many decisions the evaluation made, as the server states it.
     pub users: u32,
-    /// Whether every entry is above −0.5 and below [`protocol::exchange::largest_entry`]; with `answers: scores`, whether every z and u is one that
-    /// a model of that many feedbacks can have; by bootstraps, whether an arm is ahead of all others or ties
-    /// with them. If not, somebody's scores were outside the range of the
-    /// comparison, or the server deviates from the protocol, and the arm must not be relied on.
+    /// Whether every entry is above −0.5 and below [`protocol::exchange::largest_entry`]; with `answers:
+    /// scores`, whether every z and u is one that a model of that many feedbacks can have; by bootstraps,
+    /// whether an arm is ahead of all others or ties with them. If not, somebody's scores were outside the
+    /// range of the comparison, or the server deviates from the protocol, and the arm must not be relied on.
     pub reliable: bool,
     /// The question that the feedback answers ([`BanditDevice::feedback`]), under the trace condition and if
     /// this device is asked.
