@@ -4,21 +4,13 @@
 //! | step | here | who learns what |
 //! |---|---|---|
 //! | contexts | [`BanditDevice::contexts`] | the server nothing: they are encrypted in the ring of scores |
-//! | answer | `reply` | this device its arm, and by bootstraps how nearly equal the best arms are; with
-//! `answers: scores` z and u of its own arms |
-//! | trace question | `question` | this device about whether the trace has reached C; the server one bit of a
-//! decryption, counted |
-//! | tasks | `raise` | this device nothing: values of others are under a mask that is uniform modulo q, and
-//! the model under one that leaves a statistical distance of at most 2⁻⁴⁷ at λ = 1 (docs/threat-model.md);
-//! the server nothing: it gets fresh encryptions |
-//! | feedback | [`BanditDevice::feedback`] | the server nothing: it gets the first coefficients of a fresh
-//! encryption, and under the trace condition also a whole one |
-//! | logged rounds | `learning` | the server nothing but their number: it gets the first coefficients of a
-//! fresh encryption of their sum |
-//! | counters | [`BanditDevice::open_counters`] | this device how often all devices played each arm and with
-//! which rewards, for whole groups of feedbacks; the server nothing |
-//! | request for another answer | `asking` | the server one bit of a decryption, counted: that an entry was
-//! outside its range |
+//! | answer | `reply` | this device its arm, and by bootstraps how nearly equal the best arms are; with `answers: scores` z and u of its own arms |
+//! | trace question | `question` | this device about whether the trace has reached C; the server one bit of a decryption, counted |
+//! | tasks | `raise` | this device nothing: values of others are under a mask that is uniform modulo q, and the model under one that leaves a statistical distance of at most 2⁻⁴⁷ at λ = 1 (docs/threat-model.md); the server nothing: it gets fresh encryptions |
+//! | feedback | [`BanditDevice::feedback`] | the server nothing: it gets the first coefficients of a fresh encryption, and under the trace condition also a whole one |
+//! | logged rounds | `learning` | the server nothing but their number: it gets the first coefficients of a fresh encryption of their sum |
+//! | counters | [`BanditDevice::open_counters`] | this device how often all devices played each arm and with which rewards, for whole groups of feedbacks; the server nothing |
+//! | request for another answer | `asking` | the server one bit of a decryption, counted: that an entry was outside its range |
 //!
 //! Whether an answer to a task or a question is sent, and its length, depends on public numbers alone: never
 //! on a decrypted value.
