@@ -9,7 +9,6 @@
 //! dropped.
 
 use ed25519_dalek::{Signature, Signer, VerifyingKey};
-use fault::Fault;
 use hpke::aead::ChaCha20Poly1305;
 use hpke::kdf::KdfTurboShake128;
 use hpke::kem::XWing;
@@ -43,13 +42,6 @@ pub enum Error {
     /// Untrusted: the signature is not one of this key under this message.
     #[error("a signature does not belong to its message and signer")]
     BadSignature,
-}
-
-impl Error {
-    /// The party at fault.
-    pub fn fault(&self) -> Fault {
-        Fault::Malformed
-    }
 }
 
 /// The secret that messages are opened with.
