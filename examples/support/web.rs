@@ -17,7 +17,7 @@ use wire::AccessToken;
 pub(crate) const PROBLEM: (usize, usize) = (4, 4);
 
 /// The paths of the page, each that of a file in clients/web, with their media types.
-const FILES: [(&str, &str); 13] = [
+const FILES: [(&str, &str); 14] = [
     ("demo/index.html", "text/html; charset=utf-8"),
     ("demo/shop.css", "text/css; charset=utf-8"),
     ("demo/shop.js", SCRIPT),
@@ -26,6 +26,7 @@ const FILES: [(&str, &str); 13] = [
     ("js/index.js", SCRIPT),
     ("js/errors.js", SCRIPT),
     ("js/http.js", SCRIPT),
+    ("js/values.js", SCRIPT),
     ("js/device.js", SCRIPT),
     ("js/worker.js", SCRIPT),
     ("pkg/simd128.js", SCRIPT),

@@ -1,7 +1,8 @@
 // What the worker does for each message of the page: the device computes, `Connection` sends. It runs in a worker or, for tests, in any
 // other place that has `fetch`.
 
-import { checkedId, Connection, named, randomId } from "./http.js";
+import { bearer, checkedId, Connection, named, randomId, refusal } from "./http.js";
+import { number, table } from "./values.js";
 
 /** The first bytes of a stored decision of a clear policy; JSON follows. */
 const CLEAR = "HELBACLR\x01\0";
@@ -14,23 +15,6 @@ export function hasVectors() {
 }
 
 const CLEAR_BANDIT = "the bandit has a clear policy, which the server computes: this is for encrypted bandits";
-
-/** The items of an array or a typed array. */
-function listed(values, what) {
-  if (Array.isArray(values) || (ArrayBuffer.isView(values) && !(values instanceof DataView))) return Array.from(values);
-  throw named("ValueError", `${what} must be an array`);
-}
-
-function number(value, what) {
-  if (typeof value === "number" && Number.isFinite(value)) return value;
-  throw named("ValueError", `${what} must be a finite number`);
-}
-
-/** A row of features. */
-function numbers(row, at) {
-  const cells = listed(row, `row ${at + 1} of the contexts`);
-  return cells.map((value, column) => number(value, `row ${at + 1}, column ${column + 1} of the contexts`));
-}
 
 /** Seconds for which a request waits for a task. */
 const WAIT = 20;
@@ -85,13 +69,11 @@ export class Operations {
 
   /** Opens a connection to a server, and checks that it has the public half of the keys, if there are keys. */
   async connect({ client, server, token, timeout, observe }, signal) {
-    if (token !== undefined && !/^[0-9a-f]{64}$/i.test(token)) {
-      throw named("ValueError", "a token must have 64 hexadecimal digits");
-    }
-    const authorization = () => (token === undefined ? this.#keys?.authorization() : `Bearer ${token}`);
+    const given = token === undefined ? undefined : bearer(token);
+    const authorization = () => given ?? this.#keys?.authorization();
     const told = observe ? (exchange) => this.#exchange(client, exchange) : undefined;
     const connection = new Connection(server, authorization, timeout, told);
-    if (this.#keys) this.#keys.checkServer(await connection.json("GET", "keys", { signal, accept: this.#refusal }));
+    if (this.#keys) this.#keys.checkServer(await connection.json("GET", "keys", { signal }));
     this.#connections.set(client, connection);
   }
 
@@ -102,7 +84,7 @@ export class Operations {
     const headers = { "idempotency-key": randomId() };
     const post = async (asked) => {
       const body = JSON.stringify({ ...asked, name, tags });
-      return JSON.parse(await connection.json("POST", "bandits", { body, headers, signal, accept: this.#refusal }));
+      return JSON.parse(await connection.json("POST", "bandits", { body, headers, signal }));
     };
     if (policy !== undefined) {
       return this.#addedClear(connection, await post({ ...changes, features, arms, policy }));
@@ -116,7 +98,7 @@ export class Operations {
   /** Finds a bandit. */
   async bandit({ client, id }, signal) {
     const connection = this.#connections.get(client);
-    const text = await connection.json("GET", `bandits/${checkedId(id)}`, { signal, accept: this.#refusal });
+    const text = await connection.json("GET", `bandits/${checkedId(id)}`, { signal });
     const view = JSON.parse(text);
     if (view.created?.plan) return this.#added(connection, view, { id });
     if (view.created?.id !== id) throw named("AnswerError", `the server answers with another bandit than ${id}`);
@@ -130,7 +112,7 @@ export class Operations {
     for (;;) {
       const given = Object.entries({ name, tag, after: listed.at(-1)?.id }).filter(([, value]) => value !== undefined);
       const query = given.length > 0 ? `?${new URLSearchParams(given)}` : "";
-      const page = JSON.parse(await connection.json("GET", `bandits${query}`, { signal, accept: this.#refusal }));
+      const page = JSON.parse(await connection.json("GET", `bandits${query}`, { signal }));
       if (page.length === 0) break;
       listed.push(...page);
       if (listed.length > MOST_LISTED) throw named("AnswerError", `the server lists more than ${MOST_LISTED} bandits: give a name or a tag`);
@@ -143,7 +125,7 @@ export class Operations {
 
   /** The clear policies of the server. */
   async policies({ client }, signal) {
-    return JSON.parse(await this.#connections.get(client).json("GET", "policies", { signal, accept: this.#refusal }));
+    return JSON.parse(await this.#connections.get(client).json("GET", "policies", { signal }));
   }
 
   /** The state of a bandit. */
@@ -172,14 +154,14 @@ export class Operations {
   async counters({ bandit }, signal) {
     const { connection, device } = this.#encrypted(bandit);
     const { response, bytes } = await connection.send("GET", `bandits/${device.id()}/counters`, { signal, most: device.longestCounters() });
-    if (!response.ok) throw await this.#refusal(response, bytes);
+    if (!response.ok) throw refusal(response, bytes);
     return JSON.parse(device.openCounters(bytes));
   }
 
   /** The JSON text of the answer to a request about a bandit of either kind. */
   async #ofBandit(bandit, method, path, options, signal) {
     const { connection, id } = this.#bandits.get(bandit);
-    return connection.json(method, `bandits/${id}${path}`, { ...options, signal, accept: this.#refusal });
+    return connection.json(method, `bandits/${id}${path}`, { ...options, signal });
   }
 
   /** Reads a transformation of named values, and learns one from example rounds. */
@@ -231,11 +213,11 @@ export class Operations {
 
   /** A decision of a clear policy. The server reads the contexts. */
   async #decideClear(connection, id, contexts, signal) {
-    const rows = contexts === undefined ? undefined : listed(contexts, "the contexts of a decision").map(numbers);
+    const rows = contexts === undefined ? undefined : table(contexts);
     // A decision whose request comes twice is made once.
     const headers = { "idempotency-key": randomId() };
     const body = JSON.stringify({ contexts: rows });
-    const text = await connection.json("POST", `bandits/${id}/decisions`, { body, headers, signal, accept: this.#refusal });
+    const text = await connection.json("POST", `bandits/${id}/decisions`, { body, headers, signal });
     const { decision, arm, round, probability = null, ...details } = JSON.parse(text);
     const sealed = new TextEncoder().encode(CLEAR + JSON.stringify({ bandit: id, decision }));
     return { id: decision, arm, chosen: arm, probability, reliable: true, round, details, sealed };
@@ -289,11 +271,11 @@ export class Operations {
     for (let wait = FIRST_PAUSE; ; ) {
       try {
         const { response, bytes } = await connection.tasks(path, WAIT, { signal, most });
-        if (!response.ok) throw await this.#refusal(response, bytes);
+        if (!response.ok) throw refusal(response, bytes);
         if (response.status === 200) {
           const { response, bytes: body } = await connection.binary(path, device.raiseTasks(bytes), { signal, most });
           // The task is over if another holder of the key was faster.
-          if (!response.ok && response.status !== 409) throw await this.#refusal(response, body);
+          if (!response.ok && response.status !== 409) throw refusal(response, body);
         }
         wait = FIRST_PAUSE;
       } catch (error) {
@@ -315,7 +297,7 @@ export class Operations {
     const body = feedback.body();
     feedback.free();
     const { response, bytes } = await connection.binary(path, body, { signal, most: 1 << 16 });
-    if (!response.ok) throw await this.#refusal(response, bytes);
+    if (!response.ok) throw refusal(response, bytes);
     return JSON.parse(new TextDecoder().decode(bytes));
   }
 
@@ -332,7 +314,7 @@ export class Operations {
     const feedback = typeof reward === "object" && reward !== null ? reward : { reward: number(reward, "the reward") };
     const path = `bandits/${id}/decisions/${checkedId(stored.decision)}/feedback`;
     const body = JSON.stringify(feedback);
-    const receipt = JSON.parse(await connection.json("POST", path, { body, signal, accept: this.#refusal }));
+    const receipt = JSON.parse(await connection.json("POST", path, { body, signal }));
     return { decision: receipt.of, feedbacks: receipt.feedbacks };
   }
 
@@ -382,19 +364,4 @@ export class Operations {
     const { id, policy, parameters, privacy } = created;
     return { bandit, encrypted: false, id, mostDecisions: 1, policy, parameters, privacy, label: null, name, tags };
   }
-
-  #refusal = async (response, bytes) => {
-    let problem = {};
-    try {
-      problem = JSON.parse(new TextDecoder().decode(bytes));
-    } catch {
-      // From a proxy, or another kind of server.
-    }
-    // Whatever a server or a proxy sends, these are text.
-    const text = (name, otherwise) => (typeof problem?.[name] === "string" ? problem[name] : otherwise);
-    const [title, reason] = [text("title", response.statusText), text("reason", null)];
-    const detail = text("detail", "the answer has no problem document");
-    const message = `the server refused (${response.status}, ${title}): ${detail}`;
-    return Object.assign(named("RefusedError", message), { status: response.status, reason, title, detail });
-  };
 }

@@ -21,6 +21,37 @@ export function randomId() {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
+/** The error of a refusal, whose body is a problem document unless it comes from a proxy or another kind of server. */
+export function refusal(response, bytes) {
+  let problem = {};
+  try {
+    problem = JSON.parse(new TextDecoder().decode(bytes));
+  } catch {
+    // No JSON.
+  }
+  // Whatever a server or a proxy sends, these are text.
+  const text = (name, otherwise) => (typeof problem?.[name] === "string" ? problem[name] : otherwise);
+  const [title, reason] = [text("title", response.statusText), text("reason", null)];
+  const detail = text("detail", "the answer has no problem document");
+  const message = `the server refused (${response.status}, ${title}): ${detail}`;
+  return Object.assign(named("RefusedError", message), { status: response.status, reason, title, detail });
+}
+
+/** An exchange as the page's observer sees it: of bodies the lengths, and the first bytes, since all of them may be megabytes. */
+export function observed({ sent, received, ...rest }) {
+  const part = (body) => {
+    const bytes = typeof body === "string" ? new TextEncoder().encode(body) : body ?? new Uint8Array();
+    return { bytes: bytes.length, first: bytes.slice(0, 256) };
+  };
+  return { ...rest, sent: part(sent), received: part(received) };
+}
+
+/** The value of the header `Authorization` with a token. */
+export function bearer(token) {
+  if (/^[0-9a-f]{64}$/i.test(token)) return `Bearer ${token}`;
+  throw named("ValueError", "a token must have 64 hexadecimal digits");
+}
+
 /** Sends requests to one server. It knows the token and no key. */
 export class Connection {
   /**
@@ -48,14 +79,21 @@ export class Connection {
   }
 
   /** The JSON text of the answer to a request. `body` is JSON text or nothing. */
-  async json(method, path, { body, headers, signal, accept } = {}) {
+  async json(method, path, { body, headers, signal } = {}) {
     const type = body === undefined ? undefined : JSON_TYPE;
     const { bytes, response } = await this.send(method, path, { body, type, headers, signal, most: MOST_JSON });
-    if (!response.ok) throw (await accept(response, bytes));
+    if (!response.ok) throw refusal(response, bytes);
     return new TextDecoder().decode(bytes);
   }
 
-  /** The response to a binary body, of at most `most` bytes. */
+  /** The answer to a binary request of a committee's user, of at most `most` bytes. */
+  async exchange(path, body, { signal, most }) {
+    const { response, bytes } = await this.send("POST", path, { body, type: BINARY, signal, most });
+    if (!response.ok) throw refusal(response, bytes);
+    return bytes;
+  }
+
+  /** The response to a binary body about an encrypted bandit, of at most `most` bytes. */
   async binary(path, body, { signal, most, decisions } = {}) {
     const headers = {};
     if (/^bandits\/[^/]+\/decisions(\/[^/]+\/again)?$/.test(path)) headers["helba-sender"] = this.sender;

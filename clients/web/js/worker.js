@@ -4,6 +4,7 @@ import * as portable from "../pkg/portable.js";
 import * as simd128 from "../pkg/simd128.js";
 import { hasVectors, Operations } from "./device.js";
 import { toFields } from "./errors.js";
+import { observed } from "./http.js";
 
 // Literal addresses, which bundlers find and rewrite. One of the modules is fetched.
 const addresses = {
@@ -23,13 +24,7 @@ let operations;
 async function start() {
   const [device, address] = hasVectors() ? [simd128, addresses.simd128()] : [portable, addresses.portable()];
   await device.default({ module_or_path: address });
-  const exchange = (client, { sent, received, ...rest }) => {
-    const bytes = (body) => (typeof body === "string" ? new TextEncoder().encode(body) : body ?? new Uint8Array());
-    const [up, down] = [bytes(sent), bytes(received)];
-    // The first bytes are enough to look at; all of them would be megabytes.
-    const part = (body) => ({ bytes: body.length, first: body.slice(0, 256) });
-    postMessage({ exchange: { ...rest, sent: part(up), received: part(down) }, client });
-  };
+  const exchange = (client, told) => postMessage({ exchange: observed(told), client });
   return new Operations(device, exchange);
 }
 
