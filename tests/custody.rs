@@ -169,6 +169,22 @@ fn devices_outside_of_the_workspace_reach_no_circuit_of_the_server() {
     }
 }
 
+/// A page of a committee's user loads nothing of encrypted bandits: its device compiles no ciphertexts and no
+/// other device.
+#[test]
+fn the_browser_of_a_committee_reaches_no_ciphertext() {
+    let (graph, packages) = (graph(), packages("clients/web/Cargo.toml"));
+    let reaches = |device: &str, what: &str| {
+        let package = packages.iter().find(|package| package["name"] == device).unwrap();
+        let used = package["dependencies"].as_array().unwrap().iter().map(|d| d["name"].as_str().unwrap());
+        used.filter(|name| graph.contains_key(*name)).any(|name| path(&graph, name, what).is_some())
+    };
+    for other in ["ckks", "helba", "user-client", "wire"] {
+        assert!(!reaches("helba-web-committee", other), "{other}");
+    }
+    assert!(reaches("helba-web-committee", "shares") && reaches("helba-web", "ckks"), "the control");
+}
+
 /// Fixtures hold secret keys and fixed seeds: nothing but tests and benches may name them.
 #[test]
 fn nothing_is_built_with_fixtures() {

@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 
 const pkg = new URL("../pkg/", import.meta.url);
-for (const name of ["simd128", "portable"]) {
+for (const name of ["simd128", "portable", "committee"]) {
   try {
     if (!readFileSync(new URL(`${name}.js`, pkg), "utf8").includes("export")) throw new Error(`${name}.js is no module`);
     if (!WebAssembly.validate(readFileSync(new URL(`${name}_bg.wasm`, pkg)))) throw new Error(`${name}_bg.wasm is no module`);

@@ -3,6 +3,7 @@ import {
   AnswerError, type Bandit, Client, type Contexts, Decision, type Exchange, HelbaError, Keys, type Listed, RefusedError, Transform,
   UnreachableError,
 } from "../js/index.js";
+import { type Bandit as SharedBandit, Decision as SharedDecision, KeysError, User } from "../js/committee.js";
 
 export async function play(bundle: ArrayBuffer, rows: Float64Array[], patience: AbortSignal): Promise<number> {
   const keys: Keys = await Keys.open(bundle, "correct horse", { repeats: 2, signal: patience });
@@ -56,4 +57,29 @@ export async function misuse(keys: Keys, client: Client): Promise<void> {
   await (await client.bandit("x")).feedback(new Uint8Array(), "1");
   // @ts-expect-error the id does not change
   keys.keyId = "";
+}
+
+export async function shared(committee: string, session: Uint8Array | undefined, rows: Float64Array[]): Promise<number> {
+  const user: User = await User.open(new URL("https://bandits.example"), { committee, session, timeout: 1000 });
+  const kept: Uint8Array = user.session();
+  const bandit: SharedBandit = await user.bandit("x");
+  const decision: SharedDecision = await bandit.decide(rows);
+  const { decision: id }: { decision: string } = await bandit.feedback(SharedDecision.fromBytes(decision.toBytes()), 0.5);
+  await bandit.erase(id);
+  const { here, needed }: { here: number[]; needed: number } = await bandit.status();
+  // The errors are those of the package.
+  const wrong = new Error() instanceof KeysError || new Error() instanceof HelbaError;
+  user.free();
+  return kept.length + here.length + needed + bandit.features * bandit.arms + (decision.arm ?? 0) + Number(wrong);
+}
+
+export async function sharedMisuse(user: User, bandit: SharedBandit): Promise<void> {
+  // @ts-expect-error without the id the server would choose the members
+  await User.open("https://bandits.example", {});
+  // @ts-expect-error members learn from the arm that they chose
+  await bandit.decide([[1]], { epsilon: 0.1 });
+  // @ts-expect-error members count no arms
+  await bandit.counters();
+  // @ts-expect-error a session is begun, not constructed
+  new User();
 }

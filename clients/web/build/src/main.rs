@@ -1,5 +1,6 @@
-//! Compiles the browser's device for WebAssembly, with vectors of 128 bits and without, and writes both
-//! modules with the JavaScript that loads them to a folder.
+//! Compiles the browser's devices for WebAssembly, and writes the modules with the JavaScript that loads them
+//! to a folder: that of encrypted bandits with vectors of 128 bits and without, and that of a committee's
+//! users.
 //!
 //! ```text
 //! cargo run -p pack [-- --seeded] [--out FOLDER]
@@ -11,8 +12,20 @@ use std::process::Command;
 use wasm_bindgen_cli_support::Bindgen;
 
 const TARGET: &str = "wasm32-unknown-unknown";
-/// The name of each build, and its flags.
-const BUILDS: [(&str, &str); 2] = [("simd128", "-Ctarget-feature=+simd128"), ("portable", "")];
+const BUILDS: [Build; 3] = [
+    Build { name: "simd128", package: DEVICE, profile: "release", flags: "-Ctarget-feature=+simd128" },
+    Build { name: "portable", package: DEVICE, profile: "release", flags: "" },
+    Build { name: "committee", package: "helba-web-committee", profile: "small", flags: "" },
+];
+/// The device that can be built with a seed.
+const DEVICE: &str = "helba-web";
+
+struct Build {
+    name: &'static str,
+    package: &'static str,
+    profile: &'static str,
+    flags: &'static str,
+}
 
 fn main() -> Result<()> {
     let package = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the folder of the package")?;
@@ -25,22 +38,26 @@ fn main() -> Result<()> {
             _ => bail!("{}: unknown; there are --seeded and --out FOLDER", argument.display()),
         }
     }
-    for (name, flags) in BUILDS {
-        let module = compile(package, flags, seeded)?;
+    for build in BUILDS {
+        let module = compile(package, &build, seeded && build.package == DEVICE)?;
         let mut bindgen = Bindgen::new();
         bindgen.input_path(&module).web(true)?.typescript(false).omit_default_module_path(true);
         bindgen.remove_name_section(true).remove_producers_section(true);
-        bindgen.out_name(name).generate(&out).with_context(|| format!("cannot write {}", out.display()))?;
+        bindgen
+            .out_name(build.name)
+            .generate(&out)
+            .with_context(|| format!("cannot write {}", out.display()))?;
     }
     println!("{}", out.display());
     Ok(())
 }
 
-/// Compiles the device with `flags`, and returns the path of the module.
-fn compile(package: &Path, flags: &str, seeded: bool) -> Result<PathBuf> {
+/// Compiles a device, and returns the path of the module.
+fn compile(package: &Path, build: &Build, seeded: bool) -> Result<PathBuf> {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(package).env("CARGO_ENCODED_RUSTFLAGS", flags);
-    cargo.args(["build", "--release", "--locked", "--package", "helba-web", "--target", TARGET]);
+    cargo.current_dir(package).env("CARGO_ENCODED_RUSTFLAGS", build.flags);
+    cargo.args(["build", "--locked", "--profile", build.profile]);
+    cargo.args(["--package", build.package, "--target", TARGET]);
     cargo.args(["--message-format", "json-render-diagnostics"]);
     if seeded {
         cargo.args(["--features", "seeded"]);
@@ -51,6 +68,7 @@ fn compile(package: &Path, flags: &str, seeded: bool) -> Result<PathBuf> {
         "the device did not compile for WebAssembly; `rustup target add {TARGET}` adds the target if it is missing"
     );
     let lines = String::from_utf8_lossy(&built.stdout);
-    let module = lines.split('"').rfind(|part| part.ends_with("helba_web.wasm"));
+    let file = format!("{}.wasm", build.package.replace('-', "_"));
+    let module = lines.split('"').rfind(|part| part.ends_with(&file));
     module.map(PathBuf::from).context("cargo named no module")
 }

@@ -1,0 +1,294 @@
+//! A device of a user of a committee in a browser: [`Device`] of the package's `committee.js`.
+//!
+//! It computes what a request holds and what an answer means, with the code of `shares`, and sends nothing.
+//! Random numbers come from `crypto.getRandomValues`. Errors are those of JavaScript, whose names say their
+//! kind.
+
+use js_sys::Uint8Array;
+use rand::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+use serde::Deserialize;
+use shares::talk::{Definition, Rules};
+use shares::{Row, SignedManifest};
+use std::fmt::Display;
+use wasm_bindgen::prelude::*;
+use zeroize::Zeroizing;
+
+type Result<T> = std::result::Result<T, JsValue>;
+
+/// The bytes of a session that a page stores, which are those of a session's file of `helba-client`: the id
+/// of the committee, and what the device keeps.
+const SESSION_BYTES: usize = 96;
+
+/// A device with a session.
+#[wasm_bindgen]
+pub struct Device {
+    committee: [u8; 32],
+    device: shares::Device,
+    /// What begins the session.
+    begins: Vec<u8>,
+    rng: ChaCha20Rng,
+}
+
+#[wasm_bindgen]
+impl Device {
+    /// A device that begins a session with the committee of this id, 64 hexadecimal digits. `manifest` is the
+    /// reply to `GET committee`.
+    ///
+    /// # Errors
+    /// `AnswerError` for a manifest that its members have not signed, `KeysError` for that of another
+    /// committee, `ValueError` for an id that is none, `RandomnessError`.
+    pub fn begin(manifest: &[u8], committee: &str) -> Result<Device> {
+        let (committee, manifest) = checked(manifest, committee)?;
+        let mut rng = generator()?;
+        let (device, begins) = shares::Device::begin(manifest, &mut rng).map_err(answer)?;
+        Ok(Device { committee, device, begins, rng })
+    }
+
+    /// A device that goes on with the session of [`Device::session`].
+    ///
+    /// # Errors
+    /// As [`Device::begin`]; `KeysError` for bytes that are no session, or one with another committee.
+    pub fn restore(manifest: &[u8], committee: &str, session: Vec<u8>) -> Result<Device> {
+        let session = Zeroizing::new(session);
+        let (committee, manifest) = checked(manifest, committee)?;
+        let (of, kept) = session
+            .split_first_chunk::<32>()
+            .filter(|_| session.len() == SESSION_BYTES)
+            .ok_or_else(|| keys("the bytes are no session: give those that `session` returned, unchanged"))?;
+        if *of != committee {
+            return Err(keys("the session is one with another committee than the one that was named"));
+        }
+        let mut bytes = Zeroizing::new([0; 64]);
+        bytes.copy_from_slice(kept);
+        let device = shares::Device::restore(manifest, &bytes).map_err(answer)?;
+        Ok(Device { committee, device, begins: Vec::new(), rng: generator()? })
+    }
+
+    /// The body of `POST committee/sessions`.
+    pub fn begins(&self) -> Vec<u8> {
+        self.begins.clone()
+    }
+
+    /// Checks the reply to that: enough members have read the session.
+    ///
+    /// # Errors
+    /// `AnswerError`.
+    #[wasm_bindgen(js_name = checkReceipts)]
+    pub fn check_receipts(&self, receipts: &[u8]) -> Result<()> {
+        self.device.check_receipts(receipts).map_err(answer)
+    }
+
+    /// What a page stores of the session, in secret.
+    pub fn session(&self) -> Uint8Array {
+        let mut bytes = Zeroizing::new([0; SESSION_BYTES]);
+        bytes[..32].copy_from_slice(&self.committee);
+        bytes[32..].copy_from_slice(&*self.device.session());
+        Uint8Array::from(&bytes[..])
+    }
+
+    /// By what the server knows the session, in hexadecimal digits.
+    #[wasm_bindgen(js_name = sessionId)]
+    pub fn session_id(&self) -> String {
+        hex(&self.device.session()[..32])
+    }
+
+    /// The bandit in the JSON of a server.
+    ///
+    /// # Errors
+    /// `AnswerError`, also for a bandit of another committee.
+    pub fn join(&self, json: &str) -> Result<Bandit> {
+        let created: Created = serde_json::from_str(json).map_err(answer)?;
+        if bytes(&created.committee) != Some(self.committee) {
+            return Err(answer("the bandit is one of another committee"));
+        }
+        let bad = || answer("the id of a bandit or of its committee has another form");
+        let definition = Definition {
+            features: created.features,
+            arms: created.arms,
+            config: created.config,
+            rules: Rules { sessions: created.sessions, decisions: created.decisions_a_session },
+            founder: bytes(&created.founder).ok_or_else(bad)?,
+            nonce: bytes(&created.id).ok_or_else(bad)?,
+        };
+        let Bounded { l } = serde_json::from_str(&definition.config).map_err(answer)?;
+        Ok(Bandit { definition, l })
+    }
+
+    /// A request for a decision, from the features of all arms, row by row.
+    ///
+    /// # Errors
+    /// `ValueError` for another number of rows or columns, and for a row that is longer than the bandit's L.
+    pub fn request(&mut self, bandit: &Bandit, features: Vec<f64>) -> Result<Vec<u8>> {
+        let features = Zeroizing::new(features);
+        let Definition { features: d, arms, .. } = bandit.definition;
+        if d == 0 || features.len() != usize::from(d) * usize::from(arms) {
+            return Err(value(format!("the contexts must be {arms} rows of {d} features")));
+        }
+        let contexts: Zeroizing<Vec<Vec<f64>>> =
+            Zeroizing::new(features.chunks_exact(d.into()).map(<[f64]>::to_vec).collect());
+        let request = self.device.request(&bandit.definition, &contexts, &mut self.rng);
+        request.map_err(|error| {
+            let rng = &mut self.rng;
+            let mut fits = |row: &Vec<f64>| {
+                let scaled: Vec<f64> = row.iter().map(|x| x / bandit.l).collect();
+                Row::new(&scaled, rng).is_ok()
+            };
+            match contexts.iter().position(|row| !fits(row)) {
+                Some(at) => value(format!("row {} is longer than {}", at + 1, bandit.l)),
+                None => value(error),
+            }
+        })
+    }
+
+    /// The decision in the answer to a request.
+    ///
+    /// # Errors
+    /// `AnswerError`.
+    pub fn open(&self, bandit: &Bandit, request: &[u8], reply: &[u8]) -> Result<Decision> {
+        self.device.open(&bandit.definition, request, reply).map(Decision).map_err(answer)
+    }
+
+    /// The feedback on the decision with this label. The reward is from −1 to 1.
+    ///
+    /// # Errors
+    /// `ValueError`.
+    pub fn feedback(&mut self, decision: &str, reward: f64) -> Result<Vec<u8>> {
+        let label = label(decision)?;
+        let bad = |_| value(format!("the reward must be from -1 to 1, and is {reward}"));
+        self.device.feedback(&label, reward, &mut self.rng).map_err(bad)
+    }
+
+    /// What has the feedback on a decision erased, for the header `helba-erasure`.
+    ///
+    /// # Errors
+    /// `ValueError`.
+    pub fn erasure(&self, decision: &str) -> Result<String> {
+        Ok(hex(&self.device.erasure(&label(decision)?)))
+    }
+}
+
+/// A bandit of a committee, as it was created.
+#[wasm_bindgen]
+pub struct Bandit {
+    definition: Definition,
+    /// L.
+    l: f64,
+}
+
+#[wasm_bindgen]
+impl Bandit {
+    /// Its id in paths.
+    pub fn id(&self) -> String {
+        hex(&self.definition.nonce)
+    }
+
+    /// d.
+    pub fn features(&self) -> u16 {
+        self.definition.features
+    }
+
+    /// K.
+    pub fn arms(&self) -> u16 {
+        self.definition.arms
+    }
+}
+
+/// A decision.
+#[wasm_bindgen]
+pub struct Decision(shares::Decision);
+
+#[wasm_bindgen]
+impl Decision {
+    /// The arm, from 0.
+    pub fn arm(&self) -> usize {
+        self.0.arm
+    }
+
+    /// By what its feedback names it, in hexadecimal digits.
+    pub fn label(&self) -> String {
+        hex(&self.0.label)
+    }
+
+    /// Its number.
+    pub fn round(&self) -> f64 {
+        self.0.round as f64
+    }
+}
+
+/// What a device reads of the JSON of a bandit (`wire::SharesCreated`).
+#[derive(Deserialize)]
+struct Created {
+    id: String,
+    committee: String,
+    features: u16,
+    arms: u16,
+    config: String,
+    sessions: u16,
+    decisions_a_session: u16,
+    founder: String,
+}
+
+/// What it reads of the configuration.
+#[derive(Deserialize)]
+struct Bounded {
+    l: f64,
+}
+
+/// The id, and the manifest if it is that committee's. Its signatures are checked by whoever uses it.
+fn checked(manifest: &[u8], committee: &str) -> Result<([u8; 32], SignedManifest)> {
+    let id = bytes(committee).ok_or_else(|| value("the id of a committee has 64 hexadecimal digits"))?;
+    let manifest = SignedManifest::from_bytes(manifest).map_err(answer)?;
+    if manifest.id() != id {
+        return Err(keys("the server has another committee than the one that was named"));
+    }
+    Ok((id, manifest))
+}
+
+fn generator() -> Result<ChaCha20Rng> {
+    let mut seed = Zeroizing::new([0; 32]);
+    getrandom::fill(&mut *seed).map_err(|error| failure("RandomnessError", error))?;
+    Ok(ChaCha20Rng::from_seed(*seed))
+}
+
+fn label(decision: &str) -> Result<[u8; 32]> {
+    bytes(decision).ok_or_else(|| value("a decision is named by 64 hexadecimal digits"))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The bytes of as many pairs of hexadecimal digits.
+fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let mut out = [0; N];
+    if text.len() != 2 * N || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (at, byte) in out.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
+    }
+    Some(out)
+}
+
+/// An error of the kind `name`.
+fn failure(name: &str, message: impl Display) -> JsValue {
+    let error = js_sys::Error::new(&message.to_string());
+    error.set_name(name);
+    error.into()
+}
+
+/// Misuse: a session that cannot be used, or not with this server.
+fn keys(message: impl Display) -> JsValue {
+    failure("KeysError", message)
+}
+
+/// Misuse: contexts, rewards, ids.
+fn value(message: impl Display) -> JsValue {
+    failure("ValueError", message)
+}
+
+/// Untrusted: an answer that does not follow the protocol.
+fn answer(message: impl Display) -> JsValue {
+    failure("AnswerError", message)
+}
