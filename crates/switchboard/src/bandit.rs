@@ -157,8 +157,9 @@ impl Bandit {
         self.certified.as_ref().map_or(0, |(checkpoint, ..)| checkpoint.feedbacks)
     }
 
+    /// The feedbacks that are in no model that members have certified.
     pub(crate) fn unlearnt(&self) -> usize {
-        self.told.len() + self.updating.as_ref().map_or(0, |updating| updating.added.len())
+        self.rows.values().filter(|row| row.feedback.is_some() && row.learnt.is_none()).count()
     }
 
     pub(crate) fn open(&self) -> usize {
