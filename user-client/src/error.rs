@@ -69,16 +69,22 @@ pub enum Error {
          with the server's keys (`helba-keygen create --compare pbs`)"
     )]
     NoBootstraps,
-    /// Untrusted: the server's committee on shares is none that was named.
+    /// Untrusted: the committee on shares of a server, or of a kept session, is not the one that was named.
     #[error(
-        "the server has the committee {got}, and {want} was named: ask the committee's members for its id, and whoever runs the \
-         server for its address"
+        "the server or the session has the committee {got}, and {want} was named: ask the committee's members for its id, and \
+         whoever runs the server for its address"
     )]
     OtherCommittee {
-        /// The id of the server's committee, in hexadecimal digits.
+        /// The id of the committee there, in hexadecimal digits.
         got: String,
         /// The id that was named.
         want: String,
+    },
+    /// Misuse: a bandit that no committee on shares computes.
+    #[error("bandit {id} is computed by no committee: use it with keys, or without if it has a clear policy")]
+    NoCommittee {
+        /// The bandit.
+        id: String,
     },
     /// Misuse: a file without a session with a committee, where none can be begun.
     #[error(

@@ -574,12 +574,12 @@ impl Client {
     /// A bandit of the committee on shares.
     ///
     /// # Errors
-    /// As [`Self::encrypted`].
+    /// [`Error::NoCommittee`] for another one; as [`Self::encrypted`].
     pub fn shares_bandit(&self, id: &str) -> Result<wire::SharesView, Error> {
-        let mut response = self.accepted(self.get(&format!("bandits/{}", checked(id)?)).call())?;
-        let view: wire::SharesView = self.json_of(MAX_JSON_BYTES, &mut response)?;
-        check_id(id, &view.created.id)?;
-        Ok(view)
+        match self.any_bandit(id)? {
+            AnyBandit::Shares(view) => Ok(*view),
+            AnyBandit::Encrypted(_) | AnyBandit::Clear(_) => Err(Error::NoCommittee { id: id.into() }),
+        }
     }
 
     /// Has a feedback on shares erased, by what its device has signed.

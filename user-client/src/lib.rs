@@ -47,7 +47,7 @@ pub use raiser::{MOST_BANDITS, MOST_WAITING, Raiser, RaiserOptions, Stop, patien
 #[cfg(feature = "http")]
 pub use server_options::ServerOptions;
 #[cfg(feature = "http")]
-pub use shares::{KeptSession, SharesUser};
+pub use shares::{Keep, KeptSession, OF_KEYS_ALONE, SharesSession, SharesUser};
 
 pub use ckks_secret::Passphrase;
 pub use host::os_rng;

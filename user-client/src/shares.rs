@@ -1,18 +1,33 @@
 //! A user of a committee on shares, over HTTP.
 
-use crate::{Client, Error, os_rng};
+use crate::{Client, Creation, Error, os_rng};
 use bandit::LinearConfig;
+use host::lock;
+use rand::CryptoRng;
 use shares::{Decision, Device, SignedManifest};
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::io::Read;
-use std::path::Path;
-use wire::SharesCreated;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use wire::{Labelled, SharesCreated};
 use zeroize::Zeroizing;
 
 /// The most bytes of a manifest, and of receipts.
 const MOST_MANIFEST: usize = 1 << 16;
 /// The seconds that members have for a decision or a receipt.
 const WAIT: u64 = 90;
+/// The most bandits that a session remembers as they were created.
+const MOST_KNOWN: usize = 1024;
+/// What a configuration of a bandit under keys has and one of a committee has not, and why.
+pub const OF_KEYS_ALONE: [(&str, &str); 6] = [
+    ("horizon", "its numbers are exact in any number of rounds"),
+    ("unanswered", "no device is asked when a batch ends"),
+    ("answers", "a device gets its arm and nothing else"),
+    ("compare", "it compares exactly"),
+    ("open_model", "nobody sees its model"),
+    ("counters", "it counts no arms (count them where they are played)"),
+];
 /// The bytes of a session that is kept: the committee's id, and what the device keeps.
 const SESSION_BYTES: usize = 96;
 
@@ -65,6 +80,11 @@ impl KeptSession {
         same(self.committee(), committee)
     }
 
+    /// A key that follows from the session, for what its holder keeps.
+    pub fn derive_key(&self, context: &'static str) -> Zeroizing<[u8; 32]> {
+        Zeroizing::new(blake3::derive_key(context, self.bytes()))
+    }
+
     fn of_device(&self) -> Zeroizing<[u8; 64]> {
         let mut session = Zeroizing::new([0; 64]);
         session.copy_from_slice(&self.0[32..]);
@@ -93,14 +113,6 @@ impl SharesUser {
         let receipts = client.exchange("committee/sessions", &begins, MOST_MANIFEST, WAIT)?;
         device.check_receipts(&receipts).map_err(bad)?;
         Ok(SharesUser { client, device, committee })
-    }
-
-    /// Refuses a server whose committee is another one than that of this id.
-    ///
-    /// # Errors
-    /// [`Error::OtherCommittee`]; [`Error::BadAnswer`] for what is no manifest; those of the client.
-    pub fn check_committee(client: &Client, committee: [u8; 32]) -> Result<(), Error> {
-        manifest(client, Some(committee)).map(drop)
     }
 
     /// Goes on with the session that a file has, or begins one with the committee of this id and keeps it in
@@ -174,9 +186,14 @@ impl SharesUser {
     ///
     /// # Errors
     /// [`Error::Protocol`] for a reward outside −1 to 1.
-    pub fn feedback_of(&self, decision: &[u8; 32], reward: f64) -> Result<Vec<u8>, Error> {
+    pub fn feedback_of<R: CryptoRng>(
+        &self,
+        decision: &[u8; 32],
+        reward: f64,
+        rng: &mut R,
+    ) -> Result<Vec<u8>, Error> {
         Self::check_reward(reward)?;
-        self.device.feedback(decision, reward, &mut os_rng()?).map_err(bad)
+        self.device.feedback(decision, reward, rng).map_err(bad)
     }
 
     /// Refuses a reward outside −1 to 1.
@@ -207,7 +224,17 @@ impl SharesUser {
     /// # Errors
     /// As [`Self::feedback_of`] and [`Self::return_feedback`].
     pub fn feedback(&self, bandit: &SharesCreated, decision: &[u8; 32], reward: f64) -> Result<(), Error> {
-        self.return_feedback(&bandit.id, decision, &self.feedback_of(decision, reward)?)
+        self.return_feedback(&bandit.id, decision, &self.feedback_of(decision, reward, &mut os_rng()?)?)
+    }
+
+    /// The feedbacks of a bandit that the server has: those in its model, and those that wait for the end of
+    /// a batch.
+    ///
+    /// # Errors
+    /// Those of the client.
+    pub fn feedbacks(&self, bandit: &str) -> Result<u64, Error> {
+        let view = self.client.shares_bandit(bandit)?;
+        Ok(view.feedbacks + view.unlearnt as u64)
     }
 
     /// Has the feedback on a decision erased: with the end of the next batch the model has nothing of it.
@@ -216,6 +243,97 @@ impl SharesUser {
     /// Those of the client.
     pub fn erase(&self, bandit: &SharesCreated, decision: &[u8; 32]) -> Result<(), Error> {
         self.client.erase_shares(&bandit.id, decision, &self.device.erasure(decision))
+    }
+}
+
+/// Where a program keeps its session with a committee.
+pub enum Keep {
+    /// Nowhere: a session with the committee of this id ends with the program.
+    Nowhere([u8; 32]),
+    /// In a file, which is written when the session begins. Without an id, that of the session in the file.
+    File(Option<[u8; 32]>, PathBuf),
+    /// In the program.
+    Program(KeptSession),
+}
+
+/// The session of a program that runs long, which begins or goes on with the first call that needs it.
+/// Several threads may use it.
+pub struct SharesSession {
+    client: Client,
+    keep: Keep,
+    user: Mutex<Option<Arc<SharesUser>>>,
+    /// Bandits as they were created, by their ids.
+    bandits: Mutex<HashMap<String, Arc<SharesCreated>>>,
+}
+
+impl SharesSession {
+    /// The session that is kept there, with the committee of a server. Nothing is sent.
+    pub fn new(client: Client, keep: Keep) -> Self {
+        let (user, bandits) = Default::default();
+        SharesSession { client, keep, user, bandits }
+    }
+
+    /// The id of the committee, as it was named.
+    ///
+    /// # Errors
+    /// [`Error::NoSession`] without an id and a file; as [`KeptSession::open`].
+    pub fn committee(&self) -> Result<[u8; 32], Error> {
+        match &self.keep {
+            Keep::Nowhere(id) | Keep::File(Some(id), _) => Ok(*id),
+            Keep::File(None, path) if path.exists() => Ok(KeptSession::open(path)?.committee()),
+            Keep::File(None, path) => Err(Error::NoSession { path: path.clone() }),
+            Keep::Program(session) => Ok(session.committee()),
+        }
+    }
+
+    /// The user of the session.
+    ///
+    /// # Errors
+    /// As [`SharesUser::begin`], [`SharesUser::open`] and [`SharesUser::restore`].
+    pub fn user(&self) -> Result<Arc<SharesUser>, Error> {
+        // Held meanwhile, so that others wait for this session and begin no other one.
+        let mut user = lock(&self.user);
+        if let Some(user) = &*user {
+            return Ok(user.clone());
+        }
+        let client = self.client.clone();
+        let opened = match &self.keep {
+            Keep::Nowhere(id) => SharesUser::begin(client, Some(*id)),
+            Keep::File(id, path) => SharesUser::open(client, *id, path),
+            Keep::Program(session) => SharesUser::restore(client, session),
+        };
+        Ok(user.insert(Arc::new(opened?)).clone())
+    }
+
+    /// Creates a bandit of the committee, as [`Client::create_shares`], and of no other one.
+    ///
+    /// # Errors
+    /// [`Error::OtherCommittee`]; as [`Client::create_shares`].
+    pub fn create(
+        &self,
+        linear: &LinearConfig,
+        rules: (u16, u16),
+        creation: &Creation,
+    ) -> Result<Labelled<SharesCreated>, Error> {
+        manifest(&self.client, Some(self.committee()?))?;
+        self.client.create_shares(linear, rules, creation)
+    }
+
+    /// The bandit with this id, as it was created. It is asked for once.
+    ///
+    /// # Errors
+    /// Those of the client.
+    pub fn bandit(&self, id: &str) -> Result<Arc<SharesCreated>, Error> {
+        if let Some(bandit) = lock(&self.bandits).get(id) {
+            return Ok(bandit.clone());
+        }
+        let bandit = Arc::new(self.client.shares_bandit(id)?.created);
+        let mut all = lock(&self.bandits);
+        if all.len() >= MOST_KNOWN {
+            all.clear();
+        }
+        all.insert(id.into(), bandit.clone());
+        Ok(bandit)
     }
 }
 

@@ -9,12 +9,12 @@ use protocol::BanditConfig;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde_json::json;
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use user_client::{Client, Error, KeptSession, MOST_BANDITS, SharesUser, Stop, patiently};
-use wire::SharesCreated;
+use user_client::{
+    Client, Error, Keep, KeptSession, OF_KEYS_ALONE, SharesSession, SharesUser, Stop, patiently,
+};
 
 /// The most decisions of a call that are asked for at a time: members compute them together.
 const AT_A_TIME: usize = 16;
@@ -26,24 +26,14 @@ const AT_A_TIME: usize = 16;
 pub(crate) struct Committee(Arc<Inner>);
 
 struct Inner {
-    client: Client,
+    session: SharesSession,
     patience: Duration,
-    /// The id that the program has named.
-    id: Option<[u8; 32]>,
-    kept: Kept,
-    user: Mutex<Option<Arc<SharesUser>>>,
-    /// Bandits as they were created, by their ids.
-    bandits: Mutex<HashMap<String, Arc<SharesCreated>>>,
 }
 
-/// Where the session is kept.
-pub(crate) enum Kept {
-    /// Nowhere.
-    Nowhere,
-    /// In a file, which is written when the session begins.
-    File(PathBuf),
-    /// With the program, which gave this one.
-    Program(KeptSession),
+/// The parameters of bandits under keys that those of a committee do not have, and why.
+#[pyfunction]
+pub(crate) fn of_keys_alone() -> Vec<(&'static str, &'static str)> {
+    OF_KEYS_ALONE.to_vec()
 }
 
 /// The feedback on a decision that was sent. The server takes the same message again, and no other one.
@@ -59,45 +49,33 @@ impl Told {
     }
 }
 
-impl Kept {
-    /// In this file, or as these bytes; nowhere without both.
-    ///
-    /// # Errors
-    /// [`Failure::Keys`] for bytes that are no session.
-    pub(crate) fn new(file: Option<PathBuf>, bytes: Option<&[u8]>) -> Result<Self, Failure> {
-        let other = "the session is not one that session_bytes() has returned: give these bytes, or the path of a file";
-        match (file, bytes) {
-            (Some(file), _) => Ok(Kept::File(file)),
-            (None, Some(bytes)) => {
-                let session = KeptSession::from_bytes(bytes);
-                session.map(Kept::Program).ok_or_else(|| Failure::Keys(other.into()))
-            }
-            (None, None) => Ok(Kept::Nowhere),
-        }
-    }
-}
-
 impl Committee {
-    /// The committee with this id, in hexadecimal digits, with the session that is kept there.
+    /// The committee with this id, in hexadecimal digits, and the session that is kept in a file or given as
+    /// bytes; none without all of them.
     pub(crate) fn new(
-        client: Client,
+        client: &Client,
         patience: Duration,
         id: Option<&str>,
-        kept: Kept,
-    ) -> Result<Self, Failure> {
-        let read = |text: &str| {
-            wire::from_hex(text).ok_or_else(|| {
-                Failure::Argument(
-                    "committee must have 64 hexadecimal digits: give the id that the committee's members print".into(),
-                )
-            })
+        file: Option<PathBuf>,
+        bytes: Option<&[u8]>,
+    ) -> Result<Option<Self>, Failure> {
+        let no_id =
+            "committee must have 64 hexadecimal digits: give the id that the committee's members print";
+        let no_session = "the session is not one that session_bytes() has returned: give these bytes, or the path of a file";
+        let read = |text| wire::from_hex(text).ok_or_else(|| Failure::Argument(no_id.into()));
+        let keep = match (id.map(read).transpose()?, file, bytes) {
+            (None, None, None) => return Ok(None),
+            (Some(id), None, None) => Keep::Nowhere(id),
+            (id, Some(file), _) => Keep::File(id, file),
+            (id, None, Some(bytes)) => {
+                let session = KeptSession::from_bytes(bytes);
+                let session = session.ok_or_else(|| Failure::Keys(no_session.into()))?;
+                session.is_with(id)?;
+                Keep::Program(session)
+            }
         };
-        let id = id.map(read).transpose()?;
-        if let Kept::Program(session) = &kept {
-            session.is_with(id)?;
-        }
-        let (user, bandits) = Default::default();
-        Ok(Committee(Arc::new(Inner { client, patience, id, kept, user, bandits })))
+        let session = SharesSession::new(client.clone(), keep);
+        Ok(Some(Committee(Arc::new(Inner { session, patience }))))
     }
 }
 
@@ -126,9 +104,7 @@ impl Committee {
             let config: BanditConfig = serde_json::from_str(&configuration)
                 .map_err(|e| Failure::Argument(format!("the configuration cannot be read: {e}")))?;
             let creation = creation(labels)?;
-            let id = inner.named()?;
-            inner.patiently(stop, |client| SharesUser::check_committee(client, id))?;
-            let create = |client: &Client| client.create_shares(&config.linear, rules, &creation);
+            let create = || inner.session.create(&config.linear, rules, &creation);
             json(&inner.patiently(stop, create)?)
         })
     }
@@ -143,7 +119,7 @@ impl Committee {
         done: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         self.request(py, done, move |inner, stop| {
-            let bandit = inner.bandit(&id, stop)?;
+            let bandit = inner.patiently(stop, || inner.session.bandit(&id))?;
             let one = contexts.len() == 1;
             for (at, rows) in contexts.iter().enumerate() {
                 match SharesUser::check_contexts(&bandit, rows) {
@@ -154,7 +130,7 @@ impl Committee {
                 }
             }
             let user = inner.user(stop)?;
-            let decide = |rows: &Vec<Vec<f64>>| inner.patiently(stop, |_| user.decide(&bandit, rows));
+            let decide = |rows: &Vec<Vec<f64>>| inner.patiently(stop, || user.decide(&bandit, rows));
             let mut made = Vec::with_capacity(contexts.len());
             for together in contexts.chunks(AT_A_TIME) {
                 let decided: Vec<_> = std::thread::scope(|scope| {
@@ -194,12 +170,13 @@ impl Committee {
                 match &*told {
                     Some((first, _)) if *first != reward => return Err(answered().into()),
                     Some((_, message)) => message.clone(),
-                    None => told.insert((reward, user.feedback_of(&label, reward)?)).1.clone(),
+                    None => {
+                        told.insert((reward, user.feedback_of(&label, reward, &mut os_rng()?)?)).1.clone()
+                    }
                 }
             };
-            inner.patiently(stop, |_| user.return_feedback(&id, &label, &message))?;
-            let view = inner.patiently(stop, |client| client.shares_bandit(&id))?;
-            json(&(view.feedbacks + view.unlearnt as u64))
+            inner.patiently(stop, || user.return_feedback(&id, &label, &message))?;
+            json(&inner.patiently(stop, || user.feedbacks(&id))?)
         })
     }
 
@@ -214,8 +191,8 @@ impl Committee {
     ) -> PyResult<Py<PyAny>> {
         self.request(py, done, move |inner, stop| {
             let (label, user) = (label(&decision)?, inner.user(stop)?);
-            let bandit = inner.bandit(&id, stop)?;
-            inner.patiently(stop, |_| user.erase(&bandit, &label))?;
+            let bandit = inner.patiently(stop, || inner.session.bandit(&id))?;
+            inner.patiently(stop, || user.erase(&bandit, &label))?;
             Ok("null".into())
         })
     }
@@ -237,48 +214,13 @@ impl Committee {
 
 impl Inner {
     /// The result of a request that may be sent twice, repeated while the server or members are away.
-    fn patiently<T>(&self, stop: &Stop, request: impl Fn(&Client) -> Result<T, Error>) -> Result<T, Failure> {
-        Ok(patiently(self.patience, stop, &mut os_rng()?, |_| request(&self.client))?)
-    }
-
-    /// The id of the committee, as the program has named it or the session that is kept.
-    fn named(&self) -> Result<[u8; 32], Failure> {
-        match (self.id, &self.kept) {
-            (Some(id), _) => Ok(id),
-            (None, Kept::Program(session)) => Ok(session.committee()),
-            (None, Kept::File(path)) if path.exists() => Ok(KeptSession::open(path)?.committee()),
-            (None, Kept::File(path)) => Err(Error::NoSession { path: path.clone() }.into()),
-            (None, Kept::Nowhere) => Err(Failure::Internal("a committee without an id")),
-        }
+    fn patiently<T>(&self, stop: &Stop, request: impl Fn() -> Result<T, Error>) -> Result<T, Failure> {
+        Ok(patiently(self.patience, stop, &mut os_rng()?, |_| request())?)
     }
 
     /// The user of the session, which begins or goes on for the first call.
     fn user(&self, stop: &Stop) -> Result<Arc<SharesUser>, Failure> {
-        // Held meanwhile, so that others wait for this session and begin no other one.
-        let mut user = lock(&self.user);
-        if let Some(user) = &*user {
-            return Ok(user.clone());
-        }
-        let open = |client: &Client| match &self.kept {
-            Kept::Nowhere => SharesUser::begin(client.clone(), self.id),
-            Kept::File(path) => SharesUser::open(client.clone(), self.id, path),
-            Kept::Program(session) => SharesUser::restore(client.clone(), session),
-        };
-        Ok(user.insert(Arc::new(self.patiently(stop, open)?)).clone())
-    }
-
-    /// The bandit with this id, as it was created.
-    fn bandit(&self, id: &str, stop: &Stop) -> Result<Arc<SharesCreated>, Failure> {
-        if let Some(bandit) = lock(&self.bandits).get(id) {
-            return Ok(bandit.clone());
-        }
-        let bandit = Arc::new(self.patiently(stop, |client| client.shares_bandit(id))?.created);
-        let mut all = lock(&self.bandits);
-        if all.len() >= MOST_BANDITS {
-            all.clear();
-        }
-        all.insert(id.into(), bandit.clone());
-        Ok(bandit)
+        self.patiently(stop, || self.session.user())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Requests to a server. Messages of clear bandits, configurations and states travel as JSON.
 
-use crate::committee::{Committee, Kept};
+use crate::committee::Committee;
 use crate::decision::Answer;
 use crate::error::Failure;
 use crate::keys::{Keys, needed, or_raise};
@@ -117,10 +117,7 @@ impl Connection {
             let patience = patience.map_err(|_| {
                 Failure::Argument("patience: it must be a number of seconds that is not negative".into())
             })?;
-            let committee = match (committee, Kept::new(session_file, session)?) {
-                (None, Kept::Nowhere) => None,
-                (id, kept) => Some(Committee::new(client.clone(), patience, id, kept)?),
-            };
+            let committee = Committee::new(&client, patience, committee, session_file, session)?;
             let (joined, tasks) = Default::default();
             Ok(Connection(Arc::new(Inner { client, device, patience, joined, tasks, committee })))
         };

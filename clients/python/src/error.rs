@@ -111,7 +111,7 @@ fn of_device(py: Python<'_>, error: Error) -> PyErr {
         | Error::AnswerCount { .. }
         | Error::RepeatCount { .. } => ("KeysError", error.to_string()),
         Error::BadSealedDecision => ("DecisionError", error.to_string()),
-        Error::BadId | Error::BadUrl(_) | Error::BadCertificates { .. } => {
+        Error::BadId | Error::BadUrl(_) | Error::BadCertificates { .. } | Error::NoCommittee { .. } => {
             ("ArgumentError", error.to_string())
         }
         Error::Protocol(protocol::Error::UnknownDecision { .. }) => ("DecisionError", error.to_string()),

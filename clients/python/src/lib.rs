@@ -20,7 +20,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use crate::committee::{Committee, Told};
+    use crate::committee::{Committee, Told, of_keys_alone};
     #[pymodule_export]
     use crate::connection::Connection;
     #[pymodule_export]

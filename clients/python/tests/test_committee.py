@@ -14,6 +14,7 @@ import helba
 import helba.aio
 import pytest
 from conftest import PROGRAMS, Server, run
+from test_errors import Recorder, _forms
 
 ROWS = [[0.9, 0.1], [0.1, 0.9]]
 MEMBERS = (1, 2, 3)
@@ -245,3 +246,20 @@ def test_what_a_committee_does_not_do_is_refused_by_name(committee: Committee) -
     with pytest.raises(helba.ArgumentError, match="64 hexadecimal digits"):
         bandit.erase("0" * 32)
     assert bandit.feedback(decision, -1.0).feedbacks == 1
+
+
+def test_attack_nothing_of_a_person_leaves_in_the_clear(committee: Committee) -> None:
+    """Whoever reads the line finds no feature and no reward, as text or as a number of eight bytes. The control
+    is a clear bandit of the same server, whose features and reward are read there."""
+    rows = [[0.123456789, -0.234567891], [0.345678912, 0.456789123]]
+    forms = [form for value in [*rows[0], *rows[1], 0.7320508075] for form in _forms(value)]
+    shown = {}
+    for policy in (None, "oful"):
+        line = Recorder(committee.server)
+        client = helba.Client(line.url, committee=committee.id, patience=60)
+        more = {} if policy else {"sessions": 1}
+        bandit = client.create(features=2, arms=2, policy=policy, **more)
+        bandit.feedback(bandit.decide(rows), 0.7320508075)
+        shown[policy] = sum(form in line.sent for form in forms)
+        assert bandit.bandit_id.encode() in line.sent and len(line.sent) > 500
+    assert shown == {None: 0, "oful": 5}

@@ -31,14 +31,7 @@ _CLEAR_BYTES = b"HELBACLR\x01\x00"
 """The first bytes of a stored decision of a clear policy; JSON follows."""
 _COMMITTEE_BYTES = b"HELBACOM\x01\x00"
 """The first bytes of a stored decision of a committee; JSON follows."""
-_NOT_OF_COMMITTEE = {
-    "horizon": "its numbers are exact in any number of rounds",
-    "unanswered": "no device is asked when a batch ends",
-    "answers": "a device gets its arm and nothing else",
-    "compare": "it compares exactly",
-    "open_model": "nobody sees its model",
-    "counters": "it counts no arms; count them where they are played",
-}
+_OF_KEYS_ALONE: dict[str, str] = dict(_native.of_keys_alone())
 """Parameters of a bandit under keys that one of a committee does not have, and why."""
 
 
@@ -432,7 +425,7 @@ def of_committee_alone(changes: Mapping[str, Any]) -> tuple[dict[str, Any], tupl
             raise ArgumentError(f"{name} is {count!r}, it must be a whole number from 1 to 65535")
         rules.append(count)
     for name in linear:
-        why = _NOT_OF_COMMITTEE.get(_plain(name))
+        why = _OF_KEYS_ALONE.get(_plain(name))
         if why is not None:
             raise ArgumentError(f"a bandit of a committee has no {name}, since {why}: leave {name} out")
     return linear, (rules[0], rules[1])
