@@ -1,22 +1,30 @@
 //! The running agent: its bandits, the raiser beside them, and the end of both.
 
 use crate::Error;
+use crate::committee::Committee;
 use crate::decision_log::{DecisionLog, Line, LogOptions};
 use crate::desk::Desk;
+use crate::error::Holder;
 use crate::http::app;
 use crate::pending::{Bounds, Pending};
 use crate::settings::Settings;
+use crate::store;
 use host::lock;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use service::{Bodies, Connections, Hosts, Pace, Tls};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::net::TcpListener;
-use user_client::{AnyBandit, Client, Device, MOST_BANDITS, Raiser, RaiserOptions, Stop, patiently};
+use user_client::{
+    AnyBandit, Client, Device, Keep, KeptSession, MOST_BANDITS, Raiser, RaiserOptions, SharesSession, Stop,
+    patiently,
+};
 use wire::TokenDigest;
+use zeroize::Zeroizing;
 
 /// Memory for bodies above 64 KiB, which are those with schemas and examples.
 const BODY_MEMORY: usize = 8 << 20;
@@ -62,12 +70,50 @@ impl Options {
     }
 }
 
+/// What an agent has of its bandits.
+pub enum Credentials {
+    /// The secret bundle of encrypted bandits.
+    Keys(Arc<Device>),
+    /// A session with a committee on shares.
+    Session(KeptSession),
+}
+
+impl From<Device> for Credentials {
+    fn from(device: Device) -> Self {
+        Credentials::Keys(device.into())
+    }
+}
+
+impl From<KeptSession> for Credentials {
+    fn from(session: KeptSession) -> Self {
+        Credentials::Session(session)
+    }
+}
+
+impl Credentials {
+    /// The key of the pending decisions on disk.
+    fn store_key(&self) -> Zeroizing<[u8; 32]> {
+        match self {
+            Credentials::Keys(device) => device.derive_key(store::CONTEXT),
+            Credentials::Session(session) => session.derive_key(store::CONTEXT),
+        }
+    }
+}
+
+/// Whose bandits the agent offers.
+pub(crate) enum Of {
+    /// Those of its keys.
+    Keys(Arc<Device>),
+    /// Those of a committee.
+    Committee(Box<Committee>),
+}
+
 /// An agent, with its pending decisions open. Cheap to clone.
 #[derive(Clone)]
 pub struct Agent(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
-    pub(crate) device: Arc<Device>,
+    pub(crate) of: Of,
     pub(crate) client: Client,
     pub(crate) stop: Stop,
     pub(crate) options: Options,
@@ -88,25 +134,33 @@ pub(crate) struct Inner {
 type Open = (Arc<Desk>, std::thread::JoinHandle<()>);
 
 impl Agent {
-    /// An agent of `device` for the server of `client`, which keeps pending decisions in `folder`. `log` gets
-    /// the lines of the log. Nothing is sent.
+    /// An agent with these credentials for the server of `client`, which keeps pending decisions in `folder`.
+    /// `log` gets the lines of the log. Nothing is sent.
     ///
     /// # Errors
     /// [`Error::StateInUse`], [`Error::Unsealable`], and those of the disk.
     pub fn open(
         client: Client,
-        device: impl Into<Arc<Device>>,
+        credentials: impl Into<Credentials>,
         folder: &Path,
         options: Options,
         rng: ChaCha20Rng,
         log: impl Fn(&str) + Send + Sync + 'static,
     ) -> Result<Self, Error> {
-        let (device, log) = (device.into(), Arc::new(log));
+        let (credentials, log) = (credentials.into(), Arc::new(log));
         let bounds = Bounds { most: options.most_pending.max(1), age: options.pending_age };
-        let pending = Pending::open(folder, &device, bounds)?;
+        let pending = Pending::open(folder, &credentials.store_key(), bounds)?;
+        let of = match credentials {
+            Credentials::Keys(device) => Of::Keys(device),
+            Credentials::Session(session) => {
+                let id = session.committee();
+                let session = SharesSession::new(client.clone(), Keep::Program(session));
+                Of::Committee(Box::new(Committee::new(session, id)))
+            }
+        };
         let decisions = options.decision_log.map(|bounds| DecisionLog::open(folder, bounds)).transpose()?;
         Ok(Agent(Arc::new(Inner {
-            device,
+            of,
             client,
             stop: Stop::default(),
             pending,
@@ -122,7 +176,7 @@ impl Agent {
         })))
     }
 
-    /// Serves `listener` until `stop` returns, and raises for the bandits of the server beside it. Requests
+    /// Serves `listener` until `stop` returns, and beside it raises for the bandits of the server, if it has keys. Requests
     /// that were begun are answered. Returns whether all were answered within [`Connections::grace`].
     ///
     /// Must be called within a tokio runtime.
@@ -140,9 +194,21 @@ impl Agent {
         let inner = self.0.clone();
         let options = RaiserOptions { rescan: inner.options.rescan, ..RaiserOptions::default() };
         let (log, of_raiser) = (inner.log.clone(), inner.stop.clone());
-        let (client, device) = (inner.client.clone(), inner.device.clone());
-        let raiser = Raiser::new(client, device, options, of_raiser, inner.fork_rng(), move |line| log(line));
-        let mut raising = tokio::task::spawn_blocking(|| raiser.run());
+        let raiser = match &inner.of {
+            Of::Keys(device) => {
+                let (client, device, rng) = (inner.client.clone(), device.clone(), inner.fork_rng());
+                Some(Raiser::new(client, device, options, of_raiser, rng, move |line| log(line)))
+            }
+            Of::Committee(_) => None,
+        };
+        let raises = raiser.is_some();
+        let mut raising = pin!(async {
+            match raiser {
+                Some(raiser) => tokio::task::spawn_blocking(|| raiser.run()).await,
+                // A committee needs none.
+                None => std::future::pending().await,
+            }
+        });
         let mut ended = None;
         let stop = async {
             tokio::select! {
@@ -154,7 +220,8 @@ impl Agent {
         inner.stop.stop();
         let raised = match ended {
             Some(ended) => ended,
-            None => raising.await,
+            None if raises => raising.await,
+            None => Ok(Ok(())),
         };
         let closing = tokio::task::spawn_blocking(move || inner.close());
         closing.await.map_err(|_| Error::Broken("the end panicked"))??;
@@ -182,14 +249,25 @@ impl Inner {
         lock(&self.desks).get(id).map(|(desk, _)| desk.clone())
     }
 
+    /// The device of the keys, which the bandit `id` needs.
+    ///
+    /// # Errors
+    /// [`Error::OfOthers`] for an agent of a committee.
+    pub(crate) fn device(&self, id: &str) -> Result<Arc<Device>, Error> {
+        match &self.of {
+            Of::Keys(device) => Ok(device.clone()),
+            Of::Committee(_) => Err(Error::OfOthers { id: id.into(), by: Holder::Keys }),
+        }
+    }
+
     fn open_desk(self: &Arc<Self>, id: &str) -> Result<Arc<Desk>, Error> {
         let ask = |_: &mut ChaCha20Rng| self.client.any_bandit(id);
         let created = match patiently(self.options.patience, &self.stop, &mut self.fork_rng(), ask)? {
             AnyBandit::Encrypted(view) => view.created,
-            AnyBandit::Shares(_) | AnyBandit::Clear(_) => {
-                return Err(Error::NotEncrypted { what: format!("bandit {id}") });
-            }
+            AnyBandit::Shares(_) => return Err(Error::OfOthers { id: id.into(), by: Holder::Committee }),
+            AnyBandit::Clear(_) => return Err(Error::NotEncrypted { what: format!("bandit {id}") }),
         };
+        let device = self.device(id)?;
         let _opening = lock(&self.opening);
         if let Some(desk) = self.opened(id) {
             return Ok(desk);
@@ -197,7 +275,7 @@ impl Inner {
         if lock(&self.desks).len() >= MOST_BANDITS {
             return Err(Error::TooManyBandits { most: MOST_BANDITS });
         }
-        let (desk, thread) = Desk::open(self, created)?;
+        let (desk, thread) = Desk::open(self, device, created)?;
         lock(&self.desks).insert(id.to_string(), (desk.clone(), thread));
         Ok(desk)
     }
@@ -267,7 +345,7 @@ impl Inner {
         if let Some(error) = unrepeated {
             self.log(&format!("an unreliable decision was not repeated: {error}"));
         }
-        let device = &self.device;
+        let Of::Keys(device) = &self.of else { return };
         if let Some(spent) = device.repeats_spent() {
             self.log(&spent.to_string());
         }

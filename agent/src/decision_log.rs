@@ -40,8 +40,8 @@ pub(crate) struct Played {
     pub(crate) decided: u64,
     /// The round of the bandit, from 1.
     pub(crate) round: u64,
-    /// The number of feedbacks in the model of the decision.
-    pub(crate) model_feedbacks: u64,
+    /// The number of feedbacks in the model of the decision. A committee does not say it.
+    pub(crate) model_feedbacks: Option<u64>,
     /// The number of arms.
     pub(crate) arms: u32,
     /// The arm that was played.
@@ -66,7 +66,7 @@ pub(crate) struct Line<'a> {
     #[serde(flatten)]
     pub(crate) played: &'a Played,
     /// The number of decisions before this one whose feedback is not in the model.
-    pub(crate) model_age: u64,
+    pub(crate) model_age: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reward: Option<f64>,
 }
@@ -80,7 +80,8 @@ impl<'a> Line<'a> {
         played: &'a Played,
         reward: Option<f64>,
     ) -> Self {
-        let model_age = played.round.saturating_sub(1).saturating_sub(played.model_feedbacks);
+        let before = played.round.saturating_sub(1);
+        let model_age = played.model_feedbacks.map(|feedbacks| before.saturating_sub(feedbacks));
         Line { time, bandit, decision, played, model_age, reward }
     }
 }
@@ -173,7 +174,7 @@ mod tests {
         Played {
             decided: 90,
             round,
-            model_feedbacks: 2,
+            model_feedbacks: Some(2),
             arms: 4,
             arm: 1,
             chosen: Some(2),

@@ -17,7 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::oneshot;
-use user_client::{BanditDevice, Choice, patiently};
+use user_client::{BanditDevice, Choice, Device, patiently};
 use wire::{Counted, Created, Decided, Privacy};
 
 /// The time for which the first decision waits for others.
@@ -68,8 +68,11 @@ impl Desk {
     ///
     /// # Errors
     /// As [`user_client::Device::join`].
-    pub(crate) fn open(agent: &Arc<Inner>, created: Created) -> Result<(Arc<Desk>, JoinHandle<()>), Error> {
-        let device = agent.device.clone();
+    pub(crate) fn open(
+        agent: &Arc<Inner>,
+        device: Arc<Device>,
+        created: Created,
+    ) -> Result<(Arc<Desk>, JoinHandle<()>), Error> {
         let (queues, changed) = Default::default();
         let desk = Arc::new(Desk { queues, changed });
         let (done, join) = std::sync::mpsc::channel();
@@ -248,7 +251,7 @@ fn decide<R: CryptoRng>(
     match kept {
         Ok((mut round, played)) => {
             for ((asked, choice), played) in load.into_iter().zip(&round.choice).zip(&played) {
-                drop(asked.answer.send(Ok(decided(choice.id, played))));
+                drop(asked.answer.send(Ok(decided(choice.id.to_string(), played, STATEMENT))));
             }
             drop(under_way);
             let (bandit, choices) = (&joined.created().id, round.choice.iter().zip(&played));
@@ -283,7 +286,7 @@ fn decide_here<R: CryptoRng>(
     let played = Played {
         decided: now,
         round: 0,
-        model_feedbacks: 0,
+        model_feedbacks: Some(0),
         arms: number(joined.created().config.linear.k),
         arm: number(arm),
         chosen: None,
@@ -299,7 +302,7 @@ fn decide_here<R: CryptoRng>(
     match agent.pending.keep(bandit, load.iter().zip(&ids).map(waiting).collect(), now, rng) {
         Ok(_) => {
             for (asked, id) in load.into_iter().zip(&ids) {
-                drop(asked.answer.send(Ok(decided(*id, &played))));
+                drop(asked.answer.send(Ok(decided(id.to_string(), &played, STATEMENT))));
             }
             let line = |id: &DecisionId| Line::new(now, bandit, id.to_string(), &played, None);
             agent.log_decisions(ids.iter().map(line).collect());
@@ -311,9 +314,7 @@ fn decide_here<R: CryptoRng>(
     }
 }
 
-/// Returns the reward of a decision to the server, unless it was counted before. It is kept before it is
-/// sent, so that no other reward is confirmed after a lost reply. While the bandit is frozen, and for a
-/// decision that the server did not make, it is counted here alone.
+/// Returns the reward of a decision to the server, as [`Returning::counted`].
 fn feedback<R: CryptoRng>(
     agent: &Inner,
     joined: &BanditDevice,
@@ -322,68 +323,87 @@ fn feedback<R: CryptoRng>(
     rng: &mut R,
 ) -> Result<Counted, Error> {
     let bandit = &joined.created().id;
-    let kept = agent.pending.find(bandit, id)?;
-    let (since, kept) = kept.ok_or_else(|| Error::UnknownDecision { id: id.to_string() })?;
-    let feedbacks = match kept {
-        Kept::Answered { reward: first, feedbacks } if first == reward => feedbacks,
-        Kept::Sent(waiting, sent) if sent.reward == reward => {
-            send(agent, joined, (since, id), (&waiting, &sent), rng)?
-        }
-        Kept::Answered { .. } | Kept::Sent(..) => return Err(Error::Answered { id: id.to_string() }),
-        Kept::Waiting(waiting)
-            if waiting.played.chosen.is_none() || agent.pending.settings(bandit).freeze =>
-        {
-            joined.check_feedback(&waiting.features, reward)?;
-            counted(agent, bandit, (since, id, &waiting.played), (reward, None), rng);
-            None
-        }
-        Kept::Waiting(waiting) => {
-            joined.check_feedback(&waiting.features, reward)?;
-            let sent = Sent { reward, seed: rng.random() };
-            agent.pending.sending(bandit, (since, id), (waiting.clone(), sent.clone()), rng)?;
-            send(agent, joined, (since, id), (&waiting, &sent), rng)?
-        }
+    let returning = Returning { agent, bandit, id, decision: id.to_string(), reward, statement: STATEMENT };
+    let check = |waiting: &Waiting| Ok(joined.check_feedback(&waiting.features, reward)?);
+    let send = |waiting: &Waiting, sent: &Sent, rng: &mut R| {
+        let Waiting { features, question, played } = waiting;
+        let (arm, mut of_seed) = (played.arm as usize, ChaCha20Rng::from_seed(sent.seed));
+        let body = joined.feedback(arm, features, reward, question.as_ref(), &mut of_seed)?;
+        let send = |_: &mut R| agent.client.feedback_encrypted(bandit, id, &body);
+        let receipt = patiently(agent.options.patience, &agent.stop, rng, send)?;
+        agent.note(None);
+        Ok(receipt.feedbacks)
     };
-    let learnt = feedbacks.is_none().then_some(false);
-    Ok(Counted { of: id.to_string(), feedbacks: feedbacks.unwrap_or(0), learnt, privacy: privacy() })
+    returning.counted(check, send, rng)
 }
 
-/// Sends a feedback, the same bytes each time, and keeps its receipt.
-fn send<R: CryptoRng>(
-    agent: &Inner,
-    joined: &BanditDevice,
-    (since, id): (u64, DecisionId),
-    (waiting, sent): (&Waiting, &Sent),
-    rng: &mut R,
-) -> Result<Option<u64>, Error> {
-    let Waiting { features, question, played } = waiting;
-    let mut of_seed = ChaCha20Rng::from_seed(sent.seed);
-    let body =
-        joined.feedback(played.arm as usize, features, sent.reward, question.as_ref(), &mut of_seed)?;
-    let bandit = &joined.created().id;
-    let client = &agent.client;
-    let send = |_: &mut R| client.feedback_encrypted(bandit, id, &body);
-    let receipt = patiently(agent.options.patience, &agent.stop, rng, send)?;
-    agent.note(None);
-    let feedbacks = Some(receipt.feedbacks);
-    counted(agent, bandit, (since, id, played), (sent.reward, feedbacks), rng);
-    Ok(feedbacks)
+/// The reward of a decision, on its way to the server.
+pub(crate) struct Returning<'a> {
+    pub(crate) agent: &'a Inner,
+    pub(crate) bandit: &'a str,
+    /// Under which the decision is kept.
+    pub(crate) id: DecisionId,
+    /// By what the application names the decision.
+    pub(crate) decision: String,
+    pub(crate) reward: f64,
+    /// About the bandit.
+    pub(crate) statement: &'a str,
 }
 
-/// Keeps the receipt of a feedback that was counted, whatever becomes of its receipt here.
-fn counted<R: CryptoRng>(
-    agent: &Inner,
-    bandit: &str,
-    (since, id, played): (u64, DecisionId, &Played),
-    (reward, feedbacks): (f64, Option<u64>),
-    rng: &mut R,
-) {
-    match agent.pending.answered(bandit, (since, id, played), (reward, feedbacks), now(), rng) {
-        Ok(()) => {
-            let line = Line::new(now(), bandit, id.to_string(), played, Some(reward));
-            agent.log_decisions(vec![line]);
+impl Returning<'_> {
+    /// Returns the reward, unless it was counted before: `check` says whether the bandit takes it, and `send`
+    /// sends it, the same bytes each time, and returns the number of feedbacks. It is kept before it is sent,
+    /// so that no other reward is confirmed after a lost reply. While the bandit is frozen, and for a
+    /// decision that the server did not make, it is counted here alone.
+    pub(crate) fn counted<R: CryptoRng>(
+        self,
+        check: impl Fn(&Waiting) -> Result<(), Error>,
+        send: impl Fn(&Waiting, &Sent, &mut R) -> Result<u64, Error>,
+        rng: &mut R,
+    ) -> Result<Counted, Error> {
+        let Returning { agent, bandit, id, ref decision, reward, statement } = self;
+        let kept = agent.pending.find(bandit, id)?;
+        let (since, kept) = kept.ok_or_else(|| Error::UnknownDecision { id: decision.clone() })?;
+        let send = |waiting: &Waiting, sent: &Sent, rng: &mut R| {
+            let feedbacks = Some(send(waiting, sent, rng)?);
+            self.keep((since, &waiting.played), feedbacks, rng);
+            Ok::<_, Error>(feedbacks)
+        };
+        let feedbacks = match kept {
+            Kept::Answered { reward: first, feedbacks } if first == reward => feedbacks,
+            Kept::Sent(waiting, sent) if sent.reward == reward => send(&waiting, &sent, rng)?,
+            Kept::Answered { .. } | Kept::Sent(..) => {
+                return Err(Error::Answered { id: decision.clone() });
+            }
+            Kept::Waiting(waiting)
+                if waiting.played.chosen.is_none() || agent.pending.settings(bandit).freeze =>
+            {
+                check(&waiting)?;
+                self.keep((since, &waiting.played), None, rng);
+                None
+            }
+            Kept::Waiting(waiting) => {
+                check(&waiting)?;
+                let sent = Sent { reward, seed: rng.random() };
+                agent.pending.sending(bandit, (since, id), (waiting.clone(), sent.clone()), rng)?;
+                send(&waiting, &sent, rng)?
+            }
+        };
+        let learnt = feedbacks.is_none().then_some(false);
+        let feedbacks = feedbacks.unwrap_or(0);
+        Ok(Counted { of: decision.clone(), feedbacks, learnt, privacy: privacy(statement) })
+    }
+
+    /// Keeps the receipt of a feedback that was counted, whatever becomes of its receipt here.
+    fn keep<R: CryptoRng>(&self, (since, played): (u64, &Played), feedbacks: Option<u64>, rng: &mut R) {
+        let Returning { agent, bandit, id, decision, reward, .. } = self;
+        match agent.pending.answered(bandit, (since, *id, played), (*reward, feedbacks), now(), rng) {
+            Ok(()) => {
+                let line = Line::new(now(), bandit, decision.clone(), played, Some(*reward));
+                agent.log_decisions(vec![line]);
+            }
+            Err(error) => agent.log(&format!("the receipt of decision {decision} is not kept: {error}")),
         }
-        Err(error) => agent.log(&format!("the receipt of decision {id} is not kept: {error}")),
     }
 }
 
@@ -394,7 +414,7 @@ fn played<R: CryptoRng>(choice: &Choice, settings: &Settings, now: u64, rng: &mu
     Played {
         decided: now,
         round: choice.round,
-        model_feedbacks: choice.model_feedbacks,
+        model_feedbacks: Some(choice.model_feedbacks),
         arms: number(choice.values.len()),
         arm: number(arm),
         chosen: Some(number(choice.arm)),
@@ -404,21 +424,22 @@ fn played<R: CryptoRng>(choice: &Choice, settings: &Settings, now: u64, rng: &mu
     }
 }
 
-fn decided(id: DecisionId, played: &Played) -> Decided {
+/// The answer to a decision that was kept, with a statement about the bandit.
+pub(crate) fn decided(decision: String, played: &Played, statement: &str) -> Decided {
     Decided {
-        decision: id.to_string(),
+        decision,
         round: played.round,
         arm: Some(played.arm as usize),
         published: Vec::new(),
         awaited: None,
         reliable: Some(played.reliable),
         probability: Some(played.probability),
-        privacy: privacy(),
+        privacy: privacy(statement),
     }
 }
 
-fn privacy() -> Privacy {
-    Privacy { statement: PrivacyStatement::none(STATEMENT), spent: None }
+fn privacy(statement: &str) -> Privacy {
+    Privacy { statement: PrivacyStatement::none(statement), spent: None }
 }
 
 #[cfg(test)]

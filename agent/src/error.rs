@@ -66,6 +66,22 @@ pub enum Error {
         /// The bandit or the configuration.
         what: String,
     },
+    /// Misuse: a bandit of others than those whose credentials the agent has.
+    #[error("bandit {id} is {by}")]
+    OfOthers {
+        /// The bandit.
+        id: String,
+        /// Whose it is.
+        by: Holder,
+    },
+    /// Misuse: what a bandit of a committee does not have.
+    #[error("{what}: a bandit of a committee has none, since {why}: leave it out")]
+    NotOfCommittee {
+        /// The field or the route.
+        what: &'static str,
+        /// Why.
+        why: &'static str,
+    },
     /// Misuse: feedback on a decision that the agent does not keep.
     #[error(
         "decision {id} waits for no feedback: it is of another bandit, was never made, or was forgotten, as the oldest are"
@@ -131,8 +147,8 @@ pub enum Error {
     },
     /// Untrusted: a stored decision that this key does not open.
     #[error(
-        "a pending decision in {} was sealed under another secret bundle or by another version of the agent, or was changed: start with \
-         the bundle of this folder, or give another --state folder", path.display()
+        "a pending decision in {} was sealed under another secret bundle or session, or by another version of the agent, or was changed: start with \
+         the bundle or session of this folder, or give another --state folder", path.display()
     )]
     Unsealable {
         /// The file.
@@ -147,6 +163,22 @@ pub enum Error {
     /// Bug: cannot happen. If you read this the agent is wrong; please report it.
     #[error("broken invariant: {0}; please report this")]
     Broken(&'static str),
+}
+
+/// Who holds what a bandit's users need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Holder {
+    /// Holders of a secret bundle.
+    #[error(
+        "encrypted under keys, and this agent has a committee's session: send it to an agent with --secret"
+    )]
+    Keys,
+    /// A committee on shares.
+    #[error(
+        "computed by a committee, and this agent has a secret bundle or another committee's session: send it to an agent with \
+         --committee"
+    )]
+    Committee,
 }
 
 impl From<protocol::Error> for Error {
@@ -180,13 +212,17 @@ impl Error {
             Error::BadField(_) | Error::RewardValue { .. } => P::BadValue,
             Error::Features(error) => error.fault().into(),
             Error::NotEncrypted { .. } => P::NotEncrypted,
+            Error::OfOthers { .. } => P::NoKeys,
+            Error::NotOfCommittee { .. } => P::BadValue,
             Error::UnknownDecision { .. } => P::UnknownDecision,
             Error::Answered { .. } => P::Answered,
             Error::TooManyBandits { .. } => P::TooManyBandits,
             Error::Client(Client::Protocol(error)) => error.fault().into(),
             Error::Client(Client::BadId) => P::UnknownBandit,
             Error::Client(Client::Unreachable { .. } | Client::Refused(_)) => P::ForwardingFailed,
-            Error::Client(Client::WrongKeys { .. }) => P::NoKeys,
+            Error::Client(
+                Client::WrongKeys { .. } | Client::OtherCommittee { .. } | Client::NoCommittee { .. },
+            ) => P::NoKeys,
             Error::Client(
                 Client::BadAnswer(_)
                 | Client::PlanMismatch

@@ -7,6 +7,7 @@
 //! | module | does |
 //! |---|---|
 //! | `http` | routes, the local token, bodies and answers |
+//! | `committee` | decisions and feedback of bandits of a committee on shares |
 //! | `desk` | gathers the decisions of a bandit into requests, and returns feedback |
 //! | `settings` | what is kept of a bandit: how named values become features |
 //! | `pending` | decisions that wait for feedback, and the settings on disk |
@@ -15,6 +16,7 @@
 //! | `store` | the database of the state folder, whose values are sealed |
 
 mod agent;
+mod committee;
 mod decision_log;
 mod desk;
 mod error;
@@ -25,8 +27,8 @@ mod settings;
 mod store;
 mod tally;
 
-pub use agent::{Agent, Options};
+pub use agent::{Agent, Credentials, Options};
 pub use decision_log::LogOptions;
-pub use error::Error;
+pub use error::{Error, Holder};
 pub use files::{local_token, private_folder};
 pub use pending::{MOST_QUESTIONS, MOST_RECEIPTS};

@@ -2,25 +2,27 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "`say!` and `tell!` escape what others named")]
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Parser;
 use clap::builder::RangedU64ValueParser;
-use helba_agent::{Agent, LogOptions, Options, local_token, private_folder};
+use helba_agent::{Agent, Credentials, LogOptions, Options, local_token, private_folder};
 use host::{say, tell};
 use service::{Connections, Tls, TlsArguments};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use user_client::{Client, DEFAULT_REPEATS, Device, Opening, Passphrase, os_rng};
+use user_client::{
+    Client, DEFAULT_REPEATS, Device, KeptSession, Opening, Passphrase, SharesUser, Stop, os_rng, patiently,
+};
 use wire::AccessToken;
 
 /// Offers the encrypted bandits of a server by the JSON messages of clear bandits, to an application on this
 /// machine.
 ///
-/// It holds the secret key: run it where the application's data may be read, and never on the server.
-/// Contexts and rewards are encrypted here, decisions are decrypted here, and it answers the tasks of its
-/// bandits. Requests need the token in --token-file. The log goes to stderr.
+/// It holds the secret key, or a session with a committee: run it where the application's data may be read,
+/// and never on the server. Contexts and rewards are encrypted here, decisions are decrypted here, and with a
+/// key it answers the tasks of its bandits. Requests need the token in --token-file. The log goes to stderr.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -31,8 +33,16 @@ struct Arguments {
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
     /// Secret bundle.
-    #[arg(long, value_name = "FILE")]
-    secret: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "committee")]
+    secret: Option<PathBuf>,
+    /// Id of a committee on shares, 64 hexadecimal digits, as its members print it. The agent offers the
+    /// committee's bandits, with a session in place of a key.
+    #[arg(long, value_name = "ID", conflicts_with_all = ["secret", "passphrase_file", "toy", "trace_answers", "repeats"])]
+    committee: Option<String>,
+    /// File of the session with the committee, readable for its owner alone. It is written when the session
+    /// begins, at the first start [default: committee.session in the folder of --state].
+    #[arg(long, value_name = "FILE", requires = "committee")]
+    session: Option<PathBuf>,
     /// File with an API token of the server, instead of the token of the secret bundle. Its scopes are
     /// `decide` and `feedback`; `raise`, if no raiser runs; `admin`, if the application creates bandits.
     #[arg(long, value_name = "FILE")]
@@ -131,7 +141,7 @@ fn run(arguments: Arguments) -> Result<()> {
 }
 
 async fn serve(arguments: Arguments) -> Result<()> {
-    let Arguments { server, secret, state, listen, hosts, trace_answers, .. } = arguments;
+    let Arguments { server, state, listen, hosts, trace_answers, .. } = arguments;
     let listener = TcpListener::bind(&listen).await.with_context(|| format!("cannot listen on {listen}"))?;
     let address = listener.local_addr().context("asking for the port")?;
     let loopback = address.ip().to_canonical().is_loopback();
@@ -139,14 +149,21 @@ async fn serve(arguments: Arguments) -> Result<()> {
     let open = |path: &PathBuf| Passphrase::open(path).with_context(|| path.display().to_string());
     let opening =
         Opening { toy: arguments.toy, passphrase: arguments.passphrase_file.as_ref().map(open).transpose()? };
-    let device = Device::open(&secret, &opening).with_context(|| secret.display().to_string())?;
-    let device = device.with_most_answers(trace_answers).with_most_repeats(arguments.repeats);
+    let device = |secret: &PathBuf| -> Result<Device> {
+        let device = Device::open(secret, &opening).with_context(|| secret.display().to_string())?;
+        Ok(device.with_most_answers(trace_answers).with_most_repeats(arguments.repeats))
+    };
+    let device = arguments.secret.as_ref().map(device).transpose()?;
     let client = match arguments.ca {
         Some(ca) => Client::with_ca(&server, &ca)?,
         None => Client::new(&server)?,
     };
     let token = arguments.server_token_file.as_deref().map(AccessToken::open).transpose()?;
-    let client = client.with_token(token.unwrap_or_else(|| device.token().clone()));
+    let token = token.or_else(|| device.as_ref().map(|device| device.token().clone()));
+    let client = match token {
+        Some(token) => client.with_token(token),
+        None => client,
+    };
     // A log on a full disk must not end the program.
     let log = |line: &str| tell!("helba-agent: {line}");
     if client.shows_token() {
@@ -173,8 +190,18 @@ async fn serve(arguments: Arguments) -> Result<()> {
         trace_answers: trace_answers > 0,
         ..Options::new(local_token(&token_file, &mut rng)?.digest())
     };
+    let credentials: Credentials = match (device, arguments.committee) {
+        (Some(device), _) => device.into(),
+        (None, Some(id)) => {
+            let id = wire::from_hex(&id).context("--committee must be 64 hexadecimal digits")?;
+            let file = arguments.session.unwrap_or_else(|| state.join("committee.session"));
+            let (client, patience) = (client.clone(), options.patience);
+            tokio::task::spawn_blocking(move || session(&client, id, &file, patience)).await??.into()
+        }
+        (None, None) => bail!("give --secret, or --committee"),
+    };
     let connections = Connections { most: arguments.max_connections, ..Connections::default() };
-    let agent = Agent::open(client, device, &state, options, rng, log)?;
+    let agent = Agent::open(client, credentials, &state, options, rng, log)?;
     say!("listening on {address}; the token is in {}", token_file.display());
     let mut heard = Ok(());
     let stop = async { heard = host::stop_signal().await.context("listening for signals") };
@@ -183,4 +210,16 @@ async fn serve(arguments: Arguments) -> Result<()> {
     }
     log("stopped");
     heard
+}
+
+/// The session in a file, which begins with the committee of this id if there is no file yet.
+fn session(client: &Client, id: [u8; 32], file: &Path, patience: Duration) -> Result<KeptSession> {
+    if file.exists() {
+        let session = KeptSession::open(file)?;
+        session.is_with(Some(id)).with_context(|| file.display().to_string())?;
+        return Ok(session);
+    }
+    let begin = |_: &mut _| SharesUser::open(client.clone(), Some(id), file);
+    let user = patiently(patience, &Stop::default(), &mut os_rng()?, begin);
+    Ok(user.context("no session with the committee has begun")?.session())
 }

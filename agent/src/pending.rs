@@ -15,7 +15,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-use user_client::Device;
 use wire::TraceQuestion;
 use zeroize::{Zeroize, Zeroizing};
 
@@ -44,7 +43,7 @@ pub(crate) enum Kept {
 /// A decision without a receipt.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Waiting {
-    /// The features of the arm to play.
+    /// The features of the arm to play; none of a committee, whose feedback needs none.
     pub(crate) features: Vec<f64>,
     /// The question that the feedback answers.
     pub(crate) question: Option<TraceQuestion>,
@@ -111,10 +110,10 @@ impl Pending {
     ///
     /// # Errors
     /// [`Error::StateInUse`], [`Error::Unsealable`], and those of the disk.
-    pub(crate) fn open(folder: &Path, device: &Device, bounds: Bounds) -> Result<Self, Error> {
+    pub(crate) fn open(folder: &Path, key: &[u8; 32], bounds: Bounds) -> Result<Self, Error> {
         // The database panics on some damaged pages.
         let opened = host::without_panic(|| {
-            let store = Store::open(folder, device)?;
+            let store = Store::open(folder, key)?;
             let read = Read::of(&store)?;
             Ok((store, read))
         });
@@ -392,35 +391,20 @@ mod tests {
     use super::*;
     use crate::store::tests::fail;
     use crate::store::{NONCE_BYTES, TIME_BYTES};
-    use protocol::{QuestionId, Shape};
+    use protocol::QuestionId;
     use rand::SeedableRng;
     use rand_chacha::ChaCha20Rng;
-    use std::sync::OnceLock;
 
     const BANDIT: &str = "b";
+    const KEY: [u8; 32] = [3; 32];
     const BOUNDS: Bounds = Bounds { most: 4, age: Duration::from_secs(100) };
 
     fn rng() -> ChaCha20Rng {
         ChaCha20Rng::seed_from_u64(1)
     }
 
-    fn device() -> &'static Device {
-        static DEVICE: OnceLock<Device> = OnceLock::new();
-        DEVICE.get_or_init(|| {
-            let request = keygen::Request {
-                shape: Shape::for_problem(2, 2),
-                security: keygen::Security::None,
-                created: 0,
-                compare: Default::default(),
-            };
-            let (mut public, mut secret) = (Vec::new(), Vec::new());
-            keygen::generate(request, &mut public, &mut secret, &mut rng(), |_, _| ()).unwrap();
-            Device::read(&secret[..]).unwrap()
-        })
-    }
-
     fn open(folder: &Path, bounds: Bounds) -> Pending {
-        Pending::open(folder, device(), bounds).unwrap()
+        Pending::open(folder, &KEY, bounds).unwrap()
     }
 
     fn waiting(question: bool) -> Kept {
@@ -433,7 +417,7 @@ mod tests {
         Played {
             decided: 1000,
             round: 1,
-            model_feedbacks: 0,
+            model_feedbacks: Some(0),
             arms: 2,
             arm: 1,
             chosen: Some(1),
@@ -617,7 +601,7 @@ mod tests {
     #[test]
     fn a_folder_has_one_agent_and_its_own_database() {
         let folder = tempfile::tempdir().unwrap();
-        let refused = || Pending::open(folder.path(), device(), BOUNDS).err();
+        let refused = || Pending::open(folder.path(), &KEY, BOUNDS).err();
         let first = open(folder.path(), BOUNDS);
         keep(&first, 0..1, 1000);
         assert!(matches!(refused(), Some(Error::StateInUse { .. })));

@@ -1,7 +1,6 @@
 //! What an agent keeps of a bandit besides its decisions.
 
 use crate::Error;
-use protocol::BanditConfig;
 use rand::CryptoRng;
 use schema::{NamedRound, Schema, Transform};
 use serde::{Deserialize, Serialize};
@@ -86,9 +85,20 @@ impl Settings {
     /// Refuses settings that do not fit the bandit.
     ///
     /// # Errors
-    /// [`Error::BadConfig`].
-    pub(crate) fn check(&self, config: &BanditConfig) -> Result<(), Error> {
-        let (d, k) = (config.linear.d, config.linear.k);
+    /// [`Error::BadConfig`], [`Error::BadField`]; [`Error::NotOfCommittee`] for settings by which another arm
+    /// is played than a committee decided for.
+    pub(crate) fn check(&self, (d, k): (usize, usize), of_committee: bool) -> Result<(), Error> {
+        if of_committee {
+            let others = [
+                ("mode", self.mode != Mode::Bandit),
+                ("baseline", self.baseline.is_some()),
+                ("epsilon", self.epsilon != 0.0),
+            ];
+            if let Some((what, _)) = others.into_iter().find(|(_, given)| *given) {
+                let why = "it takes the reward of the arm that it decided for";
+                return Err(Error::NotOfCommittee { what, why });
+            }
+        }
         if let Some(made) =
             self.transform.as_ref().map(|t| (t.features(), t.arms())).filter(|made| *made != (d, k))
         {

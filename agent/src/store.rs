@@ -1,7 +1,7 @@
 //! The database of the state folder. All its values are sealed.
 //!
-//! A value is sealed by XChaCha20-Poly1305 under a key that is derived from the secret key, with a random
-//! nonce. Format, table, bandit, id and time are authenticated with it. Whoever reads the file learns these,
+//! A value is sealed by XChaCha20-Poly1305 under a key that is derived from the secret key, or from the
+//! session with a committee, with a random nonce. Format, table, bandit, id and time are authenticated with it. Whoever reads the file learns these,
 //! and the lengths of values, and nothing else.
 //!
 //! ```text
@@ -16,13 +16,12 @@ use rand::CryptoRng;
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
-use user_client::Device;
 use zeroize::Zeroizing;
 
 /// The format of the values. Those of another format are refused.
-const FORMAT: u8 = 6;
+const FORMAT: u8 = 7;
 /// The context of the derivation of the key.
-const CONTEXT: &str = "helba-agent 2026 pending decisions";
+pub(crate) const CONTEXT: &str = "helba-agent 2026 pending decisions";
 pub(crate) const TIME_BYTES: usize = 8;
 pub(crate) const NONCE_BYTES: usize = 24;
 /// Memory for pages of the database. Values are small.
@@ -76,18 +75,18 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Opens or creates the database in `folder`, with mode 0600.
+    /// Opens or creates the database in `folder`, with mode 0600. Its values are sealed under `key`.
     ///
     /// # Errors
     /// [`Error::StateInUse`], and those of the disk.
-    pub(crate) fn open(folder: &Path, device: &Device) -> Result<Self, Error> {
+    pub(crate) fn open(folder: &Path, key: &[u8; 32]) -> Result<Self, Error> {
         let path = Self::path_in(folder);
         let lock = lock(folder)?;
         // A database is never empty, and another one would begin in an empty file.
         if std::fs::metadata(&path).is_ok_and(|about| about.len() == 0) {
             return Err(Error::database(&path, redb::Error::Corrupted("it is empty".into())));
         }
-        let cipher = XChaCha20Poly1305::new((&*device.derive_key(CONTEXT)).into());
+        let cipher = XChaCha20Poly1305::new(key.into());
         let mut store = Store { path, database: None, cipher, _lock: lock };
         store.reopen()?;
         host::sync_folder(folder).map_err(|e| Error::disk(folder, e))?;

@@ -227,7 +227,7 @@ mod tests {
         Played {
             decided: 0,
             round: 1,
-            model_feedbacks: 0,
+            model_feedbacks: Some(0),
             arms: 3,
             arm,
             chosen: Some(0),

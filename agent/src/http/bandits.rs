@@ -2,7 +2,8 @@
 
 use super::{Refusal, read};
 use crate::Error;
-use crate::agent::{Agent, blocking};
+use crate::agent::{Agent, Of, blocking};
+use crate::error::Holder;
 use crate::settings::{Settings, settings_of};
 use crate::tally::Tally;
 use axum::Json;
@@ -14,8 +15,8 @@ use protocol::{BanditConfig, WidthShape};
 use schema::Transform;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use user_client::AnyBandit;
-use wire::{BanditView, Created, Labelled, Labels, LabelsPatch, MAX_CLEAR_BYTES};
+use user_client::{AnyBandit, Creation, OF_KEYS_ALONE};
+use wire::{BanditView, Created, Labelled, Labels, LabelsPatch, MAX_CLEAR_BYTES, SharesCreated, SharesView};
 
 /// The most bandits of a page of the list.
 const MOST_LISTED: usize = 1000;
@@ -24,8 +25,37 @@ const MOST_LISTED: usize = 1000;
 #[derive(Serialize)]
 pub(super) struct View {
     #[serde(flatten)]
-    pub(super) view: BanditView,
+    pub(super) view: Seen,
     agent: Shown,
+}
+
+/// The configuration and the state of a bandit.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum Seen {
+    Keys(Box<BanditView>),
+    Committee(Box<SharesView>),
+}
+
+impl Seen {
+    /// The numbers of features and of arms.
+    fn sizes(&self) -> (usize, usize) {
+        match self {
+            Seen::Keys(view) => (view.created.config.linear.d, view.created.config.linear.k),
+            Seen::Committee(view) => (view.created.features.into(), view.created.arms.into()),
+        }
+    }
+
+    /// A bandit under keys, which alone has this.
+    ///
+    /// # Errors
+    /// [`Error::NotOfCommittee`].
+    pub(super) fn of_keys(&self, what: &'static str, why: &'static str) -> Result<&Created, Error> {
+        match self {
+            Seen::Keys(view) => Ok(&view.created),
+            Seen::Committee(_) => Err(Error::NotOfCommittee { what, why }),
+        }
+    }
 }
 
 /// What is shown of settings.
@@ -48,7 +78,7 @@ pub(super) struct Page {
     after: String,
 }
 
-/// Lists the bandits of the agent's key, by their ids.
+/// Lists the bandits of the agent's key or committee, by their ids.
 pub(super) async fn list(
     State(agent): State<Agent>,
     query: Result<Query<Page>, QueryRejection>,
@@ -64,12 +94,16 @@ pub(super) async fn list(
     }
     let listed = blocking(move || {
         let listed = agent.0.client.bandits()?;
-        Ok((listed, agent.0.device.key_id().to_string()))
+        let own = match &agent.0.of {
+            Of::Keys(device) => ("key_id", device.key_id().to_string()),
+            Of::Committee(committee) => ("committee", ckks::Hex(&committee.id).to_string()),
+        };
+        Ok((listed, own))
     });
-    let (listed, key) = listed.await?;
+    let (listed, (field, own)) = listed.await?;
     let id = |bandit: &Value| bandit["id"].as_str().unwrap_or_default().to_string();
     let mut listed: Vec<Value> =
-        listed.into_iter().filter(|bandit| bandit["key_id"] == key && id(bandit) > after).collect();
+        listed.into_iter().filter(|bandit| bandit[field] == own && id(bandit) > after).collect();
     listed.sort_unstable_by_key(id);
     let most = limit.unwrap_or(usize::MAX);
     let more = listed.len() > most;
@@ -86,26 +120,38 @@ pub(super) async fn create(State(agent): State<Agent>, request: Request) -> Resu
         let labels = labels_of(&mut asked)?;
         let settings = settings_of(&mut asked)?.applied_to(&Settings::default())?;
         let exploration = exploration_of(&mut asked)?;
+        let rules = match &agent.0.of {
+            Of::Keys(_) => None,
+            Of::Committee(_) => Some(rules_of(&mut asked)?),
+        };
         let config = configuration(asked, settings.transform.as_ref())?;
         let (config, warning) = exploration.applied_to(config)?;
-        settings.check(&config)?;
+        settings.check((config.linear.d, config.linear.k), rules.is_some())?;
         // The client sends it once more if the answer is lost; the server creates one bandit.
-        let created = agent.0.client.create_encrypted(&config)?;
-        let completed = agent.0.set(&created.id, settings).and_then(|()| match labels {
+        let created = match (&agent.0.of, rules) {
+            (Of::Committee(committee), Some(Rules { sessions, decisions_a_session })) => {
+                let creation = Creation::new(Labels::default(), &mut agent.0.fork_rng());
+                let rules = (sessions, decisions_a_session);
+                Made::Committee(committee.session.create(&config.linear, rules, &creation)?.of)
+            }
+            _ => Made::Keys(agent.0.client.create_encrypted(&config)?),
+        };
+        let id = created.id();
+        let completed = agent.0.set(id, settings).and_then(|()| match labels {
             None => Ok(Labels::default()),
-            Some(labels) => Ok(agent.0.client.relabel(&created.id, &labels, None)?),
+            Some(labels) => Ok(agent.0.client.relabel(id, &labels, None)?),
         });
         match completed {
             Ok(labels) => Ok(Warned { warning, of: Labelled { labels, of: created } }),
             Err(error) => {
                 // A bandit without its settings is of no use, and what is left of it costs little.
-                let _ = agent.0.client.delete(&created.id);
+                let _ = agent.0.client.delete(id);
                 Err(error)
             }
         }
     });
     let created = created.await?;
-    let location = [(header::LOCATION, format!("/v1/bandits/{}", created.of.of.id))];
+    let location = [(header::LOCATION, format!("/v1/bandits/{}", created.of.of.id()))];
     Ok((StatusCode::CREATED, location, Json(created)).into_response())
 }
 
@@ -116,7 +162,58 @@ struct Warned {
     #[serde(skip_serializing_if = "Option::is_none")]
     warning: Option<String>,
     #[serde(flatten)]
-    of: Labelled<Created>,
+    of: Labelled<Made>,
+}
+
+/// A bandit as it was created.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Made {
+    Keys(Created),
+    Committee(SharesCreated),
+}
+
+impl Made {
+    fn id(&self) -> &str {
+        match self {
+            Made::Keys(created) => &created.id,
+            Made::Committee(created) => &created.id,
+        }
+    }
+}
+
+/// What a bandit of a committee asks of sessions.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rules {
+    /// The least number of sessions whose feedback a batch has.
+    #[serde(default = "default_sessions")]
+    sessions: u16,
+    /// The most decisions of a session between two updates.
+    #[serde(default = "default_decisions")]
+    decisions_a_session: u16,
+}
+
+fn default_sessions() -> u16 {
+    8
+}
+
+fn default_decisions() -> u16 {
+    32
+}
+
+/// The rules of a creation, which are taken out of it.
+///
+/// # Errors
+/// [`Error::BadConfig`]; [`Error::NotOfCommittee`] for what bandits under keys alone have.
+fn rules_of(asked: &mut Map<String, Value>) -> Result<Rules, Error> {
+    if let Some((what, why)) = OF_KEYS_ALONE.into_iter().find(|(name, _)| asked.contains_key(*name)) {
+        return Err(Error::NotOfCommittee { what, why });
+    }
+    let given =
+        ["sessions", "decisions_a_session"].map(|field| asked.remove(field).map(|v| (field.to_string(), v)));
+    let given: Map<String, Value> = given.into_iter().flatten().collect();
+    serde_json::from_value(Value::Object(given)).map_err(|e| Error::BadConfig { why: e.to_string() })
 }
 
 /// How a bandit explores, in the terms of [`BanditConfig::exploring`].
@@ -225,21 +322,28 @@ pub(super) async fn change(
         }
         let View { view, .. } = self::view(&agent, &id)?;
         let settings = change.applied_to(&agent.0.pending.settings(&id))?;
-        settings.check(&view.created.config)?;
+        settings.check(view.sizes(), matches!(view, Seen::Committee(_)))?;
         agent.0.set(&id, settings)?;
         Ok(View { view, agent: shown(&agent, &id) })
     });
     Ok(Json(changed.await?).into_response())
 }
 
-/// An encrypted bandit, and its settings here.
+/// A bandit of the agent's key or committee, and its settings here.
 pub(super) fn view(agent: &Agent, id: &str) -> Result<View, Error> {
-    match agent.0.client.any_bandit(id)? {
-        AnyBandit::Encrypted(view) => Ok(View { view: *view, agent: shown(agent, id) }),
-        AnyBandit::Shares(_) | AnyBandit::Clear(_) => {
-            Err(Error::NotEncrypted { what: format!("bandit {id}") })
+    let others = |by| Err(Error::OfOthers { id: id.into(), by });
+    let view = match (agent.0.client.any_bandit(id)?, &agent.0.of) {
+        (AnyBandit::Encrypted(view), Of::Keys(_)) => Seen::Keys(view),
+        (AnyBandit::Encrypted(_), Of::Committee(_)) => return others(Holder::Keys),
+        (AnyBandit::Shares(view), Of::Committee(committee))
+            if view.created.committee == ckks::Hex(&committee.id).to_string() =>
+        {
+            Seen::Committee(view)
         }
-    }
+        (AnyBandit::Shares(_), _) => return others(Holder::Committee),
+        (AnyBandit::Clear(_), _) => return Err(Error::NotEncrypted { what: format!("bandit {id}") }),
+    };
+    Ok(View { view, agent: shown(agent, id) })
 }
 
 fn shown(agent: &Agent, id: &str) -> Shown {
@@ -260,7 +364,7 @@ pub(super) async fn summary(
     let summary = blocking(move || match agent.0.pending.summary(&id)? {
         Some(summary) => Ok(summary),
         None => {
-            let arms = self::view(&agent, &id)?.view.created.config.linear.k;
+            let (_, arms) = self::view(&agent, &id)?.view.sizes();
             Ok(Tally::default().summary(arms))
         }
     });
@@ -275,8 +379,9 @@ pub(super) async fn counters(
     let Path(id) = id?;
     let opened = blocking(move || {
         let View { view, .. } = self::view(&agent, &id)?;
-        let device = &agent.0.device;
-        let bandit = device.join(&view.created)?;
+        let created = view.of_keys("counters", "it counts no arms: `summary` has those of this agent")?;
+        let device = agent.0.device(&id)?;
+        let bandit = device.join(created)?;
         Ok(bandit.open_counters(&agent.0.client.counters(&id, bandit.limits())?)?)
     });
     Ok(Json(opened.await?).into_response())
@@ -290,10 +395,8 @@ pub(super) async fn delete(
 ) -> Result<StatusCode, Refusal> {
     let Path(id) = id?;
     let deleted = blocking(move || {
-        // A bandit with a clear policy is none of the agent's.
-        if let AnyBandit::Clear(_) = agent.0.client.any_bandit(&id)? {
-            return Err(Error::NotEncrypted { what: format!("bandit {id}") });
-        }
+        // Those of others are none of the agent's.
+        view(&agent, &id)?;
         agent.0.client.delete(&id)?;
         agent.0.forget(&id);
         // What is left is forgotten by its age.

@@ -4,9 +4,9 @@
 //! |---|---|---|
 //! | `GET /` | | a page that shows the summaries, without a token |
 //! | `GET /v1/health` | | `{"status": "ok"}`, without a token |
-//! | `GET /v1/bandits?limit=&after=` | | those of the agent's key, as they were created |
-//! | `POST /v1/bandits` | [`protocol::BanditConfig`], or its parts with a schema | [`wire::Created`] |
-//! | `GET /v1/bandits/{id}` | | [`wire::BanditView`] with the settings here |
+//! | `GET /v1/bandits?limit=&after=` | | those of the agent's key or committee, as they were created |
+//! | `POST /v1/bandits` | [`protocol::BanditConfig`], or its parts with a schema | [`wire::Created`] or [`wire::SharesCreated`] |
+//! | `GET /v1/bandits/{id}` | | [`wire::BanditView`] or [`wire::SharesView`] with the settings here |
 //! | `PATCH /v1/bandits/{id}` | settings | the same |
 //! | `DELETE /v1/bandits/{id}` | | 204 |
 //! | `GET /v1/bandits/{id}/summary` | | [`crate::tally::Summary`] |
@@ -14,6 +14,7 @@
 //! | `POST /v1/bandits/{id}/learn` | logged rounds: decision requests with `arm` and `reward` or `reward_value` | how many are learnt |
 //! | `POST /v1/bandits/{id}/decisions` | rows of features, or values by name | [`wire::Decided`] |
 //! | `POST /v1/bandits/{id}/decisions/{decision}/feedback` | `reward`, or `reward_value` in the units of `reward_range` | [`wire::Counted`] |
+//! | `DELETE /v1/bandits/{id}/decisions/{decision}/feedback` | | that it is erased |
 
 mod bandits;
 mod page;
@@ -46,7 +47,7 @@ pub(crate) fn app(agent: Agent) -> Router {
         .route("/bandits/{id}/counters", get(bandits::counters))
         .route("/bandits/{id}/learn", post(rounds::learn))
         .route("/bandits/{id}/decisions", post(rounds::decide))
-        .route("/bandits/{id}/decisions/{decision}/feedback", post(rounds::feedback))
+        .route("/bandits/{id}/decisions/{decision}/feedback", post(rounds::feedback).delete(rounds::erase))
         .route_layer(middleware::from_fn_with_state(agent.clone(), check_token));
     Router::new()
         .route("/", get(page::root))

@@ -3,12 +3,13 @@
 use super::bandits::{self, View};
 use super::{Refusal, read};
 use crate::Error;
-use crate::agent::{Agent, blocking};
+use crate::agent::{Agent, Inner, Of, blocking};
+use crate::committee::Committee;
 use crate::desk::Answer;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
-use protocol::DecisionId;
+use protocol::{DecisionId, Erasure};
 use schema::{Named, NamedRound, reward_in};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -41,7 +42,13 @@ pub(super) async fn decide(
     let Path(id) = id?;
     let rows = rows(&agent, &id, asked);
     let rows = known(&agent, &id, rows).await?;
-    let decided = agent.desk(&id).await?.decide(rows).await;
+    let decided = match &agent.0.of {
+        Of::Keys(_) => agent.desk(&id).await?.decide(rows).await,
+        Of::Committee(_) => {
+            let bandit = id.clone();
+            of_committee(&agent, move |committee, inner| committee.decide(inner, &bandit, &rows)).await
+        }
+    };
     answer(&agent, &id, decided)
 }
 
@@ -104,6 +111,7 @@ pub(super) async fn learn(
     let learnt = blocking(move || {
         // A bandit that there is not has no schema either, and that is what the caller must know.
         let View { view, .. } = bandits::view(&agent, &id)?;
+        let created = view.of_keys("learn", "it learns from feedback on its own decisions alone")?;
         let mut rounds = Vec::with_capacity(logged.len());
         for (at, one) in logged.into_iter().enumerate() {
             let LoggedOf { contexts, candidates, context, previous, arm, reward, reward_value } = one;
@@ -115,8 +123,8 @@ pub(super) async fn learn(
             let reward = self::reward(&agent, &id, reward, reward_value).map_err(of_round)?;
             rounds.push(LoggedRound { arm, features, reward });
         }
-        let device = &agent.0.device;
-        let bandit = device.join(&view.created)?;
+        let device = agent.0.device(&id)?;
+        let bandit = device.join(created)?;
         let learnt = bandit.learn(&agent.0.client, &name, &rounds, &mut agent.0.fork_rng(), |_| ())?;
         let (rounds, model_feedbacks) = (learnt.rounds, learnt.status.model_feedbacks);
         Ok(LearntRounds { rounds, name, model_feedbacks, erasable: false })
@@ -194,9 +202,59 @@ pub(super) async fn feedback(
     let Path((id, decision)) = names?;
     let reward = self::reward(&agent, &id, reward, reward_value);
     let reward = known(&agent, &id, reward).await?;
-    let decision: DecisionId = decision.parse().map_err(Error::from)?;
-    let counted = agent.desk(&id).await?.feedback(decision, reward).await;
+    let counted = match &agent.0.of {
+        Of::Keys(_) => {
+            let decision: DecisionId = decision.parse().map_err(Error::from)?;
+            agent.desk(&id).await?.feedback(decision, reward).await
+        }
+        Of::Committee(_) => {
+            let bandit = id.clone();
+            let feedback = move |committee: &Committee, inner: &Inner| {
+                committee.feedback(inner, &bandit, &decision, reward)
+            };
+            of_committee(&agent, feedback).await
+        }
+    };
     answer(&agent, &id, counted)
+}
+
+/// An erasure.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum Erased {
+    /// Of a bandit under keys, with the code of the server.
+    Keys(Erasure),
+    /// Of a bandit of a committee.
+    Committee { erased: bool },
+}
+
+/// Has the feedback on a decision erased: with the end of the next batch the model has nothing of it.
+pub(super) async fn erase(
+    State(agent): State<Agent>,
+    names: Result<Path<(String, String)>, PathRejection>,
+) -> Result<Json<Erased>, Refusal> {
+    let Path((id, decision)) = names?;
+    let erased = blocking(move || match &agent.0.of {
+        Of::Keys(_) => Ok(Erased::Keys(agent.0.client.erase_feedback(&id, decision.parse()?)?)),
+        Of::Committee(committee) => {
+            committee.erase(&agent.0, &id, &decision)?;
+            Ok(Erased::Committee { erased: true })
+        }
+    });
+    Ok(Json(erased.await?))
+}
+
+/// What the committee of the agent answers, on a thread that waits for the server.
+async fn of_committee<T: Send + 'static>(
+    agent: &Agent,
+    work: impl FnOnce(&Committee, &Inner) -> Result<T, Error> + Send + 'static,
+) -> Answer<T> {
+    let inner = agent.0.clone();
+    let done = blocking(move || match &inner.of {
+        Of::Committee(committee) => work(committee, &inner),
+        Of::Keys(_) => Err(Error::Broken("an agent without a committee")),
+    });
+    Ok(done.await?)
 }
 
 /// The answer of a desk. A bandit that was deleted loses its desk.

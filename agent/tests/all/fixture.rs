@@ -290,6 +290,11 @@ impl Http {
         self.post(&format!("/bandits/{bandit}/decisions"), &json!({"contexts": rows}))
     }
 
+    /// Asks with a body.
+    pub(crate) fn decided_by(&self, bandit: &str, body: &Value) -> Answer {
+        self.post(&format!("/bandits/{bandit}/decisions"), body)
+    }
+
     pub(crate) fn decided(&self, bandit: &str, rows: &[Vec<f64>]) -> Decided {
         self.decide(bandit, rows).ok()
     }

@@ -5,6 +5,7 @@
 mod agent;
 mod away;
 mod bandits;
+mod committee;
 mod configuration;
 mod controls;
 mod features;
