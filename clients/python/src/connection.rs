@@ -330,13 +330,7 @@ impl Connection {
                 Failure::Argument(format!("arm is {arm}, and arms are numbered from 0 to {last}"))
             })?;
             let joined = inner.join(&pending.created)?;
-            let body = joined.feedback(
-                arm,
-                features,
-                reward,
-                pending.question.as_ref(),
-                &mut rng,
-            )?;
+            let body = joined.feedback(arm, features, reward, pending.question.as_ref(), &mut rng)?;
             answer.note(arm, reward)?;
             let (id, decision) = (&pending.created.id, pending.decision);
             let receipt = inner.patiently(stop, |client| client.feedback_encrypted(id, decision, &body));
