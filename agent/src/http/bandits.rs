@@ -134,7 +134,7 @@ pub(super) async fn create(State(agent): State<Agent>, request: Request) -> Resu
                 let rules = (sessions, decisions_a_session);
                 Made::Committee(committee.session.create(&config.linear, rules, &creation)?.of)
             }
-            _ => Made::Keys(agent.0.client.create_encrypted(&config)?),
+            _ => Made::Keys(agent.0.client.create_encrypted(&config)?.into()),
         };
         let id = created.id();
         let completed = agent.0.set(id, settings).and_then(|()| match labels {
@@ -169,7 +169,7 @@ struct Warned {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Made {
-    Keys(Created),
+    Keys(Box<Created>),
     Committee(SharesCreated),
 }
 

@@ -128,7 +128,9 @@ impl Drop for World {
     fn drop(&mut self) {
         self.stop.stop();
         // A member waits for an answer of the server, which ends with it.
-        self.runtime.take().map(Runtime::shutdown_background);
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
         self.members.drain(..).for_each(|member| drop(member.join()));
     }
 }
