@@ -176,8 +176,9 @@ impl Agent {
         })))
     }
 
-    /// Serves `listener` until `stop` returns, and beside it raises for the bandits of the server, if it has keys. Requests
-    /// that were begun are answered. Returns whether all were answered within [`Connections::grace`].
+    /// Serves `listener` until `stop` returns, and beside it raises for the bandits of the server, if it has
+    /// keys. Requests that were begun are answered. Returns whether all were answered within
+    /// [`Connections::grace`].
     ///
     /// Must be called within a tokio runtime.
     ///

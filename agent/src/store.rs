@@ -1,8 +1,8 @@
 //! The database of the state folder. All its values are sealed.
 //!
 //! A value is sealed by XChaCha20-Poly1305 under a key that is derived from the secret key, or from the
-//! session with a committee, with a random nonce. Format, table, bandit, id and time are authenticated with it. Whoever reads the file learns these,
-//! and the lengths of values, and nothing else.
+//! session with a committee, with a random nonce. Format, table, bandit, id and time are authenticated with
+//! it. Whoever reads the file learns these, and the lengths of values, and nothing else.
 //!
 //! ```text
 //! table  key         value
