@@ -15,7 +15,7 @@ use bandit::{EXACT_TIE, LinearConfig, Schedule, WidthShape};
 use clap::Parser;
 use datasets::Dataset;
 use helba_member::Identity;
-use helba_member::shares::{Board, MANIFEST_FILE, Served, make_keys, routes};
+use helba_member::{Board, MANIFEST_FILE, Served, make_keys, routes};
 use host::Undone;
 use protocol::BanditConfig;
 use rand::RngExt;
@@ -29,8 +29,8 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 use support::{median, percentile};
 use testkit::ClearTwin;
-use user_client::{Client, Creation, SharesUser, Stop};
-use wire::{Labels, SharesCreated};
+use user_client::{Client, CommitteeUser, Creation, Stop};
+use wire::{CommitteeBandit, Labels};
 
 const KEYGEN: &str = "--keygen";
 const MEMBER: &str = "--member";
@@ -111,17 +111,17 @@ impl Deployment<'_> {
         Ok(Client::new(&self.address)?)
     }
 
-    fn user(&self) -> Result<SharesUser> {
-        Ok(SharesUser::begin(self.client()?, Some(self.committee))?)
+    fn user(&self) -> Result<CommitteeUser> {
+        Ok(CommitteeUser::begin(self.client()?, Some(self.committee))?)
     }
 
-    fn create(&self, config: &LinearConfig, sessions: u16) -> Result<SharesCreated> {
+    fn create(&self, config: &LinearConfig, sessions: u16) -> Result<CommitteeBandit> {
         let creation = Creation::new(Labels::default(), &mut user_client::os_rng()?);
-        Ok(self.client()?.create_shares(config, (sessions, u16::MAX), &creation)?.of)
+        Ok(self.client()?.create_of_committee(config, (sessions, u16::MAX), &creation)?.of)
     }
 
     /// The bytes of a request, its answer and a feedback, of one more decision.
-    fn sizes(&self, bandit: &SharesCreated, user: &SharesUser, rows: &[Vec<f64>]) -> Result<[usize; 3]> {
+    fn sizes(&self, bandit: &CommitteeBandit, user: &CommitteeUser, rows: &[Vec<f64>]) -> Result<[usize; 3]> {
         let (definition, mut rng) =
             (bandit.definition().context("the bandit has an id")?, user_client::os_rng()?);
         let request = user.device().request(&definition, rows, &mut rng)?;
@@ -170,7 +170,7 @@ fn play(args: &Args, deployment: &mut Deployment) -> Result<()> {
     let config = config(dataset.d(), dataset.arms().len());
     let sessions = args.users.min(8) as u16;
     let bandit = deployment.create(&config, sessions)?;
-    let users: Vec<SharesUser> = (0..args.users).map(|_| deployment.user()).collect::<Result<_>>()?;
+    let users: Vec<CommitteeUser> = (0..args.users).map(|_| deployment.user()).collect::<Result<_>>()?;
     let client = deployment.client()?;
     let mut twin = ClearTwin::new(BanditConfig { linear: config, ..BanditConfig::new(config.d, config.k) });
     // The feedbacks of which the model is that decides.
@@ -204,7 +204,7 @@ fn play(args: &Args, deployment: &mut Deployment) -> Result<()> {
         let due = config.batch_length(learnt, sessions.into());
         let mut update = None;
         if twin.feedbacks() - learnt >= due {
-            while client.shares_bandit(&bandit.id)?.feedbacks < learnt + due {
+            while client.committee_bandit(&bandit.id)?.feedbacks < learnt + due {
                 ensure!(began.elapsed() < PATIENCE, "an update of {due} feedbacks has not ended");
                 std::thread::sleep(Duration::from_millis(10));
             }
@@ -217,7 +217,7 @@ fn play(args: &Args, deployment: &mut Deployment) -> Result<()> {
     progress.finish_and_clear();
     let rows: Vec<Vec<f64>> = dataset.rounds()[0].features.rows().map(<[f64]>::to_vec).collect();
     let [request, answer, feedback] = deployment.sizes(&bandit, &users[0], &rows)?;
-    let view = client.shares_bandit(&bandit.id)?;
+    let view = client.committee_bandit(&bandit.id)?;
     let of = |what: fn(&Played) -> f64| played.iter().map(what).collect::<Vec<f64>>();
     let (decisions, feedbacks) = (of(|round| round.decision), of(|round| round.feedback));
     let round_seconds = of(|round| round.decision + round.feedback + round.update.unwrap_or(0.0));
@@ -442,7 +442,7 @@ fn play_a_part_if_asked() -> Result<()> {
             let (identity, client) = (Identity::open(&own.join("identity"))?, Client::new(address)?);
             // A member that comes back has its memory.
             let served = Served::open(&own, identity, client, false)?;
-            helba_member::shares::serve(served, &Stop::default(), &log)?;
+            helba_member::serve(served, &Stop::default(), &log)?;
         }
         _ => return Ok(()),
     }

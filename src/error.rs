@@ -9,9 +9,9 @@ use wire::ProblemType;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// What a committee on shares refuses.
+    /// What a committee refuses.
     #[error(transparent)]
-    OnShares(#[from] crate::shares::SharesError),
+    Committee(#[from] crate::committee::CommitteeError),
     /// Misuse: no bandit has this id.
     #[error("no bandit has the id {id}; GET /v1/bandits lists the bandits")]
     UnknownBandit {
@@ -431,8 +431,8 @@ fn remedy(limit: usize, expires: u64, most: usize) -> String {
 pub enum Kind {
     /// A bandit on ciphertexts.
     Encrypted,
-    /// A bandit of a committee on shares.
-    Shares,
+    /// A bandit of a committee.
+    Committee,
     /// A bandit with a clear policy.
     Clear,
 }
@@ -514,7 +514,7 @@ impl Error {
     pub(crate) fn problem(&self) -> ProblemType {
         use ProblemType as P;
         match self {
-            Error::OnShares(error) => error.problem(),
+            Error::Committee(error) => error.problem(),
             Error::UnknownBandit { .. } => P::UnknownBandit,
             Error::NoKeys => P::NoKeys,
             Error::Unauthorized { .. } => P::Unauthorized,

@@ -11,7 +11,7 @@
 //! | `http` | routes, bodies and answers, with one file for each resource |
 //! | `access` | tokens: the table of routes and scopes, and the file of API tokens |
 //! | `bandits` | the loaded bandits of all kinds |
-//! | `shares` | the committee on shares: its members, sessions and bandits |
+//! | `committee` | the committee: its members, sessions and bandits |
 //! | `jobs` | bounds on the computations at a time, and batch updates in the background |
 //! | `store` | states and rows of clear policies on disk |
 //!
@@ -24,19 +24,19 @@
 mod access;
 mod bandits;
 mod clock;
+mod committee;
 mod error;
 mod http;
 mod jobs;
 mod metrics;
 mod policy;
-mod shares;
 mod store;
 
 pub use access::{ApiToken, Forbidden, MOST_TOKENS, Needs, NewToken, Route, Scope, TokenFault, TokensFile};
 pub use bandits::{Audited, Audits, audit};
 pub use clock::Clock;
+pub use committee::CommitteeError;
 pub use error::{Error, Kind};
 pub use host::stop_signal;
 pub use http::{AppState, Settings, app, document, printable};
 pub use service::{Connections, Tls, TlsArguments, TlsError, serve, serve_tls};
-pub use shares::SharesError;

@@ -131,7 +131,7 @@ struct Arguments {
     /// clear policies only.
     #[arg(long, value_name = "FILE")]
     keys: Option<PathBuf>,
-    /// Manifest of a committee on shares, as its members have made it. The server carries their messages, and
+    /// Manifest of a committee, as its members have made it. The server carries their messages, and
     /// serves their bandits beside those of --keys and clear policies.
     #[arg(long, value_name = "FILE")]
     committee: Option<PathBuf>,
@@ -546,7 +546,7 @@ async fn serve(arguments: Arguments, tls: &TlsArguments) -> Result<()> {
     heard
 }
 
-/// The manifest of a committee on shares.
+/// The manifest of a committee.
 fn open_committee(path: &Path) -> Result<shares::SignedManifest> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot open {}", path.display()))?;
     let manifest = shares::SignedManifest::from_bytes(&bytes);

@@ -20,8 +20,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::net::TcpListener;
 use user_client::{
-    AnyBandit, Client, Device, Keep, KeptSession, MOST_BANDITS, Raiser, RaiserOptions, SharesSession, Stop,
-    patiently,
+    AnyBandit, Client, CommitteeSession, Device, Keep, KeptSession, MOST_BANDITS, Raiser, RaiserOptions,
+    Stop, patiently,
 };
 use wire::TokenDigest;
 use zeroize::Zeroizing;
@@ -74,7 +74,7 @@ impl Options {
 pub enum Credentials {
     /// The secret bundle of encrypted bandits.
     Keys(Arc<Device>),
-    /// A session with a committee on shares.
+    /// A session with a committee.
     Session(KeptSession),
 }
 
@@ -154,7 +154,7 @@ impl Agent {
             Credentials::Keys(device) => Of::Keys(device),
             Credentials::Session(session) => {
                 let id = session.committee();
-                let session = SharesSession::new(client.clone(), Keep::Program(session));
+                let session = CommitteeSession::new(client.clone(), Keep::Program(session));
                 Of::Committee(Box::new(Committee::new(session, id)))
             }
         };
@@ -265,7 +265,7 @@ impl Inner {
         let ask = |_: &mut ChaCha20Rng| self.client.any_bandit(id);
         let created = match patiently(self.options.patience, &self.stop, &mut self.fork_rng(), ask)? {
             AnyBandit::Encrypted(view) => view.created,
-            AnyBandit::Shares(_) => return Err(Error::OfOthers { id: id.into(), by: Holder::Committee }),
+            AnyBandit::Committee(_) => return Err(Error::OfOthers { id: id.into(), by: Holder::Committee }),
             AnyBandit::Clear(_) => return Err(Error::NotEncrypted { what: format!("bandit {id}") }),
         };
         let device = self.device(id)?;

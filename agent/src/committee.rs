@@ -1,4 +1,4 @@
-//! Bandits of a committee on shares, by the messages of the others.
+//! Bandits of a committee, by the messages of the others.
 //!
 //! An agent has one session with the committee. What a bandit asks of sessions, how many a batch has and how
 //! much each decides and counts, is about those who send: several sessions of one agent would be counted as
@@ -19,7 +19,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use user_client::{SharesSession, SharesUser, patiently};
+use user_client::{CommitteeSession, CommitteeUser, patiently};
 use wire::{Counted, Decided};
 
 /// The most requests for decisions and feedback that are under way.
@@ -32,7 +32,7 @@ const STATEMENT: &str = "The server and fewer than t members of the committee se
 
 /// The committee, and the agent's session with it.
 pub(crate) struct Committee {
-    pub(crate) session: SharesSession,
+    pub(crate) session: CommitteeSession,
     /// Its id.
     pub(crate) id: [u8; 32],
     lanes: [Mutex<()>; LANES],
@@ -50,7 +50,7 @@ impl Drop for UnderWay<'_> {
 
 impl Committee {
     /// The committee of this id, with a session that goes on when it is first needed.
-    pub(crate) fn new(session: SharesSession, id: [u8; 32]) -> Self {
+    pub(crate) fn new(session: CommitteeSession, id: [u8; 32]) -> Self {
         let lanes = std::array::from_fn(|_| Mutex::default());
         Committee { session, id, lanes, under_way: AtomicUsize::new(0) }
     }
@@ -58,13 +58,13 @@ impl Committee {
     /// Makes a decision on `rows`, and keeps it.
     ///
     /// # Errors
-    /// [`Error::Overloaded`]; those of [`SharesUser::decide`] and of the disk.
+    /// [`Error::Overloaded`]; those of [`CommitteeUser::decide`] and of the disk.
     pub(crate) fn decide(&self, agent: &Inner, bandit: &str, rows: &[Vec<f64>]) -> Result<Decided, Error> {
         let _under_way = self.begin()?;
         let mut rng = agent.fork_rng();
         let created =
             patiently(agent.options.patience, &agent.stop, &mut rng, |_| self.session.bandit(bandit))?;
-        SharesUser::check_contexts(&created, rows)?;
+        CommitteeUser::check_contexts(&created, rows)?;
         let ask = |_: &mut ChaCha20Rng| self.session.user()?.decide(&created, rows);
         let made = patiently(agent.options.patience, &agent.stop, &mut rng, ask)?;
         let arm = u32::try_from(made.arm).unwrap_or(u32::MAX);
@@ -111,7 +111,7 @@ impl Committee {
             patiently(within, &agent.stop, rng, |_| user.return_feedback(bandit, &label, &message))?;
             Ok(patiently(within, &agent.stop, rng, |_| user.feedbacks(bandit))?)
         };
-        let check = |_: &Waiting| Ok(SharesUser::check_reward(reward)?);
+        let check = |_: &Waiting| Ok(CommitteeUser::check_reward(reward)?);
         returning.counted(check, send, &mut agent.fork_rng())
     }
 

@@ -173,7 +173,7 @@ pub enum Holder {
         "encrypted under keys, and this agent has a committee's session: send it to an agent with --secret"
     )]
     Keys,
-    /// A committee on shares.
+    /// A committee.
     #[error(
         "computed by a committee, and this agent has a secret bundle or another committee's session: send it to an agent with \
          --committee"

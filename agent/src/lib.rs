@@ -7,7 +7,7 @@
 //! | module | does |
 //! |---|---|
 //! | `http` | routes, the local token, bodies and answers |
-//! | `committee` | decisions and feedback of bandits of a committee on shares |
+//! | `committee` | decisions and feedback of bandits of a committee |
 //! | `desk` | gathers the decisions of a bandit into requests, and returns feedback |
 //! | `settings` | what is kept of a bandit: how named values become features |
 //! | `pending` | decisions that wait for feedback, and the settings on disk |

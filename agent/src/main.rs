@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use user_client::{
-    Client, DEFAULT_REPEATS, Device, KeptSession, Opening, Passphrase, SharesUser, Stop, os_rng, patiently,
+    Client, CommitteeUser, DEFAULT_REPEATS, Device, KeptSession, Opening, Passphrase, Stop, os_rng, patiently,
 };
 use wire::AccessToken;
 
@@ -35,7 +35,7 @@ struct Arguments {
     /// Secret bundle.
     #[arg(long, value_name = "FILE", required_unless_present = "committee")]
     secret: Option<PathBuf>,
-    /// Id of a committee on shares, 64 hexadecimal digits, as its members print it. The agent offers the
+    /// Id of a committee, 64 hexadecimal digits, as its members print it. The agent offers the
     /// committee's bandits, with a session in place of a key.
     #[arg(long, value_name = "ID", conflicts_with_all = ["secret", "passphrase_file", "toy", "trace_answers", "repeats"])]
     committee: Option<String>,
@@ -219,7 +219,7 @@ fn session(client: &Client, id: [u8; 32], file: &Path, patience: Duration) -> Re
         session.is_with(Some(id)).with_context(|| file.display().to_string())?;
         return Ok(session);
     }
-    let begin = |_: &mut _| SharesUser::open(client.clone(), Some(id), file);
+    let begin = |_: &mut _| CommitteeUser::open(client.clone(), Some(id), file);
     let user = patiently(patience, &Stop::default(), &mut os_rng()?, begin);
     Ok(user.context("no session with the committee has begun")?.session())
 }

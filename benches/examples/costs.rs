@@ -47,7 +47,7 @@ struct Args {
     /// A record of the steps in the ring of scores, and of a raise.
     #[arg(long)]
     scores: Option<PathBuf>,
-    /// A record of what a member of a committee on shares computes.
+    /// A record of what a member of a committee computes.
     #[arg(long)]
     committee: Option<PathBuf>,
     /// A record of the ways to decide for a lone user, of the example `ways`; one a kernel.
@@ -428,10 +428,10 @@ fn scores_page(about: &str, record: &str, rows: &[Row]) -> Result<String> {
     Ok(out)
 }
 
-/// What a member of a committee on shares computes.
+/// What a member of a committee computes.
 fn committee_page(about: &str, record: &str, rows: &[Row]) -> Result<String> {
     let mut out = format!(
-        "\n## A committee on shares\n\nRecord [{record}](../benches/record/{record}): {about}. One thread; all members are in one process, \
+        "\n## A committee\n\nRecord [{record}](../benches/record/{record}): {about}. One thread; all members are in one process, \
             and times are those of one of them. `product` is one of numbers below 2¹²⁷ − 1, `mask` such a number from the stream of a key; \
             `request` is what hides four rows of seven features at the device. `prepare` makes a slot for a decision, its part of the check \
             included, and `decide` one decision on it: both of batches of 32.\n\n\

@@ -3,7 +3,12 @@
 //! For the program `helba-member`, and for programs that run members in their own process. A server and a
 //! device of a user must not depend on this crate, which names secrets.
 
+mod board;
 mod identity;
-pub mod shares;
+mod keygen;
+mod serve;
 
+pub use board::{Board, routes};
 pub use identity::{Error, Identity, card_from_json, card_to_json};
+pub use keygen::{KEYS_FILE, MANIFEST_FILE, make_keys};
+pub use serve::{Served, serve};

@@ -5,7 +5,7 @@
 use anyhow::{Context, ensure};
 use ckks::Hex;
 use clap::{Args, Parser, Subcommand};
-use helba_member::{Identity, card_from_json, card_to_json};
+use helba_member::{Board, Identity, Served, card_from_json, card_to_json, make_keys, routes, serve};
 use host::{say, tell};
 use rand::Rng;
 use service::{Connections, Tls, TlsArguments};
@@ -48,11 +48,6 @@ struct RunArguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// A committee on shares: proposes one, makes its keys, and serves as one of its members.
-    Shares {
-        #[command(subcommand)]
-        command: SharesCommand,
-    },
     /// Makes the signing and the sealing secret of a member, and prints its public card.
     ///
     /// Each member runs it alone, and gives the card to whoever writes the proposal.
@@ -61,11 +56,6 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
     },
-}
-
-/// What a member of a committee on shares does.
-#[derive(Subcommand)]
-enum SharesCommand {
     /// Writes the proposal of a committee, which its members make keys for.
     ///
     /// All members need the same file. It holds no secret. Each key generation takes a new one.
@@ -134,8 +124,11 @@ enum SharesCommand {
     },
 }
 
-fn shares_command(command: SharesCommand) -> anyhow::Result<()> {
-    use helba_member::shares::{Board, Served, make_keys, routes, serve};
+fn main() -> ExitCode {
+    host::exit("helba-member", run(Arguments::parse().command))
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
     let open_proposal = |path: &Path| -> anyhow::Result<shares::Proposal> {
         let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
         let proposal: shares::Proposal =
@@ -144,7 +137,7 @@ fn shares_command(command: SharesCommand) -> anyhow::Result<()> {
         Ok(proposal)
     };
     match command {
-        SharesCommand::Propose { threshold, cards, out } => {
+        Command::Propose { threshold, cards, out } => {
             let card = |path: &PathBuf| -> anyhow::Result<shares::Card> {
                 let json = std::fs::read(path).with_context(|| path.display().to_string())?;
                 card_from_json(&json).with_context(|| format!("{} is no card of a member", path.display()))
@@ -162,12 +155,12 @@ fn shares_command(command: SharesCommand) -> anyhow::Result<()> {
             say!("proposal {}: {} of {members} members", Hex(&proposal.id()), threshold.t());
             Ok(())
         }
-        SharesCommand::Board { proposal, listen, tls, tls_self_signed, hosts } => {
+        Command::Board { proposal, listen, tls, tls_self_signed, hosts } => {
             let board = Arc::new(Board::new(open_proposal(&proposal)?));
             let own = tls_self_signed.as_deref().map(|folder| (folder, hosts.as_slice()));
             serve_board(&listen, &tls, own, routes(board))
         }
-        SharesCommand::Keygen { run, out } => {
+        Command::Keygen { run, out } => {
             host::undo_on_signals().context("listening for signals")?;
             let proposal = open_proposal(&run.proposal)?;
             say!("proposal {}", Hex(&proposal.id()));
@@ -183,7 +176,7 @@ fn shares_command(command: SharesCommand) -> anyhow::Result<()> {
             );
             Ok(())
         }
-        SharesCommand::Serve { server, keys, identity, restored } => {
+        Command::Serve { server, keys, identity, restored } => {
             let client = server.client(None, log)?;
             let served = Served::open(&keys, open_identity(&identity)?, client, restored)?;
             log(&format!("member {} of committee {}", served.number(), Hex(served.committee())));
@@ -193,16 +186,6 @@ fn shares_command(command: SharesCommand) -> anyhow::Result<()> {
             log("stopped");
             Ok(())
         }
-    }
-}
-
-fn main() -> ExitCode {
-    host::exit("helba-member", run(Arguments::parse().command))
-}
-
-fn run(command: Command) -> anyhow::Result<()> {
-    match command {
-        Command::Shares { command } => shares_command(command),
         Command::Identity { out } => make_identity(&out),
     }
 }

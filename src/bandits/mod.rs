@@ -6,9 +6,9 @@ mod encrypted;
 mod measured;
 
 use crate::clock::Clock;
+use crate::committee::{self, CommitteeServed};
 use crate::error::{Error, Kind};
 use crate::jobs::Updates;
-use crate::shares::{self, SharesServed};
 use crate::store::{self, Named, NamedEdit, Store};
 pub(crate) use clear::AskedTerms;
 use clear::ClearBandit;
@@ -30,14 +30,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
-use wire::{Created, Labelled, Labels, Manifest, PolicyCreated, PublicBundle, ScoreKeys, SharesCreated};
+use wire::{CommitteeBandit, Created, Labelled, Labels, Manifest, PolicyCreated, PublicBundle, ScoreKeys};
 
 /// A loaded bandit. Methods may wait for the disk, except [`Self::kind`], [`Self::encrypted`] and those that
 /// return limits.
 #[derive(Clone)]
 pub(crate) enum Bandit {
     Encrypted(Arc<EncryptedServed>),
-    Shares(Arc<SharesServed>),
+    Committee(Arc<CommitteeServed>),
     Clear(Arc<ClearBandit>),
 }
 
@@ -46,7 +46,7 @@ impl Bandit {
     pub(crate) fn kind(&self) -> Kind {
         match self {
             Bandit::Encrypted(_) => Kind::Encrypted,
-            Bandit::Shares(_) => Kind::Shares,
+            Bandit::Committee(_) => Kind::Committee,
             Bandit::Clear(_) => Kind::Clear,
         }
     }
@@ -58,7 +58,7 @@ impl Bandit {
     pub(crate) fn encrypted(self, id: &str) -> Result<Arc<EncryptedServed>, Error> {
         match self {
             Bandit::Encrypted(bandit) => Ok(bandit),
-            Bandit::Shares(_) | Bandit::Clear(_) => Err(Error::NotEncrypted { id: id.to_string() }),
+            Bandit::Committee(_) | Bandit::Clear(_) => Err(Error::NotEncrypted { id: id.to_string() }),
         }
     }
 
@@ -66,7 +66,7 @@ impl Bandit {
     pub(crate) fn created(&self) -> Option<Listed> {
         match self {
             Bandit::Encrypted(bandit) => Some(bandit.created()),
-            Bandit::Shares(bandit) => Some(bandit.created()),
+            Bandit::Committee(bandit) => Some(bandit.created()),
             Bandit::Clear(bandit) => bandit.created(),
         }
     }
@@ -78,7 +78,7 @@ impl Bandit {
     pub(crate) fn measured(&self) -> Result<Option<Measured>, Error> {
         match self {
             Bandit::Encrypted(bandit) => Ok(Some(bandit.measured())),
-            Bandit::Shares(bandit) => bandit.measured().map(Some),
+            Bandit::Committee(bandit) => bandit.measured().map(Some),
             Bandit::Clear(bandit) => bandit.measured(),
         }
     }
@@ -91,7 +91,7 @@ impl Bandit {
         let labels = labels.clone();
         match self {
             Bandit::Encrypted(bandit) => Reply::json(&Labelled { labels, of: bandit.view()? }),
-            Bandit::Shares(bandit) => Reply::json(&Labelled { labels, of: bandit.view()? }),
+            Bandit::Committee(bandit) => Reply::json(&Labelled { labels, of: bandit.view()? }),
             Bandit::Clear(bandit) => Reply::json(&Labelled { labels, of: bandit.view()? }),
         }
     }
@@ -100,7 +100,7 @@ impl Bandit {
     pub(crate) fn decision_body(&self) -> BodyLimit {
         match self {
             Bandit::Encrypted(bandit) => bandit.decision_body(),
-            Bandit::Shares(bandit) => bandit.decision_body(),
+            Bandit::Committee(bandit) => bandit.decision_body(),
             Bandit::Clear(bandit) => bandit.decision_body(),
         }
     }
@@ -112,7 +112,7 @@ impl Bandit {
     pub(crate) fn feedback_body(&self) -> Result<BodyLimit, Error> {
         match self {
             Bandit::Encrypted(bandit) => Ok(bandit.feedback_body()),
-            Bandit::Shares(bandit) => Ok(bandit.feedback_body()),
+            Bandit::Committee(bandit) => Ok(bandit.feedback_body()),
             Bandit::Clear(bandit) => bandit.feedback_body(),
         }
     }
@@ -144,7 +144,7 @@ impl Reply {
 #[serde(untagged)]
 pub(crate) enum Listed {
     Encrypted(Box<Created>),
-    Shares(Box<SharesCreated>),
+    Committee(Box<CommitteeBandit>),
     Clear(Box<PolicyCreated>),
 }
 
@@ -221,8 +221,8 @@ pub(crate) struct Room {
 pub(crate) struct Bandits {
     /// `None` if only clear policies are served.
     keys: Option<Arc<Keys>>,
-    /// `None` if there is no committee on shares.
-    shares: Option<Arc<shares::Committee>>,
+    /// `None` if there is no committee.
+    committee: Option<Arc<committee::Committee>>,
     store: Arc<Store>,
     room: Room,
     entries: RwLock<BTreeMap<String, Entry>>,
@@ -244,7 +244,7 @@ impl Bandits {
     /// Those of [`Store::open`]; [`Error::NoDatabase`]; [`Error::CorruptState`], [`Error::Log`]; those of
     /// bootstrapping keys of another generation.
     pub(crate) fn open(
-        (bundle, committee): (Option<PublicBundle>, Option<(::shares::SignedManifest, (Duration, Duration))>),
+        (bundle, committee): (Option<PublicBundle>, Option<(shares::SignedManifest, (Duration, Duration))>),
         folder: &Path,
         room: Room,
         stages: Stages,
@@ -288,11 +288,11 @@ impl Bandits {
         for (id, bandit) in ids.into_iter().zip(clear::load(&stored, &store, &room.clock, restored)?) {
             bandits.insert(id, Some(Bandit::Clear(Arc::new(bandit))));
         }
-        let shares =
-            committee.map(|(manifest, times)| shares::Committee::open(manifest, store.clone(), times));
-        let shares = shares.transpose()?;
-        for bandit in shares.as_ref().map_or(Ok(vec![]), |committee| committee.bandits())? {
-            bandits.insert(bandit.path_id(), Some(Bandit::Shares(Arc::new(bandit))));
+        let committee =
+            committee.map(|(manifest, times)| committee::Committee::open(manifest, store.clone(), times));
+        let committee = committee.transpose()?;
+        for bandit in committee.as_ref().map_or(Ok(vec![]), |committee| committee.bandits())? {
+            bandits.insert(bandit.path_id(), Some(Bandit::Committee(Arc::new(bandit))));
         }
         let (mut labels, creations) = Self::named(&store, |id| bandits.contains_key(id))?;
         let entry = |(id, bandit): (String, _)| {
@@ -301,7 +301,7 @@ impl Bandits {
         };
         let entries = RwLock::new(bandits.into_iter().map(entry).collect());
         let (creations, changing) = (Mutex::new(creations), Mutex::new(()));
-        Ok(Bandits { keys, shares, store, room, entries, creations, changing })
+        Ok(Bandits { keys, committee, store, room, entries, creations, changing })
     }
 
     /// The stored labels by bandit, and the creations that are remembered. What an interrupted creation or
@@ -336,29 +336,33 @@ impl Bandits {
         self.keys.as_ref().ok_or(Error::NoKeys)
     }
 
-    /// The committee on shares.
+    /// The committee.
     ///
     /// # Errors
-    /// [`shares::SharesError::None`].
-    pub(crate) fn shares(&self) -> Result<Arc<shares::Committee>, Error> {
-        Ok(self.shares.clone().ok_or(shares::SharesError::None)?)
+    /// [`shares::CommitteeError::None`].
+    pub(crate) fn committee(&self) -> Result<Arc<committee::Committee>, Error> {
+        Ok(self.committee.clone().ok_or(committee::CommitteeError::None)?)
     }
 
-    /// Whether there is a committee on shares, and no keys of encrypted bandits beside.
-    pub(crate) fn has_shares_alone(&self) -> bool {
-        self.keys.is_none() && self.shares.is_some()
+    /// Whether there is a committee, and no keys of encrypted bandits beside.
+    pub(crate) fn has_committee_alone(&self) -> bool {
+        self.keys.is_none() && self.committee.is_some()
     }
 
-    /// Creates a bandit of the committee on shares, which is durable when this returns.
+    /// Creates a bandit of the committee, which is durable when this returns.
     ///
     /// # Errors
-    /// [`shares::SharesError`], [`Error::TooManyBandits`], [`Error::KeyReused`], and those of the disk.
-    pub(crate) fn create_shares(&self, asked: shares::Asked, beside: &Beside) -> Result<Answered, Error> {
-        let committee = self.shares()?;
-        self.insert((Kind::Shares, false), beside, |id, answered| {
+    /// [`shares::CommitteeError`], [`Error::TooManyBandits`], [`Error::KeyReused`], and those of the disk.
+    pub(crate) fn create_of_committee(
+        &self,
+        asked: committee::Asked,
+        beside: &Beside,
+    ) -> Result<Answered, Error> {
+        let committee = self.committee()?;
+        self.insert((Kind::Committee, false), beside, |id, answered| {
             let bandit = committee.create(&asked, id)?;
             self.store.commit_with(&[], &answered(bandit.created())?)?;
-            Ok(Bandit::Shares(Arc::new(bandit)))
+            Ok(Bandit::Committee(Arc::new(bandit)))
         })
     }
 
@@ -561,7 +565,7 @@ impl Bandits {
         }
         match bandit {
             Bandit::Clear(bandit) => bandit.delete(&named)?,
-            Bandit::Shares(bandit) => {
+            Bandit::Committee(bandit) => {
                 bandit.delete()?;
                 self.store.commit_with(&[], &named)?;
             }

@@ -209,12 +209,12 @@ pub(super) async fn create(
         Err(error) => return Err(refuse(request, error).await),
     };
     let body = state.body(request, CONFIG).await?;
-    let (labels, asked) = asked_for(&body, state.0.bandits.has_shares_alone())?;
+    let (labels, asked) = asked_for(&body, state.0.bandits.has_committee_alone())?;
     match &asked {
         Creation::Policy(_) => caller.check(Kind::Clear)?,
-        Creation::Shares(_) => {
-            state.0.bandits.shares()?;
-            caller.check(Kind::Shares)?;
+        Creation::Committee(_) => {
+            state.0.bandits.committee()?;
+            caller.check(Kind::Committee)?;
         }
         Creation::Encrypted(_) => {
             state.0.bandits.keys()?;
@@ -227,11 +227,11 @@ pub(super) async fn create(
     let Answered { id, body } = match (repeated, asked) {
         (Some(answered), _) => answered,
         (None, Creation::Policy(request)) => create_clear(state, request, caller.is_open(), beside).await?,
-        (None, Creation::Shares(request)) => {
+        (None, Creation::Committee(request)) => {
             let asked = serde_path_to_error::deserialize(Value::Object(request));
             let asked = asked.map_err(|e| Error::BadConfig { why: e.to_string() })?;
             let place = state.0.admission.admit(Work::Short)?;
-            jobs::run(Some(place), move || state.0.bandits.create_shares(asked, &beside)).await?
+            jobs::run(Some(place), move || state.0.bandits.create_of_committee(asked, &beside)).await?
         }
         (None, Creation::Encrypted(request)) => {
             let config = encrypted(request)?;
@@ -278,14 +278,14 @@ async fn create_clear(
 enum Creation {
     /// A request for HELBA, which [`encrypted`] reads: a server without keys says so whatever it holds.
     Encrypted(Map<String, Value>),
-    /// A request for HELBA of the committee on shares.
-    Shares(Map<String, Value>),
+    /// A request for HELBA of the committee.
+    Committee(Map<String, Value>),
     Policy(Map<String, Value>),
 }
 
 /// Splits a creation request into its labels and its configuration. Without `policy` it asks for HELBA: of
-/// the committee on shares with `"keys": "committee"`, or if the server has no other keys (`shares_alone`).
-fn asked_for(body: &[u8], shares_alone: bool) -> Result<(Labels, Creation), Error> {
+/// the committee with `"keys": "committee"`, or if the server has no other keys (`committee_alone`).
+fn asked_for(body: &[u8], committee_alone: bool) -> Result<(Labels, Creation), Error> {
     let bad = |e: serde_json::Error| Error::BadConfig { why: e.to_string() };
     let mut object: Map<String, Value> = serde_json::from_slice(body).map_err(bad)?;
     let labels = labels(&mut object)?;
@@ -293,13 +293,13 @@ fn asked_for(body: &[u8], shares_alone: bool) -> Result<(Labels, Creation), Erro
         Some(keys) if keys == "committee" => true,
         Some(keys) if keys == "holder" => false,
         Some(_) => {
-            let why = "keys must be `holder`, who has the secret bundle, or `committee`, the one on shares";
+            let why = "keys must be `holder`, who has the secret bundle, or `committee`";
             return Err(Error::BadParameter { why: why.into() });
         }
-        None => shares_alone,
+        None => committee_alone,
     };
     let creation = match object.get("policy") {
-        None if of_committee => Creation::Shares(object),
+        None if of_committee => Creation::Committee(object),
         Some(policy) if policy != "helba" => Creation::Policy(object),
         _ => Creation::Encrypted(object),
     };

@@ -24,7 +24,7 @@ pub(super) async fn erase(
 ) -> Result<Reply, Error> {
     let Path((id, decision)) = names?;
     match state.find_for(&id, &caller)? {
-        Bandit::Shares(bandit) => {
+        Bandit::Committee(bandit) => {
             let label = label(&decision)?;
             let erasure = headers.get(ERASURE_HEADER).and_then(|value| value.to_str().ok());
             let erasure = erasure.and_then(wire::all_from_hex);
@@ -70,7 +70,7 @@ pub(super) async fn feedback(
         let limit = bandit.feedback_body()?;
         // The decisions of a committee have labels, and all others numbers.
         let decision = match bandit {
-            Bandit::Shares(_) => label(&decision).map(|_| None)?,
+            Bandit::Committee(_) => label(&decision).map(|_| None)?,
             _ => Some(decision.parse::<DecisionId>()?),
         };
         Ok((bandit, limit, decision))
@@ -92,7 +92,7 @@ pub(super) async fn feedback(
             Ok(reply)
         }
         // What it is about is in the message.
-        (Bandit::Shares(bandit), _) => jobs::run(None, move || bandit.feedback(body.to_vec())).await,
+        (Bandit::Committee(bandit), _) => jobs::run(None, move || bandit.feedback(body.to_vec())).await,
         (_, None) => Err(Error::Broken("a decision without a number")),
     }
 }

@@ -5,10 +5,10 @@ use super::AppState;
 use super::bandits::check_after;
 use crate::access::Caller;
 use crate::bandits::{Bandits, Found, Measured};
+use crate::committee::MembersPresent;
 use crate::error::Error;
 use crate::jobs::{self, Work};
 use crate::metrics::{BOUNDS, Memory, Metrics, StepTimes, Traffic, bounds};
-use crate::shares::MembersPresent;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::header;
@@ -113,7 +113,7 @@ async fn seen(state: AppState, caller: Caller, limit: usize, after: String) -> R
             security_bits: keys.manifest.security_bits,
             top_level: keys.engine.params().max_level(),
         });
-        let committee = bandits.shares().ok().map(|committee| committee.presence());
+        let committee = bandits.committee().ok().map(|committee| committee.presence());
         let (all, keys_missing) = bandits.count();
         let metrics: &Metrics = &state.0.metrics;
         Ok(Seen {

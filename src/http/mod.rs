@@ -16,11 +16,12 @@
 //! | `POST /bandits/{id}/decisions/{decision}/feedback` | `feedback` |
 //! | `GET, POST /bandits/{id}/raises`, `GET /bandits/{id}/counters` | `raises` |
 //! | `POST /bandits/{id}/shuffled` | `batches` |
-//! | `GET /committee`, `POST /committee/sessions`, `POST /committee/members/{member}/rounds` | `shares` |
+//! | `GET /committee`, `POST /committee/sessions`, `POST /committee/members/{member}/rounds` | `committee` |
 
 mod again;
 mod bandits;
 mod batches;
+mod committee;
 mod decisions;
 mod feedback;
 mod health;
@@ -31,7 +32,6 @@ mod pages;
 mod policies;
 mod problem;
 mod raises;
-mod shares;
 
 pub use openapi::document;
 pub use problem::printable;
@@ -109,7 +109,7 @@ pub struct Settings {
     /// Whether the logs of encrypted bandits are kept since their creation, for an audit.
     pub keep_log: bool,
     /// The committee whose bandits are served.
-    pub committee: Option<::shares::SignedManifest>,
+    pub committee: Option<shares::SignedManifest>,
 }
 
 impl Default for Settings {
@@ -372,9 +372,9 @@ fn handler(route: Route) -> MethodRouter<AppState> {
         Route::Tasks => on(method, raises::wait),
         Route::Raise => on(method, raises::answer),
         Route::Shuffled => on(method, batches::receive),
-        Route::Committee => on(method, shares::show),
-        Route::Session => on(method, shares::session),
-        Route::Rounds => on(method, shares::rounds),
+        Route::Committee => on(method, committee::show),
+        Route::Session => on(method, committee::session),
+        Route::Rounds => on(method, committee::rounds),
     }
 }
 

@@ -34,7 +34,7 @@ const KEYED: Keyed = TableDefinition::new("keyed");
 const ROWS: [Keyed; 4] = [DECISIONS, RECEIPTS, EXCHANGES, KEYED];
 const LABELS: States = TableDefinition::new("labels");
 const CREATIONS: States = TableDefinition::new("creations");
-const SHARES: States = TableDefinition::new("shares");
+const COMMITTEE: States = TableDefinition::new("committee");
 
 /// A key above all keys of rows, which have at most 16 bytes.
 const AFTER_ALL_KEYS: &[u8] = &[u8::MAX; 17];
@@ -126,8 +126,8 @@ pub(crate) enum Named {
     Labels,
     /// Creations by the digest of caller and key.
     Creations,
-    /// What a committee on shares has left, by the digits of its keys.
-    Shares,
+    /// What a committee has left, by the digits of its keys.
+    Committee,
 }
 
 impl Named {
@@ -135,7 +135,7 @@ impl Named {
         match self {
             Named::Labels => LABELS,
             Named::Creations => CREATIONS,
-            Named::Shares => SHARES,
+            Named::Committee => COMMITTEE,
         }
     }
 }
@@ -193,7 +193,7 @@ impl Tables {
             if differs.is_some() {
                 return Ok(false);
             }
-            for table in [CLEAR, LABELS, CREATIONS, SHARES] {
+            for table in [CLEAR, LABELS, CREATIONS, COMMITTEE] {
                 transaction.open_table(table)?;
             }
             for table in ROWS {

@@ -20,9 +20,9 @@ pub(crate) struct Arguments {
     pub(crate) json: bool,
 }
 
-/// What a user of a committee on shares does.
+/// What a user of a committee does.
 #[derive(Subcommand)]
-pub(crate) enum SharesCommand {
+pub(crate) enum CommitteeCommand {
     /// Begins a session of this device with the committee of a server, and keeps it in a file.
     Begin {
         #[command(flatten)]
@@ -101,10 +101,10 @@ pub(crate) struct SessionOptions {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// A bandit of a committee on shares: begins a session, creates a bandit, decides, returns rewards.
-    Shares {
+    /// A bandit of a committee: begins a session, creates a bandit, decides, returns rewards.
+    Committee {
         #[command(subcommand)]
-        command: SharesCommand,
+        command: CommitteeCommand,
     },
     /// Creates a bandit and prints its id.
     Create {

@@ -69,7 +69,7 @@ pub enum Error {
          with the server's keys (`helba-keygen create --compare pbs`)"
     )]
     NoBootstraps,
-    /// Untrusted: the committee on shares of a server, or of a kept session, is not the one that was named.
+    /// Untrusted: the committee of a server, or of a kept session, is not the one that was named.
     #[error(
         "the server or the session has the committee {got}, and {want} was named: ask the committee's members for its id, and \
          whoever runs the server for its address"
@@ -80,7 +80,7 @@ pub enum Error {
         /// The id that was named.
         want: String,
     },
-    /// Misuse: a bandit that no committee on shares computes.
+    /// Misuse: a bandit that no committee computes.
     #[error("bandit {id} is computed by no committee: use it with keys, or without if it has a clear policy")]
     NoCommittee {
         /// The bandit.

@@ -87,8 +87,8 @@ pub enum AnyBandit {
     Encrypted(Box<BanditView>),
     /// Of a bandit with a clear policy.
     Clear(Box<PolicyView>),
-    /// Of a bandit of a committee on shares.
-    Shares(Box<wire::SharesView>),
+    /// Of a bandit of a committee.
+    Committee(Box<wire::CommitteeBanditView>),
 }
 
 impl std::fmt::Debug for Client {
@@ -394,7 +394,7 @@ impl Client {
         if view.get("committee").is_some() {
             check_id(id, view["id"].as_str().unwrap_or_default())?;
             let view = serde_json::from_value(view).map_err(|e| Error::BadAnswer(e.to_string()))?;
-            return Ok(Labelled { labels, of: AnyBandit::Shares(Box::new(view)) });
+            return Ok(Labelled { labels, of: AnyBandit::Committee(Box::new(view)) });
         }
         check_id(id, view["created"]["id"].as_str().unwrap_or_default())?;
         let read = if view["created"].get("policy").is_some() {
@@ -553,40 +553,40 @@ impl Client {
         self.body(&mut self.accepted(request.send(body))?, limit)
     }
 
-    /// Creates a bandit of the committee on shares: its linear bandit, the least number of sessions whose
+    /// Creates a bandit of the committee: its linear bandit, the least number of sessions whose
     /// feedback a batch has, and the most decisions of a session between two updates. The same call may be
     /// made again: it returns the same bandit.
     ///
     /// # Errors
     /// As [`Self::create_encrypted_as`].
-    pub fn create_shares(
+    pub fn create_of_committee(
         &self,
         linear: &bandit::LinearConfig,
         (sessions, decisions): (u16, u16),
         creation: &Creation,
-    ) -> Result<Labelled<wire::SharesCreated>, Error> {
+    ) -> Result<Labelled<wire::CommitteeBandit>, Error> {
         let asked = serde_json::json!({
             "keys": "committee", "linear": linear, "sessions": sessions, "decisions_a_session": decisions,
         });
         self.create(&asked, creation)
     }
 
-    /// A bandit of the committee on shares.
+    /// A bandit of the committee.
     ///
     /// # Errors
     /// [`Error::NoCommittee`] for another one; as [`Self::encrypted`].
-    pub fn shares_bandit(&self, id: &str) -> Result<wire::SharesView, Error> {
+    pub fn committee_bandit(&self, id: &str) -> Result<wire::CommitteeBanditView, Error> {
         match self.any_bandit(id)? {
-            AnyBandit::Shares(view) => Ok(*view),
+            AnyBandit::Committee(view) => Ok(*view),
             AnyBandit::Encrypted(_) | AnyBandit::Clear(_) => Err(Error::NoCommittee { id: id.into() }),
         }
     }
 
-    /// Has a feedback on shares erased, by what its device has signed.
+    /// Has a committee's feedback erased, by what its device has signed.
     ///
     /// # Errors
     /// As [`Self::encrypted`].
-    pub fn erase_shares(&self, id: &str, decision: &[u8; 32], erasure: &[u8]) -> Result<(), Error> {
+    pub fn erase_of_committee(&self, id: &str, decision: &[u8; 32], erasure: &[u8]) -> Result<(), Error> {
         let decision = ckks::Hex(decision);
         let url = self.url(&format!("bandits/{}/decisions/{decision}/feedback", checked(id)?));
         let request = self.authorized(self.agent.delete(url));

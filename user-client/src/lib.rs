@@ -13,6 +13,8 @@
 mod answers;
 mod bandit;
 #[cfg(feature = "http")]
+mod committee_user;
+#[cfg(feature = "http")]
 mod context;
 mod device;
 mod error;
@@ -24,8 +26,6 @@ mod pending;
 mod raiser;
 #[cfg(feature = "http")]
 mod server_options;
-#[cfg(feature = "http")]
-mod shares;
 
 pub use answers::{AnswersSpent, DEFAULT_REPEATS, MOST_ANSWERS, RepeatsSpent, most_answers, most_repeats};
 pub use bandit::{
@@ -45,9 +45,9 @@ pub use pending::Pending;
 pub use raiser::{MOST_BANDITS, MOST_WAITING, Raiser, RaiserOptions, Stop, patiently, until_signal};
 
 #[cfg(feature = "http")]
-pub use server_options::ServerOptions;
+pub use committee_user::{CommitteeSession, CommitteeUser, Keep, KeptSession, OF_KEYS_ALONE};
 #[cfg(feature = "http")]
-pub use shares::{Keep, KeptSession, OF_KEYS_ALONE, SharesSession, SharesUser};
+pub use server_options::ServerOptions;
 
 pub use ckks_secret::Passphrase;
 pub use host::os_rng;

@@ -42,7 +42,7 @@ fn main() -> ExitCode {
 fn run(command: Command, json: bool) -> anyhow::Result<()> {
     host::undo_on_signals().context("listening for signals")?;
     match command {
-        Command::Shares { command } => committee::run(command, json)?,
+        Command::Committee { command } => committee::run(command, json)?,
         Command::Create { caller, policy: Some(policy), parameters, name, tags, .. } => {
             let creation = Creation::new(Labels { name, tags }, &mut os_rng()?);
             create_policy(&caller.server, &policy, parameters.as_deref(), &creation, json)?;

@@ -16,7 +16,9 @@ use schema::Transform;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use user_client::{AnyBandit, Creation, OF_KEYS_ALONE};
-use wire::{BanditView, Created, Labelled, Labels, LabelsPatch, MAX_CLEAR_BYTES, SharesCreated, SharesView};
+use wire::{
+    BanditView, CommitteeBandit, CommitteeBanditView, Created, Labelled, Labels, LabelsPatch, MAX_CLEAR_BYTES,
+};
 
 /// The most bandits of a page of the list.
 const MOST_LISTED: usize = 1000;
@@ -34,7 +36,7 @@ pub(super) struct View {
 #[serde(untagged)]
 pub(super) enum Seen {
     Keys(Box<BanditView>),
-    Committee(Box<SharesView>),
+    Committee(Box<CommitteeBanditView>),
 }
 
 impl Seen {
@@ -170,7 +172,7 @@ struct Warned {
 #[serde(untagged)]
 enum Made {
     Keys(Box<Created>),
-    Committee(SharesCreated),
+    Committee(CommitteeBandit),
 }
 
 impl Made {
@@ -335,12 +337,12 @@ pub(super) fn view(agent: &Agent, id: &str) -> Result<View, Error> {
     let view = match (agent.0.client.any_bandit(id)?, &agent.0.of) {
         (AnyBandit::Encrypted(view), Of::Keys(_)) => Seen::Keys(view),
         (AnyBandit::Encrypted(_), Of::Committee(_)) => return others(Holder::Keys),
-        (AnyBandit::Shares(view), Of::Committee(committee))
+        (AnyBandit::Committee(view), Of::Committee(committee))
             if view.created.committee == ckks::Hex(&committee.id).to_string() =>
         {
             Seen::Committee(view)
         }
-        (AnyBandit::Shares(_), _) => return others(Holder::Committee),
+        (AnyBandit::Committee(_), _) => return others(Holder::Committee),
         (AnyBandit::Clear(_), _) => return Err(Error::NotEncrypted { what: format!("bandit {id}") }),
     };
     Ok(View { view, agent: shown(agent, id) })

@@ -5,8 +5,8 @@
 //! | `GET /` | | a page that shows the summaries, without a token |
 //! | `GET /v1/health` | | `{"status": "ok"}`, without a token |
 //! | `GET /v1/bandits?limit=&after=` | | those of the agent's key or committee, as they were created |
-//! | `POST /v1/bandits` | [`protocol::BanditConfig`], or its parts with a schema | [`wire::Created`] or [`wire::SharesCreated`] |
-//! | `GET /v1/bandits/{id}` | | [`wire::BanditView`] or [`wire::SharesView`] with the settings here |
+//! | `POST /v1/bandits` | [`protocol::BanditConfig`], or its parts with a schema | [`wire::Created`] or [`wire::CommitteeBandit`] |
+//! | `GET /v1/bandits/{id}` | | [`wire::BanditView`] or [`wire::CommitteeBanditView`] with the settings here |
 //! | `PATCH /v1/bandits/{id}` | settings | the same |
 //! | `DELETE /v1/bandits/{id}` | | 204 |
 //! | `GET /v1/bandits/{id}/summary` | | [`crate::tally::Summary`] |

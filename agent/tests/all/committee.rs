@@ -1,10 +1,10 @@
-//! Bandits of a committee on shares: members, a server, and the program of the agent.
+//! Bandits of a committee: members, a server, and the program of the agent.
 
 use crate::fixture::*;
 use axum::extract::Request;
 use axum::middleware::{self, Next};
 use helba_member::Identity;
-use helba_member::shares::{Board, MANIFEST_FILE, Served, make_keys, routes};
+use helba_member::{Board, MANIFEST_FILE, Served, make_keys, routes};
 use helba_server::{AppState, Connections, Settings};
 use rand::RngExt;
 use serde_json::{Value, json};
@@ -94,7 +94,7 @@ impl World {
             let client = Client::new(&server).unwrap();
             std::thread::spawn(move || {
                 let served = Served::open(&own, identity, client, false).unwrap();
-                helba_member::shares::serve(served, &stop, &|_| ()).unwrap();
+                helba_member::serve(served, &stop, &|_| ()).unwrap();
             })
         };
         let members = (1..=MEMBERS).map(serve).collect();

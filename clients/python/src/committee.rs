@@ -1,4 +1,4 @@
-//! Bandits of a committee on shares, for a session of this process.
+//! Bandits of a committee, for a session of this process.
 
 use crate::connection::{creation, json};
 use crate::decision::answered;
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use user_client::{
-    Client, Error, Keep, KeptSession, OF_KEYS_ALONE, SharesSession, SharesUser, Stop, patiently,
+    Client, CommitteeSession, CommitteeUser, Error, Keep, KeptSession, OF_KEYS_ALONE, Stop, patiently,
 };
 
 /// The most decisions of a call that are asked for at a time: members compute them together.
@@ -26,7 +26,7 @@ const AT_A_TIME: usize = 16;
 pub(crate) struct Committee(Arc<Inner>);
 
 struct Inner {
-    session: SharesSession,
+    session: CommitteeSession,
     patience: Duration,
 }
 
@@ -74,7 +74,7 @@ impl Committee {
                 Keep::Program(session)
             }
         };
-        let session = SharesSession::new(client.clone(), keep);
+        let session = CommitteeSession::new(client.clone(), keep);
         Ok(Some(Committee(Arc::new(Inner { session, patience }))))
     }
 }
@@ -122,7 +122,7 @@ impl Committee {
             let bandit = inner.patiently(stop, || inner.session.bandit(&id))?;
             let one = contexts.len() == 1;
             for (at, rows) in contexts.iter().enumerate() {
-                match SharesUser::check_contexts(&bandit, rows) {
+                match CommitteeUser::check_contexts(&bandit, rows) {
                     Err(Error::Protocol(error)) => {
                         return Err(Failure::Contexts((!one).then_some(at), error));
                     }
@@ -219,7 +219,7 @@ impl Inner {
     }
 
     /// The user of the session, which begins or goes on for the first call.
-    fn user(&self, stop: &Stop) -> Result<Arc<SharesUser>, Failure> {
+    fn user(&self, stop: &Stop) -> Result<Arc<CommitteeUser>, Failure> {
         self.patiently(stop, || self.session.user())
     }
 }

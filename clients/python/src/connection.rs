@@ -457,7 +457,7 @@ impl Inner {
         match self.patiently(stop, |client| client.any_bandit(id))? {
             AnyBandit::Encrypted(view) => self.join(&view.created),
             AnyBandit::Clear(_) => Err(Failure::Argument(format!("the bandit {id} has a clear policy"))),
-            AnyBandit::Shares(_) => Err(Failure::Argument(format!("the bandit {id} is of a committee"))),
+            AnyBandit::Committee(_) => Err(Failure::Argument(format!("the bandit {id} is of a committee"))),
         }
     }
 

@@ -21,7 +21,7 @@ MEMBERS = (1, 2, 3)
 
 
 def member(*arguments: object) -> subprocess.Popen[str]:
-    command = [str(PROGRAMS / "helba-member"), "shares", *map(str, arguments)]
+    command = [str(PROGRAMS / "helba-member"), *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
 
@@ -40,7 +40,7 @@ class Committee:
         for j, card in zip(MEMBERS, cards):
             card.write_text(run("helba-member", "identity", "--out", folder / f"{j}.identity"))
         proposal = folder / "proposal"
-        run("helba-member", "shares", "propose", "--threshold", 2, "--out", proposal, *cards)
+        run("helba-member", "propose", "--threshold", 2, "--out", proposal, *cards)
         board = member("board", "--proposal", proposal, "--listen", "127.0.0.1:0")
         assert board.stdout is not None
         url = f"http://{board.stdout.readline().split()[-1]}"

@@ -42,14 +42,14 @@ async function makeKeys() {
     writeFileSync(path(`${j}.card`), execFileSync(program("helba-member"), ["identity", "--out", path(`${j}.identity`)]));
   }
   const cards = numbers.map((j) => path(`${j}.card`));
-  execFileSync(program("helba-member"), ["shares", "propose", "--threshold", String(THRESHOLD), "--out", path("proposal"), ...cards]);
-  const options = ["shares", "board", "--proposal", path("proposal"), "--listen", "127.0.0.1:0"];
+  execFileSync(program("helba-member"), ["propose", "--threshold", String(THRESHOLD), "--out", path("proposal"), ...cards]);
+  const options = ["board", "--proposal", path("proposal"), "--listen", "127.0.0.1:0"];
   const board = start("helba-member", options, (text) => /(\S+:\d+)\s/.exec(text));
   running.add(board.child);
   const url = `http://${(await board.started)[1].replace(/^http:\/\//, "")}`;
   const makers = numbers.map((j) => {
     const own = ["--identity", path(`${j}.identity`), "--out", path(`member-${j}`)];
-    return start("helba-member", ["shares", "keygen", "--proposal", path("proposal"), "--board", url, ...own], (text) => /committee ([0-9a-f]{64})/.exec(text));
+    return start("helba-member", ["keygen", "--proposal", path("proposal"), "--board", url, ...own], (text) => /committee ([0-9a-f]{64})/.exec(text));
   });
   const ends = await Promise.all(makers.map(({ child }) => once(child, "exit")));
   assert.deepEqual(ends.map(([code]) => code), numbers.map(() => 0), makers.map(({ output }) => output()).join("\n"));
@@ -105,7 +105,7 @@ before(async () => {
   const { url } = await serve();
   server = await startServer(["--committee", path("member-1", "committee.manifest"), "--state", path("state"), "--cors-origin", url]);
   for (let j = 1; j <= MEMBERS; j++) {
-    member("shares", "serve", "--server", server.url, "--keys", path(`member-${j}`), "--identity", path(`${j}.identity`));
+    member("serve", "--server", server.url, "--keys", path(`member-${j}`), "--identity", path(`${j}.identity`));
   }
   const module = await import("../pkg/committee.js");
   await module.default({ module_or_path: readFileSync(new URL("../pkg/committee_bg.wasm", import.meta.url)) });

@@ -121,7 +121,7 @@ impl<R: Read> BundleReader<R> {
         if magic == USERS {
             return Err(Error::Malformed(
                 "a users' bundle of a committee that held a key, which this version has no more: a device of a committee \
-                 begins a session, with `helba-client shares begin`",
+                 begins a session, with `helba-client committee begin`",
             ));
         }
         let kind = [BundleKind::Public, BundleKind::Secret].into_iter().find(|k| k.magic() == magic);

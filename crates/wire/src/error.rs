@@ -64,7 +64,7 @@ pub enum Error {
     /// Untrusted: a bundle of another version of the format, which older or newer programs write.
     #[error(
         "the bundle has format version {got}, this program reads version {want}: generate new keys with `helba-keygen create`; a committee makes its \
-         own with `helba-member shares keygen`"
+         own with `helba-member keygen`"
     )]
     BundleVersion {
         /// The version of the bundle.

@@ -10,6 +10,7 @@
 mod address;
 mod bundle;
 mod clear;
+mod committee;
 mod encrypted;
 mod error;
 mod frame;
@@ -19,7 +20,6 @@ mod manifest;
 mod problem;
 mod public;
 mod secret;
-mod shares;
 mod token;
 
 pub use address::{BadAddress, ServerAddress};
@@ -29,6 +29,7 @@ pub use clear::{
     MAX_CLEAR_BYTES, ParameterCard, PolicyCard, PolicyCreated, PolicyView, Privacy, ShuffledBatch, Spent,
     SummedBatch,
 };
+pub use committee::{CommitteeBandit, CommitteeBanditView, ERASURE_HEADER};
 pub use encrypted::{
     AskAgain, BanditView, Created, DECISIONS_HEADER, DecideReply, Decision, LearnRequest, Limits, RaiseTask,
     Raised, Raises, SENDER_HEADER, SenderTag, ShownCounters, Ticket, TraceQuestion, TracedFeedback,
@@ -41,5 +42,4 @@ pub use manifest::{AnswersManifest, BootstrapsManifest, Manifest, SECURITY_TABLE
 pub use problem::{PROBLEM_JSON, Problem, ProblemType};
 pub use public::{BootstrapFrame, PublicBundle, ScoreKeys};
 pub use secret::{ScoreSecret, SecretBundle};
-pub use shares::{ERASURE_HEADER, SharesCreated, SharesView};
 pub use token::{AccessToken, TOKEN_BYTES, TokenDigest, all_from_hex, from_hex};

@@ -1,4 +1,4 @@
 //! Members in processes, a server and users.
 
+mod committee;
 mod processes;
-mod shares;

@@ -74,7 +74,7 @@ pub(super) fn metrics() -> Named {
         "The numbers of a bandit.",
         &[
             ("id", hex_id(), "The id of the bandit."),
-            ("kind", one_of(&["encrypted", "clear"]), "The kind of the bandit."),
+            ("kind", one_of(&["encrypted", "committee", "clear"]), "The kind of the bandit."),
             ("policy", text(), "The name of the policy."),
             ("features", or_null(count()), "Features; null if decisions take no context."),
             ("arms", count(), "Arms."),

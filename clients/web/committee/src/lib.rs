@@ -216,7 +216,7 @@ impl Decision {
     }
 }
 
-/// What a device reads of the JSON of a bandit (`wire::SharesCreated`).
+/// What a device reads of the JSON of a bandit (`wire::CommitteeBandit`).
 #[derive(Deserialize)]
 struct Created {
     id: String,

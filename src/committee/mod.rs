@@ -1,4 +1,4 @@
-//! A committee on shares at this server: its members come for messages, devices for decisions, and what they
+//! A committee at this server: its members come for messages, devices for decisions, and what they
 //! leave is stored before it is acknowledged.
 
 mod error;
@@ -7,7 +7,7 @@ use crate::access::unix_now;
 use crate::bandits::{BodyLimit, Listed, Measured, Reply};
 use crate::store::{Named, NamedEdit, Store};
 use bandit::LinearConfig;
-pub use error::SharesError;
+pub use error::CommitteeError;
 use host::lock;
 use serde::{Deserialize, Serialize};
 use service::Content;
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use switchboard::{Decision, Options, Switchboard, Ticket};
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout_at;
-use wire::{SharesCreated, SharesView};
+use wire::{CommitteeBandit, CommitteeBanditView};
 
 /// The time between two looks at who is silent.
 const TICK: Duration = Duration::from_millis(250);
@@ -86,25 +86,25 @@ impl Committee {
     /// Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// [`SharesError`] for a manifest that its members have not all signed, or of another committee than what
-    /// is stored.
+    /// [`CommitteeError`] for a manifest that its members have not all signed, or of another committee than
+    /// what is stored.
     pub(crate) fn open(
         manifest: SignedManifest,
         store: Arc<Store>,
         (patience, waits): (Duration, Duration),
     ) -> Result<Arc<Self>, crate::Error> {
-        let sharing = manifest.check().map_err(SharesError::Manifest)?;
+        let sharing = manifest.check().map_err(CommitteeError::Manifest)?;
         let id = manifest.manifest.id();
-        let stored = store.read(Named::Shares)?;
+        let stored = store.read(Named::Committee)?;
         let mut rows = Vec::with_capacity(stored.len());
         for (key, value) in stored {
             match key.as_str() {
                 OWNER if value == id => {}
-                OWNER => return Err(SharesError::OtherCommittee.into()),
+                OWNER => return Err(CommitteeError::OtherCommittee.into()),
                 key => rows.push((wire::all_from_hex(key).ok_or(switchboard::Error::Stored)?, value)),
             }
         }
-        let owner = NamedEdit { table: Named::Shares, key: OWNER.into(), value: Some(id.to_vec()) };
+        let owner = NamedEdit { table: Named::Committee, key: OWNER.into(), value: Some(id.to_vec()) };
         store.commit_with(&[], &[owner])?;
         // Above those of every batch that members were asked for before.
         let number = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
@@ -153,13 +153,13 @@ impl Committee {
     ) -> Result<T, crate::Error> {
         let mut desk = lock(&self.desk);
         if desk.ahead {
-            return Err(SharesError::Ahead.into());
+            return Err(CommitteeError::Ahead.into());
         }
         let done = act(&mut desk);
         let changes = desk.board.changes();
         if !changes.is_empty() {
             let edit = |change: switchboard::Change| NamedEdit {
-                table: Named::Shares,
+                table: Named::Committee,
                 key: ckks::Hex(&change.key).to_string(),
                 value: change.value,
             };
@@ -197,17 +197,17 @@ impl Committee {
     /// Takes what a member says, and waits for what it is told.
     ///
     /// # Errors
-    /// [`SharesError::Poll`] for what is not its member's.
+    /// [`CommitteeError::Poll`] for what is not its member's.
     pub(crate) async fn rounds(self: Arc<Self>, member: u8, body: &[u8]) -> Result<Reply, crate::Error> {
         let SignedPoll { poll: bytes, signature } = from_bytes(body)?;
         let cards = &self.manifest.manifest.proposal.cards;
         let card =
-            usize::from(member).checked_sub(1).and_then(|at| cards.get(at)).ok_or(SharesError::Poll)?;
+            usize::from(member).checked_sub(1).and_then(|at| cards.get(at)).ok_or(CommitteeError::Poll)?;
         let signed = polled(&self.id, member, &bytes);
-        envelope::verify(&card.signing, POLL, &signed, &signature).map_err(|_| SharesError::Poll)?;
+        envelope::verify(&card.signing, POLL, &signed, &signature).map_err(|_| CommitteeError::Poll)?;
         let poll: Poll = from_bytes(&bytes)?;
         if unix_now().abs_diff(poll.time) > MOST_SKEW {
-            return Err(SharesError::Poll.into());
+            return Err(CommitteeError::Poll.into());
         }
         let Poll { nonce, after, first, said, .. } = poll;
         let committee = self.clone();
@@ -253,7 +253,7 @@ impl Committee {
     /// Takes a session of a device, and waits for the receipts of members.
     ///
     /// # Errors
-    /// [`SharesError::Members`] if too few members sign in time; those of the switchboard.
+    /// [`CommitteeError::Members`] if too few members sign in time; those of the switchboard.
     pub(crate) async fn session(&self, body: &[u8]) -> Result<Reply, crate::Error> {
         let session: Session = from_bytes(body)?;
         let id: SessionId = self.with(|board| board.session(session))?;
@@ -278,27 +278,27 @@ impl Committee {
 
     fn missing(&self) -> crate::Error {
         let here = lock(&self.desk).board.here();
-        SharesError::Members { here, needed: self.sharing.threshold().needed() }.into()
+        CommitteeError::Members { here, needed: self.sharing.threshold().needed() }.into()
     }
 
     /// Creates a bandit under an id of 16 bytes in hexadecimal digits.
     ///
     /// # Errors
     /// Those of the switchboard and the disk.
-    pub(crate) fn create(self: &Arc<Self>, asked: &Asked, id: &str) -> Result<SharesServed, crate::Error> {
+    pub(crate) fn create(self: &Arc<Self>, asked: &Asked, id: &str) -> Result<CommitteeServed, crate::Error> {
         let definition = asked.definition(id, self.id)?;
         let id = self.with(|board| board.create(definition.clone()))?;
-        SharesServed::new(self.clone(), id, definition)
+        CommitteeServed::new(self.clone(), id, definition)
     }
 
     /// The bandits that are stored.
     ///
     /// # Errors
-    /// [`SharesError`] for rows that no committee reads.
-    pub(crate) fn bandits(self: &Arc<Self>) -> Result<Vec<SharesServed>, crate::Error> {
+    /// [`CommitteeError`] for rows that no committee reads.
+    pub(crate) fn bandits(self: &Arc<Self>) -> Result<Vec<CommitteeServed>, crate::Error> {
         let of = |(id, definition): (BanditId, &Definition)| (id, definition.clone());
         let all: Vec<_> = lock(&self.desk).board.definitions().map(of).collect();
-        all.into_iter().map(|(id, definition)| SharesServed::new(self.clone(), id, definition)).collect()
+        all.into_iter().map(|(id, definition)| CommitteeServed::new(self.clone(), id, definition)).collect()
     }
 }
 
@@ -360,17 +360,17 @@ fn told_bytes(told: &[(u64, Arc<ToMember>)]) -> Result<Vec<u8>, crate::Error> {
 }
 
 /// A bandit of a committee.
-pub(crate) struct SharesServed {
+pub(crate) struct CommitteeServed {
     committee: Arc<Committee>,
     id: BanditId,
     definition: Definition,
     pads: Pads,
 }
 
-impl SharesServed {
+impl CommitteeServed {
     fn new(committee: Arc<Committee>, id: BanditId, definition: Definition) -> Result<Self, crate::Error> {
         let pads = Pads::new(&committee.sharing, definition.features.into())?;
-        Ok(SharesServed { committee, id, definition, pads })
+        Ok(CommitteeServed { committee, id, definition, pads })
     }
 
     /// Its id in paths.
@@ -380,21 +380,21 @@ impl SharesServed {
 
     /// The answer to its creation request.
     pub(crate) fn created(&self) -> Listed {
-        Listed::Shares(Box::new(self.shown()))
+        Listed::Committee(Box::new(self.shown()))
     }
 
-    fn shown(&self) -> SharesCreated {
-        SharesCreated::new(self.path_id(), &self.committee.id, &self.definition)
+    fn shown(&self) -> CommitteeBandit {
+        CommitteeBandit::new(self.path_id(), &self.committee.id, &self.definition)
     }
 
     /// Its public state.
     ///
     /// # Errors
     /// [`crate::Error::UnknownBandit`] after it was deleted.
-    pub(crate) fn view(&self) -> Result<SharesView, crate::Error> {
+    pub(crate) fn view(&self) -> Result<CommitteeBanditView, crate::Error> {
         let desk = lock(&self.committee.desk);
         let view = desk.board.view(&self.id)?;
-        Ok(SharesView {
+        Ok(CommitteeBanditView {
             created: self.shown(),
             updates: view.updates,
             feedbacks: view.feedbacks,
@@ -424,7 +424,7 @@ impl SharesServed {
     /// Makes a decision.
     ///
     /// # Errors
-    /// [`SharesError::Members`] if too few members compute in time; those of the switchboard.
+    /// [`CommitteeError::Members`] if too few members compute in time; those of the switchboard.
     pub(crate) async fn decide(&self, body: Vec<u8>) -> Result<Reply, crate::Error> {
         let (sender, receiver) = oneshot::channel();
         let ticket = self.committee.at_desk(|desk| {
@@ -469,7 +469,7 @@ impl SharesServed {
         let view = self.view()?;
         Ok(Measured {
             id: self.path_id(),
-            kind: "shares",
+            kind: "committee",
             policy: "helba".into(),
             features: Some(self.definition.features.into()),
             arms: self.definition.arms.into(),

@@ -1,11 +1,11 @@
-//! What a committee on shares refuses.
+//! What a committee refuses.
 
 use wire::ProblemType;
 
-/// Why a request to a committee on shares was refused.
+/// Why a request to a committee was refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum SharesError {
+pub enum CommitteeError {
     /// A manifest that is none, or that its members have not all signed.
     #[error("the committee's manifest cannot be used: {0}")]
     Manifest(shares::Error),
@@ -15,7 +15,7 @@ pub enum SharesError {
     )]
     OtherCommittee,
     /// A request for a committee to a server that has none.
-    #[error("this server was started without --committee, and has no committee on shares")]
+    #[error("this server was started without --committee, and has no committee")]
     None,
     /// Untrusted: a poll that no member has signed, or whose clock is off.
     #[error(
@@ -45,18 +45,18 @@ pub enum SharesError {
     Board(switchboard::Error),
 }
 
-impl SharesError {
+impl CommitteeError {
     /// The type of the problem document.
     pub(crate) fn problem(&self) -> ProblemType {
         use switchboard::Error as Board;
         match self {
-            SharesError::Manifest(_) | SharesError::OtherCommittee => ProblemType::Internal,
-            SharesError::None => ProblemType::NoKeys,
-            SharesError::Poll => ProblemType::Unauthorized,
-            SharesError::Members { .. } => ProblemType::NotEvaluated,
-            SharesError::Ahead => ProblemType::NotStored,
-            SharesError::Message(_) => ProblemType::Malformed,
-            SharesError::Board(error) => match error {
+            CommitteeError::Manifest(_) | CommitteeError::OtherCommittee => ProblemType::Internal,
+            CommitteeError::None => ProblemType::NoKeys,
+            CommitteeError::Poll => ProblemType::Unauthorized,
+            CommitteeError::Members { .. } => ProblemType::NotEvaluated,
+            CommitteeError::Ahead => ProblemType::NotStored,
+            CommitteeError::Message(_) => ProblemType::Malformed,
+            CommitteeError::Board(error) => match error {
                 Board::Bandit => ProblemType::UnknownBandit,
                 Board::Request(_) => ProblemType::Malformed,
                 Board::Session => ProblemType::UnknownSession,
@@ -73,12 +73,12 @@ impl SharesError {
 
 impl From<switchboard::Error> for crate::Error {
     fn from(error: switchboard::Error) -> Self {
-        SharesError::Board(error).into()
+        CommitteeError::Board(error).into()
     }
 }
 
 impl From<shares::Error> for crate::Error {
     fn from(error: shares::Error) -> Self {
-        SharesError::Message(error).into()
+        CommitteeError::Message(error).into()
     }
 }

@@ -1,16 +1,16 @@
-//! JSON of bandits of a committee on shares. Their other messages are those of the crate `shares`.
+//! JSON of bandits of a committee. Their other messages are those of the crate `shares`.
 
 use crate::from_hex;
 use serde::{Deserialize, Serialize};
 use shares::talk::{Definition, Rules};
 
-/// The header of a request that has a feedback on shares erased: the MACs of its device, in hexadecimal
+/// The header of a request that has a committee's feedback erased: the MACs of its device, in hexadecimal
 /// digits.
 pub const ERASURE_HEADER: &str = "helba-erasure";
 
-/// A bandit of a committee on shares, as it was created.
+/// A bandit of a committee, as it was created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SharesCreated {
+pub struct CommitteeBandit {
     /// The id of the bandit in paths: what was drawn for it.
     pub id: String,
     /// The id of the committee, in hexadecimal digits.
@@ -29,10 +29,10 @@ pub struct SharesCreated {
     pub founder: String,
 }
 
-impl SharesCreated {
+impl CommitteeBandit {
     /// The bandit of this definition.
     pub fn new(id: String, committee: &[u8; 32], definition: &Definition) -> Self {
-        SharesCreated {
+        CommitteeBandit {
             id,
             committee: ckks::Hex(committee).to_string(),
             features: definition.features,
@@ -57,12 +57,12 @@ impl SharesCreated {
     }
 }
 
-/// The public state of a bandit of a committee on shares.
+/// The public state of a bandit of a committee.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SharesView {
+pub struct CommitteeBanditView {
     /// As it was created.
     #[serde(flatten)]
-    pub created: SharesCreated,
+    pub created: CommitteeBandit,
     /// The number of updates.
     pub updates: u64,
     /// The feedbacks in its model.

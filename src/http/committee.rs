@@ -1,10 +1,10 @@
-//! `/v1/committee`: the manifest of a committee on shares, sessions of devices, and the rounds of members.
+//! `/v1/committee`: the manifest of a committee, sessions of devices, and the rounds of members.
 
 use super::{AppState, refuse};
 use crate::access::Caller;
 use crate::bandits::Reply;
+use crate::committee::Committee;
 use crate::error::{Error, Kind};
-use crate::shares::Committee;
 use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
@@ -12,7 +12,7 @@ use axum::http::StatusCode;
 
 /// The manifest, from which devices and members begin.
 pub(super) async fn show(State(state): State<AppState>) -> Result<Reply, Error> {
-    state.0.bandits.shares()?.manifest()
+    state.0.bandits.committee()?.manifest()
 }
 
 /// Takes a session of a device, and answers with the receipts of members.
@@ -21,7 +21,7 @@ pub(super) async fn session(
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<(StatusCode, Reply), Error> {
-    let found = caller.check(Kind::Shares).and_then(|()| state.0.bandits.shares());
+    let found = caller.check(Kind::Committee).and_then(|()| state.0.bandits.committee());
     let committee = match found {
         Ok(committee) => committee,
         Err(error) => return Err(refuse(request, error).await),
@@ -37,7 +37,7 @@ pub(super) async fn rounds(
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Reply, Error> {
-    let found = caller.check(Kind::Shares).and_then(|()| Ok((member?.0, state.0.bandits.shares()?)));
+    let found = caller.check(Kind::Committee).and_then(|()| Ok((member?.0, state.0.bandits.committee()?)));
     let (member, committee) = match found {
         Ok(found) => found,
         Err(error) => return Err(refuse(request, error).await),

@@ -1,4 +1,4 @@
-//! A committee on shares in processes of its own, a server, and users.
+//! A committee in processes of its own, a server, and users.
 
 use crate::processes::{Killed, PROGRAM, output};
 use bandit::{LinearConfig, Schedule, WidthShape};
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
-use user_client::{Client, Creation, Error, SharesUser};
+use user_client::{Client, CommitteeUser, Creation, Error};
 use wire::Labels;
 
 /// A committee with keys, made by processes over a board.
@@ -31,11 +31,11 @@ impl Made {
             })
             .collect();
         let (proposal, threshold) = (made.path("proposal"), threshold.to_string());
-        let mut propose = vec!["shares", "propose", "--threshold", &threshold, "--out", &proposal];
+        let mut propose = vec!["propose", "--threshold", &threshold, "--out", &proposal];
         propose.extend(cards.iter().map(String::as_str));
         output(&propose);
         let mut board = Command::new(PROGRAM);
-        board.args(["shares", "board", "--proposal", &proposal, "--listen", "127.0.0.1:0"]);
+        board.args(["board", "--proposal", &proposal, "--listen", "127.0.0.1:0"]);
         let mut board = Killed(board.stdout(Stdio::piped()).spawn().unwrap());
         let mut line = String::new();
         BufReader::new(board.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -43,7 +43,7 @@ impl Made {
         let keygen = |j: u8| {
             let (identity, out) = (made.path(&format!("{j}.identity")), made.path(&format!("member-{j}")));
             let mut command = Command::new(PROGRAM);
-            command.args(["shares", "keygen", "--proposal", &proposal, "--identity", &identity]);
+            command.args(["keygen", "--proposal", &proposal, "--identity", &identity]);
             command.args(["--board", &address, "--out", &out]).stdout(Stdio::null());
             Killed(command.stderr(Stdio::null()).spawn().unwrap())
         };
@@ -70,7 +70,7 @@ impl Made {
         let mut command = Command::new(PROGRAM);
         let (keys, identity) =
             (self.path(&format!("member-{member}")), self.path(&format!("{member}.identity")));
-        command.args(["shares", "serve", "--server", server, "--keys", &keys, "--identity", &identity]);
+        command.args(["serve", "--server", server, "--keys", &keys, "--identity", &identity]);
         command.args(more);
         Killed(command.stderr(Stdio::null()).spawn().unwrap())
     }
@@ -134,20 +134,20 @@ fn config(d: usize, k: usize) -> LinearConfig {
 /// remembered, and the server starts again from its folder meanwhile. Whoever names another committee gets
 /// nothing.
 #[test]
-fn a_committee_on_shares_serves_users_over_http() {
+fn a_committee_serves_users_over_http() {
     let made = Made::new(2, 4);
     let state = tempfile::tempdir().unwrap();
     let server = Running::new(made.manifest(), state.path(), 0);
     let mut members: Vec<Killed> = (1..=4).map(|member| made.serve(member, &server.address)).collect();
     let client = || Client::new(&server.address).unwrap();
     let id = made.manifest().manifest.id();
-    assert!(matches!(SharesUser::begin(client(), Some([7; 32])), Err(Error::OtherCommittee { .. })));
-    let users = [(); 2].map(|()| SharesUser::begin(client(), Some(id)).unwrap());
+    assert!(matches!(CommitteeUser::begin(client(), Some([7; 32])), Err(Error::OtherCommittee { .. })));
+    let users = [(); 2].map(|()| CommitteeUser::begin(client(), Some(id)).unwrap());
     let creation = Creation::new(Labels::default(), &mut rand::rng());
-    let bandit = client().create_shares(&config(2, 2), (1, 1000), &creation).unwrap().of;
+    let bandit = client().create_of_committee(&config(2, 2), (1, 1000), &creation).unwrap().of;
     let rows = vec![vec![0.9, 0.1], vec![0.1, 0.9]];
     let mut arms = vec![];
-    let mut round = |user: &SharesUser| {
+    let mut round = |user: &CommitteeUser| {
         let decision = user.decide(&bandit, &rows).unwrap();
         user.feedback(&bandit, &decision.label, if decision.arm == 1 { 1.0 } else { -1.0 }).unwrap();
         arms.push(decision.arm);
@@ -177,7 +177,7 @@ fn a_committee_on_shares_serves_users_over_http() {
     users[1].erase(&bandit, &last).unwrap();
     let until = std::time::Instant::now() + Duration::from_secs(60);
     loop {
-        let view = Client::new(&server.address).unwrap().shares_bandit(&bandit.id).unwrap();
+        let view = Client::new(&server.address).unwrap().committee_bandit(&bandit.id).unwrap();
         if view.feedbacks == 15 && view.updates == 5 {
             break;
         }

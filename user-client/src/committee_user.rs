@@ -1,4 +1,4 @@
-//! A user of a committee on shares, over HTTP.
+//! A user of a committee, over HTTP.
 
 use crate::{Client, Creation, Error, os_rng};
 use bandit::LinearConfig;
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use wire::{Labelled, SharesCreated};
+use wire::{CommitteeBandit, Labelled};
 use zeroize::Zeroizing;
 
 /// The most bytes of a manifest, and of receipts.
@@ -93,13 +93,13 @@ impl KeptSession {
 }
 
 /// A device with a session, and the server that carries its messages.
-pub struct SharesUser {
+pub struct CommitteeUser {
     client: Client,
     device: Device,
     committee: [u8; 32],
 }
 
-impl SharesUser {
+impl CommitteeUser {
     /// Begins a session with the committee of a server. `committee` is the committee's id, which its members
     /// print: without it the server chooses who the members are.
     ///
@@ -112,7 +112,7 @@ impl SharesUser {
         let (device, begins) = Device::begin(manifest, &mut os_rng()?).map_err(bad)?;
         let receipts = client.exchange("committee/sessions", &begins, MOST_MANIFEST, WAIT)?;
         device.check_receipts(&receipts).map_err(bad)?;
-        Ok(SharesUser { client, device, committee })
+        Ok(CommitteeUser { client, device, committee })
     }
 
     /// Goes on with the session that a file has, or begins one with the committee of this id and keeps it in
@@ -141,7 +141,7 @@ impl SharesUser {
         let committee = session.committee();
         let manifest = manifest(&client, Some(committee))?;
         let device = Device::restore(manifest, &session.of_device()).map_err(bad)?;
-        Ok(SharesUser { client, device, committee })
+        Ok(CommitteeUser { client, device, committee })
     }
 
     /// What goes on with this session.
@@ -162,7 +162,7 @@ impl SharesUser {
     /// # Errors
     /// [`Error::Protocol`] for other numbers of arms or features, for what is no finite number, and for a row
     /// that is longer than the bandit's L; [`Error::BadAnswer`] for a bandit without an L.
-    pub fn check_contexts(bandit: &SharesCreated, contexts: &[Vec<f64>]) -> Result<(), Error> {
+    pub fn check_contexts(bandit: &CommitteeBandit, contexts: &[Vec<f64>]) -> Result<(), Error> {
         checked(bandit, contexts).map(drop)
     }
 
@@ -171,7 +171,7 @@ impl SharesUser {
     /// # Errors
     /// As [`Self::check_contexts`]; [`Error::BadAnswer`] for the answer to something else; those of the
     /// client.
-    pub fn decide(&self, bandit: &SharesCreated, contexts: &[Vec<f64>]) -> Result<Decision, Error> {
+    pub fn decide(&self, bandit: &CommitteeBandit, contexts: &[Vec<f64>]) -> Result<Decision, Error> {
         let rows: Vec<Vec<f64>> = checked(bandit, contexts)?.into_iter().map(Cow::into_owned).collect();
         let definition = bandit.definition().ok_or_else(|| Error::BadAnswer("an id that is none".into()))?;
         let request = self.device.request(&definition, &rows, &mut os_rng()?).map_err(bad)?;
@@ -223,7 +223,7 @@ impl SharesUser {
     ///
     /// # Errors
     /// As [`Self::feedback_of`] and [`Self::return_feedback`].
-    pub fn feedback(&self, bandit: &SharesCreated, decision: &[u8; 32], reward: f64) -> Result<(), Error> {
+    pub fn feedback(&self, bandit: &CommitteeBandit, decision: &[u8; 32], reward: f64) -> Result<(), Error> {
         self.return_feedback(&bandit.id, decision, &self.feedback_of(decision, reward, &mut os_rng()?)?)
     }
 
@@ -233,7 +233,7 @@ impl SharesUser {
     /// # Errors
     /// Those of the client.
     pub fn feedbacks(&self, bandit: &str) -> Result<u64, Error> {
-        let view = self.client.shares_bandit(bandit)?;
+        let view = self.client.committee_bandit(bandit)?;
         Ok(view.feedbacks + view.unlearnt as u64)
     }
 
@@ -241,8 +241,8 @@ impl SharesUser {
     ///
     /// # Errors
     /// Those of the client.
-    pub fn erase(&self, bandit: &SharesCreated, decision: &[u8; 32]) -> Result<(), Error> {
-        self.client.erase_shares(&bandit.id, decision, &self.device.erasure(decision))
+    pub fn erase(&self, bandit: &CommitteeBandit, decision: &[u8; 32]) -> Result<(), Error> {
+        self.client.erase_of_committee(&bandit.id, decision, &self.device.erasure(decision))
     }
 }
 
@@ -258,19 +258,19 @@ pub enum Keep {
 
 /// The session of a program that runs long, which begins or goes on with the first call that needs it.
 /// Several threads may use it.
-pub struct SharesSession {
+pub struct CommitteeSession {
     client: Client,
     keep: Keep,
-    user: Mutex<Option<Arc<SharesUser>>>,
+    user: Mutex<Option<Arc<CommitteeUser>>>,
     /// Bandits as they were created, by their ids.
-    bandits: Mutex<HashMap<String, Arc<SharesCreated>>>,
+    bandits: Mutex<HashMap<String, Arc<CommitteeBandit>>>,
 }
 
-impl SharesSession {
+impl CommitteeSession {
     /// The session that is kept there, with the committee of a server. Nothing is sent.
     pub fn new(client: Client, keep: Keep) -> Self {
         let (user, bandits) = Default::default();
-        SharesSession { client, keep, user, bandits }
+        CommitteeSession { client, keep, user, bandits }
     }
 
     /// The id of the committee, as it was named.
@@ -289,8 +289,8 @@ impl SharesSession {
     /// The user of the session.
     ///
     /// # Errors
-    /// As [`SharesUser::begin`], [`SharesUser::open`] and [`SharesUser::restore`].
-    pub fn user(&self) -> Result<Arc<SharesUser>, Error> {
+    /// As [`CommitteeUser::begin`], [`CommitteeUser::open`] and [`CommitteeUser::restore`].
+    pub fn user(&self) -> Result<Arc<CommitteeUser>, Error> {
         // Held meanwhile, so that others wait for this session and begin no other one.
         let mut user = lock(&self.user);
         if let Some(user) = &*user {
@@ -298,36 +298,36 @@ impl SharesSession {
         }
         let client = self.client.clone();
         let opened = match &self.keep {
-            Keep::Nowhere(id) => SharesUser::begin(client, Some(*id)),
-            Keep::File(id, path) => SharesUser::open(client, *id, path),
-            Keep::Program(session) => SharesUser::restore(client, session),
+            Keep::Nowhere(id) => CommitteeUser::begin(client, Some(*id)),
+            Keep::File(id, path) => CommitteeUser::open(client, *id, path),
+            Keep::Program(session) => CommitteeUser::restore(client, session),
         };
         Ok(user.insert(Arc::new(opened?)).clone())
     }
 
-    /// Creates a bandit of the committee, as [`Client::create_shares`], and of no other one.
+    /// Creates a bandit of the committee, as [`Client::create_of_committee`], and of no other one.
     ///
     /// # Errors
-    /// [`Error::OtherCommittee`]; as [`Client::create_shares`].
+    /// [`Error::OtherCommittee`]; as [`Client::create_of_committee`].
     pub fn create(
         &self,
         linear: &LinearConfig,
         rules: (u16, u16),
         creation: &Creation,
-    ) -> Result<Labelled<SharesCreated>, Error> {
+    ) -> Result<Labelled<CommitteeBandit>, Error> {
         manifest(&self.client, Some(self.committee()?))?;
-        self.client.create_shares(linear, rules, creation)
+        self.client.create_of_committee(linear, rules, creation)
     }
 
     /// The bandit with this id, as it was created. It is asked for once.
     ///
     /// # Errors
     /// Those of the client.
-    pub fn bandit(&self, id: &str) -> Result<Arc<SharesCreated>, Error> {
+    pub fn bandit(&self, id: &str) -> Result<Arc<CommitteeBandit>, Error> {
         if let Some(bandit) = lock(&self.bandits).get(id) {
             return Ok(bandit.clone());
         }
-        let bandit = Arc::new(self.client.shares_bandit(id)?.created);
+        let bandit = Arc::new(self.client.committee_bandit(id)?.created);
         let mut all = lock(&self.bandits);
         if all.len() >= MOST_KNOWN {
             all.clear();
@@ -338,7 +338,7 @@ impl SharesSession {
 }
 
 /// The rows of the contexts of a bandit.
-fn checked<'a>(bandit: &SharesCreated, contexts: &'a [Vec<f64>]) -> Result<Vec<Cow<'a, [f64]>>, Error> {
+fn checked<'a>(bandit: &CommitteeBandit, contexts: &'a [Vec<f64>]) -> Result<Vec<Cow<'a, [f64]>>, Error> {
     let config: LinearConfig = serde_json::from_str(&bandit.config)
         .map_err(|error| Error::BadAnswer(format!("the configuration of the bandit: {error}")))?;
     let (got, want) = (contexts.len(), usize::from(bandit.arms));

@@ -1,4 +1,4 @@
-//! Members draw the keys of a committee on shares over a board.
+//! Members draw the keys of a committee over a board.
 
 use super::board::MOST_BYTES;
 use super::serve::MEMORY_FOLDER;
