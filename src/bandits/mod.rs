@@ -29,7 +29,6 @@ use service::Content;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Duration;
 use wire::{CommitteeBandit, Created, Labelled, Labels, Manifest, PolicyCreated, PublicBundle, ScoreKeys};
 
 /// A loaded bandit. Methods may wait for the disk, except [`Self::kind`], [`Self::encrypted`] and those that
@@ -244,7 +243,7 @@ impl Bandits {
     /// Those of [`Store::open`]; [`Error::NoDatabase`]; [`Error::CorruptState`], [`Error::Log`]; those of
     /// bootstrapping keys of another generation.
     pub(crate) fn open(
-        (bundle, committee): (Option<PublicBundle>, Option<(shares::SignedManifest, (Duration, Duration))>),
+        (bundle, committee): (Option<PublicBundle>, Option<committee::Given>),
         folder: &Path,
         room: Room,
         stages: Stages,
@@ -288,8 +287,7 @@ impl Bandits {
         for (id, bandit) in ids.into_iter().zip(clear::load(&stored, &store, &room.clock, restored)?) {
             bandits.insert(id, Some(Bandit::Clear(Arc::new(bandit))));
         }
-        let committee =
-            committee.map(|(manifest, times)| committee::Committee::open(manifest, store.clone(), times));
+        let committee = committee.map(|given| committee::Committee::open(given, store.clone()));
         let committee = committee.transpose()?;
         for bandit in committee.as_ref().map_or(Ok(vec![]), |committee| committee.bandits())? {
             bandits.insert(bandit.path_id(), Some(Bandit::Committee(Arc::new(bandit))));

@@ -47,6 +47,16 @@ pub(crate) struct Committee {
     waits: Duration,
 }
 
+/// A committee that is to be served.
+pub(crate) struct Given {
+    /// As its members have made it.
+    pub(crate) manifest: SignedManifest,
+    /// The time that members have for an answer, after which they count as away.
+    pub(crate) patience: Duration,
+    /// The time for which decisions and sessions wait for members.
+    pub(crate) waits: Duration,
+}
+
 struct Desk {
     board: Switchboard,
     /// Who waits for a decision.
@@ -89,9 +99,8 @@ impl Committee {
     /// [`CommitteeError`] for a manifest that its members have not all signed, or of another committee than
     /// what is stored.
     pub(crate) fn open(
-        manifest: SignedManifest,
+        Given { manifest, patience, waits }: Given,
         store: Arc<Store>,
-        (patience, waits): (Duration, Duration),
     ) -> Result<Arc<Self>, crate::Error> {
         let sharing = manifest.check().map_err(CommitteeError::Manifest)?;
         let id = manifest.manifest.id();

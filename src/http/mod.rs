@@ -39,6 +39,7 @@ pub use problem::printable;
 use crate::access::{Access, Caller, Route, TokensFile};
 use crate::bandits::{Bandit, Bandits, BodyLimit, EncryptedServed, Reply, Room, Stages};
 use crate::clock::Clock;
+use crate::committee::Given;
 use crate::error::Error;
 use crate::jobs::Admission;
 use crate::metrics::Metrics;
@@ -179,14 +180,10 @@ impl AppState {
         let Settings { cors_origins, committee, member_patience, .. } = settings;
         let (wait, clock) = (settings.wait.as_secs(), settings.clock);
         let room = Room { most: max_bandits, wait, clock };
-        let bandits = Bandits::open(
-            (bundle.into(), committee.map(|manifest| (manifest, (member_patience, settings.raise_timeout)))),
-            folder,
-            room,
-            stages.clone(),
-            keep_log,
-            restored,
-        )?;
+        let (patience, waits) = (member_patience, settings.raise_timeout);
+        let committee = committee.map(|manifest| Given { manifest, patience, waits });
+        let bandits =
+            Bandits::open((bundle.into(), committee), folder, room, stages.clone(), keep_log, restored)?;
         let participant = bandits.keys().ok().map(|keys| keys.manifest.token_digest);
         Ok(AppState(Arc::new(Inner {
             bandits,
