@@ -135,6 +135,10 @@ struct Arguments {
     /// serves their bandits beside those of --keys and clear policies.
     #[arg(long, value_name = "FILE")]
     committee: Option<PathBuf>,
+    /// Manifest of the committee to which that of --committee moves, when its members are started with
+    /// --leaves-for. Once it has moved, start the server with this as --committee.
+    #[arg(long, value_name = "FILE", requires = "committee")]
+    next_committee: Option<PathBuf>,
     /// Accepts a bundle of toy keys, which protect nothing. For tests.
     #[arg(long)]
     toy: bool,
@@ -503,6 +507,7 @@ async fn serve(arguments: Arguments, tls: &TlsArguments) -> Result<()> {
         hosts,
         cors_origins: arguments.cors_origins,
         committee: arguments.committee.as_deref().map(open_committee).transpose()?,
+        next_committee: arguments.next_committee.as_deref().map(open_committee).transpose()?,
         restored,
         ..Settings::default()
     };

@@ -65,6 +65,10 @@ enum Command {
         /// and 2 of 3 and 3 of 5 nobody.
         #[arg(long)]
         threshold: u8,
+        /// Manifest of the committee whose bandits this one takes over: to replace members, to change the
+        /// threshold, or to draw new keys.
+        #[arg(long, value_name = "FILE")]
+        follows: Option<PathBuf>,
         /// Files with the cards of the members 1 to n, as `identity` prints them.
         #[arg(required = true, value_name = "CARD")]
         cards: Vec<PathBuf>,
@@ -121,6 +125,12 @@ enum Command {
         /// once it has heard from n - t + 1 others. Give it once, at the first start after that.
         #[arg(long)]
         restored: bool,
+        /// Manifest of the committee to which this one moves: the member computes nothing more, deals its
+        /// shares of all models to the members of that committee, and leaves once they have taken over. The
+        /// bandits go on there when 2t - 1 have left. Until it has left, start it without this option to
+        /// take it back.
+        #[arg(long, value_name = "FILE")]
+        leaves_for: Option<PathBuf>,
     },
 }
 
@@ -137,7 +147,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Ok(proposal)
     };
     match command {
-        Command::Propose { threshold, cards, out } => {
+        Command::Propose { threshold, follows, cards, out } => {
             let card = |path: &PathBuf| -> anyhow::Result<shares::Card> {
                 let json = std::fs::read(path).with_context(|| path.display().to_string())?;
                 card_from_json(&json).with_context(|| format!("{} is no card of a member", path.display()))
@@ -147,12 +157,16 @@ fn run(command: Command) -> anyhow::Result<()> {
             let threshold = shares::Threshold::new(threshold, members)?;
             let mut nonce = [0; 32];
             os_rng()?.fill_bytes(&mut nonce);
-            let proposal = shares::Proposal { threshold, cards, follows: None, nonce };
+            let follows = follows.as_deref().map(open_manifest).transpose()?.map(|of| of.id());
+            let proposal = shares::Proposal { threshold, cards, follows, nonce };
             proposal.check()?;
             ensure!(!out.exists(), "{} exists already: each key generation takes a new one", out.display());
             host::write_whole(&out, &serde_json::to_vec(&proposal)?)
                 .with_context(|| out.display().to_string())?;
             say!("proposal {}: {} of {members} members", Hex(&proposal.id()), threshold.t());
+            if let Some(follows) = proposal.follows {
+                say!("follows committee {}", Hex(&follows));
+            }
             Ok(())
         }
         Command::Board { proposal, listen, tls, tls_self_signed, hosts } => {
@@ -164,6 +178,9 @@ fn run(command: Command) -> anyhow::Result<()> {
             host::undo_on_signals().context("listening for signals")?;
             let proposal = open_proposal(&run.proposal)?;
             say!("proposal {}", Hex(&proposal.id()));
+            if let Some(follows) = proposal.follows {
+                say!("follows committee {}", Hex(&follows));
+            }
             let client = client(&run.board, run.ca.as_deref())?;
             let identity = open_identity(&run.identity)?;
             let (patience, start) = (Duration::from_secs(run.patience), Instant::now());
@@ -176,9 +193,14 @@ fn run(command: Command) -> anyhow::Result<()> {
             );
             Ok(())
         }
-        Command::Serve { server, keys, identity, restored } => {
+        Command::Serve { server, keys, identity, restored, leaves_for } => {
             let client = server.client(None, log)?;
-            let served = Served::open(&keys, open_identity(&identity)?, client, restored)?;
+            let mut served = Served::open(&keys, open_identity(&identity)?, client, restored)?;
+            if let Some(next) = leaves_for {
+                let next = open_manifest(&next)?;
+                log(&format!("leaves for committee {}", Hex(&next.id())));
+                served = served.leaving_for(&next)?;
+            }
             log(&format!("member {} of committee {}", served.number(), Hex(served.committee())));
             let stop = Stop::default();
             let ordered = stop.clone();
@@ -199,6 +221,11 @@ fn client(server: &str, ca: Option<&Path>) -> anyhow::Result<Client> {
 
 fn open_identity(path: &Path) -> anyhow::Result<Identity> {
     Identity::open(path).with_context(|| path.display().to_string())
+}
+
+fn open_manifest(path: &Path) -> anyhow::Result<shares::SignedManifest> {
+    let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
+    shares::SignedManifest::from_bytes(&bytes).with_context(|| path.display().to_string())
 }
 
 fn make_identity(out: &Path) -> anyhow::Result<()> {

@@ -7,12 +7,14 @@ use committee::member::{Kept, Member, Memory, Secrets};
 use committee::prepare::Identity as Known;
 use committee::{Error, MemberKeys};
 use shares::SignedManifest;
-use shares::talk::{BanditId, FromMember, POLL, Poll, SignedPoll, ToMember, from_bytes, polled, to_bytes};
+use shares::talk::{
+    BanditId, Checkpoint, FromMember, POLL, Poll, SignedPoll, ToMember, from_bytes, polled, to_bytes,
+};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use user_client::{Client, Stop, os_rng};
+use user_client::{Client, Error as ClientError, Stop, os_rng};
 
 /// The folder of what a member remembers, in its own.
 pub(super) const MEMORY_FOLDER: &str = "memory";
@@ -109,6 +111,15 @@ impl Served {
         Ok(Served { member, identity, committee, client })
     }
 
+    /// The member, which leaves for the committee of this manifest.
+    ///
+    /// # Errors
+    /// For a committee that does not follow this one, or whose members have not all signed the manifest.
+    pub fn leaving_for(mut self, next: &SignedManifest) -> anyhow::Result<Self> {
+        self.member = self.member.moving(next, os_rng()?)?;
+        Ok(self)
+    }
+
     /// Its number.
     pub fn number(&self) -> u8 {
         self.member.number()
@@ -120,7 +131,8 @@ impl Served {
     }
 }
 
-/// Serves until it is stopped. `log` gets a line for what an operator wants to know.
+/// Serves until it is stopped, or the committee has moved to another one. `log` gets a line for what an
+/// operator wants to know.
 ///
 /// # Errors
 /// None for what a server answers: it is asked again.
@@ -152,17 +164,34 @@ pub fn serve(mut served: Served, stop: &Stop, log: &dyn Fn(&str)) -> anyhow::Res
                     after = after.max(number);
                     // What cannot be read is of no effect: the server leaves this member out.
                     let Ok(message) = from_bytes::<ToMember>(&message) else { continue };
-                    if let ToMember::Checkpoint(checkpoint, ..) = &message {
-                        log(&format!("update {} with {} feedbacks", checkpoint.number, checkpoint.feedbacks));
+                    match &message {
+                        ToMember::Checkpoint(checkpoint, ..) => {
+                            let Checkpoint { number, feedbacks, .. } = **checkpoint;
+                            log(&format!("update {number} with {feedbacks} feedbacks"));
+                        }
+                        ToMember::Take(..) => log("takes a bandit over"),
+                        ToMember::Arrived(..) => log("the committee before has left: its bandits go on here"),
+                        _ => {}
                     }
                     let answers = served.member.take(message);
                     for answer in &answers {
-                        if let FromMember::Ended { why, .. } | FromMember::Refused { why, .. } = answer {
-                            log(&format!("refused: {why}"));
+                        match answer {
+                            FromMember::Ended { why, .. } | FromMember::Refused { why, .. } => {
+                                log(&format!("refused: {why}"));
+                            }
+                            FromMember::Dealt { .. } => log("has dealt its shares of a model"),
+                            FromMember::Left { to, .. } => {
+                                log(&format!("has left for committee {}", ckks::Hex(to)));
+                            }
+                            _ => {}
                         }
                     }
                     said.extend(answers);
                 }
+            }
+            Err(error) if has_moved(&error) => {
+                log(&format!("{error:#}"));
+                return Ok(());
             }
             Err(error) => {
                 if reached {
@@ -174,4 +203,11 @@ pub fn serve(mut served: Served, stop: &Stop, log: &dyn Fn(&str)) -> anyhow::Res
         }
     }
     Ok(())
+}
+
+/// Whether a server says that the committee has moved. A server that lies stops its members, as it could by
+/// saying nothing.
+fn has_moved(error: &anyhow::Error) -> bool {
+    let refused = error.downcast_ref::<ClientError>();
+    matches!(refused, Some(ClientError::Refused(problem)) if problem.reason.as_deref() == Some("committee_moved"))
 }

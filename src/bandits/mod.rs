@@ -221,7 +221,7 @@ pub(crate) struct Bandits {
     /// `None` if only clear policies are served.
     keys: Option<Arc<Keys>>,
     /// `None` if there is no committee.
-    committee: Option<Arc<committee::Committee>>,
+    committee: Option<Arc<committee::Committees>>,
     store: Arc<Store>,
     room: Room,
     entries: RwLock<BTreeMap<String, Entry>>,
@@ -287,9 +287,9 @@ impl Bandits {
         for (id, bandit) in ids.into_iter().zip(clear::load(&stored, &store, &room.clock, restored)?) {
             bandits.insert(id, Some(Bandit::Clear(Arc::new(bandit))));
         }
-        let committee = committee.map(|given| committee::Committee::open(given, store.clone()));
+        let committee = committee.map(|given| committee::Committees::open(given, store.clone()));
         let committee = committee.transpose()?;
-        for bandit in committee.as_ref().map_or(Ok(vec![]), |committee| committee.bandits())? {
+        for bandit in committee.iter().flat_map(|committees| committees.bandits()) {
             bandits.insert(bandit.path_id(), Some(Bandit::Committee(Arc::new(bandit))));
         }
         let (mut labels, creations) = Self::named(&store, |id| bandits.contains_key(id))?;
@@ -337,8 +337,8 @@ impl Bandits {
     /// The committee.
     ///
     /// # Errors
-    /// [`shares::CommitteeError::None`].
-    pub(crate) fn committee(&self) -> Result<Arc<committee::Committee>, Error> {
+    /// [`committee::CommitteeError::None`].
+    pub(crate) fn committee(&self) -> Result<Arc<committee::Committees>, Error> {
         Ok(self.committee.clone().ok_or(committee::CommitteeError::None)?)
     }
 

@@ -14,6 +14,17 @@ pub enum CommitteeError {
         "the state folder is that of another committee: start the server with the manifest that it had, or with another --state"
     )]
     OtherCommittee,
+    /// A next committee that does not follow the one of --committee.
+    #[error(
+        "the next committee's proposal does not say that it follows the committee: write it with `--follows`, and make keys for it"
+    )]
+    NotNext,
+    /// A member of a committee that has moved.
+    #[error("the committee has moved to {to}, and this member serves no more: stop it")]
+    Moved {
+        /// The committee that serves, in hexadecimal digits.
+        to: String,
+    },
     /// A request for a committee to a server that has none.
     #[error("this server was started without --committee, and has no committee")]
     None,
@@ -50,7 +61,10 @@ impl CommitteeError {
     pub(crate) fn problem(&self) -> ProblemType {
         use switchboard::Error as Board;
         match self {
-            CommitteeError::Manifest(_) | CommitteeError::OtherCommittee => ProblemType::Internal,
+            CommitteeError::Manifest(_) | CommitteeError::OtherCommittee | CommitteeError::NotNext => {
+                ProblemType::Internal
+            }
+            CommitteeError::Moved { .. } => ProblemType::CommitteeMoved,
             CommitteeError::None => ProblemType::NoKeys,
             CommitteeError::Poll => ProblemType::Unauthorized,
             CommitteeError::Members { .. } => ProblemType::NotEvaluated,
@@ -64,7 +78,7 @@ impl CommitteeError {
                 Board::Decision => ProblemType::UnknownDecision,
                 Board::Full { .. } => ProblemType::Overloaded,
                 Board::Refused(_) => ProblemType::BadValue,
-                Board::Ended => ProblemType::NotEvaluated,
+                Board::Ended | Board::Leaves => ProblemType::NotEvaluated,
                 _ => ProblemType::Internal,
             },
         }

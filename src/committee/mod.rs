@@ -2,6 +2,7 @@
 //! leave is stored before it is acknowledged.
 
 mod error;
+mod moving;
 
 use crate::access::unix_now;
 use crate::bandits::{BodyLimit, Listed, Measured, Reply};
@@ -9,12 +10,13 @@ use crate::store::{Named, NamedEdit, Store};
 use bandit::LinearConfig;
 pub use error::CommitteeError;
 use host::lock;
+pub(crate) use moving::Committees;
 use serde::{Deserialize, Serialize};
 use service::Content;
 use shares::talk::{
     Answered, BanditId, Definition, POLL, Poll, Rules, SignedPoll, ToMember, from_bytes, polled, to_bytes,
 };
-use shares::{Pads, Session, SessionId, Sharing, SignedManifest};
+use shares::{Manifest, Session, SessionId, Sharing, SignedManifest};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -51,6 +53,8 @@ pub(crate) struct Committee {
 pub(crate) struct Given {
     /// As its members have made it.
     pub(crate) manifest: SignedManifest,
+    /// The committee to which it moves.
+    pub(crate) next: Option<SignedManifest>,
     /// The time that members have for an answer, after which they count as away.
     pub(crate) patience: Duration,
     /// The time for which decisions and sessions wait for members.
@@ -93,59 +97,23 @@ impl Drop for Waits<'_> {
 impl Committee {
     /// The committee of a manifest, with what the store has of it.
     ///
-    /// Must be called within a tokio runtime.
-    ///
     /// # Errors
-    /// [`CommitteeError`] for a manifest that its members have not all signed, or of another committee than
-    /// what is stored.
-    pub(crate) fn open(
-        Given { manifest, patience, waits }: Given,
+    /// [`CommitteeError`] for a manifest that its members have not all signed.
+    fn open(
+        manifest: SignedManifest,
+        rows: Vec<(Vec<u8>, Vec<u8>)>,
         store: Arc<Store>,
+        (patience, waits): (Duration, Duration),
     ) -> Result<Arc<Self>, crate::Error> {
         let sharing = manifest.check().map_err(CommitteeError::Manifest)?;
-        let id = manifest.manifest.id();
-        let stored = store.read(Named::Committee)?;
-        let mut rows = Vec::with_capacity(stored.len());
-        for (key, value) in stored {
-            match key.as_str() {
-                OWNER if value == id => {}
-                OWNER => return Err(CommitteeError::OtherCommittee.into()),
-                key => rows.push((wire::all_from_hex(key).ok_or(switchboard::Error::Stored)?, value)),
-            }
-        }
-        let owner = NamedEdit { table: Named::Committee, key: OWNER.into(), value: Some(id.to_vec()) };
-        store.commit_with(&[], &[owner])?;
+        let id = manifest.id();
         // Above those of every batch that members were asked for before.
         let number = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let options = Options { patience, ..Options::default() };
         let board = Switchboard::open(&manifest.manifest, options, rows, number)?;
         let desk = Desk { board, waiting: HashMap::new(), heard: BTreeMap::new(), ahead: false };
-        let committee = Arc::new(Committee {
-            manifest,
-            id,
-            sharing,
-            desk: Mutex::new(desk),
-            store,
-            changed: watch::Sender::new(0),
-            waits,
-        });
-        let ticks = Arc::downgrade(&committee);
-        tokio::spawn(async move {
-            let mut interval = tokio::time::interval(TICK);
-            loop {
-                interval.tick().await;
-                let Some(committee) = ticks.upgrade() else { break };
-                // What cannot be stored is said to the next request.
-                let _ = tokio::task::spawn_blocking(move || {
-                    committee.with(|board| {
-                        board.tick(Instant::now());
-                        Ok(())
-                    })
-                })
-                .await;
-            }
-        });
-        Ok(committee)
+        let desk = Mutex::new(desk);
+        Ok(Arc::new(Committee { manifest, id, sharing, desk, store, changed: watch::Sender::new(0), waits }))
     }
 
     /// Does something at the switchboard, and stores what follows before anybody is told.
@@ -165,14 +133,8 @@ impl Committee {
             return Err(CommitteeError::Ahead.into());
         }
         let done = act(&mut desk);
-        let changes = desk.board.changes();
-        if !changes.is_empty() {
-            let edit = |change: switchboard::Change| NamedEdit {
-                table: Named::Committee,
-                key: ckks::Hex(&change.key).to_string(),
-                value: change.value,
-            };
-            let edits: Vec<NamedEdit> = changes.into_iter().map(edit).collect();
+        let edits = self.edits(desk.board.changes());
+        if !edits.is_empty() {
             self.store.commit_with(&[], &edits).inspect_err(|_| desk.ahead = true)?;
         }
         for (ticket, outcome) in desk.board.outcomes() {
@@ -182,18 +144,23 @@ impl Committee {
             }
         }
         drop(desk);
-        self.changed.send_modify(|number| *number = number.wrapping_add(1));
+        self.wake();
         Ok(done?)
     }
 
-    /// The bytes of the manifest, which devices begin from.
-    pub(crate) fn manifest(&self) -> Result<Reply, crate::Error> {
-        Ok(Reply::Binary(self.manifest.to_bytes()))
+    /// There may be something to tell.
+    fn wake(&self) {
+        self.changed.send_modify(|number| *number = number.wrapping_add(1));
     }
 
-    /// The longest request of a member.
-    pub(crate) fn said_body() -> BodyLimit {
-        BodyLimit { bytes: MOST_SAID, content: Content::Binary }
+    fn edits(&self, changes: Vec<switchboard::Change>) -> Vec<NamedEdit> {
+        let prefix = moving::prefix(&self.id);
+        let edit = |change: switchboard::Change| NamedEdit {
+            table: Named::Committee,
+            key: format!("{prefix}{}", ckks::Hex(&change.key)),
+            value: change.value,
+        };
+        changes.into_iter().map(edit).collect()
     }
 
     /// The longest session.
@@ -203,21 +170,20 @@ impl Committee {
         BodyLimit { bytes: 32 * keys + members * (2048 + 32 * keys) + 64, content: Content::Binary }
     }
 
-    /// Takes what a member says, and waits for what it is told.
+    /// What a member of this committee asks, if it has signed the request.
     ///
     /// # Errors
-    /// [`CommitteeError::Poll`] for what is not its member's.
-    pub(crate) async fn rounds(self: Arc<Self>, member: u8, body: &[u8]) -> Result<Reply, crate::Error> {
-        let SignedPoll { poll: bytes, signature } = from_bytes(body)?;
-        let cards = &self.manifest.manifest.proposal.cards;
-        let card =
-            usize::from(member).checked_sub(1).and_then(|at| cards.get(at)).ok_or(CommitteeError::Poll)?;
-        let signed = polled(&self.id, member, &bytes);
-        envelope::verify(&card.signing, POLL, &signed, &signature).map_err(|_| CommitteeError::Poll)?;
-        let poll: Poll = from_bytes(&bytes)?;
-        if unix_now().abs_diff(poll.time) > MOST_SKEW {
-            return Err(CommitteeError::Poll.into());
+    /// [`CommitteeError::Message`]; [`CommitteeError::Poll`] for one of another time.
+    fn polls(&self, member: u8, body: &[u8]) -> Result<Option<Poll>, crate::Error> {
+        let poll = signed_poll(&self.manifest.manifest, member, body)?;
+        match poll {
+            Some(poll) if unix_now().abs_diff(poll.time) > MOST_SKEW => Err(CommitteeError::Poll.into()),
+            poll => Ok(poll),
         }
+    }
+
+    /// Takes what a member says, and waits for what it is told.
+    async fn rounds(self: Arc<Self>, member: u8, poll: Poll) -> Result<Reply, crate::Error> {
         let Poll { nonce, after, first, said, .. } = poll;
         let committee = self.clone();
         let taken = tokio::task::spawn_blocking(move || committee.hear(member, nonce, first, said)).await;
@@ -289,25 +255,16 @@ impl Committee {
         let here = lock(&self.desk).board.here();
         CommitteeError::Members { here, needed: self.sharing.threshold().needed() }.into()
     }
+}
 
-    /// Creates a bandit under an id of 16 bytes in hexadecimal digits.
-    ///
-    /// # Errors
-    /// Those of the switchboard and the disk.
-    pub(crate) fn create(self: &Arc<Self>, asked: &Asked, id: &str) -> Result<CommitteeServed, crate::Error> {
-        let definition = asked.definition(id, self.id)?;
-        let id = self.with(|board| board.create(definition.clone()))?;
-        CommitteeServed::new(self.clone(), id, definition)
-    }
-
-    /// The bandits that are stored.
-    ///
-    /// # Errors
-    /// [`CommitteeError`] for rows that no committee reads.
-    pub(crate) fn bandits(self: &Arc<Self>) -> Result<Vec<CommitteeServed>, crate::Error> {
-        let of = |(id, definition): (BanditId, &Definition)| (id, definition.clone());
-        let all: Vec<_> = lock(&self.desk).board.definitions().map(of).collect();
-        all.into_iter().map(|(id, definition)| CommitteeServed::new(self.clone(), id, definition)).collect()
+/// What a member of the committee of this manifest asks, if it has signed the request.
+fn signed_poll(manifest: &Manifest, member: u8, body: &[u8]) -> Result<Option<Poll>, crate::Error> {
+    let SignedPoll { poll, signature } = from_bytes(body)?;
+    let card = usize::from(member).checked_sub(1).and_then(|at| manifest.proposal.cards.get(at));
+    let signed = polled(&manifest.id(), member, &poll);
+    match card.filter(|card| envelope::verify(&card.signing, POLL, &signed, &signature).is_ok()) {
+        Some(_) => Ok(Some(from_bytes(&poll)?)),
+        None => Ok(None),
     }
 }
 
@@ -351,9 +308,6 @@ impl Asked {
     }
 }
 
-/// The key under which the store has the committee's id.
-const OWNER: &str = "committee";
-
 /// The messages that a member is told, as many as fit.
 fn told_bytes(told: &[(u64, Arc<ToMember>)]) -> Result<Vec<u8>, crate::Error> {
     let (mut messages, mut bytes) = (vec![], 0);
@@ -370,16 +324,20 @@ fn told_bytes(told: &[(u64, Arc<ToMember>)]) -> Result<Vec<u8>, crate::Error> {
 
 /// A bandit of a committee.
 pub(crate) struct CommitteeServed {
-    committee: Arc<Committee>,
-    id: BanditId,
+    committees: Arc<Committees>,
     definition: Definition,
-    pads: Pads,
 }
 
 impl CommitteeServed {
-    fn new(committee: Arc<Committee>, id: BanditId, definition: Definition) -> Result<Self, crate::Error> {
-        let pads = Pads::new(&committee.sharing, definition.features.into())?;
-        Ok(CommitteeServed { committee, id, definition, pads })
+    fn new(committees: Arc<Committees>, definition: Definition) -> Self {
+        CommitteeServed { committees, definition }
+    }
+
+    /// The committee that serves it, and its id there.
+    fn at(&self) -> (Arc<Committee>, BanditId) {
+        let committee = self.committees.serving();
+        let id = self.definition.id(&committee.id);
+        (committee, id)
     }
 
     /// Its id in paths.
@@ -393,7 +351,7 @@ impl CommitteeServed {
     }
 
     fn shown(&self) -> CommitteeBandit {
-        CommitteeBandit::new(self.path_id(), &self.committee.id, &self.definition)
+        CommitteeBandit::new(self.path_id(), &self.committees.serving().id, &self.definition)
     }
 
     /// Its public state.
@@ -401,8 +359,9 @@ impl CommitteeServed {
     /// # Errors
     /// [`crate::Error::UnknownBandit`] after it was deleted.
     pub(crate) fn view(&self) -> Result<CommitteeBanditView, crate::Error> {
-        let desk = lock(&self.committee.desk);
-        let view = desk.board.view(&self.id)?;
+        let (committee, id) = self.at();
+        let desk = lock(&committee.desk);
+        let view = desk.board.view(&id)?;
         Ok(CommitteeBanditView {
             created: self.shown(),
             updates: view.updates,
@@ -413,20 +372,21 @@ impl CommitteeServed {
             open: view.open,
             slots: view.slots,
             here: desk.board.here(),
-            needed: self.committee.sharing.threshold().needed(),
+            needed: committee.sharing.threshold().needed(),
         })
     }
 
     /// The longest body of a decision request.
     pub(crate) fn decision_body(&self) -> BodyLimit {
-        let members = usize::from(self.committee.sharing.threshold().members());
-        let numbers = usize::from(self.definition.arms) * self.pads.row_numbers();
+        let members = usize::from(self.committees.serving().sharing.threshold().members());
+        // The features of a row, and three squares.
+        let numbers = usize::from(self.definition.arms) * (usize::from(self.definition.features) + 3);
         BodyLimit { bytes: 48 + 16 * members + 8 * numbers, content: Content::Binary }
     }
 
     /// The longest body of a feedback.
     pub(crate) fn feedback_body(&self) -> BodyLimit {
-        let members = usize::from(self.committee.sharing.threshold().members());
+        let members = usize::from(self.committees.serving().sharing.threshold().members());
         BodyLimit { bytes: 80 + 16 * members, content: Content::Binary }
     }
 
@@ -436,16 +396,17 @@ impl CommitteeServed {
     /// [`CommitteeError::Members`] if too few members compute in time; those of the switchboard.
     pub(crate) async fn decide(&self, body: Vec<u8>) -> Result<Reply, crate::Error> {
         let (sender, receiver) = oneshot::channel();
-        let ticket = self.committee.at_desk(|desk| {
-            let ticket = desk.board.ask(&self.id, body, Instant::now())?;
+        let (committee, id) = self.at();
+        let ticket = committee.at_desk(|desk| {
+            let ticket = desk.board.ask(&id, body, Instant::now())?;
             desk.waiting.insert(ticket, sender);
             Ok(ticket)
         })?;
-        let waits = Waits(&self.committee, ticket);
-        let decision = tokio::time::timeout(self.committee.waits, receiver).await;
+        let waits = Waits(&committee, ticket);
+        let decision = tokio::time::timeout(committee.waits, receiver).await;
         let decision = match decision {
             Ok(Ok(decision)) => decision?,
-            _ => return Err(self.committee.missing()),
+            _ => return Err(committee.missing()),
         };
         drop(waits);
         let Decision { label, round, place, answers } = decision;
@@ -457,7 +418,8 @@ impl CommitteeServed {
     /// # Errors
     /// Those of the switchboard and the disk.
     pub(crate) fn feedback(&self, body: Vec<u8>) -> Result<Reply, crate::Error> {
-        self.committee.with(|board| board.feedback(&self.id, body, Instant::now()))?;
+        let (committee, id) = self.at();
+        committee.with(|board| board.feedback(&id, body, Instant::now()))?;
         Reply::json(&serde_json::json!({ "counted": true }))
     }
 
@@ -466,7 +428,8 @@ impl CommitteeServed {
     /// # Errors
     /// Those of the switchboard and the disk.
     pub(crate) fn erase(&self, decision: &[u8; 32], erasure: Vec<u8>) -> Result<Reply, crate::Error> {
-        self.committee.with(|board| board.erase(&self.id, decision, erasure, Instant::now()))?;
+        let (committee, id) = self.at();
+        committee.with(|board| board.erase(&id, decision, erasure, Instant::now()))?;
         Reply::json(&serde_json::json!({ "erased": true }))
     }
 
@@ -499,6 +462,7 @@ impl CommitteeServed {
     /// # Errors
     /// Those of the switchboard and the disk.
     pub(crate) fn delete(&self) -> Result<(), crate::Error> {
-        self.committee.with(|board| board.delete(&self.id))
+        let (committee, id) = self.at();
+        committee.with(|board| board.delete(&id))
     }
 }

@@ -3,7 +3,7 @@
 use super::{AppState, refuse};
 use crate::access::Caller;
 use crate::bandits::Reply;
-use crate::committee::Committee;
+use crate::committee::Committees;
 use crate::error::{Error, Kind};
 use axum::Extension;
 use axum::extract::rejection::PathRejection;
@@ -23,7 +23,7 @@ pub(super) async fn session(
 ) -> Result<(StatusCode, Reply), Error> {
     let found = caller.check(Kind::Committee).and_then(|()| state.0.bandits.committee());
     let committee = match found {
-        Ok(committee) => committee,
+        Ok(committees) => committees.serving(),
         Err(error) => return Err(refuse(request, error).await),
     };
     let body = state.body(request, committee.session_body()).await?;
@@ -38,12 +38,12 @@ pub(super) async fn rounds(
     request: Request,
 ) -> Result<Reply, Error> {
     let found = caller.check(Kind::Committee).and_then(|()| Ok((member?.0, state.0.bandits.committee()?)));
-    let (member, committee) = match found {
+    let (member, committees) = match found {
         Ok(found) => found,
         Err(error) => return Err(refuse(request, error).await),
     };
-    let body = state.body(request, Committee::said_body()).await?;
-    let told = async { committee.rounds(member, &body).await.map(Some) };
+    let body = state.body(request, Committees::said_body()).await?;
+    let told = async { committees.rounds(member, &body).await.map(Some) };
     // A server that stops tells nothing more.
     Ok(state.unless_stopping(told).await?.unwrap_or(Reply::Binary(vec![0])))
 }

@@ -113,7 +113,7 @@ async fn seen(state: AppState, caller: Caller, limit: usize, after: String) -> R
             security_bits: keys.manifest.security_bits,
             top_level: keys.engine.params().max_level(),
         });
-        let committee = bandits.committee().ok().map(|committee| committee.presence());
+        let committee = bandits.committee().ok().map(|committees| committees.serving().presence());
         let (all, keys_missing) = bandits.count();
         let metrics: &Metrics = &state.0.metrics;
         Ok(Seen {

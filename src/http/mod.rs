@@ -110,7 +110,9 @@ pub struct Settings {
     /// Whether the logs of encrypted bandits are kept since their creation, for an audit.
     pub keep_log: bool,
     /// The committee whose bandits are served.
-    pub committee: Option<shares::SignedManifest>,
+    pub committee: Option<::shares::SignedManifest>,
+    /// The committee to which it moves.
+    pub next_committee: Option<::shares::SignedManifest>,
 }
 
 impl Default for Settings {
@@ -128,6 +130,7 @@ impl Default for Settings {
             ask_again: Duration::from_secs(10),
             keep_log: false,
             committee: None,
+            next_committee: None,
             body_memory: 256 << 20,
             wait: Duration::from_secs(600),
             clock: Clock::default(),
@@ -177,11 +180,11 @@ impl AppState {
         let metrics = Arc::new(Metrics::new(Instant::now()));
         let (stages, keep_log) = (Stages::new(&settings, metrics.clone())?, settings.keep_log);
         let Settings { max_in_flight, max_bandits, operator, body_memory, hosts, restored, .. } = settings;
-        let Settings { cors_origins, committee, member_patience, .. } = settings;
+        let Settings { cors_origins, committee, next_committee, member_patience, .. } = settings;
         let (wait, clock) = (settings.wait.as_secs(), settings.clock);
         let room = Room { most: max_bandits, wait, clock };
         let (patience, waits) = (member_patience, settings.raise_timeout);
-        let committee = committee.map(|manifest| Given { manifest, patience, waits });
+        let committee = committee.map(|manifest| Given { manifest, next: next_committee, patience, waits });
         let bandits =
             Bandits::open((bundle.into(), committee), folder, room, stages.clone(), keep_log, restored)?;
         let participant = bandits.keys().ok().map(|keys| keys.manifest.token_digest);

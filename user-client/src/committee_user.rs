@@ -4,6 +4,7 @@ use crate::{Client, Creation, Error, os_rng};
 use bandit::LinearConfig;
 use host::lock;
 use rand::CryptoRng;
+use shares::moves::Serving;
 use shares::{Decision, Device, SignedManifest};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,8 +14,10 @@ use std::sync::{Arc, Mutex};
 use wire::{CommitteeBandit, Labelled};
 use zeroize::Zeroizing;
 
-/// The most bytes of a manifest, and of receipts.
-const MOST_MANIFEST: usize = 1 << 16;
+/// The most bytes of receipts and answers.
+const MOST_ANSWER: usize = 1 << 16;
+/// The most bytes of a manifest with the moves that have led to it.
+const MOST_MANIFEST: usize = 2 << 20;
 /// The seconds that members have for a decision or a receipt.
 const WAIT: u64 = 90;
 /// The most bandits that a session remembers as they were created.
@@ -101,7 +104,7 @@ pub struct CommitteeUser {
 
 impl CommitteeUser {
     /// Begins a session with the committee of a server. `committee` is the committee's id, which its members
-    /// print: without it the server chooses who the members are.
+    /// print, or that of one which has moved there: without it the server chooses who the members are.
     ///
     /// # Errors
     /// [`Error::OtherCommittee`]; [`Error::BadAnswer`] for receipts that too few members have signed; those
@@ -110,13 +113,14 @@ impl CommitteeUser {
         let manifest = manifest(&client, committee)?;
         let committee = manifest.manifest.id();
         let (device, begins) = Device::begin(manifest, &mut os_rng()?).map_err(bad)?;
-        let receipts = client.exchange("committee/sessions", &begins, MOST_MANIFEST, WAIT)?;
+        let receipts = client.exchange("committee/sessions", &begins, MOST_ANSWER, WAIT)?;
         device.check_receipts(&receipts).map_err(bad)?;
         Ok(CommitteeUser { client, device, committee })
     }
 
     /// Goes on with the session that a file has, or begins one with the committee of this id and keeps it in
-    /// that file.
+    /// that file. After the committee has moved it begins one with the next, since the one before is of no
+    /// use.
     ///
     /// # Errors
     /// As [`Self::begin`] and [`KeptSession::open`]; [`Error::NoSession`] without a file and an id;
@@ -124,8 +128,19 @@ impl CommitteeUser {
     pub fn open(client: Client, committee: Option<[u8; 32]>, path: &Path) -> Result<Self, Error> {
         if path.exists() {
             let session = KeptSession::open(path)?;
-            session.is_with(committee)?;
-            return Self::restore(client, &session);
+            // The session may be with the committee to which the named one has moved.
+            if session.is_with(committee).is_err() {
+                same(session.committee(), Some(manifest(&client, committee)?.id()))?;
+            }
+            let known = session.committee();
+            match Self::restore(client.clone(), &session) {
+                Err(Error::CommitteeMoved { .. }) => {
+                    let user = Self::begin(client, Some(known))?;
+                    user.session().save(path)?;
+                    return Ok(user);
+                }
+                restored => return restored,
+            }
         }
         let committee = committee.ok_or_else(|| Error::NoSession { path: path.to_owned() })?;
         let user = Self::begin(client, Some(committee))?;
@@ -136,10 +151,13 @@ impl CommitteeUser {
     /// Goes on with a session ([`Self::session`]).
     ///
     /// # Errors
-    /// As [`Self::begin`].
+    /// As [`Self::begin`]; [`Error::CommitteeMoved`], since sessions end with their committee.
     pub fn restore(client: Client, session: &KeptSession) -> Result<Self, Error> {
         let committee = session.committee();
         let manifest = manifest(&client, Some(committee))?;
+        if manifest.id() != committee {
+            return Err(Error::CommitteeMoved { to: ckks::Hex(&manifest.id()).to_string() });
+        }
         let device = Device::restore(manifest, &session.of_device()).map_err(bad)?;
         Ok(CommitteeUser { client, device, committee })
     }
@@ -176,7 +194,7 @@ impl CommitteeUser {
         let definition = bandit.definition().ok_or_else(|| Error::BadAnswer("an id that is none".into()))?;
         let request = self.device.request(&definition, &rows, &mut os_rng()?).map_err(bad)?;
         let path = format!("bandits/{}/decisions", bandit.id);
-        let answer = self.client.exchange(&path, &request, MOST_MANIFEST, WAIT)?;
+        let answer = self.client.exchange(&path, &request, MOST_ANSWER, WAIT)?;
         self.device.open(&definition, &request, &answer).map_err(bad)
     }
 
@@ -350,10 +368,16 @@ fn checked<'a>(bandit: &CommitteeBandit, contexts: &'a [Vec<f64>]) -> Result<Vec
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
+/// The manifest of the committee that serves: the one of this id, or one to which it has moved.
 fn manifest(client: &Client, committee: Option<[u8; 32]>) -> Result<SignedManifest, Error> {
-    let manifest = SignedManifest::from_bytes(&client.fetch("committee", MOST_MANIFEST, 0)?).map_err(bad)?;
-    same(manifest.manifest.id(), committee)?;
-    Ok(manifest)
+    let serving = Serving::from_bytes(&client.fetch("committee", MOST_MANIFEST, 0)?).map_err(bad)?;
+    let got = serving.manifest.id();
+    serving.follow(committee.as_ref()).map_err(|error| match (error, committee) {
+        (shares::Error::OtherCommittee, Some(want)) => {
+            Error::OtherCommittee { got: ckks::Hex(&got).to_string(), want: ckks::Hex(&want).to_string() }
+        }
+        (error, _) => bad(error),
+    })
 }
 
 fn same(got: [u8; 32], want: Option<[u8; 32]>) -> Result<(), Error> {

@@ -171,6 +171,12 @@ pub enum Error {
     /// The server refused the request.
     #[error("the server refused ({}, {}): {}", .0.status, .0.title, .0.detail)]
     Refused(wire::Problem),
+    /// The committee of a session has moved to another one.
+    #[error("the committee has moved to {to}, and sessions end with their committee: begin another session")]
+    CommitteeMoved {
+        /// The committee that serves, in hexadecimal digits.
+        to: String,
+    },
     /// Untrusted: an answer that does not follow the protocol.
     #[error("the answer of the server cannot be used: {0}")]
     BadAnswer(String),

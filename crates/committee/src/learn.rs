@@ -33,7 +33,18 @@ impl Zeroize for State<Field> {
     }
 }
 
+/// How many numbers a state has.
+pub(crate) fn numbers_of_a_state(features: usize) -> usize {
+    3 * (features * (features + 1) / 2) + 2 * features
+}
+
 impl<S: Clone> State<S> {
+    /// The numbers in the order of its record.
+    pub fn numbers(&self) -> Vec<S> {
+        let State { design, moment, inverse, scaled, estimate } = self;
+        [design, moment, inverse, scaled, estimate].into_iter().flatten().cloned().collect()
+    }
+
     /// The numbers of a state in the order of its record, of which they are the first.
     pub fn from_numbers(features: usize, numbers: &[S]) -> Option<Self> {
         let triangle = features * (features + 1) / 2;
@@ -97,8 +108,7 @@ impl Zeroize for Feedback<Field> {
 pub fn plan(plan: &mut Plan, of: &Learn, erased: &[bool]) -> Result<(), Error> {
     let d = of.features;
     let zeros = |count: usize| vec![Field::ZERO; count];
-    let triangle = d * (d + 1) / 2;
-    let state = State::from_numbers(d, &zeros(3 * triangle + 2 * d)).ok_or(Error::Slot)?;
+    let state = State::from_numbers(d, &zeros(numbers_of_a_state(d))).ok_or(Error::Slot)?;
     let squares = |erased: bool| if erased { None } else { Some([Field::ZERO; 3]) };
     let feedback = |erased: &bool| Feedback { row: zeros(d), reward: Field::ZERO, squares: squares(*erased) };
     walk(learn(plan, of, state, erased.iter().map(feedback).collect()))

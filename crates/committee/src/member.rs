@@ -5,6 +5,8 @@
 //! slots are struck off before that leaves it, so that no mask serves for two inputs. Then it shows one
 //! number for each step of the circuits. Nothing here does I/O but [`Memory::save`].
 
+mod moving;
+
 use crate::decide::{Inputs, decide};
 use crate::learn::{self, Feedback, State, initial};
 use crate::prepare::{self, Identity, Stock};
@@ -48,11 +50,13 @@ pub struct Kept {
     /// The ballot to which it has committed, until a checkpoint follows.
     pub lock: Option<Ballot>,
     /// That the rest may be old, since the member was put back: others remember what has happened since.
-    #[serde(default)]
     pub restored: bool,
+    /// Of the committee as a whole: the next one and the hash of the roll, once the member has left.
+    pub left: Option<([u8; 32], [u8; 32])>,
 }
 
-/// Under this id a member keeps that it was put back, for bandits of which it knows nothing.
+/// Under this id a member keeps that it was put back, for bandits of which it knows nothing, and that it has
+/// left.
 const ALL: BanditId = [0; 32];
 
 /// Where a member remembers.
@@ -85,6 +89,12 @@ pub struct Member<M> {
     kept: BTreeMap<BanditId, Kept>,
     /// Whether it was put back once: what it does not remember of a bandit may have been.
     restored: bool,
+    /// The committee to which it leaves.
+    next: Option<moving::Next>,
+    /// The next committee and the hash of the roll, once it has left.
+    left: Option<([u8; 32], [u8; 32])>,
+    /// The checkpoints at which bandits of the committee before have come, by their ids there.
+    arrived: HashMap<BanditId, [u8; 32]>,
     sessions: HashMap<SessionId, Arc<MemberSession>>,
     bandits: HashMap<BanditId, Bandit>,
     batches: HashMap<Label, Stocked>,
@@ -121,6 +131,7 @@ enum Running {
     Preparing(Preparing),
     Deciding(Box<Deciding>),
     Learning(Box<Learning>),
+    Taking(Box<moving::Taking>),
 }
 
 struct Preparing {
@@ -164,6 +175,18 @@ struct Learning {
     next: (u64, u64, u64, [u8; 32]),
     paths: Paths,
     showing: Option<Showing<Record>>,
+}
+
+impl Bandit {
+    /// The number of the checkpoint that follows what the member knows.
+    fn next_number(&self, committee: &[u8; 32]) -> Option<u64> {
+        let arrives = self.definition.founder != *committee;
+        match &self.current {
+            Some(current) => Some(current.checkpoint.number + 1),
+            // What comes from another committee has no beginning here.
+            None => (arrives && !self.kept.restored && self.kept.checkpoint.is_none()).then_some(1),
+        }
+    }
 }
 
 /// What an update is computed of.
@@ -243,6 +266,9 @@ impl<M: Memory> Member<M> {
             follows: manifest.proposal.follows,
             memory,
             restored: kept.get(&ALL).is_some_and(|kept| kept.restored),
+            next: None,
+            left: kept.get(&ALL).and_then(|kept| kept.left),
+            arrived: HashMap::new(),
             kept,
             sessions: HashMap::new(),
             bandits: HashMap::new(),
@@ -285,12 +311,15 @@ impl<M: Memory> Member<M> {
 
     /// Takes what the server tells it, and returns what it answers. What it refuses changes nothing.
     pub fn take(&mut self, message: ToMember) -> Vec<FromMember> {
+        if self.left.is_some() {
+            return if message == ToMember::Begin { self.says_that_it_moves() } else { vec![] };
+        }
         let about = self.about(&message);
         let taken = match message {
             ToMember::Begin => {
                 self.runs.clear();
                 self.batches.clear();
-                Ok(vec![])
+                Ok(self.says_that_it_moves())
             }
             ToMember::Session(session) => self.session(&session),
             ToMember::Bandit(definition) => self.bandit(definition),
@@ -315,6 +344,10 @@ impl<M: Memory> Member<M> {
             }
             ToMember::Remember { bandit, nonce } => self.remember(bandit, nonce),
             ToMember::Remembered { bandit, said } => self.remembered(bandit, said),
+            ToMember::Deal { bandit, checkpoint } => self.deal(bandit, checkpoint),
+            ToMember::Leave(roll) => self.leave(&roll),
+            ToMember::Take(take) => self.take_over(take),
+            ToMember::Arrived(old, roll, signatures) => self.arrived(&old, &roll, signatures),
         };
         match (taken, about) {
             (Ok(answers), _) => answers,
@@ -341,7 +374,11 @@ impl<M: Memory> Member<M> {
             }
             ToMember::Votes(ballot, _) | ToMember::Checkpoint(_, ballot, _) => About::Hash(ballot.hash),
             ToMember::Drop { batch } => About::Hash(*batch.bytes()),
-            ToMember::Remember { bandit, .. } | ToMember::Remembered { bandit, .. } => About::Hash(*bandit),
+            ToMember::Remember { bandit, .. }
+            | ToMember::Remembered { bandit, .. }
+            | ToMember::Deal { bandit, .. } => About::Hash(*bandit),
+            ToMember::Leave(roll) | ToMember::Arrived(_, roll, _) => About::Hash(roll.hash()),
+            ToMember::Take(take) => About::Run(take.run(&self.committee)),
         }
     }
 
@@ -467,7 +504,7 @@ impl<M: Memory> Member<M> {
             None => Some(self.current(&known.config, Checkpoint::first(bandit))?),
             Some(_) => None,
         };
-        self.keep(bandit, Kept { checkpoint, vote, lock, restored: false })?;
+        self.keep(bandit, Kept { checkpoint, vote, lock, ..Kept::default() })?;
         if let Some(known) = self.bandits.get_mut(&bandit) {
             known.current = first;
         }
@@ -508,6 +545,9 @@ impl<M: Memory> Member<M> {
     }
 
     fn prepare(&mut self, asked: Prepare) -> Result<Vec<FromMember>, Error> {
+        if matches!(asked.purpose, Purpose::Decide { .. }) {
+            self.stays()?;
+        }
         let bandit = self.bandits.get(&asked.bandit).ok_or(Error::Refused("the bandit is not known"))?;
         if self.runs.len() >= MOST_RUNS || self.batches.len() >= MOST_RUNS {
             return refused("the member has as many runs or slots as it can");
@@ -639,6 +679,7 @@ impl<M: Memory> Member<M> {
 
     fn pack(&mut self, pack: Pack) -> Result<Vec<FromMember>, Error> {
         let run = pack.run(&self.committee);
+        self.stays()?;
         self.check_here(&pack.here)?;
         let count = pack.requests.len();
         if !(1..=MOST_TOGETHER).contains(&count) || pack.slots.len() != count || self.runs.len() >= MOST_RUNS
@@ -650,6 +691,7 @@ impl<M: Memory> Member<M> {
         let bandit = self.bandits.get(&pack.bandit).ok_or(Error::Refused("the bandit is not known"))?;
         let current = bandit.current.as_ref().filter(|current| current.hash == pack.checkpoint);
         let current = current.ok_or(Error::Refused("the member has another checkpoint of the bandit"))?;
+        self.check_arrived(bandit, current)?;
         if !self.has_slots(&pack.slots, current.scalars.circuit(), &pack.here) {
             return Err(Error::Slot);
         }
@@ -746,6 +788,7 @@ impl<M: Memory> Member<M> {
             }
             Running::Deciding(deciding) => self.hear_deciding(run, step, deciding, said),
             Running::Learning(learning) => self.hear_learning(run, step, learning, said),
+            Running::Taking(taking) => self.hear_taking(run, step, taking, said),
         }
     }
 
@@ -787,6 +830,7 @@ impl<M: Memory> Member<M> {
         let bandit = self.bandits.get(&update.bandit).ok_or(Error::Refused("the bandit is not known"))?;
         let current = bandit.current.as_ref().filter(|current| current.hash == update.checkpoint);
         let current = current.ok_or(Error::Refused("the member has another checkpoint of the bandit"))?;
+        self.check_arrived(bandit, current)?;
         let checkpoint = &current.checkpoint;
         let rules = bandit.definition.rules;
         let due = bandit.config.batch_length(checkpoint.feedbacks, rules.sessions.into());
@@ -916,7 +960,7 @@ impl<M: Memory> Member<M> {
         let mut kept = known.kept.clone();
         let vote = Ballot { bandit, number: checkpoint.number, ballot, hash: checkpoint.hash() };
         // An update may end after members have agreed on another one.
-        if known.current.as_ref().map(|current| current.checkpoint.number + 1) != Some(vote.number) {
+        if known.next_number(&self.committee) != Some(vote.number) {
             return refused("members have agreed on another checkpoint meanwhile");
         }
         let same = |other: &Ballot| other.number == vote.number && other.hash == vote.hash;
@@ -951,8 +995,7 @@ impl<M: Memory> Member<M> {
         {
             return self.forgets(ballot.bandit, bandit.kept.clone());
         }
-        let number = bandit.current.as_ref().map(|current| current.checkpoint.number + 1);
-        if number != Some(ballot.number) {
+        if bandit.next_number(&self.committee) != Some(ballot.number) {
             return refused("the votes are for no checkpoint that follows");
         }
         let (agreed, need) = (self.count(VOTE, &ballot.bytes(), votes), self.needed());
@@ -1202,6 +1245,7 @@ impl Learning {
         }
         let root = paths.root();
         let bandit = update.bandit;
-        Ok(Ok(Checkpoint { bandit, number, previous, model: Some(model), feedbacks, residual, root }))
+        let (taken, model) = (false, Some(model));
+        Ok(Ok(Checkpoint { bandit, number, previous, taken, model, feedbacks, residual, root }))
     }
 }

@@ -17,14 +17,8 @@ use crate::online::{Lane, Slot};
 use crate::prepare::Batch;
 use envelope::SealingSecret;
 use rand::{CryptoRng, Rng};
+use shares::moves::Dealing;
 use shares::{Field, Sharing, factors};
-
-/// What a member deals: a sealed box for each new member.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Dealing {
-    /// By the number of the new member, from 1.
-    pub sealed: Vec<Vec<u8>>,
-}
 
 /// What a new member was dealt by each dealer, by its number: the dealers are the same 2t − 1 for all.
 pub struct Dealt {
@@ -38,8 +32,8 @@ fn purpose(name: &[u8; 32], dealer: u8, member: u8) -> Vec<u8> {
     [b"helba move of a committee", &name[..], &[dealer, member]].concat()
 }
 
-/// Deals the shares of `dealer` to the members of the next committee, for the move of this name, which serves
-/// once.
+/// What `dealer` deals of its shares: a sealed box for each member of the next committee, by its number, for
+/// the move of this name.
 ///
 /// # Errors
 /// [`Error::Shares`] for another number of sealing keys than there are members, and for a bad one.
@@ -50,7 +44,7 @@ pub fn deal<R: CryptoRng>(
     next: &Sharing,
     sealing: &[Vec<u8>],
     rng: &mut R,
-) -> Result<Dealing, Error> {
+) -> Result<Vec<Vec<u8>>, Error> {
     if sealing.len() != usize::from(next.threshold().members()) {
         return Err(shares::Error::Message.into());
     }
@@ -70,7 +64,7 @@ pub fn deal<R: CryptoRng>(
         let boxed = envelope::seal(public, &purpose(name, dealer, member), &bytes, rng);
         sealed.push(boxed.map_err(|_| shares::Error::Sealed { member })?);
     }
-    Ok(Dealing { sealed })
+    Ok(sealed)
 }
 
 fn random<R: Rng>(rng: &mut R) -> Field {
@@ -88,12 +82,12 @@ impl Dealt {
     pub fn read(
         name: &[u8; 32],
         old: &Sharing,
-        dealings: &[(u8, Dealing)],
+        dealings: &[Dealing],
         member: u8,
         secret: &SealingSecret,
         count: usize,
     ) -> Result<Self, Error> {
-        let dealers: Vec<u8> = dealings.iter().map(|(dealer, _)| *dealer).collect();
+        let dealers: Vec<u8> = dealings.iter().map(|dealing| dealing.dealer).collect();
         old.reader(&dealers)?;
         let need = old.threshold().needed();
         if dealers.len() != need {
@@ -102,11 +96,11 @@ impl Dealt {
         let mut all = blake3::Hasher::new_derive_key("helba 2026-11-27 what was dealt in a move");
         all.update(name);
         let mut numbers = vec![];
-        for (dealer, dealing) in dealings {
-            for sealed in &dealing.sealed {
+        for Dealing { dealer, sealed: boxes, .. } in dealings {
+            for sealed in boxes {
                 all.update(&[*dealer]).update(&(sealed.len() as u64).to_le_bytes()).update(sealed);
             }
-            let own = usize::from(member).checked_sub(1).and_then(|at| dealing.sealed.get(at));
+            let own = usize::from(member).checked_sub(1).and_then(|at| boxes.get(at));
             let refused = shares::Error::Sealed { member };
             let own = own.ok_or_else(|| refused.clone())?;
             let opened = secret.open(&purpose(name, *dealer, member), own).map_err(|_| refused)?;
@@ -119,6 +113,11 @@ impl Dealt {
             numbers.push(of?);
         }
         Ok(Dealt { dealers, numbers, all })
+    }
+
+    /// How many dealers there are beyond the first t.
+    pub fn further(&self) -> usize {
+        self.dealers.len() - self.dealers.len().div_ceil(2)
     }
 
     /// The hash of all that was dealt.
@@ -158,8 +157,7 @@ pub fn circuit(count: usize, further: usize) -> CircuitId {
 /// # Errors
 /// [`Error::Slot`] for a batch of another circuit.
 pub fn lane(keys: &MemberKeys, batch: Batch, dealt: &Dealt, port: Port) -> Result<Lane, Error> {
-    let t = dealt.dealers.len().div_ceil(2);
-    let of = circuit(dealt.numbers.first().map_or(0, Vec::len), dealt.dealers.len() - t);
+    let of = circuit(dealt.numbers.first().map_or(0, Vec::len), dealt.further());
     Lane::new(keys, Slot::of_batch(batch), of, port)
 }
 
@@ -177,5 +175,9 @@ pub async fn take_over<M: Machine<Share = Field>>(m: &mut M, dealt: &Dealt) -> R
     if !wrong.is_empty() {
         return Err(Error::Dealer { apart: wrong });
     }
-    m.round(shares.into_iter().map(|share| Gate::shared(share).record()).collect()).await.map(|_| ())
+    // A bandit that has learnt nothing has no numbers, and a round has some.
+    if !shares.is_empty() {
+        m.round(shares.into_iter().map(|share| Gate::shared(share).record()).collect()).await?;
+    }
+    Ok(())
 }

@@ -57,6 +57,11 @@ impl Device {
         Ok(Device { manifest: manifest.manifest, session, sharing })
     }
 
+    /// The id of the committee.
+    pub fn committee(&self) -> [u8; 32] {
+        self.manifest.id()
+    }
+
     /// What the device keeps of its session, in secret.
     pub fn session(&self) -> zeroize::Zeroizing<[u8; 64]> {
         self.session.to_bytes()

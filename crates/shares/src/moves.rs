@@ -5,7 +5,7 @@
 //! ([`Roll`]), and do nothing more. 2t − 1 such signatures are a [`Handover`]: next members decide from then
 //! on, and a device that knows the old committee knows the next one by it ([`follow`]).
 
-use crate::talk::{BanditId, Checkpoint, Definition, RunId, Signatures, hash};
+use crate::talk::{BanditId, Checkpoint, Definition, RunId, Signatures, from_bytes, hash};
 use crate::{Error, Manifest, SignedManifest};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -123,9 +123,38 @@ impl Handover {
     }
 }
 
-/// The manifest of the committee that serves now, for who knows the id of one: all members of `serving` have
-/// signed it, and from the known one there leads a move to each next one, which 2t − 1 members of the one
-/// before have signed.
+/// The committee that serves, and the moves that have led to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Serving {
+    /// Its manifest.
+    pub manifest: SignedManifest,
+    /// Each committee before, with what shows that it has moved.
+    pub moves: Vec<(SignedManifest, Handover)>,
+}
+
+impl Serving {
+    /// Reads what a server says.
+    ///
+    /// # Errors
+    /// [`Error::Message`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
+        from_bytes(bytes)
+    }
+
+    /// The manifest of the committee that serves, for who knows the id of this one. Without an id the server
+    /// chooses who the members are.
+    ///
+    /// # Errors
+    /// Those of [`follow`].
+    pub fn follow(self, known: Option<&[u8; 32]>) -> Result<SignedManifest, Error> {
+        follow(known.unwrap_or(&self.manifest.id()), &self.moves, &self.manifest)?;
+        Ok(self.manifest)
+    }
+}
+
+/// Checks the manifest of the committee that serves, for who knows the id of one: all members of `serving`
+/// have signed it, and from the known one there leads a move to each next one, which 2t − 1 members of the
+/// one before have signed.
 ///
 /// # Errors
 /// [`Error::OtherCommittee`] if no moves lead there; [`Error::Handover`]; those of [`SignedManifest::check`].

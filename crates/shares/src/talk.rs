@@ -4,7 +4,8 @@
 //! run is known by the hash of all that it is about, so that members who were shown different things take
 //! part in different runs.
 
-use crate::{Answer, Error, Field, Label, Record, Session, SessionId};
+use crate::moves::{Dealing, Roll, Take};
+use crate::{Answer, Error, Field, Label, Record, Session, SessionId, SignedManifest};
 use serde::{Deserialize, Serialize};
 
 /// The hash of all that a run is about.
@@ -299,6 +300,8 @@ pub struct Checkpoint {
     pub number: u64,
     /// The hash of the checkpoint before; zeros at the beginning.
     pub previous: [u8; 32],
+    /// Whether the one before is one of the committee before.
+    pub taken: bool,
     /// The model, under masks, and the rewards of the batch; none at the beginning.
     pub model: Option<Record>,
     /// The feedbacks in it.
@@ -316,6 +319,7 @@ impl Checkpoint {
             bandit,
             number: 0,
             previous: [0; 32],
+            taken: false,
             model: None,
             feedbacks: 0,
             residual: 0,
@@ -431,6 +435,19 @@ pub enum ToMember {
         /// By member.
         said: Vec<(u8, Remembered, Vec<u8>)>,
     },
+    /// A member that leaves deals its shares of a model.
+    Deal {
+        /// The bandit.
+        bandit: BanditId,
+        /// The hash of its checkpoint.
+        checkpoint: [u8; 32],
+    },
+    /// The next members have taken over all that is on this roll: the member may leave.
+    Leave(Box<Roll>),
+    /// A bandit of the committee before is to be taken over.
+    Take(Box<Take>),
+    /// The committee before has left.
+    Arrived(Box<SignedManifest>, Box<Roll>, Signatures),
 }
 
 /// What a member tells the server.
@@ -528,6 +545,29 @@ pub enum FromMember {
         /// What it remembers.
         remembered: Box<Remembered>,
         /// Its signature of [`Remembered::signed`].
+        signature: Vec<u8>,
+    },
+    /// It computes nothing more here, since it moves to the committee of this id.
+    Moves {
+        /// The next committee.
+        to: [u8; 32],
+    },
+    /// What it deals of a model.
+    Dealt {
+        /// The bandit.
+        bandit: BanditId,
+        /// The hash of its checkpoint.
+        checkpoint: [u8; 32],
+        /// The dealing.
+        dealing: Dealing,
+    },
+    /// It has left.
+    Left {
+        /// The next committee.
+        to: [u8; 32],
+        /// The hash of the roll.
+        roll: [u8; 32],
+        /// Its signature of [`crate::moves::moved`].
         signature: Vec<u8>,
     },
 }

@@ -1,5 +1,6 @@
 //! A bandit: its requests, its slots, its decisions, and what is to be learnt.
 
+use crate::moving::Offer;
 use crate::{Certified, Error, Row, Stocked, Voted};
 use bandit::LinearConfig;
 use shares::talk::{Definition, MOST_PRODUCTS, Remembered, SlotAt, products_of_a_decision};
@@ -62,6 +63,8 @@ pub(crate) struct Bandit {
     told: VecDeque<[u8; 32]>,
     /// Decisions whose feedback is to be erased.
     to_erase: VecDeque<[u8; 32]>,
+    /// Those whose feedback is gone: their states stay.
+    erased: Vec<[u8; 32]>,
     pub(crate) tree: Tree,
     /// The number of decisions.
     pub(crate) round: u64,
@@ -80,6 +83,8 @@ pub(crate) struct Bandit {
     /// Packs that are computed.
     pub(crate) packs: usize,
     pub(crate) updating: Option<Updating>,
+    /// What the committee before has dealt.
+    pub(crate) offer: Option<Offer>,
     pub(crate) ballot: u32,
     /// Members whose updates are tried without them, because they refuse what others accept.
     pub(crate) apart: BTreeSet<u8>,
@@ -112,6 +117,7 @@ impl Bandit {
             open: VecDeque::new(),
             told: VecDeque::new(),
             to_erase: VecDeque::new(),
+            erased: vec![],
             tree: Tree::default(),
             round: 0,
             waiting: VecDeque::new(),
@@ -123,6 +129,7 @@ impl Bandit {
             forgot: BTreeMap::new(),
             packs: 0,
             updating: None,
+            offer: None,
             ballot: 0,
             apart: BTreeSet::new(),
         })
@@ -148,6 +155,7 @@ impl Bandit {
         let learnt = state.unwrap_or_default();
         self.tree.set(label, DecisionState::Learnt(learnt))?;
         if state.is_none() {
+            self.erased.push(*label);
             self.tree.set(label, DecisionState::Erased)?;
         }
         Ok(())
@@ -171,7 +179,7 @@ impl Bandit {
     }
 
     pub(crate) fn labels(&self) -> Vec<[u8; 32]> {
-        self.rows.keys().copied().collect()
+        self.rows.keys().chain(&self.erased).copied().collect()
     }
 
     pub(crate) fn tickets(&self) -> Vec<u64> {
@@ -377,8 +385,9 @@ impl Bandit {
 
     /// Rows and states that follow from a checkpoint on which members have agreed.
     pub(crate) fn learn(&mut self, voted: &Voted) -> Result<(), Error> {
-        let model = voted.checkpoint.model.as_ref().ok_or(Error::Stored)?;
+        let model = voted.checkpoint.model.as_ref();
         for (at, label) in voted.added.iter().enumerate() {
+            let model = model.ok_or(Error::Stored)?;
             let learnt = shares::talk::Learnt::of(model, voted.added.len(), at).ok_or(Error::Stored)?;
             self.tree.set(label, DecisionState::Learnt(learnt.hash()))?;
             if let Some(row) = self.rows.get_mut(label) {
@@ -391,6 +400,7 @@ impl Bandit {
         }
         for label in &voted.erased {
             self.tree.set(label, DecisionState::Erased)?;
+            self.erased.push(*label);
             self.rows.remove(label);
             self.to_erase.retain(|other| other != label);
         }
@@ -400,12 +410,9 @@ impl Bandit {
     /// Who prepares, of those who are here: all; and after a preparation has failed as few as can, others
     /// each time, so that one who makes it fail is not among them.
     pub(crate) fn prepare_with(&self, here: &[u8], need: usize) -> Vec<u8> {
-        let (count, failed) = (here.len().min(16), self.failed);
-        let choices = (0u32..1 << count).filter(|choice| choice.count_ones() as usize == need);
-        let choices: Vec<u32> = if failed == 0 || here.len() <= need { vec![] } else { choices.collect() };
-        match choices.get(failed.saturating_sub(1) % choices.len().max(1)) {
-            Some(choice) => (0..count).filter(|at| choice >> at & 1 == 1).map(|at| here[at]).collect(),
-            None => here.to_vec(),
+        match self.failed {
+            0 => here.to_vec(),
+            failed => choice(here, need, failed - 1),
         }
     }
 
@@ -432,4 +439,22 @@ impl Bandit {
         self.ballot += 1;
         self.ballot
     }
+}
+
+/// How many choices of so many of these there are.
+pub(crate) fn choices(of: usize, need: usize) -> usize {
+    masks(of, need).count()
+}
+
+/// The choice of this number, counted round and round: all of them if they are no more than needed.
+pub(crate) fn choice(of: &[u8], need: usize, number: usize) -> Vec<u8> {
+    let count = choices(of.len(), need).max(1);
+    match masks(of.len(), need).nth(number % count) {
+        Some(mask) => of.iter().enumerate().filter(|(at, _)| mask >> at & 1 == 1).map(|(_, m)| *m).collect(),
+        None => of.to_vec(),
+    }
+}
+
+fn masks(of: usize, need: usize) -> impl Iterator<Item = u32> {
+    (0u32..1 << of.min(16)).filter(move |mask| mask.count_ones() as usize == need)
 }

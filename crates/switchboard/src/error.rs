@@ -31,6 +31,9 @@ pub enum Error {
     /// Members refuse the request: too few of them accept it.
     #[error("members refuse the request: {0}")]
     Refused(String),
+    /// 2t − 1 members leave for another committee.
+    #[error("the committee moves to another one: ask again when it has moved")]
+    Leaves,
     /// Runs with the request have ended early too often.
     #[error("members could not compute the decision together: ask again")]
     Ended,

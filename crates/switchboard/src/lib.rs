@@ -7,12 +7,15 @@
 
 mod bandit;
 mod error;
+mod moving;
 mod run;
 mod seats;
 
 use bandit::Bandit;
 pub use bandit::Decision;
 pub use error::Error;
+pub use moving::carry;
+use moving::{Arrived, Leaving};
 use run::{Run, Work};
 use seats::Seats;
 use serde::{Deserialize, Serialize};
@@ -72,6 +75,7 @@ enum Key {
     Votes(BanditId),
     Played(BanditId, [u8; 32]),
     State(BanditId, [u8; 32]),
+    Arrived,
 }
 
 /// A session that members have read.
@@ -103,6 +107,10 @@ pub struct Switchboard {
     changes: Vec<Change>,
     /// The members who were seen to show a wrong number, and how often.
     liars: BTreeMap<u8, u64>,
+    /// The members who leave for the next committee.
+    leaving: Leaving,
+    /// That the committee before has left.
+    arrived: Option<Arrived>,
 }
 
 impl Switchboard {
@@ -132,6 +140,8 @@ impl Switchboard {
             outcomes: HashMap::new(),
             changes: vec![],
             liars: BTreeMap::new(),
+            leaving: Leaving::default(),
+            arrived: None,
         };
         // In the order of kinds, so that bandits are there before what belongs to them.
         let read = |(key, value): (Vec<u8>, Vec<u8>)| Ok((from_bytes::<Key>(&key)?, value));
@@ -143,24 +153,30 @@ impl Switchboard {
     }
 
     fn restore(&mut self, key: Key, value: &[u8]) -> Result<(), Error> {
-        let missing = || Error::Stored;
         match key {
+            // A bandit that was deleted has left it.
+            Key::Checkpoint(id) | Key::Votes(id) | Key::Played(id, _) | Key::State(id, _)
+                if !self.bandits.contains_key(&id) =>
+            {
+                self.remove(&key)?;
+            }
             Key::Session(id) => drop(self.sessions.insert(id, from_bytes(value)?)),
             Key::Bandit(id) => drop(self.bandits.insert(id, Bandit::new(from_bytes(value)?)?)),
             Key::Checkpoint(id) => {
-                self.bandits.get_mut(&id).ok_or_else(missing)?.certified = Some(from_bytes(value)?);
+                self.bandits.get_mut(&id).ok_or(Error::Stored)?.certified = Some(from_bytes(value)?);
             }
             Key::Votes(id) => {
-                self.bandits.get_mut(&id).ok_or_else(missing)?.voted = Some(from_bytes(value)?);
+                self.bandits.get_mut(&id).ok_or(Error::Stored)?.voted = Some(from_bytes(value)?);
             }
             Key::Played(id, label) => {
                 let stored = from_bytes(value)?;
-                self.bandits.get_mut(&id).ok_or_else(missing)?.restore_row(label, stored);
+                self.bandits.get_mut(&id).ok_or(Error::Stored)?.restore_row(label, stored);
             }
             Key::State(id, label) => {
                 let state: Option<[u8; 32]> = from_bytes(value)?;
-                self.bandits.get_mut(&id).ok_or_else(missing)?.restore_state(&label, state)?;
+                self.bandits.get_mut(&id).ok_or(Error::Stored)?.restore_state(&label, state)?;
             }
+            Key::Arrived => self.arrived = Some(from_bytes(value)?),
         }
         Ok(())
     }
@@ -180,9 +196,11 @@ impl Switchboard {
         std::mem::take(&mut self.changes)
     }
 
-    /// The members who are here.
+    /// The members who are here, and do not leave for another committee.
     pub fn here(&self) -> Vec<u8> {
-        self.seats.here()
+        let mut here = self.seats.here();
+        here.retain(|member| !self.leaving.leaves(*member));
+        here
     }
 
     /// The members who were seen to show a wrong number, and how many of their decisions.
@@ -223,8 +241,16 @@ impl Switchboard {
     /// Creates a bandit.
     ///
     /// # Errors
-    /// [`Error::Definition`].
+    /// [`Error::Definition`]; [`Error::Leaves`].
     pub fn create(&mut self, definition: Definition) -> Result<BanditId, Error> {
+        if self.leaves_for().is_some() {
+            return Err(Error::Leaves);
+        }
+        self.takes(definition)
+    }
+
+    /// Takes a bandit that was created, here or with the committee before.
+    fn takes(&mut self, definition: Definition) -> Result<BanditId, Error> {
         let id = definition.id(&self.committee);
         if self.bandits.contains_key(&id) {
             return Ok(id);
@@ -360,6 +386,7 @@ impl Switchboard {
             return;
         }
         self.seats.tell(member, ToMember::Begin);
+        self.leaving.comes(member);
         self.lose(member);
         for bandit in self.bandits.values_mut() {
             bandit.forgot.remove(&member);
@@ -373,6 +400,9 @@ impl Switchboard {
             if let Some(voted) = &bandit.voted {
                 self.seats.tell(member, ToMember::Votes(voted.ballot, voted.votes.clone()));
             }
+        }
+        if let Some(arrived) = &self.arrived {
+            self.seats.tell(member, arrived.message());
         }
         self.ask_for_others(member);
         // Sessions that it has not signed for; it gets others when they are used.
@@ -487,6 +517,11 @@ impl Switchboard {
             FromMember::Remembers { bandit, nonce, remembered, signature } => {
                 self.remembers(member, bandit, &nonce, *remembered, signature);
             }
+            FromMember::Moves { to } => self.moves(member, to),
+            FromMember::Dealt { bandit, checkpoint, dealing } => {
+                self.dealt(member, bandit, checkpoint, dealing);
+            }
+            FromMember::Left { to, roll, signature } => self.left(member, to, roll, signature),
             FromMember::Ended { run, refused, .. } => {
                 self.ended(member, self.named(member, run), &refused);
             }
@@ -518,6 +553,7 @@ impl Switchboard {
 
     /// Leaves out who is silent, and begins what waits.
     pub fn tick(&mut self, now: Instant) {
+        self.seats.time(now);
         let late: Vec<RunId> = self
             .runs
             .iter()
@@ -532,23 +568,36 @@ impl Switchboard {
 
     /// Begins all that can begin.
     fn go_on(&mut self, now: Instant) {
-        let here = self.seats.here();
-        if here.len() < self.threshold.needed() {
+        let (mut all, stay) = (self.seats.here(), self.here());
+        all.retain(|member| !self.leaving.has_left(*member));
+        if all.len() < self.threshold.needed() {
             return;
         }
         let ids: Vec<BanditId> = self.bandits.keys().copied().collect();
-        let all = here;
         for id in ids {
             // Who was put back has not heard yet what others remember.
             let forgot = self.bandits.get(&id).map(|bandit| bandit.forgot.keys().copied().collect());
             let forgot: Vec<u8> = forgot.unwrap_or_default();
-            let here: Vec<u8> = all.iter().copied().filter(|member| !forgot.contains(member)).collect();
-            if here.len() < self.threshold.needed() {
+            let knows = |here: &[u8]| -> Vec<u8> {
+                here.iter().copied().filter(|member| !forgot.contains(member)).collect()
+            };
+            // Who leaves still learns what is due.
+            let (all, here) = (knows(&all), knows(&stay));
+            let enough = |here: &[u8]| here.len() >= self.threshold.needed();
+            if !enough(&all) {
+                continue;
+            }
+            if !enough(&here) {
+                self.begin_update(id, &all, now);
+                continue;
+            }
+            if self.waits_for_move(&id) {
+                self.begin_take(id, &here, now);
                 continue;
             }
             while self.begin_pack(id, &here, now) {}
             self.prepare_stock(id, &here, now);
-            self.begin_update(id, &here, now);
+            self.begin_update(id, &all, now);
         }
         for bandit in self.bandits.values_mut() {
             for (set, batch) in bandit.gone.drain(..) {

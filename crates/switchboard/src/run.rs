@@ -34,7 +34,7 @@ pub(crate) enum Work {
     Added(Option<Vec<Field>>),
 }
 
-enum Kind {
+pub(crate) enum Kind {
     /// Slots are prepared: for an update, or for decisions.
     Prepare {
         learns: bool,
@@ -53,7 +53,7 @@ enum Kind {
 }
 
 impl Switchboard {
-    fn begin(&mut self, id: RunId, bandit: BanditId, here: Vec<u8>, kind: Kind, now: Instant) {
+    pub(crate) fn begin(&mut self, id: RunId, bandit: BanditId, here: Vec<u8>, kind: Kind, now: Instant) {
         let (names, said) = (BTreeMap::new(), BTreeMap::new());
         let run = Run { bandit, here, names, step: 0, said, since: now, kind };
         self.runs.insert(id, run);
@@ -156,7 +156,7 @@ impl Switchboard {
     pub(crate) fn begin_update(&mut self, id: BanditId, here: &[u8], now: Instant) {
         let Some(bandit) = self.bandits.get_mut(&id) else { return };
         let may = bandit.may_prepare(now, self.options.patience);
-        if bandit.voted.is_some() || bandit.updating.is_some() || !may {
+        if bandit.voted.is_some() || bandit.updating.is_some() || self.leaving.may_leave() || !may {
             return;
         }
         let without = |apart: &BTreeSet<u8>| -> Vec<u8> {

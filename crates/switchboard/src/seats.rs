@@ -16,6 +16,8 @@ pub(crate) struct Seats {
     /// Messages are numbered from here: above those of every switchboard before, so that a member that has
     /// taken these takes the next.
     base: u64,
+    /// The time, as it was last told.
+    now: Option<Instant>,
 }
 
 #[derive(Default)]
@@ -30,7 +32,7 @@ struct Seat {
 
 impl Seats {
     pub(crate) fn new(members: u8, base: u64) -> Self {
-        Seats { seats: (0..members).map(|_| Seat::default()).collect(), base }
+        Seats { seats: (0..members).map(|_| Seat::default()).collect(), base, now: None }
     }
 
     fn seat(&mut self, member: u8) -> Option<&mut Seat> {
@@ -40,6 +42,7 @@ impl Seats {
     /// Whether the member has started since it came last.
     pub(crate) fn comes(&mut self, member: u8, nonce: [u8; 32], now: Instant) -> bool {
         let base = self.base;
+        self.time(now);
         let Some(seat) = self.seat(member) else { return false };
         seat.heard = Some(now);
         if seat.nonce == Some(nonce) {
@@ -49,7 +52,13 @@ impl Seats {
         true
     }
 
+    /// It is so late.
+    pub(crate) fn time(&mut self, now: Instant) {
+        self.now = self.now.max(Some(now));
+    }
+
     pub(crate) fn heard(&mut self, member: u8, now: Instant) {
+        self.time(now);
         if let Some(seat) = self.seat(member) {
             seat.heard = Some(now);
         }
@@ -63,7 +72,8 @@ impl Seats {
     }
 
     pub(crate) fn here(&self) -> Vec<u8> {
-        let here = |seat: &Seat| seat.nonce.is_some() && seat.heard.is_some_and(|at| at.elapsed() < AWAY);
+        let lately = |at: Instant| self.now.is_none_or(|now| now.saturating_duration_since(at) < AWAY);
+        let here = |seat: &Seat| seat.nonce.is_some() && seat.heard.is_some_and(lately);
         (1..).zip(&self.seats).filter(|(_, seat)| here(seat)).map(|(member, _)| member).collect()
     }
 

@@ -135,6 +135,7 @@ problem_types! {
     Alone 409 "alone" "The evaluation decided for no other sender, so that a repeat gives the same."
     NotAwaited 409 "not_awaited" "The bandit does not wait for this exchange."
     NoCounters 409 "no_counters" "The bandit has no counters: `counters` in its configuration asks for them."
+    CommitteeMoved 410 "committee_moved" "The committee has moved to another one, which `GET /v1/committee` has."
     Expired 410 "expired" "The wait time of the decision was over before its feedback came."
     Changed 412 "changed" "Another request changed the name or the tags meanwhile."
     TooLarge 413 "too_large" "The body is longer than such a message can be."

@@ -21,6 +21,11 @@ struct Made {
 
 impl Made {
     fn new(threshold: u8, members: u8) -> Self {
+        Self::after(None, threshold, members)
+    }
+
+    /// A committee that follows the one of a manifest.
+    fn after(follows: Option<&str>, threshold: u8, members: u8) -> Self {
         let made = Made { folder: tempfile::tempdir().unwrap(), members };
         let cards: Vec<String> = (1..=members)
             .map(|j| {
@@ -32,6 +37,7 @@ impl Made {
             .collect();
         let (proposal, threshold) = (made.path("proposal"), threshold.to_string());
         let mut propose = vec!["propose", "--threshold", &threshold, "--out", &proposal];
+        propose.extend(follows.iter().flat_map(|follows| ["--follows", follows]));
         propose.extend(cards.iter().map(String::as_str));
         output(&propose);
         let mut board = Command::new(PROGRAM);
@@ -85,6 +91,10 @@ struct Running {
 
 impl Running {
     fn new(manifest: SignedManifest, state: &Path, port: u16) -> Self {
+        Self::with_next(manifest, None, state, port)
+    }
+
+    fn with_next(manifest: SignedManifest, next: Option<SignedManifest>, state: &Path, port: u16) -> Self {
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let (sender, receiver) = std::sync::mpsc::channel();
         let state: PathBuf = state.into();
@@ -93,7 +103,8 @@ impl Running {
                 let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
                 sender.send(format!("http://{}", listener.local_addr().unwrap())).unwrap();
                 let member_patience = Duration::from_secs(1);
-                let settings = Settings { committee: Some(manifest), member_patience, ..Settings::default() };
+                let (committee, next_committee) = (Some(manifest), next);
+                let settings = Settings { committee, next_committee, member_patience, ..Settings::default() };
                 let state = AppState::open(None, &state, settings).unwrap();
                 let ends = state.clone();
                 let stop = async move {
@@ -184,4 +195,66 @@ fn a_committee_serves_users_over_http() {
         assert!(std::time::Instant::now() < until, "{view:?}");
         std::thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// Three members of 2 of 3 move to four of 2 of 4. Users who know the old committee follow, and begin new
+/// sessions; what was learnt is there; the old members end by themselves. Once it has moved the server starts
+/// with the manifest of the next committee alone, and no more with the old one.
+#[test]
+fn a_committee_moves_to_other_members() {
+    let old = Made::new(2, 3);
+    let manifest = old.path("member-1/committee.manifest");
+    let next = Made::after(Some(&manifest), 2, 4);
+    let state = tempfile::tempdir().unwrap();
+    let server = Running::with_next(old.manifest(), Some(next.manifest()), state.path(), 0);
+    let members: Vec<Killed> = (1..=3).map(|member| old.serve(member, &server.address)).collect();
+    let _next_members: Vec<Killed> = (1..=4).map(|member| next.serve(member, &server.address)).collect();
+    let address = server.address.clone();
+    let client = || Client::new(&address).unwrap();
+    let known = Some(old.manifest().id());
+    let user = CommitteeUser::begin(client(), known).unwrap();
+    let creation = Creation::new(Labels::default(), &mut rand::rng());
+    let bandit = client().create_of_committee(&config(2, 2), (1, 1000), &creation).unwrap().of;
+    let rows = vec![vec![0.9, 0.1], vec![0.1, 0.9]];
+    let round = |user: &CommitteeUser| {
+        let bandit = client().committee_bandit(&bandit.id).unwrap().created;
+        let decision = user.decide(&bandit, &rows).unwrap();
+        user.feedback(&bandit, &decision.label, if decision.arm == 1 { 1.0 } else { -1.0 }).unwrap();
+        decision.arm
+    };
+    for _ in 0..8 {
+        round(&user);
+    }
+    // They are stopped in the middle of an update, which they compute before they leave.
+    drop(members);
+    let leaves = next.path("member-1/committee.manifest");
+    let leave = |member| old.serve_with(member, &server.address, &["--leaves-for", &leaves]);
+    let mut leaving: Vec<Killed> = (1..=3).map(leave).collect();
+    assert!(leaving.iter_mut().all(|member| member.0.wait().unwrap().success()));
+    let view = client().committee_bandit(&bandit.id).unwrap();
+    assert_eq!(view.feedbacks, 8);
+    // A session of the old committee is of no use, and says so.
+    let restored = CommitteeUser::restore(client(), &user.session());
+    assert!(
+        matches!(restored, Err(Error::CommitteeMoved { to }) if to == ckks::Hex(&next.manifest().id()).to_string())
+    );
+    let stale = user.decide(&view.created, &rows);
+    assert!(
+        matches!(stale, Err(Error::Refused(problem)) if problem.reason.as_deref() == Some("unknown_session"))
+    );
+    let user = CommitteeUser::begin(client(), known).unwrap();
+    assert_eq!(user.device().committee(), next.manifest().id());
+    let arms: Vec<usize> = (0..4).map(|_| round(&user)).collect();
+    assert_eq!(arms, [1; 4]);
+    let port = server.port();
+    drop(server);
+    let refused = AppState::open(
+        None,
+        state.path(),
+        Settings { committee: Some(old.manifest()), ..Settings::default() },
+    );
+    assert!(refused.is_err());
+    let _server = Running::new(next.manifest(), state.path(), port);
+    CommitteeUser::begin(client(), known).unwrap();
+    assert_eq!((round(&user), client().committee_bandit(&bandit.id).unwrap().feedbacks), (1, 12));
 }

@@ -8,6 +8,7 @@ use js_sys::Uint8Array;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use serde::Deserialize;
+use shares::moves::Serving;
 use shares::talk::{Definition, Rules};
 use shares::{Row, SignedManifest};
 use std::fmt::Display;
@@ -235,14 +236,15 @@ struct Bounded {
     l: f64,
 }
 
-/// The id, and the manifest if it is that committee's. Its signatures are checked by whoever uses it.
-fn checked(manifest: &[u8], committee: &str) -> Result<([u8; 32], SignedManifest)> {
+/// The id and the manifest of the committee that serves: the named one, or one to which it has moved.
+fn checked(serving: &[u8], committee: &str) -> Result<([u8; 32], SignedManifest)> {
     let id = bytes(committee).ok_or_else(|| value("the id of a committee has 64 hexadecimal digits"))?;
-    let manifest = SignedManifest::from_bytes(manifest).map_err(answer)?;
-    if manifest.id() != id {
-        return Err(keys("the server has another committee than the one that was named"));
-    }
-    Ok((id, manifest))
+    let serving = Serving::from_bytes(serving).map_err(answer)?;
+    let manifest = serving.follow(Some(&id)).map_err(|error| match error {
+        shares::Error::OtherCommittee => keys("the server has another committee than the one that was named"),
+        error => answer(error),
+    })?;
+    Ok((manifest.id(), manifest))
 }
 
 fn generator() -> Result<ChaCha20Rng> {

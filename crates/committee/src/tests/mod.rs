@@ -4,6 +4,7 @@ mod attacks;
 mod circuits;
 mod hostile;
 mod moves;
+mod moving;
 mod people;
 mod play;
 mod reader;

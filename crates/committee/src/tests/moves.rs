@@ -1,9 +1,10 @@
 //! Records that move to another committee.
 
 use super::world::{World, rng};
-use crate::moves::{Dealing, Dealt, circuit, deal, lane, take_over};
+use crate::moves::{Dealt, circuit, deal, lane, take_over};
 use crate::{Conversation, Error};
 use envelope::SealingSecret;
+use shares::moves::Dealing;
 use shares::{Field, Kind, Label, Record};
 use std::cell::RefCell;
 
@@ -19,13 +20,14 @@ fn moves(
     let mut rng = rng(8);
     let secrets: Vec<SealingSecret> = next.all().iter().map(|_| SealingSecret::generate(&mut rng)).collect();
     let public: Vec<Vec<u8>> = secrets.iter().map(SealingSecret::public).collect();
-    let dealings: Vec<(u8, Dealing)> = old
+    let dealings: Vec<Dealing> = old
         .few()
         .into_iter()
         .map(|dealer| {
             let mut shares = old.member(dealer).record(record);
             change(dealer, &mut shares);
-            (dealer, deal(&NAME, dealer, &shares, &next.sharing, &public, &mut rng).unwrap())
+            let sealed = deal(&NAME, dealer, &shares, &next.sharing, &public, &mut rng).unwrap();
+            Dealing { dealer, sealed, signature: vec![] }
         })
         .collect();
     let here = next.all();
@@ -120,13 +122,13 @@ fn a_move_deals_fresh_shares() {
     let public: Vec<Vec<u8>> = secrets.iter().map(SealingSecret::public).collect();
     let shares = old.member(1).record(&record);
     let mut read = || {
-        let dealing = deal(&NAME, 1, &shares, &next.sharing, &public, &mut rng).unwrap();
-        let dealings = [(1, dealing.clone()), (2, dealing.clone()), (3, dealing)];
+        let sealed = deal(&NAME, 1, &shares, &next.sharing, &public, &mut rng).unwrap();
+        let dealings = [1, 2, 3].map(|dealer| Dealing { dealer, sealed: sealed.clone(), signature: vec![] });
         // The boxes of dealer 1 open for dealer 1 alone.
         let dealt = Dealt::read(&NAME, &old.sharing, &dealings, 2, &secrets[1], 5);
         assert!(matches!(dealt, Err(Error::Shares(shares::Error::Sealed { member: 2 }))));
         let purpose = [b"helba move of a committee", &NAME[..], &[1, 2]].concat();
-        secrets[1].open(&purpose, &dealings[0].1.sealed[1]).unwrap().to_vec()
+        secrets[1].open(&purpose, &dealings[0].sealed[1]).unwrap().to_vec()
     };
     let (one, two) = (read(), read());
     assert!(one.chunks(16).zip(two.chunks(16)).all(|(a, b)| a != b));

@@ -5,12 +5,13 @@ use crate::compare::at_least_zero;
 use crate::decide::{Inputs, decide};
 use crate::learn::initial;
 use crate::machine::{CircuitId, Gate, Machine};
-use crate::moves::{Dealing, Dealt, circuit, deal, lane, take_over};
+use crate::moves::{Dealt, circuit, deal, lane, take_over};
 use crate::prepare::Stock;
 use crate::scalars::{Decide, Learn};
 use crate::{Ask, Clear, Conversation, Error, Lane, Next, Part, Reply, Run, Slot, walk};
 use bandit::{LinearConfig, WidthShape};
 use envelope::SealingSecret;
+use shares::moves::Dealing;
 use shares::{Field, Record, Row, Sharing, Threshold, factors};
 use std::cell::RefCell;
 
@@ -188,17 +189,17 @@ fn a_dealer_can_frame_a_new_member() {
     let public: Vec<Vec<u8>> = secrets.iter().map(SealingSecret::public).collect();
     let batch = *old.batch(circuit(1, 1), &old.all(), 1).label();
     let record = Record { batch, slot: 0, numbers: vec![Field::ONE; 3] };
-    let dealings: Vec<(u8, Dealing)> = old
+    let dealings: Vec<Dealing> = old
         .few()
         .into_iter()
         .map(|dealer| {
             let shares = old.member(dealer).record(&record);
-            let mut dealing = deal(&name, dealer, &shares, &next.sharing, &public, &mut rng).unwrap();
+            let mut sealed = deal(&name, dealer, &shares, &next.sharing, &public, &mut rng).unwrap();
             if dealer == 1 {
                 let again = deal(&name, dealer, &shares, &next.sharing, &public, &mut rng).unwrap();
-                dealing.sealed[3] = again.sealed[3].clone();
+                sealed[3] = again[3].clone();
             }
-            (dealer, dealing)
+            Dealing { dealer, sealed, signature: vec![] }
         })
         .collect();
     let here = next.all();

@@ -10,7 +10,7 @@ use envelope::{SealingSecret, SigningSecret};
 use rand::Rng;
 use rand_chacha::ChaCha20Rng;
 use shares::talk::{BanditId, Definition, FromMember, Rules, ToMember, from_bytes, to_bytes};
-use shares::{Card, Key, Manifest, Pads, Proposal, Row, SessionSecret, Sharing, Threshold};
+use shares::{Card, Key, Manifest, Pads, Proposal, Row, SessionSecret, Sharing, SignedManifest, Threshold};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -32,6 +32,8 @@ impl Memory for OnDisk {
 /// A committee whose members are in this process.
 pub(crate) struct Committee {
     pub(crate) manifest: Manifest,
+    /// To which its members leave when they start.
+    pub(crate) next: Option<SignedManifest>,
     pub(crate) sharing: Arc<Sharing>,
     pub(crate) keys: Vec<Arc<MemberKeys>>,
     pub(crate) signing: Vec<[u8; 32]>,
@@ -71,7 +73,16 @@ impl Committee {
 
     /// A committee whose server has so many slots prepared.
     pub(crate) fn with_stock(t: u8, n: u8, stock: u32) -> Self {
-        let mut rng = rng(u64::from(n));
+        Self::of(t, n, stock, None)
+    }
+
+    /// A committee that follows another one.
+    pub(crate) fn after(old: &Committee, t: u8, n: u8) -> Self {
+        Self::of(t, n, 16, Some(old.manifest.id()))
+    }
+
+    fn of(t: u8, n: u8, stock: u32, follows: Option<[u8; 32]>) -> Self {
+        let mut rng = rng(u64::from(n) + follows.map_or(0, |follows| 256 + u64::from(follows[0])));
         let sharing = Arc::new(Sharing::new(Threshold::new(t, n).unwrap()));
         let mut bytes = || {
             let mut bytes = [0; 32];
@@ -93,12 +104,15 @@ impl Committee {
         let sealing: Vec<SealingSecret> = (0..n).map(|_| SealingSecret::generate(&mut rng)).collect();
         let cards = signing.iter().zip(&sealing);
         let cards = cards.map(|(a, b)| Card { sealing: b.public(), signing: a.public() }).collect();
-        let proposal = Proposal { threshold: sharing.threshold(), cards, follows: None, nonce: [1; 32] };
-        let manifest = Manifest { proposal, subsets: vec![], pairs: vec![] };
+        let proposal = Proposal { threshold: sharing.threshold(), cards, follows, nonce: [1; 32] };
+        let hashes = |count| vec![[7; 32]; count];
+        let pairs = hashes(sharing.threshold().pairs().len());
+        let manifest = Manifest { proposal, subsets: hashes(sharing.subsets().len()), pairs };
         let options = Options { patience: Duration::from_secs(5), stock, ..Options::default() };
         let board = Switchboard::open(&manifest, options.clone(), [], 1).unwrap();
         let mut committee = Committee {
             manifest,
+            next: None,
             sharing,
             keys,
             signing: signing.iter().map(|secret| *secret.to_bytes()).collect(),
@@ -142,9 +156,21 @@ impl Committee {
         if restored {
             member = member.restored().unwrap();
         }
+        if let Some(next) = &self.next {
+            member = member.moving(next, super::world::rng(self.rng.next_u64())).unwrap();
+        }
         self.board.comes(member.number(), member.nonce(), self.now);
         self.taken[at] = 0;
         self.members[at] = Some(member);
+    }
+
+    /// The manifest that all have signed.
+    pub(crate) fn signed(&self) -> SignedManifest {
+        let sign = |secret: &[u8; 32]| self.manifest.sign(&SigningSecret::from_bytes(secret));
+        SignedManifest {
+            manifest: self.manifest.clone(),
+            signatures: self.signing.iter().map(sign).collect(),
+        }
     }
 
     pub(crate) fn stop(&mut self, member: u8) {
@@ -168,6 +194,8 @@ impl Committee {
             for at in 0..self.members.len() {
                 let number = at as u8 + 1;
                 let Some(member) = &mut self.members[at] else { continue };
+                // It asks for what it is told.
+                self.board.comes(number, member.nonce(), self.now);
                 for (count, message) in self.board.tell(number, self.taken[at]) {
                     self.taken[at] = count;
                     if matches!(*message, ToMember::Checkpoint(..)) {
@@ -356,6 +384,36 @@ pub(crate) fn play(
         committee.reward(device, bandit, &label, if arm == best { 1.0 } else { -1.0 });
     }
     committee.board.view(bandit).unwrap().feedbacks
+}
+
+/// A bandit that is deleted leaves nothing in the store, an erased feedback neither, and the server starts
+/// with what an older one has left of it.
+#[test]
+fn a_deleted_bandit_leaves_nothing() {
+    let mut committee = Committee::new(2, 3);
+    let bandit = committee.create(&config(2, 2), 1);
+    let device = committee.session();
+    let left = committee.stored.clone();
+    play(&mut committee, &bandit, &device, 3);
+    let (rows, _) = &made_up(1, 2, 2, 9)[0];
+    let (_, label) = committee.decide(&device, &bandit, rows);
+    committee.reward(&device, &bandit, &label, 1.0);
+    committee.board.erase(&bandit, &label, device.erasure(&label), committee.now).unwrap();
+    committee.run();
+    assert_eq!(committee.board.view(&bandit).unwrap().feedbacks, 3);
+    let full = committee.stored.clone();
+    committee.board.delete(&bandit).unwrap();
+    committee.store();
+    let sessions = left.len() - 1;
+    assert_eq!(committee.stored.len(), sessions);
+    // All of it but the bandit.
+    let bandits: Vec<Vec<u8>> =
+        left.keys().filter(|key| !committee.stored.contains_key(*key)).cloned().collect();
+    committee.stored = full;
+    bandits.iter().for_each(|key| drop(committee.stored.remove(key)));
+    committee.restart_server();
+    committee.store();
+    assert_eq!(committee.stored.len(), sessions);
 }
 
 /// With one member more than 2t − 1, one that is silent in the middle of a run is left out, and comes back
