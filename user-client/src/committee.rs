@@ -5,7 +5,7 @@ use anyhow::{Context, ensure};
 use host::{say, tell};
 use protocol::BanditConfig;
 use serde_json::json;
-use user_client::{CommitteeUser, Creation, KeptSession, os_rng};
+use user_client::{CommitteeUser, Creation, os_rng};
 use wire::{CommitteeBandit, Labels};
 
 pub(crate) fn run(command: CommitteeCommand, json: bool) -> anyhow::Result<()> {
@@ -65,8 +65,7 @@ fn label(decision: &str) -> anyhow::Result<[u8; 32]> {
 
 /// The user of a session, and the bandit.
 fn open(options: &SessionOptions) -> anyhow::Result<(CommitteeUser, CommitteeBandit)> {
-    let session = KeptSession::open(&options.session)?;
     let client = options.server.client(None, warn)?;
-    let bandit = client.committee_bandit(&options.bandit)?.created;
-    Ok((CommitteeUser::restore(client, &session)?, bandit))
+    let user = CommitteeUser::open(client.clone(), None, &options.session)?;
+    Ok((user, client.committee_bandit(&options.bandit)?.created))
 }

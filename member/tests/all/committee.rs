@@ -212,7 +212,8 @@ fn a_committee_moves_to_other_members() {
     let address = server.address.clone();
     let client = || Client::new(&address).unwrap();
     let known = Some(old.manifest().id());
-    let user = CommitteeUser::begin(client(), known).unwrap();
+    let file = state.path().join("user.session");
+    let user = CommitteeUser::open(client(), known, &file).unwrap();
     let creation = Creation::new(Labels::default(), &mut rand::rng());
     let bandit = client().create_of_committee(&config(2, 2), (1, 1000), &creation).unwrap().of;
     let rows = vec![vec![0.9, 0.1], vec![0.1, 0.9]];
@@ -242,8 +243,15 @@ fn a_committee_moves_to_other_members() {
     assert!(
         matches!(stale, Err(Error::Refused(problem)) if problem.reason.as_deref() == Some("unknown_session"))
     );
-    let user = CommitteeUser::begin(client(), known).unwrap();
+    // A session in a file gives way to one with the next committee, by the id of either.
+    let user = CommitteeUser::open(client(), None, &file).unwrap();
     assert_eq!(user.device().committee(), next.manifest().id());
+    for id in [known, Some(next.manifest().id()), None] {
+        let again = CommitteeUser::open(client(), id, &file).unwrap();
+        assert_eq!(again.device().session(), user.device().session());
+    }
+    let other = CommitteeUser::open(client(), Some([7; 32]), &file);
+    assert!(matches!(other, Err(Error::OtherCommittee { .. })));
     let arms: Vec<usize> = (0..4).map(|_| round(&user)).collect();
     assert_eq!(arms, [1; 4]);
     let port = server.port();
