@@ -423,8 +423,8 @@ pub(super) fn operation(route: Route) -> Operation {
         Route::Committee => Operation {
             problems: vec![P::NoKeys],
             answers: vec![ok(
-                "The manifest, which all members have signed.",
-                json!({ OCTET_STREAM: binary("`SignedManifest` of the crate `shares`.") }),
+                "The manifest, which all members have signed, and what shows that the committees before have moved to it.",
+                json!({ OCTET_STREAM: binary("`moves::Serving` of the crate `shares`.") }),
             )],
             ..plain(
                 "committee",
@@ -466,7 +466,14 @@ pub(super) fn operation(route: Route) -> Operation {
                 "What the member is told, after 25 s at most.",
                 json!({ OCTET_STREAM: binary("Numbered `ToMember` of the crate `shares`.") }),
             )],
-            problems: vec![P::NoKeys, P::UnknownPath, P::Malformed, P::DiskFull, P::NotStored],
+            problems: vec![
+                P::NoKeys,
+                P::UnknownPath,
+                P::Malformed,
+                P::CommitteeMoved,
+                P::DiskFull,
+                P::NotStored,
+            ],
             ..plain(
                 "rounds",
                 KEY_HOLDERS,
