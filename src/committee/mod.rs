@@ -18,7 +18,7 @@ use shares::talk::{
 };
 use shares::{Manifest, Session, SessionId, Sharing, SignedManifest};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use switchboard::{Decision, Options, Switchboard, Ticket};
 use tokio::sync::{oneshot, watch};
@@ -47,6 +47,8 @@ pub(crate) struct Committee {
     changed: watch::Sender<u64>,
     /// The time for which decisions and sessions wait for members.
     waits: Duration,
+    /// The committee to which it has moved, in hexadecimal digits.
+    moved: OnceLock<String>,
 }
 
 /// A committee that is to be served.
@@ -113,7 +115,8 @@ impl Committee {
         let board = Switchboard::open(&manifest.manifest, options, rows, number)?;
         let desk = Desk { board, waiting: HashMap::new(), heard: BTreeMap::new(), ahead: false };
         let desk = Mutex::new(desk);
-        Ok(Arc::new(Committee { manifest, id, sharing, desk, store, changed: watch::Sender::new(0), waits }))
+        let (changed, moved) = (watch::Sender::new(0), OnceLock::new());
+        Ok(Arc::new(Committee { manifest, id, sharing, desk, store, changed, waits, moved }))
     }
 
     /// Does something at the switchboard, and stores what follows before anybody is told.
@@ -190,6 +193,9 @@ impl Committee {
         taken.map_err(|_| crate::Error::Broken("a computation panicked"))??;
         let (mut changed, until) = (self.changed.subscribe(), tokio::time::Instant::now() + LONGEST_WAIT);
         loop {
+            if let Some(to) = self.moved.get() {
+                return Err(CommitteeError::Moved { to: to.clone() }.into());
+            }
             let told = lock(&self.desk).board.tell(member, after);
             let last = timeout_at(until, async {
                 match told.is_empty() {

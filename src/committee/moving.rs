@@ -140,8 +140,9 @@ impl Committees {
             })?;
         }
         if moved_now {
-            // Who waits for a decision is told to ask again.
+            // Who waits for a decision is told to ask again, and members that they may stop.
             here.waiting.clear();
+            old.moved.get_or_init(|| ckks::Hex(&next.id).to_string());
             *self.moves.write().unwrap_or_else(PoisonError::into_inner) = moves;
             *self.serving.write().unwrap_or_else(PoisonError::into_inner) = next.clone();
             tracing::info!(from = %ckks::Hex(&old.id), to = %ckks::Hex(&next.id), "the committee has moved");
