@@ -165,7 +165,7 @@ pub fn follow(
 ) -> Result<(), Error> {
     serving.check()?;
     let mut at = *known;
-    for (old, handover) in moves.iter().take(MOST_MOVES) {
+    for (old, handover) in moves.iter().skip_while(|(old, _)| old.id() != *known).take(MOST_MOVES) {
         if old.id() == at && at != serving.id() {
             old.check()?;
             handover.check(&old.manifest)?;

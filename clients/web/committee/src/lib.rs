@@ -58,7 +58,9 @@ impl Device {
             .filter(|_| session.len() == SESSION_BYTES)
             .ok_or_else(|| keys("the bytes are no session: give those that `session` returned, unchanged"))?;
         if *of != committee {
-            return Err(keys("the session is one with another committee than the one that serves: begin another one"));
+            return Err(keys(
+                "the session is one with another committee than the one that serves: begin another one",
+            ));
         }
         let mut bytes = Zeroizing::new([0; 64]);
         bytes.copy_from_slice(kept);

@@ -86,6 +86,7 @@ impl<M: Memory> Member<M> {
         let known = self.bandits.get(&bandit).ok_or(Error::Refused("the bandit is not known"))?;
         let current = known.current.as_ref().filter(|current| current.hash == checkpoint);
         let current = current.ok_or(Error::Refused("the member has another checkpoint of the bandit"))?;
+        self.check_last(known, current)?;
         let shares: Zeroizing<Vec<_>> = Zeroizing::new(match current.checkpoint.model {
             None => vec![],
             Some(_) => current.state.numbers(),
@@ -101,6 +102,16 @@ impl<M: Memory> Member<M> {
         Ok(vec![FromMember::Dealt { bandit, checkpoint, dealing }])
     }
 
+    /// Refuses to hand a model on that the committee before may still change, or that has been changed by a
+    /// checkpoint to which the member has committed.
+    fn check_last(&self, bandit: &super::Bandit, current: &Current) -> Result<(), Error> {
+        self.check_arrived(bandit, current)?;
+        match bandit.kept.lock.is_some_and(|lock| lock.number > current.checkpoint.number) {
+            true => refused("the member has committed to a later checkpoint of the bandit"),
+            false => Ok(()),
+        }
+    }
+
     /// Leaves, if the roll is right.
     pub(super) fn leave(&mut self, roll: &Roll) -> Result<Vec<FromMember>, Error> {
         let Some(next) = &self.next else { return refused("the member does not leave") };
@@ -108,15 +119,12 @@ impl<M: Memory> Member<M> {
             return refused("the roll is of another move, or not in order");
         }
         for (id, hash) in &roll.bandits {
-            let known =
-                self.bandits.get(id).and_then(|bandit| Some((bandit.current.as_ref()?, &bandit.kept)));
-            let last = known.filter(|(current, kept)| {
-                let number = current.checkpoint.number;
-                current.hash == *hash && kept.lock.is_none_or(|lock| lock.number <= number)
-            });
-            if last.is_none() {
-                return refused("the roll does not have the last checkpoint of a bandit that the member has");
-            }
+            let known = self.bandits.get(id).and_then(|bandit| Some((bandit, bandit.current.as_ref()?)));
+            let known = known.filter(|(_, current)| current.hash == *hash);
+            let (bandit, current) = known.ok_or(Error::Refused(
+                "the roll does not have the last checkpoint of a bandit that the member has",
+            ))?;
+            self.check_last(bandit, current)?;
         }
         let left = (roll.to, roll.hash());
         let all = self.kept.entry(super::ALL).or_default();

@@ -288,6 +288,43 @@ fn attack_a_bandit_goes_on_in_two_committees() {
     assert!(asks(&mut next, &fresh, &there));
 }
 
+/// A committee moves on before the one before it has left: else the third would decide while the first one
+/// does. Its members neither deal nor leave. In the control the first has left.
+#[test]
+fn attack_a_committee_moves_on_that_has_not_arrived() {
+    let mut old = Committee::new(2, 3);
+    let bandit = old.create(&config(2, 2), 1);
+    let device = old.session();
+    play(&mut old, &bandit, &device, 4);
+    let mut next = Committee::after(&old, 2, 3);
+    let there = there(&old, &next, &bandit);
+    leave(&mut old, &next, &[1, 2, 3]);
+    let mut stay = |_: u8, told: &ToMember| match told {
+        ToMember::Leave(_) => vec![],
+        told => vec![told.clone()],
+    };
+    assert!(!carried(&mut old, &mut next, &mut honest, &mut stay));
+    let mut third = Committee::after(&next, 2, 3);
+    leave(&mut next, &third, &[1, 2, 3]);
+    next.run();
+    let Some(ToMember::Checkpoint(taken, ..)) = next.told.clone() else { panic!("no checkpoint") };
+    let (from, to) = (next.manifest.id(), third.manifest.id());
+    let roll = Box::new(Roll { from, to, bandits: vec![(there, taken.hash())] });
+    for member in next.members.iter_mut().flatten() {
+        let deal = ToMember::Deal { bandit: there, checkpoint: taken.hash() };
+        for told in [deal, ToMember::Leave(roll.clone())] {
+            assert!(matches!(&member.take(told)[..], [FromMember::Refused { .. }]));
+        }
+    }
+    // Their operators take them back, and the first committee leaves.
+    take_back(&mut next);
+    old.next = Some(next.signed());
+    (1..=3).for_each(|member| old.start(member));
+    assert!(carried(&mut old, &mut next, &mut honest, &mut tells));
+    leave(&mut next, &third, &[1, 2, 3]);
+    assert!(carried(&mut next, &mut third, &mut honest, &mut tells));
+}
+
 /// A roll without the last checkpoint of a bandit is refused by who knows a later one, or has committed to
 /// one: else the next committee would begin with a model that lacks feedback. The server begins a bandit of
 /// the old committee anew at the next one: refused too.
