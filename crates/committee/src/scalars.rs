@@ -255,21 +255,18 @@ impl Learn {
         let most_t = feedbacks as f64 + added as f64;
         let largest = 1.0 / ratio + most_t + 1.0;
         let log_t = (integer(largest).next_power_of_two().trailing_zeros()).max(4);
-        let (steps, e) = schedule(residual, added, erased, ratio)?;
         // Rounding moves each entry of A by (#A/2 + 1) units of 2⁻³⁶, and an eigenvalue of A·V by d·‖V‖ times
-        // that; and each entry of V by as many of 2^log_t·2⁻³⁶, and an eigenvalue by d/λ' times that. Between
-        // two steps a residual e that is moved by δ becomes (e + δ)², which a tenth of both covers.
-        let unit = (1u64 << (40 - MODEL_BITS)) as f64;
+        // that; and each entry of V by as many of 2^log_t·2⁻³⁶, and an eigenvalue by d/λ' times that.
         let moved = largest + ratio * (1u64 << log_t) as f64;
-        let rounding = 1.1 * moved * config.d as f64 * (subsets / 2.0 + 1.0) * unit;
-        let half = MOST_RESIDUAL as f64 / 2.0;
-        if rounding > half {
+        let rounding = moved * config.d as f64 * (subsets / 2.0 + 1.0) * (-f64::from(MODEL_BITS)).exp2();
+        if rounding > (-11f64).exp2() {
             return Err(Error::OutOfRange {
                 what: "the number of feedbacks",
                 got: t.to_string(),
                 want: "so small that the rounding of the inverse is below 2⁻¹¹: fewer features or members allow more",
             });
         }
+        let (steps, residual) = schedule(residual, (added, erased), ratio, rounding)?;
         let model = |bits: u32| (1u128 << bits) as f64;
         // The entry (i, j) of A·V is at most √(A_ii·V_jj) times the largest eigenvalue, below 2 with its
         // factor.
@@ -294,7 +291,7 @@ impl Learn {
             most_estimate: integer((most_u + 1.0) * model(2 * MODEL_BITS - log_t)),
             most_scaled: integer(1.01 * ratio * model(MODEL_BITS) * scale as f64),
             feedbacks: t,
-            residual: e + rounding.ceil() as u64,
+            residual,
         };
         let (have, shorter) = (mask_bits(sharing), "shorter batches, or a smaller L²/lambda");
         fits("a statistic", learn.most_statistics, have, "fewer feedbacks")?;
@@ -326,18 +323,20 @@ fn significant(x: f64) -> (u32, u32) {
 }
 
 /// Newton's factors, if eigenvalues of A·V were within `residual` of 1, `added` feedbacks came and `erased`
-/// went since; and the next residual, at most 2⁻¹¹, rounded up. Residuals are in units of 2⁻⁴⁰.
+/// went since, and `rounding` moves an eigenvalue by so much in each step; and the next residual, at most
+/// 2⁻¹¹ more than `rounding`, rounded up. Residuals are in units of 2⁻⁴⁰.
 ///
 /// With the eigenvalues of M = A·V in [1 − e, 1 + e], those of M·(2 − M) are in [1 − e², 1]; the residual
-/// follows from the rounded factor.
+/// follows from the rounded factor. Where eigenvalues are far from 1, a step moves what rounding has moved by
+/// up to four times as much.
 ///
 /// # Errors
 /// [`Error::OutOfRange`] for a residual that no update leaves, or a batch for which it does not end.
 pub(crate) fn schedule(
     residual: u64,
-    added: u64,
-    erased: u64,
+    (added, erased): (u64, u64),
     ratio: f64,
+    rounding: f64,
 ) -> Result<(Vec<(u32, u32)>, u64), Error> {
     let refused = |got: String| Error::OutOfRange {
         what: "a batch",
@@ -349,16 +348,19 @@ pub(crate) fn schedule(
         return Err(refused(format!("{residual}·2⁻⁴⁰ of residual")));
     }
     let epsilon = residual as f64 / unit;
-    let low = (1.0 - epsilon) / (1.0 + erased as f64 * ratio);
-    let high = (1.0 + epsilon) * (1.0 + added as f64 * ratio);
+    // V is rounded before the first step.
+    let low = (1.0 - epsilon) * (1.0 - rounding) / (1.0 + erased as f64 * ratio);
+    let high = (1.0 + epsilon) * (1.0 + rounding) * (1.0 + added as f64 * ratio);
     let half = MOST_RESIDUAL as f64 / 2.0 / unit;
     let mut steps = vec![significant(2.0 / (low + high))];
     let factor = |(m, s): (u32, u32)| f64::from(m) / (1u64 << s) as f64;
     let first = factor(steps[0]);
     let mut e = (1.0 - low * first).max(high * first - 1.0);
     loop {
-        e *= e;
-        if e <= half {
+        // Eigenvalues are in [1 − e² − rounding, 1 + rounding].
+        let exact = e * e;
+        e = exact + rounding;
+        if exact <= half {
             // One unit covers the rounding of f64.
             return Ok((steps, (e * unit).ceil() as u64 + 1));
         }
@@ -367,7 +369,7 @@ pub(crate) fn schedule(
         }
         let next = if e > 0.1 { significant(2.0 / (2.0 - e)) } else { (1, 0) };
         let f = factor(next);
-        e = (1.0 - (1.0 - e) * f).max(f - 1.0);
+        e = (1.0 - (1.0 - e) * f).max((1.0 + rounding) * f - 1.0);
         steps.push(next);
     }
 }

@@ -162,48 +162,69 @@ fn every_mask_covers_its_number() {
     }
     assert!(accepted > 200, "{accepted}");
     // So many feedbacks that rounding is half of the residual or more.
-    for (committee, d, fits, refused) in [((2, 3), 7, 690_000, 700_000), ((3, 7), 16, 65_000, 66_000)] {
+    for (committee, d, fits, refused) in [((2, 3), 7, 868_000, 869_000), ((3, 7), 16, 65_000, 66_000)] {
         let learns = |t| Learn::new(&config(d, 4), &sharing(committee), (t, MOST_RESIDUAL), (16, 0));
         assert!(learns(fits).is_ok(), "{committee:?}");
         assert!(matches!(learns(refused), Err(Error::OutOfRange { what: "the number of feedbacks", .. })));
     }
 }
 
+/// Where Newton's steps leave an eigenvalue of A·V that `rounding` moves in each of them.
+fn after(steps: &[(u32, u32)], eigenvalue: f64, rounding: f64) -> f64 {
+    steps.iter().fold(eigenvalue, |eigenvalue, (m, s)| {
+        let scaled = eigenvalue * f64::from(*m) / (1u64 << s) as f64;
+        scaled * (2.0 - scaled) + rounding
+    })
+}
+
 /// Batches of 1 to 200, L²/λ from ¼ to 10, up to 16 erased: eigenvalues anywhere in their interval are
-/// brought within the residual that is promised, which is at most 2⁻¹¹.
+/// brought within the residual that is promised, which is at most 2⁻¹¹ more than rounding, also where
+/// rounding moves all steps to one side. In the control the promise does not know the rounding of the steps
+/// between, and is false.
 #[test]
 fn schedules_keep_their_promise() {
     let unit = 2f64.powi(40);
-    for ratio in [0.25, 1.0, 4.0, 10.0] {
-        for batch in 1..=200 {
-            for erased in [0, 1, 16] {
-                let (steps, promised) = schedule(MOST_RESIDUAL, batch, erased, ratio).unwrap();
-                assert!(promised <= MOST_RESIDUAL / 2 && steps.len() <= 14, "{batch}, {steps:?}");
-                let epsilon = MOST_RESIDUAL as f64 / unit;
-                let low = (1.0 - epsilon) / (1.0 + erased as f64 * ratio);
-                let high = (1.0 + epsilon) * (1.0 + batch as f64 * ratio);
-                for i in 0..=64 {
-                    let mut eigenvalue = low + (high - low) * f64::from(i) / 64.0;
-                    for (m, s) in &steps {
-                        let scaled = eigenvalue * f64::from(*m) / (1u64 << s) as f64;
-                        eigenvalue = scaled * (2.0 - scaled);
+    for rounding in [0.0, 2f64.powi(-14), 2f64.powi(-11)] {
+        for ratio in [0.25, 1.0, 4.0, 10.0] {
+            for batch in 1..=200 {
+                for erased in [0, 1, 16] {
+                    let made = schedule(MOST_RESIDUAL, (batch, erased), ratio, rounding);
+                    let Ok((steps, promised)) = made else {
+                        // An eigenvalue of 1/κ is lost in the rounding.
+                        let condition = (1.0 + batch as f64 * ratio) * (1.0 + erased as f64 * ratio);
+                        assert!(condition * rounding > 2.9, "{batch} {erased} {ratio} {rounding}");
+                        continue;
+                    };
+                    let most = MOST_RESIDUAL as f64 / 2.0 + rounding * unit + 2.0;
+                    assert!(promised as f64 <= most && steps.len() <= 15, "{batch}, {steps:?}");
+                    let epsilon = MOST_RESIDUAL as f64 / unit;
+                    let low = (1.0 - epsilon) * (1.0 - rounding) / (1.0 + erased as f64 * ratio);
+                    let high = (1.0 + epsilon) * (1.0 + rounding) * (1.0 + batch as f64 * ratio);
+                    for i in 0..=64 {
+                        let eigenvalue = low + (high - low) * f64::from(i) / 64.0;
+                        for side in [-1.0, 1.0] {
+                            let off = (after(&steps, eigenvalue, side * rounding) - 1.0).abs() * unit;
+                            assert!(off <= promised as f64, "{batch} {erased} {ratio} {rounding}: {off}");
+                        }
                     }
-                    let off = (eigenvalue - 1.0).abs() * unit;
-                    assert!(off <= promised as f64, "{batch} {erased} {ratio}: {off}");
                 }
             }
         }
     }
-    let (steps, _) = schedule(MOST_RESIDUAL, 16, 0, 1.0).unwrap();
+    let mut worst = 0f64;
+    for batch in 1..=200u64 {
+        let rounding = 2f64.powi(-11) / 1.1;
+        let (steps, promised) = schedule(MOST_RESIDUAL, (batch, 0), 10.0, 0.0).unwrap();
+        let off = (1.0 - after(&steps, 1.0 - 2f64.powi(-10), -rounding)) * unit;
+        worst = worst.max(off - promised as f64 - 1.1 * rounding * unit);
+    }
+    assert!(worst > unit * 2f64.powi(-11), "{worst}");
+    let (steps, _) = schedule(MOST_RESIDUAL, (16, 0), 1.0, 0.0).unwrap();
     assert_eq!(steps.len(), 5);
     // If 16 rows are erased and the schedule does not know it, its promise is false.
-    let (steps, promised) = schedule(0, 1, 0, 1.0).unwrap();
-    let last = steps.iter().fold(1.0 / 17.0, |eigenvalue, (m, s)| {
-        let scaled = eigenvalue * f64::from(*m) / (1u64 << s) as f64;
-        scaled * (2.0 - scaled)
-    });
-    assert!((1.0 - last) * unit > 100.0 * promised as f64);
-    assert!(schedule(MOST_RESIDUAL + 1, 1, 0, 1.0).is_err());
+    let (steps, promised) = schedule(0, (1, 0), 1.0, 0.0).unwrap();
+    assert!((1.0 - after(&steps, 1.0 / 17.0, 0.0)) * unit > 100.0 * promised as f64);
+    assert!(schedule(MOST_RESIDUAL + 1, (1, 0), 1.0, 0.0).is_err());
 }
 
 /// A bandit in the clear.

@@ -1925,7 +1925,7 @@ fn what_is_no_message_stops_nobody() {
     let said: Vec<Vec<u8>> = said.iter().map(|message| to_bytes(message).unwrap()).collect();
     let mut random = rng(5);
     let mut read = [0; 2];
-    for turn in 0..8_000 {
+    for turn in 0..9_000 {
         if turn % 1000 == 0 {
             (1..=3).for_each(|member| committee.start(member));
             committee.restart_server();
