@@ -23,8 +23,8 @@ use bandit::LinearConfig;
 use envelope::SealingSecret;
 use rand::CryptoRng;
 use shares::talk::{
-    AGREED, Ballot, BanditId, Checkpoint, Definition, FromMember, MOST_PRODUCTS, Prepare, RECEIPT, RunId,
-    Signatures, SlotAt, ToMember, from_bytes, products_of_a_decision, receipt, to_bytes,
+    AGREED, Ballot, BanditId, Checkpoint, Definition, FromMember, MOST_PRODUCTS, Prepare, RECEIPT, Rules,
+    RunId, Signatures, SlotAt, ToMember, from_bytes, products_of_a_decision, receipt, to_bytes,
 };
 use shares::{Field, Label, Manifest, MemberSession, Message, Nonce, Pads, Session, SessionId};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -504,10 +504,11 @@ pub fn config_of(definition: &Definition) -> Result<LinearConfig, Error> {
     config.validate().map_err(|_| Error::Refused("the configuration of the bandit is out of range"))?;
     let named = config.d == usize::from(definition.features) && config.k == usize::from(definition.arms);
     let fits = products_of_a_decision(config.d, config.k) <= MOST_PRODUCTS;
-    match named && fits && config.schedule.is_public() && definition.rules.sessions > 0 {
+    let sessions = (1..=Rules::MOST_SESSIONS).contains(&definition.rules.sessions);
+    match named && fits && config.schedule.is_public() && sessions {
         true => Ok(config),
         false => refused(
-            "the bandit has other features or arms than its configuration or too many of them, or a schedule that depends on data",
+            "the bandit has other features or arms than its configuration or too many of them, a schedule that depends on data, or no or more than 4096 sessions a batch",
         ),
     }
 }

@@ -70,11 +70,21 @@ pub struct Definition {
 /// What bounds how much decisions tell of one person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
-    /// The least number of sessions whose feedback a batch has: none of them has more than its part of twice
-    /// as many. 1 is no bound.
+    /// The least number of sessions whose feedback a batch has: none of them has more than twice its part of
+    /// that. 1 is no bound.
     pub sessions: u16,
-    /// The most decisions of a session between two updates.
+    /// The most decisions of a session between two batches that are learnt.
     pub decisions: u16,
+}
+
+impl Rules {
+    /// The most sessions of a batch, as many as feedbacks.
+    pub const MOST_SESSIONS: u16 = 4096;
+
+    /// The most feedbacks of one session in a batch of so many.
+    pub fn most_of_a_session(self, batch: u64) -> u64 {
+        if self.sessions > 1 { batch.saturating_mul(2) / u64::from(self.sessions) } else { batch }
+    }
 }
 
 impl Definition {

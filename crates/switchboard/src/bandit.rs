@@ -3,7 +3,7 @@
 use crate::moving::Offer;
 use crate::{Certified, Error, Row, Stocked, Voted};
 use bandit::LinearConfig;
-use shares::talk::{Definition, MOST_PRODUCTS, Remembered, SlotAt, products_of_a_decision};
+use shares::talk::{Definition, MOST_PRODUCTS, Remembered, Rules, SlotAt, products_of_a_decision};
 use shares::{Answer, AnswerPlace, DecisionState, Label, Request, SessionId, Tree};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -104,8 +104,10 @@ impl Bandit {
         if !fits {
             return Err(bad("it has too many features and arms: their products exceed 2^23".into()));
         }
-        if !named || definition.rules.sessions == 0 || definition.rules.decisions == 0 {
-            return Err(bad("it has other features or arms than its configuration, or no sessions".into()));
+        let sessions = (1..=Rules::MOST_SESSIONS).contains(&definition.rules.sessions);
+        if !named || !sessions || definition.rules.decisions == 0 {
+            let why = "it has other features or arms than its configuration, no decisions, or not 1 to 4096 sessions";
+            return Err(bad(why.into()));
         }
         Ok(Bandit {
             definition,
@@ -297,14 +299,17 @@ impl Bandit {
     pub(crate) fn choose(&mut self, most_erased: usize) -> Option<([Vec<[u8; 32]>; 2], u64)> {
         let rules = self.definition.rules;
         let due = self.config.batch_length(self.feedbacks(), rules.sessions.into());
-        let most = if rules.sessions > 1 { 2 * due / u64::from(rules.sessions) } else { due };
+        let most = rules.most_of_a_session(due);
         let mut of_session: HashMap<SessionId, u64> = HashMap::new();
         let mut added = vec![];
         for label in &self.told {
             let Some(row) = self.rows.get(label) else { continue };
-            let count = of_session.entry(row.played.session).or_default();
-            if *count < most && (added.len() as u64) < due {
-                *count += 1;
+            // Places that sessions have which are not in the batch yet.
+            let kept = usize::from(rules.sessions).saturating_sub(of_session.len()) as u64;
+            let free = due - added.len() as u64;
+            let count = of_session.get(&row.played.session).copied().unwrap_or(0);
+            if count < most && free > if count == 0 { 0 } else { kept } {
+                of_session.insert(row.played.session, count + 1);
                 added.push(*label);
             }
         }

@@ -98,8 +98,9 @@ impl<M: Memory> Member<M> {
             return Ok(vec![FromMember::Ended { run, why, refused: bad }]);
         }
         let most = of_session.values().copied().max().unwrap_or(0);
-        if added > 0 && most * u64::from(rules.sessions) > 2 * added as u64 && rules.sessions > 1 {
-            return refused("one session has too many feedbacks of the batch");
+        let few = of_session.len() < rules.sessions.into();
+        if added > 0 && (few || most > rules.most_of_a_session(added as u64)) {
+            return refused("the batch has feedback of too few sessions, or too much of one");
         }
         let before = (checkpoint.feedbacks, checkpoint.residual);
         let scalars = Learn::new(&bandit.config, &sharing, before, (added as u64, erased as u64))?;

@@ -1228,32 +1228,43 @@ impl Server {
     }
 }
 
-/// With eight sessions a batch, three of eight feedbacks of one session are refused, and two are learnt.
+/// With four sessions a batch of eight, none with more than four: five feedbacks of one session, and a batch
+/// of three sessions are refused, and the server chooses one that is learnt.
 #[test]
 fn attack_one_session_fills_a_batch() {
     let mut committee = Committee::new(2, 3);
-    let bandit = committee.create(&config(2, 2), 8);
+    let config = LinearConfig { schedule: Schedule::Every { rounds: 8 }, ..config(2, 2) };
+    let bandit = committee.create(&config, 4);
     let devices: Vec<SessionSecret> = (0..4).map(|_| committee.session()).collect();
     let mut played = Played::default();
     let (mut update, mut labels) = (None, vec![]);
-    for (device, (rows, _)) in [0, 0, 0, 1, 1, 2, 2, 3, 3].iter().zip(made_up(9, 2, 2, 3)) {
+    let order = [0, 0, 0, 0, 0, 1, 2, 1, 1, 3];
+    for (device, (rows, _)) in order.iter().zip(made_up(10, 2, 2, 3)) {
         assert!(update.is_none());
         let (label, begun) = round(&mut committee, (&devices[*device], &bandit), &rows, (0.5, &mut played));
         labels.push(label);
         update = begun;
     }
     let update = update.unwrap();
-    assert!(update.added.len() == 8 && update.added.iter().all(|added| added.played.label != labels[2]));
-    let (row, tags) = played.decided[&labels[2]].clone();
-    let reward = Row::new(&[1.0], &mut committee.rng).unwrap();
-    let feedback = devices[0].feedback(&labels[2], &committee.sharing, &reward, &mut committee.rng).unwrap();
-    let of = shares::talk::Played { bandit, session: devices[0].id(), label: labels[2], row };
-    let mut full = update.clone();
-    full.added[7] = Added { played: of, tags, feedback: feedback.to_bytes() };
-    full.paths = Tree::default().paths(&labels).to_bytes();
+    let learnt: Vec<[u8; 32]> = update.added.iter().map(|added| added.played.label).collect();
+    let places = [0, 1, 2, 3, 5, 6, 7, 9];
+    assert_eq!(learnt, places.map(|at| labels[at]), "the fifth of one and the third of another wait");
+    let mut with = |place: usize, at: usize| {
+        let device = &devices[order[at]];
+        let (row, tags) = played.decided[&labels[at]].clone();
+        let reward = Row::new(&[1.0], &mut committee.rng).unwrap();
+        let feedback = device.feedback(&labels[at], &committee.sharing, &reward, &mut committee.rng);
+        let of = shares::talk::Played { bandit, session: device.id(), label: labels[at], row };
+        let mut other = update.clone();
+        other.added[place] = Added { played: of, tags, feedback: feedback.unwrap().to_bytes() };
+        other.paths = Tree::default().paths(&labels).to_bytes();
+        other
+    };
+    let hostile = [with(6, 4), with(7, 8)];
     let mut server = Server::new(committee);
-    assert!(server.compute(&full).is_empty() && server.ended() == 3);
-    // In the control the third of another session is in its place.
+    for update in hostile {
+        assert!(server.compute(&update).is_empty() && server.ended() == 3);
+    }
     assert_eq!(server.compute(&update).len(), 3);
 }
 
