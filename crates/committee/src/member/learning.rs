@@ -263,8 +263,10 @@ impl<M: Memory> Member<M> {
         kept.lock = kept.lock.filter(|lock| lock.number > ballot.number);
         self.keep(ballot.bandit, kept)?;
         if let Some(bandit) = self.bandits.get_mut(&ballot.bandit) {
-            // The same one again is no update, after which sessions have all their decisions again.
-            if bandit.current.as_ref().is_some_and(|known| known.hash != current.hash) {
+            // The same one again, and one that has erased alone, for which a device can ask: after neither
+            // sessions have all their decisions again.
+            let feedbacks = current.checkpoint.feedbacks;
+            if bandit.current.as_ref().is_some_and(|known| feedbacks > known.checkpoint.feedbacks) {
                 bandit.decisions.clear();
             }
             bandit.current = Some(current);

@@ -1745,6 +1745,44 @@ fn attack_a_session_asks_without_end() {
     assert_eq!(answered, [true, true, true, true, true, false, false]);
 }
 
+/// A device has its feedback erased, and an update follows that learns nothing: its session has no more
+/// decisions after it. In the control a batch is learnt.
+#[test]
+fn attack_an_erasure_gives_no_more_decisions() {
+    let mut committee = Committee::new(2, 3);
+    let definition = Definition {
+        features: 2,
+        arms: 2,
+        config: serde_json::to_string(&config(2, 2)).unwrap(),
+        rules: Rules { sessions: 1, decisions: 5 },
+        founder: committee.manifest.id(),
+        nonce: [3; 16],
+    };
+    let bandit = committee.board.create(definition).unwrap();
+    let device = committee.session();
+    let asks = |committee: &mut Committee| {
+        let bytes = committee.request(&device, &bandit, &rows(0.1));
+        let ticket = committee.board.ask(&bandit, bytes, committee.now).unwrap();
+        committee.run();
+        committee.arm_of(&device, ticket, 2).unwrap().ok().map(|(_, label)| label)
+    };
+    let first: Vec<[u8; 32]> = (0..4).map(|_| asks(&mut committee).unwrap()).collect();
+    first.iter().for_each(|label| committee.reward(&device, &bandit, label, 1.0));
+    let second: Vec<[u8; 32]> = (0..5).map(|_| asks(&mut committee).unwrap()).collect();
+    assert_eq!(asks(&mut committee), None);
+    for (erased, label) in (1..).zip(&first[..2]) {
+        let now = committee.now;
+        committee.board.erase(&bandit, label, device.erasure(label), now).unwrap();
+        committee.run();
+        let view = committee.board.view(&bandit).unwrap();
+        assert_eq!((view.feedbacks, view.updates), (4 - erased, 1 + erased));
+        assert_eq!(asks(&mut committee), None);
+    }
+    second[..4].iter().for_each(|label| committee.reward(&device, &bandit, label, 1.0));
+    assert_eq!(committee.board.view(&bandit).unwrap().feedbacks, 6);
+    assert!(asks(&mut committee).is_some());
+}
+
 /// What stops while messages are carried.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Stops {
