@@ -450,45 +450,74 @@ fn no_mask_serves_twice() {
     assert!(masked > 60 * 500, "{masked}");
 }
 
-/// What the server and t − 1 members see of a user's rows is distributed alike for two users: the opened
-/// numbers of the first two rounds, less all masks that the coalition knows, are uniform. In the control the
-/// coalition knows the last subset's key too, and reads the rows.
+/// Numbers that all members show for decisions of the same rows in a pack, by decision.
+fn views(setting: &mut Setting, slots: Vec<Vec<Slot>>, rows: &[Vec<i64>]) -> Vec<Vec<Field>> {
+    let (world, here) = (setting.bandit.world, setting.here.clone());
+    let count = slots[0].len();
+    let sent: Vec<Request> = (0..count).map(|_| setting.device.send(Kind::Request, rows)).collect();
+    let of =
+        |member: &u8| sent.iter().map(|sent| setting.device.read(world, *member, sent).unwrap()).collect();
+    let requests: Vec<Vec<Vec<Vec<Field>>>> = here.iter().map(of).collect();
+    let mut shown: Vec<Vec<Vec<Field>>> = vec![];
+    let mut notice = |round: usize, _: u8, numbers: &mut Vec<Field>| {
+        shown.resize(shown.len().max(round + 1), vec![]);
+        shown[round].push(numbers.clone());
+    };
+    let played = setting.bandit.decide_with(&here, &setting.scalars, slots, &requests, &mut notice).unwrap();
+    assert!(played.iter().all(Result::is_ok));
+    let mut reader = world.sharing.reader(&here).unwrap();
+    let mut views = vec![vec![]; count];
+    for round in shown {
+        let of_one = round[0].len() / count;
+        for i in 0..round[0].len() {
+            let shares: Vec<Field> = round.iter().map(|of| of[i]).collect();
+            views[i / of_one].push(reader.open(&shares).unwrap().value);
+        }
+    }
+    views
+}
+
+/// The largest distance of the distributions of two samples of one size, and the 1 % level of Kolmogorov and
+/// Smirnov for them.
+fn distance(samples: &mut [Vec<f64>; 2]) -> (f64, f64) {
+    samples.iter_mut().for_each(|sample| sample.sort_by(f64::total_cmp));
+    let n = samples[0].len().min(samples[1].len()) as f64;
+    let below = |sample: &[f64], x: f64| sample.partition_point(|y| *y <= x) as f64 / sample.len() as f64;
+    let off = |x: &f64| (below(&samples[0], *x) - below(&samples[1], *x)).abs();
+    (samples.iter().flatten().map(off).fold(0.0, f64::max), 1.63 * (2.0 / n).sqrt())
+}
+
+/// What the server and t − 1 members see of the decisions of two users is distributed alike: 10⁵ opened
+/// numbers of each, from the first round to the last, less all masks that the coalition knows, differ by less
+/// than the 1 % level of Kolmogorov and Smirnov, and numbers without a mask are 0. In the control the
+/// coalition knows the last subset's key too, reads the rows, and numbers of two users differ.
 #[test]
 fn attack_a_coalition_reads_what_is_opened() {
     let world = World::new(2, 3);
     let mut setting = Setting::new(&world, world.all());
-    let model = 6 + 3;
+    let script = Script::of_decision(&setting.scalars);
     let missing = world.sharing.subsets().iter().position(|subset| !subset.has(1)).unwrap();
-    let mut parts: [Vec<f64>; 2] = [vec![], vec![]];
-    for (user, parts) in parts.iter_mut().enumerate() {
+    let (mut seen, mut read) = ([vec![], vec![]], [vec![], vec![]]);
+    for user in 0..2 {
         let rows = rows(5 + user as u64);
-        for _ in 0..120 {
-            let batch = setting.batch();
-            let slots = setting.slot(batch.clone(), &mut |_, _, _| {}, &mut |_, _, _| {});
-            let opened = view(&mut setting, slots.into_iter().map(Result::unwrap).collect(), &rows);
-            // Masks of the first round, by subset, from their keys.
-            let masks = |at: usize| {
-                let seed = shares::Key::new(world.subset_keys[at]).derive(batch.label());
-                let mut stream = seed.stream(&Label::new(Kind::Mask, &[&0u32.to_le_bytes()]));
-                (0..opened[0].len()).map(|_| stream.field()).collect::<Vec<_>>()
-            };
-            let mut known: Vec<Field> = opened[0].clone();
-            for at in (0..world.subset_keys.len()).filter(|at| *at != missing) {
-                known.iter_mut().zip(masks(at)).for_each(|(number, mask)| *number -= mask);
+        while seen[user].len() < 100_000 {
+            let slots = setting.bandit.slots(&setting.here, &setting.scalars, 32);
+            let batch = *slots[0][0].label();
+            for (slot, opened) in (0..).zip(views(&mut setting, slots, &rows)) {
+                let known = script.sums_without(&world, (&batch, slot), Some(missing));
+                let all = script.sums_without(&world, (&batch, slot), None);
+                let model = 6 + 3;
+                let of_rows = opened.iter().zip(&all).map(|(number, mask)| (*number - *mask).signed());
+                assert_eq!(of_rows.take(model + 24).skip(model).collect::<Vec<_>>(), setting.shown(&rows));
+                seen[user].extend(script.left(&opened, &known, setting.scalars.width));
+                read[user].extend(script.left(&opened, &all, setting.scalars.width));
             }
-            parts.extend(known[model..].iter().map(|x| x.get() as f64 / 2f64.powi(127)));
-            let all = known.iter().zip(masks(missing)).map(|(number, mask)| (*number - mask).signed());
-            let read: Vec<i128> = all.skip(model).collect();
-            assert_eq!(read, setting.shown(&rows));
         }
-        parts.sort_by(f64::total_cmp);
     }
-    // Kolmogorov and Smirnov, at the 1 % level.
-    let n = parts[0].len() as f64;
-    let below = |parts: &[f64], x: f64| parts.partition_point(|y| *y <= x) as f64 / n;
-    let most =
-        parts[0].iter().map(|x| (below(&parts[0], *x) - below(&parts[1], *x)).abs()).fold(0.0, f64::max);
-    assert!(most < 1.63 * (2.0 / n).sqrt(), "{most}");
+    let (off, level) = distance(&mut seen);
+    assert!(off < level, "{off}, {level}");
+    let (off, level) = distance(&mut read);
+    assert!(off > 5.0 * level, "the control: {off}, {level}");
 }
 
 /// Every number that is shown under a mask has all of it: less what all subsets draw for it, taken from their
@@ -565,14 +594,14 @@ impl Script {
         script
     }
 
-    /// Of each draw the sum of what all subsets draw, from their keys.
+    /// Of each draw the sum of what all subsets draw for the first slot of a batch, from their keys.
     fn sums(&self, world: &World, batch: &Label) -> Vec<Field> {
-        self.sums_without(world, batch, None)
+        self.sums_without(world, (batch, 0), None)
     }
 
-    /// Of each draw the sum of what subsets draw, from their keys: all but one that is missing.
-    fn sums_without(&self, world: &World, batch: &Label, missing: Option<usize>) -> Vec<Field> {
-        let number = 0u32.to_le_bytes();
+    /// Of each draw the sum of what subsets draw for a slot, from their keys: all but one that is missing.
+    fn sums_without(&self, world: &World, slot: (&Label, u32), missing: Option<usize>) -> Vec<Field> {
+        let (batch, number) = (slot.0, slot.1.to_le_bytes());
         let mut masks: Vec<[shares::Stream; 2]> = world
             .subset_keys
             .iter()
@@ -594,6 +623,29 @@ impl Script {
             masks.iter_mut().map(of).sum()
         };
         self.draws.iter().map(&mut sum).collect()
+    }
+
+    /// What is left of the numbers that are shown without the masks that are known, as a part of what one
+    /// subset draws. Numbers without a mask are 0.
+    fn left(&self, shown: &[Field], known: &[Field], width: u32) -> Vec<f64> {
+        let mut shown = shown.iter();
+        let mut next = || *shown.next().unwrap();
+        let part = |number: Field, bits: u32| number.get() as f64 / 2f64.powi(bits as i32);
+        let (mut left, mut highs) = (vec![], vec![]);
+        for (draw, known) in self.draws.iter().zip(known) {
+            match draw {
+                Draw::Below(bits) => highs.push((*known, *bits)),
+                Draw::Random => {}
+                Draw::Opened if !highs.is_empty() => {
+                    let (high, bits) = highs.remove(0);
+                    left.push(part(Field::new(next().get() >> width) - high, bits));
+                }
+                Draw::Opened => assert!(next() == Field::ZERO),
+                Draw::Cut => left.push(part(next() - *known, 124)),
+                Draw::Masked | Draw::Record => left.push(part(next() - *known, 127)),
+            }
+        }
+        left
     }
 }
 
@@ -716,7 +768,7 @@ fn attack_a_wrong_product_reads_a_feature() {
     let script = Script::of_decision(&setting.scalars);
     let first_cut = script.draws.iter().position(|draw| *draw == Draw::Cut).unwrap();
     let missing = world.sharing.subsets().iter().position(|subset| !subset.has(1)).unwrap();
-    let known = script.sums_without(&world, batch.label(), Some(missing))[first_cut];
+    let known = script.sums_without(&world, (batch.label(), 0), Some(missing))[first_cut];
     let seen = opened[2][0] - known;
     let fits = |x: &i64| (seen - error * Field::from_signed((*x).into())).get() < (1 << 124) + (1 << 70);
     let left = (-65_536..=65_536i64).filter(fits).count();
