@@ -8,7 +8,7 @@ use crate::scalars::{Decide, LEAST_SLACK, Learn, MOST_RESIDUAL, schedule};
 use crate::{Bound, Clear, Error, walk};
 use bandit::{LinearConfig, WidthShape};
 use rand::Rng;
-use shares::{Field, Row, Sharing, Threshold};
+use shares::{Field, Pads, Row, Sharing, Threshold};
 
 const COMMITTEES: [(u8, u8); 6] = [(2, 3), (2, 4), (3, 5), (3, 7), (4, 7), (4, 10)];
 
@@ -395,4 +395,49 @@ fn counts_are_those_of_members() {
     let (sent, rounds) = bound.prepared(32);
     assert_eq!(world.sent.get()[..2], [sent, rounds]);
     drop(slots);
+}
+
+/// The table of parameters in docs/committee-protocol.md.
+#[test]
+fn the_page_has_the_parameters() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/committee-protocol.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let power = |exponent: f64| {
+        let digits = format!("{}", -exponent.floor() as i64);
+        format!(
+            "2⁻{}",
+            digits.chars().map(|d| "⁰¹²³⁴⁵⁶⁷⁸⁹".chars().nth(d as usize - 48).unwrap()).collect::<String>()
+        )
+    };
+    let line = |what: &str, cell: &dyn Fn(&Sharing) -> String| {
+        let cells: Vec<String> = COMMITTEES.iter().map(|committee| cell(&sharing(*committee))).collect();
+        let line = format!("| {what} | {} |\n", cells.join(" | "));
+        assert!(page.contains(&line), "the page lacks\n{line}");
+    };
+    line("members that must be here, that may be away", &|sharing| {
+        let of = sharing.threshold();
+        format!("{}, {}", of.needed(), usize::from(of.members()) - of.needed())
+    });
+    line("others that one hears which was put back", &|sharing| sharing.threshold().remember().to_string());
+    line("subsets, and those of a member", &|sharing| {
+        let own = sharing.subsets().iter().filter(|subset| subset.has(1)).count();
+        format!("{}, {own}", sharing.subsets().len())
+    });
+    line("bits of a pad with 16 features, distance of a feature", &|sharing| {
+        let bits = Pads::new(sharing, 16).unwrap().bits();
+        format!("{bits}, {}", power(17.0 - f64::from(bits)))
+    });
+    // Two values differ by twice the largest one at most.
+    let distance = |most: u128, sharing: &Sharing| {
+        power(((2 * most) as f64).log2().ceil() - f64::from(crate::keys::mask_bits(sharing)))
+    };
+    line("bits of a mask, distance of z", &|sharing| {
+        let of = Decide::new(&config(7, 4), sharing, 1, 0, 0).unwrap();
+        format!("{}, {}", crate::keys::mask_bits(sharing), distance(of.most_uncertainty, sharing))
+    });
+    line("distance of an update of 16 feedbacks, L²/λ = 1", &|sharing| {
+        let of = Learn::new(&config(7, 4), sharing, (0, 0), (16, 0)).unwrap();
+        let most = of.most_steps.iter().map(|(product, inverse)| (*product).max(*inverse)).max().unwrap();
+        distance(most, sharing)
+    });
 }
