@@ -283,7 +283,7 @@ pub(crate) struct Asked {
     /// The least number of sessions whose feedback a batch has.
     #[serde(default = "default_sessions")]
     sessions: u16,
-    /// The most decisions of a session between two updates.
+    /// The most decisions of a session between two batches.
     #[serde(default = "default_decisions")]
     decisions_a_session: u16,
 }

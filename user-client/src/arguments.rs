@@ -50,7 +50,7 @@ pub(crate) enum CommitteeCommand {
         /// a bandit with few users.
         #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1000))]
         sessions: u16,
-        /// The most decisions of a session between two updates.
+        /// The most decisions of a session between two batches.
         #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..))]
         decisions: u16,
         /// Name of the bandit, of at most 100 characters, which the server reads.

@@ -554,7 +554,7 @@ impl Client {
     }
 
     /// Creates a bandit of the committee: its linear bandit, the least number of sessions whose
-    /// feedback a batch has, and the most decisions of a session between two updates. The same call may be
+    /// feedback a batch has, and the most decisions of a session between two batches. The same call may be
     /// made again: it returns the same bandit.
     ///
     /// # Errors

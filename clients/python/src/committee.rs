@@ -90,7 +90,7 @@ impl Committee {
     }
 
     /// Creates a bandit with the linear bandit of this configuration, the least number of sessions of a batch
-    /// and the most decisions of a session between two updates, and these name and tags.
+    /// and the most decisions of a session between two batches, and these name and tags.
     #[pyo3(signature = (configuration, rules, labels, done=None))]
     fn create(
         &self,

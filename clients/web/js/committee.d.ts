@@ -50,7 +50,7 @@ export class Bandit {
   readonly config: Record<string, unknown>;
   /** The least number of sessions whose feedback a batch has. */
   readonly sessions: number;
-  /** The most decisions of a session between two updates. */
+  /** The most decisions of a session between two batches. */
   readonly decisions: number;
   /** The name and the tags, as they were when it was found. */
   readonly name: string | null;

@@ -23,7 +23,7 @@ pub struct CommitteeBandit {
     pub config: String,
     /// The least number of sessions whose feedback a batch has.
     pub sessions: u16,
-    /// The most decisions of a session between two updates.
+    /// The most decisions of a session between two batches.
     pub decisions_a_session: u16,
     /// The id of the committee that it was created with.
     pub founder: String,

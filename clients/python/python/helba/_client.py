@@ -98,7 +98,7 @@ class Client:
         A request that is repeated creates one bandit.
 
         A client with a committee creates a bandit of that committee. sessions=8 is the least number of sessions whose
-        feedback a batch has, and decisions=32 the most decisions of a session between two updates.
+        feedback a batch has, and decisions=32 the most decisions of a session between two batches.
         """
         call = _requests.create(self._connection, features, arms, policy, name, tags, configuration)
         return Bandit(self._connection, call.result())
