@@ -39,6 +39,8 @@ const MOST_SESSIONS: usize = 1 << 20;
 const MOST_LEARNT: u64 = 1 << 26;
 /// The most bandits.
 const MOST_BANDITS: usize = 1 << 12;
+/// How often a request is computed between two batches.
+const MOST_TRIES: u8 = 16;
 
 /// What a member keeps of a bandit while it does not run: a disk that it is put back from breaks this.
 #[derive(Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -115,9 +117,9 @@ struct Bandit {
     kept: Kept,
     /// None until the server has brought the checkpoint that the member remembers.
     current: Option<Current>,
-    /// The requests of sessions that were computed since the last checkpoint. One whose run has ended early
-    /// is computed again: its answers have other pads then.
-    decisions: HashMap<SessionId, HashSet<Nonce>>,
+    /// The requests of sessions that were computed since the last batch, and how often. One whose run has
+    /// ended early is computed again: its answers have other pads then, and its indices other roundings.
+    decisions: HashMap<SessionId, HashMap<Nonce, u8>>,
 }
 
 struct Current {

@@ -1,6 +1,6 @@
 //! Decisions of a pack: what a member accepts of it, and what it shows.
 
-use super::{Agreed, MOST_RUNS, Member, Memory, Running, Showing, refused};
+use super::{Agreed, MOST_RUNS, MOST_TRIES, Member, Memory, Running, Showing, refused};
 use crate::decide::{Inputs, decide};
 use crate::learn::State;
 use crate::scalars::Decide;
@@ -59,9 +59,10 @@ impl<M: Memory> Member<M> {
             let (id, nonce) = (request.session, request.nonce);
             let session = self.sessions.get(&id).cloned();
             let (before, here) = (bandit.decisions.get(&id), fresh.entry(id).or_default());
-            let known = before.is_some_and(|before| before.contains(&nonce));
-            let count = here.len() + before.map_or(0, HashSet::len);
-            let may = !here.contains(&nonce) && (known || count < rules.decisions.into());
+            let tries = before.and_then(|before| before.get(&nonce));
+            let count = here.len() + before.map_or(0, HashMap::len);
+            let again = tries.map_or(count < rules.decisions.into(), |tries| *tries < MOST_TRIES);
+            let may = again && !here.contains(&nonce);
             let shares = session
                 .as_ref()
                 .filter(|_| may)
@@ -76,7 +77,10 @@ impl<M: Memory> Member<M> {
         }
         let slots: Vec<Slot> = pack.slots.iter().map(|at| self.slot(at)).collect::<Result<_, _>>()?;
         if let Some(bandit) = self.bandits.get_mut(&pack.bandit) {
-            fresh.into_iter().for_each(|(id, nonces)| bandit.decisions.entry(id).or_default().extend(nonces));
+            for (id, nonces) in fresh {
+                let decisions = bandit.decisions.entry(id).or_default();
+                nonces.into_iter().for_each(|nonce| *decisions.entry(nonce).or_default() += 1);
+            }
         }
         let body = self.agree(&run, &refused)?;
         let deciding = Deciding {

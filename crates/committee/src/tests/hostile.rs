@@ -1719,7 +1719,8 @@ fn members_that_were_put_back_hear_from_others() {
 }
 
 /// A server shows members the checkpoint that they have again: the decisions of a session are counted on. In
-/// the control an update follows, after which a session has all of them again.
+/// the control an update follows, after which a session has all of them again. One request is computed 16
+/// times and no more.
 #[test]
 fn attack_a_session_asks_without_end() {
     let mut committee = Committee::new(2, 3);
@@ -1746,6 +1747,15 @@ fn attack_a_session_asks_without_end() {
     };
     let answered: Vec<bool> = (0..7).map(|_| asks(&mut committee)).collect();
     assert_eq!(answered, [true, true, true, true, true, false, false]);
+    // One request of another session again and again.
+    let device = committee.session();
+    let bytes = committee.request(&device, &bandit, &rows(0.1));
+    let mut again = || {
+        let ticket = committee.board.ask(&bandit, bytes.clone(), committee.now).unwrap();
+        committee.run();
+        committee.arm_of(&device, ticket, 2).unwrap().is_ok()
+    };
+    assert_eq!((0..20).filter(|_| again()).count(), 16);
 }
 
 /// A device has its feedback erased, and an update follows that learns nothing: its session has no more
