@@ -5,13 +5,14 @@
 use bandit::{LinearConfig, WidthShape};
 use committee::decide::{self, Inputs};
 use committee::learn::{State, initial};
-use committee::prepare::{CONTEXT, Identity, Stock, prepare, signed};
+use committee::prepare::{Identity, Stock, prepare};
 use committee::scalars::{Decide, Learn};
 use committee::{Ask, Conversation, Lane, MemberKeys, Next, Part, Plan, Reply, Run, Slot};
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use envelope::SigningSecret;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
+use shares::preparation::PREPARED;
 use shares::{Field, Key, Kind, Label, Pads, Row, Sharing, Threshold};
 use std::hint::black_box;
 use std::sync::Arc;
@@ -74,7 +75,7 @@ impl World {
             for next in next {
                 match next {
                     Next::Ask(ask) => asked.push(ask),
-                    Next::Done(slots) => done.push(slots.expect("slots")),
+                    Next::Done(made) => done.push(made.expect("slots").slots),
                 }
             }
             if !done.is_empty() {
@@ -112,13 +113,14 @@ impl World {
                     .zip(&self.identities)
                     .filter_map(|((member, ask), identity)| match ask {
                         Ask::Sign(statement) => {
-                            let signature = identity.signing.sign(CONTEXT, &signed(batch, statement));
-                            Some((member, *statement, signature.to_vec()))
+                            let signature = identity.signing.sign(PREPARED, &statement.signed(batch));
+                            Some((member, statement.clone(), signature.to_vec()))
                         }
                         _ => None,
                     })
                     .collect(),
             ),
+            Ask::Open(_) => Reply::Opened(vec![]),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use shares::Field;
+use shares::preparation::Statement;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -16,6 +17,8 @@ pub enum Ask {
     Show(Vec<Field>),
     /// What all have signed, of which this is the member's own statement.
     Sign(Statement),
+    /// The seeds that all open, of which these are the member's own.
+    Open(Vec<[u8; 32]>),
 }
 
 /// What others have sent.
@@ -27,31 +30,8 @@ pub enum Reply {
     Shown(Vec<(u8, Vec<Field>)>),
     /// The statements and signatures of each, its own among them.
     Signed(Vec<(u8, Statement, Vec<u8>)>),
-}
-
-/// What a member signs about a preparation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum Statement {
-    /// The hash of all that was opened.
-    Seen([u8; 32]),
-    /// The slots may serve, by the hash of all that was opened.
-    Good([u8; 32]),
-    /// The slots must never serve.
-    Burn([u8; 32]),
-}
-
-impl Statement {
-    /// The bytes that are signed.
-    pub fn to_bytes(&self) -> [u8; 33] {
-        let (kind, hash) = match self {
-            Statement::Seen(hash) => (1, hash),
-            Statement::Good(hash) => (2, hash),
-            Statement::Burn(hash) => (3, hash),
-        };
-        let mut bytes = [kind; 33];
-        bytes[1..].copy_from_slice(hash);
-        bytes
-    }
+    /// Seeds, its own among them.
+    Opened(Vec<[u8; 32]>),
 }
 
 #[derive(Default)]

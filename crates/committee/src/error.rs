@@ -53,6 +53,16 @@ pub enum Error {
         /// How many must have.
         need: usize,
     },
+    /// Untrusted: slots that 2t − 1 members have burnt and opened, and who has erred.
+    #[error(
+        "the slots are burnt: members {liars:?} have erred, of each pair of {disputed:?} one member; if there is none, what members sent was not handed on or added up as it was"
+    )]
+    Burnt {
+        /// Members whose messages do not follow from their seeds and the sums.
+        liars: Vec<u8>,
+        /// Pairs of members of whom one has signed another seed than they have in common.
+        disputed: Vec<(u8, u8)>,
+    },
     /// Untrusted: a prepared product is wrong. The slots are thrown away; nothing of anybody was in them.
     #[error("a prepared product is wrong: its slots are thrown away")]
     WrongProduct,

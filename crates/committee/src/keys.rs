@@ -131,19 +131,33 @@ impl MemberKeys {
         message.check(key, from, self.member)
     }
 
+    /// The seed of a batch of slots that follows from a key: it can be opened without the key.
+    ///
+    /// # Errors
+    /// [`shares::Error::Member`] for a key that the member does not hold.
+    pub(crate) fn seed(&self, of: Holders, batch: &Label) -> Result<Key, shares::Error> {
+        let seed = match of {
+            Holders::Subset(place) => {
+                let key = self.subsets.iter().find(|(at, _)| *at == place).map(|(_, key)| key);
+                key.map(|key| key.derive(batch))
+            }
+            Holders::Pair(a, b) => {
+                let key = self.pair(if a == self.member { b } else { a });
+                key.map(|key| key.derive(&Label::new(Kind::Zero, &[batch.bytes()])))
+            }
+        };
+        seed.ok_or(shares::Error::Member { member: self.member })
+    }
+
     /// The key with another member.
     pub(crate) fn pair(&self, other: u8) -> Option<&Key> {
         self.pairs.iter().find(|(member, _)| *member == other).map(|(_, key)| key)
     }
 
-    /// The seeds of a batch of slots. A seed can be opened without the key from which it follows.
+    /// The seeds of a batch of slots.
     pub(crate) fn seeds(&self, batch: &Label) -> Seeds {
         let seed = |(at, key): &(usize, Key)| (*at, key.derive(batch));
-        Seeds {
-            member: self.member,
-            sharing: self.sharing.clone(),
-            seeds: self.subsets.iter().map(seed).collect(),
-        }
+        Seeds::new(self.member, self.sharing.clone(), self.subsets.iter().map(seed).collect())
     }
 
     /// The tags by which the members of its subsets know what they have certified, by the places of these.
@@ -184,6 +198,15 @@ impl MemberKeys {
     }
 }
 
+/// Who holds a key.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Holders {
+    /// The subset at this place.
+    Subset(usize),
+    /// Two members, the lower number first.
+    Pair(u8, u8),
+}
+
 /// The seeds of a batch of slots that a member knows.
 pub(crate) struct Seeds {
     member: u8,
@@ -192,6 +215,15 @@ pub(crate) struct Seeds {
 }
 
 impl Seeds {
+    /// The seeds of a member, by the places of its subsets.
+    pub(crate) fn new(member: u8, sharing: Arc<Sharing>, seeds: Vec<(usize, Key)>) -> Self {
+        Seeds { member, sharing, seeds }
+    }
+
+    pub(crate) fn sharing(&self) -> &Arc<Sharing> {
+        &self.sharing
+    }
+
     /// The masks of this kind and number.
     pub(crate) fn of(&self, kind: Kind, number: u32) -> Masks {
         let label = Label::new(kind, &[&number.to_le_bytes()]);

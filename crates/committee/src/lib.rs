@@ -12,7 +12,7 @@
 //! products of its masks and random bits, which are checked before one of them serves. Then each member shows
 //! one number for each step of the circuit ([`Run`]), and every opened number is read from shares of which 2t
 //! − 1 must be on one polynomial. A member that errs while slots are prepared is seen before they serve, and
-//! one that errs later at once.
+//! named once their seeds are opened; one that errs later is seen at once.
 //!
 //! No type of this crate that holds a secret has Debug, Clone or Serialize. Nothing here does I/O.
 
@@ -32,7 +32,7 @@ pub mod prepare;
 pub mod scalars;
 
 pub use clear::{Bound, Clear};
-pub use conversation::{Ask, Conversation, Next, Port, Reply, Statement};
+pub use conversation::{Ask, Conversation, Next, Port, Reply};
 pub use error::Error;
 pub use keys::MemberKeys;
 pub use machine::{Bits, CircuitId, Gate, Linear, Machine, walk};

@@ -130,7 +130,7 @@ struct Current {
 }
 
 enum Running {
-    Preparing(Preparing),
+    Preparing(Box<Preparing>),
     Deciding(Box<Deciding>),
     Learning(Box<Learning>),
     Taking(Box<moving::Taking>),

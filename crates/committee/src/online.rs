@@ -68,12 +68,12 @@ struct SlotMasks {
 }
 
 impl SlotMasks {
-    fn new(keys: &MemberKeys, seeds: &Seeds, slot: u32) -> Self {
+    fn new(seeds: &Seeds, slot: u32) -> Self {
         SlotMasks {
             masks: seeds.of(Kind::Mask, slot),
             record: seeds.of(Kind::Record, slot),
-            bits: mask_bits(keys.sharing()),
-            subsets: keys.sharing().subsets().len(),
+            bits: mask_bits(seeds.sharing()),
+            subsets: seeds.sharing().subsets().len(),
         }
     }
 
@@ -116,8 +116,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn new(keys: &MemberKeys, seeds: &Seeds, slot: u32) -> Self {
-        Plan { masks: SlotMasks::new(keys, seeds, slot), sums: vec![], widths: vec![] }
+    pub(crate) fn new(seeds: &Seeds, slot: u32) -> Self {
+        Plan { masks: SlotMasks::new(seeds, slot), sums: vec![], widths: vec![] }
     }
 }
 
@@ -180,9 +180,8 @@ impl Lane {
         if slot.circuit != circuit {
             return Err(Error::Slot);
         }
-        let seeds = keys.seeds(&slot.batch);
         Ok(Lane {
-            masks: SlotMasks::new(keys, &seeds, slot.number),
+            masks: SlotMasks::new(&keys.seeds(&slot.batch), slot.number),
             products: 0,
             bits: 0,
             port,

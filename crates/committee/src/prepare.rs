@@ -11,23 +11,31 @@
 //! wrongly, shifts the product by a number that does not depend on secrets; the check finds it but for 2⁻¹¹⁹
 //! for each hash that somebody tries.
 //!
+//! When 2t − 1 members have signed that a batch is burnt, and only then, its seeds are opened and who has
+//! erred is named (`naming`). A check that fails at one member never opens a seed: the server and a liar can
+//! have it fail there alone, while 2t − 1 others use the slots. Two sets of 2t − 1 share an honest member,
+//! who signs good or burn and never both, so that slots whose seeds are opened serve nobody.
+//!
 //! A bit is (a/√(a²) + 1)/2 for a random a whose square is opened, with the root that is a square itself.
 
+mod naming;
+
 use crate::Error;
-use crate::conversation::{Ask, Port, Reply, Statement};
-use crate::keys::{MemberKeys, Seeds};
+use crate::conversation::{Ask, Port, Reply};
+use crate::keys::{Holders, MemberKeys, Seeds};
 use crate::machine::{Bits, CircuitId};
 use crate::online::{Plan, Slot, numbers};
 use envelope::SigningSecret;
+pub(crate) use naming::MOST_SEEDS;
+use naming::{Burnt, Claim};
 use rand::CryptoRng;
-use shares::{Field, Kind, Label, Subset, factors};
+use shares::preparation::{PREPARED, Statement, Transcript};
+use shares::{Field, Key, Kind, Label, Sharing, Subset, factors};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// How many parts a vector is folded from, in a round of the check.
 const FOLD: usize = 16;
-/// What signatures of preparations are for.
-pub const CONTEXT: &str = "helba 2026-11-27 preparation of slots";
-
 /// The most slots of a batch.
 const MOST_SLOTS: u32 = 1024;
 
@@ -99,6 +107,21 @@ impl Batch {
     pub fn circuit(&self) -> CircuitId {
         self.circuit
     }
+
+    /// The first 2t − 1 members of the set: those who multiply.
+    fn multiplying(&self, sharing: &Sharing) -> &[u8] {
+        &self.set[..sharing.threshold().needed().min(self.set.len())]
+    }
+
+    /// Who holds the keys of the seeds of a member, in the order in which it signs their hashes.
+    fn held(&self, sharing: &Sharing, member: u8) -> Vec<Holders> {
+        let subsets = sharing.subsets().iter().enumerate().filter(|(_, subset)| subset.has(member));
+        let multiplying = self.multiplying(sharing);
+        let multiplies = multiplying.contains(&member);
+        let others = multiplying.iter().filter(|other| multiplies && **other != member);
+        let pair = |other: &u8| Holders::Pair(member.min(*other), member.max(*other));
+        subsets.map(|(at, _)| Holders::Subset(at)).chain(others.map(pair)).collect()
+    }
 }
 
 /// What a member signs with, and by what it knows the others.
@@ -109,44 +132,72 @@ pub struct Identity {
     pub members: Vec<Vec<u8>>,
 }
 
+/// Where sums come from.
+#[derive(Clone, Copy)]
+enum Sums<'a> {
+    /// From whoever adds up.
+    Asked(&'a Port),
+    /// They are those of each round, which were opened before.
+    Again(&'a [Vec<Field>]),
+}
+
 /// The members that multiply, and what they add.
 struct Multiplier<'a> {
-    keys: &'a MemberKeys,
+    member: u8,
     seeds: Seeds,
+    /// The seeds of the zeros that it shares with others, by these.
+    zeros: Vec<(u8, Key)>,
     batch: &'a Batch,
-    /// The first 2t − 1 members of the set.
-    multiplying: Vec<u8>,
+    multiplying: &'a [u8],
     /// The member's ℓ_j; none for one that only listens.
     weight: Option<Field>,
-    port: &'a Port,
+    from: Sums<'a>,
     round: u32,
-    /// The hash of the label and of all that was opened.
-    seen: blake3::Hasher,
+    /// All that was opened.
+    seen: Transcript,
+    /// All that the member has sent to be added up.
+    sent: Transcript,
+    /// The sums of each round.
+    sums: Vec<Vec<Field>>,
     /// Every product: its factors and its value, as shares.
     done: Vec<(Vec<(Field, Field)>, Field)>,
 }
 
 impl<'a> Multiplier<'a> {
-    fn new(keys: &'a MemberKeys, batch: &'a Batch, port: &'a Port) -> Result<Self, Error> {
-        let need = keys.sharing().threshold().needed();
-        let multiplying: Vec<u8> = batch.set.iter().copied().take(need).collect();
+    /// What a member of these seeds does, which are in the order of [`Batch::held`].
+    fn new(
+        sharing: &Arc<Sharing>,
+        batch: &'a Batch,
+        member: u8,
+        seeds: Vec<Key>,
+        from: Sums<'a>,
+    ) -> Result<Self, Error> {
         // Refuses a set that is too small, or names a member twice.
-        keys.sharing().reader(&batch.set)?;
-        if !batch.set.contains(&keys.member()) {
-            return Err(shares::Error::Member { member: keys.member() }.into());
+        sharing.reader(&batch.set)?;
+        if !batch.set.contains(&member) {
+            return Err(shares::Error::Member { member }.into());
         }
-        let own = multiplying.iter().position(|member| *member == keys.member());
-        let mut seen = blake3::Hasher::new_derive_key("helba 2026-11-27 what was opened in a preparation");
-        seen.update(batch.label.bytes());
+        let (mut of_subsets, mut zeros) = (vec![], vec![]);
+        for (holders, seed) in batch.held(sharing, member).into_iter().zip(seeds) {
+            match holders {
+                Holders::Subset(at) => of_subsets.push((at, seed)),
+                Holders::Pair(a, b) => zeros.push((if a == member { b } else { a }, seed)),
+            }
+        }
+        let multiplying = batch.multiplying(sharing);
+        let own = multiplying.iter().position(|other| *other == member);
         Ok(Multiplier {
-            keys,
-            seeds: keys.seeds(&batch.label),
+            member,
+            seeds: Seeds::new(member, sharing.clone(), of_subsets),
+            zeros,
             batch,
-            weight: own.map(|at| factors(&multiplying, Field::ZERO)[at]),
+            weight: own.map(|at| factors(multiplying, Field::ZERO)[at]),
             multiplying,
-            port,
+            from,
             round: 0,
-            seen,
+            seen: Transcript::new(&batch.label),
+            sent: Transcript::new(&batch.label),
+            sums: vec![],
             done: vec![],
         })
     }
@@ -156,10 +207,10 @@ impl<'a> Multiplier<'a> {
         self.round += 1;
         let mut masks = self.seeds.of(Kind::Prepare, self.round);
         // r_A is added by the first member of A that multiplies; the share of r is everyone's.
-        let own = self.keys.member();
+        let own = self.member;
         let adds =
             |subset: &Subset| self.multiplying.iter().find(|member| subset.has(**member)) == Some(&own);
-        let adds: Vec<bool> = self.keys.sharing().subsets().iter().map(adds).collect();
+        let adds: Vec<bool> = self.seeds.sharing().subsets().iter().map(adds).collect();
         let mut shares = vec![Field::ZERO; sums.len()];
         let mut sent = vec![Field::ZERO; sums.len()];
         for (share, sent) in shares.iter_mut().zip(&mut sent).skip(opened) {
@@ -171,19 +222,25 @@ impl<'a> Multiplier<'a> {
                 for (sent, sum) in sent.iter_mut().zip(&sums) {
                     *sent += weight * sum.iter().map(|(x, y)| *x * *y).sum();
                 }
-                self.add_zeros(&mut sent)?;
+                self.add_zeros(&mut sent);
+                self.sent.add(&sent);
                 Some(sent)
             }
         };
-        let Reply::Numbers(added) = self.port.ask(Ask::Sum(sent)).await else {
-            return Err(Error::Message);
+        let added = match self.from {
+            Sums::Asked(port) => match port.ask(Ask::Sum(sent)).await {
+                Reply::Numbers(added) => added,
+                _ => return Err(Error::Message),
+            },
+            Sums::Again(sums) => sums.get(self.round as usize - 1).cloned().ok_or(Error::Message)?,
         };
         if added.len() != sums.len() {
             return Err(Error::Message);
         }
-        added.iter().for_each(|sum| {
-            self.seen.update(&sum.to_bytes());
-        });
+        self.seen.add(&added);
+        if matches!(self.from, Sums::Asked(_)) {
+            self.sums.push(added.clone());
+        }
         let values: Vec<Field> = added.into_iter().zip(shares).map(|(sum, mask)| sum - mask).collect();
         self.done.extend(sums.into_iter().zip(values.iter().copied()));
         Ok(values)
@@ -191,23 +248,19 @@ impl<'a> Multiplier<'a> {
 
     /// Adds a share of zero to each number: what a pair has in common is added by one and taken off by the
     /// other, so that all but the sum is uniform.
-    fn add_zeros(&self, sent: &mut [Field]) -> Result<(), Error> {
-        let own = self.keys.member();
-        for other in self.multiplying.iter().filter(|other| **other != own) {
-            let key = self.keys.pair(*other).ok_or(shares::Error::Member { member: *other })?;
-            let label = Label::new(Kind::Zero, &[self.batch.label.bytes(), &self.round.to_le_bytes()]);
-            let mut stream = key.stream(&label);
+    fn add_zeros(&self, sent: &mut [Field]) {
+        for (other, seed) in &self.zeros {
+            let mut stream = seed.stream(&Label::new(Kind::Zero, &[&self.round.to_le_bytes()]));
             for number in sent.iter_mut() {
                 let zero = stream.field();
-                *number = if own < *other { *number + zero } else { *number - zero };
+                *number = if self.member < *other { *number + zero } else { *number - zero };
             }
         }
-        Ok(())
     }
 
     /// Numbers that nobody could choose before all that was opened was opened.
     fn challenge(&self, count: usize) -> Vec<Field> {
-        numbers(&self.seen, count)
+        numbers(self.seen.hasher(), count)
     }
 
     /// Folds all products to one (Goyal, Song, Zhu 2020): factors and value, as shares.
@@ -258,72 +311,91 @@ impl<'a> Multiplier<'a> {
             _ => Err(Error::Message),
         }
     }
+}
 
-    /// Signs a statement, and returns who has signed the same.
-    async fn sign(&self, identity: &Identity, statement: Statement) -> Result<Vec<u8>, Error> {
+/// A member that prepares.
+struct Preparer<'a> {
+    keys: &'a MemberKeys,
+    identity: &'a Identity,
+    batch: &'a Batch,
+    port: &'a Port,
+}
+
+impl Preparer<'_> {
+    /// Signs a statement, and returns what each has signed.
+    async fn sign(&self, statement: Statement) -> Result<BTreeMap<u8, Statement>, Error> {
         let Reply::Signed(signed) = self.port.ask(Ask::Sign(statement)).await else {
             return Err(Error::Message);
         };
-        let mut same: Vec<u8> = signed
-            .into_iter()
-            .filter(|(member, other, signature)| {
-                let key = usize::from(*member).checked_sub(1).and_then(|at| identity.members.get(at));
-                *other == statement
-                    && self.batch.set.contains(member)
-                    && key.is_some_and(|key| {
-                        let message = self.signed(other);
-                        envelope::verify(key, CONTEXT, &message, signature).is_ok()
-                    })
-            })
-            .map(|(member, ..)| member)
-            .collect();
-        same.sort_unstable();
-        same.dedup();
-        Ok(same)
-    }
-
-    fn signed(&self, statement: &Statement) -> Vec<u8> {
-        signed(&self.batch.label, statement)
+        let right = |(member, statement, signature): &(u8, Statement, Vec<u8>)| {
+            let key = usize::from(*member).checked_sub(1).and_then(|at| self.identity.members.get(at));
+            let message = statement.signed(&self.batch.label);
+            self.batch.set.contains(member)
+                && key.is_some_and(|key| envelope::verify(key, PREPARED, &message, signature).is_ok())
+        };
+        Ok(signed.into_iter().filter(right).map(|(member, statement, _)| (member, statement)).collect())
     }
 
     /// Opens the last triple of the check, and agrees that the slots may serve: the hash of all that was
-    /// opened.
+    /// opened, and who has shown a wrong share of the triple.
     ///
     /// A member shows its shares only when 2t − 1 have signed its hash. Two sets of 2t − 1 have an honest
     /// member in common, who signs good or burn and never both.
-    async fn verify(&mut self, identity: &Identity) -> Result<[u8; 32], Error> {
-        let triple = self.fold().await?;
-        let need = self.keys.sharing().threshold().needed();
-        let seen = *self.seen.finalize().as_bytes();
-        let agreed = self.sign(identity, Statement::Seen(seen)).await?.len();
-        if agreed < need {
-            return Err(Error::NoAgreement { agreed, need });
+    async fn verify<F>(
+        &self,
+        mut multiplier: Multiplier<'_>,
+        walk: &F,
+    ) -> Result<([u8; 32], BTreeSet<u8>), Error>
+    where
+        F: Fn(&mut Plan) -> Result<(), Error> + Send + Sync,
+    {
+        let triple = multiplier.fold().await?;
+        let sharing = self.keys.sharing();
+        let need = sharing.threshold().needed();
+        let (seen, sent) = (multiplier.seen.hash(), multiplier.sent.hash());
+        let seeds = own_seeds(self.keys, self.batch)?.iter().map(Key::hash).collect();
+        let stated = self.sign(Statement::Seen { seen, sent, seeds }).await?;
+        let claim = |(member, statement)| match statement {
+            Statement::Seen { seen: of, sent, seeds } if of == seen => Some((member, Claim { sent, seeds })),
+            _ => None,
+        };
+        let claims: BTreeMap<u8, Claim> = stated.into_iter().filter_map(claim).collect();
+        if claims.len() < need {
+            return Err(Error::NoAgreement { agreed: claims.len(), need });
         }
-        let Reply::Shown(shown) = self.port.ask(Ask::Show(triple.to_vec())).await else {
+        let Reply::Shown(mut shown) = self.port.ask(Ask::Show(triple.to_vec())).await else {
             return Err(Error::Message);
         };
-        let shown: Vec<_> = shown.into_iter().filter(|(member, _)| self.batch.set.contains(member)).collect();
+        shown.retain(|(member, _)| claims.contains_key(member));
+        let mut liars = BTreeSet::new();
         let opened: Result<Vec<Field>, shares::Error> = (0..3)
             .map(|at| {
                 let of = |(member, numbers): &(u8, Vec<Field>)| Some((*member, *numbers.get(at)?));
                 let shares: Vec<(u8, Field)> = shown.iter().filter_map(of).collect();
-                Ok(self.keys.sharing().open(&shares)?.value)
+                let opened = sharing.open(&shares)?;
+                liars.extend(opened.liars);
+                Ok(opened.value)
             })
             .collect();
         let good = matches!(opened.as_deref(), Ok([x, y, product]) if *x * *y == *product);
-        let statement = if good { Statement::Good(seen) } else { Statement::Burn(seen) };
-        let agreed = self.sign(identity, statement).await?.len();
-        match good {
-            false => Err(Error::WrongProduct),
-            true if agreed < need => Err(Error::NoAgreement { agreed, need }),
-            true => Ok(seen),
+        let verdict = if good { Statement::Good(seen) } else { Statement::Burn(seen) };
+        let verdicts = self.sign(verdict).await?;
+        let count = |verdict| verdicts.values().filter(|other| **other == verdict).count();
+        match (count(Statement::Good(seen)), count(Statement::Burn(seen))) {
+            (agreed, _) if good && agreed >= need => Ok((seen, liars)),
+            (_, burnt) if burnt >= need => {
+                let seeds = own_seeds(self.keys, self.batch)?;
+                let seeds = seeds.iter().map(|seed| *seed.bytes()).collect();
+                let Reply::Opened(opened) = self.port.ask(Ask::Open(seeds)).await else {
+                    return Err(Error::Message);
+                };
+                let (batch, sums) = (self.batch, multiplier.sums);
+                Err(Burnt { sharing, batch, sums, claims, shown }.name(opened, walk).await)
+            }
+            (agreed, _) if good => Err(Error::NoAgreement { agreed, need }),
+            _ => Err(Error::WrongProduct),
         }
     }
-}
-
-/// The bytes that a member signs as its statement about the batch of this label.
-pub fn signed(batch: &Label, statement: &Statement) -> Vec<u8> {
-    [&batch.bytes()[..], &statement.to_bytes()].concat()
 }
 
 /// The values at `parts`, …, 2·`parts` − 2 of the polynomials through the parts of a vector at 0, 1, …,
@@ -359,37 +431,57 @@ fn mixed(vector: &[Field], weights: &[Field]) -> Vec<Field> {
     (0..length).map(at).collect()
 }
 
+/// Slots that were prepared.
+pub struct Prepared {
+    /// They.
+    pub slots: Vec<Slot>,
+    /// Who has shown a wrong share of the check, which was corrected.
+    pub liars: Vec<u8>,
+}
+
 /// Prepares a batch of slots for a circuit: `walk` walks through it on a machine that has no inputs.
 ///
 /// # Errors
-/// [`Error::NoAgreement`] or [`Error::WrongProduct`], after which no slot of the batch serves; those of the
-/// walk.
+/// [`Error::NoAgreement`], [`Error::WrongProduct`] or [`Error::Burnt`], after which no slot of the batch
+/// serves; those of the walk.
 pub async fn prepare<F>(
     keys: Arc<MemberKeys>,
     identity: Arc<Identity>,
     batch: Batch,
     walk: F,
     port: Port,
-) -> Result<Vec<Slot>, Error>
+) -> Result<Prepared, Error>
 where
-    F: Fn(&mut Plan) -> Result<(), Error> + Send,
+    F: Fn(&mut Plan) -> Result<(), Error> + Send + Sync,
 {
-    let mut multiplier = Multiplier::new(&keys, &batch, &port)?;
-    let mut slots = unchecked(&mut multiplier, walk).await?;
-    let seen = multiplier.verify(&identity).await?;
+    let (batch, port) = (&batch, &port);
+    let mut multiplier = of_keys(&keys, batch, port)?;
+    let mut slots = unchecked(&mut multiplier, &walk).await?;
+    let preparer = Preparer { keys: &keys, identity: &identity, batch, port };
+    let (seen, liars) = preparer.verify(multiplier, &walk).await?;
     slots.iter_mut().for_each(|slot| slot.seen = seen);
-    Ok(slots)
+    Ok(Prepared { slots, liars: liars.into_iter().collect() })
+}
+
+fn own_seeds(keys: &MemberKeys, batch: &Batch) -> Result<Vec<Key>, Error> {
+    let held = batch.held(keys.sharing(), keys.member());
+    Ok(held.into_iter().map(|of| keys.seed(of, &batch.label)).collect::<Result<_, _>>()?)
+}
+
+fn of_keys<'a>(keys: &MemberKeys, batch: &'a Batch, port: &'a Port) -> Result<Multiplier<'a>, Error> {
+    let seeds = own_seeds(keys, batch)?;
+    Multiplier::new(keys.sharing(), batch, keys.member(), seeds, Sums::Asked(port))
 }
 
 /// Slots whose products nobody has checked.
-async fn unchecked<F>(multiplier: &mut Multiplier<'_>, walk: F) -> Result<Vec<Slot>, Error>
+async fn unchecked<F>(multiplier: &mut Multiplier<'_>, walk: &F) -> Result<Vec<Slot>, Error>
 where
-    F: Fn(&mut Plan) -> Result<(), Error> + Send,
+    F: Fn(&mut Plan) -> Result<(), Error> + Send + Sync,
 {
     let batch = multiplier.batch;
     let mut plans = Vec::with_capacity(batch.slots as usize);
     for slot in 0..batch.slots {
-        let mut plan = Plan::new(multiplier.keys, &multiplier.seeds, slot);
+        let mut plan = Plan::new(&multiplier.seeds, slot);
         walk(&mut plan)?;
         plans.push(plan);
     }
@@ -464,11 +556,12 @@ pub(crate) async fn prepare_unchecked<F>(
     batch: Batch,
     walk: F,
     port: Port,
-) -> Result<Vec<Slot>, Error>
+) -> Result<Prepared, Error>
 where
-    F: Fn(&mut Plan) -> Result<(), Error> + Send,
+    F: Fn(&mut Plan) -> Result<(), Error> + Send + Sync,
 {
-    unchecked(&mut Multiplier::new(&keys, &batch, &port)?, walk).await
+    let slots = unchecked(&mut of_keys(&keys, &batch, &port)?, &walk).await?;
+    Ok(Prepared { slots, liars: vec![] })
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ mod manifest;
 mod message;
 pub mod moves;
 mod pads;
+pub mod preparation;
 mod record;
 mod session;
 mod squares;

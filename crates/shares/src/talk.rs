@@ -502,10 +502,16 @@ pub enum FromMember {
         /// The run.
         run: RunId,
     },
-    /// Slots are there.
+    /// A preparation is over.
     Prepared {
-        /// Their batch.
+        /// The batch.
         batch: Label,
+        /// Whether its slots are there; else they are burnt.
+        good: bool,
+        /// The members who have erred in it.
+        liars: Vec<u8>,
+        /// Pairs of members of whom one has signed another seed than they have in common.
+        disputed: Vec<(u8, u8)>,
     },
     /// Decisions were computed.
     Decided {

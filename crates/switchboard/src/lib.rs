@@ -11,12 +11,12 @@ mod moving;
 mod run;
 mod seats;
 
-use bandit::Bandit;
 pub use bandit::Decision;
+use bandit::{Bandit, choice, choices};
 pub use error::Error;
 pub use moving::carry;
 use moving::{Arrived, Leaving};
-use run::{Run, Work};
+use run::{Done, Run, Work};
 use seats::Seats;
 use serde::{Deserialize, Serialize};
 use shares::talk::{
@@ -26,6 +26,9 @@ use shares::talk::{
 use shares::{DecisionState, Feedback, Label, Manifest, Request, Session, SessionId, Threshold};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
+
+/// For so long a member that was seen to err takes no part where others can do without it.
+const APART: Duration = Duration::from_secs(600);
 
 /// Names a request of a device that waits for its decision.
 pub type Ticket = u64;
@@ -105,8 +108,11 @@ pub struct Switchboard {
     /// What has become of requests, until somebody takes it.
     outcomes: HashMap<Ticket, Result<Decision, Error>>,
     changes: Vec<Change>,
-    /// The members who were seen to show a wrong number, and how often.
+    /// The members who were seen to err, and how often.
     liars: BTreeMap<u8, u64>,
+    /// When a member was last seen to err, who is both of a pair, and when a pair was seen that disagrees on
+    /// its key.
+    apart: BTreeMap<(u8, u8), Instant>,
     /// The members who leave for the next committee.
     leaving: Leaving,
     /// That the committee before has left.
@@ -140,6 +146,7 @@ impl Switchboard {
             outcomes: HashMap::new(),
             changes: vec![],
             liars: BTreeMap::new(),
+            apart: BTreeMap::new(),
             leaving: Leaving::default(),
             arrived: None,
         };
@@ -203,9 +210,41 @@ impl Switchboard {
         here
     }
 
-    /// The members who were seen to show a wrong number, and how many of their decisions.
+    /// The members who were seen to err, in how many runs.
     pub fn liars(&self) -> &BTreeMap<u8, u64> {
         &self.liars
+    }
+
+    /// Pairs of members who have disagreed on a seed that they have in common: one of them lies.
+    pub fn disputed(&self) -> Vec<(u8, u8)> {
+        self.apart.keys().copied().filter(|(a, b)| a != b).collect()
+    }
+
+    /// Members were seen to err, or pairs to disagree.
+    fn name(&mut self, liars: &[u8], disputed: &[(u8, u8)], now: Instant) {
+        liars.iter().for_each(|member| *self.liars.entry(*member).or_default() += 1);
+        for pair in liars.iter().map(|member| (*member, *member)).chain(disputed.iter().copied()) {
+            let before = self.apart.insert(pair, now);
+            if before.is_none_or(|at| now.saturating_duration_since(at) >= APART) {
+                // Others try now.
+                self.bandits.values_mut().for_each(|bandit| bandit.failed = 0);
+            }
+        }
+    }
+
+    /// The most of those who are here of whom none was seen to err lately and no two disagree. All of them
+    /// where these are too few, so that a wrong word against a member stops nobody.
+    fn trusted(&self, here: Vec<u8>, now: Instant) -> Vec<u8> {
+        let lately = |at: &Instant| now.saturating_duration_since(*at) < APART;
+        let apart: Vec<(u8, u8)> =
+            self.apart.iter().filter(|(_, at)| lately(at)).map(|(pair, _)| *pair).collect();
+        let none = |set: &Vec<u8>| !apart.iter().any(|(a, b)| set.contains(a) && set.contains(b));
+        let sizes = (self.threshold.needed()..=here.len()).rev();
+        let mut sets = sizes.flat_map(|size| {
+            let here = &here;
+            (0..choices(here.len(), size)).map(move |number| choice(here, size, number))
+        });
+        if apart.is_empty() { here } else { sets.find(none).unwrap_or(here) }
     }
 
     /// Takes a session. It serves once enough members have read it ([`Switchboard::receipts`]).
@@ -507,7 +546,10 @@ impl Switchboard {
             FromMember::Add { run, step, numbers } => {
                 self.said(member, self.named(member, run), step, Work::Added(numbers), now);
             }
-            FromMember::Prepared { batch } => self.prepared(member, batch),
+            FromMember::Prepared { batch, good, liars, disputed } => {
+                let (liars, disputed) = (liars.into_iter().collect(), disputed.into_iter().collect());
+                self.prepared(member, batch, Done { good, liars, disputed });
+            }
             FromMember::Decided { run, decisions } => self.decided(member, run, decisions),
             FromMember::Voted { run, checkpoint, ballot, signature } => {
                 self.voted(member, run, *checkpoint, ballot, signature)
@@ -582,7 +624,7 @@ impl Switchboard {
                 here.iter().copied().filter(|member| !forgot.contains(member)).collect()
             };
             // Who leaves still learns what is due.
-            let (all, here) = (knows(&all), knows(&stay));
+            let (all, here) = (self.trusted(knows(&all), now), self.trusted(knows(&stay), now));
             let enough = |here: &[u8]| here.len() >= self.threshold.needed();
             if !enough(&all) {
                 continue;

@@ -2,12 +2,13 @@
 
 use crate::bandit::{Updating, Waiting};
 use crate::{Decision, Error, Key, Row, Stocked, Switchboard, Voted, stored_state};
+use shares::preparation::{PREPARED, Statement, Transcript, Word};
 use shares::talk::{
     Added, Ballot, BanditId, COMMIT, Checkpoint, Decided, Erased, MOST_ERASED, MOST_PRODUCTS, MOST_TOGETHER,
-    Pack, Played, Prepare, Purpose, RunId, SlotAt, Tags, ToMember, Update, VOTE, decision_label,
+    Pack, Played, Prepare, Purpose, RunId, SlotAt, Tags, ToMember, Update, VOTE, decision_label, from_bytes,
     products_of_a_decision,
 };
-use shares::{AnswerPlace, DecisionState, Field, Label};
+use shares::{AnswerPlace, DecisionState, Field, Key as Seed, Label, Message, Threshold};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
@@ -39,7 +40,9 @@ pub(crate) enum Kind {
     Prepare {
         learns: bool,
         slots: u32,
-        done: BTreeSet<u8>,
+        done: BTreeMap<u8, Done>,
+        /// What it has had from members, once all have begun.
+        had: Option<Box<Had>>,
     },
     Pack {
         round: u64,
@@ -50,6 +53,26 @@ pub(crate) enum Kind {
         votes: BTreeMap<u8, (Ballot, Vec<u8>)>,
         checkpoints: BTreeMap<[u8; 32], Checkpoint>,
     },
+}
+
+/// How a preparation has ended at a member.
+pub(crate) struct Done {
+    pub(crate) good: bool,
+    pub(crate) liars: BTreeSet<u8>,
+    pub(crate) disputed: BTreeSet<(u8, u8)>,
+}
+
+/// What has come of a preparation: what members say must fit it.
+pub(crate) struct Had {
+    batch: Label,
+    /// The hash of all sums that were given.
+    seen: Transcript,
+    /// Of each member the hash of all that it has sent to be added up.
+    sent: BTreeMap<u8, Transcript>,
+    /// What each has signed of its seeds.
+    seeds: BTreeMap<u8, Vec<[u8; 32]>>,
+    /// How many steps with words are over.
+    words: u32,
 }
 
 impl Switchboard {
@@ -89,8 +112,12 @@ impl Switchboard {
         }
         let nonces = set.iter().filter_map(|member| Some((*member, self.seats.nonce(*member)?)));
         let prepare = Prepare { bandit, purpose, set: nonces.collect(), number, slots };
-        let kind =
-            Kind::Prepare { learns: matches!(purpose, Purpose::Learn { .. }), slots, done: BTreeSet::new() };
+        let kind = Kind::Prepare {
+            learns: matches!(purpose, Purpose::Learn { .. }),
+            slots,
+            done: BTreeMap::new(),
+            had: None,
+        };
         self.begin(Prepare::asked(number), bandit, set.to_vec(), kind, now);
         self.seats.tell_some(set, ToMember::Prepare(prepare));
     }
@@ -245,8 +272,15 @@ impl Switchboard {
         }
     }
 
-    /// Hands on what members have said in this step.
+    /// Hands on what members have said in this step. If somebody says in a preparation what cannot be right,
+    /// the next one is without it.
     fn deliver(&mut self, id: RunId, now: Instant) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        let wrong = wrong(run, &self.threshold, &self.keys);
+        if !wrong.is_empty() {
+            self.give_up(id);
+            return self.name(&wrong, &[], now);
+        }
         let Some(run) = self.runs.get_mut(&id) else { return };
         let (mut said, mut sums) = (vec![], vec![]);
         for (member, work) in std::mem::take(&mut run.said) {
@@ -262,6 +296,9 @@ impl Switchboard {
         let message: Option<Box<dyn Fn(RunId) -> ToMember>> = match said.len() >= sums.len() {
             true => Some(Box::new(move |run| ToMember::Heard { run, step, said: said.clone() })),
             false => added(sums).map(|sums| -> Box<dyn Fn(RunId) -> ToMember> {
+                if let Kind::Prepare { had: Some(had), .. } = &mut run.kind {
+                    had.seen.add(&sums);
+                }
                 Box::new(move |run| ToMember::Sums { run, step, sums: sums.clone() })
             }),
         };
@@ -299,11 +336,17 @@ impl Switchboard {
         {
             return;
         }
-        if run.here.len() >= self.threshold.needed() && !matches!(run.kind, Kind::Prepare { .. }) {
+        // A sum needs all who multiply.
+        let adds = match &run.kind {
+            Kind::Prepare { had, .. } => had.as_ref().is_none_or(|had| had.words == 0),
+            _ => false,
+        };
+        if run.here.len() >= self.threshold.needed() && !adds {
             let (said, since) = (run.said.len(), run.since);
             let done = match &run.kind {
+                Kind::Prepare { done, .. } => run.here.iter().all(|member| done.contains_key(member)),
                 Kind::Pack { done, .. } => run.here.iter().all(|member| done.contains_key(member)),
-                _ => false,
+                Kind::Update { .. } => false,
             };
             if done {
                 self.finish(id, since);
@@ -325,7 +368,7 @@ impl Switchboard {
         let need = self.threshold.needed();
         let Some(run) = self.runs.get_mut(&id) else { return };
         let done: Vec<u8> = match &run.kind {
-            Kind::Prepare { done, .. } => done.iter().copied().collect(),
+            Kind::Prepare { done, .. } => done.keys().copied().collect(),
             Kind::Pack { done, .. } => done.keys().copied().collect(),
             Kind::Update { votes, .. } => votes.keys().copied().collect(),
         };
@@ -358,30 +401,39 @@ impl Switchboard {
         let need = self.threshold.needed();
         let Some(mut run) = self.runs.remove(&id) else { return };
         match run.kind {
-            Kind::Prepare { learns, slots, done } => {
+            Kind::Prepare { learns, slots, done, .. } => {
                 // Who calls the batch as most do has its slots.
                 let same = |name: &RunId| run.names.values().filter(|other| *other == name).count();
                 let name = run.names.values().max_by_key(|name| same(name)).copied().unwrap_or(id);
-                let has = |member: &u8| done.contains(member) && run.names.get(member) == Some(&name);
+                let has = |member: &u8| {
+                    done.get(member).is_some_and(|done| done.good) && run.names.get(member) == Some(&name)
+                };
                 run.here.retain(has);
                 let batch = Label::from_bytes(name);
                 let Some(bandit) = self.bandits.get_mut(&run.bandit) else { return };
-                if run.here.len() < need {
-                    bandit.failed += 1;
-                    bandit.prepares &= learns;
-                    return if learns {
-                        self.update_ends(run.bandit, &BTreeSet::new())
-                    };
-                }
-                match learns {
-                    true => self.run_update(run.bandit, SlotAt { batch, number: 0 }, run.here, now),
-                    false => {
+                match (run.here.len() >= need, learns) {
+                    (false, _) => {
+                        bandit.failed += 1;
+                        bandit.prepares &= learns;
+                        if learns {
+                            self.update_ends(run.bandit, &BTreeSet::new());
+                        }
+                    }
+                    (true, true) => self.run_update(run.bandit, SlotAt { batch, number: 0 }, run.here, now),
+                    (true, false) => {
                         bandit.prepares = false;
                         bandit.stock.push(Stocked { batch, set: run.here, next: 0, count: slots });
                     }
                 }
+                // What t members say is what one honest member says.
+                let t = self.threshold.t();
+                let liars = said_by(t, done.values().flat_map(|done| done.liars.iter().copied()));
+                let disputed = said_by(t, done.values().flat_map(|done| done.disputed.iter().copied()));
+                self.name(&liars, &disputed, now);
             }
-            Kind::Pack { round, requests, done } => self.decide(id, run.bandit, round, requests, &done),
+            Kind::Pack { round, requests, done } => {
+                self.decide(id, run.bandit, (round, now), requests, &done)
+            }
             Kind::Update { .. } => {
                 // Votes that do not agree.
                 self.update_ends(run.bandit, &BTreeSet::new());
@@ -443,16 +495,16 @@ impl Switchboard {
         }
     }
 
-    /// A member has slots.
-    pub(crate) fn prepared(&mut self, member: u8, batch: Label) {
+    /// A preparation is over at a member.
+    pub(crate) fn prepared(&mut self, member: u8, batch: Label, how: Done) {
         let id = self.named(member, *batch.bytes());
         let Some(run) = self.runs.get_mut(&id) else { return };
         let Kind::Prepare { done, .. } = &mut run.kind else { return };
         if !run.here.contains(&member) {
             return;
         }
-        done.insert(member);
-        if run.here.iter().all(|member| done.contains(member)) {
+        done.entry(member).or_insert(how);
+        if run.here.iter().all(|member| done.contains_key(member)) {
             let since = run.since;
             self.finish(id, since);
         }
@@ -477,21 +529,23 @@ impl Switchboard {
         &mut self,
         run: RunId,
         id: BanditId,
-        round: u64,
+        (round, now): (u64, Instant),
         requests: Vec<Waiting>,
         done: &BTreeMap<u8, Vec<Result<Decided, String>>>,
     ) {
         let (t, need) = (self.threshold.t(), self.threshold.needed());
         let subsets = self.threshold.subsets().len();
         let members = usize::from(self.threshold.members());
+        let mut liars = vec![];
         for member in 1..=self.threshold.members() {
             let named = done.values().filter(|decisions| {
                 decisions.iter().any(|d| d.as_ref().is_ok_and(|d| d.liars.contains(&member)))
             });
             if named.count() >= t {
-                *self.liars.entry(member).or_default() += 1;
+                liars.push(member);
             }
         }
+        self.name(&liars, &[], now);
         let Some(bandit) = self.bandits.get_mut(&id) else { return };
         bandit.packs -= 1;
         let mut gone = vec![];
@@ -638,4 +692,80 @@ fn added(numbers: Vec<Option<Vec<Field>>>) -> Option<Vec<Field>> {
         sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
     }
     Some(sums)
+}
+
+/// What at least `t` of those have said who have said all this.
+fn said_by<T: Ord>(t: usize, said: impl Iterator<Item = T>) -> Vec<T> {
+    let mut counts: BTreeMap<T, usize> = BTreeMap::new();
+    said.for_each(|of| *counts.entry(of).or_default() += 1);
+    counts.into_iter().filter(|(_, count)| *count >= t).map(|(of, _)| of).collect()
+}
+
+/// Who says in this step of a preparation what it cannot have computed: numbers of another count than t
+/// others, a hash of others than it has sent or was given, seeds of other hashes. Nobody else may have been
+/// shown these numbers: what follows for the others they find themselves.
+fn wrong(run: &mut Run, threshold: &Threshold, keys: &[Vec<u8>]) -> Vec<u8> {
+    let Kind::Prepare { had, .. } = &mut run.kind else { return vec![] };
+    let had = had.get_or_insert_with(|| {
+        let same = |name: &&RunId| run.names.values().filter(|other| other == name).count();
+        let batch = Label::from_bytes(run.names.values().max_by_key(same).copied().unwrap_or_default());
+        let seen = Transcript::new(&batch);
+        Box::new(Had { batch, seen, sent: BTreeMap::new(), seeds: BTreeMap::new(), words: 0 })
+    });
+    let counts = |work: &Work| match work {
+        Work::Added(Some(numbers)) => Some(numbers.len()),
+        _ => None,
+    };
+    let count = said_by(threshold.t(), run.said.values().filter_map(counts)).first().copied();
+    let multiplies = |member: &u8| run.here.iter().take(threshold.needed()).any(|other| other == member);
+    let mut wrong = vec![];
+    for (member, work) in &run.said {
+        let right = match (count, work) {
+            _ if run.names.get(member) != Some(had.batch.bytes()) => false,
+            (Some(count), Work::Added(Some(numbers))) => {
+                let sent = had.sent.entry(*member).or_insert_with(|| Transcript::new(&had.batch));
+                sent.add(numbers);
+                numbers.len() == count && multiplies(member)
+            }
+            (Some(_), Work::Added(None)) => !multiplies(member),
+            (None, Work::Said(body)) => from_bytes(body).is_ok_and(|word| had.fits(*member, word, keys)),
+            _ => false,
+        };
+        if !right {
+            wrong.push(*member);
+        }
+    }
+    had.words += u32::from(count.is_none());
+    wrong
+}
+
+impl Had {
+    /// Whether a member can have said this in the step that is there.
+    fn fits(&mut self, member: u8, word: Word, keys: &[Vec<u8>]) -> bool {
+        match (self.words, word) {
+            (0 | 2, Word::Signed(statement, signature)) => {
+                let key = usize::from(member).checked_sub(1).and_then(|at| keys.get(at));
+                let signed = statement.signed(&self.batch);
+                let fits = *statement.seen() == self.seen.hash()
+                    && key.is_some_and(|key| envelope::verify(key, PREPARED, &signed, &signature).is_ok());
+                match statement {
+                    Statement::Seen { sent, seeds, .. } => {
+                        let had = self.sent.get(&member).cloned();
+                        let had = had.unwrap_or_else(|| Transcript::new(&self.batch));
+                        self.seeds.insert(member, seeds);
+                        fits && self.words == 0 && sent == had.hash()
+                    }
+                    Statement::Good(_) | Statement::Burn(_) => fits && self.words == 2,
+                }
+            }
+            (1, Word::Shown(message)) => {
+                Message::from_bytes(&message).is_ok_and(|message| message.numbers.len() == 3)
+            }
+            (3, Word::Opened(seeds)) => {
+                let hashes = seeds.into_iter().map(|seed| Seed::new(seed).hash());
+                self.seeds.get(&member).is_some_and(|signed| hashes.eq(signed.iter().copied()))
+            }
+            _ => false,
+        }
+    }
 }

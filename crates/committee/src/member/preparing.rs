@@ -2,10 +2,10 @@
 
 use super::learning::erases;
 use super::{MOST_LEARNT, MOST_RUNS, Member, Memory, Running, Stocked, refused};
+use crate::prepare::{MOST_SEEDS, Prepared, prepare};
 use crate::scalars::{Decide, Learn};
-use crate::{
-    Ask, CircuitId, Conversation, Error, MemberKeys, Next, Plan, Reply, Slot, Statement, learn, prepare,
-};
+use crate::{Ask, CircuitId, Conversation, Error, MemberKeys, Next, Plan, Reply, learn};
+use shares::preparation::{PREPARED, Statement, Word};
 use shares::talk::{
     FromMember, MOST_PRODUCTS, Prepare, Purpose, RunId, from_bytes, products_of_a_decision, to_bytes,
 };
@@ -20,7 +20,7 @@ pub(super) struct Preparing {
     circuit: CircuitId,
     step: u32,
     asked: Asked,
-    conversation: Conversation<Vec<Slot>>,
+    conversation: Conversation<Prepared>,
 }
 
 /// What a preparation waits for.
@@ -28,6 +28,7 @@ pub(super) enum Asked {
     Sum,
     Show(Vec<Field>),
     Sign(Statement, Vec<u8>),
+    Open(Vec<[u8; 32]>),
 }
 
 impl<M: Memory> Member<M> {
@@ -41,7 +42,7 @@ impl<M: Memory> Member<M> {
         }
         let sharing = self.secrets.keys.sharing();
         let (d, arms) = (bandit.config.d, bandit.config.k);
-        // Each product that is prepared takes 32 bytes in the member's memory.
+        // Each product that is prepared takes 32 bytes in the member's memory, and its sum 16.
         let fits = |products: u64, most: u64| match u64::from(asked.slots).saturating_mul(products) {
             products if products <= most => Ok(()),
             _ => refused("the batch of slots has more products than the member prepares together"),
@@ -70,9 +71,9 @@ impl<M: Memory> Member<M> {
         let run = *label.bytes();
         let (keys, identity) = (self.secrets.keys.clone(), self.secrets.identity.clone());
         let walk = move |to: &mut Plan| plan(to);
-        let conversation = Conversation::new(move |port| prepare::prepare(keys, identity, batch, walk, port));
+        let conversation = Conversation::new(move |port| prepare(keys, identity, batch, walk, port));
         let preparing = Preparing { batch: label, set, circuit, step: 0, asked: Asked::Sum, conversation };
-        self.runs.insert(run, Running::Preparing(preparing));
+        self.runs.insert(run, Running::Preparing(Box::new(preparing)));
         let mut said = self.go_on_preparing(run, None)?;
         said.insert(0, FromMember::Began { number: asked.number, run });
         Ok(said)
@@ -97,31 +98,37 @@ impl<M: Memory> Member<M> {
                 let Some(Running::Preparing(preparing)) = self.runs.remove(&run) else {
                     return refused("the run is not known");
                 };
-                let slots = done?;
-                let Preparing { batch, set, circuit, .. } = preparing;
-                let slots = slots.into_iter().map(Some).collect();
-                self.batches.insert(batch, Stocked { set, circuit, slots });
-                return Ok(vec![FromMember::Prepared { batch }]);
+                let Preparing { batch, set, circuit, .. } = *preparing;
+                let (good, liars, disputed) = match done {
+                    Ok(Prepared { slots, liars }) => {
+                        let slots = slots.into_iter().map(Some).collect();
+                        self.batches.insert(batch, Stocked { set, circuit, slots });
+                        (true, liars, vec![])
+                    }
+                    Err(Error::Burnt { liars, disputed }) => (false, liars, disputed),
+                    Err(error) => return Err(error),
+                };
+                return Ok(vec![FromMember::Prepared { batch, good, liars, disputed }]);
             }
         };
-        match ask {
+        let (word, asked) = match ask {
             Ask::Sum(numbers) => {
                 preparing.asked = Asked::Sum;
-                Ok(vec![FromMember::Add { run, step, numbers }])
+                return Ok(vec![FromMember::Add { run, step, numbers }]);
             }
             Ask::Show(numbers) => {
-                let body = keys.message(run, step, [0; 32], numbers.clone()).to_bytes();
-                preparing.asked = Asked::Show(numbers);
-                Ok(vec![FromMember::Say { run, step, body }])
+                let message = keys.message(run, step, [0; 32], numbers.clone());
+                (Word::Shown(message.to_bytes()), Asked::Show(numbers))
             }
             Ask::Sign(statement) => {
-                let signed = prepare::signed(&preparing.batch, &statement);
-                let signature = self.secrets.identity.signing.sign(prepare::CONTEXT, &signed).to_vec();
-                let body = to_bytes(&(statement, &signature))?;
-                preparing.asked = Asked::Sign(statement, signature);
-                Ok(vec![FromMember::Say { run, step, body }])
+                let signed = statement.signed(&preparing.batch);
+                let signature = self.secrets.identity.signing.sign(PREPARED, &signed).to_vec();
+                (Word::Signed(statement.clone(), signature.clone()), Asked::Sign(statement, signature))
             }
-        }
+            Ask::Open(seeds) => (Word::Opened(seeds.clone()), Asked::Open(seeds)),
+        };
+        preparing.asked = asked;
+        Ok(vec![FromMember::Say { run, step, body: to_bytes(&word)? }])
     }
 
     pub(super) fn sums(&mut self, run: RunId, step: u32, sums: Vec<Field>) -> Result<Vec<FromMember>, Error> {
@@ -147,25 +154,34 @@ impl Preparing {
         if step != self.step {
             return refused("the run is not at this step");
         }
-        let others = || said.iter().filter(|(member, _)| *member != keys.member());
+        let others = said.iter().filter(|(member, _)| *member != keys.member());
+        let words = others.filter_map(|(member, body)| Some((*member, from_bytes::<Word>(body).ok()?)));
         match &self.asked {
             Asked::Sum => refused("the run waits for sums"),
             Asked::Show(own) => {
-                let read = |(member, body): &(u8, Vec<u8>)| {
-                    let message = Message::from_bytes(body).ok()?;
+                let read = |(member, word)| {
+                    let Word::Shown(bytes) = word else { return None };
+                    let message = Message::from_bytes(&bytes).ok()?;
                     let right = message.run == run && message.round == step;
-                    (right && keys.check(*member, &message).is_ok()).then_some((*member, message.numbers))
+                    (right && keys.check(member, &message).is_ok()).then_some((member, message.numbers))
                 };
                 let own = (keys.member(), own.clone());
-                Ok(Reply::Shown(others().filter_map(read).chain([own]).collect()))
+                Ok(Reply::Shown(words.filter_map(read).chain([own]).collect()))
             }
             Asked::Sign(statement, signature) => {
-                let read = |(member, body): &(u8, Vec<u8>)| {
-                    let (statement, signature): (Statement, Vec<u8>) = from_bytes(body).ok()?;
-                    Some((*member, statement, signature))
+                let read = |(member, word)| match word {
+                    Word::Signed(statement, signature) => Some((member, statement, signature)),
+                    _ => None,
                 };
-                let own = (keys.member(), *statement, signature.clone());
-                Ok(Reply::Signed(others().filter_map(read).chain([own]).collect()))
+                let own = (keys.member(), statement.clone(), signature.clone());
+                Ok(Reply::Signed(words.filter_map(read).chain([own]).collect()))
+            }
+            Asked::Open(own) => {
+                let read = |(_, word)| match word {
+                    Word::Opened(seeds) => Some(seeds.into_iter().take(MOST_SEEDS)),
+                    _ => None,
+                };
+                Ok(Reply::Opened(words.filter_map(read).flatten().chain(own.clone()).collect()))
             }
         }
     }

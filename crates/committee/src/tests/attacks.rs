@@ -6,12 +6,13 @@ use crate::decide::{Inputs, decide};
 use crate::machine::Target;
 use crate::prepare::Batch;
 use crate::scalars::Decide;
-use crate::{Ask, Bits, Clear, Error, Gate, Machine, Reply, Slot, Statement, walk};
+use crate::{Ask, Bits, Clear, Error, Gate, Machine, Reply, Slot, walk};
 use bandit::{LinearConfig, WidthShape};
 use rand::Rng;
+use shares::preparation::Statement;
 use shares::{Field, Kind, Label, Row};
 
-fn rows(seed: u64) -> Vec<Vec<i64>> {
+pub(super) fn rows(seed: u64) -> Vec<Vec<i64>> {
     let (rows, _) = made_up(1, 3, 4, seed).remove(0);
     rows.iter().map(|row| Row::new(row, &mut rng(seed)).unwrap().numbers().to_vec()).collect()
 }
@@ -21,22 +22,22 @@ fn read(world: &World, here: &[u8], device: &Device, request: &Request) -> Vec<V
     here.iter().map(|member| vec![device.read(world, *member, request).unwrap()]).collect()
 }
 
-struct Setting<'a> {
+pub(super) struct Setting<'a> {
     bandit: Bandit<'a>,
     device: Device,
-    here: Vec<u8>,
+    pub(super) here: Vec<u8>,
     scalars: Decide,
 }
 
 impl<'a> Setting<'a> {
-    fn new(world: &'a World, here: Vec<u8>) -> Self {
+    pub(super) fn new(world: &'a World, here: Vec<u8>) -> Self {
         let bandit = Bandit::new(world, config(3, 4));
         let scalars = bandit.scalars(0);
         Setting { bandit, device: Device::new(world, 3, 7), here, scalars }
     }
 
     /// Prepares one slot, with lies.
-    fn slot(
+    pub(super) fn slot(
         &self,
         batch: Batch,
         sends: super::world::Sends,
@@ -47,11 +48,11 @@ impl<'a> Setting<'a> {
     }
 
     /// The numbers of rows in the order in which they are shown.
-    fn shown(&self, rows: &[Vec<i64>]) -> Vec<i128> {
+    pub(super) fn shown(&self, rows: &[Vec<i64>]) -> Vec<i128> {
         self.scalars.order.iter().flat_map(|arm| &rows[*arm]).map(|x| i128::from(*x)).collect()
     }
 
-    fn batch(&self) -> Batch {
+    pub(super) fn batch(&self) -> Batch {
         self.bandit.world.batch(self.scalars.circuit(), &self.here, 1)
     }
 
@@ -73,7 +74,7 @@ impl<'a> Setting<'a> {
 }
 
 /// The number of the step of each sum, in a preparation without lies.
-fn sums(setting: &Setting) -> Vec<(usize, usize)> {
+pub(super) fn sums(setting: &Setting) -> Vec<(usize, usize)> {
     let mut sums = vec![];
     let batch = setting.batch();
     let mut notice = |step, member, ask: &mut Ask| {
@@ -108,7 +109,7 @@ fn attack_a_wrong_number_in_a_preparation() {
                 let batch = setting.batch();
                 let made = setting.slot(batch, &mut lie, &mut |_, _, _| {});
                 assert!(
-                    made.iter().all(|slots| matches!(slots, Err(Error::WrongProduct))),
+                    made.iter().all(|slots| matches!(slots, Err(Error::Burnt { .. }))),
                     "{t} of {n}, step {step}, number {at}"
                 );
             }
@@ -122,7 +123,7 @@ fn attack_a_wrong_number_in_a_preparation() {
             }
         };
         let made = setting.slot(setting.batch(), &mut lie, &mut |_, _, _| {});
-        assert!(made.iter().all(|slots| matches!(slots, Err(Error::WrongProduct))));
+        assert!(made.iter().all(|slots| matches!(slots, Err(Error::Burnt { .. }))));
         // The control.
         let rows = rows(5);
         let right = setting.decide(setting.honest_slots(), &rows, &mut |_, _, _| {}).unwrap().unwrap();
@@ -260,19 +261,20 @@ fn signs_for_others(signer: u8) {
     let (step, _) = sums(&setting)[0];
     let batch = setting.batch();
     let of_batch = batch.clone();
-    let seen = std::cell::Cell::new([0; 32]);
+    let seen = std::cell::RefCell::new(Statement::Good([0; 32]));
     let mut notice = |_, member, ask: &mut Ask| {
-        if let (1, Ask::Sign(Statement::Seen(hash))) = (member, ask) {
-            seen.set(*hash);
+        if let (1, Ask::Sign(statement)) = (member, ask) {
+            *seen.borrow_mut() = statement.clone();
         }
     };
     let mut other = |now, member, reply: &mut Reply| match reply {
         Reply::Numbers(numbers) if (now, member) == (step, 3) => numbers[0] += Field::ONE,
         // Member 3 is said to have seen what the others have, with its signature of another batch.
         Reply::Signed(signed) => {
-            let statement = Statement::Seen(seen.get());
+            let statement = seen.borrow().clone();
             let other = setting.batch();
-            let signature = world.sign(signer, if signer == 3 { &other } else { &of_batch }, &statement);
+            let signature =
+                world.sign(signer, if signer == 3 { other.label() } else { of_batch.label() }, &statement);
             signed.retain(|(member, ..)| *member != 3);
             signed.push((signer, statement, signature));
         }
@@ -377,7 +379,7 @@ fn attack_keys_that_differ_between_members() {
 }
 
 /// Numbers that all members show in a run, by round.
-fn view(setting: &mut Setting, slots: Vec<Vec<Slot>>, rows: &[Vec<i64>]) -> Vec<Vec<Field>> {
+pub(super) fn view(setting: &mut Setting, slots: Vec<Vec<Slot>>, rows: &[Vec<i64>]) -> Vec<Vec<Field>> {
     let mut shown: Vec<Vec<Vec<Field>>> = vec![];
     let mut notice = |round: usize, _: u8, numbers: &mut Vec<Field>| {
         shown.resize(shown.len().max(round + 1), vec![]);
@@ -760,7 +762,7 @@ fn attack_a_wrong_product_reads_a_feature() {
     };
     let batch = setting.batch();
     let made = setting.slot(batch, &mut lie, &mut |_, _, _| {});
-    assert!(made.iter().all(|made| matches!(made, Err(Error::WrongProduct))));
+    assert!(made.iter().all(|made| matches!(made, Err(Error::Burnt { .. }))));
     world.checks.set(false);
     let rows = rows(5);
     let batch = setting.batch();
@@ -797,7 +799,7 @@ fn attack_any_error_is_found() {
             }
         };
         let made = setting.slot(setting.batch(), &mut lie, &mut |_, _, _| {});
-        assert!(made.iter().all(|made| matches!(made, Err(Error::WrongProduct))), "draw {draw}");
+        assert!(made.iter().all(|made| matches!(made, Err(Error::Burnt { .. }))), "draw {draw}");
     }
     for draw in 0..10_000 {
         let (wrong, liar) = (random.next_u32() as usize % 11, random.next_u32() as u8 % 3 + 1);

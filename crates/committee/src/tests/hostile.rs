@@ -7,6 +7,7 @@ use crate::member::Member;
 use bandit::{LinearConfig, Schedule};
 use envelope::SigningSecret;
 use rand::Rng;
+use shares::preparation::Word;
 use shares::talk::{
     AGREED, Added, Ballot, BanditId, COMMIT, Checkpoint, Decided, Definition, Erased, FromMember, Learnt,
     Pack, Prepare, Purpose, REMEMBERED, Remembered, Rules, Signatures, SlotAt, Tags, ToMember, Update, VOTE,
@@ -33,12 +34,12 @@ impl Traffic {
             of.entry(ballot.hash).or_default().insert(member);
         }
         let (run, step, numbers) = match said {
-            FromMember::Say { run, step, body } => match Message::from_bytes(body) {
-                Ok(message) => {
+            FromMember::Say { run, step, body } => match message_of(body) {
+                Some(message) => {
                     self.online += if message.seen == [0; 32] { 0 } else { message.numbers.len() };
                     (*run, *step, message.numbers)
                 }
-                Err(_) => return,
+                None => return,
             },
             FromMember::Add { run, step, numbers: Some(numbers) } => (*run, *step, numbers.clone()),
             _ => return,
@@ -50,6 +51,14 @@ impl Traffic {
             let before = self.shown.insert(number.get(), place);
             self.twice += usize::from(before.is_some_and(|before| before != place));
         }
+    }
+}
+
+/// The numbers that a member shows, online or of the check of a preparation.
+fn message_of(body: &[u8]) -> Option<Message> {
+    match from_bytes(body) {
+        Ok(Word::Shown(message)) => Message::from_bytes(&message).ok(),
+        _ => Message::from_bytes(body).ok(),
     }
 }
 
@@ -700,7 +709,8 @@ fn attack_a_member_lies_in_every_number() {
     assert!(control.len() == 8 && feedbacks == 8 && liars.is_empty());
     let (arms, feedbacks, liars) = script(4, true);
     assert!(arms == control && feedbacks == 8, "{arms:?}, {feedbacks}");
-    assert_eq!(liars.into_iter().collect::<Vec<_>>(), [(2, 8)]);
+    // It takes no part once it is named.
+    assert_eq!(liars.into_iter().collect::<Vec<_>>(), [(2, 1)]);
     let (arms, feedbacks, liars) = script(3, true);
     assert!(arms.is_empty() && feedbacks == 0 && liars.is_empty());
 }
@@ -722,9 +732,13 @@ fn attack_a_member_of_four_stops_nobody() {
         Box::new(move |keys, mut said| {
             match &mut said {
                 FromMember::Say { run, step, body } => {
-                    if let Ok(mut message) = Message::from_bytes(body) {
+                    if let Some(mut message) = message_of(body) {
                         change(&mut message.numbers);
-                        *body = keys.message(*run, *step, message.seen, message.numbers).to_bytes();
+                        let changed = keys.message(*run, *step, message.seen, message.numbers).to_bytes();
+                        *body = match Message::from_bytes(body) {
+                            Ok(_) => changed,
+                            Err(_) => to_bytes(&Word::Shown(changed)).unwrap(),
+                        };
                     }
                 }
                 FromMember::Add { numbers: Some(numbers), .. } => change(numbers),
@@ -774,7 +788,12 @@ fn attack_a_member_of_four_stops_nobody() {
         (
             "has slots too early",
             Box::new(|_, said| match said {
-                FromMember::Add { run, .. } => vec![FromMember::Prepared { batch: Label::from_bytes(run) }],
+                FromMember::Add { run, .. } => vec![FromMember::Prepared {
+                    batch: Label::from_bytes(run),
+                    good: true,
+                    liars: vec![1, 1, 3, 3, 0, 255],
+                    disputed: vec![(1, 3), (1, 3), (3, 4)],
+                }],
                 said => vec![said],
             }),
         ),
@@ -1224,7 +1243,7 @@ impl Server {
             }
         }
         let batch = self.said.iter().find_map(|(_, said)| match said {
-            FromMember::Prepared { batch } => Some(*batch),
+            FromMember::Prepared { batch, good: true, .. } => Some(*batch),
             _ => None,
         });
         SlotAt { batch: batch.unwrap(), number: 0 }

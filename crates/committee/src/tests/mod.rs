@@ -5,6 +5,7 @@ mod circuits;
 mod hostile;
 mod moves;
 mod moving;
+mod naming;
 mod people;
 mod play;
 mod reader;

@@ -3,15 +3,14 @@
 
 use crate::decide::{Inputs, decide};
 use crate::learn::{Feedback, State, initial, learn};
-use crate::prepare::{Batch, CONTEXT, Identity, Stock, prepare, prepare_unchecked, signed};
+use crate::prepare::{Batch, Identity, Stock, prepare, prepare_unchecked};
 use crate::scalars::{Decide, Learn};
-use crate::{
-    Ask, CircuitId, Conversation, Error, Lane, MemberKeys, Next, Part, Plan, Reply, Run, Slot, Statement,
-};
+use crate::{Ask, CircuitId, Conversation, Error, Lane, MemberKeys, Next, Part, Plan, Reply, Run, Slot};
 use bandit::LinearConfig;
 use envelope::SigningSecret;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
+use shares::preparation::{PREPARED, Statement};
 use shares::{Field, Key, Kind, Label, Pads, Record, Row, Sharing, Threshold};
 use std::sync::Arc;
 
@@ -126,7 +125,7 @@ impl World {
                     Some(_) => None,
                     None => match talk.next(replies[at].take()) {
                         Next::Done(result) => {
-                            results[at] = Some(result);
+                            results[at] = Some(result.map(|prepared| prepared.slots));
                             None
                         }
                         Next::Ask(mut ask) => {
@@ -180,19 +179,26 @@ impl World {
             Ask::Sign(_) => {
                 let signs = |(member, ask): (&u8, &Option<Ask>)| match ask {
                     Some(Ask::Sign(statement)) => {
-                        let signature = self.sign(*member, batch, statement);
-                        Some((*member, *statement, signature))
+                        let signature = self.sign(*member, batch.label(), statement);
+                        Some((*member, statement.clone(), signature))
                     }
                     _ => None,
                 };
                 Reply::Signed(set.iter().zip(asked).filter_map(signs).collect())
             }
+            Ask::Open(_) => {
+                let opens = asked.iter().filter_map(|ask| match ask {
+                    Some(Ask::Open(seeds)) => Some(seeds.clone()),
+                    _ => None,
+                });
+                Reply::Opened(opens.flatten().collect())
+            }
         }
     }
 
-    pub(crate) fn sign(&self, member: u8, batch: &Batch, statement: &Statement) -> Vec<u8> {
+    pub(crate) fn sign(&self, member: u8, batch: &Label, statement: &Statement) -> Vec<u8> {
         let identity = &self.identities[usize::from(member) - 1];
-        identity.signing.sign(CONTEXT, &signed(batch.label(), statement)).to_vec()
+        identity.signing.sign(PREPARED, &statement.signed(batch)).to_vec()
     }
 
     /// Runs lanes among the members `here`; each gives its own.
