@@ -82,6 +82,10 @@ pub(crate) struct MembersPresent {
     pub(crate) needed: usize,
     /// n, how many there are.
     pub(crate) members: u8,
+    /// In how many runs each member was seen to err, from member 1 on.
+    pub(crate) erred: Vec<u64>,
+    /// Pairs that have disagreed on a key that they have in common: one of the two lies.
+    pub(crate) disputed: Vec<(u8, u8)>,
 }
 
 /// Takes a request back whose device does not wait any more.
@@ -224,7 +228,12 @@ impl Committee {
             board.comes(member, nonce, now);
             // A request that came twice is heard once.
             let fresh = (first..).zip(said).filter(|(number, _)| *number >= next);
+            let before = (board.liars().clone(), board.disputed());
             fresh.for_each(|(_, said)| board.says(member, said, now));
+            if before != (board.liars().clone(), board.disputed()) {
+                let (erred, disputed) = (board.liars(), board.disputed());
+                tracing::warn!(?erred, ?disputed, "members of the committee were seen to err");
+            }
             Ok(())
         })?;
         lock(&self.desk).heard.insert(member, (nonce, next.max(end)));
@@ -253,8 +262,15 @@ impl Committee {
     /// Who is here.
     pub(crate) fn presence(&self) -> MembersPresent {
         let threshold = self.sharing.threshold();
-        let here = lock(&self.desk).board.here();
-        MembersPresent { here, needed: threshold.needed(), members: threshold.members() }
+        let desk = lock(&self.desk);
+        let liars = desk.board.liars();
+        MembersPresent {
+            here: desk.board.here(),
+            needed: threshold.needed(),
+            members: threshold.members(),
+            erred: (1..=threshold.members()).map(|of| liars.get(&of).copied().unwrap_or(0)).collect(),
+            disputed: desk.board.disputed(),
+        }
     }
 
     fn missing(&self) -> crate::Error {

@@ -185,11 +185,15 @@ fn text(seen: &Seen) -> String {
     let again = "Encrypted decisions asked for again, since an answer was outside its range.";
     out.one("helba_asked_again_total", "counter", again, seen.asked_again as f64);
     out.one("helba_bandits", "gauge", "Bandits.", seen.bandits as f64);
-    if let Some(MembersPresent { here, needed, members }) = &seen.committee {
+    if let Some(MembersPresent { here, needed, members, erred, .. }) = &seen.committee {
         out.head("helba_member_here", "gauge", "Whether a member of the committee is here.");
         for member in 1..=*members {
             let value = f64::from(u8::from(here.contains(&member)));
             out.line(&format!("helba_member_here{{member=\"{member}\"}}"), value);
+        }
+        out.head("helba_member_erred_total", "counter", "Runs in which a member was seen to err.");
+        for (member, count) in (1..=*members).zip(erred) {
+            out.line(&format!("helba_member_erred_total{{member=\"{member}\"}}"), *count as f64);
         }
         out.one("helba_members_needed", "gauge", "How many members it takes.", *needed as f64);
     }

@@ -32,6 +32,12 @@ pub(super) fn metrics() -> Named {
             ),
             ("needed", count(), "How many it takes."),
             ("members", count(), "How many there are."),
+            ("erred", list(count()), "In how many runs each member was seen to err, from member 1 on."),
+            (
+                "disputed",
+                list(list(count())),
+                "Pairs that have disagreed on a key that they have in common: one of the two lies.",
+            ),
         ],
     );
     let step = object(
