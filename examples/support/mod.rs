@@ -2,6 +2,7 @@
 //! its client) and the log of rounds. No example uses all of it.
 #![allow(dead_code)]
 
+pub(crate) mod relay;
 pub(crate) mod web;
 
 use anyhow::{Context, Result, ensure};
