@@ -153,9 +153,8 @@ impl Agent {
         let of = match credentials {
             Credentials::Keys(device) => Of::Keys(device),
             Credentials::Session(session) => {
-                let id = session.committee();
-                let session = CommitteeSession::new(client.clone(), Keep::Program(session));
-                Of::Committee(Box::new(Committee::new(session, id)))
+                let session = CommitteeSession::new(client.clone(), Keep::Program(None, session));
+                Of::Committee(Box::new(Committee::new(session)))
             }
         };
         let decisions = options.decision_log.map(|bounds| DecisionLog::open(folder, bounds)).transpose()?;

@@ -33,8 +33,6 @@ const STATEMENT: &str = "The server and fewer than t members of the committee se
 /// The committee, and the agent's session with it.
 pub(crate) struct Committee {
     pub(crate) session: CommitteeSession,
-    /// Its id.
-    pub(crate) id: [u8; 32],
     lanes: [Mutex<()>; LANES],
     under_way: AtomicUsize,
 }
@@ -49,10 +47,10 @@ impl Drop for UnderWay<'_> {
 }
 
 impl Committee {
-    /// The committee of this id, with a session that goes on when it is first needed.
-    pub(crate) fn new(session: CommitteeSession, id: [u8; 32]) -> Self {
+    /// The committee of a session that goes on when it is first needed.
+    pub(crate) fn new(session: CommitteeSession) -> Self {
         let lanes = std::array::from_fn(|_| Mutex::default());
-        Committee { session, id, lanes, under_way: AtomicUsize::new(0) }
+        Committee { session, lanes, under_way: AtomicUsize::new(0) }
     }
 
     /// Makes a decision on `rows`, and keeps it.

@@ -221,10 +221,7 @@ impl Error {
             Error::Client(Client::BadId) => P::UnknownBandit,
             Error::Client(Client::Unreachable { .. } | Client::Refused(_)) => P::ForwardingFailed,
             Error::Client(
-                Client::WrongKeys { .. }
-                | Client::OtherCommittee { .. }
-                | Client::CommitteeMoved { .. }
-                | Client::NoCommittee { .. },
+                Client::WrongKeys { .. } | Client::OtherCommittee { .. } | Client::NoCommittee { .. },
             ) => P::NoKeys,
             Error::Client(
                 Client::BadAnswer(_)

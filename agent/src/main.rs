@@ -13,7 +13,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use user_client::{
-    Client, CommitteeUser, DEFAULT_REPEATS, Device, KeptSession, Opening, Passphrase, Stop, os_rng, patiently,
+    Client, CommitteeUser, DEFAULT_REPEATS, Device, KeptSession, Opening, Passphrase, Stop, os_rng,
+    patiently, read_session,
 };
 use wire::AccessToken;
 
@@ -215,11 +216,13 @@ async fn serve(arguments: Arguments) -> Result<()> {
 /// The session in a file, which begins with the committee of this id if there is no file yet.
 fn session(client: &Client, id: [u8; 32], file: &Path, patience: Duration) -> Result<KeptSession> {
     if file.exists() {
-        let session = KeptSession::open(file)?;
-        session.is_with(Some(id)).with_context(|| file.display().to_string())?;
-        return Ok(session);
+        let session = read_session(file)?;
+        // One of the two has moved to the other, if both are right.
+        if session.committee() == id {
+            return Ok(session);
+        }
     }
-    let begin = |_: &mut _| CommitteeUser::open(client.clone(), Some(id), file);
-    let user = patiently(patience, &Stop::default(), &mut os_rng()?, begin);
-    Ok(user.context("no session with the committee has begun")?.session())
+    let open = |_: &mut _| CommitteeUser::open(client.clone(), Some(id), file);
+    let user = patiently(patience, &Stop::default(), &mut os_rng()?, open);
+    Ok(user.with_context(|| format!("the session in {}", file.display()))?.session())
 }

@@ -5,17 +5,19 @@ use bandit::LinearConfig;
 use host::lock;
 use rand::CryptoRng;
 use shares::moves::Serving;
-use shares::{Decision, Device, SignedManifest};
+use shares::{Decision, Device, KeptSession, SignedManifest};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use wire::{CommitteeBandit, Labelled};
+use wire::{CommitteeBandit, Labelled, ProblemType};
 use zeroize::Zeroizing;
 
 /// The most bytes of receipts and answers.
 const MOST_ANSWER: usize = 1 << 16;
+/// The most bytes of the file of a session that are read.
+const MOST_SESSION: usize = 256;
 /// The most bytes of a manifest with the moves that have led to it.
 const MOST_MANIFEST: usize = 2 << 20;
 /// The seconds that members have for a decision or a receipt.
@@ -31,75 +33,22 @@ pub const OF_KEYS_ALONE: [(&str, &str); 6] = [
     ("open_model", "nobody sees its model"),
     ("counters", "it counts no arms (count them where they are played)"),
 ];
-/// The bytes of a session that is kept: the committee's id, and what the device keeps.
-const SESSION_BYTES: usize = 96;
-
-/// A session with a committee as it is kept. It is secret: whoever has it reads the arms of the session, and
-/// returns and erases its feedback.
-pub struct KeptSession(Zeroizing<[u8; SESSION_BYTES]>);
-
-impl KeptSession {
-    /// Reads what [`Self::bytes`] wrote. `None` for bytes of another length.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        Some(KeptSession(Zeroizing::new(bytes.try_into().ok()?)))
-    }
-
-    /// The bytes to keep, where nobody else reads them.
-    pub fn bytes(&self) -> &[u8] {
-        &*self.0
-    }
-
-    /// The id of the committee.
-    pub fn committee(&self) -> [u8; 32] {
-        let mut id = [0; 32];
-        id.copy_from_slice(&self.0[..32]);
-        id
-    }
-
-    /// Reads a file that its owner alone can read.
-    ///
-    /// # Errors
-    /// [`Error::NoSession`] for another file, [`Error::Permissions`], [`Error::Io`].
-    pub fn open(path: &Path) -> Result<Self, Error> {
-        let mut bytes = Zeroizing::new(Vec::with_capacity(SESSION_BYTES + 1));
-        let file = host::open_private(path).map_err(|e| Error::file(path, e))?;
-        file.take(SESSION_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|e| Error::file(path, e))?;
-        Self::from_bytes(&bytes).ok_or_else(|| Error::NoSession { path: path.to_owned() })
-    }
-
-    /// Writes a file that its owner alone can read.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn save(&self, path: &Path) -> Result<(), Error> {
-        host::write_private(path, self.bytes()).map_err(|e| Error::file(path, e))
-    }
-
-    /// Refuses a session with another committee than the one of this id.
-    ///
-    /// # Errors
-    /// [`Error::OtherCommittee`].
-    pub fn is_with(&self, committee: Option<[u8; 32]>) -> Result<(), Error> {
-        same(self.committee(), committee)
-    }
-
-    /// A key that follows from the session, for what its holder keeps.
-    pub fn derive_key(&self, context: &'static str) -> Zeroizing<[u8; 32]> {
-        Zeroizing::new(blake3::derive_key(context, self.bytes()))
-    }
-
-    fn of_device(&self) -> Zeroizing<[u8; 64]> {
-        let mut session = Zeroizing::new([0; 64]);
-        session.copy_from_slice(&self.0[32..]);
-        session
-    }
+/// Reads a session from a file that its owner alone can read.
+///
+/// # Errors
+/// [`Error::NoSession`] for another file, [`Error::Permissions`], [`Error::Io`].
+pub fn read_session(path: &Path) -> Result<KeptSession, Error> {
+    let mut bytes = Zeroizing::new(Vec::with_capacity(MOST_SESSION));
+    let file = host::open_private(path).map_err(|e| Error::file(path, e))?;
+    file.take(MOST_SESSION as u64).read_to_end(&mut bytes).map_err(|e| Error::file(path, e))?;
+    KeptSession::from_bytes(&bytes).ok_or_else(|| Error::NoSession { path: path.to_owned() })
 }
 
-/// A device with a session, and the server that carries its messages.
+/// A device with a session, and the server that carries its messages. Where the server does not know the
+/// session any more, the device begins it again: after a move of the committee, with the next one.
 pub struct CommitteeUser {
     client: Client,
-    device: Device,
-    committee: [u8; 32],
+    device: Mutex<Arc<Device>>,
 }
 
 impl CommitteeUser {
@@ -111,68 +60,77 @@ impl CommitteeUser {
     /// of the client.
     pub fn begin(client: Client, committee: Option<[u8; 32]>) -> Result<Self, Error> {
         let manifest = manifest(&client, committee)?;
-        let committee = manifest.manifest.id();
         let (device, begins) = Device::begin(manifest, &mut os_rng()?).map_err(bad)?;
-        let receipts = client.exchange("committee/sessions", &begins, MOST_ANSWER, WAIT)?;
-        device.check_receipts(&receipts).map_err(bad)?;
-        Ok(CommitteeUser { client, device, committee })
+        begun(&client, &device, &begins)?;
+        Ok(CommitteeUser { client, device: Mutex::new(Arc::new(device)) })
     }
 
     /// Goes on with the session that a file has, or begins one with the committee of this id and keeps it in
-    /// that file. After the committee has moved it begins one with the next, since the one before is of no
-    /// use.
+    /// that file. The session goes on after moves of the committee.
     ///
     /// # Errors
-    /// As [`Self::begin`] and [`KeptSession::open`]; [`Error::NoSession`] without a file and an id;
+    /// As [`Self::begin`] and [`read_session`]; [`Error::NoSession`] without a file and an id;
     /// [`Error::OtherCommittee`] for the session with another committee than the one of this id.
     pub fn open(client: Client, committee: Option<[u8; 32]>, path: &Path) -> Result<Self, Error> {
         if path.exists() {
-            let session = KeptSession::open(path)?;
-            // The session may be with the committee to which the named one has moved.
-            if session.is_with(committee).is_err() {
-                same(session.committee(), Some(manifest(&client, committee)?.id()))?;
-            }
-            let known = session.committee();
-            match Self::restore(client.clone(), &session) {
-                Err(Error::CommitteeMoved { .. }) => {
-                    let user = Self::begin(client, Some(known))?;
-                    user.session().save(path)?;
-                    return Ok(user);
-                }
-                restored => return restored,
-            }
+            return Self::restore(client, committee, &read_session(path)?);
         }
         let committee = committee.ok_or_else(|| Error::NoSession { path: path.to_owned() })?;
         let user = Self::begin(client, Some(committee))?;
-        user.session().save(path)?;
+        host::write_private(path, user.session().bytes()).map_err(|e| Error::file(path, e))?;
         Ok(user)
     }
 
-    /// Goes on with a session ([`Self::session`]).
+    /// Goes on with a session ([`Self::session`]), with the committee of this id or one to which it has
+    /// moved.
     ///
     /// # Errors
-    /// As [`Self::begin`]; [`Error::CommitteeMoved`], since sessions end with their committee.
-    pub fn restore(client: Client, session: &KeptSession) -> Result<Self, Error> {
-        let committee = session.committee();
-        let manifest = manifest(&client, Some(committee))?;
-        if manifest.id() != committee {
-            return Err(Error::CommitteeMoved { to: ckks::Hex(&manifest.id()).to_string() });
+    /// As [`Self::begin`]; [`Error::OtherCommittee`] also for a session with another committee.
+    pub fn restore(
+        client: Client,
+        committee: Option<[u8; 32]>,
+        session: &KeptSession,
+    ) -> Result<Self, Error> {
+        let serving = manifest(&client, Some(session.committee()))?;
+        // Both have moved to the committee that serves, or are it.
+        if committee.is_some_and(|id| ![session.committee(), serving.id()].contains(&id)) {
+            manifest(&client, committee)?;
         }
-        let device = Device::restore(manifest, &session.of_device()).map_err(bad)?;
-        Ok(CommitteeUser { client, device, committee })
+        let device = Device::restore(serving, session).map_err(bad)?;
+        Ok(CommitteeUser { client, device: Mutex::new(Arc::new(device)) })
     }
 
     /// What goes on with this session.
     pub fn session(&self) -> KeptSession {
-        let mut bytes = Zeroizing::new([0; SESSION_BYTES]);
-        bytes[..32].copy_from_slice(&self.committee);
-        bytes[32..].copy_from_slice(&*self.device.session());
-        KeptSession(bytes)
+        self.device().session().clone()
     }
 
-    /// The device.
-    pub fn device(&self) -> &Device {
-        &self.device
+    /// The device. After a move of the committee it is another one.
+    pub fn device(&self) -> Arc<Device> {
+        lock(&self.device).clone()
+    }
+
+    /// What the server answers, also if it does not know the session any more.
+    fn told<T>(&self, tell: impl Fn(&Device) -> Result<T, Error>) -> Result<T, Error> {
+        let device = self.device();
+        match tell(&device) {
+            Err(error) if error.is_of(ProblemType::UnknownSession) => tell(&*self.begin_again(&device)?),
+            told => told,
+        }
+    }
+
+    /// Begins the session again, with the committee that serves now.
+    fn begin_again(&self, before: &Arc<Device>) -> Result<Arc<Device>, Error> {
+        // Held meanwhile, so that others wait for it.
+        let mut device = lock(&self.device);
+        if Arc::ptr_eq(&device, before) {
+            let session = device.session();
+            let serving = manifest(&self.client, Some(session.committee()))?;
+            let next = Device::restore(serving, session).map_err(bad)?;
+            begun(&self.client, &next, &next.begins().map_err(bad)?)?;
+            *device = Arc::new(next);
+        }
+        Ok(device.clone())
     }
 
     /// Refuses contexts that [`Self::decide`] refuses, without a request.
@@ -192,10 +150,12 @@ impl CommitteeUser {
     pub fn decide(&self, bandit: &CommitteeBandit, contexts: &[Vec<f64>]) -> Result<Decision, Error> {
         let rows: Vec<Vec<f64>> = checked(bandit, contexts)?.into_iter().map(Cow::into_owned).collect();
         let definition = bandit.definition().ok_or_else(|| Error::BadAnswer("an id that is none".into()))?;
-        let request = self.device.request(&definition, &rows, &mut os_rng()?).map_err(bad)?;
         let path = format!("bandits/{}/decisions", bandit.id);
-        let answer = self.client.exchange(&path, &request, MOST_ANSWER, WAIT)?;
-        self.device.open(&definition, &request, &answer).map_err(bad)
+        self.told(|device| {
+            let request = device.request(&definition, &rows, &mut os_rng()?).map_err(bad)?;
+            let answer = self.client.exchange(&path, &request, MOST_ANSWER, WAIT)?;
+            device.open(&definition, &request, &answer).map_err(bad)
+        })
     }
 
     /// The message with the reward of a decision, for [`Self::return_feedback`]. The server takes the same
@@ -211,7 +171,7 @@ impl CommitteeUser {
         rng: &mut R,
     ) -> Result<Vec<u8>, Error> {
         Self::check_reward(reward)?;
-        self.device.feedback(decision, reward, rng).map_err(bad)
+        self.device().feedback(decision, reward, rng).map_err(bad)
     }
 
     /// Refuses a reward outside −1 to 1.
@@ -234,7 +194,8 @@ impl CommitteeUser {
             return Err(Error::BadId);
         }
         let label = ckks::Hex(decision);
-        self.client.submit(&format!("bandits/{bandit}/decisions/{label}/feedback"), feedback)
+        let path = format!("bandits/{bandit}/decisions/{label}/feedback");
+        self.told(|_| self.client.submit(&path, feedback))
     }
 
     /// Sends the reward of a decision, between −1 and 1. It counts once.
@@ -260,7 +221,7 @@ impl CommitteeUser {
     /// # Errors
     /// Those of the client.
     pub fn erase(&self, bandit: &CommitteeBandit, decision: &[u8; 32]) -> Result<(), Error> {
-        self.client.erase_of_committee(&bandit.id, decision, &self.device.erasure(decision))
+        self.told(|device| self.client.erase_of_committee(&bandit.id, decision, &device.erasure(decision)))
     }
 }
 
@@ -270,8 +231,8 @@ pub enum Keep {
     Nowhere([u8; 32]),
     /// In a file, which is written when the session begins. Without an id, that of the session in the file.
     File(Option<[u8; 32]>, PathBuf),
-    /// In the program.
-    Program(KeptSession),
+    /// In the program. With an id, the committee must be that one, or one to which it has moved.
+    Program(Option<[u8; 32]>, KeptSession),
 }
 
 /// The session of a program that runs long, which begins or goes on with the first call that needs it.
@@ -294,13 +255,13 @@ impl CommitteeSession {
     /// The id of the committee, as it was named.
     ///
     /// # Errors
-    /// [`Error::NoSession`] without an id and a file; as [`KeptSession::open`].
+    /// [`Error::NoSession`] without an id and a file; as [`read_session`].
     pub fn committee(&self) -> Result<[u8; 32], Error> {
         match &self.keep {
-            Keep::Nowhere(id) | Keep::File(Some(id), _) => Ok(*id),
-            Keep::File(None, path) if path.exists() => Ok(KeptSession::open(path)?.committee()),
+            Keep::Nowhere(id) | Keep::File(Some(id), _) | Keep::Program(Some(id), _) => Ok(*id),
+            Keep::File(None, path) if path.exists() => Ok(read_session(path)?.committee()),
             Keep::File(None, path) => Err(Error::NoSession { path: path.clone() }),
-            Keep::Program(session) => Ok(session.committee()),
+            Keep::Program(None, session) => Ok(session.committee()),
         }
     }
 
@@ -318,9 +279,20 @@ impl CommitteeSession {
         let opened = match &self.keep {
             Keep::Nowhere(id) => CommitteeUser::begin(client, Some(*id)),
             Keep::File(id, path) => CommitteeUser::open(client, *id, path),
-            Keep::Program(session) => CommitteeUser::restore(client, session),
+            Keep::Program(id, session) => CommitteeUser::restore(client, *id, session),
         };
         Ok(user.insert(Arc::new(opened?)).clone())
+    }
+
+    /// Whether the committee of this id, in hexadecimal digits, is the one that was named, or the one that
+    /// serves after its moves.
+    ///
+    /// # Errors
+    /// As [`Self::committee`]; those of the client.
+    pub fn is_with(&self, committee: &str) -> Result<bool, Error> {
+        let is = |id: [u8; 32]| ckks::Hex(&id).to_string() == committee;
+        let named = self.committee()?;
+        Ok(is(named) || is(manifest(&self.client, Some(named))?.id()))
     }
 
     /// Creates a bandit of the committee, as [`Client::create_of_committee`], and of no other one.
@@ -380,12 +352,10 @@ fn manifest(client: &Client, committee: Option<[u8; 32]>) -> Result<SignedManife
     })
 }
 
-fn same(got: [u8; 32], want: Option<[u8; 32]>) -> Result<(), Error> {
-    let text = |id: &[u8; 32]| ckks::Hex(id).to_string();
-    match want {
-        Some(want) if want != got => Err(Error::OtherCommittee { got: text(&got), want: text(&want) }),
-        _ => Ok(()),
-    }
+/// Begins the session of a device with the server.
+fn begun(client: &Client, device: &Device, begins: &[u8]) -> Result<(), Error> {
+    let receipts = client.exchange("committee/sessions", begins, MOST_ANSWER, WAIT)?;
+    device.check_receipts(&receipts).map_err(bad)
 }
 
 fn bad(error: shares::Error) -> Error {

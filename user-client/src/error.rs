@@ -171,12 +171,6 @@ pub enum Error {
     /// The server refused the request.
     #[error("the server refused ({}, {}): {}", .0.status, .0.title, .0.detail)]
     Refused(wire::Problem),
-    /// The committee of a session has moved to another one.
-    #[error("the committee has moved to {to}, and sessions end with their committee: begin another session")]
-    CommitteeMoved {
-        /// The committee that serves, in hexadecimal digits.
-        to: String,
-    },
     /// Untrusted: an answer that does not follow the protocol.
     #[error("the answer of the server cannot be used: {0}")]
     BadAnswer(String),
@@ -202,6 +196,12 @@ impl Error {
             Some(host::ReadableByOthers { mode, .. }) => Error::Permissions { path, mode: *mode },
             None => Error::Io { path, error },
         }
+    }
+
+    /// Whether the server has refused the request for this reason.
+    #[cfg(feature = "http")]
+    pub(crate) fn is_of(&self, kind: wire::ProblemType) -> bool {
+        matches!(self, Error::Refused(problem) if problem.reason.as_deref() == Some(kind.reason()))
     }
 
     /// Whether the same request may be answered later: the server cannot be reached, has no place, or fails.

@@ -45,9 +45,10 @@ pub use pending::Pending;
 pub use raiser::{MOST_BANDITS, MOST_WAITING, Raiser, RaiserOptions, Stop, patiently, until_signal};
 
 #[cfg(feature = "http")]
-pub use committee_user::{CommitteeSession, CommitteeUser, Keep, KeptSession, OF_KEYS_ALONE};
+pub use committee_user::{CommitteeSession, CommitteeUser, Keep, OF_KEYS_ALONE, read_session};
 #[cfg(feature = "http")]
 pub use server_options::ServerOptions;
+pub use shares::KeptSession;
 
 pub use ckks_secret::Passphrase;
 pub use host::os_rng;

@@ -98,7 +98,12 @@ pub(super) async fn list(
         let listed = agent.0.client.bandits()?;
         let own = match &agent.0.of {
             Of::Keys(device) => ("key_id", device.key_id().to_string()),
-            Of::Committee(committee) => ("committee", ckks::Hex(&committee.id).to_string()),
+            Of::Committee(committee) => {
+                // A server has one committee.
+                let its = listed.iter().find_map(|bandit| bandit["committee"].as_str()).unwrap_or_default();
+                let own = !its.is_empty() && committee.session.is_with(its)?;
+                ("committee", if own { its.into() } else { String::new() })
+            }
         };
         Ok((listed, own))
     });
@@ -338,7 +343,7 @@ pub(super) fn view(agent: &Agent, id: &str) -> Result<View, Error> {
         (AnyBandit::Encrypted(view), Of::Keys(_)) => Seen::Keys(view),
         (AnyBandit::Encrypted(_), Of::Committee(_)) => return others(Holder::Keys),
         (AnyBandit::Committee(view), Of::Committee(committee))
-            if view.created.committee == ckks::Hex(&committee.id).to_string() =>
+            if committee.session.is_with(&view.created.committee)? =>
         {
             Seen::Committee(view)
         }

@@ -70,8 +70,7 @@ impl Committee {
             (id, None, Some(bytes)) => {
                 let session = KeptSession::from_bytes(bytes);
                 let session = session.ok_or_else(|| Failure::Keys(no_session.into()))?;
-                session.is_with(id)?;
-                Keep::Program(session)
+                Keep::Program(id, session)
             }
         };
         let session = CommitteeSession::new(client.clone(), keep);
@@ -129,8 +128,7 @@ impl Committee {
                     checked => checked?,
                 }
             }
-            let user = inner.user(stop)?;
-            let decide = |rows: &Vec<Vec<f64>>| inner.patiently(stop, || user.decide(&bandit, rows));
+            let decide = |rows: &Vec<Vec<f64>>| inner.patiently(stop, || inner.session.decide(&bandit, rows));
             let mut made = Vec::with_capacity(contexts.len());
             for together in contexts.chunks(AT_A_TIME) {
                 let decided: Vec<_> = std::thread::scope(|scope| {

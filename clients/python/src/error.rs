@@ -107,7 +107,6 @@ fn of_device(py: Python<'_>, error: Error) -> PyErr {
         | Error::Permissions { .. }
         | Error::WrongKeys { .. }
         | Error::OtherCommittee { .. }
-        | Error::CommitteeMoved { .. }
         | Error::NoSession { .. }
         | Error::AnswerCount { .. }
         | Error::RepeatCount { .. } => ("KeysError", error.to_string()),

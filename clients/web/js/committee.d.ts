@@ -6,7 +6,7 @@ export type { CallOptions, Contexts, Exchange } from "./index.js";
 export class User {
   private constructor();
   /**
-   * Begins a session with a committee, or goes on with one. Rejects with `KeysError` for a server with another committee, and for a session
+   * Begins a session with a committee, or goes on with one, also after moves of the committee. Rejects with `KeysError` for a server with another committee, and for a session
    * with another one.
    * @param url `https://HOST[:PORT]`, of the page's own origin, or of a server that names it with `--cors-origin`.
    */
@@ -25,7 +25,7 @@ export class User {
       observe?: (exchange: Exchange) => void;
     },
   ): Promise<User>;
-  /** The id of the committee. */
+  /** The id of the committee, as it was named. */
   readonly committee: string;
   /**
    * What the page stores to go on with the session: 96 bytes, which do not change. **They are secret**: who has them and what the server

@@ -8,8 +8,10 @@ import { number, table } from "./values.js";
 
 export * from "./errors.js";
 
-/** The most bytes of a manifest, of receipts and of an answer. */
+/** The most bytes of receipts and of an answer. */
 const MOST = 1 << 16;
+/** The most bytes of a manifest with the moves that have led to it. */
+const MOST_MANIFEST = 2 << 20;
 /** The first bytes of a stored decision; JSON follows. */
 const MAGIC = "HELBACOM\x01\0";
 
@@ -68,10 +70,29 @@ function parsed(text) {
 const toHex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 const fromHex = (text) => Uint8Array.from(text.match(/../g) ?? [], (pair) => Number.parseInt(pair, 16));
 
+/** A device with a session with the named committee, or with the one to which it has moved. */
+async function deviceOf(connection, committee, session, signal) {
+  const { response, bytes: manifest } = await connection.send("GET", "committee", { signal, most: MOST_MANIFEST });
+  if (!response.ok) throw refusal(response, manifest);
+  return session === undefined ? module.Device.begin(manifest, committee) : module.Device.restore(manifest, committee, session);
+}
+
+/** Begins the session of a device with the server. */
+async function begin(connection, device, signal) {
+  try {
+    device.checkReceipts(await connection.exchange("committee/sessions", device.begins(), { signal, most: MOST }));
+    return device;
+  } catch (error) {
+    device.free();
+    throw error;
+  }
+}
+
 /** A session of a device with a committee, and the server that carries its messages. */
 export class User {
   #connection;
   #device;
+  #beginning;
 
   constructor(connection, device, committee) {
     this.#connection = connection;
@@ -89,20 +110,9 @@ export class User {
       const authorization = token === undefined ? undefined : bearer(token);
       const connection = new Connection(String(url), () => authorization, timeout, observe && ((told) => observe(observed(told))));
       await start();
-      const { response, bytes: manifest } = await connection.send("GET", "committee", { signal, most: MOST });
-      if (!response.ok) throw refusal(response, manifest);
-      if (session !== undefined) {
-        const bytes = ArrayBuffer.isView(session) ? session : new Uint8Array(session);
-        return new User(connection, module.Device.restore(manifest, committee, bytes), committee);
-      }
-      const device = module.Device.begin(manifest, committee);
-      try {
-        device.checkReceipts(await connection.exchange("committee/sessions", device.begins(), { signal, most: MOST }));
-      } catch (error) {
-        device.free();
-        throw error;
-      }
-      return new User(connection, device, committee);
+      const bytes = session === undefined || ArrayBuffer.isView(session) ? session : new Uint8Array(session);
+      const device = await deviceOf(connection, committee, bytes, signal);
+      return new User(connection, bytes === undefined ? await begin(connection, device, signal) : device, committee);
     });
   }
 
@@ -116,6 +126,7 @@ export class User {
       const text = await this.#connection.json("GET", `bandits/${checkedId(id)}`, { signal });
       const view = parsed(text);
       if (typeof view?.committee !== "string") throw named("ValueError", "the bandit is none of a committee: `Client` opens it");
+      if (view.committee !== User.device(this).committee()) await this.#again(User.device(this), signal);
       const joined = User.device(this).join(text);
       if (joined.id() !== id) throw named("AnswerError", `the server answers with another bandit than ${id}`);
       return new Bandit(this, joined, view);
@@ -126,6 +137,32 @@ export class User {
   free() {
     this.#device?.free();
     this.#device = undefined;
+  }
+
+  /** Begins the session again where the server does not know it any more: after a move of the committee, with the next one. */
+  #again(before, signal) {
+    if (this.#device !== before) return undefined;
+    this.#beginning ??= deviceOf(this.#connection, this.committee, before.session(), signal)
+      .then((device) => begin(this.#connection, device, signal))
+      .then((device) => {
+        // Who waits for an answer reads it with the device before.
+        if (this.#device === before) this.#device = device;
+        else device.free();
+      })
+      .finally(() => (this.#beginning = undefined));
+    return this.#beginning;
+  }
+
+  /** For this file: what `tell` returns for the device, also if the server does not know the session any more. */
+  static async told(user, tell, signal) {
+    const device = User.device(user);
+    try {
+      return await tell(device);
+    } catch (error) {
+      if (error.reason !== "unknown_session") throw error;
+      await user.#again(device, signal);
+      return tell(User.device(user));
+    }
   }
 
   /** For this file. */
@@ -154,21 +191,24 @@ export class Bandit {
   async decide(contexts, { signal, ...others } = {}) {
     return typed(async () => {
       refuseOthers(others);
-      let ms = 0;
-      const compute = (work) => {
-        const began = performance.now();
-        const done = work(User.device(this.#user));
-        ms += performance.now() - began;
-        return done;
-      };
       const rows = table(contexts);
       const other = rows.findIndex((row) => row.length !== this.features);
       if (rows.length !== this.arms) throw named("ValueError", `the bandit has ${this.arms} arms, and the contexts have ${rows.length} rows`);
       if (other >= 0) throw named("ValueError", `row ${other + 1} has ${rows[other].length} numbers, and the bandit has ${this.features} features`);
-      const request = compute((device) => device.request(this.#joined, Float64Array.from(rows.flat())));
-      const requestMs = ms;
-      const answer = await User.connection(this.#user).exchange(`bandits/${this.id}/decisions`, request, { signal, most: MOST });
-      const opened = compute((device) => device.open(this.#joined, request, answer));
+      let ms, requestMs, request, answer;
+      const compute = (work) => {
+        const began = performance.now();
+        const done = work();
+        ms += performance.now() - began;
+        return done;
+      };
+      const opened = await User.told(this.#user, async (device) => {
+        ms = 0;
+        request = compute(() => device.request(this.#joined, Float64Array.from(rows.flat())));
+        requestMs = ms;
+        answer = await User.connection(this.#user).exchange(`bandits/${this.id}/decisions`, request, { signal, most: MOST });
+        return compute(() => device.open(this.#joined, request, answer));
+      }, signal);
       const [id, arm, round] = [opened.label(), opened.arm(), opened.round()];
       opened.free();
       const stored = { bandit: this.id, session: User.device(this.#user).sessionId(), decision: id };
@@ -184,7 +224,8 @@ export class Bandit {
       // Members take a second feedback on a decision for another one, unless it has the bytes of the first.
       stored.feedback ??= toHex(User.device(this.#user).feedback(stored.decision, reward));
       const path = `bandits/${this.id}/decisions/${stored.decision}/feedback`;
-      await User.connection(this.#user).exchange(path, fromHex(stored.feedback), { signal, most: MOST });
+      const sent = fromHex(stored.feedback);
+      await User.told(this.#user, () => User.connection(this.#user).exchange(path, sent, { signal, most: MOST }), signal);
       return { decision: stored.decision };
     });
   }
@@ -193,8 +234,11 @@ export class Bandit {
     return typed(async () => {
       refuseOthers(others);
       const label = typeof decision === "string" ? decision : this.#stored(decision).decision;
-      const headers = { "helba-erasure": User.device(this.#user).erasure(label) };
-      await User.connection(this.#user).json("DELETE", `bandits/${this.id}/decisions/${label}/feedback`, { headers, signal });
+      const path = `bandits/${this.id}/decisions/${label}/feedback`;
+      await User.told(this.#user, (device) => {
+        const headers = { "helba-erasure": device.erasure(label) };
+        return User.connection(this.#user).json("DELETE", path, { headers, signal });
+      }, signal);
       return { decision: label };
     });
   }

@@ -26,7 +26,7 @@ const folder = mkdtempSync(join(tmpdir(), "helba-web-"));
 const path = (...names) => join(folder, ...names);
 const running = new Set();
 const pages = { fetched: [] };
-let id, server, browser;
+let id, server, members, browser;
 
 /** A program of members, which is killed at the end at the latest. */
 function member(...options) {
@@ -35,26 +35,39 @@ function member(...options) {
   return child;
 }
 
-/** Members draw their keys over a board, each in a process of its own. Returns the committee's id. */
-async function makeKeys() {
-  const numbers = Array.from({ length: MEMBERS }, (_, at) => at + 1);
+const numbers = Array.from({ length: MEMBERS }, (_, at) => at + 1);
+
+/** Members draw their keys over a board, each in a process of its own. `name` is before each file's. Returns the committee's id. */
+async function makeKeys(name, ...follows) {
   for (const j of numbers) {
-    writeFileSync(path(`${j}.card`), execFileSync(program("helba-member"), ["identity", "--out", path(`${j}.identity`)]));
+    writeFileSync(path(`${name}${j}.card`), execFileSync(program("helba-member"), ["identity", "--out", path(`${name}${j}.identity`)]));
   }
-  const cards = numbers.map((j) => path(`${j}.card`));
-  execFileSync(program("helba-member"), ["propose", "--threshold", String(THRESHOLD), "--out", path("proposal"), ...cards]);
-  const options = ["board", "--proposal", path("proposal"), "--listen", "127.0.0.1:0"];
+  const cards = numbers.map((j) => path(`${name}${j}.card`));
+  const proposal = path(`${name}proposal`);
+  execFileSync(program("helba-member"), ["propose", "--threshold", String(THRESHOLD), "--out", proposal, ...follows, ...cards]);
+  const options = ["board", "--proposal", proposal, "--listen", "127.0.0.1:0"];
   const board = start("helba-member", options, (text) => /(\S+:\d+)\s/.exec(text));
   running.add(board.child);
   const url = `http://${(await board.started)[1].replace(/^http:\/\//, "")}`;
   const makers = numbers.map((j) => {
-    const own = ["--identity", path(`${j}.identity`), "--out", path(`member-${j}`)];
-    return start("helba-member", ["keygen", "--proposal", path("proposal"), "--board", url, ...own], (text) => /committee ([0-9a-f]{64})/.exec(text));
+    const own = ["--identity", path(`${name}${j}.identity`), "--out", path(`${name}member-${j}`)];
+    return start("helba-member", ["keygen", "--proposal", proposal, "--board", url, ...own], (text) => /committee ([0-9a-f]{64})/.exec(text));
   });
   const ends = await Promise.all(makers.map(({ child }) => once(child, "exit")));
   assert.deepEqual(ends.map(([code]) => code), numbers.map(() => 0), makers.map(({ output }) => output()).join("\n"));
   board.child.kill("SIGKILL");
   return (await makers[0].started)[1];
+}
+
+/** The manifest of a committee. */
+const manifest = (name) => path(`${name}member-1`, "committee.manifest");
+
+/** Members of a committee, each in a process of its own. */
+function serving(name, ...more) {
+  return numbers.map((j) => {
+    const own = ["--keys", path(`${name}member-${j}`), "--identity", path(`${name}${j}.identity`)];
+    return member("serve", "--server", server.url, ...own, ...more);
+  });
 }
 
 /** Serves the package beside an empty page, from an origin of its own, and writes down what is fetched. */
@@ -99,14 +112,12 @@ async function learnt(bandit, feedbacks) {
 }
 
 before(async () => {
-  id = await makeKeys();
+  id = await makeKeys("");
   // Before the server, which lists the origin of the page.
   server = { url: "http://127.0.0.1" };
   const { url } = await serve();
-  server = await startServer(["--committee", path("member-1", "committee.manifest"), "--state", path("state"), "--cors-origin", url]);
-  for (let j = 1; j <= MEMBERS; j++) {
-    member("serve", "--server", server.url, "--keys", path(`member-${j}`), "--identity", path(`${j}.identity`));
-  }
+  server = await startServer(["--committee", manifest(""), "--state", path("state"), "--cors-origin", url]);
+  members = serving("");
   const module = await import("../pkg/committee.js");
   await module.default({ module_or_path: readFileSync(new URL("../pkg/committee_bg.wasm", import.meta.url)) });
   browser = await Browser.start();
@@ -203,13 +214,14 @@ test("attack_a_server_has_another_committee", async () => {
     await assert.rejects(User.open(server.url, { committee }), named(ValueError, /64 hexadecimal digits/));
   }
   // A manifest whose signatures are of something else, and one that is cut off.
-  const manifest = readFileSync(path("member-1", "committee.manifest"));
-  const answers = [Buffer.from(manifest), manifest.subarray(0, -1), Buffer.alloc(1 << 17)];
-  answers[0][manifest.length - 1] ^= 1;
+  const right = Buffer.from(await (await fetch(`${server.url}/v1/committee`)).arrayBuffer());
+  const answers = [Buffer.from(right), right.subarray(0, -1), Buffer.alloc(1 << 22)];
+  // The last byte of the last signature: after it there are no moves.
+  answers[0][right.length - 2] ^= 1;
   const liar = createServer((_, response) => response.writeHead(200).end(answers.shift()));
   await new Promise((resolve) => liar.listen(0, "127.0.0.1", resolve));
   const url = `http://127.0.0.1:${liar.address().port}`;
-  for (const message of [/has not signed/, /signed manifest/, /longer than 65536 bytes/]) {
+  for (const message of [/has not signed/, /another form/, /longer than 2097152 bytes/]) {
     await assert.rejects(User.open(url, { committee: id }), named(AnswerError, message));
   }
   liar.closeAllConnections();
@@ -367,4 +379,29 @@ test("a page decides, is loaded again, and goes on with its session", { timeout:
   // The control: the other device's page loads its own module, and would here too.
   const names = readdirSync(new URL("../pkg/", import.meta.url)).filter((name) => name.endsWith(".wasm"));
   assert.deepEqual(names.sort(), ["committee_bg.wasm", "portable_bg.wasm", "simd128_bg.wasm"]);
+});
+
+test("a session goes on after a move of the committee", { timeout: 300_000 }, async () => {
+  const user = await User.open(server.url, { committee: id });
+  const session = user.session();
+  const bandit = await user.bandit(await create());
+  const before = await bandit.decide(CONTEXTS);
+  const next = await makeKeys("next-", "--follows", manifest(""));
+  server.stop();
+  const host = new URL(server.url).host;
+  server = await startServer(["--committee", manifest(""), "--next-committee", manifest("next-"), "--state", path("state")], host);
+  serving("next-");
+  for (const child of members) child.kill("SIGKILL");
+  const leaving = serving("", "--leaves-for", manifest("next-"));
+  assert.deepEqual(await Promise.all(leaving.map((child) => once(child, "exit"))), leaving.map(() => [0, null]));
+  assert.equal((await bandit.decide(CONTEXTS)).round, 0, "the first of the next committee");
+  assert.deepEqual(user.session(), session);
+  await assert.rejects(bandit.feedback(before, 1), named(ValueError, /another session/));
+  for (const committee of [id, next]) {
+    const again = await User.open(server.url, { committee, session });
+    const played = await (await again.bandit(bandit.id)).decide(CONTEXTS);
+    assert.equal((await bandit.feedback(played, 1)).decision, played.id, "one session");
+  }
+  const other = await User.open(server.url, { committee: next });
+  assert.equal((await other.bandit(bandit.id)).id, bandit.id);
 });

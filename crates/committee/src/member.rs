@@ -254,6 +254,10 @@ impl<M: Memory> Member<M> {
                 Ok(self.says_that_it_moves())
             }
             ToMember::Session(session) => self.session(&session),
+            ToMember::Forget(sessions) => {
+                sessions.iter().for_each(|id| drop(self.sessions.remove(id)));
+                Ok(vec![])
+            }
             ToMember::Bandit(definition) => self.bandit(definition),
             ToMember::Prepare(prepare) => self.prepare(prepare),
             ToMember::Pack(pack) => self.pack(pack),
@@ -295,7 +299,7 @@ impl<M: Memory> Member<M> {
 
     fn about(&self, message: &ToMember) -> About {
         match message {
-            ToMember::Begin => About::Hash([0; 32]),
+            ToMember::Begin | ToMember::Forget(_) => About::Hash([0; 32]),
             ToMember::Session(session) => About::Hash(session.id()),
             ToMember::Bandit(definition) => About::Hash(definition.id(&self.committee)),
             ToMember::Prepare(prepare) => About::Run(Prepare::asked(prepare.number)),

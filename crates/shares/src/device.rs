@@ -2,16 +2,70 @@
 
 use crate::session::Nonce;
 use crate::talk::{Answered, Definition, RECEIPT, Signatures, decision_label, from_bytes, receipt, to_bytes};
-use crate::{Error, Manifest, Pads, Request, Row, Session, SessionSecret, Sharing, SignedManifest};
+use crate::{Error, Key, Manifest, Pads, Request, Row, SessionSecret, Sharing, SignedManifest};
 use rand::CryptoRng;
 use serde::Deserialize;
 use std::collections::BTreeSet;
+use zeroize::Zeroizing;
+
+/// The bytes of a session that is kept.
+const KEPT_BYTES: usize = 96;
+
+/// A session as a device keeps it: the id of the committee with which it has begun, and what
+/// [`SessionSecret::to_bytes`] has of it. It is secret: whoever has it reads the arms of the session, and
+/// returns and erases its feedback. It serves after moves of the committee too.
+#[derive(Clone)]
+pub struct KeptSession(Zeroizing<[u8; KEPT_BYTES]>);
+
+impl KeptSession {
+    /// Reads what [`Self::bytes`] wrote. `None` for bytes of another length.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        Some(KeptSession(Zeroizing::new(bytes.try_into().ok()?)))
+    }
+
+    fn new(committee: &[u8; 32], session: &SessionSecret) -> Self {
+        let mut bytes = Zeroizing::new([0; KEPT_BYTES]);
+        bytes[..32].copy_from_slice(committee);
+        bytes[32..].copy_from_slice(&*session.to_bytes());
+        KeptSession(bytes)
+    }
+
+    /// The bytes to keep, where nobody else reads them.
+    pub fn bytes(&self) -> &[u8] {
+        &*self.0
+    }
+
+    /// The id of the committee with which it has begun.
+    pub fn committee(&self) -> [u8; 32] {
+        let mut id = [0; 32];
+        id.copy_from_slice(&self.0[..32]);
+        id
+    }
+
+    /// A key that follows from the session, for what its holder keeps.
+    pub fn derive_key(&self, context: &'static str) -> Zeroizing<[u8; 32]> {
+        Zeroizing::new(blake3::derive_key(context, self.bytes()))
+    }
+
+    fn secret(&self, sharing: &Sharing) -> SessionSecret {
+        let mut bytes = Zeroizing::new([0; 64]);
+        bytes.copy_from_slice(&self.0[32..]);
+        SessionSecret::from_bytes(sharing, &bytes)
+    }
+
+    /// What the session with another committee follows from.
+    fn next(&self, committee: &[u8; 32]) -> Key {
+        let next = Zeroizing::new([self.bytes(), committee].concat());
+        Key::new(blake3::derive_key("helba 2026-11-28 session with the next committee", &next))
+    }
+}
 
 /// A device with a session.
 pub struct Device {
     sharing: Sharing,
     manifest: Manifest,
     session: SessionSecret,
+    kept: KeptSession,
 }
 
 /// A decision.
@@ -41,20 +95,35 @@ impl Device {
     pub fn begin<R: CryptoRng>(manifest: SignedManifest, rng: &mut R) -> Result<(Self, Vec<u8>), Error> {
         let sharing = manifest.check()?;
         let manifest = manifest.manifest;
-        let sealing: Vec<Vec<u8>> = manifest.proposal.cards.iter().map(|card| card.sealing.clone()).collect();
-        let (session, begins): (SessionSecret, Session) =
-            SessionSecret::open(&sharing, &manifest.id(), &sealing, rng)?;
-        Ok((Device { sharing, manifest, session }, to_bytes(&begins)?))
+        let (session, begins) = SessionSecret::open(&sharing, &manifest.id(), &sealing(&manifest), rng)?;
+        let kept = KeptSession::new(&manifest.id(), &session);
+        Ok((Device { sharing, manifest, session, kept }, to_bytes(&begins)?))
     }
 
-    /// A device that goes on with the session of [`Device::session`].
+    /// A device that goes on with a session that was kept. With another committee than the one that it has
+    /// begun with, which must be one to which that one has moved ([`follow`](crate::moves::follow)), it goes
+    /// on with the one session with this committee that follows from it. A server that does not know the
+    /// session is told [`Device::begins`].
     ///
     /// # Errors
     /// Those of [`SignedManifest::check`].
-    pub fn restore(manifest: SignedManifest, session: &[u8; 64]) -> Result<Self, Error> {
+    pub fn restore(manifest: SignedManifest, kept: &KeptSession) -> Result<Self, Error> {
         let sharing = manifest.check()?;
-        let session = SessionSecret::from_bytes(&sharing, session);
-        Ok(Device { manifest: manifest.manifest, session, sharing })
+        let (manifest, id) = (manifest.manifest, kept.committee());
+        let session = match manifest.id() {
+            same if same == id => kept.secret(&sharing),
+            next => SessionSecret::of(&sharing, &next, &sealing(&manifest), kept.next(&next))?.0,
+        };
+        Ok(Device { manifest, session, sharing, kept: kept.clone() })
+    }
+
+    /// What the device sends to begin its session, the same bytes each time: a server may have forgotten it.
+    ///
+    /// # Errors
+    /// [`Error::Sealed`] for a bad key of the manifest.
+    pub fn begins(&self) -> Result<Vec<u8>, Error> {
+        let (id, keys) = (self.manifest.id(), sealing(&self.manifest));
+        to_bytes(&SessionSecret::of(&self.sharing, &id, &keys, self.session.seed())?.1)
     }
 
     /// The id of the committee.
@@ -62,9 +131,14 @@ impl Device {
         self.manifest.id()
     }
 
-    /// What the device keeps of its session, in secret.
-    pub fn session(&self) -> zeroize::Zeroizing<[u8; 64]> {
-        self.session.to_bytes()
+    /// What the device keeps of its session, in secret. It is the same after moves.
+    pub fn session(&self) -> &KeptSession {
+        &self.kept
+    }
+
+    /// By what the server knows the session.
+    pub fn session_id(&self) -> [u8; 32] {
+        self.session.id()
     }
 
     /// Checks that enough members have read the session.
@@ -146,4 +220,9 @@ impl Device {
     pub fn erasure(&self, decision: &[u8; 32]) -> Vec<u8> {
         self.session.erasure(decision)
     }
+}
+
+/// What is sealed to the members of a manifest is under these keys.
+fn sealing(manifest: &Manifest) -> Vec<Vec<u8>> {
+    manifest.proposal.cards.iter().map(|card| card.sealing.clone()).collect()
 }

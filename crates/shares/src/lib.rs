@@ -34,7 +34,7 @@ mod subsets;
 pub mod talk;
 mod tree;
 
-pub use device::{Decision, Device};
+pub use device::{Decision, Device, KeptSession};
 pub use error::Error;
 pub use field::Field;
 pub use label::{Key, Kind, Label, Stream};

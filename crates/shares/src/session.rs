@@ -16,7 +16,8 @@
 
 use crate::{Error, Field, Key, Kind, Label, Pads, Row, Sharing};
 use envelope::SealingSecret;
-use rand::CryptoRng;
+use rand::{CryptoRng, SeedableRng};
+use rand_chacha::ChaCha20Rng;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
@@ -91,11 +92,26 @@ impl SessionSecret {
         sealing: &[Vec<u8>],
         rng: &mut R,
     ) -> Result<(Self, Session), Error> {
+        Self::of(sharing, committee, sealing, Key::random(rng))
+    }
+
+    /// The session that follows from a seed, and what begins it: the same bytes each time.
+    ///
+    /// # Errors
+    /// As [`SessionSecret::open`].
+    pub(crate) fn of(
+        sharing: &Sharing,
+        committee: &[u8; 32],
+        sealing: &[Vec<u8>],
+        seed: Key,
+    ) -> Result<(Self, Session), Error> {
         if sealing.len() != usize::from(sharing.threshold().members()) {
             return Err(Error::Message);
         }
+        let boxes = seed.derive(&Label::new(Kind::Session, &[b"boxes", committee]));
+        let mut rng = ChaCha20Rng::from_seed(*boxes.bytes());
         let count = sharing.subsets().len();
-        let mut secret = SessionSecret::of_seed(sharing, [0; 32], Key::random(rng));
+        let mut secret = SessionSecret::of_seed(sharing, [0; 32], seed);
         let (subsets, members) = (&secret.subsets, &secret.members);
         let hashes: Vec<[u8; 32]> = subsets.iter().map(Key::hash).collect();
         let mut sealed = Vec::with_capacity(sealing.len());
@@ -105,7 +121,8 @@ impl SessionSecret {
             keys.extend_from_slice(mac.bytes());
             own.for_each(|(_, key)| keys.extend_from_slice(key.bytes()));
             let purpose = Session::purpose(committee, member, &hashes);
-            sealed.push(envelope::seal(public, &purpose, &keys, rng).map_err(|_| Error::Sealed { member })?);
+            let boxed = envelope::seal(public, &purpose, &keys, &mut rng);
+            sealed.push(boxed.map_err(|_| Error::Sealed { member })?);
         }
         let session = Session { hashes, sealed };
         secret.id = session.id();
@@ -140,6 +157,10 @@ impl SessionSecret {
     /// The session's id.
     pub fn id(&self) -> SessionId {
         self.id
+    }
+
+    pub(crate) fn seed(&self) -> Key {
+        Key::new(*self.seed.bytes())
     }
 
     fn message<R: CryptoRng>(

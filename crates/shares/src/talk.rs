@@ -458,6 +458,8 @@ pub enum ToMember {
     Take(Box<Take>),
     /// The committee before has left.
     Arrived(Box<SignedManifest>, Box<Roll>, Signatures),
+    /// Sessions are forgotten until their devices begin them again.
+    Forget(Vec<SessionId>),
 }
 
 /// What a member tells the server.

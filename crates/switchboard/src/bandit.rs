@@ -197,6 +197,13 @@ impl Bandit {
         Ok(())
     }
 
+    /// The sessions of requests, feedback and erasures that wait.
+    pub(crate) fn waiting_sessions(&self) -> impl Iterator<Item = SessionId> {
+        let due = |row: &&Row| row.feedback.is_some() && (row.learnt.is_none() || row.erasure.is_some());
+        let rows = self.rows.values().filter(due).map(|row| row.played.session);
+        self.waiting.iter().map(|waiting| waiting.session).chain(rows)
+    }
+
     pub(crate) fn forget(&mut self, ticket: u64) {
         self.waiting.retain(|waiting| waiting.ticket != ticket);
     }

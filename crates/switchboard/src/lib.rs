@@ -24,7 +24,7 @@ use shares::talk::{
     RunId, Signatures, Tags, ToMember, from_bytes, to_bytes,
 };
 use shares::{DecisionState, Feedback, Label, Manifest, Request, Session, SessionId, Threshold};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 /// For so long a member that was seen to err takes no part where others can do without it.
@@ -89,6 +89,9 @@ pub(crate) struct Known {
     receipts: Signatures,
     /// The members who refuse it.
     refused: BTreeSet<u8>,
+    /// Rises with each use of any session since the start.
+    #[serde(skip)]
+    used: u64,
 }
 
 /// The switchboard of a committee.
@@ -100,6 +103,8 @@ pub struct Switchboard {
     options: Options,
     seats: Seats,
     sessions: HashMap<SessionId, Known>,
+    /// The uses of sessions since the start.
+    uses: u64,
     bandits: BTreeMap<BanditId, Bandit>,
     runs: HashMap<RunId, Run>,
     /// The number of the last batch of slots that members were asked for.
@@ -139,6 +144,7 @@ impl Switchboard {
             committee: manifest.id(),
             options,
             sessions: HashMap::new(),
+            uses: 0,
             bandits: BTreeMap::new(),
             runs: HashMap::new(),
             number,
@@ -247,21 +253,61 @@ impl Switchboard {
         if apart.is_empty() { here } else { sets.find(none).unwrap_or(here) }
     }
 
-    /// Takes a session. It serves once enough members have read it ([`Switchboard::receipts`]).
+    /// Takes a session. It serves once enough members have read it ([`Switchboard::receipts`]). If there are
+    /// as many as there is room for, those that were not used for the longest time are forgotten, but for
+    /// those of requests and of feedback that wait: their devices begin them again.
     ///
     /// # Errors
-    /// [`Error::Full`].
+    /// [`Error::Full`] if all wait.
     pub fn session(&mut self, session: Session) -> Result<SessionId, Error> {
         let id = session.id();
-        if self.sessions.contains_key(&id) {
+        self.uses += 1;
+        if let Some(known) = self.sessions.get_mut(&id) {
+            known.used = self.uses;
             return Ok(id);
         }
-        if self.sessions.len() >= self.options.most_sessions {
-            return Err(Error::Full { what: "sessions", most: self.options.most_sessions });
+        let most = self.options.most_sessions;
+        if self.sessions.len() >= most {
+            self.forget_sessions()?;
+        }
+        if self.sessions.len() >= most {
+            return Err(Error::Full { what: "sessions", most });
         }
         self.seats.tell_session(&session, id);
-        self.sessions.insert(id, Known { session, receipts: vec![], refused: BTreeSet::new() });
+        let known = Known { session, receipts: vec![], refused: BTreeSet::new(), used: self.uses };
+        self.sessions.insert(id, known);
         Ok(id)
+    }
+
+    /// Forgets a sixteenth of the sessions.
+    fn forget_sessions(&mut self) -> Result<(), Error> {
+        let waiting = self.bandits.values().flat_map(Bandit::waiting_sessions);
+        let waits: HashSet<SessionId> = waiting.chain(self.runs.values().flat_map(Run::sessions)).collect();
+        let idle = self.sessions.iter().filter(|(id, _)| !waits.contains(*id));
+        let mut idle: Vec<(u64, SessionId)> = idle.map(|(id, known)| (known.used, *id)).collect();
+        idle.sort_unstable();
+        idle.truncate(self.options.most_sessions.div_ceil(16));
+        let gone: Vec<SessionId> = idle.into_iter().map(|(_, id)| id).collect();
+        for id in &gone {
+            self.sessions.remove(id);
+            self.remove(&Key::Session(*id))?;
+        }
+        self.seats.forget_sessions(&gone);
+        Ok(())
+    }
+
+    /// The device of a decision's session needs it.
+    fn uses_of(&mut self, id: &BanditId, decision: &[u8; 32]) -> Result<(), Error> {
+        let bandit = self.bandits.get(id).ok_or(Error::Bandit)?;
+        let session = bandit.row(decision).ok_or(Error::Decision)?.played.session;
+        self.uses(&session)
+    }
+
+    /// The device of a session needs it.
+    fn uses(&mut self, id: &SessionId) -> Result<(), Error> {
+        self.uses += 1;
+        self.sessions.get_mut(id).ok_or(Error::Session)?.used = self.uses;
+        Ok(())
     }
 
     /// The receipts of a session, if enough members have signed it; none while it waits.
@@ -350,6 +396,7 @@ impl Switchboard {
         if self.receipts(&request.session)?.is_none() {
             return Err(Error::Session);
         }
+        self.uses(&request.session)?;
         let waiting: usize = self.bandits.values().map(|bandit| bandit.waiting.len()).sum();
         if waiting >= self.options.most_waiting {
             return Err(Error::Full { what: "requests that wait", most: self.options.most_waiting });
@@ -386,10 +433,11 @@ impl Switchboard {
     /// Takes the feedback on a decision. The same bytes may be sent again.
     ///
     /// # Errors
-    /// [`Error::Bandit`], [`Error::Request`]; [`Error::Decision`] for a decision that is not known, or was
-    /// told another feedback.
+    /// [`Error::Bandit`], [`Error::Request`]; [`Error::Session`] for a decision of a session that is
+    /// forgotten; [`Error::Decision`] for a decision that is not known, or was told another feedback.
     pub fn feedback(&mut self, id: &BanditId, bytes: Vec<u8>, now: Instant) -> Result<(), Error> {
         let feedback = Feedback::from_bytes(&bytes, self.threshold.members())?;
+        self.uses_of(id, &feedback.decision)?;
         let bandit = self.bandits.get_mut(id).ok_or(Error::Bandit)?;
         if let Some(stored) = bandit.feedback(&feedback.decision, bytes)? {
             self.put(&Key::Played(*id, feedback.decision), &stored)?;
@@ -401,7 +449,7 @@ impl Switchboard {
     /// Has a feedback erased that was counted, or takes back one that was not.
     ///
     /// # Errors
-    /// [`Error::Bandit`]; [`Error::Decision`].
+    /// [`Error::Bandit`]; [`Error::Session`], [`Error::Decision`], as [`Switchboard::feedback`].
     pub fn erase(
         &mut self,
         id: &BanditId,
@@ -409,6 +457,7 @@ impl Switchboard {
         request: Vec<u8>,
         now: Instant,
     ) -> Result<(), Error> {
+        self.uses_of(id, label)?;
         let bandit = self.bandits.get_mut(id).ok_or(Error::Bandit)?;
         match bandit.erase(label, request)? {
             Some(stored) => self.put(&Key::Played(*id, *label), &stored)?,

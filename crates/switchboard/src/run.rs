@@ -8,7 +8,7 @@ use shares::talk::{
     Pack, Played, Prepare, Purpose, RunId, SlotAt, Tags, ToMember, Update, VOTE, decision_label, from_bytes,
     products_of_a_decision,
 };
-use shares::{AnswerPlace, DecisionState, Field, Key as Seed, Label, Message, Threshold};
+use shares::{AnswerPlace, DecisionState, Field, Key as Seed, Label, Message, SessionId, Threshold};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
@@ -73,6 +73,17 @@ pub(crate) struct Had {
     seeds: BTreeMap<u8, Vec<[u8; 32]>>,
     /// How many steps with words are over.
     words: u32,
+}
+
+impl Run {
+    /// The sessions of requests that it computes.
+    pub(crate) fn sessions(&self) -> impl Iterator<Item = SessionId> {
+        let requests = match &self.kind {
+            Kind::Pack { requests, .. } => requests.as_slice(),
+            _ => &[],
+        };
+        requests.iter().map(|waiting| waiting.session)
+    }
 }
 
 impl Switchboard {

@@ -122,6 +122,15 @@ impl Seats {
         }
     }
 
+    pub(crate) fn forget_sessions(&mut self, gone: &[SessionId]) {
+        for seat in &mut self.seats {
+            let known: Vec<SessionId> = gone.iter().filter(|id| seat.sessions.remove(*id)).copied().collect();
+            if !known.is_empty() {
+                Self::push(seat, Arc::new(ToMember::Forget(known)));
+            }
+        }
+    }
+
     pub(crate) fn tell_session_to(&mut self, member: u8, session: &Session, id: SessionId) {
         if let Some(seat) = self.seat(member)
             && seat.sessions.insert(id)

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
-use user_client::{Client, CommitteeUser, Creation, Error};
+use user_client::{Client, CommitteeSession, CommitteeUser, Creation, Error, Keep};
 use wire::Labels;
 
 /// A committee with keys, made by processes over a board.
@@ -197,9 +197,9 @@ fn a_committee_serves_users_over_http() {
     }
 }
 
-/// Three members of 2 of 3 move to four of 2 of 4. Users who know the old committee follow, and begin new
-/// sessions; what was learnt is there; the old members end by themselves. Once it has moved the server starts
-/// with the manifest of the next committee alone, and no more with the old one.
+/// Three members of 2 of 3 move to four of 2 of 4. Sessions go on, those of programs that run on too; what
+/// was learnt is there; the old members end by themselves. Once it has moved the server starts with the
+/// manifest of the next committee alone, and no more with the old one.
 #[test]
 fn a_committee_moves_to_other_members() {
     let old = Made::new(2, 3);
@@ -214,6 +214,9 @@ fn a_committee_moves_to_other_members() {
     let known = Some(old.manifest().id());
     let file = state.path().join("user.session");
     let user = CommitteeUser::open(client(), known, &file).unwrap();
+    let running = [Keep::Nowhere(old.manifest().id()), Keep::File(known, file.clone())]
+        .map(|keep| CommitteeSession::new(client(), keep));
+    running.iter().for_each(|running| drop(running.user().unwrap()));
     let creation = Creation::new(Labels::default(), &mut rand::rng());
     let bandit = client().create_of_committee(&config(2, 2), (1, 1000), &creation).unwrap().of;
     let rows = vec![vec![0.9, 0.1], vec![0.1, 0.9]];
@@ -234,22 +237,25 @@ fn a_committee_moves_to_other_members() {
     assert!(leaving.iter_mut().all(|member| member.0.wait().unwrap().success()));
     let view = client().committee_bandit(&bandit.id).unwrap();
     assert_eq!(view.feedbacks, 8);
-    // A session of the old committee is of no use, and says so.
-    let restored = CommitteeUser::restore(client(), &user.session());
-    assert!(
-        matches!(restored, Err(Error::CommitteeMoved { to }) if to == ckks::Hex(&next.manifest().id()).to_string())
-    );
-    let stale = user.decide(&view.created, &rows);
-    assert!(
-        matches!(stale, Err(Error::Refused(problem)) if problem.reason.as_deref() == Some("unknown_session"))
-    );
-    // A session in a file gives way to one with the next committee, by the id of either.
-    let user = CommitteeUser::open(client(), None, &file).unwrap();
-    assert_eq!(user.device().committee(), next.manifest().id());
-    for id in [known, Some(next.manifest().id()), None] {
-        let again = CommitteeUser::open(client(), id, &file).unwrap();
-        assert_eq!(again.device().session(), user.device().session());
+    // Sessions go on with the next committee: at once in programs that run on, and from what is kept.
+    let next_id = next.manifest().id();
+    let before = user.device().session_id();
+    assert_eq!(user.decide(&view.created, &rows).unwrap().arm, 1);
+    assert_ne!(user.device().session_id(), before);
+    let followed = user.device().session_id();
+    for running in &running {
+        assert!(running.is_with(&ckks::Hex(&next_id).to_string()).unwrap());
+        assert!(!running.is_with(&ckks::Hex(&[7; 32]).to_string()).unwrap());
+        assert_eq!(running.user().unwrap().decide(&view.created, &rows).unwrap().arm, 1);
+        assert_eq!(running.user().unwrap().device().committee(), next_id);
     }
+    assert_eq!(running[1].user().unwrap().device().session_id(), followed);
+    for id in [known, Some(next_id), None] {
+        let again = CommitteeUser::open(client(), id, &file).unwrap();
+        assert_eq!(again.device().session_id(), followed);
+        assert_eq!(again.session().bytes(), user.session().bytes());
+    }
+    let user = CommitteeUser::open(client(), None, &file).unwrap();
     let other = CommitteeUser::open(client(), Some([7; 32]), &file);
     assert!(matches!(other, Err(Error::OtherCommittee { .. })));
     let arms: Vec<usize> = (0..4).map(|_| round(&user)).collect();

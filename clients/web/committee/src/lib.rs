@@ -10,24 +10,17 @@ use rand_chacha::ChaCha20Rng;
 use serde::Deserialize;
 use shares::moves::Serving;
 use shares::talk::{Definition, Rules};
-use shares::{Row, SignedManifest};
+use shares::{KeptSession, Row, SignedManifest};
 use std::fmt::Display;
 use wasm_bindgen::prelude::*;
 use zeroize::Zeroizing;
 
 type Result<T> = std::result::Result<T, JsValue>;
 
-/// The bytes of a session that a page stores, which are those of a session's file of `helba-client`: the id
-/// of the committee, and what the device keeps.
-const SESSION_BYTES: usize = 96;
-
 /// A device with a session.
 #[wasm_bindgen]
 pub struct Device {
-    committee: [u8; 32],
     device: shares::Device,
-    /// What begins the session.
-    begins: Vec<u8>,
     rng: ChaCha20Rng,
 }
 
@@ -40,10 +33,9 @@ impl Device {
     /// `AnswerError` for a manifest that its members have not signed, `KeysError` for that of another
     /// committee, `ValueError` for an id that is none, `RandomnessError`.
     pub fn begin(manifest: &[u8], committee: &str) -> Result<Device> {
-        let (committee, manifest) = checked(manifest, committee)?;
         let mut rng = generator()?;
-        let (device, begins) = shares::Device::begin(manifest, &mut rng).map_err(answer)?;
-        Ok(Device { committee, device, begins, rng })
+        let (device, _) = shares::Device::begin(serving(manifest, committee)?, &mut rng).map_err(answer)?;
+        Ok(Device { device, rng })
     }
 
     /// A device that goes on with the session of [`Device::session`].
@@ -51,26 +43,22 @@ impl Device {
     /// # Errors
     /// As [`Device::begin`]; `KeysError` for bytes that are no session, or one with another committee.
     pub fn restore(manifest: &[u8], committee: &str, session: Vec<u8>) -> Result<Device> {
-        let session = Zeroizing::new(session);
-        let (committee, manifest) = checked(manifest, committee)?;
-        let (of, kept) = session
-            .split_first_chunk::<32>()
-            .filter(|_| session.len() == SESSION_BYTES)
+        let session = KeptSession::from_bytes(&Zeroizing::new(session))
             .ok_or_else(|| keys("the bytes are no session: give those that `session` returned, unchanged"))?;
-        if *of != committee {
-            return Err(keys(
-                "the session is one with another committee than the one that serves: begin another one",
-            ));
-        }
-        let mut bytes = Zeroizing::new([0; 64]);
-        bytes.copy_from_slice(kept);
-        let device = shares::Device::restore(manifest, &bytes).map_err(answer)?;
-        Ok(Device { committee, device, begins: Vec::new(), rng: generator()? })
+        let named = serving(manifest, committee)?;
+        let of_session = serving(manifest, &hex(&session.committee()));
+        of_session
+            .map_err(|_| keys("the session is one with another committee than the one that was named"))?;
+        let device = shares::Device::restore(named, &session).map_err(answer)?;
+        Ok(Device { device, rng: generator()? })
     }
 
-    /// The body of `POST committee/sessions`.
-    pub fn begins(&self) -> Vec<u8> {
-        self.begins.clone()
+    /// The body of `POST committee/sessions`, for a server that does not know the session.
+    ///
+    /// # Errors
+    /// `AnswerError`.
+    pub fn begins(&self) -> Result<Vec<u8>> {
+        self.device.begins().map_err(answer)
     }
 
     /// Checks the reply to that: enough members have read the session.
@@ -82,18 +70,20 @@ impl Device {
         self.device.check_receipts(receipts).map_err(answer)
     }
 
-    /// What a page stores of the session, in secret.
+    /// What a page stores of the session, in secret. It is the same after moves.
     pub fn session(&self) -> Uint8Array {
-        let mut bytes = Zeroizing::new([0; SESSION_BYTES]);
-        bytes[..32].copy_from_slice(&self.committee);
-        bytes[32..].copy_from_slice(&*self.device.session());
-        Uint8Array::from(&bytes[..])
+        Uint8Array::from(self.device.session().bytes())
     }
 
     /// By what the server knows the session, in hexadecimal digits.
     #[wasm_bindgen(js_name = sessionId)]
     pub fn session_id(&self) -> String {
-        hex(&self.device.session()[..32])
+        hex(&self.device.session_id())
+    }
+
+    /// The id of the committee that serves, in hexadecimal digits.
+    pub fn committee(&self) -> String {
+        hex(&self.device.committee())
     }
 
     /// The bandit in the JSON of a server.
@@ -102,7 +92,7 @@ impl Device {
     /// `AnswerError`, also for a bandit of another committee.
     pub fn join(&self, json: &str) -> Result<Bandit> {
         let created: Created = serde_json::from_str(json).map_err(answer)?;
-        if bytes(&created.committee) != Some(self.committee) {
+        if bytes(&created.committee) != Some(self.device.committee()) {
             return Err(answer("the bandit is one of another committee"));
         }
         let bad = || answer("the id of a bandit or of its committee has another form");
@@ -238,15 +228,14 @@ struct Bounded {
     l: f64,
 }
 
-/// The id and the manifest of the committee that serves: the named one, or one to which it has moved.
-fn checked(serving: &[u8], committee: &str) -> Result<([u8; 32], SignedManifest)> {
+/// The manifest of the committee that serves: the named one, or one to which it has moved.
+fn serving(manifest: &[u8], committee: &str) -> Result<SignedManifest> {
     let id = bytes(committee).ok_or_else(|| value("the id of a committee has 64 hexadecimal digits"))?;
-    let serving = Serving::from_bytes(serving).map_err(answer)?;
-    let manifest = serving.follow(Some(&id)).map_err(|error| match error {
+    let serving = Serving::from_bytes(manifest).map_err(answer)?;
+    serving.follow(Some(&id)).map_err(|error| match error {
         shares::Error::OtherCommittee => keys("the server has another committee than the one that was named"),
         error => answer(error),
-    })?;
-    Ok((manifest.id(), manifest))
+    })
 }
 
 fn generator() -> Result<ChaCha20Rng> {

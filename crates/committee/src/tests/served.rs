@@ -456,3 +456,56 @@ fn members_and_servers_stop_and_start() {
     committee.restart_server();
     assert_eq!(play(&mut committee, &bandit, &device, 4), 20);
 }
+
+/// A server that has as many sessions as it can forgets those that were not used for the longest time, but
+/// for those whose feedback waits, and so do the members. Their devices begin them again, and return the
+/// feedback on decisions of before.
+#[test]
+fn sessions_are_forgotten_and_begin_again() {
+    let mut committee = Committee::new(2, 3);
+    committee.options.most_sessions = 3;
+    committee.restart_server();
+    let bandit = committee.create(&config(2, 2), 1);
+    let (rows, reward) = (vec![vec![0.5, 0.5], vec![0.1, 0.2]], Row::new(&[1.0], &mut rng(1)).unwrap());
+    let mut begun = vec![];
+    for _ in 0..3 {
+        let device = committee.session();
+        let (_, label) = committee.decide(&device, &bandit, &rows);
+        begun.push((device, label, committee.sent.clone().unwrap()));
+    }
+    let feedback = |committee: &mut Committee, (device, label, _): &(SessionSecret, [u8; 32], _)| {
+        let feedback = device.feedback(label, &committee.sharing, &reward, &mut committee.rng).unwrap();
+        committee.board.feedback(&bandit, feedback.to_bytes(), committee.now)
+    };
+    // That of the first waits for the end of the batch.
+    feedback(&mut committee, &begun[0]).unwrap();
+    committee.session();
+    assert!(committee.board.receipts(&begun[0].0.id()).unwrap().is_some());
+    let unknown = Err(switchboard::Error::Session);
+    assert_eq!(feedback(&mut committee, &begun[1]), unknown);
+    let (device, _, begins) = &begun[1];
+    let request = committee.request(device, &bandit, &rows);
+    assert_eq!(
+        committee.board.ask(&bandit, request.clone(), committee.now),
+        Err(switchboard::Error::Session)
+    );
+    let stored = committee.stored.len();
+    committee.board.session(begins.clone()).unwrap();
+    committee.run();
+    assert_eq!(committee.stored.len(), stored, "the session in place of another one");
+    feedback(&mut committee, &begun[1]).unwrap();
+    let ticket = committee.board.ask(&bandit, request, committee.now).unwrap();
+    committee.run();
+    committee.arm(device, ticket, 2).unwrap();
+    // If all wait there is no place.
+    committee.board.session(begun[2].2.clone()).unwrap();
+    committee.run();
+    feedback(&mut committee, &begun[2]).unwrap();
+    let other = begun[0].2.clone();
+    let full = committee.board.session(shares::Session { hashes: vec![], ..other });
+    assert!(matches!(full, Err(switchboard::Error::Full { most: 3, .. })), "{full:?}");
+    // The batch of four is learnt with all of them.
+    let (_, label) = committee.decide(&begun[0].0, &bandit, &rows);
+    committee.reward(&begun[0].0, &bandit, &label, 1.0);
+    assert_eq!(committee.board.view(&bandit).unwrap().feedbacks, 4);
+}
