@@ -383,6 +383,7 @@ fn ask_together(args: &Args, deployment: &Deployment, decisions: usize, together
     ensure!(together > 0, "it takes a device to ask");
     let bandit = deployment.create(&config(args.features, args.arms), 1)?;
     let (left, all) = (AtomicUsize::new(decisions), Barrier::new(together + 1));
+    let client = deployment.client()?;
     let ask = || -> Result<Vec<f64>> {
         let user = deployment.user();
         let rows = |rng: &mut rand_chacha::ChaCha20Rng| -> Vec<Vec<f64>> {
@@ -394,6 +395,10 @@ fn ask_together(args: &Args, deployment: &Deployment, decisions: usize, together
         all.wait();
         let (user, mut rng, mut seconds) = (user?, user_client::os_rng()?, vec![]);
         while left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
+            // A lone decision is one with slots in stock, beside which none are prepared.
+            while together == 1 && client.committee_bandit(&bandit.id)?.slots <= 24 {
+                std::thread::sleep(Duration::from_millis(20));
+            }
             let (rows, began) = (rows(&mut rng), Instant::now());
             let chosen = user.decide(&bandit, &rows)?;
             seconds.push(began.elapsed().as_secs_f64());
@@ -422,7 +427,7 @@ fn ask_together(args: &Args, deployment: &Deployment, decisions: usize, together
         Ok((began.elapsed().as_secs_f64(), halfway, seconds))
     })?;
     let sent = (sent()? - before) / decisions as u64;
-    let view = deployment.client()?.committee_bandit(&bandit.id)?;
+    let view = client.committee_bandit(&bandit.id)?;
     let rows = vec![vec![0.1; args.features]; args.arms];
     let [request, answer, feedback] = deployment.sizes(&bandit, &deployment.user()?, &rows)?;
     let (rate, peak) = (decisions as f64 / took, deployment.peak_bytes());
