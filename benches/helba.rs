@@ -7,14 +7,14 @@
 mod support;
 
 use bandit::Schedule;
-use circuits::{Chebyshev, Clear, Comparison, Encrypted, SlotAlgebra};
+use circuits::{Chebyshev, Clear, Comparison, Encrypted};
 use ckks::{Ciphertext, Evaluator, Plaintext};
 use criterion::{Criterion, criterion_group, criterion_main};
 use helba::circuit::DecisionCircuit;
 use helba::{DeepEngine, Scalars, refresh};
 use helba::{EncryptedBandit, Engine, Event};
 use num_complex::Complex64;
-use protocol::{BanditConfig, KeyPlan, LOG_CONTEXT, LOG_STATISTICS, Shape};
+use protocol::{BanditConfig, KeyPlan, LOG_CONTEXT, LOG_STATISTICS, Shape, WidthShape};
 use rand::RngExt;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -83,7 +83,9 @@ fn steps(c: &mut Criterion) {
         let (d, k): (usize, usize) = (d.parse().expect("a number"), k.parse().expect("a number"));
         match Pair::new(Shape::for_problem(d, k)) {
             Ok(mut pair) => {
-                circuits_of(&mut bench, &mut pair, d, k);
+                for width in [WidthShape::Tangent, WidthShape::Root] {
+                    circuits_of(&mut bench, &mut pair, d, k, width);
+                }
                 rounds_of(&mut bench, &mut pair, d, k);
             }
             Err(e) => println!("d={d},K={k} has no keys: {e}"),
@@ -92,8 +94,9 @@ fn steps(c: &mut Criterion) {
 }
 
 /// The steps of a full evaluation, one by one, and as a whole.
-fn circuits_of(bench: &mut Bench, pair: &mut Pair, d: usize, k: usize) {
+fn circuits_of(bench: &mut Bench, pair: &mut Pair, d: usize, k: usize, width: WidthShape) {
     let (shape, config) = (Shape::for_problem(d, k), config(d, k));
+    let config = config.exploring(Some(width), None, None).expect("the default range");
     let plan = config.plan(&pair.party.params, shape, pair.engine.ring()).expect("defaults fit");
     let slots = pair.party.params.max_slots();
     let clear = Clear::new(slots).expect("a power of two");
@@ -102,31 +105,38 @@ fn circuits_of(bench: &mut Bench, pair: &mut Pair, d: usize, k: usize) {
 
     let scalars = Scalars::new(&config, 1, 0);
     let circuit = DecisionCircuit::new(&config, scalars, shape, slots).expect("defaults fit");
-    let (count, users) = (shape.arm_slots, slots / shape.user_slots());
-    let mut scores = vec![Complex64::ZERO; slots];
-    // The score of an arm is in the last slot of its block.
-    for (at, slot) in scores.iter_mut().skip(count - 1).step_by(count).enumerate() {
-        if at / users < k {
-            let [z, u] = [pair.party.rng.random_range(0.0..0.9), pair.party.rng.random_range(-0.9..0.9)];
-            *slot = Complex64::new(z, u) * circuit.factor(0);
-        }
-    }
+    let users = slots / shape.user_slots();
+    let mut score = || [pair.party.rng.random_range(0.0..0.9), pair.party.rng.random_range(-0.9..0.9)];
+    let scores: Vec<[f64; 2]> = (0..users * k).map(|_| score()).collect();
+    let scores = circuit.raised(|arm, user| Some(scores[user * k + arm]));
     let level = plan.scores_level;
     let raised = pair.party.encrypt(&scores, level);
+    let mut rng = pair.party.rng.clone();
+    let mut evaluate = || {
+        let products = circuit.products(&alg, &raised).expect("keys are there");
+        pair.engine.fold(plan.users, products, &mut rng).expect("keys are there")
+    };
+    let evaluated = evaluate();
+    let what = if width == WidthShape::Root { "evaluate_root" } else { "evaluate" };
+    bench.time(&id(what, level), true, Fact::default(), || timed(&mut evaluate));
     let clear_raised = clear.fresh(&scores, level).expect("its slots");
-    let index = circuit.index(&alg, &raised).expect("keys are there");
-    let clear_index = circuit.index(&clear, &clear_raised).expect("levels are there");
-    let fact = pair.bits(&index, clear_index.values());
-    bench.time(&id("index", level), true, fact, || timed(|| circuit.index(&alg, &raised)));
-
+    let differences = circuit.differences(&alg, &raised).expect("keys are there");
+    let clear_differences = circuit.differences(&clear, &clear_raised).expect("levels are there");
     let unit: Vec<Complex64> =
         (0..slots).map(|_| (2.0 * pair.party.rng.random::<f64>() - 1.0).into()).collect();
-    let u = pair.party.encrypt(&unit, index.level() + 4);
-    let root =
-        Chebyshev::interpolate(|x| ((x + 1.0) / 2.0).sqrt(), config.sqrt_degree, -1.0, 1.0).expect("finite");
-    let want: Vec<Complex64> = unit.iter().map(|x| root.eval(x.re).into()).collect();
-    let fact = pair.bits(&root.evaluate(&alg, &u).expect("keys are there"), &want);
-    bench.time(&id("sqrt_15", u.level()), true, fact, || timed(|| root.evaluate(&alg, &u)));
+    if width == WidthShape::Root {
+        let fact = pair.bits(&differences, clear_differences.values());
+        bench.time(&id("differences_root", level), true, fact, || {
+            timed(|| circuit.differences(&alg, &raised))
+        });
+        let u = pair.party.encrypt(&unit, level);
+        let root = Chebyshev::interpolate(|x| ((x + 1.0) / 2.0).sqrt(), config.sqrt_degree, -1.0, 1.0);
+        let root = root.expect("finite");
+        let want: Vec<Complex64> = unit.iter().map(|x| root.eval(x.re).into()).collect();
+        let fact = pair.bits(&root.evaluate(&alg, &u).expect("keys are there"), &want);
+        bench.time(&id("sqrt_15", u.level()), true, fact, || timed(|| root.evaluate(&alg, &u)));
+        return;
+    }
 
     let kinds = [
         ("compare_6_rough", Comparison::composite(1.0 / 64.0, &[15, 15])),
@@ -139,24 +149,17 @@ fn circuits_of(bench: &mut Bench, pair: &mut Pair, d: usize, k: usize) {
         if kind.depth() > pair.party.params.max_level() {
             continue;
         }
-        let u = pair.party.encrypt(&unit, index.level().max(kind.depth()));
+        let u = pair.party.encrypt(&unit, differences.level().max(kind.depth()));
         let want: Vec<Complex64> = unit.iter().map(|x| (0.5 + 0.5 * kind.eval(x.re)).into()).collect();
         let fact = pair.bits(&kind.indicator(&alg, &u).expect("keys are there"), &want);
         bench.time(&id(name, u.level()), true, fact, || timed(|| kind.indicator(&alg, &u)));
     }
 
-    let wins = |ct: &Ciphertext| circuit.argmax().products(&alg, ct);
-    let clear_wins = circuit.argmax().products(&clear, &clear_index).expect("levels are there");
-    let fact = pair.bits(&wins(&index).expect("keys are there"), clear_wins.values());
-    bench.time(&id("argmax", alg.level(&index)), true, fact, || timed(|| wins(&index)));
+    let wins = |ct: &Ciphertext| circuit.argmax().winners(&alg, ct);
+    let clear_wins = circuit.argmax().winners(&clear, &clear_differences).expect("levels are there");
+    let fact = pair.bits(&wins(&differences).expect("keys are there"), clear_wins.values());
+    bench.time(&id("winners", level), true, fact, || timed(|| wins(&differences)));
 
-    let mut rng = pair.party.rng.clone();
-    let mut evaluate = || {
-        let products = circuit.products(&alg, &raised).expect("keys are there");
-        pair.engine.fold(plan.users, products, &mut rng).expect("keys are there")
-    };
-    let evaluated = evaluate();
-    bench.time(&id("evaluate", level), true, Fact::default(), || timed(&mut evaluate));
     let mut rng = pair.party.rng.clone();
     let answers = pair.engine.answer_params();
     let bytes = Fact::bytes(ckks::ciphertext_bytes(answers, plan.answer_level, false));
@@ -204,7 +207,7 @@ fn rounds_of(bench: &mut Bench, pair: &mut Pair, d: usize, k: usize) {
         &small.secret,
         &pair.party.secret,
         &task.masked,
-        layout.statistics_factor(),
+        layout.statistics_factors(),
         &mut pair.party.rng,
     );
     let frame = raised.expect("its task").to_bytes(&pair.party.secret, pair.party.key_id());

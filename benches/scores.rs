@@ -5,8 +5,8 @@
 mod support;
 
 use ckks::{
-    EvaluationKeys, Evaluator, KeyId, LOGN13_LOGQP147_SCORES, LOGN15_LOGQP825_DEPTH17, Packer, Plaintext,
-    Raise, pack_elements,
+    EvaluationKeys, Evaluator, KeyId, LOGN13_LOGQP147_SCORES, LOGN15_LOGQP825_DEPTH17, Packer, Places,
+    Plaintext, Raise, pack_elements,
 };
 use ckks_secret::SecretKey;
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -46,7 +46,7 @@ fn scores(c: &mut Criterion) {
     let evaluator = Evaluator::new(small.clone(), keys);
     let level = 15;
     let place = |j: usize| [j, j + gap].map(|k| j.is_multiple_of(ARMS).then_some(k % small.n()));
-    let places = (0..large.max_slots()).map(place).collect();
+    let places = Places::parts(&(0..large.max_slots()).map(place).collect::<Vec<_>>());
     let raise = Raise::new(&small, &large, places, LOG_SCALE, level).expect("a level of the set");
 
     let id = KeyId([0; 16]);
@@ -74,7 +74,8 @@ fn scores(c: &mut Criterion) {
         packed
     };
     let packed = masked();
-    let raised = ckks_secret::raise(&raise, &secret, &large_secret, &packed, 1.0, &mut rng).expect("a raise");
+    let raised =
+        ckks_secret::raise(&raise, &secret, &large_secret, &packed, [1.0; 3], &mut rng).expect("a raise");
     let raise_bytes = raised.to_bytes(&large_secret, id).len();
     let raised = raised.expand(&large_secret);
 
@@ -101,12 +102,14 @@ fn scores(c: &mut Criterion) {
     bench.time("scores/mask/n=2^13", true, Fact::default(), mask);
     let mut rng = ChaCha20Rng::seed_from_u64(3);
     bench.time("scores/raise/n=2^15", true, Fact::bytes(raise_bytes), || {
-        timed(|| ckks_secret::raise(&raise, &secret, &large_secret, &packed, 1.0, &mut rng).expect("a raise"))
+        timed(|| {
+            ckks_secret::raise(&raise, &secret, &large_secret, &packed, [1.0; 3], &mut rng).expect("a raise")
+        })
     });
     bench.time("scores/unmask/n=2^15", true, Fact::default(), || {
         let mut raised = raised.clone();
         timed(|| {
-            let mask = raise.encode_mask(&seed, 1.0).expect("a factor of one");
+            let mask = raise.encode_mask(&seed, [1.0; 3]).expect("factors of one");
             raise.unmask_assign(&mut raised, &mask).expect("its own raise")
         })
     });

@@ -5,15 +5,18 @@
 
 use circuits::inverse::Newton;
 use circuits::{Clear, Comparison, Encrypted};
-use ckks::{Ciphertext, DiagonalTransform, Evaluator, GaloisElement, KeyStorage, Plaintext, Term};
+use ckks::{Ciphertext, DiagonalTransform, Evaluator, GaloisElement, KeyStorage, Places, Plaintext, Term};
 use ckks_secret::measure;
 use helba::Engine;
 use helba::circuit::DecisionCircuit;
 use helba::{DeepEngine, Scalars};
 use num_complex::Complex64;
-use protocol::{BanditConfig, Exchanges, Factors, KeyPlan, LOG_CONTEXT, LOG_MODEL, LOG_STATISTICS, Shape};
+use protocol::{
+    BanditConfig, Exchanges, Factors, KeyPlan, LOG_CONTEXT, LOG_MODEL, LOG_STATISTICS, Shape, WidthShape,
+};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use testkit::{Party, ScoresParty, square_root};
@@ -149,7 +152,7 @@ struct Problem {
 }
 
 impl Problem {
-    fn new(d: usize, k: usize) -> Self {
+    fn new(d: usize, k: usize, width: WidthShape) -> Self {
         let shape = Shape::for_problem(d, k);
         let keys = KeyPlan::new(shape, false).expect("the problem has keys");
         let mut rng = ChaCha20Rng::seed_from_u64(4);
@@ -162,7 +165,7 @@ impl Problem {
         let ring = keys.scores;
         let engine =
             Engine::new(deep, ring, small.clone(), public, scores.key_id(), of_scores, switch).unwrap();
-        let config = BanditConfig::new(d, k);
+        let config = BanditConfig::new(d, k).exploring(Some(width), None, None).unwrap();
         let plan = config.plan(&params, shape, ring).unwrap();
         let exchanges = Exchanges::new(&config, &plan, ring, &small, &params).unwrap();
         let played = unit(d, &mut rng);
@@ -200,7 +203,7 @@ impl Problem {
         [x.iter().map(|x| x * x).sum(), x.iter().zip(&self.omega).map(|(x, omega)| x * omega).sum()]
     }
 
-    /// The raised scores of users with these contexts, and what they are in exact arithmetic. `seen` gets the
+    /// What is raised of users with these contexts, and what it is in exact arithmetic. `seen` gets the
     /// contexts of each user, and its scores in the ring of scores, decrypted.
     fn raise(
         &mut self,
@@ -210,9 +213,7 @@ impl Problem {
         let small = self.scores.params.clone();
         let evaluator = Evaluator::new(small.clone(), self.scores.keys.clone());
         let layout = &self.exchanges.layout;
-        let slots = self.party.params.max_slots();
-        let answers = layout.answers(slots);
-        let (mut packer, mut exact) = (self.engine.packer().unwrap(), vec![Complex64::ZERO; slots]);
+        let (mut packer, mut scores) = (self.engine.packer().unwrap(), BTreeMap::new());
         for rows in users {
             let contexts = layout.contexts(&[rows]).unwrap();
             let contexts =
@@ -223,18 +224,16 @@ impl Problem {
             let got = ckks_secret::decrypt_coefficients(&self.scores.secret, &whole)
                 .with(|c| layout.scores(c, 0, 0));
             let user = layout.user_at(packer.push(product).unwrap());
-            for (arm, x) in rows.iter().enumerate() {
-                let [z, u] = self.score(x);
-                exact[answers.score_slot(arm, user)] = Complex64::new(z, u) * self.circuit.factor(0);
-            }
+            scores.extend(rows.iter().enumerate().map(|(arm, x)| ((arm, user), self.score(x))));
             seen(rows, got);
         }
         let raise = self.exchanges.scores(self.plan.users == 1);
-        let factor = self.circuit.factor(layout.log_range());
+        let exact = self.circuit.raised(|arm, user| scores.get(&(arm, user)).copied());
+        let factors = self.circuit.factors(layout.log_range());
         let masked = self.engine.mask(raise, packer.finish().unwrap(), &mut self.rng).unwrap();
-        let mask = raise.encode_mask(&masked.seed, factor).unwrap();
+        let mask = raise.encode_mask(&masked.seed, factors).unwrap();
         let (from, to) = (&self.scores.secret, &self.party.secret);
-        let raised = ckks_secret::raise(raise, from, to, &masked.ciphertext, factor, &mut self.rng);
+        let raised = ckks_secret::raise(raise, from, to, &masked.ciphertext, factors, &mut self.rng);
         let mut raised = raised.unwrap().expand(to);
         raise.unmask_assign(&mut raised, &mask).unwrap();
         (raised, exact)
@@ -248,12 +247,13 @@ fn unit(d: usize, rng: &mut ChaCha20Rng) -> Vec<f64> {
 }
 
 /// Each step of a full evaluation and of one batch update.
-fn rounds(page: &mut String, d: usize, k: usize) {
-    let mut problem = Problem::new(d, k);
+fn rounds(page: &mut String, d: usize, k: usize, width: WidthShape) {
+    let mut problem = Problem::new(d, k, width);
+    let name = if width == WidthShape::Root { "root" } else { "tangent" };
     let (params, plan) = (problem.party.params.clone(), problem.plan.clone());
     writeln!(
         page,
-        "\n## One evaluation, d = {d}, K = {k}\n\nN = 2^{}, log2(QP) = {:.0}, {} levels; ring of scores N' = 2^{}; {} users; a batch update of {} steps.\n\n\
+        "\n## One evaluation, d = {d}, K = {k}, {name}\n\nN = 2^{}, log2(QP) = {:.0}, {} levels; ring of scores N' = 2^{}; {} users; a batch update of {} steps.\n\n\
          | step | level | bits | mean bits |\n|---|---|---|---|",
         params.n().ilog2(),
         params.log_qp(),
@@ -284,16 +284,16 @@ fn rounds(page: &mut String, d: usize, k: usize) {
     let (ev, layout) = (party.evaluator(), &exchanges.layout);
     let answers = layout.answers(slots);
     let a = |i: usize, j: usize| if i == j { 1.0 } else { 0.0 };
-    row(page, "raised scores", &party, &raised, &exact);
+    let what = if width == WidthShape::Root { "raised scores" } else { "raised differences of indices" };
+    row(page, what, &party, &raised, &exact);
     let (clear, encrypted) = (Clear::new(slots).unwrap(), Encrypted::new(ev.clone(), slots).unwrap());
     let exact = clear.fresh(&exact, raised.level()).unwrap();
-    let index = circuit.index(&encrypted, &raised).unwrap();
-    let want = circuit.index(&clear, &exact).unwrap();
-    row(page, "optimistic index", &party, &index, want.values());
     let argmax = circuit.argmax();
-    let differences = argmax.pairwise_differences(&encrypted, &index).unwrap();
-    let want = argmax.pairwise_differences(&clear, &want).unwrap();
-    row(page, "pairwise differences", &party, &differences, want.values());
+    let differences = circuit.differences(&encrypted, &raised).unwrap();
+    let want = circuit.differences(&clear, &exact).unwrap();
+    if width == WidthShape::Root {
+        row(page, "differences of indices", &party, &differences, want.values());
+    }
     let indicator = argmax.comparison().indicator(&encrypted, &differences).unwrap();
     let want = argmax.comparison().indicator(&clear, &want).unwrap();
     row(page, "comparison", &party, &indicator, want.values());
@@ -318,10 +318,11 @@ fn rounds(page: &mut String, d: usize, k: usize) {
     let period = shape.update_slots();
     let (clear, encrypted) = (Clear::new(period).unwrap(), Encrypted::new(ev.clone(), period).unwrap());
     let coefficients = layout.feedback(0, &played, 0.5).unwrap();
-    let unit = layout.statistics_factor() * (-f64::from(LOG_STATISTICS)).exp2();
+    let unit = layout.statistics_factors()[0] * (-f64::from(LOG_STATISTICS)).exp2();
     let mut statistics = layout.ridge(config.linear.lambda);
-    for (slot, place) in statistics.iter_mut().zip(layout.raised_statistics(slots)) {
-        slot.re += place[0].map_or(0.0, |at| coefficients[at] as f64 * unit);
+    let Places { sums, slots: places, .. } = layout.raised_statistics(slots);
+    for (slot, place) in statistics.iter_mut().zip(places) {
+        slot.re += place[0].and_then(|sum| sums[sum][0]).map_or(0.0, |at| coefficients[at] as f64 * unit);
     }
     let first = layout.model_slots(a, |_| 0.0);
     let factors = Factors::warm(1.0, 2.0, plan.newton_steps).unwrap();
@@ -366,7 +367,10 @@ fn the_page_is_current() {
     let mut page = HEAD.to_string();
     primitives(&mut page);
     for (d, k) in [(2, 2), (7, 4), (8, 8), (16, 16), (8, 32), (16, 32), (16, 64)] {
-        rounds(&mut page, d, k);
+        rounds(&mut page, d, k, WidthShape::Tangent);
+    }
+    for (d, k) in [(2, 2), (8, 8), (16, 64)] {
+        rounds(&mut page, d, k, WidthShape::Root);
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/precision.md");
     if std::env::var_os("UPDATE_DOCS").is_some() {

@@ -124,11 +124,11 @@ impl<'a> Played<'a> {
         let user = layout.user_at(packer.push_block(engine.score(&contexts, &model)?, 0)?);
         let users = packer.len();
         let circuit = engine.circuit(self.bandit.config(), self.bandit.scalars(self.round))?;
-        let (raise, factor) = (exchanges.scores(users == 1), circuit.factor(layout.log_range()));
+        let (raise, factors) = (exchanges.scores(users == 1), circuit.factors(layout.log_range()));
         let masked = engine.mask(raise, packer.finish()?, &mut self.rng)?;
-        let raised =
-            ckks_secret::raise(raise, small, large, &masked.ciphertext, factor, &mut self.rng)?.expand(large);
-        let mask = raise.encode_mask(&masked.seed, factor)?;
+        let raised = ckks_secret::raise(raise, small, large, &masked.ciphertext, factors, &mut self.rng)?
+            .expand(large);
+        let mask = raise.encode_mask(&masked.seed, factors)?;
         let evaluated = engine.evaluate(&circuit, users, raise, raised, &mask, &mut self.rng)?;
 
         self.answer = match test {
@@ -199,8 +199,8 @@ impl<'a> Played<'a> {
             // A bandit asks for its own sums and models; scores are raised above.
             TaskKind::Scores { .. } => anyhow::bail!("a bandit has no scores to raise"),
             TaskKind::Sum => {
-                let factor = exchanges.layout.statistics_factor();
-                let raised = ckks_secret::raise(&exchanges.statistics, small, large, masked, factor, rng)?;
+                let factors = exchanges.layout.statistics_factors();
+                let raised = ckks_secret::raise(&exchanges.statistics, small, large, masked, factors, rng)?;
                 Event::Raised { task: task.id, frame: raised.to_bytes(large, deep_id) }
             }
             TaskKind::Model => {

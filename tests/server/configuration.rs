@@ -106,7 +106,12 @@ const FIELDS: [Field; 21] = [
         &["5", "7", "12"],
         "The comparison resolves 2⁻ᵇ of the range of scores. More bits take levels and time.",
     ),
-    ("sqrt_degree", "15 or 31", &["16"], "Degree of the square root. 31 halves its error and takes a level."),
+    (
+        "sqrt_degree",
+        "15 or 31",
+        &["16"],
+        "Degree of the square root of a constant width. 31 halves its error and takes a level.",
+    ),
     (
         "answers",
         "`arm` or `scores`",

@@ -4,7 +4,8 @@
 //! a power of two. The blocks of B users stand side by side, arms outermost: score a of user b is in slot (a
 //! B + b) F + K - 1, the last of the row of pairs in its block. All other slots are 0. The period of the
 //! vector is exactly K B F, so that rotations wrap from the last score to the first, and never to a score of
-//! another user.
+//! another user. Whoever has the differences of the scores in their slots begins with the comparison
+//! ([`Argmax::winners`]).
 
 use std::collections::BTreeSet;
 
@@ -25,8 +26,8 @@ use crate::{Comparison, Error, SlotAlgebra};
 /// | 3. [`Argmax::row_product`] | slot (a B + b) F: the product over m of the K indicators of score a | log2 K, or 0 for K = 2 |
 /// | 4. [`Argmax::one_hot`] | the results, with all other slots 0 | 1 |
 ///
-/// [`Argmax::products`] runs steps 1 to 3. Scores come from the ends of their rows, so that steps 1 and 3
-/// rotate along rows by the same numbers, with the same keys.
+/// [`Argmax::products`] runs steps 1 to 3, and [`Argmax::winners`] steps 2 and 3. Scores come from the ends
+/// of their rows, so that steps 1 and 3 rotate along rows by the same numbers, with the same keys.
 ///
 /// The tie bonus makes equal scores all win. Without it, the indicator of a tie would be 1/2, and the product
 /// of m equal scores 2^(1 - m), which noise hides for five and more of them.
@@ -72,6 +73,11 @@ impl Argmax {
         Ok(Self { count, users, block, comparison })
     }
 
+    /// K.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
     /// The period of every vector: K B F.
     pub fn slots(&self) -> usize {
         self.count * self.stride()
@@ -110,8 +116,16 @@ impl Argmax {
     /// otherwise those of the steps.
     pub fn products<A: SlotAlgebra>(&self, alg: &A, scores: &A::Vector) -> Result<A::Vector, A::Error> {
         has_levels("argmax", alg.level(scores), self.depth())?;
-        let differences = self.pairwise_differences(alg, scores)?;
-        self.row_product(alg, &self.comparison.indicator(alg, &differences)?)
+        self.winners(alg, &self.pairwise_differences(alg, scores)?)
+    }
+
+    /// Steps 2 and 3, on the differences that step 1 states.
+    ///
+    /// # Errors
+    /// As [`Argmax::products`].
+    pub fn winners<A: SlotAlgebra>(&self, alg: &A, differences: &A::Vector) -> Result<A::Vector, A::Error> {
+        has_levels("argmax", alg.level(differences), self.depth())?;
+        self.row_product(alg, &self.comparison.indicator(alg, differences)?)
     }
 
     /// Step 1: the arguments of the comparison. Takes no level and 2 log2 K rotations.

@@ -1,15 +1,15 @@
 use crate::decrypt::coefficients;
 use crate::encrypt::{SeededCiphertext, encrypt};
 use crate::{Error, SecretKey};
-use ckks::{Ciphertext, MAX_WIDE_COEFFICIENT_BITS, Raise, SlotsToCoefficients};
+use ckks::{Ciphertext, MAX_WIDE_COEFFICIENT_BITS, RAISE_FACTORS, Raise, SlotsToCoefficients};
 use rand::CryptoRng;
 use zeroize::Zeroize;
 
-/// Decrypts `masked` under the key of the small ring and encrypts its coefficients, times `factor`, as slots
-/// under the key of the large ring: the key holder's part of a raise.
+/// Decrypts `masked` under the key of the small ring and encrypts what its coefficients become with these
+/// factors ([`Raise::encode`]) under the key of the large ring: the key holder's part of a raise.
 ///
 /// # Errors
-/// [`Error::Ckks`] if `masked` is not at the level and scale of the raise, and for a factor that it excludes.
+/// [`Error::Ckks`] if `masked` is not at the level and scale of the raise, and for factors that it excludes.
 /// No error depends on a decrypted value.
 ///
 /// # Panics
@@ -19,13 +19,13 @@ pub fn raise<R: CryptoRng>(
     small: &SecretKey,
     large: &SecretKey,
     masked: &Ciphertext,
-    factor: f64,
+    factors: [f64; RAISE_FACTORS],
     rng: &mut R,
 ) -> Result<SeededCiphertext, Error> {
     assert!(small.params() == raise.small() && large.params() == raise.large(), "keys of this raise");
     raise.check(masked)?;
     let mut coefficients = coefficients(small, masked);
-    let message = raise.encode(&coefficients, factor);
+    let message = raise.encode(&coefficients, factors);
     coefficients.zeroize();
     let mut message = message?;
     let out = encrypt(large, &message, rng);

@@ -59,7 +59,7 @@ pub use params::{
     PrefixSpec, Products, Security, TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH21, TOY_LOGN12_SCORES,
     TOY_LOGN13_SCORES, TOY_LOGN14_DEPTH22, TOY_LOGN14_SCORES,
 };
-pub use raise::{Places, Raise, SlotsToCoefficients, Term};
+pub use raise::{Places, RAISE_FACTORS, Raise, SlotsToCoefficients, Term};
 pub use ring_switch::{Fold, Move, RingSwitch};
 pub use rotations::Rotations;
 pub use wide::{MAX_WIDE_BITS, MAX_WIDE_COEFFICIENT_BITS, WideEncoder, WideSlot};

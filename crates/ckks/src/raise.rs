@@ -1,29 +1,58 @@
 //! Exchanges between two rings with a holder of both secret keys, who learns only masked values.
 //!
-//! [`Raise`]: coefficients of a ciphertext of the small ring become slots of a fresh ciphertext of the large
-//! ring at a high level. [`SlotsToCoefficients`]: slots of a ciphertext of the large ring become coefficients
-//! of a fresh ciphertext of the small ring.
+//! [`Raise`]: a public linear map of the coefficients of a ciphertext of the small ring ([`Places`]) becomes
+//! the slots of a fresh ciphertext of the large ring at a high level. [`SlotsToCoefficients`]: slots of a
+//! ciphertext of the large ring become coefficients of a fresh ciphertext of the small ring.
 //!
 //! | who | does in a raise |
 //! |---|---|
 //! | server | adds a mask expanded from a fresh seed ([`Raise::mask_assign`]), and an encryption of zero |
-//! | key holder | decrypts the coefficients, encodes them as slots ([`Raise::encode`]), encrypts |
+//! | key holder | decrypts the coefficients, encodes what they become as slots ([`Raise::encode`]), encrypts |
 //! | server | encodes the coefficients of the mask in the same way and subtracts them ([`Raise::unmask_assign`]) |
+//!
+//! Both compute the map by the same operations on integers, each product with a factor rounded to an integer.
+//! So the image of a masked value, less that of the mask, is off by at most one unit a product.
 //!
 //! The mask is uniform modulo q, so that the masked values are uniform and independent of the values, however
 //! large a hostile sender makes them. A value v comes back wrong by a multiple of q with probability |v|/q,
 //! where |v| is its size at its scale.
 
 use crate::mask::mask_coefficients;
-use crate::wide::from_wide;
+use crate::wide::{from_wide, scaled};
 use crate::{Ciphertext, Error, MAX_WIDE_BITS, MaskSeed, Op, Params, Plaintext, WideEncoder, WideSlot};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The coefficients of the small ring that become real and imaginary part of each slot of the large ring.
-pub type Places = Vec<[Option<usize>; 2]>;
+/// The most factors of a raise.
+pub const RAISE_FACTORS: usize = 3;
+
+/// The linear map of a raise: sums of coefficients of the small ring, and the slots that they become.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Places {
+    /// Each sum names a coefficient, or none, for each factor of the raise.
+    pub sums: Vec<[Option<usize>; RAISE_FACTORS]>,
+    /// For each slot two sums, each of which may be missing.
+    pub slots: Vec<[Option<usize>; 2]>,
+    /// Whether a slot is the first of its sums less the second. It has them as real and imaginary part
+    /// otherwise.
+    pub differences: bool,
+}
+
+impl Places {
+    /// The places of single coefficients, as real and imaginary part of each slot, times the first factor.
+    pub fn parts(coefficients: &[[Option<usize>; 2]]) -> Self {
+        let named: BTreeSet<usize> = coefficients.iter().flatten().flatten().copied().collect();
+        let number: BTreeMap<usize, usize> = named.iter().copied().zip(0..).collect();
+        let slot = |parts: &[Option<usize>; 2]| parts.map(|part| part.map(|k| number[&k]));
+        Places {
+            sums: named.into_iter().map(|k| [Some(k), None, None]).collect(),
+            slots: coefficients.iter().map(slot).collect(),
+            differences: false,
+        }
+    }
+}
 
 /// The coefficients of the small ring that a raise reads, the slots of the large ring that they become, and
 /// scale and level of the result.
@@ -38,14 +67,14 @@ pub struct Raise {
 }
 
 impl Raise {
-    /// The raise of values at the scale 2^`log_scale` in the ring of `small` to `level` of `large`. Entry j
-    /// of `places` names the coefficients that become real and imaginary part of slot j; other parts are 0.
+    /// The raise of values at the scale 2^`log_scale` in the ring of `small` to `level` of `large`.
     ///
     /// # Errors
-    /// [`Error::SlotCount`] unless there is an entry for every slot of `large`; [`Error::CoefficientCount`]
-    /// if a coefficient is not below N of `small`; [`Error::OutOfLevels`] if `level` is above the top level
-    /// of `large`; [`Error::ScaleMismatch`] if the scale of that level exceeds 2^`log_scale`;
-    /// [`Error::BadParams`] if q of `small` is too large for [`WideEncoder`].
+    /// [`Error::SlotCount`] unless there is an entry for every slot of `large`, or if one names a sum that is
+    /// not there; [`Error::CoefficientCount`] if a coefficient is not below N of `small`;
+    /// [`Error::OutOfLevels`] if `level` is above the top level of `large`; [`Error::ScaleMismatch`] if the
+    /// scale of that level exceeds 2^`log_scale`; [`Error::BadParams`] if q of `small` is too large for
+    /// [`WideEncoder`].
     pub fn new(
         small: &Params,
         large: &Params,
@@ -53,10 +82,12 @@ impl Raise {
         log_scale: u32,
         level: usize,
     ) -> Result<Self, Error> {
-        if places.len() != large.max_slots() {
-            return Err(Error::SlotCount { op: Op::Encode, got: places.len(), max: large.max_slots() });
+        let (got, max) = (places.slots.len(), large.max_slots());
+        let missing = places.slots.iter().flatten().flatten().find(|&&sum| sum >= places.sums.len());
+        if got != max || missing.is_some() {
+            return Err(Error::SlotCount { op: Op::Encode, got: missing.map_or(got, |sum| sum + 1), max });
         }
-        if let Some(&got) = places.iter().flatten().flatten().find(|&&k| k >= small.n()) {
+        if let Some(&got) = places.sums.iter().flatten().flatten().find(|&&k| k >= small.n()) {
             return Err(Error::CoefficientCount { got: got + 1, max: small.n() });
         }
         let log_q = small.log_q(small.max_level());
@@ -100,23 +131,47 @@ impl Raise {
 
     /// The coefficients of the small ring that become slots, in ascending order.
     pub fn reads(&self) -> Vec<usize> {
-        let used: BTreeSet<usize> = self.places.iter().flatten().flatten().copied().collect();
+        let used: BTreeSet<usize> = self.places.sums.iter().flatten().flatten().copied().collect();
         used.into_iter().collect()
     }
 
-    /// The plaintext of the large ring whose slots are these coefficients of the small one, times `factor`.
+    /// The plaintext of the large ring whose slots are what these coefficients of the small one become, each
+    /// times its factor.
+    ///
+    /// The largest sum of the factors of a sum is applied as the scale is changed, and each factor's share of
+    /// it before that. So sums are at most as large as the largest coefficient, and differences at most twice
+    /// as large.
     ///
     /// # Errors
-    /// [`Error::CoefficientCount`] unless there are N of the small ring, [`Error::ValueRange`] if one that is
-    /// raised is not below 2^[`crate::MAX_WIDE_BITS`] in size, or if `factor` is not above 0 and at most the
-    /// quotient of the scales.
-    pub fn encode(&self, coefficients: &[i128], factor: f64) -> Result<Plaintext, Error> {
+    /// [`Error::CoefficientCount`] unless there are N of the small ring, [`Error::ValueRange`] if a part of a
+    /// slot is not below 2^[`crate::MAX_WIDE_BITS`] in size, which those of a mask never are, or if a factor
+    /// is below 0 or none is above it, or if the largest sum of factors is above the quotient of the scales.
+    pub fn encode(&self, coefficients: &[i128], factors: [f64; RAISE_FACTORS]) -> Result<Plaintext, Error> {
         if coefficients.len() != self.small.n() {
             return Err(Error::CoefficientCount { got: coefficients.len(), max: self.small.n() });
         }
-        let slot = |place: &[Option<usize>; 2]| place.map(|k| k.map_or(0, |k| coefficients[k]));
-        let slots = zeroize::Zeroizing::new(self.places.iter().map(slot).collect::<Vec<WideSlot>>());
-        Plaintext::encode_wide(&self.large, &self.encoder, &slots, self.log_scale, factor, self.level)
+        let Places { sums, slots, differences } = self.places.as_ref();
+        let of_sum = |sum: &[Option<usize>; RAISE_FACTORS]| -> f64 {
+            sum.iter().zip(factors).filter(|(k, _)| k.is_some()).map(|(_, factor)| factor).sum()
+        };
+        let largest = sums.iter().map(of_sum).fold(0.0, f64::max);
+        if !factors.iter().all(|factor| (0.0..=f64::MAX).contains(factor)) {
+            return Err(Error::ValueRange { op: Op::Encode, scale: largest.log2() });
+        }
+        let share = factors.map(|factor| factor / largest);
+        let term = |(k, share): (&Option<usize>, f64)| match k {
+            Some(k) if share < 1.0 => scaled(coefficients[*k], share),
+            Some(k) => coefficients[*k],
+            None => 0,
+        };
+        let values: Vec<i128> = sums.iter().map(|sum| sum.iter().zip(share).map(term).sum()).collect();
+        let values = zeroize::Zeroizing::new(values);
+        let slot = |named: &[Option<usize>; 2]| {
+            let [first, second] = named.map(|sum| sum.map_or(0, |sum| values[sum]));
+            if *differences { [first - second, 0] } else { [first, second] }
+        };
+        let slots = zeroize::Zeroizing::new(slots.iter().map(slot).collect::<Vec<WideSlot>>());
+        Plaintext::encode_wide(&self.large, &self.encoder, &slots, self.log_scale, largest, self.level)
     }
 
     /// Refuses what is not a pack at the top level of the small ring and the scale of this raise.
@@ -153,13 +208,13 @@ impl Raise {
         (0..self.small.n()).map(|_| uniform()).collect()
     }
 
-    /// The encoding of the mask of `seed` times `factor`, which [`Self::unmask_assign`] subtracts. It can be
-    /// computed while the key holder works.
+    /// The encoding of the mask of `seed` with these factors, which [`Self::unmask_assign`] subtracts. It can
+    /// be computed while the key holder works.
     ///
     /// # Errors
     /// As [`Self::encode`].
-    pub fn encode_mask(&self, seed: &MaskSeed, factor: f64) -> Result<Plaintext, Error> {
-        self.encode(&self.mask(seed), factor)
+    pub fn encode_mask(&self, seed: &MaskSeed, factors: [f64; RAISE_FACTORS]) -> Result<Plaintext, Error> {
+        self.encode(&self.mask(seed), factors)
     }
 
     /// Subtracts the encoding of the mask from a raised ciphertext.

@@ -160,6 +160,11 @@ impl WideEncoder {
     }
 }
 
+/// x times a factor of at most 1 in size, rounded to an integer. x is below 2^[`MAX_WIDE_BITS`] in size.
+pub(crate) fn scaled(x: i128, factor: f64) -> i128 {
+    rounded(x << DECODED_FRACTION, factor)
+}
+
 /// x times a factor of at most 1 in size, rounded to an integer. x has [`DECODED_FRACTION`] bits after the
 /// point, and is at most 2¹²⁴ with them.
 fn rounded(x: i128, factor: f64) -> i128 {

@@ -1,13 +1,17 @@
 //! What follows the raise, on any slot algebra: bonus, comparison and argmax of all users of an
 //! evaluation at once.
 //!
-//! A raised slot (a·B + b)·Ka + Ka − 1 holds (zₐ + i·uₐ)/c₂ of user b ([`protocol::ScoreLayout`]); all other
-//! slots are 0, and so are those of users who are not there. The bonus of the index, β·√(z + c₁) or its
-//! tangent, is a Chebyshev polynomial, and u is added to it one level above its result.
+//! | width | a raise places ([`protocol::ScoreLayout`]) | the circuit computes |
+//! |---|---|---|
+//! | a root | zₐ and uₐ of user b, over c₂, in slot (a·B + b)·Ka + Ka − 1 | β·√(z + c₁) by a Chebyshev polynomial, the index, the differences by rotations, comparison, products over rows |
+//! | its tangent | the differences of the indices over their range, in slot (a·B + b)·Ka + m for m < Ka − 1 | public constants, comparison, products over rows |
 //!
-//! Under the trace condition slot Ka − 1 holds i·trace/c₂, and the place of user 0 decides between two
-//! scores: arm 0 has the trace of the batch, affinely mapped, and arm 1 the threshold C. The entry of arm 0
-//! is near 1 if the trace has reached C, and near 0 otherwise. The levels are those of a decision.
+//! All other slots are 0, and so are those of users who are not there.
+//!
+//! Under the trace condition the place of user 0 decides between two scores: arm 0 has the trace of the
+//! batch, affinely mapped, and arm 1 the threshold C. The entry of arm 0 is near 1 if the trace has reached
+//! C, and near 0 otherwise. With a root slot Ka − 1 holds i·trace/c₂, and with a tangent a raise places the
+//! trace as the index of arm 0. The levels are those of a decision.
 //!
 //! Source: Algorithm 4, steps 2 and 3, and eq. 8. Departures: one evaluation decides for many users; all
 //! pairs of arms are compared at once, where the paper chains amax and acomp (Algorithms 8 and 9), whose
@@ -17,6 +21,7 @@ use crate::{Error, Scalars};
 use bandit::Bonus;
 use circuits::argmax::{Argmax, tie_bonus};
 use circuits::{Chebyshev, Comparison, Complex64, SlotAlgebra};
+use ckks::RAISE_FACTORS;
 use protocol::{BanditConfig, Shape};
 
 /// The score of a trace of 0. Scores are in [−½, ½ − [`tie_bonus`]], and the rest is left for noise.
@@ -27,18 +32,40 @@ const TRACE_SPAN: f64 = 0.9;
 /// The circuit of an encrypted decision and its public numbers.
 #[derive(Debug, Clone)]
 pub struct DecisionCircuit {
-    scalars: Scalars,
-    /// What the imaginary part of each slot, times 2, is multiplied by, under the trace condition.
+    /// What a raise multiplies z, u and the trace by.
+    factors: [f64; RAISE_FACTORS],
+    raised: Raised,
+    /// Whether user 0 decides whether the trace has reached C.
+    tests_trace: bool,
+    /// K.
+    arms: usize,
+    users: usize,
+    argmax: Argmax,
+}
+
+/// How the slots of a raise become the differences of indices.
+#[derive(Debug, Clone)]
+enum Raised {
+    Scores(RootIndex),
+    /// By adding these constants: what the indices are shifted by, and the tie bonus.
+    Differences(Vec<Complex64>),
+}
+
+/// The index with a root.
+#[derive(Debug, Clone)]
+struct RootIndex {
+    /// What the imaginary part of each slot, times 2, is multiplied by.
+    weight: f64,
+    /// The same under the trace condition, where it differs from slot to slot.
     weights: Option<Vec<Complex64>>,
     /// The bonus over the range, as a polynomial in 2(z + c₁)/c₂ − 1.
     bonus: Chebyshev,
-    /// The levels of a polynomial of the degree of the configuration, which a tangent takes too.
-    bonus_levels: usize,
+    /// The levels of a polynomial of the degree of the configuration.
+    levels: usize,
     /// 2·c₁/c₂ − 1, the argument of the polynomial at z = 0.
     at_zero: f64,
     /// What is added to each slot of the indices.
     offsets: Vec<Complex64>,
-    argmax: Argmax,
 }
 
 impl DecisionCircuit {
@@ -48,48 +75,95 @@ impl DecisionCircuit {
     /// [`Error::Protocol`] for comparison bits other than 6, 8 or 10; [`Error::Circuit`] if the slots do not
     /// hold one user.
     pub fn new(config: &BanditConfig, scalars: Scalars, shape: Shape, slots: usize) -> Result<Self, Error> {
-        let Scalars { bonus, c1, c2, range, least_index } = scalars;
-        let at_zero = 2.0 * c1 / c2 - 1.0;
-        let of_argument = |x: f64| match bonus {
-            Bonus::Root { beta, .. } => beta / range * (c2 * (x + 1.0) / 2.0).max(0.0).sqrt(),
-            Bonus::Linear { slope } => slope / range * c2 * (x + 1.0) / 2.0,
-        };
-        let degree = match bonus {
-            Bonus::Root { .. } => config.sqrt_degree,
-            Bonus::Linear { .. } => 1,
-        };
-        let bonus = Chebyshev::interpolate(of_argument, degree, -1.0, 1.0)?;
+        let Scalars { bonus, c2, range, least_index, .. } = scalars;
         let comparison = Comparison::composite(config.resolution(), config.comparison_degrees()?)?;
         let (count, users) = (shape.arm_slots, slots / shape.user_slots());
         let argmax = Argmax::of_users(count, users, count, comparison)?;
-        let middle = least_index / range + 0.5;
-        // Slots without a score hold the bonus of 0.
-        let rest = bonus.eval(at_zero);
-        let mut offsets = vec![Complex64::new(-rest, 0.0); slots];
-        for (arm, of_arm) in offsets.chunks_exact_mut(users * count).enumerate() {
-            let offset = if arm < config.linear.k { -middle } else { -0.5 - rest };
-            of_arm.iter_mut().skip(count - 1).step_by(count).for_each(|slot| slot.re = offset);
-        }
-        let weights = config.tests_trace().then(|| {
-            let per_trace = TRACE_SPAN / config.trace_bound(config.unanswered);
-            // Its other arms are padding. The bonus is that of the comparison, which a tie must not win here.
-            let slot = |arm: usize| arm * users * count + count - 1;
-            (0..count).for_each(|arm| offsets[slot(arm)].re = -0.5 - rest);
-            offsets[slot(0)].re = NO_TRACE - rest;
-            offsets[slot(1)].re =
-                NO_TRACE + per_trace * config.linear.c + tie_bonus(config.resolution()) - rest;
-            let mut weights = vec![Complex64::new(c2 / (2.0 * range), 0.0); slots];
-            weights[slot(0)].re = c2 / 2.0 * per_trace;
-            weights
-        });
-        let bonus_levels = (config.sqrt_degree + 1).ilog2() as usize;
-        Ok(DecisionCircuit { scalars, weights, bonus, bonus_levels, at_zero, offsets, argmax })
+        let (arms, tests_trace, tie) =
+            (config.linear.k, config.tests_trace(), tie_bonus(config.resolution()));
+        let per_trace = match tests_trace {
+            true => TRACE_SPAN / config.trace_bound(config.unanswered),
+            false => 0.0,
+        };
+        // The index of an arm is its score over the range plus this.
+        let offset = |arm: usize, user: usize| match (tests_trace && user == 0, arm) {
+            (true, 0) => NO_TRACE,
+            // The bonus is that of the comparison, which a tie must not win here.
+            (true, 1) => NO_TRACE + per_trace * config.linear.c + tie,
+            // All other arms of the trace are padding.
+            (false, arm) if arm < arms => -(least_index / range + 0.5),
+            _ => -0.5,
+        };
+        let (factors, raised) = match bonus {
+            Bonus::Linear { slope } => {
+                let mut constants = vec![Complex64::ONE; slots];
+                for (at, row) in constants.chunks_exact_mut(count).enumerate() {
+                    let (arm, user) = (at / users, at % users);
+                    for (pair, slot) in row[..count - 1].iter_mut().enumerate() {
+                        let other = (arm + count - 1 - pair) % count;
+                        *slot = (offset(arm, user) - offset(other, user) + tie).into();
+                    }
+                }
+                ([slope / range, 1.0 / range, per_trace], Raised::Differences(constants))
+            }
+            Bonus::Root { beta, c1 } => {
+                let root = |x: f64| beta / range * (c2 * (x + 1.0) / 2.0).max(0.0).sqrt();
+                let bonus = Chebyshev::interpolate(root, config.sqrt_degree, -1.0, 1.0)?;
+                let at_zero = 2.0 * c1 / c2 - 1.0;
+                // Slots without a score hold the bonus of 0.
+                let rest = bonus.eval(at_zero);
+                let mut offsets = vec![Complex64::new(-rest, 0.0); slots];
+                let weight = c2 / (2.0 * range);
+                let mut weights = tests_trace.then(|| vec![Complex64::new(weight, 0.0); slots]);
+                for (at, row) in offsets.chunks_exact_mut(count).enumerate() {
+                    let (arm, user) = (at / users, at % users);
+                    let shown = if arm < arms && !(tests_trace && user == 0) { 0.0 } else { rest };
+                    row[count - 1].re = offset(arm, user) - shown;
+                }
+                weights.iter_mut().for_each(|weights| weights[count - 1].re = c2 / 2.0 * per_trace);
+                let levels = (config.sqrt_degree + 1).ilog2() as usize;
+                let index = RootIndex { weight, weights, bonus, levels, at_zero, offsets };
+                ([1.0 / c2; RAISE_FACTORS], Raised::Scores(index))
+            }
+        };
+        Ok(DecisionCircuit { factors, raised, tests_trace, arms, users, argmax })
     }
 
-    /// r/c₂, the factor of a raise of scores that are z/r and u/r in the ring of scores, for r =
-    /// 2^`log_range`. Raised scores are z/c₂ and u/c₂.
-    pub fn factor(&self, log_range: i32) -> f64 {
-        f64::from(log_range).exp2() / self.scalars.c2
+    /// The factors of a raise of scores that are z/r, u/r and trace/r in the ring of scores, for r =
+    /// 2^`log_range`.
+    pub fn factors(&self, log_range: i32) -> [f64; RAISE_FACTORS] {
+        self.factors.map(|factor| factor * f64::from(log_range).exp2())
+    }
+
+    /// What a raise places, in the clear: the slots for z and u of an arm of a user, or `None` of users who
+    /// are not there. Under the trace condition u of arm 0 of user 0 is the trace.
+    pub fn raised(&self, score: impl Fn(usize, usize) -> Option<[f64; 2]>) -> Vec<Complex64> {
+        let (count, users, [of_z, of_u, of_trace]) = (self.argmax.count(), self.users, self.factors);
+        let mut out = vec![Complex64::ZERO; self.argmax.slots()];
+        for user in 0..users {
+            let is_trace = self.tests_trace && user == 0;
+            let arms = if is_trace { 1 } else { self.arms };
+            let scores: Vec<[f64; 2]> = (0..count)
+                .map(|arm| (arm < arms).then(|| score(arm, user)).flatten().unwrap_or_default())
+                .collect();
+            let index = |arm: usize| {
+                let [z, u] = scores[arm];
+                if is_trace { of_trace * u } else { of_z * z + of_u * u }
+            };
+            for arm in 0..count {
+                let row = &mut out[(arm * users + user) * count..][..count];
+                match &self.raised {
+                    Raised::Scores(_) => {
+                        let [z, u] = scores[arm];
+                        row[count - 1] = Complex64::new(of_z * z, of_u * u);
+                    }
+                    Raised::Differences(_) => (0..count - 1).for_each(|pair| {
+                        row[pair] = (index(arm) - index((arm + count - 1 - pair) % count)).into();
+                    }),
+                }
+            }
+        }
+        out
     }
 
     /// The circuit of the comparison and of the product over each row of pairs.
@@ -99,41 +173,25 @@ impl DecisionCircuit {
 
     /// The products over the pairs of each arm: near 1 in the first slot of the block of the arm that a user
     /// should play. Other slots hold intermediate results, which a [`ckks::Fold`] leaves out. Takes the
-    /// levels of bonus, comparison and row product.
+    /// levels of root, comparison and row product.
     ///
     /// # Errors
     /// Those of the algebra.
     pub fn products<A: SlotAlgebra>(&self, alg: &A, raised: &A::Vector) -> Result<A::Vector, A::Error> {
-        self.argmax.products(alg, &self.index(alg, raised)?)
+        self.argmax.winners(alg, &self.differences(alg, raised)?)
     }
 
-    /// The optimistic indices, u and the bonus of z, divided by their range and shifted into ± ½, in the last
-    /// slot of the block of each arm; −½ in those of padding. All other slots are 0. Takes the levels of the
-    /// bonus.
+    /// The arguments of the comparison ([`Argmax::pairwise_differences`]): the differences of the optimistic
+    /// indices over their range, plus the tie bonus; those with the arms of padding, whose index is the
+    /// least; and 1 in the last slot of each row. Takes the levels of the root, and none with a tangent.
     ///
     /// # Errors
     /// Those of the algebra.
-    pub fn index<A: SlotAlgebra>(&self, alg: &A, raised: &A::Vector) -> Result<A::Vector, A::Error> {
-        let conjugate = alg.conjugate(raised)?;
-        // 2z/c₂ and 2u/c₂: of v = a + ib, v + v̄ is 2a, and i·(v̄ − v) is 2b.
-        let z = alg.add(raised, &conjugate)?;
-        let u = alg.mul_i(&alg.sub(&conjugate, raised)?)?;
-        let z = alg.add_const(&z, self.at_zero.into())?;
-        let level = alg.level(&z) - self.bonus.depth().max(1);
-        let index = match &self.weights {
-            None => {
-                let weight = self.scalars.c2 / (2.0 * self.scalars.range);
-                let u = alg.drop_to(&u, level + 1)?;
-                self.bonus.evaluate_plus(alg, &z, &[(weight, &u)])?
-            }
-            Some(weights) => {
-                let u = alg.mul_plain(&alg.drop_to(&u, alg.level(&z) - self.bonus_levels + 1)?, weights)?;
-                alg.add(&alg.drop_to(&self.bonus.evaluate(alg, &z)?, alg.level(&u))?, &u)?
-            }
-        };
-        // A tangent takes one level.
-        let index = alg.drop_to(&index, alg.level(&z) - self.bonus_levels)?;
-        alg.add_plain(&index, &self.offsets)
+    pub fn differences<A: SlotAlgebra>(&self, alg: &A, raised: &A::Vector) -> Result<A::Vector, A::Error> {
+        match &self.raised {
+            Raised::Scores(root) => self.argmax.pairwise_differences(alg, &root.index(alg, raised)?),
+            Raised::Differences(constants) => alg.add_plain(raised, constants),
+        }
     }
 
     /// The trace comparison in the constant coefficient of the message: near 1 if the trace has reached C,
@@ -146,6 +204,34 @@ impl DecisionCircuit {
         // Times the number of slots, so that the entry is the constant coefficient.
         mask[0].re = alg.slots() as f64;
         alg.mul_plain(products, &mask)
+    }
+}
+
+impl RootIndex {
+    /// The optimistic indices, u and the bonus of z, divided by their range and shifted into ± ½, in the last
+    /// slot of the block of each arm; −½ in those of padding. All other slots are 0. Takes the levels of the
+    /// root.
+    fn index<A: SlotAlgebra>(&self, alg: &A, raised: &A::Vector) -> Result<A::Vector, A::Error> {
+        let conjugate = alg.conjugate(raised)?;
+        // 2z/c₂ and 2u/c₂: of v = a + ib, v + v̄ is 2a, and i·(v̄ − v) is 2b.
+        let z = alg.add(raised, &conjugate)?;
+        let u = alg.mul_i(&alg.sub(&conjugate, raised)?)?;
+        let z = alg.add_const(&z, self.at_zero.into())?;
+        let to = alg.level(&z) - self.levels;
+        let index = match &self.weights {
+            None => {
+                // u is added one level above the result of the polynomial, which is of degree 0 for a width
+                // of 0.
+                let u = alg.drop_to(&u, alg.level(&z) - self.bonus.depth().max(1) + 1)?;
+                self.bonus.evaluate_plus(alg, &z, &[(self.weight, &u)])?
+            }
+            Some(weights) => {
+                let u = alg.mul_plain(&alg.drop_to(&u, to + 1)?, weights)?;
+                alg.add(&alg.drop_to(&self.bonus.evaluate(alg, &z)?, to)?, &u)?
+            }
+        };
+        let index = alg.drop_to(&index, to)?;
+        alg.add_plain(&index, &self.offsets)
     }
 }
 
@@ -195,16 +281,15 @@ mod tests {
             let (a, omega) = twin.model();
             let (a, omega) = (a.clone(), omega.clone());
             let rows = |user: usize| (0..k).map(|a| unit(1000 + 31 * user + a)).collect::<Vec<_>>();
-            let mut raised = vec![Complex64::ZERO; slots];
             // The last user is not there.
-            for user in 0..users - 1 {
-                for (arm, x) in rows(user).iter().enumerate() {
-                    let z: f64 = (0..d).map(|i| (0..d).map(|j| x[i] * a[(i, j)] * x[j]).sum::<f64>()).sum();
-                    let u: f64 = x.iter().zip(omega.iter()).map(|(x, w)| x * w).sum();
-                    raised[(arm * users + user) * count + count - 1] =
-                        Complex64::new(z, u) * circuit.factor(0);
-                }
-            }
+            let score = |arm: usize, user: usize| {
+                (user < users - 1).then(|| {
+                    let x = rows(user).swap_remove(arm);
+                    let z = (0..d).map(|i| (0..d).map(|j| x[i] * a[(i, j)] * x[j]).sum::<f64>()).sum();
+                    [z, x.iter().zip(omega.iter()).map(|(x, w)| x * w).sum()]
+                })
+            };
+            let raised = circuit.raised(score);
             let alg = Clear::new(slots).unwrap();
             let products = circuit.products(&alg, &alg.fresh(&raised, levels).unwrap()).unwrap();
             assert_eq!(alg.level(&products), 2);
@@ -220,10 +305,11 @@ mod tests {
         }
     }
 
-    /// On exact vectors, with and without padding: every index equals the formula up to the error of the
-    /// root's polynomial, and under a tangent or without a width to rounding; all other slots are 0.
+    /// On exact vectors, with and without padding: every difference equals that of the formulas, up to the
+    /// error of the root's polynomial, and under a tangent or without a width to rounding. All other slots
+    /// are 1. A tangent takes no level, no rotation and no conjugation.
     #[test]
-    fn indices_are_what_the_formulas_say() {
+    fn differences_are_what_the_formulas_say() {
         for (d, k, slots, width) in [
             (2, 2, 64, ROOT),
             (2, 2, 64, NONE),
@@ -240,27 +326,92 @@ mod tests {
             // So many feedbacks that the tangent is steep.
             let s = Scalars::new(&config, 50_000, 50_000);
             let circuit = DecisionCircuit::new(&config, s, shape, slots).unwrap();
-            let mut raised = vec![Complex64::ZERO; slots];
-            let mut want = vec![0.0; slots];
-            for at in 0..users * count {
-                let (arm, z, u) = (at / users, ((3 * at) as f64).sin().abs(), ((5 * at) as f64).sin());
-                let slot = at * count + count - 1;
-                want[slot] = -0.5;
-                if arm < k {
-                    raised[slot] = Complex64::new(z, u) * circuit.factor(0);
-                    let width = s.bonus.of(z);
-                    want[slot] = (u + width - s.least_index) / s.range - 0.5;
+            let score = |arm: usize, user: usize| {
+                let at = arm * users + user;
+                [((3 * at) as f64).sin().abs(), ((5 * at) as f64).sin()]
+            };
+            let index = |arm: usize, user: usize| match arm < k {
+                true => {
+                    let [z, u] = score(arm, user);
+                    (u + s.bonus.of(z) - s.least_index) / s.range - 0.5
                 }
-            }
+                false => -0.5,
+            };
+            let raised = circuit.raised(|arm, user| Some(score(arm, user)));
             let alg = Clear::new(slots).unwrap();
-            let index = circuit.index(&alg, &alg.fresh(&raised, 20).unwrap()).unwrap();
-            assert_eq!(alg.level(&index), 20 - 5);
-            for (at, (got, want)) in index.values().iter().zip(&want).enumerate() {
-                let rough = at % count == count - 1 && width == ROOT;
-                let tolerance = if rough { 1e-2 } else { 1e-9 };
+            let differences = circuit.differences(&alg, &alg.fresh(&raised, 20).unwrap()).unwrap();
+            let linear = width == TANGENT;
+            assert_eq!(alg.level(&differences), if linear { 20 } else { 20 - 5 });
+            let counts = alg.counts();
+            assert_eq!(counts.rotations + counts.conjugations == 0, linear);
+            for (at, got) in differences.values().iter().enumerate() {
+                let (row, pair) = (at / count, at % count);
+                let (arm, user, other) = (row / users, row % users, (row / users + count - 1 - pair) % count);
+                let want = match pair + 1 < count {
+                    true => index(arm, user) - index(other, user) + tie_bonus(config.resolution()),
+                    false => 1.0,
+                };
+                let tolerance = if width == ROOT { 2e-2 } else { 1e-9 };
                 let right = (got.re - want).abs() < tolerance && got.im.abs() < 1e-9;
                 assert!(right, "{d}, {k}: slot {at} holds {got}, not {want}");
+                assert!(got.re.abs() <= 1.0 + 1e-9, "{d}, {k}: slot {at} holds {got}");
             }
+        }
+    }
+
+    /// A user of a shared key that raises its own scores and is alone in its evaluation adds numbers of its
+    /// choice to the differences that it places. In each row it leaves one argument of the comparison near 0,
+    /// and makes the others positive: each of its K entries shows one difference of indices. The control is
+    /// an honest raise, whose entries are near 0 and 1. Prints the errors in units of the resolution.
+    #[test]
+    fn attack_a_raiser_reads_as_many_differences_of_its_own_as_arms() {
+        let (d, k, slots) = (7, 4, 256);
+        let config = BanditConfig::new(d, k);
+        let shape = Shape::for_problem(d, k);
+        let scalars = Scalars::new(&config, 31, 30);
+        let circuit = DecisionCircuit::new(&config, scalars, shape, slots).unwrap();
+        let users = slots / shape.user_slots();
+        let scores = [[0.31, 0.22], [0.12, -0.41], [0.44, -0.13], [0.05, 0.48]];
+        let index = |arm: usize| {
+            let [z, u]: [f64; 2] = scores[arm];
+            (u + scalars.bonus.of(z)) / scalars.range
+        };
+        let honest = circuit.raised(|arm, user| (user == 0).then_some(scores[arm]));
+        let (alg, levels) = (Clear::new(slots).unwrap(), DecisionLevels::new(&config, shape).unwrap());
+        let entries = |raised: &[Complex64]| {
+            let raised = alg.fresh(raised, levels.of_users(1)).unwrap();
+            let products = circuit.products(&alg, &raised).unwrap().real();
+            (0..k).map(|arm| products[arm * users * k]).collect::<Vec<f64>>()
+        };
+        let near = |entry: &f64| entry.abs() < 0.05 || (entry - 1.0).abs() < 0.05;
+        assert!(entries(&honest).iter().all(near), "{:?}", entries(&honest));
+        let resolution = config.resolution();
+        let (mut lie, mut guesses) = (honest, vec![]);
+        for arm in 0..k {
+            for pair in 0..k - 1 {
+                let slot = &mut lie[arm * users * k + pair].re;
+                if pair > 0 {
+                    *slot += 0.5;
+                    continue;
+                }
+                let wanted = index(arm) - index((arm + k - 1) % k);
+                // A guess, within a quarter of the resolution.
+                let guess = (2.0 * wanted / resolution).round() * resolution / 2.0;
+                *slot -= guess + tie_bonus(resolution);
+                guesses.push((guess, wanted));
+            }
+        }
+        let sign = circuit.argmax().comparison();
+        for (entry, (guess, wanted)) in entries(&lie).into_iter().zip(guesses) {
+            // The indicator grows with the difference below the resolution.
+            let (mut low, mut high) = (-resolution, resolution);
+            for _ in 0..40 {
+                let middle = (low + high) / 2.0;
+                if 0.5 + 0.5 * sign.eval(middle) < entry { low = middle } else { high = middle }
+            }
+            let error = (guess + low - wanted).abs() / resolution;
+            println!("a difference of {wanted:.4} of the range is read up to {error:.4} resolutions");
+            assert!(error < 0.02, "{error}");
         }
     }
 
@@ -314,20 +465,23 @@ mod tests {
             let scalars = Scalars::new(&config, 31, 30);
             let new = |config| DecisionCircuit::new(config, scalars, shape, slots).unwrap();
             let (circuit, public) = (new(&config), new(&public));
-            let mut raised = vec![Complex64::ZERO; slots];
-            for (at, slot) in raised.iter_mut().enumerate().skip(count - 1).step_by(count) {
-                let (user, arm) = (at / count % users, at / count / users);
-                if user > 0 && arm < k {
-                    let value = |n: usize| ((n * at + 1) as f64).sin();
-                    *slot = Complex64::new(value(3).abs(), value(5)) * circuit.factor(0);
+            let score = |trace: f64| {
+                move |arm: usize, user: usize| match (user, arm) {
+                    (0, 0) => Some([0.0, trace]),
+                    (0, _) => None,
+                    _ => {
+                        let value = |n: usize| ((n * (arm * users + user) + 1) as f64).sin();
+                        Some([value(3).abs(), value(5)])
+                    }
                 }
-            }
+            };
             let levels = DecisionLevels::new(&config, shape).unwrap().of_users(2);
             let alg = Clear::new(slots).unwrap();
-            let products = |circuit: &DecisionCircuit, raised: &[Complex64]| {
-                circuit.products(&alg, &alg.fresh(raised, levels).unwrap()).unwrap()
+            let products = |circuit: &DecisionCircuit, trace: f64| {
+                let raised = circuit.raised(score(trace));
+                circuit.products(&alg, &alg.fresh(&raised, levels).unwrap()).unwrap()
             };
-            let without = products(&public, &raised);
+            let without = products(&public, 0.0);
             let (bound, c) = (config.trace_bound(unanswered), config.linear.c);
             let resolution = bound / TRACE_SPAN * config.resolution();
             assert!(resolution < c / 2.0);
@@ -336,8 +490,7 @@ mod tests {
                 if (trace - c).abs() < resolution * (1.0 - 1e-9) {
                     continue;
                 }
-                raised[count - 1] = Complex64::new(0.0, trace / scalars.c2);
-                let with = products(&circuit, &raised);
+                let with = products(&circuit, trace);
                 assert_eq!((alg.level(&with), alg.level(&without)), (2, 2));
                 let entries = |products: &ClearVector| -> Vec<f64> {
                     let slots = products.real().into_iter().step_by(count).enumerate();

@@ -336,10 +336,10 @@ impl BanditConfig {
         if decision <= top {
             return Ok(());
         }
-        let advice = format!(
-            "lower comparison_bits (now {}, least 6) or sqrt_degree (now {}, least 15)",
-            self.comparison_bits, self.sqrt_degree
-        );
+        let mut advice = format!("lower comparison_bits (now {}, least 6)", self.comparison_bits);
+        if !self.raises_differences() {
+            advice += &format!(" or sqrt_degree (now {}, least 15)", self.sqrt_degree);
+        }
         Err(Error::Depth { what: "a decision", need: decision, have: top, advice })
     }
 
@@ -390,6 +390,19 @@ impl BanditConfig {
             10 => Ok(&[15, 15, 31]),
             other => Err(OutOfRange::new("comparison_bits", other, "6, 8 or 10").into()),
         }
+    }
+
+    /// Whether the index is linear in z and u, so that a raise places differences of indices. A square root
+    /// is a polynomial on raised scores.
+    pub fn raises_differences(&self) -> bool {
+        matches!(self.linear.width, Width::Tangent { .. })
+    }
+
+    /// log₂ of the number that features are divided by, and of that which the model is divided by.
+    pub(crate) fn log_sizes(&self) -> [i32; 2] {
+        let log = |value: f64| value.log2().ceil() as i32;
+        // A ≤ V⁻¹ ≤ 1/λ. The least exponent keeps the change of scale of a refresh below 1.
+        [log(self.linear.l), log(1.0 / self.linear.lambda).max(-8)]
     }
 
     /// Whether batches end by the encrypted trace, so that devices are asked for one bit of a decryption.

@@ -1,16 +1,17 @@
 //! The exchanges of an encrypted bandit with a holder of the key: what both sides must compute alike.
 
 use crate::{BanditConfig, LOG_SCORE, LOG_STATISTICS, Plan, ScoreLayout, ScoreRing};
-use ckks::{Params, Raise, SlotsToCoefficients};
+use ckks::{Params, RAISE_FACTORS, Raise, SlotsToCoefficients};
 use serde::{Deserialize, Serialize};
 
 /// What a holder of the key is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum TaskKind {
-    /// Raise the scores of the users of an evaluation, times this factor ([`Exchanges::scores`]).
+    /// Raise the scores of the users of an evaluation ([`Exchanges::scores`]).
     Scores {
-        /// The factor, above 0 and at most [`MOST_FACTOR`].
-        factor: f64,
+        /// The factors of z, of u and of the trace, from 0 to [`MOST_FACTOR`]. One of the first two is above
+        /// 0.
+        factors: [f64; RAISE_FACTORS],
         /// Whether the evaluation has one user, which takes a level less ([`Plan::alone_level`]).
         alone: bool,
     },
@@ -20,8 +21,8 @@ pub enum TaskKind {
     Model,
 }
 
-/// The largest factor of a raise of scores.
-pub const MOST_FACTOR: f64 = 4096.0;
+/// The largest factor of a raise of scores. Scores have a scale of 2⁵⁰, and slots one of 2³² at most.
+pub const MOST_FACTOR: f64 = 16384.0;
 
 /// The exchanges of one bandit with a holder of the key.
 #[derive(Debug, Clone)]

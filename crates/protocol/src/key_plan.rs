@@ -5,6 +5,7 @@
 
 use crate::levels::DecisionLevels;
 use crate::{AnswerLayout, BanditConfig, Error, ScoreRing, Shape};
+use bandit::WidthShape;
 use ckks::{GaloisElement, KeyStorage, Params, ParamsSpec, PrefixSpec, Security};
 use std::collections::BTreeMap;
 
@@ -136,7 +137,9 @@ impl KeyPlan {
     /// # Errors
     /// [`Error::OutOfRange`] for more than [`crate::MOST_ARMS`] arms.
     pub fn with_set(shape: Shape, params: ParamsSpec) -> Result<Option<Self>, Error> {
-        let levels = DecisionLevels::new(&BanditConfig::new(shape.dim, shape.arm_slots), shape)?;
+        let mut config = BanditConfig::new(shape.dim, shape.arm_slots);
+        config.linear.width = WidthShape::Root.width(1.0);
+        let levels = DecisionLevels::new(&config, shape)?;
         let fits = shape.slots() <= holds(&params) && levels.of_users(2) <= params.depth;
         let (true, Ok(scores)) = (fits, ScoreRing::beside(&params, shape)) else { return Ok(None) };
         let top = params.depth;

@@ -23,7 +23,7 @@ pub fn products_level(users: usize) -> usize {
 /// The levels of each step of an evaluation before its entries leave the large ring, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecisionLevels {
-    /// The polynomial of the square root.
+    /// The polynomial of the square root; 0 where a raise places differences of indices.
     pub square_root: usize,
     /// The composition of comparison polynomials.
     pub comparison: usize,
@@ -46,7 +46,7 @@ impl DecisionLevels {
             return Err(OutOfRange::new("arms", shape.arm_slots, want).into());
         }
         Ok(DecisionLevels {
-            square_root: polynomial(config.sqrt_degree),
+            square_root: if config.raises_differences() { 0 } else { polynomial(config.sqrt_degree) },
             comparison: config.comparison_degrees()?.iter().copied().map(polynomial).sum(),
             row_product: if shape.arm_slots == 2 { 0 } else { shape.log_arms() },
         })

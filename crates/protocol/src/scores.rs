@@ -14,12 +14,17 @@
 //!
 //! several     Σ_b X^(b·s)·c_b(X): 2ᵏ decisions of one request, s = g/2ᵏ ≥ L
 //! packed      coefficient h·g + b = coefficient h·g of user b, for b < g
-//! raised      slot (a·B + b)·Ka + Ka − 1 = zₐ + i·uₐ of user b, and 0 elsewhere;   B = min(g, N/(2·Ka²))
+//! raised      B = min(g, N/(2·Ka²)) users
+//!   root      slot (a·B + b)·Ka + Ka − 1 = zₐ + i·uₐ of user b, and 0 elsewhere
+//!   tangent   slot (a·B + b)·Ka + m = indexₐ − indexₖ of user b with k = (a + Ka − 1 − m) mod Ka, for
+//!             m < Ka − 1, and 0 elsewhere; index = c₁·z + c₀·u with public factors, and 0 for the arms of
+//!             padding
 //!
 //! trace       Σ_f τ[f]·X^f                     τ: Σ x_i·x_j for i ≤ j over the feedbacks of a batch
 //! ```
 //! The trace condition takes the place of user 0: coefficient 0 of the product of its statistics and M is the
-//! trace Σ xᵀAx of the batch, and it alone is raised, as the imaginary part of slot Ka − 1.
+//! trace Σ xᵀAx of the batch, and it alone is raised: as the imaginary part of slot Ka − 1, or with a tangent
+//! as the index of arm 0, times a factor of its own.
 //!
 //! No other product reaches a multiple of g, because f − f' is not one for 0 ≤ f, f' < L ≤ g. Features are
 //! divided by a power of two that is at least L, and the model by one that is at least the largest entry of
@@ -28,7 +33,7 @@
 use crate::levels::products_level;
 use crate::{AnswerLayout, ArmCounter, BanditConfig, Compare, Error, KeyPlan, Plan, Shape, counters};
 use bandit::vector::within;
-use ckks::{ParamsSpec, Places, PrefixSpec, Security, Term};
+use ckks::{ParamsSpec, Places, PrefixSpec, RAISE_FACTORS, Security, Term};
 use num_complex::Complex64;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -153,6 +158,8 @@ pub struct ScoreLayout {
     log_bound: i32,
     /// log₂ of the number that the model is divided by.
     log_model: i32,
+    /// Whether a raise places differences of indices.
+    differences: bool,
     /// Whether feedbacks have counters.
     counts: bool,
     /// Whether each request is compared by itself.
@@ -165,8 +172,8 @@ impl ScoreLayout {
     /// The layout of a bandit with this configuration and plan.
     pub fn new(config: &BanditConfig, plan: &Plan, ring: ScoreRing) -> Self {
         let linear = &config.linear;
-        let log = |value: f64| value.log2().ceil() as i32;
         let first_user = usize::from(config.tests_trace());
+        let [log_bound, log_model] = config.log_sizes();
         ScoreLayout {
             ring,
             shape: Shape::for_problem(linear.d, linear.k),
@@ -176,9 +183,9 @@ impl ScoreLayout {
             design_scale: plan.design_scale,
             places: plan.users + first_user,
             first_user,
-            log_bound: log(linear.l),
-            // A ≤ V⁻¹ ≤ 1/λ. The least exponent keeps the change of scale of a refresh below 1.
-            log_model: log(1.0 / linear.lambda).max(-8),
+            log_bound,
+            log_model,
+            differences: config.raises_differences(),
             counts: config.counters.is_some(),
             alone: config.compare == Compare::Pbs,
             most_logged: config.most_logged(0),
@@ -440,19 +447,53 @@ impl ScoreLayout {
         out
     }
 
-    /// The coefficients of a pack that become the scores of its users.
+    /// What a raise places of the coefficients of a pack. Its factors are those of z, of u and of the trace.
     pub fn raised_scores(&self, slots: usize) -> Places {
-        let (count, gap) = (self.shape.arm_slots, self.ring.gap);
+        if self.differences { self.raised_differences(slots) } else { self.raised_parts(slots) }
+    }
+
+    /// z and u of each arm of each user.
+    fn raised_parts(&self, slots: usize) -> Places {
         let answers = self.answers(slots);
-        let mut out = vec![[None; 2]; slots];
-        for arm in 0..count {
-            for user in self.first_user..self.places {
-                let z = 2 * arm * gap + self.position(user);
-                out[answers.score_slot(arm, user)] = [Some(z), Some(z + gap)];
+        let mut out = Places { sums: Vec::new(), slots: vec![[None; 2]; slots], differences: false };
+        let mut sum = |coefficients| {
+            out.sums.push(coefficients);
+            Some(out.sums.len() - 1)
+        };
+        for arm in 0..self.shape.arm_slots {
+            for user in self.users() {
+                let z = 2 * arm * self.ring.gap + self.position(user);
+                out.slots[answers.score_slot(arm, user)] =
+                    [sum([Some(z), None, None]), sum([None, Some(z + self.ring.gap), None])];
             }
         }
         if self.first_user > 0 {
-            out[answers.score_slot(0, 0)] = [None, Some(0)];
+            out.slots[answers.score_slot(0, 0)] = [None, sum([None, None, Some(0)])];
+        }
+        out
+    }
+
+    /// The differences of the indices of the arms of each user, where a user compares two arms.
+    fn raised_differences(&self, slots: usize) -> Places {
+        let (answers, count, arms) = (self.answers(slots), self.shape.arm_slots, self.arms);
+        let mut out = Places { sums: Vec::new(), slots: vec![[None; 2]; slots], differences: true };
+        for user in 0..self.places {
+            let first = out.sums.len();
+            let of_trace = user < self.first_user;
+            match of_trace {
+                true => out.sums.push([None, None, Some(0)]),
+                false => out.sums.extend((0..arms).map(|arm| {
+                    let z = 2 * arm * self.ring.gap + self.position(user);
+                    [Some(z), Some(z + self.ring.gap), None]
+                })),
+            }
+            let index = |arm: usize| (arm < if of_trace { 1 } else { arms }).then_some(first + arm);
+            for arm in 0..count {
+                for pair in 0..count - 1 {
+                    let other = (arm + count - 1 - pair) % count;
+                    out.slots[answers.product_slot(arm, user) + pair] = [index(arm), index(other)];
+                }
+            }
         }
         out
     }
@@ -492,12 +533,12 @@ impl ScoreLayout {
                 _ => None,
             };
         }
-        out
+        Places::parts(&out)
     }
 
-    /// The factor of a raise of statistics.
-    pub fn statistics_factor(&self) -> f64 {
-        1.0 / self.design_scale
+    /// The factors of a raise of statistics, which has one.
+    pub fn statistics_factors(&self) -> [f64; RAISE_FACTORS] {
+        [1.0 / self.design_scale, 0.0, 0.0]
     }
 
     /// K, the number of arms.
@@ -679,16 +720,19 @@ mod tests {
     #[test]
     fn the_trace_has_the_place_of_a_user() {
         let shape = Shape::for_problem(3, 4);
-        let layout = |schedule| {
+        let (traced_schedule, each_round) =
+            (bandit::Schedule::TraceOrGrowth, bandit::Schedule::Every { rounds: 1 });
+        let layout = |schedule, width: bandit::WidthShape| {
             let mut config = BanditConfig::new(3, 4);
             (config.linear.l, config.linear.lambda, config.linear.schedule) = (3.0, 9.0, schedule);
+            config.linear.width = width.width(0.5);
             let ring = ScoreRing::for_shape(shape, true).unwrap();
             let params = KeyPlan::new(shape, true).unwrap().params.validate().unwrap();
             let plan = config.plan(&params, shape, ring).unwrap();
             (ScoreLayout::new(&config, &plan, ring), plan.users)
         };
-        let (traced, users) = layout(bandit::Schedule::TraceOrGrowth);
-        let (public, all) = layout(bandit::Schedule::Every { rounds: 1 });
+        let root = bandit::WidthShape::Root;
+        let ((traced, users), (public, all)) = (layout(traced_schedule, root), layout(each_round, root));
         assert_eq!((traced.users(), public.users(), users), (1..all, 0..all, all - 1));
         assert_eq!((traced.most_decisions(), public.most_decisions()), (1, 16));
         let x = vec![0.5, -2.0, 1.5];
@@ -701,13 +745,30 @@ mod tests {
         );
         assert!(traced.trace(&[3.0, 0.1, 0.0]).is_err());
         let slots = 2048;
-        let (with, without) = (traced.raised_scores(slots), public.raised_scores(slots));
-        let of_trace = [0, 1, 2, 3].map(|arm| traced.answers(slots).score_slot(arm, 0));
-        assert_eq!(with[of_trace[0]], [None, Some(0)]);
-        let mut changed: Vec<usize> = (0..slots).filter(|&slot| with[slot] != without[slot]).collect();
-        assert_eq!(changed, of_trace);
-        changed.remove(0);
-        assert!(changed.iter().all(|&slot| with[slot] == [None, None]));
+        for width in [bandit::WidthShape::Root, bandit::WidthShape::Tangent] {
+            let [with, without] = [true, false].map(|trace| {
+                let layout = layout(if trace { traced_schedule } else { each_round }, width).0;
+                let Places { sums, slots: named, .. } = layout.raised_scores(slots);
+                named.into_iter().map(|slot| slot.map(|sum| sum.map(|sum| sums[sum]))).collect::<Vec<_>>()
+            });
+            // The trace is compared with the threshold, and the entries of all other users are as without it.
+            let trace = Some([None, None, Some(0)]);
+            let answers = traced.answers(slots);
+            let first = |arm: usize| answers.product_slot(arm, 0);
+            let of_user: Vec<usize> = (0..4).flat_map(|arm| first(arm)..first(arm) + 4).collect();
+            assert!((0..slots).all(|slot| with[slot] == without[slot] || of_user.contains(&slot)));
+            let want = |slot: usize| match width {
+                bandit::WidthShape::Root if slot == answers.score_slot(0, 0) => [None, trace],
+                bandit::WidthShape::Root => [None; 2],
+                // Arm a is compared with arm 0 in pair a − 1 of its row.
+                bandit::WidthShape::Tangent if (0..3).any(|pair| slot == first(0) + pair) => [trace, None],
+                bandit::WidthShape::Tangent if (1..4).any(|arm| slot == first(arm) + arm - 1) => {
+                    [None, trace]
+                }
+                bandit::WidthShape::Tangent => [None; 2],
+            };
+            of_user.iter().for_each(|&slot| assert_eq!(with[slot], want(slot), "{width:?}, slot {slot}"));
+        }
         for user in traced.users() {
             assert_eq!(traced.user_at(traced.position(user)), user);
             assert_eq!(traced.position(user), public.position(user));

@@ -34,9 +34,12 @@ impl BanditDevice<'_> {
                     "it asks to raise scores, which a bandit with answers: scores or compare: pbs never does",
                 ));
             }
-            TaskKind::Scores { factor, .. } if !(factor > 0.0 && factor <= MOST_FACTOR) => {
+            TaskKind::Scores { factors, .. }
+                if !factors.iter().all(|factor| (0.0..=MOST_FACTOR).contains(factor))
+                    || factors[0] + factors[1] == 0.0 =>
+            {
                 return Err(Error::BadTask(
-                    "it raises scores by a factor that is not above 0 and at most 4096",
+                    "it raises scores by factors that are not from 0 to 16384, or are all 0",
                 ));
             }
             _ => {}
@@ -80,15 +83,15 @@ impl BanditDevice<'_> {
         let (deep, small, exchanges) = (&keys.deep, &keys.small, &self.exchanges);
         let frame = |fresh: SeededCiphertext| fresh.to_bytes(deep, self.device.key_id());
         match task.kind {
-            TaskKind::Scores { factor, alone } => {
+            TaskKind::Scores { factors, alone } => {
                 let raise = exchanges.scores(alone);
-                let fresh = ckks_secret::raise(raise, small, deep, &task.masked, factor, rng)?;
+                let fresh = ckks_secret::raise(raise, small, deep, &task.masked, factors, rng)?;
                 Ok(Raised::Scores(frame(fresh)))
             }
             TaskKind::Sum => {
-                let factor = exchanges.layout.statistics_factor();
+                let factors = exchanges.layout.statistics_factors();
                 let fresh =
-                    ckks_secret::raise(&exchanges.statistics, small, deep, &task.masked, factor, rng)?;
+                    ckks_secret::raise(&exchanges.statistics, small, deep, &task.masked, factors, rng)?;
                 Ok(Raised::Sum(frame(fresh)))
             }
             TaskKind::Model => {

@@ -108,13 +108,13 @@ impl Server {
         let circuit =
             engine.circuit(self.bandit.config(), self.bandit.scalars(self.round + users.len() as u64));
         let circuit = circuit.unwrap();
-        let factor = circuit.factor(exchanges.layout.log_range());
+        let factors = circuit.factors(exchanges.layout.log_range());
         let alone = users.len() == 1;
         let raise = exchanges.scores(alone);
         let masked = engine.mask(raise, packer.finish().unwrap(), &mut self.rng).unwrap();
         let task = RaiseTask {
             id: 7,
-            kind: TaskKind::Scores { factor, alone },
+            kind: TaskKind::Scores { factors, alone },
             masked: self.small_frame(masked.ciphertext),
         };
         let asked = DecideReply { ticket: Some(TICKET), tasks: vec![task], ..DecideReply::default() };
@@ -127,7 +127,7 @@ impl Server {
         let (deep, plan) = (engine.deep(), &self.created.plan);
         let level = if alone { plan.alone_level } else { plan.scores_level };
         let raised = ckks::read_ciphertext(deep.params(), deep.key_id(), level, frame).unwrap();
-        let mask = raise.encode_mask(&masked.seed, factor).unwrap();
+        let mask = raise.encode_mask(&masked.seed, factors).unwrap();
         let evaluated = engine.evaluate(&circuit, users.len(), raise, raised, &mask, &mut self.rng).unwrap();
         let mut replies = Vec::new();
         for &user in &users {
@@ -365,7 +365,7 @@ fn attack_hostile_tasks_are_refused() {
     let server = Server::new(Answers::Arm);
     let device = server.device();
     let (small, low, masked_model, answer) = frames();
-    let scores = |factor| TaskKind::Scores { factor, alone: factor < 1.0 };
+    let scores = |factor| TaskKind::Scores { factors: [factor; 3], alone: factor < 1.0 };
     let read = |device: &BanditDevice, kind, masked: &[u8]| {
         let tasks = vec![RaiseTask { id: 1, kind, masked: masked.to_vec() }];
         device.read(&DecideReply { ticket: Some(TICKET), tasks, ..DecideReply::default() }.to_bytes())
@@ -394,7 +394,12 @@ fn attack_hostile_tasks_are_refused() {
         protocol::MOST_FACTOR.next_up(),
         f64::MAX,
     ] {
-        assert!(matches!(error(scores(factor), &small), Error::BadTask(_)), "{factor}");
+        for factors in [[factor; 3], [factor, 1.0, 1.0], [1.0, 1.0, factor], [factor, 0.0, 1.0]] {
+            let refused = read(&device, TaskKind::Scores { factors, alone: false }, &small);
+            // 0 is one of the factors of a width of 0.
+            let wanted = factor == 0.0 && factors[1] == 1.0;
+            assert!(wanted || matches!(refused, Err(Error::BadTask(_))), "{factors:?}");
+        }
     }
     for (kind, frame) in [
         (scores(1.0), &masked_model),
@@ -507,7 +512,7 @@ fn a_decision_is_carried_through() {
     let (small, _, _, answer) = frames();
     let rows = vec![vec![0.5, 0.5], vec![0.25, 0.0]];
     let task = |id, kind| RaiseTask { id, kind, masked: small.clone() };
-    let scores = || task(7, TaskKind::Scores { factor: 1.0, alone: false });
+    let scores = || task(7, TaskKind::Scores { factors: [1.0; 3], alone: false });
     let asked = DecideReply { ticket: Some(TICKET), tasks: vec![scores()], ..DecideReply::default() };
     let asked = || (200, asked.to_bytes());
     let mut decided = server.decision(4, 1, 2, answer);

@@ -131,7 +131,7 @@ impl Scored {
                 places[(arm * users + user) * self.arms] = [Some(first), Some(first + self.gap)];
             }
         }
-        places
+        Places::parts(&places)
     }
 }
 
@@ -179,12 +179,13 @@ fn attack_garbage_beside_the_scores_reaches_nobody() {
         let raising = Raise::new(params, &large, places, LOG_PRODUCT, level).unwrap();
         let seed = ckks::mask_seed(&mut rng);
         raising.mask_assign(&mut packed, &seed).unwrap();
-        let mut raised =
-            raise(&raising, secret, &large_secret, &packed, 1.0, &mut rng).unwrap().expand(&large_secret);
+        let mut raised = raise(&raising, secret, &large_secret, &packed, [1.0; 3], &mut rng)
+            .unwrap()
+            .expand(&large_secret);
         // What the key holder has read is as wide as the mask: nothing like a score.
         decrypt(&large_secret, &raised, large.max_slots())
             .with(|slots| assert!(slots[0].re.abs() > 1e6, "{}", slots[0]));
-        raising.unmask_assign(&mut raised, &raising.encode_mask(&seed, 1.0).unwrap()).unwrap();
+        raising.unmask_assign(&mut raised, &raising.encode_mask(&seed, [1.0; 3]).unwrap()).unwrap();
         assert_eq!((raised.level(), raised.scale()), (level, large.scale(level)));
 
         let per_evaluation = large.max_slots() / (arms * arms);
@@ -206,6 +207,63 @@ fn attack_garbage_beside_the_scores_reaches_nobody() {
                 .fold(0.0, f64::max);
             assert!(empty < 2f64.powi(-16), "places that nobody took: 2^{:.1}", empty.log2());
         });
+    }
+}
+
+/// A raise places differences of sums of coefficients, each coefficient times the factor of its group, with
+/// the precision of its encryptions. Each side rounds products with factors to units of the scale, so
+/// that the masks go away. The widest masks are no error, since an error would depend on a decrypted value.
+#[test]
+fn raises_place_differences_of_sums() {
+    let mut rng = rng(50);
+    let Ring { params, secret, .. } = small();
+    let large = ckks::TOY_LOGN12_DEPTH21.validate().unwrap();
+    let large_secret = SecretKey::generate(&large, &mut rng);
+    let (count, slots, unit) = (48usize, large.max_slots(), f64::from(LOG_PRODUCT).exp2());
+    let mut sums: Vec<[Option<usize>; 3]> =
+        (0..count).map(|i| [Some(2 * i), Some(2 * i + 1), None]).collect();
+    sums.push([None, None, Some(2 * count)]);
+    let named = |j: usize| match j % 15 {
+        0 => [None; 2],
+        1..=3 => [Some(j % (count + 1)), None],
+        4..=6 => [None, Some(7 * j % count)],
+        _ => [Some(j % (count + 1)), Some(7 * j % count)],
+    };
+    let places = Places { sums: sums.clone(), slots: (0..slots).map(named).collect(), differences: true };
+    let raising = Raise::new(params, &large, places, LOG_PRODUCT, 11).unwrap();
+    let values: Vec<f64> = (0..2 * count + 1).map(|_| rng.random_range(-0.9..0.9)).collect();
+    let mut coefficients: Vec<i64> = values.iter().map(|v| (v * unit).round() as i64).collect();
+    coefficients.resize(params.n(), 0);
+    let message = Plaintext::from_integers(params, &coefficients, params.max_level(), unit).unwrap();
+    for factors in [[0.3, 1.7, 0.9], [0.01, 0.0, 40.0], [1.0; 3]] {
+        let mut packed = ckks_secret::encrypt(secret, &message, &mut rng).expand(secret);
+        let seed = ckks::mask_seed(&mut rng);
+        raising.mask_assign(&mut packed, &seed).unwrap();
+        let raised = raise(&raising, secret, &large_secret, &packed, factors, &mut rng).unwrap();
+        let mut raised = raised.expand(&large_secret);
+        raising.unmask_assign(&mut raised, &raising.encode_mask(&seed, factors).unwrap()).unwrap();
+        let sum = |sum: Option<usize>| -> f64 {
+            let named = sum.map_or([None; 3], |sum| sums[sum]);
+            named.iter().zip(factors).filter_map(|(k, factor)| k.map(|k| values[k] * factor)).sum()
+        };
+        decrypt(&large_secret, &raised, slots).with(|got| {
+            for (j, got) in got.iter().enumerate() {
+                let [first, second] = named(j).map(sum);
+                let off = (got.re - (first - second)).abs().max(got.im.abs());
+                assert!(off < 2f64.powi(-21), "slot {j}: {got}, not {first} - {second}");
+            }
+        });
+    }
+    let half: i128 = params.q_basis(params.max_level()).primes().map(i128::from).product::<i128>() / 2;
+    let widest: Vec<i128> = (0..params.n()).map(|k| if k / 2 % 2 == 0 { -half } else { half }).collect();
+    for factors in [[0.3, 0.3, 0.3], [0.25, 0.75, 0.1], [0.0, 1.0, 0.0]] {
+        raising.encode(&widest, factors).unwrap();
+    }
+    for factors in
+        [[0.0; 3], [-0.1, 1.0, 1.0], [f64::NAN, 1.0, 1.0], [f64::INFINITY, 1.0, 1.0], [2e5, 2e5, 0.0]]
+    {
+        let refused = raising.encode(&widest, factors);
+        assert!(matches!(refused, Err(ckks::Error::ValueRange { .. })), "{factors:?}: {refused:?}");
     }
 }
 
@@ -238,7 +296,7 @@ fn attack_huge_contexts_do_not_show_the_model_to_a_key_holder() {
             } else {
                 raising.mask_assign(&mut masked, &seed).unwrap();
             }
-            let raised = raise(&raising, secret, &large_secret, &masked, 1.0, &mut rng).unwrap();
+            let raised = raise(&raising, secret, &large_secret, &masked, [1.0; 3], &mut rng).unwrap();
             let raised = raised.expand(&large_secret);
             decrypt(&large_secret, &raised, large.max_slots())
                 .with(|slots| (slots[0].re > 0.0) == (entry > 0.0))
@@ -256,18 +314,20 @@ fn raises_refuse_another_level_or_scale() {
     let Ring { params, secret, .. } = small();
     let large = LOGN15_LOGQP825_DEPTH17.validate().unwrap();
     let large_secret = SecretKey::generate(&large, &mut rng);
-    let raising = Raise::new(params, &large, vec![[None; 2]; large.max_slots()], LOG_PRODUCT, 14).unwrap();
+    let mut places = vec![[None; 2]; large.max_slots()];
+    places[0] = [Some(0), None];
+    let raising = Raise::new(params, &large, Places::parts(&places), LOG_PRODUCT, 14).unwrap();
     let pack = |level: usize, scale: u32| Ciphertext::zero(params, level).with_scale(f64::from(scale).exp2());
     let mut level = |mut ct: Ciphertext| {
         let masked = raising.mask_assign(&mut ct, &[1; 32]);
-        let raised = raise(&raising, secret, &large_secret, &ct, 1.0, &mut rng);
+        let raised = raise(&raising, secret, &large_secret, &ct, [1.0; 3], &mut rng);
         (masked.is_ok(), raised.is_ok())
     };
     assert_eq!(level(pack(1, LOG_PRODUCT)), (true, true));
     assert_eq!(level(pack(0, LOG_PRODUCT)), (false, false));
     assert_eq!(level(pack(1, 22)), (false, false));
     let mut lower = Ciphertext::zero(&large, 13);
-    let mask = raising.encode_mask(&[1; 32], 1.0).unwrap();
+    let mask = raising.encode_mask(&[1; 32], [1.0; 3]).unwrap();
     assert!(matches!(raising.unmask_assign(&mut lower, &mask), Err(ckks::Error::LevelMismatch { .. })));
 }
 
@@ -283,10 +343,14 @@ fn attack_raises_beside_their_rings_are_refused() {
     let naming = |coefficient: usize| {
         let mut places = vec![[None; 2]; slots];
         places[1] = [None, Some(coefficient)];
-        places
+        Places::parts(&places)
     };
     let raising = new(params, naming(params.n() - 1), LOG_PRODUCT, level).unwrap();
-    for places in [vec![[None; 2]; slots - 1], vec![[None; 2]; slots + 1]] {
+    let mut unknown = naming(0);
+    unknown.slots[0] = [Some(1), None];
+    for places in
+        [Places::parts(&vec![[None; 2]; slots - 1]), Places::parts(&vec![[None; 2]; slots + 1]), unknown]
+    {
         let refused = new(params, places, LOG_PRODUCT, level);
         assert!(matches!(refused, Err(ckks::Error::SlotCount { .. })), "{refused:?}");
     }
@@ -306,11 +370,11 @@ fn attack_raises_beside_their_rings_are_refused() {
     let refused = new(&large, naming(0), LOG_PRODUCT, level);
     assert!(matches!(refused, Err(ckks::Error::BadParams(_))), "{refused:?}");
     for count in [params.n() - 1, params.n() + 1] {
-        let refused = raising.encode(&vec![0; count], 1.0);
+        let refused = raising.encode(&vec![0; count], [1.0; 3]);
         assert!(matches!(refused, Err(ckks::Error::CoefficientCount { .. })));
     }
     let mut raised = Ciphertext::zero(&large, level);
-    let mask = |level| raising.at_level(level).unwrap().encode_mask(&[1; 32], 1.0).unwrap();
+    let mask = |level| raising.at_level(level).unwrap().encode_mask(&[1; 32], [1.0; 3]).unwrap();
     let refused = raising.unmask_assign(&mut raised, &mask(level - 1));
     assert!(matches!(refused, Err(ckks::Error::LevelMismatch { .. })), "{refused:?}");
     raising.unmask_assign(&mut raised, &mask(level)).unwrap();

@@ -83,11 +83,6 @@ impl EncryptedBandit {
         matches!(s.phase, Phase::Open) && (s.feedbacks > s.closed || s.subtracted > 0)
     }
 
-    /// The factor of a raise of statistics.
-    pub fn statistics_factor(&self) -> f64 {
-        self.exchanges.layout.statistics_factor()
-    }
-
     /// The inputs of an update, if one is due.
     ///
     /// # Errors
@@ -164,10 +159,11 @@ impl EncryptedBandit {
             Phase::Raising { task: want, batch, seed, .. } if want == task => (batch, seed),
             _ => return Err(unasked(task)),
         };
-        let (raise, factor, deep) = (&self.exchanges.statistics, self.statistics_factor(), engine.deep());
+        let (raise, layout) = (&self.exchanges.statistics, &self.exchanges.layout);
+        let (factors, deep) = (layout.statistics_factors(), engine.deep());
         let s = &mut self.state;
         let mut raised = ckks::read_ciphertext(deep.params(), deep.key_id(), s.plan.statistics_level, frame)?;
-        raise.unmask_assign(&mut raised, &raise.encode_mask(&seed, factor)?)?;
+        raise.unmask_assign(&mut raised, &raise.encode_mask(&seed, factors)?)?;
         deep.evaluator().add_assign(Arc::make_mut(&mut s.statistics), &raised)?;
         let (task, seed) = (s.next_task(), s.mask());
         s.phase = Phase::Updating { task, batch, seed };

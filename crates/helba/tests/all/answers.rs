@@ -50,13 +50,11 @@ impl World {
         let slots = self.large.params().max_slots();
         let scalars = Scalars::new(&config, 31, 30);
         let circuit = DecisionCircuit::new(&config, scalars, self.shape, slots).unwrap();
-        let mut raised = vec![Complex64::ZERO; slots];
-        for user in 0..self.layout.users() {
-            for arm in 0..k {
-                let [z, u] = [self.rng.random_range(0.0..0.9), self.rng.random_range(-0.9..0.9)];
-                raised[self.layout.score_slot(arm, user)] = Complex64::new(z, u) * circuit.factor(0);
-            }
-        }
+        let users = self.layout.users();
+        let scores: Vec<[f64; 2]> = (0..users * k)
+            .map(|_| [self.rng.random_range(0.0..0.9), self.rng.random_range(-0.9..0.9)])
+            .collect();
+        let raised = circuit.raised(|arm, user| (user < users).then(|| scores[user * k + arm]));
         let alg = Clear::new(slots).unwrap();
         let levels = DecisionLevels::new(&config, self.shape).unwrap().of_users(2);
         circuit.products(&alg, &alg.fresh(&raised, levels).unwrap()).unwrap().real()
@@ -304,10 +302,10 @@ fn attack_a_second_mask_moves_what_a_raiser_adds() {
             assert!((right > 30.0) == is_seen && (right < 7.0) != is_seen && wrong < 7.0, "{what}");
         }
     }
-    // With 8 and with 64 arms an evaluation takes the last level of its parameters already.
+    // With 8 and with 64 arms an evaluation with a root takes the last level of its parameters already.
     for arms in [8, 64] {
         let shape = Shape::for_problem(8, arms);
-        let levels = DecisionLevels::new(&BanditConfig::new(8, arms), shape).unwrap();
+        let levels = DecisionLevels::new(&root(8, arms), shape).unwrap();
         assert_eq!(levels.of_users(2), KeyPlan::new(shape, false).unwrap().params.depth);
     }
 }
@@ -315,6 +313,13 @@ fn attack_a_second_mask_moves_what_a_raiser_adds() {
 /// What the raiser takes a neighbour's prediction for, and another one.
 const GUESS: f64 = 0.3;
 const OTHER: f64 = 0.28;
+
+/// A configuration with the root of width ½.
+fn root(d: usize, k: usize) -> BanditConfig {
+    let mut config = BanditConfig::new(d, k);
+    config.linear.width = WidthShape::Root.width(0.5);
+    config
+}
 
 /// A user of an evaluation whose raised score a raiser changes.
 struct Neighbour {
@@ -327,9 +332,8 @@ struct Neighbour {
 impl Neighbour {
     fn new(toy: bool) -> Self {
         let world = World::new(2, 2, toy);
-        let (mut config, slots) = (BanditConfig::new(2, 2), world.large.params().max_slots());
         // Predictions that differ by 0.02 are farther apart in a smaller range of indices.
-        config.linear.width = WidthShape::Root.width(0.5);
+        let (config, slots) = (root(2, 2), world.large.params().max_slots());
         let circuit =
             DecisionCircuit::new(&config, Scalars::new(&config, 31, 30), world.shape, slots).unwrap();
         let levels = DecisionLevels::new(&config, world.shape).unwrap().of_users(2);
@@ -341,9 +345,8 @@ impl Neighbour {
     /// adds `added`, and all other scores are 0.
     fn products(&self, prediction: f64, added: f64) -> Vec<f64> {
         let slots = self.world.large.params().max_slots();
-        let mut raised = vec![Complex64::ZERO; slots];
-        raised[self.world.layout.score_slot(0, self.user)] =
-            Complex64::new(0.4, prediction + added) * self.circuit.factor(0);
+        let first = [0.4, prediction + added];
+        let raised = self.circuit.raised(|arm, user| ((arm, user) == (0, self.user)).then_some(first));
         let alg = Clear::new(slots).unwrap();
         self.circuit.products(&alg, &alg.fresh(&raised, self.levels).unwrap()).unwrap().real()
     }

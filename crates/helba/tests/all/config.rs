@@ -8,7 +8,9 @@ use fault::OutOfRange;
 use helba::circuit::DecisionCircuit;
 use helba::{Scalars, update};
 use protocol::levels::{UpdateLevels, products_level};
-use protocol::{Answers, Automorphism, BanditConfig, Error, KeyPlan, Plan, Shape};
+use protocol::{
+    Answers, Automorphism, BanditConfig, Error, KeyPlan, MOST_FACTOR, Plan, ScoreLayout, Shape, WidthShape,
+};
 use std::collections::BTreeMap;
 
 fn plan(config: &BanditConfig) -> Result<Plan, Error> {
@@ -62,14 +64,15 @@ fn every_security_level_carries_every_shape() {
     }
 }
 
-/// The least circuit takes 14 levels, and 14 levels of 32 bits with q₀ are too wide for 256 bits at N = 2¹⁵,
-/// without any special prime.
+/// The least decision and update take 15 levels, and 15 levels of 32 bits with q₀ are too wide for 256 bits
+/// at N = 2¹⁵, without any special prime.
 #[test]
 fn no_smaller_ring_carries_256_bits() {
-    let level = plan(&BanditConfig::new(2, 2)).unwrap().scores_level;
+    let plan = plan(&BanditConfig::new(2, 2)).unwrap();
+    let level = plan.scores_level.max(plan.model_level);
     let set = ckks::LOGN15_LOGQP825_DEPTH17;
     let bits = set.log_q0 + level as u32 * set.log_scale;
-    assert_eq!((level, bits), (14, 489));
+    assert_eq!((level, bits), (15, 521));
     assert!(bits > Security::Classical256.max_log_qp(15).unwrap());
     let security = Security::Classical256;
     let least = ckks::ParamsSpec { name: "least", depth: level, log_p: &[48], security, ..set };
@@ -151,13 +154,49 @@ fn what_the_circuit_cannot_carry_is_refused_by_name() {
     assert_eq!(field(&with(|c| c.linear.lambda = 1e308)), "linear.lambda");
     assert_eq!(field(&with(|c| c.horizon = 0)), "horizon");
     assert_eq!(field(&with(|c| c.comparison_bits = 7)), "comparison_bits");
-    assert_eq!(field(&with(|c| c.comparison_bits = 10)), "a decision");
+    // A root takes the levels of a finer comparison.
+    assert!(plan(&with(|c| c.comparison_bits = 10)).is_ok());
+    let root = |c: &mut BanditConfig| c.linear.width = WidthShape::Root.width(1.0);
+    assert_eq!(field(&with(|c| (root(c), c.comparison_bits = 10).1)), "a decision");
     assert_eq!(field(&with(|c| c.sqrt_degree = 16)), "sqrt_degree");
     assert_eq!(field(&with(|c| c.linear.schedule = Schedule::Trace)), "linear.schedule");
     // Proposition 7.
     assert_eq!(field(&traced(|c| c.linear.c = 0.26)), "config:");
     assert_eq!(field(&BanditConfig::new(7, 65)), "arms");
     assert!(matches!(plan(&BanditConfig::new(17, 4)), Err(Error::Slots { have: 16384, .. })));
+}
+
+/// Newton's iteration bounds L²/λ, and so the factors of a raise: the smallest λ that the deepest keys carry,
+/// with the shortest batches, leaves them below what a device accepts.
+#[test]
+fn factors_of_a_raise_are_accepted_by_devices() {
+    for (shape, width) in
+        [WidthShape::Root, WidthShape::Tangent].map(|width| (Shape::for_problem(16, 64), width))
+    {
+        let keys = KeyPlan::new(shape, false).unwrap();
+        let params = keys.params.validate().unwrap();
+        let config = |lambda: f64, l: f64| {
+            let mut config = BanditConfig { unanswered: 1, ..BanditConfig::new(16, 64) };
+            (config.linear.lambda, config.linear.l) = (lambda, l);
+            config.linear.schedule = Schedule::EveryRound;
+            config.exploring(Some(width), None, None).unwrap()
+        };
+        let mut smallest = f64::INFINITY;
+        for step in 0..200 {
+            let config = config((-f64::from(step) / 10.0).exp2(), 1.01);
+            let Ok(plan) = config.plan(&params, shape, keys.scores) else { break };
+            smallest = config.linear.lambda;
+            let layout = ScoreLayout::new(&config, &plan, keys.scores);
+            for t in [1, 10, 100_000] {
+                let scalars = Scalars::new(&config, t, t - 1);
+                let circuit = DecisionCircuit::new(&config, scalars, shape, params.max_slots()).unwrap();
+                let factors = circuit.factors(layout.log_range());
+                assert!(factors.iter().all(|factor| (0.0..=MOST_FACTOR).contains(factor)), "{factors:?}");
+                assert!(factors[0] > 0.0 && factors[1] > 0.0);
+            }
+        }
+        assert!(smallest < 0.02, "{smallest}");
+    }
 }
 
 /// Encrypted bandits with the trace condition are refused where the comparison does not resolve C, and where
@@ -202,8 +241,12 @@ fn keys_reach_the_levels_of_their_use() {
                 *highest = level.max(*highest);
             }
         };
-        for (sqrt_degree, comparison_bits) in [(15, 6), (31, 6), (15, 8), (31, 8)] {
-            let config = BanditConfig { sqrt_degree, comparison_bits, ..BanditConfig::new(d, k) };
+        let roots =
+            [(15, 6), (31, 6), (15, 8), (31, 8)].map(|(degree, bits)| (WidthShape::Root, degree, bits));
+        let tangents = [6, 8, 10].map(|bits| (WidthShape::Tangent, 15, bits));
+        for (width, sqrt_degree, comparison_bits) in roots.into_iter().chain(tangents) {
+            let mut config = BanditConfig { sqrt_degree, comparison_bits, ..BanditConfig::new(d, k) };
+            config.linear.width = width.width(0.5);
             let Ok(plan) = config.plan(&params, shape, keys.scores) else { continue };
             // The trace takes the place of one user, and no level.
             let mut with_trace = config.clone();
@@ -239,5 +282,5 @@ fn keys_reach_the_levels_of_their_use() {
         assert_eq!(made.len(), used.len(), "{d}, {k}: keys that nothing uses");
         shapes += 1;
     }
-    assert_eq!((shapes, circuits), (24, 36));
+    assert_eq!((shapes, circuits), (24, 96));
 }

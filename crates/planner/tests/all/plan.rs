@@ -6,7 +6,7 @@ use helba::Scalars;
 use helba::circuit::DecisionCircuit;
 use keygen::{Request, generate};
 use planner::{Error, KernelSeconds, Report, plan};
-use protocol::{Automorphism, BanditConfig, KeyPlan, Shape};
+use protocol::{Automorphism, BanditConfig, KeyPlan, Shape, WidthShape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 
@@ -89,7 +89,8 @@ fn rotations_of_updates_alone_are_seeded() {
     for (d, k) in [(2, 2), (7, 4), (8, 8), (16, 16), (16, 32), (16, 64)] {
         let shape = Shape::for_problem(d, k);
         let keys = KeyPlan::new(shape, false).unwrap();
-        let config = BanditConfig::new(d, k);
+        // A tangent leaves out conjugation and the rotations along columns.
+        let config = BanditConfig::new(d, k).exploring(Some(WidthShape::Root), None, None).unwrap();
         let params = keys.params.validate().unwrap();
         let alg = Clear::new(params.max_slots()).unwrap();
         let scalars = Scalars::new(&config, 1, 0);

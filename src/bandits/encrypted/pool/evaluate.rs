@@ -5,7 +5,7 @@ use super::{EncryptedServed, Gathering, RAISER_RETURNS, Turn, User, blocking};
 use crate::bandits::encrypted::again::{Group, Sent};
 use crate::error::Error;
 use crate::metrics::Step;
-use ckks::{Ciphertext, Packer};
+use ckks::{Ciphertext, Packer, RAISE_FACTORS};
 use helba::TraceTest;
 use helba::circuit::DecisionCircuit;
 use host::{lock, os_rng};
@@ -46,7 +46,7 @@ struct Sealed {
     circuit: DecisionCircuit,
     /// How many users' scores are in the pack, those of users who left among them.
     packed: usize,
-    factor: f64,
+    factors: [f64; RAISE_FACTORS],
     seed: ckks::MaskSeed,
     masked: Ciphertext,
     last_round: u64,
@@ -177,11 +177,11 @@ impl EncryptedServed {
         let packed = rayon::scope(|_| packer.finish()).map_err(helba::Error::from)?;
         let scalars = helba::Scalars::new(&self.created.config, last, model_feedbacks);
         let circuit = engine.circuit(&self.created.config, scalars)?;
-        let factor = circuit.factor(self.exchanges.layout.log_range());
+        let factors = circuit.factors(self.exchanges.layout.log_range());
         let masked = engine.mask(self.exchanges.scores(in_pack == 1), packed, &mut os_rng()?)?;
         let (masked, seed) = (masked.ciphertext, masked.seed);
         let (last_round, packed) = (last, in_pack);
-        Ok(Sealed { circuit, packed, factor, seed, masked, last_round, model_feedbacks, test })
+        Ok(Sealed { circuit, packed, factors, seed, masked, last_round, model_feedbacks, test })
     }
 
     /// `turn` is the turn of the evaluation, and another one when its raise was late. Returns the number
@@ -194,16 +194,16 @@ impl EncryptedServed {
         turn: &mut Turn,
     ) -> Result<Option<u64>, Error> {
         let began = Instant::now();
-        let Sealed { circuit, packed, factor, seed, masked, last_round, model_feedbacks, test } = sealed;
+        let Sealed { circuit, packed, factors, seed, masked, last_round, model_feedbacks, test } = sealed;
         let alone = packed == 1;
         // What the mask becomes is computed while the raiser works.
         let served = self.clone();
         let mask = tokio::task::spawn_blocking(move || {
             let raise = served.exchanges.scores(alone);
-            rayon::scope(|_| raise.encode_mask(&seed, factor))
+            rayon::scope(|_| raise.encode_mask(&seed, factors))
         });
         let id = os_rng()?.next_u64() | 1 << 63;
-        let kind = TaskKind::Scores { factor, alone };
+        let kind = TaskKind::Scores { factors, alone };
         let (raised, raising) = self.raise_by_holder(id, kind, masked, users, turn).await?;
         let raise = began.elapsed();
         self.shared.stages.metrics.took(Step::Raise, raise);
