@@ -95,7 +95,8 @@ impl Settings {
                 ("epsilon", self.epsilon != 0.0),
             ];
             if let Some((what, _)) = others.into_iter().find(|(_, given)| *given) {
-                let why = "it takes the reward of the arm that it decided for";
+                let why = "it takes the reward of the arm that it decided for (play that one, and have a round of \
+                           another one learnt with `helba-client committee learn`)";
                 return Err(Error::NotOfCommittee { what, why });
             }
         }

@@ -3,6 +3,7 @@
 use super::{AppState, etag, refuse, unless_same};
 use crate::access::Caller;
 use crate::bandits::{Answered, Bandit, Beside, BodyLimit, Found, Repeatable, Reply};
+use crate::committee::Asked;
 use crate::error::{Error, Kind};
 use crate::jobs::{self, Work};
 use axum::Extension;
@@ -228,8 +229,7 @@ pub(super) async fn create(
         (Some(answered), _) => answered,
         (None, Creation::Policy(request)) => create_clear(state, request, caller.is_open(), beside).await?,
         (None, Creation::Committee(request)) => {
-            let asked = serde_path_to_error::deserialize(Value::Object(request));
-            let asked = asked.map_err(|e| Error::BadConfig { why: e.to_string() })?;
+            let asked = of_committee(request)?;
             let place = state.0.admission.admit(Work::Short)?;
             jobs::run(Some(place), move || state.0.bandits.create_of_committee(asked, &beside)).await?
         }
@@ -322,6 +322,24 @@ fn encrypted(mut request: Map<String, Value>) -> Result<BanditConfig, Error> {
     })
 }
 
+/// Reads the configuration of a bandit of a committee.
+fn of_committee(request: Map<String, Value>) -> Result<Asked, Error> {
+    let another = "it takes the reward of the arm that it decided for: play that one, and have a round of another one \
+                   learnt with `helba-client committee learn`";
+    let none = [
+        ("epsilon", another),
+        ("baseline", another),
+        ("counters", "it counts no arms: count them where they are played"),
+    ];
+    if let Some((what, why)) = none.into_iter().find(|(name, _)| request.contains_key(*name)) {
+        return Err(Error::BadConfig {
+            why: format!("{what}: a bandit of a committee has none, since {why}"),
+        });
+    }
+    serde_path_to_error::deserialize(Value::Object(request))
+        .map_err(|e| Error::BadConfig { why: e.to_string() })
+}
+
 /// Takes name and tags out of a creation request.
 fn labels(request: &mut Map<String, Value>) -> Result<Labels, Error> {
     let given =
@@ -342,6 +360,25 @@ mod tests {
     fn request(value: Value) -> Map<String, Value> {
         let Value::Object(request) = value else { unreachable!() };
         request
+    }
+
+    /// What a committee does not do is refused by name, and a creation without it is read.
+    #[test]
+    fn what_a_committee_does_not_do_is_refused_by_name() {
+        let linear = serde_json::to_value(bandit::LinearConfig::figure_1()).unwrap();
+        let asked = json!({"linear": linear, "sessions": 1});
+        assert!(of_committee(request(asked.clone())).is_ok());
+        for (name, says) in [
+            ("epsilon", "committee learn"),
+            ("baseline", "committee learn"),
+            ("counters", "where they are played"),
+        ] {
+            let mut with = asked.clone();
+            with[name] = json!(0.1);
+            let refused = of_committee(request(with)).unwrap_err().to_string();
+            assert!(refused.contains(&format!("{name}: a bandit of a committee has none")), "{refused}");
+            assert!(refused.contains(says), "{refused}");
+        }
     }
 
     /// While the noise of one bandit is sized, a second creation that needs sizing is refused for now. All

@@ -65,7 +65,8 @@ pub(crate) enum CommitteeCommand {
         #[arg(long)]
         contexts: PathBuf,
     },
-    /// Returns the reward of a decision.
+    /// Returns the reward of a decision: of the arm that it has, since members keep the features of that one.
+    /// A round in which another arm was played is learnt with `learn`, and this decision gets no feedback.
     Feedback {
         #[command(flatten)]
         user: SessionOptions,
@@ -75,6 +76,31 @@ pub(crate) enum CommitteeCommand {
         /// The reward, from -1 to 1.
         #[arg(long, allow_hyphen_values = true)]
         reward: f64,
+    },
+    /// Has a bandit with --sessions 1 learn what was logged before it, and prints the decision of each round,
+    /// by which it can be erased.
+    ///
+    /// Of logged decisions, the candidate that was played is learnt with its reward; of choices, every
+    /// candidate, with reward 1 for the one that was chosen and 0 for the others. Each round takes as long as
+    /// a decision, and the server does not see that it is of before. After a failure return the reward of the
+    /// last round that was printed with `feedback`, which refuses it if it is there, and give the place
+    /// behind it with --from.
+    Learn {
+        #[command(flatten)]
+        user: SessionOptions,
+        /// File of choices or logged decisions.
+        #[arg(long)]
+        data: PathBuf,
+        /// Schema of the file, as `data check` proposes one.
+        #[arg(long)]
+        schema: Option<PathBuf>,
+        /// Transformation that the bandit's devices use, as `data transform` printed it from other rounds.
+        /// A schema with a score needs one: a score that these rounds taught knows their rewards.
+        #[arg(long, value_name = "FILE", requires = "schema")]
+        transform: Option<PathBuf>,
+        /// Place of the first round to learn, as `learn` prints places.
+        #[arg(long, default_value_t = 0, value_name = "PLACE")]
+        from: usize,
     },
     /// Has the reward of a decision erased: the model after the next update has nothing of it.
     Erase {

@@ -1,11 +1,12 @@
 //! `helba-client committee`: a user of a committee.
 
 use crate::arguments::{CommitteeCommand, SessionOptions};
+use crate::rounds::rounds_of;
 use anyhow::{Context, ensure};
 use host::{say, tell};
 use protocol::BanditConfig;
 use serde_json::json;
-use user_client::{CommitteeUser, Creation, os_rng};
+use user_client::{CommitteeUser, Creation, Error, os_rng};
 use wire::{CommitteeBandit, Labels};
 
 pub(crate) fn run(command: CommitteeCommand, json: bool) -> anyhow::Result<()> {
@@ -46,6 +47,29 @@ pub(crate) fn run(command: CommitteeCommand, json: bool) -> anyhow::Result<()> {
         CommitteeCommand::Feedback { user, decision, reward } => {
             let (user, bandit) = open(&user)?;
             user.feedback(&bandit, &label(&decision)?, reward)?;
+        }
+        CommitteeCommand::Learn { user, data, schema, transform, from } => {
+            let dataset = crate::data::logged(&data, schema.as_deref(), transform.as_deref())?;
+            let (user, bandit) = open(&user)?;
+            let rounds = rounds_of(&dataset, (bandit.arms.into(), bandit.features.into()))?;
+            let (all, rest) = (rounds.len(), rounds.get(from..).unwrap_or_default());
+            ensure!(!rest.is_empty(), "there is no round {from}: the file has {all}, counted from 0");
+            let mut printed = false;
+            let learnt = user.learn(&bandit, rest, |at, decision| {
+                printed = true;
+                let line = json!({ "round": from + at, "decision": ckks::Hex(decision).to_string() });
+                host::write_line(format_args!("{line}")).map_err(|error| Error::Io {
+                    path: "standard output".into(),
+                    error: std::io::Error::other(error),
+                })
+            });
+            match learnt {
+                Err(error) if printed => Err(error).context(
+                    "the reward of the last round that was printed may be missing: return it with `committee feedback`, which \
+                     refuses it if it is there, and go on behind it with --from",
+                )?,
+                learnt => learnt?,
+            }
         }
         CommitteeCommand::Erase { user, decision } => {
             let (user, bandit) = open(&user)?;

@@ -1,6 +1,6 @@
 //! A user of a committee, over HTTP.
 
-use crate::{Client, Creation, Error, os_rng};
+use crate::{Client, Creation, Error, LoggedRound, Stop, os_rng, patiently};
 use bandit::LinearConfig;
 use host::lock;
 use rand::CryptoRng;
@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 use wire::{CommitteeBandit, Labelled, ProblemType};
 use zeroize::Zeroizing;
 
@@ -22,6 +23,10 @@ const MOST_SESSION: usize = 256;
 const MOST_MANIFEST: usize = 2 << 20;
 /// The seconds that members have for a decision or a receipt.
 const WAIT: u64 = 90;
+/// The time for which a message that may be sent twice is sent again while the server cannot be reached.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The pause before the server is asked again whether a batch is learnt.
+const PAUSE: Duration = Duration::from_millis(50);
 /// The most bandits that a session remembers as they were created.
 const MOST_KNOWN: usize = 1024;
 /// What a configuration of a bandit under keys has and one of a committee has not, and why.
@@ -206,6 +211,86 @@ impl CommitteeUser {
         self.return_feedback(&bandit.id, decision, &self.feedback_of(decision, reward, &mut os_rng()?)?)
     }
 
+    /// Has the bandit learn rounds of before it, one after the other. For each the device asks for a decision
+    /// between arms that all have the features of the arm that was played, so that whichever is decided for
+    /// the row that members keep is this one, and returns the reward. Members check row and reward as those
+    /// of any decision. The arm of the answer says nothing of the model, and the server does not see that a
+    /// round is of before.
+    ///
+    /// `each` hears the place of a round and its decision, by which it can be erased ([`Self::erase`]),
+    /// before the reward is sent. If the call fails, the reward of the last decision that it heard may be
+    /// missing: [`Self::feedback`] returns it, or is refused because it is there, and a call with the rounds
+    /// behind it goes on.
+    ///
+    /// # Errors
+    /// [`Error::OneSession`] for a bandit whose batches need more sessions than one, and [`Error::Protocol`]
+    /// for a round that is none of the bandit, before anything is sent; [`Error::BatchOpen`]; those of
+    /// `each`; as [`Self::decide`] and [`Self::feedback`].
+    pub fn learn(
+        &self,
+        bandit: &CommitteeBandit,
+        rounds: &[LoggedRound],
+        mut each: impl FnMut(usize, &[u8; 32]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if bandit.sessions > 1 {
+            return Err(Error::OneSession { sessions: bandit.sessions });
+        }
+        let config = config_of(bandit)?;
+        let arms = usize::from(bandit.arms);
+        for (number, round) in (1..).zip(rounds) {
+            protocol::check_features(number, &round.features, bandit.features.into(), config.l)?;
+            Self::check_reward(round.reward)?;
+            if round.arm >= arms {
+                return Err(protocol::Error::NoArm { got: round.arm, arms }.into());
+            }
+        }
+        let (mut rng, stop) = (os_rng()?, Stop::default());
+        let mut updates = None;
+        let mut decided = 0;
+        for (at, round) in rounds.iter().enumerate() {
+            decided = self.await_decision(bandit, &config, &mut updates, decided)?;
+            let contexts = vec![round.features.clone(); arms];
+            let decision = patiently(PATIENCE, &stop, &mut rng, |_| self.decide(bandit, &contexts))?;
+            decided += 1;
+            each(at, &decision.label)?;
+            let feedback = self.feedback_of(&decision.label, round.reward, &mut rng)?;
+            patiently(PATIENCE, &stop, &mut rng, |_| {
+                self.return_feedback(&bandit.id, &decision.label, &feedback)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the session may decide again after `decided` decisions since members have learnt a batch,
+    /// and returns how many it has made since the last one. `updates` is the number of updates that the
+    /// server has said before.
+    fn await_decision(
+        &self,
+        bandit: &CommitteeBandit,
+        config: &LinearConfig,
+        updates: &mut Option<u64>,
+        mut decided: u64,
+    ) -> Result<u64, Error> {
+        let (until, mut waits) = (Instant::now() + Duration::from_secs(WAIT), false);
+        loop {
+            let view = self.client.committee_bandit(&bandit.id)?;
+            if updates.replace(view.updates).is_some_and(|before| before != view.updates) {
+                // The last decision may have come after the update, unless its feedback is in the model.
+                decided = if waits || view.unlearnt == 0 { 0 } else { decided.min(1) };
+            }
+            let decisions = bandit.decisions_a_session;
+            if decided < u64::from(decisions) {
+                return Ok(decided);
+            }
+            let (waiting, batch) = (view.unlearnt as u64, config.batch_length(view.feedbacks, 1));
+            if waiting < batch || Instant::now() > until {
+                return Err(Error::BatchOpen { decisions, waiting, batch });
+            }
+            waits = true;
+            std::thread::sleep(PAUSE);
+        }
+    }
+
     /// The feedbacks of a bandit that the server has: those in its model, and those that wait for the end of
     /// a batch.
     ///
@@ -327,10 +412,14 @@ impl CommitteeSession {
     }
 }
 
+fn config_of(bandit: &CommitteeBandit) -> Result<LinearConfig, Error> {
+    serde_json::from_str(&bandit.config)
+        .map_err(|error| Error::BadAnswer(format!("the configuration of the bandit: {error}")))
+}
+
 /// The rows of the contexts of a bandit.
 fn checked<'a>(bandit: &CommitteeBandit, contexts: &'a [Vec<f64>]) -> Result<Vec<Cow<'a, [f64]>>, Error> {
-    let config: LinearConfig = serde_json::from_str(&bandit.config)
-        .map_err(|error| Error::BadAnswer(format!("the configuration of the bandit: {error}")))?;
+    let config = config_of(bandit)?;
     let (got, want) = (contexts.len(), usize::from(bandit.arms));
     if got != want {
         return Err(protocol::Error::ArmCount { got, want }.into());

@@ -86,6 +86,27 @@ pub enum Error {
         /// The bandit.
         id: String,
     },
+    /// Misuse: rounds of before for a bandit whose batches need the feedback of more sessions than one.
+    #[error(
+        "a batch of the bandit needs the feedback of {sessions} sessions, and rounds of before are all of this one, so that they would wait for those of others: create a bandit with 1 session a batch for them"
+    )]
+    OneSession {
+        /// The least number of sessions of a batch.
+        sessions: u16,
+    },
+    /// Capacity: the session may not decide again before a batch is learnt, for which feedback or members are
+    /// missing.
+    #[error(
+        "the session has made {decisions} decisions since the last batch was learnt, which is the most, and {waiting} of {batch} feedbacks of the next one are there: go on when it is learnt, or create a bandit with at least {batch} decisions a session"
+    )]
+    BatchOpen {
+        /// The most decisions of a session between two batches.
+        decisions: u16,
+        /// The feedbacks that wait for the end of the batch.
+        waiting: u64,
+        /// The feedbacks of the batch.
+        batch: u64,
+    },
     /// Misuse: a file without a session with a committee, where none can be begun.
     #[error(
         "{} has no session with a committee: give a file that has one, or the committee's id and a file that does not exist yet", path.display()

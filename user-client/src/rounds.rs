@@ -143,8 +143,14 @@ pub(crate) fn counters(
     baseline: Option<usize>,
     json: bool,
 ) -> anyhow::Result<()> {
-    let AnyBandit::Encrypted(view) = client.any_bandit(id)? else {
-        bail!("bandit {id} has a clear policy: the server has its numbers in the clear")
+    let view = match client.any_bandit(id)? {
+        AnyBandit::Encrypted(view) => view,
+        AnyBandit::Committee(_) => {
+            bail!("bandit {id} is of a committee, which counts no arms: count them where they are played")
+        }
+        AnyBandit::Clear(_) => {
+            bail!("bandit {id} has a clear policy: the server has its numbers in the clear")
+        }
     };
     let arms = view.created.config.linear.k;
     if let Some(arm) = baseline.filter(|arm| *arm >= arms) {
@@ -230,18 +236,17 @@ pub(crate) fn learn(
     name: Option<&str>,
     json: bool,
 ) -> anyhow::Result<()> {
-    let AnyBandit::Encrypted(view) = client.any_bandit(id)? else {
-        bail!("bandit {id} has a clear policy, which learns from feedback on its own decisions alone")
+    let view = match client.any_bandit(id)? {
+        AnyBandit::Encrypted(view) => view,
+        AnyBandit::Committee(_) => {
+            bail!("bandit {id} is of a committee: have it learn with `committee learn`")
+        }
+        AnyBandit::Clear(_) => {
+            bail!("bandit {id} has a clear policy, which learns from feedback on its own decisions alone")
+        }
     };
-    let (arms, features) = (view.created.config.linear.k, view.created.config.linear.d);
-    if (dataset.arms().len(), dataset.d()) != (arms, features) {
-        bail!(
-            "the file has {} features and {} arms, but bandit {id} has {features} and {arms}",
-            dataset.d(),
-            dataset.arms().len()
-        );
-    }
-    let rounds: Vec<LoggedRound> = dataset.rounds().iter().flat_map(of_file).collect();
+    let linear = &view.created.config.linear;
+    let rounds = rounds_of(dataset, (linear.k, linear.d))?;
     let (horizon, before) = (view.created.config.horizon, view.status.feedbacks);
     if let Some(warning) = beyond(horizon, before, rounds.len() as u64) {
         tell!("helba-client: warning: {warning}");
@@ -282,6 +287,20 @@ fn beyond(horizon: u64, before: u64, more: u64) -> Option<String> {
              more as will be played, or learn fewer rounds"
         )
     })
+}
+
+/// The rounds that a bandit of so many arms and features learns from a file.
+pub(crate) fn rounds_of(
+    dataset: &Dataset,
+    (arms, features): (usize, usize),
+) -> anyhow::Result<Vec<LoggedRound>> {
+    let (of_arms, of_features) = (dataset.arms().len(), dataset.d());
+    if (of_arms, of_features) != (arms, features) {
+        bail!(
+            "the file has {of_features} features and {of_arms} arms, but the bandit has {features} and {arms}"
+        );
+    }
+    Ok(dataset.rounds().iter().flat_map(of_file).collect())
 }
 
 /// What a round of a file teaches.

@@ -111,7 +111,10 @@ pub(super) async fn learn(
     let learnt = blocking(move || {
         // A bandit that there is not has no schema either, and that is what the caller must know.
         let View { view, .. } = bandits::view(&agent, &id)?;
-        let created = view.of_keys("learn", "it learns from feedback on its own decisions alone")?;
+        let created = view.of_keys(
+            "learn",
+            "each round of before takes a decision of a session (have them learnt with `helba-client committee learn`)",
+        )?;
         let mut rounds = Vec::with_capacity(logged.len());
         for (at, one) in logged.into_iter().enumerate() {
             let LoggedOf { contexts, candidates, context, previous, arm, reward, reward_value } = one;

@@ -223,7 +223,7 @@ def test_what_a_committee_does_not_do_is_refused_by_name(committee: Committee) -
         bandit.decide(ROWS, epsilon=0.1)
     with pytest.raises(helba.ArgumentError, match="counts no arms"):
         bandit.counters()
-    with pytest.raises(helba.ArgumentError, match="own decisions alone"):
+    with pytest.raises(helba.ArgumentError, match="helba-client committee learn"):
         bandit.learn([ROWS], [0], [1.0])
     with pytest.raises(helba.ArgumentError, match="a bandit of a committee learns about the arm that it chose"):
         bandit.partial_fit([ROWS], [0], [1.0])

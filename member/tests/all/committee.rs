@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
-use user_client::{Client, CommitteeSession, CommitteeUser, Creation, Error, Keep};
+use user_client::{Client, CommitteeSession, CommitteeUser, Creation, Error, Keep, LoggedRound};
 use wire::Labels;
 
 /// A committee with keys, made by processes over a board.
@@ -271,4 +271,67 @@ fn a_committee_moves_to_other_members() {
     let _server = Running::new(next.manifest(), state.path(), port);
     CommitteeUser::begin(client(), known).unwrap();
     assert_eq!((round(&user), client().committee_bandit(&bandit.id).unwrap().feedbacks), (1, 12));
+}
+
+/// A device has a bandit learn what was played before it, within the decisions of its session, and has a
+/// round of it erased. Where rounds would wait for other sessions, or for more decisions than the session
+/// has, the device says so.
+#[test]
+fn rounds_of_before_are_learnt() {
+    let made = Made::new(2, 3);
+    let state = tempfile::tempdir().unwrap();
+    let server = Running::new(made.manifest(), state.path(), 0);
+    let _members: Vec<Killed> = (1..=3).map(|member| made.serve(member, &server.address)).collect();
+    let client = || Client::new(&server.address).unwrap();
+    let id = made.manifest().manifest.id();
+    let users = [(); 2].map(|()| CommitteeUser::begin(client(), Some(id)).unwrap());
+    let create = |rules| {
+        let creation = Creation::new(Labels::default(), &mut rand::rng());
+        client().create_of_committee(&config(2, 2), rules, &creation).unwrap().of
+    };
+    let rows = vec![vec![0.9, 0.1], vec![0.1, 0.9]];
+    let round = |arm: usize| LoggedRound { arm, features: rows[arm].clone(), reward: [-1.0, 1.0][arm] };
+    let history: Vec<LoggedRound> = (0..16).map(|at| round(at % 2)).collect();
+    let bandit = create((1, 4));
+    let until = |feedbacks: u64| {
+        let until = std::time::Instant::now() + Duration::from_secs(60);
+        while client().committee_bandit(&bandit.id).unwrap().feedbacks != feedbacks {
+            assert!(std::time::Instant::now() < until);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    let mut labels = vec![];
+    let mut each = |at: usize, label: &[u8; 32]| {
+        assert_eq!(at, labels.len());
+        labels.push(*label);
+        Ok(())
+    };
+    users[0].learn(&bandit, &history, &mut each).unwrap();
+    until(16);
+    assert_eq!(users[1].decide(&bandit, &rows).unwrap().arm, 1);
+    // A round counts once, and its own device has it erased.
+    let again = users[0].feedback(&bandit, &labels[3], 1.0);
+    assert!(
+        matches!(again, Err(Error::Refused(problem)) if problem.reason.as_deref() == Some("unknown_decision"))
+    );
+    users[0].erase(&bandit, &labels[3]).unwrap();
+    until(15);
+
+    let none = |_: usize, _: &[u8; 32]| -> Result<(), Error> { panic!("nothing was to be asked") };
+    let two = create((2, 100));
+    assert!(matches!(users[0].learn(&two, &history, none), Err(Error::OneSession { sessions: 2 })));
+    let few = create((1, 2));
+    for (features, arm, reward) in
+        [(vec![0.9, 0.9], 0, 0.0), (vec![0.9], 0, 0.0), (vec![0.9, 0.1], 2, 0.0), (vec![0.9, 0.1], 0, 1.5)]
+    {
+        let refused = users[0].learn(&few, &[round(0), LoggedRound { arm, features, reward }], none);
+        assert!(matches!(refused, Err(Error::Protocol(_))), "{refused:?}");
+    }
+    let mut asked = 0;
+    let ended = users[0].learn(&few, &history, |_, _| {
+        asked += 1;
+        Ok(())
+    });
+    assert!(matches!(ended, Err(Error::BatchOpen { decisions: 2, waiting: 2, batch: 4 })), "{ended:?}");
+    assert_eq!(asked, 2);
 }

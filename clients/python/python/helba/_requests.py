@@ -510,6 +510,11 @@ def learn(
     rewards: Any,
     name: Optional[str],
 ) -> Call[Learnt]:
+    if bandit.committee is not None:
+        raise ArgumentError(
+            "each round of before takes a decision of a session with the committee: have them learnt with "
+            "`helba-client committee learn`"
+        )
     if not bandit.of_keys:
         raise ArgumentError(
             f"{bandit.kind} learns from feedback on its own decisions alone; learn is for encrypted bandits under keys"

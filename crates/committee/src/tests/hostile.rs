@@ -2182,3 +2182,41 @@ fn attack_a_feedback_is_bad_for_one_member() {
         assert_eq!(counts, right, "{n}, {bad:?}");
     }
 }
+
+/// Of a request whose arms all have one row members learn this row, to the last unit, whichever arm is
+/// decided for: so a device brings rounds of before. Each is erased like any other.
+#[test]
+fn rounds_of_before_are_learnt_to_the_last_unit() {
+    let mut committee = Committee::new(2, 4);
+    let bandit = committee.create(&config(2, 5), 1);
+    let device = committee.session();
+    let mut model = None;
+    let mut run = |committee: &mut Committee| {
+        let mut see = |_: u8, told: &ToMember| {
+            if let ToMember::Checkpoint(checkpoint, ..) = told {
+                model = checkpoint.model.clone();
+            }
+            vec![told.clone()]
+        };
+        committee.run_with(&mut honest, &mut see);
+        model.as_ref().map(|model| statistics(committee, model))
+    };
+    let integers = |of: &[f64]| -> Vec<i128> { of.iter().map(|x| (x * 65536.0) as i128).collect() };
+    let (mut learnt, mut labels) = (vec![], vec![]);
+    for (at, (rows, best)) in made_up(12, 2, 5, 7).iter().enumerate() {
+        let (row, reward) = (&rows[*best], [1.0, -0.5, 0.25][at % 3]);
+        let (_, label) = committee.decide(&device, &bandit, &vec![row.clone(); 5]);
+        let of = Row::new(&[reward], &mut committee.rng).unwrap();
+        let feedback = device.feedback(&label, &committee.sharing, &of, &mut committee.rng).unwrap();
+        committee.board.feedback(&bandit, feedback.to_bytes(), committee.now).unwrap();
+        learnt.push((integers(row), integers(&[reward])[0]));
+        labels.push(label);
+        let statistics = run(&mut committee);
+        if learnt.len() % 4 == 0 {
+            assert_eq!(statistics.unwrap(), sums(&learnt));
+        }
+    }
+    committee.board.erase(&bandit, &labels[5], device.erasure(&labels[5]), committee.now).unwrap();
+    learnt.remove(5);
+    assert_eq!(run(&mut committee).unwrap(), sums(&learnt));
+}
