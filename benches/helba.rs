@@ -14,7 +14,7 @@ use helba::circuit::DecisionCircuit;
 use helba::{DeepEngine, Scalars, refresh};
 use helba::{EncryptedBandit, Engine, Event};
 use num_complex::Complex64;
-use protocol::{BanditConfig, KeyPlan, LOG_CONTEXT, LOG_STATISTICS, Shape, WidthShape};
+use protocol::{BanditConfig, Exchanges, KeyPlan, LOG_CONTEXT, LOG_STATISTICS, Shape, WidthShape};
 use rand::RngExt;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -114,7 +114,7 @@ fn circuits_of(bench: &mut Bench, pair: &mut Pair, d: usize, k: usize, width: Wi
     let mut rng = pair.party.rng.clone();
     let mut evaluate = || {
         let products = circuit.products(&alg, &raised).expect("keys are there");
-        pair.engine.fold(plan.users, products, &mut rng).expect("keys are there")
+        pair.engine.evaluated(products, &mut rng).expect("keys are there")
     };
     let evaluated = evaluate();
     let what = if width == WidthShape::Root { "evaluate_root" } else { "evaluate" };
@@ -161,11 +161,40 @@ fn circuits_of(bench: &mut Bench, pair: &mut Pair, d: usize, k: usize, width: Wi
     bench.time(&id("winners", level), true, fact, || timed(|| wins(&differences)));
 
     let mut rng = pair.party.rng.clone();
-    let answers = pair.engine.answer_params();
-    let bytes = Fact::bytes(ckks::ciphertext_bytes(answers, plan.answer_level, false));
-    bench.time(&id("answer", plan.answer_level + 1), true, bytes, || {
-        timed(|| pair.engine.answer(&evaluated, &[plan.users - 1], &mut rng).expect("a user"))
+    let (engine, large, params) = (&pair.engine, &pair.party.secret, pair.engine.answer_params());
+    let bytes = Fact::bytes(ckks::ciphertext_bytes(params, plan.answer_level, false));
+    bench.time(&id("answer_alone", plan.answer_level + 1), true, bytes, || {
+        timed(|| engine.answer_alone(&evaluated, &[0], &mut rng).expect("a user"))
     });
+    let small = &pair.party.params;
+    let exchanges =
+        Exchanges::new(&config, &plan, engine.ring(), engine.params(), small, params).expect("a plan");
+    let (exchange, secret) = (&exchanges.answers, pair.scores.secret.under(params));
+    let bytes = Fact::bytes(ckks::ciphertext_bytes(small, exchange.level(), false));
+    bench.time(&id("exchange_mask", exchange.level()), true, bytes, || {
+        timed(|| engine.mask_answers(exchange, &evaluated, &mut rng).expect("its exchange"))
+    });
+    let masked = engine.mask_answers(exchange, &evaluated, &mut rng).expect("its exchange");
+    let mut answered = || {
+        let masked = &masked.ciphertext;
+        let fresh = ckks_secret::slots_to_coefficients(exchange, large, &secret, masked, &mut rng);
+        fresh.expect("its level").to_bytes(&secret, engine.key_id())
+    };
+    let frame = answered();
+    bench.time(&id("exchange_holder", exchange.level()), true, Fact::bytes(frame.len()), || {
+        timed(&mut answered)
+    });
+    let unmasked = || {
+        let mut out = engine.read_answers(exchange, &frame).expect("its frame");
+        let mask = exchange.encode_mask(&masked.seed).expect("a mask");
+        out.sub_assign(params, &mask).expect("its level");
+        out
+    };
+    bench.time(&id("exchange_unmask", exchange.level()), true, Fact::default(), || timed(unmasked));
+    let (answers, users) = (unmasked(), [plan.users - 1]);
+    let mut answer = || engine.answer(&exchanges.layout, &answers, &users, &mut rng).expect("a user");
+    let bytes = Fact::bytes(answer().len());
+    bench.time(&id("answer", plan.answer_level), true, bytes, || timed(&mut answer));
 }
 
 /// What a server does once a user, once a feedback and once a batch.

@@ -17,6 +17,8 @@ pub(crate) enum Step {
     Raise,
     /// The circuit on the raised scores of all users of a pack.
     Evaluation,
+    /// The entries of a pack of several requests wait for a holder of the key.
+    Exchange,
     /// The answers of all users of a pack.
     Answers,
     /// An encrypted feedback is counted and on disk.
@@ -31,11 +33,12 @@ pub(crate) enum Step {
 
 impl Step {
     /// All steps.
-    pub(crate) const ALL: [Step; 9] = [
+    pub(crate) const ALL: [Step; 10] = [
         Step::Scores,
         Step::Pack,
         Step::Raise,
         Step::Evaluation,
+        Step::Exchange,
         Step::Answers,
         Step::Feedback,
         Step::Update,
@@ -50,6 +53,7 @@ impl Step {
             Step::Pack => "pack",
             Step::Raise => "raise",
             Step::Evaluation => "evaluation",
+            Step::Exchange => "exchange",
             Step::Answers => "answers",
             Step::Feedback => "feedback",
             Step::Update => "update",

@@ -167,7 +167,8 @@ impl Problem {
             Engine::new(deep, ring, small.clone(), public, scores.key_id(), of_scores, switch).unwrap();
         let config = BanditConfig::new(d, k).exploring(Some(width), None, None).unwrap();
         let plan = config.plan(&params, shape, ring).unwrap();
-        let exchanges = Exchanges::new(&config, &plan, ring, &small, &params).unwrap();
+        let exchanges =
+            Exchanges::new(&config, &plan, ring, &small, &params, engine.answer_params()).unwrap();
         let played = unit(d, &mut rng);
         let omega: Vec<f64> = (0..shape.dim).map(|i| 0.3 * played[i.min(d - 1)]).collect();
         let layout = &exchanges.layout;
@@ -300,12 +301,23 @@ fn rounds(page: &mut String, d: usize, k: usize, width: WidthShape) {
     let wins = argmax.row_product(&encrypted, &indicator).unwrap();
     let want = argmax.row_product(&clear, &want).unwrap();
     row(page, "product over a row", &party, &wins, want.values());
-    let evaluated = engine.fold(plan.users, wins, &mut rng).unwrap();
+    let evaluated = engine.evaluated(wins, &mut rng).unwrap();
     let (mut errors, secret) = (vec![], scores.secret.under(engine.answer_params()));
+    let exchange = &exchanges.answers;
+    let masked = engine.mask_answers(exchange, &evaluated, &mut rng).unwrap();
+    let fresh =
+        ckks_secret::slots_to_coefficients(exchange, &party.secret, &secret, &masked.ciphertext, &mut rng);
+    let frame = fresh.unwrap().to_bytes(&secret, engine.key_id());
+    let mut exchanged = engine.read_answers(exchange, &frame).unwrap();
+    exchanged.sub_assign(secret.params(), &exchange.encode_mask(&masked.seed).unwrap()).unwrap();
     for user in 0..plan.users.min(64) {
-        let answer = engine.answer(&evaluated, &[user], &mut rng).unwrap();
-        let entries = ckks_secret::decrypt(&secret, &answer, engine.answer_params().max_slots())
-            .with(|values| layout.action_values(values, user, slots));
+        let frame = engine.answer(layout, &exchanged, &[user], &mut rng).unwrap();
+        let places = layout.answer_coefficients(&[user], slots);
+        let ((level, scale), named) = (exchange.to(), places.iter().copied());
+        let (params, id) = (secret.params(), engine.key_id());
+        let answer = ckks::read_partial_ciphertext(params, id, level, scale, named, &frame).unwrap();
+        let entries: Vec<f64> = ckks_secret::decrypt_coefficients(&secret, &answer)
+            .with(|values| places.iter().map(|place| values[*place] as f64 / scale).collect());
         let wanted = (0..k).map(|arm| want.values()[answers.product_slot(arm, user)].re);
         errors.extend(entries.into_iter().zip(wanted).map(|(got, want)| (got - want).abs()));
     }

@@ -129,7 +129,7 @@ impl<'a> Played<'a> {
         let raised = ckks_secret::raise(raise, small, large, &masked.ciphertext, factors, &mut self.rng)?
             .expand(large);
         let mask = raise.encode_mask(&masked.seed, factors)?;
-        let evaluated = engine.evaluate(&circuit, users, raise, raised, &mask, &mut self.rng)?;
+        let evaluated = engine.evaluate(&circuit, raise, raised, &mask, &mut self.rng)?;
 
         self.answer = match test {
             None => None,
@@ -145,7 +145,7 @@ impl<'a> Played<'a> {
                 Some((self.bandit.question_id(self.round, &test), reached))
             }
         };
-        let answer = engine.answer(&evaluated, &[user], &mut self.rng)?;
+        let answer = engine.answer_alone(&evaluated, &[user], &mut self.rng)?;
         let (params, slots) = (engine.answer_params(), large.params().max_slots());
         let values = ckks_secret::decrypt(&small.under(params), &answer, params.max_slots())
             .with(|decrypted| layout.action_values(decrypted, user, slots));
@@ -197,7 +197,7 @@ impl<'a> Played<'a> {
         let (masked, rng) = (&task.masked, &mut self.rng);
         Ok(Some(match task.kind {
             // A bandit asks for its own sums and models; scores are raised above.
-            TaskKind::Scores { .. } => anyhow::bail!("a bandit has no scores to raise"),
+            TaskKind::Scores { .. } | TaskKind::Answers => anyhow::bail!("a bandit has no scores to raise"),
             TaskKind::Sum => {
                 let factors = exchanges.layout.statistics_factors();
                 let raised = ckks_secret::raise(&exchanges.statistics, small, large, masked, factors, rng)?;

@@ -50,7 +50,8 @@ fn long_contexts(user: &User, rng: &mut ChaCha20Rng) -> Vec<u8> {
     let small = keys().small().params();
     let deep = user.http.keys.device().params();
     let ring = &keys().bundle.scores;
-    let exchanges = Exchanges::new(&created.config, &created.plan, ring.ring, small, deep).unwrap();
+    let answers = ring.switch.small().params();
+    let exchanges = Exchanges::new(&created.config, &created.plan, ring.ring, small, deep, answers).unwrap();
     let opposite: Vec<Vec<f64>> = rows.iter().map(|row| row.iter().map(|x| -x).collect()).collect();
     let [one, other] = [&rows, &opposite].map(|rows| exchanges.layout.contexts(&[rows]).unwrap());
     let twice: Vec<i64> = one.iter().zip(&other).map(|(a, b)| 2 * (a + b) + (a - b)).collect();

@@ -5,7 +5,7 @@ use crate::fixture::*;
 use crate::users::*;
 use ckks::Plaintext;
 use helba_server::Settings;
-use protocol::{Answers, BanditConfig, LOG_CONTEXT};
+use protocol::{Answers, BanditConfig, LOG_CONTEXT, TaskKind};
 use rand_chacha::ChaCha20Rng;
 use std::time::{Duration, Instant};
 use user_client::ReadReply;
@@ -139,6 +139,94 @@ fn frames_of_the_wrong_ring_are_refused() {
     }
     let answer = s.post_raises(asked.ticket, vec![(task, Raised::Scores(good))]);
     assert!(s.user.device.read(&answer.ok()).unwrap().choice.unwrap().reliable);
+    s.unchanged();
+}
+
+/// Asks for a decision by hand, and raises scores if the server asks for it. Returns the decision, or what
+/// else the server asks for.
+fn until_answers(user: &User, contexts: &[u8], mut rng: ChaCha20Rng) -> ReadReply {
+    let mut read = user.device.read(&ask(user, contexts).ok()).unwrap();
+    while matches!(read.tasks.first().map(|task| task.kind()), Some(TaskKind::Scores { .. })) {
+        let body = user.device.raise(&read.tasks, read.ticket, &mut rng).unwrap();
+        let reply = user.client.post_raises(user.id(), user.device.limits(), &body).unwrap();
+        read = user.device.read(&reply).unwrap();
+    }
+    read
+}
+
+/// Two requests share an evaluation. `then` gets what the one who has not raised is asked for. Returns what
+/// the other one is answered after that.
+fn shared_evaluation(s: &mut Setting, then: impl FnOnce(&Setting, ReadReply)) -> ReadReply {
+    let held = s.asked();
+    let asks: Vec<_> = (0..2).map(|at| (s.user.contexts(&mut s.rng), rng(30 + at))).collect();
+    let body = s.user.device.raise(&held.tasks, held.ticket, &mut s.rng).unwrap();
+    let s = &*s;
+    std::thread::scope(|scope| {
+        let ask = |(contexts, rng): (Vec<u8>, _)| scope.spawn(move || until_answers(&s.user, &contexts, rng));
+        let mut threads: Vec<_> = asks.into_iter().map(ask).collect();
+        wait_for("two who wait", || s.server.state.users_waiting(s.user.id()) == 2);
+        s.user.client.post_raises(s.user.id(), s.user.device.limits(), &body).unwrap();
+        wait_for("the task", || threads.iter().any(|thread| thread.is_finished()));
+        let asked = threads.iter().position(|thread| thread.is_finished()).unwrap();
+        then(s, threads.swap_remove(asked).join().unwrap());
+        threads.remove(0).join().unwrap()
+    })
+}
+
+/// Answers of another kind, ring, level, scale, key or length, for another task and a second time.
+#[test]
+fn answers_that_nobody_waits_for_are_refused() {
+    let mut s = setting();
+    let mut rng = rng(40);
+    let other = shared_evaluation(&mut s, |s, asked| {
+        assert!(matches!(asked.tasks[0].kind(), TaskKind::Answers), "{:?}", asked.tasks[0].kind());
+        let body = s.user.device.raise(&asked.tasks, None, &mut rng).unwrap();
+        let mut raised = Raises::read(&body, s.user.device.limits()).unwrap().raised;
+        let Some((task, Raised::Answers(good))) = raised.pop() else { panic!("the answer to the task") };
+        let (params, id) = (engine().answer_params(), engine().key_id());
+        let unseeded = ckks::write_ciphertext(params, id, &ckks::Ciphertext::zero(params, 0));
+        for (what, frame) in [
+            ("of the ring of scores", s.user.contexts(&mut rng)),
+            ("without a seed", unseeded),
+            ("at another level", forged(&good, |b| b[40] ^= 1)),
+            ("at another scale", forged(&good, |b| b[54] ^= 1)),
+            ("of another key", forged(&good, |b| b[24] ^= 1)),
+            ("cut", good[..good.len() - 1].to_vec()),
+            ("empty", vec![]),
+        ] {
+            let answer = s.post_raises(asked.ticket, vec![(task, Raised::Answers(frame))]);
+            assert_eq!(answer.status, 400, "answers that are {what}");
+        }
+        let answers = || Raised::Answers(good.clone());
+        refused_as(s.post_raises(asked.ticket, vec![(task, Raised::Scores(good.clone()))]), 409, "task_over");
+        refused_as(s.post_raises(None, vec![(task ^ 1, answers())]), 409, "task_over");
+        refused_as(s.post_raises(None, vec![(task, Raised::Sum(good.clone()))]), 409, "task_over");
+        let reply = s.post_raises(asked.ticket, vec![(task, answers())]).ok();
+        assert!(s.user.device.read(&reply).unwrap().choice.unwrap().reliable);
+        refused_as(s.post_raises(None, vec![(task, answers())]), 409, "task_over");
+    });
+    // It was asked too, if all of this took two seconds.
+    assert!(other.choice.is_none_or(|choice| choice.reliable && choice.users == 2));
+    s.unchanged();
+}
+
+/// A holder who is asked for answers and is silent is passed over after two seconds, and is too late then.
+#[test]
+fn a_silent_holder_of_answers_is_passed_over() {
+    let mut s = setting();
+    let mut silent = None;
+    let asked = shared_evaluation(&mut s, |_, asked| silent = Some(asked));
+    assert!(matches!(asked.tasks[0].kind(), TaskKind::Answers));
+    let body = s.user.device.raise(&asked.tasks, asked.ticket, &mut s.rng).unwrap();
+    let reply = s.user.client.post_raises(s.user.id(), s.user.device.limits(), &body).unwrap();
+    let choice = s.user.device.read(&reply).unwrap().choice.unwrap();
+    assert!(choice.reliable && choice.users == 2);
+    let silent = silent.unwrap();
+    wait_for("the end of the evaluation", || {
+        let body = s.user.device.raise(&silent.tasks, silent.ticket, &mut s.rng).unwrap();
+        let answer = s.user.http.post(&s.user.path("/raises"), &body);
+        answer.status == 409
+    });
     s.unchanged();
 }
 

@@ -59,7 +59,7 @@ impl SeededCiphertext {
     pub fn to_partial_bytes(&self, secret: &SecretKey, id: KeyId, count: usize) -> Vec<u8> {
         let params = secret.params();
         let c0 = self.c0.clone().into_coeff(params.q_basis(self.level));
-        ckks::write_partial_ciphertext(params, id, &c0, count, &self.seed, self.level, self.scale)
+        ckks::write_partial_ciphertext(params, id, &c0, 0..count, &self.seed, self.level, self.scale)
     }
 
     /// The ciphertext with c₁ expanded from its seed.

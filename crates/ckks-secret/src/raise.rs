@@ -1,7 +1,7 @@
 use crate::decrypt::coefficients;
 use crate::encrypt::{SeededCiphertext, encrypt};
 use crate::{Error, SecretKey};
-use ckks::{Ciphertext, MAX_WIDE_COEFFICIENT_BITS, RAISE_FACTORS, Raise, SlotsToCoefficients};
+use ckks::{Ciphertext, RAISE_FACTORS, Raise, SlotsToCoefficients};
 use rand::CryptoRng;
 use zeroize::Zeroize;
 
@@ -36,10 +36,10 @@ pub fn raise<R: CryptoRng>(
 /// Decrypts `masked` under the key of the large ring and encrypts its slots as coefficients under the key of
 /// the small ring: the key holder's part of [`SlotsToCoefficients`].
 ///
-/// Coefficients of a message that was masked as [`ckks::mask_assign`] does are below
-/// 2^[`MAX_WIDE_COEFFICIENT_BITS`] in size. Larger ones, of a server that deviates, are reduced to that
-/// width: whether an answer comes must not depend on them, because a server that chooses the ciphertext would
-/// learn a linear form in the secret key from every refusal.
+/// Coefficients of a message that was masked as the exchange does are below 2 to
+/// [`SlotsToCoefficients::coefficient_bits`] in size. Larger ones, of a server that deviates, are reduced to
+/// that width: whether an answer comes must not depend on them, because a server that chooses the ciphertext
+/// would learn a linear form in the secret key from every refusal.
 ///
 /// # Errors
 /// [`Error::Ckks`] if `masked` is not at the level of the exchange. No error depends on a decrypted value.
@@ -59,7 +59,8 @@ pub fn slots_to_coefficients<R: CryptoRng>(
     );
     exchange.check(masked)?;
     let mut coefficients = coefficients(large, masked);
-    coefficients.iter_mut().for_each(|c| *c = narrowed(*c));
+    let bits = exchange.coefficient_bits();
+    coefficients.iter_mut().for_each(|c| *c = narrowed(*c, bits));
     let message = exchange.encode(&coefficients);
     coefficients.zeroize();
     let mut message = message?;
@@ -68,12 +69,11 @@ pub fn slots_to_coefficients<R: CryptoRng>(
     Ok(out)
 }
 
-/// `c` modulo 2^(b + 1), centred and below 2ᵇ in size, for b = [`MAX_WIDE_COEFFICIENT_BITS`]. −2ᵇ becomes
-/// −2ᵇ + 1. No branch.
-fn narrowed(c: i128) -> i128 {
-    let unused = i128::BITS - 1 - MAX_WIDE_COEFFICIENT_BITS;
+/// `c` modulo 2^(b + 1), centred and below 2ᵇ in size, for b = `bits`. −2ᵇ becomes −2ᵇ + 1. No branch.
+fn narrowed(c: i128, bits: u32) -> i128 {
+    let unused = i128::BITS - 1 - bits;
     let c = (c << unused) >> unused;
-    c + i128::from(c == -(1 << MAX_WIDE_COEFFICIENT_BITS))
+    c + i128::from(c == -(1 << bits))
 }
 
 #[cfg(test)]
@@ -82,19 +82,21 @@ mod tests {
 
     #[test]
     fn narrow_numbers_stay_and_wide_ones_wrap() {
-        let limit = 1i128 << MAX_WIDE_COEFFICIENT_BITS;
-        for c in [0, 1, -1, limit - 1, 1 - limit] {
-            assert_eq!(narrowed(c), c);
-        }
-        for (wide, want) in [
-            (limit, 1 - limit),
-            (-limit, 1 - limit),
-            (limit + 5, 5 - limit),
-            (-limit - 5, limit - 5),
-            (i128::MAX, -1),
-            (i128::MIN, 0),
-        ] {
-            assert_eq!(narrowed(wide), want, "{wide}");
+        for bits in [ckks::MAX_WIDE_COEFFICIENT_BITS, 101] {
+            let limit = 1i128 << bits;
+            for c in [0, 1, -1, limit - 1, 1 - limit] {
+                assert_eq!(narrowed(c, bits), c);
+            }
+            for (wide, want) in [
+                (limit, 1 - limit),
+                (-limit, 1 - limit),
+                (limit + 5, 5 - limit),
+                (-limit - 5, limit - 5),
+                (i128::MAX, -1),
+                (i128::MIN, 0),
+            ] {
+                assert_eq!(narrowed(wide, bits), want, "{wide}");
+            }
         }
     }
 }

@@ -338,13 +338,50 @@ pub fn read_scaled_ciphertext(
     scale: f64,
     bytes: &[u8],
 ) -> Result<Ciphertext, Error> {
-    params.check_level(Op::Encrypt, level)?;
     let kinds = [FrameKind::Ciphertext, FrameKind::SeededCiphertext];
+    let (kind, payload) = read_payload(params, key, level, scale, &kinds, bytes)?;
+    let basis = params.q_basis(level);
+    let (c0, c1) = if kind == FrameKind::SeededCiphertext {
+        let (seed, body) = split_seed(payload)?;
+        (unpack(body, basis)?, uniform_c1(params, level, &seed))
+    } else {
+        let (first, second) = payload.split_at(payload.len() / 2);
+        (unpack(first, basis)?, unpack(second, basis)?)
+    };
+    Ok(Ciphertext { c0, c1, level, scale })
+}
+
+/// c₀ and the seed of c₁ of a ciphertext at `level` and `scale`.
+///
+/// # Errors
+/// As [`read_ciphertext`]; [`Error::BadFrame`] for a ciphertext without a seed.
+pub(crate) fn read_seeded_ciphertext(
+    params: &Params,
+    key: KeyId,
+    level: usize,
+    scale: f64,
+    bytes: &[u8],
+) -> Result<(Poly<Ntt>, Seed), Error> {
+    let (_, payload) = read_payload(params, key, level, scale, &[FrameKind::SeededCiphertext], bytes)?;
+    let (seed, body) = split_seed(payload)?;
+    Ok((unpack(body, params.q_basis(level))?, seed))
+}
+
+/// Kind and payload of the frame of a ciphertext.
+fn read_payload<'a>(
+    params: &Params,
+    key: KeyId,
+    level: usize,
+    scale: f64,
+    kinds: &[FrameKind],
+    bytes: &'a [u8],
+) -> Result<(FrameKind, &'a [u8]), Error> {
+    params.check_level(Op::Encrypt, level)?;
     // Longer input is refused before anything is hashed.
     if bytes.len() > ciphertext_bytes(params, level, false) {
         return Err(Error::BadFrame("it is longer than a ciphertext of the expected level"));
     }
-    let (header, _, payload) = read_frame(params, Some(key), &kinds, bytes)?;
+    let (header, _, payload) = read_frame(params, Some(key), kinds, bytes)?;
     if header.level != level || header.scale.to_bits() != scale.to_bits() {
         let (got_level, got_scale) = (header.level, header.scale.log2());
         return Err(Error::WrongLevel { got_level, got_scale, want_level: level });
@@ -356,15 +393,7 @@ pub fn read_scaled_ciphertext(
     if payload.len() + FRAME_HEADER_BYTES + FRAME_DIGEST_BYTES != ciphertext_bytes(params, level, seeded) {
         return Err(Error::BadFrame("its length does not follow from its header"));
     }
-    let basis = params.q_basis(level);
-    let (c0, c1) = if seeded {
-        let (seed, body) = split_seed(payload)?;
-        (unpack(body, basis)?, uniform_c1(params, level, &seed))
-    } else {
-        let (first, second) = payload.split_at(payload.len() / 2);
-        (unpack(first, basis)?, unpack(second, basis)?)
-    };
-    Ok(Ciphertext { c0, c1, level, scale })
+    Ok((header.kind, payload))
 }
 
 fn partial_header(level: usize, count: usize, scale: f64) -> FrameHeader {
@@ -382,42 +411,47 @@ pub fn partial_ciphertext_bytes(params: &Params, level: usize, count: usize) -> 
     FRAME_HEADER_BYTES + SEED_BYTES + body + FRAME_DIGEST_BYTES
 }
 
-/// Writes the first `count` coefficients of c₀, and the seed that c₁ is expanded from by [`uniform_c1`]. Only
+/// Writes the coefficients of c₀ at `places`, and the seed that c₁ is expanded from by [`uniform_c1`]. Only
 /// these coefficients of the message can be decrypted.
 pub fn write_partial_ciphertext(
     params: &Params,
     key: KeyId,
     c0: &Poly<Coeff>,
-    count: usize,
+    places: impl ExactSizeIterator<Item = usize> + Clone,
     seed: &Seed,
     level: usize,
     scale: f64,
 ) -> Vec<u8> {
-    let size = partial_ciphertext_bytes(params, level, count);
-    write_frame(params, key, partial_header(level, count, scale), size, |out| {
+    let size = partial_ciphertext_bytes(params, level, places.len());
+    write_frame(params, key, partial_header(level, places.len(), scale), size, |out| {
         out.extend(seed);
-        pack_partial(out, params.q_basis(level), c0, count);
+        pack_partial(out, params.q_basis(level), c0, places);
     })
 }
 
-/// Reads the first `count` coefficients of a ciphertext at `level` and `scale`. The other coefficients of c₀
-/// are 0, and those of the message are noise as wide as the modulus.
+/// Reads the coefficients at `places` of a ciphertext at `level` and `scale`, in the order in which they were
+/// written. The other coefficients of c₀ are 0, and those of the message are noise as wide as the modulus.
 ///
 /// # Errors
-/// As [`read_ciphertext`]; [`Error::BadFrame`] for another number of coefficients.
+/// As [`read_ciphertext`]; [`Error::BadFrame`] for another number of coefficients;
+/// [`Error::CoefficientCount`] for a place that is not below N.
 pub fn read_partial_ciphertext(
     params: &Params,
     key: KeyId,
     level: usize,
     scale: f64,
-    count: usize,
+    places: impl ExactSizeIterator<Item = usize> + Clone,
     bytes: &[u8],
 ) -> Result<Ciphertext, Error> {
     params.check_level(Op::Encrypt, level)?;
+    let (count, max) = (places.len(), params.n());
+    if let Some(got) = places.clone().find(|place| *place >= max) {
+        return Err(Error::CoefficientCount { got: got + 1, max });
+    }
     let size = partial_ciphertext_bytes(params, level, count);
     let payload = read_first_coefficients(params, key, partial_header(level, count, scale), size, bytes)?;
     let (seed, body) = split_seed(payload)?;
-    let c0 = unpack_partial(body, params.q_basis(level), count)?;
+    let c0 = unpack_partial(body, params.q_basis(level), places)?;
     Ok(Ciphertext { c0, c1: uniform_c1(params, level, &seed), level, scale })
 }
 
@@ -438,7 +472,7 @@ pub fn write_truncated_ciphertext(params: &Params, key: KeyId, ct: &Ciphertext, 
     let c0 = ct.c0.truncated(basis.len()).into_coeff(basis);
     write_frame(params, key, truncated_header(level, count, ct.scale), size, |out| {
         pack(out, basis, &ct.c1);
-        pack_partial(out, basis, &c0, count);
+        pack_partial(out, basis, &c0, 0..count);
     })
 }
 
@@ -460,7 +494,7 @@ pub fn read_truncated_ciphertext(
     let payload = read_first_coefficients(params, key, truncated_header(level, count, scale), size, bytes)?;
     let basis = params.q_basis(level);
     let (c1, body) = payload.split_at(poly_bytes(basis));
-    Ok(Ciphertext { c0: unpack_partial(body, basis, count)?, c1: unpack(c1, basis)?, level, scale })
+    Ok(Ciphertext { c0: unpack_partial(body, basis, 0..count)?, c1: unpack(c1, basis)?, level, scale })
 }
 
 /// The payload of a frame of `size` bytes with exactly this header, of some coefficients of a ciphertext.
@@ -489,11 +523,17 @@ fn read_first_coefficients<'a>(
     Ok(payload)
 }
 
-fn pack_partial(out: &mut Vec<u8>, basis: &Basis, poly: &Poly<Coeff>, count: usize) {
-    for (i, size) in partial_limb_bytes(basis, count).enumerate() {
+fn pack_partial(
+    out: &mut Vec<u8>,
+    basis: &Basis,
+    poly: &Poly<Coeff>,
+    places: impl ExactSizeIterator<Item = usize> + Clone,
+) {
+    for (i, size) in partial_limb_bytes(basis, places.len()).enumerate() {
         let (bits, start) = (basis.modulus(i).bits() as usize, out.len());
         out.resize(start + size, 0);
-        for (k, &x) in poly.limb(i)[..count].iter().enumerate() {
+        for (k, place) in places.clone().enumerate() {
+            let x = poly.limb(i)[place];
             // A residue has at most 62 bits, so that it fills part of at most nine bytes.
             let (byte, shift) = (start + k * bits / 8, k * bits % 8);
             let word = (u128::from(x) << shift).to_le_bytes();
@@ -502,15 +542,20 @@ fn pack_partial(out: &mut Vec<u8>, basis: &Basis, poly: &Poly<Coeff>, count: usi
     }
 }
 
-/// The polynomial whose first `count` coefficients [`pack_partial`] wrote, and whose others are 0.
-fn unpack_partial(mut bytes: &[u8], basis: &Basis, count: usize) -> Result<Poly<Ntt>, Error> {
+/// The polynomial whose coefficients at `places` [`pack_partial`] wrote, and whose others are 0.
+fn unpack_partial(
+    mut bytes: &[u8],
+    basis: &Basis,
+    places: impl ExactSizeIterator<Item = usize> + Clone,
+) -> Result<Poly<Ntt>, Error> {
     let mut out = Poly::<Coeff>::zero(basis.n(), basis.len());
-    for (i, size) in partial_limb_bytes(basis, count).enumerate() {
+    for (i, size) in partial_limb_bytes(basis, places.len()).enumerate() {
         let (limb_bytes, rest) = bytes.split_at(size);
         bytes = rest;
         let (bits, q) = (basis.modulus(i).bits() as usize, basis.modulus(i).value());
         let mut used = 0;
-        for (k, x) in out.limb_mut(i)[..count].iter_mut().enumerate() {
+        for (k, place) in places.clone().enumerate() {
+            let x = &mut out.limb_mut(i)[place];
             let (byte, shift) = (k * bits / 8, k * bits % 8);
             let mut word = [0; 16];
             word.iter_mut().zip(&limb_bytes[byte..]).for_each(|(w, b)| *w = *b);

@@ -26,7 +26,7 @@ mod pack;
 mod params;
 mod raise;
 mod ring_switch;
-mod rotations;
+mod seeded;
 mod wide;
 
 pub use ciphertext::{Ciphertext, Plaintext};
@@ -47,7 +47,7 @@ pub use hex::Hex;
 pub use keys::{EvaluationKeys, GaloisElement, KeyId, KeyStorage, KeySwitchKey, PublicKey};
 pub use linear::{DiagonalTransform, EncodedTransform};
 pub use mask::{
-    MaskSeed, flood_assign, mask_all_but_constant_assign, mask_assign, mask_bits, mask_seed,
+    MaskSeed, flood_assign, mask_all_but_constant_assign, mask_assign, mask_bits, mask_seed, mask_seed_for,
     rerandomise_assign, unmask_assign,
 };
 pub use pack::{Packer, pack_elements};
@@ -61,5 +61,5 @@ pub use params::{
 };
 pub use raise::{Places, RAISE_FACTORS, Raise, SlotsToCoefficients, Term};
 pub use ring_switch::{Fold, Move, RingSwitch};
-pub use rotations::Rotations;
+pub use seeded::SeededCoefficients;
 pub use wide::{MAX_WIDE_BITS, MAX_WIDE_COEFFICIENT_BITS, WideEncoder, WideSlot};

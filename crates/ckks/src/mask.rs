@@ -22,6 +22,18 @@ pub fn mask_seed<R: CryptoRng>(rng: &mut R) -> MaskSeed {
     rns::sample::seed(rng)
 }
 
+/// Draws a fresh seed for the mask of `ciphertext`. It is hashed with the ciphertext, so that no two have one
+/// mask even where `rng` repeats itself, as in a copy of a machine.
+pub fn mask_seed_for<R: CryptoRng>(ciphertext: &Ciphertext, rng: &mut R) -> MaskSeed {
+    let mut hasher = blake3::Hasher::new_keyed(&mask_seed(rng));
+    for i in 0..=ciphertext.level {
+        for limb in ciphertext.limbs(i) {
+            hasher.update(&limb.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>());
+        }
+    }
+    *hasher.finalize().as_bytes()
+}
+
 /// b, the width of a mask at `level`: its coefficients are uniform in [−2^(b − 1), 2^(b − 1)). That is two
 /// bits below the modulus, so that a message under the mask does not wrap, and at most 126.
 pub fn mask_bits(params: &Params, level: usize) -> u32 {
@@ -47,10 +59,14 @@ pub fn unmask_assign(params: &Params, a: &mut Ciphertext, level: usize, slots: u
 /// Adds uniform noise of ± 2^−`bits` times the scale to every coefficient.
 pub fn flood_assign<R: CryptoRng>(params: &Params, a: &mut Ciphertext, bits: u32, rng: &mut R) {
     let basis = params.q_basis(a.level);
-    let width = 1i64 << (a.scale.log2().round() as i32 - bits as i32).max(1);
-    let noise: Vec<i64> =
-        (0..params.n()).map(|_| (rng.next_u64() as i64 & (2 * width - 1)) - width).collect();
+    let noise: Vec<i64> = (0..params.n()).map(|_| flood(a.scale, bits, rng)).collect();
     a.c0.add_assign(basis, &Poly::from_signed(basis, &noise).into_ntt(basis));
+}
+
+/// Uniform noise of ± 2^−`bits` times the scale.
+pub(crate) fn flood<R: CryptoRng>(scale: f64, bits: u32, rng: &mut R) -> i64 {
+    let width = 1i64 << (scale.log2().round() as i32 - bits as i32).max(1);
+    (rng.next_u64() as i64 & (2 * width - 1)) - width
 }
 
 /// Adds a mask that is uniform modulo q to every coefficient of the message but the constant one, which is
@@ -80,6 +96,21 @@ pub(crate) fn mask_coefficients(params: &Params, level: usize, seed: &MaskSeed) 
         (word >> (128 - bits)) as i128 - (1i128 << (bits - 1))
     };
     (0..params.n()).map(coefficient).collect()
+}
+
+/// The coefficients of the mask that `seed` stands for at `level`: uniform in [−q/2, q/2).
+pub(crate) fn uniform_mask(params: &Params, level: usize, seed: &MaskSeed) -> Vec<i128> {
+    let q: i128 = params.q_basis(level).primes().map(i128::from).product();
+    let bits = i128::BITS - q.leading_zeros();
+    let mut rng = ChaCha20Rng::from_seed(*seed);
+    let mut uniform = move || loop {
+        let word = u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64());
+        let value = (word >> (128 - bits)) as i128;
+        if value < q {
+            return value - q / 2;
+        }
+    };
+    (0..params.n()).map(|_| uniform()).collect()
 }
 
 /// The mask of `seed` at `level` as a polynomial over `basis`; only every `stride`-th coefficient is kept.

@@ -17,11 +17,9 @@
 //! large a hostile sender makes them. A value v comes back wrong by a multiple of q with probability |v|/q,
 //! where |v| is its size at its scale.
 
-use crate::mask::mask_coefficients;
+use crate::mask::{mask_coefficients, uniform_mask};
 use crate::wide::{from_wide, scaled};
 use crate::{Ciphertext, Error, MAX_WIDE_BITS, MaskSeed, Op, Params, Plaintext, WideEncoder, WideSlot};
-use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha20Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -195,17 +193,7 @@ impl Raise {
 
     /// The coefficients of the mask that `seed` stands for: uniform in [−q/2, q/2).
     fn mask(&self, seed: &MaskSeed) -> Vec<i128> {
-        let q: i128 = self.small.q_basis(self.small.max_level()).primes().map(i128::from).product();
-        let bits = i128::BITS - q.leading_zeros();
-        let mut rng = ChaCha20Rng::from_seed(*seed);
-        let mut uniform = move || loop {
-            let word = u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64());
-            let value = (word >> (128 - bits)) as i128;
-            if value < q {
-                return value - q / 2;
-            }
-        };
-        (0..self.small.n()).map(|_| uniform()).collect()
+        uniform_mask(&self.small, self.small.max_level(), seed)
     }
 
     /// The encoding of the mask of `seed` with these factors, which [`Self::unmask_assign`] subtracts. It can
@@ -235,15 +223,22 @@ impl Raise {
 ///
 /// | who | does |
 /// |---|---|
-/// | server | masks a message of few slots ([`crate::mask_assign`]) |
+/// | server | masks a message of few slots by [`crate::mask_assign`], or one of all slots by [`Self::mask_assign`], whose mask is uniform modulo q |
 /// | key holder | decrypts it, computes the slots ([`Self::encode`]), encrypts them |
-/// | server | subtracts what the mask becomes in the same way ([`Self::unmask_assign`]) |
+/// | server | subtracts what the mask becomes in the same way ([`Self::unmask_assign`], or [`Self::encode_mask`]) |
+///
+/// Under a uniform mask a value v of a coefficient comes back wrong by a multiple of q with probability
+/// |v|/q, and then all slots do.
 #[derive(Debug, Clone)]
 pub struct SlotsToCoefficients {
     large: Params,
     small: Params,
-    encoder: WideEncoder,
+    encoder: Arc<WideEncoder>,
     level: usize,
+    /// The scale of the slots.
+    scale: f64,
+    /// Level and scale of the coefficients.
+    to: (usize, f64),
     /// Slot and factor of each term.
     terms: Vec<(usize, f64)>,
     /// The coefficient that each term is added to.
@@ -266,7 +261,7 @@ impl SlotsToCoefficients {
     /// scale is `scale`, and that of the coefficients is the canonical one of the top level of `small`.
     ///
     /// # Errors
-    /// [`Error::SlotCount`] unless `slots` is a power of two from 2 to 2¹¹ and every term names one;
+    /// [`Error::SlotCount`] unless `slots` is a power of two from 2 to N/2 and every term names one;
     /// [`Error::CoefficientCount`] for a coefficient that is not below N of `small`; [`Error::OutOfLevels`]
     /// for a level above the top; [`Error::ValueRange`] for a factor that exceeds 1.
     pub fn new(
@@ -278,7 +273,7 @@ impl SlotsToCoefficients {
         terms: &[Term],
     ) -> Result<Self, Error> {
         large.check_level(Op::Encode, level)?;
-        let max = large.max_slots().min(1 << 11);
+        let max = large.max_slots();
         let outside = terms.iter().map(|term| term.slot).find(|&slot| slot >= slots);
         if !slots.is_power_of_two() || !(2..=max).contains(&slots) || outside.is_some() {
             return Err(Error::SlotCount {
@@ -290,15 +285,33 @@ impl SlotsToCoefficients {
         if let Some(term) = terms.iter().find(|term| term.coefficient >= small.n()) {
             return Err(Error::CoefficientCount { got: term.coefficient + 1, max: small.n() });
         }
-        let change = small.scale(small.max_level()) / scale;
         let coefficients = terms.iter().map(|term| term.coefficient).collect();
-        let terms: Vec<_> = terms.iter().map(|term| (term.slot, term.factor * change)).collect();
-        if let Some((_, factor)) = terms.iter().find(|(_, factor)| factor.is_nan() || factor.abs() > 1.0) {
-            return Err(Error::ValueRange { op: Op::Encode, scale: factor.abs().log2() });
+        let terms: Vec<_> = terms.iter().map(|term| (term.slot, term.factor)).collect();
+        let encoder = Arc::new(WideEncoder::new(slots.ilog2() + 1));
+        let (large, small, top) = (large.clone(), small.clone(), small.max_level());
+        let to = (top, small.scale(top));
+        SlotsToCoefficients { large, small, encoder, level, scale, to, terms, coefficients }
+            .into_level(top, to.1)
+    }
+
+    /// The same exchange with coefficients at another level and scale of the small ring.
+    ///
+    /// # Errors
+    /// [`Error::OutOfLevels`] for a level above the top; [`Error::ValueRange`] for a factor that exceeds 1.
+    pub fn into_level(self, level: usize, scale: f64) -> Result<Self, Error> {
+        self.small.check_level(Op::Encode, level)?;
+        let exchange = SlotsToCoefficients { to: (level, scale), ..self };
+        let change = exchange.change();
+        let too_large = |factor: &f64| (factor * change).is_nan() || (factor * change).abs() > 1.0;
+        if let Some(factor) = exchange.terms.iter().map(|term| term.1).find(too_large) {
+            return Err(Error::ValueRange { op: Op::Encode, scale: (factor * change).abs().log2() });
         }
-        let encoder = WideEncoder::new(slots.ilog2() + 1);
-        let (large, small) = (large.clone(), small.clone());
-        Ok(SlotsToCoefficients { large, small, encoder, level, terms, coefficients })
+        Ok(exchange)
+    }
+
+    /// The change of scale.
+    fn change(&self) -> f64 {
+        self.to.1 / self.scale
     }
 
     /// The parameters of the large ring.
@@ -314,6 +327,16 @@ impl SlotsToCoefficients {
     /// The level of the masked message.
     pub fn level(&self) -> usize {
         self.level
+    }
+
+    /// Level and scale of the coefficients.
+    pub fn to(&self) -> (usize, f64) {
+        self.to
+    }
+
+    /// Coefficients that [`Self::encode`] takes are below 2 to this power in size.
+    pub fn coefficient_bits(&self) -> u32 {
+        self.encoder.coefficient_bits()
     }
 
     /// The coefficients of the large ring that hold the message, in ascending order.
@@ -333,7 +356,7 @@ impl SlotsToCoefficients {
     ///
     /// # Errors
     /// [`Error::CoefficientCount`] unless there are N of the large ring; [`Error::ValueRange`] if one is not
-    /// below 2^[`crate::MAX_WIDE_COEFFICIENT_BITS`] in size.
+    /// below 2 to [`Self::coefficient_bits`] in size.
     pub fn encode(&self, coefficients: &[i128]) -> Result<Plaintext, Error> {
         if coefficients.len() != self.large.n() {
             return Err(Error::CoefficientCount { got: coefficients.len(), max: self.large.n() });
@@ -342,8 +365,10 @@ impl SlotsToCoefficients {
         let stride = self.large.n() / self.encoder.degree();
         let own: zeroize::Zeroizing<Vec<i128>> =
             coefficients.iter().step_by(stride).copied().collect::<Vec<_>>().into();
-        let values = zeroize::Zeroizing::new(self.encoder.real_slots(&own, &self.terms)?);
-        let level = self.small.max_level();
+        let change = self.change();
+        let terms: Vec<_> = self.terms.iter().map(|&(slot, factor)| (slot, factor * change)).collect();
+        let values = zeroize::Zeroizing::new(self.encoder.real_slots(&own, &terms)?);
+        let (level, scale) = self.to;
         let basis = self.small.q_basis(level);
         let mut poly = rns::Poly::<rns::Coeff>::zero(self.small.n(), basis.len());
         poly.for_each_limb(|i, limb| {
@@ -352,19 +377,38 @@ impl SlotsToCoefficients {
                 limb[at] = m.add(limb[at], m.reduce_i128(value));
             }
         });
-        Ok(Plaintext { poly: poly.into_ntt(basis), level, scale: self.small.scale(level) })
+        Ok(Plaintext { poly: poly.into_ntt(basis), level, scale })
     }
 
-    /// Subtracts what the mask of `seed` becomes from the ciphertext that the key holder encrypted.
+    /// Adds the mask that `seed` stands for, which is uniform modulo q, to every coefficient of a message.
     ///
     /// # Errors
-    /// [`Error::LevelMismatch`], [`Error::ScaleMismatch`] unless the ciphertext has the top level of the
-    /// small ring and its scale.
+    /// As [`Self::check`].
+    pub fn mask_assign(&self, message: &mut Ciphertext, seed: &MaskSeed) -> Result<(), Error> {
+        self.check(message)?;
+        let (basis, mask) = (self.large.q_basis(self.level), uniform_mask(&self.large, self.level, seed));
+        message.c0.add_assign(basis, &from_wide(basis, &mask, 1).into_ntt(basis));
+        Ok(())
+    }
+
+    /// What the mask of [`Self::mask_assign`] becomes. It can be computed while the key holder works.
+    ///
+    /// # Errors
+    /// [`Error::ValueRange`] if q is too large for [`WideEncoder`].
+    pub fn encode_mask(&self, seed: &MaskSeed) -> Result<Plaintext, Error> {
+        self.encode(&uniform_mask(&self.large, self.level, seed))
+    }
+
+    /// Subtracts what the mask of `seed` ([`crate::mask_assign`]) becomes from the ciphertext that the key
+    /// holder encrypted.
+    ///
+    /// # Errors
+    /// [`Error::LevelMismatch`], [`Error::ScaleMismatch`] unless the ciphertext has the level and scale of
+    /// the coefficients.
     pub fn unmask_assign(&self, answer: &mut Ciphertext, seed: &MaskSeed) -> Result<(), Error> {
-        let level = self.small.max_level();
-        same((answer.level, answer.scale), (level, self.small.scale(level)))?;
+        same((answer.level, answer.scale), self.to)?;
         let mask = self.encode(&mask_coefficients(&self.large, self.level, seed))?;
-        answer.c0.sub_assign(self.small.q_basis(level), &mask.poly);
+        answer.c0.sub_assign(self.small.q_basis(self.to.0), &mask.poly);
         Ok(())
     }
 }

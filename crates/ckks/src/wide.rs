@@ -1,5 +1,5 @@
 //! Encoding and decoding of integers that are too wide for floating point: masked values of up to 99 bits in
-//! slots, and of up to 104 in coefficients.
+//! slots, and of up to 104 in coefficients, 100 at N = 2¹⁶.
 //!
 //! Both maps are linear up to a rounding far below the mask. So the image of a masked value, less that of the
 //! mask, is the image of the value, whoever computes the two. All arithmetic is on integers and
@@ -18,11 +18,12 @@ pub const MAX_WIDE_BITS: u32 = 99;
 /// The number of bits after the point of the values in a transform. They have at most [`MAX_WIDE_BITS`] + ½
 /// bits before it, so that a sum of two is below 2¹²⁴.
 const FRACTION: u32 = 23;
-/// Coefficients that are decoded are below 2 to this power in size.
+/// Coefficients that are decoded are below 2 to this power in size at N ≤ 2¹², and below half of that for
+/// each further power ([`WideEncoder::coefficient_bits`]).
 pub const MAX_WIDE_COEFFICIENT_BITS: u32 = 104;
 
-/// The number of bits after the point while slots are decoded. A slot is below 2^104 times the N ≤ 2¹²
-/// coefficients.
+/// The number of bits after the point while slots are decoded. With them a slot, the sum of N coefficients,
+/// is below 2¹²⁴.
 const DECODED_FRACTION: u32 = 8;
 /// The number of bits after the point of roots of unity and factors.
 const ROOT_FRACTION: u32 = 124;
@@ -97,22 +98,27 @@ impl WideEncoder {
 }
 
 impl WideEncoder {
-    /// The N/2 slots of the polynomial with these N coefficients, for N ≤ 2¹². They have [`DECODED_FRACTION`]
+    /// Coefficients that are decoded are below 2 to this power in size.
+    pub fn coefficient_bits(&self) -> u32 {
+        MAX_WIDE_COEFFICIENT_BITS - (self.degree().ilog2()).saturating_sub(12)
+    }
+
+    /// The N/2 slots of the polynomial with these N coefficients. They have [`DECODED_FRACTION`]
     /// bits after the point, and are off by less than N·2⁻⁸: each of log₂(N/2) stages doubles the error and
     /// adds that of a product, less than 2⁻⁸·√2.
     ///
     /// # Errors
-    /// [`Error::CoefficientCount`] unless there are N ≤ 2¹² coefficients; [`Error::ValueRange`] if one is not
-    /// below 2^[`MAX_WIDE_COEFFICIENT_BITS`] in size.
+    /// [`Error::CoefficientCount`] unless there are N coefficients; [`Error::ValueRange`] if one is not
+    /// below 2 to [`Self::coefficient_bits`] in size.
     fn slots(&self, coefficients: &[i128]) -> Result<Zeroizing<Vec<WideSlot>>, Error> {
         let size = 1usize << self.stages.len();
-        if coefficients.len() != 2 * size || size > 1 << 11 {
-            return Err(Error::CoefficientCount { got: coefficients.len(), max: (2 * size).min(1 << 12) });
+        if coefficients.len() != 2 * size {
+            return Err(Error::CoefficientCount { got: coefficients.len(), max: 2 * size });
         }
-        let limit = 1i128 << MAX_WIDE_COEFFICIENT_BITS;
+        let limit = 1i128 << self.coefficient_bits();
         let too_wide = coefficients.iter().fold(false, |wide, x| wide | (*x <= -limit) | (*x >= limit));
         if too_wide {
-            return Err(Error::ValueRange { op: Op::Encode, scale: f64::from(MAX_WIDE_COEFFICIENT_BITS) });
+            return Err(Error::ValueRange { op: Op::Encode, scale: f64::from(self.coefficient_bits()) });
         }
         let bits = self.stages.len() as u32;
         let mut v = Zeroizing::new(Vec::with_capacity(size));
@@ -341,12 +347,12 @@ mod tests {
     /// message less those of the mask, whatever its size.
     #[test]
     fn masks_go_away_after_decoding() {
-        for log_n in [3, 4, 10, 12] {
+        for log_n in [3, 4, 10, 12, 15, 16] {
             let n = 1usize << log_n;
             let mut rng = ChaCha20Rng::seed_from_u64(4);
             let mut part = |bits: u32| ((rng.next_u64() as i128) - (1 << 63)) >> (64 - bits);
             let values: Vec<i128> = (0..n).map(|_| part(36)).collect();
-            let masks: Vec<i128> = (0..n).map(|_| part(48) << 55 | part(54)).collect();
+            let masks: Vec<i128> = (0..n).map(|_| part(48) << 51 | part(50)).collect();
             let masked: Vec<i128> = values.iter().zip(&masks).map(|(v, m)| v + m).collect();
             let wide = WideEncoder::new(log_n);
             let [plain, mask, sum] = [&values, &masks, &masked].map(|v| wide.slots(v).unwrap());
@@ -368,6 +374,13 @@ mod tests {
             }
             assert!(matches!(wide.real_slots(&values, &[(n / 2, 1.0)]), Err(Error::SlotCount { .. })));
             assert!(matches!(wide.real_slots(&values, &[(0, 1.5)]), Err(Error::ValueRange { .. })));
+            // The widest coefficients, all of one sign, fit a slot of the largest size.
+            let limit = 1i128 << wide.coefficient_bits();
+            let widest = wide.slots(&vec![limit - 1; n]).unwrap();
+            let largest = widest.iter().flatten().map(|x| x.unsigned_abs()).max().unwrap();
+            assert!(largest < 1 << 124 && largest > (limit as u128) << 8, "{log_n}");
+            let refused = wide.slots(&vec![limit; n]);
+            assert!(matches!(refused, Err(Error::ValueRange { .. })), "{log_n}");
         }
         let too_wide = [1i128 << MAX_WIDE_COEFFICIENT_BITS; 8];
         assert!(matches!(WideEncoder::new(3).slots(&too_wide), Err(Error::ValueRange { .. })));

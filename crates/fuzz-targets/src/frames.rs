@@ -47,8 +47,9 @@ pub(crate) fn ciphertext(input: &[u8]) {
     with_digest(input, |bytes| {
         for level in 0..=params.max_level() + 1 {
             let scale = params.scale(level.min(params.max_level()));
-            let read = ckks::read_ciphertext(params, *id, level, bytes)
-                .or_else(|_| ckks::read_partial_ciphertext(params, *id, level, scale, COEFFICIENTS, bytes));
+            let read = ckks::read_ciphertext(params, *id, level, bytes).or_else(|_| {
+                ckks::read_partial_ciphertext(params, *id, level, scale, 0..COEFFICIENTS, bytes)
+            });
             let Ok(read) = read else { continue };
             let written = ckks::write_ciphertext(params, *id, &read);
             let again = ckks::read_ciphertext(params, *id, level, &written).expect("it was written");

@@ -3,11 +3,11 @@ use crate::{DeepEngine, Error, Scalars, refresh};
 use circuits::{Encrypted, SlotAlgebra};
 use ckks::{
     Ciphertext, EvaluationKeys, Evaluator, Fold, KeyId, MaskSeed, Packer, Params, Plaintext, PublicKey,
-    Raise, RingSwitch, Rotations,
+    Raise, RingSwitch, SeededCoefficients, SlotsToCoefficients,
 };
-use protocol::exchange::{ANSWER_FLOOD_BITS, SCORES_FLOOD_BITS, TRACE_FLOOD_BITS};
+use protocol::exchange::{ANSWER_FLOOD_BITS, ENTRY_FLOOD_BITS, SCORES_FLOOD_BITS, TRACE_FLOOD_BITS};
 use protocol::levels::{ANSWER_LEVEL, products_level};
-use protocol::{AnswerLayout, BanditConfig, LOG_CONTEXT, LOG_SCORE, ScoreRing};
+use protocol::{AnswerLayout, BanditConfig, LOG_CONTEXT, LOG_SCORE, ScoreLayout, ScoreRing};
 use rand::CryptoRng;
 
 /// Computes encrypted decisions and their updates on ciphertexts of both rings. All encrypted bandits of a
@@ -24,31 +24,33 @@ pub struct Engine {
     answers: AnswerTables,
 }
 
-/// What takes the entries of all users into the ring of answers, and each user's own out of them.
+/// What takes the entries of a request alone into the ring of answers.
 #[derive(Debug, Clone)]
 struct AnswerTables {
     layout: AnswerLayout,
     switch: RingSwitch,
-    /// The fold of the entries of a user alone.
-    alone: Fold,
-    /// The fold of the entries of all users.
-    shared: Fold,
-    /// The mask of every user.
-    masks: Rotations,
+    /// The fold of the entries of user 0.
+    first: Fold,
 }
 
 impl AnswerTables {
     fn new(layout: AnswerLayout, switch: RingSwitch) -> Result<Self, Error> {
-        let fold = |users| Fold::new(&switch, products_level(users), &layout.moves(users));
-        let (alone, shared) = (fold(1)?, fold(layout.users().max(2))?);
-        let small = switch.small();
-        let mask = small.encode_factor(&layout.mask(), ANSWER_LEVEL + 1)?;
-        let masks = Rotations::new(small.params(), &mask)?;
-        Ok(AnswerTables { layout, switch, alone, shared, masks })
+        let first = Fold::new(&switch, products_level(1), &layout.moves(&[0]))?;
+        Ok(AnswerTables { layout, switch, first })
+    }
+
+    /// The entries of these users and nothing else, in the ring of answers.
+    fn fold(&self, users: &[usize], products: &Ciphertext) -> Result<Ciphertext, Error> {
+        let parts = self.switch.split(products)?;
+        if *users == [0] {
+            return Ok(self.first.apply(&self.switch, &parts)?);
+        }
+        let fold = Fold::new(&self.switch, products_level(1), &self.layout.moves(users))?;
+        Ok(fold.apply(&self.switch, &parts)?)
     }
 }
 
-/// Ciphertexts of the ring of scores under a mask, for a holder of the key, and the seed of the mask.
+/// A ciphertext under a mask, for a holder of the key, and the seed of the mask.
 #[derive(Debug, Clone)]
 pub struct Masked {
     /// What the holder of the key decrypts.
@@ -60,10 +62,7 @@ pub struct Masked {
 /// The result of an evaluation, from which every user's answer is taken.
 #[derive(Debug, Clone)]
 pub struct Evaluated {
-    /// The entries of the users and nothing else, in the ring of answers: one level above answers, or of a
-    /// user alone its answer but for noise.
-    folded: Ciphertext,
-    /// The products, in the ring of the deep circuit, of which the trace question is taken.
+    /// The products, in the ring of the deep circuit, re-randomised.
     products: Ciphertext,
 }
 
@@ -201,77 +200,108 @@ impl Engine {
         Ok(Masked { ciphertext, seed })
     }
 
-    /// Square root, comparison and argmax of the `users` users of a pack, from raised scores whose mask is
-    /// `mask` ([`Raise::encode_mask`]), and the fold of their entries. A user who left its pack before the
-    /// answers counts.
+    /// Square root, comparison and argmax of the users of a pack, from raised scores whose mask is `mask`
+    /// ([`Raise::encode_mask`]).
     ///
     /// # Errors
     /// [`Error::Ckks`] for a ciphertext that is not one of this raise, or if a key is missing; as
-    /// [`Self::fold`].
+    /// [`Self::evaluated`].
     pub fn evaluate<R: CryptoRng>(
         &self,
         circuit: &DecisionCircuit,
-        users: usize,
         raise: &Raise,
         mut raised: Ciphertext,
         mask: &Plaintext,
         rng: &mut R,
     ) -> Result<Evaluated, Error> {
         raise.unmask_assign(&mut raised, mask)?;
-        self.fold(users, circuit.products(&self.slots, &raised)?, rng)
+        self.evaluated(circuit.products(&self.slots, &raised)?, rng)
     }
 
-    /// The entries of the `users` users of a pack, from the products of their evaluation
-    /// ([`DecisionCircuit::products`]), re-randomised.
+    /// The result of an evaluation with these products ([`DecisionCircuit::products`]), re-randomised.
     ///
     /// # Errors
-    /// [`Error::WrongLevel`] for products at another level than [`products_level`]: the answer of a user
-    /// alone is not masked.
-    pub fn fold<R: CryptoRng>(
-        &self,
-        users: usize,
-        mut products: Ciphertext,
-        rng: &mut R,
-    ) -> Result<Evaluated, Error> {
-        let (got, want) = (products.level(), products_level(users));
+    /// [`Error::WrongLevel`] for products at another level than [`products_level`].
+    pub fn evaluated<R: CryptoRng>(&self, mut products: Ciphertext, rng: &mut R) -> Result<Evaluated, Error> {
+        let (got, want) = (products.level(), products_level(1));
         if got != want {
             return Err(Error::WrongLevel { what: "products of an evaluation", got, want });
         }
-        // One encryption of zero serves all answers: each is under a mask and noise of its own.
         ckks::rerandomise_assign(self.deep.params(), self.deep.public_key(), &mut products, rng);
-        let AnswerTables { switch, alone, shared, .. } = &self.answers;
-        let fold = if users > 1 { shared } else { alone };
-        let folded = fold.apply(switch, &switch.split(&products)?)?;
-        Ok(Evaluated { folded, products })
+        Ok(Evaluated { products })
     }
 
-    /// The answer to one request, in the ring of answers at level 0: the entries of its `users`, by their
-    /// numbers in the evaluation, with the noise of [`ANSWER_FLOOD_BITS`].
+    /// The answer to the only request of an evaluation, in the ring of answers at level 0: the entries of its
+    /// `users`, by their numbers in the evaluation, with the noise of [`ANSWER_FLOOD_BITS`]. The fold leaves
+    /// 2⁻²⁷ of what other slots hold, so that no other request may be in the evaluation.
     ///
     /// # Errors
     /// [`Error::Broken`] if `users` is empty or the evaluation has no such user.
-    pub fn answer<R: CryptoRng>(
+    pub fn answer_alone<R: CryptoRng>(
         &self,
         evaluated: &Evaluated,
         users: &[usize],
         rng: &mut R,
     ) -> Result<Ciphertext, Error> {
-        let AnswerTables { layout, switch, masks, .. } = &self.answers;
-        let alone = evaluated.folded.level() == ANSWER_LEVEL;
-        let most = if alone { 1 } else { layout.users() };
-        if users.is_empty() || users.iter().any(|user| *user >= most) {
+        let tables = &self.answers;
+        self.check_users(users)?;
+        let mut out = tables.fold(users, &evaluated.products)?;
+        ckks::flood_assign(tables.switch.small().params(), &mut out, ANSWER_FLOOD_BITS, rng);
+        Ok(out)
+    }
+
+    /// The products of an evaluation of several requests under a fresh mask, for the exchange of answers.
+    ///
+    /// # Errors
+    /// [`Error::Ckks`] for an exchange of other parameters.
+    pub fn mask_answers<R: CryptoRng>(
+        &self,
+        exchange: &SlotsToCoefficients,
+        evaluated: &Evaluated,
+        rng: &mut R,
+    ) -> Result<Masked, Error> {
+        let mut ciphertext = evaluated.products.clone();
+        let seed = ckks::mask_seed_for(&ciphertext, rng);
+        exchange.mask_assign(&mut ciphertext, &seed)?;
+        Ok(Masked { ciphertext, seed })
+    }
+
+    /// Reads the frame of the holder of the key in an exchange of answers.
+    ///
+    /// # Errors
+    /// As [`SeededCoefficients::read`].
+    pub fn read_answers(
+        &self,
+        exchange: &SlotsToCoefficients,
+        frame: &[u8],
+    ) -> Result<SeededCoefficients, ckks::Error> {
+        let (level, scale) = exchange.to();
+        SeededCoefficients::read(exchange.small(), self.key_id, level, scale, frame)
+    }
+
+    /// The frame of the answer to a request for `users`, by their numbers in the evaluation, among several:
+    /// their coefficients of the `answers` of an exchange whose mask was taken off, with the noise of
+    /// [`ENTRY_FLOOD_BITS`].
+    ///
+    /// # Errors
+    /// [`Error::Broken`] if `users` is empty or the evaluation has no such user.
+    pub fn answer<R: CryptoRng>(
+        &self,
+        layout: &ScoreLayout,
+        answers: &SeededCoefficients,
+        users: &[usize],
+        rng: &mut R,
+    ) -> Result<Vec<u8>, Error> {
+        self.check_users(users)?;
+        let places = layout.answer_coefficients(users, self.slots.slots());
+        Ok(answers.flooded_frame(self.answer_params(), self.key_id, &places, ENTRY_FLOOD_BITS, rng)?)
+    }
+
+    fn check_users(&self, users: &[usize]) -> Result<(), Error> {
+        if users.is_empty() || users.iter().any(|user| *user >= self.answers.layout.users()) {
             return Err(Error::Broken("an answer to a user that the evaluation does not have"));
         }
-        let mut out = match alone {
-            true => evaluated.folded.clone(),
-            false => {
-                let rotations = users.iter().map(|user| layout.rotation_to(*user));
-                let mask = masks.sum(switch.small().params(), rotations);
-                switch.small().mul_plain(&evaluated.folded, &mask)?
-            }
-        };
-        ckks::flood_assign(switch.small().params(), &mut out, ANSWER_FLOOD_BITS, rng);
-        Ok(out)
+        Ok(())
     }
 
     /// The trace comparison of an evaluation as a question to a holder of the key: the constant coefficient,

@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::plan::MessageCost;
 use ckks::{Params, ciphertext_bytes, partial_ciphertext_bytes};
+use protocol::levels::products_level;
 use protocol::{BanditConfig, Plan, ScoreLayout, ScoreRing};
 
 /// Bytes of the ciphertexts of every message, in the order of a round and then of a batch.
@@ -15,17 +16,24 @@ pub(crate) fn messages(
     ring: ScoreRing,
 ) -> Result<Vec<MessageCost>, Error> {
     let top = small.max_level();
-    let numbers = ScoreLayout::new(config, plan, ring).feedback_numbers();
+    let layout = ScoreLayout::new(config, plan, ring);
+    let (numbers, arms) = (layout.feedback_numbers(), layout.arms());
     let deep = |level, seeded| ciphertext_bytes(params, level, seeded);
     let contexts = ciphertext_bytes(small, top, true);
     let feedback = partial_ciphertext_bytes(small, top, numbers);
     let messages = [
         ("contexts, to the server", contexts),
-        ("answer, to the device", ciphertext_bytes(answers, plan.answer_level, false)),
+        ("answer to a user alone, to the device", ciphertext_bytes(answers, plan.answer_level, false)),
+        (
+            "answer to one of several, to the device",
+            partial_ciphertext_bytes(answers, plan.answer_level, arms),
+        ),
         ("feedback, to the server", feedback),
         ("masked scores, to a raiser, once an evaluation", ciphertext_bytes(small, top, false)),
         ("raised scores, to the server, once an evaluation", deep(plan.scores_level, true)),
         ("raised scores of a user alone, to the server", deep(plan.alone_level, true)),
+        ("masked products of several users, to a raiser, once an evaluation", deep(products_level(2), false)),
+        ("entries of several users, to the server", ciphertext_bytes(answers, plan.answer_level, true)),
         ("masked statistics, to a raiser, once a batch", ciphertext_bytes(small, top, false)),
         ("raised statistics, to the server, once a batch", deep(plan.statistics_level, true)),
         ("masked model, to a raiser, once a batch", deep(plan.refresh_level, false)),

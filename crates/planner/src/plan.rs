@@ -206,8 +206,7 @@ pub(crate) fn plan_with(
         ("square root", decision.square_root),
         ("comparison", decision.comparison),
         ("product over a row of pairs", decision.row_product),
-        ("fold of the answers", products_level(1)),
-        ("answers' masks", products_level(2) - products_level(1)),
+        ("fold or exchange of the answers", products_level(1)),
     ];
     let update = UpdateLevels::new(levels.newton_steps);
     let update_depth = [
@@ -509,7 +508,8 @@ impl Circuits {
         // The number of operations does not depend on values, so that any scalars serve.
         let circuit = DecisionCircuit::new(config, Scalars::new(config, 1, 0), shape, slots)?;
         let counter = OperationCounter::new(slots)?;
-        circuit.products(&counter, &counter.fresh(levels.scores_level)?)?;
+        // The evaluations that prices and ways were compared with had a level more.
+        circuit.products(&counter, &counter.fresh(levels.scores_level + 1)?)?;
         let evaluation = Circuit::of(&counter);
 
         let seeded = keys.galois.iter().filter(|key| key.storage == KeyStorage::Seeded);
@@ -528,7 +528,7 @@ impl Circuits {
             update,
             answers: keys.answers.params.validate()?,
             parts: keys.answers.switch,
-            moves: AnswerLayout::new(keys.scores, shape, slots).moves(1).len(),
+            moves: AnswerLayout::new(keys.scores, shape, slots).moves(&[0]).len(),
             scores_top: small.max_level(),
             levels: levels.clone(),
         })
@@ -565,8 +565,7 @@ impl Circuits {
         let fold = self.moves as f64 * answers.seconds(Op::PlainProduct { terms: self.parts }, level)
             + (self.moves - 1) as f64 * answers.seconds(Op::Rotations { count: 1 }, level);
         let evaluation = self.evaluation.seconds(deep) + deep.encryption(level) + switch + fold;
-        let answer = answers.seconds(Op::PlainProduct { terms: 1 }, ANSWER_LEVEL + 1)
-            + 0.5 * answers.encryption(ANSWER_LEVEL);
+        let answer = 0.5 * answers.encryption(ANSWER_LEVEL);
         let feedback = scores.seconds(Op::Add, top);
         let update = self.update_seconds(deep);
         let round = user + evaluation + answer + feedback;

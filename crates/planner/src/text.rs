@@ -33,13 +33,14 @@ impl Report {
         }
         let sent = self.bytes("contexts") + self.bytes("feedback, to the server");
         let alone = sent + self.bytes("raised scores of a user alone");
-        let received = self.bytes("answer");
+        let received = self.bytes("answer to one of several");
+        let received_alone = self.bytes("answer to a user alone") + self.bytes("masked scores");
         lines.push(format!(
             "a round     sends {} and receives {}; a user alone, who raises its own scores, sends {} and receives {}",
             size(sent),
             size(received),
             size(alone),
-            size(received + self.bytes("masked scores"))
+            size(received_alone)
         ));
         lines.push(format!(
             "bundle      {} of public keys for the server",
@@ -192,7 +193,8 @@ mod tests {
             "contexts",
             "feedback, to the server",
             "raised scores of a user alone",
-            "answer",
+            "answer to one of several",
+            "answer to a user alone",
             "masked scores",
         ];
         assert!(names.iter().all(|name| report.bytes(name) > 0));

@@ -1,4 +1,4 @@
-//! The slots of the answers of encrypted decisions, in a ring as small as that of scores.
+//! Where the answers of encrypted decisions are, in a ring as small as that of scores.
 //!
 //! The large ring has N/2 slots in r = N/N' segments of N'/2. After the products, the entry of arm a of user
 //! b is slot J = (a·B + b)·Ka of it ([`crate::ScoreLayout`]), and m = min(r, Ka) segments hold entries,
@@ -6,14 +6,30 @@
 //! and entries keep their slots.
 //!
 //! ```text
-//! folded      slot (J mod N'/2) + i = entry in slot J of the segment with number i·r/m, and 0 elsewhere
-//! answer      the slots of its user, and 0 elsewhere
+//! one request        folded: slot (J mod N'/2) + i = entry in slot J of the segment with number i·r/m of the
+//!                    users of the request, and 0 elsewhere
+//! several requests   exchanged: coefficient b·Ka + a = entry of arm a of user b
 //! ```
-//! The slots of user b are those of user 0, b·Ka slots further, so that one encoded mask serves all users.
+//! **The exchange of answers**, which the pack of several requests ends with. The server masks all N
+//! coefficients of the products uniformly modulo q, a holder of the key decrypts, decodes the slots and
+//! encrypts the entries as coefficients under a seed, and the server takes the image of the mask off. An
+//! answer is the seed, and the coefficients of c₀ of its users, each with noise of the server. Hence:
+//!
+//! - A raiser, the holder of the exchange and users who pool what they see have u = v + m mod q, where v are
+//!   the products and m is the mask, and up to noise E(m) in their own coefficients, where E is the map from
+//!   coefficients to entries. u is uniform whatever v is. E is linear and keeps entries of different users in
+//!   different coefficients, so that E(m) there is E(u) less their own entries. Nothing of another user's
+//!   entry is in an answer, **of whatever size it is**, but the rounding of E and whether v + m wrapped
+//!   around q. The rounding is at most N·2⁻⁷ units beside a noise of ± 2²⁶, which is a statistical distance
+//!   of 2⁻¹⁹ at N = 2¹⁵. A wrap spoils the answers of all users.
+//! - All other coefficients of c₀ are left out. This shows as much as if the server sent them under numbers
+//!   that are uniform modulo q, because whoever gets such numbers can draw them.
+//! - c₁ is the same for all users of a pack, and needs no re-randomisation. An honest holder draws it before
+//!   anything depends on it, and one that deviates learns nothing from a number that it chose. The
+//!   ciphertexts that products were computed from do not enter it.
 
 use crate::{ScoreRing, Shape};
 use ckks::Move;
-use num_complex::Complex64;
 
 /// Where the entries of the users of an evaluation are.
 #[derive(Debug, Clone)]
@@ -67,10 +83,10 @@ impl AnswerLayout {
         slot % self.small + self.segment(slot)
     }
 
-    /// The moves of the entries of the first `users` users into the small ring.
-    pub fn moves(&self, users: usize) -> Vec<Move> {
+    /// The moves of the entries of these users into the small ring.
+    pub fn moves(&self, users: &[usize]) -> Vec<Move> {
         let slots = |i: usize| {
-            let all = (0..self.arms).flat_map(|arm| (0..users).map(move |user| (arm, user)));
+            let all = (0..self.arms).flat_map(|arm| users.iter().map(move |user| (arm, *user)));
             all.map(|(arm, user)| self.product_slot(arm, user))
                 .filter(|slot| self.segment(*slot) == i)
                 .collect()
@@ -78,21 +94,14 @@ impl AnswerLayout {
         (0..self.segments()).map(|i| Move { slots: slots(i), rotation: -(i as i64) }).collect()
     }
 
+    /// The coefficient of the small ring with the entry of an arm of a user, after the exchange of answers.
+    pub fn coefficient(&self, arm: usize, user: usize) -> usize {
+        user * self.arms + arm
+    }
+
     /// The rotations of the small ring that a fold takes, each within its slots.
     pub fn rotations(&self) -> impl Iterator<Item = i64> {
         (1..self.segments() as i64).map(|i| -i)
-    }
-
-    /// The slots of the small ring with 1 at the entries of user 0.
-    pub fn mask(&self) -> Vec<Complex64> {
-        let mut out = vec![Complex64::ZERO; self.small];
-        (0..self.arms).for_each(|arm| out[self.slot(arm, 0)] = Complex64::ONE);
-        out
-    }
-
-    /// The rotation that takes [`Self::mask`] to the entries of `user`.
-    pub fn rotation_to(&self, user: usize) -> i64 {
-        -((user * self.arms) as i64)
     }
 }
 
@@ -102,8 +111,8 @@ mod tests {
     use crate::KeyPlan;
     use std::collections::BTreeSet;
 
-    /// Every entry of every user has a slot of its own, to which one move takes it; the mask, rotated, has
-    /// exactly the slots of a user. For shapes with the smallest and the largest rings, and the toys.
+    /// Every entry of every user has a slot of its own, to which one move takes it, and a coefficient of its
+    /// own. For shapes with the smallest and the largest rings, and the toys.
     #[test]
     fn every_entry_has_a_slot_of_its_own() {
         for (d, k, toy) in [
@@ -143,7 +152,11 @@ mod tests {
             (0..layout.users).flat_map(|user| (0..layout.arms).map(move |arm| (user, arm))).collect();
         let places: BTreeSet<usize> = entries.iter().map(|&(user, arm)| layout.slot(arm, user)).collect();
         assert!(places.len() == entries.len() && places.iter().all(|slot| *slot < small), "{what}");
-        let moves = layout.moves(layout.users);
+        let coefficients: BTreeSet<usize> =
+            entries.iter().map(|&(user, arm)| layout.coefficient(arm, user)).collect();
+        assert!(coefficients.len() == entries.len() && coefficients.iter().all(|k| *k < 2 * small), "{what}");
+        let users: Vec<usize> = (0..layout.users).collect();
+        let moves = layout.moves(&users);
         assert_eq!(moves.iter().map(|m| m.slots.len()).sum::<usize>(), entries.len(), "{what}");
         let moved: BTreeSet<(usize, usize)> = (moves.iter())
             .flat_map(|m| m.slots.iter().map(|slot| (*slot, (*slot as i64 - m.rotation) as usize % small)))
@@ -158,18 +171,12 @@ mod tests {
             let residues: BTreeSet<usize> = m.slots.iter().map(|slot| slot % small).collect();
             assert_eq!(residues.len(), m.slots.len(), "{what}");
         }
-        let alone: BTreeSet<usize> = layout.moves(1).iter().flat_map(|m| m.slots.clone()).collect();
-        assert!(alone.into_iter().eq((0..layout.arms).map(|arm| layout.product_slot(arm, 0))), "{what}");
-        let mask = layout.mask();
-        for user in 0..layout.users {
-            let rotation = layout.rotation_to(user);
-            let own: BTreeSet<usize> = (0..layout.arms).map(|arm| layout.slot(arm, user)).collect();
-            for arm in 0..layout.arms {
-                // Slot j of the rotated mask is slot j + k of the mask.
-                let from = (layout.slot(arm, user) as i64 + rotation).rem_euclid(small as i64);
-                assert_eq!(mask[from as usize], Complex64::ONE, "{what}, user {user}");
-            }
-            assert_eq!(own.len(), mask.iter().filter(|z| z.re == 1.0).count());
+        for user in [0, layout.users - 1] {
+            let alone: BTreeSet<usize> = layout.moves(&[user]).iter().flat_map(|m| m.slots.clone()).collect();
+            assert!(
+                alone.into_iter().eq((0..layout.arms).map(|arm| layout.product_slot(arm, user))),
+                "{what}"
+            );
         }
     }
 }

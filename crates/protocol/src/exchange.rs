@@ -15,20 +15,20 @@ use ckks::Params;
 /// noise, so that its answer does not depend on the noise of the ciphertext, which the server may know.
 pub const TRACE_FLOOD_BITS: u32 = 4;
 
-/// The bits b of the noise that the server adds to an answer, in the ring of answers. All slots of it are
-/// used, so that an entry has a standard deviation of 0.009 at N' = 2¹³, and of 0.013 and 0.018 at 2¹⁴ and
-/// 2¹⁵.
+/// The bits b of the noise that the server adds to the answer of a request alone, in the ring of answers. All
+/// slots of it are used, so that an entry has a standard deviation of 0.009 at N' = 2¹³, and of 0.013 and
+/// 0.018 at 2¹⁴ and 2¹⁵.
 ///
 /// This noise lets arms be distinguished. It blurs what near ties reveal about the model, and hides nothing
 /// in a cryptographic sense.
-///
-/// It is ± 2²⁰ units of a coefficient. The rounding of a mask leaves 0.3 units of its neighbours' values in a
-/// coefficient (root mean square, for values of 1), and that of the product half a unit at most: 0.8·N' units
-/// in all coefficients together. The distance of an answer from one without neighbours is therefore some 2⁻⁸
-/// at N' = 2¹³ and 2⁻⁶ at 2¹⁵, but for the error of the evaluation in the user's own slots, which the noise
-/// blurs and does not hide. With the masks of 128 decisions of a request it is 2⁻⁶ at N' = 2¹³. An entry that
-/// is out of its range leaves as much more as it is larger.
 pub const ANSWER_FLOOD_BITS: u32 = 12;
+
+/// The bits b of the noise that the server adds to each entry of the answers of several requests, which are
+/// coefficients: a standard deviation of 0.009 in every ring, and at most 2⁻⁶.
+///
+/// It hides no neighbour, of whom an answer has nothing ([`crate::AnswerLayout`]). For the user's own entries
+/// it is what [`ANSWER_FLOOD_BITS`] is at N' = 2¹³.
+pub const ENTRY_FLOOD_BITS: u32 = 6;
 
 /// The difference of two entries of an answer up to which a device takes their arms for equal, and plays the
 /// one that the public order prefers: some two deviations of the difference of their noise at N' = 2¹⁴. The

@@ -1,5 +1,6 @@
 //! The exchanges of an encrypted bandit with a holder of the key: what both sides must compute alike.
 
+use crate::levels::{ANSWER_LEVEL, products_level};
 use crate::{BanditConfig, LOG_SCORE, LOG_STATISTICS, Plan, ScoreLayout, ScoreRing};
 use ckks::{Params, RAISE_FACTORS, Raise, SlotsToCoefficients};
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,8 @@ pub enum TaskKind {
     Sum,
     /// Encrypt a model anew in both rings ([`Exchanges::model`]).
     Model,
+    /// Encrypt the entries of an evaluation of several requests as coefficients ([`Exchanges::answers`]).
+    Answers,
 }
 
 /// The largest factor of a raise of scores. Scores have a scale of 2⁵⁰, and slots one of 2³² at most.
@@ -37,11 +40,13 @@ pub struct Exchanges {
     pub statistics: Raise,
     /// A model becomes the coefficients that contexts are multiplied by.
     pub model: SlotsToCoefficients,
+    /// The entries of several users become coefficients in the ring of answers, at the scale of the slots.
+    pub answers: SlotsToCoefficients,
 }
 
 impl Exchanges {
-    /// The exchanges of a bandit with this configuration and plan between the ring `small` of scores and the
-    /// ring `large` of the deep circuit.
+    /// The exchanges of a bandit with this configuration and plan between the ring `small` of scores, the
+    /// ring `large` of the deep circuit and that of `answers` ([`ScoreRing::answers`]).
     ///
     /// # Errors
     /// [`ckks::Error`] for a plan of other parameters.
@@ -51,6 +56,7 @@ impl Exchanges {
         ring: ScoreRing,
         small: &Params,
         large: &Params,
+        answers: &Params,
     ) -> Result<Self, ckks::Error> {
         let layout = ScoreLayout::new(config, plan, ring);
         let slots = large.max_slots();
@@ -60,7 +66,11 @@ impl Exchanges {
         let statistics = raise(layout.raised_statistics(slots), LOG_STATISTICS, plan.statistics_level)?;
         let (level, count, scale) = (plan.refresh_level, plan.model_slots, large.scale(plan.model_level));
         let model = SlotsToCoefficients::new(large, small, level, count, scale, &layout.model())?;
-        Ok(Exchanges { layout, alone, shared, statistics, model })
+        let (level, scale) = (products_level(2), large.scale(products_level(2)));
+        let answers =
+            SlotsToCoefficients::new(large, answers, level, slots, scale, &layout.answer_terms(slots))?
+                .into_level(ANSWER_LEVEL, scale)?;
+        Ok(Exchanges { layout, alone, shared, statistics, model, answers })
     }
 
     /// The raise of the scores of an evaluation with one user, or with several.

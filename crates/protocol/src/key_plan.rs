@@ -140,7 +140,8 @@ impl KeyPlan {
         let mut config = BanditConfig::new(shape.dim, shape.arm_slots);
         config.linear.width = WidthShape::Root.width(1.0);
         let levels = DecisionLevels::new(&config, shape)?;
-        let fits = shape.slots() <= holds(&params) && levels.of_users(2) <= params.depth;
+        // A level is left, as in the sets whose costs were measured.
+        let fits = shape.slots() <= holds(&params) && levels.of_users(2) < params.depth;
         let (true, Ok(scores)) = (fits, ScoreRing::beside(&params, shape)) else { return Ok(None) };
         let top = params.depth;
         let mut galois = BTreeMap::new();

@@ -13,11 +13,10 @@ pub const REFRESH_LEVEL: usize = 2;
 /// The level of an answer.
 pub const ANSWER_LEVEL: usize = 0;
 
-/// The level at which the entries of an evaluation of `users` users leave the large ring: one for the fold
-/// into the small ring, and if there are several users, one for the mask of each. A user alone has no
-/// neighbour, and the fold keeps its entries alone.
-pub fn products_level(users: usize) -> usize {
-    ANSWER_LEVEL + if users > 1 { 2 } else { 1 }
+/// The level at which the entries of an evaluation leave the large ring. The fold of a request alone takes
+/// it. The exchange of answers of several has its 73 bits or more for a mask and a value.
+pub fn products_level(_users: usize) -> usize {
+    ANSWER_LEVEL + 1
 }
 
 /// The levels of each step of an evaluation before its entries leave the large ring, in their order.

@@ -55,8 +55,7 @@ pub const MOST_SUMMED: u64 = 1 << 12;
 const RINGS: [ParamsSpec; 3] =
     [ckks::LOGN13_LOGQP147_SCORES, ckks::LOGN14_LOGQP147_SCORES, ckks::LOGN15_LOGQP147_SCORES];
 
-/// The rings beside sets for more than 128 bits. At N' = 2¹³ answers have 155 bits, and 147 are allowed for
-/// 192 bits of security.
+/// The rings beside sets for more than 128 bits.
 const STRONG_RINGS: [ParamsSpec; 2] =
     [ckks::LOGN14_LOGQP147_256BIT_SCORES, ckks::LOGN15_LOGQP147_256BIT_SCORES];
 
@@ -117,15 +116,15 @@ impl ScoreRing {
         1 << self.params.log_n
     }
 
-    /// The parameters of the answers beside a large ring with the set `large`: its three lowest primes in
+    /// The parameters of the answers beside a large ring with the set `large`: its two lowest primes in
     /// this ring, and one special prime.
     ///
     /// Answers are encrypted under the secret of the ring of scores. The attacks that the security table
     /// prices take samples (a, a·t + e) modulo q of one secret, as many as they like. Their cost falls with
     /// q/σ, so that a sample of the smaller modulus in place of one of the larger is never of use to them,
-    /// and the larger modulus of both rings is what must be within the table. This is a statement about known
-    /// attacks. There is no reduction from one modulus, as there is between the levels of one chain: the
-    /// product of both moduli has some 300 bits.
+    /// and the larger modulus of both rings, that of scores, is what must be within the table. This is a
+    /// statement about known attacks. There is no reduction from one modulus, as there is between the levels
+    /// of one chain: the product of both moduli has some 270 bits.
     pub fn answers(&self, large: &ParamsSpec) -> PrefixSpec {
         PrefixSpec { large: *large, log_n: self.params.log_n, depth: products_level(2), log_p: &[50] }
     }
@@ -551,6 +550,24 @@ impl ScoreLayout {
     pub fn answer_slots(&self, user: usize, large: usize) -> Vec<usize> {
         let layout = self.answers(large);
         (0..self.arms).map(|arm| layout.slot(arm, user)).collect()
+    }
+
+    /// The coefficients of the ring of answers with the entries of each arm of `users`, after the exchange of
+    /// answers beside a large ring of `large` slots.
+    pub fn answer_coefficients(&self, users: &[usize], large: usize) -> Vec<usize> {
+        let layout = self.answers(large);
+        users.iter().flat_map(|user| (0..self.arms).map(|arm| layout.coefficient(arm, *user))).collect()
+    }
+
+    /// What the exchange of answers makes of the products in a large ring of `large` slots.
+    pub fn answer_terms(&self, large: usize) -> Vec<Term> {
+        let layout = self.answers(large);
+        let term = |arm: usize, user: usize| Term {
+            slot: layout.product_slot(arm, user),
+            coefficient: layout.coefficient(arm, user),
+            factor: 1.0,
+        };
+        self.users().flat_map(|user| (0..self.arms).map(move |arm| term(arm, user))).collect()
     }
 
     /// The entry of each arm of `user` in a decrypted answer, beside a large ring of `large` slots.

@@ -16,6 +16,7 @@
 use crate::Error;
 use crate::frame::{self, Kind, Reader};
 use ckks::{KeyId, Params};
+use protocol::levels::products_level;
 use protocol::{
     Answers, BanditConfig, Compare, DecisionId, LearnId, LweAnswer, MOST_DECISIONS, MOST_LOGGED, Plan,
     QuestionId, ScoreLayout, Status, TaskKind,
@@ -100,7 +101,7 @@ pub struct Limits {
     pub answer: usize,
     /// A masked ciphertext of a task.
     pub task: usize,
-    /// A raised ciphertext, or a model in the deep ring.
+    /// A raised ciphertext, a model in the deep ring, or entries in the ring of answers.
     pub raised: usize,
     /// A ciphertext of the ring of scores.
     pub scores: usize,
@@ -130,7 +131,12 @@ impl Limits {
         let raised = bytes("raised scores", plan.scores_level.max(plan.alone_level))?
             .max(bytes("statistics", plan.statistics_level)?)
             .max(bytes("model", plan.model_level)?);
-        let action = bytes_of(answers, "answer", plan.answer_level)?;
+        let entries = layout.most_decisions() * layout.arms();
+        let action = bytes_of(answers, "answer", plan.answer_level)?.max(ckks::partial_ciphertext_bytes(
+            answers,
+            plan.answer_level,
+            entries,
+        ));
         let counters = ckks::truncated_ciphertext_bytes(small, small.max_level(), layout.feedback_numbers());
         let traced = |bytes: usize| if config.tests_trace() { bytes } else { 0 };
         Ok(Limits {
@@ -143,8 +149,10 @@ impl Limits {
                 (Answers::Arm, Compare::Polynomial) => action,
                 (Answers::Arm, Compare::Pbs) => LweAnswer::bytes(layout.arms()),
             },
-            task: scores.max(bytes("masked model", plan.refresh_level)?),
-            raised,
+            task: scores
+                .max(bytes("masked model", plan.refresh_level)?)
+                .max(bytes("masked products", products_level(2))?),
+            raised: raised.max(action),
             scores,
             counters: if config.counters.is_some() { counters } else { 0 },
         })
@@ -274,7 +282,8 @@ pub struct Decision {
     pub user: u32,
     /// How many decisions the evaluation made.
     pub users: u32,
-    /// The frame of the action, or of the scores in the open tier; by bootstraps a [`LweAnswer`].
+    /// The frame of the answer: of a request alone a ciphertext, of one of several some coefficients of one
+    /// ([`ScoreLayout::answer_coefficients`]), of the scores in the open tier; by bootstraps a [`LweAnswer`].
     pub answer: Vec<u8>,
     /// The trace question, at the answer level of the plan, if the device is asked.
     pub question: Option<TraceQuestion>,
@@ -482,6 +491,8 @@ pub enum Raised {
         /// Its frame in the ring of scores.
         scores: Vec<u8>,
     },
+    /// Entries of an evaluation: the frame of a ciphertext of the ring of answers, with a seed.
+    Answers(Vec<u8>),
 }
 
 /// The answers of a holder of the key.
@@ -498,6 +509,7 @@ enum RaisedKind {
     Scores,
     Sum,
     Model,
+    Answers,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -516,6 +528,7 @@ impl Raises {
                 Raised::Scores(frame) => (RaisedKind::Scores, vec![frame.as_slice()]),
                 Raised::Sum(frame) => (RaisedKind::Sum, vec![frame.as_slice()]),
                 Raised::Model { deep, scores } => (RaisedKind::Model, vec![deep.as_slice(), scores]),
+                Raised::Answers(frame) => (RaisedKind::Answers, vec![frame.as_slice()]),
             };
             kinds.push((*id, kind.0));
             blobs.extend(kind.1);
@@ -542,6 +555,7 @@ impl Raises {
                     let scores = reader.blob("a model in the ring of scores", limits.scores)?.to_vec();
                     Raised::Model { deep, scores }
                 }
+                RaisedKind::Answers => Raised::Answers(deep()?),
             };
             raised.push((id, answer));
         }
@@ -625,12 +639,12 @@ mod tests {
     /// Bytes of the messages of encrypted bandits under the sets in use, which the pages state.
     #[test]
     fn sizes_are_those_that_the_pages_state() {
-        for (d, k, contexts, answer, alone, shared) in [
-            (2, 2, 100_472, 84_056, 1_871_992, 2_003_064),
-            (8, 8, 100_472, 84_056, 2_265_208, 2_396_280),
-            (16, 16, 100_472, 86_104, 2_400_376, 2_531_448),
-            (16, 32, 200_824, 172_120, 2_531_448, 2_662_520),
-            (16, 64, 401_528, 344_152, 2_793_592, 2_924_664),
+        for (d, k, contexts, answer, of_several, exchanged, raised) in [
+            (2, 2, 100_472, 84_056, 131, 42_104, 1_871_992),
+            (8, 8, 100_472, 84_056, 161, 42_104, 2_265_208),
+            (16, 16, 100_472, 86_104, 204, 43_128, 2_400_376),
+            (16, 32, 200_824, 172_120, 288, 86_136, 2_531_448),
+            (16, 64, 401_528, 344_152, 456, 172_152, 2_793_592),
         ] {
             let shape = protocol::Shape::for_problem(d, k);
             let keys = protocol::KeyPlan::new(shape, false).unwrap();
@@ -642,9 +656,15 @@ mod tests {
             let layout = ScoreLayout::new(&config, &plan, ring);
             let limits = Limits::new(&deep, &small, &answers, &config, &plan, &layout).unwrap();
             assert_eq!(limits.answer, answer);
-            let raised =
-                [plan.alone_level, plan.scores_level].map(|level| ckks::ciphertext_bytes(&deep, level, true));
-            assert_eq!(raised, [alone, shared], "{d}, {k}");
+            let level = plan.answer_level;
+            assert_eq!(ckks::partial_ciphertext_bytes(&answers, level, k), of_several, "{d}, {k}");
+            assert_eq!(ckks::ciphertext_bytes(&answers, level, true), exchanged, "{d}, {k}");
+            let of_raise = [plan.alone_level, plan.scores_level];
+            assert_eq!(
+                of_raise.map(|level| ckks::ciphertext_bytes(&deep, level, true)),
+                [raised; 2],
+                "{d}, {k}"
+            );
             assert_eq!(ckks::ciphertext_bytes(&small, small.max_level(), true), contexts);
         }
     }

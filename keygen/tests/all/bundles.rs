@@ -360,9 +360,9 @@ fn contradictions_in_the_keys_of_answers_are_refused() {
     }
     // A bundle of the version before, whose keys a committee may hold.
     let mut old = ours.clone();
-    old[8..10].copy_from_slice(&6u16.to_le_bytes());
+    old[8..10].copy_from_slice(&7u16.to_le_bytes());
     let error = PublicBundle::read(&old[..]).map(drop).unwrap_err().to_string();
-    let says = "the bundle has format version 6, this program reads version 7: generate new keys";
+    let says = "the bundle has format version 7, this program reads version 8: generate new keys";
     assert!(error.starts_with(says) && error.contains("a committee makes its own"), "{error}");
 }
 

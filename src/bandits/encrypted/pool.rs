@@ -10,6 +10,9 @@
 //! evaluation, who gets the task in place of its answer. A raise that does not come within two seconds is
 //! asked of the next one. All are asked for the same masked ciphertext, which says no more twice than once.
 //!
+//! An evaluation of several requests asks twice: for the raise of its scores, and for its answers, which a
+//! user who has not been asked yet is asked for before one who has.
+//!
 //! | file | what |
 //! |---|---|
 //! | `pool` | users who wait, raisers who wait, and the turns of evaluations |
@@ -25,7 +28,7 @@ use super::workers::Workers;
 use crate::Settings;
 use crate::error::Error;
 use crate::metrics::{Metrics, Step};
-use ckks::{Ciphertext, Packer};
+use ckks::{Ciphertext, Packer, SeededCoefficients};
 use helba::TraceTest;
 use host::lock;
 use rayon::ThreadPool;
@@ -175,8 +178,8 @@ pub(super) struct Pool {
     gathering: Option<Gathering>,
     /// The number of packs that were opened.
     opened: u64,
-    /// Where the raise of an evaluation goes, and its level.
-    raising: HashMap<u64, (oneshot::Sender<Ciphertext>, usize)>,
+    /// Where that goes which an evaluation waits for.
+    raising: HashMap<u64, Awaited>,
     /// The places of users who were asked to raise.
     tickets: HashMap<Ticket, oneshot::Receiver<Outcome>>,
     /// Programs that wait for tasks.
@@ -187,6 +190,31 @@ pub(super) struct Pool {
     raiser_seen: Option<Instant>,
     /// The last task of the bandit's own that was given out, and when.
     asked: Option<(u64, Instant)>,
+}
+
+/// Where that goes which an evaluation waits for.
+pub(super) enum Awaited {
+    /// Its raised scores, at this level.
+    Scores(oneshot::Sender<Ciphertext>, usize),
+    /// Its answers, still under their mask.
+    Answers(oneshot::Sender<SeededCoefficients>),
+}
+
+/// What an evaluation waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// Raised scores at this level.
+    Scores(usize),
+    /// Answers.
+    Answers,
+}
+
+/// What a holder of the key made of an evaluation.
+pub(super) enum Given {
+    /// Raised scores.
+    Scores(Ciphertext),
+    /// Answers, still under their mask.
+    Answers(SeededCoefficients),
 }
 
 /// A pack that is still open.
@@ -225,22 +253,33 @@ pub(super) struct Joining {
 }
 
 impl Pool {
-    /// The level of the raise that an evaluation waits for.
+    /// What an evaluation waits for.
     ///
     /// # Errors
     /// [`Error::TaskOver`].
-    pub(super) fn waits(&self, id: u64) -> Result<usize, Error> {
-        self.raising.get(&id).map(|(_, level)| *level).ok_or(Error::TaskOver { task: id })
+    pub(super) fn waits(&self, id: u64) -> Result<Wanted, Error> {
+        match self.raising.get(&id) {
+            Some(Awaited::Scores(_, level)) => Ok(Wanted::Scores(*level)),
+            Some(Awaited::Answers(_)) => Ok(Wanted::Answers),
+            None => Err(Error::TaskOver { task: id }),
+        }
     }
 
-    /// Gives an evaluation its raise.
+    /// Gives an evaluation what it waits for.
     ///
     /// # Errors
-    /// [`Error::TaskOver`] if it was raised before, or has ended.
-    pub(super) fn take_raise(&mut self, id: u64, raised: Ciphertext) -> Result<(), Error> {
-        let over = Error::TaskOver { task: id };
-        let Some((sender, _)) = self.raising.remove(&id) else { return Err(over) };
-        sender.send(raised).map_err(|_| over)
+    /// [`Error::TaskOver`] if it has it, or has ended, or waits for something else.
+    pub(super) fn take_raise(&mut self, id: u64, given: Given) -> Result<(), Error> {
+        let taken = match (self.raising.remove(&id), given) {
+            (Some(Awaited::Scores(sender, _)), Given::Scores(raised)) => sender.send(raised).is_ok(),
+            (Some(Awaited::Answers(sender)), Given::Answers(answers)) => sender.send(answers).is_ok(),
+            (Some(other), _) => {
+                self.raising.insert(id, other);
+                false
+            }
+            (None, _) => false,
+        };
+        if taken { Ok(()) } else { Err(Error::TaskOver { task: id }) }
     }
 
     /// The number of users in the open pack.

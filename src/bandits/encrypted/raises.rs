@@ -1,7 +1,7 @@
 //! What raisers are asked for, and what they answer.
 
 use super::EncryptedServed;
-use super::pool::{Outcome, blocking};
+use super::pool::{Given, Outcome, Wanted, blocking};
 use crate::access::Caller;
 use crate::bandits::{BodyLimit, Reply};
 use crate::error::Error;
@@ -56,9 +56,8 @@ impl EncryptedServed {
         let (mut outcome, mut refused) = (None, None);
         for (task, raised) in message.raised {
             let done = match raised {
-                Raised::Scores(frame) => {
-                    scores(task).and_then(|()| self.take_scores(task, &frame, message.ticket, &mut outcome))
-                }
+                raised @ (Raised::Scores(_) | Raised::Answers(_)) => scores(task)
+                    .and_then(|()| self.take_evaluation(task, &raised, message.ticket, &mut outcome)),
                 Raised::Sum(frame) => {
                     all().and_then(|()| self.answer_task(task, Event::Raised { task, frame }))
                 }
@@ -78,24 +77,29 @@ impl EncryptedServed {
         }
     }
 
-    /// Takes the raised scores of an evaluation, and the place where the user with `ticket` waits. If the
-    /// frame is refused, nothing is taken, and evaluation and user wait on.
-    fn take_scores(
+    /// Takes the raised scores of an evaluation, or its answers, and the place where the user with `ticket`
+    /// waits. If the frame is refused, nothing is taken, and evaluation and user wait on.
+    fn take_evaluation(
         &self,
         task: u64,
-        frame: &[u8],
+        raised: &Raised,
         ticket: Option<Ticket>,
         outcome: &mut Option<Receiver<Outcome>>,
     ) -> Result<(), Error> {
         // Nothing is read for an evaluation that does not wait.
         let waits = lock(&self.pool).waits(task);
-        let raised = match waits {
-            Ok(level) => {
-                let deep = self.shared.engine.deep();
+        let (engine, exchange) = (&self.shared.engine, &self.exchanges.answers);
+        let raised = match (waits, raised) {
+            (Ok(Wanted::Scores(level)), Raised::Scores(frame)) => {
+                let deep = engine.deep();
                 let read = || ckks::read_ciphertext(deep.params(), deep.key_id(), level, frame);
-                Ok(rayon::scope(|_| read())?)
+                Ok(Given::Scores(rayon::scope(|_| read())?))
             }
-            Err(over) => Err(over),
+            (Ok(Wanted::Answers), Raised::Answers(frame)) => {
+                Ok(Given::Answers(rayon::scope(|_| engine.read_answers(exchange, frame))?))
+            }
+            (Ok(_), _) => return Err(Error::TaskOver { task }),
+            (Err(over), _) => Err(over),
         };
         let mut pool = lock(&self.pool);
         // Before the raise: the tickets of an evaluation are void when it ends.

@@ -114,8 +114,8 @@ impl<'a> Held<'a> {
         if config.plan(params, self.shape(), ring)? != *plan {
             return Err(Error::PlanMismatch);
         }
-        let exchanges = Exchanges::new(config, plan, ring, small, params)?;
         let answers = ring.answers(params.spec()).validate()?;
+        let exchanges = Exchanges::new(config, plan, ring, small, params, &answers)?;
         let limits = Limits::new(params, small, &answers, config, plan, &exchanges.layout)?;
         let created = created.clone();
         Ok(BanditDevice {

@@ -60,9 +60,23 @@ impl BanditDevice<'_> {
         Ok(LearnRequest { id, rounds: rounds.len() as u32, statistics }.to_bytes())
     }
 
-    /// The entry of each arm of these users. The slots of other users hold noise.
+    /// The entry of each arm of these users. They are slots of the answer to a request alone, and
+    /// coefficients of one to a request of several. Whatever else it holds is noise.
     pub(super) fn entries(&self, decision: &Decision, users: &[usize]) -> Result<Vec<Vec<f64>>, Error> {
         let (params, level) = (&self.answers, self.created.plan.answer_level);
+        let places = self.exchanges.layout.answer_coefficients(users, self.device.params().max_slots());
+        if decision.answer.len() == ckks::partial_ciphertext_bytes(params, level, places.len()) {
+            let (id, scale) = (self.small_id, self.exchanges.answers.to().1);
+            let named = places.iter().copied();
+            let answer = ckks::read_partial_ciphertext(params, id, level, scale, named, &decision.answer)?;
+            let entries = |coefficients: &[i128]| {
+                // Below q₀ < 2⁶³, where the conversion has no branch.
+                let entry = |place: &usize| coefficients[*place] as i64 as f64 / scale;
+                let of_user = places.chunks(self.exchanges.layout.arms());
+                of_user.map(|places| places.iter().map(entry).collect()).collect()
+            };
+            return Ok(ckks_secret::decrypt_coefficients(&self.answers_secret, &answer).with(|c| entries(c)));
+        }
         let answer = ckks::read_ciphertext(params, self.small_id, level, &decision.answer)?;
         let (layout, large) = (&self.exchanges.layout, self.device.params().max_slots());
         Ok(ckks_secret::decrypt(&self.answers_secret, &answer, params.max_slots())

@@ -317,5 +317,6 @@ fn name(kind: TaskKind) -> &'static str {
         TaskKind::Scores { .. } => "scores raised",
         TaskKind::Sum => "sum raised",
         TaskKind::Model => "model encrypted anew",
+        TaskKind::Answers => "answers encrypted anew",
     }
 }

@@ -2,9 +2,9 @@
 
 use crate::device::{keys, rng};
 use crate::http::{Requests, answers};
-use ckks::Ciphertext;
+use ckks::{Ciphertext, SeededCoefficients};
 use helba::DeepEngine;
-use helba::{Applied, EncryptedBandit, Engine, Event};
+use helba::{Applied, EncryptedBandit, Engine, Evaluated, Event};
 use protocol::{Answers, BanditConfig, LOG_SCORE, TaskKind};
 use rand::Rng;
 use rand_chacha::ChaCha20Rng;
@@ -128,15 +128,39 @@ impl Server {
         let level = if alone { plan.alone_level } else { plan.scores_level };
         let raised = ckks::read_ciphertext(deep.params(), deep.key_id(), level, frame).unwrap();
         let mask = raise.encode_mask(&masked.seed, factors).unwrap();
-        let evaluated = engine.evaluate(&circuit, users.len(), raise, raised, &mask, &mut self.rng).unwrap();
+        let evaluated = engine.evaluate(&circuit, raise, raised, &mask, &mut self.rng).unwrap();
+        let exchanged = (!alone).then(|| self.exchange(device, &evaluated));
         let mut replies = Vec::new();
         for &user in &users {
-            let answer = engine.answer(&evaluated, &[user], &mut self.rng).unwrap();
-            let frame = ckks::write_ciphertext(engine.answer_params(), engine.key_id(), &answer);
+            let frame = match &exchanged {
+                Some(answers) => engine.answer(&exchanges.layout, answers, &[user], &mut self.rng).unwrap(),
+                None => {
+                    let answer = engine.answer_alone(&evaluated, &[user], &mut self.rng).unwrap();
+                    ckks::write_ciphertext(engine.answer_params(), engine.key_id(), &answer)
+                }
+            };
             self.round += 1;
             replies.push(self.decision(self.round, user, users.len(), frame));
         }
         replies
+    }
+
+    /// The exchange of answers of an evaluation with `device`, whose mask was taken off.
+    fn exchange(&mut self, device: &BanditDevice, evaluated: &Evaluated) -> SeededCoefficients {
+        let engine = &world().engine;
+        let exchange = &self.bandit.exchanges().clone().answers;
+        let masked = engine.mask_answers(exchange, evaluated, &mut self.rng).unwrap();
+        let deep = engine.deep();
+        let frame = ckks::write_ciphertext(deep.params(), deep.key_id(), &masked.ciphertext);
+        let tasks = vec![RaiseTask { id: 8, kind: TaskKind::Answers, masked: frame }];
+        let asked = DecideReply { ticket: Some(TICKET), tasks, ..DecideReply::default() };
+        let asked = device.read(&asked.to_bytes()).unwrap();
+        let body = device.raise(&asked.tasks, asked.ticket, &mut self.rng).unwrap();
+        let raised = Raises::read(&body, device.limits()).unwrap().raised;
+        let [(8, Raised::Answers(frame))] = &raised[..] else { panic!("the answer to the task") };
+        let mut answers = engine.read_answers(exchange, frame).unwrap();
+        answers.sub_assign(engine.answer_params(), &exchange.encode_mask(&masked.seed).unwrap()).unwrap();
+        answers
     }
 
     /// The answer of the open tier.
@@ -182,6 +206,7 @@ impl Server {
                 let event = match raised {
                     Raised::Sum(frame) | Raised::Scores(frame) => Event::Raised { task, frame },
                     Raised::Model { deep, scores } => Event::Refreshed { task, deep, scores },
+                    Raised::Answers(_) => panic!("no evaluation asks"),
                 };
                 let applied = self.bandit.apply(engine, &event).unwrap();
                 installed += usize::from(applied == Applied::Installed);
@@ -365,6 +390,10 @@ fn attack_hostile_tasks_are_refused() {
     let server = Server::new(Answers::Arm);
     let device = server.device();
     let (small, low, masked_model, answer) = frames();
+    let products = {
+        let deep = world().engine.deep();
+        ckks::write_ciphertext(deep.params(), deep.key_id(), &Ciphertext::zero(deep.params(), 1))
+    };
     let scores = |factor| TaskKind::Scores { factors: [factor; 3], alone: factor < 1.0 };
     let read = |device: &BanditDevice, kind, masked: &[u8]| {
         let tasks = vec![RaiseTask { id: 1, kind, masked: masked.to_vec() }];
@@ -378,6 +407,7 @@ fn attack_hostile_tasks_are_refused() {
         (scores(protocol::MOST_FACTOR), &small),
         (TaskKind::Sum, &small),
         (TaskKind::Model, &masked_model),
+        (TaskKind::Answers, &products),
     ] {
         let tasks: Vec<MaskedTask> = read(&device, kind, frame).unwrap().tasks;
         assert_eq!(tasks[0].kind(), kind);
@@ -411,6 +441,12 @@ fn attack_hostile_tasks_are_refused() {
         (TaskKind::Model, &low),
         (TaskKind::Model, &answer),
         (TaskKind::Model, &vec![]),
+        (TaskKind::Model, &products),
+        (TaskKind::Answers, &small),
+        (TaskKind::Answers, &masked_model),
+        (TaskKind::Answers, &answer),
+        (TaskKind::Answers, &vec![]),
+        (scores(1.0), &products),
         (TaskKind::Sum, &b"CKKS".to_vec()),
     ] {
         let e = error(kind, frame);
@@ -437,6 +473,7 @@ fn attack_hostile_tasks_are_refused() {
     let open = Server::new(Answers::Scores).device();
     read(&open, TaskKind::Sum, &small).unwrap();
     assert!(matches!(read(&open, scores(1.0), &small), Err(Error::BadTask(_))));
+    assert!(matches!(read(&open, TaskKind::Answers, &products), Err(Error::BadTask(_))));
 }
 
 /// A decision of another ring, level, key or user is refused, and garbage is called unreliable.
@@ -464,8 +501,24 @@ fn attack_hostile_answers_are_refused() {
     let foreign = ckks::write_ciphertext(params, deep.key_id(), &Ciphertext::zero(params, 0));
     let large = ckks::write_ciphertext(deep.params(), deep.key_id(), &Ciphertext::zero(deep.params(), 0));
     let unmasked = self::answer(1);
+    // Coefficients under another key, at another scale or level, and more or fewer of them.
+    let scale = arms.bandit.exchanges().answers.to().1;
+    let some = |key, count, level, scale| {
+        let zero = rns::Poly::<rns::Coeff>::zero(params.n(), level + 1);
+        ckks::write_partial_ciphertext(params, key, &zero, 0..count, &[1; 32], level, scale)
+    };
+    let id = engine.key_id();
+    assert!(read(&arms, users - 1, &some(id, ARMS, 0, scale)).is_ok());
+    let [other_key, other_scale, other_level, more, fewer] = [
+        some(deep.key_id(), ARMS, 0, scale),
+        some(id, ARMS, 0, 2.0 * scale),
+        some(id, ARMS, 1, scale),
+        some(id, ARMS + 1, 0, scale),
+        some(id, ARMS - 1, 0, scale),
+    ];
     for (server, frames) in [
         (&arms, vec![&small, &low, &masked_model, &unmasked, &foreign, &large]),
+        (&arms, vec![&other_key, &other_scale, &other_level, &more, &fewer]),
         (&open, vec![&answer, &low, &masked_model]),
     ] {
         for frame in frames {

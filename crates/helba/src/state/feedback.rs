@@ -51,7 +51,7 @@ impl EncryptedBandit {
         let (small, key) = (engine.params(), engine.key_id());
         let (level, scale) = (small.max_level(), f64::from(LOG_STATISTICS).exp2());
         let count = self.exchanges.layout.feedback_numbers();
-        Ok(ckks::read_partial_ciphertext(small, key, level, scale, count, frame)?)
+        Ok(ckks::read_partial_ciphertext(small, key, level, scale, 0..count, frame)?)
     }
 }
 

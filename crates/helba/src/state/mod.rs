@@ -166,8 +166,8 @@ impl EncryptedBandit {
     }
 
     fn exchanges_of(engine: &Engine, config: &BanditConfig, plan: &Plan) -> Result<Arc<Exchanges>, Error> {
-        let (small, large) = (engine.params(), engine.deep().params());
-        Ok(Arc::new(Exchanges::new(config, plan, engine.ring(), small, large)?))
+        let (small, large, answers) = (engine.params(), engine.deep().params(), engine.answer_params());
+        Ok(Arc::new(Exchanges::new(config, plan, engine.ring(), small, large, answers)?))
     }
 
     /// The configuration.

@@ -3,7 +3,7 @@
 
 use bandit::Schedule;
 use circuits::Clear;
-use ckks::{Ciphertext, Evaluator, KeyStorage, Term};
+use ckks::{Ciphertext, Evaluator, KeyStorage, SeededCoefficients, Term};
 use helba::circuit::DecisionCircuit;
 use helba::{Applied, EncryptedBandit, Engine, Evaluated, Event, TraceTest};
 use helba::{DeepEngine, Scalars};
@@ -150,27 +150,43 @@ impl World {
         let raised = raised.unwrap().expand(&self.party.secret);
         let mask = raise.encode_mask(&masked.seed, factors).unwrap();
         let start = Instant::now();
-        let evaluated = self.engine.evaluate(&circuit, in_pack, raise, raised, &mask, &mut self.rng).unwrap();
+        let evaluated = self.engine.evaluate(&circuit, raise, raised, &mask, &mut self.rng).unwrap();
         let time = start.elapsed();
         let question = test.map(|test| {
             let question = self.engine.trace_question(&evaluated, &mut self.rng).unwrap();
             assert_eq!(question.level(), 0);
             (test, question)
         });
-        let (large, params) = (self.party.params.max_slots(), self.engine.answer_params());
+        let (large, params) = (self.party.params.max_slots(), &self.engine.answer_params().clone());
         let secret = self.small.secret.under(params);
+        let exchanged = (requests.len() > 1).then(|| self.exchange(&evaluated));
         let mut answer = |(round, decisions, users): (u64, Vec<Vec<Vec<f64>>>, Vec<usize>)| {
-            let answer = self.engine.answer(&evaluated, &users, &mut self.rng).unwrap();
-            assert_eq!(answer.level(), 0);
-            let values = ckks_secret::decrypt(&secret, &answer, params.max_slots()).with(|slots| {
-                let own: Vec<Vec<f64>> =
-                    users.iter().map(|user| exchanges.layout.action_values(slots, *user, large)).collect();
-                // Whatever else the answer holds is noise.
-                let sum: f64 = slots.iter().map(|z| z.norm_sqr()).sum();
-                let rest = sum - own.iter().flatten().map(|v| v * v).sum::<f64>();
-                assert!((rest / slots.len() as f64).sqrt() < 0.1, "{rest}");
-                own
-            });
+            let values: Vec<Vec<f64>> = match &exchanged {
+                None => {
+                    let answer = self.engine.answer_alone(&evaluated, &users, &mut self.rng).unwrap();
+                    assert_eq!(answer.level(), 0);
+                    ckks_secret::decrypt(&secret, &answer, params.max_slots()).with(|slots| {
+                        let own: Vec<Vec<f64>> =
+                            users.iter().map(|user| layout.action_values(slots, *user, large)).collect();
+                        // Whatever else the answer holds is noise.
+                        let sum: f64 = slots.iter().map(|z| z.norm_sqr()).sum();
+                        let rest = sum - own.iter().flatten().map(|v| v * v).sum::<f64>();
+                        assert!((rest / slots.len() as f64).sqrt() < 0.1, "{rest}");
+                        own
+                    })
+                }
+                Some(answers) => {
+                    let frame = self.engine.answer(layout, answers, &users, &mut self.rng).unwrap();
+                    let places = layout.answer_coefficients(&users, large);
+                    let ((level, scale), id) = (exchanges.answers.to(), self.engine.key_id());
+                    let named = places.iter().copied();
+                    let answer = ckks::read_partial_ciphertext(params, id, level, scale, named, &frame);
+                    ckks_secret::decrypt_coefficients(&secret, &answer.unwrap()).with(|values| {
+                        let own: Vec<f64> = places.iter().map(|at| values[*at] as f64 / scale).collect();
+                        own.chunks(k).map(<[f64]>::to_vec).collect()
+                    })
+                }
+            };
             (round..)
                 .zip(decisions)
                 .zip(values)
@@ -179,6 +195,25 @@ impl World {
         };
         let decided: Vec<Vec<Decided>> = waiting.into_iter().map(&mut answer).collect();
         (decided.into_iter().flatten().collect(), question, time)
+    }
+
+    /// The exchange of answers of an evaluation, whose mask was taken off.
+    fn exchange(&mut self, evaluated: &Evaluated) -> SeededCoefficients {
+        let bandit = self.bandit.clone();
+        let exchange = &bandit.exchanges().answers;
+        let masked = self.engine.mask_answers(exchange, evaluated, &mut self.rng).unwrap();
+        let answers = self.small.secret.under(self.engine.answer_params());
+        let fresh = ckks_secret::slots_to_coefficients(
+            exchange,
+            &self.party.secret,
+            &answers,
+            &masked.ciphertext,
+            &mut self.rng,
+        );
+        let frame = fresh.unwrap().to_bytes(&answers, self.engine.key_id());
+        let mut out = self.engine.read_answers(exchange, &frame).unwrap();
+        out.sub_assign(answers.params(), &exchange.encode_mask(&masked.seed).unwrap()).unwrap();
+        out
     }
 
     /// An evaluation of the trace beside a user without contexts.
@@ -197,7 +232,7 @@ impl World {
         let raised = ckks_secret::raise(raise, small, deep, &masked.ciphertext, factors, &mut self.rng);
         let raised = raised.unwrap().expand(deep);
         let mask = raise.encode_mask(&masked.seed, factors).unwrap();
-        self.engine.evaluate(&circuit, 2, raise, raised, &mask, &mut self.rng).unwrap()
+        self.engine.evaluate(&circuit, raise, raised, &mask, &mut self.rng).unwrap()
     }
 
     /// What a device answers to a trace question.
@@ -274,7 +309,7 @@ impl World {
         let task = self.bandit.task()?;
         let exchanges = self.bandit.exchanges().clone();
         Some(match task.kind {
-            TaskKind::Scores { .. } => unreachable!(),
+            TaskKind::Scores { .. } | TaskKind::Answers => unreachable!(),
             TaskKind::Sum => {
                 let factors = exchanges.layout.statistics_factors();
                 let raised = ckks_secret::raise(
@@ -1281,7 +1316,7 @@ fn attack_a_question_shows_one_coefficient() {
         let mut decrypted = || {
             let (ct, secret) = match kind {
                 true => (world.engine.trace_question(&evaluated, &mut world.rng), &world.party.secret),
-                false => (world.engine.answer(&evaluated, &[1], &mut world.rng), &answers),
+                false => (world.engine.answer_alone(&evaluated, &[1], &mut world.rng), &answers),
             };
             ckks_secret::decrypt_coefficients(secret, &ct.unwrap()).with(|values| values.to_vec())
         };

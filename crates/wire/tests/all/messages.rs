@@ -159,7 +159,7 @@ fn every_part_has_its_limit() {
     let raised = |raised: Vec<Raised>| Raises { ticket: None, raised: (1..).zip(raised).collect() };
     let most = raised(vec![model(limits.raised, limits.scores), model(limits.raised, limits.scores)]);
     assert_eq!(read(most.clone()).unwrap(), most);
-    for long in [Raised::Scores, Raised::Sum] {
+    for long in [Raised::Scores, Raised::Sum, Raised::Answers] {
         too_long(read(raised(vec![long(vec![0; limits.raised + 1])])), "a raised ciphertext");
     }
     too_long(read(raised(vec![model(limits.raised + 1, 1)])), "a raised ciphertext");

@@ -1,18 +1,16 @@
 //! An evaluation, from the seal of its pack to the answers to its users.
 
 use super::raises::{GivenTo, Raising};
-use super::{EncryptedServed, Gathering, RAISER_RETURNS, Turn, User, blocking};
+use super::{Awaited, EncryptedServed, Gathering, RAISER_RETURNS, Turn, User, blocking};
 use crate::bandits::encrypted::again::{Group, Sent};
 use crate::error::Error;
 use crate::metrics::Step;
 use ckks::{Ciphertext, Packer, RAISE_FACTORS};
-use helba::TraceTest;
 use helba::circuit::DecisionCircuit;
+use helba::{Masked, TraceTest};
 use host::{lock, os_rng};
 use protocol::TaskKind;
-use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha20Rng;
-use rayon::prelude::*;
+use rand::Rng;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -32,13 +30,21 @@ struct Rest {
     repeat: bool,
 }
 
-/// The frames of the answers of an evaluation, and the times of its parts.
+/// What the circuit of an evaluation gives, and the times of its parts.
 struct Computed {
-    frames: Vec<Vec<u8>>,
+    outcome: Products,
     /// The user who is asked for the trace, and the frame of the question.
     question: Option<(usize, Vec<u8>)>,
     circuit: Duration,
     answers: Duration,
+}
+
+/// What becomes of the products of an evaluation.
+enum Products {
+    /// The frame of the answer to the only request.
+    Alone(Vec<u8>),
+    /// What a holder of the key is asked for to answer several requests.
+    Masked(Masked),
 }
 
 /// A pack that is closed, and what its evaluation needs.
@@ -46,6 +52,8 @@ struct Sealed {
     circuit: DecisionCircuit,
     /// How many users' scores are in the pack, those of users who left among them.
     packed: usize,
+    /// How many requests they are of.
+    requests: usize,
     factors: [f64; RAISE_FACTORS],
     seed: ckks::MaskSeed,
     masked: Ciphertext,
@@ -64,7 +72,7 @@ impl EncryptedServed {
         if users.is_empty() {
             return Duration::ZERO;
         }
-        let count = users.len();
+        let (count, requests) = (users.len(), users.len() + gone.len());
         let kept = users.iter().all(|user| user.sent.is_some());
         let others = gone.into_iter().map(|user| user.sent).collect::<Option<Vec<Sent>>>().filter(|_| kept);
         let rest = Rest { model, others, repeat: false };
@@ -78,7 +86,7 @@ impl EncryptedServed {
                     user.round = next;
                     next += user.numbers.len() as u64;
                 }
-                served.seal(packer, next - 1, model_feedbacks, test)
+                served.seal(packer, requests, next - 1, model_feedbacks, test)
             });
             Ok((sealed, users))
         });
@@ -115,7 +123,8 @@ impl EncryptedServed {
         let served = self.clone();
         let sealed = blocking(move || {
             let (packer, users, others) = served.pack_again(group)?;
-            Ok((served.seal(packer, last, model_feedbacks, None), users, others))
+            let requests = users.len() + others.len();
+            Ok((served.seal(packer, requests, last, model_feedbacks, None), users, others))
         });
         let (sealed, mut users, others) = match sealed.await {
             Ok((Ok(sealed), users, others)) => (sealed, users, others),
@@ -167,12 +176,13 @@ impl EncryptedServed {
     fn seal(
         &self,
         packer: Packer,
+        requests: usize,
         last: u64,
         model_feedbacks: u64,
         test: Option<TraceTest>,
     ) -> Result<Sealed, Error> {
         let engine = &self.shared.engine;
-        // Not `users`: the answer of a user alone is not masked, and those who left are in the pack.
+        // Not the users who wait: those who left are in the pack.
         let in_pack = packer.len();
         let packed = rayon::scope(|_| packer.finish()).map_err(helba::Error::from)?;
         let scalars = helba::Scalars::new(&self.created.config, last, model_feedbacks);
@@ -181,7 +191,7 @@ impl EncryptedServed {
         let masked = engine.mask(self.exchanges.scores(in_pack == 1), packed, &mut os_rng()?)?;
         let (masked, seed) = (masked.ciphertext, masked.seed);
         let (last_round, packed) = (last, in_pack);
-        Ok(Sealed { circuit, packed, factors, seed, masked, last_round, model_feedbacks, test })
+        Ok(Sealed { circuit, packed, requests, factors, seed, masked, last_round, model_feedbacks, test })
     }
 
     /// `turn` is the turn of the evaluation, and another one when its raise was late. Returns the number
@@ -194,7 +204,8 @@ impl EncryptedServed {
         turn: &mut Turn,
     ) -> Result<Option<u64>, Error> {
         let began = Instant::now();
-        let Sealed { circuit, packed, factors, seed, masked, last_round, model_feedbacks, test } = sealed;
+        let Sealed { circuit, packed, requests, factors, seed, masked, last_round, model_feedbacks, test } =
+            sealed;
         let alone = packed == 1;
         // What the mask becomes is computed while the raiser works.
         let served = self.clone();
@@ -202,9 +213,10 @@ impl EncryptedServed {
             let raise = served.exchanges.scores(alone);
             rayon::scope(|_| raise.encode_mask(&seed, factors))
         });
-        let id = os_rng()?.next_u64() | 1 << 63;
-        let kind = TaskKind::Scores { factors, alone };
-        let (raised, raising) = self.raise_by_holder(id, kind, masked, users, turn).await?;
+        let (kind, masked) = (TaskKind::Scores { factors, alone }, self.small_frame(masked));
+        let (sender, receiver) = oneshot::channel();
+        let awaited = Awaited::Scores(sender, self.exchanges.scores(alone).level());
+        let (raised, raising) = self.ask_a_holder((kind, masked), (awaited, receiver), users, turn).await?;
         let raise = began.elapsed();
         self.shared.stages.metrics.took(Step::Raise, raise);
         let mask = mask.await.map_err(|_| Error::Broken("a computation panicked"))??;
@@ -213,8 +225,8 @@ impl EncryptedServed {
         let (served, tests) = (self.clone(), test.is_some());
         let work = move || {
             let _place = place;
-            let answers = served.compute(&circuit, packed, raised, &mask, &waiting, tests);
-            (waiting, answers)
+            let computed = served.compute(&circuit, packed, requests, raised, &mask, &waiting, tests);
+            (waiting, computed)
         };
         let mut work = tokio::task::spawn_blocking(work);
         let computed = tokio::select! {
@@ -224,20 +236,23 @@ impl EncryptedServed {
                 work.await
             }
         };
-        let (waiting, answers) = computed.map_err(|_| Error::Broken("a computation panicked"))?;
+        let (waiting, computed) = computed.map_err(|_| Error::Broken("a computation panicked"))?;
+        *users = waiting;
+        let Computed { outcome, mut question, circuit, answers } = computed?;
+        turn.computed(circuit + answers);
+        let (frames, answers, asked) = match outcome {
+            Products::Alone(frame) => (vec![frame], answers, None),
+            Products::Masked(masked) => {
+                let (frames, took, asked) = self.exchange_answers(masked, users, turn).await?;
+                (frames, answers + took, Some(asked))
+            }
+        };
+        let waiting = std::mem::take(users);
         // Those who left are in the evaluation too.
         let gone = rest.others.iter().flatten().map(|sent| sent.decisions);
         let count = waiting.iter().map(|user| user.numbers.len()).chain(gone).sum::<usize>() as u32;
-        let Computed { frames, mut question, circuit, answers } = match answers {
-            Ok(computed) => computed,
-            Err(error) => {
-                *users = waiting;
-                return Err(error);
-            }
-        };
         self.shared.stages.metrics.took(Step::Evaluation, circuit);
         self.shared.stages.metrics.took(Step::Answers, answers);
-        turn.computed(circuit + answers);
         let seconds = began.elapsed().as_secs_f64();
         // Kept before the first answer leaves, so that its user may ask again at once.
         let kept = self.keep(&waiting, rest, (model_feedbacks, last_round));
@@ -259,7 +274,7 @@ impl EncryptedServed {
             // A user who is gone leaves a round without feedback.
             let _ = user.sender.send(Ok(DecideReply { decision: Some(decision), ..DecideReply::default() }));
         }
-        drop(raising);
+        drop((raising, asked));
         tracing::info!(
             bandit = self.created.id,
             users = count,
@@ -272,19 +287,52 @@ impl EncryptedServed {
         Ok(kept)
     }
 
-    /// The raised scores of an evaluation, from a holder of the key.
-    async fn raise_by_holder<'a>(
+    /// The frames of the answers of `users`, in their order, from a holder of the key. Users who were asked
+    /// before are asked last.
+    async fn exchange_answers<'a>(
         self: &'a Arc<Self>,
-        id: u64,
-        kind: TaskKind,
-        masked: Ciphertext,
+        masked: Masked,
         users: &mut [User],
         turn: &mut Turn,
-    ) -> Result<(Ciphertext, Raising<'a>), Error> {
-        let task = RaiseTask { id, kind, masked: self.small_frame(masked) };
-        let TaskKind::Scores { alone, .. } = kind else { return Err(Error::Broken("a raise of no scores")) };
-        let (began, (sender, mut raised)) = (Instant::now(), oneshot::channel());
-        let mut raising = self.begin(id, sender, self.exchanges.scores(alone).level())?;
+    ) -> Result<(Vec<Vec<u8>>, Duration, Raising<'a>), Error> {
+        let began = Instant::now();
+        let Masked { ciphertext, seed } = masked;
+        // What the mask becomes is computed while the holder works.
+        let served = self.clone();
+        let mask = tokio::task::spawn_blocking(move || {
+            rayon::scope(|_| served.exchanges.answers.encode_mask(&seed))
+        });
+        let deep = self.shared.engine.deep();
+        let masked = ckks::write_ciphertext(deep.params(), deep.key_id(), &ciphertext);
+        let (sender, receiver) = oneshot::channel();
+        let (task, awaited) = ((TaskKind::Answers, masked), (Awaited::Answers(sender), receiver));
+        let (mut answers, asked) = self.ask_a_holder(task, awaited, users, turn).await?;
+        self.shared.stages.metrics.took(Step::Exchange, began.elapsed());
+        let mask = mask.await.map_err(|_| Error::Broken("a computation panicked"))??;
+        let began = Instant::now();
+        let numbers: Vec<Vec<usize>> = users.iter().map(|user| user.numbers.clone()).collect();
+        let served = self.clone();
+        let frames = blocking(move || {
+            let (engine, layout) = (&served.shared.engine, &served.exchanges.layout);
+            let mut rng = os_rng()?;
+            answers.sub_assign(engine.answer_params(), &mask).map_err(helba::Error::from)?;
+            let answer = |numbers: &Vec<usize>| Ok(engine.answer(layout, &answers, numbers, &mut rng)?);
+            numbers.iter().map(answer).collect::<Result<Vec<_>, Error>>()
+        });
+        Ok((frames.await?, began.elapsed(), asked))
+    }
+
+    /// What an evaluation asks a holder of the key for.
+    async fn ask_a_holder<'a, T>(
+        self: &'a Arc<Self>,
+        (kind, masked): (TaskKind, Vec<u8>),
+        (awaited, mut raised): (Awaited, oneshot::Receiver<T>),
+        users: &mut [User],
+        turn: &mut Turn,
+    ) -> Result<(T, Raising<'a>), Error> {
+        let task = RaiseTask { id: os_rng()?.next_u64() | 1 << 63, kind, masked };
+        let began = Instant::now();
+        let mut raising = self.begin(task.id, awaited)?;
         let (mut asked, mut queued, mut late, mut last) = (0, false, false, began);
         let raised = loop {
             let stages = &self.shared.stages;
@@ -310,6 +358,8 @@ impl EncryptedServed {
                 late = self.leave_turn(turn);
             }
         };
+        let asked = asked.min(users.len());
+        users.rotate_left(asked);
         Ok((raised, raising))
     }
 
@@ -341,12 +391,15 @@ impl EncryptedServed {
         None
     }
 
-    /// The frames of the answers of `users`, in their order, among the `packed` users of a pack, and the
-    /// trace question to one of them if the evaluation `tests` the trace, which has the place of a user.
+    /// The circuit of the `packed` users of a pack of so many `requests`, and what becomes of its products;
+    /// and the trace question to one of `users` if the evaluation `tests` the trace, which has the place of a
+    /// user.
+    #[expect(clippy::too_many_arguments, reason = "all that an evaluation has")]
     fn compute(
         &self,
         circuit: &DecisionCircuit,
         packed: usize,
+        requests: usize,
         raised: Ciphertext,
         mask: &ckks::Plaintext,
         users: &[User],
@@ -358,25 +411,19 @@ impl EncryptedServed {
         rayon::scope(|_| {
             let mut clock = Instant::now();
             let mut lap = || std::mem::replace(&mut clock, Instant::now()).elapsed();
-            let evaluated = engine.evaluate(circuit, packed, raise, raised, mask, &mut rng)?;
+            let evaluated = engine.evaluate(circuit, raise, raised, mask, &mut rng)?;
             let circuit = lap();
-            let seeds: Vec<[u8; 32]> = users
-                .iter()
-                .map(|_| {
-                    let mut seed = [0; 32];
-                    rng.fill_bytes(&mut seed);
-                    seed
-                })
-                .collect();
-            let answer = |(user, seed): (&User, [u8; 32])| {
-                let mut rng = ChaCha20Rng::from_seed(seed);
-                let answer = engine.answer(&evaluated, &user.numbers, &mut rng)?;
-                Ok(ckks::write_ciphertext(engine.answer_params(), engine.key_id(), &answer))
+            let outcome = match users {
+                [user] if requests == 1 => {
+                    let answer = engine.answer_alone(&evaluated, &user.numbers, &mut rng)?;
+                    let frame = ckks::write_ciphertext(engine.answer_params(), engine.key_id(), &answer);
+                    Products::Alone(frame)
+                }
+                _ => Products::Masked(engine.mask_answers(&self.exchanges.answers, &evaluated, &mut rng)?),
             };
-            let frames = users.par_iter().zip(seeds).map(answer).collect::<Result<Vec<_>, Error>>()?;
             let question =
                 tests.then(|| self.ask_for_trace(&evaluated, users.len(), &mut rng)).transpose()?;
-            Ok(Computed { frames, question, circuit, answers: lap() })
+            Ok(Computed { outcome, question, circuit, answers: lap() })
         })
     }
 }

@@ -1,8 +1,7 @@
 //! Who is asked for a task: raisers who wait, the next raiser who comes, or users of an evaluation.
 
-use super::{EncryptedServed, Pool, User};
+use super::{Awaited, EncryptedServed, Pool, User};
 use crate::error::Error;
-use ckks::Ciphertext;
 use helba::Task;
 use host::{lock, os_rng};
 use protocol::TaskKind;
@@ -42,18 +41,13 @@ impl Drop for Raising<'_> {
 }
 
 impl EncryptedServed {
-    /// Lets the raise of an evaluation come, at `level`.
-    pub(super) fn begin(
-        &self,
-        task: u64,
-        sender: oneshot::Sender<Ciphertext>,
-        level: usize,
-    ) -> Result<Raising<'_>, Error> {
+    /// Lets that come which an evaluation waits for.
+    pub(super) fn begin(&self, task: u64, awaited: Awaited) -> Result<Raising<'_>, Error> {
         let mut pool = lock(&self.pool);
         if lock(&self.live).deleted {
             return Err(self.deleted());
         }
-        pool.raising.insert(task, (sender, level));
+        pool.raising.insert(task, awaited);
         drop(pool);
         Ok(Raising { pool: &self.pool, task, tickets: Vec::new() })
     }
@@ -118,7 +112,7 @@ impl EncryptedServed {
         }
         let masked = Arc::unwrap_or_clone(masked);
         let masked = match kind {
-            TaskKind::Model => {
+            TaskKind::Model | TaskKind::Answers => {
                 let deep = self.shared.engine.deep();
                 ckks::write_ciphertext(deep.params(), deep.key_id(), &masked)
             }
@@ -156,7 +150,7 @@ mod tests {
             let task = RaiseTask { id, kind: TaskKind::Sum, masked: vec![1] };
             {
                 let mut pool = lock(&pool);
-                pool.raising.insert(id, (sender, 0));
+                pool.raising.insert(id, Awaited::Scores(sender, 0));
                 pool.tickets.insert(ticket, oneshot::channel().1);
                 pool.queued.push_back(vec![task]);
                 pool.asked = Some((id, Instant::now()));
