@@ -240,7 +240,7 @@ mod tests {
     use super::*;
     use bandit::Width;
     use circuits::{Clear, ClearVector};
-    use protocol::levels::DecisionLevels;
+    use protocol::levels::{DecisionLevels, PRODUCTS_LEVEL};
     use testkit::ClearTwin;
 
     const ROOT: Width = Width::Constant { alpha: 0.5 };
@@ -266,7 +266,7 @@ mod tests {
             let shape = Shape::for_problem(d, k);
             let count = shape.arm_slots;
             let users = slots / (count * count);
-            let levels = DecisionLevels::new(&config, shape).unwrap().of_users(2);
+            let levels = DecisionLevels::new(&config, shape).unwrap().sum();
             let mut twin = ClearTwin::new(config.clone());
             let unit = |seed: usize| {
                 let x: Vec<f64> = (0..d).map(|i| ((7 * seed + 3 * i + 1) as f64).sin()).collect();
@@ -292,7 +292,7 @@ mod tests {
             let raised = circuit.raised(score);
             let alg = Clear::new(slots).unwrap();
             let products = circuit.products(&alg, &alg.fresh(&raised, levels).unwrap()).unwrap();
-            assert_eq!(alg.level(&products), 2);
+            assert_eq!(alg.level(&products), PRODUCTS_LEVEL);
             let products = products.real();
             for user in 0..users - 1 {
                 let indices = twin.indices(&rows(user), 31, 30);
@@ -379,7 +379,7 @@ mod tests {
         let honest = circuit.raised(|arm, user| (user == 0).then_some(scores[arm]));
         let (alg, levels) = (Clear::new(slots).unwrap(), DecisionLevels::new(&config, shape).unwrap());
         let entries = |raised: &[Complex64]| {
-            let raised = alg.fresh(raised, levels.of_users(1)).unwrap();
+            let raised = alg.fresh(raised, levels.sum()).unwrap();
             let products = circuit.products(&alg, &raised).unwrap().real();
             (0..k).map(|arm| products[arm * users * k]).collect::<Vec<f64>>()
         };
@@ -475,7 +475,7 @@ mod tests {
                     }
                 }
             };
-            let levels = DecisionLevels::new(&config, shape).unwrap().of_users(2);
+            let levels = DecisionLevels::new(&config, shape).unwrap().sum();
             let alg = Clear::new(slots).unwrap();
             let products = |circuit: &DecisionCircuit, trace: f64| {
                 let raised = circuit.raised(score(trace));
@@ -491,7 +491,7 @@ mod tests {
                     continue;
                 }
                 let with = products(&circuit, trace);
-                assert_eq!((alg.level(&with), alg.level(&without)), (2, 2));
+                assert_eq!((alg.level(&with), alg.level(&without)), (PRODUCTS_LEVEL, PRODUCTS_LEVEL));
                 let entries = |products: &ClearVector| -> Vec<f64> {
                     let slots = products.real().into_iter().step_by(count).enumerate();
                     slots.filter(|(at, _)| at % users > 0).map(|(_, entry)| entry).collect()

@@ -6,7 +6,7 @@ use ckks::{
     Raise, RingSwitch, SeededCoefficients, SlotsToCoefficients,
 };
 use protocol::exchange::{ANSWER_FLOOD_BITS, ENTRY_FLOOD_BITS, SCORES_FLOOD_BITS, TRACE_FLOOD_BITS};
-use protocol::levels::{ANSWER_LEVEL, products_level};
+use protocol::levels::{ANSWER_LEVEL, PRODUCTS_LEVEL};
 use protocol::{AnswerLayout, BanditConfig, LOG_CONTEXT, LOG_SCORE, ScoreLayout, ScoreRing};
 use rand::CryptoRng;
 
@@ -35,7 +35,7 @@ struct AnswerTables {
 
 impl AnswerTables {
     fn new(layout: AnswerLayout, switch: RingSwitch) -> Result<Self, Error> {
-        let first = Fold::new(&switch, products_level(1), &layout.moves(&[0]))?;
+        let first = Fold::new(&switch, PRODUCTS_LEVEL, &layout.moves(&[0]))?;
         Ok(AnswerTables { layout, switch, first })
     }
 
@@ -45,7 +45,7 @@ impl AnswerTables {
         if *users == [0] {
             return Ok(self.first.apply(&self.switch, &parts)?);
         }
-        let fold = Fold::new(&self.switch, products_level(1), &self.layout.moves(users))?;
+        let fold = Fold::new(&self.switch, PRODUCTS_LEVEL, &self.layout.moves(users))?;
         Ok(fold.apply(&self.switch, &parts)?)
     }
 }
@@ -221,9 +221,9 @@ impl Engine {
     /// The result of an evaluation with these products ([`DecisionCircuit::products`]), re-randomised.
     ///
     /// # Errors
-    /// [`Error::WrongLevel`] for products at another level than [`products_level`].
+    /// [`Error::WrongLevel`] for products at another level than [`PRODUCTS_LEVEL`].
     pub fn evaluated<R: CryptoRng>(&self, mut products: Ciphertext, rng: &mut R) -> Result<Evaluated, Error> {
-        let (got, want) = (products.level(), products_level(1));
+        let (got, want) = (products.level(), PRODUCTS_LEVEL);
         if got != want {
             return Err(Error::WrongLevel { what: "products of an evaluation", got, want });
         }

@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::plan::MessageCost;
 use ckks::{Params, ciphertext_bytes, partial_ciphertext_bytes};
-use protocol::levels::products_level;
+use protocol::levels::PRODUCTS_LEVEL;
 use protocol::{BanditConfig, Plan, ScoreLayout, ScoreRing};
 
 /// Bytes of the ciphertexts of every message, in the order of a round and then of a batch.
@@ -32,7 +32,7 @@ pub(crate) fn messages(
         ("masked scores, to a raiser, once an evaluation", ciphertext_bytes(small, top, false)),
         ("raised scores, to the server, once an evaluation", deep(plan.scores_level, true)),
         ("raised scores of a user alone, to the server", deep(plan.alone_level, true)),
-        ("masked products of several users, to a raiser, once an evaluation", deep(products_level(2), false)),
+        ("masked products of several users, to a raiser, once an evaluation", deep(PRODUCTS_LEVEL, false)),
         ("entries of several users, to the server", ciphertext_bytes(answers, plan.answer_level, true)),
         ("masked statistics, to a raiser, once a batch", ciphertext_bytes(small, top, false)),
         ("raised statistics, to the server, once a batch", deep(plan.statistics_level, true)),

@@ -12,7 +12,7 @@ use ckks::{Gadget, KeyStorage, KeySwitchKey, Params, Security};
 use fault::OutOfRange;
 use helba::circuit::DecisionCircuit;
 use helba::{Scalars, update};
-use protocol::levels::{ANSWER_LEVEL, DecisionLevels, UpdateLevels, products_level};
+use protocol::levels::{ANSWER_LEVEL, DecisionLevels, PRODUCTS_LEVEL, UpdateLevels};
 use protocol::{AnswerLayout, Automorphism, BanditConfig, KeyPlan, Plan, Shape, WidthShape};
 use rns::Kernel;
 use serde::Serialize;
@@ -206,7 +206,7 @@ pub(crate) fn plan_with(
         ("square root", decision.square_root),
         ("comparison", decision.comparison),
         ("product over a row of pairs", decision.row_product),
-        ("fold or exchange of the answers", products_level(1)),
+        ("fold or exchange of the answers", PRODUCTS_LEVEL),
     ];
     let update = UpdateLevels::new(levels.newton_steps);
     let update_depth = [
@@ -560,7 +560,7 @@ impl Circuits {
             + 4.0 * scores.seconds(Op::Add, top);
         // Each part of the switch is decomposed, multiplied by the keys of all parts, and divided. A move is
         // a sum of plain products and a rotation.
-        let level = products_level(2);
+        let level = PRODUCTS_LEVEL;
         let switch = self.parts as f64 * answers.seconds(Op::Rotations { count: self.parts }, level);
         let fold = self.moves as f64 * answers.seconds(Op::PlainProduct { terms: self.parts }, level)
             + (self.moves - 1) as f64 * answers.seconds(Op::Rotations { count: 1 }, level);

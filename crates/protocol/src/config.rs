@@ -190,11 +190,11 @@ impl BanditConfig {
         self.check_sizes()?;
         let top = params.max_level();
         let levels = DecisionLevels::new(self, shape)?;
-        let [alone_level, scores_level] = [1, 2].map(|users| levels.of_users(users));
+        let scores_level = levels.sum();
         self.check_depth(scores_level, top)?;
         let (steps, update) = self.update_levels(batch, shape, top)?;
         Ok(Plan {
-            alone_level,
+            alone_level: scores_level,
             scores_level,
             statistics_level: update,
             // A transform takes a level, so that the old model is one level above the statistics.

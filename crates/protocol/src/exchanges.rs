@@ -1,6 +1,6 @@
 //! The exchanges of an encrypted bandit with a holder of the key: what both sides must compute alike.
 
-use crate::levels::{ANSWER_LEVEL, products_level};
+use crate::levels::{ANSWER_LEVEL, PRODUCTS_LEVEL};
 use crate::{BanditConfig, LOG_SCORE, LOG_STATISTICS, Plan, ScoreLayout, ScoreRing};
 use ckks::{Params, RAISE_FACTORS, Raise, SlotsToCoefficients};
 use serde::{Deserialize, Serialize};
@@ -66,7 +66,7 @@ impl Exchanges {
         let statistics = raise(layout.raised_statistics(slots), LOG_STATISTICS, plan.statistics_level)?;
         let (level, count, scale) = (plan.refresh_level, plan.model_slots, large.scale(plan.model_level));
         let model = SlotsToCoefficients::new(large, small, level, count, scale, &layout.model())?;
-        let (level, scale) = (products_level(2), large.scale(products_level(2)));
+        let (level, scale) = (PRODUCTS_LEVEL, large.scale(PRODUCTS_LEVEL));
         let answers =
             SlotsToCoefficients::new(large, answers, level, slots, scale, &layout.answer_terms(slots))?
                 .into_level(ANSWER_LEVEL, scale)?;

@@ -141,7 +141,7 @@ impl KeyPlan {
         config.linear.width = WidthShape::Root.width(1.0);
         let levels = DecisionLevels::new(&config, shape)?;
         // A level is left, as in the sets whose costs were measured.
-        let fits = shape.slots() <= holds(&params) && levels.of_users(2) < params.depth;
+        let fits = shape.slots() <= holds(&params) && levels.sum() < params.depth;
         let (true, Ok(scores)) = (fits, ScoreRing::beside(&params, shape)) else { return Ok(None) };
         let top = params.depth;
         let mut galois = BTreeMap::new();

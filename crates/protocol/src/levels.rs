@@ -15,9 +15,7 @@ pub const ANSWER_LEVEL: usize = 0;
 
 /// The level at which the entries of an evaluation leave the large ring. The fold of a request alone takes
 /// it. The exchange of answers of several has its 73 bits or more for a mask and a value.
-pub fn products_level(_users: usize) -> usize {
-    ANSWER_LEVEL + 1
-}
+pub const PRODUCTS_LEVEL: usize = ANSWER_LEVEL + 1;
 
 /// The levels of each step of an evaluation before its entries leave the large ring, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,10 +49,9 @@ impl DecisionLevels {
         })
     }
 
-    /// The level of raised scores of an evaluation of `users` users: all steps, and those after
-    /// [`products_level`].
-    pub fn of_users(&self, users: usize) -> usize {
-        self.square_root + self.comparison + self.row_product + products_level(users)
+    /// The level of raised scores: all steps, and those after [`PRODUCTS_LEVEL`].
+    pub fn sum(&self) -> usize {
+        self.square_root + self.comparison + self.row_product + PRODUCTS_LEVEL
     }
 }
 

@@ -30,7 +30,7 @@
 //! divided by a power of two that is at least L, and the model by one that is at least the largest entry of
 //! A, so that scores are at most 1 in size ([`ScoreLayout::log_range`]).
 
-use crate::levels::products_level;
+use crate::levels::PRODUCTS_LEVEL;
 use crate::{AnswerLayout, ArmCounter, BanditConfig, Compare, Error, KeyPlan, Plan, Shape, counters};
 use bandit::vector::within;
 use ckks::{ParamsSpec, Places, PrefixSpec, RAISE_FACTORS, Security, Term};
@@ -126,7 +126,7 @@ impl ScoreRing {
     /// statement about known attacks. There is no reduction from one modulus, as there is between the levels
     /// of one chain: the product of both moduli has some 270 bits.
     pub fn answers(&self, large: &ParamsSpec) -> PrefixSpec {
-        PrefixSpec { large: *large, log_n: self.params.log_n, depth: products_level(2), log_p: &[50] }
+        PrefixSpec { large: *large, log_n: self.params.log_n, depth: PRODUCTS_LEVEL, log_p: &[50] }
     }
 
     /// B, the number of users of an evaluation of `slots` slots.

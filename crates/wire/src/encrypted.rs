@@ -16,7 +16,7 @@
 use crate::Error;
 use crate::frame::{self, Kind, Reader};
 use ckks::{KeyId, Params};
-use protocol::levels::products_level;
+use protocol::levels::PRODUCTS_LEVEL;
 use protocol::{
     Answers, BanditConfig, Compare, DecisionId, LearnId, LweAnswer, MOST_DECISIONS, MOST_LOGGED, Plan,
     QuestionId, ScoreLayout, Status, TaskKind,
@@ -151,7 +151,7 @@ impl Limits {
             },
             task: scores
                 .max(bytes("masked model", plan.refresh_level)?)
-                .max(bytes("masked products", products_level(2))?),
+                .max(bytes("masked products", PRODUCTS_LEVEL)?),
             raised: raised.max(action),
             scores,
             counters: if config.counters.is_some() { counters } else { 0 },

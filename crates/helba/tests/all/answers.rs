@@ -8,7 +8,7 @@ use helba::Engine;
 use helba::circuit::DecisionCircuit;
 use helba::{DeepEngine, Error, Masked, Scalars};
 use protocol::exchange::{ANSWER_FLOOD_BITS, ENTRY_FLOOD_BITS};
-use protocol::levels::{ANSWER_LEVEL, DecisionLevels, products_level};
+use protocol::levels::{ANSWER_LEVEL, DecisionLevels, PRODUCTS_LEVEL};
 use protocol::{AnswerLayout, BanditConfig, Exchanges, KeyPlan, LOG_SCORE, Shape, WidthShape};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
@@ -64,7 +64,7 @@ impl World {
             .collect();
         let raised = circuit.raised(|arm, user| (user < users).then(|| scores[user * k + arm]));
         let alg = Clear::new(slots).unwrap();
-        let levels = DecisionLevels::new(&config, self.shape).unwrap().of_users(2);
+        let levels = DecisionLevels::new(&config, self.shape).unwrap().sum();
         circuit.products(&alg, &alg.fresh(&raised, levels).unwrap()).unwrap().real()
     }
 
@@ -162,7 +162,7 @@ fn every_user_gets_its_own_entries() {
     for (d, k) in [(2, 2), (8, 8), (8, 16), (8, 32)] {
         let mut world = World::new(d, k, true);
         let products = world.products(d, k);
-        let encrypted = world.encrypt(&products, products_level(2), &mut world.rng.clone());
+        let encrypted = world.encrypt(&products, PRODUCTS_LEVEL, &mut world.rng.clone());
         let answers = world.exchanged(encrypted);
         let users = world.layout.users();
         let own = |world: &World, coefficients: &[f64], user: usize| {
@@ -195,7 +195,7 @@ fn a_request_alone_gets_its_entries_without_an_exchange() {
     let mut world = World::new(8, 8, true);
     let products = world.products(8, 8);
     let mut rng = world.rng.clone();
-    let encrypted = world.encrypt(&products, products_level(1), &mut rng);
+    let encrypted = world.encrypt(&products, PRODUCTS_LEVEL, &mut rng);
     let evaluated = world.engine.evaluated(encrypted, &mut rng).unwrap();
     let last = world.layout.users() - 1;
     let bound = 7.0 * world.noise();
@@ -237,7 +237,7 @@ fn an_exchange_leaves_nothing_of_a_neighbour() {
             let mut entries = vec![(user, 1.0)];
             entries.extend(neighbours.map(|neighbour| (neighbour, of_neighbours)));
             let products = world.with_entries(&entries);
-            let encrypted = world.encrypt(&products, products_level(2), &mut world.rng.clone());
+            let encrypted = world.encrypt(&products, PRODUCTS_LEVEL, &mut world.rng.clone());
             let answers = world.exchanged(encrypted);
             world.entry(&answers, 0, user)
         };
@@ -252,7 +252,7 @@ fn an_exchange_leaves_nothing_of_a_neighbour() {
 fn attack_answers_do_not_show_what_they_were_computed_from() {
     let mut world = World::new(2, 2, true);
     let products = world.products(2, 2);
-    let encrypted = world.encrypt(&products, products_level(1), &mut world.rng.clone());
+    let encrypted = world.encrypt(&products, PRODUCTS_LEVEL, &mut world.rng.clone());
     let alone = [(); 2].map(|()| {
         let evaluated = world.engine.evaluated(encrypted.clone(), &mut world.rng).unwrap();
         world.engine.answer_alone(&evaluated, &[0], &mut world.rng).unwrap()
@@ -261,7 +261,7 @@ fn attack_answers_do_not_show_what_they_were_computed_from() {
     let masked = [(); 2].map(|()| world.masked(encrypted.clone()));
     assert!(masked[0].seed != masked[1].seed && masked[0].ciphertext.c1() != masked[1].ciphertext.c1());
     // A generator that repeats itself masks other products by another mask.
-    let other = world.encrypt(&world.with_entries(&[(0, 1.0)]), products_level(1), &mut world.rng.clone());
+    let other = world.encrypt(&world.with_entries(&[(0, 1.0)]), PRODUCTS_LEVEL, &mut world.rng.clone());
     let [one, same, other] = [&encrypted, &encrypted, &other]
         .map(|products| ckks::mask_seed_for(products, &mut ChaCha20Rng::seed_from_u64(19)));
     assert!(one == same && one != other);
@@ -297,12 +297,12 @@ fn attack_a_neighbours_arm_is_not_in_an_answer() {
     for (user, arm) in arms.iter().enumerate() {
         products[world.layout.product_slot(*arm, user)] = 1.0;
     }
-    let encrypted = world.encrypt(&products, products_level(2), &mut rng);
+    let encrypted = world.encrypt(&products, PRODUCTS_LEVEL, &mut rng);
     let right = |entry: &dyn Fn(usize, usize) -> f64| {
         (1..users).filter(|&user| usize::from(entry(1, user) > entry(0, user)) == arms[user]).count()
     };
     let all: Vec<usize> = (0..users).collect();
-    let fold = Fold::new(&world.switch, products_level(2), &world.layout.moves(&all)).unwrap();
+    let fold = Fold::new(&world.switch, PRODUCTS_LEVEL, &world.layout.moves(&all)).unwrap();
     let mut unmasked = fold.apply(&world.switch, &world.switch.split(&encrypted).unwrap()).unwrap();
     ckks::flood_assign(world.answers.params(), &mut unmasked, ANSWER_FLOOD_BITS, &mut rng);
     let slots = world.slots(&unmasked);
@@ -332,7 +332,7 @@ fn attack_a_raiser_tests_a_guess_at_a_neighbours_prediction() {
         for prediction in [GUESS, OTHER] {
             let products = neighbour.products(prediction, added);
             let world = &mut neighbour.world;
-            let encrypted = world.encrypt_large(&products, products_level(2));
+            let encrypted = world.encrypt_large(&products, PRODUCTS_LEVEL);
             let answers = world.exchanged(encrypted);
             for arm in 0..2 {
                 let want = products[world.layout.product_slot(arm, 0)];
@@ -362,7 +362,7 @@ fn attack_a_thousand_answers_are_the_same_whatever_a_neighbours_entry() {
         let mut counts = [0; 16];
         for _ in 0..4 {
             let products = world.with_entries(&[(neighbour, entry)]);
-            let encrypted = world.encrypt_large(&products, products_level(2));
+            let encrypted = world.encrypt_large(&products, PRODUCTS_LEVEL);
             let answers = world.exchanged(encrypted);
             for user in (0..users).filter(|user| *user != neighbour).take(250) {
                 let noise = world.entry(&answers, 0, user) + shift;
@@ -381,10 +381,10 @@ fn attack_a_thousand_answers_are_the_same_whatever_a_neighbours_entry() {
 fn attack_the_holder_of_an_exchange_sees_uniform_numbers() {
     let mut world = World::new(2, 2, true);
     let params = world.large.params().clone();
-    let q = params.log_q(products_level(2)).exp2();
+    let q = params.log_q(PRODUCTS_LEVEL).exp2();
     for entry in [0.0, 1.0, 39f64.exp2()] {
         let products: Vec<f64> = vec![entry; params.max_slots()];
-        let encrypted = world.encrypt_large(&products, products_level(2));
+        let encrypted = world.encrypt_large(&products, PRODUCTS_LEVEL);
         let mut seen = || {
             let masked = world.masked(encrypted.clone()).ciphertext;
             ckks_secret::decrypt_coefficients(&world.large, &masked)
@@ -409,12 +409,12 @@ fn an_overflow_spoils_all_answers_or_none() {
     let mut world = World::new(2, 2, true);
     let (users, neighbour) = (world.layout.users(), 7);
     let scale = world.exchanges.answers.to().1;
-    let q = world.large.params().log_q(products_level(2)).exp2();
+    let q = world.large.params().log_q(PRODUCTS_LEVEL).exp2();
     for (entry, tries) in [(20f64.exp2(), 20), (38f64.exp2(), 60), (44f64.exp2(), 5)] {
         let products = world.with_entries(&[(neighbour, entry)]);
         let mut spoilt = 0;
         for _ in 0..tries {
-            let encrypted = world.encrypt_large(&products, products_level(2));
+            let encrypted = world.encrypt_large(&products, PRODUCTS_LEVEL);
             let answers = world.exchanged(encrypted);
             let wrong = (0..users)
                 .filter(|user| user % 16 != neighbour % 16)
@@ -460,7 +460,7 @@ impl Neighbour {
         let (config, slots) = (root(2, 2), world.large.params().max_slots());
         let circuit =
             DecisionCircuit::new(&config, Scalars::new(&config, 31, 30), world.shape, slots).unwrap();
-        let levels = DecisionLevels::new(&config, world.shape).unwrap().of_users(2);
+        let levels = DecisionLevels::new(&config, world.shape).unwrap().sum();
         let user = world.layout.users() / 3;
         Neighbour { world, circuit, levels, user }
     }

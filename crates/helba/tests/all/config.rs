@@ -7,7 +7,7 @@ use ckks::Security;
 use fault::OutOfRange;
 use helba::circuit::DecisionCircuit;
 use helba::{Scalars, update};
-use protocol::levels::{UpdateLevels, products_level};
+use protocol::levels::{PRODUCTS_LEVEL, UpdateLevels};
 use protocol::{
     Answers, Automorphism, BanditConfig, Error, KeyPlan, MOST_FACTOR, Plan, ScoreLayout, Shape, WidthShape,
 };
@@ -260,7 +260,7 @@ fn keys_reach_the_levels_of_their_use() {
             let circuit = DecisionCircuit::new(&config, scalars, shape, params.max_slots()).unwrap();
             let raised = alg.fresh(&[Complex64::ZERO], plan.scores_level).unwrap();
             let products = circuit.products(&alg, &raised).unwrap();
-            assert_eq!(alg.level(&products), products_level(2));
+            assert_eq!(alg.level(&products), PRODUCTS_LEVEL);
             note(&alg);
             circuits += 1;
             let alg = Clear::new(shape.update_slots()).unwrap();
