@@ -240,7 +240,7 @@ mod tests {
     use super::*;
     use bandit::Width;
     use circuits::{Clear, ClearVector};
-    use protocol::levels::{DecisionLevels, PRODUCTS_LEVEL};
+    use protocol::levels::{ANSWER_LEVEL, DecisionLevels, PRODUCTS_LEVEL};
     use testkit::ClearTwin;
 
     const ROOT: Width = Width::Constant { alpha: 0.5 };
@@ -499,7 +499,7 @@ mod tests {
                 let pairs = entries(&with).into_iter().zip(entries(&without));
                 assert!(pairs.into_iter().all(|(a, b)| (a - b).abs() < 1e-9), "{d} {k}");
                 let question = DecisionCircuit::trace(&alg, &with).unwrap();
-                assert_eq!(alg.level(&question), 1);
+                assert_eq!(alg.level(&question), ANSWER_LEVEL);
                 let (first, rest) = question.values().split_first().unwrap();
                 let entry = first.re / slots as f64;
                 let want = if trace > c { 1.0 } else { 0.0 };

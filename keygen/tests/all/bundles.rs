@@ -2,6 +2,7 @@
 
 use ckks_secret::SecretKey;
 use keygen::{Error, Request, Security, Summary, create_files, generate};
+use protocol::levels::PRODUCTS_LEVEL;
 use protocol::{ScoreRing, Shape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -94,7 +95,7 @@ fn bundles_are_read_as_they_were_written() {
 
 /// A number in every slot, encrypted in the large ring, is in every slot of the first part.
 fn switching_works(scores: &ScoreKeys, deep: &SecretKey, secret: &SecretKey) {
-    let message = ckks::Plaintext::encode(deep.params(), &[0.75.into()], 2).unwrap();
+    let message = ckks::Plaintext::encode(deep.params(), &[0.75.into()], PRODUCTS_LEVEL).unwrap();
     let encrypted = ckks_secret::encrypt(deep, &message, &mut rng(9)).expand(deep);
     let parts = scores.switch.split(&encrypted).unwrap();
     let secret = secret.under(scores.switch.small().params());
@@ -347,13 +348,13 @@ fn contradictions_in_the_keys_of_answers_are_refused() {
     // A rotation below the top level, and another one.
     let params = scores.switch.small().params();
     let secret = SecretKey::generate(params, &mut rng(3));
-    for (k, level, missing) in [(-1, 1, true), (-2, 2, false)] {
+    for (k, level, missing) in [(-1, 0, true), (-2, 1, false)] {
         let element = ckks::GaloisElement::rotation(params, k);
         let key = ckks_secret::galois_key(&secret, element, level, &mut rng(4));
         let frame = ckks::write_key_switch_key(params, scores.key_id, Some(element), &key);
         let r = read(&|_, frames| frames[first + 2].clone_from(&frame));
         match r {
-            Err(wire::Error::MissingKey { level: 2, .. }) if missing => {}
+            Err(wire::Error::MissingKey { level: 1, .. }) if missing => {}
             Err(wire::Error::Malformed(_)) if !missing => {}
             other => panic!("{k}: {other:?}"),
         }
