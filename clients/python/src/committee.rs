@@ -128,7 +128,8 @@ impl Committee {
                     checked => checked?,
                 }
             }
-            let decide = |rows: &Vec<Vec<f64>>| inner.patiently(stop, || inner.session.decide(&bandit, rows));
+            let user = inner.user(stop)?;
+            let decide = |rows: &Vec<Vec<f64>>| inner.patiently(stop, || user.decide(&bandit, rows));
             let mut made = Vec::with_capacity(contexts.len());
             for together in contexts.chunks(AT_A_TIME) {
                 let decided: Vec<_> = std::thread::scope(|scope| {
