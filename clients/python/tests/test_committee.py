@@ -170,7 +170,7 @@ def test_another_committee_is_refused(committee: Committee, tmp_path: Path) -> N
     assert not file.exists()
     kept = client.session_bytes()
     with pytest.raises(helba.KeysError, match="was named"):
-        helba.Client(url, committee=other, session=kept)
+        helba.Client(url, committee=other, session=kept, patience=0).bandit(bandit_id).decide(ROWS)
     with pytest.raises(helba.KeysError, match="was named"):
         helba.Client(url, session=bytes(32) + kept[32:], patience=0).bandit(bandit_id).decide(ROWS)
     before = len(client.bandits())
