@@ -648,13 +648,24 @@ impl Switchboard {
         let late: Vec<RunId> = self
             .runs
             .iter()
-            .filter(|(_, run)| now.saturating_duration_since(run.since) >= self.options.patience)
+            .filter(|(_, run)| now.saturating_duration_since(run.since) >= self.patience(run))
             .map(|(id, _)| *id)
             .collect();
         for id in late {
             self.late(id, now);
         }
         self.go_on(now);
+    }
+
+    /// How long a step of a run may take. Once what it is for has failed with each set of members, these are
+    /// slow and not silent: they have twice the time in the next turn, up to 16 times.
+    fn patience(&self, run: &Run) -> Duration {
+        let sets = choices(self.seats.here().len(), self.threshold.needed());
+        let failed = match run.is_pack() {
+            true => None,
+            false => self.bandits.get(&run.bandit).map(|bandit| bandit.failed),
+        };
+        self.options.patience * 2u32.pow((failed.unwrap_or(0) / (sets + 1)).min(4) as u32)
     }
 
     /// Begins all that can begin.

@@ -76,6 +76,11 @@ pub(crate) struct Had {
 }
 
 impl Run {
+    /// Whether it computes decisions.
+    pub(crate) fn is_pack(&self) -> bool {
+        matches!(self.kind, Kind::Pack { .. })
+    }
+
     /// The sessions of requests that it computes.
     pub(crate) fn sessions(&self) -> impl Iterator<Item = SessionId> {
         let requests = match &self.kind {

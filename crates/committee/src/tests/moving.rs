@@ -6,6 +6,7 @@ use super::world::made_up;
 use shares::SignedManifest;
 use shares::moves::{Handover, Roll, follow};
 use shares::talk::{BanditId, Definition, FromMember, ToMember};
+use std::time::Duration;
 use switchboard::carry;
 
 /// The bandit under its id with the next committee.
@@ -103,6 +104,29 @@ fn a_committee_moves() {
         assert_eq!(old.board.view(&empty).unwrap().feedbacks, 0);
         old.decide(&device, &empty, &rounds[0].0);
     }
+}
+
+/// Members who take longer for each step than the server waits at first take a bandit over all the same, and
+/// learn.
+#[test]
+fn a_committee_of_slow_members_moves_and_learns() {
+    let mut old = Committee::new(2, 3);
+    let bandit = old.create(&config(2, 2), 1);
+    let device = old.session();
+    play(&mut old, &bandit, &device, 4);
+    let mut next = Committee::after(&old, 2, 4);
+    let there = there(&old, &next, &bandit);
+    leave(&mut old, &next, &[1, 2, 3]);
+    next.slow = next.options.patience * 3;
+    assert!(carried(&mut old, &mut next, &mut honest, &mut tells));
+    next.slow = Duration::ZERO;
+    next.run();
+    let device = next.session();
+    assert_eq!(play(&mut next, &there, &device, 3), 4);
+    let (_, label) = next.decide(&device, &there, &[vec![0.5, 0.5], vec![0.1, 0.2]]);
+    next.slow = next.options.patience * 3;
+    next.reward(&device, &there, &label, 1.0);
+    assert_eq!(next.board.view(&there).unwrap().feedbacks, 8);
 }
 
 /// What a device follows: 2t − 1 signatures of the committee that it knows, for each move.

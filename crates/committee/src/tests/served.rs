@@ -51,6 +51,8 @@ pub(crate) struct Committee {
     pub(crate) told: Option<ToMember>,
     /// The last session that was begun.
     pub(crate) sent: Option<shares::Session>,
+    /// How long members take for what they say.
+    pub(crate) slow: Duration,
 }
 
 /// What a hostile member says in place of what it should: the member, and its message.
@@ -128,6 +130,7 @@ impl Committee {
             number: 1,
             told: None,
             sent: None,
+            slow: Duration::ZERO,
         };
         (1..=n).for_each(|member| committee.start(member));
         committee
@@ -187,9 +190,9 @@ impl Committee {
         }
     }
 
-    /// Carries messages until nobody says anything more.
+    /// Carries messages until nobody says anything more; 200 times at most where members are slow.
     pub(crate) fn run_with(&mut self, lies: Lies, tells: Tells) {
-        loop {
+        for _ in 0..if self.slow.is_zero() { usize::MAX } else { 200 } {
             let mut said = vec![];
             for at in 0..self.members.len() {
                 let number = at as u8 + 1;
@@ -210,6 +213,10 @@ impl Committee {
             }
             if said.is_empty() {
                 break;
+            }
+            if !self.slow.is_zero() {
+                self.now += self.slow;
+                self.board.tick(self.now);
             }
             for (member, message) in said {
                 for message in lies(member, message) {
