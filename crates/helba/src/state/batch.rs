@@ -248,11 +248,6 @@ impl<C> State<C> {
         }
     }
 
-    fn next_task(&mut self) -> u64 {
-        self.tasks += 1;
-        self.tasks
-    }
-
     /// The Newton factors of an update with `untested` feedbacks, from which `subtracted` are removed.
     fn newton(&self, untested: u64, subtracted: u64) -> Result<Factors, Error> {
         let steps = self.config.newton(self.residual, untested, subtracted, self.plan.newton_steps);

@@ -57,10 +57,22 @@ impl<C> State<C> {
         Ok(())
     }
 
+    /// The id of the next task, below 2^63: whoever was not shown the task does not know it, and so answers
+    /// nothing.
+    pub(super) fn next_task(&mut self) -> u64 {
+        self.tasks += 1;
+        let id = self.of_the_last_task(b"task");
+        u64::from_le_bytes(std::array::from_fn(|i| id[i])) >> 1
+    }
+
     /// The seed of the mask of the last task.
     pub(super) fn mask(&self) -> [u8; 32] {
+        self.of_the_last_task(b"mask")
+    }
+
+    fn of_the_last_task(&self, purpose: &[u8]) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new_keyed(&self.secret);
-        hasher.update(b"mask").update(&self.history).update(&self.tasks.to_le_bytes());
+        hasher.update(purpose).update(&self.history).update(&self.tasks.to_le_bytes());
         *hasher.finalize().as_bytes()
     }
 

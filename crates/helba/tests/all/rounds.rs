@@ -659,15 +659,17 @@ fn events_determine_the_state() {
         world.bandit.updated(&update, masked);
     }
     assert!(replay(&events).unwrap() == world.bandit.to_bytes(&world.engine).unwrap());
-    let mask = |events: &[Event]| {
+    let task = |events: &[Event]| {
         let mut bandit = start.clone();
         events.iter().for_each(|event| drop(bandit.apply(&world.engine, event).unwrap()));
-        bandit.task().unwrap().masked
+        bandit.task().unwrap()
     };
     // The first batch closes with its second feedback. The sum of another order is the same, and its mask is
-    // another one.
+    // another one; so is its id, which nobody finds by counting.
     let other = [events[0].clone(), events[2].clone(), events[1].clone()];
-    assert!(*mask(&events[..3]) == *mask(&events[..3]) && *mask(&events[..3]) != *mask(&other));
+    let [one, again, other] = [&events[..3], &events[..3], &other].map(task);
+    assert!(one.masked == again.masked && one.masked != other.masked);
+    assert!(one.id == again.id && one.id.abs_diff(other.id) > 1 << 20 && one.id > 1 << 20);
 }
 
 /// After an erasure the model is that of a run without the feedback, whether it was in the open batch, in the
