@@ -150,6 +150,14 @@ fn purchases_are_decided_as_the_twin_does() {
     }
 }
 
+/// The same over 10,000 rounds of eight features and eight arms.
+#[test]
+#[ignore = "minutes"]
+fn long_plays_are_decided_as_the_twin_does() {
+    let gap = play(2, 3, config(8, 8), &made_up(10_000, 8, 8, 3), 20);
+    assert!(gap <= 2f64.powi(-14), "{gap:e}");
+}
+
 /// Members decide as the algorithm does, but for ties below 2⁻¹⁴ of the range, and their statistics are equal
 /// to those of the twin as integers.
 #[test]
