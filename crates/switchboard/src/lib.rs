@@ -340,8 +340,10 @@ impl Switchboard {
         if self.bandits.contains_key(&id) {
             return Ok(id);
         }
+        // One that is refused leaves nothing in the store, which it would keep from being read.
+        let bandit = Bandit::new(definition.clone())?;
         self.put(&Key::Bandit(id), &definition)?;
-        self.bandits.insert(id, Bandit::new(definition.clone())?);
+        self.bandits.insert(id, bandit);
         self.seats.tell_all(&ToMember::Bandit(definition));
         self.go_on(Instant::now());
         Ok(id)

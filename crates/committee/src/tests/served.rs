@@ -423,6 +423,22 @@ fn a_deleted_bandit_leaves_nothing() {
     assert_eq!(committee.stored.len(), sessions);
 }
 
+/// A bandit that is refused leaves nothing in the store, which the server reads when it starts again.
+#[test]
+fn a_refused_bandit_leaves_nothing() {
+    let mut committee = Committee::new(2, 3);
+    let bandit = committee.create(&config(2, 2), 1);
+    let stored = committee.stored.clone();
+    let config = LinearConfig { schedule: Schedule::TraceOrGrowth, ..config(2, 2) };
+    let config = serde_json::to_string(&config).unwrap();
+    let known = committee.board.view(&bandit).unwrap().definition.clone();
+    let refused = committee.board.create(Definition { config, nonce: [4; 16], ..known });
+    assert!(matches!(refused, Err(switchboard::Error::Definition(_))));
+    committee.store();
+    assert_eq!(committee.stored, stored);
+    committee.restart_server();
+}
+
 /// With one member more than 2t − 1, one that is silent in the middle of a run is left out, and comes back
 /// later. With exactly 2t − 1, requests wait until it is back. A server that starts again goes on.
 #[test]
