@@ -11,6 +11,7 @@ use bandit::LinearConfig;
 pub use error::CommitteeError;
 use host::lock;
 pub(crate) use moving::Committees;
+use protocol::Counters;
 use serde::{Deserialize, Serialize};
 use service::Content;
 use shares::talk::{
@@ -23,7 +24,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use switchboard::{Decision, Options, Switchboard, Ticket};
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout_at;
-use wire::{CommitteeBandit, CommitteeBanditView};
+use wire::{CommitteeBandit, CommitteeBanditView, CommitteeCounters};
 
 /// The time between two looks at who is silent.
 const TICK: Duration = Duration::from_millis(250);
@@ -302,6 +303,9 @@ pub(crate) struct Asked {
     /// The most decisions of a session between two batches.
     #[serde(default = "default_decisions")]
     decisions_a_session: u16,
+    /// Whether arms are counted, and how many feedbacks members open together.
+    #[serde(default)]
+    counters: Option<Counters>,
 }
 
 fn default_sessions() -> u16 {
@@ -319,11 +323,23 @@ impl Asked {
         let narrow = |size: usize| u16::try_from(size).map_err(|_| bad("it is too large".into()));
         let config = serde_json::to_string(&self.linear).map_err(|error| bad(error.to_string()))?;
         let nonce = wire::from_hex(id);
+        let counters = match self.counters {
+            Some(Counters { rho: Some(_), .. }) => {
+                return Err(bad(
+                    "counters.rho: a bandit of a committee has none, since its members add no noise".into(),
+                ));
+            }
+            // What does not fit is larger than any group.
+            Some(Counters { every, .. }) => Some(every.try_into().unwrap_or(u32::MAX)),
+            None => None,
+        };
+        let counters = counters.map(|every| shares::talk::Counters { every });
         Ok(Definition {
             features: narrow(self.linear.d)?,
             arms: narrow(self.linear.k)?,
             config,
             rules: Rules { sessions: self.sessions, decisions: self.decisions_a_session },
+            counters,
             founder,
             nonce: nonce.ok_or(crate::Error::Broken("an id that is not 16 bytes"))?,
         })
@@ -396,6 +412,20 @@ impl CommitteeServed {
             here: desk.board.here(),
             needed: committee.sharing.threshold().needed(),
         })
+    }
+
+    /// Its counters, of whole groups of feedbacks.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoCounters`]; [`crate::Error::UnknownBandit`] after it was deleted.
+    pub(crate) fn counters(&self) -> Result<Reply, crate::Error> {
+        if self.definition.counters.is_none() {
+            return Err(crate::Error::NoCounters { id: self.path_id() });
+        }
+        let (committee, id) = self.at();
+        let desk = lock(&committee.desk);
+        let opened = desk.board.view(&id)?.opened;
+        Reply::json(&CommitteeCounters::new(self.definition.arms.into(), opened))
     }
 
     /// The longest body of a decision request.

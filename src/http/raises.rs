@@ -1,10 +1,11 @@
 //! `/v1/bandits/{id}/raises`: a holder of the key waits for tasks of an encrypted bandit and answers them;
-//! and `/v1/bandits/{id}/counters`, which it opens.
+//! and `/v1/bandits/{id}/counters`, which it opens, or which a committee has opened.
 
 use super::{AppState, refuse};
 use crate::access::Caller;
-use crate::bandits::{EncryptedServed, Reply};
+use crate::bandits::{Bandit, EncryptedServed, Reply};
 use crate::error::Error;
+use crate::jobs;
 use axum::Extension;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
@@ -42,14 +43,17 @@ pub(super) async fn wait(
     })
 }
 
-/// The encrypted counters, when all that they show is on disk.
+/// The encrypted counters, when all that they show is on disk, or those that a committee has opened.
 pub(super) async fn counters(
     State(state): State<AppState>,
     id: Result<Path<String>, PathRejection>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Reply, Error> {
-    let bandit = encrypted(&state, &id?.0, &caller)?;
-    bandit.counters().await
+    let Path(id) = id?;
+    match state.find_for(&id, &caller)? {
+        Bandit::Committee(bandit) => jobs::run(None, move || bandit.counters()).await,
+        bandit => bandit.encrypted(&id)?.counters().await,
+    }
 }
 
 /// Takes the answers to tasks.

@@ -8,7 +8,7 @@
 //! | 4 to 7 | under a root: its Chebyshev polynomial of degree 15 |
 //! | 8 | the index, rounded to 2⁻¹⁶ of its range: after this all is exact |
 //! | then | the largest index ([`largest`]) |
-//! | last but one | the row of the arm, as a record; the sum that is 0 if one arm alone was chosen |
+//! | last but one | the row of the arm, as a record, and where arms are counted which one it is; the sum that is 0 if one arm alone was chosen |
 //! | last | that sum, times a random number: **0, or the decision stops** |
 
 use crate::Error;
@@ -68,7 +68,8 @@ pub fn plan(plan: &mut Plan, of: &Decide) -> Result<(), Error> {
     walk(decide(plan, of, Inputs { inverse: zeros(d * (d + 1) / 2), estimate: zeros(d), rows })).map(|_| ())
 }
 
-/// Decides. The row that is played is the record of the slot.
+/// Decides. The row that is played is the record of the slot, and then, where arms are counted, a 1 for its
+/// arm among K numbers that are 0 else.
 ///
 /// # Errors
 /// [`Error::Row`], [`Error::NoChoice`]; those of the machine.
@@ -128,12 +129,18 @@ pub async fn decide<M: Machine>(
     // The row of the arm; and whether one arm alone was chosen.
     let entry = |i: usize| chosen.winner.iter().map(|(at, wire)| (*wire, rows[*at][i])).collect();
     let mut gates: Vec<_> = (0..d).map(|i| Gate::products(entry(i)).record()).collect();
+    if decide.counts {
+        let mut by_arm: Vec<_> = chosen.winner.iter().map(|(at, wire)| (decide.order[*at], *wire)).collect();
+        by_arm.sort_unstable_by_key(|(arm, _)| *arm);
+        gates.extend(by_arm.into_iter().map(|(_, wire)| Gate::shared(m.share(wire)).record()));
+    }
+    let numbers = gates.len();
     let groups = &chosen.groups;
     if !groups.is_empty() {
         gates.push(one_of_each(m, groups));
     }
     let played = m.round(gates).await?;
-    if let Some(sum) = played.get(d) {
+    if let Some(sum) = played.get(numbers) {
         let random = m.random();
         let opened = m.round(vec![Gate::products(vec![(*sum, random)]).opened()]).await?;
         if m.public(opened[0]) != Field::ZERO {

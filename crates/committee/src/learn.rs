@@ -2,6 +2,10 @@
 //!
 //! V += Σ x·xᵀ and g += Σ r·x are exact, one product for each number however many feedbacks. The inverse
 //! follows from the last one by Newton's iteration A ← f·A·(2 − f·A·V) with public factors, and ω = A·g.
+//!
+//! Where arms are counted, the arm of a feedback stands behind its row x as h, 1 at the arm and 0 elsewhere.
+//! Σ h and Σ r·h are part of the state, and exact. They are opened in round 1 as they were *before* the
+//! update: another try with other feedback opens the same numbers.
 
 use crate::Error;
 use crate::decide::{norms, place};
@@ -24,29 +28,31 @@ pub struct State<S> {
     pub scaled: Vec<S>,
     /// ω, in units of 2⁻²⁸.
     pub estimate: Vec<S>,
+    /// Of each arm that is counted how often it was played, and then the sums of rewards, in units of 2⁻¹⁶.
+    pub counters: Vec<S>,
 }
 
 impl Zeroize for State<Field> {
     fn zeroize(&mut self) {
-        let State { design, moment, inverse, scaled, estimate } = self;
-        [design, moment, inverse, scaled, estimate].into_iter().for_each(Zeroize::zeroize);
+        let State { design, moment, inverse, scaled, estimate, counters } = self;
+        [design, moment, inverse, scaled, estimate, counters].into_iter().for_each(Zeroize::zeroize);
     }
 }
 
-/// How many numbers a state has.
-pub(crate) fn numbers_of_a_state(features: usize) -> usize {
-    3 * (features * (features + 1) / 2) + 2 * features
+/// How many numbers a state has, with so many arms that are counted.
+pub(crate) fn numbers_of_a_state(features: usize, counted: usize) -> usize {
+    3 * (features * (features + 1) / 2) + 2 * (features + counted)
 }
 
 impl<S: Clone> State<S> {
     /// The numbers in the order of its record.
     pub fn numbers(&self) -> Vec<S> {
-        let State { design, moment, inverse, scaled, estimate } = self;
-        [design, moment, inverse, scaled, estimate].into_iter().flatten().cloned().collect()
+        let State { design, moment, inverse, scaled, estimate, counters } = self;
+        [design, moment, inverse, scaled, estimate, counters].into_iter().flatten().cloned().collect()
     }
 
     /// The numbers of a state in the order of its record, of which they are the first.
-    pub fn from_numbers(features: usize, numbers: &[S]) -> Option<Self> {
+    pub fn from_numbers(features: usize, counted: usize, numbers: &[S]) -> Option<Self> {
         let triangle = features * (features + 1) / 2;
         let mut rest = numbers;
         let mut take = |count: usize| {
@@ -60,6 +66,7 @@ impl<S: Clone> State<S> {
             inverse: take(triangle)?,
             scaled: take(triangle)?,
             estimate: take(features)?,
+            counters: take(2 * counted)?,
         })
     }
 }
@@ -79,12 +86,13 @@ pub fn initial(start: &Learn) -> State<Field> {
         inverse: diagonal(start.inverse_ridge),
         scaled: diagonal(Field::new(scaled)),
         estimate: vec![Field::ZERO; d],
+        counters: vec![Field::ZERO; 2 * start.counted],
     }
 }
 
 /// A feedback: the row that was played, and the reward.
 pub struct Feedback<S> {
-    /// The features, in units of 2⁻¹⁶.
+    /// The features, in units of 2⁻¹⁶, and h where arms are counted.
     pub row: Vec<S>,
     /// The reward in units of 2⁻¹⁶.
     pub reward: S,
@@ -106,17 +114,18 @@ impl Zeroize for Feedback<Field> {
 /// # Errors
 /// None for numbers of [`Learn::new`].
 pub fn plan(plan: &mut Plan, of: &Learn, erased: &[bool]) -> Result<(), Error> {
-    let d = of.features;
+    let (d, counted) = (of.features, of.counted);
     let zeros = |count: usize| vec![Field::ZERO; count];
-    let state = State::from_numbers(d, &zeros(numbers_of_a_state(d))).ok_or(Error::Slot)?;
+    let state = State::from_numbers(d, counted, &zeros(numbers_of_a_state(d, counted))).ok_or(Error::Slot)?;
     let squares = |erased: bool| if erased { None } else { Some([Field::ZERO; 3]) };
-    let feedback = |erased: &bool| Feedback { row: zeros(d), reward: Field::ZERO, squares: squares(*erased) };
-    walk(learn(plan, of, state, erased.iter().map(feedback).collect()))
+    let feedback =
+        |erased: &bool| Feedback { row: zeros(d + counted), reward: Field::ZERO, squares: squares(*erased) };
+    walk(learn(plan, of, state, erased.iter().map(feedback).collect())).map(|_| ())
 }
 
 /// Learns a batch. The record of the slot is the next state, in the order of [`State::from_numbers`], and
 /// then the reward of each feedback that was counted: a feedback is erased by this reward and the record of
-/// its row.
+/// its row. Returns the counters of `state` if they are opened, else nothing.
 ///
 /// # Errors
 /// [`Error::Rewards`] for rewards that are out of range: then nothing is learnt; those of the machine.
@@ -125,11 +134,12 @@ pub async fn learn<M: Machine>(
     learn: &Learn,
     state: State<M::Share>,
     batch: Vec<Feedback<M::Share>>,
-) -> Result<(), Error> {
-    let d = learn.features;
+) -> Result<Vec<Field>, Error> {
+    let (d, arms) = (learn.features, learn.counted);
     let triangle = d * (d + 1) / 2;
-    let shaped = |f: &Feedback<M::Share>| f.row.len() == d;
-    if state.inverse.len() != triangle || state.moment.len() != d || !batch.iter().all(shaped) {
+    let shaped = |f: &Feedback<M::Share>| f.row.len() == d + arms;
+    let of_state = [state.inverse.len(), state.moment.len(), state.counters.len()];
+    if of_state != [triangle, d, 2 * arms] || !batch.iter().all(shaped) {
         return Err(Error::Slot);
     }
     let erased: Vec<bool> = batch.iter().map(|feedback| feedback.squares.is_none()).collect();
@@ -137,15 +147,19 @@ pub async fn learn<M: Machine>(
         let squares = feedback.squares.into_iter().flatten();
         feedback.row.into_iter().chain([feedback.reward]).chain(squares)
     });
-    let gates = state.inverse.iter().copied().chain(inputs).map(Gate::shared);
+    let shown: &[M::Share] = if learn.opens { &state.counters } else { &[] };
+    let shown = shown.iter().map(|number| Gate::shared(*number).opened());
+    let gates = shown.chain(state.inverse.iter().copied().chain(inputs).map(Gate::shared));
     let masked = m.round(gates.collect()).await?;
+    let (shown, masked) = masked.split_at(if learn.opens { 2 * arms } else { 0 });
+    let shown = shown.iter().map(|wire| m.public(*wire)).collect();
     let (inverse, mut rest) = masked.split_at(triangle);
     let mut take = |count: usize| {
         let (part, after) = rest.split_at(count);
         rest = after;
         part
     };
-    let numbers = |erased: &bool| (take(d), take(if *erased { 1 } else { 4 }));
+    let numbers = |erased: &bool| (take(d + arms), take(if *erased { 1 } else { 4 }));
     let (rows, rewards): (Vec<_>, Vec<_>) = erased.iter().map(numbers).unzip();
     // The products have uniform masks, whatever the rewards are.
     let counted = || erased.iter().enumerate().filter(|(_, erased)| !**erased).map(|(at, _)| at);
@@ -159,7 +173,7 @@ pub async fn learn<M: Machine>(
             gates.push(Gate::products(products.collect()));
         }
     }
-    for i in 0..d {
+    for i in 0..d + arms {
         let products = all().map(|(row, reward, erased)| (signed(reward[0], erased), row[i]));
         gates.push(Gate::products(products.collect()));
     }
@@ -169,8 +183,15 @@ pub async fn learn<M: Machine>(
     if !places.is_empty() {
         return Err(Error::Rewards { places });
     }
-    let before = state.design.iter().chain(&state.moment);
-    let sums: Vec<M::Share> = before.zip(&opened[proofs..]).map(|(old, sum)| *old + m.share(*sum)).collect();
+    let (pulls, rewards_of_arms) = state.counters.split_at(arms);
+    let before = state.design.iter().chain(&state.moment).chain(rewards_of_arms);
+    let mut sums: Vec<M::Share> =
+        before.zip(&opened[proofs..]).map(|(old, sum)| *old + m.share(*sum)).collect();
+    let rewards_of_arms = sums.split_off(triangle + d);
+    let pulls = pulls.iter().enumerate().map(|(arm, old)| {
+        all().fold(*old, |sum, (row, _, erased)| sum + m.share(signed(row[d + arm], erased)))
+    });
+    let counters: Vec<M::Share> = pulls.chain(rewards_of_arms).collect();
     let low = 2 * FEATURE_BITS + learn.log_t - MODEL_BITS;
     let cut = |sum: &M::Share| Gate::shared(*sum).cut(low, learn.most_statistics);
     let scaled = m.round(sums.iter().map(cut).collect()).await?;
@@ -185,8 +206,9 @@ pub async fn learn<M: Machine>(
     let (estimate, scaled) = last.split_at(d);
     let wires = inverse.iter().chain(scaled).chain(estimate).map(|wire| m.share(*wire));
     let learnt: Vec<M::Share> = counted().map(|at| m.share(rewards[at][0])).collect();
-    let gates = sums.into_iter().chain(wires).chain(learnt);
-    m.round(gates.map(|number| Gate::shared(number).record()).collect()).await.map(|_| ())
+    let gates = sums.into_iter().chain(wires).chain(counters).chain(learnt);
+    m.round(gates.map(|number| Gate::shared(number).record()).collect()).await?;
+    Ok(shown)
 }
 
 /// The inverse of V from one of the V before, in two rounds a step.

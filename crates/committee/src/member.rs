@@ -380,25 +380,26 @@ impl<M: Memory> Member<M> {
         let said = forgot(&kept);
         let mut bandit = Bandit { definition, config, pads, current: None, decisions: HashMap::new(), kept };
         if !arrives && bandit.kept.checkpoint.is_none() && !bandit.kept.restored {
-            bandit.current = Some(self.current(&bandit.config, Checkpoint::first(id))?);
+            bandit.current = Some(self.current(&bandit, Checkpoint::first(id))?);
         }
         self.bandits.insert(id, bandit);
         Ok(said)
     }
 
     /// A checkpoint, with the member's shares of its model.
-    fn current(&self, config: &LinearConfig, checkpoint: Checkpoint) -> Result<Current, Error> {
-        let keys = &self.secrets.keys;
+    fn current(&self, bandit: &Bandit, checkpoint: Checkpoint) -> Result<Current, Error> {
+        let (keys, config, counted) = (&self.secrets.keys, &bandit.config, bandit.definition.counted());
         let state = match &checkpoint.model {
-            None => initial(&Learn::new(config, keys.sharing(), (0, 0), (0, 0))?),
+            None => initial(&Learn::new(config, keys.sharing(), (0, 0), (0, 0))?.counting(counted, false)),
             Some(record) => {
                 let shares = Zeroizing::new(keys.record(record));
-                let state = State::from_numbers(config.d, &shares);
+                let state = State::from_numbers(config.d, counted, &shares);
                 state.ok_or(Error::Refused("the record of the checkpoint is no model of this bandit"))?
             }
         };
         let feedbacks = checkpoint.feedbacks;
         let scalars = Decide::new(config, keys.sharing(), feedbacks.saturating_add(1), feedbacks, 0)?;
+        let scalars = scalars.counting(counted);
         let hash = checkpoint.hash();
         Ok(Current { checkpoint, hash, state: Arc::new(Zeroizing::new(state)), scalars: Arc::new(scalars) })
     }
@@ -511,10 +512,10 @@ pub fn config_of(definition: &Definition) -> Result<LinearConfig, Error> {
     let named = config.d == usize::from(definition.features) && config.k == usize::from(definition.arms);
     let fits = products_of_a_decision(config.d, config.k) <= MOST_PRODUCTS;
     let sessions = (1..=Rules::MOST_SESSIONS).contains(&definition.rules.sessions);
-    match named && fits && config.schedule.is_public() && sessions {
+    match named && fits && config.schedule.is_public() && sessions && definition.has_sizable_groups() {
         true => Ok(config),
         false => refused(
-            "the bandit has other features or arms than its configuration or too many of them, a schedule that depends on data, or no or more than 4096 sessions a batch",
+            "the bandit has other features or arms than its configuration or too many of them, a schedule that depends on data, no or more than 4096 sessions a batch, or counters of groups that are too small",
         ),
     }
 }

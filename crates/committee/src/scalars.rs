@@ -6,6 +6,8 @@
 //! ‖ω‖ ≤ √t/(2√λ'), because σ/(σ² + λ') ≤ 1/(2√λ') for each singular value σ of the rows; |u| ≤ ‖ω‖; z ≤
 //! 1/λ'.
 //!
+//! Counters are exact, |Σ h| ≤ t and |Σ r·h| ≤ t·2¹⁶ ≤ 2⁴⁸, and no cut is of them.
+//!
 //! Every cut states the largest size of its number from these, and the mask of each subset is at least 2³⁶
 //! times as wide. A bandit, a batch or a committee for which that does not hold is refused before a number is
 //! touched. The integers here follow from the configuration by additions, products, divisions and square
@@ -52,6 +54,8 @@ pub struct Decide {
     pub(crate) width: u32,
     /// Fraction bits of an index: 16, and 20 where more than 50 subsets round it.
     pub(crate) index_bits: u32,
+    /// Whether arms are counted.
+    pub(crate) counts: bool,
     pub(crate) bonus: Vec<Scalar>,
     pub(crate) at_zero: Scalar,
     pub(crate) estimate: Scalar,
@@ -120,6 +124,7 @@ impl Decide {
             order: config.order_of_ties(tie),
             width,
             index_bits,
+            counts: false,
             bonus: coefficients[1..].iter().map(|q| Field::from_signed(fixed(*q, ROOT_BITS))).collect(),
             at_zero: Field::from_signed(fixed(2.0 * c1 / c2 - 1.0, ROOT_BITS)),
             estimate: Field::from_signed(fixed(range.recip(), ROOT_BITS)),
@@ -140,6 +145,12 @@ impl Decide {
 }
 
 impl Decide {
+    /// The same numbers, where the arm is a part of the record if so many arms are counted.
+    #[must_use]
+    pub fn counting(self, counted: usize) -> Self {
+        Decide { counts: counted > 0, ..self }
+    }
+
     /// The same numbers, with arms of equal indices preferred in the order of the round `tie`.
     pub fn with_order(&self, config: &LinearConfig, tie: u64) -> Self {
         Decide { order: config.order_of_ties(tie), ..self.clone() }
@@ -148,21 +159,29 @@ impl Decide {
     /// What its gates depend on. The order of the arms is none of it.
     pub fn circuit(&self) -> CircuitId {
         let sizes = [self.features, self.order.len(), self.bonus.len()].map(|size| size as u64);
-        let bits = [self.width, self.index_bits].map(u64::from);
+        let bits = [self.width, self.index_bits, self.counts.into()].map(u64::from);
         CircuitId::new("decide", &[&sizes[..], &bits].concat())
     }
 }
 
 impl Learn {
+    /// The same numbers, with so many arms that are counted, K or none, and whether what was counted before
+    /// is opened.
+    #[must_use]
+    pub fn counting(self, counted: usize, opens: bool) -> Self {
+        Learn { counted, opens, ..self }
+    }
+
     /// About how many products an update of so many feedbacks takes.
     pub(crate) fn products(&self, feedbacks: u64) -> u64 {
         let (d, steps) = (self.features as u64, self.steps.len() as u64);
-        feedbacks.saturating_mul(d * d + d).saturating_add(2 * (steps + 1) * d * d * d)
+        feedbacks.saturating_mul(d * d + d + self.counted as u64).saturating_add(2 * (steps + 1) * d * d * d)
     }
 
     /// What its gates depend on: which of the feedbacks of a batch are erased, and Newton's factors.
     pub fn circuit(&self, erased: &[bool]) -> CircuitId {
-        let mut numbers = vec![self.features as u64, u64::from(self.log_t), self.steps.len() as u64];
+        let mut numbers = vec![self.features as u64, self.counted as u64, self.opens.into()];
+        numbers.extend([u64::from(self.log_t), self.steps.len() as u64]);
         numbers.extend(self.steps.iter().flat_map(|(m, s)| [u64::from(*m), u64::from(*s)]));
         numbers.extend(erased.iter().map(|erased| u64::from(*erased)));
         CircuitId::new("learn", &numbers)
@@ -199,6 +218,10 @@ fn distance(f: &impl Fn(f64) -> f64, coefficients: &[f64]) -> f64 {
 pub struct Learn {
     /// d.
     pub features: usize,
+    /// How many arms are counted: K, or none.
+    pub(crate) counted: usize,
+    /// Whether the counters of the state before are opened.
+    pub(crate) opens: bool,
     /// λ' in units of 2⁻³².
     pub(crate) ridge: Scalar,
     /// 1/λ' in units of 2⁻³⁶.
@@ -281,6 +304,8 @@ impl Learn {
         let most_u = (most_t * ratio).sqrt() / 2.0 * 1.01;
         let learn = Learn {
             features: config.d,
+            counted: 0,
+            opens: false,
             ridge: Field::from_signed(fixed(1.0 / ratio, 2 * FEATURE_BITS)),
             inverse_ridge: Field::from_signed(fixed(ratio, MODEL_BITS)),
             log_t,

@@ -60,6 +60,8 @@ pub struct Definition {
     pub config: String,
     /// What members hold the server to.
     pub rules: Rules,
+    /// Whether arms are counted, and how many feedbacks members open together.
+    pub counters: Option<Counters>,
     /// The committee that it was created with. Another one takes it over with its model, and never begins
     /// it anew.
     pub founder: [u8; 32],
@@ -87,10 +89,36 @@ impl Rules {
     }
 }
 
+/// The groups of feedback whose counters are opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// The fewest feedbacks that are added between two openings.
+    pub every: u32,
+}
+
+impl Counters {
+    /// The fewest feedbacks of a group.
+    pub const LEAST: u32 = 10;
+    /// The most.
+    pub const MOST: u32 = 1_000_000;
+}
+
 impl Definition {
     /// The bandit's id with this committee.
     pub fn id(&self, committee: &[u8; 32]) -> BanditId {
-        hash("helba 2026-11-27 bandit of a committee", &(committee, self))
+        hash("helba 2026-11-28 bandit of a committee", &(committee, self))
+    }
+
+    /// How many arms are counted: K, or none.
+    pub fn counted(&self) -> usize {
+        if self.counters.is_some() { self.arms.into() } else { 0 }
+    }
+
+    /// Whether a group has from [`Counters::LEAST`] to [`Counters::MOST`] feedbacks, and as many as a batch
+    /// has sessions.
+    pub fn has_sizable_groups(&self) -> bool {
+        let least = Counters::LEAST.max(self.rules.sessions.into());
+        self.counters.is_none_or(|counters| (least..=Counters::MOST).contains(&counters.every))
     }
 }
 
@@ -112,6 +140,8 @@ pub enum Purpose {
         added: u32,
         /// The feedbacks that go.
         erased: u32,
+        /// Whether the counters of the checkpoint are opened.
+        opens: bool,
     },
 }
 
@@ -177,7 +207,8 @@ pub fn decision_label(run: &RunId, position: u32) -> [u8; 32] {
     hash("helba 2026-11-27 decision of a committee", &(run, position))
 }
 
-/// The row that a decision has played: members keep it under masks.
+/// The row that a decision has played, and then its arm where arms are counted, as 1 among K numbers that are
+/// 0 else: members keep it under masks.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Played {
     /// The bandit.
@@ -320,9 +351,39 @@ pub struct Checkpoint {
     pub residual: u64,
     /// The root of the states of decisions.
     pub root: [u8; 32],
+    /// The feedbacks that were added since counters were opened last.
+    pub grouped: u64,
+    /// What was opened last, by arm; nothing before that.
+    pub opened: Vec<Counted>,
+}
+
+/// The counters of an arm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    /// How often it was played.
+    pub pulls: i64,
+    /// The sum of its rewards, in units of 2⁻¹⁶.
+    pub rewards: i64,
+}
+
+impl Counted {
+    /// The counters of arms, from their pulls and then their rewards as members have opened them. None if one
+    /// is larger than feedbacks can make it.
+    pub fn of(opened: &[Field]) -> Option<Vec<Self>> {
+        let (pulls, rewards) = opened.split_at(opened.len() / 2);
+        let number = |number: &Field| i64::try_from(number.signed()).ok();
+        let of = |(pulls, rewards)| Some(Counted { pulls: number(pulls)?, rewards: number(rewards)? });
+        pulls.iter().zip(rewards).map(of).collect()
+    }
 }
 
 impl Checkpoint {
+    /// Whether the next update opens the counters of this one, whatever else it does: they are those of whole
+    /// groups, and the same in each try.
+    pub fn opens(&self, definition: &Definition) -> bool {
+        definition.counters.is_some_and(|counters| self.grouped >= counters.every.into())
+    }
+
     /// The state of a bandit that has learnt nothing, which everybody knows.
     pub fn first(bandit: BanditId) -> Self {
         Checkpoint {
@@ -334,12 +395,14 @@ impl Checkpoint {
             feedbacks: 0,
             residual: 0,
             root: [0; 32],
+            grouped: 0,
+            opened: vec![],
         }
     }
 
     /// Its hash.
     pub fn hash(&self) -> [u8; 32] {
-        hash("helba 2026-11-27 checkpoint of a committee", self)
+        hash("helba 2026-11-28 checkpoint of a committee", self)
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::moving::Offer;
 use crate::{Certified, Error, Row, Stocked, Voted};
 use bandit::LinearConfig;
-use shares::talk::{Definition, MOST_PRODUCTS, Remembered, Rules, SlotAt, products_of_a_decision};
+use shares::talk::{Counters, Definition, MOST_PRODUCTS, Remembered, Rules, SlotAt, products_of_a_decision};
 use shares::{Answer, AnswerPlace, DecisionState, Label, Request, SessionId, Tree};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -103,6 +103,10 @@ impl Bandit {
         let fits = products_of_a_decision(config.d, config.k) <= MOST_PRODUCTS;
         if !fits {
             return Err(bad("it has too many features and arms: their products exceed 2^23".into()));
+        }
+        if !definition.has_sizable_groups() {
+            let least = Counters::LEAST.max(definition.rules.sessions.into());
+            return Err(bad(format!("counters.every must be from {least} to {}", Counters::MOST)));
         }
         let sessions = (1..=Rules::MOST_SESSIONS).contains(&definition.rules.sessions);
         if !named || !sessions || definition.rules.decisions == 0 {
@@ -302,6 +306,11 @@ impl Bandit {
         self.rows.get(label)
     }
 
+    /// Whether the next update opens counters.
+    pub(crate) fn opens(&self) -> bool {
+        self.certified.as_ref().is_some_and(|(checkpoint, ..)| checkpoint.opens(&self.definition))
+    }
+
     /// Chooses what the next update learns and erases: none if nothing is due.
     pub(crate) fn choose(&mut self, most_erased: usize) -> Option<([Vec<[u8; 32]>; 2], u64)> {
         let rules = self.definition.rules;
@@ -324,7 +333,7 @@ impl Bandit {
             added.clear();
         }
         let erased: Vec<[u8; 32]> = self.to_erase.iter().copied().take(most_erased).collect();
-        if added.is_empty() && erased.is_empty() {
+        if added.is_empty() && erased.is_empty() && !self.opens() {
             return None;
         }
         self.told.retain(|label| !added.contains(label));

@@ -20,8 +20,8 @@ use run::{Done, Run, Work};
 use seats::Seats;
 use serde::{Deserialize, Serialize};
 use shares::talk::{
-    Ballot, BanditId, COMMIT, Checkpoint, Definition, FromMember, Played, RECEIPT, REMEMBERED, Remembered,
-    RunId, Signatures, Tags, ToMember, from_bytes, to_bytes,
+    Ballot, BanditId, COMMIT, Checkpoint, Counted, Definition, FromMember, Played, RECEIPT, REMEMBERED,
+    Remembered, RunId, Signatures, Tags, ToMember, from_bytes, to_bytes,
 };
 use shares::{DecisionState, Feedback, Label, Manifest, Request, Session, SessionId, Threshold};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -385,6 +385,7 @@ impl Switchboard {
             waiting: bandit.waiting.len(),
             unlearnt: bandit.unlearnt(),
             open: bandit.open(),
+            opened: bandit.certified.as_ref().map_or(&[], |(checkpoint, ..)| &checkpoint.opened),
             slots: bandit.slots(),
         })
     }
@@ -729,6 +730,8 @@ pub struct View<'a> {
     pub open: usize,
     /// The slots in stock.
     pub slots: usize,
+    /// What members have opened last of the counters, by arm; nothing before that.
+    pub opened: &'a [Counted],
 }
 
 /// A checkpoint for which 2t − 1 members have voted, and what follows from it.

@@ -214,8 +214,8 @@ impl Switchboard {
         let Some(([added, erased], _)) = bandit.choose(MOST_ERASED) else { return };
         let (feedbacks, residual) =
             bandit.certified.as_ref().map_or((0, 0), |(known, ..)| (known.feedbacks, known.residual));
-        let purpose =
-            Purpose::Learn { feedbacks, residual, added: added.len() as u32, erased: erased.len() as u32 };
+        let (learns, erases, opens) = (added.len() as u32, erased.len() as u32, bandit.opens());
+        let purpose = Purpose::Learn { feedbacks, residual, added: learns, erased: erases, opens };
         bandit.updating = Some(Updating { added, erased, set: set.clone(), ..Updating::default() });
         self.begin_prepare(id, purpose, 1, &set, now);
     }

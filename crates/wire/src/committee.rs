@@ -1,8 +1,9 @@
 //! JSON of bandits of a committee. Their other messages are those of the crate `shares`.
 
 use crate::from_hex;
+use protocol::ArmCounter;
 use serde::{Deserialize, Serialize};
-use shares::talk::{Definition, Rules};
+use shares::talk::{Counted, Counters, Definition, Rules};
 
 /// The header of a request that has a committee's feedback erased: the MACs of its device, in hexadecimal
 /// digits.
@@ -25,6 +26,9 @@ pub struct CommitteeBandit {
     pub sessions: u16,
     /// The most decisions of a session between two batches.
     pub decisions_a_session: u16,
+    /// Whether arms are counted, and how many feedbacks members open together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counters: Option<Counters>,
     /// The id of the committee that it was created with.
     pub founder: String,
 }
@@ -40,6 +44,7 @@ impl CommitteeBandit {
             config: definition.config.clone(),
             sessions: definition.rules.sessions,
             decisions_a_session: definition.rules.decisions,
+            counters: definition.counters,
             founder: ckks::Hex(&definition.founder).to_string(),
         }
     }
@@ -51,9 +56,32 @@ impl CommitteeBandit {
             arms: self.arms,
             config: self.config.clone(),
             rules: Rules { sessions: self.sessions, decisions: self.decisions_a_session },
+            counters: self.counters,
             founder: from_hex(&self.founder)?,
             nonce: from_hex(&self.id)?,
         })
+    }
+}
+
+/// The counters of a bandit of a committee, of whole groups of feedbacks without those that were erased. They
+/// are public.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CommitteeCounters {
+    /// The feedbacks in them.
+    pub feedbacks: u64,
+    /// The counter of each arm, without noise.
+    pub arms: Vec<ArmCounter>,
+}
+
+impl CommitteeCounters {
+    /// Those of so many arms, as members have opened them: nothing, before the first group is whole.
+    pub fn new(arms: usize, opened: &[Counted]) -> Self {
+        let of = |arm: usize| {
+            let counted = opened.get(arm).map_or((0, 0), |of| (of.pulls, of.rewards));
+            ArmCounter { pulls: counted.0 as f64, reward: counted.1 as f64 / 65_536.0 }
+        };
+        let feedbacks = opened.iter().map(|of| of.pulls).sum::<i64>().max(0) as u64;
+        CommitteeCounters { feedbacks, arms: (0..arms).map(of).collect() }
     }
 }
 

@@ -367,15 +367,19 @@ pub(super) fn operation(route: Route) -> Operation {
             parameters: vec![id()],
             answers: vec![ok(
                 "The counters.",
-                json!({ OCTET_STREAM: binary("`ShownCounters`: a sum over whole groups of feedbacks, which a holder of the key decrypts.") }),
+                json!({
+                    OCTET_STREAM: binary("`ShownCounters`: a sum over whole groups of feedbacks, which a holder of the key decrypts."),
+                    "application/json": json_of(reference("CommitteeCounters")),
+                }),
             )],
             problems: [&FIND[..], &[P::NotEncrypted, P::NoCounters, P::DiskFull]].concat(),
             ..plain(
                 "counters",
                 KEY_HOLDERS,
-                "Shows the encrypted counters of a bandit",
+                "Shows the counters of an encrypted bandit, or of one of a committee",
                 "How often each arm was played and the sum of its rewards, over the first feedbacks in a multiple of `counters.every`. \
-                 Whoever asks before the next group is whole gets the same bytes.",
+                 Whoever asks before the next group is whole gets the same bytes. A committee has opened its own, which are JSON: \
+                 those of at least `counters.every` feedbacks more each time, less what was erased.",
                 (200, Value::Null),
             )
         },

@@ -533,6 +533,14 @@ fn encrypted() -> Named {
             ("rho?", or_null(number()), "Rho of the noise of each group; null for none."),
         ],
     );
+    let arm = object(
+        "The counter of an arm.",
+        &[("pulls", number(), "How often it was played."), ("reward", number(), "The sum of its rewards.")],
+    );
+    let committee_counters = object(
+        "The counters of a bandit of a committee.",
+        &[("feedbacks", count(), "The feedbacks in them."), ("arms", list(arm), "By arm, without noise.")],
+    );
     let config = |policy: Option<(&'static str, Value, &'static str)>, rest: &str| {
         let name = |name: &str| format!("{name}{rest}");
         let names = [
@@ -649,6 +657,7 @@ fn encrypted() -> Named {
         ("Schedule", schedule),
         ("LinearConfig", linear),
         ("Counters", counters),
+        ("CommitteeCounters", committee_counters),
         ("BanditConfig", config(Some(helba), "?")),
         ("Plan", plan),
         ("Created", object("An encrypted bandit as it was created.", &created)),

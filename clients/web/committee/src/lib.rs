@@ -9,7 +9,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use serde::Deserialize;
 use shares::moves::Serving;
-use shares::talk::{Definition, Rules};
+use shares::talk::{Counters, Definition, Rules};
 use shares::{KeptSession, Row, SignedManifest};
 use std::fmt::Display;
 use wasm_bindgen::prelude::*;
@@ -101,6 +101,7 @@ impl Device {
             arms: created.arms,
             config: created.config,
             rules: Rules { sessions: created.sessions, decisions: created.decisions_a_session },
+            counters: created.counters,
             founder: bytes(&created.founder).ok_or_else(bad)?,
             nonce: bytes(&created.id).ok_or_else(bad)?,
         };
@@ -219,6 +220,7 @@ struct Created {
     config: String,
     sessions: u16,
     decisions_a_session: u16,
+    counters: Option<Counters>,
     founder: String,
 }
 

@@ -5,8 +5,8 @@ use crate::learn::{Feedback, State};
 use crate::scalars::Learn;
 use crate::{CircuitId, Conversation, Error, Lane, MemberKeys, Part, Run, Slot, learn};
 use shares::talk::{
-    Added, Ballot, BanditId, COMMIT, Checkpoint, Erased, FromMember, Learnt, MOST_ERASED, RunId, Signatures,
-    Update, VOTE, to_bytes,
+    Added, Ballot, BanditId, COMMIT, Checkpoint, Counted, Erased, FromMember, Learnt, MOST_ERASED, RunId,
+    Signatures, Update, VOTE, to_bytes,
 };
 use shares::{DecisionState, Field, Paths, Record, SessionId};
 use std::collections::{HashMap, HashSet};
@@ -18,9 +18,10 @@ pub(super) struct Learning {
     /// What is computed once members have agreed.
     begin: Option<Batch>,
     circuit: CircuitId,
-    next: (u64, u64, u64, [u8; 32]),
+    /// The checkpoint that follows, without what is computed.
+    next: Checkpoint,
     paths: Paths,
-    showing: Option<Showing<Record>>,
+    showing: Option<Showing<(Record, Vec<Field>)>>,
 }
 
 /// What an update is computed of.
@@ -46,10 +47,13 @@ impl<M: Memory> Member<M> {
         let rules = bandit.definition.rules;
         let due = bandit.config.batch_length(checkpoint.feedbacks, rules.sessions.into());
         let (added, erased) = (update.added.len(), update.erased.len());
-        let only_erases = added == 0 && erased > 0;
-        if (added as u64 != due && !only_erases) || erased > MOST_ERASED {
+        let opens = checkpoint.opens(&bandit.definition);
+        let adds_nothing = added == 0 && (erased > 0 || opens);
+        if (added as u64 != due && !adds_nothing) || erased > MOST_ERASED {
             return refused("the update does not have the length that the schedule says");
         }
+        let counted = bandit.definition.counted();
+        let numbers = bandit.config.d + counted;
         let paths = Paths::from_bytes(&checkpoint.root, &update.paths)?;
         let mut feedbacks = Zeroizing::new(Vec::with_capacity(added + erased));
         let mut bad = vec![];
@@ -59,7 +63,7 @@ impl<M: Memory> Member<M> {
             let session = self.sessions.get(&played.session);
             let read = || {
                 let right = played.bandit == update.bandit
-                    && played.row.numbers.len() == bandit.config.d
+                    && played.row.numbers.len() == numbers
                     && keys.check_tags(&played.hash(), tags);
                 right.then_some(())?;
                 let feedback = shares::Feedback::from_bytes(feedback, members).ok()?;
@@ -79,7 +83,7 @@ impl<M: Memory> Member<M> {
         for (at, Erased { played, tags, learnt, request }) in update.erased.iter().enumerate() {
             let session = self.sessions.get(&played.session);
             let right = played.bandit == update.bandit
-                && played.row.numbers.len() == bandit.config.d
+                && played.row.numbers.len() == numbers
                 && keys.check_tags(&played.hash(), tags)
                 && session.is_some_and(|session| session.erases(&played.label, request));
             match paths.state(&played.label)? {
@@ -104,11 +108,20 @@ impl<M: Memory> Member<M> {
         }
         let before = (checkpoint.feedbacks, checkpoint.residual);
         let scalars = Learn::new(&bandit.config, &sharing, before, (added as u64, erased as u64))?;
+        let scalars = scalars.counting(counted, opens);
         let circuit = scalars.circuit(&erases(added, erased));
         if !self.has_slots(&[update.slot], circuit, &update.here) {
             return Err(Error::Slot);
         }
-        let next = (checkpoint.number + 1, scalars.feedbacks, scalars.residual, current.hash);
+        let next = Checkpoint {
+            number: checkpoint.number + 1,
+            previous: current.hash,
+            taken: false,
+            feedbacks: scalars.feedbacks,
+            residual: scalars.residual,
+            grouped: if opens { 0 } else { checkpoint.grouped } + added as u64,
+            ..checkpoint.clone()
+        };
         let state = current.state.clone();
         let slot = self.slot(&update.slot)?;
         let body = self.agree(&run, &[])?;
@@ -256,7 +269,7 @@ impl<M: Memory> Member<M> {
         if ballot.number < last || other {
             return refused("the member knows a later checkpoint, or another of this number");
         }
-        let current = self.current(&bandit.config, checkpoint)?;
+        let current = self.current(bandit, checkpoint)?;
         let mut kept = bandit.kept.clone();
         kept.checkpoint = Some((ballot, commits));
         kept.vote = kept.vote.filter(|vote| vote.number > ballot.number);
@@ -285,8 +298,8 @@ impl Learning {
         let computation = Conversation::new(move |port| async move {
             let mut lane = Lane::new(&of, slot, circuit, port)?;
             let feedbacks = std::mem::take(&mut *feedbacks);
-            learn::learn(&mut lane, &scalars, State::clone(&state), feedbacks).await?;
-            Ok(lane.into_record())
+            let opened = learn::learn(&mut lane, &scalars, State::clone(&state), feedbacks).await?;
+            Ok((lane.into_record(), opened))
         });
         let part = Part { computation, members: here.clone() };
         let mut begun = Run::new(keys, &here, &to_bytes(&(run, &here))?, vec![part])?;
@@ -297,16 +310,19 @@ impl Learning {
 
     /// The checkpoint, or the places of rewards that are out of range.
     fn end(self: Box<Self>) -> Result<Result<Checkpoint, Vec<u32>>, Error> {
-        let Learning { update, next, mut paths, showing, .. } = *self;
+        let Learning { update, mut next, mut paths, showing, .. } = *self;
         let result = showing.and_then(|showing| showing.run.into_results().pop().flatten());
-        let model = match result.unwrap_or(Err(Error::Message)) {
-            Ok(record) => record,
+        let (model, opened) = match result.unwrap_or(Err(Error::Message)) {
+            Ok(computed) => computed,
             Err(Error::Rewards { places }) => {
                 return Ok(Err(places.into_iter().map(|at| at as u32).collect()));
             }
             Err(error) => return Err(error),
         };
-        let (number, feedbacks, residual, previous) = next;
+        if !opened.is_empty() {
+            let counted = Counted::of(&opened);
+            next.opened = counted.ok_or(Error::Refused("counters were opened that no feedback makes"))?;
+        }
         for (at, added) in update.added.iter().enumerate() {
             let learnt = Learnt::of(&model, update.added.len(), at).ok_or(Error::Message)?;
             paths.set(&added.played.label, DecisionState::Learnt(learnt.hash()))?;
@@ -314,10 +330,8 @@ impl Learning {
         for erased in &update.erased {
             paths.set(&erased.played.label, DecisionState::Erased)?;
         }
-        let root = paths.root();
-        let bandit = update.bandit;
-        let (taken, model) = (false, Some(model));
-        Ok(Ok(Checkpoint { bandit, number, previous, taken, model, feedbacks, residual, root }))
+        (next.root, next.model) = (paths.root(), Some(model));
+        Ok(Ok(next))
     }
 }
 

@@ -199,7 +199,7 @@ impl<M: Memory> Member<M> {
         }
         let count = match take.checkpoint.model {
             None => 0,
-            Some(_) => crate::learn::numbers_of_a_state(known.config.d),
+            Some(_) => crate::learn::numbers_of_a_state(known.config.d, known.definition.counted()),
         };
         let secret = &self.secrets.sealing;
         let dealt = Dealt::read(&name, &old, &take.dealings, self.number(), secret, count)?;
@@ -267,9 +267,8 @@ impl Taking {
         let Taking { take, number, showing, .. } = *self;
         let result = showing.and_then(|showing| showing.run.into_results().pop().flatten());
         let record = result.unwrap_or(Err(Error::Message))?;
-        let Checkpoint { ref model, feedbacks, residual, .. } = take.checkpoint;
-        let model = model.as_ref().map(|_| record);
+        let model = take.checkpoint.model.as_ref().map(|_| record);
         let (previous, taken, root) = (take.checkpoint.hash(), true, [0; 32]);
-        Ok(Checkpoint { bandit, number, previous, taken, model, feedbacks, residual, root })
+        Ok(Checkpoint { bandit, number, previous, taken, model, root, ..take.checkpoint })
     }
 }

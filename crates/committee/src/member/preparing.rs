@@ -41,7 +41,7 @@ impl<M: Memory> Member<M> {
             return refused("the member has as many runs or slots as it can");
         }
         let sharing = self.secrets.keys.sharing();
-        let (d, arms) = (bandit.config.d, bandit.config.k);
+        let (d, arms, counted) = (bandit.config.d, bandit.config.k, bandit.definition.counted());
         // Each product that is prepared takes 32 bytes in the member's memory, and its sum 16.
         let fits = |products: u64, most: u64| match u64::from(asked.slots).saturating_mul(products) {
             products if products <= most => Ok(()),
@@ -50,13 +50,14 @@ impl<M: Memory> Member<M> {
         let (circuit, plan): (CircuitId, Circuit) = match asked.purpose {
             Purpose::Decide { feedbacks } => {
                 let next = feedbacks.saturating_add(1);
-                let scalars = Decide::new(&bandit.config, sharing, next, feedbacks, 0)?;
+                let scalars = Decide::new(&bandit.config, sharing, next, feedbacks, 0)?.counting(counted);
                 fits(products_of_a_decision(d, arms), MOST_PRODUCTS)?;
                 (scalars.circuit(), Box::new(move |plan| crate::decide::plan(plan, &scalars)))
             }
-            Purpose::Learn { feedbacks, residual, added, erased } => {
+            Purpose::Learn { feedbacks, residual, added, erased, opens } => {
                 let counts = (u64::from(added), u64::from(erased));
                 let scalars = Learn::new(&bandit.config, sharing, (feedbacks, residual), counts)?;
+                let scalars = scalars.counting(counted, opens && counted > 0);
                 fits(scalars.products(counts.0 + counts.1), MOST_LEARNT)?;
                 let erases = erases(added as usize, erased as usize);
                 let circuit = scalars.circuit(&erases);

@@ -73,7 +73,7 @@ impl<M: Memory> Member<M> {
         let vote = votes.max_by_key(|vote| vote.ballot).map(|vote| Ballot { hash: [0; 32], ..vote });
         let first = match checkpoint {
             None if known.definition.founder != self.committee => None,
-            None => Some(self.current(&known.config, Checkpoint::first(bandit))?),
+            None => Some(self.current(known, Checkpoint::first(bandit))?),
             Some(_) => None,
         };
         self.keep(bandit, Kept { checkpoint, vote, lock, ..Kept::default() })?;

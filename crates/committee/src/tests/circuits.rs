@@ -12,11 +12,11 @@ use shares::{Field, Pads, Row, Sharing, Threshold};
 
 const COMMITTEES: [(u8, u8); 6] = [(2, 3), (2, 4), (3, 5), (3, 7), (4, 7), (4, 10)];
 
-fn sharing((t, n): (u8, u8)) -> Sharing {
+pub(super) fn sharing((t, n): (u8, u8)) -> Sharing {
     Sharing::new(Threshold::new(t, n).unwrap())
 }
 
-fn field(x: i128) -> Field {
+pub(super) fn field(x: i128) -> Field {
     Field::from_signed(x)
 }
 
@@ -79,16 +79,26 @@ fn counted(config: &LinearConfig, committee: (u8, u8), t: u64) -> (Bound, Decide
 }
 
 fn counted_update(config: &LinearConfig, committee: (u8, u8), t: u64, batch: u64) -> Result<Bound, Error> {
+    update_with_counters(config, committee, (t, batch), 0)
+}
+
+/// An update with so many arms that are counted, which opens what was counted before.
+pub(super) fn update_with_counters(
+    config: &LinearConfig,
+    committee: (u8, u8),
+    (t, batch): (u64, u64),
+    arms: usize,
+) -> Result<Bound, Error> {
     let sharing = sharing(committee);
-    let scalars = Learn::new(config, &sharing, (t, MOST_RESIDUAL), (batch, 0))?;
+    let scalars = Learn::new(config, &sharing, (t, MOST_RESIDUAL), (batch, 0))?.counting(arms, arms > 0);
     let mut bound = Bound::new(sharing.subsets().len());
     let d = config.d;
     let triangle = d * (d + 1) / 2;
     let most = |most: f64| Bound::input(most as u128);
-    let numbers = vec![most((t as f64 + 10.0) * 2f64.powi(40)); 3 * triangle + 2 * d];
-    let state = State::from_numbers(d, &numbers).unwrap();
+    let numbers = vec![most((t as f64 + 10.0) * 2f64.powi(40)); 3 * triangle + 2 * (d + arms)];
+    let state = State::from_numbers(d, arms, &numbers).unwrap();
     let feedback = |_| Feedback {
-        row: vec![most(2f64.powi(16)); d],
+        row: vec![most(2f64.powi(16)); d + arms],
         reward: most(2f64.powi(18)),
         squares: Some([most(2f64.powi(18)); 3]),
     };
@@ -256,7 +266,7 @@ impl InClear {
         let mut clear = Clear::new(self.sharing.subsets().len(), self.feedbacks);
         let batch = batch.iter().map(feedback).collect();
         walk(learn(&mut clear, &scalars, self.state.clone(), batch))?;
-        self.state = State::from_numbers(self.config.d, &clear.record).unwrap();
+        self.state = State::from_numbers(self.config.d, 0, &clear.record).unwrap();
         (self.feedbacks, self.residual) = (scalars.feedbacks, scalars.residual);
         Ok(())
     }
@@ -289,7 +299,7 @@ impl InClear {
     }
 }
 
-fn row(features: &[f64], seed: u64) -> Vec<i64> {
+pub(super) fn row(features: &[f64], seed: u64) -> Vec<i64> {
     Row::new(features, &mut rng(seed)).unwrap().numbers().to_vec()
 }
 

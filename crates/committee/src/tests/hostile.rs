@@ -18,11 +18,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// All numbers that were shown, and which of them were shown twice.
 #[derive(Default)]
-struct Traffic {
+pub(super) struct Traffic {
     shown: HashMap<u128, (u8, [u8; 32], u32)>,
     twice: usize,
     /// The numbers of decisions and updates.
-    online: usize,
+    pub(super) online: usize,
     /// Who has committed to what, by bandit and number.
     commits: BTreeMap<(BanditId, u64), BTreeMap<[u8; 32], BTreeSet<u8>>>,
 }
@@ -55,7 +55,7 @@ impl Traffic {
 }
 
 /// The numbers that a member shows, online or of the check of a preparation.
-fn message_of(body: &[u8]) -> Option<Message> {
+pub(super) fn message_of(body: &[u8]) -> Option<Message> {
     match from_bytes(body) {
         Ok(Word::Shown(message)) => Message::from_bytes(&message).ok(),
         _ => Message::from_bytes(body).ok(),
@@ -80,7 +80,7 @@ fn sign(committee: &Committee, member: u8, context: &'static str, message: &[u8]
 }
 
 /// The value of a record, which all members' keys open.
-fn opened(committee: &Committee, record: &Record) -> Vec<i128> {
+pub(super) fn opened(committee: &Committee, record: &Record) -> Vec<i128> {
     let shares: Vec<(u8, Vec<Field>)> =
         committee.keys.iter().map(|keys| (keys.member(), keys.record(record))).collect();
     let open = |at: usize| {
@@ -338,9 +338,9 @@ fn attack_a_box_is_bad_for_one_member() {
 }
 
 /// What a hostile server does with members: it tells each what it likes, and hands on what they say.
-struct Server {
-    committee: Committee,
-    traffic: Traffic,
+pub(super) struct Server {
+    pub(super) committee: Committee,
+    pub(super) traffic: Traffic,
     /// All that members have said.
     said: Vec<(u8, FromMember)>,
     /// What they have said since it was handed on.
@@ -348,7 +348,7 @@ struct Server {
 }
 
 impl Server {
-    fn new(committee: Committee) -> Self {
+    pub(super) fn new(committee: Committee) -> Self {
         Server { committee, traffic: Traffic::default(), said: vec![], waits: vec![] }
     }
 
@@ -394,7 +394,7 @@ impl Server {
         0
     }
 
-    fn tell_all(&mut self, told: &ToMember) {
+    pub(super) fn tell_all(&mut self, told: &ToMember) {
         for member in 1..=self.committee.keys.len() as u8 {
             self.tell(member, told.clone());
         }
@@ -409,7 +409,7 @@ impl Server {
         self.said.iter().filter_map(of).collect()
     }
 
-    fn ended(&self) -> usize {
+    pub(super) fn ended(&self) -> usize {
         self.said.iter().filter(|(_, said)| matches!(said, FromMember::Ended { .. })).count()
     }
 
@@ -657,7 +657,7 @@ fn despite(
 }
 
 /// Numbers of decisions, each one more than it is, with right MACs.
-fn one_more(keys: &MemberKeys, said: FromMember) -> Vec<FromMember> {
+pub(super) fn one_more(keys: &MemberKeys, said: FromMember) -> Vec<FromMember> {
     if let FromMember::Say { run, step, body } = &said
         && let Ok(message) = Message::from_bytes(body)
         && message.seen != [0; 32]
@@ -891,8 +891,8 @@ fn attack_a_member_claims_other_rows_and_tags() {
 
 /// Rows, rewards and tags as they are counted, by decision.
 #[derive(Default)]
-struct Played {
-    decided: HashMap<[u8; 32], (Record, Tags)>,
+pub(super) struct Played {
+    pub(super) decided: HashMap<[u8; 32], (Record, Tags)>,
 }
 
 impl Played {
@@ -930,7 +930,7 @@ fn until_update(committee: &mut Committee, played: &mut Played) -> Option<Update
 }
 
 /// Asks, and tells the reward: the update that follows, which members are not told of.
-fn round(
+pub(super) fn round(
     committee: &mut Committee,
     (device, bandit): (&SessionSecret, &BanditId),
     rows: &[Vec<f64>],
@@ -948,7 +948,7 @@ fn round(
 
 impl Server {
     /// Computes an update: the votes for it.
-    fn compute(&mut self, update: &Update) -> Vec<(u8, Checkpoint, Ballot, Vec<u8>)> {
+    pub(super) fn compute(&mut self, update: &Update) -> Vec<(u8, Checkpoint, Ballot, Vec<u8>)> {
         self.said.clear();
         self.waits.clear();
         self.tell_all(&ToMember::Update(Box::new(update.clone())));
@@ -957,7 +957,7 @@ impl Server {
     }
 
     /// Has members commit to what they have voted for: the checkpoint with its certificate.
-    fn commit(&mut self, votes: &[(u8, Checkpoint, Ballot, Vec<u8>)]) -> ToMember {
+    pub(super) fn commit(&mut self, votes: &[(u8, Checkpoint, Ballot, Vec<u8>)]) -> ToMember {
         let (_, checkpoint, ballot, _) = votes[0].clone();
         assert!(votes.iter().all(|(_, _, other, _)| *other == ballot));
         let votes = votes.iter().map(|(member, _, _, signature)| (*member, signature.clone())).collect();
@@ -1059,7 +1059,7 @@ fn attack_a_server_counts_what_it_likes() {
     let slot = |server: &mut Server, added: u32, erased: u32, checkpoint: &Checkpoint| {
         let set = server.committee.members.iter().flatten().map(|m| (m.number(), m.nonce())).collect();
         let (feedbacks, residual) = (checkpoint.feedbacks, checkpoint.residual);
-        let purpose = Purpose::Learn { feedbacks, residual, added, erased };
+        let purpose = Purpose::Learn { feedbacks, residual, added, erased, opens: false };
         server.prepare(Prepare { bandit, purpose, set, number: 0, slots: 1 })
     };
     let base = Update {
@@ -1217,7 +1217,7 @@ fn attack_a_server_counts_what_it_likes() {
 
 impl Server {
     /// Has slots prepared: the first.
-    fn prepare(&mut self, prepare: Prepare) -> SlotAt {
+    pub(super) fn prepare(&mut self, prepare: Prepare) -> SlotAt {
         self.waits.clear();
         self.said.clear();
         self.committee.number += 1_000_000;
@@ -1748,6 +1748,7 @@ fn attack_a_session_asks_without_end() {
         arms: 2,
         config: serde_json::to_string(&config(2, 2)).unwrap(),
         rules: Rules { sessions: 1, decisions: 5 },
+        counters: None,
         founder: committee.manifest.id(),
         nonce: [3; 16],
     };
@@ -1787,6 +1788,7 @@ fn attack_an_erasure_gives_no_more_decisions() {
         arms: 2,
         config: serde_json::to_string(&config(2, 2)).unwrap(),
         rules: Rules { sessions: 1, decisions: 5 },
+        counters: None,
         founder: committee.manifest.id(),
         nonce: [3; 16],
     };
@@ -2052,7 +2054,7 @@ fn what_is_no_message_stops_nobody() {
         let mut purposes = vec![Purpose::Decide { feedbacks: end }];
         for (feedbacks, residual) in [(end, 0), (0, end), (4, 1), (end, end)] {
             for (added, erased) in [(small, 0), (0, small), (4, 4), (small, small)] {
-                purposes.push(Purpose::Learn { feedbacks, residual, added, erased });
+                purposes.push(Purpose::Learn { feedbacks, residual, added, erased, opens: false });
             }
         }
         for member in committee.members.iter_mut().flatten() {
@@ -2141,6 +2143,7 @@ fn what_a_server_gives_up_is_forgotten() {
         arms: 2,
         config: serde_json::to_string(&config(1, 2)).unwrap(),
         rules: Rules { sessions: 1, decisions: 1000 },
+        counters: None,
         founder: committee.manifest.id(),
         nonce: [4; 16],
     };

@@ -2,6 +2,7 @@
 
 mod attacks;
 mod circuits;
+mod counters;
 mod hostile;
 mod moves;
 mod moving;

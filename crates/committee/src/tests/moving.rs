@@ -1,5 +1,6 @@
 //! A committee that moves to another one, with its bandits.
 
+use super::counters::Rounds;
 use super::play::{Twin, rounded};
 use super::served::{Committee, Lies, Tells, config, honest, play, tells};
 use super::world::made_up;
@@ -104,6 +105,25 @@ fn a_committee_moves() {
         assert_eq!(old.board.view(&empty).unwrap().feedbacks, 0);
         old.decide(&device, &empty, &rounds[0].0);
     }
+}
+
+/// A committee moves in the middle of a group: the next one opens it when it is whole, with what both have
+/// counted.
+#[test]
+fn a_group_of_counters_moves() {
+    let mut old = Committee::new(2, 3);
+    let bandit = old.create_with(&config(2, 2), 1, Some(10));
+    let device = old.session();
+    let mut counted = Rounds::default();
+    counted.play(&mut old, &bandit, &device, 8, &mut honest).unwrap();
+    let mut next = Committee::after(&old, 3, 5);
+    let there = there(&old, &next, &bandit);
+    leave(&mut old, &next, &[1, 2, 3]);
+    assert!(carried(&mut old, &mut next, &mut honest, &mut tells));
+    assert!(next.board.view(&there).unwrap().opened.is_empty());
+    let device = next.session();
+    counted.play(&mut next, &there, &device, 4, &mut honest).unwrap();
+    assert_eq!(next.board.view(&there).unwrap().opened, counted.sums(2));
 }
 
 /// Members who take longer for each step than the server waits at first take a bandit over all the same, and

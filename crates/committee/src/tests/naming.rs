@@ -350,6 +350,7 @@ fn create(committee: &mut Committee) -> BanditId {
         arms: 2,
         config: serde_json::to_string(&config(1, 2)).unwrap(),
         rules: Rules { sessions: 1, decisions: 64 },
+        counters: None,
         founder: committee.manifest.id(),
         nonce: [4; 16],
     };

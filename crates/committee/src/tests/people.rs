@@ -37,7 +37,7 @@ fn told(batch: &[([f64; D], f64)], decisions: usize) -> f64 {
     let mut clear = Clear::new(3, 1);
     let feedbacks = batch.iter().map(feedback).collect();
     walk(learn(&mut clear, &scalars, initial(&start), feedbacks)).unwrap();
-    let state = State::from_numbers(D, &clear.record).unwrap();
+    let state = State::from_numbers(D, 0, &clear.record).unwrap();
     let decides = Decide::new(&config, &sharing, count + 1, count, 0).unwrap();
     let mut asked = 0;
     let mut sign = |w: &[f64]| {

@@ -9,7 +9,7 @@ use bandit::{LinearConfig, Schedule, WidthShape};
 use envelope::{SealingSecret, SigningSecret};
 use rand::Rng;
 use rand_chacha::ChaCha20Rng;
-use shares::talk::{BanditId, Definition, FromMember, Rules, ToMember, from_bytes, to_bytes};
+use shares::talk::{BanditId, Counters, Definition, FromMember, Rules, ToMember, from_bytes, to_bytes};
 use shares::{Card, Key, Manifest, Pads, Proposal, Row, SessionSecret, Sharing, SignedManifest, Threshold};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -261,11 +261,22 @@ impl Committee {
     }
 
     pub(crate) fn create(&mut self, config: &LinearConfig, sessions: u16) -> BanditId {
+        self.create_with(config, sessions, None)
+    }
+
+    /// Creates a bandit that counts arms, in groups of at least so many feedbacks.
+    pub(crate) fn create_with(
+        &mut self,
+        config: &LinearConfig,
+        sessions: u16,
+        every: Option<u32>,
+    ) -> BanditId {
         let definition = Definition {
             features: config.d as u16,
             arms: config.k as u16,
             config: serde_json::to_string(config).unwrap(),
             rules: Rules { sessions, decisions: 64 },
+            counters: every.map(|every| Counters { every }),
             founder: self.manifest.id(),
             nonce: [3; 16],
         };

@@ -344,7 +344,7 @@ impl<'a> Bandit<'a> {
             }
             StateRecord::Record(record) => {
                 let shares = self.world.member(member).record(record);
-                State::from_numbers(self.config.d, &shares).unwrap()
+                State::from_numbers(self.config.d, 0, &shares).unwrap()
             }
         }
     }
@@ -364,7 +364,7 @@ impl<'a> Bandit<'a> {
             self.world.open(&here, &shares)
         };
         let numbers: Vec<Field> = (0..of[0].len()).map(number).collect();
-        State::from_numbers(self.config.d, &numbers).unwrap()
+        State::from_numbers(self.config.d, 0, &numbers).unwrap()
     }
 
     /// Prepares slots for decisions; each member's, or why there are none.
