@@ -102,6 +102,18 @@ pub(crate) enum CommitteeCommand {
         #[arg(long, default_value_t = 0, value_name = "PLACE")]
         from: usize,
     },
+    /// Prints the counters of a bandit that members have opened: how often all devices together played each
+    /// arm, and its mean reward. The bandit must have been created with counters.
+    Counters {
+        #[command(flatten)]
+        server: ServerOptions,
+        /// Id of the bandit.
+        #[arg(long)]
+        bandit: String,
+        /// Arm that the others are compared with, from 0: the one that was shown before there was a bandit.
+        #[arg(long, value_name = "ARM")]
+        baseline: Option<usize>,
+    },
     /// Has the reward of a decision erased: the model after the next update has nothing of it.
     Erase {
         #[command(flatten)]
@@ -643,8 +655,8 @@ pub(crate) struct Tuning {
     /// model can be computed from scores.
     #[arg(long, requires = "answers")]
     pub(crate) open_model: bool,
-    /// Adds encrypted counters per arm, which holders of the key open with `counters`: pulls and rewards of
-    /// all devices together, over whole groups of N feedbacks [default without N: 100].
+    /// Adds counters per arm, which holders of the key open with `counters`, or the members of a committee:
+    /// pulls and rewards of all devices together, over whole groups of N feedbacks [default without N: 100].
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "100")]
     pub(crate) counters: Option<u64>,
     /// Rho of the noise that the server adds to the counters of each group (zero-concentrated differential

@@ -1,7 +1,7 @@
 //! `helba-client committee`: a user of a committee.
 
 use crate::arguments::{CommitteeCommand, SessionOptions};
-use crate::rounds::rounds_of;
+use crate::rounds::{print_counters, rounds_of};
 use anyhow::{Context, ensure};
 use host::{say, tell};
 use protocol::BanditConfig;
@@ -20,15 +20,14 @@ pub(crate) fn run(command: CommitteeCommand, json: bool) -> anyhow::Result<()> {
         CommitteeCommand::Create { server, features, arms, tuning, sessions, decisions, name } => {
             let mut config = BanditConfig::new(features, arms);
             tuning.apply(&mut config)?;
-            let linear = config.linear;
+            let BanditConfig { linear, counters, .. } = config;
             ensure!(
-                config == BanditConfig { linear, ..BanditConfig::new(features, arms) },
-                "a committee has exact numbers and no counters: leave out --horizon, --unanswered, --answers, --compare, \
-                 --open-model and --counters"
+                config == BanditConfig { linear, counters, ..BanditConfig::new(features, arms) },
+                "a committee has exact numbers: leave out --horizon, --unanswered, --answers, --compare and --open-model"
             );
             let creation = Creation::new(Labels { name, tags: vec![] }, &mut os_rng()?);
             let client = server.client(None, warn)?;
-            let created = client.create_of_committee(&config.linear, (sessions, decisions), &creation)?;
+            let created = client.create_of_committee(&linear, (sessions, decisions), counters, &creation)?;
             match json {
                 true => say!("{}", serde_json::to_string(&created)?),
                 false => say!("{}", created.of.id),
@@ -70,6 +69,13 @@ pub(crate) fn run(command: CommitteeCommand, json: bool) -> anyhow::Result<()> {
                 )?,
                 learnt => learnt?,
             }
+        }
+        CommitteeCommand::Counters { server, bandit, baseline } => {
+            let client = server.client(None, warn)?;
+            let view = client.committee_bandit(&bandit)?;
+            let every = view.created.counters.map_or(0, |counters| counters.every.into());
+            let opened = client.counters_of_committee(&bandit)?;
+            print_counters(&opened, (view.feedbacks, every), baseline, json)?;
         }
         CommitteeCommand::Erase { user, decision } => {
             let (user, bandit) = open(&user)?;

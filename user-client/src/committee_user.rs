@@ -3,6 +3,7 @@
 use crate::{Client, Creation, Error, LoggedRound, Stop, os_rng, patiently};
 use bandit::LinearConfig;
 use host::lock;
+use protocol::Counters;
 use rand::CryptoRng;
 use shares::moves::Serving;
 use shares::{Decision, Device, KeptSession, SignedManifest};
@@ -30,13 +31,12 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The most bandits that a session remembers as they were created.
 const MOST_KNOWN: usize = 1024;
 /// What a configuration of a bandit under keys has and one of a committee has not, and why.
-pub const OF_KEYS_ALONE: [(&str, &str); 6] = [
+pub const OF_KEYS_ALONE: [(&str, &str); 5] = [
     ("horizon", "its numbers are exact in any number of rounds"),
     ("unanswered", "no device is asked when a batch ends"),
     ("answers", "a device gets its arm and nothing else"),
     ("compare", "it compares exactly"),
     ("open_model", "nobody sees its model"),
-    ("counters", "it counts no arms (count them where they are played)"),
 ];
 /// Reads a session from a file that its owner alone can read.
 ///
@@ -223,8 +223,9 @@ impl CommitteeUser {
     /// behind it goes on.
     ///
     /// # Errors
-    /// [`Error::OneSession`] for a bandit whose batches need more sessions than one, and [`Error::Protocol`]
-    /// for a round that is none of the bandit, before anything is sent; [`Error::BatchOpen`]; those of
+    /// [`Error::OneSession`] for a bandit whose batches need more sessions than one, [`Error::CountsArms`]
+    /// for one with counters, which would count the arm of the answer, and [`Error::Protocol`] for a round
+    /// that is none of the bandit, before anything is sent; [`Error::BatchOpen`]; those of
     /// `each`; as [`Self::decide`] and [`Self::feedback`].
     pub fn learn(
         &self,
@@ -234,6 +235,9 @@ impl CommitteeUser {
     ) -> Result<(), Error> {
         if bandit.sessions > 1 {
             return Err(Error::OneSession { sessions: bandit.sessions });
+        }
+        if bandit.counters.is_some() {
+            return Err(Error::CountsArms);
         }
         let config = config_of(bandit)?;
         let arms = usize::from(bandit.arms);
@@ -388,10 +392,11 @@ impl CommitteeSession {
         &self,
         linear: &LinearConfig,
         rules: (u16, u16),
+        counters: Option<Counters>,
         creation: &Creation,
     ) -> Result<Labelled<CommitteeBandit>, Error> {
         manifest(&self.client, Some(self.committee()?))?;
-        self.client.create_of_committee(linear, rules, creation)
+        self.client.create_of_committee(linear, rules, counters, creation)
     }
 
     /// The bandit with this id, as it was created. It is asked for once.

@@ -94,6 +94,11 @@ pub enum Error {
         /// The least number of sessions of a batch.
         sessions: u16,
     },
+    /// Misuse: rounds of before for a bandit that counts arms.
+    #[error(
+        "the bandit counts arms, and would count a round of before for the arm of its answer and not for the one that was played: create a bandit without counters for them"
+    )]
+    CountsArms,
     /// Capacity: the session may not decide again before a batch is learnt, for which feedback or members are
     /// missing.
     #[error(

@@ -1,5 +1,5 @@
-use crate::{Device, Error};
-use protocol::{BanditConfig, DecisionId, Erasure, LearnReceipt, Receipt};
+use crate::{Device, Error, OpenedCounters};
+use protocol::{BanditConfig, Counters, DecisionId, Erasure, LearnReceipt, Receipt};
 use rand::Rng;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -554,8 +554,8 @@ impl Client {
     }
 
     /// Creates a bandit of the committee: its linear bandit, the least number of sessions whose
-    /// feedback a batch has, and the most decisions of a session between two batches. The same call may be
-    /// made again: it returns the same bandit.
+    /// feedback a batch has, the most decisions of a session between two batches, and whether arms are
+    /// counted. The same call may be made again: it returns the same bandit.
     ///
     /// # Errors
     /// As [`Self::create_encrypted_as`].
@@ -563,10 +563,12 @@ impl Client {
         &self,
         linear: &bandit::LinearConfig,
         (sessions, decisions): (u16, u16),
+        counters: Option<Counters>,
         creation: &Creation,
     ) -> Result<Labelled<wire::CommitteeBandit>, Error> {
         let asked = serde_json::json!({
             "keys": "committee", "linear": linear, "sessions": sessions, "decisions_a_session": decisions,
+            "counters": counters,
         });
         self.create(&asked, creation)
     }
@@ -580,6 +582,16 @@ impl Client {
             AnyBandit::Committee(view) => Ok(*view),
             AnyBandit::Encrypted(_) | AnyBandit::Clear(_) => Err(Error::NoCommittee { id: id.into() }),
         }
+    }
+
+    /// The counters of a bandit of the committee, which its members have opened.
+    ///
+    /// # Errors
+    /// As [`Self::counters`]; [`Error::BadAnswer`] for another bandit.
+    pub fn counters_of_committee(&self, id: &str) -> Result<OpenedCounters, Error> {
+        let request = self.get(&format!("bandits/{}/counters", checked(id)?));
+        let wire::CommitteeCounters { feedbacks, arms } = self.json(request.call())?;
+        Ok(OpenedCounters { feedbacks, deviation: 0.0, arms })
     }
 
     /// Has a committee's feedback erased, by what its device has signed.

@@ -9,7 +9,8 @@ use rand::RngExt;
 use serde::Serialize;
 use std::path::Path;
 use user_client::{
-    AnyBandit, BanditDevice, Choice, Client, Device, Error, LoggedRound, Pending, PlayedRound, os_rng,
+    AnyBandit, BanditDevice, Choice, Client, Device, Error, LoggedRound, OpenedCounters, Pending,
+    PlayedRound, os_rng,
 };
 use wire::Created;
 
@@ -146,19 +147,31 @@ pub(crate) fn counters(
     let view = match client.any_bandit(id)? {
         AnyBandit::Encrypted(view) => view,
         AnyBandit::Committee(_) => {
-            bail!("bandit {id} is of a committee, which counts no arms: count them where they are played")
+            bail!(
+                "bandit {id} is of a committee: `helba-client committee counters` shows what its members have opened"
+            )
         }
         AnyBandit::Clear(_) => {
             bail!("bandit {id} has a clear policy: the server has its numbers in the clear")
         }
     };
-    let arms = view.created.config.linear.k;
-    if let Some(arm) = baseline.filter(|arm| *arm >= arms) {
-        bail!("there is no arm {arm}: arms are numbered from 0 to {}", arms - 1);
-    }
     let bandit = device.join(&view.created)?;
     let opened = bandit.open_counters(&client.counters(id, bandit.limits())?)?;
-    let (all, total) = (opened.total(), view.status.feedbacks);
+    let every = view.created.config.counters.map_or(0, |counters| counters.every);
+    print_counters(&opened, (view.status.feedbacks, every), baseline, json)
+}
+
+/// Prints counters of a bandit with so many feedbacks, which are shown for `every` of them together.
+pub(crate) fn print_counters(
+    opened: &OpenedCounters,
+    (total, every): (u64, u64),
+    baseline: Option<usize>,
+    json: bool,
+) -> anyhow::Result<()> {
+    if let Some(arm) = baseline.filter(|arm| *arm >= opened.arms.len()) {
+        bail!("there is no arm {arm}: arms are numbered from 0 to {}", opened.arms.len().saturating_sub(1));
+    }
+    let all = opened.total();
     let mean = |of: &ArmCounter| of.mean();
     let before = baseline.and_then(|arm| mean(&opened.arms[arm]));
     let gain = mean(&all).zip(before).map(|(mean, before)| mean - before);
@@ -173,7 +186,6 @@ pub(crate) fn counters(
         }));
     }
     if opened.feedbacks == 0 {
-        let every = view.created.config.counters.map_or(0, |counters| counters.every);
         say!("no counters yet: {total} feedbacks came, and the first {every} are shown together");
         return Ok(());
     }

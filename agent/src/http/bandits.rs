@@ -139,7 +139,8 @@ pub(super) async fn create(State(agent): State<Agent>, request: Request) -> Resu
             (Of::Committee(committee), Some(Rules { sessions, decisions_a_session })) => {
                 let creation = Creation::new(Labels::default(), &mut agent.0.fork_rng());
                 let rules = (sessions, decisions_a_session);
-                Made::Committee(committee.session.create(&config.linear, rules, &creation)?.of)
+                let created = committee.session.create(&config.linear, rules, config.counters, &creation)?;
+                Made::Committee(created.of)
             }
             _ => Made::Keys(agent.0.client.create_encrypted(&config)?.into()),
         };
@@ -378,7 +379,7 @@ pub(super) async fn summary(
     Ok(Json(summary.await?).into_response())
 }
 
-/// The counters of all devices of a bandit, opened with the agent's key.
+/// The counters of all devices of a bandit, opened with the agent's key or by a committee.
 pub(super) async fn counters(
     State(agent): State<Agent>,
     id: Result<Path<String>, PathRejection>,
@@ -386,10 +387,11 @@ pub(super) async fn counters(
     let Path(id) = id?;
     let opened = blocking(move || {
         let View { view, .. } = self::view(&agent, &id)?;
-        let created = view.of_keys("counters", "it counts no arms: `summary` has those of this agent")?;
+        let client = &agent.0.client;
+        let Seen::Keys(view) = &view else { return Ok(client.counters_of_committee(&id)?) };
         let device = agent.0.device(&id)?;
-        let bandit = device.join(created)?;
-        Ok(bandit.open_counters(&agent.0.client.counters(&id, bandit.limits())?)?)
+        let bandit = device.join(&view.created)?;
+        Ok(bandit.open_counters(&client.counters(&id, bandit.limits())?)?)
     });
     Ok(Json(opened.await?).into_response())
 }

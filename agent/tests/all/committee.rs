@@ -245,7 +245,6 @@ fn what_a_committee_does_not_do_is_refused_by_name() {
         ("answers", json!("scores")),
         ("compare", json!("pbs")),
         ("open_model", json!(true)),
-        ("counters", json!({})),
         ("epsilon", json!(0.1)),
         ("baseline", json!(0)),
     ] {
@@ -261,7 +260,12 @@ fn what_a_committee_does_not_do_is_refused_by_name() {
         let first = if name == "mode" { json!({name: value, "baseline": 0}) } else { json!({name: value}) };
         refused(app.patch(bandit, &first), name);
     }
-    refused(app.get(&format!("/bandits/{bandit}/counters")), "counters");
+    assert_eq!(app.get(&format!("/bandits/{bandit}/counters")).problem(), (409, "no_counters".into()));
+    let counts = json!({"features": 2, "arms": 2, "sessions": 1, "counters": {"every": 10}});
+    let created: Value = app.post("/bandits", &counts).ok();
+    let counted: Value = app.get(&format!("/bandits/{}/counters", created["id"].as_str().unwrap())).ok();
+    let arm = json!({"pulls": 0.0, "reward": 0.0});
+    assert_eq!(counted, json!({"feedbacks": 0, "deviation": 0.0, "arms": [arm, arm]}));
     let rounds =
         json!({"name": "history", "rounds": [{"contexts": [[0.5, 0.5], [0.1, 0.1]], "arm": 0, "reward": 1}]});
     refused(app.post(&format!("/bandits/{bandit}/learn"), &rounds), "learn");

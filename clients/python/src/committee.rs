@@ -103,7 +103,7 @@ impl Committee {
             let config: BanditConfig = serde_json::from_str(&configuration)
                 .map_err(|e| Failure::Argument(format!("the configuration cannot be read: {e}")))?;
             let creation = creation(labels)?;
-            let create = || inner.session.create(&config.linear, rules, &creation);
+            let create = || inner.session.create(&config.linear, rules, config.counters, &creation);
             json(&inner.patiently(stop, create)?)
         })
     }

@@ -310,6 +310,19 @@ impl Connection {
         })
     }
 
+    /// The counters of a bandit of a committee, which its members have opened.
+    #[pyo3(signature = (id, done=None))]
+    fn counters_of_committee(
+        &self,
+        py: Python<'_>,
+        id: String,
+        done: Option<Py<PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        self.request(py, done, move |inner, stop| {
+            json(&inner.patiently(stop, |client| client.counters_of_committee(&id))?)
+        })
+    }
+
     /// Returns the reward of a decision of an encrypted bandit, for its arm or the one that was played
     /// instead.
     #[pyo3(signature = (answer, arm, reward, done=None))]

@@ -160,6 +160,24 @@ def test_users_of_an_event_loop(committee: Committee) -> None:
     asyncio.run(play())
 
 
+def test_counters_are_what_was_played(committee: Committee) -> None:
+    client = helba.Client(committee.server.url, committee=committee.id, patience=60)
+    bandit = client.create(features=2, arms=2, sessions=1, counters={"every": 10})
+    assert bandit.counters() == helba.Counters(0, (0.0, 0.0), (0.0, 0.0), 0.0)
+    pulls, rewards = [0.0, 0.0], [0.0, 0.0]
+    for number in range(40):
+        decision = bandit.decide(ROWS)
+        bandit.feedback(decision, number / 64)
+        pulls[decision.arm] += 1
+        rewards[decision.arm] += number / 64
+        if (counted := bandit.counters()).feedbacks:
+            break
+    until = time.monotonic() + 60
+    while counted.feedbacks < number + 1 and time.monotonic() < until:
+        counted = bandit.counters()
+    assert counted == helba.Counters(number + 1, tuple(pulls), tuple(rewards), 0.0)
+
+
 def test_another_committee_is_refused(committee: Committee, tmp_path: Path) -> None:
     url, other = committee.server.url, "7" * 64
     client = helba.Client(url, committee=committee.id, patience=60)
@@ -210,7 +228,6 @@ def test_what_a_committee_does_not_do_is_refused_by_name(committee: Committee) -
         "answers": "scores",
         "compare": "pbs",
         "open_model": True,
-        "counters": {},
     }.items():
         with pytest.raises(helba.ArgumentError, match=f"has no {name}, since .*: leave {name} out"):
             client.create(features=2, arms=2, **{name: value})
@@ -221,8 +238,10 @@ def test_what_a_committee_does_not_do_is_refused_by_name(committee: Committee) -
     bandit = client.create(features=2, arms=2, sessions=1)
     with pytest.raises(helba.ArgumentError, match="leave epsilon out"):
         bandit.decide(ROWS, epsilon=0.1)
-    with pytest.raises(helba.ArgumentError, match="counts no arms"):
+    with pytest.raises(helba.RefusedError, match="has no counters"):
         bandit.counters()
+    with pytest.raises(helba.RefusedError, match="counters.rho: a bandit of a committee has none"):
+        client.create(features=2, arms=2, counters={"rho": 0.5})
     with pytest.raises(helba.ArgumentError, match="helba-client committee learn"):
         bandit.learn([ROWS], [0], [1.0])
     with pytest.raises(helba.ArgumentError, match="a bandit of a committee learns about the arm that it chose"):

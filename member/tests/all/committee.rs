@@ -3,6 +3,7 @@
 use crate::processes::{Killed, PROGRAM, output};
 use bandit::{LinearConfig, Schedule, WidthShape};
 use helba_server::{AppState, Connections, Settings, app, serve};
+use protocol::{ArmCounter, Counters};
 use shares::SignedManifest;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -155,7 +156,7 @@ fn a_committee_serves_users_over_http() {
     assert!(matches!(CommitteeUser::begin(client(), Some([7; 32])), Err(Error::OtherCommittee { .. })));
     let users = [(); 2].map(|()| CommitteeUser::begin(client(), Some(id)).unwrap());
     let creation = Creation::new(Labels::default(), &mut rand::rng());
-    let bandit = client().create_of_committee(&config(2, 2), (1, 1000), &creation).unwrap().of;
+    let bandit = client().create_of_committee(&config(2, 2), (1, 1000), None, &creation).unwrap().of;
     let rows = vec![vec![0.9, 0.1], vec![0.1, 0.9]];
     let mut arms = vec![];
     let mut round = |user: &CommitteeUser| {
@@ -218,7 +219,7 @@ fn a_committee_moves_to_other_members() {
         .map(|keep| CommitteeSession::new(client(), keep));
     running.iter().for_each(|running| drop(running.user().unwrap()));
     let creation = Creation::new(Labels::default(), &mut rand::rng());
-    let bandit = client().create_of_committee(&config(2, 2), (1, 1000), &creation).unwrap().of;
+    let bandit = client().create_of_committee(&config(2, 2), (1, 1000), None, &creation).unwrap().of;
     let rows = vec![vec![0.9, 0.1], vec![0.1, 0.9]];
     let round = |user: &CommitteeUser| {
         let bandit = client().committee_bandit(&bandit.id).unwrap().created;
@@ -273,6 +274,65 @@ fn a_committee_moves_to_other_members() {
     assert_eq!((round(&user), client().committee_bandit(&bandit.id).unwrap().feedbacks), (1, 12));
 }
 
+/// Members open the counters of a bandit for whole groups: they are what two users have played, also after
+/// the server has started again. A bandit without them says so, noise is refused by name, and rounds of
+/// before would be counted for other arms.
+#[test]
+fn counters_of_a_committee_are_what_was_played() {
+    let made = Made::new(2, 3);
+    let state = tempfile::tempdir().unwrap();
+    let server = Running::new(made.manifest(), state.path(), 0);
+    let _members: Vec<Killed> = (1..=3).map(|member| made.serve(member, &server.address)).collect();
+    let address = server.address.clone();
+    let client = || Client::new(&address).unwrap();
+    let id = made.manifest().manifest.id();
+    let users = [(); 2].map(|()| CommitteeUser::begin(client(), Some(id)).unwrap());
+    let create = |counters| {
+        let creation = Creation::new(Labels::default(), &mut rand::rng());
+        client().create_of_committee(&config(2, 2), (1, 1000), counters, &creation)
+    };
+    let reason = |refused: Error| match refused {
+        Error::Refused(problem) => (problem.reason.unwrap_or_default(), problem.detail),
+        other => panic!("{other}"),
+    };
+    let none = create(None).unwrap().of;
+    assert_eq!(reason(client().counters_of_committee(&none.id).unwrap_err()).0, "no_counters");
+    let noisy = reason(create(Some(Counters { every: 10, rho: Some(0.5) })).unwrap_err()).1;
+    assert!(noisy.contains("counters.rho: a bandit of a committee has none"), "{noisy}");
+    let small = reason(create(Some(Counters { every: 9, rho: None })).unwrap_err()).1;
+    assert!(small.contains("counters.every must be from 10 to 1000000"), "{small}");
+    let bandit = create(Some(Counters { every: 10, rho: None })).unwrap().of;
+    let round = LoggedRound { arm: 0, features: vec![0.5, 0.5], reward: 1.0 };
+    let learnt = users[0].learn(&bandit, &[round], |_, _| panic!("nothing was to be asked"));
+    assert!(matches!(learnt, Err(Error::CountsArms)));
+    let nothing = ArmCounter { pulls: 0.0, reward: 0.0 };
+    let mut played = [nothing; 2];
+    let opened = client().counters_of_committee(&bandit.id).unwrap();
+    assert_eq!((opened.feedbacks, &opened.arms[..]), (0, &played[..]));
+    // Batches of four: twelve are the first whole group.
+    for i in 0..12 {
+        let decision = users[i % 2].decide(&bandit, &[vec![0.9, 0.1], vec![0.1, 0.9]]).unwrap();
+        let reward = i as f64 / 16.0 - 0.25;
+        users[i % 2].feedback(&bandit, &decision.label, reward).unwrap();
+        played[decision.arm].pulls += 1.0;
+        played[decision.arm].reward += reward;
+    }
+    let until = std::time::Instant::now() + Duration::from_secs(60);
+    loop {
+        let opened = client().counters_of_committee(&bandit.id).unwrap();
+        if opened.feedbacks > 0 {
+            assert_eq!((opened.feedbacks, opened.deviation, &opened.arms[..]), (12, 0.0, &played[..]));
+            break;
+        }
+        assert!(std::time::Instant::now() < until);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let port = server.port();
+    drop(server);
+    let _server = Running::new(made.manifest(), state.path(), port);
+    assert_eq!(client().counters_of_committee(&bandit.id).unwrap().arms, played);
+}
+
 /// A device has a bandit learn what was played before it, within the decisions of its session, and has a
 /// round of it erased. Where rounds would wait for other sessions, or for more decisions than the session
 /// has, the device says so.
@@ -287,7 +347,7 @@ fn rounds_of_before_are_learnt() {
     let users = [(); 2].map(|()| CommitteeUser::begin(client(), Some(id)).unwrap());
     let create = |rules| {
         let creation = Creation::new(Labels::default(), &mut rand::rng());
-        client().create_of_committee(&config(2, 2), rules, &creation).unwrap().of
+        client().create_of_committee(&config(2, 2), rules, None, &creation).unwrap().of
     };
     let rows = vec![vec![0.9, 0.1], vec![0.1, 0.9]];
     let round = |arm: usize| LoggedRound { arm, features: rows[arm].clone(), reward: [-1.0, 1.0][arm] };

@@ -292,6 +292,7 @@ class Bandit:
         """How often all devices played each arm, of an encrypted bandit that was created with `counters={}`.
 
         The keys open them, for whole groups of feedbacks (`counters={"every": 100}`), with noise if `rho` asks for it.
+        The members of a committee have opened theirs, without noise.
         """
         return _requests.counters(self._connection, self._description).result()
 

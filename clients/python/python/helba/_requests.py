@@ -279,8 +279,8 @@ class Description:
 
     @staticmethod
     def _of_committee(view: Mapping[str, Any]) -> Description:
-        names = ("id", "committee", "founder", "sessions", "decisions_a_session")
-        created = {name: view[name] for name in names}
+        names = ("id", "committee", "founder", "sessions", "decisions_a_session", "counters")
+        created = {name: view[name] for name in names if name in view}
         # As of a bandit under keys.
         created["config"] = {"linear": json.loads(view["config"])}
         return Description(str(view["id"]), True, str(view["committee"]), created, _labels_of(view))
@@ -416,7 +416,7 @@ def encrypted_configuration(features: int, arms: int, changes: Mapping[str, Any]
 
 
 def of_committee_alone(changes: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[int, int]]:
-    """The parameters of the linear bandit, and sessions and decisions, which a committee has alone."""
+    """The parameters that bandits under keys have too, and sessions and decisions, which a committee has alone."""
     linear = dict(changes)
     rules = []
     for name, default in (("sessions", 8), ("decisions", 32)):
@@ -481,15 +481,15 @@ def status(connection: _native.Connection, bandit_id: str) -> Call[Status]:
 
 
 def counters(connection: _native.Connection, bandit: Description) -> Call[Counters]:
-    if bandit.committee is not None:
-        raise ArgumentError("a bandit of a committee counts no arms: count them where they are played")
+    opening = connection.counters if bandit.committee is None else connection.counters_of_committee
+
     def finish(text: str) -> Counters:
         opened = json.loads(text)
         arms = opened["arms"]
         pulls, rewards = (tuple(float(arm[name]) for arm in arms) for name in ("pulls", "reward"))
         return Counters(opened["feedbacks"], pulls, rewards, float(opened["deviation"]))
 
-    return Call(lambda done: connection.counters(bandit.bandit_id, done), finish)
+    return Call(lambda done: opening(bandit.bandit_id, done), finish)
 
 
 def erase(connection: _native.Connection, bandit: Description, decision_id: str) -> Call[str]:
