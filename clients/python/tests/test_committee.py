@@ -164,18 +164,17 @@ def test_counters_are_what_was_played(committee: Committee) -> None:
     client = helba.Client(committee.server.url, committee=committee.id, patience=60)
     bandit = client.create(features=2, arms=2, sessions=1, counters={"every": 10})
     assert bandit.counters() == helba.Counters(0, (0.0, 0.0), (0.0, 0.0), 0.0)
-    pulls, rewards = [0.0, 0.0], [0.0, 0.0]
-    for number in range(40):
+    pulls, rewards, played = [0.0, 0.0], [0.0, 0.0], []
+    for number in range(60):
         decision = bandit.decide(ROWS)
         bandit.feedback(decision, number / 64)
         pulls[decision.arm] += 1
         rewards[decision.arm] += number / 64
+        played.append(helba.Counters(number + 1, tuple(pulls), tuple(rewards), 0.0))
+        # Members open a group a moment after it is whole.
         if (counted := bandit.counters()).feedbacks:
             break
-    until = time.monotonic() + 60
-    while counted.feedbacks < number + 1 and time.monotonic() < until:
-        counted = bandit.counters()
-    assert counted == helba.Counters(number + 1, tuple(pulls), tuple(rewards), 0.0)
+    assert counted.feedbacks >= 10 and counted == played[counted.feedbacks - 1]
 
 
 def test_another_committee_is_refused(committee: Committee, tmp_path: Path) -> None:
