@@ -18,7 +18,8 @@ use user_client::{Client, ServerOptions, Stop, os_rng, until_signal};
 
 /// Makes the keys of a committee with the other members, and serves as one of them.
 ///
-/// With t of the n members somebody knows everything, with fewer nothing. Users have no key of the committee.
+/// Any t of the n members together can learn everything, fewer than t nothing but counters. Users hold no key
+/// of the committee. A member whose keys are lost never serves again: keep a copy of them.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -26,7 +27,7 @@ struct Arguments {
     command: Command,
 }
 
-/// Which run a member takes part in, and over which board.
+/// The key generation in which a member takes part, and its board.
 #[derive(Debug, Args)]
 struct RunArguments {
     /// The proposal.
@@ -41,7 +42,7 @@ struct RunArguments {
     /// PEM file of the authorities that may sign the certificate of the board.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Seconds after which a member that sends nothing ends the run.
+    /// Seconds after which the key generation ends with an error if a member has not sent all its messages.
     #[arg(long, default_value_t = 600)]
     patience: u64,
 }
@@ -56,13 +57,13 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
     },
-    /// Writes the proposal of a committee, which its members make keys for.
+    /// Writes the proposal of a committee: its threshold and its members, who then make keys for it.
     ///
     /// All members need the same file. It holds no secret. Each key generation takes a new one.
     Propose {
-        /// t: with t members somebody knows everything, with fewer nothing. 2t - 1 members must be here for
-        /// every decision, so that there are from 2t - 1 to 3t - 2: 2 of 4 may miss one of them, 3 of 7 two,
-        /// and 2 of 3 and 3 of 5 nobody.
+        /// t: any t members together can learn everything. A committee has from 2t - 1 to 3t - 2 members, and
+        /// 2t - 1 of them must be here for every decision: of 4 members with t = 2 one may be away, of 7 with
+        /// t = 3 two, and none of 3 with t = 2 or of 5 with t = 3.
         #[arg(long)]
         threshold: u8,
         /// Manifest of the committee whose bandits this one takes over: to replace members, to change the
@@ -104,14 +105,16 @@ enum Command {
     Keygen {
         #[command(flatten)]
         run: RunArguments,
-        /// Folder for the keys, the committee's manifest, and what the member remembers.
+        /// Folder for the keys, the committee's manifest, and what the member remembers. Keep a copy of
+        /// member.shares, committee.manifest and the identity.
         #[arg(long, value_name = "FOLDER")]
         out: PathBuf,
     },
     /// Serves as the member with these keys.
     ///
     /// It connects to the server and accepts no connection. Run each member on a machine of its own, and none
-    /// on that of the server. Never go on from a snapshot of its memory. Its token needs the scope `raise`.
+    /// on that of the server. Its clock must be within 300 s of the server's, and its token needs the scope
+    /// `raise`. Never resume the machine from a snapshot of its memory.
     Serve {
         #[command(flatten)]
         server: ServerOptions,
@@ -121,8 +124,8 @@ enum Command {
         /// File of this member's identity.
         #[arg(long, value_name = "FILE")]
         identity: PathBuf,
-        /// The folder of keys comes from a backup, or what the member remembers there is lost: it takes part
-        /// once it has heard from n - t + 1 others. Give it once, at the first start after that.
+        /// Give this once, at the first start after the folder of keys came from a backup, or after what the
+        /// member remembers there was lost. The member takes part once it has heard from n - t + 1 others.
         #[arg(long)]
         restored: bool,
         /// Manifest of the committee to which this one moves: the member computes nothing more, deals its

@@ -46,8 +46,8 @@ pub(crate) enum CommitteeCommand {
         arms: usize,
         #[command(flatten)]
         tuning: Tuning,
-        /// The least number of sessions whose feedback a batch has: nobody is alone in it. 1 is no bound, for
-        /// a bandit with few users.
+        /// The least number of sessions whose feedback a batch has, so that nobody is alone in it. 1 is no
+        /// bound: for a bandit with few users, and for one that is to `learn`.
         #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1000))]
         sessions: u16,
         /// The most decisions of a session between two batches.
@@ -65,8 +65,8 @@ pub(crate) enum CommitteeCommand {
         #[arg(long)]
         contexts: PathBuf,
     },
-    /// Returns the reward of a decision: of the arm that it has, since members keep the features of that one.
-    /// A round in which another arm was played is learnt with `learn`, and this decision gets no feedback.
+    /// Returns the reward of a decision, which is that of the decided arm: members keep the features of that
+    /// arm alone. If another arm was played, return no feedback, and have the round learnt with `learn`.
     Feedback {
         #[command(flatten)]
         user: SessionOptions,
@@ -77,14 +77,14 @@ pub(crate) enum CommitteeCommand {
         #[arg(long, allow_hyphen_values = true)]
         reward: f64,
     },
-    /// Has a bandit with --sessions 1 learn what was logged before it, and prints the decision of each round,
-    /// by which it can be erased.
+    /// Has a bandit with --sessions 1 and without counters learn logged rounds, and prints for each round its
+    /// decision, by which it can be erased.
     ///
     /// Of logged decisions, the candidate that was played is learnt with its reward; of choices, every
     /// candidate, with reward 1 for the one that was chosen and 0 for the others. Each round takes as long as
-    /// a decision, and the server does not see that it is of before. After a failure return the reward of the
-    /// last round that was printed with `feedback`, which refuses it if it is there, and give the place
-    /// behind it with --from.
+    /// a decision, and the server does not see which rounds were logged. After a failure, return the reward
+    /// of the last printed round with `feedback`, which refuses it if it is there already, and run `learn`
+    /// again with --from and the place after it.
     Learn {
         #[command(flatten)]
         user: SessionOptions,
@@ -114,7 +114,8 @@ pub(crate) enum CommitteeCommand {
         #[arg(long, value_name = "ARM")]
         baseline: Option<usize>,
     },
-    /// Has the reward of a decision erased: the model after the next update has nothing of it.
+    /// Has the reward of a decision erased: the model after the next update has nothing of it. After the
+    /// committee has moved, rewards from before can no longer be erased.
     Erase {
         #[command(flatten)]
         user: SessionOptions,
@@ -139,7 +140,8 @@ pub(crate) struct SessionOptions {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// A bandit of a committee: begins a session, creates a bandit, decides, returns rewards.
+    /// A bandit of a committee: begins a session, creates a bandit, decides, returns and erases rewards,
+    /// learns logged rounds, prints counters.
     Committee {
         #[command(subcommand)]
         command: CommitteeCommand,
@@ -655,12 +657,13 @@ pub(crate) struct Tuning {
     /// model can be computed from scores.
     #[arg(long, requires = "answers")]
     pub(crate) open_model: bool,
-    /// Adds counters per arm, which holders of the key open with `counters`, or the members of a committee:
-    /// pulls and rewards of all devices together, over whole groups of N feedbacks [default without N: 100].
+    /// Adds counters per arm: plays and rewards of all devices together, over whole groups of N feedbacks
+    /// [default without N: 100]. Holders of the key open them with `counters`. Members open those of a
+    /// committee, whose N is at least 10 and not less than --sessions.
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "100")]
     pub(crate) counters: Option<u64>,
     /// Rho of the noise that the server adds to the counters of each group (zero-concentrated differential
-    /// privacy of one feedback). Without it they are exact.
+    /// privacy of one feedback). Without it they are exact; those of a committee always are.
     #[arg(long, value_name = "RHO", requires = "counters")]
     pub(crate) counters_rho: Option<f64>,
 }

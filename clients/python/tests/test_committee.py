@@ -127,7 +127,7 @@ def test_two_users_learn_through_a_restart(committee: Committee, tmp_path: Path)
     with pytest.raises(helba.ConflictError, match="answered"):
         known.feedback(decision, 0.5)
     copied = helba.Client(url, session=again.session_bytes(), patience=60).bandit(bandit.bandit_id)
-    with pytest.raises(helba.NotFoundError, match="told before"):
+    with pytest.raises(helba.NotFoundError, match="another feedback"):
         copied.feedback(helba.Decision.from_bytes(stored), 0.5)
     # It is erased by its own session.
     assert known.erase(decision.decision_id) == ""

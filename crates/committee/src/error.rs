@@ -6,7 +6,7 @@ pub enum Error {
     #[error(transparent)]
     Shares(#[from] shares::Error),
     /// Misuse: the slot was prepared for another circuit, or has served.
-    #[error("the slot was prepared for another computation")]
+    #[error("the slot was prepared for another computation, or has served already")]
     Slot,
     /// Misuse: a bandit whose numbers do not fit the masks of this committee.
     #[error("{what} needs {need} bits, and masks of this committee leave {have}: {advice}")]
@@ -31,16 +31,16 @@ pub enum Error {
         want: &'static str,
     },
     /// Untrusted: a row whose proof of its length does not hold: its request is dropped.
-    #[error("the rows of the request are longer than 1, or their proof is wrong")]
+    #[error("the rows of the request are longer than 1, or the proof of their length is wrong")]
     Row,
     /// Untrusted: rewards whose proof does not hold, by their places: the batch begins again without them.
-    #[error("rewards {places:?} are out of range, or their proofs are wrong")]
+    #[error("rewards at places {places:?} of the batch are out of range, or their proofs are wrong")]
     Rewards {
         /// The places of the rewards in the batch.
         places: Vec<usize>,
     },
     /// A comparison left what is no choice of one arm. No bound was kept, and the decision stops.
-    #[error("the comparison left no choice: the decision stops")]
+    #[error("the comparison did not end with exactly one arm: the decision stops")]
     NoChoice,
     /// Untrusted: fewer than 2t − 1 members have seen the same numbers in a preparation, which is thrown
     /// away.
@@ -55,7 +55,7 @@ pub enum Error {
     },
     /// Untrusted: slots that 2t − 1 members have burnt and opened, and who has erred.
     #[error(
-        "the slots are burnt: members {liars:?} have erred, of each pair of {disputed:?} one member; if there is none, what members sent was not handed on or added up as it was"
+        "the prepared slots are thrown away: members {liars:?} have erred, and of each pair in {disputed:?} one member; if both lists are empty, the server has changed messages or added them up wrongly"
     )]
     Burnt {
         /// Members whose messages do not follow from their seeds and the sums.
@@ -69,7 +69,7 @@ pub enum Error {
     /// Untrusted: a batch of slots that the member would prepare a second time, or that does not have its
     /// nonce.
     #[error(
-        "batch {number} does not have this member's nonce, or a number above {last}, or from 1 to {most} slots: no label serves twice"
+        "batch {number} is refused: it must have this member's nonce, a number above {last}, and from 1 to {most} slots"
     )]
     Batch {
         /// Its number.
@@ -80,7 +80,7 @@ pub enum Error {
         most: u32,
     },
     /// Misuse: a message of another kind than the computation waits for.
-    #[error("the computation waits for another message")]
+    #[error("the message is of another kind than the computation waits for")]
     Message,
     /// Untrusted: what these members have dealt in a move is not on the polynomials of the first t dealers:
     /// one of all of them lies. The move is dealt again.
@@ -95,7 +95,7 @@ pub enum Error {
     #[error("{0}")]
     Refused(&'static str),
     /// What a member must remember could not be written: it signs nothing.
-    #[error("the member's memory cannot be written: {0}")]
+    #[error("the member's memory cannot be written, so that it signs nothing: {0}")]
     Memory(String),
     /// Misuse: a proposal that has other public keys for this member than its own.
     #[error(
@@ -172,7 +172,7 @@ pub enum Error {
         member: u8,
     },
     /// Untrusted: what was shown does not show that anybody lies.
-    #[error("what was shown names nobody, and nothing is opened for it")]
+    #[error("the messages that were shown prove no lie: nobody is named, and nothing is opened")]
     NoProof,
     /// The keys of the proposal are there, or something of them was opened.
     #[error("the key generation of this proposal is over: draw keys for another proposal")]

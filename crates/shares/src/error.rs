@@ -11,7 +11,9 @@ pub enum Error {
         n: u8,
     },
     /// Misuse: a row whose features or norm are out of range, which no device encrypts.
-    #[error("a row of {got} features must be at most 1 long, with at most {most} features")]
+    #[error(
+        "a row of {got} features is refused: it must have at most {most} features, and a Euclidean norm of at most 1"
+    )]
     Row {
         /// Its number of features.
         got: usize,
@@ -19,13 +21,13 @@ pub enum Error {
         most: usize,
     },
     /// Untrusted: a number that no device sends: it is larger than its pads and a value.
-    #[error("number {index} of the message is out of range")]
+    #[error("number {index} of the message is larger than a value and its pads can be")]
     OutOfRange {
         /// Its place.
         index: usize,
     },
     /// Untrusted: bytes that are no number of the field.
-    #[error("the bytes are no number below 2¹²⁷ − 1")]
+    #[error("the bytes are no number of the field: it must be below 2¹²⁷ − 1")]
     NoNumber,
     /// Fewer members are here than an opened number is read from.
     #[error("{here} members are here, and {need} are needed")]
@@ -37,10 +39,12 @@ pub enum Error {
     },
     /// Untrusted: no polynomial goes through as many shares as show a right one. Somebody's share is wrong,
     /// and too few others are here to tell whose.
-    #[error("the shares are on no polynomial: a member shows a wrong one")]
+    #[error(
+        "the shares lie on no polynomial of degree t - 1: a member shows a wrong share, and too few others are here to tell who"
+    )]
     NoPolynomial,
     /// Misuse: two shares of one member, or one of nobody.
-    #[error("{member} is no member, or has two shares")]
+    #[error("member {member} is not of this committee, or has two shares")]
     Member {
         /// Its number.
         member: u8,
@@ -55,7 +59,7 @@ pub enum Error {
         member: u8,
     },
     /// Untrusted: a message of another form than its kind has.
-    #[error("the message has another form than its kind")]
+    #[error("the message does not have the form of its kind")]
     Message,
     /// Untrusted: bytes of another form than what they are read as.
     #[error("the bytes are not {what}: read what the sender's `to_bytes` has written, whole")]

@@ -6,22 +6,22 @@ pub enum Error {
     #[error("what was stored of the committee cannot be read: restore the state folder from a backup")]
     Stored,
     /// Untrusted: bytes that are no request, feedback or session of this committee.
-    #[error("the message is none of this committee: {0}")]
+    #[error("the message is refused: {0}")]
     Request(#[from] shares::Error),
     /// Untrusted: a bandit that does not exist.
-    #[error("there is no such bandit of the committee")]
+    #[error("the committee has no bandit with this id")]
     Bandit,
     /// Untrusted: a session that is not known, or that too many members cannot read: begin another.
-    #[error("the session is not known, or too few members have read it: begin another one")]
+    #[error("the session is not known: begin it again; or too many members refuse it: begin another one")]
     Session,
     /// Untrusted: a bandit that a committee does not compute.
     #[error("a committee does not compute this bandit: {0}")]
     Definition(String),
-    /// Untrusted: a decision that is not known, or whose feedback was told before.
-    #[error("the decision is not known, or its feedback was told before")]
+    /// Untrusted: a decision that is not known, or which has another feedback, or none to erase.
+    #[error("the decision is not known, or has another feedback already, or has none that can be erased")]
     Decision,
     /// As many as there is room for.
-    #[error("there are {most} {what}, which is the most: wait, and ask again")]
+    #[error("there are {most} {what} already, and no more are taken: wait, and ask again")]
     Full {
         /// What.
         what: &'static str,
