@@ -228,7 +228,7 @@ impl Problem {
             scores.extend(rows.iter().enumerate().map(|(arm, x)| ((arm, user), self.score(x))));
             seen(rows, got);
         }
-        let raise = self.exchanges.scores(self.plan.users == 1);
+        let raise = &self.exchanges.scores;
         let exact = self.circuit.raised(|arm, user| scores.get(&(arm, user)).copied());
         let factors = self.circuit.factors(layout.log_range());
         let masked = self.engine.mask(raise, packer.finish().unwrap(), &mut self.rng).unwrap();

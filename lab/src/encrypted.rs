@@ -122,9 +122,8 @@ impl<'a> Played<'a> {
         let trace = test.as_ref().map(|test| engine.score(&test.statistics, &model)).transpose()?;
         let mut packer = engine.packer_with_trace(trace)?;
         let user = layout.user_at(packer.push_block(engine.score(&contexts, &model)?, 0)?);
-        let users = packer.len();
         let circuit = engine.circuit(self.bandit.config(), self.bandit.scalars(self.round))?;
-        let (raise, factors) = (exchanges.scores(users == 1), circuit.factors(layout.log_range()));
+        let (raise, factors) = (&exchanges.scores, circuit.factors(layout.log_range()));
         let masked = engine.mask(raise, packer.finish()?, &mut self.rng)?;
         let raised = ckks_secret::raise(raise, small, large, &masked.ciphertext, factors, &mut self.rng)?
             .expand(large);

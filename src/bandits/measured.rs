@@ -36,9 +36,7 @@ pub(crate) struct Measured {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct Levels {
     pub(crate) top: usize,
-    /// Raised scores of a user alone.
-    pub(crate) alone: usize,
-    /// Raised scores of several users.
+    /// Raised scores.
     pub(crate) scores: usize,
     pub(crate) statistics: usize,
     pub(crate) model: usize,
@@ -49,7 +47,6 @@ impl Levels {
     pub(crate) fn new(plan: &Plan, top: usize) -> Self {
         Levels {
             top,
-            alone: plan.alone_level,
             scores: plan.scores_level,
             statistics: plan.statistics_level,
             model: plan.model_level,

@@ -158,7 +158,7 @@ fn raises_are_refused() {
     let limits = *s.user.device.limits();
     let asked = s.asked();
     let (task, good) = s.raised(&asked);
-    let level = s.user.device.created().plan.alone_level;
+    let level = s.user.device.created().plan.scores_level;
     refuses(&good, level, limits.raised, |frame| {
         s.post_raises(asked.ticket, vec![(task, Raised::Scores(frame))])
     });

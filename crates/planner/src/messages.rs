@@ -31,7 +31,6 @@ pub(crate) fn messages(
         ("feedback, to the server", feedback),
         ("masked scores, to a raiser, once an evaluation", ciphertext_bytes(small, top, false)),
         ("raised scores, to the server, once an evaluation", deep(plan.scores_level, true)),
-        ("raised scores of a user alone, to the server", deep(plan.alone_level, true)),
         ("masked products of several users, to a raiser, once an evaluation", deep(PRODUCTS_LEVEL, false)),
         ("entries of several users, to the server", ciphertext_bytes(answers, plan.answer_level, true)),
         ("masked statistics, to a raiser, once a batch", ciphertext_bytes(small, top, false)),

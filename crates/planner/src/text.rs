@@ -32,7 +32,7 @@ impl Report {
             ));
         }
         let sent = self.bytes("contexts") + self.bytes("feedback, to the server");
-        let alone = sent + self.bytes("raised scores of a user alone");
+        let alone = sent + self.bytes("raised scores");
         let received = self.bytes("answer to one of several");
         let received_alone = self.bytes("answer to a user alone") + self.bytes("masked scores");
         lines.push(format!(
@@ -192,7 +192,7 @@ mod tests {
         let names = [
             "contexts",
             "feedback, to the server",
-            "raised scores of a user alone",
+            "raised scores",
             "answer to one of several",
             "answer to a user alone",
             "masked scores",

@@ -194,7 +194,6 @@ impl BanditConfig {
         self.check_depth(scores_level, top)?;
         let (steps, update) = self.update_levels(batch, shape, top)?;
         Ok(Plan {
-            alone_level: scores_level,
             scores_level,
             statistics_level: update,
             // A transform takes a level, so that the old model is one level above the statistics.
@@ -496,10 +495,7 @@ impl BanditConfig {
 /// The public levels and sizes of a bandit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The level of raised scores of an evaluation with one user, which is the depth of the circuit and of
-    /// the fold of the answer.
-    pub alone_level: usize,
-    /// The level of raised scores of an evaluation with several users.
+    /// The level of raised scores, which is the depth of the circuit.
     pub scores_level: usize,
     /// The level of raised statistics.
     pub statistics_level: usize,

@@ -13,8 +13,6 @@ pub enum TaskKind {
         /// The factors of z, of u and of the trace, from 0 to [`MOST_FACTOR`]. One of the first two is above
         /// 0.
         factors: [f64; RAISE_FACTORS],
-        /// Whether the evaluation has one user, which takes a level less ([`Plan::alone_level`]).
-        alone: bool,
     },
     /// Raise the sum of a batch ([`Exchanges::statistics`]).
     Sum,
@@ -32,10 +30,8 @@ pub const MOST_FACTOR: f64 = 16384.0;
 pub struct Exchanges {
     /// The coefficients of contexts, model and statistics.
     pub layout: ScoreLayout,
-    /// Scores of one user become slots at the level of the plan for them.
-    pub alone: Raise,
-    /// Scores of several users become slots at the level of the plan for them.
-    pub shared: Raise,
+    /// Scores of the users of an evaluation become slots.
+    pub scores: Raise,
     /// A sum of feedbacks becomes statistics.
     pub statistics: Raise,
     /// A model becomes the coefficients that contexts are multiplied by.
@@ -61,8 +57,7 @@ impl Exchanges {
         let layout = ScoreLayout::new(config, plan, ring);
         let slots = large.max_slots();
         let raise = |places, log_scale, level| Raise::new(small, large, places, log_scale, level);
-        let shared = raise(layout.raised_scores(slots), LOG_SCORE, plan.scores_level)?;
-        let alone = shared.at_level(plan.alone_level)?;
+        let scores = raise(layout.raised_scores(slots), LOG_SCORE, plan.scores_level)?;
         let statistics = raise(layout.raised_statistics(slots), LOG_STATISTICS, plan.statistics_level)?;
         let (level, count, scale) = (plan.refresh_level, plan.model_slots, large.scale(plan.model_level));
         let model = SlotsToCoefficients::new(large, small, level, count, scale, &layout.model())?;
@@ -70,11 +65,6 @@ impl Exchanges {
         let answers =
             SlotsToCoefficients::new(large, answers, level, slots, scale, &layout.answer_terms(slots))?
                 .into_level(ANSWER_LEVEL, scale)?;
-        Ok(Exchanges { layout, alone, shared, statistics, model, answers })
-    }
-
-    /// The raise of the scores of an evaluation with one user, or with several.
-    pub fn scores(&self, alone: bool) -> &Raise {
-        if alone { &self.alone } else { &self.shared }
+        Ok(Exchanges { layout, scores, statistics, model, answers })
     }
 }

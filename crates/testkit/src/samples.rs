@@ -81,10 +81,7 @@ pub fn reply() -> DecideReply {
     DecideReply {
         decision: Some(decision),
         ticket: Some(Ticket([4; 16])),
-        tasks: vec![
-            task(8, TaskKind::Scores { factors: [0.5, 0.25, 0.0], alone: true }),
-            task(9, TaskKind::Model),
-        ],
+        tasks: vec![task(8, TaskKind::Scores { factors: [0.5, 0.25, 0.0] }), task(9, TaskKind::Model)],
     }
 }
 

@@ -128,7 +128,7 @@ impl Limits {
         };
         let bytes = |what, level| bytes_of(deep, what, level);
         let scores = ckks::ciphertext_bytes(small, small.max_level(), false);
-        let raised = bytes("raised scores", plan.scores_level.max(plan.alone_level))?
+        let raised = bytes("raised scores", plan.scores_level)?
             .max(bytes("statistics", plan.statistics_level)?)
             .max(bytes("model", plan.model_level)?);
         let entries = layout.most_decisions() * layout.arms();
@@ -659,12 +659,7 @@ mod tests {
             let level = plan.answer_level;
             assert_eq!(ckks::partial_ciphertext_bytes(&answers, level, k), of_several, "{d}, {k}");
             assert_eq!(ckks::ciphertext_bytes(&answers, level, true), exchanged, "{d}, {k}");
-            let of_raise = [plan.alone_level, plan.scores_level];
-            assert_eq!(
-                of_raise.map(|level| ckks::ciphertext_bytes(&deep, level, true)),
-                [raised; 2],
-                "{d}, {k}"
-            );
+            assert_eq!(ckks::ciphertext_bytes(&deep, plan.scores_level, true), raised, "{d}, {k}");
             assert_eq!(ckks::ciphertext_bytes(&small, small.max_level(), true), contexts);
         }
     }

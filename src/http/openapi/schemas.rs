@@ -580,8 +580,7 @@ fn encrypted() -> Named {
     let plan = object(
         "Levels and sizes, which follow from configuration and keys.",
         &[
-            ("alone_level", count(), "The level of raised scores of an evaluation with one user."),
-            ("scores_level", count(), "The level of raised scores of an evaluation with several users."),
+            ("scores_level", count(), "The level of raised scores."),
             ("statistics_level", count(), "The level of raised statistics."),
             ("model_level", count(), "The level of a refreshed model."),
             ("refresh_level", count(), "The level of a masked model."),

@@ -87,8 +87,8 @@ impl BanditDevice<'_> {
         let (deep, small, exchanges) = (&keys.deep, &keys.small, &self.exchanges);
         let frame = |fresh: SeededCiphertext| fresh.to_bytes(deep, self.device.key_id());
         match task.kind {
-            TaskKind::Scores { factors, alone } => {
-                let raise = exchanges.scores(alone);
+            TaskKind::Scores { factors } => {
+                let raise = &exchanges.scores;
                 let fresh = ckks_secret::raise(raise, small, deep, &task.masked, factors, rng)?;
                 Ok(Raised::Scores(frame(fresh)))
             }

@@ -110,11 +110,11 @@ impl Server {
         let circuit = circuit.unwrap();
         let factors = circuit.factors(exchanges.layout.log_range());
         let alone = users.len() == 1;
-        let raise = exchanges.scores(alone);
+        let raise = &exchanges.scores;
         let masked = engine.mask(raise, packer.finish().unwrap(), &mut self.rng).unwrap();
         let task = RaiseTask {
             id: 7,
-            kind: TaskKind::Scores { factors, alone },
+            kind: TaskKind::Scores { factors },
             masked: self.small_frame(masked.ciphertext),
         };
         let asked = DecideReply { ticket: Some(TICKET), tasks: vec![task], ..DecideReply::default() };
@@ -125,7 +125,7 @@ impl Server {
         assert_eq!(ticket, Some(TICKET));
         let [(7, Raised::Scores(frame))] = &raised[..] else { panic!("the answer to the task") };
         let (deep, plan) = (engine.deep(), &self.created.plan);
-        let level = if alone { plan.alone_level } else { plan.scores_level };
+        let level = plan.scores_level;
         let raised = ckks::read_ciphertext(deep.params(), deep.key_id(), level, frame).unwrap();
         let mask = raise.encode_mask(&masked.seed, factors).unwrap();
         let evaluated = engine.evaluate(&circuit, raise, raised, &mask, &mut self.rng).unwrap();
@@ -287,7 +287,6 @@ fn bandits_of_other_keys_and_dishonest_plans_are_refused() {
     wrong("fingerprint of scores", error(device, &other));
     for change in [
         |c: &mut Created| c.plan.scores_level -= 1,
-        |c: &mut Created| c.plan.alone_level += 1,
         |c: &mut Created| c.plan.statistics_level -= 1,
         |c: &mut Created| c.plan.model_level = 1000,
         |c: &mut Created| c.plan.refresh_level = 0,
@@ -394,7 +393,7 @@ fn attack_hostile_tasks_are_refused() {
         let deep = world().engine.deep();
         ckks::write_ciphertext(deep.params(), deep.key_id(), &Ciphertext::zero(deep.params(), 1))
     };
-    let scores = |factor| TaskKind::Scores { factors: [factor; 3], alone: factor < 1.0 };
+    let scores = |factor| TaskKind::Scores { factors: [factor; 3] };
     let read = |device: &BanditDevice, kind, masked: &[u8]| {
         let tasks = vec![RaiseTask { id: 1, kind, masked: masked.to_vec() }];
         device.read(&DecideReply { ticket: Some(TICKET), tasks, ..DecideReply::default() }.to_bytes())
@@ -425,7 +424,7 @@ fn attack_hostile_tasks_are_refused() {
         f64::MAX,
     ] {
         for factors in [[factor; 3], [factor, 1.0, 1.0], [1.0, 1.0, factor], [factor, 0.0, 1.0]] {
-            let refused = read(&device, TaskKind::Scores { factors, alone: false }, &small);
+            let refused = read(&device, TaskKind::Scores { factors }, &small);
             // 0 is one of the factors of a width of 0.
             let wanted = factor == 0.0 && factors[1] == 1.0;
             assert!(wanted || matches!(refused, Err(Error::BadTask(_))), "{factors:?}");
@@ -565,7 +564,7 @@ fn a_decision_is_carried_through() {
     let (small, _, _, answer) = frames();
     let rows = vec![vec![0.5, 0.5], vec![0.25, 0.0]];
     let task = |id, kind| RaiseTask { id, kind, masked: small.clone() };
-    let scores = || task(7, TaskKind::Scores { factors: [1.0; 3], alone: false });
+    let scores = || task(7, TaskKind::Scores { factors: [1.0; 3] });
     let asked = DecideReply { ticket: Some(TICKET), tasks: vec![scores()], ..DecideReply::default() };
     let asked = || (200, asked.to_bytes());
     let mut decided = server.decision(4, 1, 2, answer);

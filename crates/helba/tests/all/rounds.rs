@@ -135,9 +135,8 @@ impl World {
         }
         let circuit = self.engine.circuit(&self.config, scalars).unwrap();
         let factors = circuit.factors(exchanges.layout.log_range());
-        let in_pack = packer.len();
         let packed = packer.finish().unwrap();
-        let raise = exchanges.scores(in_pack == 1);
+        let raise = &exchanges.scores;
         let masked = self.engine.mask(raise, packed, &mut self.rng).unwrap();
         let raised = ckks_secret::raise(
             raise,
@@ -226,7 +225,7 @@ impl World {
         let circuit = self.engine.circuit(&self.config, bandit.scalars(5)).unwrap();
         let factors = circuit.factors(exchanges.layout.log_range());
         // As for a user beside the trace.
-        let raise = exchanges.scores(false);
+        let raise = &exchanges.scores;
         let masked = self.engine.mask(raise, packed, &mut self.rng).unwrap();
         let (small, deep) = (&self.small.secret, &self.party.secret);
         let raised = ckks_secret::raise(raise, small, deep, &masked.ciphertext, factors, &mut self.rng);
@@ -1376,7 +1375,7 @@ fn attack_a_question_hides_its_errors_and_its_origin() {
 fn attack_masks_are_fresh_and_as_wide_as_their_modulus() {
     let mut world = World::new(2, 2);
     let exchanges = world.bandit.exchanges().clone();
-    let (raise, small) = (exchanges.scores(true), world.small.params.clone());
+    let (raise, small) = (&exchanges.scores, world.small.params.clone());
     let pack = Ciphertext::zero(&small, small.max_level()).with_scale(f64::from(LOG_SCORE).exp2());
     let masked: Vec<Ciphertext> =
         (0..2).map(|_| world.engine.mask(raise, pack.clone(), &mut world.rng).unwrap().ciphertext).collect();

@@ -50,9 +50,7 @@ enum Products {
 /// A pack that is closed, and what its evaluation needs.
 struct Sealed {
     circuit: DecisionCircuit,
-    /// How many users' scores are in the pack, those of users who left among them.
-    packed: usize,
-    /// How many requests they are of.
+    /// How many requests are in the pack, those of users who left among them.
     requests: usize,
     factors: [f64; RAISE_FACTORS],
     seed: ckks::MaskSeed,
@@ -182,16 +180,13 @@ impl EncryptedServed {
         test: Option<TraceTest>,
     ) -> Result<Sealed, Error> {
         let engine = &self.shared.engine;
-        // Not the users who wait: those who left are in the pack.
-        let in_pack = packer.len();
         let packed = rayon::scope(|_| packer.finish()).map_err(helba::Error::from)?;
         let scalars = helba::Scalars::new(&self.created.config, last, model_feedbacks);
         let circuit = engine.circuit(&self.created.config, scalars)?;
         let factors = circuit.factors(self.exchanges.layout.log_range());
-        let masked = engine.mask(self.exchanges.scores(in_pack == 1), packed, &mut os_rng()?)?;
+        let masked = engine.mask(&self.exchanges.scores, packed, &mut os_rng()?)?;
         let (masked, seed) = (masked.ciphertext, masked.seed);
-        let (last_round, packed) = (last, in_pack);
-        Ok(Sealed { circuit, packed, requests, factors, seed, masked, last_round, model_feedbacks, test })
+        Ok(Sealed { circuit, requests, factors, seed, masked, last_round: last, model_feedbacks, test })
     }
 
     /// `turn` is the turn of the evaluation, and another one when its raise was late. Returns the number
@@ -204,18 +199,15 @@ impl EncryptedServed {
         turn: &mut Turn,
     ) -> Result<Option<u64>, Error> {
         let began = Instant::now();
-        let Sealed { circuit, packed, requests, factors, seed, masked, last_round, model_feedbacks, test } =
-            sealed;
-        let alone = packed == 1;
+        let Sealed { circuit, requests, factors, seed, masked, last_round, model_feedbacks, test } = sealed;
         // What the mask becomes is computed while the raiser works.
         let served = self.clone();
         let mask = tokio::task::spawn_blocking(move || {
-            let raise = served.exchanges.scores(alone);
-            rayon::scope(|_| raise.encode_mask(&seed, factors))
+            rayon::scope(|_| served.exchanges.scores.encode_mask(&seed, factors))
         });
-        let (kind, masked) = (TaskKind::Scores { factors, alone }, self.small_frame(masked));
+        let (kind, masked) = (TaskKind::Scores { factors }, self.small_frame(masked));
         let (sender, receiver) = oneshot::channel();
-        let awaited = Awaited::Scores(sender, self.exchanges.scores(alone).level());
+        let awaited = Awaited::Scores(sender, self.exchanges.scores.level());
         let (raised, raising) = self.ask_a_holder((kind, masked), (awaited, receiver), users, turn).await?;
         let raise = began.elapsed();
         self.shared.stages.metrics.took(Step::Raise, raise);
@@ -225,7 +217,7 @@ impl EncryptedServed {
         let (served, tests) = (self.clone(), test.is_some());
         let work = move || {
             let _place = place;
-            let computed = served.compute(&circuit, packed, requests, raised, &mask, &waiting, tests);
+            let computed = served.compute(&circuit, requests, raised, &mask, &waiting, tests);
             (waiting, computed)
         };
         let mut work = tokio::task::spawn_blocking(work);
@@ -391,14 +383,12 @@ impl EncryptedServed {
         None
     }
 
-    /// The circuit of the `packed` users of a pack of so many `requests`, and what becomes of its products;
+    /// The circuit of a pack of so many `requests`, and what becomes of its products;
     /// and the trace question to one of `users` if the evaluation `tests` the trace, which has the place of a
     /// user.
-    #[expect(clippy::too_many_arguments, reason = "all that an evaluation has")]
     fn compute(
         &self,
         circuit: &DecisionCircuit,
-        packed: usize,
         requests: usize,
         raised: Ciphertext,
         mask: &ckks::Plaintext,
@@ -406,7 +396,7 @@ impl EncryptedServed {
         tests: bool,
     ) -> Result<Computed, Error> {
         let engine = &self.shared.engine;
-        let raise = self.exchanges.scores(packed == 1);
+        let raise = &self.exchanges.scores;
         let mut rng = os_rng()?;
         rayon::scope(|_| {
             let mut clock = Instant::now();
