@@ -3,7 +3,7 @@
 //! | stage | begins |
 //! |---|---|
 //! | gathering | with the first user who waits |
-//! | sealed: packed, masked, handed to a raiser | [`WINDOW`] later, when no other evaluation of the bandit and at most two of the server are under way, and all contexts are in the pack that had arrived by then; a full pack, when no other one of the bandit waits for its raise |
+//! | sealed: packed, masked, handed to a raiser | [`WINDOW`] later, or at once after an evaluation of one request, when no other evaluation of the bandit and at most two of the server are under way, and all contexts are in the pack that had arrived by then; a full pack, when no other one of the bandit waits for its raise |
 //! | evaluated and answered | when the raised scores are there and no other evaluation computes |
 //!
 //! A raiser is a program that waits at `GET …/raises`, or was there a moment ago, or else a user of the
@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use wire::{DecideReply, RaiseTask, Ticket};
 
-/// The time for which further users are gathered.
+/// The time for which further users are gathered, but after an evaluation of one request.
 const WINDOW: Duration = Duration::from_millis(10);
 /// The longest time for which an evaluation whose turn has come waits for contexts that had arrived before.
 const GATHERING: Duration = Duration::from_millis(500);
@@ -178,6 +178,8 @@ pub(super) struct Pool {
     gathering: Option<Gathering>,
     /// The number of packs that were opened.
     opened: u64,
+    /// Whether the last evaluation was of one request, so that the next request waits for no company.
+    lone: bool,
     /// Where that goes which an evaluation waits for.
     raising: HashMap<u64, Awaited>,
     /// The places of users who were asked to raise.
@@ -253,6 +255,16 @@ pub(super) struct Joining {
 }
 
 impl Pool {
+    /// How long a pack is open at least.
+    fn window(&self) -> Duration {
+        if self.lone { Duration::ZERO } else { WINDOW }
+    }
+
+    /// Notes an evaluation of so many requests.
+    fn evaluates(&mut self, requests: usize) {
+        self.lone = requests == 1;
+    }
+
     /// What an evaluation waits for.
     ///
     /// # Errors
@@ -485,7 +497,8 @@ impl EncryptedServed {
     /// Closes the pack with this number after the window, when its turn comes. More users join it until then.
     /// A pack that was full has been closed before.
     async fn close_later(self: Arc<Self>, number: u64, opened: Instant) {
-        tokio::time::sleep(WINDOW.saturating_sub(opened.elapsed())).await;
+        let window = lock(&self.pool).window();
+        tokio::time::sleep(window.saturating_sub(opened.elapsed())).await;
         let Some(turn) = self.turn().await else { return };
         self.wait_for_arrived(number).await;
         let gathering = lock(&self.pool).gathering.take_if(|open| open.number == number);
@@ -556,6 +569,17 @@ pub(super) async fn blocking<T: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A request that follows on one that was evaluated alone waits for no company, until two come again.
+    #[test]
+    fn a_lone_user_waits_for_no_company() {
+        let mut pool = Pool::default();
+        assert_eq!(pool.window(), WINDOW);
+        pool.evaluates(1);
+        assert_eq!(pool.window(), Duration::ZERO);
+        pool.evaluates(2);
+        assert_eq!(pool.window(), WINDOW);
+    }
 
     /// An evaluation whose raise is late holds up others until it leaves its turn, and while it computes.
     #[test]

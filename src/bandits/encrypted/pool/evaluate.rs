@@ -71,6 +71,7 @@ impl EncryptedServed {
             return Duration::ZERO;
         }
         let (count, requests) = (users.len(), users.len() + gone.len());
+        lock(&self.pool).evaluates(requests);
         let kept = users.iter().all(|user| user.sent.is_some());
         let others = gone.into_iter().map(|user| user.sent).collect::<Option<Vec<Sent>>>().filter(|_| kept);
         let rest = Rest { model, others, repeat: false };
