@@ -31,7 +31,7 @@ struct Pair {
 
 impl Pair {
     fn new(shape: Shape) -> Result<Self, helba::Error> {
-        let plan = KeyPlan::new(shape, false)?;
+        let plan = KeyPlan::new(shape, false, WidthShape::Root)?;
         let mut party = Party::for_plan(&plan, 1)?;
         let scores = ScoresParty::generate(plan.scores, &mut party.rng)?;
         let switch = testkit::ring_switch(&party.secret, &scores.secret, &plan.answers, &mut party.rng);

@@ -16,7 +16,7 @@ use bandit::{
     Width,
 };
 use clap::Parser;
-use protocol::BanditConfig;
+use protocol::{BanditConfig, Compare, WidthShape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::fmt::Write as _;
@@ -191,8 +191,15 @@ fn curve<P: Policy<Context = Features, Feedback = f64>>(
 /// HELBA on ciphertexts, on the first seeds; one set of keys, a bandit a seed.
 fn encrypted(args: &Args, config: &BanditConfig, bound: f64) -> Result<Encrypted> {
     let start = Instant::now();
-    let deployment =
-        Deployment::start(config.linear.d, config.linear.k, args.toy, args.json, user_client::MOST_ANSWERS)?;
+    let deployment = Deployment::start_with(
+        (config.linear.d, config.linear.k),
+        args.toy,
+        args.json,
+        user_client::MOST_ANSWERS,
+        None,
+        Compare::Polynomial,
+        WidthShape::Root,
+    )?;
     let progress =
         support::progress(args.rounds * args.encrypted_seeds, "learning on ciphertexts", args.json);
     let (mut log, mut runs) = (Log::default(), Vec::new());

@@ -16,7 +16,7 @@ use bandit::{Arithmetic, HelbaClear, UniformRandom};
 use clap::Parser;
 use datasets::{Dataset, DatasetLog};
 use host::Draft;
-use protocol::{Answers, BanditConfig, Compare};
+use protocol::{Answers, BanditConfig, Compare, WidthShape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::io::Write;
@@ -93,7 +93,8 @@ fn main() -> Result<()> {
     let writing = |path: &Path| format!("cannot write {}", path.display());
     let draft =
         args.plot.as_deref().map(|path| Draft::create(path).with_context(|| writing(path))).transpose()?;
-    let deployment = Deployment::start_with((d, k), args.toy, args.json, 0, None, args.compare)?;
+    let deployment =
+        Deployment::start_with((d, k), args.toy, args.json, 0, None, args.compare, WidthShape::default())?;
     let mut rng = user_client::os_rng()?;
     let bandit = deployment.device().join(&deployment.client().create_encrypted(&config)?)?;
     let mut twin = ClearTwin::new(config.clone());
@@ -226,6 +227,7 @@ fn serve_shop(no_open: bool) -> Result<()> {
         0,
         Some(authority.address()),
         Compare::Polynomial,
+        WidthShape::default(),
     )?;
     let (folder, opened) = (deployment.folder().to_path_buf(), AtomicBool::new(no_open));
     let tell = move |link: &str| {

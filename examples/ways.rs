@@ -14,7 +14,7 @@
 mod support;
 
 use anyhow::Result;
-use protocol::{BanditConfig, Compare};
+use protocol::{BanditConfig, Compare, WidthShape};
 use rand::RngExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -34,7 +34,15 @@ fn main() -> Result<()> {
         "way,kernel,threads,features,arms,median_s,least_s,sent_bytes,received_bytes,bundle_bytes,server_peak_bytes"
     );
     for arms in [2, 4, 8, 16] {
-        let deployment = Deployment::start_with((FEATURES, arms), false, true, 0, None, Compare::Pbs)?;
+        let deployment = Deployment::start_with(
+            (FEATURES, arms),
+            false,
+            true,
+            0,
+            None,
+            Compare::Pbs,
+            WidthShape::default(),
+        )?;
         for (way, compare, raiser) in [
             ("polynomial", Compare::Polynomial, false),
             ("raise", Compare::Polynomial, true),

@@ -56,7 +56,8 @@ fn row(page: &mut String, what: &str, party: &Party, ct: &Ciphertext, want: &[Co
 
 fn primitives(page: &mut String) {
     const SLOTS: usize = 256;
-    let plan = KeyPlan::new(Shape::for_problem(7, 4), false).expect("the problem has keys");
+    let plan =
+        KeyPlan::new(Shape::for_problem(7, 4), false, WidthShape::default()).expect("the problem has keys");
     let params = plan.params.validate().expect("shipped parameters are valid");
     let top = params.max_level();
     let conjugation = GaloisElement::conjugation(&params);
@@ -154,7 +155,7 @@ struct Problem {
 impl Problem {
     fn new(d: usize, k: usize, width: WidthShape) -> Self {
         let shape = Shape::for_problem(d, k);
-        let keys = KeyPlan::new(shape, false).expect("the problem has keys");
+        let keys = KeyPlan::new(shape, false, width).expect("the problem has keys");
         let mut rng = ChaCha20Rng::seed_from_u64(4);
         let (party, scores) = (party(&keys, 3), ScoresParty::generate(keys.scores, &mut rng).unwrap());
         let params = party.params.clone();

@@ -8,7 +8,7 @@ pub(crate) mod web;
 use anyhow::{Context, Result, ensure};
 use host::{Undone, lock};
 use indicatif::{ProgressBar, ProgressStyle};
-use protocol::{Compare, Shape};
+use protocol::{Compare, Shape, WidthShape};
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -106,11 +106,11 @@ impl Deployment {
     /// Generates keys for d features and k arms in a temporary folder, and starts a server on a free loopback
     /// port. The device answers at most `trace_answers` trace questions.
     pub(crate) fn start(d: usize, k: usize, toy: bool, quiet: bool, trace_answers: u64) -> Result<Self> {
-        Self::start_with((d, k), toy, quiet, trace_answers, None, Compare::Polynomial)
+        Self::start_with((d, k), toy, quiet, trace_answers, None, Compare::Polynomial, WidthShape::default())
     }
 
     /// As [`Self::start`], with the pages of the shop if there is a key `authority`, and keys of bandits that
-    /// `compare` so.
+    /// `compare` so and have this width.
     pub(crate) fn start_with(
         (d, k): (usize, usize),
         toy: bool,
@@ -118,13 +118,14 @@ impl Deployment {
         trace_answers: u64,
         authority: Option<SocketAddr>,
         compare: Compare,
+        width: WidthShape,
     ) -> Result<Self> {
         host::undo_on_signals().context("listening for signals")?;
         let (folder, of_folder) = folder()?;
         let (public, secret) = (folder.path().join("public.bundle"), folder.path().join("secret.bundle"));
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs());
         let security = if toy { keygen::Security::None } else { keygen::Security::Classical128 };
-        let request = keygen::Request { shape: Shape::for_problem(d, k), security, created, compare };
+        let request = keygen::Request { shape: Shape::for_problem(d, k), security, width, created, compare };
         let bar = progress(0, "generating keys", quiet);
         let start = Instant::now();
         let summary =

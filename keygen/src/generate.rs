@@ -1,7 +1,7 @@
 use crate::{Error, bootstraps};
 use ckks::{GaloisElement, KeyId, KeyStorage, Params, ParamsSpec, PublicKey, Security};
 use ckks_secret::SecretKey;
-use protocol::{AnswerKeys, Compare, GaloisKey, KeyPlan, ScoreRing, Shape};
+use protocol::{AnswerKeys, Compare, GaloisKey, KeyPlan, ScoreRing, Shape, WidthShape};
 use rand::CryptoRng;
 use std::io::Write;
 use wire::{
@@ -17,6 +17,8 @@ pub struct Request {
     /// The security level that the keys have at least. [`Security::None`] allows parameter sets without
     /// security, for tests.
     pub security: Security,
+    /// The width of the bandits that the keys serve; those of a root serve both.
+    pub width: WidthShape,
     /// The time in the manifests, in seconds since 1970.
     pub created: u64,
     /// How bandits under these keys can compare: with [`Compare::Pbs`] the bundles have bootstrapping keys
@@ -51,8 +53,8 @@ pub fn generate<R: CryptoRng>(
     rng: &mut R,
     mut progress: impl FnMut(u32, u32),
 ) -> Result<Summary, Error> {
-    let Request { shape, security, created, compare } = request;
-    let plan = KeyPlan::with_security(shape, security)?;
+    let Request { shape, security, width, created, compare } = request;
+    let plan = KeyPlan::with_security(shape, security, width)?;
     check_security(&plan.params, security)?;
     if compare == Compare::Pbs {
         bootstraps::check(security)?;
@@ -69,7 +71,7 @@ pub fn generate<R: CryptoRng>(
     let manifest = |frames, of_scores, answers| {
         let answers = AnswersManifest::new(&of_answers, answers);
         let scores = ScoresManifest::new(&scores.params, scores.key_id, of_scores, answers);
-        let manifest = Manifest::new(params, key_id, shape, created, frames, digest, scores);
+        let manifest = Manifest::new(params, key_id, shape, created, frames, digest, scores).of_width(width);
         match &bootstraps {
             Some(keys) => manifest.with_bootstraps(BootstrapsManifest::new(keys.id, keys.switched)),
             None => manifest,

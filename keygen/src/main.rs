@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 use host::say;
 use indicatif::{ProgressBar, ProgressStyle};
 use keygen::{Passphrase, Request, Security, create_files, os_rng};
-use protocol::{Compare, MOST_ARMS, MOST_FEATURES, Shape};
+use protocol::{Compare, MOST_ARMS, MOST_FEATURES, Shape, WidthShape};
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
@@ -58,6 +58,10 @@ enum Command {
         /// to work. They have 128 bits of security, and take a build with `--features pbs`.
         #[arg(long, default_value = "polynomial", value_parser = compare)]
         compare: Compare,
+        /// The width of the bandits that the keys serve: `root` adds keys for square roots, beside which
+        /// `tangent` goes on to work.
+        #[arg(long, default_value = "tangent", value_parser = width)]
+        width: WidthShape,
     },
     /// Says what a problem would cost before any key is generated: seconds a decision, bytes a round, users
     /// at once, size of the bundle, memory.
@@ -109,9 +113,20 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<()> {
     host::undo_on_signals().context("listening for signals")?;
     match command {
-        Command::Create { features, arms, public, secret, passphrase_file, toy, security, compare } => {
+        Command::Create {
+            features,
+            arms,
+            public,
+            secret,
+            passphrase_file,
+            toy,
+            security,
+            compare,
+            width,
+        } => {
             let security = if toy { Security::None } else { security };
-            create((features, arms), [&public, &secret], passphrase_file.as_deref(), security, compare)
+            let wanted = (security, compare, width);
+            create((features, arms), [&public, &secret], passphrase_file.as_deref(), wanted)
         }
         Command::Plan { features, arms, rounds, security, users, round_trip, explain, json } => {
             let at_once = (users as usize, f64::from(round_trip) / 1e3);
@@ -126,8 +141,7 @@ fn create(
     (features, arms): (usize, usize),
     [public, secret]: [&Path; 2],
     passphrase_file: Option<&Path>,
-    security: Security,
-    compare: Compare,
+    (security, compare, width): (Security, Compare, WidthShape),
 ) -> anyhow::Result<()> {
     // No parameter set fits larger problems, and the power of two must not overflow.
     for (name, value, most) in [("--features", features, MOST_FEATURES), ("--arms", arms, MOST_ARMS)] {
@@ -137,7 +151,7 @@ fn create(
     let passphrase = passphrase_file.map(open).transpose()?;
     let start = Instant::now();
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-    let request = Request { shape: Shape::for_problem(features, arms), security, created, compare };
+    let request = Request { shape: Shape::for_problem(features, arms), security, width, created, compare };
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} keys  {elapsed} of about {duration}")?;
     let bar = ProgressBar::new(0).with_style(style);
     let result = create_files(request, public, secret, passphrase.as_ref(), &mut os_rng()?, |done, total| {
@@ -170,6 +184,14 @@ fn create_token(file: &Path) -> anyhow::Result<()> {
 fn security(text: &str) -> Result<Security, String> {
     let claimed = text.parse().ok().filter(|bits| *bits > 0).and_then(Security::of_bits);
     claimed.ok_or_else(|| "sets of keys claim 128, 192 or 256 bits".into())
+}
+
+fn width(text: &str) -> Result<WidthShape, String> {
+    match text {
+        "tangent" => Ok(WidthShape::Tangent),
+        "root" => Ok(WidthShape::Root),
+        _ => Err("this must be tangent or root".into()),
+    }
 }
 
 fn compare(text: &str) -> Result<Compare, String> {

@@ -6,7 +6,9 @@ use bandit::Features;
 use ckks::{EvaluationKeys, GaloisElement, ParamsSpec, RingSwitch};
 use ckks_secret::{SecretKey, SeededCiphertext};
 use helba::{DeepEngine, EncryptedBandit, Engine, Event};
-use protocol::{AnswerKeys, BanditConfig, KeyPlan, LOG_CONTEXT, LOG_STATISTICS, Shape, TaskKind, exchange};
+use protocol::{
+    AnswerKeys, BanditConfig, KeyPlan, LOG_CONTEXT, LOG_STATISTICS, Shape, TaskKind, WidthShape, exchange,
+};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::sync::Arc;
@@ -24,7 +26,7 @@ impl Keys {
     /// # Errors
     /// If the set does not carry the shape.
     pub fn generate(shape: Shape, params: ParamsSpec) -> Result<Self> {
-        let plan = KeyPlan::with_set(shape, params)?
+        let plan = KeyPlan::with_set(shape, params, WidthShape::Root)?
             .with_context(|| format!("the parameter set {} does not carry {shape}", params.name))?;
         let mut rng = ChaCha20Rng::seed_from_u64(0);
         let params = plan.params.validate()?;

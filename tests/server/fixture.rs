@@ -42,6 +42,7 @@ impl Keys {
         let request = keygen::Request {
             shape: Shape::for_problem(D, K),
             security,
+            width: protocol::WidthShape::Root,
             created: 0,
             compare: Default::default(),
         };

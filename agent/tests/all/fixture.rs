@@ -45,6 +45,7 @@ pub(crate) fn bundles_for(d: usize, k: usize, seed: u64) -> (Vec<u8>, Vec<u8>) {
     let request = keygen::Request {
         shape: Shape::for_problem(d, k),
         security: keygen::Security::None,
+        width: Default::default(),
         created: 0,
         compare: Default::default(),
     };

@@ -50,7 +50,7 @@ class Server:
 
 @pytest.fixture(scope="session")
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
-    return Bundles(tmp_path_factory.mktemp("keys"), FEATURES, ARMS, "--toy")
+    return Bundles(tmp_path_factory.mktemp("keys"), FEATURES, ARMS, "--toy", "--width", "root")
 
 
 @pytest.fixture(scope="session")

@@ -230,7 +230,7 @@ fn encrypted(dataset: &Dataset, point: &Point) -> Result<Contender, String> {
         }
     }
     let policy = HelbaClear::new(linear, Arithmetic::Exact).map_err(|e| e.to_string())?;
-    let keys = KeyPlan::new(Shape::for_problem(features, arms), false);
+    let keys = KeyPlan::new(Shape::for_problem(features, arms), false, WidthShape::default());
     let carried =
         keys.map(drop).map_err(|_| format!("no keys carry {features} features and {arms} candidates"));
     Ok(Contender {

@@ -1,7 +1,7 @@
 use crate::{Error, update};
 use circuits::inverse::Newton;
 use circuits::{Encrypted, SlotAlgebra};
-use ckks::{Ciphertext, EvaluationKeys, Evaluator, KeyId, Params, PublicKey};
+use ckks::{Ciphertext, EvaluationKeys, Evaluator, GaloisElement, KeyId, Params, PublicKey};
 use protocol::{Factors, Shape};
 
 /// Computes batch updates in the deep ring, with the parameters, public key and evaluation keys of a key
@@ -52,6 +52,12 @@ impl DeepEngine {
     /// The shape of the keys.
     pub fn shape(&self) -> Shape {
         self.shape
+    }
+
+    /// Whether there are keys for bandits with a root, whose differences the server computes: they alone have
+    /// one of conjugation.
+    pub(crate) fn serves_roots(&self) -> bool {
+        self.evaluator().keys().galois.contains_key(&GaloisElement::conjugation(self.params()))
     }
 
     pub(crate) fn evaluator(&self) -> &Evaluator {

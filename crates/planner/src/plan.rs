@@ -192,10 +192,11 @@ pub(crate) fn plan_with(
     rounds: u64,
     security: Security,
 ) -> Result<Report, Error> {
-    let (keys, params, config) = carried(features, arms, rounds, security).map_err(|error| match error {
-        Error::Protocol(why) => Error::no_plan(features, arms, rounds, why),
-        other => other,
-    })?;
+    let (keys, params, config) =
+        carried(shape, features, arms, rounds, security).map_err(|error| match error {
+            Error::Protocol(why) => Error::no_plan(features, arms, rounds, why),
+            other => other,
+        })?;
     let config = config.exploring(Some(shape), None, None)?;
     let shape = Shape::for_problem(features, arms);
     let levels = config.plan(&params, shape, keys.scores)?;
@@ -336,6 +337,7 @@ fn traced(
 
 /// Keys, parameters and configuration that carry the problem.
 pub(crate) fn carried(
+    width: WidthShape,
     features: usize,
     arms: usize,
     rounds: u64,
@@ -349,7 +351,7 @@ pub(crate) fn carried(
         }
     }
     let shape = Shape::for_problem(features, arms);
-    let keys = KeyPlan::with_security(shape, security)?;
+    let keys = KeyPlan::with_security(shape, security, width)?;
     let params = keys.params.validate()?;
     let config = BanditConfig { horizon: rounds, ..BanditConfig::new(features, arms) };
     config.plan(&params, shape, keys.scores)?;
@@ -373,7 +375,8 @@ pub(crate) fn alternatives(features: usize, arms: usize, rounds: u64, why: &prot
     ) {
         return "change that".into();
     }
-    let works = |d: usize, k: usize| carried(d, k, rounds, Security::Classical128).is_ok();
+    let works =
+        |d: usize, k: usize| carried(WidthShape::default(), d, k, rounds, Security::Classical128).is_ok();
     let most = |f: &dyn Fn(usize) -> bool| (0..=8).rev().map(|log| 1 << log).find(|&x| x > 1 && f(x));
     let mut options = Vec::new();
     if let Some(k) = most(&|k| works(features, k)) {
@@ -413,7 +416,7 @@ fn key_costs(params: &Params, keys: &KeyPlan) -> Result<Vec<KeyCost>, Error> {
     let mut costs = vec![
         public_key_cost("public key", params),
         switch_cost("relinearisation", params, relin, &[(keys.relin_level, KeyStorage::Expanded)]),
-        switch_cost("rotations and conjugation", params, galois, &rotations(KeyStorage::Expanded)),
+        switch_cost("rotations of decisions", params, galois, &rotations(KeyStorage::Expanded)),
         switch_cost("rotations of updates alone, seeded", params, galois, &rotations(KeyStorage::Seeded)),
     ];
     let params = keys.scores.params.validate()?;
@@ -580,7 +583,8 @@ mod tests {
     use super::*;
 
     fn circuits_of(d: usize, k: usize) -> Circuits {
-        let (keys, params, config) = carried(d, k, 1000, Security::Classical128).unwrap();
+        let (keys, params, config) =
+            carried(WidthShape::default(), d, k, 1000, Security::Classical128).unwrap();
         let shape = Shape::for_problem(d, k);
         let levels = config.plan(&params, shape, keys.scores).unwrap();
         Circuits::new(&config, &keys, shape, &levels, &keys.scores.params.validate().unwrap()).unwrap()

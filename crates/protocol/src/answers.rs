@@ -108,7 +108,7 @@ impl AnswerLayout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::KeyPlan;
+    use crate::{KeyPlan, WidthShape};
     use std::collections::BTreeSet;
 
     /// Every entry of every user has a slot of its own, to which one move takes it, and a coefficient of its
@@ -133,7 +133,7 @@ mod tests {
             (8, 64, true),
         ] {
             let shape = Shape::for_problem(d, k);
-            let plan = KeyPlan::new(shape, toy).unwrap();
+            let plan = KeyPlan::new(shape, toy, WidthShape::default()).unwrap();
             let ring = plan.scores;
             let slots = 1 << (plan.params.log_n - 1);
             check(&AnswerLayout::new(ring, shape, slots), &format!("{d} {k} {toy}"));

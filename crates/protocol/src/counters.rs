@@ -122,11 +122,11 @@ pub(crate) fn read(coefficients: &[i128], arms: usize) -> Vec<ArmCounter> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BanditConfig, KeyPlan, ScoreLayout, Shape};
+    use crate::{BanditConfig, KeyPlan, ScoreLayout, Shape, WidthShape};
 
     fn layout(config: &BanditConfig) -> Result<ScoreLayout, Error> {
         let shape = Shape::for_problem(config.linear.d, config.linear.k);
-        let plan = KeyPlan::new(shape, false)?;
+        let plan = KeyPlan::new(shape, false, WidthShape::default())?;
         let of_bandit = config.plan(&plan.params.validate().unwrap(), shape, plan.scores)?;
         Ok(ScoreLayout::new(config, &of_bandit, plan.scores))
     }

@@ -3,7 +3,7 @@
 //! The rotations are those of the circuits in `helba`. Its tests check that each key is used, and that each
 //! rotation has a key of its level.
 
-use crate::levels::DecisionLevels;
+use crate::levels::{DecisionLevels, PRODUCTS_LEVEL};
 use crate::{AnswerLayout, BanditConfig, Error, ScoreRing, Shape};
 use bandit::WidthShape;
 use ckks::{GaloisElement, KeyStorage, Params, ParamsSpec, PrefixSpec, Security};
@@ -104,19 +104,20 @@ pub struct GaloisKey {
 
 impl KeyPlan {
     /// The fastest parameter set for 128 bits of security that fits `shape` with the default precision, and
-    /// its keys. `toy` also allows sets without security, for tests.
+    /// the keys of bandits of this width: those of a tangent have fewer, those of a root serve both. `toy` also
+    /// allows sets without security, for tests.
     ///
     /// # Errors
     /// [`Error::Slots`] if no set fits; [`Error::OutOfRange`] for more than [`crate::MOST_ARMS`] arms.
-    pub fn new(shape: Shape, toy: bool) -> Result<Self, Error> {
-        Self::with_security(shape, if toy { Security::None } else { Security::Classical128 })
+    pub fn new(shape: Shape, toy: bool, width: WidthShape) -> Result<Self, Error> {
+        Self::with_security(shape, if toy { Security::None } else { Security::Classical128 }, width)
     }
 
     /// As [`Self::new`], for so many bits of security or more. [`Security::None`] allows sets without any.
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub fn with_security(shape: Shape, security: Security) -> Result<Self, Error> {
+    pub fn with_security(shape: Shape, security: Security, width: WidthShape) -> Result<Self, Error> {
         let sets = match security {
             Security::None => [&TOYS[..], &SETS].concat(),
             Security::Classical128 => SETS.to_vec(),
@@ -125,7 +126,7 @@ impl KeyPlan {
         };
         // The last set has enough levels for all numbers of arms, and rings of scores hold the numbers of all
         // features that updates have slots for, so that only slots can be missing.
-        sets.iter().find_map(|set| Self::with_set(shape, *set).transpose()).unwrap_or_else(|| {
+        sets.iter().find_map(|set| Self::with_set(shape, *set, width).transpose()).unwrap_or_else(|| {
             let have = sets.iter().map(holds).max().unwrap_or(0);
             Err(Error::Slots { need: shape.slots(), have })
         })
@@ -136,11 +137,11 @@ impl KeyPlan {
     ///
     /// # Errors
     /// [`Error::OutOfRange`] for more than [`crate::MOST_ARMS`] arms.
-    pub fn with_set(shape: Shape, params: ParamsSpec) -> Result<Option<Self>, Error> {
+    pub fn with_set(shape: Shape, params: ParamsSpec, width: WidthShape) -> Result<Option<Self>, Error> {
         let mut config = BanditConfig::new(shape.dim, shape.arm_slots);
         config.linear.width = WidthShape::Root.width(1.0);
         let levels = DecisionLevels::new(&config, shape)?;
-        // A level is left, as in the sets whose costs were measured.
+        // A level is left, as in the sets whose costs were measured. Both widths have the same set.
         let fits = shape.slots() <= holds(&params) && levels.sum() < params.depth;
         let (true, Ok(scores)) = (fits, ScoreRing::beside(&params, shape)) else { return Ok(None) };
         let top = params.depth;
@@ -151,11 +152,21 @@ impl KeyPlan {
             key.level = level.max(key.level);
         };
         let rotation = |k: i64, period: usize| Automorphism::Rotation(k.rem_euclid(period as i64));
-        // Raised scores come in at the depth of their circuit, or above.
-        let (all, root) = (holds(&params), top - DecisionLevels::LEAST_SQUARE_ROOT);
-        need(Automorphism::Conjugation, top, KeyStorage::Expanded);
-        for k in comparison_rotations(shape, all) {
-            need(rotation(k, all), root, KeyStorage::Expanded);
+        let all = holds(&params);
+        match width {
+            WidthShape::Root => {
+                // Raised scores come in at the depth of their circuit, or above.
+                need(Automorphism::Conjugation, top, KeyStorage::Expanded);
+                for k in row_rotations(shape).chain(column_rotations(shape, all)) {
+                    need(rotation(k, all), top - DecisionLevels::LEAST_SQUARE_ROOT, KeyStorage::Expanded);
+                }
+            }
+            WidthShape::Tangent if levels.row_product > 0 => {
+                for k in row_rotations(shape) {
+                    need(rotation(k, all), levels.row_product + PRODUCTS_LEVEL, KeyStorage::Expanded);
+                }
+            }
+            WidthShape::Tangent => {}
         }
         for (k, below) in update_rotations(shape.dim) {
             let level = shape.update_level(top) - below;
@@ -179,11 +190,15 @@ fn doublings(step: i64, count: usize) -> impl Iterator<Item = i64> {
     (0..count.ilog2()).map(move |s| step << s)
 }
 
-/// The rotations of a comparison of the users of a full vector: those that move scores along the rows of the
-/// pairs, which the product over each row takes too, and those that move them to the columns.
-fn comparison_rotations(shape: Shape, slots: usize) -> impl Iterator<Item = i64> {
-    let columns = doublings((slots / shape.arm_slots) as i64 + 1, shape.arm_slots);
-    doublings(1, shape.arm_slots).chain(columns)
+/// The rotations along the rows of pairs: of the product over each row, and of scores where the server
+/// computes differences of indices.
+fn row_rotations(shape: Shape) -> impl Iterator<Item = i64> {
+    doublings(1, shape.arm_slots)
+}
+
+/// The rotations that move the scores of the users of a full vector to the columns of the pairs.
+fn column_rotations(shape: Shape, slots: usize) -> impl Iterator<Item = i64> {
+    doublings((slots / shape.arm_slots) as i64 + 1, shape.arm_slots)
 }
 
 /// The rotations of Newton's iteration on D × D matrices, and how far they are below the level of the model:

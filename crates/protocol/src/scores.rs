@@ -31,7 +31,9 @@
 //! A, so that scores are at most 1 in size ([`ScoreLayout::log_range`]).
 
 use crate::levels::PRODUCTS_LEVEL;
-use crate::{AnswerLayout, ArmCounter, BanditConfig, Compare, Error, KeyPlan, Plan, Shape, counters};
+use crate::{
+    AnswerLayout, ArmCounter, BanditConfig, Compare, Error, KeyPlan, Plan, Shape, WidthShape, counters,
+};
 use bandit::vector::within;
 use ckks::{ParamsSpec, Places, PrefixSpec, RAISE_FACTORS, Security, Term};
 use num_complex::Complex64;
@@ -108,7 +110,7 @@ impl ScoreRing {
     /// # Errors
     /// As [`KeyPlan::new`].
     pub fn for_shape(shape: Shape, toy: bool) -> Result<Self, Error> {
-        Ok(KeyPlan::new(shape, toy)?.scores)
+        Ok(KeyPlan::new(shape, toy, WidthShape::default())?.scores)
     }
 
     /// N'.
@@ -625,7 +627,8 @@ mod tests {
             config.linear.schedule = bandit::Schedule::Every { rounds: 1 };
             config.unanswered = 1;
             let ring = ScoreRing::for_shape(shape, true).unwrap();
-            let params = KeyPlan::new(shape, false).unwrap().params.validate().unwrap();
+            let params =
+                KeyPlan::new(shape, false, WidthShape::default()).unwrap().params.validate().unwrap();
             let plan = config.plan(&params, shape, ring).unwrap();
             let layout = ScoreLayout::new(&config, &plan, ring);
             let value = |i: usize| ((5 * i + 3) as f64).sin();
@@ -684,7 +687,8 @@ mod tests {
         for (d, k, most) in [(2, 2, 128), (7, 4, 16), (8, 8, 8), (16, 16, 1)] {
             let shape = Shape::for_problem(d, k);
             let ring = ScoreRing::for_shape(shape, false).unwrap();
-            let params = KeyPlan::new(shape, false).unwrap().params.validate().unwrap();
+            let params =
+                KeyPlan::new(shape, false, WidthShape::default()).unwrap().params.validate().unwrap();
             let config = BanditConfig::new(d, k);
             let plan = config.plan(&params, shape, ring).unwrap();
             let layout = ScoreLayout::new(&config, &plan, ring);
@@ -744,7 +748,7 @@ mod tests {
             (config.linear.l, config.linear.lambda, config.linear.schedule) = (3.0, 9.0, schedule);
             config.linear.width = width.width(0.5);
             let ring = ScoreRing::for_shape(shape, true).unwrap();
-            let params = KeyPlan::new(shape, true).unwrap().params.validate().unwrap();
+            let params = KeyPlan::new(shape, true, WidthShape::default()).unwrap().params.validate().unwrap();
             let plan = config.plan(&params, shape, ring).unwrap();
             (ScoreLayout::new(&config, &plan, ring), plan.users)
         };

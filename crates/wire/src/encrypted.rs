@@ -647,7 +647,7 @@ mod tests {
             (16, 64, 401_528, 344_152, 456, 172_152, 2_269_304),
         ] {
             let shape = protocol::Shape::for_problem(d, k);
-            let keys = protocol::KeyPlan::new(shape, false).unwrap();
+            let keys = protocol::KeyPlan::new(shape, false, protocol::WidthShape::default()).unwrap();
             let (ring, plan) = (keys.scores, keys.answers);
             let [deep, small] = [keys.params, ring.params].map(|spec| spec.validate().unwrap());
             let answers = plan.params.validate().unwrap();

@@ -2,7 +2,7 @@
 
 use crate::{Error, TokenDigest};
 use ckks::{KeyId, Params, ParamsSpec, Security};
-use protocol::{ScoreRing, Shape};
+use protocol::{ScoreRing, Shape, WidthShape};
 use serde::{Deserialize, Serialize};
 
 /// The source of the bound on log₂(QP).
@@ -20,6 +20,8 @@ pub struct Manifest {
     pub key_id: String,
     /// The shape of the problems that the keys serve.
     pub shape: Shape,
+    /// The width of the bandits that the keys serve; those of a root serve both.
+    pub width: WidthShape,
     /// The security of the parameters, in bits; 0 for toy keys.
     pub security_bits: u32,
     /// log₂ of the largest modulus under which anything is encrypted.
@@ -191,6 +193,7 @@ impl Manifest {
             fingerprint: params.fingerprint().to_string(),
             key_id: key.to_string(),
             shape,
+            width: WidthShape::default(),
             security_bits: params.spec().security.bits(),
             log2_qp: params.log_qp(),
             created,
@@ -200,6 +203,11 @@ impl Manifest {
             scores,
             bootstraps: None,
         }
+    }
+
+    /// The manifest of a bundle whose keys serve bandits of this width.
+    pub fn of_width(self, width: WidthShape) -> Self {
+        Manifest { width, ..self }
     }
 
     /// The manifest of a bundle that has a frame of bootstrapping keys too.

@@ -176,7 +176,7 @@ fn key_plan(manifest: &Manifest) -> Result<KeyPlan, Error> {
     use Security::{Classical128, Classical192, Classical256, None};
     let mut names = Vec::new();
     for security in [Classical128, Classical192, Classical256, None] {
-        let plan = KeyPlan::with_security(manifest.shape, security)?;
+        let plan = KeyPlan::with_security(manifest.shape, security, manifest.width)?;
         if plan.params.name == manifest.params {
             return Ok(plan);
         }

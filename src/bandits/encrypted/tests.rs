@@ -38,6 +38,7 @@ fn keys() -> (PublicBundle, Device) {
     let request = keygen::Request {
         shape: Shape::for_problem(2, 2),
         security: keygen::Security::None,
+        width: Default::default(),
         created: 0,
         compare: Default::default(),
     };

@@ -17,8 +17,13 @@ pub(crate) fn rng(seed: u64) -> ChaCha20Rng {
 
 /// Toy keys for problems of `shape`.
 pub(crate) fn bundles(shape: Shape, seed: u64) -> Bundles {
-    let request =
-        Request { shape, security: keygen::Security::None, created: 0, compare: Default::default() };
+    let request = Request {
+        shape,
+        security: keygen::Security::None,
+        width: Default::default(),
+        created: 0,
+        compare: Default::default(),
+    };
     let (mut public, mut secret) = (Vec::new(), Vec::new());
     generate(request, &mut public, &mut secret, &mut rng(seed), |_, _| ()).unwrap();
     (public, secret)

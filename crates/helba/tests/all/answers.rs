@@ -33,7 +33,7 @@ impl World {
     fn new(d: usize, k: usize, toy: bool) -> Self {
         let mut rng = ChaCha20Rng::seed_from_u64(17);
         let shape = Shape::for_problem(d, k);
-        let plan = KeyPlan::new(shape, toy).unwrap();
+        let plan = KeyPlan::new(shape, toy, WidthShape::default()).unwrap();
         let ring = plan.scores;
         let (params, small) = (plan.params.validate().unwrap(), ring.params.validate().unwrap());
         let [large, scores] = [&params, &small].map(|params| SecretKey::generate(params, &mut rng));
@@ -496,7 +496,7 @@ impl Neighbour {
     fn seen_under_a_mask(&mut self, toy: bool, prediction: f64, added: f64) -> f64 {
         let products = self.products(prediction, added);
         let World { large, answers, layout, shape, rng, .. } = &mut self.world;
-        let mut plan = KeyPlan::new(*shape, toy).unwrap().answers;
+        let mut plan = KeyPlan::new(*shape, toy, WidthShape::default()).unwrap().answers;
         plan.params.depth = 2;
         let switch = testkit::ring_switch(large, answers, &plan, rng);
         let all: Vec<usize> = (0..layout.users()).collect();

@@ -40,7 +40,8 @@ impl World {
 
     fn with(config: BanditConfig) -> Self {
         let shape = Shape::for_problem(config.linear.d, config.linear.k);
-        Self::with_keys(config, KeyPlan::new(shape, true).unwrap())
+        let width = if config.raises_differences() { WidthShape::Tangent } else { WidthShape::Root };
+        Self::with_keys(config, KeyPlan::new(shape, true, width).unwrap())
     }
 
     fn with_keys(config: BanditConfig, plan: KeyPlan) -> Self {
@@ -453,7 +454,7 @@ fn of_width(d: usize, k: usize, width: WidthShape) -> BanditConfig {
 /// decisions with the arm of the circuit in the clear.
 fn decide_for_all(d: usize, k: usize, width: WidthShape, toy: bool, at_least: usize) -> f64 {
     let shape = Shape::for_problem(d, k);
-    let mut plan = KeyPlan::new(shape, toy).unwrap();
+    let mut plan = KeyPlan::new(shape, toy, width).unwrap();
     plan.galois.retain(|key| key.storage == KeyStorage::Expanded);
     let mut world = World::with_keys(BanditConfig { horizon: 1000, ..of_width(d, k, width) }, plan);
     let theta = unit_rows(&mut world.rng, 1, d).remove(0);
@@ -505,6 +506,19 @@ fn decide_for_all(d: usize, k: usize, width: WidthShape, toy: bool, at_least: us
     let deviation = (squares / (all * k) as f64).sqrt();
     assert!(deviation < (-5f64).exp2(), "{d} {k}: {deviation}");
     (all - other) as f64 / all as f64
+}
+
+/// Keys of a tangent have none of a root: a bandit with a root is refused by a sentence that says which keys it
+/// takes, and keys of a root serve both.
+#[test]
+fn keys_of_a_tangent_serve_no_root() {
+    let of = |width| of_width(2, 2, width);
+    let keys = |width| KeyPlan::new(Shape::for_problem(2, 2), true, width).unwrap();
+    let world = World::with_keys(of(WidthShape::Tangent), keys(WidthShape::Tangent));
+    let refused = EncryptedBandit::create(&world.engine, of(WidthShape::Root), [1; 32]).unwrap_err();
+    assert!(refused.to_string().contains("helba-keygen create --width root"), "{refused}");
+    let both = World::with_keys(of(WidthShape::Tangent), keys(WidthShape::Root));
+    EncryptedBandit::create(&both.engine, of(WidthShape::Root), [1; 32]).unwrap();
 }
 
 /// The ring of scores is as large as the deep ring, and the packs have more places than an evaluation has

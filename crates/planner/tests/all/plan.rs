@@ -20,6 +20,7 @@ fn planned_bytes_are_those_made() {
     let request = Request {
         shape: Shape::for_problem(2, 2),
         security: Security::None,
+        width: Default::default(),
         created: 0,
         compare: Default::default(),
     };
@@ -65,7 +66,7 @@ fn evaluation_keys_take_half_their_unpacked_memory() {
     ];
     let mut wrong = Vec::new();
     for (d, k, want) in shares {
-        let keys = KeyPlan::new(Shape::for_problem(d, k), false).unwrap();
+        let keys = KeyPlan::new(Shape::for_problem(d, k), false, WidthShape::Root).unwrap();
         let params = keys.params.validate().unwrap();
         let bytes = |gadget, level, storage| ckks::KeySwitchKey::bytes_at(&params, gadget, level, storage);
         let relin = bytes(params.relin_gadget(), keys.relin_level, KeyStorage::Expanded);
@@ -88,8 +89,7 @@ fn evaluation_keys_take_half_their_unpacked_memory() {
 fn rotations_of_updates_alone_are_seeded() {
     for (d, k) in [(2, 2), (7, 4), (8, 8), (16, 16), (16, 32), (16, 64)] {
         let shape = Shape::for_problem(d, k);
-        let keys = KeyPlan::new(shape, false).unwrap();
-        // A tangent leaves out conjugation and the rotations along columns.
+        let keys = KeyPlan::new(shape, false, WidthShape::Root).unwrap();
         let config = BanditConfig::new(d, k).exploring(Some(WidthShape::Root), None, None).unwrap();
         let params = keys.params.validate().unwrap();
         let alg = Clear::new(params.max_slots()).unwrap();
@@ -116,7 +116,7 @@ fn depth_by_step_is_the_bandits_plan() {
     for (d, k) in [(1, 1), (2, 2), (7, 4), (8, 8), (3, 16), (16, 16), (8, 32), (16, 32), (16, 64)] {
         let report = plan(d, k, 1000, Security::Classical128).unwrap();
         let shape = Shape::for_problem(d, k);
-        let keys = KeyPlan::new(shape, false).unwrap();
+        let keys = KeyPlan::new(shape, false, WidthShape::default()).unwrap();
         let config = BanditConfig::new(d, k);
         let levels = config.plan(&keys.params.validate().unwrap(), shape, keys.scores).unwrap();
         let sum = |list: &[planner::Depth]| list.iter().map(|d| d.levels).sum::<usize>();

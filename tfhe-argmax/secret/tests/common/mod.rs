@@ -67,7 +67,7 @@ impl Bandit {
     /// A bandit with d features, K arms and a random model as after `rounds` rounds.
     pub(crate) fn new(pair: &Pair, d: usize, k: usize, rounds: u64, rng: &mut ChaCha20Rng) -> Self {
         let (config, shape) = (BanditConfig::new(d, k), Shape::for_problem(d, k));
-        let plan = KeyPlan::new(shape, false).unwrap();
+        let plan = KeyPlan::new(shape, false, protocol::WidthShape::default()).unwrap();
         let params = plan.params.validate().unwrap();
         let ring = ScoreRing::for_shape(shape, false).unwrap();
         assert_eq!(ring.n(), pair.evaluator.params().n());
