@@ -101,6 +101,9 @@ impl Counters {
     pub const LEAST: u32 = 10;
     /// The most.
     pub const MOST: u32 = 1_000_000;
+    /// The most features and arms together, so that what ten members say of a batch of 4096 feedbacks fits a
+    /// message ([`MOST_BYTES`]).
+    pub const MOST_NUMBERS: u32 = 98;
 }
 
 impl Definition {
@@ -115,10 +118,12 @@ impl Definition {
     }
 
     /// Whether a group has from [`Counters::LEAST`] to [`Counters::MOST`] feedbacks, and as many as a batch
-    /// has sessions.
+    /// has sessions, and the rows that are kept at most [`Counters::MOST_NUMBERS`] numbers.
     pub fn has_sizable_groups(&self) -> bool {
         let least = Counters::LEAST.max(self.rules.sessions.into());
-        self.counters.is_none_or(|counters| (least..=Counters::MOST).contains(&counters.every))
+        let numbers = u32::from(self.features) + u32::from(self.arms);
+        let fits = |counters: Counters| (least..=Counters::MOST).contains(&counters.every);
+        self.counters.is_none_or(|counters| fits(counters) && numbers <= Counters::MOST_NUMBERS)
     }
 }
 
@@ -351,7 +356,8 @@ pub struct Checkpoint {
     pub residual: u64,
     /// The root of the states of decisions.
     pub root: [u8; 32],
-    /// The feedbacks that were added since counters were opened last.
+    /// At most as many as the feedbacks that were added since counters were opened last and are not erased:
+    /// each erasure takes one off, whichever feedback it is of.
     pub grouped: u64,
     /// What was opened last, by arm; nothing before that.
     pub opened: Vec<Counted>,

@@ -106,7 +106,11 @@ impl Bandit {
         }
         if !definition.has_sizable_groups() {
             let least = Counters::LEAST.max(definition.rules.sessions.into());
-            return Err(bad(format!("counters.every must be from {least} to {}", Counters::MOST)));
+            let (most, numbers) = (Counters::MOST, Counters::MOST_NUMBERS);
+            let why = format!(
+                "counters.every must be from {least} to {most}, with at most {numbers} features and arms"
+            );
+            return Err(bad(why));
         }
         let sessions = (1..=Rules::MOST_SESSIONS).contains(&definition.rules.sessions);
         if !named || !sessions || definition.rules.decisions == 0 {

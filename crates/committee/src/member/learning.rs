@@ -119,7 +119,9 @@ impl<M: Memory> Member<M> {
             taken: false,
             feedbacks: scalars.feedbacks,
             residual: scalars.residual,
-            grouped: if opens { 0 } else { checkpoint.grouped } + added as u64,
+            // Erased people would else leave the others of their group a smaller one.
+            grouped: (if opens { 0 } else { checkpoint.grouped } + added as u64)
+                .saturating_sub(erased as u64),
             ..checkpoint.clone()
         };
         let state = current.state.clone();

@@ -8,6 +8,7 @@ use crate::decide::{Inputs, decide};
 use crate::learn::{Feedback, State, initial, learn};
 use crate::scalars::{Decide, Learn};
 use crate::{Clear, walk};
+use bandit::{LinearConfig, Schedule};
 use rand::Rng;
 use shares::talk::{
     Added, BanditId, Counted, Definition, FromMember, Learnt, Prepare, Purpose, RunId, ToMember, Update,
@@ -393,4 +394,23 @@ fn small_groups_are_refused() {
         let created = committee.board.create(definition);
         assert_eq!(created.is_ok(), taken, "{every}, {sessions}");
     }
+}
+
+/// Nine persons of a group of ten are erased: the tenth is not shown alone. With nine more the group is whole.
+#[test]
+fn attack_erasures_do_not_shrink_a_group() {
+    let mut committee = Committee::new(2, 3);
+    let config = LinearConfig { schedule: Schedule::EveryRound, ..config(2, 2) };
+    let bandit = committee.create_with(&config, 1, Some(10));
+    let device = committee.session();
+    let mut rounds = Rounds::default();
+    rounds.play(&mut committee, &bandit, &device, 9, &mut honest).unwrap();
+    for (label, ..) in std::mem::take(&mut rounds.0) {
+        committee.board.erase(&bandit, &label, device.erasure(&label), committee.now).unwrap();
+        committee.run_with(&mut honest, &mut tells);
+    }
+    rounds.play(&mut committee, &bandit, &device, 1, &mut honest).unwrap();
+    assert!(committee.board.view(&bandit).unwrap().opened.is_empty());
+    rounds.play(&mut committee, &bandit, &device, 9, &mut honest).unwrap();
+    assert_eq!(committee.board.view(&bandit).unwrap().opened, rounds.sums(2), "the control: a whole group");
 }
