@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use tables::Tables;
 
 /// The format of the folder. A folder of another format is refused.
-const FORMAT: u16 = 13;
+const FORMAT: u16 = 14;
 
 /// A state folder, open and locked.
 pub(crate) struct Store {

@@ -2,7 +2,8 @@ use crate::{Error, update};
 use circuits::inverse::Newton;
 use circuits::{Encrypted, SlotAlgebra};
 use ckks::{Ciphertext, EvaluationKeys, Evaluator, GaloisElement, KeyId, Params, PublicKey};
-use protocol::{Factors, Shape};
+use fault::OutOfRange;
+use protocol::{BanditConfig, Factors, Shape};
 
 /// Computes batch updates in the deep ring, with the parameters, public key and evaluation keys of a key
 /// pair. [`crate::Engine`] computes evaluations with the same keys.
@@ -54,10 +55,17 @@ impl DeepEngine {
         self.shape
     }
 
-    /// Whether there are keys for bandits with a root, whose differences the server computes: they alone have
-    /// one of conjugation.
-    pub(crate) fn serves_roots(&self) -> bool {
-        self.evaluator().keys().galois.contains_key(&GaloisElement::conjugation(self.params()))
+    /// Whether the keys serve the width of `config`: those of a root alone have one of conjugation.
+    ///
+    /// # Errors
+    /// [`protocol::Error::OutOfRange`] for a root without its keys.
+    pub(crate) fn check_width(&self, config: &BanditConfig) -> Result<(), protocol::Error> {
+        let conjugation = GaloisElement::conjugation(self.params());
+        if config.raises_differences() || self.evaluator().keys().galois.contains_key(&conjugation) {
+            return Ok(());
+        }
+        let want = "tangent, for which these keys were made: a root takes those of `helba-keygen create --width root`";
+        Err(OutOfRange::new("linear.width", "a root", want).into())
     }
 
     pub(crate) fn evaluator(&self) -> &Evaluator {

@@ -104,8 +104,8 @@ pub struct GaloisKey {
 
 impl KeyPlan {
     /// The fastest parameter set for 128 bits of security that fits `shape` with the default precision, and
-    /// the keys of bandits of this width: those of a tangent have fewer, those of a root serve both. `toy` also
-    /// allows sets without security, for tests.
+    /// the keys of bandits of this width: those of a tangent have fewer, those of a root serve both. `toy`
+    /// also allows sets without security, for tests.
     ///
     /// # Errors
     /// [`Error::Slots`] if no set fits; [`Error::OutOfRange`] for more than [`crate::MOST_ARMS`] arms.

@@ -69,7 +69,6 @@ pub(super) fn metrics() -> Named {
         "Levels at which parts of an encrypted bandit begin.",
         &all(&[
             ("top", "The top level of the parameters."),
-            ("alone", "Raised scores of a user alone."),
             ("scores", "Raised scores of several users."),
             ("statistics", "Raised statistics."),
             ("model", "A refreshed model."),

@@ -711,6 +711,11 @@ fn keys() -> Named {
     let mut manifest = ring();
     manifest.extend([
         ("shape", shape, "The shape of the problems that the keys serve."),
+        (
+            "width",
+            json!({ "enum": ["tangent", "root"] }),
+            "The width of the bandits that the keys serve; those of a root serve both.",
+        ),
         ("created", text(), "The time of key generation (RFC 3339)."),
         ("token_digest", hex(), "The digest of the token in the secret bundle."),
         ("scores", object("The keys of the ring of scores.", &scores), "The keys of the ring of scores."),

@@ -396,7 +396,8 @@ fn small_groups_are_refused() {
     }
 }
 
-/// Nine persons of a group of ten are erased: the tenth is not shown alone. With nine more the group is whole.
+/// Nine persons of a group of ten are erased: the tenth is not shown alone. With nine more the group is
+/// whole.
 #[test]
 fn attack_erasures_do_not_shrink_a_group() {
     let mut committee = Committee::new(2, 3);

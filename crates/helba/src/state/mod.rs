@@ -45,7 +45,6 @@ pub use batch::{Task, Update};
 use ckks::{Ciphertext, Plaintext};
 use counters::CounterSums;
 pub use event::{Applied, Event};
-use fault::OutOfRange;
 use feedback::empty_sum;
 use given::Given;
 use learning::LearntIds;
@@ -121,10 +120,7 @@ impl EncryptedBandit {
         let deep = engine.deep();
         let (params, small) = (deep.params(), engine.params());
         let plan = config.plan(params, deep.shape(), engine.ring())?;
-        if !config.raises_differences() && !deep.serves_roots() {
-            let want = "tangent, for which these keys were made: a root takes those of `helba-keygen create --width root`";
-            return Err(protocol::Error::from(OutOfRange::new("linear.width", "a root", want)).into());
-        }
+        deep.check_width(&config)?;
         let exchanges = Self::exchanges_of(engine, &config, &plan)?;
         let lambda = config.linear.lambda;
         let trivial = |slots: &[Complex64], level: usize| -> Result<Arc<Ciphertext>, Error> {

@@ -75,6 +75,7 @@ impl EncryptedBandit {
         if config.plan(deep.params(), deep.shape(), engine.ring())? != *plan {
             return Err(Error::BadState("it was made with other parameters".into()));
         }
+        deep.check_width(config)?;
         if !state.answered.is_valid() {
             return Err(Error::BadState("its rounds are not those of this version".into()));
         }

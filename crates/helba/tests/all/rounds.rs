@@ -508,8 +508,8 @@ fn decide_for_all(d: usize, k: usize, width: WidthShape, toy: bool, at_least: us
     (all - other) as f64 / all as f64
 }
 
-/// Keys of a tangent have none of a root: a bandit with a root is refused by a sentence that says which keys it
-/// takes, and keys of a root serve both.
+/// Keys of a tangent have none of a root: a bandit with a root is refused by a sentence that says which keys
+/// it takes, and keys of a root serve both.
 #[test]
 fn keys_of_a_tangent_serve_no_root() {
     let of = |width| of_width(2, 2, width);
