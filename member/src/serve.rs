@@ -11,6 +11,7 @@ use shares::talk::{
     BanditId, Checkpoint, FromMember, POLL, Poll, SignedPoll, ToMember, from_bytes, polled, to_bytes,
 };
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -27,8 +28,12 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// What a member keeps of a bandit is below this.
 const MOST_KEPT: u64 = 1 << 20;
 
-/// What a member remembers, a file for each bandit.
-struct Files(PathBuf);
+/// What a member remembers, a file for each bandit, and the lock on the folder: of two processes of one
+/// member each would refuse what the server tells the other one.
+struct Files {
+    folder: PathBuf,
+    _lock: File,
+}
 
 impl Files {
     fn open(folder: &Path, restored: bool) -> anyhow::Result<(Self, BTreeMap<BanditId, Kept>)> {
@@ -40,6 +45,14 @@ impl Files {
             folder.display()
         );
         host::private_folder(&folder)?;
+        let path = folder.join("lock");
+        let lock = host::private_file().write(true).create(true).truncate(false).open(&path);
+        let lock = lock.with_context(|| path.display().to_string())?;
+        ensure!(
+            host::lock_file(&lock).is_ok(),
+            "another process serves this member from {}: end it first",
+            folder.display()
+        );
         let mut kept = BTreeMap::new();
         for file in std::fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
             let path = file?.path();
@@ -56,13 +69,13 @@ impl Files {
             })?;
             kept.insert(bandit, of);
         }
-        Ok((Files(folder), kept))
+        Ok((Files { folder, _lock: lock }, kept))
     }
 }
 
 impl Memory for Files {
     fn save(&mut self, bandit: &BanditId, kept: &Kept) -> Result<(), Error> {
-        let path = self.0.join(format!("{}.kept", ckks::Hex(bandit)));
+        let path = self.folder.join(format!("{}.kept", ckks::Hex(bandit)));
         let bytes = to_bytes(&(bandit, kept))?;
         // The draft is flushed before it takes the file's place.
         host::write_private(&path, &bytes)
@@ -210,4 +223,19 @@ pub fn serve(mut served: Served, stop: &Stop, log: &dyn Fn(&str)) -> anyhow::Res
 fn has_moved(error: &anyhow::Error) -> bool {
     let refused = error.downcast_ref::<ClientError>();
     matches!(refused, Some(ClientError::Refused(problem)) if problem.reason.as_deref() == Some("committee_moved"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_process_serves_a_member() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let open = || Files::open(folder.path(), true).map(drop);
+        let first = Files::open(folder.path(), true).unwrap();
+        assert!(open().unwrap_err().to_string().starts_with("another process serves this member"));
+        drop(first);
+        open().unwrap();
+    }
 }
