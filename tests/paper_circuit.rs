@@ -3,6 +3,7 @@
 //! secure.
 
 use circuits::argmax::Argmax;
+use circuits::paper::{PaperArgmax, PaperComparison, SquareRootIteration, Unraised};
 use circuits::{Comparison, Encrypted, SlotAlgebra};
 use ckks::{Ciphertext, EvaluationKeys, Evaluator, GaloisElement, ParamsSpec, Plaintext, Security};
 use ckks_secret::SecretKey;
@@ -10,7 +11,6 @@ use num_complex::Complex64;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::sync::Arc;
-use testkit::paper::{PaperArgmax, PaperComparison, SquareRootIteration};
 use testkit::square_root;
 
 const ARMS: usize = 2;
@@ -90,9 +90,9 @@ fn the_papers_circuit_decides_alike() {
         // Its comparisons take numbers in [0, 1].
         let shifted = |index: &Ciphertext| {
             let index = alg.add_const(index, Complex64::new(0.5, 0.0)).unwrap();
-            papers.evaluate(&alg, &index).unwrap()
+            papers.evaluate(&alg, &mut Unraised, &index).unwrap()
         };
-        let theirs = decide(&alg, paper_root.evaluate(&alg, &x).unwrap(), &y, shifted, open);
+        let theirs = decide(&alg, paper_root.evaluate(&alg, &mut Unraised, &x).unwrap(), &y, shifted, open);
         // Ours has scores at the ends of rows.
         let (x, y) = (encrypt(&argument, our_depth, ARMS - 1), encrypt(&u, our_depth, ARMS - 1));
         let all_pairs = |index: &Ciphertext| {

@@ -70,6 +70,12 @@ pub enum Error {
         /// Upper end of the interval.
         high: f64,
     },
+    /// The exchange of a raise ended without an answer of the holder of the key.
+    #[error("a vector was not raised: {why}")]
+    NotRaised {
+        /// The reason.
+        why: &'static str,
+    },
     /// An operation on ciphertexts failed.
     #[error(transparent)]
     Ckks(#[from] ckks::Error),

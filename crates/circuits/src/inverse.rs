@@ -39,6 +39,7 @@ use num_complex::Complex64;
 
 use crate::algebra::doublings;
 use crate::error::{divides, has_levels, in_range, power_of_two};
+use crate::paper::{Raises, Unraised};
 use crate::{Error, LinearTransform, SlotAlgebra, Steps};
 
 /// Newton's iteration for symmetric positive definite D x D matrices in the layout of this module, with its
@@ -142,12 +143,25 @@ impl Newton {
     /// [`Error::SlotCount`] as [`Newton::warm_start`], [`Error::OutOfLevels`] before anything is computed;
     /// otherwise those of the algebra.
     pub fn iterate<A: SlotAlgebra>(&self, alg: &A, state: &A::Vector) -> Result<A::Vector, A::Error> {
-        self.check(alg)?;
         has_levels("Newton", alg.level(state), 2 * self.steps.len())?;
+        self.iterate_raised(alg, &mut Unraised, state)
+    }
+
+    /// As [`Self::iterate`], where each step is a stage between raises.
+    ///
+    /// # Errors
+    /// [`Error::SlotCount`] as [`Newton::warm_start`]; those of the algebra and of raises.
+    pub fn iterate_raised<A: SlotAlgebra>(
+        &self,
+        alg: &A,
+        raises: &mut impl Raises<A>,
+        state: &A::Vector,
+    ) -> Result<A::Vector, A::Error> {
+        self.check(alg)?;
         let mut state = state.clone();
         for (n, &factor) in self.steps.iter().enumerate() {
             let last = n + 1 == self.steps.len();
-            state = self.step(alg, &state, factor, last)?;
+            state = self.step(alg, &raises.with_levels(alg, state, 2)?, factor, last)?;
         }
         Ok(state)
     }
@@ -227,7 +241,7 @@ fn keys_of_k(dim: usize) -> Vec<i64> {
 }
 
 /// The values of `f` at all (k, h, i, j) with k below `blocks`, in the order of the slots.
-fn pattern(dim: usize, blocks: usize, f: impl Fn(i64, i64, i64, i64) -> f64) -> Vec<Complex64> {
+pub(crate) fn pattern(dim: usize, blocks: usize, f: impl Fn(i64, i64, i64, i64) -> f64) -> Vec<Complex64> {
     let d = dim as i64;
     let slot = |s: i64| f(s / (2 * d * d), s / (d * d) % 2, s / d % d, s % d);
     (0..2 * d * d * blocks as i64).map(|s| slot(s).into()).collect()

@@ -1,13 +1,13 @@
-//! The paper's circuits in `testkit` compute what the paper says.
+//! The paper's circuits compute what the paper says.
 
 use circuits::inverse::Newton;
+use circuits::paper::{
+    PaperArgmax, PaperComparison, SquareRootIteration, Unraised, cold_start, cold_steps,
+    compositions_of_comparison, compositions_of_maximum, square_root_steps,
+};
 use circuits::{Clear, SlotAlgebra};
 use rand::{RngExt, SeedableRng};
 use testkit::newton::{matrix_slots, read_solution};
-use testkit::paper::{
-    PaperArgmax, PaperComparison, SquareRootIteration, cold_start, cold_steps, compositions_of_comparison,
-    compositions_of_maximum, square_root_steps,
-};
 use testkit::worst_error;
 
 /// f_1 is (3x - x^3)/2, and compositions converge to the sign.
@@ -47,7 +47,7 @@ fn square_roots_equal_the_scalar_form() {
     for root in (1..6).map(|k| SquareRootIteration::new(k, 3.0, 0.7).unwrap()) {
         let v = alg.fresh_real(&u, root.depth()).unwrap();
         alg.reset_counts();
-        let got = root.evaluate(&alg, &v).unwrap();
+        let got = root.evaluate(&alg, &mut Unraised, &v).unwrap();
         assert_eq!((alg.level(&got), alg.counts().products), (0, root.products()));
         for (g, &z) in got.real().iter().zip(&z) {
             assert!((g - root.eval(z)).abs() < 1e-12);
@@ -79,7 +79,7 @@ fn the_chain_finds_the_largest() {
     let mut scores_in_blocks = [0.0; 32];
     scores_in_blocks.iter_mut().step_by(8).zip(scores).for_each(|(slot, score)| *slot = score);
     let v = alg.fresh_real(&scores_in_blocks, paper.depth()).unwrap();
-    let b = paper.evaluate(&alg, &v).unwrap();
+    let b = paper.evaluate(&alg, &mut Unraised, &v).unwrap();
     assert_eq!(alg.level(&b), 0);
     let b = b.real();
     assert!(alg.rotation_levels().into_keys().eq(paper.rotations()));
@@ -94,7 +94,10 @@ fn comparisons_equal_the_scalar_form() {
     let x: Vec<f64> = (0..256).map(|k| -1.0 + f64::from(k) / 127.5).collect();
     let c = PaperComparison::new(2, 3).unwrap();
     let v = alg.fresh_real(&x, c.depth()).unwrap();
-    let (s, t) = (c.affine(&alg, &v, 1.0, 0.0).unwrap(), c.affine(&alg, &v, 0.5, 0.5).unwrap());
+    let (s, t) = (
+        c.affine(&alg, &mut Unraised, &v, 1.0, 0.0).unwrap(),
+        c.affine(&alg, &mut Unraised, &v, 0.5, 0.5).unwrap(),
+    );
     assert_eq!((alg.level(&s), alg.level(&t)), (0, 0));
     for ((x, s), t) in x.iter().zip(s.real()).zip(t.real()) {
         assert!((s - c.eval(*x)).abs() < 1e-9);

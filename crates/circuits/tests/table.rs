@@ -7,11 +7,11 @@ use std::path::Path;
 
 use circuits::argmax::Argmax;
 use circuits::inverse::Newton;
+use circuits::paper::{PaperArgmax, PaperComparison, SquareRootIteration, Unraised, cold_start, cold_steps};
 use circuits::{Clear, ClearVector, Comparison, Counts, NoiseModel, SlotAlgebra};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use testkit::newton::{matrix_slots, read_solution, solution_slots, vector_slots};
-use testkit::paper::{PaperArgmax, PaperComparison, SquareRootIteration, cold_start, cold_steps};
 use testkit::square_root;
 
 const LOG_SCALES: [Option<f64>; 4] = [None, Some(30.0), Some(32.0), Some(40.0)];
@@ -140,7 +140,7 @@ fn comparisons(page: &mut String) {
     for (n, compositions) in [(1, 15), (3, 9)] {
         let c = PaperComparison::new(n, compositions).unwrap();
         let name = format!("sign, paper's f_{n}, {compositions} times");
-        let evaluate = |alg: &Clear, v: &ClearVector| c.affine(alg, v, 1.0, 0.0).unwrap();
+        let evaluate = |alg: &Clear, v: &ClearVector| c.affine(alg, &mut Unraised, v, 1.0, 0.0).unwrap();
         measured(&name, 8, c.depth(), c.products(), &evaluate);
     }
 }
@@ -167,7 +167,9 @@ fn square_roots(page: &mut String) {
     }
     let root = SquareRootIteration::new(8, 1.0, 1.0).unwrap();
     let name = "square root, paper's, 8 steps";
-    measured(name, 1.0 / 64.0, root.depth(), root.products(), &|alg, v| root.evaluate(alg, v).unwrap());
+    measured(name, 1.0 / 64.0, root.depth(), root.products(), &|alg, v| {
+        root.evaluate(alg, &mut Unraised, v).unwrap()
+    });
 }
 
 fn argmaxes(page: &mut String) {
@@ -203,7 +205,7 @@ fn argmaxes(page: &mut String) {
             let (scores, best) = scores(2, 8, 1.0, &mut rng);
             let shifted: Vec<f64> = scores.iter().map(|s| s + 0.5).collect();
             let v = alg.fresh_real(&place(&shifted, 16, 0), paper.depth()).unwrap();
-            let b = paper.evaluate(alg, &v).unwrap().real();
+            let b = paper.evaluate(alg, &mut Unraised, &v).unwrap().real();
             // The result of the winner, which is compared with about itself, is not exactly known.
             error = error.max(b[(1 - best) * 16].abs());
         }

@@ -1,12 +1,11 @@
 //! What tests, benches and examples of several crates share: key pairs with fixed seeds ([`Party`],
-//! [`ScoresParty`]), the exact twin of an encrypted bandit ([`ClearTwin`]), the paper's circuits ([`paper`]),
-//! messages and bundles ([`samples`]), the layout of matrices ([`newton`]), the effect of a loss of power
-//! ([`power_loss`]), the signals that children of tests begin with, and the tables of the configuration
-//! reference ([`mod@reference`]). It holds secret keys:
-//! only dev-dependencies may name it, which `tests/custody.rs` checks.
+//! [`ScoresParty`]), the exact twin of an encrypted bandit ([`ClearTwin`]), messages and bundles
+//! ([`samples`]), the layout of matrices ([`newton`]), the effect of a loss of power ([`power_loss`]), the
+//! signals that children of tests begin with, and the tables of the configuration reference
+//! ([`mod@reference`]). It holds secret keys: only dev-dependencies may name it, which `tests/custody.rs`
+//! checks.
 
 pub mod newton;
-pub mod paper;
 pub mod power_loss;
 pub mod reference;
 pub mod samples;

@@ -32,11 +32,7 @@ pub fn read_solution(dim: usize, slots: &[Complex64]) -> (Vec<f64>, Vec<f64>) {
 }
 
 /// The values of `f` at all (k, h, i, j) with k below `blocks`, in the order of the slots.
-pub(crate) fn pattern(
-    dim: usize,
-    blocks: usize,
-    f: impl Fn(usize, usize, usize, usize) -> f64,
-) -> Vec<Complex64> {
+fn pattern(dim: usize, blocks: usize, f: impl Fn(usize, usize, usize, usize) -> f64) -> Vec<Complex64> {
     let slot = |s: usize| f(s / (2 * dim * dim), s / (dim * dim) % 2, s / dim % dim, s % dim);
     (0..2 * dim * dim * blocks).map(|s| slot(s).into()).collect()
 }

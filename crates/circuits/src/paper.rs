@@ -1,13 +1,52 @@
-//! The circuits of the paper (Encrypted Linear Contextual Bandit), which tests and `docs/circuits.md` compare
-//! with those of `circuits`: the composed comparison, the iterated square root, the chained argmax, and the
-//! cold start of the inverse.
+//! The circuits of the paper (Encrypted Linear Contextual Bandit): the composed comparison, the iterated
+//! square root, the chained argmax, and the cold start of the inverse. Bandits of the paper's method run
+//! them, and `docs/circuits.md` compares them with the other circuits of this crate.
+//!
+//! They are deeper than any parameter set. Each is a sequence of stages, and a vector without the levels of
+//! the next stage is first raised by [`Raises`]. With [`Unraised`] a circuit takes all its levels at once.
 
 use std::collections::BTreeSet;
 
 use num_complex::Complex64;
 
-use crate::newton::pattern;
-use circuits::{Chebyshev, Error, SlotAlgebra, rotate_sum};
+use crate::error::in_range;
+use crate::inverse::pattern;
+use crate::{Chebyshev, Error, SlotAlgebra, rotate_sum};
+
+/// What raises vectors to the top level between the stages of a circuit.
+pub trait Raises<A: SlotAlgebra> {
+    /// The level at which a vector is raised. No stage brings a vector below it.
+    fn floor(&self) -> usize;
+
+    /// The values of `vector`, at [`Self::floor`] or above, at the top level.
+    ///
+    /// # Errors
+    /// [`Error::OutOfLevels`] if nothing raises vectors; those of the algebra and of the exchange.
+    fn raise(&mut self, alg: &A, vector: &A::Vector) -> Result<A::Vector, A::Error>;
+
+    /// `vector`, raised if it has fewer than `levels` levels above the floor.
+    ///
+    /// # Errors
+    /// As [`Self::raise`].
+    fn with_levels(&mut self, alg: &A, vector: A::Vector, levels: usize) -> Result<A::Vector, A::Error> {
+        if alg.level(&vector) < levels + self.floor() { self.raise(alg, &vector) } else { Ok(vector) }
+    }
+}
+
+/// No vector is raised: a circuit needs all its levels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unraised;
+
+impl<A: SlotAlgebra> Raises<A> for Unraised {
+    fn floor(&self) -> usize {
+        0
+    }
+
+    fn raise(&mut self, alg: &A, vector: &A::Vector) -> Result<A::Vector, A::Error> {
+        let have = alg.level(vector);
+        Err(Error::OutOfLevels { op: "a circuit of the paper", need: have + 1, have }.into())
+    }
+}
 
 /// The paper's approximation s of the sign function on [-1, 1]: `compositions` times the polynomial
 /// `f_n(x) = sum_{i<=n} 4^-i binom(2i, i) x (1 - x^2)^i`.
@@ -55,19 +94,24 @@ impl PaperComparison {
         (0..self.compositions).fold(x, |x, _| self.stage.eval(x))
     }
 
-    /// `factor s(x) + offset` in every slot x in [-1, 1].
+    /// `factor s(x) + offset` in every slot x in [-1, 1]. Each composition is a stage.
     ///
     /// # Errors
-    /// Those of the algebra.
+    /// Those of the algebra and of raises.
     pub fn affine<A: SlotAlgebra>(
         &self,
         alg: &A,
+        raises: &mut impl Raises<A>,
         x: &A::Vector,
         factor: f64,
         offset: f64,
     ) -> Result<A::Vector, A::Error> {
-        let x = (1..self.compositions).try_fold(x.clone(), |x, _| self.stage.evaluate(alg, &x))?;
-        self.stage.scaled(factor, offset)?.evaluate(alg, &x)
+        let (last, mut x) = (self.stage.scaled(factor, offset)?, x.clone());
+        for k in 1..=self.compositions {
+            let stage = if k == self.compositions { &last } else { &self.stage };
+            x = stage.evaluate(alg, &raises.with_levels(alg, x, self.stage.depth())?)?;
+        }
+        Ok(x)
     }
 }
 
@@ -153,27 +197,34 @@ impl SquareRootIteration {
         self.factor * self.upper.sqrt() * q
     }
 
-    /// `factor sqrt(z)` in every slot of `u = 2z/c2 - 1`.
+    /// `factor sqrt(z)` in every slot of `u = 2z/c2 - 1`. Each step is a stage.
     ///
     /// # Errors
-    /// [`Error::OutOfLevels`] before anything is computed; otherwise those of the algebra.
-    pub fn evaluate<A: SlotAlgebra>(&self, alg: &A, u: &A::Vector) -> Result<A::Vector, A::Error> {
-        has_levels("square root", alg.level(u), self.depth())?;
+    /// Those of the algebra and of raises.
+    pub fn evaluate<A: SlotAlgebra>(
+        &self,
+        alg: &A,
+        raises: &mut impl Raises<A>,
+        u: &A::Vector,
+    ) -> Result<A::Vector, A::Error> {
         let one = Complex64::ONE;
         let output = self.factor * self.upper.sqrt();
         // The last factor includes the factor of the output.
         let last = |k: usize| if k + 1 == self.steps { output } else { 1.0 };
+        let u = raises.with_levels(alg, u.clone(), 2)?;
         // With q_0 = (u + 1)/2 and v_0 = (u - 1)/2, q_1 = (u + 1)(5 - u)/8, v_1 = (u - 1)^2 (u - 7)/32.
         let f = last(0);
         let mut q =
-            alg.mul(&alg.add_const(u, one)?, &alg.linear_combination(&[(-f / 8.0, u)], 5.0 * f / 8.0)?)?;
+            alg.mul(&alg.add_const(&u, one)?, &alg.linear_combination(&[(-f / 8.0, &u)], 5.0 * f / 8.0)?)?;
         if self.steps == 1 {
             return Ok(q);
         }
-        let square = alg.square(&alg.add_const(u, -one)?)?;
-        let mut v = alg.mul(&square, &alg.linear_combination(&[(1.0 / 32.0, u)], -7.0 / 32.0)?)?;
+        let square = alg.square(&alg.add_const(&u, -one)?)?;
+        let mut v = alg.mul(&square, &alg.linear_combination(&[(1.0 / 32.0, &u)], -7.0 / 32.0)?)?;
         for k in 1..self.steps {
             let f = last(k);
+            v = raises.with_levels(alg, v, 2)?;
+            q = raises.with_levels(alg, q, 1)?;
             q = alg.mul(&q, &alg.linear_combination(&[(-0.5 * f, &v)], f)?)?;
             if k + 1 < self.steps {
                 v = alg.mul(&alg.square(&v)?, &alg.linear_combination(&[(0.25, &v)], -0.75)?)?;
@@ -202,7 +253,7 @@ pub fn square_root_steps(eps: f64, c1: f64, c2: f64) -> Result<usize, Error> {
 
 /// The paper's argmax: K - 1 NewMax in a chain, then one NewComp of each score with the maximum.
 ///
-/// Scores are in [0, 1], and padded entries are 0. The layout is that of [`circuits::argmax`] without a spare
+/// Scores are in [0, 1], and padded entries are 0. The layout is that of [`crate::argmax`] without a spare
 /// value. Slot a F starts its chain at score a and goes around, so that neither a mask nor a broadcast is
 /// needed.
 ///
@@ -258,38 +309,46 @@ impl PaperArgmax {
     /// comparison s.
     ///
     /// # Errors
-    /// Those of the algebra.
+    /// Those of the algebra and of raises.
     pub fn maximum<A: SlotAlgebra>(
         &self,
         alg: &A,
+        raises: &mut impl Raises<A>,
         a: &A::Vector,
         b: &A::Vector,
     ) -> Result<A::Vector, A::Error> {
-        let difference = alg.sub(a, b)?;
-        let half_sign = self.maximum.affine(alg, &difference, 0.5, 0.0)?;
-        let mean = alg.mul_const(&alg.add(a, b)?, 0.5)?;
-        alg.add(&mean, &alg.mul(&difference, &half_sign)?)
+        let difference = raises.with_levels(alg, alg.sub(a, b)?, 1)?;
+        let sum = raises.with_levels(alg, alg.add(a, b)?, 1)?;
+        let half_sign = self.maximum.affine(alg, raises, &difference, 0.5, 0.0)?;
+        let half_sign = raises.with_levels(alg, half_sign, 1)?;
+        alg.add(&alg.mul_const(&sum, 0.5)?, &alg.mul(&difference, &half_sign)?)
     }
 
     /// Slot a F of the result is NewComp(score a, maximum): near 1/2 for the largest score, which is compared
     /// with about itself, and near 0 for the others. All other slots are 0.
     ///
     /// # Errors
-    /// [`Error::OutOfLevels`] before anything is computed, [`Error::SlotCount`] if the period of the algebra
-    /// is not K F; otherwise those of the algebra.
-    pub fn evaluate<A: SlotAlgebra>(&self, alg: &A, scores: &A::Vector) -> Result<A::Vector, A::Error> {
+    /// [`Error::SlotCount`] if the period of the algebra is not K F; those of the algebra and of raises.
+    pub fn evaluate<A: SlotAlgebra>(
+        &self,
+        alg: &A,
+        raises: &mut impl Raises<A>,
+        scores: &A::Vector,
+    ) -> Result<A::Vector, A::Error> {
         if alg.slots() != self.slots() {
             return Err(Error::SlotCount { op: "argmax", got: alg.slots(), want: self.slots() }.into());
         }
-        has_levels("argmax", alg.level(scores), self.depth())?;
-        let largest = self.rotations().into_iter().try_fold(scores.clone(), |largest, k| {
-            let next = alg.rotate(scores, k)?;
-            self.maximum(alg, &largest, &next)
-        })?;
-        let answer = self.comparison.affine(alg, &alg.sub(scores, &largest)?, 0.5, 0.5)?;
+        // One raise serves the difference and the sum of a maximum.
+        let scores = raises.with_levels(alg, scores.clone(), 1)?;
+        let mut largest = scores.clone();
+        for k in self.rotations() {
+            let next = alg.rotate(&scores, k)?;
+            largest = self.maximum(alg, raises, &largest, &next)?;
+        }
+        let answer = self.comparison.affine(alg, raises, &alg.sub(&scores, &largest)?, 0.5, 0.5)?;
         let mut mask = vec![Complex64::ZERO; self.block];
         mask[0] = Complex64::ONE;
-        alg.mul_plain(&answer, &mask)
+        alg.mul_plain(&raises.with_levels(alg, answer, 1)?, &mask)
     }
 }
 
@@ -329,12 +388,4 @@ pub fn cold_steps(eps: f64, lambda: f64, c: f64) -> Result<usize, Error> {
     in_range("lambda", lambda, f64::MIN_POSITIVE, c.next_down())?;
     let ratio = (lambda * eps).ln() / (-lambda / c).ln_1p();
     Ok(if ratio <= 2.0 { 1 } else { ratio.log2().ceil() as usize })
-}
-
-fn in_range(what: &'static str, value: f64, low: f64, high: f64) -> Result<(), Error> {
-    if value >= low && value <= high { Ok(()) } else { Err(Error::Range { what, value, low, high }) }
-}
-
-fn has_levels(op: &'static str, have: usize, need: usize) -> Result<(), Error> {
-    if have >= need { Ok(()) } else { Err(Error::OutOfLevels { op, need, have }) }
 }
