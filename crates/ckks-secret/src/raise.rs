@@ -1,8 +1,8 @@
 use crate::decrypt::coefficients;
 use crate::encrypt::{SeededCiphertext, encrypt};
 use crate::{Error, SecretKey};
-use ckks::{Ciphertext, RAISE_FACTORS, Raise, SlotsToCoefficients};
-use rand::CryptoRng;
+use ckks::{Ciphertext, RAISE_FACTORS, Raise, SlotsToCoefficients, UniformRefresh};
+use rand::{CryptoRng, RngExt};
 use zeroize::Zeroize;
 
 /// Decrypts `masked` under the key of the small ring and encrypts what its coefficients become with these
@@ -67,6 +67,57 @@ pub fn slots_to_coefficients<R: CryptoRng>(
     let out = encrypt(small, &message, rng);
     message.zeroize();
     Ok(out)
+}
+
+/// Decrypts `masked` and encrypts it anew at the higher level of `refresh`: the key holder's part of a
+/// [`UniformRefresh`].
+///
+/// # Errors
+/// [`Error::Ckks`] if `masked` is not at the level of the refresh. No error depends on a decrypted value.
+///
+/// # Panics
+/// If `secret` is a key of other parameters than the refresh's.
+pub fn refresh<R: CryptoRng>(
+    refresh: &UniformRefresh,
+    secret: &SecretKey,
+    masked: &Ciphertext,
+    rng: &mut R,
+) -> Result<SeededCiphertext, Error> {
+    assert!(secret.params() == refresh.params(), "the key of this refresh");
+    refresh.check(masked)?;
+    let mut coefficients = coefficients(secret, masked);
+    let message = refresh.encode(&coefficients);
+    coefficients.zeroize();
+    let mut message = message?;
+    let out = encrypt(secret, &message, rng);
+    message.zeroize();
+    Ok(out)
+}
+
+/// The constant coefficient of `masked`, as an integer at its scale, plus uniform noise of ± 2^−`bits` times
+/// the scale: what a key holder answers to a server that takes the mask off
+/// ([`UniformRefresh::unmasked_constant`]). Without the noise, the answer would contain the encryption error,
+/// from which the server learns the key.
+///
+/// # Errors
+/// [`Error::Ckks`] if `masked` is not at the level of the refresh.
+///
+/// # Panics
+/// If `secret` is a key of other parameters than the refresh's.
+pub fn flooded_constant<R: CryptoRng>(
+    refresh: &UniformRefresh,
+    secret: &SecretKey,
+    masked: &Ciphertext,
+    bits: u32,
+    rng: &mut R,
+) -> Result<i128, Error> {
+    assert!(secret.params() == refresh.params(), "the key of this refresh");
+    refresh.check(masked)?;
+    let width = 1i128 << (masked.scale().log2().round() as i32 - bits as i32).max(1);
+    let mut coefficients = coefficients(secret, masked);
+    let answer = coefficients[0] + rng.random_range(-width..width);
+    coefficients.zeroize();
+    Ok(answer)
 }
 
 /// `c` modulo 2^(b + 1), centred and below 2ᵇ in size, for b = `bits`. −2ᵇ becomes −2ᵇ + 1. No branch.

@@ -25,6 +25,7 @@ mod mask;
 mod pack;
 mod params;
 mod raise;
+mod refresh;
 mod ring_switch;
 mod seeded;
 mod wide;
@@ -60,6 +61,7 @@ pub use params::{
     TOY_LOGN13_SCORES, TOY_LOGN14_DEPTH22, TOY_LOGN14_SCORES,
 };
 pub use raise::{Places, RAISE_FACTORS, Raise, SlotsToCoefficients, Term};
+pub use refresh::UniformRefresh;
 pub use ring_switch::{Fold, Move, RingSwitch};
 pub use seeded::SeededCoefficients;
 pub use wide::{MAX_WIDE_BITS, MAX_WIDE_COEFFICIENT_BITS, WideEncoder, WideSlot};

@@ -413,7 +413,7 @@ impl SlotsToCoefficients {
     }
 }
 
-fn same(got: (usize, f64), want: (usize, f64)) -> Result<(), Error> {
+pub(crate) fn same(got: (usize, f64), want: (usize, f64)) -> Result<(), Error> {
     if got.0 != want.0 {
         return Err(Error::LevelMismatch { op: Op::Add, left: got.0, right: want.0 });
     }
