@@ -11,6 +11,7 @@
 //! | feedback, batches and models | [`EncryptedBandit`] |
 //! | inverse and estimate at the end of a batch | [`update`], on ciphertexts [`DeepEngine`] |
 //! | the masked exchange that brings a model back to a high level | [`refresh`] |
+//! | all steps with the paper's own circuits, for its toy problem | [`paper`] |
 //!
 //! The server decrypts nothing: it learns how many users there are, and when. The holder of the key who
 //! raises sees values under a mask that is uniform modulo q. A user sees its own arm. docs/threat-model.md
@@ -32,6 +33,7 @@ pub mod circuit;
 mod deep;
 mod engine;
 mod error;
+pub mod paper;
 pub mod refresh;
 mod scalars;
 mod state;

@@ -28,6 +28,7 @@ mod key_plan;
 pub mod levels;
 mod lwe;
 mod newton;
+pub mod paper;
 mod scores;
 mod shape;
 

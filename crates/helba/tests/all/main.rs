@@ -4,4 +4,5 @@
 
 mod answers;
 mod config;
+mod paper;
 mod rounds;
