@@ -18,8 +18,11 @@
 //! any, and the access token.
 
 use crate::frame::check_length;
+use crate::paper::PaperManifest;
 use crate::{Error, Manifest};
 use protocol::Shape;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::io::{Read, Write};
 
 /// The version of bundles that are written and read.
@@ -42,13 +45,44 @@ pub enum BundleKind {
     Secret,
 }
 
-impl BundleKind {
-    fn magic(self) -> [u8; 8] {
-        match self {
+/// The manifest of a kind of bundles.
+pub trait BundleManifest: Serialize + DeserializeOwned {
+    /// The first bytes of a bundle.
+    fn magic(kind: BundleKind) -> [u8; 8];
+
+    /// The number of frames in the bundle.
+    fn frames(&self) -> u32;
+
+    /// Refuses values for which no bundle is read.
+    fn check(&self) -> Result<(), Error>;
+}
+
+impl BundleManifest for Manifest {
+    fn magic(kind: BundleKind) -> [u8; 8] {
+        match kind {
             BundleKind::Public => *b"HELBAPUB",
             BundleKind::Secret => *b"HELBASEC",
         }
     }
+
+    fn frames(&self) -> u32 {
+        self.frames
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let Shape { dim, arm_slots } = self.shape;
+        if ![dim, arm_slots].iter().all(|&s| s.is_power_of_two() && (2..=MAX_SIDE).contains(&s)) {
+            let why =
+                format!("its shape is {dim} and {arm_slots}, and must be powers of two from 2 to {MAX_SIDE}");
+            return Err(Error::BadManifest(why));
+        }
+        Ok(())
+    }
+}
+
+/// The kind of a bundle of these manifests that begins with `magic`.
+pub(crate) fn kind_of<M: BundleManifest>(magic: [u8; 8]) -> Option<BundleKind> {
+    [BundleKind::Public, BundleKind::Secret].into_iter().find(|kind| M::magic(*kind) == magic)
 }
 
 /// Writes a bundle frame by frame, so that only one frame is in memory.
@@ -64,15 +98,20 @@ impl<W: Write> BundleWriter<W> {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn new(kind: BundleKind, manifest: &Manifest, mut out: W) -> Result<Self, Error> {
+    pub fn new(kind: BundleKind, manifest: &Manifest, out: W) -> Result<Self, Error> {
+        Self::of(kind, manifest, out)
+    }
+
+    /// As [`Self::new`], with a manifest of any kind.
+    pub(crate) fn of<M: BundleManifest>(kind: BundleKind, manifest: &M, mut out: W) -> Result<Self, Error> {
         let json = serde_json::to_vec(manifest).map_err(|e| Error::BadManifest(e.to_string()))?;
         let mut head = Vec::with_capacity(14 + json.len());
-        head.extend(kind.magic());
+        head.extend(M::magic(kind));
         head.extend(BUNDLE_VERSION.to_le_bytes());
         head.extend((json.len() as u32).to_le_bytes());
         head.extend(json);
         out.write_all(&head).map_err(io("writing a bundle"))?;
-        Ok(BundleWriter { out, want: manifest.frames, written: 0, bytes: head.len() as u64 })
+        Ok(BundleWriter { out, want: manifest.frames(), written: 0, bytes: head.len() as u64 })
     }
 
     /// Appends a frame.
@@ -103,10 +142,11 @@ impl<W: Write> BundleWriter<W> {
 }
 
 /// Reads a bundle frame by frame.
-pub struct BundleReader<R: Read> {
+pub struct BundleReader<R: Read, M = Manifest> {
     input: R,
     kind: BundleKind,
-    manifest: Manifest,
+    manifest: M,
+    frames: u32,
     read: u32,
 }
 
@@ -116,39 +156,8 @@ impl<R: Read> BundleReader<R> {
     /// # Errors
     /// [`Error::Malformed`], [`Error::BundleVersion`], [`Error::TooLong`], [`Error::Truncated`],
     /// [`Error::BadManifest`], [`Error::Io`].
-    pub fn new(mut input: R) -> Result<Self, Error> {
-        let magic: [u8; 8] = number(&mut input, "the magic number")?;
-        if magic == USERS {
-            return Err(Error::Malformed(
-                "a users' bundle of a committee that held a key, which this version has no more: a device of a committee \
-                 begins a session, with `helba-client committee begin`",
-            ));
-        }
-        let kind = [BundleKind::Public, BundleKind::Secret].into_iter().find(|k| k.magic() == magic);
-        let kind = kind.ok_or(Error::Malformed("not a key bundle, which `helba-keygen create` writes"))?;
-        let version = u16::from_le_bytes(number(&mut input, "the version")?);
-        if version != BUNDLE_VERSION {
-            return Err(Error::BundleVersion { got: version, want: BUNDLE_VERSION });
-        }
-        let length = u32::from_le_bytes(number(&mut input, "the manifest's length")?) as usize;
-        check_length("the manifest", length, MAX_MANIFEST_BYTES)?;
-        let mut json = vec![0; length];
-        exactly(&mut input, &mut json, "the manifest")?;
-        let manifest: Manifest =
-            serde_json::from_slice(&json).map_err(|e| Error::BadManifest(e.to_string()))?;
-        let Shape { dim, arm_slots } = manifest.shape;
-        if ![dim, arm_slots].iter().all(|&s| s.is_power_of_two() && (2..=MAX_SIDE).contains(&s)) {
-            let why =
-                format!("its shape is {dim} and {arm_slots}, and must be powers of two from 2 to {MAX_SIDE}");
-            return Err(Error::BadManifest(why));
-        }
-        if manifest.frames > MAX_FRAMES {
-            return Err(Error::BadManifest(format!(
-                "it states {} frames, and at most {MAX_FRAMES} are possible",
-                manifest.frames
-            )));
-        }
-        Ok(BundleReader { input, kind, manifest, read: 0 })
+    pub fn new(input: R) -> Result<Self, Error> {
+        Self::begin(input)
     }
 
     /// As [`Self::new`], for one kind.
@@ -158,7 +167,43 @@ impl<R: Read> BundleReader<R> {
     pub fn of_kind(want: BundleKind, input: R) -> Result<Self, Error> {
         Self::new(input)?.checked(want)
     }
+}
 
+impl<R: Read, M: BundleManifest> BundleReader<R, M> {
+    /// Reads the start of a bundle whose manifest is an M.
+    pub(crate) fn begin(mut input: R) -> Result<Self, Error> {
+        let magic: [u8; 8] = number(&mut input, "the magic number")?;
+        if magic == USERS {
+            return Err(Error::Malformed(
+                "a users' bundle of a committee that held a key, which this version has no more: a device of a committee \
+                 begins a session, with `helba-client committee begin`",
+            ));
+        }
+        let kind = kind_of::<M>(magic).ok_or(Error::Malformed(match kind_of::<PaperManifest>(magic) {
+            Some(_) => "a bundle of keys for `method: paper`, where one for the default method is needed",
+            None => "not a key bundle, which `helba-keygen create` writes",
+        }))?;
+        let version = u16::from_le_bytes(number(&mut input, "the version")?);
+        if version != BUNDLE_VERSION {
+            return Err(Error::BundleVersion { got: version, want: BUNDLE_VERSION });
+        }
+        let length = u32::from_le_bytes(number(&mut input, "the manifest's length")?) as usize;
+        check_length("the manifest", length, MAX_MANIFEST_BYTES)?;
+        let mut json = vec![0; length];
+        exactly(&mut input, &mut json, "the manifest")?;
+        let manifest: M = serde_json::from_slice(&json).map_err(|e| Error::BadManifest(e.to_string()))?;
+        manifest.check()?;
+        let frames = manifest.frames();
+        if frames > MAX_FRAMES {
+            return Err(Error::BadManifest(format!(
+                "it states {frames} frames, and at most {MAX_FRAMES} are possible"
+            )));
+        }
+        Ok(BundleReader { input, kind, manifest, frames, read: 0 })
+    }
+}
+
+impl<R: Read, M> BundleReader<R, M> {
     /// The reader, if the bundle is of this kind.
     pub(crate) fn checked(self, want: BundleKind) -> Result<Self, Error> {
         if self.kind == want { Ok(self) } else { Err(Error::WrongBundle { want }) }
@@ -170,7 +215,7 @@ impl<R: Read> BundleReader<R> {
     }
 
     /// The manifest. Its values are not checked; see [`Manifest::params`].
-    pub fn manifest(&self) -> &Manifest {
+    pub fn manifest(&self) -> &M {
         &self.manifest
     }
 
@@ -182,7 +227,7 @@ impl<R: Read> BundleReader<R> {
     /// [`Error::Io`].
     pub fn next_frame(&mut self, limit: usize, frame: &mut Vec<u8>) -> Result<bool, Error> {
         frame.clear();
-        if self.read == self.manifest.frames {
+        if self.read == self.frames {
             let mut rest = self.input.by_ref().take(MOST_TRAILING);
             let bytes = std::io::copy(&mut rest, &mut std::io::sink()).map_err(io("reading a bundle"))?;
             return if bytes == 0 { Ok(false) } else { Err(Error::Trailing { bytes: bytes as usize }) };

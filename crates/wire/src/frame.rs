@@ -35,6 +35,9 @@ pub(crate) enum Kind {
     AskAgain = 5,
     ShownCounters = 11,
     LearnRequest = 13,
+    PaperVectors = 14,
+    PaperReply = 15,
+    PaperAnswer = 16,
 }
 
 impl From<Kind> for u8 {
@@ -54,6 +57,9 @@ impl TryFrom<u8> for Kind {
             Kind::AskAgain,
             Kind::ShownCounters,
             Kind::LearnRequest,
+            Kind::PaperVectors,
+            Kind::PaperReply,
+            Kind::PaperAnswer,
         ];
         kinds.into_iter().find(|kind| *kind as u8 == number).ok_or("no message has this number")
     }

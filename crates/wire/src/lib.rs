@@ -17,6 +17,7 @@ mod frame;
 mod json;
 mod labels;
 mod manifest;
+mod paper;
 mod problem;
 mod public;
 mod secret;
@@ -39,6 +40,10 @@ pub use frame::{MAGIC, MAX_HEADER_BYTES};
 pub use json::{MAX_JSON_BYTES, OCTET_STREAM};
 pub use labels::{IDEMPOTENCY_HEADER, Labelled, Labels, LabelsPatch, MOST_NAME, MOST_TAG, MOST_TAGS, is_id};
 pub use manifest::{AnswersManifest, BootstrapsManifest, Manifest, SECURITY_TABLE, ScoresManifest};
+pub use paper::{
+    PaperAnswer, PaperCreated, PaperDecision, PaperKeys, PaperManifest, PaperName, PaperReply, PaperSecret,
+    PaperStatus, PaperTask, PaperVectors, PaperView, is_paper, read_paper_manifest,
+};
 pub use problem::{PROBLEM_JSON, Problem, ProblemType};
 pub use public::{BootstrapFrame, PublicBundle, ScoreKeys};
 pub use secret::{ScoreSecret, SecretBundle};

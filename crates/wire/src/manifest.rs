@@ -294,24 +294,24 @@ impl Manifest {
 }
 
 /// What a manifest states of a ring.
-struct StatedRing<'a> {
-    params: &'a str,
-    fingerprint: &'a str,
-    key_id: &'a str,
-    security_bits: u32,
-    log2_qp: f64,
-    fields: &'static FieldNames,
+pub(crate) struct StatedRing<'a> {
+    pub(crate) params: &'a str,
+    pub(crate) fingerprint: &'a str,
+    pub(crate) key_id: &'a str,
+    pub(crate) security_bits: u32,
+    pub(crate) log2_qp: f64,
+    pub(crate) fields: &'static FieldNames,
 }
 
 /// The names of fields in errors.
-struct FieldNames {
+pub(crate) struct FieldNames {
     fingerprint: &'static str,
     key_id: &'static str,
     security_bits: &'static str,
     log2_qp: &'static str,
 }
 
-const LARGE_FIELDS: FieldNames = FieldNames {
+pub(crate) const LARGE_FIELDS: FieldNames = FieldNames {
     fingerprint: "fingerprint",
     key_id: "key_id",
     security_bits: "security_bits",
@@ -326,7 +326,7 @@ const SCORES_FIELDS: FieldNames = FieldNames {
 
 impl StatedRing<'_> {
     /// The parameters of this name among `known`, which must have the stated values.
-    fn params(&self, known: &[ParamsSpec]) -> Result<Params, Error> {
+    pub(crate) fn params(&self, known: &[ParamsSpec]) -> Result<Params, Error> {
         let Some(spec) = known.iter().find(|spec| spec.name == self.params) else {
             let names: Vec<&str> = known.iter().map(|spec| spec.name).collect();
             let got = shortened(self.params);
@@ -344,7 +344,7 @@ impl StatedRing<'_> {
         Ok(params)
     }
 
-    fn check_key(&self, key: KeyId) -> Result<(), Error> {
+    pub(crate) fn check_key(&self, key: KeyId) -> Result<(), Error> {
         match self.key_id == key.to_string() {
             true => Ok(()),
             false => Err(differs(self.fields.key_id, self.key_id, &key.to_string())),
@@ -370,22 +370,22 @@ fn shortened(text: &str) -> String {
 }
 
 /// A time in JSON, as RFC 3339 with a resolution of one second.
-mod moment {
+pub(crate) mod moment {
     use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
     use std::time::{Duration, UNIX_EPOCH};
 
     /// The last second of the year 9999, which is the last one in RFC 3339.
     const LAST: u64 = 253_402_300_799;
 
-    pub(super) fn written(seconds: u64) -> String {
+    pub(crate) fn written(seconds: u64) -> String {
         humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds.min(LAST))).to_string()
     }
 
-    pub(super) fn serialize<S: Serializer>(seconds: &u64, to: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(seconds: &u64, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(&written(*seconds))
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
         let time = humantime::parse_rfc3339(&String::deserialize(from)?).map_err(D::Error::custom)?;
         Ok(time.duration_since(UNIX_EPOCH).map_err(D::Error::custom)?.as_secs())
     }

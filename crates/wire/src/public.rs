@@ -5,6 +5,7 @@ use ckks::{
     EvaluationKeys, Evaluator, GaloisElement, KeyId, KeyStorage, KeySwitchKey, Params, PublicKey, RingSwitch,
     Security,
 };
+use protocol::paper::PaperPlan;
 use protocol::{AnswerKeys, KeyPlan, ScoreRing};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -187,7 +188,7 @@ fn key_plan(manifest: &Manifest) -> Result<KeyPlan, Error> {
 }
 
 /// The evaluation keys that a ring needs.
-struct WantedKeys {
+pub(crate) struct WantedKeys {
     relin_name: &'static str,
     relin_level: usize,
     galois: Vec<WantedKey>,
@@ -226,7 +227,19 @@ impl WantedKeys {
         Ok(WantedKeys { relin_name, relin_level: level, galois: galois.collect() })
     }
 
-    fn check_complete(&self, keys: &EvaluationKeys) -> Result<(), Error> {
+    /// The keys of the paper's method, all at the top level.
+    pub(crate) fn paper(params: &Params, plan: &PaperPlan) -> Self {
+        let level = params.max_level();
+        let galois = plan.rotations.iter().map(|&k| WantedKey {
+            name: format!("key for rotation by {k}"),
+            element: GaloisElement::rotation(params, k),
+            level,
+            storage: KeyStorage::Expanded,
+        });
+        WantedKeys { relin_name: "relinearisation key", relin_level: level, galois: galois.collect() }
+    }
+
+    pub(crate) fn check_complete(&self, keys: &EvaluationKeys) -> Result<(), Error> {
         let check = |what: &str, key: Option<&Arc<KeySwitchKey>>, level: usize| match key {
             Some(key) if key.level() >= level => Ok(()),
             _ => Err(Error::MissingKey { what: what.into(), level }),
@@ -238,16 +251,16 @@ impl WantedKeys {
 }
 
 /// The keys of one ring in a bundle.
-struct RingKeys {
-    public_key: PublicKey,
-    key_id: KeyId,
-    keys: EvaluationKeys,
+pub(crate) struct RingKeys {
+    pub(crate) public_key: PublicKey,
+    pub(crate) key_id: KeyId,
+    pub(crate) keys: EvaluationKeys,
 }
 
 impl RingKeys {
     /// Reads `frames` frames: the public key, and evaluation keys of the same pair in any order.
-    fn read(
-        reader: &mut BundleReader<impl Read>,
+    pub(crate) fn read<M>(
+        reader: &mut BundleReader<impl Read, M>,
         params: &Params,
         frames: u32,
         wanted: &WantedKeys,
@@ -278,8 +291,8 @@ impl RingKeys {
 }
 
 /// Reads the public key of a ring from the next frame, which `frame` holds afterwards.
-fn read_ring_public_key(
-    reader: &mut BundleReader<impl Read>,
+fn read_ring_public_key<M>(
+    reader: &mut BundleReader<impl Read, M>,
     params: &Params,
     frame: &mut Vec<u8>,
 ) -> Result<(PublicKey, KeyId), Error> {

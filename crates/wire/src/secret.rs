@@ -1,6 +1,6 @@
 use crate::bundle::{BundleKind, BundleReader, BundleWriter};
 use crate::manifest::{Manifest, differs};
-use crate::{AccessToken, Error, TOKEN_BYTES};
+use crate::{AccessToken, Error, TOKEN_BYTES, TokenDigest};
 use ckks::Params;
 use protocol::LWE_DIMENSION;
 use std::io::{Read, Write};
@@ -67,18 +67,7 @@ impl SecretBundle {
             Some(_) => Some(frame_of(&mut reader, MOST_LWE_SECRET, "the secret of bootstrapping keys")?),
             None => None,
         };
-        // Reading the next frame clears its buffer, so that the token has a buffer of its own.
-        let mut token = Zeroizing::new(Vec::with_capacity(TOKEN_BYTES));
-        if !reader.next_frame(TOKEN_BYTES, &mut token)? {
-            return Err(Error::Truncated { what: "the access token" });
-        }
-        let token = AccessToken::from_bytes(&token)?;
-        if token.digest() != manifest.token_digest {
-            return Err(differs("token_digest", "of another token", "that of its token"));
-        }
-        if reader.next_frame(0, &mut Vec::new())? {
-            return Err(Error::Malformed("a secret bundle has frames after its token"));
-        }
+        let token = last_token(&mut reader, manifest.token_digest)?;
         Ok(SecretBundle { manifest, params, frame, scores, bootstraps, token })
     }
 
@@ -104,15 +93,38 @@ impl SecretBundle {
     }
 }
 
+/// Reads the token with this digest, which is the last frame of a bundle.
+pub(crate) fn last_token<M>(
+    reader: &mut BundleReader<impl Read, M>,
+    digest: TokenDigest,
+) -> Result<AccessToken, Error> {
+    // Reading the next frame clears its buffer, so that the token has a buffer of its own.
+    let mut token = Zeroizing::new(Vec::with_capacity(TOKEN_BYTES));
+    if !reader.next_frame(TOKEN_BYTES, &mut token)? {
+        return Err(Error::Truncated { what: "the access token" });
+    }
+    let token = AccessToken::from_bytes(&token)?;
+    if token.digest() != digest {
+        return Err(differs("token_digest", "of another token", "that of its token"));
+    }
+    if reader.next_frame(0, &mut Vec::new())? {
+        return Err(Error::Malformed("a secret bundle has frames after its token"));
+    }
+    Ok(token)
+}
+
 /// Reads the frame of a secret key under `params`.
-fn secret_key(reader: &mut BundleReader<impl Read>, params: &Params) -> Result<Zeroizing<Vec<u8>>, Error> {
+pub(crate) fn secret_key<M>(
+    reader: &mut BundleReader<impl Read, M>,
+    params: &Params,
+) -> Result<Zeroizing<Vec<u8>>, Error> {
     // A coefficient takes two bits.
     frame_of(reader, ckks::FRAME_HEADER_BYTES + params.n() / 4 + ckks::FRAME_DIGEST_BYTES, "the secret key")
 }
 
 /// Reads a frame of at most `limit` bytes.
-fn frame_of(
-    reader: &mut BundleReader<impl Read>,
+fn frame_of<M>(
+    reader: &mut BundleReader<impl Read, M>,
     limit: usize,
     what: &'static str,
 ) -> Result<Zeroizing<Vec<u8>>, Error> {
