@@ -23,29 +23,45 @@ pub fn create_files<R: CryptoRng>(
     rng: &mut R,
     progress: impl FnMut(u32, u32),
 ) -> Result<Summary, Error> {
+    let make = |public: &mut dyn Write, secret: &mut dyn Write, rng: &mut R| {
+        generate(request, public, secret, rng, progress)
+    };
+    let (summary, sealed) = write_files([public, secret], passphrase, rng, make)?;
+    Ok(Summary { secret_bytes: sealed.unwrap_or(summary.secret_bytes), ..summary })
+}
+
+/// Two new files, of the public and the secret bundle that `make` writes, and the bytes of a sealed one.
+pub(crate) fn write_files<T, R: CryptoRng>(
+    [public, secret]: [&Path; 2],
+    passphrase: Option<&Passphrase>,
+    rng: &mut R,
+    make: impl FnOnce(&mut dyn Write, &mut dyn Write, &mut R) -> Result<T, Error>,
+) -> Result<(T, Option<u64>), Error> {
     let public_file = NewFile::create(public, false)?;
     let secret_file = NewFile::create(secret, true)?;
-    let out = BufWriter::new(&public_file.file);
-    let summary = match passphrase {
+    let mut out = BufWriter::new(&public_file.file);
+    let written = match passphrase {
         // Without a buffer, which would keep a copy of the secret key.
-        None => generate(request, out, &secret_file.file, rng, progress)?,
+        None => (make(&mut out, &mut &secret_file.file, rng)?, None),
         Some(passphrase) => {
             // The capacity is reserved at once, because a vector that grows leaves a copy of its content in
             // memory.
             let mut bundle = Zeroizing::new(Vec::with_capacity(MAX_SEALED_BYTES as usize));
-            let summary = generate(request, out, &mut *bundle, rng, progress)?;
+            let made = make(&mut out, &mut *bundle, rng)?;
             let sealed = ckks_secret::seal(&bundle, passphrase, rng)?;
             (&secret_file.file)
                 .write_all(&sealed)
                 .map_err(|error| Error::Io { path: secret.into(), error })?;
-            Summary { secret_bytes: sealed.len() as u64, ..summary }
+            (made, Some(sealed.len() as u64))
         }
     };
+    out.flush().map_err(|error| Error::Io { path: public.into(), error })?;
+    drop(out);
     // Both files are on disk before either is kept.
     secret_file.sync()?;
     public_file.sync()?;
     NewFile::keep([secret_file, public_file]);
-    Ok(summary)
+    Ok(written)
 }
 
 /// Writes a fresh access token to a new file that only its owner can read, as 64 hexadecimal digits and an

@@ -117,11 +117,11 @@ pub fn generate<R: CryptoRng>(
 }
 
 /// The key pair of a ring, and the evaluation keys that it will have.
-struct RingKeys {
-    params: Params,
-    secret_key: SecretKey,
+pub(crate) struct RingKeys {
+    pub(crate) params: Params,
+    pub(crate) secret_key: SecretKey,
     public_key: PublicKey,
-    key_id: KeyId,
+    pub(crate) key_id: KeyId,
     /// In the order in which they are written: the relinearisation key first.
     wanted: Vec<(Option<GaloisElement>, usize, KeyStorage)>,
 }
@@ -145,7 +145,7 @@ impl RingKeys {
         Ok(Self::generate(params, wanted, rng))
     }
 
-    fn generate<R: CryptoRng>(
+    pub(crate) fn generate<R: CryptoRng>(
         params: Params,
         wanted: Vec<(Option<GaloisElement>, usize, KeyStorage)>,
         rng: &mut R,
@@ -156,13 +156,13 @@ impl RingKeys {
         RingKeys { params, secret_key, public_key, key_id, wanted }
     }
 
-    fn public_frames(&self) -> u32 {
+    pub(crate) fn public_frames(&self) -> u32 {
         1 + self.wanted.len() as u32
     }
 
     /// Writes the public key, then generates and writes one evaluation key after the other. `progress` is
     /// called after each frame.
-    fn write<W: Write, R: CryptoRng>(
+    pub(crate) fn write<W: Write, R: CryptoRng>(
         &self,
         writer: &mut BundleWriter<W>,
         rng: &mut R,

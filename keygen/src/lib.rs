@@ -7,6 +7,7 @@ mod bootstraps;
 mod error;
 mod files;
 mod generate;
+mod paper;
 
 pub use ckks::Security;
 pub use ckks_secret::Passphrase;
@@ -14,4 +15,5 @@ pub use error::Error;
 pub use files::{create_files, create_token_file};
 pub use generate::{Request, Summary, generate};
 pub use host::os_rng;
+pub use paper::{PaperSummary, create_paper_files, generate_paper};
 pub use protocol::Compare;

@@ -6,7 +6,8 @@ use anyhow::Context;
 use clap::{Parser, Subcommand};
 use host::say;
 use indicatif::{ProgressBar, ProgressStyle};
-use keygen::{Passphrase, Request, Security, create_files, os_rng};
+use keygen::{Passphrase, Request, Security, create_files, create_paper_files, os_rng};
+use protocol::paper::PaperPlan;
 use protocol::{Compare, MOST_ARMS, MOST_FEATURES, Shape, WidthShape};
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -30,6 +31,10 @@ struct Arguments {
 enum Command {
     /// Generates a key pair.
     Create {
+        /// The method of the bandits that the keys serve: `default`, or `paper`, which computes HELBA by the
+        /// circuits of the paper, and is slower. Its keys are for 2 features and 2 arms.
+        #[arg(long, default_value = "default", value_parser = ["default", "paper"])]
+        method: String,
         /// Number of features of an arm, d, at least 1. The keys fit every d that rounds up to the same power
         /// of two. `plan` prints the range.
         #[arg(long)]
@@ -114,6 +119,7 @@ fn run(command: Command) -> anyhow::Result<()> {
     host::undo_on_signals().context("listening for signals")?;
     match command {
         Command::Create {
+            method,
             features,
             arms,
             public,
@@ -124,6 +130,15 @@ fn run(command: Command) -> anyhow::Result<()> {
             compare,
             width,
         } => {
+            if method == "paper" {
+                anyhow::ensure!(
+                    (security, compare, width)
+                        == (Security::Classical128, Compare::Polynomial, WidthShape::Tangent),
+                    "--method paper has keys of 128 bits or toy keys, and takes none of --security, --compare and --width"
+                );
+                PaperPlan::check_shape(features, arms)?;
+                return create_paper([&public, &secret], passphrase_file.as_deref(), toy);
+            }
             let security = if toy { Security::None } else { security };
             let wanted = (security, compare, width);
             create((features, arms), [&public, &secret], passphrase_file.as_deref(), wanted)
@@ -137,6 +152,55 @@ fn run(command: Command) -> anyhow::Result<()> {
     }
 }
 
+fn create_paper(
+    [public, secret]: [&Path; 2],
+    passphrase_file: Option<&Path>,
+    toy: bool,
+) -> anyhow::Result<()> {
+    let passphrase = opened(passphrase_file)?;
+    let start = Instant::now();
+    let (bar, rng) = (key_bar()?, &mut os_rng()?);
+    let result =
+        create_paper_files((toy, now()), [public, secret], passphrase.as_ref(), rng, |done, total| {
+            bar.set_length(total.into());
+            bar.set_position(done.into());
+        });
+    bar.finish_and_clear();
+    let summary = result?;
+    print_paper_manifest(&summary.manifest)?;
+    if toy {
+        say!("NO SECURITY: toy keys, for tests only");
+    }
+    print_files([public, secret], [summary.public_bytes, summary.secret_bytes], start)
+}
+
+/// The passphrase in a file, if there is one.
+fn opened(passphrase_file: Option<&Path>) -> anyhow::Result<Option<Passphrase>> {
+    let open = |path: &Path| Passphrase::open(path).with_context(|| path.display().to_string());
+    passphrase_file.map(open).transpose()
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}
+
+fn key_bar() -> anyhow::Result<ProgressBar> {
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} keys  {elapsed} of about {duration}")?;
+    Ok(ProgressBar::new(0).with_style(style))
+}
+
+fn print_files(
+    [public, secret]: [&Path; 2],
+    [public_bytes, secret_bytes]: [u64; 2],
+    start: Instant,
+) -> anyhow::Result<()> {
+    say!("public        {}  {}", public.display(), mebibytes(public_bytes));
+    say!("secret        {}  {}", secret.display(), mebibytes(secret_bytes));
+    say!("time          {:.1} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
 fn create(
     (features, arms): (usize, usize),
     [public, secret]: [&Path; 2],
@@ -147,13 +211,10 @@ fn create(
     for (name, value, most) in [("--features", features, MOST_FEATURES), ("--arms", arms, MOST_ARMS)] {
         anyhow::ensure!((1..=most).contains(&value), "{name} {value}: keys carry from 1 to {most}");
     }
-    let open = |path: &Path| Passphrase::open(path).with_context(|| path.display().to_string());
-    let passphrase = passphrase_file.map(open).transpose()?;
-    let start = Instant::now();
-    let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    let passphrase = opened(passphrase_file)?;
+    let (start, created) = (Instant::now(), now());
     let request = Request { shape: Shape::for_problem(features, arms), security, width, created, compare };
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} keys  {elapsed} of about {duration}")?;
-    let bar = ProgressBar::new(0).with_style(style);
+    let bar = key_bar()?;
     let result = create_files(request, public, secret, passphrase.as_ref(), &mut os_rng()?, |done, total| {
         bar.set_length(total.into());
         bar.set_position(done.into());
@@ -168,10 +229,7 @@ fn create(
         Some(allowed) => say!("table limit   {allowed}  ({SECURITY_TABLE})"),
         None => say!("NO SECURITY: toy keys, for tests only"),
     }
-    say!("public        {}  {}", public.display(), mebibytes(summary.public_bytes));
-    say!("secret        {}  {}", secret.display(), mebibytes(summary.secret_bytes));
-    say!("time          {:.1} s", start.elapsed().as_secs_f64());
-    Ok(())
+    print_files([public, secret], [summary.public_bytes, summary.secret_bytes], start)
 }
 
 fn create_token(file: &Path) -> anyhow::Result<()> {
@@ -245,18 +303,40 @@ fn inspect(path: &Path) -> anyhow::Result<()> {
         return Ok(());
     }
     (&file).rewind()?;
+    if wire::is_paper(path)? {
+        // Without a buffer, nothing behind the manifest is read.
+        let (kind, manifest) = wire::read_paper_manifest(file).with_context(|| path.display().to_string())?;
+        say!("bundle        {}, {} frames announced", kind_name(kind), manifest.frames);
+        print_paper_manifest(&manifest)?;
+        manifest.plan().with_context(|| path.display().to_string())?;
+        return Ok(());
+    }
     // Without a buffer, nothing behind the manifest is read.
     let reader = BundleReader::new(file).with_context(|| path.display().to_string())?;
-    let kind = match reader.kind() {
-        BundleKind::Public => "public",
-        BundleKind::Secret => "secret",
-    };
-    say!("bundle        {kind}, {} frames announced", reader.manifest().frames);
+    say!("bundle        {}, {} frames announced", kind_name(reader.kind()), reader.manifest().frames);
     print_manifest(reader.manifest())?;
     say!("frames        not checked here: server and device check them when they load the bundle");
     let large = reader.manifest().params().with_context(|| path.display().to_string())?;
     let (ring, _) = reader.manifest().scores(&large).with_context(|| path.display().to_string())?;
     reader.manifest().scores.answers(ring, &large).with_context(|| path.display().to_string())?;
+    Ok(())
+}
+
+fn kind_name(kind: BundleKind) -> &'static str {
+    match kind {
+        BundleKind::Public => "public",
+        BundleKind::Secret => "secret",
+    }
+}
+
+fn print_paper_manifest(m: &wire::PaperManifest) -> anyhow::Result<()> {
+    say!("method        paper, for 2 features and 2 arms");
+    say!("parameters    {}", m.params);
+    say!("fingerprint   {}", m.fingerprint);
+    say!("key id        {}", m.key_id);
+    say!("security      {} bits", m.security_bits);
+    say!("log2(QP)      {:.1}", m.log2_qp);
+    say!("created       {}", m.created_at());
     Ok(())
 }
 

@@ -528,3 +528,52 @@ fn the_tool_creates_and_inspects() {
     let out = tool(&["create", "--features", "9999", "--arms", "2", "--public", "x", "--secret", "y"], &[]);
     assert!(!out.status.success() && String::from_utf8_lossy(&out.stderr).contains("--features 9999"));
 }
+
+/// Keys of the paper's method are read as they were written, are told from others, and other shapes are
+/// refused with a sentence.
+#[test]
+fn keys_of_the_papers_method_are_of_their_own() {
+    let (mut public, mut secret) = (Vec::new(), Vec::new());
+    let summary =
+        keygen::generate_paper((true, 1_700_000_000), &mut public, &mut secret, &mut rng(31), |_, _| {})
+            .unwrap();
+    assert_eq!((summary.public_bytes, summary.secret_bytes), (public.len() as u64, secret.len() as u64));
+    let keys = wire::PaperKeys::read(&public[..]).unwrap();
+    assert_eq!(keys.manifest, summary.manifest);
+    let bundle = wire::PaperSecret::read(&secret[..]).unwrap();
+    let (_, id) = SecretKey::from_bytes(&bundle.params, &bundle.frame).unwrap();
+    assert!(id == keys.key_id && bundle.token.digest() == keys.manifest.token_digest);
+    assert!(memchr::memmem::find(&public, bundle.token.as_bytes()).is_none());
+    for cut in [0, 8, 40, public.len() / 2, public.len() - 1] {
+        assert!(wire::PaperKeys::read(&public[..cut]).is_err(), "{cut}");
+    }
+    let refused = PublicBundle::read(&public[..]).unwrap_err().to_string();
+    assert!(refused.contains("method: paper"), "{refused}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let run = |shape: [&str; 2], more: &[&str]| {
+        let files = ["public", "secret"].map(|name| folder.path().join(name));
+        Command::new(env!("CARGO_BIN_EXE_helba-keygen"))
+            .args(["create", "--method", "paper", "--features", shape[0], "--arms", shape[1]])
+            .args(["--public".as_ref(), files[0].as_os_str(), "--secret".as_ref(), files[1].as_os_str()])
+            .args(more)
+            .output()
+            .unwrap()
+    };
+    for (shape, more, named) in [
+        (["3", "2"], &["--toy"][..], "features is 3"),
+        (["2", "8"], &["--toy"], "arms is 8"),
+        (["2", "2"], &["--security", "192"], "--security"),
+        (["2", "2"], &["--width", "root"], "--width"),
+    ] {
+        let output = run(shape, more);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && said.contains(named), "{said}");
+    }
+    assert!(run(["2", "2"], &["--toy"]).status.success());
+    assert!(wire::is_paper(&folder.path().join("public")).unwrap());
+    let inspect = Command::new(env!("CARGO_BIN_EXE_helba-keygen"));
+    let inspect = { inspect }.arg("inspect").arg(folder.path().join("secret")).output().unwrap();
+    let said = String::from_utf8(inspect.stdout).unwrap();
+    assert!(inspect.status.success() && said.contains("method        paper"), "{said}");
+}
