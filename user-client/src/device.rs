@@ -50,17 +50,11 @@ impl Device {
     /// passphrase, or an unsealed one with a passphrase; [`Error::Secret`] for a wrong passphrase; as
     /// [`Self::read`].
     pub fn open(path: &Path, opening: &Opening) -> Result<Self, Error> {
-        let io = |error| Error::Io { path: path.into(), error };
-        let mut file = File::open(path).map_err(io)?;
-        let sealed = is_sealed(&file).map_err(io)?;
-        file.rewind().map_err(io)?;
-        if !sealed {
-            // The kind is checked before the permissions, because everybody may read a public bundle.
-            BundleReader::of_kind(BundleKind::Secret, &file)?;
-        }
-        check_private(path, &file)?;
-        file.rewind().map_err(io)?;
-        let mut device = Self::unsealed(path, file, sealed, opening)?;
+        let check_kind = |file: &mut dyn Read| {
+            BundleReader::of_kind(BundleKind::Secret, file)?;
+            Ok(())
+        };
+        let mut device = open_secret(path, opening, check_kind, |input| Self::read(input))?;
         if device.params().spec().security == Security::None && !opening.toy {
             return Err(Error::Toy { path: path.into() });
         }
@@ -83,21 +77,6 @@ impl Device {
         let repeats = Answers::of_repeats(key_id, secret.params());
         let keys = SecretKeys { deep: secret, small: scores.0, lwe: None, answers, repeats };
         Device { key_id, scores_key_id: scores.1, shape, token, keys }
-    }
-
-    /// Reads the file of a bundle, sealed or not.
-    fn unsealed(path: &Path, file: File, sealed: bool, opening: &Opening) -> Result<Self, Error> {
-        // Without a buffer, which would keep a copy of the key.
-        match (&opening.passphrase, sealed) {
-            (None, false) => Self::read(file),
-            (Some(passphrase), true) => {
-                let mut bytes = Vec::new();
-                let io = |error| Error::Io { path: path.into(), error };
-                file.take(MAX_SEALED_BYTES).read_to_end(&mut bytes).map_err(io)?;
-                Self::read(&ckks_secret::unseal(&bytes, passphrase)?[..])
-            }
-            (_, sealed) => Err(Error::Sealed { path: path.into(), sealed }),
-        }
     }
 
     /// Reads a secret bundle, also of toy keys. What [`Self::open`] keeps in files is kept in memory, and
@@ -223,6 +202,36 @@ impl Device {
     #[cfg(test)]
     pub(crate) fn replace_answers(&mut self, answers: Answers) {
         self.keys.answers = answers;
+    }
+}
+
+/// Opens the file of a secret bundle, sealed or not, for `read`, unless other users can read it. `check_kind`
+/// reads the start of one that is not sealed.
+pub(crate) fn open_secret<T>(
+    path: &Path,
+    opening: &Opening,
+    check_kind: impl FnOnce(&mut dyn Read) -> Result<(), Error>,
+    read: impl FnOnce(&mut dyn Read) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let io = |error| Error::Io { path: path.into(), error };
+    let mut file = File::open(path).map_err(io)?;
+    let sealed = is_sealed(&file).map_err(io)?;
+    file.rewind().map_err(io)?;
+    if !sealed {
+        // The kind is checked before the permissions, because everybody may read a public bundle.
+        check_kind(&mut file)?;
+    }
+    check_private(path, &file)?;
+    file.rewind().map_err(io)?;
+    // Without a buffer, which would keep a copy of the key.
+    match (&opening.passphrase, sealed) {
+        (None, false) => read(&mut file),
+        (Some(passphrase), true) => {
+            let mut bytes = Vec::new();
+            file.take(MAX_SEALED_BYTES).read_to_end(&mut bytes).map_err(io)?;
+            read(&mut &ckks_secret::unseal(&bytes, passphrase)?[..])
+        }
+        (_, sealed) => Err(Error::Sealed { path: path.into(), sealed }),
     }
 }
 

@@ -30,6 +30,14 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// Capacity: the key has opened as many comparisons of the trace as its parameters bear.
+    #[error(
+        "{given} comparisons of the trace were opened under this key, which is the limit: generate new keys"
+    )]
+    OpeningsSpent {
+        /// Their number.
+        given: u64,
+    },
     /// Misuse: a sealed bundle without its passphrase, or a passphrase for a bundle that is not sealed.
     #[error("{} {}", path.display(), if *sealed {
         "is sealed by a passphrase: give it with --passphrase-file"

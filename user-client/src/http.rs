@@ -1,6 +1,6 @@
-use crate::{Device, Error, OpenedCounters};
+use crate::{Device, Error, OpenedCounters, PaperDevice};
 use protocol::{BanditConfig, Counters, DecisionId, Erasure, LearnReceipt, Receipt};
-use rand::Rng;
+use rand::{CryptoRng, Rng};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -14,8 +14,8 @@ use ureq::{Agent, Body, RequestBuilder};
 use wire::{
     AccessToken, AskAgain, BanditView, ClearFeedback, Counted, Created, DECISIONS_HEADER, DecideRequest,
     Decided, IDEMPOTENCY_HEADER, Labelled, Labels, LabelsPatch, Limits, MAX_CLEAR_BYTES, MAX_JSON_BYTES,
-    Manifest, OCTET_STREAM, PolicyCard, PolicyCreated, PolicyView, SENDER_HEADER, SenderTag, ServerAddress,
-    ShuffledBatch,
+    Manifest, OCTET_STREAM, PaperCreated, PaperDecision, PaperManifest, PaperReply, PaperView, PolicyCard,
+    PolicyCreated, PolicyView, SENDER_HEADER, SenderTag, ServerAddress, ShuffledBatch,
 };
 
 /// The time that a server gets for an answer that it need not compute.
@@ -89,6 +89,19 @@ pub enum AnyBandit {
     Clear(Box<PolicyView>),
     /// Of a bandit of a committee.
     Committee(Box<wire::CommitteeBanditView>),
+}
+
+/// A decision of a bandit of the paper's method.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PaperRound {
+    /// The decision, which the feedback names.
+    pub decision: PaperDecision,
+    /// The arm to play.
+    pub arm: usize,
+    /// The bytes of all requests.
+    pub sent: usize,
+    /// The bytes of all replies.
+    pub received: usize,
 }
 
 impl std::fmt::Debug for Client {
@@ -397,6 +410,11 @@ impl Client {
             return Ok(Labelled { labels, of: AnyBandit::Committee(Box::new(view)) });
         }
         check_id(id, view["created"]["id"].as_str().unwrap_or_default())?;
+        if view["created"]["method"] == "paper" {
+            return Err(Error::BadAnswer(format!(
+                "bandit {id} is of `method: paper`, which this request is not for"
+            )));
+        }
         let read = if view["created"].get("policy").is_some() {
             serde_json::from_value(view).map(|view| AnyBandit::Clear(Box::new(view)))
         } else {
@@ -604,6 +622,67 @@ impl Client {
         let request = self.authorized(self.agent.delete(url));
         let request = request.header(wire::ERASURE_HEADER, ckks::Hex(erasure).to_string());
         self.accepted(request.call()).map(drop)
+    }
+
+    /// The manifest of the public bundle of a server with keys of the paper's method.
+    ///
+    /// # Errors
+    /// [`Error::BadAnswer`] for keys of the default method; as [`Self::keys`].
+    pub fn paper_keys(&self) -> Result<PaperManifest, Error> {
+        self.json(self.get("keys").call())
+    }
+
+    /// Creates a bandit of the paper's method. A request whose answer is lost is sent once more.
+    ///
+    /// # Errors
+    /// As [`Self::create_encrypted_as`].
+    pub fn create_paper(&self, linear: &bandit::LinearConfig) -> Result<PaperCreated, Error> {
+        let asked = serde_json::json!({ "method": "paper", "linear": linear });
+        let created: PaperCreated = Creation::send(|creation| self.create(&asked, creation))?;
+        if created.linear != *linear {
+            return Err(Error::BadAnswer("the bandit has another configuration than was asked for".into()));
+        }
+        Ok(created)
+    }
+
+    /// The configuration and the counters of a bandit of the paper's method.
+    ///
+    /// # Errors
+    /// As [`Self::encrypted`].
+    pub fn paper(&self, id: &str) -> Result<PaperView, Error> {
+        let view: PaperView = self.json(self.get(&format!("bandits/{}", checked(id)?)).call())?;
+        check_id(id, &view.created.id)?;
+        Ok(view)
+    }
+
+    /// Asks a bandit of the paper's method for a decision, and answers every task of it.
+    ///
+    /// # Errors
+    /// As [`PaperDevice::check`], [`PaperDevice::contexts`], [`PaperDevice::answer`], [`Self::encrypted`].
+    pub fn decide_paper<R: CryptoRng>(
+        &self,
+        device: &PaperDevice,
+        created: &PaperCreated,
+        rows: &[Vec<f64>],
+        rng: &mut R,
+    ) -> Result<PaperRound, Error> {
+        device.check(created)?;
+        let bandit = format!("bandits/{}", checked(&created.id)?);
+        let (mut path, mut body) = (format!("{bandit}/decisions"), device.contexts(created, rows, rng)?);
+        let (mut sent, mut received) = (0, 0);
+        loop {
+            let reply = self.body(&mut self.send(&path, &body)?, PaperReply::most_bytes(device.params()))?;
+            (sent, received) = (sent + body.len(), received + reply.len());
+            match PaperReply::read(&reply, device.params())? {
+                PaperReply::Task { id, task, frame } => {
+                    (path, body) = (format!("{bandit}/raises"), device.answer(id, task, &frame, rng)?);
+                }
+                PaperReply::Decision(decision) => {
+                    let arm = device.arm(&decision)?;
+                    return Ok(PaperRound { decision, arm, sent, received });
+                }
+            }
+        }
     }
 
     /// The response to a binary body.

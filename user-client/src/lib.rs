@@ -21,6 +21,8 @@ mod error;
 mod exploration;
 #[cfg(feature = "http")]
 mod http;
+#[cfg(feature = "http")]
+mod paper;
 mod pending;
 #[cfg(feature = "http")]
 mod raiser;
@@ -39,7 +41,9 @@ pub use device::{Device, Opening};
 pub use error::Error;
 pub use exploration::explore;
 #[cfg(feature = "http")]
-pub use http::{AnyBandit, Client, Creation, Listing, request_key};
+pub use http::{AnyBandit, Client, Creation, Listing, PaperRound, request_key};
+#[cfg(feature = "http")]
+pub use paper::PaperDevice;
 pub use pending::Pending;
 #[cfg(feature = "http")]
 pub use raiser::{MOST_BANDITS, MOST_WAITING, Raiser, RaiserOptions, Stop, patiently, until_signal};
