@@ -24,6 +24,27 @@ pub enum Error {
          lists them, or start the server with the public key bundle"
     )]
     NoKeys,
+    /// Misuse: another bandit than one of the paper's method on its keys.
+    #[error(
+        "this server has keys of `method: paper`, on which no other encrypted bandit runs: give `\"method\": \"paper\"`, or start \
+         the server with a bundle that `helba-keygen create` writes without --method"
+    )]
+    KeysOfPaper,
+    /// Misuse: a bandit of the paper's method without its keys.
+    #[error(
+        "`method: paper` takes keys of its own: start the server with the public bundle of \
+         `helba-keygen create --method paper --features 2 --arms 2`"
+    )]
+    NoPaperKeys,
+    /// Misuse: a request to a bandit of the paper's method for what only others have.
+    #[error(
+        "bandit {id} is of `method: paper`: the device that decides answers its tasks, and it has no counters, repeats, erasures and \
+         logged rounds"
+    )]
+    OfPaper {
+        /// The bandit.
+        id: String,
+    },
     /// Misuse: a request without a token that the server knows.
     #[error("{}", .fault.sentence())]
     Unauthorized {
@@ -516,7 +537,7 @@ impl Error {
         match self {
             Error::Committee(error) => error.problem(),
             Error::UnknownBandit { .. } => P::UnknownBandit,
-            Error::NoKeys => P::NoKeys,
+            Error::NoKeys | Error::KeysOfPaper | Error::NoPaperKeys => P::NoKeys,
             Error::Unauthorized { .. } => P::Unauthorized,
             Error::ForbiddenScope { .. } => P::ForbiddenScope,
             Error::UnknownPath { .. } => P::UnknownPath,
@@ -547,7 +568,7 @@ impl Error {
             Error::Wire(error) => error.fault().into(),
             Error::Helba(helba::Error::Protocol(protocol::Error::StillLearning { .. })) => P::StillLearning,
             Error::Helba(error) => error.fault().into(),
-            Error::NotEncrypted { .. } => P::NotEncrypted,
+            Error::NotEncrypted { .. } | Error::OfPaper { .. } => P::NotEncrypted,
             Error::TaskOver { .. } => P::TaskOver,
             Error::NotRaised | Error::NotEvaluated { .. } => P::NotEvaluated,
             Error::NoBootstraps | Error::BuiltWithoutBootstraps => P::NoKeys,

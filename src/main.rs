@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use wire::{BundleKind, BundleReader, PublicBundle};
+use wire::{BundleKind, BundleReader, PaperKeys, PublicBundle};
 
 /// After a signal, requests that are being answered get this time.
 const GRACE: Duration = Duration::from_secs(30);
@@ -405,9 +405,11 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn open_bundle(keys: &Path) -> Result<PublicBundle> {
-    PublicBundle::open(keys).with_context(|| {
-        format!("--keys {} must be a file that `helba-keygen create --public` wrote", keys.display())
-    })
+    PublicBundle::open(keys).with_context(|| not_keys(keys))
+}
+
+fn not_keys(keys: &Path) -> String {
+    format!("--keys {} must be a file that `helba-keygen create --public` wrote", keys.display())
 }
 
 fn start(arguments: Arguments, tls: &TlsArguments) -> Result<()> {
@@ -465,7 +467,15 @@ async fn serve(arguments: Arguments, tls: &TlsArguments) -> Result<()> {
         tracing::warn!("--open: everybody who reaches {address} can use clear policies");
     }
     tls.check(address, arguments.tls_self_signed)?;
-    let bundle = keys.as_deref().map(open_bundle).transpose()?;
+    let of_paper = keys.as_deref().filter(|path| wire::is_paper(path).unwrap_or(false));
+    let paper = of_paper.map(|path| PaperKeys::open(path).with_context(|| not_keys(path))).transpose()?;
+    let bundle = keys.as_deref().filter(|_| paper.is_none()).map(open_bundle).transpose()?;
+    let security = bundle.as_ref().map(|bundle| bundle.manifest.security_bits);
+    let security = security.or(paper.as_ref().map(|keys| keys.manifest.security_bits));
+    if let Some(PaperKeys { manifest, .. }) = &paper {
+        let (key, parameters) = (printable(&manifest.key_id), printable(&manifest.params));
+        tracing::info!(key, parameters, "keys of `method: paper` loaded");
+    }
     match &bundle {
         Some(PublicBundle { manifest, .. }) => {
             let (key, parameters) = (printable(&manifest.key_id), printable(&manifest.params));
@@ -476,17 +486,17 @@ async fn serve(arguments: Arguments, tls: &TlsArguments) -> Result<()> {
                 let outlook = report.kernel_outlook(rayon::current_num_threads());
                 tracing::info!("d = {dim}, K = {arm_slots}: {outlook}");
             }
-            if manifest.security_bits == 0 && !arguments.toy {
-                bail!(
-                    "the bundle holds toy keys, which protect nothing: generate keys with `helba-keygen create` without --toy, or \
-                     give --toy here"
-                );
-            }
         }
-        None if arguments.committee.is_none() => {
+        None if arguments.committee.is_none() && paper.is_none() => {
             tracing::info!("no --keys: only clear policies are served");
         }
         None => {}
+    }
+    if security == Some(0) && !arguments.toy {
+        bail!(
+            "the bundle holds toy keys, which protect nothing: generate keys with `helba-keygen create` without --toy, or \
+             give --toy here"
+        );
     }
     let names = arguments.hosts.clone();
     let hosts = (loopback || !arguments.hosts.is_empty()).then_some(arguments.hosts);
@@ -508,6 +518,7 @@ async fn serve(arguments: Arguments, tls: &TlsArguments) -> Result<()> {
         cors_origins: arguments.cors_origins,
         committee: arguments.committee.as_deref().map(open_committee).transpose()?,
         next_committee: arguments.next_committee.as_deref().map(open_committee).transpose()?,
+        paper,
         restored,
         ..Settings::default()
     };

@@ -4,6 +4,7 @@ mod clear;
 mod creations;
 mod encrypted;
 mod measured;
+mod paper;
 
 use crate::clock::Clock;
 use crate::committee::{self, CommitteeServed};
@@ -20,8 +21,11 @@ pub(crate) use encrypted::{EncryptedServed, Sender, Stages};
 use helba::{DeepEngine, Engine};
 use host::{lock, os_rng};
 pub(crate) use measured::Measured;
+pub(crate) use paper::PaperServed;
+use paper::PaperShared;
 use policies::PolicyConfig;
 use protocol::BanditConfig;
+use protocol::paper::LinearConfig;
 use rand::Rng;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -29,13 +33,18 @@ use service::Content;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use wire::{CommitteeBandit, Created, Labelled, Labels, Manifest, PolicyCreated, PublicBundle, ScoreKeys};
+use std::time::Duration;
+use wire::{
+    CommitteeBandit, Created, Labelled, Labels, Manifest, PaperCreated, PaperKeys, PaperManifest,
+    PolicyCreated, PublicBundle, ScoreKeys,
+};
 
 /// A loaded bandit. Methods may wait for the disk, except [`Self::kind`], [`Self::encrypted`] and those that
 /// return limits.
 #[derive(Clone)]
 pub(crate) enum Bandit {
     Encrypted(Arc<EncryptedServed>),
+    Paper(Arc<PaperServed>),
     Committee(Arc<CommitteeServed>),
     Clear(Arc<ClearBandit>),
 }
@@ -44,7 +53,7 @@ impl Bandit {
     /// The kind of the bandit, which decides the token that requests need.
     pub(crate) fn kind(&self) -> Kind {
         match self {
-            Bandit::Encrypted(_) => Kind::Encrypted,
+            Bandit::Encrypted(_) | Bandit::Paper(_) => Kind::Encrypted,
             Bandit::Committee(_) => Kind::Committee,
             Bandit::Clear(_) => Kind::Clear,
         }
@@ -57,6 +66,7 @@ impl Bandit {
     pub(crate) fn encrypted(self, id: &str) -> Result<Arc<EncryptedServed>, Error> {
         match self {
             Bandit::Encrypted(bandit) => Ok(bandit),
+            Bandit::Paper(_) => Err(Error::OfPaper { id: id.to_string() }),
             Bandit::Committee(_) | Bandit::Clear(_) => Err(Error::NotEncrypted { id: id.to_string() }),
         }
     }
@@ -65,6 +75,7 @@ impl Bandit {
     pub(crate) fn created(&self) -> Option<Listed> {
         match self {
             Bandit::Encrypted(bandit) => Some(bandit.created()),
+            Bandit::Paper(bandit) => Some(bandit.created()),
             Bandit::Committee(bandit) => Some(bandit.created()),
             Bandit::Clear(bandit) => bandit.created(),
         }
@@ -77,6 +88,7 @@ impl Bandit {
     pub(crate) fn measured(&self) -> Result<Option<Measured>, Error> {
         match self {
             Bandit::Encrypted(bandit) => Ok(Some(bandit.measured())),
+            Bandit::Paper(bandit) => Ok(Some(bandit.measured())),
             Bandit::Committee(bandit) => bandit.measured().map(Some),
             Bandit::Clear(bandit) => bandit.measured(),
         }
@@ -90,6 +102,7 @@ impl Bandit {
         let labels = labels.clone();
         match self {
             Bandit::Encrypted(bandit) => Reply::json(&Labelled { labels, of: bandit.view()? }),
+            Bandit::Paper(bandit) => Reply::json(&Labelled { labels, of: bandit.view() }),
             Bandit::Committee(bandit) => Reply::json(&Labelled { labels, of: bandit.view()? }),
             Bandit::Clear(bandit) => Reply::json(&Labelled { labels, of: bandit.view()? }),
         }
@@ -99,6 +112,7 @@ impl Bandit {
     pub(crate) fn decision_body(&self) -> BodyLimit {
         match self {
             Bandit::Encrypted(bandit) => bandit.decision_body(),
+            Bandit::Paper(bandit) => bandit.vectors_body(),
             Bandit::Committee(bandit) => bandit.decision_body(),
             Bandit::Clear(bandit) => bandit.decision_body(),
         }
@@ -111,6 +125,7 @@ impl Bandit {
     pub(crate) fn feedback_body(&self) -> Result<BodyLimit, Error> {
         match self {
             Bandit::Encrypted(bandit) => Ok(bandit.feedback_body()),
+            Bandit::Paper(bandit) => Ok(bandit.vectors_body()),
             Bandit::Committee(bandit) => Ok(bandit.feedback_body()),
             Bandit::Clear(bandit) => bandit.feedback_body(),
         }
@@ -143,6 +158,7 @@ impl Reply {
 #[serde(untagged)]
 pub(crate) enum Listed {
     Encrypted(Box<Created>),
+    Paper(Box<PaperCreated>),
     Committee(Box<CommitteeBandit>),
     Clear(Box<PolicyCreated>),
 }
@@ -220,6 +236,8 @@ pub(crate) struct Room {
 pub(crate) struct Bandits {
     /// `None` if only clear policies are served.
     keys: Option<Arc<Keys>>,
+    /// `None` without keys of the paper's method.
+    paper: Option<Arc<PaperShared>>,
     /// `None` if there is no committee.
     committee: Option<Arc<committee::Committees>>,
     store: Arc<Store>,
@@ -244,6 +262,7 @@ impl Bandits {
     /// bootstrapping keys of another generation.
     pub(crate) fn open(
         (bundle, committee): (Option<PublicBundle>, Option<committee::Given>),
+        paper: Option<(PaperKeys, Duration)>,
         folder: &Path,
         room: Room,
         stages: Stages,
@@ -267,7 +286,12 @@ impl Bandits {
             }
             None => None,
         };
-        let (store, stored) = Store::open(folder, keys.as_ref().map(|keys| &keys.engine))?;
+        let paper = paper.map(|(keys, patience)| PaperShared::new(keys, folder, patience)).transpose()?;
+        let paper = paper.map(Arc::new);
+        let names = keys.as_ref().map(|keys| (keys.engine.key_id(), keys.engine.params().fingerprint()));
+        let of_paper = paper.as_ref().map(|shared| shared.engine());
+        let names = names.or(of_paper.map(|engine| (engine.key_id(), engine.params().fingerprint())));
+        let (store, stored) = Store::open(folder, names)?;
         let store = Arc::new(store);
         let mut bandits = BTreeMap::new();
         match keys.as_ref().map(|keys| &keys.encrypted) {
@@ -282,6 +306,11 @@ impl Bandits {
                 let ids = encrypted::without_keys(&root)?;
                 bandits.extend(ids.into_iter().map(|id| (id, None)));
             }
+        }
+        for id in paper::stored(folder)? {
+            let load = |shared: &Arc<PaperShared>| PaperServed::load(&id, shared.clone());
+            let bandit = paper.as_ref().map(load).transpose()?;
+            bandits.insert(id, bandit.map(|bandit| Bandit::Paper(Arc::new(bandit))));
         }
         let ids = stored.iter().map(|row| row.id.clone()).collect::<Vec<_>>();
         for (id, bandit) in ids.into_iter().zip(clear::load(&stored, &store, &room.clock, restored)?) {
@@ -299,7 +328,7 @@ impl Bandits {
         };
         let entries = RwLock::new(bandits.into_iter().map(entry).collect());
         let (creations, changing) = (Mutex::new(creations), Mutex::new(()));
-        Ok(Bandits { keys, committee, store, room, entries, creations, changing })
+        Ok(Bandits { keys, paper, committee, store, room, entries, creations, changing })
     }
 
     /// The stored labels by bandit, and the creations that are remembered. What an interrupted creation or
@@ -329,9 +358,17 @@ impl Bandits {
     /// The keys of encrypted bandits.
     ///
     /// # Errors
-    /// [`Error::NoKeys`].
+    /// [`Error::NoKeys`], [`Error::KeysOfPaper`].
     pub(crate) fn keys(&self) -> Result<&Arc<Keys>, Error> {
-        self.keys.as_ref().ok_or(Error::NoKeys)
+        self.keys.as_ref().ok_or(if self.paper.is_some() { Error::KeysOfPaper } else { Error::NoKeys })
+    }
+
+    /// The manifest of the keys of the paper's method.
+    ///
+    /// # Errors
+    /// [`Error::NoPaperKeys`].
+    pub(crate) fn paper_manifest(&self) -> Result<&PaperManifest, Error> {
+        self.paper.as_ref().map(|shared| &shared.manifest).ok_or(Error::NoPaperKeys)
     }
 
     /// The committee.
@@ -406,15 +443,38 @@ impl Bandits {
     /// the disk.
     pub(crate) fn create_encrypted(&self, config: BanditConfig, beside: &Beside) -> Result<Answered, Error> {
         let shared = self.keys()?.encrypted.clone();
+        self.insert_stored(beside, |id, before| {
+            let created = EncryptedServed::create(id, config, shared, before);
+            created.map(|bandit| Bandit::Encrypted(Arc::new(bandit)))
+        })
+    }
+
+    /// Creates a bandit of the paper's method, which is durable when this returns.
+    ///
+    /// # Errors
+    /// [`Error::NoPaperKeys`]; as [`Self::create_encrypted`].
+    pub(crate) fn create_paper(&self, config: LinearConfig, beside: &Beside) -> Result<Answered, Error> {
+        let shared = self.paper.clone().ok_or(Error::NoPaperKeys)?;
+        self.insert_stored(beside, |id, before| {
+            PaperServed::create(id, config, shared, before).map(|bandit| Bandit::Paper(Arc::new(bandit)))
+        })
+    }
+
+    /// Adds the encrypted bandit that `create` makes, which stores it in a file of its own after the function
+    /// that it gets has stored what is beside it.
+    fn insert_stored(
+        &self,
+        beside: &Beside,
+        create: impl FnOnce(&str, &mut dyn FnMut(Listed) -> Result<(), Error>) -> Result<Bandit, Error>,
+    ) -> Result<Answered, Error> {
         self.insert((Kind::Encrypted, false), beside, |id, answered| {
             let mut stored = Vec::new();
-            // Before the folder has its name: what is left if the creation is interrupted then has no bandit.
-            let before = |created: Listed| {
+            // Before the bandit has its name: what is left if the creation is interrupted then has no bandit.
+            let mut before = |created: Listed| {
                 stored = answered(created)?;
                 if stored.is_empty() { Ok(()) } else { self.store.commit_with(&[], &stored) }
             };
-            let created = EncryptedServed::create(id, config, shared, before);
-            created.map(|bandit| Bandit::Encrypted(Arc::new(bandit))).inspect_err(|_| {
+            create(id, &mut before).inspect_err(|_| {
                 stored.iter_mut().for_each(|edit| edit.value = None);
                 // What stays is removed at the next start.
                 let _ = self.store.commit_with(&[], &stored);
@@ -564,6 +624,10 @@ impl Bandits {
         match bandit {
             Bandit::Clear(bandit) => bandit.delete(&named)?,
             Bandit::Committee(bandit) => {
+                bandit.delete()?;
+                self.store.commit_with(&[], &named)?;
+            }
+            Bandit::Paper(bandit) => {
                 bandit.delete()?;
                 self.store.commit_with(&[], &named)?;
             }

@@ -12,6 +12,7 @@ use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{AppendHeaders, IntoResponse, Response};
 use protocol::BanditConfig;
+use protocol::paper::LinearConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use service::Content;
@@ -221,6 +222,10 @@ pub(super) async fn create(
             state.0.bandits.keys()?;
             caller.check(Kind::Encrypted)?;
         }
+        Creation::Paper(_) => {
+            state.0.bandits.paper_manifest()?;
+            caller.check(Kind::Encrypted)?;
+        }
     }
     let repeatable = key.map(|key| Repeatable::new(&caller.identity(), &key, &body));
     let repeated = repeatable.and_then(|asked| state.0.bandits.repeated(&asked).transpose()).transpose()?;
@@ -232,6 +237,11 @@ pub(super) async fn create(
             let asked = of_committee(request)?;
             let place = state.0.admission.admit(Work::Short)?;
             jobs::run(Some(place), move || state.0.bandits.create_of_committee(asked, &beside)).await?
+        }
+        (None, Creation::Paper(request)) => {
+            let config = of_paper(request)?;
+            let place = state.0.admission.admit(Work::Short)?;
+            jobs::run(Some(place), move || state.0.bandits.create_paper(config, &beside)).await?
         }
         (None, Creation::Encrypted(request)) => {
             let config = encrypted(request)?;
@@ -278,13 +288,16 @@ async fn create_clear(
 enum Creation {
     /// A request for HELBA, which [`encrypted`] reads: a server without keys says so whatever it holds.
     Encrypted(Map<String, Value>),
+    /// A request for HELBA by the paper's method.
+    Paper(Map<String, Value>),
     /// A request for HELBA of the committee.
     Committee(Map<String, Value>),
     Policy(Map<String, Value>),
 }
 
 /// Splits a creation request into its labels and its configuration. Without `policy` it asks for HELBA: of
-/// the committee with `"keys": "committee"`, or if the server has no other keys (`committee_alone`).
+/// the committee with `"keys": "committee"`, or if the server has no other keys (`committee_alone`), and by
+/// the paper's method with `"method": "paper"`.
 fn asked_for(body: &[u8], committee_alone: bool) -> Result<(Labels, Creation), Error> {
     let bad = |e: serde_json::Error| Error::BadConfig { why: e.to_string() };
     let mut object: Map<String, Value> = serde_json::from_slice(body).map_err(bad)?;
@@ -298,7 +311,17 @@ fn asked_for(body: &[u8], committee_alone: bool) -> Result<(Labels, Creation), E
         }
         None => committee_alone,
     };
+    let of_paper = match object.remove("method") {
+        Some(method) if method == "paper" => true,
+        Some(method) if method == "default" => false,
+        Some(_) => {
+            let why = "method must be `default`, or `paper` for the circuits of the paper";
+            return Err(Error::BadParameter { why: why.into() });
+        }
+        None => false,
+    };
     let creation = match object.get("policy") {
+        _ if of_paper => Creation::Paper(object),
         None if of_committee => Creation::Committee(object),
         Some(policy) if policy != "helba" => Creation::Policy(object),
         _ => Creation::Encrypted(object),
@@ -320,6 +343,19 @@ fn encrypted(mut request: Map<String, Value>) -> Result<BanditConfig, Error> {
         };
         Error::BadConfig { why: format!("{e}{hint}") }
     })
+}
+
+/// Reads the configuration of a bandit of the paper's method.
+fn of_paper(request: Map<String, Value>) -> Result<LinearConfig, Error> {
+    /// What the request has beside the method.
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct AskedPaper {
+        linear: LinearConfig,
+    }
+    let asked: AskedPaper = serde_path_to_error::deserialize(Value::Object(request))
+        .map_err(|e| Error::BadConfig { why: format!("{e}; `method: paper` takes `linear` alone") })?;
+    Ok(asked.linear)
 }
 
 /// Reads the configuration of a bandit of a committee.

@@ -18,7 +18,9 @@ pub(super) async fn receive(
     let find = || {
         let Path(id) = id?;
         match state.find_for(&id, &caller)? {
-            Bandit::Encrypted(_) | Bandit::Committee(_) => Err(Error::TakesFeedback { id }),
+            Bandit::Encrypted(_) | Bandit::Paper(_) | Bandit::Committee(_) => {
+                Err(Error::TakesFeedback { id })
+            }
             Bandit::Clear(bandit) => Ok((bandit.batch_body()?, bandit)),
         }
     };

@@ -52,6 +52,7 @@ pub(super) async fn decide(
     match bandit {
         // It waits for others, and holds no place of those who compute.
         Bandit::Encrypted(bandit) => bandit.decide(body, decisions, sender).await,
+        Bandit::Paper(bandit) => bandit.decide(body).await,
         Bandit::Committee(bandit) => bandit.decide(body.to_vec()).await,
         Bandit::Clear(bandit) => {
             let (place, began) = (state.0.admission.admit(Work::Short)?, Instant::now());

@@ -84,6 +84,7 @@ pub(super) async fn feedback(
     match (bandit, decision) {
         // It waits for the disk with others, and holds no place of those who compute.
         (Bandit::Encrypted(bandit), Some(decision)) => bandit.feedback(decision, body).await,
+        (Bandit::Paper(bandit), Some(decision)) => bandit.feedback(decision, body).await,
         (Bandit::Clear(bandit), Some(decision)) => {
             let (place, began) = (state.0.admission.admit(Work::Short)?, Instant::now());
             let feedback = move || bandit.feedback(decision, body, (&caller.identity(), site));

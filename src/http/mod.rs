@@ -56,7 +56,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tracing::Instrument;
-use wire::{OCTET_STREAM, PublicBundle, TokenDigest};
+use wire::{OCTET_STREAM, PaperKeys, PublicBundle, TokenDigest};
 
 /// The body of a request without the token is read and discarded if it is at most this long.
 const DISCARDED_OF_STRANGERS: u64 = 8 << 20;
@@ -111,6 +111,8 @@ pub struct Settings {
     pub keep_log: bool,
     /// The committee whose bandits are served.
     pub committee: Option<::shares::SignedManifest>,
+    /// Keys of the paper's method, whose bandits are served.
+    pub paper: Option<PaperKeys>,
     /// The committee to which it moves.
     pub next_committee: Option<::shares::SignedManifest>,
 }
@@ -130,6 +132,7 @@ impl Default for Settings {
             ask_again: Duration::from_secs(10),
             keep_log: false,
             committee: None,
+            paper: None,
             next_committee: None,
             body_memory: 256 << 20,
             wait: Duration::from_secs(600),
@@ -180,14 +183,23 @@ impl AppState {
         let metrics = Arc::new(Metrics::new(Instant::now()));
         let (stages, keep_log) = (Stages::new(&settings, metrics.clone())?, settings.keep_log);
         let Settings { max_in_flight, max_bandits, operator, body_memory, hosts, restored, .. } = settings;
-        let Settings { cors_origins, committee, next_committee, member_patience, .. } = settings;
+        let Settings { cors_origins, committee, next_committee, member_patience, paper, .. } = settings;
+        let paper = paper.map(|keys| (keys, settings.raise_timeout));
         let (wait, clock) = (settings.wait.as_secs(), settings.clock);
         let room = Room { most: max_bandits, wait, clock };
         let (patience, waits) = (member_patience, settings.raise_timeout);
         let committee = committee.map(|manifest| Given { manifest, next: next_committee, patience, waits });
-        let bandits =
-            Bandits::open((bundle.into(), committee), folder, room, stages.clone(), keep_log, restored)?;
-        let participant = bandits.keys().ok().map(|keys| keys.manifest.token_digest);
+        let bandits = Bandits::open(
+            (bundle.into(), committee),
+            paper,
+            folder,
+            room,
+            stages.clone(),
+            keep_log,
+            restored,
+        )?;
+        let of_paper = bandits.paper_manifest().ok().map(|manifest| manifest.token_digest);
+        let participant = bandits.keys().ok().map(|keys| keys.manifest.token_digest).or(of_paper);
         Ok(AppState(Arc::new(Inner {
             bandits,
             access: Access::new(participant, operator, TokensFile::of(folder))?,

@@ -63,8 +63,19 @@ pub(super) async fn answer(
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Reply, Error> {
-    let found = id.map_err(Error::from).and_then(|Path(id)| encrypted(&state, &id, &caller));
+    let found = id.map_err(Error::from).and_then(|Path(id)| match state.find_for(&id, &caller)? {
+        Bandit::Paper(bandit) => Ok(Err(bandit)),
+        bandit => bandit.encrypted(&id).map(Ok),
+    });
     let bandit = match found {
+        Ok(Err(paper)) => {
+            let body = state.body(request, paper.answer_body()).await?;
+            return paper.answer(body, caller).await;
+        }
+        Ok(Ok(bandit)) => Ok(bandit),
+        Err(error) => Err(error),
+    };
+    let bandit = match bandit {
         Ok(bandit) => bandit,
         Err(error) => return Err(refuse(request, error).await),
     };

@@ -3,6 +3,7 @@
 //! ```text
 //! DIR/state.redb      tables of clear policies, and of names, tags and creations, see `tables`
 //! DIR/encrypted          encrypted bandits, see `bandits::encrypted`
+//! DIR/paper           those of the paper's method, see `bandits::paper`
 //! DIR/tokens          digests of API tokens, see `access`
 //! DIR/lock            locked by the process that uses the folder
 //! ```
@@ -22,7 +23,7 @@ pub(crate) use rows::{Edit, Numbered, Recent, encode};
 pub(crate) use tables::{Edits, Named, NamedEdit, Stored};
 
 use crate::error::Error;
-use helba::DeepEngine;
+use ckks::{Fingerprint, KeyId};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use tables::Tables;
@@ -40,16 +41,18 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Opens or creates the folder, and reads every state and row. The engine, if there is one, names the
-    /// keys of the encrypted bandits.
+    /// Opens or creates the folder, and reads every state and row. `names` are key
+    /// and parameters of the encrypted bandits, if there are keys.
     ///
     /// # Errors
     /// [`Error::StateInUse`], [`Error::StateFormat`], [`Error::OtherKeys`], [`Error::FolderIsShared`],
     ///, [`Error::EmptyDatabase`], and those of the disk.
-    pub(crate) fn open(folder: &Path, engine: Option<&DeepEngine>) -> Result<(Store, Vec<Stored>), Error> {
+    pub(crate) fn open(
+        folder: &Path,
+        names: Option<(KeyId, Fingerprint)>,
+    ) -> Result<(Store, Vec<Stored>), Error> {
         folder::prepare(folder)?;
         let lock = folder::lock(folder)?;
-        let names = engine.map(|engine| (engine.key_id(), engine.params().fingerprint()));
         // The database panics on some damaged pages.
         let opened = host::without_panic(|| {
             let tables = Tables::open(folder)?;

@@ -320,7 +320,9 @@ impl InProcess {
     pub(crate) fn open_with(folder: TempDir, settings: Settings, connections: Connections) -> Self {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let (address, state) = runtime.block_on(async {
-            let state = AppState::open(keys().bundle.clone(), folder.path(), settings).unwrap();
+            // With keys of the paper's method there are no others.
+            let bundle = settings.paper.is_none().then(|| keys().bundle.clone());
+            let state = AppState::open(bundle, folder.path(), settings).unwrap();
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             tokio::spawn(serve(listener, app(state.clone()), connections, std::future::pending()));

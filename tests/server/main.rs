@@ -18,6 +18,7 @@ mod late;
 mod learning;
 mod metrics;
 mod misuse;
+mod paper;
 #[cfg(target_os = "linux")]
 mod power_loss;
 mod rounds;

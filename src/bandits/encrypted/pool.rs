@@ -560,7 +560,7 @@ impl EncryptedServed {
 }
 
 /// Runs `work` on a thread for blocking work.
-pub(super) async fn blocking<T: Send + 'static>(
+pub(in crate::bandits) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     tokio::task::spawn_blocking(work).await.map_err(|_| Error::Broken("a computation panicked"))?

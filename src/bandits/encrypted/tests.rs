@@ -52,7 +52,7 @@ fn open(folder: &Path, bundle: &PublicBundle) -> Bandits {
     let stages =
         Stages::new(&crate::Settings::default(), Arc::new(crate::metrics::Metrics::new(Instant::now())))
             .unwrap();
-    Bandits::open((Some(bundle.clone()), None), folder, room, stages, false, false).unwrap()
+    Bandits::open((Some(bundle.clone()), None), None, folder, room, stages, false, false).unwrap()
 }
 
 /// A bandit whose first batch has just been raised, kept and stored as if the raise had come now.

@@ -189,7 +189,10 @@ pub(super) fn operation(route: Route) -> Operation {
                 SERVER,
                 "The manifest of the public key bundle",
                 "",
-                json_answer("The manifest.", reference("Manifest")),
+                json_answer(
+                    "The manifest.",
+                    json!({ "anyOf": [reference("Manifest"), reference("PaperManifest")] }),
+                ),
             )
         },
         Route::Policies => plain(
@@ -248,8 +251,8 @@ pub(super) fn operation(route: Route) -> Operation {
             answers: tagged(json_answer(
                 "The state.",
                 field(
-                    json!({ "anyOf": [reference("PolicyView"), reference("BanditView")] }),
-                    "That of a clear policy, or of an encrypted bandit.",
+                    json!({ "anyOf": [reference("PolicyView"), reference("BanditView"), reference("PaperView")] }),
+                    "That of a clear policy, of an encrypted bandit, or of one of the paper's method.",
                 ),
             )),
             problems: [&FIND[..], &[P::DiskFull]].concat(),
@@ -273,8 +276,8 @@ pub(super) fn operation(route: Route) -> Operation {
             answers: tagged(json_answer(
                 "The state.",
                 field(
-                    json!({ "anyOf": [reference("PolicyView"), reference("BanditView")] }),
-                    "That of a clear policy, or of an encrypted bandit.",
+                    json!({ "anyOf": [reference("PolicyView"), reference("BanditView"), reference("PaperView")] }),
+                    "That of a clear policy, of an encrypted bandit, or of one of the paper's method.",
                 ),
             ))
             .into_iter()
@@ -406,7 +409,7 @@ pub(super) fn operation(route: Route) -> Operation {
         Route::Raise => Operation {
             parameters: vec![id()],
             body: Some(json!({ "required": true, "content": { OCTET_STREAM: binary(
-                "`Raises`: a ciphertext of the large ring for each task, some MB, and the ticket of a user who waits.") } })),
+                "`Raises`: a ciphertext of the large ring for each task, some MB, and the ticket of a user who waits; for a bandit of the paper's method `PaperAnswer`.") } })),
             problems: [
                 &FIND[..],
                 &FRAMES,
@@ -420,7 +423,7 @@ pub(super) fn operation(route: Route) -> Operation {
                 "A user who was asked in place of its answer gets its decision here.",
                 ok(
                     "The decision of the ticket, or an empty reply.",
-                    json!({ OCTET_STREAM: binary("`DecideReply`.") }),
+                    json!({ OCTET_STREAM: binary("`DecideReply`, or `PaperReply`.") }),
                 ),
             )
         },
@@ -539,7 +542,8 @@ fn create() -> Operation {
         id: "create_bandit",
         tag: BANDITS,
         summary: "Creates a bandit",
-        about: "Without `policy`, or with `helba`, an encrypted one, for which the server needs keys. `GET /v1/policies` lists the \
+        about: "Without `policy`, or with `helba`, an encrypted one, for which the server needs keys; with `method: paper` one that \
+                computes by the circuits of the paper, which needs keys of its own. `GET /v1/policies` lists the \
                 other policies. Parameters have bounds of their own and together, which the answer names. With an \
                 `Idempotency-Key`, a repeated request gets the first answer and creates nothing.",
         parameters: vec![json!({ "name": IDEMPOTENCY_HEADER, "in": "header",
@@ -570,8 +574,9 @@ fn decide() -> Operation {
             remembered. Encrypted bandits take none.",
         "schema": { "type": "string", "pattern": "^[!-~]{1,255}$" } });
     let contexts = "The contexts: a frame of a ciphertext in the ring of scores, of the bytes that the keys give \
-                    (100,472 with keys of 128 bits).";
-    let reply = "`DecideReply`: the decision with the encrypted arm; or a ticket and tasks, which the user answers first.";
+                    (100,472 with keys of 128 bits). A bandit of the paper's method takes `PaperVectors`.";
+    let reply = "`DecideReply`: the decision with the encrypted arm; or a ticket and tasks, which the user answers first. Of \
+                 the paper's method `PaperReply`: the next task of the round, or the decision.";
     let answer = json!({ "application/json": json_of(reference("Decided")), OCTET_STREAM: binary(reply) });
     let mut answer = ok("The decision.", answer);
     answer.1["links"] = json!({ "feedback": { "operationId": "feedback",
@@ -601,7 +606,7 @@ fn feedback() -> Operation {
     use ProblemType as P;
     let receipt = json!({ "anyOf": [reference("Counted"), reference("Receipt")] });
     let statistics = "The statistics: a partial ciphertext in the ring of scores (at most 1982 bytes with keys of 128 bits); under \
-                      `trace_or_growth`, `TracedFeedback`.";
+                      `trace_or_growth`, `TracedFeedback`; for a bandit of the paper's method, `PaperVectors`.";
     Operation {
         id: "feedback",
         tag: ROUNDS,

@@ -74,10 +74,19 @@ pub(super) fn list(items: Value) -> Value {
 
 pub(super) fn all() -> Map<String, Value> {
     let mut out = Map::new();
-    for (name, schema) in
-        [server(), super::metrics::metrics(), privacy(), tasks(), policies(), rounds(), encrypted(), keys()]
-            .into_iter()
-            .flatten()
+    for (name, schema) in [
+        server(),
+        super::metrics::metrics(),
+        privacy(),
+        tasks(),
+        policies(),
+        rounds(),
+        encrypted(),
+        paper(),
+        keys(),
+    ]
+    .into_iter()
+    .flatten()
     {
         out.insert(name.into(), schema);
     }
@@ -341,11 +350,14 @@ fn policies() -> Named {
             ),
         ],
     );
-    let listed = json!({ "anyOf": [reference("ListedPolicy"), reference("ListedEncrypted")],
-        "description": "A bandit of either kind, as it was created, with its name and tags." });
+    let kinds = ["ListedPolicy", "ListedEncrypted", "ListedPaper"].map(reference);
+    let listed = json!({ "anyOf": kinds,
+        "description": "A bandit of any kind, as it was created, with its name and tags." });
     let cards = cards().unwrap_or_default();
     let requests = cards.iter().filter(|card| card.policy != "helba").map(creation);
-    let request = json!({ "anyOf": std::iter::once(reference("BanditConfig")).chain(requests).collect::<Vec<_>>(),
+    let requests: Vec<_> =
+        ["BanditConfig", "PaperConfig"].map(reference).into_iter().chain(requests).collect();
+    let request = json!({ "anyOf": requests,
         "description": "The configuration of an encrypted bandit, or a policy with its parameters." });
     vec![
         ("LateFeedback", late),
@@ -572,6 +584,7 @@ fn encrypted() -> Named {
         ];
         if let Some(policy) = policy {
             fields.push(policy);
+            fields.push(("method?", json!({ "const": "default" }), "May be left out."));
             fields.extend(given_labels());
         }
         object("The configuration of an encrypted bandit.", &fields)
@@ -666,6 +679,59 @@ fn encrypted() -> Named {
         ("Receipt", receipt),
         ("Erasure", erasure),
         ("LearnReceipt", learn_receipt),
+    ]
+}
+
+/// The messages of bandits of the paper's method.
+fn paper() -> Named {
+    let method = || ("method", json!({ "const": "paper" }), "The method.");
+    let linear = || ("linear", reference("LinearConfig"), "The linear bandit, of 2 features and 2 arms.");
+    let config = [&[method(), linear()][..], &given_labels()].concat();
+    let created = [
+        ("id", hex_id(), "The id of the bandit in paths."),
+        method(),
+        linear(),
+        ("key_id", hex(), "The id of the key pair."),
+        ("fingerprint", hex(), "The fingerprint of the parameters."),
+        ("top_level", count(), "The level of the vectors that a device encrypts and raises."),
+        ("raise_level", count(), "The level of masked vectors."),
+        ("answer_level", count(), "The level of answers."),
+    ];
+    let status = object(
+        "The counters, which are public.",
+        &[
+            ("round", count(), "The number of decisions."),
+            ("feedbacks", count(), "The number of feedbacks."),
+            ("model_feedbacks", count(), "The number of feedbacks in the model."),
+            ("batches", count(), "The number of batches closed."),
+            ("raises", count(), "The number of raises of all decisions."),
+            ("pending_decisions", count(), "The number of decisions that wait for feedback, 0 or 1."),
+        ],
+    );
+    let of_created = || object("A bandit of the paper's method as it was created.", &created);
+    let view = labelled(
+        "A bandit of the paper's method and its counters.",
+        &[("created", of_created(), "The bandit as it was created."), ("status", status, "The counters.")],
+    );
+    let manifest = object(
+        "The manifest of the public keys of the paper's method.",
+        &[
+            method(),
+            ("params", text(), "The name of the parameter set."),
+            ("fingerprint", hex(), "The fingerprint of the parameters."),
+            ("key_id", hex(), "The id of the key pair."),
+            ("security_bits", count(), "The security of the parameters, in bits; 0 for toy keys."),
+            ("log2_qp", number(), "The binary logarithm of the largest modulus."),
+            ("created", text(), "The time of key generation (RFC 3339)."),
+            ("frames", count(), "The number of frames."),
+            ("token_digest", hex(), "The digest of the token in the secret bundle."),
+        ],
+    );
+    vec![
+        ("PaperConfig", object("The configuration of a bandit of the paper's method.", &config)),
+        ("ListedPaper", labelled("A bandit of the paper's method, with its name and tags.", &created)),
+        ("PaperView", view),
+        ("PaperManifest", manifest),
     ]
 }
 
