@@ -5,7 +5,10 @@
 //! ```text
 //! cargo run --release --example paper_figure1 -- [--rounds 130] [--seeds 5] [--encrypted-seeds 1] \
 //!   [--csv FILE] [--plot FILE.svg] [--json]
+//! cargo run --release --example paper_figure1 -- --method paper --rounds 6 [--json]
 //! ```
+//! The second command plays the same rounds by the circuits of the paper, end to end on ciphertexts, and by
+//! the default method, and prints the seconds of a round of both.
 
 mod support;
 
@@ -23,7 +26,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
-use support::{Deployment, Log, median, percentile};
+use support::{Deployment, Log, PaperDeployment, median, percentile};
 use testkit::ClearTwin;
 
 /// 20 h 39 min for 130 rounds, section 6 of the paper.
@@ -32,6 +35,10 @@ const PAPER_SECONDS: f64 = 74_340.0;
 #[derive(Parser)]
 #[command(about = "Figure 1 of the paper: regret in the clear and on ciphertexts")]
 struct Args {
+    /// `default` runs all policies. `paper` plays the same rounds by the circuits of the paper and by the
+    /// default method, on ciphertexts.
+    #[arg(long, default_value = "default", value_parser = ["default", "paper"])]
+    method: String,
     /// Number of rounds of each run.
     #[arg(long, default_value_t = FIGURE_1_ROUNDS as u64, value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
@@ -116,6 +123,15 @@ fn main() -> Result<()> {
     let schedule = Schedule::TraceOrGrowth;
     let scaled = LinearConfig { s: helba.s / bound, sigma: helba.sigma / bound, schedule, ..helba };
 
+    let config = BanditConfig {
+        linear: scaled,
+        horizon: args.rounds,
+        unanswered: 1,
+        ..BanditConfig::new(helba.d, helba.k)
+    };
+    if args.method == "paper" {
+        return both_methods(&args, &config, bound);
+    }
     let exact = |config| HelbaClear::new(config, Arithmetic::Exact);
     let mut curves = vec![
         curve("OFUL", &args, 1.0, || Oful::every_round(baseline), Oful::ridge)?,
@@ -124,12 +140,6 @@ fn main() -> Result<()> {
         curve("HELBA", &args, 1.0, || exact(helba), HelbaClear::ridge)?,
         curve("HELBA (rewards / R)", &args, bound, || exact(scaled), HelbaClear::ridge)?,
     ];
-    let config = BanditConfig {
-        linear: scaled,
-        horizon: args.rounds,
-        unanswered: 1,
-        ..BanditConfig::new(helba.d, helba.k)
-    };
     let mut encrypted = if args.encrypted_seeds > 0 { Some(encrypted(&args, &config, bound)?) } else { None };
     if let Some(e) = &mut encrypted {
         curves.push(Curve { policy: e.curve.policy, runs: std::mem::take(&mut e.curve.runs) });
@@ -258,6 +268,112 @@ fn encrypted(args: &Args, config: &BanditConfig, bound: f64) -> Result<Encrypted
         raised_bytes: raised.into_inner(),
         deployment,
     })
+}
+
+/// Plays the same rounds by the paper's circuits and by the default method, each against a server in a
+/// process of its own. Both learn the reward of the arm that the paper's method plays.
+fn both_methods(args: &Args, config: &BanditConfig, bound: f64) -> Result<()> {
+    let shape = (config.linear.d, config.linear.k);
+    let (compare, width) = (Compare::Polynomial, WidthShape::Root);
+    let default =
+        Deployment::start_with(shape, args.toy, args.json, user_client::MOST_ANSWERS, None, compare, width)?;
+    let paper = PaperDeployment::start(args.toy, args.json)?;
+    let bandit = default.device().join(&default.client().create_encrypted(config)?)?;
+    let created = paper.client.create_paper(&config.linear)?;
+    let (mut toy, mut rng) = toy(0)?;
+    let mut rounds_rng = user_client::os_rng()?;
+    let (stop, raised) = (AtomicBool::new(false), AtomicU64::new(0));
+    let progress = support::progress(args.rounds, "playing by both methods", args.json);
+    let (mut of_paper, mut log, mut differences) = (Vec::new(), Log::default(), Vec::new());
+    // The rounds in which the paper's arm is that of the default method, and that of exact arithmetic.
+    let (mut same, mut exact) = (0u64, 0u64);
+    let (mut up, mut down) = (Vec::new(), Vec::new());
+    // Exact arithmetic on the feedbacks in the model of each method.
+    let [mut twin, mut exact_paper] = [(); 2].map(|()| ClearTwin::new(config.clone()));
+    let mut play_round = || -> Result<()> {
+        toy.begin(&mut rng);
+        let rows: Vec<Vec<f64>> = toy.context()?.rows().map(<[f64]>::to_vec).collect();
+        let began = Instant::now();
+        let round = paper.client.decide_paper(&paper.device, &created, &rows, &mut rounds_rng)?;
+        let decided = began.elapsed();
+        let reward = learnt(toy.play(round.arm, &mut rng)?.reward, bound);
+        let began = Instant::now();
+        let feedback = paper.device.feedback(&created, &rows[round.arm], reward, &mut rounds_rng)?;
+        paper.client.feedback_encrypted(&created.id, round.decision.id, &feedback)?;
+        of_paper.push((decided + began.elapsed()).as_secs_f64());
+        up.push((round.sent + feedback.len()) as f64);
+        down.push(round.received as f64);
+        let play = |_| (round.arm, reward);
+        let by_default = default.round_learning(&bandit, &rows, play, true, &mut rounds_rng)?;
+        let indices = twin.indices(&rows, by_default.round, by_default.model_feedbacks);
+        let range = helba::Scalars::new(config, by_default.round, by_default.model_feedbacks).range;
+        // Of two equal indices either arm is the best.
+        let own = exact_paper.indices(&rows, by_default.round, round.decision.model_feedbacks);
+        exact += u64::from(own[round.arm] >= own[1 - round.arm]);
+        if by_default.arm == round.arm {
+            same += 1;
+        } else {
+            let gap = (indices[0] - indices[1]).abs() / range;
+            differences.push(serde_json::json!({
+                "round": by_default.round, "gap": gap, "resolution": config.resolution(),
+                "model_feedbacks": { "paper": round.decision.model_feedbacks, "default": by_default.model_feedbacks },
+            }));
+        }
+        twin.learn(&rows[round.arm], reward);
+        exact_paper.learn(&rows[round.arm], reward);
+        log.push(by_default, &indices, range, config.resolution());
+        progress.inc(1);
+        Ok(())
+    };
+    std::thread::scope(|scope| -> Result<()> {
+        let raiser = scope.spawn(|| default.raise(&bandit, &stop, &raised));
+        let played = (0..args.rounds).try_for_each(|_| play_round());
+        stop.store(true, Relaxed);
+        raiser.join().map_err(|_| anyhow!("the raiser panicked"))?.and(played)
+    })?;
+    progress.finish_and_clear();
+    let status = paper.client.paper(&created.id)?.status;
+    let (paper_median, default_median) = (median(&of_paper), median(&log.seconds()));
+    let raises = status.raises as f64 / args.rounds as f64;
+    let (ratio, agreement) = (paper_median / default_median, same as f64 / args.rounds as f64);
+    let params = paper.device.params();
+    if args.json {
+        let json = serde_json::json!({
+            "method": "paper", "rounds": args.rounds,
+            "seconds_per_round_median": { "paper": paper_median, "default": default_median },
+            "seconds_by_round": { "paper": of_paper, "default": log.seconds() },
+            "ratio": ratio, "agreement": agreement, "differences": differences,
+            "agreement_with_exact": { "paper": exact as f64 / args.rounds as f64, "default": log.agreement() }, "raises_per_round": raises, "batches": status.batches,
+            "bytes_up_median": median(&up), "bytes_down_median": median(&down),
+            "public_bundle_bytes": paper.public_bundle_bytes,
+            "parameters": params.spec().name, "ring_degree": params.n(), "log2_qp": params.log_qp(),
+            "security_bits": params.spec().security.bits(),
+            "paper_seconds_per_round": PAPER_SECONDS / FIGURE_1_ROUNDS as f64,
+        });
+        println!("{json}");
+        return Ok(());
+    }
+    println!(
+        "\nThe paper's toy problem by the circuits of the paper and by the default method: {} rounds, {} bits\n",
+        args.rounds,
+        params.spec().security.bits()
+    );
+    println!("  seconds a round (median)   {paper_median:.2} and {default_median:.2}: {ratio:.0} times");
+    println!("  both play the same arm in  {:.1} % of the rounds", 100.0 * agreement);
+    println!(
+        "  that of exact arithmetic   {:.1} and {:.1} %",
+        100.0 * exact as f64 / args.rounds as f64,
+        100.0 * log.agreement()
+    );
+    println!(
+        "  raises a round             {raises:.1} by the paper's circuits, which end {} batches",
+        status.batches
+    );
+    println!(
+        "  the paper states {:.0} s a round, on a computer of its time",
+        PAPER_SECONDS / FIGURE_1_ROUNDS as f64
+    );
+    Ok(())
 }
 
 fn csv(curves: &[Curve]) -> String {

@@ -30,6 +30,29 @@ fn decide(
     open(&argmax(&index))
 }
 
+/// Two rounds by the paper's method and by the default one, each against a server in a process of its own,
+/// with toy keys: the report has its figures, and the paper's method plays the arms of exact arithmetic.
+#[test]
+fn both_methods_play_the_same_rounds() {
+    let test = std::env::current_exe().unwrap();
+    let example = test.parent().unwrap().parent().unwrap().join("examples/paper_figure1");
+    assert!(example.exists(), "{} is missing: cargo build --example paper_figure1", example.display());
+    let arguments = ["--method", "paper", "--toy", "--rounds", "2", "--json"];
+    let run = std::process::Command::new(example).args(arguments).output().unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    let number = |value: &serde_json::Value| value.as_f64().unwrap();
+    assert_eq!(number(&report["rounds"]), 2.0);
+    assert_eq!(number(&report["agreement_with_exact"]["paper"]), 1.0, "{report}");
+    // A difference is one of the rounds that are listed.
+    let differences = report["differences"].as_array().unwrap().len();
+    assert_eq!(number(&report["agreement"]), 1.0 - differences as f64 / 2.0, "{report}");
+    let seconds = &report["seconds_per_round_median"];
+    let (paper, default) = (number(&seconds["paper"]), number(&seconds["default"]));
+    assert!(paper > 0.0 && (number(&report["ratio"]) * default / paper - 1.0).abs() < 1e-9, "{report}");
+    assert!(number(&report["raises_per_round"]) >= 2.0, "{report}");
+}
+
 #[test]
 fn the_papers_circuit_decides_alike() {
     // Depth 30 each, as section 4.3 needs for 2^-8.

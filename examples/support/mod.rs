@@ -19,7 +19,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use user_client::{BanditDevice, Client, Device, Opening};
+use user_client::{BanditDevice, Client, Device, Opening, PaperDevice};
 use wire::PublicBundle;
 
 const SERVE: &str = "--serve";
@@ -43,9 +43,11 @@ pub(crate) fn serve_if_asked() -> Result<()> {
     }
     let runtime = tokio::runtime::Runtime::new()?;
     runtime.block_on(async {
-        let bundle = PublicBundle::open(keys.as_ref())?;
+        let of_paper = wire::is_paper(keys.as_ref())?;
+        let paper = of_paper.then(|| wire::PaperKeys::open(keys.as_ref())).transpose()?;
+        let bundle = (!of_paper).then(|| PublicBundle::open(keys.as_ref())).transpose()?;
         // A page of another site must not reach the server under a name of its own.
-        let settings = helba_server::Settings { hosts: Some(Vec::new()), ..Default::default() };
+        let settings = helba_server::Settings { hosts: Some(Vec::new()), paper, ..Default::default() };
         let state = helba_server::AppState::open(bundle, state.as_ref(), settings)?;
         let mut router = helba_server::app(state);
         if let Some(authority) = authority {
@@ -186,6 +188,19 @@ impl Deployment {
         synchronous: bool,
         rng: &mut ChaCha20Rng,
     ) -> Result<Round> {
+        self.round_learning(bandit, rows, |arm| (arm, play(arm)), synchronous, rng)
+    }
+
+    /// As [`Self::round`], with the reward of another arm than the chosen one: `play` returns the arm that is
+    /// learnt, and its reward. [`Round::arm`] is the chosen one.
+    pub(crate) fn round_learning(
+        &self,
+        bandit: &BanditDevice<'_>,
+        rows: &[Vec<f64>],
+        play: impl FnOnce(usize) -> (usize, f64),
+        synchronous: bool,
+        rng: &mut ChaCha20Rng,
+    ) -> Result<Round> {
         let mut phases = Vec::new();
         let mut last = Instant::now();
         let mut lap = |name: &str| {
@@ -198,8 +213,8 @@ impl Deployment {
         let choice = &round.choice;
         let (arm, id, number, model_feedbacks) =
             (choice.arm, choice.id, choice.round, choice.model_feedbacks);
-        let reward = play(arm);
-        let feedback = bandit.feedback(arm, &rows[arm], reward, round.choice.question.as_ref(), rng)?;
+        let (learnt, reward) = play(arm);
+        let feedback = bandit.feedback(learnt, &rows[learnt], reward, round.choice.question.as_ref(), rng)?;
         self.client.feedback_encrypted(&bandit.created().id, id, &feedback)?;
         lap("feedback");
         bandit.answer_tasks(&self.client, &mut round, rng)?;
@@ -264,6 +279,47 @@ impl Deployment {
             })
             .unwrap_or(0)
             * 1024
+    }
+}
+
+/// Keys of the paper's method, a running server and a device. When this is dropped, or a signal ends the
+/// process, the server ends and its files are deleted.
+pub(crate) struct PaperDeployment {
+    server: Arc<Mutex<Child>>,
+    pub(crate) client: Client,
+    pub(crate) device: PaperDevice,
+    pub(crate) public_bundle_bytes: u64,
+    _folder: tempfile::TempDir,
+    _undone: [Undone; 2],
+}
+
+impl Drop for PaperDeployment {
+    fn drop(&mut self) {
+        end(&self.server);
+    }
+}
+
+impl PaperDeployment {
+    /// Generates keys in a temporary folder, and starts a server on a free loopback port.
+    pub(crate) fn start(toy: bool, quiet: bool) -> Result<Self> {
+        host::undo_on_signals().context("listening for signals")?;
+        let (folder, of_folder) = folder()?;
+        let (public, secret) = (folder.path().join("public.bundle"), folder.path().join("secret.bundle"));
+        let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs());
+        let bar = progress(0, "generating keys of the paper's method", quiet);
+        let (files, rng) = ([public.as_path(), secret.as_path()], &mut keygen::os_rng()?);
+        let summary = keygen::create_paper_files((toy, created), files, None, rng, |done, total| {
+            bar.set_length(total.into());
+            bar.set_position(done.into());
+        })?;
+        bar.finish_and_clear();
+        let Started { process: server, address, undone: of_server } =
+            serve(&public, &folder.path().join("state"), quiet, None)?;
+        let device = PaperDevice::open(&secret, &Opening { toy, ..Opening::default() })?;
+        let client = Client::new(&format!("http://{address}"))?.with_token(device.token().clone());
+        device.check_manifest(&client.paper_keys()?)?;
+        let (public_bundle_bytes, _undone) = (summary.public_bytes, [of_folder, of_server]);
+        Ok(PaperDeployment { server, client, device, public_bundle_bytes, _folder: folder, _undone })
     }
 }
 
