@@ -34,10 +34,7 @@ polynomial, which is steep between two arms that are nearly equal: it rises from
 
 /// The keys of the deep ring that `plan` lists.
 fn party(plan: &KeyPlan, seed: u64) -> Party {
-    let params = plan.params.validate().expect("shipped parameters are valid");
-    let galois =
-        plan.galois.iter().map(|key| (key.automorphism.element(&params), key.level, KeyStorage::Expanded));
-    Party::generate(&params, plan.relin_level, galois, seed)
+    Party::for_plan(plan, seed).expect("shipped parameters are valid")
 }
 
 const BITS_OF_A_CHOICE: f64 = 3.0;
@@ -138,6 +135,8 @@ fn bits(errors: impl Iterator<Item = f64>) -> f64 {
 struct Problem {
     shape: Shape,
     party: Party,
+    /// The keys of the ring of evaluations, if it is not that of `party`.
+    own: Option<Party>,
     scores: ScoresParty,
     ring: protocol::ScoreRing,
     engine: Engine,
@@ -158,18 +157,21 @@ impl Problem {
         let keys = KeyPlan::new(shape, false, width).expect("the problem has keys");
         let mut rng = ChaCha20Rng::seed_from_u64(4);
         let (party, scores) = (party(&keys, 3), ScoresParty::generate(keys.scores, &mut rng).unwrap());
+        let own = Party::for_decisions(&keys, 5).expect("shipped parameters are valid");
         let params = party.params.clone();
         let (public, id) = (party.public.clone(), party.key_id());
-        let deep = DeepEngine::new(params.clone(), public, id, shape, party.keys.clone()).unwrap();
-        let switch = testkit::ring_switch(&party.secret, &scores.secret, &keys.answers, &mut rng);
+        let deep = DeepEngine::new(params, public, id, shape, party.keys.clone()).unwrap();
+        let deep = deep.with_decisions(own.as_ref().map(Party::ring_keys));
+        let from = &own.as_ref().unwrap_or(&party).secret;
+        let switch = testkit::ring_switch(from, &scores.secret, &keys.answers, &mut rng);
         let (small, public, of_scores) = (scores.params.clone(), scores.public.clone(), scores.keys.clone());
         let ring = keys.scores;
         let engine =
             Engine::new(deep, ring, small.clone(), public, scores.key_id(), of_scores, switch).unwrap();
         let config = BanditConfig::new(d, k).exploring(Some(width), None, None).unwrap();
-        let plan = config.plan(&params, shape, ring).unwrap();
-        let exchanges =
-            Exchanges::new(&config, &plan, ring, &small, &params, engine.answer_params()).unwrap();
+        let rings = engine.deep().rings();
+        let plan = config.plan(&rings, shape, ring).unwrap();
+        let exchanges = Exchanges::new(&config, &plan, ring, &small, rings, engine.answer_params()).unwrap();
         let played = unit(d, &mut rng);
         let omega: Vec<f64> = (0..shape.dim).map(|i| 0.3 * played[i.min(d - 1)]).collect();
         let layout = &exchanges.layout;
@@ -186,6 +188,7 @@ impl Problem {
         Problem {
             shape,
             party,
+            own,
             scores,
             ring,
             engine,
@@ -198,6 +201,11 @@ impl Problem {
             model,
             rng,
         }
+    }
+
+    /// The keys of the ring of evaluations.
+    fn decisions(&self) -> &Party {
+        self.own.as_ref().unwrap_or(&self.party)
     }
 
     /// z and u of a context under the first model.
@@ -234,7 +242,7 @@ impl Problem {
         let factors = self.circuit.factors(layout.log_range());
         let masked = self.engine.mask(raise, packer.finish().unwrap(), &mut self.rng).unwrap();
         let mask = raise.encode_mask(&masked.seed, factors).unwrap();
-        let (from, to) = (&self.scores.secret, &self.party.secret);
+        let (from, to) = (&self.scores.secret, &self.own.as_ref().unwrap_or(&self.party).secret);
         let raised = ckks_secret::raise(raise, from, to, &masked.ciphertext, factors, &mut self.rng);
         let mut raised = raised.unwrap().expand(to);
         raise.unmask_assign(&mut raised, &mask).unwrap();
@@ -252,7 +260,7 @@ fn unit(d: usize, rng: &mut ChaCha20Rng) -> Vec<f64> {
 fn rounds(page: &mut String, d: usize, k: usize, width: WidthShape) {
     let mut problem = Problem::new(d, k, width);
     let name = if width == WidthShape::Root { "root" } else { "tangent" };
-    let (params, plan) = (problem.party.params.clone(), problem.plan.clone());
+    let (params, plan) = (problem.decisions().params.clone(), problem.plan.clone());
     writeln!(
         page,
         "\n## One evaluation, d = {d}, K = {k}, {name}\n\nN = 2^{}, log2(QP) = {:.0}, {} levels; ring of scores N' = 2^{}; {} users; a batch update of {} steps.\n\n\
@@ -281,33 +289,40 @@ fn rounds(page: &mut String, d: usize, k: usize, width: WidthShape) {
     let worst = bits(errors.into_iter());
     let level = problem.scores.params.max_level();
     writeln!(page, "| scores, in the ring of scores | {level} | {worst:.1} | {mean:.1} |").unwrap();
-    let Problem { shape, mut party, scores, engine, config, exchanges, circuit, played, mut rng, .. } =
-        problem;
-    let (ev, layout) = (party.evaluator(), &exchanges.layout);
+    let Problem {
+        shape, mut party, own, scores, engine, config, exchanges, circuit, played, mut rng, ..
+    } = problem;
+    let evaluating = own.as_ref().unwrap_or(&party);
+    let (ev, layout) = (evaluating.evaluator(), &exchanges.layout);
     let answers = layout.answers(slots);
     let a = |i: usize, j: usize| if i == j { 1.0 } else { 0.0 };
     let what = if width == WidthShape::Root { "raised scores" } else { "raised differences of indices" };
-    row(page, what, &party, &raised, &exact);
-    let (clear, encrypted) = (Clear::new(slots).unwrap(), Encrypted::new(ev.clone(), slots).unwrap());
+    row(page, what, evaluating, &raised, &exact);
+    let (clear, encrypted) = (Clear::new(slots).unwrap(), Encrypted::new(ev, slots).unwrap());
     let exact = clear.fresh(&exact, raised.level()).unwrap();
     let argmax = circuit.argmax();
     let differences = circuit.differences(&encrypted, &raised).unwrap();
     let want = circuit.differences(&clear, &exact).unwrap();
     if width == WidthShape::Root {
-        row(page, "differences of indices", &party, &differences, want.values());
+        row(page, "differences of indices", evaluating, &differences, want.values());
     }
     let indicator = argmax.comparison().indicator(&encrypted, &differences).unwrap();
     let want = argmax.comparison().indicator(&clear, &want).unwrap();
-    row(page, "comparison", &party, &indicator, want.values());
+    row(page, "comparison", evaluating, &indicator, want.values());
     let wins = argmax.row_product(&encrypted, &indicator).unwrap();
     let want = argmax.row_product(&clear, &want).unwrap();
-    row(page, "product over a row", &party, &wins, want.values());
+    row(page, "product over a row", evaluating, &wins, want.values());
     let evaluated = engine.evaluated(wins, &mut rng).unwrap();
     let (mut errors, secret) = (vec![], scores.secret.under(engine.answer_params()));
     let exchange = &exchanges.answers;
     let masked = engine.mask_answers(exchange, &evaluated, &mut rng).unwrap();
-    let fresh =
-        ckks_secret::slots_to_coefficients(exchange, &party.secret, &secret, &masked.ciphertext, &mut rng);
+    let fresh = ckks_secret::slots_to_coefficients(
+        exchange,
+        &evaluating.secret,
+        &secret,
+        &masked.ciphertext,
+        &mut rng,
+    );
     let frame = fresh.unwrap().to_bytes(&secret, engine.key_id());
     let mut exchanged = engine.read_answers(exchange, &frame).unwrap();
     exchanged.sub_assign(secret.params(), &exchange.encode_mask(&masked.seed).unwrap()).unwrap();
@@ -329,7 +344,9 @@ fn rounds(page: &mut String, d: usize, k: usize, width: WidthShape) {
 
     // The batch update after one feedback.
     let period = shape.update_slots();
-    let (clear, encrypted) = (Clear::new(period).unwrap(), Encrypted::new(ev.clone(), period).unwrap());
+    let slots = party.params.max_slots();
+    let (clear, encrypted) =
+        (Clear::new(period).unwrap(), Encrypted::new(party.evaluator(), period).unwrap());
     let coefficients = layout.feedback(0, &played, 0.5).unwrap();
     let unit = layout.statistics_factors()[0] * (-f64::from(LOG_STATISTICS)).exp2();
     let mut statistics = layout.ridge(config.linear.lambda);

@@ -1,12 +1,12 @@
 use crate::{Error, bootstraps};
 use ckks::{GaloisElement, KeyId, KeyStorage, Params, ParamsSpec, PublicKey, Security};
 use ckks_secret::SecretKey;
-use protocol::{AnswerKeys, Compare, GaloisKey, KeyPlan, ScoreRing, Shape, WidthShape};
+use protocol::{AnswerKeys, Compare, DecisionKeys, GaloisKey, KeyPlan, ScoreRing, Shape, WidthShape};
 use rand::CryptoRng;
 use std::io::Write;
 use wire::{
-    AccessToken, AnswersManifest, BootstrapsManifest, BundleKind, BundleWriter, Manifest, ScoresManifest,
-    SecretBundle,
+    AccessToken, AnswersManifest, BootstrapsManifest, BundleKind, BundleWriter, DecisionsManifest, Manifest,
+    ScoresManifest, SecretBundle,
 };
 
 /// A request for a key pair.
@@ -60,6 +60,7 @@ pub fn generate<R: CryptoRng>(
         bootstraps::check(security)?;
     }
     let large = RingKeys::large(&plan, rng)?;
+    let decisions = plan.decisions.as_ref().map(|keys| RingKeys::decisions(keys, rng)).transpose()?;
     let scores = RingKeys::scores(plan.scores, rng)?;
     let bootstraps = match compare {
         Compare::Polynomial => None,
@@ -68,36 +69,48 @@ pub fn generate<R: CryptoRng>(
     let token = AccessToken::generate(rng);
     let of_answers = plan.answers.params.validate()?;
     let (params, key_id, digest) = (&large.params, large.key_id, token.digest());
-    let manifest = |frames, of_scores, answers| {
+    let of_decisions = decisions.as_ref();
+    let manifest = |[frames, of_decisions_frames, of_scores]: [u32; 3], answers| {
         let answers = AnswersManifest::new(&of_answers, answers);
         let scores = ScoresManifest::new(&scores.params, scores.key_id, of_scores, answers);
         let manifest = Manifest::new(params, key_id, shape, created, frames, digest, scores).of_width(width);
+        let manifest = match of_decisions {
+            Some(ring) => manifest.with_decisions(DecisionsManifest::new(
+                &ring.params,
+                ring.key_id,
+                of_decisions_frames,
+            )),
+            None => manifest,
+        };
         match &bootstraps {
             Some(keys) => manifest.with_bootstraps(BootstrapsManifest::new(keys.id, keys.switched)),
             None => manifest,
         }
     };
     // A secret bundle has one key of each ring, that of bootstraps, and the token.
-    let [frame, frame_of_scores] = [&large, &scores].map(|ring| ring.secret_key.to_bytes(ring.key_id));
+    let rings: Vec<&RingKeys> = [Some(&large), of_decisions, Some(&scores)].into_iter().flatten().collect();
+    let frames: Vec<_> = rings.iter().map(|ring| ring.secret_key.to_bytes(ring.key_id)).collect();
+    let frames: Vec<&[u8]> = frames.iter().map(|frame| &frame[..]).collect();
     let lwe = bootstraps.as_ref().map(|keys| &keys.secret[..]);
-    let (_, secret_bytes) =
-        SecretBundle::write(&manifest(2, 1, 0), &frame, &frame_of_scores, lwe, &token, secret)?;
+    let (_, secret_bytes) = SecretBundle::write(&manifest([2, 1, 1], 0), &frames, lwe, &token, secret)?;
 
     let answers = (plan.answers.switch + plan.answers.rotations.len()) as u32;
-    let manifest = manifest(large.public_frames(), scores.public_frames(), answers);
+    let frames =
+        [Some(&large), of_decisions, Some(&scores)].map(|ring| ring.map_or(0, RingKeys::public_frames));
+    let manifest = manifest(frames, answers);
     let mut writer = BundleWriter::new(BundleKind::Public, &manifest, public)?;
     let mut done = 0;
     let mut progress = || {
         done += 1;
         progress(done, manifest.frames);
     };
-    for ring in [&large, &scores] {
+    for ring in rings {
         ring.write(&mut writer, rng, &mut progress)?;
     }
     write_answer_keys(
         &of_answers,
         &plan.answers,
-        &large.secret_key,
+        &of_decisions.unwrap_or(&large).secret_key,
         &scores,
         &mut writer,
         rng,
@@ -133,6 +146,17 @@ impl RingKeys {
         wanted.extend(plan.galois.iter().map(|&GaloisKey { automorphism, level, storage }| {
             (Some(automorphism.element(&params)), level, storage)
         }));
+        wanted.sort_by_key(|key| key.0);
+        Ok(Self::generate(params, wanted, rng))
+    }
+
+    fn decisions<R: CryptoRng>(keys: &DecisionKeys, rng: &mut R) -> Result<Self, Error> {
+        let params = keys.params.validate()?;
+        let galois = keys.galois.iter().map(|&GaloisKey { automorphism, level, storage }| {
+            (Some(automorphism.element(&params)), level, storage)
+        });
+        let relin = (None, params.max_level(), KeyStorage::Expanded);
+        let mut wanted: Vec<_> = [relin].into_iter().chain(galois).collect();
         wanted.sort_by_key(|key| key.0);
         Ok(Self::generate(params, wanted, rng))
     }
@@ -187,7 +211,7 @@ impl RingKeys {
 fn write_answer_keys<W: Write, R: CryptoRng>(
     params: &Params,
     plan: &AnswerKeys,
-    large: &SecretKey,
+    decisions: &SecretKey,
     scores: &RingKeys,
     writer: &mut BundleWriter<W>,
     rng: &mut R,
@@ -195,7 +219,7 @@ fn write_answer_keys<W: Write, R: CryptoRng>(
 ) -> Result<(), Error> {
     let (secret, key_id) = (scores.secret_key.under(params), scores.key_id);
     for number in 0..plan.switch {
-        let key = ckks_secret::ring_switch_key(large, &secret, number, rng);
+        let key = ckks_secret::ring_switch_key(decisions, &secret, number, rng);
         writer.frame(&ckks::write_ring_switch_key(params, key_id, number, &key))?;
         progress();
     }

@@ -318,7 +318,8 @@ fn inspect(path: &Path) -> anyhow::Result<()> {
     say!("frames        not checked here: server and device check them when they load the bundle");
     let large = reader.manifest().params().with_context(|| path.display().to_string())?;
     let (ring, _) = reader.manifest().scores(&large).with_context(|| path.display().to_string())?;
-    reader.manifest().scores.answers(ring, &large).with_context(|| path.display().to_string())?;
+    let rings = reader.manifest().rings().with_context(|| path.display().to_string())?;
+    reader.manifest().scores.answers(ring, &rings.decisions).with_context(|| path.display().to_string())?;
     Ok(())
 }
 
@@ -347,6 +348,11 @@ fn print_manifest(m: &wire::Manifest) -> anyhow::Result<()> {
     say!("shape         {}", m.shape);
     say!("security      {} bits", m.security_bits);
     say!("log2(QP)      {:.1}", m.log2_qp);
+    if let Some(ring) = &m.decisions {
+        say!("evaluations   {}: {} bits, log2(QP) {:.1}", ring.params, ring.security_bits, ring.log2_qp);
+        say!("  fingerprint {}", ring.fingerprint);
+        say!("  key id      {}", ring.key_id);
+    }
     let wire::ScoresManifest { params, security_bits, log2_qp, .. } = &m.scores;
     say!("ring of scores {params}: {security_bits} bits, log2(QP) {log2_qp:.1}");
     say!("  fingerprint {}", m.scores.fingerprint);

@@ -48,10 +48,10 @@ fn config() -> BanditConfig {
 fn long_contexts(user: &User, rng: &mut ChaCha20Rng) -> Vec<u8> {
     let (created, rows) = (user.device.created(), random_rows(rng));
     let small = keys().small().params();
-    let deep = user.http.keys.device().params();
+    let rings = user.http.keys.device().rings();
     let ring = &keys().bundle.scores;
     let answers = ring.switch.small().params();
-    let exchanges = Exchanges::new(&created.config, &created.plan, ring.ring, small, deep, answers).unwrap();
+    let exchanges = Exchanges::new(&created.config, &created.plan, ring.ring, small, rings, answers).unwrap();
     let opposite: Vec<Vec<f64>> = rows.iter().map(|row| row.iter().map(|x| -x).collect()).collect();
     let [one, other] = [&rows, &opposite].map(|rows| exchanges.layout.contexts(&[rows]).unwrap());
     let twice: Vec<i64> = one.iter().zip(&other).map(|(a, b)| 2 * (a + b) + (a - b)).collect();

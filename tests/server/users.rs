@@ -267,8 +267,10 @@ pub(crate) fn ask(user: &User, contexts: &[u8]) -> Answer {
 pub(crate) fn engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| {
-        let PublicBundle { manifest, params, public_key, key_id, keys, scores, .. } = keys().bundle.clone();
+        let PublicBundle { manifest, params, public_key, key_id, keys, decisions, scores, .. } =
+            keys().bundle.clone();
         let deep = DeepEngine::new(params, public_key, key_id, manifest.shape, keys).unwrap();
+        let deep = deep.with_decisions(decisions);
         let ScoreKeys { ring, params, public_key, key_id, keys, switch } = scores;
         Engine::new(deep, ring, params, public_key, key_id, keys, switch).unwrap()
     })

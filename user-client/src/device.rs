@@ -4,7 +4,7 @@ use crate::Error;
 use crate::answers::{Answers, AnswersSpent, REPEAT_ANSWERS, RepeatsSpent};
 use ckks::{KeyId, Params, Security};
 use ckks_secret::{LweSecret, MAX_SEALED_BYTES, SecretKey};
-use protocol::{LWE_DIMENSION, Shape};
+use protocol::{LWE_DIMENSION, Rings, Shape};
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::Path;
@@ -20,10 +20,12 @@ pub struct Device {
     keys: SecretKeys,
 }
 
-/// The secret keys of both rings, and the counts of what was told about decryptions under them.
+/// The secret keys of all rings, and the counts of what was told about decryptions under them.
 pub(crate) struct SecretKeys {
     /// The key of the large ring.
     pub(crate) deep: SecretKey,
+    /// The key of the ring of evaluations and its id, if it is not the large one.
+    decisions: Option<(SecretKey, KeyId)>,
     /// The key of the ring of scores.
     pub(crate) small: SecretKey,
     /// The secret of bootstrapping keys, if the bundle has them.
@@ -75,8 +77,18 @@ impl Device {
     ) -> Self {
         let answers = Answers::new(key_id, secret.params());
         let repeats = Answers::of_repeats(key_id, secret.params());
-        let keys = SecretKeys { deep: secret, small: scores.0, lwe: None, answers, repeats };
+        let keys = SecretKeys { deep: secret, decisions: None, small: scores.0, lwe: None, answers, repeats };
         Device { key_id, scores_key_id: scores.1, shape, token, keys }
+    }
+
+    /// The device with these keys of a ring for evaluations alone, and their id. Trace answers and repeats
+    /// are then about decryptions in this ring.
+    pub fn with_decisions(mut self, decisions: (SecretKey, KeyId)) -> Self {
+        let params = decisions.0.params();
+        self.keys.answers = Answers::new(self.key_id, params);
+        self.keys.repeats = Answers::of_repeats(self.key_id, params);
+        self.keys.decisions = Some(decisions);
+        self
     }
 
     /// Reads a secret bundle, also of toy keys. What [`Self::open`] keeps in files is kept in memory, and
@@ -100,6 +112,11 @@ impl Device {
             _ => None,
         };
         let mut device = Self::new(secret, key_id, scores, bundle.manifest.shape, bundle.token);
+        if let (Some(stated), Some(ring)) = (&bundle.manifest.decisions, &bundle.decisions) {
+            let decisions = SecretKey::from_bytes(&ring.params, &ring.frame)?;
+            stated.check_key(decisions.1)?;
+            device = device.with_decisions(decisions);
+        }
         device.keys.lwe = lwe;
         Ok(device)
     }
@@ -140,7 +157,8 @@ impl Device {
     pub fn may_repeat(&self) -> Result<bool, Error> {
         let keys = &self.keys;
         // What trace answers and repeats tell adds up.
-        let left = crate::most_answers(keys.deep.params()).saturating_sub(keys.answers.most());
+        let bound = crate::most_answers(self.decisions().0.params());
+        let left = bound.saturating_sub(keys.answers.most());
         keys.repeats.count_within(left / REPEAT_ANSWERS)
     }
 
@@ -152,6 +170,19 @@ impl Device {
     /// The id of the key pair.
     pub fn key_id(&self) -> KeyId {
         self.key_id
+    }
+
+    /// The secret key of the ring of evaluations, and its id.
+    pub(crate) fn decisions(&self) -> (&SecretKey, KeyId) {
+        match &self.keys.decisions {
+            Some((secret, id)) => (secret, *id),
+            None => (&self.keys.deep, self.key_id),
+        }
+    }
+
+    /// The parameters of the rings of circuits.
+    pub fn rings(&self) -> Rings {
+        Rings { updates: self.params().clone(), decisions: self.decisions().0.params().clone() }
     }
 
     /// The parameters of the ring of scores.
@@ -174,7 +205,7 @@ impl Device {
         &self.token
     }
 
-    /// Checks that the server with this manifest has the public half of the keys of this device, in both
+    /// Checks that the server with this manifest has the public half of the keys of this device, in all
     /// rings.
     ///
     /// # Errors
@@ -182,6 +213,9 @@ impl Device {
     pub fn check_manifest(&self, manifest: &Manifest) -> Result<(), Error> {
         same("fingerprint", &manifest.fingerprint, self.params().fingerprint().to_string())?;
         same("key id", &manifest.key_id, self.key_id.to_string())?;
+        let stated = manifest.decisions.as_ref();
+        let got = stated.map_or(&manifest.key_id, |ring| &ring.key_id);
+        same("key id of evaluations", got, self.decisions().1.to_string())?;
         let stated = &manifest.scores;
         same("fingerprint of scores", &stated.fingerprint, self.small().fingerprint().to_string())?;
         same("key id of scores", &stated.key_id, self.scores_key_id.to_string())

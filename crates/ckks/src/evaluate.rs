@@ -6,7 +6,7 @@
 
 use crate::keyswitch::{self, Digits, Source};
 use crate::linear::EncodedTransform;
-use crate::{Ciphertext, Error, EvaluationKeys, GaloisElement, Op, Params, Plaintext};
+use crate::{Ciphertext, Error, EvaluationKeys, GaloisElement, KeyId, Op, Params, Plaintext, PublicKey};
 use num_complex::Complex64;
 use rns::{AccumulatorTerms, Destination, Mode, Ntt, Poly};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +16,17 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Evaluator {
     params: Params,
     keys: EvaluationKeys,
+}
+
+/// The public keys of a ring.
+#[derive(Debug, Clone)]
+pub struct RingKeys {
+    /// Its evaluation keys, with the parameters.
+    pub evaluator: Evaluator,
+    /// The public key.
+    pub public_key: PublicKey,
+    /// The id of the key pair.
+    pub key_id: KeyId,
 }
 
 /// The largest relative difference of two scales that count as equal. Constants are rounded to a relative

@@ -255,6 +255,34 @@ pub const LOGN16_LOGQP1130_DEPTH22: ParamsSpec = ParamsSpec {
     ..LOGN15_LOGQP858_DEPTH18
 };
 
+/// 9 levels of 32 bits, for evaluations alone. log₂(QP) = 409 at N = 2¹⁴, where 430 is allowed for 128 bits
+/// of classical security, and 409 against quantum computers.
+pub const LOGN14_LOGQP409_DEPTH9: ParamsSpec = ParamsSpec {
+    name: "logn14-logqp409-depth9",
+    log_n: 14,
+    log_q0: 41,
+    depth: 9,
+    log_scale: 32,
+    log_p: &[40, 40],
+    products: Products::Rescaled,
+    security: Security::Classical128,
+};
+
+/// 11 levels of 30 bits, for evaluations alone. log₂(QP) = 409 at N = 2¹⁴.
+pub const LOGN14_LOGQP409_DEPTH11: ParamsSpec = ParamsSpec {
+    name: "logn14-logqp409-depth11",
+    log_q0: 42,
+    depth: 11,
+    log_scale: 30,
+    log_p: &[37],
+    ..LOGN14_LOGQP409_DEPTH9
+};
+
+/// For tests only: the primes of [`LOGN14_LOGQP409_DEPTH11`] in a ring that is far too small for them. No
+/// security.
+pub const TOY_LOGN12_DEPTH11: ParamsSpec =
+    ParamsSpec { name: "toy-logn12-depth11", log_n: 12, security: Security::None, ..LOGN14_LOGQP409_DEPTH11 };
+
 /// For tests only: the primes of [`LOGN15_LOGQP858_DEPTH21`] in a ring that is far too small for them. No
 /// security.
 pub const TOY_LOGN12_DEPTH21: ParamsSpec =
@@ -327,6 +355,11 @@ impl ParamsSpec {
             TOY_LOGN12_DEPTH21,
             TOY_LOGN14_DEPTH22,
         ]
+    }
+
+    /// The sets of rings for evaluations alone, those of fewer levels first.
+    pub fn evaluations() -> &'static [ParamsSpec] {
+        &[LOGN14_LOGQP409_DEPTH9, LOGN14_LOGQP409_DEPTH11, TOY_LOGN12_DEPTH11]
     }
 
     /// The sets of the ring of scores, in each tier the smallest ring first.
@@ -710,7 +743,7 @@ mod tests {
 
     #[test]
     fn shipped_sets_keep_their_promise() {
-        for spec in ParamsSpec::named() {
+        for spec in ParamsSpec::named().iter().chain(ParamsSpec::evaluations()) {
             let params = spec.validate().unwrap();
             if let Some(allowed) = spec.security.max_log_qp(spec.log_n) {
                 assert!(params.log_qp() <= f64::from(allowed));
@@ -729,7 +762,9 @@ mod tests {
     /// A name says which ring it is of, and no set is in both lists.
     #[test]
     fn names_are_of_one_set() {
-        let all = || ParamsSpec::named().iter().chain(ParamsSpec::scores()).chain(ParamsSpec::sums());
+        let lists =
+            [ParamsSpec::named(), ParamsSpec::evaluations(), ParamsSpec::scores(), ParamsSpec::sums()];
+        let all = || lists.into_iter().flatten();
         assert!(ParamsSpec::scores().iter().all(|s| s.name.ends_with("scores")));
         assert!(ParamsSpec::sums().iter().all(|s| s.name.ends_with("sum")));
         assert!(all().all(|spec| all().filter(|other| other.name == spec.name).count() == 1));
@@ -740,6 +775,18 @@ mod tests {
     fn the_default_set_keeps_the_quantum_column() {
         assert!(LOGN15_LOGQP825_DEPTH17.validate().unwrap().log_qp() <= 825.0);
         assert!(ParamsSpec { log_q0: 42, ..LOGN15_LOGQP825_DEPTH17 }.validate().unwrap().log_qp() > 825.0);
+    }
+
+    /// 409 bits at N = 2¹⁴ is the value of the quantum column in these tables.
+    #[test]
+    fn rings_of_evaluations_keep_the_quantum_column() {
+        let secure = ParamsSpec::evaluations().iter().filter(|spec| spec.security != Security::None);
+        assert_eq!(secure.clone().count(), 2);
+        for spec in secure {
+            assert!(spec.validate().unwrap().log_qp() <= 409.0);
+            let more = ParamsSpec { log_q0: spec.log_q0 + 1, ..*spec };
+            assert!(more.validate().unwrap().log_qp() > 409.0);
+        }
     }
 
     /// The sets for more than 128 bits are also within the quantum columns of the generated tables of ePrint

@@ -1,8 +1,7 @@
 //! Messages between devices, servers and the parties of a sum.
 
 use bandit::Schedule;
-use ckks::{TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH21};
-use protocol::{BanditConfig, Counters, ScoreLayout, ScoreRing, Shape};
+use protocol::{BanditConfig, Counters, KeyPlan, ScoreLayout, Shape, WidthShape};
 use secure_sum::{Report, encrypted};
 use serde::de::DeserializeOwned;
 use serde::{Serialize, de::DeserializeSeed};
@@ -17,17 +16,17 @@ use wire::{
 fn limits() -> &'static Limits {
     static LIMITS: OnceLock<Limits> = OnceLock::new();
     LIMITS.get_or_init(|| {
-        let [params, small] =
-            [TOY_LOGN12_DEPTH21, TOY_LOGN11_SCORES].map(|spec| spec.validate().expect("a toy set"));
         let mut config = BanditConfig::new(2, 2);
         config.linear.schedule = Schedule::TraceOrGrowth;
         config.counters = Some(Counters::default());
         let shape = Shape::for_problem(2, 2);
-        let ring = ScoreRing::for_shape(shape, true).expect("a ring of scores");
-        let plan = config.plan(&params, shape, ring).expect("it carries this");
-        let answers = ring.answers(params.spec()).validate().expect("a prefix of the set");
+        let keys = KeyPlan::new(shape, true, WidthShape::default()).expect("toy keys");
+        let (ring, rings) = (keys.scores, keys.rings().expect("toy sets"));
+        let small = ring.params.validate().expect("a toy set");
+        let plan = config.plan(&rings, shape, ring).expect("they carry this");
+        let answers = keys.answers.params.validate().expect("a prefix of the set");
         let layout = ScoreLayout::new(&config, &plan, ring);
-        let limits = Limits::new(&params, &small, &answers, &config, &plan, &layout);
+        let limits = Limits::new(&rings, &small, &answers, &config, &plan, &layout);
         limits.expect("levels of these parameters")
     })
 }

@@ -1,12 +1,12 @@
 use crate::{Error, update};
 use circuits::inverse::Newton;
 use circuits::{Encrypted, SlotAlgebra};
-use ckks::{Ciphertext, EvaluationKeys, Evaluator, GaloisElement, KeyId, Params, PublicKey};
+use ckks::{Ciphertext, EvaluationKeys, Evaluator, GaloisElement, KeyId, Params, PublicKey, RingKeys};
 use fault::OutOfRange;
-use protocol::{BanditConfig, Factors, Shape};
+use protocol::{BanditConfig, Factors, Rings, Shape};
 
 /// Computes batch updates in the deep ring, with the parameters, public key and evaluation keys of a key
-/// pair. [`crate::Engine`] computes evaluations with the same keys.
+/// pair. [`crate::Engine`] computes evaluations, with the same keys or with those of a ring of their own.
 #[derive(Debug, Clone)]
 pub struct DeepEngine {
     public_key: PublicKey,
@@ -14,6 +14,7 @@ pub struct DeepEngine {
     shape: Shape,
     /// Vectors with the period of updates.
     update: Encrypted,
+    decisions: Option<RingKeys>,
 }
 
 /// The levels of a model under its mask, and of the model that comes back.
@@ -37,7 +38,30 @@ impl DeepEngine {
     ) -> Result<Self, Error> {
         let evaluator = Evaluator::new(params, keys);
         let update = Encrypted::new(evaluator, shape.update_slots())?;
-        Ok(DeepEngine { public_key, key_id, shape, update })
+        Ok(DeepEngine { public_key, key_id, shape, update, decisions: None })
+    }
+
+    /// The engine with these keys of a ring for evaluations alone ([`protocol::KeyPlan::decisions`]), if
+    /// there are any.
+    pub fn with_decisions(self, decisions: Option<RingKeys>) -> Self {
+        DeepEngine { decisions, ..self }
+    }
+
+    /// The keys of the ring of evaluations.
+    pub(crate) fn decisions(&self) -> RingKeys {
+        let of_updates = || RingKeys {
+            evaluator: self.evaluator().clone(),
+            public_key: self.public_key.clone(),
+            key_id: self.key_id,
+        };
+        self.decisions.clone().unwrap_or_else(of_updates)
+    }
+
+    /// The parameters of the rings of circuits.
+    pub fn rings(&self) -> Rings {
+        let updates = self.params().clone();
+        let decisions = self.decisions.as_ref().map_or(&updates, |keys| keys.evaluator.params()).clone();
+        Rings { updates, decisions }
     }
 
     /// The parameters.

@@ -3,19 +3,21 @@ use crate::{DeepEngine, Error, Scalars, refresh};
 use circuits::{Encrypted, SlotAlgebra};
 use ckks::{
     Ciphertext, EvaluationKeys, Evaluator, Fold, KeyId, MaskSeed, Packer, Params, Plaintext, PublicKey,
-    Raise, RingSwitch, SeededCoefficients, SlotsToCoefficients,
+    Raise, RingKeys, RingSwitch, SeededCoefficients, SlotsToCoefficients,
 };
 use protocol::exchange::{ANSWER_FLOOD_BITS, ENTRY_FLOOD_BITS, SCORES_FLOOD_BITS, TRACE_FLOOD_BITS};
 use protocol::levels::{ANSWER_LEVEL, PRODUCTS_LEVEL};
 use protocol::{AnswerLayout, BanditConfig, LOG_CONTEXT, LOG_SCORE, ScoreLayout, ScoreRing};
 use rand::CryptoRng;
 
-/// Computes encrypted decisions and their updates on ciphertexts of both rings. All encrypted bandits of a
+/// Computes encrypted decisions and their updates on ciphertexts of all rings. All encrypted bandits of a
 /// key pair share one engine.
 #[derive(Debug, Clone)]
 pub struct Engine {
     deep: DeepEngine,
-    /// Vectors with as many slots as the ring of the deep circuit has.
+    /// The keys of the ring of evaluations.
+    decisions: RingKeys,
+    /// Vectors with as many slots as that ring has.
     slots: Encrypted,
     ring: ScoreRing,
     scores: Evaluator,
@@ -62,7 +64,7 @@ pub struct Masked {
 /// The result of an evaluation, from which every user's answer is taken.
 #[derive(Debug, Clone)]
 pub struct Evaluated {
-    /// The products, in the ring of the deep circuit, re-randomised.
+    /// The products, in the ring of evaluations, re-randomised.
     products: Ciphertext,
 }
 
@@ -81,15 +83,27 @@ impl Engine {
         keys: EvaluationKeys,
         switch: RingSwitch,
     ) -> Result<Self, Error> {
-        let slots = Encrypted::new(deep.evaluator().clone(), deep.params().max_slots())?;
+        let decisions = deep.decisions();
+        let slots = decisions.evaluator.params().max_slots();
+        let slots = Encrypted::new(decisions.evaluator.clone(), slots)?;
         let answers = AnswerTables::new(AnswerLayout::new(ring, deep.shape(), slots.slots()), switch)?;
         let scores = Evaluator::new(params, keys);
-        Ok(Engine { deep, slots, ring, scores, public_key, key_id, answers })
+        Ok(Engine { deep, decisions, slots, ring, scores, public_key, key_id, answers })
     }
 
-    /// The engine of the deep circuit.
+    /// The engine of updates.
     pub fn deep(&self) -> &DeepEngine {
         &self.deep
+    }
+
+    /// The parameters of the ring of evaluations.
+    pub fn decision_params(&self) -> &Params {
+        self.decisions.evaluator.params()
+    }
+
+    /// The id of the key pair of the ring of evaluations.
+    pub fn decision_key_id(&self) -> KeyId {
+        self.decisions.key_id
     }
 
     /// The ring of scores.
@@ -227,7 +241,7 @@ impl Engine {
         if got != want {
             return Err(Error::WrongLevel { what: "products of an evaluation", got, want });
         }
-        ckks::rerandomise_assign(self.deep.params(), self.deep.public_key(), &mut products, rng);
+        ckks::rerandomise_assign(self.decision_params(), &self.decisions.public_key, &mut products, rng);
         Ok(Evaluated { products })
     }
 
@@ -314,11 +328,11 @@ impl Engine {
         evaluated: &Evaluated,
         rng: &mut R,
     ) -> Result<Ciphertext, Error> {
-        let params = self.deep.params();
+        let params = self.decision_params();
         let products = self.slots.drop_to(&evaluated.products, ANSWER_LEVEL + 1)?;
         let mut out = DecisionCircuit::trace(&self.slots, &products)?;
         ckks::mask_all_but_constant_assign(params, &mut out, rng);
-        Ok(refresh::flood(params, self.deep.public_key(), out, TRACE_FLOOD_BITS, rng))
+        Ok(refresh::flood(params, &self.decisions.public_key, out, TRACE_FLOOD_BITS, rng))
     }
 
     /// The circuit of an evaluation with these scalars.

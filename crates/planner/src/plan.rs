@@ -13,7 +13,7 @@ use fault::OutOfRange;
 use helba::circuit::DecisionCircuit;
 use helba::{Scalars, update};
 use protocol::levels::{ANSWER_LEVEL, DecisionLevels, PRODUCTS_LEVEL, UpdateLevels};
-use protocol::{AnswerLayout, Automorphism, BanditConfig, KeyPlan, Plan, Shape, WidthShape};
+use protocol::{AnswerLayout, Automorphism, BanditConfig, KeyPlan, Plan, Rings, Shape, WidthShape};
 use rns::Kernel;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -192,14 +192,15 @@ pub(crate) fn plan_with(
     rounds: u64,
     security: Security,
 ) -> Result<Report, Error> {
-    let (keys, params, config) =
+    let (keys, rings, config) =
         carried(shape, features, arms, rounds, security).map_err(|error| match error {
             Error::Protocol(why) => Error::no_plan(features, arms, rounds, why),
             other => other,
         })?;
     let config = config.exploring(Some(shape), None, None)?;
     let shape = Shape::for_problem(features, arms);
-    let levels = config.plan(&params, shape, keys.scores)?;
+    let levels = config.plan(&rings, shape, keys.scores)?;
+    let Rings { updates: params, decisions: evaluating } = &rings;
     let small = keys.scores.params.validate()?;
     let circuits = Circuits::new(&config, &keys, shape, &levels, &small)?;
     let decision = DecisionLevels::new(&config, shape)?;
@@ -220,27 +221,27 @@ pub(crate) fn plan_with(
     let depth = |list: &[(&'static str, usize)]| {
         list.iter().map(|&(step, levels)| Depth { step, levels }).collect::<Vec<_>>()
     };
-    let key_costs = key_costs(&params, &keys)?;
+    let key_costs = key_costs(&rings, &keys)?;
     // Model, statistics and those of an update that runs; in the ring of scores model, sum and trace.
     let state: u64 = [levels.model_level, levels.statistics_level, levels.statistics_level]
-        .map(|level| memory_of(&params, 2 * (level + 1)))
+        .map(|level| memory_of(params, 2 * (level + 1)))
         .iter()
         .sum::<u64>()
         + 3 * memory_of(&small, 2 * (small.max_level() + 1));
     // Powers of the polynomial's argument, digits and two polynomials modulo QP.
     let wide = params.qp_basis(params.max_level()).len();
-    let scratch = memory_of(&params, 12 * wide + 2 * params.galois_gadget().digits(params.max_level()));
+    let scratch = memory_of(params, 12 * wide + 2 * params.galois_gadget().digits(params.max_level()));
     let updates_at_most = config.linear.max_batches(rounds).saturating_sub(1);
     let reference = MEASURED_AT.validate()?;
     let seconds = |kernel| -> Vec<Seconds> {
         let on = |threads| {
-            let rings = [&params, &small, &circuits.answers];
+            let rings = [params, evaluating, &small, &circuits.answers];
             let prices = rings.map(|params| Prices::new(params, &reference, kernel, threads));
             circuits.seconds(prices.each_ref(), rounds, updates_at_most)
         };
         [1, 2].map(on).into()
     };
-    let traced = traced(&config, &keys, &params, &small, kernel::price_of(rns::kernels()))?;
+    let traced = traced(&config, &keys, &rings, &small, kernel::price_of(rns::kernels()))?;
     let kernel = rns::kernels();
     let kernels = kernel::priced().into_iter().map(|kernel| KernelSeconds {
         kernel,
@@ -252,17 +253,24 @@ pub(crate) fn plan_with(
     let top = params.max_level();
     let why = vec![
         format!(
-            "with {} padded features and {} padded arms, a user takes {} of {} slots and an update {}",
+            "with {} padded features and {} padded arms, a user takes {} of {} slots, and an update {} of {}",
             shape.dim,
             shape.arm_slots,
             shape.user_slots(),
-            params.max_slots(),
-            shape.update_slots()
+            evaluating.max_slots(),
+            shape.update_slots(),
+            params.max_slots()
         ),
-        format!(
-            "an evaluation takes {} levels and an update {}: the fastest set with so many levels and slots has {top}",
-            levels.scores_level, levels.statistics_level
-        ),
+        match &keys.decisions {
+            None => format!(
+                "an evaluation takes {} levels and an update {}: the fastest set with so many levels and slots has {top}",
+                levels.scores_level, levels.statistics_level
+            ),
+            Some(keys) => format!(
+                "an evaluation takes {} levels, for which there is a ring of its own, {}; an update takes {} of {top}",
+                levels.scores_level, keys.params.name, levels.statistics_level
+            ),
+        },
         format!(
             "the numbers of an arm take {} of {} coefficients between the scores in the ring of scores",
             shape.dim * (shape.dim + 3) / 2,
@@ -293,10 +301,10 @@ pub(crate) fn plan_with(
         decision_depth: depth(&decision_depth),
         update_depth: depth(&update_depth),
         slots: [shape.user_slots(), shape.update_slots()],
-        slots_available: params.max_slots(),
+        slots_available: params.max_slots().min(evaluating.max_slots()),
         memory: key_costs.iter().map(|k| k.memory).sum::<u64>() + state + scratch,
         keys: key_costs,
-        messages: messages(&config, &levels, &params, &small, &circuits.answers, keys.scores)?,
+        messages: messages(&config, &levels, &rings, &small, &circuits.answers, keys.scores)?,
         decision_operations: circuits.evaluation.operations(),
         update_operations: circuits.update.operations(),
         updates_at_most,
@@ -312,24 +320,24 @@ pub(crate) fn plan_with(
 fn traced(
     config: &BanditConfig,
     keys: &KeyPlan,
-    params: &Params,
+    rings: &Rings,
     small: &Params,
     kernel: Kernel,
 ) -> Result<Option<Traced>, Error> {
     let shape = Shape::for_problem(config.linear.d, config.linear.k);
     let mut config = config.clone();
     config.linear.schedule = Schedule::TraceOrGrowth;
-    let Ok(levels) = config.plan(params, shape, keys.scores) else { return Ok(None) };
+    let Ok(levels) = config.plan(rings, shape, keys.scores) else { return Ok(None) };
     let circuits = Circuits::new(&config, keys, shape, &levels, small)?;
     let updates_at_most = config.linear.max_batches(config.horizon).saturating_sub(1);
     let reference = MEASURED_AT.validate()?;
     let seconds = [1, 2].map(|threads| {
-        let rings = [params, small, &circuits.answers];
+        let rings = [&rings.updates, &rings.decisions, small, &circuits.answers];
         let prices = rings.map(|params| Prices::new(params, &reference, kernel, threads));
         let Seconds { threads, user, evaluation, feedback, update, .. } =
             circuits.seconds(prices.each_ref(), config.horizon, updates_at_most);
         // The trace is a product, as the scores of a user are.
-        let evaluation = evaluation + user + circuits.question_seconds(&prices[0]);
+        let evaluation = evaluation + user + circuits.question_seconds(&prices[1]);
         TracedSeconds { threads, evaluation, feedback: 2.0 * feedback, update }
     });
     Ok(Some(Traced { users: levels.users, updates_at_most, seconds: seconds.into() }))
@@ -342,7 +350,7 @@ pub(crate) fn carried(
     arms: usize,
     rounds: u64,
     security: Security,
-) -> Result<(KeyPlan, Params, BanditConfig), Error> {
+) -> Result<(KeyPlan, Rings, BanditConfig), Error> {
     for (field, value, most) in [("features", features, 256), ("arms", arms, protocol::MOST_ARMS)] {
         // Beyond that no set fits, and the power of two must not overflow.
         if !(1..=most).contains(&value) {
@@ -352,10 +360,10 @@ pub(crate) fn carried(
     }
     let shape = Shape::for_problem(features, arms);
     let keys = KeyPlan::with_security(shape, security, width)?;
-    let params = keys.params.validate()?;
+    let rings = keys.rings()?;
     let config = BanditConfig { horizon: rounds, ..BanditConfig::new(features, arms) };
-    config.plan(&params, shape, keys.scores)?;
-    Ok((keys, params, config))
+    config.plan(&rings, shape, keys.scores)?;
+    Ok((keys, rings, config))
 }
 
 /// "1 arm", "2 arms".
@@ -408,7 +416,8 @@ fn seeded_frame(basis: &rns::Basis, parts: usize) -> u64 {
     (ckks::FRAME_HEADER_BYTES + 32 + parts * poly + ckks::FRAME_DIGEST_BYTES) as u64
 }
 
-fn key_costs(params: &Params, keys: &KeyPlan) -> Result<Vec<KeyCost>, Error> {
+fn key_costs(rings: &Rings, keys: &KeyPlan) -> Result<Vec<KeyCost>, Error> {
+    let params = &rings.updates;
     let rotations = |storage| -> Vec<_> {
         keys.galois.iter().filter(|key| key.storage == storage).map(|key| (key.level, storage)).collect()
     };
@@ -419,6 +428,17 @@ fn key_costs(params: &Params, keys: &KeyPlan) -> Result<Vec<KeyCost>, Error> {
         switch_cost("rotations of decisions", params, galois, &rotations(KeyStorage::Expanded)),
         switch_cost("rotations of updates alone, seeded", params, galois, &rotations(KeyStorage::Seeded)),
     ];
+    if let Some(keys) = &keys.decisions {
+        let params = &rings.decisions;
+        let (relin, galois) = (params.relin_gadget(), params.galois_gadget());
+        let rotations: Vec<_> = keys.galois.iter().map(|key| (key.level, key.storage)).collect();
+        let top = (params.max_level(), KeyStorage::Expanded);
+        costs.extend([
+            public_key_cost("public key of evaluations", params),
+            switch_cost("relinearisation of evaluations", params, relin, &[top]),
+            switch_cost("rotations of evaluations", params, galois, &rotations),
+        ]);
+    }
     let params = keys.scores.params.validate()?;
     let (relin, galois) = (params.relin_gadget(), params.galois_gadget());
     let key = (params.max_level(), KeyStorage::Expanded);
@@ -507,12 +527,13 @@ impl Circuits {
         levels: &Plan,
         small: &Params,
     ) -> Result<Self, Error> {
-        let slots = 1 << (keys.params.log_n - 1);
+        let slots = 1 << (keys.decisions.as_ref().map_or(keys.params, |keys| keys.params).log_n - 1);
         // The number of operations does not depend on values, so that any scalars serve.
         let circuit = DecisionCircuit::new(config, Scalars::new(config, 1, 0), shape, slots)?;
         let counter = OperationCounter::new(slots)?;
         // The evaluations that prices and ways were compared with had a level more.
-        circuit.products(&counter, &counter.fresh(levels.scores_level + 1)?)?;
+        let more = usize::from(keys.decisions.is_none());
+        circuit.products(&counter, &counter.fresh(levels.scores_level + more)?)?;
         let evaluation = Circuit::of(&counter);
 
         let seeded = keys.galois.iter().filter(|key| key.storage == KeyStorage::Seeded);
@@ -544,18 +565,18 @@ impl Circuits {
     }
 
     /// The trace question: a masked entry, and a zero at the level of an answer.
-    fn question_seconds(&self, deep: &Prices) -> f64 {
-        let values = 1 << (deep.log_n() - 1);
+    fn question_seconds(&self, evaluating: &Prices) -> f64 {
+        let values = 1 << (evaluating.log_n() - 1);
         let level = ANSWER_LEVEL + 1;
-        deep.seconds(Op::Adjust, level + 1)
-            + deep.seconds(Op::Encode { values, wide: false }, level)
-            + deep.seconds(Op::PlainProduct { terms: 1 }, level)
-            + deep.encryption(ANSWER_LEVEL)
+        evaluating.seconds(Op::Adjust, level + 1)
+            + evaluating.seconds(Op::Encode { values, wide: false }, level)
+            + evaluating.seconds(Op::PlainProduct { terms: 1 }, level)
+            + evaluating.encryption(ANSWER_LEVEL)
     }
 
-    /// From the prices in the deep ring, in that of scores and in that of answers.
-    fn seconds(&self, prices: [&Prices; 3], rounds: u64, updates: u64) -> Seconds {
-        let ([deep, scores, answers], top) = (prices, self.scores_top);
+    /// From the prices in the rings of updates, of evaluations, of scores and of answers.
+    fn seconds(&self, prices: [&Prices; 4], rounds: u64, updates: u64) -> Seconds {
+        let ([deep, evaluating, scores, answers], top) = (prices, self.scores_top);
         // A product of two ciphertexts, and in the mean one merge of two packs: an automorphism, two products
         // with a monomial and two sums.
         let user = scores.seconds(Op::Product { products: 1, terms: 0 }, top)
@@ -567,7 +588,7 @@ impl Circuits {
         let switch = self.parts as f64 * answers.seconds(Op::Rotations { count: self.parts }, level);
         let fold = self.moves as f64 * answers.seconds(Op::PlainProduct { terms: self.parts }, level)
             + (self.moves - 1) as f64 * answers.seconds(Op::Rotations { count: 1 }, level);
-        let evaluation = self.evaluation.seconds(deep) + deep.encryption(level) + switch + fold;
+        let evaluation = self.evaluation.seconds(evaluating) + evaluating.encryption(level) + switch + fold;
         let answer = 0.5 * answers.encryption(ANSWER_LEVEL);
         let feedback = scores.seconds(Op::Add, top);
         let update = self.update_seconds(deep);
@@ -583,10 +604,10 @@ mod tests {
     use super::*;
 
     fn circuits_of(d: usize, k: usize) -> Circuits {
-        let (keys, params, config) =
+        let (keys, rings, config) =
             carried(WidthShape::default(), d, k, 1000, Security::Classical128).unwrap();
         let shape = Shape::for_problem(d, k);
-        let levels = config.plan(&params, shape, keys.scores).unwrap();
+        let levels = config.plan(&rings, shape, keys.scores).unwrap();
         Circuits::new(&config, &keys, shape, &levels, &keys.scores.params.validate().unwrap()).unwrap()
     }
 
@@ -622,7 +643,7 @@ mod tests {
         assert!(0.0 < small.round && small.round < arms.round && arms.round < both.round);
         assert!(both.round < most.round && 0.0 < small.update && small.update < both.update);
         for s in [small, arms, both] {
-            assert!(0.0 < s.user && s.user < s.evaluation / 100.0);
+            assert!(0.0 < s.user && s.user < s.evaluation / 50.0);
             assert!(0.0 < s.feedback && s.feedback < s.answer && s.answer < s.user);
         }
     }

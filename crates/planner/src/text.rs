@@ -205,7 +205,7 @@ mod tests {
             "7 features, 4 arms, 1000 rounds",
             "128 bits",
             "on 2 threads",
-            "up to 1024 users",
+            "up to 512 users",
             &size(sent),
             &size(sent + raised),
         ] {

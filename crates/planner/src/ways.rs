@@ -111,17 +111,20 @@ mod tests {
         assert!(all.windows(2).all(|pair| pair[0] < pair[1]), "{all:?}");
     }
 
-    /// A lone user with two arms and a slow line is fastest with bootstraps, many users or many arms with the
-    /// polynomial, which no other way is left for above 16 arms or 128 bits.
+    /// Under a root, a lone user with two arms and a slow line is fastest with bootstraps, many users or many
+    /// arms with the polynomial, which no other way is left for above 16 arms or 128 bits. Under a tangent
+    /// the polynomial is.
     #[test]
     fn the_fastest_way_depends_on_arms_and_users() {
-        let fastest = |arms, users, round_trip| {
-            let report = crate::plan(8, arms, 1000, Security::Classical128).unwrap();
-            report.ways(2, users, round_trip)[0].way
+        use protocol::WidthShape::{Root, Tangent};
+        let fastest = |width, arms, users| {
+            let report = crate::plan::plan_with(width, 8, arms, 1000, Security::Classical128).unwrap();
+            report.ways(2, users, 0.05)[0].way
         };
-        assert_eq!(fastest(2, 1, 0.05), Way::Pbs);
-        assert_eq!(fastest(16, 1, 0.05), Way::Raise);
-        assert_eq!(fastest(2, 100, 0.05), Way::Raise);
+        assert_eq!(fastest(Root, 2, 1), Way::Pbs);
+        assert_eq!(fastest(Root, 16, 1), Way::Raise);
+        assert_eq!(fastest(Root, 2, 100), Way::Raise);
+        assert!([2, 4, 16].iter().all(|&arms| fastest(Tangent, arms, 1) == Way::Raise));
         let ways = |arms, security| crate::plan(8, arms, 1000, security).unwrap().ways(1, 1, 0.0);
         assert_eq!(ways(16, Security::Classical128).len(), 3);
         for ways in [ways(17, Security::Classical128), ways(2, Security::Classical192)] {

@@ -21,7 +21,8 @@
 //!   different coefficients, so that E(m) there is E(u) less their own entries. Nothing of another user's
 //!   entry is in an answer, **of whatever size it is**, but the rounding of E and whether v + m wrapped
 //!   around q. The rounding is at most N·2⁻⁷ units beside a noise of ± 2²⁶, which is a statistical distance
-//!   of 2⁻¹⁹ at N = 2¹⁵. A wrap spoils the answers of all users.
+//!   of 2⁻¹⁹ at N = 2¹⁵, and of 2⁻¹⁸ at N = 2¹⁴ with a scale of 30 bits. A wrap spoils the answers of all
+//!   users.
 //! - All other coefficients of c₀ are left out. This shows as much as if the server sent them under numbers
 //!   that are uniform modulo q, because whoever gets such numbers can draw them.
 //! - c₁ is the same for all users of a pack, and needs no re-randomisation. An honest holder draws it before

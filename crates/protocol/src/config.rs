@@ -2,9 +2,8 @@
 
 use crate::levels::{ANSWER_LEVEL, DecisionLevels, REFRESH_LEVEL, UpdateLevels};
 use crate::lwe::MOST_BOOTSTRAPPED_ARMS;
-use crate::{Counters, Error, Factors, MOST_SUMMED, ScoreRing, Shape, warm_steps};
+use crate::{Counters, Error, Factors, MOST_SUMMED, Rings, ScoreRing, Shape, warm_steps};
 use bandit::{LinearConfig, Schedule, Width, WidthShape};
-use ckks::Params;
 use fault::OutOfRange;
 use serde::{Deserialize, Serialize};
 
@@ -171,15 +170,20 @@ impl BanditConfig {
         Ok(self)
     }
 
-    /// Checks the configuration against keys of `shape` under `params` with the ring of scores `ring`, and
-    /// returns the levels and sizes.
+    /// Checks the configuration against keys of `shape` in the rings of circuits and the ring of scores
+    /// `ring`, and returns the levels and sizes.
     ///
     /// # Errors
     /// [`Error::Config`] for values that the algorithm excludes, such as those of Proposition 7;
     /// [`Error::OutOfRange`]; [`Error::Shape`], [`Error::Depth`], [`Error::Slots`] for problems that do not
     /// fit these keys.
-    pub fn plan(&self, params: &Params, shape: Shape, ring: ScoreRing) -> Result<Plan, Error> {
-        let batch = self.check(params, shape)?;
+    pub fn plan(&self, rings: impl Into<Rings>, shape: Shape, ring: ScoreRing) -> Result<Plan, Error> {
+        let Rings { updates, decisions } = &rings.into();
+        let batch = self.check(shape)?;
+        let (need, have) = (shape.slots(), updates.max_slots());
+        if need > have {
+            return Err(Error::Slots { need, have });
+        }
         if self.tests_trace() && self.answers == Answers::Scores {
             let got = format!("{:?}", self.linear.schedule);
             let want = "public with answers: scores, because no circuit compares the trace";
@@ -188,11 +192,10 @@ impl BanditConfig {
         self.check_threshold(batch)?;
         self.check_bootstraps()?;
         self.check_sizes()?;
-        let top = params.max_level();
         let levels = DecisionLevels::new(self, shape)?;
         let scores_level = levels.sum();
-        self.check_depth(scores_level, top)?;
-        let (steps, update) = self.update_levels(batch, shape, top)?;
+        self.check_depth(scores_level, decisions.max_level())?;
+        let (steps, update) = self.update_levels(batch, shape, updates.max_level())?;
         Ok(Plan {
             scores_level,
             statistics_level: update,
@@ -202,7 +205,7 @@ impl BanditConfig {
             answer_level: ANSWER_LEVEL,
             newton_steps: steps,
             // The trace has the place of a user. There are two places at least ([`Shape::slots`]).
-            users: ring.users(shape, params.max_slots()) - usize::from(self.tests_trace()),
+            users: ring.users(shape, decisions.max_slots()) - usize::from(self.tests_trace()),
             model_slots: shape.model_slots(),
             design_scale: self.design_scale(),
         })
@@ -232,7 +235,7 @@ impl BanditConfig {
     }
 
     /// Checks everything but the depth, and returns the longest batch that updates are planned for.
-    fn check(&self, params: &Params, shape: Shape) -> Result<u64, Error> {
+    fn check(&self, shape: Shape) -> Result<u64, Error> {
         let linear = &self.linear;
         linear.validate()?;
         self.check_open_model()?;
@@ -264,9 +267,6 @@ impl BanditConfig {
         self.comparison_degrees()?;
         if Shape::for_problem(linear.d, linear.k) != shape {
             return Err(Error::Shape { features: linear.d, arms: linear.k, keys: shape });
-        }
-        if shape.slots() > params.max_slots() {
-            return Err(Error::Slots { need: shape.slots(), have: params.max_slots() });
         }
         Ok(batch)
     }
@@ -335,7 +335,10 @@ impl BanditConfig {
         if decision <= top {
             return Ok(());
         }
-        let mut advice = format!("lower comparison_bits (now {}, least 6)", self.comparison_bits);
+        let mut advice = format!(
+            "lower comparison_bits (now {}, least 6), or take keys of `helba-keygen create --width root`",
+            self.comparison_bits
+        );
         if !self.raises_differences() {
             advice += &format!(" or sqrt_degree (now {}, least 15)", self.sqrt_degree);
         }

@@ -1,7 +1,7 @@
 //! The exchanges of an encrypted bandit with a holder of the key: what both sides must compute alike.
 
 use crate::levels::{ANSWER_LEVEL, PRODUCTS_LEVEL};
-use crate::{BanditConfig, LOG_SCORE, LOG_STATISTICS, Plan, ScoreLayout, ScoreRing};
+use crate::{BanditConfig, LOG_SCORE, LOG_STATISTICS, Plan, Rings, ScoreLayout, ScoreRing};
 use ckks::{Params, RAISE_FACTORS, Raise, SlotsToCoefficients};
 use serde::{Deserialize, Serialize};
 
@@ -42,7 +42,7 @@ pub struct Exchanges {
 
 impl Exchanges {
     /// The exchanges of a bandit with this configuration and plan between the ring `small` of scores, the
-    /// ring `large` of the deep circuit and that of `answers` ([`ScoreRing::answers`]).
+    /// `rings` of circuits and that of `answers` ([`ScoreRing::answers`]).
     ///
     /// # Errors
     /// [`ckks::Error`] for a plan of other parameters.
@@ -51,19 +51,20 @@ impl Exchanges {
         plan: &Plan,
         ring: ScoreRing,
         small: &Params,
-        large: &Params,
+        rings: impl Into<Rings>,
         answers: &Params,
     ) -> Result<Self, ckks::Error> {
         let layout = ScoreLayout::new(config, plan, ring);
-        let slots = large.max_slots();
-        let raise = |places, log_scale, level| Raise::new(small, large, places, log_scale, level);
-        let scores = raise(layout.raised_scores(slots), LOG_SCORE, plan.scores_level)?;
-        let statistics = raise(layout.raised_statistics(slots), LOG_STATISTICS, plan.statistics_level)?;
-        let (level, count, scale) = (plan.refresh_level, plan.model_slots, large.scale(plan.model_level));
-        let model = SlotsToCoefficients::new(large, small, level, count, scale, &layout.model())?;
-        let (level, scale) = (PRODUCTS_LEVEL, large.scale(PRODUCTS_LEVEL));
+        let Rings { updates, decisions } = &rings.into();
+        let slots = decisions.max_slots();
+        let scores = Raise::new(small, decisions, layout.raised_scores(slots), LOG_SCORE, plan.scores_level)?;
+        let places = layout.raised_statistics(updates.max_slots());
+        let statistics = Raise::new(small, updates, places, LOG_STATISTICS, plan.statistics_level)?;
+        let (level, count, scale) = (plan.refresh_level, plan.model_slots, updates.scale(plan.model_level));
+        let model = SlotsToCoefficients::new(updates, small, level, count, scale, &layout.model())?;
+        let (level, scale) = (PRODUCTS_LEVEL, decisions.scale(PRODUCTS_LEVEL));
         let answers =
-            SlotsToCoefficients::new(large, answers, level, slots, scale, &layout.answer_terms(slots))?
+            SlotsToCoefficients::new(decisions, answers, level, slots, scale, &layout.answer_terms(slots))?
                 .into_level(ANSWER_LEVEL, scale)?;
         Ok(Exchanges { layout, scores, statistics, model, answers })
     }

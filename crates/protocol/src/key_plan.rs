@@ -4,7 +4,7 @@
 //! rotation has a key of its level.
 
 use crate::levels::{DecisionLevels, PRODUCTS_LEVEL};
-use crate::{AnswerLayout, BanditConfig, Error, ScoreRing, Shape};
+use crate::{AnswerLayout, BanditConfig, Error, Rings, ScoreRing, Shape};
 use bandit::WidthShape;
 use ckks::{GaloisElement, KeyStorage, Params, ParamsSpec, PrefixSpec, Security};
 use std::collections::BTreeMap;
@@ -26,6 +26,12 @@ const SETS_256: [ParamsSpec; 2] = [ckks::LOGN16_LOGQP825_DEPTH17, ckks::LOGN16_L
 /// The parameter sets for tests.
 const TOYS: [ParamsSpec; 2] = [ckks::TOY_LOGN12_DEPTH21, ckks::TOY_LOGN14_DEPTH22];
 
+/// The parameter sets of rings for evaluations alone, for 128 bits of security, those of fewer levels first.
+const EVALUATION_SETS: [ParamsSpec; 2] = [ckks::LOGN14_LOGQP409_DEPTH9, ckks::LOGN14_LOGQP409_DEPTH11];
+
+/// The parameter set of rings for evaluations alone, for tests.
+const EVALUATION_TOYS: [ParamsSpec; 1] = [ckks::TOY_LOGN12_DEPTH11];
+
 /// The parameter set of a shape, and the evaluation keys that it needs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeyPlan {
@@ -38,11 +44,44 @@ pub struct KeyPlan {
     /// The ring of scores. It has a secret key of its own, and keys of its top level: relinearisation and
     /// [`ckks::pack_elements`].
     pub scores: ScoreRing,
+    /// The ring of evaluations, if it is not that of updates.
+    pub decisions: Option<DecisionKeys>,
     /// The keys of answers.
     pub answers: AnswerKeys,
 }
 
-/// The keys that take the entries of an evaluation from the large ring into answers, all at the top
+/// A ring in which evaluations alone are computed, because their circuit has few levels: of bandits with a
+/// tangent and at most four arms. It has a secret key of its own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DecisionKeys {
+    /// The parameters.
+    pub params: ParamsSpec,
+    /// The Galois keys: those of rotations in ascending order. The relinearisation key has the top level.
+    pub galois: Vec<GaloisKey>,
+}
+
+impl DecisionKeys {
+    /// The ring beside the set `large` for evaluations with these levels, or `None` if no smaller ring has
+    /// them and as many bits of security.
+    fn beside(large: &ParamsSpec, shape: Shape, levels: &DecisionLevels) -> Option<Self> {
+        let sets = match large.security {
+            Security::None => &EVALUATION_TOYS[..],
+            Security::Classical128 => &EVALUATION_SETS,
+            Security::Classical192 | Security::Classical256 => &[],
+        };
+        let params = *sets.iter().find(|set| {
+            levels.sum() <= set.depth && 2 * shape.user_slots() <= holds(set) && set.log_n <= large.log_n
+        })?;
+        let level = levels.row_product + PRODUCTS_LEVEL;
+        let rotations = if levels.row_product > 0 { shape.log_arms() } else { 0 };
+        let key =
+            |k| GaloisKey { automorphism: Automorphism::Rotation(k), level, storage: KeyStorage::Expanded };
+        let galois = row_rotations(shape).take(rotations).map(key).collect();
+        Some(DecisionKeys { params, galois })
+    }
+}
+
+/// The keys that take the entries of an evaluation from its ring into answers, all at the top
 /// level of their parameters and under the secret of the ring of scores.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnswerKeys {
@@ -55,7 +94,7 @@ pub struct AnswerKeys {
 }
 
 impl AnswerKeys {
-    /// The keys beside a large ring with the set `large`.
+    /// The keys beside a ring of evaluations with the set `large`.
     pub fn new(ring: ScoreRing, shape: Shape, large: &ParamsSpec) -> Self {
         let slots = 1 << (large.log_n - 1);
         let rotations = AnswerLayout::new(ring, shape, slots).rotations().collect();
@@ -153,6 +192,13 @@ impl KeyPlan {
         };
         let rotation = |k: i64, period: usize| Automorphism::Rotation(k.rem_euclid(period as i64));
         let all = holds(&params);
+        let decisions = match width {
+            WidthShape::Root => None,
+            WidthShape::Tangent => {
+                let levels = DecisionLevels { square_root: 0, ..levels };
+                DecisionKeys::beside(&params, shape, &levels)
+            }
+        };
         match width {
             WidthShape::Root => {
                 // Raised scores come in at the depth of their circuit, or above.
@@ -161,7 +207,7 @@ impl KeyPlan {
                     need(rotation(k, all), top - DecisionLevels::LEAST_SQUARE_ROOT, KeyStorage::Expanded);
                 }
             }
-            WidthShape::Tangent if levels.row_product > 0 => {
+            WidthShape::Tangent if levels.row_product > 0 && decisions.is_none() => {
                 for k in row_rotations(shape) {
                     need(rotation(k, all), levels.row_product + PRODUCTS_LEVEL, KeyStorage::Expanded);
                 }
@@ -174,9 +220,25 @@ impl KeyPlan {
         }
         // The identity needs no key.
         galois.remove(&Automorphism::Rotation(0));
-        let answers = AnswerKeys::new(scores, shape, &params);
+        let of_decisions = decisions.as_ref().map_or(&params, |keys| &keys.params);
+        let answers = AnswerKeys::new(scores, shape, of_decisions);
         let galois = galois.into_values().collect();
-        Ok(Some(KeyPlan { params, relin_level: top, galois, scores, answers }))
+        Ok(Some(KeyPlan { params, relin_level: top, galois, scores, decisions, answers }))
+    }
+}
+
+impl KeyPlan {
+    /// The parameters of the rings of circuits.
+    ///
+    /// # Errors
+    /// As [`ParamsSpec::validate`].
+    pub fn rings(&self) -> Result<Rings, ckks::Error> {
+        let updates = self.params.validate()?;
+        let decisions = match &self.decisions {
+            Some(keys) => keys.params.validate()?,
+            None => updates.clone(),
+        };
+        Ok(Rings { updates, decisions })
     }
 }
 

@@ -29,6 +29,7 @@ pub mod levels;
 mod lwe;
 mod newton;
 pub mod paper;
+mod rings;
 mod scores;
 mod shape;
 
@@ -39,9 +40,10 @@ pub use counters::{ArmCounter, Counters, LEAST_COUNTED, LOG_COUNTER_STEPS};
 pub use error::Error;
 pub use exchanges::{Exchanges, MOST_FACTOR, TaskKind};
 pub use ids::{DecisionId, Erasure, LearnId, LearnReceipt, QuestionId, Receipt, Status};
-pub use key_plan::{AnswerKeys, Automorphism, GaloisKey, KeyPlan};
+pub use key_plan::{AnswerKeys, Automorphism, DecisionKeys, GaloisKey, KeyPlan};
 pub use lwe::{LWE_DIMENSION, LWE_ENTRY, LWE_FLOOD_BITS, LWE_LEAST, LweAnswer, MOST_BOOTSTRAPPED_ARMS};
 pub use newton::{Factors, warm_steps};
+pub use rings::Rings;
 pub use scores::{
     LOG_CONTEXT, LOG_MODEL, LOG_SCORE, LOG_STATISTICS, MOST_DECISIONS, MOST_SUMMED, ScoreLayout, ScoreRing,
     check_features,

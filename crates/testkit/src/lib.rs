@@ -20,7 +20,7 @@ pub use twin::ClearTwin;
 use circuits::Chebyshev;
 use ckks::{
     Ciphertext, EvaluationKeys, Evaluator, GaloisElement, KeyId, KeyStorage, Params, Plaintext, PublicKey,
-    RingSwitch,
+    RingKeys, RingSwitch,
 };
 use ckks_secret::SecretKey;
 use num_complex::Complex64;
@@ -76,9 +76,26 @@ impl Party {
         Ok(Self::generate(&params, plan.relin_level, galois, seed))
     }
 
+    /// As [`Self::for_plan`], for the ring of evaluations of the plan, if it has one.
+    ///
+    /// # Errors
+    /// As [`ckks::ParamsSpec::validate`].
+    pub fn for_decisions(plan: &KeyPlan, seed: u64) -> Result<Option<Self>, ckks::Error> {
+        let Some(keys) = &plan.decisions else { return Ok(None) };
+        let params = keys.params.validate()?;
+        let galois =
+            keys.galois.iter().map(|key| (key.automorphism.element(&params), key.level, key.storage));
+        Ok(Some(Self::generate(&params, params.max_level(), galois, seed)))
+    }
+
     /// The name of the key pair.
     pub fn key_id(&self) -> KeyId {
         self.public.id(&self.params)
+    }
+
+    /// The public keys.
+    pub fn ring_keys(&self) -> RingKeys {
+        RingKeys { evaluator: self.evaluator(), public_key: self.public.clone(), key_id: self.key_id() }
     }
 
     /// An evaluator with all evaluation keys.
@@ -146,8 +163,8 @@ impl ScoresParty {
     }
 }
 
-/// The ring switch of `plan` from the ring of `large` to answers, under the secret `scores` of the ring of
-/// scores.
+/// The ring switch of `plan` from the ring of evaluations of `large` to answers, under the secret `scores` of
+/// the ring of scores.
 ///
 /// # Panics
 /// If the plan is not one of these rings.

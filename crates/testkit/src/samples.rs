@@ -1,17 +1,18 @@
 //! Valid messages and bundles, the same in every run.
 
 use bandit::Schedule;
-use ckks::{KeyId, Params, ParamsSpec, PublicKey, TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH21};
+use ckks::{KeyId, Params, ParamsSpec, PublicKey, TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH11, TOY_LOGN12_DEPTH21};
 use ckks_secret::SecretKey;
 use protocol::{
-    BanditConfig, Counters, DecisionId, LearnId, Plan, QuestionId, ScoreLayout, ScoreRing, Shape, TaskKind,
+    BanditConfig, Counters, DecisionId, LearnId, Plan, QuestionId, Rings, ScoreLayout, ScoreRing, Shape,
+    TaskKind,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use wire::{
-    AccessToken, AnswersManifest, BundleKind, BundleWriter, Created, DecideReply, Decision, LearnRequest,
-    Limits, Manifest, RaiseTask, Raised, Raises, ScoresManifest, SecretBundle, Ticket, TraceQuestion,
-    TracedFeedback,
+    AccessToken, AnswersManifest, BundleKind, BundleWriter, Created, DecideReply, Decision,
+    DecisionsManifest, LearnRequest, Limits, Manifest, RaiseTask, Raised, Raises, ScoresManifest,
+    SecretBundle, Ticket, TraceQuestion, TracedFeedback,
 };
 
 /// A bandit of 2 features and 2 arms under toy keys, with the trace condition and counters, so that its
@@ -23,10 +24,10 @@ pub fn created() -> Created {
     let mut config = BanditConfig::new(2, 2);
     config.linear.schedule = Schedule::TraceOrGrowth;
     config.counters = Some(Counters::default());
-    let (ring, params, small) = rings();
-    let plan = config.plan(&params, shape(), ring).expect("a plan of these rings");
+    let (ring, rings, small) = rings();
+    let plan = config.plan(&rings, shape(), ring).expect("a plan of these rings");
     let [id, small_id] = [1, 2].map(|byte| KeyId([byte; 16]));
-    Created::new("bandit".into(), config, plan, (&params, id), (&small, small_id))
+    Created::new("bandit".into(), config, plan, (&rings.updates, id), (&small, small_id))
 }
 
 /// The limits of messages of [`created`] with another plan.
@@ -37,10 +38,10 @@ pub fn created() -> Created {
 /// # Panics
 /// Never: the rings are valid.
 pub fn limits_of(plan: &Plan) -> Result<Limits, wire::Error> {
-    let (config, (ring, params, small)) = (created().config, rings());
-    let answers = ring.answers(params.spec()).validate().expect("a prefix of the set");
+    let (config, (ring, rings, small)) = (created().config, rings());
+    let answers = ring.answers(rings.decisions.spec()).validate().expect("a prefix of the set");
     let layout = ScoreLayout::new(&config, plan, ring);
-    Limits::new(&params, &small, &answers, &config, plan, &layout)
+    Limits::new(&rings, &small, &answers, &config, plan, &layout)
 }
 
 /// The limits of messages of [`created`].
@@ -56,10 +57,11 @@ fn shape() -> Shape {
 }
 
 /// The rings of the bundles and of [`created`].
-fn rings() -> (ScoreRing, Params, Params) {
-    let [params, small] =
-        [TOY_LOGN12_DEPTH21, TOY_LOGN11_SCORES].map(|spec| spec.validate().expect("a toy set"));
-    (ScoreRing::for_shape(shape(), true).expect("a ring of scores"), params, small)
+fn rings() -> (ScoreRing, Rings, Params) {
+    let [updates, decisions, small] = [TOY_LOGN12_DEPTH21, TOY_LOGN12_DEPTH11, TOY_LOGN11_SCORES]
+        .map(|spec| spec.validate().expect("a toy set"));
+    let ring = ScoreRing::for_shape(shape(), true).expect("a ring of scores");
+    (ring, Rings { updates, decisions }, small)
 }
 
 /// A trace question.
@@ -117,23 +119,27 @@ pub struct Bundles {
 pub fn bundles() -> Bundles {
     let mut rng = ChaCha20Rng::seed_from_u64(1);
     let (params, secret, public, id) = key_pair(TOY_LOGN12_DEPTH21, &mut rng);
+    let (decisions, own_secret, own_public, own_id) = key_pair(TOY_LOGN12_DEPTH11, &mut rng);
     let (small, small_secret, small_public, small_id) = key_pair(TOY_LOGN11_SCORES, &mut rng);
     let token = AccessToken::generate(&mut rng);
     let (shape, (ring, ..)) = (shape(), rings());
-    let answers = ring.answers(params.spec()).validate().expect("a prefix of the set");
+    let answers = ring.answers(decisions.spec()).validate().expect("a prefix of the set");
     let manifest = |frames| {
         let scores = ScoresManifest::new(&small, small_id, 1, AnswersManifest::new(&answers, 0));
-        Manifest::new(&params, id, shape, 0, frames, token.digest(), scores)
+        let of_decisions = DecisionsManifest::new(&decisions, own_id, 1);
+        Manifest::new(&params, id, shape, 0, frames, token.digest(), scores).with_decisions(of_decisions)
     };
     let head = manifest(1);
     let mut writer = BundleWriter::new(BundleKind::Public, &head, Vec::new()).expect("a vector");
-    let small_frame = ckks::write_public_key(&small, &small_public);
-    writer.frame(&ckks::write_public_key(&params, &public)).expect("a vector");
-    writer.frame(&small_frame).expect("a vector");
-    let (frame, small_frame) = (secret.to_bytes(id), small_secret.to_bytes(small_id));
+    for (params, key) in [(&params, &public), (&decisions, &own_public), (&small, &small_public)] {
+        writer.frame(&ckks::write_public_key(params, key)).expect("a vector");
+    }
+    let frames = [(&secret, id), (&own_secret, own_id), (&small_secret, small_id)]
+        .map(|(secret, id)| secret.to_bytes(id));
+    let frames = frames.each_ref().map(|frame| &frame[..]);
     let head = manifest(2);
-    let secret = SecretBundle::write(&head, &frame, &small_frame, None, &token, Vec::new());
-    Bundles { public: writer.finish().expect("two frames").0, secret: secret.expect("a vector").0 }
+    let secret = SecretBundle::write(&head, &frames, None, &token, Vec::new());
+    Bundles { public: writer.finish().expect("three frames").0, secret: secret.expect("a vector").0 }
 }
 
 fn key_pair(spec: ParamsSpec, rng: &mut ChaCha20Rng) -> (Params, SecretKey, PublicKey, KeyId) {

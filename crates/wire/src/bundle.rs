@@ -10,12 +10,12 @@
 //!             …  first frame, and so on: as many frames as the manifest states, and no byte after them
 //! ```
 //! A public bundle has the public key, the relinearisation key and the Galois keys, first those of the large
-//! ring, then those of the ring of scores, and then those of answers: the keys of the ring switch by their
-//! numbers, and those of the rotations of the fold. Bootstrapping keys come last, if its manifest states
-//! them.
+//! ring, then those of the ring of evaluations if it is another one, those of the ring of scores, and those
+//! of answers: the keys of the ring switch by their numbers, and those of the rotations of the fold.
+//! Bootstrapping keys come last, if its manifest states them.
 //!
-//! A secret bundle has the secret key, that of the ring of scores, that of bootstrapping keys if there are
-//! any, and the access token.
+//! A secret bundle has the secret keys of these rings in the same order, that of bootstrapping keys if there
+//! are any, and the access token.
 
 use crate::frame::check_length;
 use crate::paper::PaperManifest;
@@ -26,7 +26,7 @@ use serde::de::DeserializeOwned;
 use std::io::{Read, Write};
 
 /// The version of bundles that are written and read.
-pub const BUNDLE_VERSION: u16 = 9;
+pub const BUNDLE_VERSION: u16 = 10;
 /// The first bytes of bundles for users of a committee, which versions before 7 of the format had.
 const USERS: [u8; 8] = *b"HELBAUSR";
 /// The most bytes of a manifest.

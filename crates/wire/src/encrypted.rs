@@ -19,7 +19,7 @@ use ckks::{KeyId, Params};
 use protocol::levels::PRODUCTS_LEVEL;
 use protocol::{
     Answers, BanditConfig, Compare, DecisionId, LearnId, LweAnswer, MOST_DECISIONS, MOST_LOGGED, Plan,
-    QuestionId, ScoreLayout, Status, TaskKind,
+    QuestionId, Rings, ScoreLayout, Status, TaskKind,
 };
 use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
@@ -113,9 +113,10 @@ impl Limits {
     /// The limits of a bandit with this configuration, plan and layout.
     ///
     /// # Errors
-    /// [`Error::Level`] if the plan names a level that `deep`, or for answers `answers`, does not have.
+    /// [`Error::Level`] if the plan names a level that a ring of `rings`, or for answers `answers`, does not
+    /// have.
     pub fn new(
-        deep: &Params,
+        rings: impl Into<Rings>,
         small: &Params,
         answers: &Params,
         config: &BanditConfig,
@@ -126,11 +127,11 @@ impl Limits {
             max if level > max => Err(Error::Level { what, level, max }),
             _ => Ok(ckks::ciphertext_bytes(params, level, false)),
         };
-        let bytes = |what, level| bytes_of(deep, what, level);
+        let Rings { updates, decisions } = &rings.into();
         let scores = ckks::ciphertext_bytes(small, small.max_level(), false);
-        let raised = bytes("raised scores", plan.scores_level)?
-            .max(bytes("statistics", plan.statistics_level)?)
-            .max(bytes("model", plan.model_level)?);
+        let raised = bytes_of(decisions, "raised scores", plan.scores_level)?
+            .max(bytes_of(updates, "statistics", plan.statistics_level)?)
+            .max(bytes_of(updates, "model", plan.model_level)?);
         let entries = layout.most_decisions() * layout.arms();
         let action = bytes_of(answers, "answer", plan.answer_level)?.max(ckks::partial_ciphertext_bytes(
             answers,
@@ -143,15 +144,17 @@ impl Limits {
             contexts: scores,
             statistics: ckks::partial_ciphertext_bytes(small, small.max_level(), layout.feedback_numbers()),
             trace: traced(scores),
-            question: traced(bytes("trace question", plan.answer_level)?),
+            question: traced(bytes_of(decisions, "trace question", plan.answer_level)?),
             answer: match (config.answers, config.compare) {
                 (Answers::Scores, _) => scores,
                 (Answers::Arm, Compare::Polynomial) => action,
                 (Answers::Arm, Compare::Pbs) => LweAnswer::bytes(layout.arms()),
             },
-            task: scores
-                .max(bytes("masked model", plan.refresh_level)?)
-                .max(bytes("masked products", PRODUCTS_LEVEL)?),
+            task: scores.max(bytes_of(updates, "masked model", plan.refresh_level)?).max(bytes_of(
+                decisions,
+                "masked products",
+                PRODUCTS_LEVEL,
+            )?),
             raised: raised.max(action),
             scores,
             counters: if config.counters.is_some() { counters } else { 0 },
@@ -640,7 +643,8 @@ mod tests {
     #[test]
     fn sizes_are_those_that_the_pages_state() {
         for (d, k, contexts, answer, of_several, exchanged, raised) in [
-            (2, 2, 100_472, 84_056, 131, 42_104, 1_347_704),
+            (2, 2, 100_472, 84_056, 131, 42_104, 673_912),
+            (7, 4, 100_472, 86_104, 141, 43_128, 761_976),
             (8, 8, 100_472, 84_056, 161, 42_104, 1_740_920),
             (16, 16, 100_472, 86_104, 204, 43_128, 1_876_088),
             (16, 32, 200_824, 172_120, 288, 86_136, 2_007_160),
@@ -648,18 +652,19 @@ mod tests {
         ] {
             let shape = protocol::Shape::for_problem(d, k);
             let keys = protocol::KeyPlan::new(shape, false, protocol::WidthShape::default()).unwrap();
+            let rings = keys.rings().unwrap();
             let (ring, plan) = (keys.scores, keys.answers);
-            let [deep, small] = [keys.params, ring.params].map(|spec| spec.validate().unwrap());
+            let small = ring.params.validate().unwrap();
             let answers = plan.params.validate().unwrap();
             let config = BanditConfig::new(d, k);
-            let plan = config.plan(&deep, shape, ring).unwrap();
+            let plan = config.plan(&rings, shape, ring).unwrap();
             let layout = ScoreLayout::new(&config, &plan, ring);
-            let limits = Limits::new(&deep, &small, &answers, &config, &plan, &layout).unwrap();
+            let limits = Limits::new(&rings, &small, &answers, &config, &plan, &layout).unwrap();
             assert_eq!(limits.answer, answer);
             let level = plan.answer_level;
             assert_eq!(ckks::partial_ciphertext_bytes(&answers, level, k), of_several, "{d}, {k}");
             assert_eq!(ckks::ciphertext_bytes(&answers, level, true), exchanged, "{d}, {k}");
-            assert_eq!(ckks::ciphertext_bytes(&deep, plan.scores_level, true), raised, "{d}, {k}");
+            assert_eq!(ckks::ciphertext_bytes(&rings.decisions, plan.scores_level, true), raised, "{d}, {k}");
             assert_eq!(ckks::ciphertext_bytes(&small, small.max_level(), true), contexts);
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::{Error, TokenDigest};
 use ckks::{KeyId, Params, ParamsSpec, Security};
-use protocol::{ScoreRing, Shape, WidthShape};
+use protocol::{Rings, ScoreRing, Shape, WidthShape};
 use serde::{Deserialize, Serialize};
 
 /// The source of the bound on log₂(QP).
@@ -33,6 +33,9 @@ pub struct Manifest {
     pub frames: u32,
     /// The digest of the token in the secret bundle, which gives access to encrypted bandits.
     pub token_digest: TokenDigest,
+    /// The keys of the ring of evaluations, if it is not the large one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decisions: Option<DecisionsManifest>,
     /// The keys of the ring of scores.
     pub scores: ScoresManifest,
     /// The bootstrapping keys of the ring of scores, if the bundle has them.
@@ -70,6 +73,65 @@ impl BootstrapsManifest {
         match switched == loaded {
             true => Ok(keys),
             false => Err(Error::Generation { keys, switched, loaded }),
+        }
+    }
+}
+
+/// The description of the keys of the ring of evaluations in a bundle.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DecisionsManifest {
+    /// The name of the parameter set.
+    pub params: String,
+    /// The fingerprint of the parameters, in hexadecimal.
+    pub fingerprint: String,
+    /// The id of the key pair of this ring, in hexadecimal.
+    pub key_id: String,
+    /// The security of the parameters, in bits; 0 for toy keys.
+    pub security_bits: u32,
+    /// log₂ of the largest modulus of this ring under which anything is encrypted.
+    pub log2_qp: f64,
+    /// The number of frames of this ring, which are among those of the bundle.
+    pub frames: u32,
+}
+
+impl DecisionsManifest {
+    /// The description of `frames` frames of the ring of evaluations.
+    pub fn new(params: &Params, key: KeyId, frames: u32) -> Self {
+        DecisionsManifest {
+            params: params.spec().name.into(),
+            fingerprint: params.fingerprint().to_string(),
+            key_id: key.to_string(),
+            security_bits: params.spec().security.bits(),
+            log2_qp: params.log_qp(),
+            frames,
+        }
+    }
+
+    /// As [`Manifest::params`], for the ring of evaluations.
+    ///
+    /// # Errors
+    /// As [`Manifest::params`].
+    pub fn params(&self) -> Result<Params, Error> {
+        self.stated().params(ParamsSpec::evaluations())
+    }
+
+    /// Checks that `key` is the id of this ring's key pair.
+    ///
+    /// # Errors
+    /// [`Error::Manifest`] if it differs.
+    pub fn check_key(&self, key: KeyId) -> Result<(), Error> {
+        self.stated().check_key(key)
+    }
+
+    fn stated(&self) -> StatedRing<'_> {
+        StatedRing {
+            params: &self.params,
+            fingerprint: &self.fingerprint,
+            key_id: &self.key_id,
+            security_bits: self.security_bits,
+            log2_qp: self.log2_qp,
+            fields: &DECISIONS_FIELDS,
         }
     }
 }
@@ -115,12 +177,13 @@ impl AnswersManifest {
 }
 
 impl ScoresManifest {
-    /// The parameters of answers beside the ring `large`, which must have the stated values.
+    /// The parameters of answers beside the ring of evaluations `decisions`, which must have the stated
+    /// values.
     ///
     /// # Errors
     /// [`Error::Manifest`] if a value differs.
-    pub fn answers(&self, ring: ScoreRing, large: &Params) -> Result<Params, Error> {
-        let params = ring.answers(large.spec()).validate()?;
+    pub fn answers(&self, ring: ScoreRing, decisions: &Params) -> Result<Params, Error> {
+        let params = ring.answers(decisions.spec()).validate()?;
         let AnswersManifest { fingerprint, log2_qp, .. } = &self.answers;
         let want = params.fingerprint().to_string();
         if *fingerprint != want {
@@ -200,6 +263,7 @@ impl Manifest {
             // A bundle has at most MAX_FRAMES.
             frames: frames + scores.frames + scores.answers.frames,
             token_digest,
+            decisions: None,
             scores,
             bootstraps: None,
         }
@@ -208,6 +272,11 @@ impl Manifest {
     /// The manifest of a bundle whose keys serve bandits of this width.
     pub fn of_width(self, width: WidthShape) -> Self {
         Manifest { width, ..self }
+    }
+
+    /// The manifest of a bundle that has keys of a ring for evaluations too.
+    pub fn with_decisions(self, decisions: DecisionsManifest) -> Self {
+        Manifest { frames: self.frames + decisions.frames, decisions: Some(decisions), ..self }
     }
 
     /// The manifest of a bundle that has a frame of bootstrapping keys too.
@@ -227,6 +296,16 @@ impl Manifest {
     /// value differs.
     pub fn params(&self) -> Result<Params, Error> {
         self.stated().params(ParamsSpec::named())
+    }
+
+    /// The parameters of the rings of circuits, which must have the stated values.
+    ///
+    /// # Errors
+    /// As [`Self::params`].
+    pub fn rings(&self) -> Result<Rings, Error> {
+        let updates = self.params()?;
+        let decisions = self.decisions.as_ref().map_or(Ok(updates.clone()), DecisionsManifest::params)?;
+        Ok(Rings { updates, decisions })
     }
 
     /// The security level that is stated.
@@ -271,14 +350,14 @@ impl Manifest {
     /// The number of frames of the large ring.
     ///
     /// # Errors
-    /// [`Error::Manifest`] if more frames of the ring of scores and of bootstraps are stated than frames in
-    /// all.
+    /// [`Error::Manifest`] if more frames of the other rings and of bootstraps are stated than frames in all.
     pub(crate) fn large_frames(&self) -> Result<u32, Error> {
-        let of_scores = self.scores.all_frames();
-        let of_scores = of_scores.and_then(|frames| frames.checked_add(self.bootstraps.is_some().into()));
-        let got = || of_scores.map_or("above 2³²".into(), |frames| frames.to_string());
+        let of_decisions = self.decisions.as_ref().map_or(0, |ring| ring.frames);
+        let others = [of_decisions, self.bootstraps.is_some().into()].into_iter();
+        let others = others.fold(self.scores.all_frames(), |sum, frames| sum?.checked_add(frames));
+        let got = || others.map_or("above 2³²".into(), |frames| frames.to_string());
         let most = || differs("scores.frames", &got(), &format!("at most {}", self.frames));
-        of_scores.and_then(|frames| self.frames.checked_sub(frames)).ok_or_else(most)
+        others.and_then(|frames| self.frames.checked_sub(frames)).ok_or_else(most)
     }
 
     fn stated(&self) -> StatedRing<'_> {
@@ -316,6 +395,12 @@ pub(crate) const LARGE_FIELDS: FieldNames = FieldNames {
     key_id: "key_id",
     security_bits: "security_bits",
     log2_qp: "log2_qp",
+};
+const DECISIONS_FIELDS: FieldNames = FieldNames {
+    fingerprint: "decisions.fingerprint",
+    key_id: "decisions.key_id",
+    security_bits: "decisions.security_bits",
+    log2_qp: "decisions.log2_qp",
 };
 const SCORES_FIELDS: FieldNames = FieldNames {
     fingerprint: "scores.fingerprint",

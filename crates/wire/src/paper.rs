@@ -12,7 +12,7 @@
 use crate::bundle::{BundleKind, BundleManifest, BundleReader, BundleWriter, kind_of};
 use crate::frame::{self, Kind, Reader};
 use crate::manifest::{LARGE_FIELDS, StatedRing, moment};
-use crate::public::{RingKeys, WantedKeys};
+use crate::public::{ReadKeys, WantedKeys};
 use crate::secret::{last_token, secret_key};
 use crate::{AccessToken, Error, TokenDigest};
 use ckks::{EvaluationKeys, KeyId, Params, ParamsSpec, PublicKey};
@@ -182,8 +182,8 @@ impl PaperKeys {
         let manifest = reader.manifest().clone();
         let (params, plan) = manifest.plan()?;
         let wanted = WantedKeys::paper(&params, &plan);
-        let RingKeys { public_key, key_id, keys } =
-            RingKeys::read(&mut reader, &params, manifest.frames, &wanted)?;
+        let ReadKeys { public_key, key_id, keys } =
+            ReadKeys::read(&mut reader, &params, manifest.frames, &wanted)?;
         manifest.check_key(key_id)?;
         wanted.check_complete(&keys)?;
         reader.next_frame(0, &mut Vec::new())?;

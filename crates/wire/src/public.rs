@@ -1,12 +1,12 @@
 use crate::Error;
 use crate::bundle::{BundleKind, BundleReader};
-use crate::manifest::{BootstrapsManifest, Manifest, ScoresManifest, differs};
+use crate::manifest::{BootstrapsManifest, DecisionsManifest, Manifest, ScoresManifest, differs};
 use ckks::{
-    EvaluationKeys, Evaluator, GaloisElement, KeyId, KeyStorage, KeySwitchKey, Params, PublicKey, RingSwitch,
-    Security,
+    EvaluationKeys, Evaluator, GaloisElement, KeyId, KeyStorage, KeySwitchKey, Params, PublicKey, RingKeys,
+    RingSwitch, Security,
 };
 use protocol::paper::PaperPlan;
-use protocol::{AnswerKeys, KeyPlan, ScoreRing};
+use protocol::{AnswerKeys, DecisionKeys, GaloisKey, KeyPlan, ScoreRing};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -26,6 +26,8 @@ pub struct PublicBundle {
     pub key_id: KeyId,
     /// Relinearisation and Galois keys.
     pub keys: EvaluationKeys,
+    /// The keys of the ring of evaluations, if it is not the one of `params`.
+    pub decisions: Option<RingKeys>,
     /// The keys of the ring of scores.
     pub scores: ScoreKeys,
     /// The bootstrapping keys, if the bundle has them.
@@ -57,7 +59,7 @@ pub struct ScoreKeys {
     pub key_id: KeyId,
     /// The relinearisation key and the keys of [`ckks::pack_elements`], at the top level.
     pub keys: EvaluationKeys,
-    /// The switch of answers from the large ring, with the rotations of the fold.
+    /// The switch of answers from the ring of evaluations, with the rotations of the fold.
     pub switch: RingSwitch,
 }
 
@@ -85,27 +87,40 @@ impl PublicBundle {
         let params = manifest.params()?;
         let plan = key_plan(&manifest)?;
         let (ring, small) = manifest.scores(&params)?;
+        let of_decisions = decision_ring(&manifest, &plan)?;
 
         let wanted = WantedKeys::large(&params, &plan);
-        let large = RingKeys::read(&mut reader, &params, manifest.large_frames()?, &wanted)?;
+        let large = ReadKeys::read(&mut reader, &params, manifest.large_frames()?, &wanted)?;
         manifest.check_key(large.key_id)?;
+        let decisions = match of_decisions {
+            None => None,
+            Some((stated, keys)) => {
+                let params = stated.params()?;
+                let wanted = WantedKeys::decisions(&params, keys);
+                let ReadKeys { public_key, key_id, keys } =
+                    ReadKeys::read(&mut reader, &params, stated.frames, &wanted)?;
+                stated.check_key(key_id)?;
+                wanted.check_complete(&keys)?;
+                Some(RingKeys { evaluator: Evaluator::new(params, keys), public_key, key_id })
+            }
+        };
         let stated = &manifest.scores;
         let wanted_of_scores = WantedKeys::scores(&small, &ring)?;
-        let RingKeys { public_key, key_id, keys } =
-            RingKeys::read(&mut reader, &small, stated.frames, &wanted_of_scores)?;
+        let ReadKeys { public_key, key_id, keys } =
+            ReadKeys::read(&mut reader, &small, stated.frames, &wanted_of_scores)?;
         stated.check_key(key_id)?;
         wanted_of_scores.check_complete(&keys)?;
         wanted.check_complete(&large.keys)?;
-        let answers = stated.answers(ring, &params)?;
-        let plan = AnswerKeys::new(ring, manifest.shape, params.spec());
-        let switch = read_switch(&mut reader, stated, &plan, &params, answers, key_id)?;
+        let from = decisions.as_ref().map_or(&params, |ring| ring.evaluator.params());
+        let answers = stated.answers(ring, from)?;
+        let switch = read_switch(&mut reader, stated, &plan.answers, from, answers, key_id)?;
         let scores = ScoreKeys { ring, params: small, public_key, key_id, keys, switch };
         let bootstraps = manifest.bootstraps.as_ref();
         let bootstraps = bootstraps.map(|stated| read_bootstraps(&mut reader, stated, key_id)).transpose()?;
         // All frames are read, so that the input must end here.
         reader.next_frame(0, &mut Vec::new())?;
-        let RingKeys { public_key, key_id, keys } = large;
-        Ok(PublicBundle { manifest, params, public_key, key_id, keys, scores, bootstraps })
+        let ReadKeys { public_key, key_id, keys } = large;
+        Ok(PublicBundle { manifest, params, public_key, key_id, keys, decisions, scores, bootstraps })
     }
 }
 
@@ -187,6 +202,21 @@ fn key_plan(manifest: &Manifest) -> Result<KeyPlan, Error> {
     Err(differs("params", &manifest.params, &names[..names.len() - 1].join(" or ")))
 }
 
+/// The ring of evaluations that the manifest states, and its keys in `plan`: both or neither.
+fn decision_ring<'a>(
+    manifest: &'a Manifest,
+    plan: &'a KeyPlan,
+) -> Result<Option<(&'a DecisionsManifest, &'a DecisionKeys)>, Error> {
+    match (&manifest.decisions, &plan.decisions) {
+        (None, None) => Ok(None),
+        (Some(stated), Some(keys)) if stated.params == keys.params.name => Ok(Some((stated, keys))),
+        (stated, want) => {
+            let got = stated.as_ref().map_or("none", |stated| &stated.params);
+            Err(differs("decisions.params", got, want.as_ref().map_or("none", |keys| keys.params.name)))
+        }
+    }
+}
+
 /// The evaluation keys that a ring needs.
 pub(crate) struct WantedKeys {
     relin_name: &'static str,
@@ -204,14 +234,14 @@ struct WantedKey {
 
 impl WantedKeys {
     fn large(params: &Params, plan: &KeyPlan) -> Self {
-        let galois = plan.galois.iter().map(|key| WantedKey {
-            name: format!("key for {}", key.automorphism),
-            element: key.automorphism.element(params),
-            level: key.level,
-            storage: key.storage,
-        });
-        let relin_name = "relinearisation key";
-        WantedKeys { relin_name, relin_level: plan.relin_level, galois: galois.collect() }
+        let (relin_name, relin_level) = ("relinearisation key", plan.relin_level);
+        WantedKeys { relin_name, relin_level, galois: wanted_galois(params, &plan.galois, "") }
+    }
+
+    fn decisions(params: &Params, keys: &DecisionKeys) -> Self {
+        let (relin_name, relin_level) = ("relinearisation key of evaluations", params.max_level());
+        let galois = wanted_galois(params, &keys.galois, " of evaluations");
+        WantedKeys { relin_name, relin_level, galois }
     }
 
     fn scores(params: &Params, ring: &ScoreRing) -> Result<Self, Error> {
@@ -250,14 +280,24 @@ impl WantedKeys {
     }
 }
 
+fn wanted_galois(params: &Params, keys: &[GaloisKey], ring: &str) -> Vec<WantedKey> {
+    let wanted = |key: &GaloisKey| WantedKey {
+        name: format!("key for {}{ring}", key.automorphism),
+        element: key.automorphism.element(params),
+        level: key.level,
+        storage: key.storage,
+    };
+    keys.iter().map(wanted).collect()
+}
+
 /// The keys of one ring in a bundle.
-pub(crate) struct RingKeys {
+pub(crate) struct ReadKeys {
     pub(crate) public_key: PublicKey,
     pub(crate) key_id: KeyId,
     pub(crate) keys: EvaluationKeys,
 }
 
-impl RingKeys {
+impl ReadKeys {
     /// Reads `frames` frames: the public key, and evaluation keys of the same pair in any order.
     pub(crate) fn read<M>(
         reader: &mut BundleReader<impl Read, M>,
@@ -286,7 +326,7 @@ impl RingKeys {
                 return Err(Error::Malformed("the bundle has a key twice"));
             }
         }
-        Ok(RingKeys { public_key, key_id, keys })
+        Ok(ReadKeys { public_key, key_id, keys })
     }
 }
 

@@ -1,5 +1,5 @@
 use crate::bundle::{BundleKind, BundleReader, BundleWriter};
-use crate::manifest::{Manifest, differs};
+use crate::manifest::{DecisionsManifest, Manifest, differs};
 use crate::{AccessToken, Error, TOKEN_BYTES, TokenDigest};
 use ckks::Params;
 use protocol::LWE_DIMENSION;
@@ -15,8 +15,10 @@ pub struct SecretBundle {
     pub params: Params,
     /// The frame of the secret key, for `ckks-secret`.
     pub frame: Zeroizing<Vec<u8>>,
+    /// The secret key of the ring of evaluations, if it is not the one of `params`.
+    pub decisions: Option<RingSecret>,
     /// The secret key of the ring of scores.
-    pub scores: ScoreSecret,
+    pub scores: RingSecret,
     /// The frame of the secret of bootstrapping keys, for `ckks-secret`, if the bundle has them.
     pub bootstraps: Option<Zeroizing<Vec<u8>>>,
     /// The access token, whose digest is in the manifests of both bundles.
@@ -26,8 +28,8 @@ pub struct SecretBundle {
 /// The most bytes of the frame of an LWE secret: magic number, two ids, and a bit for each number.
 const MOST_LWE_SECRET: usize = 8 + 2 * 16 + LWE_DIMENSION / 8;
 
-/// The secret key of the ring of scores in a bundle. It has no Debug, and is zeroed when it is dropped.
-pub struct ScoreSecret {
+/// The secret key of a ring in a bundle. It has no Debug, and is zeroed when it is dropped.
+pub struct RingSecret {
     /// The parameters of the ring.
     pub params: Params,
     /// The frame of the secret key, for `ckks-secret`.
@@ -53,40 +55,47 @@ impl SecretBundle {
         let manifest = reader.manifest().clone();
         let params = manifest.params()?;
         let (ring, small) = manifest.scores(&params)?;
+        let of_decisions = manifest.decisions.as_ref();
+        if let Some(got) = of_decisions.map(|stated| stated.frames).filter(|frames| *frames != 1) {
+            return Err(differs("decisions.frames", &got.to_string(), "1"));
+        }
+        let of_decisions = of_decisions.map(DecisionsManifest::params).transpose()?;
         let stated = &manifest.scores;
         if stated.frames != 1 {
             return Err(differs("scores.frames", &stated.frames.to_string(), "1"));
         }
-        stated.answers(ring, &params)?;
+        stated.answers(ring, of_decisions.as_ref().unwrap_or(&params))?;
         if stated.answers.frames != 0 {
             return Err(differs("scores.answers.frames", &stated.answers.frames.to_string(), "0"));
         }
         let frame = secret_key(&mut reader, &params)?;
-        let scores = ScoreSecret { frame: secret_key(&mut reader, &small)?, params: small };
+        let decisions = match of_decisions {
+            Some(params) => Some(RingSecret { frame: secret_key(&mut reader, &params)?, params }),
+            None => None,
+        };
+        let scores = RingSecret { frame: secret_key(&mut reader, &small)?, params: small };
         let bootstraps = match manifest.bootstraps {
             Some(_) => Some(frame_of(&mut reader, MOST_LWE_SECRET, "the secret of bootstrapping keys")?),
             None => None,
         };
         let token = last_token(&mut reader, manifest.token_digest)?;
-        Ok(SecretBundle { manifest, params, frame, scores, bootstraps, token })
+        Ok(SecretBundle { manifest, params, frame, decisions, scores, bootstraps, token })
     }
 
-    /// Writes a bundle: the frame of the secret key, that of the ring of scores, that of the secret of
+    /// Writes a bundle: the frames of the secret keys of its rings in their order, that of the secret of
     /// bootstrapping keys if there is one, and the token. Returns the output and the number of bytes written.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::FrameCount`] if the manifest states another number of frames.
     pub fn write<W: Write>(
         manifest: &Manifest,
-        frame: &[u8],
-        scores: &[u8],
+        rings: &[&[u8]],
         bootstraps: Option<&[u8]>,
         token: &AccessToken,
         out: W,
     ) -> Result<(W, u64), Error> {
         let mut writer = BundleWriter::new(BundleKind::Secret, manifest, out)?;
-        writer.frame(frame)?;
-        writer.frame(scores)?;
+        rings.iter().try_for_each(|frame| writer.frame(frame))?;
         bootstraps.map_or(Ok(()), |frame| writer.frame(frame))?;
         writer.frame(token.as_bytes())?;
         writer.finish()

@@ -9,8 +9,8 @@ use rand_chacha::ChaCha20Rng;
 use std::path::Path;
 use std::process::{Command, Output};
 use wire::{
-    AccessToken, BundleKind, BundleReader, BundleWriter, Manifest, PublicBundle, ScoreKeys, ScoresManifest,
-    SecretBundle,
+    AccessToken, BundleKind, BundleReader, BundleWriter, DecisionsManifest, Manifest, PublicBundle,
+    ScoreKeys, ScoresManifest, SecretBundle,
 };
 
 fn request() -> Request {
@@ -75,7 +75,14 @@ fn bundles_are_read_as_they_were_written() {
     assert!(memchr::memmem::find(&public, bundle.token.as_bytes()).is_none());
     assert!(memchr::memmem::find(&public, bundle.token.to_hex().as_bytes()).is_none());
 
-    let PublicBundle { manifest, params, public_key, key_id, keys, scores, bootstraps: _ } = read;
+    let PublicBundle { manifest, params, public_key, key_id, keys, decisions, scores, bootstraps: _ } = read;
+    // The ring of evaluations has a key pair of its own.
+    let (own, stated) = (bundle.decisions.unwrap(), manifest.decisions.clone().unwrap());
+    let (own, own_id) = SecretKey::from_bytes(&own.params, &own.frame).unwrap();
+    let decisions = decisions.unwrap();
+    assert!(own_id == decisions.key_id && own_id != id && stated.frames == 2);
+    assert_eq!(decisions.evaluator.params().fingerprint(), own.params().fingerprint());
+
     // The ring of scores has a key pair of its own, and what packing needs.
     let secret = bundle.scores;
     let (secret, small_id) = SecretKey::from_bytes(&secret.params, &secret.frame).unwrap();
@@ -88,7 +95,7 @@ fn bundles_are_read_as_they_were_written() {
     // Answers take two keys of the ring switch, and one rotation.
     assert_eq!((scores.switch.parts(), scores.switch.small().keys().galois.len()), (2, 1));
     assert_eq!(stated.answers.frames, 3);
-    switching_works(&scores, &deep, &secret);
+    switching_works(&scores, &own, &secret);
     packing_works(&scores, &secret);
 
     let engine = helba::DeepEngine::new(params, public_key, key_id, manifest.shape, keys).unwrap();
@@ -222,7 +229,25 @@ fn contradictions_in_a_bundle_are_refused() {
     scores(|m| m.answers.fingerprint = "00".into(), ".answers.fingerprint");
     scores(|m| m.answers.log2_qp += 1.0, ".answers.log2_qp");
 
+    let decisions = |change: fn(&mut DecisionsManifest), name: &str| {
+        field(&|m| change(m.decisions.as_mut().unwrap()), &format!("decisions{name}"));
+    };
+    decisions(|m| m.fingerprint = "00".into(), ".fingerprint");
+    decisions(|m| m.key_id = "00".into(), ".key_id");
+    decisions(|m| m.security_bits = 128, ".security_bits");
+    decisions(|m| m.log2_qp += 1.0, ".log2_qp");
+    // The set with security is not beside a large ring without it, and no ring is left out.
+    decisions(|m| m.params = "logn14-logqp409-depth11".into(), ".params");
+    decisions(|m| m.params = "toy-logn12-depth21".into(), ".params");
+    field(&|m| m.decisions = None, "decisions.params");
+
     let missing = |r| matches!(r, Err(wire::Error::MissingKey { .. }));
+    let last = frames(&ours).len() - 3 - 11;
+    assert!(missing(read(&|m, frames| {
+        // The relinearisation key of evaluations.
+        frames.remove(last - 1);
+        m.decisions.as_mut().unwrap().frames = 1;
+    })));
     for frame in 1..4 {
         assert!(missing(read(&|_, frames| drop(frames.remove(frame)))));
     }
@@ -278,6 +303,7 @@ fn contradictions_in_the_ring_of_scores_are_refused() {
     out_of_place(read(&|m, _| of_scores(m, count - 1)));
     let none = read(&|m, frames| {
         frames.truncate(first);
+        m.scores.answers.frames = 0;
         of_scores(m, 0);
     });
     assert!(matches!(none, Err(wire::Error::Truncated { .. })), "{none:?}");
@@ -365,7 +391,7 @@ fn contradictions_in_the_keys_of_answers_are_refused() {
     let mut old = ours.clone();
     old[8..10].copy_from_slice(&8u16.to_le_bytes());
     let error = PublicBundle::read(&old[..]).map(drop).unwrap_err().to_string();
-    let says = "the bundle has format version 8, this program reads version 9: generate new keys";
+    let says = "the bundle has format version 8, this program reads version 10: generate new keys";
     assert!(error.starts_with(says) && error.contains("a committee makes its own"), "{error}");
 }
 
@@ -410,8 +436,7 @@ fn a_writer_keeps_to_its_manifest() {
     assert!(matches!(
         SecretBundle::write(
             &manifest,
-            &secret,
-            &secret,
+            &[&secret, &secret],
             None,
             &AccessToken::generate(&mut rng(2)),
             Vec::new()

@@ -62,7 +62,7 @@ fn json_has_every_field_and_text_the_same_numbers() {
         [fields["params"].as_str().unwrap(), "10000 rounds", "128 bits", "relinearisation (1)", &kernels];
     assert!(wanted.iter().all(|w| text.contains(w)), "{text}");
     let text = String::from_utf8(tool(&arguments).stdout).unwrap();
-    let wanted = ["a decision  0.", "up to 1024 users", "MB of public keys", "pbs 0.", "--explain"];
+    let wanted = ["a decision  0.", "up to 512 users", "MB of public keys", "pbs 0.", "--explain"];
     assert!(wanted.iter().all(|w| text.contains(w)) && text.lines().count() == 10, "{text}");
 }
 

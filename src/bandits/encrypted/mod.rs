@@ -131,11 +131,11 @@ impl EncryptedServed {
 
     fn new(id: &str, live: Live, shared: Shared) -> Result<Self, Error> {
         let engine = &shared.engine;
-        let (deep, small) = (engine.deep(), engine.params());
+        let (rings, small) = (engine.deep().rings(), engine.params());
         let (config, plan) = (live.bandit.config().clone(), live.bandit.plan().clone());
         let exchanges = live.bandit.exchanges().clone();
         let answers = engine.answer_params();
-        let limits = Limits::new(deep.params(), small, answers, &config, &plan, &exchanges.layout)?;
+        let limits = Limits::new(rings, small, answers, &config, &plan, &exchanges.layout)?;
         let created = created(id, &live.bandit, engine);
         let (live, pool, snapshots) = (Mutex::new(live), Mutex::default(), Mutex::new(()));
         let (pace, turns) = (Mutex::new(Pace::new(Instant::now())), Arc::new(Semaphore::new(1)));

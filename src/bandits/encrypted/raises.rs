@@ -91,8 +91,8 @@ impl EncryptedServed {
         let (engine, exchange) = (&self.shared.engine, &self.exchanges.answers);
         let raised = match (waits, raised) {
             (Ok(Wanted::Scores(level)), Raised::Scores(frame)) => {
-                let deep = engine.deep();
-                let read = || ckks::read_ciphertext(deep.params(), deep.key_id(), level, frame);
+                let (params, id) = (engine.decision_params(), engine.decision_key_id());
+                let read = || ckks::read_ciphertext(params, id, level, frame);
                 Ok(Given::Scores(rayon::scope(|_| read())?))
             }
             (Ok(Wanted::Answers), Raised::Answers(frame)) => {

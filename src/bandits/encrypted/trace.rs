@@ -83,8 +83,8 @@ impl EncryptedServed {
     ) -> Result<(usize, Vec<u8>), Error> {
         let (engine, at) = (&self.shared.engine, rng.random_range(0..users));
         let question = engine.trace_question(evaluated, rng)?;
-        let deep = engine.deep();
-        Ok((at, ckks::write_ciphertext(deep.params(), deep.key_id(), &question)))
+        let (params, id) = (engine.decision_params(), engine.decision_key_id());
+        Ok((at, ckks::write_ciphertext(params, id, &question)))
     }
 
     /// The question about `test` to the user of `round`.

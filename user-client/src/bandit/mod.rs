@@ -111,12 +111,13 @@ impl<'a> Held<'a> {
         if config.compare == Compare::Pbs && self.keys().lwe.is_none() {
             return Err(Error::NoBootstraps);
         }
-        if config.plan(params, self.shape(), ring)? != *plan {
+        let rings = self.rings();
+        if config.plan(&rings, self.shape(), ring)? != *plan {
             return Err(Error::PlanMismatch);
         }
-        let answers = ring.answers(params.spec()).validate()?;
-        let exchanges = Exchanges::new(config, plan, ring, small, params, &answers)?;
-        let limits = Limits::new(params, small, &answers, config, plan, &exchanges.layout)?;
+        let answers = ring.answers(rings.decisions.spec()).validate()?;
+        let exchanges = Exchanges::new(config, plan, ring, small, &rings, &answers)?;
+        let limits = Limits::new(&rings, small, &answers, config, plan, &exchanges.layout)?;
         let created = created.clone();
         Ok(BanditDevice {
             answers_secret: self.keys().small.under(&answers),

@@ -25,8 +25,9 @@ impl BanditDevice<'_> {
         if !keys.answers.count()? {
             return Ok(None);
         }
-        let params = self.device.params();
-        let comparison = ckks_secret::constant_coefficient(&keys.deep, &question);
+        let secret = self.device.decisions().0;
+        let params = secret.params();
+        let comparison = ckks_secret::constant_coefficient(secret, &question);
         let threshold = exchange::trace_threshold(params);
         let bits = exchange::device_flood_bits(params);
         Ok(Some((question_id, comparison.at_least(threshold, params.prime(0), bits, rng))))
@@ -34,8 +35,8 @@ impl BanditDevice<'_> {
 
     /// The ciphertext of a trace question.
     pub(super) fn comparison(&self, question: &TraceQuestion) -> Result<Ciphertext, Error> {
-        let (params, level) = (self.device.params(), self.created.plan.answer_level);
-        Ok(ckks::read_ciphertext(params, self.device.key_id(), level, &question.frame)?)
+        let ((secret, id), level) = (self.device.decisions(), self.created.plan.answer_level);
+        Ok(ckks::read_ciphertext(secret.params(), id, level, &question.frame)?)
     }
 }
 

@@ -57,16 +57,16 @@ impl BanditDevice<'_> {
                 ckks::read_ciphertext(params, self.device.key_id(), level, &task.masked)?
             }
             TaskKind::Answers => {
-                let (params, level) = (self.device.params(), self.exchanges.answers.level());
-                ckks::read_ciphertext(params, self.device.key_id(), level, &task.masked)?
+                let (secret, id) = self.device.decisions();
+                ckks::read_ciphertext(secret.params(), id, self.exchanges.answers.level(), &task.masked)?
             }
         };
         Ok(MaskedTask { id: task.id, kind: task.kind, masked })
     }
 
     /// The body of `POST …/raises` with the answers to `tasks`, under the ticket of a device that waits for
-    /// its decision. A raise of scores or of a sum takes some 25 ms of one core; a raise of scores has 1.9 to
-    /// 2.8 MB at N = 2¹⁵, and one of answers 42 kB at N' = 2¹³.
+    /// its decision. A raise of scores or of a sum takes some 25 ms of one core; a raise of scores has 0.7 to
+    /// 0.9 MB at N = 2¹⁴ and 1.6 to 2.8 MB at N = 2¹⁵, and one of answers 42 kB at N' = 2¹³.
     ///
     /// # Errors
     /// [`Error::Secret`] for a factor that the level of the plan does not allow. No error depends on a
@@ -85,12 +85,13 @@ impl BanditDevice<'_> {
     fn raised<R: CryptoRng>(&self, task: &MaskedTask, rng: &mut R) -> Result<Raised, Error> {
         let keys = self.device.keys();
         let (deep, small, exchanges) = (&keys.deep, &keys.small, &self.exchanges);
+        let (decisions, decisions_id) = self.device.decisions();
         let frame = |fresh: SeededCiphertext| fresh.to_bytes(deep, self.device.key_id());
         match task.kind {
             TaskKind::Scores { factors } => {
                 let raise = &exchanges.scores;
-                let fresh = ckks_secret::raise(raise, small, deep, &task.masked, factors, rng)?;
-                Ok(Raised::Scores(frame(fresh)))
+                let fresh = ckks_secret::raise(raise, small, decisions, &task.masked, factors, rng)?;
+                Ok(Raised::Scores(fresh.to_bytes(decisions, decisions_id)))
             }
             TaskKind::Sum => {
                 let factors = exchanges.layout.statistics_factors();
@@ -113,7 +114,8 @@ impl BanditDevice<'_> {
             }
             TaskKind::Answers => {
                 let (exchange, answers) = (&exchanges.answers, &self.answers_secret);
-                let fresh = ckks_secret::slots_to_coefficients(exchange, deep, answers, &task.masked, rng)?;
+                let fresh =
+                    ckks_secret::slots_to_coefficients(exchange, decisions, answers, &task.masked, rng)?;
                 Ok(Raised::Answers(fresh.to_bytes(answers, self.small_id)))
             }
         }

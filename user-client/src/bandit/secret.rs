@@ -60,11 +60,16 @@ impl BanditDevice<'_> {
         Ok(LearnRequest { id, rounds: rounds.len() as u32, statistics }.to_bytes())
     }
 
+    /// N/2 of the ring of evaluations.
+    fn evaluation_slots(&self) -> usize {
+        self.device.decisions().0.params().max_slots()
+    }
+
     /// The entry of each arm of these users. They are slots of the answer to a request alone, and
     /// coefficients of one to a request of several. Whatever else it holds is noise.
     pub(super) fn entries(&self, decision: &Decision, users: &[usize]) -> Result<Vec<Vec<f64>>, Error> {
         let (params, level) = (&self.answers, self.created.plan.answer_level);
-        let places = self.exchanges.layout.answer_coefficients(users, self.device.params().max_slots());
+        let places = self.exchanges.layout.answer_coefficients(users, self.evaluation_slots());
         if decision.answer.len() == ckks::partial_ciphertext_bytes(params, level, places.len()) {
             let (id, scale) = (self.small_id, self.exchanges.answers.to().1);
             let named = places.iter().copied();
@@ -78,7 +83,7 @@ impl BanditDevice<'_> {
             return Ok(ckks_secret::decrypt_coefficients(&self.answers_secret, &answer).with(|c| entries(c)));
         }
         let answer = ckks::read_ciphertext(params, self.small_id, level, &decision.answer)?;
-        let (layout, large) = (&self.exchanges.layout, self.device.params().max_slots());
+        let (layout, large) = (&self.exchanges.layout, self.evaluation_slots());
         Ok(ckks_secret::decrypt(&self.answers_secret, &answer, params.max_slots())
             .with(|slots| users.iter().map(|&user| layout.action_values(slots, user, large)).collect()))
     }

@@ -29,8 +29,9 @@ fn world() -> &'static World {
     WORLD.get_or_init(|| {
         let [(public, secret), (_, other)] = keys();
         let bundle = wire::PublicBundle::read(&public[..]).unwrap();
-        let wire::PublicBundle { manifest, params, public_key, key_id, keys, scores, .. } = bundle;
+        let wire::PublicBundle { manifest, params, public_key, key_id, keys, decisions, scores, .. } = bundle;
         let deep = DeepEngine::new(params, public_key, key_id, manifest.shape, keys).unwrap();
+        let deep = deep.with_decisions(decisions);
         let wire::ScoreKeys { ring, params, public_key, key_id, keys, switch } = scores;
         let engine = Engine::new(deep, ring, params, public_key, key_id, keys, switch).unwrap();
         let [device, stranger] = [secret, other].map(|secret| Device::read(&secret[..]).unwrap());
@@ -124,9 +125,9 @@ impl Server {
         let Raises { ticket, raised } = Raises::read(&body, device.limits()).unwrap();
         assert_eq!(ticket, Some(TICKET));
         let [(7, Raised::Scores(frame))] = &raised[..] else { panic!("the answer to the task") };
-        let (deep, plan) = (engine.deep(), &self.created.plan);
-        let level = plan.scores_level;
-        let raised = ckks::read_ciphertext(deep.params(), deep.key_id(), level, frame).unwrap();
+        let (params, id, level) =
+            (engine.decision_params(), engine.decision_key_id(), self.created.plan.scores_level);
+        let raised = ckks::read_ciphertext(params, id, level, frame).unwrap();
         let mask = raise.encode_mask(&masked.seed, factors).unwrap();
         let evaluated = engine.evaluate(&circuit, raise, raised, &mask, &mut self.rng).unwrap();
         let exchanged = (!alone).then(|| self.exchange(device, &evaluated));
@@ -150,8 +151,8 @@ impl Server {
         let engine = &world().engine;
         let exchange = &self.bandit.exchanges().clone().answers;
         let masked = engine.mask_answers(exchange, evaluated, &mut self.rng).unwrap();
-        let deep = engine.deep();
-        let frame = ckks::write_ciphertext(deep.params(), deep.key_id(), &masked.ciphertext);
+        let (params, id) = (engine.decision_params(), engine.decision_key_id());
+        let frame = ckks::write_ciphertext(params, id, &masked.ciphertext);
         let tasks = vec![RaiseTask { id: 8, kind: TaskKind::Answers, masked: frame }];
         let asked = DecideReply { ticket: Some(TICKET), tasks, ..DecideReply::default() };
         let asked = device.read(&asked.to_bytes()).unwrap();
@@ -390,8 +391,9 @@ fn attack_hostile_tasks_are_refused() {
     let device = server.device();
     let (small, low, masked_model, answer) = frames();
     let products = {
-        let deep = world().engine.deep();
-        ckks::write_ciphertext(deep.params(), deep.key_id(), &Ciphertext::zero(deep.params(), 1))
+        let engine = &world().engine;
+        let (params, id) = (engine.decision_params(), engine.decision_key_id());
+        ckks::write_ciphertext(params, id, &Ciphertext::zero(params, 1))
     };
     let scores = |factor| TaskKind::Scores { factors: [factor; 3] };
     let read = |device: &BanditDevice, kind, masked: &[u8]| {

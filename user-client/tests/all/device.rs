@@ -116,9 +116,11 @@ fn other_bundles_are_refused() {
 
     // A manifest of other parameters, or of another key, around this secret.
     let bundle = SecretBundle::read(secret).unwrap();
+    let of_decisions = bundle.decisions.as_ref().unwrap();
     let around = |manifest: &wire::Manifest| {
-        let scores = &bundle.scores.frame;
-        let out = SecretBundle::write(manifest, &bundle.frame, scores, None, &bundle.token, Vec::new());
+        let rings: [&[u8]; 3] = [&bundle.frame, &of_decisions.frame, &bundle.scores.frame];
+        let rings = if manifest.decisions.is_some() { &rings[..] } else { &[rings[0], rings[2]] };
+        let out = SecretBundle::write(manifest, rings, None, &bundle.token, Vec::new());
         read(&out.unwrap().0).unwrap_err()
     };
     let spec = ckks::TOY_LOGN14_DEPTH22.validate().unwrap();
@@ -132,6 +134,10 @@ fn other_bundles_are_refused() {
     assert!(matches!(e, Error::Secret(ckks_secret::Error::Ckks(ckks::Error::WrongParams { .. }))), "{e}");
     let e = around(&wire::Manifest { key_id: "00".repeat(16), ..bundle.manifest.clone() });
     assert!(matches!(e, Error::Wire(wire::Error::Manifest { field: "key_id", .. })), "{e}");
+    let mut of_another = bundle.manifest.clone();
+    of_another.decisions.as_mut().unwrap().key_id = "00".repeat(16);
+    let e = around(&of_another);
+    assert!(matches!(e, Error::Wire(wire::Error::Manifest { field: "decisions.key_id", .. })), "{e}");
     let stated = wire::ScoresManifest { key_id: "00".repeat(16), ..stated };
     let e = around(&wire::Manifest { scores: stated, ..bundle.manifest.clone() });
     assert!(matches!(e, Error::Wire(wire::Error::Manifest { field: "scores.key_id", .. })), "{e}");

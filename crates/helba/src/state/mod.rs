@@ -119,7 +119,7 @@ impl EncryptedBandit {
     pub fn create(engine: &Engine, config: BanditConfig, secret: [u8; 32]) -> Result<Self, Error> {
         let deep = engine.deep();
         let (params, small) = (deep.params(), engine.params());
-        let plan = config.plan(params, deep.shape(), engine.ring())?;
+        let plan = config.plan(deep.rings(), deep.shape(), engine.ring())?;
         deep.check_width(&config)?;
         let exchanges = Self::exchanges_of(engine, &config, &plan)?;
         let lambda = config.linear.lambda;
@@ -167,8 +167,8 @@ impl EncryptedBandit {
     }
 
     fn exchanges_of(engine: &Engine, config: &BanditConfig, plan: &Plan) -> Result<Arc<Exchanges>, Error> {
-        let (small, large, answers) = (engine.params(), engine.deep().params(), engine.answer_params());
-        Ok(Arc::new(Exchanges::new(config, plan, engine.ring(), small, large, answers)?))
+        let (small, rings, answers) = (engine.params(), engine.deep().rings(), engine.answer_params());
+        Ok(Arc::new(Exchanges::new(config, plan, engine.ring(), small, rings, answers)?))
     }
 
     /// The configuration.

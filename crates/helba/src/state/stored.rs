@@ -72,7 +72,7 @@ impl EncryptedBandit {
         let state: State<Vec<u8>> = decode(bytes)?;
         let deep = engine.deep();
         let (plan, config) = (&state.plan, &state.config);
-        if config.plan(deep.params(), deep.shape(), engine.ring())? != *plan {
+        if config.plan(deep.rings(), deep.shape(), engine.ring())? != *plan {
             return Err(Error::BadState("it was made with other parameters".into()));
         }
         deep.check_width(config)?;

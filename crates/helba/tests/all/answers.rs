@@ -2,7 +2,9 @@
 //! exchange of answers, against exact arithmetic; and what a raiser that deviates learns of a neighbour.
 
 use circuits::{Clear, Complex64};
-use ckks::{Ciphertext, EvaluationKeys, Evaluator, Fold, Plaintext, RingSwitch, SeededCoefficients};
+use ckks::{
+    Ciphertext, EvaluationKeys, Evaluator, Fold, Plaintext, RingKeys, RingSwitch, SeededCoefficients,
+};
 use ckks_secret::SecretKey;
 use helba::Engine;
 use helba::circuit::DecisionCircuit;
@@ -35,20 +37,27 @@ impl World {
         let shape = Shape::for_problem(d, k);
         let plan = KeyPlan::new(shape, toy, WidthShape::default()).unwrap();
         let ring = plan.scores;
-        let (params, small) = (plan.params.validate().unwrap(), ring.params.validate().unwrap());
+        let (params, small) = (plan.rings().unwrap().decisions, ring.params.validate().unwrap());
         let [large, scores] = [&params, &small].map(|params| SecretKey::generate(params, &mut rng));
         let [public, public_scores] = [&large, &scores].map(|key| ckks_secret::public_key(key, &mut rng));
-        let (id, id_of_scores) = (public.id(&params), public_scores.id(&small));
+        let (key_id, id_of_scores) = (public.id(&params), public_scores.id(&small));
         let switch = testkit::ring_switch(&large, &scores, &plan.answers, &mut rng);
         let layout = AnswerLayout::new(ring, shape, params.max_slots());
-        let deep = DeepEngine::new(params, public, id, shape, EvaluationKeys::default()).unwrap();
+        // The ring of updates, which no answer depends on.
+        let updates = plan.params.validate().unwrap();
+        let none = EvaluationKeys::default;
+        let evaluator = Evaluator::new(params, none());
+        let decisions = RingKeys { evaluator, public_key: public.clone(), key_id };
+        let deep = DeepEngine::new(updates, public, key_id, shape, none()).unwrap();
+        let deep = deep.with_decisions(Some(decisions));
         let (keys, own) = (EvaluationKeys::default(), switch.clone());
         let engine = Engine::new(deep, ring, small, public_scores, id_of_scores, keys, own).unwrap();
         let answers = scores.under(engine.answer_params());
         let config = BanditConfig::new(d, k);
-        let plan = config.plan(large.params(), shape, ring).unwrap();
+        let rings = engine.deep().rings();
+        let plan = config.plan(&rings, shape, ring).unwrap();
         let (small, params) = (engine.params(), engine.answer_params());
-        let exchanges = Exchanges::new(&config, &plan, ring, small, large.params(), params).unwrap();
+        let exchanges = Exchanges::new(&config, &plan, ring, small, rings, params).unwrap();
         World { engine, switch, large, scores, answers, layout, exchanges, shape, rng }
     }
 

@@ -15,8 +15,9 @@ use std::collections::BTreeMap;
 
 fn plan(config: &BanditConfig) -> Result<Plan, Error> {
     let shape = Shape::for_problem(config.linear.d, config.linear.k);
-    let keys = KeyPlan::new(shape, false, WidthShape::default())?;
-    config.plan(&keys.params.validate().unwrap(), shape, keys.scores)
+    let width = if config.raises_differences() { WidthShape::Tangent } else { WidthShape::Root };
+    let keys = KeyPlan::new(shape, false, width)?;
+    config.plan(keys.rings().unwrap(), shape, keys.scores)
 }
 
 fn with(change: impl FnOnce(&mut BanditConfig)) -> BanditConfig {
@@ -33,7 +34,10 @@ fn shipped_sets_carry_their_shapes_at_128_bits() {
         let keys = KeyPlan::new(Shape::for_problem(d, k), false, WidthShape::default()).unwrap();
         assert_eq!((keys.params.security.bits(), keys.scores.params.security.bits()), (128, 128));
         assert_eq!((keys.params.log_n, plan.users >= 4), (15, true), "d = {d}, K = {k}");
-        // Of the answers, whose modulus is none of these two.
+        // Evaluations of up to four arms have a ring of their own.
+        let own = keys.decisions.as_ref().map(|keys| (keys.params.log_n, keys.params.security.bits()));
+        assert_eq!(own, (k <= 4).then_some((14, 128)), "d = {d}, K = {k}");
+        // Of the answers, whose modulus is none of these.
         assert_eq!(keys.answers.params.validate().unwrap().spec().security.bits(), 128);
     }
 }
@@ -47,6 +51,7 @@ fn every_security_level_carries_every_shape() {
         for security in [Security::Classical192, Security::Classical256] {
             let keys = KeyPlan::with_security(shape, security, WidthShape::default()).unwrap();
             let params = keys.params.validate().unwrap();
+            assert!(keys.decisions.is_none());
             let plan = config.plan(&params, shape, keys.scores).unwrap();
             assert!(plan.users >= 4 && params.spec().log_n == 16 && keys.scores.params.log_n >= 14);
             let answers = keys.answers.params.validate().unwrap();
@@ -154,8 +159,12 @@ fn what_the_circuit_cannot_carry_is_refused_by_name() {
     assert_eq!(field(&with(|c| c.linear.lambda = 1e308)), "linear.lambda");
     assert_eq!(field(&with(|c| c.horizon = 0)), "horizon");
     assert_eq!(field(&with(|c| c.comparison_bits = 7)), "comparison_bits");
-    // A root takes the levels of a finer comparison.
-    assert!(plan(&with(|c| c.comparison_bits = 10)).is_ok());
+    // A finer comparison takes levels that the ring of evaluations does not have, nor that of a root beside
+    // the root.
+    assert_eq!(field(&with(|c| c.comparison_bits = 10)), "a decision");
+    let both = KeyPlan::new(Shape::for_problem(7, 4), false, WidthShape::Root).unwrap();
+    let finer = with(|c| c.comparison_bits = 10);
+    assert!(finer.plan(both.rings().unwrap(), Shape::for_problem(7, 4), both.scores).is_ok());
     let root = |c: &mut BanditConfig| c.linear.width = WidthShape::Root.width(1.0);
     assert_eq!(field(&with(|c| (root(c), c.comparison_bits = 10).1)), "a decision");
     assert_eq!(field(&with(|c| c.sqrt_degree = 16)), "sqrt_degree");
@@ -233,13 +242,15 @@ fn keys_reach_the_levels_of_their_use() {
     for (d, k, serves) in of(WidthShape::Root).chain(of(WidthShape::Tangent)) {
         let shape = Shape::for_problem(d, k);
         let keys = KeyPlan::new(shape, false, serves).unwrap();
-        let params = keys.params.validate().unwrap();
-        let mut used = BTreeMap::<Automorphism, usize>::new();
-        let mut note = |alg: &Clear| {
+        let rings = keys.rings().unwrap();
+        // In the ring of updates, and in that of evaluations if it is another.
+        let mut used = [BTreeMap::<Automorphism, usize>::new(), BTreeMap::new()];
+        let own = usize::from(keys.decisions.is_some());
+        let mut note = |alg: &Clear, ring: usize| {
             let rotations = alg.rotation_levels().into_iter().map(|(k, l)| (Automorphism::Rotation(k), l));
             for (a, level) in rotations.chain(alg.conjugation_level().map(|l| (Automorphism::Conjugation, l)))
             {
-                let highest = used.entry(a).or_default();
+                let highest = used[ring].entry(a).or_default();
                 *highest = level.max(*highest);
             }
         };
@@ -250,21 +261,22 @@ fn keys_reach_the_levels_of_their_use() {
         for (width, sqrt_degree, comparison_bits) in roots.into_iter().chain(tangents).filter(served) {
             let mut config = BanditConfig { sqrt_degree, comparison_bits, ..BanditConfig::new(d, k) };
             config.linear.width = width.width(0.5);
-            let Ok(plan) = config.plan(&params, shape, keys.scores) else { continue };
+            let Ok(plan) = config.plan(&rings, shape, keys.scores) else { continue };
             // The trace takes the place of one user, and no level.
             let mut with_trace = config.clone();
             with_trace.linear.schedule = Schedule::TraceOrGrowth;
             let want = Plan { users: plan.users - 1, ..plan.clone() };
-            assert_eq!(with_trace.plan(&params, shape, keys.scores).unwrap(), want);
+            assert_eq!(with_trace.plan(&rings, shape, keys.scores).unwrap(), want);
             assert!(want.users >= 1);
             // The keys reach as deep a circuit as there are levels for.
-            let alg = Clear::new(params.max_slots()).unwrap();
+            let slots = rings.decisions.max_slots();
+            let alg = Clear::new(slots).unwrap();
             let scalars = Scalars::new(&config, 1, 0);
-            let circuit = DecisionCircuit::new(&config, scalars, shape, params.max_slots()).unwrap();
+            let circuit = DecisionCircuit::new(&config, scalars, shape, slots).unwrap();
             let raised = alg.fresh(&[Complex64::ZERO], plan.scores_level).unwrap();
             let products = circuit.products(&alg, &raised).unwrap();
             assert_eq!(alg.level(&products), PRODUCTS_LEVEL);
-            note(&alg);
+            note(&alg, own);
             circuits += 1;
             let alg = Clear::new(shape.update_slots()).unwrap();
             let fresh = |level| alg.fresh(&[Complex64::ZERO], level).unwrap();
@@ -272,18 +284,21 @@ fn keys_reach_the_levels_of_their_use() {
             let (statistics, model) = (fresh(plan.statistics_level), fresh(plan.model_level));
             let model = update::batch_update(&alg, &newton, &statistics, &model).unwrap();
             assert_eq!(alg.level(&model) - UpdateLevels::new(0).scale, plan.refresh_level);
-            note(&alg);
+            note(&alg, 0);
         }
-        let made: BTreeMap<_, _> = keys.galois.iter().map(|key| (key.automorphism, key.level)).collect();
-        for (a, level) in &used {
-            assert!(
-                made.get(a).is_some_and(|made| made >= level),
-                "{d}, {k}, {serves:?}: {a} at {level}, {:?}",
-                made.get(a)
-            );
+        let of_decisions = keys.decisions.as_ref().map_or(&[][..], |keys| &keys.galois);
+        for (made, used) in [&keys.galois, of_decisions].into_iter().zip(&used) {
+            let made: BTreeMap<_, _> = made.iter().map(|key| (key.automorphism, key.level)).collect();
+            for (a, level) in used {
+                assert!(
+                    made.get(a).is_some_and(|made| made >= level),
+                    "{d}, {k}, {serves:?}: {a} at {level}, {:?}",
+                    made.get(a)
+                );
+            }
+            assert_eq!(made.len(), used.len(), "{d}, {k}, {serves:?}: keys that nothing uses");
         }
-        assert_eq!(made.len(), used.len(), "{d}, {k}, {serves:?}: keys that nothing uses");
         shapes += 1;
     }
-    assert_eq!((shapes, circuits), (48, 200));
+    assert_eq!((shapes, circuits), (48, 184));
 }

@@ -15,6 +15,7 @@ use protocol::{
 };
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use testkit::{ClearTwin, Party, ScoresParty};
 
@@ -24,7 +25,9 @@ type Decided = (u64, Vec<Vec<f64>>, Vec<f64>);
 /// Everybody, in one process.
 struct World {
     engine: Engine,
-    party: Party,
+    party: Arc<Party>,
+    /// The keys of the ring of evaluations, which may be those of `party`.
+    decisions: Arc<Party>,
     small: ScoresParty,
     bandit: EncryptedBandit,
     twin: ClearTwin,
@@ -46,18 +49,22 @@ impl World {
 
     fn with_keys(config: BanditConfig, plan: KeyPlan) -> Self {
         let shape = Shape::for_problem(config.linear.d, config.linear.k);
-        let party = Party::for_plan(&plan, 7).unwrap();
+        let party = Arc::new(Party::for_plan(&plan, 7).unwrap());
+        let own = Party::for_decisions(&plan, 6).unwrap();
+        let keys = own.as_ref().map(Party::ring_keys);
+        let decisions = own.map_or_else(|| party.clone(), Arc::new);
         let ring = plan.scores;
         let mut rng = ChaCha20Rng::seed_from_u64(8);
         let small = ScoresParty::generate(ring, &mut rng).unwrap();
         let (params, public, id) = (party.params.clone(), party.public.clone(), party.key_id());
         let deep = DeepEngine::new(params, public, id, shape, party.keys.clone()).unwrap();
-        let switch = testkit::ring_switch(&party.secret, &small.secret, &plan.answers, &mut rng);
+        let deep = deep.with_decisions(keys);
+        let switch = testkit::ring_switch(&decisions.secret, &small.secret, &plan.answers, &mut rng);
         let (params, public, keys) = (small.params.clone(), small.public.clone(), small.keys.clone());
         let engine = Engine::new(deep, ring, params, public, small.key_id(), keys, switch).unwrap();
         let bandit = EncryptedBandit::create(&engine, config.clone(), [9; 32]).unwrap();
         let twin = ClearTwin::new(config.clone());
-        World { engine, party, small, bandit, twin, rng, round: 0, config }
+        World { engine, party, decisions, small, bandit, twin, rng, round: 0, config }
     }
 
     fn apply(&mut self, event: &Event) -> Applied {
@@ -142,12 +149,12 @@ impl World {
         let raised = ckks_secret::raise(
             raise,
             &self.small.secret,
-            &self.party.secret,
+            &self.decisions.secret,
             &masked.ciphertext,
             factors,
             &mut self.rng,
         );
-        let raised = raised.unwrap().expand(&self.party.secret);
+        let raised = raised.unwrap().expand(&self.decisions.secret);
         let mask = raise.encode_mask(&masked.seed, factors).unwrap();
         let start = Instant::now();
         let evaluated = self.engine.evaluate(&circuit, raise, raised, &mask, &mut self.rng).unwrap();
@@ -157,7 +164,7 @@ impl World {
             assert_eq!(question.level(), 0);
             (test, question)
         });
-        let (large, params) = (self.party.params.max_slots(), &self.engine.answer_params().clone());
+        let (large, params) = (self.decisions.params.max_slots(), &self.engine.answer_params().clone());
         let secret = self.small.secret.under(params);
         let exchanged = (requests.len() > 1).then(|| self.exchange(&evaluated));
         let mut answer = |(round, decisions, users): (u64, Vec<Vec<Vec<f64>>>, Vec<usize>)| {
@@ -205,7 +212,7 @@ impl World {
         let answers = self.small.secret.under(self.engine.answer_params());
         let fresh = ckks_secret::slots_to_coefficients(
             exchange,
-            &self.party.secret,
+            &self.decisions.secret,
             &answers,
             &masked.ciphertext,
             &mut self.rng,
@@ -228,7 +235,7 @@ impl World {
         // As for a user beside the trace.
         let raise = &exchanges.scores;
         let masked = self.engine.mask(raise, packed, &mut self.rng).unwrap();
-        let (small, deep) = (&self.small.secret, &self.party.secret);
+        let (small, deep) = (&self.small.secret, &self.decisions.secret);
         let raised = ckks_secret::raise(raise, small, deep, &masked.ciphertext, factors, &mut self.rng);
         let raised = raised.unwrap().expand(deep);
         let mask = raise.encode_mask(&masked.seed, factors).unwrap();
@@ -237,8 +244,8 @@ impl World {
 
     /// What a device answers to a trace question.
     fn reached(&mut self, question: &Ciphertext) -> bool {
-        let params = &self.party.params;
-        ckks_secret::constant_coefficient(&self.party.secret, question).at_least(
+        let params = &self.decisions.params;
+        ckks_secret::constant_coefficient(&self.decisions.secret, question).at_least(
             exchange::trace_threshold(params),
             params.prime(0),
             exchange::device_flood_bits(params),
@@ -464,7 +471,7 @@ fn decide_for_all(d: usize, k: usize, width: WidthShape, toy: bool, at_least: us
         world.twin.learn(&x, x.iter().zip(&theta).map(|(a, b)| a * b).sum());
     }
     let model = world.model_of_the_twin();
-    let (users, slots) = (world.bandit.plan().users, world.party.params.max_slots());
+    let (users, slots) = (world.bandit.plan().users, world.decisions.params.max_slots());
     let layout = world.bandit.exchanges().layout.answers(slots);
     let (clear, levels) = (Clear::new(slots).unwrap(), world.bandit.plan().scores_level);
     let (mut all, mut other, mut inexact) = (0, 0, 0);
@@ -1330,21 +1337,21 @@ fn attack_a_question_shows_one_coefficient() {
         let answers = world.small.secret.under(world.engine.answer_params());
         let mut decrypted = || {
             let (ct, secret) = match kind {
-                true => (world.engine.trace_question(&evaluated, &mut world.rng), &world.party.secret),
+                true => (world.engine.trace_question(&evaluated, &mut world.rng), &world.decisions.secret),
                 false => (world.engine.answer_alone(&evaluated, &[1], &mut world.rng), &answers),
             };
             ckks_secret::decrypt_coefficients(secret, &ct.unwrap()).with(|values| values.to_vec())
         };
         let pairs: Vec<(i128, i128)> = decrypted().into_iter().zip(decrypted()).collect();
-        let q = i128::from(world.party.params.prime(0));
+        let q = i128::from(world.decisions.params.prime(0));
         pairs.into_iter().map(|(a, b)| (a - b + q / 2).rem_euclid(q) - q / 2).collect::<Vec<i128>>()
     };
     let wide = |values: &[i128], world: &World| {
-        let bound = i128::from(world.party.params.prime(0)) / 16;
+        let bound = i128::from(world.decisions.params.prime(0)) / 16;
         values.iter().filter(|value| value.abs() > bound).count()
     };
     let question = differences(&mut world, true);
-    let scale = world.party.params.scale(0);
+    let scale = world.decisions.params.scale(0);
     // Twice the noise of the server.
     assert!((question[0] as f64).abs() < 0.13 * scale);
     // Seven eighths of uniform differences are wider, with a standard deviation of 0.005.
@@ -1368,9 +1375,10 @@ fn attack_a_question_hides_its_errors_and_its_origin() {
     let evaluated = world.evaluated_trace();
     let mut questions: Vec<_> =
         (0..100).map(|_| world.engine.trace_question(&evaluated, &mut world.rng).unwrap()).collect();
-    let scale = world.party.params.scale(0);
+    let scale = world.decisions.params.scale(0);
     let opened = |question: &Ciphertext| {
-        let constant = ckks_secret::decrypt_coefficients(&world.party.secret, question).with(|all| all[0]);
+        let constant =
+            ckks_secret::decrypt_coefficients(&world.decisions.secret, question).with(|all| all[0]);
         constant as f64 / scale
     };
     let traces: Vec<f64> = questions.iter().map(opened).collect();

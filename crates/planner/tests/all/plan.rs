@@ -38,12 +38,16 @@ fn planned_bytes_are_those_made() {
     let of_public_keys = |kind: &str| kind.starts_with("public key");
     let memory = |ring: &str| -> u64 {
         let ring_of = |kind: &str| {
-            ["of scores", "of answers"].into_iter().find(|ring| kind.ends_with(ring)).unwrap_or("")
+            ["of scores", "of answers", "of evaluations"]
+                .into_iter()
+                .find(|ring| kind.ends_with(ring))
+                .unwrap_or("")
         };
         let kinds = report.keys.iter().filter(|k| !of_public_keys(k.kind));
         kinds.filter(|k| ring_of(k.kind) == ring).map(|k| k.memory).sum()
     };
-    let scores = bundle.scores;
+    let (scores, decisions) = (bundle.scores, bundle.decisions.unwrap());
+    assert_eq!(memory("of evaluations"), decisions.evaluator.keys().bytes() as u64);
     assert_eq!(memory(""), bundle.keys.bytes() as u64);
     assert_eq!(memory("of scores"), scores.keys.bytes() as u64);
     assert_eq!(memory("of answers"), scores.switch.bytes() as u64);
@@ -118,7 +122,7 @@ fn depth_by_step_is_the_bandits_plan() {
         let shape = Shape::for_problem(d, k);
         let keys = KeyPlan::new(shape, false, WidthShape::default()).unwrap();
         let config = BanditConfig::new(d, k);
-        let levels = config.plan(&keys.params.validate().unwrap(), shape, keys.scores).unwrap();
+        let levels = config.plan(keys.rings().unwrap(), shape, keys.scores).unwrap();
         let sum = |list: &[planner::Depth]| list.iter().map(|d| d.levels).sum::<usize>();
         assert_eq!(sum(&report.decision_depth), levels.scores_level);
         assert_eq!(sum(&report.update_depth), levels.statistics_level);

@@ -108,7 +108,9 @@ proptest! {
             if let Ok(bundle) = SecretBundle::read(&changed[..]) {
                 let large = SecretKey::from_bytes(&bundle.params, &bundle.frame);
                 let small = SecretKey::from_bytes(&bundle.scores.params, &bundle.scores.frame);
-                prop_assert!(large.is_err() || small.is_err());
+                let own = bundle.decisions.unwrap();
+                let own = SecretKey::from_bytes(&own.params, &own.frame);
+                prop_assert!(large.is_err() || small.is_err() || own.is_err());
             }
         }
     }

@@ -295,8 +295,8 @@ impl EncryptedServed {
         let mask = tokio::task::spawn_blocking(move || {
             rayon::scope(|_| served.exchanges.answers.encode_mask(&seed))
         });
-        let deep = self.shared.engine.deep();
-        let masked = ckks::write_ciphertext(deep.params(), deep.key_id(), &ciphertext);
+        let engine = &self.shared.engine;
+        let masked = ckks::write_ciphertext(engine.decision_params(), engine.decision_key_id(), &ciphertext);
         let (sender, receiver) = oneshot::channel();
         let (task, awaited) = ((TaskKind::Answers, masked), (Awaited::Answers(sender), receiver));
         let (mut answers, asked) = self.ask_a_holder(task, awaited, users, turn).await?;
