@@ -120,7 +120,7 @@ impl Committee {
     pub(crate) fn erase(&self, agent: &Inner, bandit: &str, decision: &str) -> Result<(), Error> {
         let (label, mut rng) = (label(decision)?, agent.fork_rng());
         let erase = |_: &mut ChaCha20Rng| self.session.user()?.erase(&*self.session.bandit(bandit)?, &label);
-        Ok(patiently(agent.options.patience, &agent.stop, &mut rng, erase)?)
+        Ok(patiently(agent.options.patience, &agent.stop, &mut rng, erase).map(drop)?)
     }
 
     fn begin(&self) -> Result<UnderWay<'_>, Error> {

@@ -75,7 +75,7 @@ impl CommitteeError {
                 Board::Request(_) => ProblemType::Malformed,
                 Board::Session => ProblemType::UnknownSession,
                 Board::Definition(_) => ProblemType::BadConfiguration,
-                Board::Decision => ProblemType::UnknownDecision,
+                Board::Decision | Board::OtherSession => ProblemType::UnknownDecision,
                 Board::Full { .. } => ProblemType::Overloaded,
                 Board::Refused(_) => ProblemType::BadValue,
                 Board::Ended | Board::Leaves => ProblemType::NotEvaluated,

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use switchboard::{Decision, Options, Switchboard, Ticket};
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout_at;
-use wire::{CommitteeBandit, CommitteeBanditView, CommitteeCounters};
+use wire::{CommitteeBandit, CommitteeBanditView, CommitteeCounters, CommitteeErasure};
 
 /// The time between two looks at who is silent.
 const TICK: Duration = Duration::from_millis(250);
@@ -326,7 +326,7 @@ impl Asked {
         let counters = match self.counters {
             Some(Counters { rho: Some(_), .. }) => {
                 return Err(bad(
-                    "counters.rho: a bandit of a committee has none, since its members add no noise".into(),
+                    "counters.rho (--counters-rho): a bandit of a committee has none, since its members add no noise".into(),
                 ));
             }
             // What does not fit is larger than any group.
@@ -469,9 +469,16 @@ impl CommitteeServed {
     ///
     /// # Errors
     /// Those of the switchboard and the disk.
-    pub(crate) fn feedback(&self, body: Vec<u8>) -> Result<Reply, crate::Error> {
+    pub(crate) fn feedback(
+        &self,
+        (decision, session): (&[u8; 32], Option<SessionId>),
+        body: Vec<u8>,
+    ) -> Result<Reply, crate::Error> {
         let (committee, id) = self.at();
-        committee.with(|board| board.feedback(&id, body, Instant::now()))?;
+        committee.with(|board| {
+            session.map_or(Ok(()), |session| board.check_session(&id, decision, &session))?;
+            board.feedback(&id, body, Instant::now())
+        })?;
         Reply::json(&serde_json::json!({ "counted": true }))
     }
 
@@ -479,10 +486,17 @@ impl CommitteeServed {
     ///
     /// # Errors
     /// Those of the switchboard and the disk.
-    pub(crate) fn erase(&self, decision: &[u8; 32], erasure: Vec<u8>) -> Result<Reply, crate::Error> {
+    pub(crate) fn erase(
+        &self,
+        (decision, session): (&[u8; 32], Option<SessionId>),
+        erasure: Vec<u8>,
+    ) -> Result<Reply, crate::Error> {
         let (committee, id) = self.at();
-        committee.with(|board| board.erase(&id, decision, erasure, Instant::now()))?;
-        Reply::json(&serde_json::json!({ "erased": true }))
+        let learnt = committee.with(|board| {
+            session.map_or(Ok(()), |session| board.check_session(&id, decision, &session))?;
+            board.erase(&id, decision, erasure, Instant::now())
+        })?;
+        Reply::json(&CommitteeErasure { erased: true, learnt })
     }
 
     /// Its numbers.

@@ -20,6 +20,9 @@ pub(crate) struct Arguments {
     pub(crate) json: bool,
 }
 
+/// The most sessions of a batch.
+const MOST_SESSIONS: i64 = shares::talk::Rules::MOST_SESSIONS as i64;
+
 /// What a user of a committee does.
 #[derive(Subcommand)]
 pub(crate) enum CommitteeCommand {
@@ -48,7 +51,7 @@ pub(crate) enum CommitteeCommand {
         tuning: Tuning,
         /// The least number of sessions whose feedback a batch has, so that nobody is alone in it. 1 is no
         /// bound: for a bandit with few users, and for one that is to `learn`.
-        #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1000))]
+        #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=MOST_SESSIONS))]
         sessions: u16,
         /// The most decisions of a session between two batches.
         #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..))]
@@ -615,6 +618,9 @@ pub(crate) struct Outcome {
     pub(crate) share: Option<u64>,
 }
 
+/// The heading of options that a bandit of a committee has not.
+const OF_KEYS: &str = "Options of encrypted bandits, which a committee refuses";
+
 /// The parameters that are changed most often. `--config` sets all of them.
 #[derive(Args)]
 pub(crate) struct Tuning {
@@ -636,26 +642,26 @@ pub(crate) struct Tuning {
     pub(crate) rewards: Vec<f64>,
     /// Number of rounds that the encrypted statistics are scaled for. Learning goes on beyond it, with less
     /// precision [default: 1000; for `replay`, the rounds of the file].
-    #[arg(long)]
+    #[arg(long, help_heading = OF_KEYS)]
     pub(crate) horizon: Option<u64>,
     /// With the schedule trace_or_growth: number of feedbacks that a batch still takes while it waits for a
     /// device to say whether it ends. If no device says it, one more ends the batch, and the model is updated
     /// [default: 4].
-    #[arg(long)]
+    #[arg(long, help_heading = OF_KEYS)]
     pub(crate) unanswered: Option<u64>,
-    /// Rule by which a batch ends; the server then computes the inverse and the estimate [default:
-    /// growth_or_every].
+    /// Rule by which a batch ends; then the inverse and the estimate are computed. A committee has
+    /// growth_or_every alone [default: growth_or_every].
     #[arg(long)]
     pub(crate) schedule: Option<Rule>,
     /// What a device learns from a decision [default: arm].
-    #[arg(long)]
+    #[arg(long, help_heading = OF_KEYS)]
     pub(crate) answers: Option<Learnt>,
     /// How the server compares arms [default: polynomial].
-    #[arg(long)]
+    #[arg(long, help_heading = OF_KEYS)]
     pub(crate) compare: Option<Comparing>,
     /// States that everyone who holds the key may see the model. `--answers scores` needs it, because the
     /// model can be computed from scores.
-    #[arg(long, requires = "answers")]
+    #[arg(long, requires = "answers", help_heading = OF_KEYS)]
     pub(crate) open_model: bool,
     /// Adds counters per arm: plays and rewards of all devices together, over whole groups of N feedbacks
     /// [default without N: 100]. Holders of the key open them with `counters`. Members open those of a
@@ -663,8 +669,8 @@ pub(crate) struct Tuning {
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "100")]
     pub(crate) counters: Option<u64>,
     /// Rho of the noise that the server adds to the counters of each group (zero-concentrated differential
-    /// privacy of one feedback). Without it they are exact; those of a committee always are.
-    #[arg(long, value_name = "RHO", requires = "counters")]
+    /// privacy of one feedback). Without it they are exact.
+    #[arg(long, value_name = "RHO", requires = "counters", help_heading = OF_KEYS)]
     pub(crate) counters_rho: Option<f64>,
 }
 
@@ -696,6 +702,21 @@ pub(crate) enum Comparing {
 }
 
 impl Tuning {
+    /// The options that were given and that a bandit of a committee has not.
+    pub(crate) fn of_keys(&self) -> Vec<&'static str> {
+        let traces = matches!(self.schedule, Some(Rule::TraceOrGrowth));
+        let given = [
+            ("--horizon", self.horizon.is_some()),
+            ("--unanswered", self.unanswered.is_some()),
+            ("--schedule trace_or_growth", traces),
+            ("--answers", self.answers.is_some()),
+            ("--compare", self.compare.is_some()),
+            ("--open-model", self.open_model),
+            ("--counters-rho", self.counters_rho.is_some()),
+        ];
+        given.into_iter().filter_map(|(option, given)| given.then_some(option)).collect()
+    }
+
     pub(crate) fn apply(&self, config: &mut BanditConfig) -> anyhow::Result<()> {
         config.linear.lambda = self.lambda.unwrap_or(config.linear.lambda);
         config.horizon = self.horizon.unwrap_or(config.horizon);

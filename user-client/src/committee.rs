@@ -6,7 +6,7 @@ use anyhow::{Context, ensure};
 use host::{say, tell};
 use protocol::BanditConfig;
 use serde_json::json;
-use user_client::{CommitteeUser, Creation, Error, os_rng};
+use user_client::{CommitteeUser, Creation, Error, os_rng, watch_members};
 use wire::{CommitteeBandit, Labels};
 
 pub(crate) fn run(command: CommitteeCommand, json: bool) -> anyhow::Result<()> {
@@ -18,13 +18,14 @@ pub(crate) fn run(command: CommitteeCommand, json: bool) -> anyhow::Result<()> {
             say!("session in {}", session.display());
         }
         CommitteeCommand::Create { server, features, arms, tuning, sessions, decisions, name } => {
+            let of_keys = tuning.of_keys().join(", ");
+            ensure!(
+                of_keys.is_empty(),
+                "a bandit of a committee has exact numbers and a public schedule: leave out {of_keys}"
+            );
             let mut config = BanditConfig::new(features, arms);
             tuning.apply(&mut config)?;
             let BanditConfig { linear, counters, .. } = config;
-            ensure!(
-                config == BanditConfig { linear, counters, ..BanditConfig::new(features, arms) },
-                "a committee has exact numbers: leave out --horizon, --unanswered, --answers, --compare and --open-model"
-            );
             let creation = Creation::new(Labels { name, tags: vec![] }, &mut os_rng()?);
             let client = server.client(None, warn)?;
             let created = client.create_of_committee(&linear, (sessions, decisions), counters, &creation)?;
@@ -34,9 +35,16 @@ pub(crate) fn run(command: CommitteeCommand, json: bool) -> anyhow::Result<()> {
             }
         }
         CommitteeCommand::Decide { user, contexts } => {
+            let client = user.server.client(None, warn)?;
             let (user, bandit) = open(&user)?;
             let contexts = crate::contexts_of(&contexts)?;
+            let watch = watch_members(client, &bandit.id, |here, needed| {
+                warn(&format!(
+                    "waits for members: {here} of the committee are here, and {needed} are needed"
+                ));
+            });
             let decision = user.decide(&bandit, &contexts)?;
+            drop(watch);
             let label = ckks::Hex(&decision.label);
             say!(
                 "{}",
@@ -79,7 +87,17 @@ pub(crate) fn run(command: CommitteeCommand, json: bool) -> anyhow::Result<()> {
         }
         CommitteeCommand::Erase { user, decision } => {
             let (user, bandit) = open(&user)?;
-            user.erase(&bandit, &label(&decision)?)?;
+            let learnt = user.erase(&bandit, &label(&decision)?)?;
+            let what = match learnt {
+                true => {
+                    "the reward goes with the next update of the model, in which members check that this session asks for it"
+                }
+                false => "the reward is erased: no model has it",
+            };
+            match json {
+                true => say!("{}", json!({ "decision": decision, "learnt": learnt })),
+                false => say!("{what}"),
+            }
         }
     }
     Ok(())

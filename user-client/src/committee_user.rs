@@ -11,6 +11,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use wire::{CommitteeBandit, Labelled, ProblemType};
@@ -28,6 +29,8 @@ const WAIT: u64 = 90;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The pause before the server is asked again whether a batch is learnt.
 const PAUSE: Duration = Duration::from_millis(50);
+/// The time after which a user is told for whom a decision waits.
+const NOTICE: Duration = Duration::from_secs(3);
 /// The most bandits that a session remembers as they were created.
 const MOST_KNOWN: usize = 1024;
 /// What a configuration of a bandit under keys has and one of a committee has not, and why.
@@ -195,12 +198,7 @@ impl CommitteeUser {
     /// # Errors
     /// [`Error::BadId`]; those of the client.
     pub fn return_feedback(&self, bandit: &str, decision: &[u8; 32], feedback: &[u8]) -> Result<(), Error> {
-        if !wire::is_id(bandit) {
-            return Err(Error::BadId);
-        }
-        let label = ckks::Hex(decision);
-        let path = format!("bandits/{bandit}/decisions/{label}/feedback");
-        self.told(|_| self.client.submit(&path, feedback))
+        self.told(|device| self.client.submit(&feedback_path(bandit, decision, device)?, feedback))
     }
 
     /// Sends the reward of a decision, between −1 and 1. It counts once.
@@ -305,13 +303,40 @@ impl CommitteeUser {
         Ok(view.feedbacks + view.unlearnt as u64)
     }
 
-    /// Has the feedback on a decision erased: with the end of the next batch the model has nothing of it.
+    /// Has the feedback on a decision erased: with the next update the model has nothing of it. Whether a
+    /// model has it until then.
     ///
     /// # Errors
-    /// Those of the client.
-    pub fn erase(&self, bandit: &CommitteeBandit, decision: &[u8; 32]) -> Result<(), Error> {
-        self.told(|device| self.client.erase_of_committee(&bandit.id, decision, &device.erasure(decision)))
+    /// Those of the client, such as for a decision of another session.
+    pub fn erase(&self, bandit: &CommitteeBandit, decision: &[u8; 32]) -> Result<bool, Error> {
+        let erased = self.told(|device| {
+            self.client.erase_at(&feedback_path(&bandit.id, decision, device)?, &device.erasure(decision))
+        });
+        Ok(erased?.learnt)
     }
+}
+
+/// Tells after three seconds how many members are here and how many are needed, and again whenever that
+/// changes, until what is returned is dropped: for whom a decision waits.
+pub fn watch_members(
+    client: Client,
+    bandit: &str,
+    tell: impl Fn(usize, usize) + Send + 'static,
+) -> Sender<()> {
+    let (decided, waits) = channel();
+    let bandit = bandit.to_string();
+    // Nobody waits for this thread: it may still wait for the server when the decision is there.
+    std::thread::spawn(move || {
+        let mut told = None;
+        while waits.recv_timeout(NOTICE) == Err(RecvTimeoutError::Timeout) {
+            let Ok(view) = client.committee_bandit(&bandit) else { continue };
+            let now = (view.here.len(), view.needed);
+            if told.replace(now) != Some(now) {
+                tell(now.0, now.1);
+            }
+        }
+    });
+    decided
 }
 
 /// Where a program keeps its session with a committee.
@@ -414,6 +439,15 @@ impl CommitteeSession {
         }
         all.insert(id.into(), bandit.clone());
         Ok(bandit)
+    }
+}
+
+/// Where the feedback of a decision is, for the session of a device.
+fn feedback_path(bandit: &str, decision: &[u8; 32], device: &Device) -> Result<String, Error> {
+    let (label, session) = (ckks::Hex(decision), device.session_id());
+    match wire::is_id(bandit) {
+        true => Ok(format!("bandits/{bandit}/decisions/{label}/feedback?session={}", ckks::Hex(&session))),
+        false => Err(Error::BadId),
     }
 }
 

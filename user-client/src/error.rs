@@ -96,7 +96,7 @@ pub enum Error {
     },
     /// Misuse: rounds of before for a bandit whose batches need the feedback of more sessions than one.
     #[error(
-        "a batch of the bandit needs the feedback of {sessions} sessions, and rounds of before are all of this one, so that they would wait for those of others: create a bandit with 1 session a batch for them"
+        "a batch of the bandit needs the feedback of {sessions} sessions, and rounds of before are all of this one, so that they would wait for those of others: create a bandit with 1 session a batch for them (--sessions 1)"
     )]
     OneSession {
         /// The least number of sessions of a batch.
@@ -104,13 +104,13 @@ pub enum Error {
     },
     /// Misuse: rounds of before for a bandit that counts arms.
     #[error(
-        "the bandit counts arms, and would count a round of before for the arm of its answer and not for the one that was played: create a bandit without counters for them"
+        "the bandit counts arms, and would count a round of before for the arm of its answer and not for the one that was played: create a bandit without counters for them (leave out --counters)"
     )]
     CountsArms,
     /// Capacity: the session may not decide again before a batch is learnt, for which feedback or members are
     /// missing.
     #[error(
-        "the session has made {decisions} decisions since the last batch was learnt, which is the most, and {waiting} of {batch} feedbacks of the next one are there: go on when it is learnt, or create a bandit with at least {batch} decisions a session"
+        "the session has made {decisions} decisions since the last batch was learnt, which is the most, and {waiting} of {batch} feedbacks of the next one are there: go on when it is learnt, or create a bandit with at least {batch} decisions a session (--decisions)"
     )]
     BatchOpen {
         /// The most decisions of a session between two batches.

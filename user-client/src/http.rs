@@ -612,16 +612,14 @@ impl Client {
         Ok(OpenedCounters { feedbacks, deviation: 0.0, arms })
     }
 
-    /// Has a committee's feedback erased, by what its device has signed.
+    /// Has a committee's feedback erased, as `DELETE /v1/{path}`, by what its device has signed.
     ///
     /// # Errors
     /// As [`Self::encrypted`].
-    pub fn erase_of_committee(&self, id: &str, decision: &[u8; 32], erasure: &[u8]) -> Result<(), Error> {
-        let decision = ckks::Hex(decision);
-        let url = self.url(&format!("bandits/{}/decisions/{decision}/feedback", checked(id)?));
-        let request = self.authorized(self.agent.delete(url));
+    pub(crate) fn erase_at(&self, path: &str, erasure: &[u8]) -> Result<wire::CommitteeErasure, Error> {
+        let request = self.authorized(self.agent.delete(self.url(path)));
         let request = request.header(wire::ERASURE_HEADER, ckks::Hex(erasure).to_string());
-        self.accepted(request.call()).map(drop)
+        self.json(request.call())
     }
 
     /// The manifest of the public bundle of a server with keys of the paper's method.

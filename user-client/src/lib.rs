@@ -49,7 +49,7 @@ pub use pending::Pending;
 pub use raiser::{MOST_BANDITS, MOST_WAITING, Raiser, RaiserOptions, Stop, patiently, until_signal};
 
 #[cfg(feature = "http")]
-pub use committee_user::{CommitteeSession, CommitteeUser, Keep, OF_KEYS_ALONE, read_session};
+pub use committee_user::{CommitteeSession, CommitteeUser, Keep, OF_KEYS_ALONE, read_session, watch_members};
 #[cfg(feature = "http")]
 pub use server_options::ServerOptions;
 pub use shares::KeptSession;

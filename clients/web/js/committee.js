@@ -234,8 +234,8 @@ export class Bandit {
     return typed(async () => {
       refuseOthers(others);
       const label = typeof decision === "string" ? decision : this.#stored(decision).decision;
-      const path = `bandits/${this.id}/decisions/${label}/feedback`;
       await User.told(this.#user, (device) => {
+        const path = `bandits/${this.id}/decisions/${label}/feedback?session=${device.sessionId()}`;
         const headers = { "helba-erasure": device.erasure(label) };
         return User.connection(this.#user).json("DELETE", path, { headers, signal });
       }, signal);

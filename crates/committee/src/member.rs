@@ -515,7 +515,7 @@ pub fn config_of(definition: &Definition) -> Result<LinearConfig, Error> {
     match named && fits && config.schedule.is_public() && sessions && definition.has_sizable_groups() {
         true => Ok(config),
         false => refused(
-            "the bandit has other features or arms than its configuration or too many of them, a schedule that depends on data, no or more than 4096 sessions a batch, or counters of groups that are too small or of too many arms",
+            "the bandit has other features or arms than its configuration or too many of them, a schedule that depends on data, no sessions a batch or too many, or counters of groups that are too small or of too many arms",
         ),
     }
 }

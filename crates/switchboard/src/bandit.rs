@@ -104,18 +104,30 @@ impl Bandit {
         if !fits {
             return Err(bad("it has too many features and arms: their products exceed 2^23".into()));
         }
-        if !definition.has_sizable_groups() {
-            let least = Counters::LEAST.max(definition.rules.sessions.into());
-            let (most, numbers) = (Counters::MOST, Counters::MOST_NUMBERS);
-            let why = format!(
-                "counters.every must be from {least} to {most}, with at most {numbers} features and arms"
-            );
-            return Err(bad(why));
+        let Rules { sessions, decisions } = definition.rules;
+        if !(1..=Rules::MOST_SESSIONS).contains(&sessions) {
+            let most = Rules::MOST_SESSIONS;
+            return Err(bad(format!("sessions (--sessions) is {sessions}, it must be from 1 to {most}")));
         }
-        let sessions = (1..=Rules::MOST_SESSIONS).contains(&definition.rules.sessions);
-        if !named || !sessions || definition.rules.decisions == 0 {
-            let why = "it has other features or arms than its configuration, no decisions, or not 1 to 4096 sessions";
-            return Err(bad(why.into()));
+        if decisions == 0 {
+            return Err(bad("decisions_a_session (--decisions) is 0: a session needs 1 at least".into()));
+        }
+        if !definition.has_sizable_groups() {
+            let every = definition.counters.map_or(0, |counters| counters.every);
+            let (least, most) = (Counters::LEAST.max(sessions.into()), Counters::MOST);
+            let numbers = Counters::MOST_NUMBERS;
+            return Err(bad(match (least..=most).contains(&every) {
+                true => format!("counters (--counters) need {numbers} features and arms together at most"),
+                false => format!(
+                    "counters.every (--counters) is {every}, it must be from {least} to {most}: a group that is opened has {} \
+                     feedbacks at least, and not fewer than a batch has sessions (--sessions {sessions}), so that it shows no sum of \
+                     fewer people",
+                    Counters::LEAST
+                ),
+            }));
+        }
+        if !named {
+            return Err(bad("it has other features or arms than its configuration".into()));
         }
         Ok(Bandit {
             definition,

@@ -20,6 +20,11 @@ pub enum Error {
     /// Untrusted: a decision that is not known, or which has another feedback, or none to erase.
     #[error("the decision is not known, or has another feedback already, or has none that can be erased")]
     Decision,
+    /// Misuse: a decision that another session has asked for.
+    #[error(
+        "the decision was made for another session: return or erase its reward with the session that asked for it (--session of helba-client)"
+    )]
+    OtherSession,
     /// As many as there is room for.
     #[error("there are {most} {what} already, and no more are taken: wait, and ask again")]
     Full {

@@ -296,6 +296,17 @@ impl Switchboard {
         Ok(())
     }
 
+    /// Refuses what a device of this session asks about a decision that another one has asked for. Ids of
+    /// sessions are no secrets: members check what a device has signed, and this tells it in time.
+    ///
+    /// # Errors
+    /// [`Error::OtherSession`]; [`Error::Bandit`] and [`Error::Decision`] for what is not known.
+    pub fn check_session(&self, id: &BanditId, label: &[u8; 32], session: &SessionId) -> Result<(), Error> {
+        let bandit = self.bandits.get(id).ok_or(Error::Bandit)?;
+        let row = bandit.row(label).ok_or(Error::Decision)?;
+        if row.played.session == *session { Ok(()) } else { Err(Error::OtherSession) }
+    }
+
     /// The device of a decision's session needs it.
     fn uses_of(&mut self, id: &BanditId, decision: &[u8; 32]) -> Result<(), Error> {
         let bandit = self.bandits.get(id).ok_or(Error::Bandit)?;
@@ -449,7 +460,8 @@ impl Switchboard {
         Ok(())
     }
 
-    /// Has a feedback erased that was counted, or takes back one that was not.
+    /// Has a feedback erased that was counted, or takes back one that was not. Whether the model has it until
+    /// the next update.
     ///
     /// # Errors
     /// [`Error::Bandit`]; [`Error::Session`], [`Error::Decision`], as [`Switchboard::feedback`].
@@ -459,15 +471,16 @@ impl Switchboard {
         label: &[u8; 32],
         request: Vec<u8>,
         now: Instant,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         self.uses_of(id, label)?;
         let bandit = self.bandits.get_mut(id).ok_or(Error::Bandit)?;
-        match bandit.erase(label, request)? {
-            Some(stored) => self.put(&Key::Played(*id, *label), &stored)?,
+        let stored = bandit.erase(label, request)?;
+        match &stored {
+            Some(stored) => self.put(&Key::Played(*id, *label), stored)?,
             None => self.remove(&Key::Played(*id, *label))?,
         }
         self.go_on(now);
-        Ok(())
+        Ok(stored.is_some())
     }
 
     /// A member has come, with what it has drawn at its start. If that is new, it has forgotten its slots and

@@ -85,6 +85,15 @@ impl CommitteeCounters {
     }
 }
 
+/// The answer to a request that has a committee's feedback erased.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommitteeErasure {
+    /// True.
+    pub erased: bool,
+    /// Whether the model has the feedback until the next update. Otherwise no model had it.
+    pub learnt: bool,
+}
+
 /// The public state of a bandit of a committee.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommitteeBanditView {

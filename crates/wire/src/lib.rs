@@ -30,7 +30,9 @@ pub use clear::{
     MAX_CLEAR_BYTES, ParameterCard, PolicyCard, PolicyCreated, PolicyView, Privacy, ShuffledBatch, Spent,
     SummedBatch,
 };
-pub use committee::{CommitteeBandit, CommitteeBanditView, CommitteeCounters, ERASURE_HEADER};
+pub use committee::{
+    CommitteeBandit, CommitteeBanditView, CommitteeCounters, CommitteeErasure, ERASURE_HEADER,
+};
 pub use encrypted::{
     AskAgain, BanditView, Created, DECISIONS_HEADER, DecideReply, Decision, LearnRequest, Limits, RaiseTask,
     Raised, Raises, SENDER_HEADER, SenderTag, ShownCounters, Ticket, TraceQuestion, TracedFeedback,

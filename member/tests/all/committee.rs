@@ -11,7 +11,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
-use user_client::{Client, CommitteeSession, CommitteeUser, Creation, Error, Keep, LoggedRound};
+use user_client::{
+    Client, CommitteeSession, CommitteeUser, Creation, Error, Keep, LoggedRound, watch_members,
+};
 use wire::Labels;
 
 /// A committee with keys, made by processes over a board.
@@ -96,6 +98,11 @@ impl Running {
     }
 
     fn with_next(manifest: SignedManifest, next: Option<SignedManifest>, state: &Path, port: u16) -> Self {
+        let (committee, next_committee) = (Some(manifest), next);
+        Self::with(Settings { committee, next_committee, ..Settings::default() }, state, port)
+    }
+
+    fn with(settings: Settings, state: &Path, port: u16) -> Self {
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let (sender, receiver) = std::sync::mpsc::channel();
         let state: PathBuf = state.into();
@@ -103,9 +110,7 @@ impl Running {
             tokio::runtime::Runtime::new().unwrap().block_on(async move {
                 let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
                 sender.send(format!("http://{}", listener.local_addr().unwrap())).unwrap();
-                let member_patience = Duration::from_secs(1);
-                let (committee, next_committee) = (Some(manifest), next);
-                let settings = Settings { committee, next_committee, member_patience, ..Settings::default() };
+                let settings = Settings { member_patience: Duration::from_secs(1), ..settings };
                 let state = AppState::open(None, &state, settings).unwrap();
                 let ends = state.clone();
                 let stop = async move {
@@ -127,6 +132,14 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.stop.take().map(|stop| stop.send(()));
         self.thread.take().map(|thread| thread.join());
+    }
+}
+
+/// The reason and the sentence of what the server refused.
+fn refusal(error: Error) -> (String, String) {
+    match error {
+        Error::Refused(problem) => (problem.reason.unwrap_or_default(), problem.detail),
+        other => panic!("{other}"),
     }
 }
 
@@ -184,9 +197,16 @@ fn a_committee_serves_users_over_http() {
         round(&users[i % 2]);
     }
     assert!(arms[8..].iter().all(|arm| *arm == 1), "{arms:?}");
-    // A feedback is erased by its own device alone.
-    assert!(users[0].erase(&bandit, &last).is_ok());
-    users[1].erase(&bandit, &last).unwrap();
+    // A feedback is returned and erased by its own device alone, and another one is told so.
+    let decision = users[0].decide(&bandit, &rows).unwrap().label;
+    for refused in [users[0].erase(&bandit, &last).map(drop), users[1].feedback(&bandit, &decision, 1.0)] {
+        let (reason, detail) = refusal(refused.unwrap_err());
+        assert_eq!(reason, "unknown_decision");
+        assert!(detail.contains("another session") && detail.contains("--session"), "{detail}");
+    }
+    users[0].feedback(&bandit, &decision, 1.0).unwrap();
+    assert!(!users[0].erase(&bandit, &decision).unwrap(), "no model had it");
+    assert!(users[1].erase(&bandit, &last).unwrap());
     let until = std::time::Instant::now() + Duration::from_secs(60);
     loop {
         let view = Client::new(&server.address).unwrap().committee_bandit(&bandit.id).unwrap();
@@ -276,13 +296,13 @@ fn a_committee_moves_to_other_members() {
 
 /// Members open the counters of a bandit for whole groups: they are what two users have played, also after
 /// the server has started again. A bandit without them says so, noise is refused by name, and rounds of
-/// before would be counted for other arms.
+/// before would be counted for other arms. Whoever waits for members who are away is told so.
 #[test]
 fn counters_of_a_committee_are_what_was_played() {
     let made = Made::new(2, 3);
     let state = tempfile::tempdir().unwrap();
     let server = Running::new(made.manifest(), state.path(), 0);
-    let _members: Vec<Killed> = (1..=3).map(|member| made.serve(member, &server.address)).collect();
+    let mut members: Vec<Killed> = (1..=3).map(|member| made.serve(member, &server.address)).collect();
     let address = server.address.clone();
     let client = || Client::new(&address).unwrap();
     let id = made.manifest().manifest.id();
@@ -291,16 +311,12 @@ fn counters_of_a_committee_are_what_was_played() {
         let creation = Creation::new(Labels::default(), &mut rand::rng());
         client().create_of_committee(&config(2, 2), (1, 1000), counters, &creation)
     };
-    let reason = |refused: Error| match refused {
-        Error::Refused(problem) => (problem.reason.unwrap_or_default(), problem.detail),
-        other => panic!("{other}"),
-    };
     let none = create(None).unwrap().of;
-    assert_eq!(reason(client().counters_of_committee(&none.id).unwrap_err()).0, "no_counters");
-    let noisy = reason(create(Some(Counters { every: 10, rho: Some(0.5) })).unwrap_err()).1;
-    assert!(noisy.contains("counters.rho: a bandit of a committee has none"), "{noisy}");
-    let small = reason(create(Some(Counters { every: 9, rho: None })).unwrap_err()).1;
-    assert!(small.contains("counters.every must be from 10 to 1000000"), "{small}");
+    assert_eq!(refusal(client().counters_of_committee(&none.id).unwrap_err()).0, "no_counters");
+    let noisy = refusal(create(Some(Counters { every: 10, rho: Some(0.5) })).unwrap_err()).1;
+    assert!(noisy.contains("counters.rho (--counters-rho): a bandit of a committee has none"), "{noisy}");
+    let small = refusal(create(Some(Counters { every: 9, rho: None })).unwrap_err()).1;
+    assert!(small.contains("counters.every (--counters) is 9, it must be from 10 to 1000000"), "{small}");
     let bandit = create(Some(Counters { every: 10, rho: None })).unwrap().of;
     let round = LoggedRound { arm: 0, features: vec![0.5, 0.5], reward: 1.0 };
     let learnt = users[0].learn(&bandit, &[round], |_, _| panic!("nothing was to be asked"));
@@ -329,8 +345,20 @@ fn counters_of_a_committee_are_what_was_played() {
     }
     let port = server.port();
     drop(server);
-    let _server = Running::new(made.manifest(), state.path(), port);
+    // Two are away: whoever waits for a decision is told so, at first and at last.
+    members.truncate(1);
+    let (committee, raise_timeout) = (Some(made.manifest()), Duration::from_secs(10));
+    let settings = Settings { committee, raise_timeout, ..Settings::default() };
+    let _server = Running::with(settings, state.path(), port);
     assert_eq!(client().counters_of_committee(&bandit.id).unwrap().arms, played);
+    let (sender, told) = std::sync::mpsc::channel();
+    let _watch =
+        watch_members(client(), &bandit.id, move |here, needed| sender.send((here, needed)).unwrap());
+    let waited = users[0].decide(&bandit, &[vec![0.9, 0.1], vec![0.1, 0.9]]).unwrap_err();
+    assert_eq!(told.try_iter().last(), Some((1, 3)));
+    let (reason, detail) = refusal(waited);
+    assert_eq!(reason, "not_evaluated");
+    assert!(detail.contains("members [1] of the committee are here, and 3 are needed"), "{detail}");
 }
 
 /// A device has a bandit learn what was played before it, within the decisions of its session, and has a

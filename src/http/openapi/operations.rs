@@ -96,6 +96,12 @@ fn sender() -> Value {
         "schema": { "type": "string", "pattern": "^[0-9a-f]{32}$" } })
 }
 
+fn session() -> Value {
+    json!({ "name": "session", "in": "query",
+        "description": "For a bandit of a committee: the id of the device's session. A decision of another session is refused.",
+        "schema": { "type": "string", "pattern": "^[0-9a-f]{64}$" } })
+}
+
 /// The problems of a route about a bandit.
 const FIND: [ProblemType; 3] = [ProblemType::UnknownPath, ProblemType::UnknownBandit, ProblemType::NoKeys];
 /// Those of binary messages.
@@ -323,6 +329,7 @@ pub(super) fn operation(route: Route) -> Operation {
             parameters: vec![
                 id(),
                 decision(),
+                session(),
                 json!({ "name": ERASURE_HEADER, "in": "header",
                 "description": "For a bandit of a committee, which needs it: the MACs of the device.",
                 "schema": { "type": "string", "pattern": "^([0-9a-f]{2})*$" } }),
@@ -341,7 +348,7 @@ pub(super) fn operation(route: Route) -> Operation {
                 (
                     200,
                     json!({ "description": "The feedback is erased.",
-                    "content": { "application/json": json_of(reference("Erasure")) } }),
+                    "content": { "application/json": json_of(json!({ "anyOf": [reference("Erasure"), reference("CommitteeErasure")] })) } }),
                 ),
             )
         },
@@ -612,7 +619,7 @@ fn feedback() -> Operation {
         tag: ROUNDS,
         summary: "Counts a feedback",
         about: "It is answered when the feedback is on disk. A repeated request counts nothing, and gets the first answer.",
-        parameters: vec![id(), decision()],
+        parameters: vec![id(), decision(), session()],
         body: Some(json!({ "required": true, "content": {
             "application/json": { "schema": reference("ClearFeedback"), "example": { "reward": 1 } },
             OCTET_STREAM: binary(statistics) } })),

@@ -654,6 +654,17 @@ fn encrypted() -> Named {
             ("code", hex_id(), "A message authentication code that the server alone computes."),
         ],
     );
+    let committee_erasure = object(
+        "The answer of a committee's server to an erasure.",
+        &[
+            ("erased", truth(), "True."),
+            (
+                "learnt",
+                truth(),
+                "Whether the model has the feedback until the next update; otherwise no model had it.",
+            ),
+        ],
+    );
     let learn_receipt = object(
         "The receipt of logged rounds.",
         &[
@@ -678,6 +689,7 @@ fn encrypted() -> Named {
         ("BanditView", view),
         ("Receipt", receipt),
         ("Erasure", erasure),
+        ("CommitteeErasure", committee_erasure),
         ("LearnReceipt", learn_receipt),
     ]
 }

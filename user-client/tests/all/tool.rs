@@ -481,3 +481,41 @@ impl Line {
         format!("http://{}", self.0)
     }
 }
+
+/// Before anything is sent, `committee create` refuses by its name each option that a committee has not. As
+/// many sessions a batch are asked for as members accept.
+#[test]
+fn a_committee_refuses_options_of_keys_by_name() {
+    let create = |options: &[&str]| {
+        let mut tool = Command::new(env!("CARGO_BIN_EXE_helba-client"));
+        tool.args([
+            "committee",
+            "create",
+            "--server",
+            "http://127.0.0.1:9",
+            "--features",
+            "2",
+            "--arms",
+            "2",
+        ]);
+        let out = tool.args(options).output().unwrap();
+        assert!(!out.status.success());
+        String::from_utf8(out.stderr).unwrap()
+    };
+    for (options, name) in [
+        (&["--horizon", "5"][..], "--horizon"),
+        (&["--unanswered", "1"], "--unanswered"),
+        (&["--answers", "arm"], "--answers"),
+        (&["--compare", "pbs"], "--compare"),
+        (&["--schedule", "trace_or_growth"], "--schedule trace_or_growth"),
+        (&["--counters", "10", "--counters-rho", "0.5"], "--counters-rho"),
+        (&["--answers", "scores", "--open-model"], "--answers, --open-model"),
+    ] {
+        let refused = create(options);
+        assert!(refused.contains(&format!("leave out {name}")), "{refused}");
+    }
+    for (sessions, sent) in [("4096", true), ("4097", false)] {
+        let refused = create(&["--sessions", sessions]);
+        assert_eq!(refused.contains("no answer from"), sent, "{refused}");
+    }
+}

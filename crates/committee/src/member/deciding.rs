@@ -24,6 +24,8 @@ pub(super) struct Deciding {
     state: Arc<Zeroizing<State<Field>>>,
     scalars: Arc<Decide>,
     config: LinearConfig,
+    /// The most decisions of a session between two batches.
+    most: u16,
     /// The places that are computed.
     places: Vec<u32>,
     showing: Option<Showing<(Field, Record)>>,
@@ -93,6 +95,7 @@ impl<M: Memory> Member<M> {
             state,
             scalars,
             config,
+            most: rules.decisions,
             places: vec![],
             showing: None,
         };
@@ -177,7 +180,13 @@ impl Deciding {
 
     /// What the member tells of each decision.
     fn end(self: Box<Self>, keys: &MemberKeys, run: RunId) -> Vec<Result<Decided, String>> {
-        let few = || Err("too few members accept the request".to_string());
+        let few = || {
+            Err(format!(
+                "too few members accept it, which is so once the session has made {} decisions (--decisions) since a batch of the \
+                 bandit was learnt, or asks with a request of before",
+                self.most
+            ))
+        };
         let mut decisions: Vec<Result<Decided, String>> = self.requests.iter().map(|_| few()).collect();
         let Some(showing) = self.showing else { return decisions };
         let liars = showing.run.liars().to_vec();

@@ -443,8 +443,26 @@ fn a_refused_bandit_leaves_nothing() {
     let config = LinearConfig { schedule: Schedule::TraceOrGrowth, ..config(2, 2) };
     let config = serde_json::to_string(&config).unwrap();
     let known = committee.board.view(&bandit).unwrap().definition.clone();
-    let refused = committee.board.create(Definition { config, nonce: [4; 16], ..known });
-    assert!(matches!(refused, Err(switchboard::Error::Definition(_))));
+    let rules = |sessions, decisions| Rules { sessions, decisions };
+    let with = |rules, every| Definition {
+        rules,
+        counters: Some(Counters { every }),
+        nonce: [4; 16],
+        ..known.clone()
+    };
+    for (refused, why) in [
+        (Definition { config, nonce: [4; 16], ..known.clone() }, "growth_or_every"),
+        (with(rules(0, 1), 10), "sessions (--sessions) is 0, it must be from 1 to 4096"),
+        (with(rules(4097, 1), 5000), "sessions (--sessions) is 4097, it must be from 1 to 4096"),
+        (with(rules(1, 0), 10), "decisions_a_session (--decisions) is 0"),
+        (with(rules(12, 1), 11), "counters.every (--counters) is 11, it must be from 12 to 1000000"),
+        (Definition { features: 97, ..with(rules(1, 1), 10) }, "98 features and arms together"),
+    ] {
+        match committee.board.create(refused) {
+            Err(switchboard::Error::Definition(found)) => assert!(found.contains(why), "{found}"),
+            other => panic!("{why}: {other:?}"),
+        }
+    }
     committee.store();
     assert_eq!(committee.stored, stored);
     committee.restart_server();
