@@ -601,6 +601,8 @@ pub enum FromMember {
         ballot: Ballot,
         /// Its signature.
         signature: Vec<u8>,
+        /// The members who have shown a wrong number in this run.
+        liars: Vec<u8>,
     },
     /// 2t − 1 votes were seen.
     Committed {

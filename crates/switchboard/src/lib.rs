@@ -16,7 +16,7 @@ use bandit::{Bandit, choice, choices};
 pub use error::Error;
 pub use moving::carry;
 use moving::{Arrived, Leaving};
-use run::{Done, Run, Work};
+use run::{Done, Run, Vote, Work};
 use seats::Seats;
 use serde::{Deserialize, Serialize};
 use shares::talk::{
@@ -79,6 +79,7 @@ enum Key {
     Played(BanditId, [u8; 32]),
     State(BanditId, [u8; 32]),
     Arrived,
+    Named,
 }
 
 /// A session that members have read.
@@ -116,8 +117,8 @@ pub struct Switchboard {
     /// The members who were seen to err, and how often.
     liars: BTreeMap<u8, u64>,
     /// When a member was last seen to err, who is both of a pair, and when a pair was seen that disagrees on
-    /// its key.
-    apart: BTreeMap<(u8, u8), Instant>,
+    /// its key: none of those before the start, until time is told.
+    apart: BTreeMap<(u8, u8), Option<Instant>>,
     /// The members who leave for the next committee.
     leaving: Leaving,
     /// That the committee before has left.
@@ -190,6 +191,11 @@ impl Switchboard {
                 self.bandits.get_mut(&id).ok_or(Error::Stored)?.restore_state(&label, state)?;
             }
             Key::Arrived => self.arrived = Some(from_bytes(value)?),
+            Key::Named => {
+                let pairs: Vec<(u8, u8)>;
+                (self.liars, pairs) = from_bytes(value)?;
+                self.apart = pairs.into_iter().map(|pair| (pair, None)).collect();
+            }
         }
         Ok(())
     }
@@ -228,20 +234,29 @@ impl Switchboard {
 
     /// Members were seen to err, or pairs to disagree.
     fn name(&mut self, liars: &[u8], disputed: &[(u8, u8)], now: Instant) {
+        if liars.is_empty() && disputed.is_empty() {
+            return;
+        }
         liars.iter().for_each(|member| *self.liars.entry(*member).or_default() += 1);
         for pair in liars.iter().map(|member| (*member, *member)).chain(disputed.iter().copied()) {
-            let before = self.apart.insert(pair, now);
+            let before = self.apart.insert(pair, Some(now)).flatten();
             if before.is_none_or(|at| now.saturating_duration_since(at) >= APART) {
                 // Others try now.
                 self.bandits.values_mut().for_each(|bandit| bandit.failed = 0);
             }
+        }
+        // A failure would be one of memory; they are named again after a restart then.
+        let pairs: Vec<&(u8, u8)> = self.apart.keys().collect();
+        let named = to_bytes(&(&self.liars, pairs)).ok();
+        if let (Ok(key), Some(named)) = (to_bytes(&Key::Named), named) {
+            self.changes.push(Change { key, value: Some(named) });
         }
     }
 
     /// The most of those who are here of whom none was seen to err lately and no two disagree. All of them
     /// where these are too few, so that a wrong word against a member stops nobody.
     fn trusted(&self, here: Vec<u8>, now: Instant) -> Vec<u8> {
-        let lately = |at: &Instant| now.saturating_duration_since(*at) < APART;
+        let lately = |at: &Option<Instant>| at.is_none_or(|at| now.saturating_duration_since(at) < APART);
         let apart: Vec<(u8, u8)> =
             self.apart.iter().filter(|(_, at)| lately(at)).map(|(pair, _)| *pair).collect();
         let none = |set: &Vec<u8>| !apart.iter().any(|(a, b)| set.contains(a) && set.contains(b));
@@ -616,8 +631,9 @@ impl Switchboard {
                 self.prepared(member, batch, Done { good, liars, disputed });
             }
             FromMember::Decided { run, decisions } => self.decided(member, run, decisions),
-            FromMember::Voted { run, checkpoint, ballot, signature } => {
-                self.voted(member, run, *checkpoint, ballot, signature)
+            FromMember::Voted { run, checkpoint, ballot, signature, liars } => {
+                let vote = Vote { ballot, signature, liars: liars.into_iter().collect() };
+                self.voted(member, run, *checkpoint, vote, now);
             }
             FromMember::Committed { ballot, signature } => self.committed(member, ballot, signature),
             FromMember::Forgot { bandit } => self.forgot(member, bandit),
@@ -661,6 +677,7 @@ impl Switchboard {
     /// Leaves out who is silent, and begins what waits.
     pub fn tick(&mut self, now: Instant) {
         self.seats.time(now);
+        self.apart.values_mut().for_each(|at| *at = at.or(Some(now)));
         let late: Vec<RunId> = self
             .runs
             .iter()

@@ -50,9 +50,17 @@ pub(crate) enum Kind {
         done: BTreeMap<u8, Vec<Result<Decided, String>>>,
     },
     Update {
-        votes: BTreeMap<u8, (Ballot, Vec<u8>)>,
+        votes: BTreeMap<u8, Vote>,
         checkpoints: BTreeMap<[u8; 32], Checkpoint>,
     },
+}
+
+/// That a member has computed a checkpoint.
+pub(crate) struct Vote {
+    pub(crate) ballot: Ballot,
+    pub(crate) signature: Vec<u8>,
+    /// The members who have shown it wrong numbers.
+    pub(crate) liars: BTreeSet<u8>,
 }
 
 /// How a preparation has ended at a member.
@@ -610,15 +618,11 @@ impl Switchboard {
     }
 
     /// A member votes for a checkpoint.
-    pub(crate) fn voted(
-        &mut self,
-        member: u8,
-        id: RunId,
-        checkpoint: Checkpoint,
-        ballot: Ballot,
-        signature: Vec<u8>,
-    ) {
-        if !self.has_signed(member, VOTE, &ballot.bytes(), &signature) || checkpoint.hash() != ballot.hash {
+    pub(crate) fn voted(&mut self, member: u8, id: RunId, checkpoint: Checkpoint, vote: Vote, now: Instant) {
+        let ballot = vote.ballot;
+        if !self.has_signed(member, VOTE, &ballot.bytes(), &vote.signature)
+            || checkpoint.hash() != ballot.hash
+        {
             return;
         }
         let need = self.threshold.needed();
@@ -630,16 +634,16 @@ impl Switchboard {
         if votes.contains_key(&member) {
             return;
         }
-        votes.insert(member, (ballot, signature));
+        votes.insert(member, vote);
         checkpoints.insert(ballot.hash, checkpoint);
-        let same: Vec<(u8, Vec<u8>)> = votes
-            .iter()
-            .filter(|(_, (other, _))| *other == ballot)
-            .map(|(member, (_, signature))| (*member, signature.clone()))
-            .collect();
-        if same.len() < need {
+        let same = || votes.iter().filter(|(_, vote)| vote.ballot == ballot);
+        if same().count() < need {
             return;
         }
+        // What t members say is what one honest member says.
+        let liars = said_by(self.threshold.t(), same().flat_map(|(_, vote)| vote.liars.iter().copied()));
+        let same: Vec<(u8, Vec<u8>)> =
+            same().map(|(member, vote)| (*member, vote.signature.clone())).collect();
         let Some(checkpoint) = checkpoints.remove(&ballot.hash) else { return };
         let bandit_id = run.bandit;
         self.runs.remove(&id);
@@ -652,6 +656,7 @@ impl Switchboard {
         bandit.commits.clear();
         let _ = self.put(&Key::Votes(bandit_id), &voted);
         self.seats.tell_all(&ToMember::Votes(ballot, same));
+        self.name(&liars, &[], now);
     }
 
     /// A member commits to a checkpoint.

@@ -163,8 +163,9 @@ impl<M: Memory> Member<M> {
             _ => {
                 let bandit = learning.update.bandit;
                 let ballot = learning.update.ballot;
+                let liars = learning.showing.as_ref().map_or(vec![], |showing| showing.run.liars().to_vec());
                 match learning.end()? {
-                    Ok(checkpoint) => self.vote(run, bandit, ballot, checkpoint),
+                    Ok(checkpoint) => self.vote(run, (bandit, ballot), checkpoint, liars),
                     Err(places) => {
                         let why = "rewards that are out of range".into();
                         Ok(vec![FromMember::Ended { run, why, refused: places }])
@@ -175,13 +176,14 @@ impl<M: Memory> Member<M> {
     }
 
     /// Votes for a checkpoint that the member has computed: for one in a ballot, and after it has committed
-    /// to one for no other, unless 2t − 1 have voted for that in a later ballot.
+    /// to one for no other, unless 2t − 1 have voted for that in a later ballot. `liars` have shown wrong
+    /// numbers meanwhile.
     pub(super) fn vote(
         &mut self,
         run: RunId,
-        bandit: BanditId,
-        ballot: u32,
+        (bandit, ballot): (BanditId, u32),
         checkpoint: Checkpoint,
+        liars: Vec<u8>,
     ) -> Result<Vec<FromMember>, Error> {
         let known = self.bandits.get(&bandit).ok_or(Error::Refused("the bandit is not known"))?;
         let mut kept = known.kept.clone();
@@ -201,7 +203,8 @@ impl<M: Memory> Member<M> {
         kept.vote = Some(vote);
         self.keep(bandit, kept)?;
         let signature = self.sign(VOTE, &vote.bytes());
-        Ok(vec![FromMember::Voted { run, checkpoint: Box::new(checkpoint), ballot: vote, signature }])
+        let checkpoint = Box::new(checkpoint);
+        Ok(vec![FromMember::Voted { run, checkpoint, ballot: vote, signature, liars }])
     }
 
     pub(super) fn votes(&mut self, ballot: Ballot, votes: &Signatures) -> Result<Vec<FromMember>, Error> {

@@ -198,7 +198,7 @@ fn bare(counted: &[Counted]) -> Vec<i64> {
 
 /// Members show no number without a mask but the counters of whole groups, once each, and they are equal to
 /// what was played. An erased feedback is not among them from the next group on, whatever group it was in. A
-/// member that lies in what is opened changes nothing at 2 of 4, and nothing is opened at 2 of 3.
+/// member that lies in what is opened is named at 2 of 4 and changes nothing; at 2 of 3 nothing is opened.
 #[test]
 fn counters_are_opened_by_whole_groups() {
     for n in [3, 4] {
@@ -256,6 +256,7 @@ fn counters_are_opened_by_whole_groups() {
         assert!(lied > 0);
         let opened = committee.board.view(&bandit).unwrap().opened.to_vec();
         assert_eq!(opened, if n == 4 { rounds.sums(2) } else { before });
+        assert_eq!(committee.board.liars().keys().eq(&[2]), n == 4);
     }
 }
 

@@ -419,6 +419,14 @@ fn a_named_member_stops_nobody() {
     watched(&mut committee, &mut seen, &mut lies);
     decides(&mut committee, &bandit, &mut seen);
     assert_eq!(seen.set, [1, 3, 4]);
+    // Also after the server has started again.
+    let erred = committee.board.liars().clone();
+    committee.restart_server();
+    committee.wait();
+    for _ in 0..2 {
+        decides(&mut committee, &bandit, &mut seen);
+    }
+    assert!(committee.board.liars() == &erred && erred.contains_key(&2) && seen.set == [1, 3, 4]);
     committee.stop(4);
     for _ in 0..2 {
         decides(&mut committee, &bandit, &mut seen);
