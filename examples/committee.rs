@@ -187,7 +187,7 @@ impl Deployment<'_> {
 
     fn create(&self, config: &LinearConfig, sessions: u16) -> Result<CommitteeBandit> {
         let creation = Creation::new(Labels::default(), &mut user_client::os_rng()?);
-        Ok(self.client()?.create_of_committee(config, (sessions, u16::MAX), None, &creation)?.of)
+        Ok(self.client()?.create_of_committee(config, (sessions, u16::MAX), None, None, &creation)?.of)
     }
 
     /// What the server measures of itself.

@@ -109,7 +109,7 @@ impl Committee {
             patiently(within, &agent.stop, rng, |_| user.return_feedback(bandit, &label, &message))?;
             Ok(patiently(within, &agent.stop, rng, |_| user.feedbacks(bandit))?)
         };
-        let check = |_: &Waiting| Ok(CommitteeUser::check_reward(reward)?);
+        let check = |_: &Waiting| Ok(CommitteeUser::check_reward(&*self.session.bandit(bandit)?, reward)?);
         returning.counted(check, send, &mut agent.fork_rng())
     }
 

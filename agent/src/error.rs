@@ -218,6 +218,7 @@ impl Error {
             Error::Answered { .. } => P::Answered,
             Error::TooManyBandits { .. } => P::TooManyBandits,
             Error::Client(Client::Protocol(error)) => error.fault().into(),
+            Error::Client(Client::RewardRange { .. }) => P::BadValue,
             Error::Client(Client::BadId) => P::UnknownBandit,
             Error::Client(Client::Unreachable { .. } | Client::Refused(_)) => P::ForwardingFailed,
             Error::Client(

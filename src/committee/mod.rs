@@ -306,6 +306,9 @@ pub(crate) struct Asked {
     /// Whether arms are counted, and how many feedbacks members open together.
     #[serde(default)]
     counters: Option<Counters>,
+    /// The least and the largest reward, to which devices hold themselves.
+    #[serde(default)]
+    rewards: Option<[f64; 2]>,
 }
 
 fn default_sessions() -> u16 {
@@ -334,12 +337,19 @@ impl Asked {
             None => None,
         };
         let counters = counters.map(|every| shares::talk::Counters { every });
+        let sound = |[low, high]: [f64; 2]| -1.0 <= low && low < high && high <= 1.0;
+        if self.rewards.is_some_and(|range| !sound(range)) {
+            return Err(bad(
+                "rewards (--rewards) must be the least and the largest reward, from -1 to 1".into()
+            ));
+        }
         Ok(Definition {
             features: narrow(self.linear.d)?,
             arms: narrow(self.linear.k)?,
             config,
             rules: Rules { sessions: self.sessions, decisions: self.decisions_a_session },
             counters,
+            rewards: self.rewards.map(|range| range.map(wire::steps)),
             founder,
             nonce: nonce.ok_or(crate::Error::Broken("an id that is not 16 bytes"))?,
         })

@@ -76,7 +76,7 @@ pub(crate) enum CommitteeCommand {
         /// The decision, as `decide` prints it.
         #[arg(long, value_name = "DECISION")]
         decision: String,
-        /// The reward, from -1 to 1.
+        /// The reward, of the range of --rewards if the bandit was created with it, else from -1 to 1.
         #[arg(long, allow_hyphen_values = true)]
         reward: f64,
     },
@@ -637,7 +637,8 @@ pub(crate) struct Tuning {
     /// on one arm if alpha is too small [default: tangent].
     #[arg(long)]
     pub(crate) width: Option<Shape>,
-    /// The least and the largest reward, within −1 and 1 [default: 0,1].
+    /// The least and the largest reward, within −1 and 1. If they are given, devices of a committee's bandit
+    /// refuse others [default: 0,1].
     #[arg(long, value_name = "LOW,HIGH", value_delimiter = ',', num_args = 1, allow_hyphen_values = true)]
     pub(crate) rewards: Vec<f64>,
     /// Number of rounds that the encrypted statistics are scaled for. Learning goes on beyond it, with less

@@ -25,10 +25,12 @@ pub(crate) fn run(command: CommitteeCommand, json: bool) -> anyhow::Result<()> {
             );
             let mut config = BanditConfig::new(features, arms);
             tuning.apply(&mut config)?;
+            let rewards = <[f64; 2]>::try_from(&tuning.rewards[..]).ok();
             let BanditConfig { linear, counters, .. } = config;
             let creation = Creation::new(Labels { name, tags: vec![] }, &mut os_rng()?);
             let client = server.client(None, warn)?;
-            let created = client.create_of_committee(&linear, (sessions, decisions), counters, &creation)?;
+            let created =
+                client.create_of_committee(&linear, (sessions, decisions), rewards, counters, &creation)?;
             match json {
                 true => say!("{}", serde_json::to_string(&created)?),
                 false => say!("{}", created.of.id),

@@ -178,18 +178,21 @@ impl CommitteeUser {
         reward: f64,
         rng: &mut R,
     ) -> Result<Vec<u8>, Error> {
-        Self::check_reward(reward)?;
+        check_any_reward(reward)?;
         self.device().feedback(decision, reward, rng).map_err(bad)
     }
 
-    /// Refuses a reward outside −1 to 1.
+    /// Refuses a reward outside the range of a bandit.
     ///
     /// # Errors
-    /// [`Error::Protocol`].
-    pub fn check_reward(reward: f64) -> Result<(), Error> {
-        match (-1.0..=1.0).contains(&reward) {
-            true => Ok(()),
-            false => Err(protocol::Error::RewardOutOfRange.into()),
+    /// [`Error::Protocol`] outside −1 to 1, [`Error::RewardRange`] outside a narrower range.
+    pub fn check_reward(bandit: &CommitteeBandit, reward: f64) -> Result<(), Error> {
+        check_any_reward(reward)?;
+        match bandit.rewards {
+            Some([low, high]) if !(wire::steps(low)..=wire::steps(high)).contains(&wire::steps(reward)) => {
+                Err(Error::RewardRange { low, high })
+            }
+            _ => Ok(()),
         }
     }
 
@@ -201,11 +204,12 @@ impl CommitteeUser {
         self.told(|device| self.client.submit(&feedback_path(bandit, decision, device)?, feedback))
     }
 
-    /// Sends the reward of a decision, between −1 and 1. It counts once.
+    /// Sends the reward of a decision, of the range of the bandit. It counts once.
     ///
     /// # Errors
-    /// As [`Self::feedback_of`] and [`Self::return_feedback`].
+    /// As [`Self::check_reward`] and [`Self::return_feedback`].
     pub fn feedback(&self, bandit: &CommitteeBandit, decision: &[u8; 32], reward: f64) -> Result<(), Error> {
+        Self::check_reward(bandit, reward)?;
         self.return_feedback(&bandit.id, decision, &self.feedback_of(decision, reward, &mut os_rng()?)?)
     }
 
@@ -241,7 +245,7 @@ impl CommitteeUser {
         let arms = usize::from(bandit.arms);
         for (number, round) in (1..).zip(rounds) {
             protocol::check_features(number, &round.features, bandit.features.into(), config.l)?;
-            Self::check_reward(round.reward)?;
+            Self::check_reward(bandit, round.reward)?;
             if round.arm >= arms {
                 return Err(protocol::Error::NoArm { got: round.arm, arms }.into());
             }
@@ -417,11 +421,12 @@ impl CommitteeSession {
         &self,
         linear: &LinearConfig,
         rules: (u16, u16),
+        rewards: Option<[f64; 2]>,
         counters: Option<Counters>,
         creation: &Creation,
     ) -> Result<Labelled<CommitteeBandit>, Error> {
         manifest(&self.client, Some(self.committee()?))?;
-        self.client.create_of_committee(linear, rules, counters, creation)
+        self.client.create_of_committee(linear, rules, rewards, counters, creation)
     }
 
     /// The bandit with this id, as it was created. It is asked for once.
@@ -439,6 +444,13 @@ impl CommitteeSession {
         }
         all.insert(id.into(), bandit.clone());
         Ok(bandit)
+    }
+}
+
+fn check_any_reward(reward: f64) -> Result<(), Error> {
+    match (-1.0..=1.0).contains(&reward) {
+        true => Ok(()),
+        false => Err(protocol::Error::RewardOutOfRange.into()),
     }
 }
 

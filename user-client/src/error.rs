@@ -107,6 +107,16 @@ pub enum Error {
         "the bandit counts arms, and would count a round of before for the arm of its answer and not for the one that was played: create a bandit without counters for them (leave out --counters)"
     )]
     CountsArms,
+    /// Misuse: a reward outside the range that the bandit was created for.
+    #[error(
+        "the reward is not from {low} to {high}, for which the bandit was created (--rewards): map it to that range, or create a bandit with a wider one"
+    )]
+    RewardRange {
+        /// The least.
+        low: f64,
+        /// The largest.
+        high: f64,
+    },
     /// Capacity: the session may not decide again before a batch is learnt, for which feedback or members are
     /// missing.
     #[error(

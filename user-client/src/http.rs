@@ -572,8 +572,9 @@ impl Client {
     }
 
     /// Creates a bandit of the committee: its linear bandit, the least number of sessions whose
-    /// feedback a batch has, the most decisions of a session between two batches, and whether arms are
-    /// counted. The same call may be made again: it returns the same bandit.
+    /// feedback a batch has, the most decisions of a session between two batches, the least and the largest
+    /// reward (none for −1 to 1), and whether arms are counted. The same call may be made again: it returns
+    /// the same bandit.
     ///
     /// # Errors
     /// As [`Self::create_encrypted_as`].
@@ -581,12 +582,13 @@ impl Client {
         &self,
         linear: &bandit::LinearConfig,
         (sessions, decisions): (u16, u16),
+        rewards: Option<[f64; 2]>,
         counters: Option<Counters>,
         creation: &Creation,
     ) -> Result<Labelled<wire::CommitteeBandit>, Error> {
         let asked = serde_json::json!({
             "keys": "committee", "linear": linear, "sessions": sessions, "decisions_a_session": decisions,
-            "counters": counters,
+            "rewards": rewards, "counters": counters,
         });
         self.create(&asked, creation)
     }

@@ -132,6 +132,7 @@ pub(super) async fn create(State(agent): State<Agent>, request: Request) -> Resu
             Of::Committee(_) => Some(rules_of(&mut asked)?),
         };
         let config = configuration(asked, settings.transform.as_ref())?;
+        let rewards = exploration.rewards;
         let (config, warning) = exploration.applied_to(config)?;
         settings.check((config.linear.d, config.linear.k), rules.is_some())?;
         // The client sends it once more if the answer is lost; the server creates one bandit.
@@ -139,7 +140,8 @@ pub(super) async fn create(State(agent): State<Agent>, request: Request) -> Resu
             (Of::Committee(committee), Some(Rules { sessions, decisions_a_session })) => {
                 let creation = Creation::new(Labels::default(), &mut agent.0.fork_rng());
                 let rules = (sessions, decisions_a_session);
-                let created = committee.session.create(&config.linear, rules, config.counters, &creation)?;
+                let created =
+                    committee.session.create(&config.linear, rules, rewards, config.counters, &creation)?;
                 Made::Committee(created.of)
             }
             _ => Made::Keys(agent.0.client.create_encrypted(&config)?.into()),

@@ -103,7 +103,7 @@ impl Committee {
             let config: BanditConfig = serde_json::from_str(&configuration)
                 .map_err(|e| Failure::Argument(format!("the configuration cannot be read: {e}")))?;
             let creation = creation(labels)?;
-            let create = || inner.session.create(&config.linear, rules, config.counters, &creation);
+            let create = || inner.session.create(&config.linear, rules, None, config.counters, &creation);
             json(&inner.patiently(stop, create)?)
         })
     }
@@ -164,6 +164,8 @@ impl Committee {
     ) -> PyResult<Py<PyAny>> {
         self.request(py, done, move |inner, stop| {
             let (label, user) = (label(&decision)?, inner.user(stop)?);
+            let bandit = inner.patiently(stop, || inner.session.bandit(&id))?;
+            CommitteeUser::check_reward(&bandit, reward)?;
             let message = {
                 let mut told = lock(&told.get().0);
                 match &*told {

@@ -115,7 +115,7 @@ fn of_device(py: Python<'_>, error: Error) -> PyErr {
             ("ArgumentError", error.to_string())
         }
         Error::Protocol(protocol::Error::UnknownDecision { .. }) => ("DecisionError", error.to_string()),
-        Error::Protocol(_) => ("ArgumentError", error.to_string()),
+        Error::Protocol(_) | Error::RewardRange { .. } => ("ArgumentError", error.to_string()),
         _ => ("ProtocolError", error.to_string()),
     };
     exception(py, class, (text,))

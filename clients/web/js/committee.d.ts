@@ -50,6 +50,8 @@ export class Bandit {
   readonly config: Record<string, unknown>;
   /** The least number of sessions whose feedback a batch has. */
   readonly sessions: number;
+  /** The least and the largest reward, if the bandit was created with them; else they are −1 and 1. */
+  readonly rewards: readonly [number, number] | null;
   /** The most decisions of a session between two batches. */
   readonly decisions: number;
   /** The name and the tags, as they were when it was found. */

@@ -181,11 +181,11 @@ export class Bandit {
   #user;
   #joined;
 
-  constructor(user, joined, { config, sessions, decisions_a_session, name = null, tags = [] }) {
+  constructor(user, joined, { config, sessions, decisions_a_session, rewards = null, name = null, tags = [] }) {
     this.#user = user;
     this.#joined = joined;
     const [id, features, arms] = [joined.id(), joined.features(), joined.arms()];
-    Object.assign(this, { id, features, arms, config: parsed(config), sessions, decisions: decisions_a_session, name, tags });
+    Object.assign(this, { id, features, arms, config: parsed(config), sessions, decisions: decisions_a_session, rewards, name, tags });
   }
 
   async decide(contexts, { signal, ...others } = {}) {
@@ -221,6 +221,8 @@ export class Bandit {
       refuseOthers(others);
       const stored = this.#stored(decision);
       number(reward, "the reward");
+      const [low, high] = this.rewards ?? [-1, 1];
+      if (reward < low || reward > high) throw named("ValueError", `the reward must be from ${low} to ${high}`);
       // Members take a second feedback on a decision for another one, unless it has the bytes of the first.
       stored.feedback ??= toHex(User.device(this.#user).feedback(stored.decision, reward));
       const path = `bandits/${this.id}/decisions/${stored.decision}/feedback`;

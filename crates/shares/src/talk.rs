@@ -62,6 +62,9 @@ pub struct Definition {
     pub rules: Rules,
     /// Whether arms are counted, and how many feedbacks members open together.
     pub counters: Option<Counters>,
+    /// The least and the largest reward, in units of 2⁻¹⁶: its devices send no other. None for −1 to 1, to
+    /// which members hold devices.
+    pub rewards: Option<[i32; 2]>,
     /// The committee that it was created with. Another one takes it over with its model, and never begins
     /// it anew.
     pub founder: [u8; 32],

@@ -10,7 +10,7 @@ use shares::talk::{Counted, Counters, Definition, Rules};
 pub const ERASURE_HEADER: &str = "helba-erasure";
 
 /// A bandit of a committee, as it was created.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CommitteeBandit {
     /// The id of the bandit in paths: what was drawn for it.
     pub id: String,
@@ -29,8 +29,16 @@ pub struct CommitteeBandit {
     /// Whether arms are counted, and how many feedbacks members open together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<Counters>,
+    /// The least and the largest reward, in steps of 2⁻¹⁶; none for −1 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rewards: Option<[f64; 2]>,
     /// The id of the committee that it was created with.
     pub founder: String,
+}
+
+/// A reward in steps of 2⁻¹⁶, as devices send it.
+pub fn steps(reward: f64) -> i32 {
+    (reward * 65_536.0).round() as i32
 }
 
 impl CommitteeBandit {
@@ -45,6 +53,7 @@ impl CommitteeBandit {
             sessions: definition.rules.sessions,
             decisions_a_session: definition.rules.decisions,
             counters: definition.counters,
+            rewards: definition.rewards.map(|range| range.map(|reward| f64::from(reward) / 65_536.0)),
             founder: ckks::Hex(&definition.founder).to_string(),
         }
     }
@@ -57,6 +66,7 @@ impl CommitteeBandit {
             config: self.config.clone(),
             rules: Rules { sessions: self.sessions, decisions: self.decisions_a_session },
             counters: self.counters,
+            rewards: self.rewards.map(|range| range.map(steps)),
             founder: from_hex(&self.founder)?,
             nonce: from_hex(&self.id)?,
         })
@@ -95,7 +105,7 @@ pub struct CommitteeErasure {
 }
 
 /// The public state of a bandit of a committee.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CommitteeBanditView {
     /// As it was created.
     #[serde(flatten)]

@@ -31,7 +31,7 @@ pub use clear::{
     SummedBatch,
 };
 pub use committee::{
-    CommitteeBandit, CommitteeBanditView, CommitteeCounters, CommitteeErasure, ERASURE_HEADER,
+    CommitteeBandit, CommitteeBanditView, CommitteeCounters, CommitteeErasure, ERASURE_HEADER, steps,
 };
 pub use encrypted::{
     AskAgain, BanditView, Created, DECISIONS_HEADER, DecideReply, Decision, LearnRequest, Limits, RaiseTask,

@@ -168,9 +168,21 @@ fn a_committee_serves_users_over_http() {
     let id = made.manifest().manifest.id();
     assert!(matches!(CommitteeUser::begin(client(), Some([7; 32])), Err(Error::OtherCommittee { .. })));
     let users = [(); 2].map(|()| CommitteeUser::begin(client(), Some(id)).unwrap());
-    let creation = Creation::new(Labels::default(), &mut rand::rng());
-    let bandit = client().create_of_committee(&config(2, 2), (1, 1000), None, &creation).unwrap().of;
+    let create = |rewards| {
+        let creation = Creation::new(Labels::default(), &mut rand::rng());
+        client().create_of_committee(&config(2, 2), (1, 1000), rewards, None, &creation)
+    };
+    let bandit = create(None).unwrap().of;
     let rows = vec![vec![0.9, 0.1], vec![0.1, 0.9]];
+    // Devices hold themselves to the range of rewards that a bandit was created for.
+    let narrow = create(Some([0.1, 1.0])).unwrap().of;
+    assert!(refusal(create(Some([1.0, 0.0])).unwrap_err()).1.contains("--rewards"));
+    let decision = users[0].decide(&narrow, &rows).unwrap().label;
+    for refused in [-1.0, 0.0999] {
+        let refused = users[0].feedback(&narrow, &decision, refused);
+        assert!(matches!(refused, Err(Error::RewardRange { .. })), "{refused:?}");
+    }
+    users[0].feedback(&narrow, &decision, 0.1).unwrap();
     let mut arms = vec![];
     let mut round = |user: &CommitteeUser| {
         let decision = user.decide(&bandit, &rows).unwrap();
@@ -239,7 +251,7 @@ fn a_committee_moves_to_other_members() {
         .map(|keep| CommitteeSession::new(client(), keep));
     running.iter().for_each(|running| drop(running.user().unwrap()));
     let creation = Creation::new(Labels::default(), &mut rand::rng());
-    let bandit = client().create_of_committee(&config(2, 2), (1, 1000), None, &creation).unwrap().of;
+    let bandit = client().create_of_committee(&config(2, 2), (1, 1000), None, None, &creation).unwrap().of;
     let rows = vec![vec![0.9, 0.1], vec![0.1, 0.9]];
     let round = |user: &CommitteeUser| {
         let bandit = client().committee_bandit(&bandit.id).unwrap().created;
@@ -309,7 +321,7 @@ fn counters_of_a_committee_are_what_was_played() {
     let users = [(); 2].map(|()| CommitteeUser::begin(client(), Some(id)).unwrap());
     let create = |counters| {
         let creation = Creation::new(Labels::default(), &mut rand::rng());
-        client().create_of_committee(&config(2, 2), (1, 1000), counters, &creation)
+        client().create_of_committee(&config(2, 2), (1, 1000), None, counters, &creation)
     };
     let none = create(None).unwrap().of;
     assert_eq!(refusal(client().counters_of_committee(&none.id).unwrap_err()).0, "no_counters");
@@ -375,7 +387,7 @@ fn rounds_of_before_are_learnt() {
     let users = [(); 2].map(|()| CommitteeUser::begin(client(), Some(id)).unwrap());
     let create = |rules| {
         let creation = Creation::new(Labels::default(), &mut rand::rng());
-        client().create_of_committee(&config(2, 2), rules, None, &creation).unwrap().of
+        client().create_of_committee(&config(2, 2), rules, None, None, &creation).unwrap().of
     };
     let rows = vec![vec![0.9, 0.1], vec![0.1, 0.9]];
     let round = |arm: usize| LoggedRound { arm, features: rows[arm].clone(), reward: [-1.0, 1.0][arm] };

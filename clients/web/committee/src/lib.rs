@@ -102,6 +102,7 @@ impl Device {
             config: created.config,
             rules: Rules { sessions: created.sessions, decisions: created.decisions_a_session },
             counters: created.counters,
+            rewards: created.rewards.map(|range| range.map(|reward| (reward * 65_536.0).round() as i32)),
             founder: bytes(&created.founder).ok_or_else(bad)?,
             nonce: bytes(&created.id).ok_or_else(bad)?,
         };
@@ -221,6 +222,7 @@ struct Created {
     sessions: u16,
     decisions_a_session: u16,
     counters: Option<Counters>,
+    rewards: Option<[f64; 2]>,
     founder: String,
 }
 

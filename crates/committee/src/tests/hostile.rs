@@ -1749,6 +1749,7 @@ fn attack_a_session_asks_without_end() {
         config: serde_json::to_string(&config(2, 2)).unwrap(),
         rules: Rules { sessions: 1, decisions: 5 },
         counters: None,
+        rewards: None,
         founder: committee.manifest.id(),
         nonce: [3; 16],
     };
@@ -1789,6 +1790,7 @@ fn attack_an_erasure_gives_no_more_decisions() {
         config: serde_json::to_string(&config(2, 2)).unwrap(),
         rules: Rules { sessions: 1, decisions: 5 },
         counters: None,
+        rewards: None,
         founder: committee.manifest.id(),
         nonce: [3; 16],
     };
@@ -2144,6 +2146,7 @@ fn what_a_server_gives_up_is_forgotten() {
         config: serde_json::to_string(&config(1, 2)).unwrap(),
         rules: Rules { sessions: 1, decisions: 1000 },
         counters: None,
+        rewards: None,
         founder: committee.manifest.id(),
         nonce: [4; 16],
     };

@@ -351,6 +351,7 @@ fn create(committee: &mut Committee) -> BanditId {
         config: serde_json::to_string(&config(1, 2)).unwrap(),
         rules: Rules { sessions: 1, decisions: 64 },
         counters: None,
+        rewards: None,
         founder: committee.manifest.id(),
         nonce: [4; 16],
     };

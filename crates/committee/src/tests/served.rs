@@ -277,6 +277,7 @@ impl Committee {
             config: serde_json::to_string(config).unwrap(),
             rules: Rules { sessions, decisions: 64 },
             counters: every.map(|every| Counters { every }),
+            rewards: None,
             founder: self.manifest.id(),
             nonce: [3; 16],
         };
