@@ -14,7 +14,7 @@ use shares::Field;
 pub(crate) const MOST_WIDTH: u32 = 33;
 
 /// Wires that are 1 for values of at least 0, and 0 for others. Each value is an integer below 2^`width` in
-/// size; `width` is a multiple of 3. Rounds: 3 + ⌈log₂(`width`/3)⌉, with the last product in its own.
+/// size; `width` is a multiple of 3. Rounds: 2 + ⌈log₂(`width`/3)⌉, and 3 at least.
 ///
 /// # Errors
 /// [`Error::OutOfRange`] for a width that is no multiple of 3 or above 33; those of the machine.
