@@ -37,9 +37,7 @@ impl Rounds {
             let (arm, label) = committee.arm_of(device, ticket, 2)?.ok()?;
             let reward =
                 (if arm == best { 1 } else { -1 }) * (65_536 - (self.0.len() as i64 * 4099) % 50_000);
-            let sent = Row::new(&[reward as f64 / 65_536.0], &mut committee.rng).unwrap();
-            let feedback = device.feedback(&label, &committee.sharing, &sent, &mut committee.rng).unwrap();
-            committee.board.feedback(bandit, feedback.to_bytes(), committee.now).unwrap();
+            committee.tell(device, bandit, &label, reward as f64 / 65_536.0);
             committee.run_with(&mut *lies, &mut tells);
             self.0.push((label, arm, reward));
         }
@@ -278,9 +276,7 @@ fn attack_an_update_is_tried_again_with_other_feedback() {
             // The server withholds the update that opens alone.
             let (rows, _) = &made_up(1, 2, 2, 30)[0];
             let (arm, label) = committee.decide(&device, &bandit, rows);
-            let sent = Row::new(&[0.5], &mut committee.rng).unwrap();
-            let feedback = device.feedback(&label, &committee.sharing, &sent, &mut committee.rng).unwrap();
-            committee.board.feedback(&bandit, feedback.to_bytes(), committee.now).unwrap();
+            committee.tell(&device, &bandit, &label, 0.5);
             let mut take = |_: u8, told: &ToMember| match told {
                 ToMember::Update(update) if update.added.is_empty() => {
                     withheld += 1;

@@ -292,9 +292,7 @@ fn attack_a_request_is_changed() {
 
 /// How many numbers a member shows in a pack of one request.
 fn lane_numbers() -> usize {
-    let mut committee = Committee::new(2, 4);
-    let bandit = committee.create(&config(2, 2), 1);
-    let device = committee.session();
+    let (mut committee, bandit, device) = Committee::with_bandit(2, 4);
     let bytes = committee.request(&device, &bandit, &rows(0.1));
     committee.board.ask(&bandit, bytes, committee.now).unwrap();
     let mut traffic = Traffic::default();
@@ -675,9 +673,7 @@ pub(super) fn one_more(keys: &MemberKeys, said: FromMember) -> Vec<FromMember> {
 #[test]
 fn attack_a_member_lies_in_every_number() {
     let script = |n: u8, lies: bool| {
-        let mut committee = Committee::new(2, n);
-        let bandit = committee.create(&config(2, 2), 1);
-        let device = committee.session();
+        let (mut committee, bandit, device) = Committee::with_bandit(2, n);
         let mut arms = vec![];
         for (rows, best) in made_up(8, 2, 2, 7) {
             let mut lie = |keys: &MemberKeys, mut said: FromMember| {
@@ -692,9 +688,7 @@ fn attack_a_member_lies_in_every_number() {
             let (arm, _) = despite(&mut committee, &device, &bandit, &rows, (2, &mut lie));
             let Some((arm, label)) = arm else { break };
             arms.push(arm);
-            let reward = Row::new(&[if arm == best { 1.0 } else { -1.0 }], &mut committee.rng).unwrap();
-            let feedback = device.feedback(&label, &committee.sharing, &reward, &mut committee.rng).unwrap();
-            committee.board.feedback(&bandit, feedback.to_bytes(), committee.now).unwrap();
+            committee.tell(&device, &bandit, &label, if arm == best { 1.0 } else { -1.0 });
             let keys = committee.keys[1].clone();
             let mut lies = |member: u8, said: FromMember| match member {
                 2 => lie(&keys, said),
@@ -841,9 +835,7 @@ fn attack_a_member_of_four_stops_nobody() {
             let (arm, waits) = despite(&mut committee, &device, &bandit, &rows, (2, &mut *lie));
             let (_, label) = arm.unwrap_or_else(|| panic!("{what}: decision {at}"));
             waited += waits;
-            let reward = Row::new(&[0.5], &mut committee.rng).unwrap();
-            let feedback = device.feedback(&label, &committee.sharing, &reward, &mut committee.rng).unwrap();
-            committee.board.feedback(&bandit, feedback.to_bytes(), committee.now).unwrap();
+            committee.tell(&device, &bandit, &label, 0.5);
         }
         for _ in 0..12 {
             let mut lies = |member: u8, said: FromMember| match member {
@@ -865,9 +857,7 @@ fn attack_a_member_of_four_stops_nobody() {
 #[test]
 fn attack_a_member_claims_other_rows_and_tags() {
     for (what, row) in [("tags", false), ("rows", true)] {
-        let mut committee = Committee::new(2, 4);
-        let bandit = committee.create(&config(2, 2), 1);
-        let device = committee.session();
+        let (mut committee, bandit, device) = Committee::with_bandit(2, 4);
         for (rows, _) in made_up(8, 2, 2, 7) {
             let mut lie = |_: &MemberKeys, mut said: FromMember| {
                 if let FromMember::Decided { decisions, .. } = &mut said {
@@ -940,9 +930,7 @@ pub(super) fn round(
     let ticket = committee.board.ask(bandit, bytes, committee.now).unwrap();
     assert!(until_update(committee, played).is_none());
     let (_, label) = committee.arm(device, ticket, rows.len()).unwrap();
-    let reward = Row::new(&[reward], &mut committee.rng).unwrap();
-    let feedback = device.feedback(&label, &committee.sharing, &reward, &mut committee.rng).unwrap();
-    committee.board.feedback(bandit, feedback.to_bytes(), committee.now).unwrap();
+    committee.tell(device, bandit, &label, reward);
     (label, until_update(committee, played))
 }
 
@@ -1320,17 +1308,13 @@ fn attack_a_reward_is_out_of_range() {
 /// feedback that members are about to count is counted, and erased after it.
 #[test]
 fn attack_an_erasure_is_lost() {
-    let mut committee = Committee::new(2, 3);
-    let bandit = committee.create(&config(2, 2), 1);
-    let device = committee.session();
+    let (mut committee, bandit, device) = Committee::with_bandit(2, 3);
     let mut labels = vec![];
     for (rows, _) in made_up(4, 2, 2, 7) {
         let (_, label) = committee.decide(&device, &bandit, &rows);
         labels.push(label);
         // The commits to the first checkpoint are kept back.
-        let reward = Row::new(&[1.0], &mut committee.rng).unwrap();
-        let feedback = device.feedback(&label, &committee.sharing, &reward, &mut committee.rng).unwrap();
-        committee.board.feedback(&bandit, feedback.to_bytes(), committee.now).unwrap();
+        committee.tell(&device, &bandit, &label, 1.0);
         let mut keeps = |_: u8, said: FromMember| match said {
             FromMember::Committed { .. } => vec![],
             said => vec![said],
@@ -1354,9 +1338,7 @@ fn attack_an_erasure_is_lost() {
 /// with a slot of its own: their checkpoints differ. Members were told of neither; the second one is of the
 /// first three.
 fn two_updates() -> (Server, [Update; 2], BanditId) {
-    let mut committee = Committee::new(2, 4);
-    let bandit = committee.create(&config(2, 2), 1);
-    let device = committee.session();
+    let (mut committee, bandit, device) = Committee::with_bandit(2, 4);
     let (mut first, mut played) = (None, Played::default());
     for (rows, _) in made_up(4, 2, 2, 7) {
         assert!(first.is_none());
@@ -1511,9 +1493,7 @@ fn attack_votes_are_made_up() {
 /// on it. In the control it is shown its last.
 #[test]
 fn attack_an_old_checkpoint_is_shown() {
-    let mut committee = Committee::new(2, 3);
-    let bandit = committee.create(&config(2, 2), 1);
-    let device = committee.session();
+    let (mut committee, bandit, device) = Committee::with_bandit(2, 3);
     let mut seen: Vec<ToMember> = vec![];
     let mut watch = |member: u8, told: &ToMember| {
         if member == 1 && matches!(told, ToMember::Checkpoint(..) | ToMember::Bandit(_)) {
@@ -1523,9 +1503,7 @@ fn attack_an_old_checkpoint_is_shown() {
     };
     for (rows, _) in made_up(8, 2, 2, 7) {
         let (_, label) = committee.decide(&device, &bandit, &rows);
-        let reward = Row::new(&[1.0], &mut committee.rng).unwrap();
-        let feedback = device.feedback(&label, &committee.sharing, &reward, &mut committee.rng).unwrap();
-        committee.board.feedback(&bandit, feedback.to_bytes(), committee.now).unwrap();
+        committee.tell(&device, &bandit, &label, 1.0);
         committee.run_with(&mut honest, &mut watch);
     }
     let certified: Vec<ToMember> =
@@ -1561,18 +1539,14 @@ fn attack_an_old_checkpoint_is_shown() {
 
 /// A committee at 2 of 4 that has learnt four feedbacks, of which member 3 was told nothing, and its device.
 fn member_three_is_behind() -> (Committee, BanditId, SessionSecret) {
-    let mut committee = Committee::new(2, 4);
-    let bandit = committee.create(&config(2, 2), 1);
-    let device = committee.session();
+    let (mut committee, bandit, device) = Committee::with_bandit(2, 4);
     let mut keeps = |member: u8, told: &ToMember| match told {
         ToMember::Votes(..) | ToMember::Checkpoint(..) if member == 3 => vec![],
         told => vec![told.clone()],
     };
     for (rows, _) in made_up(4, 2, 2, 7) {
         let (_, label) = committee.decide(&device, &bandit, &rows);
-        let reward = Row::new(&[1.0], &mut committee.rng).unwrap();
-        let feedback = device.feedback(&label, &committee.sharing, &reward, &mut committee.rng).unwrap();
-        committee.board.feedback(&bandit, feedback.to_bytes(), committee.now).unwrap();
+        committee.tell(&device, &bandit, &label, 1.0);
         committee.run_with(&mut honest, &mut keeps);
     }
     assert_eq!(committee.board.view(&bandit).unwrap().feedbacks, 4);
@@ -1682,9 +1656,7 @@ fn attack_a_disk_is_lost() {
 #[test]
 fn members_that_were_put_back_hear_from_others() {
     for n in [3, 4] {
-        let mut committee = Committee::new(2, n);
-        let bandit = committee.create(&config(2, 2), 1);
-        let device = committee.session();
+        let (mut committee, bandit, device) = Committee::with_bandit(2, n);
         let empty = committee.disks[1].borrow().clone();
         assert_eq!(play(&mut committee, &bandit, &device, 4), 4);
         let old = committee.disks[1].borrow().clone();
@@ -2044,9 +2016,7 @@ fn what_is_no_message_stops_nobody() {
             let ticket = committee.board.ask(&bandit, bytes, committee.now).unwrap();
             committee.run_with(&mut says, &mut tells);
             let (_, label) = committee.arm(&device, ticket, 2).unwrap();
-            let reward = Row::new(&[1.0], &mut committee.rng).unwrap();
-            let feedback = device.feedback(&label, &committee.sharing, &reward, &mut committee.rng).unwrap();
-            committee.board.feedback(&bandit, feedback.to_bytes(), committee.now).unwrap();
+            committee.tell(&device, &bandit, &label, 1.0);
             committee.run_with(&mut says, &mut tells);
         }
     }
@@ -2168,9 +2138,7 @@ fn what_a_server_gives_up_is_forgotten() {
 fn attack_a_feedback_is_bad_for_one_member() {
     // How many feedbacks the first batch takes: one more for each that goes.
     for (n, bad, takes) in [(3, vec![3], 5), (4, vec![1], 4), (4, vec![1, 3], 5), (4, vec![1, 3, 2], 6)] {
-        let mut committee = Committee::new(2, n);
-        let bandit = committee.create(&config(2, 2), 1);
-        let device = committee.session();
+        let (mut committee, bandit, device) = Committee::with_bandit(2, n);
         let mut counts = vec![];
         for (at, (rows, _)) in made_up(7, 2, 2, 7).iter().enumerate() {
             let (_, label) = committee.decide(&device, &bandit, rows);

@@ -1,8 +1,8 @@
 //! A committee that moves to another one, with its bandits.
 
 use super::counters::Rounds;
-use super::play::{Twin, rounded};
-use super::served::{Committee, Lies, Tells, config, honest, play, tells};
+use super::play::Twin;
+use super::served::{Committee, Lies, Tells, config, honest, play, plays_as, tells};
 use super::world::made_up;
 use shares::SignedManifest;
 use shares::moves::{Handover, Roll, follow};
@@ -83,23 +83,7 @@ fn a_committee_moves() {
                 [bandit, empty] = at;
                 old = next;
             }
-            let mut batch = vec![];
-            for (round, (rows, best)) in rounds.iter().enumerate() {
-                let rounded = rounded(rows);
-                let (arm, label) = old.decide(&device, &bandit, rows);
-                let indices = twin.indices(&rounded);
-                let order = config.order_of_ties(round as u64);
-                let largest = indices.iter().copied().fold(f64::MIN, f64::max);
-                let first = order.iter().find(|arm| largest - indices[**arm] < 1e-9).unwrap();
-                assert!(arm == *first || largest - indices[arm] < 1e-4, "{arm} of {indices:?}");
-                let reward = if arm == *best { 1.0 } else { 0.0 };
-                batch.push((rounded[arm].clone(), reward));
-                if batch.len() == 4 {
-                    batch.drain(..).for_each(|(row, reward)| twin.learn(&row, reward, 1.0));
-                    twin.t += 4;
-                }
-                old.reward(&device, &bandit, &label, reward);
-            }
+            plays_as(&mut twin, &mut old, (&device, &bandit), rounds);
         }
         assert_eq!(old.board.view(&bandit).unwrap().feedbacks, 36);
         assert_eq!(old.board.view(&empty).unwrap().feedbacks, 0);
@@ -130,10 +114,7 @@ fn a_group_of_counters_moves() {
 /// learn.
 #[test]
 fn a_committee_of_slow_members_moves_and_learns() {
-    let mut old = Committee::new(2, 3);
-    let bandit = old.create(&config(2, 2), 1);
-    let device = old.session();
-    play(&mut old, &bandit, &device, 4);
+    let (mut old, bandit, _) = Committee::learnt(2, 3);
     let mut next = Committee::after(&old, 2, 4);
     let there = there(&old, &next, &bandit);
     leave(&mut old, &next, &[1, 2, 3]);
@@ -152,10 +133,7 @@ fn a_committee_of_slow_members_moves_and_learns() {
 /// What a device follows: 2t − 1 signatures of the committee that it knows, for each move.
 #[test]
 fn attack_a_committee_is_said_to_follow() {
-    let mut old = Committee::new(2, 4);
-    let bandit = old.create(&config(2, 2), 1);
-    let device = old.session();
-    play(&mut old, &bandit, &device, 4);
+    let (mut old, _, _) = Committee::learnt(2, 4);
     let mut next = Committee::after(&old, 2, 3);
     leave(&mut old, &next, &[1, 2, 3]);
     assert!(carried(&mut old, &mut next, &mut honest, &mut tells));
@@ -189,9 +167,7 @@ fn attack_a_committee_is_said_to_follow() {
 /// Members leave while a batch is due: it is learnt before they deal.
 #[test]
 fn what_is_due_is_learnt_before_a_move() {
-    let mut old = Committee::new(2, 3);
-    let bandit = old.create(&config(2, 2), 1);
-    let device = old.session();
+    let (mut old, bandit, device) = Committee::with_bandit(2, 3);
     let mut last = None;
     for (rows, _) in made_up(4, 2, 2, 8) {
         let (_, label) = old.decide(&device, &bandit, &rows);
@@ -214,10 +190,7 @@ fn what_is_due_is_learnt_before_a_move() {
 /// next ones take over what they have then.
 #[test]
 fn a_move_is_taken_back_and_begun_again() {
-    let mut old = Committee::new(2, 3);
-    let bandit = old.create(&config(2, 2), 1);
-    let device = old.session();
-    play(&mut old, &bandit, &device, 4);
+    let (mut old, bandit, device) = Committee::learnt(2, 3);
     let mut next = Committee::after(&old, 2, 4);
     let there = there(&old, &next, &bandit);
     leave(&mut old, &next, &[1, 2, 3]);
@@ -240,10 +213,7 @@ fn a_move_is_taken_back_and_begun_again() {
 #[test]
 fn attack_a_dealer_seals_what_does_not_open() {
     for (members, ends) in [(vec![1, 2, 3, 4], true), (vec![1, 2, 3], false)] {
-        let mut old = Committee::new(2, 4);
-        let bandit = old.create(&config(2, 2), 1);
-        let device = old.session();
-        play(&mut old, &bandit, &device, 4);
+        let (mut old, bandit, device) = Committee::learnt(2, 4);
         let mut next = Committee::after(&old, 2, 4);
         leave(&mut old, &next, &members);
         let secret = old.signing[1];
@@ -280,10 +250,7 @@ fn attack_a_dealer_seals_what_does_not_open() {
 /// old committee goes on while one of four wants to leave, and the next one with the third signature.
 #[test]
 fn attack_a_bandit_goes_on_in_two_committees() {
-    let mut old = Committee::new(2, 4);
-    let bandit = old.create(&config(2, 2), 1);
-    let device = old.session();
-    play(&mut old, &bandit, &device, 4);
+    let (mut old, bandit, device) = Committee::learnt(2, 4);
     let mut next = Committee::after(&old, 2, 3);
     let there = there(&old, &next, &bandit);
     leave(&mut old, &next, &[4]);
@@ -336,10 +303,7 @@ fn attack_a_bandit_goes_on_in_two_committees() {
 /// does. Its members neither deal nor leave. In the control the first has left.
 #[test]
 fn attack_a_committee_moves_on_that_has_not_arrived() {
-    let mut old = Committee::new(2, 3);
-    let bandit = old.create(&config(2, 2), 1);
-    let device = old.session();
-    play(&mut old, &bandit, &device, 4);
+    let (mut old, bandit, _) = Committee::learnt(2, 3);
     let mut next = Committee::after(&old, 2, 3);
     let there = there(&old, &next, &bandit);
     leave(&mut old, &next, &[1, 2, 3]);
@@ -374,10 +338,7 @@ fn attack_a_committee_moves_on_that_has_not_arrived() {
 /// the old committee anew at the next one: refused too.
 #[test]
 fn attack_a_move_goes_back() {
-    let mut old = Committee::new(2, 3);
-    let bandit = old.create(&config(2, 2), 1);
-    let device = old.session();
-    play(&mut old, &bandit, &device, 4);
+    let (mut old, bandit, device) = Committee::learnt(2, 3);
     let Some(ToMember::Checkpoint(before, ..)) = old.told.clone() else { panic!("no checkpoint") };
     // Members commit to the next checkpoint, and are not told that it is one.
     let mut keep = |_: u8, told: &ToMember| match told {
@@ -386,9 +347,7 @@ fn attack_a_move_goes_back() {
     };
     for (rows, _) in made_up(4, 2, 2, 8) {
         let (_, label) = old.decide(&device, &bandit, &rows);
-        let reward = shares::Row::new(&[1.0], &mut old.rng).unwrap();
-        let feedback = device.feedback(&label, &old.sharing, &reward, &mut old.rng).unwrap();
-        old.board.feedback(&bandit, feedback.to_bytes(), old.now).unwrap();
+        old.tell(&device, &bandit, &label, 1.0);
         old.run_with(&mut honest, &mut keep);
     }
     assert_eq!(old.board.view(&bandit).unwrap().feedbacks, 8);

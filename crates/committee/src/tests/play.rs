@@ -28,7 +28,7 @@ fn inverse(v: &[Vec<f64>]) -> Vec<Vec<f64>> {
 
 /// The algorithm in double precision.
 pub(crate) struct Twin {
-    config: LinearConfig,
+    pub(crate) config: LinearConfig,
     v: Vec<Vec<f64>>,
     g: Vec<f64>,
     pub(crate) t: u64,

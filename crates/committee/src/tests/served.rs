@@ -73,6 +73,21 @@ impl Committee {
         Self::with_stock(t, n, 16)
     }
 
+    /// A committee with a bandit and the session of a device.
+    pub(crate) fn with_bandit(t: u8, n: u8) -> (Self, BanditId, SessionSecret) {
+        let mut committee = Committee::new(t, n);
+        let bandit = committee.create(&config(2, 2), 1);
+        let device = committee.session();
+        (committee, bandit, device)
+    }
+
+    /// As [`Self::with_bandit`], after the first batch was learnt.
+    pub(crate) fn learnt(t: u8, n: u8) -> (Self, BanditId, SessionSecret) {
+        let (mut committee, bandit, device) = Self::with_bandit(t, n);
+        assert_eq!(play(&mut committee, &bandit, &device, 4), 4);
+        (committee, bandit, device)
+    }
+
     /// A committee whose server has so many slots prepared.
     pub(crate) fn with_stock(t: u8, n: u8, stock: u32) -> Self {
         Self::of(t, n, stock, None)
@@ -341,10 +356,15 @@ impl Committee {
         label: &[u8; 32],
         reward: f64,
     ) {
+        self.tell(device, bandit, label, reward);
+        self.run();
+    }
+
+    /// Sends a feedback, and carries no message of members.
+    pub(crate) fn tell(&mut self, device: &SessionSecret, bandit: &BanditId, label: &[u8; 32], reward: f64) {
         let reward = Row::new(&[reward], &mut self.rng).unwrap();
         let feedback = device.feedback(label, &self.sharing, &reward, &mut self.rng).unwrap();
         self.board.feedback(bandit, feedback.to_bytes(), self.now).unwrap();
-        self.run();
     }
 }
 
@@ -360,6 +380,32 @@ pub(crate) fn config(d: usize, k: usize) -> LinearConfig {
     }
 }
 
+/// Plays rounds in batches of four, and asserts that each arm is the twin's.
+pub(crate) fn plays_as(
+    twin: &mut Twin,
+    committee: &mut Committee,
+    (device, bandit): (&SessionSecret, &BanditId),
+    rounds: &[(Vec<Vec<f64>>, usize)],
+) {
+    let mut batch = vec![];
+    for (round, (rows, best)) in rounds.iter().enumerate() {
+        let rounded = rounded(rows);
+        let (arm, label) = committee.decide(device, bandit, rows);
+        let indices = twin.indices(&rounded);
+        let order = twin.config.order_of_ties(round as u64);
+        let largest = indices.iter().copied().fold(f64::MIN, f64::max);
+        let first = order.iter().find(|arm| largest - indices[**arm] < 1e-9).unwrap();
+        assert!(arm == *first || largest - indices[arm] < 1e-4, "{arm} of {indices:?}");
+        let reward = if arm == *best { 1.0 } else { 0.0 };
+        batch.push((rounded[arm].clone(), reward));
+        if batch.len() == 4 {
+            batch.drain(..).for_each(|(row, reward)| twin.learn(&row, reward, 1.0));
+            twin.t += 4;
+        }
+        committee.reward(device, bandit, &label, reward);
+    }
+}
+
 /// A committee plays as the clear twin does: decisions one by one, with updates on the way, as bytes.
 #[test]
 fn a_committee_plays_as_its_twin() {
@@ -368,24 +414,7 @@ fn a_committee_plays_as_its_twin() {
         let config = config(3, 4);
         let bandit = committee.create(&config, 1);
         let device = committee.session();
-        let mut twin = Twin::new(config);
-        let mut batch = vec![];
-        for (round, (rows, best)) in made_up(40, 3, 4, 5).iter().enumerate() {
-            let rounded = rounded(rows);
-            let (arm, label) = committee.decide(&device, &bandit, rows);
-            let indices = twin.indices(&rounded);
-            let order = config.order_of_ties(round as u64);
-            let largest = indices.iter().copied().fold(f64::MIN, f64::max);
-            let first = order.iter().find(|arm| largest - indices[**arm] < 1e-9).unwrap();
-            assert!(arm == *first || largest - indices[arm] < 1e-4, "{arm} of {indices:?}");
-            let reward = if arm == *best { 1.0 } else { 0.0 };
-            batch.push((rounded[arm].clone(), reward));
-            if batch.len() == 4 {
-                batch.drain(..).for_each(|(row, reward)| twin.learn(&row, reward, 1.0));
-                twin.t += 4;
-            }
-            committee.reward(&device, &bandit, &label, reward);
-        }
+        plays_as(&mut Twin::new(config), &mut committee, (&device, &bandit), &made_up(40, 3, 4, 5));
         let view = committee.board.view(&bandit).unwrap();
         assert_eq!((view.feedbacks, view.updates, view.decisions), (40, 10, 40));
     }
@@ -409,9 +438,7 @@ pub(crate) fn play(
 /// with what an older one has left of it.
 #[test]
 fn a_deleted_bandit_leaves_nothing() {
-    let mut committee = Committee::new(2, 3);
-    let bandit = committee.create(&config(2, 2), 1);
-    let device = committee.session();
+    let (mut committee, bandit, device) = Committee::with_bandit(2, 3);
     let left = committee.stored.clone();
     play(&mut committee, &bandit, &device, 3);
     let (rows, _) = &made_up(1, 2, 2, 9)[0];
@@ -473,10 +500,7 @@ fn a_refused_bandit_leaves_nothing() {
 /// later. With exactly 2t − 1, requests wait until it is back. A server that starts again goes on.
 #[test]
 fn members_and_servers_stop_and_start() {
-    let mut committee = Committee::new(2, 4);
-    let bandit = committee.create(&config(2, 2), 1);
-    let device = committee.session();
-    assert_eq!(play(&mut committee, &bandit, &device, 4), 4);
+    let (mut committee, bandit, device) = Committee::learnt(2, 4);
     committee.stop(3);
     let rows = vec![vec![0.5, 0.5], vec![0.1, 0.2]];
     let bytes = committee.request(&device, &bandit, &rows);
