@@ -33,10 +33,25 @@ pub fn most_repeats(params: &Params) -> u64 {
 /// nearly proportional to N, and in this proportion it holds at N − t for t ≤ N·(1 − log₂(QP)/limit). Sets
 /// without security have no such limit.
 pub fn most_answers(params: &Params) -> u64 {
+    MOST_ANSWERS.min(dimensions_to_spare(params))
+}
+
+/// As many dimensions as an opening of the paper's method may take. Its number is uniform in q₀ of 41 or 42
+/// bits and has noise of 27 bits, so that it tells one of 2¹⁴ or 2¹⁵ values: fewer than nine ternary
+/// coefficients have, which 14.3 bits are for, and the eight of a form Σ 3ʲ·s_j can be read from it.
+const OPENING_DIMENSIONS: u64 = 10;
+
+/// The most openings of the paper's method under a key of these parameters, each of which tells the server a
+/// linear form of the secret up to noise.
+pub fn most_openings(params: &Params) -> u64 {
+    dimensions_to_spare(params) / OPENING_DIMENSIONS
+}
+
+/// N·(1 − log₂(QP)/limit), down to 0.
+fn dimensions_to_spare(params: &Params) -> u64 {
     let spec = params.spec();
     let allowed = spec.security.max_log_qp(spec.log_n).map_or(0.0, f64::from);
-    let margin = params.n() as f64 * (1.0 - params.log_qp() / allowed);
-    MOST_ANSWERS.min(margin.max(0.0) as u64)
+    (params.n() as f64 * (1.0 - params.log_qp() / allowed)).max(0.0) as u64
 }
 
 /// The notice that a device gives once, when it stops answering.
@@ -259,7 +274,7 @@ mod tests {
     /// thousand.
     #[test]
     fn limits_keep_the_table() {
-        for spec in ckks::ParamsSpec::named() {
+        for spec in ckks::ParamsSpec::named().iter().chain(ckks::ParamsSpec::evaluations()) {
             let params = spec.validate().unwrap();
             let most = most_answers(&params);
             assert!((1..=MOST_ANSWERS).contains(&most), "{}: {most}", spec.name);

@@ -14,14 +14,16 @@ use ureq::{Agent, Body, RequestBuilder};
 use wire::{
     AccessToken, AskAgain, BanditView, ClearFeedback, Counted, Created, DECISIONS_HEADER, DecideRequest,
     Decided, IDEMPOTENCY_HEADER, Labelled, Labels, LabelsPatch, Limits, MAX_CLEAR_BYTES, MAX_JSON_BYTES,
-    Manifest, OCTET_STREAM, PaperCreated, PaperDecision, PaperManifest, PaperReply, PaperView, PolicyCard,
-    PolicyCreated, PolicyView, SENDER_HEADER, SenderTag, ServerAddress, ShuffledBatch,
+    Manifest, OCTET_STREAM, PaperCreated, PaperDecision, PaperManifest, PaperReply, PaperTask, PaperView,
+    PolicyCard, PolicyCreated, PolicyView, SENDER_HEADER, SenderTag, ServerAddress, ShuffledBatch,
 };
 
 /// The time that a server gets for an answer that it need not compute.
 const TRANSFER: Duration = Duration::from_secs(60);
 /// The most bandits of a list, in the memory of a client.
 const MOST_LISTED: usize = 100_000;
+/// The most messages of a decision by the paper's method, which raises some ten times.
+const MOST_PAPER_TASKS: usize = 64;
 
 /// A blocking HTTP client of a server, with or without TLS. It keeps connections open. It needs no key,
 /// because it sends and receives ciphertexts of encrypted bandits. The server can read what it sends to
@@ -669,11 +671,14 @@ impl Client {
         device.check(created)?;
         let bandit = format!("bandits/{}", checked(&created.id)?);
         let (mut path, mut body) = (format!("{bandit}/decisions"), device.contexts(created, rows, rng)?);
-        let (mut sent, mut received) = (0, 0);
-        loop {
+        let (mut sent, mut received, mut opened) = (0, 0, false);
+        for _ in 0..MOST_PAPER_TASKS {
             let reply = self.body(&mut self.send(&path, &body)?, PaperReply::most_bytes(device.params()))?;
             (sent, received) = (sent + body.len(), received + reply.len());
             match PaperReply::read(&reply, device.params())? {
+                PaperReply::Task { task: PaperTask::Open, .. } if std::mem::replace(&mut opened, true) => {
+                    return Err(Error::BadTask("it opens a second comparison of the trace for one decision"));
+                }
                 PaperReply::Task { id, task, frame } => {
                     (path, body) = (format!("{bandit}/raises"), device.answer(id, task, &frame, rng)?);
                 }
@@ -683,6 +688,7 @@ impl Client {
                 }
             }
         }
+        Err(Error::BadTask("it follows on more tasks than a decision by the paper's method has"))
     }
 
     /// The response to a binary body.

@@ -29,7 +29,9 @@ mod raiser;
 #[cfg(feature = "http")]
 mod server_options;
 
-pub use answers::{AnswersSpent, DEFAULT_REPEATS, MOST_ANSWERS, RepeatsSpent, most_answers, most_repeats};
+pub use answers::{
+    AnswersSpent, DEFAULT_REPEATS, MOST_ANSWERS, RepeatsSpent, most_answers, most_openings, most_repeats,
+};
 pub use bandit::{
     Asking, BanditDevice, Choice, MaskedTask, OpenedCounters, PlayedRound, ReadReply, Request, Target,
 };

@@ -1,8 +1,8 @@
 //! The device of a bandit of the paper's method, which holds the key and answers the tasks of its rounds.
 
-use crate::answers::Answers;
+use crate::answers::{Answers, most_openings};
 use crate::device::{open_secret, same};
-use crate::{Error, MOST_ANSWERS, Opening};
+use crate::{Error, Opening};
 use ckks::{KeyId, Params, Plaintext, Security, UniformRefresh};
 use ckks_secret::SecretKey;
 use protocol::paper::{
@@ -57,7 +57,7 @@ impl PaperDevice {
         manifest.check_key(key_id)?;
         let (refresh, opening) = (PaperPlan::refresh(&params)?, PaperPlan::opening(&params)?);
         let mut answers = Answers::new(key_id, &params);
-        answers.allow(MOST_ANSWERS);
+        answers.allow(most_openings(&params));
         Ok(PaperDevice { secret, key_id, token, refresh, opening, answers })
     }
 
@@ -132,7 +132,7 @@ impl PaperDevice {
         Ok(PaperVectors { left: frame(&vectors[0])?, right: frame(&vectors[1])? }.to_bytes())
     }
 
-    /// The answer to the task with the number `id`. It opens at most [`crate::most_answers`] comparisons of
+    /// The answer to the task with the number `id`. It opens at most [`crate::most_openings`] comparisons of
     /// the trace under one key, since each tells the server a linear form of it.
     ///
     /// # Errors
