@@ -42,6 +42,8 @@ pub(super) struct PaperShared {
     root: PathBuf,
     /// The time that a holder of the key gets for a task.
     patience: Duration,
+    /// Held by the decision that computes: one at a time, whatever bandit it is of.
+    turn: Mutex<()>,
 }
 
 impl PaperShared {
@@ -52,7 +54,7 @@ impl PaperShared {
     pub(super) fn new(keys: PaperKeys, state: &Path, patience: Duration) -> Result<Self, Error> {
         let PaperKeys { manifest, params, public_key, key_id, keys } = keys;
         let engine = PaperEngine::new(params, public_key, key_id, keys)?;
-        Ok(PaperShared { engine, manifest, root: folder(state), patience })
+        Ok(PaperShared { engine, manifest, root: folder(state), patience, turn: Mutex::default() })
     }
 
     /// The arithmetic, and the names of key and parameters.
@@ -239,9 +241,9 @@ impl PaperServed {
         }
         let path = self.shared.root.join(&self.created.id);
         std::fs::remove_file(&path).map_err(|e| Error::disk(&path, e))?;
-        host::sync_folder(&self.shared.root).map_err(|e| Error::disk(&self.shared.root, e))?;
+        // A feedback would write the file again.
         live.deleted = true;
-        Ok(())
+        host::sync_folder(&self.shared.root).map_err(|e| Error::disk(&self.shared.root, e))
     }
 
     /// The longest body of contexts and of a feedback.
@@ -270,18 +272,20 @@ impl PaperServed {
     pub(crate) async fn decide(self: Arc<Self>, body: Body) -> Result<Reply, Error> {
         let served = self.clone();
         let vectors = blocking(move || served.read_vectors(&body)).await?;
+        // A decision that is refused ends no other.
+        let permit = self.threads.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
         let number = self.last.fetch_add(1, Relaxed) + 1;
         drop(lock(&self.run).take());
-        let permit = self.threads.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
         let (sender, steps) = unbounded_channel();
         let (answers, given) = mpsc::channel();
         let served = self.clone();
-        std::thread::spawn(move || {
+        let compute = move || {
             let _permit = permit;
             let decided = served.compute(&vectors, &sender, &given);
             // The request may have ended.
             let _ = sender.send(Step::Decided(decided));
-        });
+        };
+        std::thread::Builder::new().spawn(compute).map_err(|_| Error::Overloaded)?;
         self.next(number, answers, steps).await
     }
 
@@ -352,12 +356,18 @@ impl PaperServed {
         let counters = |bandit: &PaperBandit| (bandit.rounds(), bandit.state().feedbacks());
         let before = counters(&bandit);
         let mut ids = os_rng()?;
+        // Other bandits compute while this one waits for its device.
+        let mut turn = Some(lock(&self.shared.turn));
         let send = |kind, masked: Ciphertext| {
             let step = Step::Task { id: ids.next_u64(), kind, frame: engine.write(&masked) };
+            turn = None;
             steps.send(step).map_err(|_| "another decision has begun, or the device has gone")?;
-            given.recv_timeout(self.shared.patience).map_err(|_| "its task was not answered in time")
+            let given = given.recv_timeout(self.shared.patience);
+            turn = Some(lock(&self.shared.turn));
+            given.map_err(|_| "its task was not answered in time")
         };
         let decision = bandit.decide(engine, [left, right], send, os_rng()?)?;
+        drop(turn);
         let mut live = lock(&self.live);
         if live.deleted {
             return Err(self.deleted());
