@@ -5,6 +5,7 @@ use super::{PaperMethod, PaperState};
 use crate::Error;
 use ::bandit::LinearConfig;
 use ckks::Ciphertext;
+use protocol::exchange::ANSWER_FLOOD_BITS;
 use protocol::paper::PAPER_ANSWER_LEVEL;
 use protocol::{DecisionId, Receipt};
 use rand::{CryptoRng, RngExt};
@@ -102,8 +103,9 @@ impl PaperBandit {
         let (alg, mut holder) = (engine.algebra(), engine.exchange(send, rng));
         let mut state = self.state.clone();
         self.method.begin_round(alg, &mut holder, &mut state)?;
-        let action = self.method.decide(alg, &mut holder, &state, [left, right])?;
+        let mut action = self.method.decide(alg, &mut holder, &state, [left, right])?;
         let raises = holder.raises();
+        ckks::flood_assign(engine.params(), &mut action, ANSWER_FLOOD_BITS, holder.rng());
         let action = engine.rerandomised(&action, PAPER_ANSWER_LEVEL, holder.rng())?;
         let id = DecisionId(holder.rng().random());
         let model_feedbacks = state.model_feedbacks();

@@ -192,7 +192,8 @@ fn encrypted_rounds_play_the_twins_arms() {
             let (id, of_round, entries) = world.decide(&mut bandit, &rows);
             let want = twin.decide(&rows).unwrap();
             for (got, want) in entries.iter().zip(&want) {
-                assert!((got - want).abs() < 1e-3, "round {round}: {entries:?} {want:?}");
+                // With five deviations of the noise of an answer, 2⁻¹²/√3 in each of 32 coefficients.
+                assert!((got - want).abs() < 4e-3, "round {round}: {entries:?} {want:?}");
             }
             assert_eq!(best(&entries), best(&want));
             raises += of_round;
