@@ -5,7 +5,7 @@ use ckks::Plaintext;
 use ckks_secret::SecretKey;
 use helba_server::{AppState, Connections, Settings, app, serve};
 use num_complex::Complex64;
-use protocol::{BanditConfig, Shape};
+use protocol::{BanditConfig, Shape, WidthShape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::io::{BufRead, BufReader, Read};
@@ -34,7 +34,7 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    fn generate(seed: u64, toy: bool) -> Self {
+    fn generate(seed: u64, toy: bool, width: WidthShape) -> Self {
         // Statics are never dropped, so that a temporary folder would stay after each run.
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("server-keys-{seed}"));
         std::fs::create_dir_all(&folder).unwrap();
@@ -42,7 +42,7 @@ impl Keys {
         let request = keygen::Request {
             shape: Shape::for_problem(D, K),
             security,
-            width: protocol::WidthShape::Root,
+            width,
             created: 0,
             compare: Default::default(),
         };
@@ -90,19 +90,25 @@ impl Keys {
 /// The key pair of most tests.
 pub(crate) fn keys() -> &'static Keys {
     static KEYS: OnceLock<Keys> = OnceLock::new();
-    KEYS.get_or_init(|| Keys::generate(1, true))
+    KEYS.get_or_init(|| Keys::generate(1, true, WidthShape::Root))
 }
 
 /// Somebody else's.
 pub(crate) fn other_keys() -> &'static Keys {
     static KEYS: OnceLock<Keys> = OnceLock::new();
-    KEYS.get_or_init(|| Keys::generate(2, true))
+    KEYS.get_or_init(|| Keys::generate(2, true, WidthShape::Root))
+}
+
+/// Of a tangent alone, so that evaluations have a ring of their own.
+pub(crate) fn tangent_keys() -> &'static Keys {
+    static KEYS: OnceLock<Keys> = OnceLock::new();
+    KEYS.get_or_init(|| Keys::generate(4, true, WidthShape::Tangent))
 }
 
 /// At 128 bits of security: seconds to make, some hundred MB.
 pub(crate) fn real_keys() -> &'static Keys {
     static KEYS: OnceLock<Keys> = OnceLock::new();
-    KEYS.get_or_init(|| Keys::generate(3, false))
+    KEYS.get_or_init(|| Keys::generate(3, false, WidthShape::Root))
 }
 
 /// An answer: status and body.

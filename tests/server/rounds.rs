@@ -19,6 +19,38 @@ fn start(answers: Answers) -> (InProcess, User) {
     (server, user)
 }
 
+/// Evaluations in a ring of their own: a device alone, several of one bandit together, and the description of
+/// the keys. Another server of the same keys continues.
+#[test]
+fn evaluations_in_a_ring_of_their_own_decide_as_the_twin() {
+    let (state, keys) = (TempDir::new().unwrap(), tangent_keys());
+    let start = || Program::spawn(&mut command(&keys.public_file(), state.path(), "127.0.0.1:0"));
+    let server = start();
+    let user = User::create_with(Device::new(server.address, keys), &every_round(Answers::Arm));
+    let (history, mut first) = (History::default(), rng(31));
+    (0..4).for_each(|_| drop(user.round(&history, &mut first)));
+    std::thread::scope(|scope| {
+        for seed in 0..3 {
+            let (user, history) = (&user, &history);
+            scope.spawn(move || {
+                let mut rng = rng(40 + seed);
+                (0..4).for_each(|_| drop(user.round(history, &mut rng)));
+            });
+        }
+    });
+    let shown = Device::new(server.address, keys).get("/keys");
+    let manifest: wire::Manifest = serde_json::from_slice(&shown.ok()).unwrap();
+    assert_eq!(manifest.decisions.as_ref().map(|ring| &ring.params[..]), Some("toy-logn12-depth11"));
+    server.kill();
+    let server = start();
+    let user = user.at(server.address);
+    (0..2).for_each(|_| drop(user.round(&history, &mut first)));
+    user.settle(&mut first);
+    assert_eq!(user.status().feedbacks, 18);
+    let learnt = history.check();
+    assert!(learnt > LEARNT, "{learnt}");
+}
+
 /// A device that is alone raises its own scores, and the sums and models of the bandit beside them. In the
 /// open tier nothing is raised for a decision.
 #[test]

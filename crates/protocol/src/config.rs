@@ -178,7 +178,8 @@ impl BanditConfig {
     /// [`Error::OutOfRange`]; [`Error::Shape`], [`Error::Depth`], [`Error::Slots`] for problems that do not
     /// fit these keys.
     pub fn plan(&self, rings: impl Into<Rings>, shape: Shape, ring: ScoreRing) -> Result<Plan, Error> {
-        let Rings { updates, decisions } = &rings.into();
+        let rings = rings.into();
+        let Rings { updates, decisions } = &rings;
         let batch = self.check(shape)?;
         let (need, have) = (shape.slots(), updates.max_slots());
         if need > have {
@@ -194,7 +195,7 @@ impl BanditConfig {
         self.check_sizes()?;
         let levels = DecisionLevels::new(self, shape)?;
         let scores_level = levels.sum();
-        self.check_depth(scores_level, decisions.max_level())?;
+        self.check_depth(scores_level, &rings)?;
         let (steps, update) = self.update_levels(batch, shape, updates.max_level())?;
         Ok(Plan {
             scores_level,
@@ -331,14 +332,15 @@ impl BanditConfig {
         Ok(())
     }
 
-    fn check_depth(&self, decision: usize, top: usize) -> Result<(), Error> {
+    fn check_depth(&self, decision: usize, rings: &Rings) -> Result<(), Error> {
+        let top = rings.decisions.max_level();
         if decision <= top {
             return Ok(());
         }
-        let mut advice = format!(
-            "lower comparison_bits (now {}, least 6), or take keys of `helba-keygen create --width root`",
-            self.comparison_bits
-        );
+        let mut advice = format!("lower comparison_bits (now {}, least 6)", self.comparison_bits);
+        if decision <= rings.updates.max_level() {
+            advice += ", or take keys of `helba-keygen create --width root`";
+        }
         if !self.raises_differences() {
             advice += &format!(" or sqrt_degree (now {}, least 15)", self.sqrt_degree);
         }

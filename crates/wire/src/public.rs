@@ -188,7 +188,7 @@ fn read_switch(
 }
 
 /// The key plan of the shape of a bundle, with its parameters.
-fn key_plan(manifest: &Manifest) -> Result<KeyPlan, Error> {
+pub(crate) fn key_plan(manifest: &Manifest) -> Result<KeyPlan, Error> {
     use Security::{Classical128, Classical192, Classical256, None};
     let mut names = Vec::new();
     for security in [Classical128, Classical192, Classical256, None] {
@@ -203,7 +203,7 @@ fn key_plan(manifest: &Manifest) -> Result<KeyPlan, Error> {
 }
 
 /// The ring of evaluations that the manifest states, and its keys in `plan`: both or neither.
-fn decision_ring<'a>(
+pub(crate) fn decision_ring<'a>(
     manifest: &'a Manifest,
     plan: &'a KeyPlan,
 ) -> Result<Option<(&'a DecisionsManifest, &'a DecisionKeys)>, Error> {

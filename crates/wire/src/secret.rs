@@ -1,5 +1,6 @@
 use crate::bundle::{BundleKind, BundleReader, BundleWriter};
 use crate::manifest::{DecisionsManifest, Manifest, differs};
+use crate::public::{decision_ring, key_plan};
 use crate::{AccessToken, Error, TOKEN_BYTES, TokenDigest};
 use ckks::Params;
 use protocol::LWE_DIMENSION;
@@ -55,6 +56,7 @@ impl SecretBundle {
         let manifest = reader.manifest().clone();
         let params = manifest.params()?;
         let (ring, small) = manifest.scores(&params)?;
+        decision_ring(&manifest, &key_plan(&manifest)?)?;
         let of_decisions = manifest.decisions.as_ref();
         if let Some(got) = of_decisions.map(|stated| stated.frames).filter(|frames| *frames != 1) {
             return Err(differs("decisions.frames", &got.to_string(), "1"));

@@ -416,7 +416,7 @@ pub(super) fn operation(route: Route) -> Operation {
         Route::Raise => Operation {
             parameters: vec![id()],
             body: Some(json!({ "required": true, "content": { OCTET_STREAM: binary(
-                "`Raises`: a ciphertext of the large ring for each task, some MB, and the ticket of a user who waits; for a bandit of the paper's method `PaperAnswer`.") } })),
+                "`Raises`: a ciphertext of a large ring for each task, up to some MB, and the ticket of a user who waits; for a bandit of the paper's method `PaperAnswer`.") } })),
             problems: [
                 &FIND[..],
                 &FRAMES,

@@ -796,6 +796,11 @@ fn keys() -> Named {
         ),
         ("created", text(), "The time of key generation (RFC 3339)."),
         ("token_digest", hex(), "The digest of the token in the secret bundle."),
+        (
+            "decisions?",
+            object("The keys of the ring of evaluations.", &ring()),
+            "The keys of the ring of evaluations, if it is not the large one.",
+        ),
         ("scores", object("The keys of the ring of scores.", &scores), "The keys of the ring of scores."),
         ("bootstraps?", bootstraps, "The bootstrapping keys, if the bundle has them."),
     ]);

@@ -131,7 +131,12 @@ fn other_bundles_are_refused() {
     let others = wire::ScoresManifest { answers, ..stated.clone() };
     let manifest = wire::Manifest::new(&spec, id, bundle.manifest.shape, 0, 2, bundle.token.digest(), others);
     let e = around(&manifest);
-    assert!(matches!(e, Error::Secret(ckks_secret::Error::Ckks(ckks::Error::WrongParams { .. }))), "{e}");
+    // No keys of this shape have this set.
+    assert!(matches!(e, Error::Wire(wire::Error::Manifest { field: "params", .. })), "{e}");
+    let mut without = bundle.manifest.clone();
+    (without.frames, without.decisions) = (without.frames - 1, None);
+    let e = around(&without);
+    assert!(matches!(e, Error::Wire(wire::Error::Manifest { field: "decisions.params", .. })), "{e}");
     let e = around(&wire::Manifest { key_id: "00".repeat(16), ..bundle.manifest.clone() });
     assert!(matches!(e, Error::Wire(wire::Error::Manifest { field: "key_id", .. })), "{e}");
     let mut of_another = bundle.manifest.clone();
