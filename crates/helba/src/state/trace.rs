@@ -1,7 +1,6 @@
 //! The trace condition: the sum of trace statistics of a batch, and what devices answer about it.
 
 use super::batch::Phase;
-use super::rounds::MOST_ROUNDS;
 use super::stored::Place;
 use super::{EncryptedBandit, State};
 use crate::{Engine, Error};
@@ -9,6 +8,10 @@ use ckks::Ciphertext;
 use protocol::{INVERSE_TOLERANCE, LOG_CONTEXT, QuestionId};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+
+/// A question that was asked so many rounds before the last reserved one is over: after a restored backup,
+/// which leaves out more, no answer to an earlier question counts.
+const QUESTION_ROUNDS: u64 = 1 << 17;
 
 /// A trace that is to be tested.
 #[derive(Debug, Clone)]
@@ -88,7 +91,7 @@ impl EncryptedBandit {
             }
             let QuestionId { feedbacks, model_feedbacks, .. } = question;
             // A question about the batch before, or one that a restored backup does not know, is over.
-            let in_time = s.reserved.saturating_sub(round) < MOST_ROUNDS;
+            let in_time = s.reserved.saturating_sub(round) < QUESTION_ROUNDS;
             let of_batch = feedbacks > s.closed && feedbacks <= s.feedbacks && in_time;
             let in_use = matches!(s.phase, Phase::Open) && model_feedbacks == s.model_feedbacks;
             let residual = s.next_residual();

@@ -1567,11 +1567,12 @@ fn attack_states_of_another_plan_or_with_other_rounds_are_refused() {
     .iter()
     .map(with)
     .collect();
-    // Behind the plan: two digests, the reserved rounds, of which there are none, and 2¹⁷/64 words of bits.
-    let words = at + own.len() + 2 * 32 + 1;
-    assert_eq!(bytes[words - 1..words + 4], [0, 0x80, 0x10, 0, 0]);
-    bad.push([&bytes[..words], &[0xff, 0x0f], &bytes[words + 3..]].concat());
-    bad.push([&bytes[..words], &[0x81, 0x10, 0], &bytes[words + 2..]].concat());
+    // Behind the plan: two digests, the reserved rounds, of which there are none, and of answered rounds the
+    // number of the first block, no blocks, and their count.
+    let rounds = at + own.len() + 2 * 32 + 1;
+    assert_eq!(bytes[rounds - 1..rounds + 3], [0; 4]);
+    bad.push([&bytes[..rounds], &[0, 0, 1], &bytes[rounds + 3..]].concat());
+    bad.push([&bytes[..rounds], &[0xff; 9], &[1, 0, 0], &bytes[rounds + 3..]].concat());
     for (i, bad) in bad.iter().enumerate() {
         let refused = read(bad);
         assert!(matches!(refused, Err(helba::Error::BadState(_))), "{i}: {refused:?}");
