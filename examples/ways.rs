@@ -8,8 +8,7 @@
 //! ```
 //!
 //! The environment variable sets the threads of server and device. `polynomial` is raised by the device,
-//! `raise` by a raiser in the process of the device. The example `costs` of the benches makes the table of
-//! docs/costs.md from the record (`--ways`).
+//! `raise` by a raiser in the process of the device.
 
 mod support;
 

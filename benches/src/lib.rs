@@ -1,2 +1,2 @@
-//! Microbenchmarks: `ckks.rs`, `rns.rs` and `helba.rs` beside this folder. `examples/costs.rs` writes
-//! docs/costs.md from a record.
+//! Microbenchmarks: `ckks.rs`, `rns.rs` and `helba.rs` beside this folder. `examples/costs.rs` writes a
+//! record of them.
