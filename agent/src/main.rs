@@ -170,6 +170,7 @@ async fn serve(arguments: Arguments) -> Result<()> {
     if client.shows_token() {
         log(&format!("the access token is sent to {} without encryption: use https", client.server()));
     }
+    let client = client.telling(log);
     let mut rng = os_rng()?;
     private_folder(&state)?;
     let token_file = arguments.token_file.unwrap_or_else(|| state.join("agent.token"));

@@ -48,6 +48,8 @@ pub enum Route {
     Shuffled,
     /// The manifest of the committee.
     Committee,
+    /// Its members who are here.
+    Members,
     /// Begins a session of a device with it.
     Session,
     /// Takes what one of its members says, and tells it what is next.
@@ -95,7 +97,7 @@ impl std::fmt::Display for Needs {
 
 impl Route {
     /// All routes.
-    pub const ALL: [Route; 23] = [
+    pub const ALL: [Route; 24] = [
         Route::Health,
         Route::OpenApi,
         Route::Docs,
@@ -117,6 +119,7 @@ impl Route {
         Route::Raise,
         Route::Shuffled,
         Route::Committee,
+        Route::Members,
         Route::Session,
         Route::Rounds,
     ];
@@ -150,6 +153,7 @@ impl Route {
             Route::Raise => (Method::POST, "/bandits/{id}/raises", RaiseOrTicket),
             Route::Shuffled => (Method::POST, "/bandits/{id}/shuffled", FEEDBACK),
             Route::Committee => (Method::GET, "/committee", Reading),
+            Route::Members => (Method::GET, "/committee/members", Reading),
             Route::Session => (Method::POST, "/committee/sessions", DECIDE),
             Route::Rounds => (Method::POST, "/committee/members/{member}/rounds", RAISE),
         }

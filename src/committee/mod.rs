@@ -24,7 +24,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use switchboard::{Decision, Options, Switchboard, Ticket};
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout_at;
-use wire::{CommitteeBandit, CommitteeBanditView, CommitteeCounters, CommitteeErasure};
+use wire::{CommitteeBandit, CommitteeBanditView, CommitteeCounters, CommitteeErasure, MembersHere};
 
 /// The time between two looks at who is silent.
 const TICK: Duration = Duration::from_millis(250);
@@ -274,9 +274,15 @@ impl Committee {
         }
     }
 
-    fn missing(&self) -> crate::Error {
+    /// Those who are here, for devices that wait for them.
+    pub(crate) fn members_here(&self) -> MembersHere {
         let here = lock(&self.desk).board.here();
-        CommitteeError::Members { here, needed: self.sharing.threshold().needed() }.into()
+        MembersHere { here, needed: self.sharing.threshold().needed() }
+    }
+
+    fn missing(&self) -> crate::Error {
+        let MembersHere { here, needed } = self.members_here();
+        CommitteeError::Members { here, needed }.into()
     }
 }
 
@@ -408,6 +414,7 @@ impl CommitteeServed {
     /// [`crate::Error::UnknownBandit`] after it was deleted.
     pub(crate) fn view(&self) -> Result<CommitteeBanditView, crate::Error> {
         let (committee, id) = self.at();
+        let members = committee.members_here();
         let desk = lock(&committee.desk);
         let view = desk.board.view(&id)?;
         Ok(CommitteeBanditView {
@@ -419,8 +426,7 @@ impl CommitteeServed {
             unlearnt: view.unlearnt,
             open: view.open,
             slots: view.slots,
-            here: desk.board.here(),
-            needed: committee.sharing.threshold().needed(),
+            members,
         })
     }
 

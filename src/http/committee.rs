@@ -15,6 +15,11 @@ pub(super) async fn show(State(state): State<AppState>) -> Result<Reply, Error> 
     state.0.bandits.committee()?.manifest()
 }
 
+/// The members who are here.
+pub(super) async fn members(State(state): State<AppState>) -> Result<Reply, Error> {
+    Reply::json(&state.0.bandits.committee()?.serving().members_here())
+}
+
 /// Takes a session of a device, and answers with the receipts of members.
 pub(super) async fn session(
     State(state): State<AppState>,

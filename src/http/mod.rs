@@ -16,7 +16,7 @@
 //! | `POST /bandits/{id}/decisions/{decision}/feedback` | `feedback` |
 //! | `GET, POST /bandits/{id}/raises`, `GET /bandits/{id}/counters` | `raises` |
 //! | `POST /bandits/{id}/shuffled` | `batches` |
-//! | `GET /committee`, `POST /committee/sessions`, `POST /committee/members/{member}/rounds` | `committee` |
+//! | `GET /committee`, `GET /committee/members`, `POST /committee/sessions`, `POST /committee/members/{member}/rounds` | `committee` |
 
 mod again;
 mod bandits;
@@ -385,6 +385,7 @@ fn handler(route: Route) -> MethodRouter<AppState> {
         Route::Raise => on(method, raises::answer),
         Route::Shuffled => on(method, batches::receive),
         Route::Committee => on(method, committee::show),
+        Route::Members => on(method, committee::members),
         Route::Session => on(method, committee::session),
         Route::Rounds => on(method, committee::rounds),
     }

@@ -40,7 +40,9 @@ fn send(device: &Device, route: Route, id: &str) -> Answer {
 fn opens(route: Route) -> &'static [&'static str] {
     match route {
         Route::Health | Route::OpenApi | Route::Docs => &["nobody", "*"],
-        Route::Keys | Route::Policies | Route::List | Route::Show | Route::Committee => &["*"],
+        Route::Keys | Route::Policies | Route::List | Route::Show | Route::Committee | Route::Members => {
+            &["*"]
+        }
         Route::Metrics | Route::Create | Route::Relabel | Route::Delete | Route::Learn => &["admin"],
         Route::Decide | Route::Again | Route::Session => &["decide", "admin"],
         Route::Feedback | Route::Erase | Route::Shuffled => &["feedback", "admin"],

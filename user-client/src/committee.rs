@@ -6,7 +6,7 @@ use anyhow::{Context, ensure};
 use host::{say, tell};
 use protocol::BanditConfig;
 use serde_json::json;
-use user_client::{CommitteeUser, Creation, Error, os_rng, watch_members};
+use user_client::{CommitteeUser, Creation, Error, os_rng};
 use wire::{CommitteeBandit, Labels};
 
 pub(crate) fn run(command: CommitteeCommand, json: bool) -> anyhow::Result<()> {
@@ -14,7 +14,7 @@ pub(crate) fn run(command: CommitteeCommand, json: bool) -> anyhow::Result<()> {
         CommitteeCommand::Begin { server, committee, session } => {
             ensure!(!session.exists(), "{} exists already: it keeps another session", session.display());
             let id = wire::from_hex(&committee).context("--committee must be 64 hexadecimal digits")?;
-            CommitteeUser::open(server.client(None, warn)?, Some(id), &session)?;
+            CommitteeUser::open(server.client(None, warn)?.telling(warn), Some(id), &session)?;
             say!("session in {}", session.display());
         }
         CommitteeCommand::Create { server, features, arms, tuning, sessions, decisions, name } => {
@@ -37,16 +37,9 @@ pub(crate) fn run(command: CommitteeCommand, json: bool) -> anyhow::Result<()> {
             }
         }
         CommitteeCommand::Decide { user, contexts } => {
-            let client = user.server.client(None, warn)?;
             let (user, bandit) = open(&user)?;
             let contexts = crate::contexts_of(&contexts)?;
-            let watch = watch_members(client, &bandit.id, |here, needed| {
-                warn(&format!(
-                    "waits for members: {here} of the committee are here, and {needed} are needed"
-                ));
-            });
             let decision = user.decide(&bandit, &contexts)?;
-            drop(watch);
             let label = ckks::Hex(&decision.label);
             say!(
                 "{}",
@@ -115,7 +108,7 @@ fn label(decision: &str) -> anyhow::Result<[u8; 32]> {
 
 /// The user of a session, and the bandit.
 fn open(options: &SessionOptions) -> anyhow::Result<(CommitteeUser, CommitteeBandit)> {
-    let client = options.server.client(None, warn)?;
+    let client = options.server.client(None, warn)?.telling(warn);
     let user = CommitteeUser::open(client.clone(), None, &options.session)?;
     Ok((user, client.committee_bandit(&options.bandit)?.created))
 }

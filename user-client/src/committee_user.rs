@@ -11,7 +11,6 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use wire::{CommitteeBandit, Labelled, ProblemType};
@@ -29,8 +28,6 @@ const WAIT: u64 = 90;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The pause before the server is asked again whether a batch is learnt.
 const PAUSE: Duration = Duration::from_millis(50);
-/// The time after which a user is told for whom a decision waits.
-const NOTICE: Duration = Duration::from_secs(3);
 /// The most bandits that a session remembers as they were created.
 const MOST_KNOWN: usize = 1024;
 /// What a configuration of a bandit under keys has and one of a committee has not, and why.
@@ -161,7 +158,7 @@ impl CommitteeUser {
         let path = format!("bandits/{}/decisions", bandit.id);
         self.told(|device| {
             let request = device.request(&definition, &rows, &mut os_rng()?).map_err(bad)?;
-            let answer = self.client.exchange(&path, &request, MOST_ANSWER, WAIT)?;
+            let answer = self.client.exchange_with_members(&path, &request, MOST_ANSWER, WAIT)?;
             device.open(&definition, &request, &answer).map_err(bad)
         })
     }
@@ -320,29 +317,6 @@ impl CommitteeUser {
     }
 }
 
-/// Tells after three seconds how many members are here and how many are needed, and again whenever that
-/// changes, until what is returned is dropped: for whom a decision waits.
-pub fn watch_members(
-    client: Client,
-    bandit: &str,
-    tell: impl Fn(usize, usize) + Send + 'static,
-) -> Sender<()> {
-    let (decided, waits) = channel();
-    let bandit = bandit.to_string();
-    // Nobody waits for this thread: it may still wait for the server when the decision is there.
-    std::thread::spawn(move || {
-        let mut told = None;
-        while waits.recv_timeout(NOTICE) == Err(RecvTimeoutError::Timeout) {
-            let Ok(view) = client.committee_bandit(&bandit) else { continue };
-            let now = (view.here.len(), view.needed);
-            if told.replace(now) != Some(now) {
-                tell(now.0, now.1);
-            }
-        }
-    });
-    decided
-}
-
 /// Where a program keeps its session with a committee.
 pub enum Keep {
     /// Nowhere: a session with the committee of this id ends with the program.
@@ -494,7 +468,7 @@ fn manifest(client: &Client, committee: Option<[u8; 32]>) -> Result<SignedManife
 
 /// Begins the session of a device with the server.
 fn begun(client: &Client, device: &Device, begins: &[u8]) -> Result<(), Error> {
-    let receipts = client.exchange("committee/sessions", begins, MOST_ANSWER, WAIT)?;
+    let receipts = client.exchange_with_members("committee/sessions", begins, MOST_ANSWER, WAIT)?;
     device.check_receipts(&receipts).map_err(bad)
 }
 

@@ -1,3 +1,4 @@
+use crate::notice::Notice;
 use crate::{Device, Error, OpenedCounters, PaperDevice};
 use protocol::{BanditConfig, Counters, DecisionId, Erasure, LearnReceipt, Receipt};
 use rand::{CryptoRng, Rng};
@@ -6,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use ureq::http::Response;
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
@@ -36,6 +38,8 @@ pub struct Client {
     /// A random tag, which is sent with requests for encrypted decisions: a server evaluates the contexts of
     /// a sender alone if they have spoilt an evaluation.
     sender: Option<SenderTag>,
+    /// To whom is told for which members a request waits.
+    notice: Option<Arc<Notice>>,
 }
 
 /// What a creation has beside its configuration: labels, and a random key under which the same creation may
@@ -159,13 +163,21 @@ impl Client {
             .build();
         // Without random numbers the server knows this client by its address alone.
         let sender = host::os_rng().ok().map(|mut rng| SenderTag::generate(&mut rng));
-        Ok(Client { agent: config.new_agent(), server, token: None, sender })
+        Ok(Client { agent: config.new_agent(), server, token: None, sender, notice: None })
     }
 
     /// Sends `token` with every request: [`Device::token`](crate::Device::token) for encrypted bandits, or
     /// the operator's token, or an API token with the scopes of the requests.
     pub fn with_token(mut self, token: AccessToken) -> Self {
         self.token = Some(token);
+        self
+    }
+
+    /// Tells `tell` in a sentence when a request waits for members of a committee for three seconds, and
+    /// again when others are here, also of the clones of this client.
+    #[must_use]
+    pub fn telling(mut self, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.notice = Some(Notice::new(tell));
         self
     }
 
@@ -571,6 +583,26 @@ impl Client {
         let request = self.authorized(self.agent.post(self.url(path))).content_type(OCTET_STREAM);
         let request = request.config().timeout_global(Some(time)).build();
         self.body(&mut self.accepted(request.send(body))?, limit)
+    }
+
+    /// As [`Self::exchange`], for what members of a committee answer.
+    pub(crate) fn exchange_with_members(
+        &self,
+        path: &str,
+        body: &[u8],
+        limit: usize,
+        wait: u64,
+    ) -> Result<Vec<u8>, Error> {
+        let _waits = self.notice.as_ref().map(|notice| notice.waits(self));
+        self.exchange(path, body, limit, wait)
+    }
+
+    /// The members of the committee who are here.
+    ///
+    /// # Errors
+    /// As [`Self::keys`].
+    pub fn members_here(&self) -> Result<wire::MembersHere, Error> {
+        self.json(self.get("committee/members").call())
     }
 
     /// Creates a bandit of the committee: its linear bandit, the least number of sessions whose

@@ -22,6 +22,8 @@ mod exploration;
 #[cfg(feature = "http")]
 mod http;
 #[cfg(feature = "http")]
+mod notice;
+#[cfg(feature = "http")]
 mod paper;
 mod pending;
 #[cfg(feature = "http")]
@@ -51,7 +53,7 @@ pub use pending::Pending;
 pub use raiser::{MOST_BANDITS, MOST_WAITING, Raiser, RaiserOptions, Stop, patiently, until_signal};
 
 #[cfg(feature = "http")]
-pub use committee_user::{CommitteeSession, CommitteeUser, Keep, OF_KEYS_ALONE, read_session, watch_members};
+pub use committee_user::{CommitteeSession, CommitteeUser, Keep, OF_KEYS_ALONE, read_session};
 #[cfg(feature = "http")]
 pub use server_options::ServerOptions;
 pub use shares::KeptSession;

@@ -125,6 +125,14 @@ pub struct CommitteeBanditView {
     /// The slots in stock.
     pub slots: usize,
     /// The members who are here.
+    #[serde(flatten)]
+    pub members: MembersHere,
+}
+
+/// The members of a committee who are here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MembersHere {
+    /// Their numbers.
     pub here: Vec<u8>,
     /// How many must be.
     pub needed: usize,

@@ -31,7 +31,8 @@ pub use clear::{
     SummedBatch,
 };
 pub use committee::{
-    CommitteeBandit, CommitteeBanditView, CommitteeCounters, CommitteeErasure, ERASURE_HEADER, steps,
+    CommitteeBandit, CommitteeBanditView, CommitteeCounters, CommitteeErasure, ERASURE_HEADER, MembersHere,
+    steps,
 };
 pub use encrypted::{
     AskAgain, BanditView, Created, DECISIONS_HEADER, DecideReply, Decision, LearnRequest, Limits, RaiseTask,

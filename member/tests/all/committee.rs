@@ -5,15 +5,14 @@ use bandit::{LinearConfig, Schedule, WidthShape};
 use helba_server::{AppState, Connections, Settings, app, serve};
 use protocol::{ArmCounter, Counters};
 use shares::SignedManifest;
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
-use user_client::{
-    Client, CommitteeSession, CommitteeUser, Creation, Error, Keep, LoggedRound, watch_members,
-};
+use user_client::{Client, CommitteeSession, CommitteeUser, Creation, Error, Keep, LoggedRound};
 use wire::Labels;
 
 /// A committee with keys, made by processes over a board.
@@ -364,13 +363,29 @@ fn counters_of_a_committee_are_what_was_played() {
     let _server = Running::with(settings, state.path(), port);
     assert_eq!(client().counters_of_committee(&bandit.id).unwrap().arms, played);
     let (sender, told) = std::sync::mpsc::channel();
-    let _watch =
-        watch_members(client(), &bandit.id, move |here, needed| sender.send((here, needed)).unwrap());
-    let waited = users[0].decide(&bandit, &[vec![0.9, 0.1], vec![0.1, 0.9]]).unwrap_err();
-    assert_eq!(told.try_iter().last(), Some((1, 3)));
-    let (reason, detail) = refusal(waited);
-    assert_eq!(reason, "not_evaluated");
-    assert!(detail.contains("members [1] of the committee are here, and 3 are needed"), "{detail}");
+    let telling = |who: &'static str| {
+        let sender = sender.clone();
+        client().telling(move |sentence| sender.send((who, sentence.to_string())).unwrap())
+    };
+    let kept = users[0].session();
+    let user = |who| CommitteeUser::restore(telling(who), None, &kept).unwrap();
+    let round = LoggedRound { arm: 0, features: vec![0.5, 0.5], reward: 1.0 };
+    let (decides, learns, begins) = (user("decide"), user("learn"), telling("begin"));
+    let rows = [vec![0.9, 0.1], vec![0.1, 0.9]];
+    let waited = std::thread::scope(|scope| {
+        let decides = scope.spawn(|| decides.decide(&bandit, &rows).map(drop).unwrap_err());
+        let learns = scope.spawn(|| learns.learn(&none, &[round], |_, _| Ok(())).unwrap_err());
+        let begins = scope.spawn(|| CommitteeUser::begin(begins, Some(id)).map(drop).unwrap_err());
+        [decides, learns, begins].map(|waits| waits.join().unwrap())
+    });
+    for refused in waited {
+        let (reason, detail) = refusal(refused);
+        assert_eq!(reason, "not_evaluated");
+        assert!(detail.contains("members [1] of the committee are here, and 3 are needed"), "{detail}");
+    }
+    let last: BTreeMap<_, _> = told.try_iter().collect();
+    let sentence = "waits for members: 1 of the committee are here, and 3 are needed".to_string();
+    assert_eq!(last, ["begin", "decide", "learn"].map(|who| (who, sentence.clone())).into());
 }
 
 /// A device has a bandit learn what was played before it, within the decisions of its session, and has a

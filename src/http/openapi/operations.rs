@@ -448,6 +448,16 @@ pub(super) fn operation(route: Route) -> Operation {
                 (200, Value::Null),
             )
         },
+        Route::Members => Operation {
+            problems: vec![P::NoKeys],
+            ..plain(
+                "members",
+                SERVER,
+                "The members of the committee who are here",
+                "A device that waits says by it how many are missing.",
+                json_answer("Their numbers, and how many must be here.", reference("MembersHere")),
+            )
+        },
         Route::Session => Operation {
             body: Some(json!({ "required": true, "content": { OCTET_STREAM: binary(
                 "`Session` of the crate `shares`: the keys of a device, sealed to each member.") } })),

@@ -654,6 +654,10 @@ fn encrypted() -> Named {
             ("code", hex_id(), "A message authentication code that the server alone computes."),
         ],
     );
+    let members_here = object(
+        "The members of a committee who are here.",
+        &[("here", list(count()), "Their numbers."), ("needed", count(), "How many must be.")],
+    );
     let committee_erasure = object(
         "The answer of a committee's server to an erasure.",
         &[
@@ -689,6 +693,7 @@ fn encrypted() -> Named {
         ("BanditView", view),
         ("Receipt", receipt),
         ("Erasure", erasure),
+        ("MembersHere", members_here),
         ("CommitteeErasure", committee_erasure),
         ("LearnReceipt", learn_receipt),
     ]
