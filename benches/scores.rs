@@ -60,10 +60,11 @@ fn scores(c: &mut Criterion) {
     let context = seeded.expand(&secret);
     let model = ckks_secret::encrypt(&secret, &model, &mut rng).expand(&secret);
     let product = evaluator.mul_unrescaled(&context, &model).expect("a key");
+    let undivided = evaluator.mul_undivided(&context, &model).expect("a key");
     let pack = |users: usize| {
         let mut packer = Packer::new(&evaluator, gap, top, product.scale()).expect("keys");
         for _ in 0..users {
-            packer.push(product.clone()).expect("room");
+            packer.push(undivided.clone()).expect("room");
         }
         packer.finish().expect("keys")
     };
@@ -85,7 +86,7 @@ fn scores(c: &mut Criterion) {
     });
     let read = || timed(|| ckks::read_ciphertext(&small, id, top, &frame).expect("its own frame"));
     bench.time("scores/read/n=2^13", true, Fact::default(), read);
-    let multiply = || timed(|| evaluator.mul_unrescaled(&context, &model).expect("a key"));
+    let multiply = || timed(|| evaluator.mul_undivided(&context, &model).expect("a key"));
     bench.time("scores/product/n=2^13", true, Fact::default(), multiply);
     let per_user = || timed(|| pack(USERS)) / USERS as u32;
     bench.time("scores/pack_per_user/n=2^13", true, Fact::default(), per_user);

@@ -220,8 +220,6 @@ impl Problem {
         users: &[Vec<Vec<f64>>],
         mut seen: impl FnMut(&[Vec<f64>], Vec<[f64; 2]>),
     ) -> (Ciphertext, Vec<Complex64>) {
-        let small = self.scores.params.clone();
-        let evaluator = Evaluator::new(small.clone(), self.scores.keys.clone());
         let layout = &self.exchanges.layout;
         let (mut packer, mut scores) = (self.engine.packer().unwrap(), BTreeMap::new());
         for rows in users {
@@ -229,8 +227,7 @@ impl Problem {
             let contexts =
                 self.scores.encrypt(&contexts, LOG_CONTEXT, &mut self.rng).expand(&self.scores.secret);
             let product = self.engine.score(&contexts, &self.model).unwrap();
-            let mut whole = product.clone();
-            evaluator.mul_integer_assign(&mut whole, self.ring.gap as i64);
+            let whole = self.engine.unpacked(product.clone());
             let got = ckks_secret::decrypt_coefficients(&self.scores.secret, &whole)
                 .with(|c| layout.scores(c, 0, 0));
             let user = layout.user_at(packer.push(product).unwrap());

@@ -53,6 +53,15 @@ pub struct Ciphertext {
     pub(crate) scale: f64,
 }
 
+/// A ciphertext times P modulo QP: what key switches give before their division by P. Sums of them are
+/// divided once.
+#[derive(Debug, Clone)]
+pub struct Undivided {
+    pub(crate) parts: [Poly<Ntt>; 2],
+    pub(crate) level: usize,
+    pub(crate) scale: f64,
+}
+
 impl Ciphertext {
     /// The ciphertext with these parts.
     ///

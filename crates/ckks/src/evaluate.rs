@@ -6,7 +6,9 @@
 
 use crate::keyswitch::{self, Digits, Source};
 use crate::linear::EncodedTransform;
-use crate::{Ciphertext, Error, EvaluationKeys, GaloisElement, KeyId, Op, Params, Plaintext, PublicKey};
+use crate::{
+    Ciphertext, Error, EvaluationKeys, GaloisElement, KeyId, Op, Params, Plaintext, PublicKey, Undivided,
+};
 use num_complex::Complex64;
 use rns::{AccumulatorTerms, Destination, Mode, Ntt, Poly};
 use std::collections::{BTreeMap, BTreeSet};
@@ -366,14 +368,76 @@ impl Evaluator {
     ///
     /// [`Products::Unrescaled`]: crate::Products::Unrescaled
     pub fn mul_unrescaled(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, Error> {
+        Ok(self.divided(self.mul_undivided(a, b)?))
+    }
+
+    /// [`Self::mul_unrescaled`] before its division by P.
+    ///
+    /// # Errors
+    /// As [`Self::mul_unrescaled`].
+    pub fn mul_undivided(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Undivided, Error> {
         let level = a.level;
         if level != b.level {
             return Err(Error::LevelMismatch { op: Op::Mul, left: level, right: b.level });
         }
-        let [u0, u1] = self.relinearised(&[(1, a, b)], &[], 0, level)?;
+        let parts = self.relinearised(&[(1, a, b)], &[], 0, level)?;
+        Ok(Undivided { parts, level, scale: a.scale * b.scale })
+    }
+
+    /// P·`a` modulo QP.
+    pub fn undivided(&self, a: &Ciphertext) -> Undivided {
+        let (p, level) = (&self.params, a.level);
+        let part = |part: &Poly<Ntt>| {
+            let mut out = Poly::zero(p.n(), p.qp_basis(level).len());
+            out.for_each_limb(|i, limb| {
+                // P·a is 0 modulo the special primes.
+                if i <= level {
+                    rns::mul_constant_add(
+                        p.q_basis(level).modulus(i),
+                        limb,
+                        part.limb(i),
+                        p.p_constants()[i],
+                    );
+                }
+            });
+            out
+        };
+        Undivided { parts: [part(&a.c0), part(&a.c1)], level, scale: a.scale }
+    }
+
+    /// The ciphertext of which `a` is P times. Adds one rounding.
+    pub fn divided(&self, a: Undivided) -> Ciphertext {
+        let Undivided { parts: [u0, u1], level, scale } = a;
         let divider = self.params.mod_down(level);
         let (c0, c1) = rayon::join(|| divider.divide(u0), || divider.divide(u1));
-        Ok(Ciphertext { c0, c1, level, scale: a.scale * b.scale })
+        Ciphertext { c0, c1, level, scale }
+    }
+
+    /// Adds the image of `a` under the automorphism of `element` to `sum`. One division by P, of the part
+    /// that is decomposed, adds one rounding.
+    pub(crate) fn add_image_assign(
+        &self,
+        op: Op,
+        sum: &mut Undivided,
+        a: Undivided,
+        element: GaloisElement,
+    ) -> Result<(), Error> {
+        let (p, level) = (&self.params, a.level);
+        let key = self.keys.galois(p, op, element, level)?;
+        let [u0, u1] = a.parts;
+        let c1 = p.mod_down(level).divide(u1);
+        let digits = Digits::new(p, p.galois_gadget(), Source::Poly(&c1), level);
+        let destination = Destination { permutation: Some(&p.permutation(element)), mode: Mode::Add };
+        digits.for_each_limb(&mut sum.parts, |i, digits_of_limb, row| {
+            if let [o0, o1] = row {
+                let plus = AccumulatorTerms {
+                    multiples: [vec![(1, u0.limb(i))], Vec::new()],
+                    ..AccumulatorTerms::default()
+                };
+                digits.times_key(i, digits_of_limb, key, &plus, destination, [o0, o1]);
+            }
+        });
+        Ok(())
     }
 
     /// The image of the ciphertext under an automorphism. Uses no level and adds one rounding.

@@ -30,7 +30,7 @@ mod ring_switch;
 mod seeded;
 mod wide;
 
-pub use ciphertext::{Ciphertext, Plaintext};
+pub use ciphertext::{Ciphertext, Plaintext, Undivided};
 pub use decomposition::{Decomposition, Gadget};
 pub use encode::{Encoder, zero_slots};
 pub use encrypt::encrypt;

@@ -1,6 +1,6 @@
 //! Packs coefficients of many ciphertexts into one.
 
-use crate::{Ciphertext, Error, Evaluator, GaloisElement, Op, Params};
+use crate::{Ciphertext, Error, Evaluator, GaloisElement, Op, Params, Undivided};
 use rns::{Ntt, Poly};
 
 /// Packs ciphertexts as they arrive (Chen, Dai, Kim and Song 2021, algorithm 2, begun at the stage whose
@@ -13,7 +13,9 @@ use rns::{Ntt, Poly};
 /// g⁻¹ modulo q beforehand ([`Evaluator::divide_exactly_assign`]), or are products with such an operand.
 ///
 /// At most log₂ g ciphertexts are kept. Each input costs less than one automorphism on average, and
-/// [`Packer::finish`] at most log₂ g.
+/// [`Packer::finish`] at most log₂ g. Inputs and packs are [`Undivided`]: of two packs only the part that is
+/// decomposed is divided by P, so that an automorphism takes nine transforms of a limb, where it takes twelve
+/// alone, and a product before it six.
 #[derive(Debug)]
 pub struct Packer {
     evaluator: Evaluator,
@@ -21,7 +23,7 @@ pub struct Packer {
     scale: f64,
     stages: Vec<Stage>,
     /// Entry k is the pack of 2ᵏ inputs, if the number of inputs has that bit.
-    packs: Vec<Option<Ciphertext>>,
+    packs: Vec<Option<Undivided>>,
     count: usize,
 }
 
@@ -30,7 +32,7 @@ pub struct Packer {
 #[derive(Debug)]
 struct Stage {
     element: GaloisElement,
-    /// X^δ.
+    /// X^δ modulo QP.
     shift: Poly<Ntt>,
 }
 
@@ -61,7 +63,7 @@ impl Packer {
         for element in pack_elements(params, gap)? {
             evaluator.keys().galois(params, Op::Pack, element, level)?;
         }
-        let basis = params.q_basis(level);
+        let basis = params.qp_basis(level);
         let stage = |(k, element)| {
             let mut monomial = vec![0i64; params.n()];
             monomial[gap >> (k + 1)] = 1;
@@ -92,13 +94,8 @@ impl Packer {
     /// # Errors
     /// [`Error::PackFull`] after g ciphertexts; [`Error::LevelMismatch`], [`Error::ScaleMismatch`]. The pack
     /// is then unchanged.
-    pub fn push(&mut self, ciphertext: Ciphertext) -> Result<usize, Error> {
-        if self.count == self.capacity() {
-            return Err(Error::PackFull { capacity: self.capacity() });
-        }
-        let expected = (self.level, self.scale);
-        self.evaluator.same(Op::Pack, (ciphertext.level, ciphertext.scale), expected)?;
-        self.carry(0, ciphertext)
+    pub fn push(&mut self, input: Undivided) -> Result<usize, Error> {
+        self.push_block(input, 0)
     }
 
     /// Adds a block of 2^`log` inputs that are in one ciphertext: input b has its useful coefficients at
@@ -109,7 +106,7 @@ impl Packer {
     /// # Errors
     /// As [`Self::push`], with [`Error::PackFull`] if no such block fits after the earlier inputs. The pack
     /// is then unchanged.
-    pub fn push_block(&mut self, mut block: Ciphertext, log: usize) -> Result<usize, Error> {
+    pub fn push_block(&mut self, mut block: Undivided, log: usize) -> Result<usize, Error> {
         if self.after(log) > self.capacity() {
             return Err(Error::PackFull { capacity: self.capacity() });
         }
@@ -121,7 +118,10 @@ impl Packer {
             self.carry(log, smaller)?;
         }
         // Each stage that the block skips doubles what it keeps.
-        self.evaluator.mul_integer_assign(&mut block, 1 << log);
+        if log > 0 {
+            let basis = self.evaluator.params().qp_basis(self.level);
+            block.parts.iter_mut().for_each(|part| part.mul_integer_assign(basis, 1 << log));
+        }
         self.carry(log, block)
     }
 
@@ -131,10 +131,10 @@ impl Packer {
     }
 
     /// Adds a pack of 2^k inputs, where the number of inputs is a multiple of 2^k.
-    fn carry(&mut self, log: usize, mut pack: Ciphertext) -> Result<usize, Error> {
+    fn carry(&mut self, log: usize, mut pack: Undivided) -> Result<usize, Error> {
         let mut k = log;
         while let Some(earlier) = self.packs[k].take() {
-            pack = self.merge(k, &earlier, Some(&pack))?;
+            pack = self.merge(k, earlier, Some(&pack))?;
             k += 1;
         }
         self.packs[k] = Some(pack);
@@ -144,12 +144,12 @@ impl Packer {
     }
 
     /// Takes the packs of fewer than 2^`log` inputs as one pack of 2^`log`, if there are any.
-    fn close(&mut self, log: usize) -> Result<Option<Ciphertext>, Error> {
-        let mut later: Option<Ciphertext> = None;
+    fn close(&mut self, log: usize) -> Result<Option<Undivided>, Error> {
+        let mut later: Option<Undivided> = None;
         for k in 0..log {
             later = match (self.packs[k].take(), later) {
-                (Some(earlier), later) => Some(self.merge(k, &earlier, later.as_ref())?),
-                (None, Some(pack)) => Some(self.merge(k, &pack, None)?),
+                (Some(earlier), later) => Some(self.merge(k, earlier, later.as_ref())?),
+                (None, Some(pack)) => Some(self.merge(k, pack, None)?),
                 (None, None) => None,
             };
         }
@@ -165,27 +165,22 @@ impl Packer {
         let full = self.packs.pop().flatten();
         let empty =
             || Ciphertext { scale: self.scale, ..Ciphertext::zero(self.evaluator.params(), self.level) };
-        Ok(full.or(later).unwrap_or_else(empty))
+        Ok(full.or(later).map_or_else(empty, |pack| self.evaluator.divided(pack)))
     }
 
     /// The pack of two packs of stage `k`. Without a second pack, its positions stay empty.
-    fn merge(&self, k: usize, first: &Ciphertext, second: Option<&Ciphertext>) -> Result<Ciphertext, Error> {
+    fn merge(&self, k: usize, first: Undivided, second: Option<&Undivided>) -> Result<Undivided, Error> {
         let Stage { element, shift } = &self.stages[k];
-        let basis = self.evaluator.params().q_basis(self.level);
-        let (mut sum, mut difference) = (first.clone(), first.clone());
+        let basis = self.evaluator.params().qp_basis(self.level);
+        let (mut sum, mut difference) = (first.clone(), first);
         if let Some(second) = second {
-            let parts = [
-                (&second.c0, &mut sum.c0, &mut difference.c0),
-                (&second.c1, &mut sum.c1, &mut difference.c1),
-            ];
-            for (part, sum, difference) in parts {
-                let shifted = part.mul(basis, shift);
-                sum.add_assign(basis, &shifted);
-                difference.sub_assign(basis, &shifted);
+            for (part, second) in second.parts.iter().enumerate() {
+                let shifted = second.mul(basis, shift);
+                sum.parts[part].add_assign(basis, &shifted);
+                difference.parts[part].sub_assign(basis, &shifted);
             }
         }
-        let image = self.evaluator.automorphism(Op::Pack, &difference, *element)?;
-        self.evaluator.add_assign(&mut sum, &image)?;
+        self.evaluator.add_image_assign(Op::Pack, &mut sum, difference, *element)?;
         Ok(sum)
     }
 }

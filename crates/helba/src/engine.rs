@@ -3,7 +3,7 @@ use crate::{DeepEngine, Error, Scalars, refresh};
 use circuits::{Encrypted, SlotAlgebra};
 use ckks::{
     Ciphertext, EvaluationKeys, Evaluator, Fold, KeyId, MaskSeed, Packer, Params, Plaintext, PublicKey,
-    Raise, RingKeys, RingSwitch, SeededCoefficients, SlotsToCoefficients,
+    Raise, RingKeys, RingSwitch, SeededCoefficients, SlotsToCoefficients, Undivided,
 };
 use protocol::exchange::{ANSWER_FLOOD_BITS, ENTRY_FLOOD_BITS, SCORES_FLOOD_BITS, TRACE_FLOOD_BITS};
 use protocol::levels::{ANSWER_LEVEL, PRODUCTS_LEVEL};
@@ -145,10 +145,13 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Self::packer`].
-    pub fn packer_with_trace(&self, tested: Option<Ciphertext>) -> Result<Packer, Error> {
+    pub fn packer_with_trace(&self, tested: Option<Undivided>) -> Result<Packer, Error> {
         let mut packer = self.packer()?;
         let small = self.params();
-        let none = || Ciphertext::zero(small, small.max_level()).with_scale(f64::from(LOG_SCORE).exp2());
+        let none = || {
+            let zero = Ciphertext::zero(small, small.max_level()).with_scale(f64::from(LOG_SCORE).exp2());
+            self.scores.undivided(&zero)
+        };
         packer.push(tested.unwrap_or_else(none))?;
         Ok(packer)
     }
@@ -168,12 +171,13 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::Ckks`] for ciphertexts of another level or scale.
-    pub fn score(&self, contexts: &Ciphertext, model: &Ciphertext) -> Result<Ciphertext, Error> {
-        Ok(self.scores.mul_unrescaled(contexts, model)?)
+    pub fn score(&self, contexts: &Ciphertext, model: &Ciphertext) -> Result<Undivided, Error> {
+        Ok(self.scores.mul_undivided(contexts, model)?)
     }
 
     /// The scores of one user that are not packed: times the gap, by which [`Self::score`] divides modulo Q.
-    pub fn unpacked(&self, mut scores: Ciphertext) -> Ciphertext {
+    pub fn unpacked(&self, scores: Undivided) -> Ciphertext {
+        let mut scores = self.scores.divided(scores);
         self.scores.mul_integer_assign(&mut scores, self.ring.gap as i64);
         scores
     }
@@ -181,7 +185,7 @@ impl Engine {
     /// The scores of one user as an answer of the open tier, with the noise of [`SCORES_FLOOD_BITS`]. It is
     /// not re-randomised: its user holds the key and can compute the model from one answer, so that there is
     /// no more to hide.
-    pub fn open_answer<R: CryptoRng>(&self, scores: Ciphertext, rng: &mut R) -> Ciphertext {
+    pub fn open_answer<R: CryptoRng>(&self, scores: Undivided, rng: &mut R) -> Ciphertext {
         let mut scores = self.unpacked(scores);
         ckks::flood_assign(self.params(), &mut scores, SCORES_FLOOD_BITS, rng);
         scores

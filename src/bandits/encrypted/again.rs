@@ -15,7 +15,7 @@ use super::EncryptedServed;
 use super::pool::{Outcome, Stages, User, blocking};
 use super::senders::Sender;
 use crate::error::Error;
-use ckks::{Ciphertext, Packer};
+use ckks::{Ciphertext, Packer, Undivided};
 use host::lock;
 use protocol::DecisionId;
 use rayon::prelude::*;
@@ -456,7 +456,7 @@ impl EncryptedServed {
     /// the contexts of the others.
     pub(super) fn pack_again(&self, mut group: Group) -> Result<(Packer, Vec<User>, Vec<Sent>), Error> {
         let engine = &self.shared.engine;
-        let score = |member: &Member| -> Result<Ciphertext, Error> {
+        let score = |member: &Member| -> Result<Undivided, Error> {
             let bytes = &member.sent.upload.bytes;
             Ok(engine.score(&engine.read_contexts(bytes)?, &group.model)?)
         };

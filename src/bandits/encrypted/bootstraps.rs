@@ -3,7 +3,7 @@
 use super::{EncryptedServed, Shared};
 use crate::error::Error;
 use crate::metrics::Step;
-use ckks::{Ciphertext, KeyId};
+use ckks::{KeyId, Undivided};
 #[cfg(feature = "pbs")]
 use host::os_rng;
 use protocol::{BanditConfig, Compare};
@@ -73,7 +73,7 @@ impl EncryptedServed {
     /// bandit was deleted.
     pub(super) async fn bootstrap(
         self: Arc<Self>,
-        scores: Ciphertext,
+        scores: Undivided,
         model_feedbacks: u64,
         place: OwnedSemaphorePermit,
     ) -> Result<DecideReply, Error> {
@@ -96,7 +96,7 @@ impl EncryptedServed {
 
     /// The message of the answer to the decision of a round, with a model of so many feedbacks.
     #[cfg(feature = "pbs")]
-    fn compare(&self, scores: Ciphertext, (round, feedbacks): (u64, u64)) -> Result<Vec<u8>, Error> {
+    fn compare(&self, scores: Undivided, (round, feedbacks): (u64, u64)) -> Result<Vec<u8>, Error> {
         let Bootstraps { keys } = self.shared.bootstraps.as_ref().ok_or(Error::NoBootstraps)?;
         let (engine, config) = (&self.shared.engine, &self.created.config);
         let scalars = helba::Scalars::new(config, round, feedbacks);
@@ -112,7 +112,7 @@ impl EncryptedServed {
 
     /// Refuses.
     #[cfg(not(feature = "pbs"))]
-    fn compare(&self, _: Ciphertext, _: (u64, u64)) -> Result<Vec<u8>, Error> {
+    fn compare(&self, _: Undivided, _: (u64, u64)) -> Result<Vec<u8>, Error> {
         match &self.shared.bootstraps {
             Some(Bootstraps { never }) => match *never {},
             None => Err(Error::BuiltWithoutBootstraps),

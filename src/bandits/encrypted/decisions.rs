@@ -7,7 +7,7 @@ use super::{EncryptedServed, Sender};
 use crate::bandits::{BodyLimit, Reply};
 use crate::error::Error;
 use crate::metrics::Step;
-use ckks::Ciphertext;
+use ckks::Undivided;
 use host::{lock, os_rng};
 use protocol::{Answers, Compare};
 use service::{Body, Content};
@@ -151,7 +151,7 @@ enum Scored {
     Waits(Receiver<Outcome>),
     /// They are compared by bootstraps.
     Compares {
-        scores: Ciphertext,
+        scores: Undivided,
         model_feedbacks: u64,
         place: OwnedSemaphorePermit,
     },

@@ -28,7 +28,7 @@ use super::workers::Workers;
 use crate::Settings;
 use crate::error::Error;
 use crate::metrics::{Metrics, Step};
-use ckks::{Ciphertext, Packer, SeededCoefficients};
+use ckks::{Ciphertext, Packer, SeededCoefficients, Undivided};
 use helba::TraceTest;
 use host::lock;
 use rayon::ThreadPool;
@@ -376,7 +376,7 @@ impl EncryptedServed {
     /// [`Error::Helba`] never after the keys were found.
     pub(super) fn join(
         self: &Arc<Self>,
-        scores: Ciphertext,
+        scores: Undivided,
         joining: Joining,
         (model, model_feedbacks): (&Arc<Ciphertext>, u64),
         place: &mut Option<OwnedSemaphorePermit>,
@@ -427,7 +427,7 @@ impl EncryptedServed {
     /// after the keys were found.
     pub(super) fn join_alone(
         self: &Arc<Self>,
-        scores: Ciphertext,
+        scores: Undivided,
         joining: Joining,
         (model, model_feedbacks): (&Arc<Ciphertext>, u64),
         place: &mut Option<OwnedSemaphorePermit>,
@@ -456,7 +456,7 @@ impl EncryptedServed {
     fn add(
         &self,
         gathering: &mut Gathering,
-        scores: Ciphertext,
+        scores: Undivided,
         Joining { decisions, sent }: Joining,
         place: &mut Option<OwnedSemaphorePermit>,
     ) -> Result<oneshot::Receiver<Outcome>, Error> {
@@ -472,7 +472,7 @@ impl EncryptedServed {
     pub(super) fn push(
         &self,
         packer: &mut Packer,
-        scores: Ciphertext,
+        scores: Undivided,
         decisions: usize,
     ) -> Result<Vec<usize>, Error> {
         let layout = &self.exchanges.layout;

@@ -2,7 +2,7 @@
 
 use crate::device::{keys, rng};
 use crate::http::{Requests, answers};
-use ckks::{Ciphertext, SeededCoefficients};
+use ckks::{Ciphertext, SeededCoefficients, Undivided};
 use helba::DeepEngine;
 use helba::{Applied, EncryptedBandit, Engine, Evaluated, Event};
 use protocol::{Answers, BanditConfig, LOG_SCORE, TaskKind};
@@ -77,7 +77,7 @@ impl Server {
         ckks::write_ciphertext(engine.params(), engine.key_id(), &ct.with_scale(canonical))
     }
 
-    fn score(&self, contexts: &[u8]) -> Ciphertext {
+    fn score(&self, contexts: &[u8]) -> Undivided {
         let engine = &world().engine;
         let contexts = engine.read_contexts(contexts).unwrap();
         engine.score(&contexts, self.bandit.scores_model()).unwrap()

@@ -171,7 +171,7 @@ fn attack_garbage_beside_the_scores_reaches_nobody() {
             if user % 3 == 1 {
                 scores = spoil(&scores, scored.gap, &mut rng);
             }
-            positions.push(packer.push(scores).unwrap());
+            positions.push(packer.push(evaluator.undivided(&scores)).unwrap());
             exact.push(contexts.iter().map(|x| scored.exact(x)).collect::<Vec<_>>());
         }
         let mut packed = packer.finish().unwrap();
@@ -284,7 +284,7 @@ fn attack_huge_contexts_do_not_show_the_model_to_a_key_holder() {
     let scores = evaluator.mul_unrescaled(&huge, &scored.encrypted).unwrap();
     let scale = f64::from(LOG_PRODUCT).exp2();
     let mut packer = Packer::new(evaluator, scored.gap, params.max_level(), scale).unwrap();
-    packer.push(scores).unwrap();
+    packer.push(evaluator.undivided(&scores)).unwrap();
     let packed = packer.finish().unwrap();
     let raising =
         Raise::new(params, &large, scored.places(large.max_slots(), &[0]), LOG_PRODUCT, 14).unwrap();
@@ -468,7 +468,7 @@ fn garbage_where_scores_are_is_seen() {
     let scores = scored.scores(&[unit(2, &mut rng), unit(2, &mut rng)], &mut rng);
     let pack = |first: Ciphertext| {
         let mut packer = Packer::new(evaluator, scored.gap, params.max_level(), scale).unwrap();
-        packer.push(first).unwrap();
+        packer.push(evaluator.undivided(&first)).unwrap();
         packer.finish().unwrap()
     };
     let (clean, spoilt) = (pack(scores.clone()), pack(spoil(&scores, 2 * scored.gap, &mut rng)));
@@ -505,7 +505,7 @@ fn blocks_of_inputs_are_packed_as_inputs() {
         let mut input = spoil(&fresh, step, &mut rng);
         evaluator.divide_exactly_assign(&mut input, log_gap);
         assert_eq!(packer.after(log) <= gap, fits, "{log}");
-        let first = match packer.push_block(input, log) {
+        let first = match packer.push_block(evaluator.undivided(&input), log) {
             Ok(first) => first,
             Err(error) => {
                 assert!(!fits && matches!(error, ckks::Error::PackFull { .. }), "{error}");
@@ -540,7 +540,7 @@ fn packing_adds_less_noise_than_products_have() {
         let mut packer = Packer::new(evaluator, gap, params.max_level(), 1.0).unwrap();
         let mut divided = whole.clone();
         evaluator.divide_exactly_assign(&mut divided, gap.ilog2());
-        packer.push(divided).unwrap();
+        packer.push(evaluator.undivided(&divided)).unwrap();
         evaluator.sub_assign(&mut whole, &packer.finish().unwrap()).unwrap();
         // The multiples of the gap alone: 2·arms coefficients, whose sum of squares is that of the slots.
         let squares = |slots: &ckks_secret::Slots| slots.iter().map(|z| z.norm_sqr()).sum::<f64>();
@@ -561,12 +561,13 @@ fn packs_refuse_what_does_not_fit() {
     let wider = Packer::new(evaluator, params.n() / 2, level, 1.0);
     assert!(matches!(wider, Err(ckks::Error::MissingKey { .. })));
     let mut packer = Packer::new(evaluator, 2, level, 1.0).unwrap();
-    let zero = |level: usize, scale: f64| Ciphertext::zero(params, level).with_scale(scale);
+    let empty = |level: usize, scale: f64| Ciphertext::zero(params, level).with_scale(scale);
+    let zero = |level: usize, scale: f64| evaluator.undivided(&empty(level, scale));
     assert!(matches!(packer.push(zero(level, 2.0)), Err(ckks::Error::ScaleMismatch { .. })));
     assert!(matches!(packer.push(zero(level - 1, 1.0)), Err(ckks::Error::LevelMismatch { .. })));
     assert_eq!((packer.len(), packer.capacity()), (0, 2));
     assert_eq!([0, 1].map(|_| packer.push(zero(level, 1.0)).unwrap()), [0, 1]);
     assert!(matches!(packer.push(zero(level, 1.0)), Err(ckks::Error::PackFull { capacity: 2 })));
-    let empty = Packer::new(evaluator, 2, level, 1.0).unwrap().finish().unwrap();
-    assert_eq!(empty, zero(level, 1.0));
+    let none = Packer::new(evaluator, 2, level, 1.0).unwrap().finish().unwrap();
+    assert_eq!(none, empty(level, 1.0));
 }

@@ -284,6 +284,7 @@ fn attack_open_scores_are_under_noise() {
     let mut world = World::new(2, 2, true);
     let params = world.engine.params().clone();
     let scores = Ciphertext::zero(&params, params.max_level()).with_scale(f64::from(LOG_SCORE).exp2());
+    let scores = Evaluator::new(params, EvaluationKeys::default()).undivided(&scores);
     let answer = world.engine.open_answer(scores, &mut world.rng);
     let width = f64::from(LOG_SCORE - 14).exp2();
     let noise: Vec<f64> = ckks_secret::decrypt_coefficients(&world.scores, &answer)
