@@ -25,6 +25,10 @@ pub struct Card {
     pub seeds: [u64; 2],
 }
 
+/// The text of [`Results::agreement`].
+pub const AGREES: &str = "The last values are those of an independent implementation, within three errors of both \
+                          sides, but for one series in twenty";
+
 /// One figure or table of a paper.
 pub trait Experiment: Sync {
     /// The description that `list` and the report show.
@@ -351,8 +355,6 @@ impl Results {
         }
         let agree = seen.values().filter(|(_, agrees)| *agrees).count();
         let apart: Vec<_> = seen.values().filter(|s| !s.1).map(|(name, _)| name.as_str()).collect();
-        let text = "The last values are those of an independent implementation, within three errors of both sides, but for one \
-                    series in twenty";
         let reference = "in the tables";
         let rest = if apart.is_empty() { String::new() } else { format!("; not {}", apart.join("; ")) };
         let ours = match seen.len() {
@@ -365,7 +367,7 @@ impl Results {
             all if agree as f64 >= 0.95 * all as f64 => Decision::Yes,
             _ => Decision::No,
         };
-        Claim { stand_in: None, ..self.own(text, reference, ours, decision) }
+        Claim { stand_in: None, ..self.own(AGREES, reference, ours, decision) }
     }
 
     /// The mean over seeds of a sum of last values, each with a factor. NaN if one of the series is missing.

@@ -68,7 +68,7 @@ enum Command {
         /// Folder of the experiments' folders and of book.html, with --quick book-quick.html.
         #[arg(long, default_value = "target/helba-lab")]
         out: PathBuf,
-        /// Writes all verdicts to this file as a page of Markdown.
+        /// Writes all verdicts to this file as a page of Markdown, and their numbers to a CSV file beside it.
         #[arg(long)]
         page: Option<PathBuf>,
         /// Writes the summary table between its two marks in this file.
@@ -104,10 +104,19 @@ fn run(command: Command) -> Result<()> {
     match command {
         Command::List { json } => list(json),
         Command::Report { quick, kept, seeds, out, page, readme } => {
-            let earlier = page.as_ref().filter(|_| kept).and_then(|page| std::fs::read_to_string(page).ok());
-            let book = book(quick, kept, seeds, &out, &earlier.unwrap_or_default())?;
+            let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
+            let earlier =
+                page.as_ref().filter(|_| kept).map(|page| [page.clone(), page.with_extension("csv")]);
+            let book = book(
+                quick,
+                kept,
+                seeds,
+                &out,
+                earlier.map_or_else(Default::default, |e| e.map(|p| read(&p))),
+            )?;
             if let Some(page) = page {
                 runner::write_whole(&page, book.markdown().as_bytes())?;
+                runner::write_whole(&page.with_extension("csv"), book.figures().as_bytes())?;
             }
             if let Some(path) = readme {
                 let text = std::fs::read_to_string(&path)
@@ -147,8 +156,15 @@ fn run(command: Command) -> Result<()> {
     }
 }
 
-/// The book of the runs under `out`. Experiments without have the sections of the page `earlier`, if `kept`.
-fn book(quick: bool, kept: bool, seeds: Option<u64>, out: &Path, earlier: &str) -> Result<report::Book> {
+/// The book of the runs under `out`. Experiments without have the sections of the earlier page, and the lines
+/// of its figures, if `kept`.
+fn book(
+    quick: bool,
+    kept: bool,
+    seeds: Option<u64>,
+    out: &Path,
+    earlier: [String; 2],
+) -> Result<report::Book> {
     let (scale, end) = if quick { (Scale::Quick, "-quick") } else { (Scale::Full, "") };
     let _said = say_when_interrupted()?;
     let mut book = report::Book::default();
@@ -160,7 +176,7 @@ fn book(quick: bool, kept: bool, seeds: Option<u64>, out: &Path, earlier: &str) 
         let all = seeds;
         let seeds = if kept { runner::kept(experiment, scale, all, &folder)? } else { all };
         if seeds < all.min(JUDGED) {
-            if !book.add_earlier(experiment, earlier)? {
+            if !book.add_earlier(experiment, &earlier[0], &earlier[1])? {
                 book.without(experiment);
             }
             continue;
