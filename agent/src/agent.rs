@@ -230,10 +230,6 @@ impl Agent {
     }
 
     /// The desk of a bandit, which is opened for the first request.
-    ///
-    /// # Errors
-    /// [`Error::NotEncrypted`], [`Error::TooManyBandits`]; those of the server and of
-    /// [`Device::join`].
     pub(crate) async fn desk(&self, id: &str) -> Result<Arc<Desk>, Error> {
         if let Some(desk) = self.0.opened(id) {
             return Ok(desk);
@@ -250,9 +246,6 @@ impl Inner {
     }
 
     /// The device of the keys, which the bandit `id` needs.
-    ///
-    /// # Errors
-    /// [`Error::OfOthers`] for an agent of a committee.
     pub(crate) fn device(&self, id: &str) -> Result<Arc<Device>, Error> {
         match &self.of {
             Of::Keys(device) => Ok(device.clone()),
@@ -281,9 +274,6 @@ impl Inner {
     }
 
     /// Keeps the settings of a bandit, durably.
-    ///
-    /// # Errors
-    /// Those of the disk; the settings before stay.
     pub(crate) fn set(&self, id: &str, settings: Settings) -> Result<(), Error> {
         self.pending.set(id, settings, now(), &mut self.fork_rng())
     }

@@ -54,9 +54,6 @@ impl Committee {
     }
 
     /// Makes a decision on `rows`, and keeps it.
-    ///
-    /// # Errors
-    /// [`Error::Overloaded`]; those of [`CommitteeUser::decide`] and of the disk.
     pub(crate) fn decide(&self, agent: &Inner, bandit: &str, rows: &[Vec<f64>]) -> Result<Decided, Error> {
         let _under_way = self.begin()?;
         let mut rng = agent.fork_rng();
@@ -86,9 +83,6 @@ impl Committee {
     }
 
     /// Returns the reward of a decision.
-    ///
-    /// # Errors
-    /// As [`Returning::counted`]; [`Error::Overloaded`].
     pub(crate) fn feedback(
         &self,
         agent: &Inner,
@@ -114,9 +108,6 @@ impl Committee {
     }
 
     /// Has the feedback on a decision erased.
-    ///
-    /// # Errors
-    /// Those of the client.
     pub(crate) fn erase(&self, agent: &Inner, bandit: &str, decision: &str) -> Result<(), Error> {
         let (label, mut rng) = (label(decision)?, agent.fork_rng());
         let erase = |_: &mut ChaCha20Rng| self.session.user()?.erase(&*self.session.bandit(bandit)?, &label);

@@ -96,9 +96,6 @@ pub(crate) struct DecisionLog {
 
 impl DecisionLog {
     /// The log in the folder `log` of the state folder, which is made if it does not exist.
-    ///
-    /// # Errors
-    /// Those of the disk.
     pub(crate) fn open(state: &Path, options: LogOptions) -> Result<Self, Error> {
         let folder = state.join("log");
         crate::private_folder(&folder)?;
@@ -106,9 +103,6 @@ impl DecisionLog {
     }
 
     /// Appends lines in one write. They are not synchronised: a loss of power may lose the last of them.
-    ///
-    /// # Errors
-    /// Those of the disk. The next lines open the file again.
     pub(crate) fn append(&self, lines: &[Line]) -> Result<(), Error> {
         let mut text = Vec::new();
         for line in lines {

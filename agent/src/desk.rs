@@ -65,9 +65,6 @@ struct Returned {
 impl Desk {
     /// Serves the bandit `created` with threads of its own, which have ended when the returned one has.
     /// Returns when the device has joined the bandit.
-    ///
-    /// # Errors
-    /// As [`user_client::Device::join`].
     pub(crate) fn open(
         agent: &Arc<Inner>,
         device: Arc<Device>,
@@ -90,9 +87,6 @@ impl Desk {
     }
 
     /// A decision on `rows`.
-    ///
-    /// # Errors
-    /// Those of [`BanditDevice::decide_several`] and of the disk; [`Error::Overloaded`].
     pub(crate) async fn decide(&self, rows: Vec<Vec<f64>>) -> Answer<Decided> {
         let (answer, answered) = oneshot::channel();
         self.push(|queues| &mut queues.decisions, Asked { rows, answer })?;
@@ -100,10 +94,6 @@ impl Desk {
     }
 
     /// Returns the reward of a decision.
-    ///
-    /// # Errors
-    /// [`Error::UnknownDecision`], [`Error::Answered`], [`Error::Overloaded`]; those of
-    /// [`BanditDevice::feedback`], of the server and of the disk.
     pub(crate) async fn feedback(&self, decision: DecisionId, reward: f64) -> Answer<Counted> {
         let (answer, answered) = oneshot::channel();
         let lane = usize::from(decision.0[15]) % AT_A_TIME;

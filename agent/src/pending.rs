@@ -107,9 +107,6 @@ type Key = (u64, String, [u8; 16]);
 
 impl Pending {
     /// Opens or creates the database in `folder`, and unseals every value in it.
-    ///
-    /// # Errors
-    /// [`Error::StateInUse`], [`Error::Unsealable`], and those of the disk.
     pub(crate) fn open(folder: &Path, key: &[u8; 32], bounds: Bounds) -> Result<Self, Error> {
         // The database panics on some damaged pages.
         let opened = host::without_panic(|| {
@@ -125,9 +122,6 @@ impl Pending {
 
     /// Keeps decisions of a bandit, durably, and forgets those beyond the bounds. `now` is the time in
     /// seconds. Returns [`Tally::alarm`] before and after.
-    ///
-    /// # Errors
-    /// Those of the disk. The decisions must not be given out then.
     pub(crate) fn keep<R: CryptoRng>(
         &self,
         bandit: &str,
@@ -169,9 +163,6 @@ impl Pending {
     }
 
     /// What is kept of a decision, and since when.
-    ///
-    /// # Errors
-    /// [`Error::Unsealable`] for a value that was changed while it was kept, and those of the disk.
     pub(crate) fn find(&self, bandit: &str, id: DecisionId) -> Result<Option<(u64, Kept)>, Error> {
         let state = self.ready()?;
         let found = state.store.get(Table::Pending, bandit, &id.0)?;
@@ -179,9 +170,6 @@ impl Pending {
     }
 
     /// Keeps the feedback of a decision that waits since `since`, durably, before it is sent.
-    ///
-    /// # Errors
-    /// Those of the disk. The feedback must not be sent then.
     pub(crate) fn sending<R: CryptoRng>(
         &self,
         bandit: &str,
@@ -200,9 +188,6 @@ impl Pending {
 
     /// Replaces a decision that waits since `since` by the receipt of its feedback, with the reward and the
     /// number of feedbacks. A crash may undo this: the server then gives the receipt again.
-    ///
-    /// # Errors
-    /// Those of the disk.
     pub(crate) fn answered<R: CryptoRng>(
         &self,
         bandit: &str,
@@ -229,9 +214,6 @@ impl Pending {
     }
 
     /// Forgets all that is kept of a bandit, durably.
-    ///
-    /// # Errors
-    /// Those of the disk.
     pub(crate) fn forget(&self, bandit: &str) -> Result<(), Error> {
         let mut state = self.ready()?;
         let State { store, index, tallies } = &mut *state;
@@ -253,9 +235,6 @@ impl Pending {
     }
 
     /// Keeps the settings of a bandit, durably.
-    ///
-    /// # Errors
-    /// Those of the disk; those before count then.
     pub(crate) fn set<R: CryptoRng>(
         &self,
         bandit: &str,
@@ -273,17 +252,11 @@ impl Pending {
     }
 
     /// A summary of the decisions of a bandit, if there were any.
-    ///
-    /// # Errors
-    /// Those of the disk, if it failed before.
     pub(crate) fn summary(&self, bandit: &str) -> Result<Option<Summary>, Error> {
         Ok(self.ready()?.tallies.get(bandit).map(|tally| tally.summary(0)))
     }
 
     /// Makes all changes durable.
-    ///
-    /// # Errors
-    /// Those of the disk.
     pub(crate) fn sync(&self) -> Result<(), Error> {
         self.ready()?.store.write(Durability::Immediate, &[])
     }

@@ -61,9 +61,6 @@ pub(crate) struct SettingsChange {
 
 impl SettingsChange {
     /// The settings after this change.
-    ///
-    /// # Errors
-    /// [`Error::BadField`] for another transformation than the bandit has: its model is one of the first.
     pub(crate) fn applied_to(self, before: &Settings) -> Result<Settings, Error> {
         let mut settings = before.clone();
         if let Some(transform) = self.transform {
@@ -83,10 +80,6 @@ impl SettingsChange {
 
 impl Settings {
     /// Refuses settings that do not fit the bandit.
-    ///
-    /// # Errors
-    /// [`Error::BadConfig`], [`Error::BadField`]; [`Error::NotOfCommittee`] for settings by which another arm
-    /// is played than a committee decided for.
     pub(crate) fn check(&self, (d, k): (usize, usize), of_committee: bool) -> Result<(), Error> {
         if of_committee {
             let others = [
@@ -126,9 +119,6 @@ impl Settings {
 
 /// Takes the settings out of a message, and leaves its other fields: `transform`, or `schema` (an object, or
 /// a text in TOML) with `examples`, from which it learns; and `mode`, `baseline`, `epsilon` and `freeze`.
-///
-/// # Errors
-/// [`Error::BadJson`], [`Error::Features`], [`Error::BadField`].
 pub(crate) fn settings_of(message: &mut Map<String, Value>) -> Result<SettingsChange, Error> {
     let [transform, schema, examples] = ["transform", "schema", "examples"].map(|name| message.remove(name));
     let transform = match (transform, schema, examples) {

@@ -76,9 +76,6 @@ pub(crate) struct Store {
 
 impl Store {
     /// Opens or creates the database in `folder`, with mode 0600. Its values are sealed under `key`.
-    ///
-    /// # Errors
-    /// [`Error::StateInUse`], and those of the disk.
     pub(crate) fn open(folder: &Path, key: &[u8; 32]) -> Result<Self, Error> {
         let path = Self::path_in(folder);
         let lock = lock(folder)?;
@@ -114,9 +111,6 @@ impl Store {
     }
 
     /// Opens the database again, as the last transaction that reached the disk left it.
-    ///
-    /// # Errors
-    /// Those of the disk.
     pub(crate) fn reopen(&mut self) -> Result<(), Error> {
         self.close();
         let mut options = host::private_file();
@@ -134,9 +128,6 @@ impl Store {
     }
 
     /// Writes all changes in one transaction.
-    ///
-    /// # Errors
-    /// Those of the disk. It is unknown whether the transaction reached the disk, and the database is closed.
     pub(crate) fn write(&mut self, durability: Durability, changes: &[Change]) -> Result<(), Error> {
         let write = |database: &Database| -> Result<(), redb::Error> {
             let mut transaction = database.begin_write()?;
@@ -161,9 +152,6 @@ impl Store {
     }
 
     /// The message of a value with its time.
-    ///
-    /// # Errors
-    /// [`Error::Unsealable`] for a value that was changed while it was stored, and those of the disk.
     pub(crate) fn get(&self, table: Table, bandit: &str, id: &[u8]) -> Result<Option<Timed>, Error> {
         let read = |database: &Database| -> Result<_, redb::Error> {
             let open = database.begin_read()?.open_table(table.definition())?;
@@ -174,9 +162,6 @@ impl Store {
     }
 
     /// Every value of a table.
-    ///
-    /// # Errors
-    /// As [`Self::get`].
     pub(crate) fn read(&self, table: Table) -> Result<Vec<Row>, Error> {
         let read = |database: &Database| -> Result<_, redb::Error> {
             let open = database.begin_read()?.open_table(table.definition())?;
@@ -197,9 +182,6 @@ impl Store {
     }
 
     /// The change that stores `message`.
-    ///
-    /// # Errors
-    /// [`Error::Broken`] for a message that is too long.
     pub(crate) fn put<R: CryptoRng>(
         &self,
         table: Table,

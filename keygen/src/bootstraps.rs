@@ -17,10 +17,6 @@ pub(crate) struct Bootstraps {
 }
 
 /// Refuses what cannot be generated, before any key is.
-///
-/// # Errors
-/// [`Error::NoBootstraps`] in a build without the feature `pbs`; [`Error::Insecure`] for more bits of
-/// security than these keys have.
 pub(crate) fn check(security: Security) -> Result<(), Error> {
     let (got, want) = (Security::Classical128.bits(), security.bits());
     match (cfg!(feature = "pbs"), got < want) {
@@ -42,9 +38,6 @@ pub(crate) fn generate<R: CryptoRng>(
 }
 
 /// Refuses.
-///
-/// # Errors
-/// [`Error::NoBootstraps`].
 #[cfg(not(feature = "pbs"))]
 pub(crate) fn generate<R: CryptoRng>(_: &SecretKey, _: KeyId, _: &mut R) -> Result<Bootstraps, Error> {
     Err(Error::NoBootstraps)

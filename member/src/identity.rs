@@ -110,9 +110,6 @@ pub fn card_from_json(json: &[u8]) -> Option<Card> {
 }
 
 /// Reads a file with secrets, of at most `most` bytes.
-///
-/// # Errors
-/// Those of the operating system, of a file that is longer, and of one that other users can read.
 pub(crate) fn read_private(path: &Path, most: u64) -> std::io::Result<Zeroizing<Vec<u8>>> {
     let file = host::open_private(path)?;
     let length = file.metadata()?.len();

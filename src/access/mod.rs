@@ -90,9 +90,6 @@ pub(crate) struct Caller {
 
 impl Access {
     /// The tokens of a server with the state `folder`.
-    ///
-    /// # Errors
-    /// Those of [`TokensFile::list`].
     pub(crate) fn new(
         participant: Option<TokenDigest>,
         operator: Option<TokenDigest>,
@@ -116,9 +113,6 @@ impl Access {
     }
 
     /// Who sent a request for `route`. What depends on the bandit is left to [`Caller::check`].
-    ///
-    /// # Errors
-    /// [`Error::Unauthorized`], [`Error::ForbiddenScope`].
     pub(crate) fn caller(&self, route: Route, headers: &HeaderMap) -> Result<Caller, Error> {
         let api = self.api.current();
         let open = lock(&self.operator).is_none() && !api.is_on();
@@ -176,9 +170,6 @@ impl Caller {
 
     /// Checks that the request may name the bandit `id`, whether such a bandit exists or not: whoever has a
     /// token for another bandit does not learn it.
-    ///
-    /// # Errors
-    /// [`Error::ForbiddenScope`].
     pub(crate) fn check_id(&self, id: &str) -> Result<(), Error> {
         match &self.bearer {
             Ok(Bearer::Api(ApiToken { bandit: Some(only), .. })) if only != id => {
@@ -189,9 +180,6 @@ impl Caller {
     }
 
     /// Checks that the request may be about a bandit of this kind.
-    ///
-    /// # Errors
-    /// [`Error::Unauthorized`], [`Error::ForbiddenScope`].
     pub(crate) fn check(&self, about: Kind) -> Result<(), Error> {
         // A committee's users are told apart by their sessions, and its members by their signatures.
         if self.open && (about != Kind::Encrypted || self.route.needs() == Needs::Reading) {
@@ -206,9 +194,6 @@ impl Caller {
 
     /// Checks that a token that was given is one of the server's, so that nobody takes it for one without
     /// bandits. A server that knows no token passes any.
-    ///
-    /// # Errors
-    /// [`Error::Unauthorized`].
     pub(crate) fn check_given(&self, access: &Access) -> Result<(), Error> {
         match self.bearer {
             Ok(_) | Err(TokenFault::Missing) => Ok(()),
@@ -234,9 +219,6 @@ impl Caller {
 
     /// Checks that the caller may answer every task of an encrypted bandit, and not only raise the scores
     /// that its own ticket asks for.
-    ///
-    /// # Errors
-    /// [`Error::ForbiddenScope`].
     pub(crate) fn check_raises_all(&self) -> Result<(), Error> {
         match &self.bearer {
             Ok(Bearer::Api(token)) if !token.has(Scope::Raise) => {

@@ -339,10 +339,6 @@ struct Seen {
 
 impl Live {
     /// Reads the tokens. `operated` says whether the server has an operator's token, which closes it too.
-    ///
-    /// # Errors
-    /// [`Error::Tokens`] if the file was deleted and nothing else closes the server; those of
-    /// [`TokensFile::list`].
     pub(super) fn open(file: TokensFile, operated: bool) -> Result<Self, Error> {
         let (stamp, tokens) = match file.read()? {
             Some((stamp, tokens)) => (Some(stamp), Tokens::On(tokens.into())),

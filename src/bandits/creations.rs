@@ -65,9 +65,6 @@ pub(super) struct Changes(Vec<Edit<Key, Creation>>);
 
 impl Changes {
     /// As a commit writes them.
-    ///
-    /// # Errors
-    /// [`Error::Broken`] if one cannot be serialised.
     pub(super) fn stored(&self) -> Result<Vec<NamedEdit>, Error> {
         let stored = |edit: &Edit<Key, Creation>| {
             let value = edit.value.as_ref().map(postcard::to_stdvec).transpose();
@@ -81,9 +78,6 @@ impl Changes {
 impl Creations {
     /// Reads the rows of a store. Those of interrupted creations are left out and returned as changes:
     /// `exists` says whether a bandit does.
-    ///
-    /// # Errors
-    /// The key of a row that cannot be read.
     pub(super) fn read(
         rows: &[(String, Vec<u8>)],
         exists: impl Fn(&str) -> bool,
@@ -103,9 +97,6 @@ impl Creations {
     }
 
     /// The answer to the creation, if it was made before, at the time `now`.
-    ///
-    /// # Errors
-    /// [`Error::KeyReused`].
     pub(super) fn find(&self, asked: &Repeatable, now: u64) -> Result<Option<Answered>, Error> {
         match self.0.get(&asked.key).filter(|made| !is_over(made, now)) {
             Some(made) if made.body == asked.body => Ok(Some(made.answer.clone())),

@@ -60,9 +60,6 @@ impl Bandit {
     }
 
     /// The bandit, which requests know as `id`, if it is an encrypted one.
-    ///
-    /// # Errors
-    /// [`Error::NotEncrypted`].
     pub(crate) fn encrypted(self, id: &str) -> Result<Arc<EncryptedServed>, Error> {
         match self {
             Bandit::Encrypted(bandit) => Ok(bandit),
@@ -82,9 +79,6 @@ impl Bandit {
     }
 
     /// Its numbers. `None` if it was deleted.
-    ///
-    /// # Errors
-    /// Those of the policy.
     pub(crate) fn measured(&self) -> Result<Option<Measured>, Error> {
         match self {
             Bandit::Encrypted(bandit) => Ok(Some(bandit.measured())),
@@ -95,9 +89,6 @@ impl Bandit {
     }
 
     /// Its public state, with its labels.
-    ///
-    /// # Errors
-    /// [`Error::UnknownBandit`] after it was deleted.
     pub(crate) fn view(&self, labels: &Labels) -> Result<Reply, Error> {
         let labels = labels.clone();
         match self {
@@ -119,9 +110,6 @@ impl Bandit {
     }
 
     /// The longest body of a feedback.
-    ///
-    /// # Errors
-    /// [`Error::TakesBatches`].
     pub(crate) fn feedback_body(&self) -> Result<BodyLimit, Error> {
         match self {
             Bandit::Encrypted(bandit) => Ok(bandit.feedback_body()),
@@ -258,10 +246,6 @@ impl Bandits {
     /// encrypted bandits stay.
     ///
     /// Must be called within a tokio runtime.
-    ///
-    /// # Errors
-    /// Those of [`Store::open`]; [`Error::NoDatabase`]; [`Error::CorruptState`], [`Error::Log`]; those of
-    /// bootstrapping keys of another generation.
     pub(crate) fn open(
         (bundle, committee): (Option<PublicBundle>, Option<committee::Given>),
         paper: Option<(PaperKeys, Duration)>,
@@ -358,25 +342,16 @@ impl Bandits {
     }
 
     /// The keys of encrypted bandits.
-    ///
-    /// # Errors
-    /// [`Error::NoKeys`], [`Error::KeysOfPaper`].
     pub(crate) fn keys(&self) -> Result<&Arc<Keys>, Error> {
         self.keys.as_ref().ok_or(if self.paper.is_some() { Error::KeysOfPaper } else { Error::NoKeys })
     }
 
     /// The manifest of the keys of the paper's method.
-    ///
-    /// # Errors
-    /// [`Error::NoPaperKeys`].
     pub(crate) fn paper_manifest(&self) -> Result<&PaperManifest, Error> {
         self.paper.as_ref().map(|shared| &shared.manifest).ok_or(Error::NoPaperKeys)
     }
 
     /// The committee.
-    ///
-    /// # Errors
-    /// [`committee::CommitteeError::None`].
     pub(crate) fn committee(&self) -> Result<Arc<committee::Committees>, Error> {
         Ok(self.committee.clone().ok_or(committee::CommitteeError::None)?)
     }
@@ -387,9 +362,6 @@ impl Bandits {
     }
 
     /// Creates a bandit of the committee, which is durable when this returns.
-    ///
-    /// # Errors
-    /// [`shares::CommitteeError`], [`Error::TooManyBandits`], [`Error::KeyReused`], and those of the disk.
     pub(crate) fn create_of_committee(
         &self,
         asked: committee::Asked,
@@ -427,9 +399,6 @@ impl Bandits {
     }
 
     /// The bandit with this id.
-    ///
-    /// # Errors
-    /// [`Error::UnknownBandit`], [`Error::NoKeys`].
     pub(crate) fn find(&self, id: &str) -> Result<Bandit, Error> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         match entries.get(id) {
@@ -439,10 +408,6 @@ impl Bandits {
     }
 
     /// Creates an encrypted bandit, which is durable when this returns.
-    ///
-    /// # Errors
-    /// [`Error::NoKeys`], [`Error::TooManyBandits`], [`Error::KeyReused`]; those of the configuration and
-    /// the disk.
     pub(crate) fn create_encrypted(&self, config: BanditConfig, beside: &Beside) -> Result<Answered, Error> {
         let shared = self.keys()?.encrypted.clone();
         self.insert_stored(beside, |id, before| {
@@ -452,9 +417,6 @@ impl Bandits {
     }
 
     /// Creates a bandit of the paper's method, which is durable when this returns.
-    ///
-    /// # Errors
-    /// [`Error::NoPaperKeys`]; as [`Self::create_encrypted`].
     pub(crate) fn create_paper(&self, config: LinearConfig, beside: &Beside) -> Result<Answered, Error> {
         let shared = self.paper.clone().ok_or(Error::NoPaperKeys)?;
         self.insert_stored(beside, |id, before| {
@@ -485,9 +447,6 @@ impl Bandits {
     }
 
     /// The answer to a creation that was made before.
-    ///
-    /// # Errors
-    /// [`Error::KeyReused`].
     pub(crate) fn repeated(&self, asked: &Repeatable) -> Result<Option<Answered>, Error> {
         lock(&self.creations).find(asked, self.room.clock.now())
     }
@@ -495,9 +454,6 @@ impl Bandits {
     /// Reads the configuration of a clear policy, and its terms for late feedback. If everybody may create
     /// them (`open`), they are at most half of all bandits, so that bearers of the token can always create
     /// encrypted ones.
-    ///
-    /// # Errors
-    /// [`Error::BadParameter`]; [`Error::TooManyBandits`] before noise is calibrated, which takes seconds.
     pub(crate) fn policy(
         &self,
         mut request: Map<String, Value>,
@@ -513,9 +469,6 @@ impl Bandits {
 
     /// Creates a bandit with a clear policy, which is durable when this returns. `open` as for
     /// [`Self::policy`].
-    ///
-    /// # Errors
-    /// [`Error::TooManyBandits`], [`Error::KeyReused`], those of the policy and the disk.
     pub(crate) fn create_clear(
         &self,
         config: PolicyConfig,
@@ -575,10 +528,6 @@ impl Bandits {
     }
 
     /// Gives a bandit the labels that `change` makes of its own, durably, and returns them.
-    ///
-    /// # Errors
-    /// [`Error::UnknownBandit`], [`Error::NoKeys`]; those of `change`; [`Error::BadParameter`] for labels out
-    /// of their bounds; those of the disk.
     pub(crate) fn relabel(
         &self,
         id: &str,
@@ -612,9 +561,6 @@ impl Bandits {
     }
 
     /// Deletes a bandit and its stored state.
-    ///
-    /// # Errors
-    /// [`Error::UnknownBandit`], [`Error::NoKeys`], those of the disk.
     pub(crate) fn delete(&self, id: &str) -> Result<(), Error> {
         let _alone = lock(&self.changing);
         let bandit = self.find(id)?;

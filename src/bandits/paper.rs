@@ -48,9 +48,6 @@ pub(super) struct PaperShared {
 
 impl PaperShared {
     /// The parts with these keys, and states in the folder `state`.
-    ///
-    /// # Errors
-    /// [`Error::Helba`] for keys of other parameters.
     pub(super) fn new(keys: PaperKeys, state: &Path, patience: Duration) -> Result<Self, Error> {
         let PaperKeys { manifest, params, public_key, key_id, keys } = keys;
         let engine = PaperEngine::new(params, public_key, key_id, keys)?;
@@ -69,9 +66,6 @@ fn folder(state: &Path) -> PathBuf {
 }
 
 /// The ids of the stored bandits in the state folder.
-///
-/// # Errors
-/// Those of the disk.
 pub(super) fn stored(state: &Path) -> Result<Vec<String>, Error> {
     let root = folder(state);
     if !root.exists() {
@@ -130,9 +124,6 @@ enum Step {
 
 impl PaperServed {
     /// Creates a bandit and stores it under `id`, after `before` has taken the answer to the creation.
-    ///
-    /// # Errors
-    /// Those of the configuration, of `before` and of the disk.
     pub(super) fn create(
         id: &str,
         config: LinearConfig,
@@ -148,9 +139,6 @@ impl PaperServed {
     }
 
     /// Loads a stored bandit.
-    ///
-    /// # Errors
-    /// [`Error::CorruptState`], and those of the disk.
     pub(super) fn load(id: &str, shared: Arc<PaperShared>) -> Result<Self, Error> {
         let path = shared.root.join(id);
         let bytes = std::fs::read(&path).map_err(|e| Error::disk(&path, e))?;
@@ -231,9 +219,6 @@ impl PaperServed {
     }
 
     /// Deletes it from the disk.
-    ///
-    /// # Errors
-    /// [`Error::UnknownBandit`], and those of the disk.
     pub(super) fn delete(&self) -> Result<(), Error> {
         let mut live = lock(&self.live);
         if live.deleted {
@@ -265,10 +250,6 @@ impl PaperServed {
     }
 
     /// Begins a decision, which takes the place of one that is not finished. Returns its first task.
-    ///
-    /// # Errors
-    /// [`Error::Wire`], [`Error::Helba`] for contexts that are not those of this bandit;
-    /// [`Error::Overloaded`].
     pub(crate) async fn decide(self: Arc<Self>, body: Body) -> Result<Reply, Error> {
         let served = self.clone();
         let vectors = blocking(move || served.read_vectors(&body)).await?;
@@ -290,10 +271,6 @@ impl PaperServed {
     }
 
     /// Takes the answer to the task of a decision. Returns its next task, or the decision.
-    ///
-    /// # Errors
-    /// [`Error::ForbiddenScope`]; [`Error::TaskOver`] for a task that does not wait, as after its answer;
-    /// those of the frame, after which the task waits on.
     pub(crate) async fn answer(self: Arc<Self>, body: Body, caller: Caller) -> Result<Reply, Error> {
         caller.check_raises_all()?;
         let served = self.clone();
@@ -382,10 +359,6 @@ impl PaperServed {
     }
 
     /// Counts the feedback on the last decision, durably.
-    ///
-    /// # Errors
-    /// [`Error::Wire`], [`Error::Helba`] for an unknown decision, and for vectors that are not those of this
-    /// bandit; those of the disk.
     pub(crate) async fn feedback(self: Arc<Self>, decision: DecisionId, body: Body) -> Result<Reply, Error> {
         let work = move || {
             let [left, right] = self.read_vectors(&body)?;

@@ -103,9 +103,6 @@ impl Drop for Waits<'_> {
 
 impl Committee {
     /// The committee of a manifest, with what the store has of it.
-    ///
-    /// # Errors
-    /// [`CommitteeError`] for a manifest that its members have not all signed.
     fn open(
         manifest: SignedManifest,
         rows: Vec<(Vec<u8>, Vec<u8>)>,
@@ -179,9 +176,6 @@ impl Committee {
     }
 
     /// What a member of this committee asks, if it has signed the request.
-    ///
-    /// # Errors
-    /// [`CommitteeError::Message`]; [`CommitteeError::Poll`] for one of another time.
     fn polls(&self, member: u8, body: &[u8]) -> Result<Option<Poll>, crate::Error> {
         let poll = signed_poll(&self.manifest.manifest, member, body)?;
         match poll {
@@ -242,9 +236,6 @@ impl Committee {
     }
 
     /// Takes a session of a device, and waits for the receipts of members.
-    ///
-    /// # Errors
-    /// [`CommitteeError::Members`] if too few members sign in time; those of the switchboard.
     pub(crate) async fn session(&self, body: &[u8]) -> Result<Reply, crate::Error> {
         let session: Session = from_bytes(body)?;
         let id: SessionId = self.with(|board| board.session(session))?;
@@ -409,9 +400,6 @@ impl CommitteeServed {
     }
 
     /// Its public state.
-    ///
-    /// # Errors
-    /// [`crate::Error::UnknownBandit`] after it was deleted.
     pub(crate) fn view(&self) -> Result<CommitteeBanditView, crate::Error> {
         let (committee, id) = self.at();
         let members = committee.members_here();
@@ -431,9 +419,6 @@ impl CommitteeServed {
     }
 
     /// Its counters, of whole groups of feedbacks.
-    ///
-    /// # Errors
-    /// [`crate::Error::NoCounters`]; [`crate::Error::UnknownBandit`] after it was deleted.
     pub(crate) fn counters(&self) -> Result<Reply, crate::Error> {
         if self.definition.counters.is_none() {
             return Err(crate::Error::NoCounters { id: self.path_id() });
@@ -459,9 +444,6 @@ impl CommitteeServed {
     }
 
     /// Makes a decision.
-    ///
-    /// # Errors
-    /// [`CommitteeError::Members`] if too few members compute in time; those of the switchboard.
     pub(crate) async fn decide(&self, body: Vec<u8>) -> Result<Reply, crate::Error> {
         let (sender, receiver) = oneshot::channel();
         let (committee, id) = self.at();
@@ -482,9 +464,6 @@ impl CommitteeServed {
     }
 
     /// Takes a feedback, which is durable when this returns.
-    ///
-    /// # Errors
-    /// Those of the switchboard and the disk.
     pub(crate) fn feedback(
         &self,
         (decision, session): (&[u8; 32], Option<SessionId>),
@@ -499,9 +478,6 @@ impl CommitteeServed {
     }
 
     /// Has a feedback erased.
-    ///
-    /// # Errors
-    /// Those of the switchboard and the disk.
     pub(crate) fn erase(
         &self,
         (decision, session): (&[u8; 32], Option<SessionId>),
@@ -516,9 +492,6 @@ impl CommitteeServed {
     }
 
     /// Its numbers.
-    ///
-    /// # Errors
-    /// [`crate::Error::UnknownBandit`] after it was deleted.
     pub(crate) fn measured(&self) -> Result<Measured, crate::Error> {
         let view = self.view()?;
         Ok(Measured {
@@ -540,9 +513,6 @@ impl CommitteeServed {
     }
 
     /// Deletes the bandit.
-    ///
-    /// # Errors
-    /// Those of the switchboard and the disk.
     pub(crate) fn delete(&self) -> Result<(), crate::Error> {
         let (committee, id) = self.at();
         committee.with(|board| board.delete(&id))

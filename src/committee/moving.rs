@@ -32,10 +32,6 @@ impl Committees {
     /// them.
     ///
     /// Must be called within a tokio runtime.
-    ///
-    /// # Errors
-    /// [`CommitteeError`] for a manifest that its members have not all signed, of another committee than what
-    /// is stored, or of one that does not follow.
     pub(crate) fn open(
         Given { manifest, next, patience, waits }: Given,
         store: Arc<Store>,
@@ -165,10 +161,6 @@ impl Committees {
     }
 
     /// Takes what a member of one of the committees says, and waits for what it is told.
-    ///
-    /// # Errors
-    /// [`CommitteeError::Poll`] for what is not its member's; [`CommitteeError::Moved`] to one of a committee
-    /// that has moved.
     pub(crate) async fn rounds(&self, member: u8, body: &[u8]) -> Result<Reply, crate::Error> {
         let serving = self.serving();
         for committee in [Some(serving.clone()), self.next.clone()].into_iter().flatten() {
@@ -187,9 +179,6 @@ impl Committees {
     }
 
     /// Creates a bandit under an id of 16 bytes in hexadecimal digits.
-    ///
-    /// # Errors
-    /// Those of the switchboard and the disk.
     pub(crate) fn create(self: &Arc<Self>, asked: &Asked, id: &str) -> Result<CommitteeServed, crate::Error> {
         let serving = self.serving();
         let definition = asked.definition(id, serving.id)?;

@@ -254,9 +254,6 @@ pub(super) async fn create(
 }
 
 /// The key under which a creation or a decision may be repeated, if the request has one.
-///
-/// # Errors
-/// [`Error::BadParameter`] for two keys, and for one that is too long or not of visible characters.
 pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Error> {
     let mut given = headers.get_all(IDEMPOTENCY_HEADER).iter();
     let Some(key) = given.next() else { return Ok(None) };

@@ -70,9 +70,6 @@ pub(super) fn site(request: &Request) -> IpAddr {
 }
 
 /// The number of decisions of a request, 1 unless it says another.
-///
-/// # Errors
-/// [`Error::Wire`] for a header that is no number.
 fn decisions(headers: &HeaderMap) -> Result<usize, Error> {
     let Some(value) = headers.get(DECISIONS_HEADER) else { return Ok(1) };
     let number = value.to_str().unwrap_or_default().parse::<usize>();
@@ -81,9 +78,6 @@ fn decisions(headers: &HeaderMap) -> Result<usize, Error> {
 }
 
 /// The tag of the sender of a request, if it has one.
-///
-/// # Errors
-/// [`Error::Wire`] for a header that is no tag.
 pub(super) fn sender_tag(headers: &HeaderMap) -> Result<Option<SenderTag>, Error> {
     let Some(value) = headers.get(SENDER_HEADER) else { return Ok(None) };
     Ok(Some(value.to_str().unwrap_or_default().parse::<SenderTag>()?))

@@ -43,9 +43,6 @@ impl Admission {
     }
 
     /// A place for a request, which is admitted at once or refused.
-    ///
-    /// # Errors
-    /// [`Error::Overloaded`], [`Error::SizingNoise`].
     pub(crate) fn admit(&self, work: Work) -> Result<Place, Error> {
         let permit = match work {
             Work::Short => self.requests.clone().try_acquire_owned().map_err(|_| Error::Overloaded),
@@ -58,9 +55,6 @@ impl Admission {
 
 /// Runs `work` on a thread for blocking work, and gives `place` back when it is done. The work continues if
 /// the client disconnects.
-///
-/// # Errors
-/// Those of `work`; [`Error::Broken`] if it panicked.
 pub(crate) async fn run<T: Send + 'static>(
     place: Option<Place>,
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,

@@ -8,9 +8,6 @@ use std::path::{Path, PathBuf};
 /// Creates the folder and its missing parents, durably, and makes it readable by its owner only. Masks and
 /// ciphertexts reveal the model to a holder of the secret key of a bandit, and rewards of clear policies are
 /// stored in the clear.
-///
-/// # Errors
-/// [`Error::FolderIsShared`], and those of the disk.
 pub(crate) fn prepare(folder: &Path) -> Result<(), Error> {
     let missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
     let mut made: Vec<&Path> = folder.ancestors().take_while(missing).collect();
@@ -26,9 +23,6 @@ pub(crate) fn prepare(folder: &Path) -> Result<(), Error> {
 }
 
 /// Locks the folder until the returned file is dropped.
-///
-/// # Errors
-/// [`Error::StateInUse`], and those of the disk.
 pub(crate) fn lock(folder: &Path) -> Result<File, Error> {
     let path = folder.join("lock");
     let file =
@@ -46,9 +40,6 @@ pub(crate) fn database(folder: &Path) -> PathBuf {
 }
 
 /// Opens the database file. `None` if there is none.
-///
-/// # Errors
-/// [`Error::EmptyDatabase`], and those of the disk.
 pub(super) fn database_file(folder: &Path) -> Result<Option<File>, Error> {
     let path = database(folder);
     let file = match File::options().read(true).write(true).open(&path) {
@@ -68,9 +59,6 @@ pub(super) fn database_file(folder: &Path) -> Result<Option<File>, Error> {
 
 /// A new file with mode 0600, which gets the name of the database when `begin` has made it one. The name is
 /// durable after [`sync`].
-///
-/// # Errors
-/// Those of `begin` and of the disk.
 pub(super) fn new_database<T>(
     folder: &Path,
     begin: impl FnOnce(File) -> Result<T, Error>,
@@ -100,9 +88,6 @@ pub(super) fn list(folder: &Path) -> Result<Vec<PathBuf>, Error> {
 
 /// Sets the mode of a folder that is empty or holds a state to 0700. The mode of any other folder is not
 /// changed.
-///
-/// # Errors
-/// [`Error::FolderIsShared`] for any other folder that other users may read, and if the mode cannot be set.
 #[cfg(unix)]
 fn make_private(folder: &Path) -> Result<(), Error> {
     use std::os::unix::fs::PermissionsExt;

@@ -43,10 +43,6 @@ pub(crate) struct Store {
 impl Store {
     /// Opens or creates the folder, and reads every state and row. `names` are key
     /// and parameters of the encrypted bandits, if there are keys.
-    ///
-    /// # Errors
-    /// [`Error::StateInUse`], [`Error::StateFormat`], [`Error::OtherKeys`], [`Error::FolderIsShared`],
-    ///, [`Error::EmptyDatabase`], and those of the disk.
     pub(crate) fn open(
         folder: &Path,
         names: Option<(KeyId, Fingerprint)>,
@@ -73,33 +69,21 @@ impl Store {
 
     /// Stores changes of bandits in one transaction, which is durable when this returns. On an error, the
     /// states before count.
-    ///
-    /// # Errors
-    /// [`Error::DiskFull`] and others of the disk.
     pub(crate) fn commit(&self, bandits: &[(&str, Edits)]) -> Result<(), Error> {
         self.commit_with(bandits, &[])
     }
 
     /// As [`Self::commit`], together with values of other tables.
-    ///
-    /// # Errors
-    /// As [`Self::commit`].
     pub(crate) fn commit_with(&self, bandits: &[(&str, Edits)], named: &[NamedEdit]) -> Result<(), Error> {
         self.tables.write(bandits, named)
     }
 
     /// The values of a table by their keys.
-    ///
-    /// # Errors
-    /// Those of the disk.
     pub(crate) fn read(&self, named: Named) -> Result<Vec<(String, Vec<u8>)>, Error> {
         self.tables.read_named(named)
     }
 
     /// Removes a bandit, together with changes of other tables. On an error, the bandit stays.
-    ///
-    /// # Errors
-    /// As [`Self::commit`].
     pub(crate) fn delete(&self, id: &str, named: &[NamedEdit]) -> Result<(), Error> {
         self.tables.delete(id, named)
     }

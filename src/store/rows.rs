@@ -43,9 +43,6 @@ impl<K: Copy + Ord, V: Numbered> Recent<K, V> {
     }
 
     /// Reads the rows of a store.
-    ///
-    /// # Errors
-    /// The fault of a key or a value that cannot be read.
     pub(crate) fn read(most: usize, rows: &[StoredRow]) -> Result<Self, String>
     where
         K: DeserializeOwned,
@@ -129,9 +126,6 @@ impl<K: Copy + Ord, V: Numbered> Recent<K, V> {
 }
 
 /// The edits as a store writes them.
-///
-/// # Errors
-/// [`Error::Broken`] if a row cannot be serialised.
 pub(crate) fn encode<K: Serialize, V: Serialize>(edits: &[Edit<K, V>]) -> Result<Vec<StoredEdit>, Error> {
     let bytes = |edit: &Edit<K, V>| {
         let value = edit.value.as_ref().map(postcard::to_stdvec).transpose()?;

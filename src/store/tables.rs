@@ -161,9 +161,6 @@ pub(crate) struct Stored {
 
 impl Tables {
     /// Opens the database of `folder`, which the caller has locked.
-    ///
-    /// # Errors
-    /// [`Error::Database`], and those of the disk.
     pub(super) fn open(folder: &Path) -> Result<Self, Error> {
         let database = open(folder)?;
         let slot = Slot { database: Some(database), before: Before::default() };
@@ -171,9 +168,6 @@ impl Tables {
     }
 
     /// Checks that the database has this format and these keys. Both are written to an empty database.
-    ///
-    /// # Errors
-    /// [`Error::StateFormat`] and [`Error::OtherKeys`]. No state and no row is then changed.
     pub(super) fn check_meta(&self, format: u16, keys: Option<(&[u8], &[u8])>) -> Result<(), Error> {
         let mut wanted = vec![("format", format.to_le_bytes().to_vec())];
         if let Some((key, parameters)) = keys {
@@ -215,9 +209,6 @@ impl Tables {
     }
 
     /// Every bandit with its rows.
-    ///
-    /// # Errors
-    /// [`Error::Database`], and those of the disk.
     pub(super) fn read(&self) -> Result<Vec<Stored>, Error> {
         let slot = lock(&self.slot);
         let database = slot.database.as_ref().ok_or(Error::Broken("no database after it was opened"))?;
@@ -254,9 +245,6 @@ impl Tables {
     }
 
     /// The values of a table by their keys.
-    ///
-    /// # Errors
-    /// As [`Self::read`].
     pub(super) fn read_named(&self, named: Named) -> Result<Vec<(String, Vec<u8>)>, Error> {
         let slot = lock(&self.slot);
         let database = slot.database.as_ref().ok_or(Error::Broken("no database after it was opened"))?;
@@ -274,9 +262,6 @@ impl Tables {
     /// Writes the edits of several bandits and of other tables in one transaction, which is durable when this
     /// returns. After an error, a restart finds all of the edits or none. If the process continues, the next
     /// transaction reverts them.
-    ///
-    /// # Errors
-    /// [`Error::DiskFull`] and others of the disk.
     pub(super) fn write(&self, bandits: &[(&str, Edits)], named: &[NamedEdit]) -> Result<(), Error> {
         self.transaction(|transaction, before| {
             before.write(transaction, named)?;
@@ -303,9 +288,6 @@ impl Tables {
     }
 
     /// Removes a bandit and its rows, and writes the edits of other tables.
-    ///
-    /// # Errors
-    /// As [`Self::write`].
     pub(super) fn delete(&self, id: &str, named: &[NamedEdit]) -> Result<(), Error> {
         self.transaction(|transaction, before| {
             before.write(transaction, named)?;

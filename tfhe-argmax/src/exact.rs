@@ -19,8 +19,6 @@ pub(crate) struct Exact {
 }
 
 impl Exact {
-    /// # Errors
-    /// [`Error::BadKeys`] never: there are such primes.
     pub(crate) fn new() -> Result<Self, Error> {
         let never = |_| Error::BadKeys("there is no prime for their transform");
         let mut primes = Vec::new();

@@ -649,9 +649,6 @@ impl Client {
     }
 
     /// Has a committee's feedback erased, as `DELETE /v1/{path}`, by what its device has signed.
-    ///
-    /// # Errors
-    /// As [`Self::encrypted`].
     pub(crate) fn erase_at(&self, path: &str, erasure: &[u8]) -> Result<wire::CommitteeErasure, Error> {
         let request = self.authorized(self.agent.delete(self.url(path)));
         let request = request.header(wire::ERASURE_HEADER, ckks::Hex(erasure).to_string());

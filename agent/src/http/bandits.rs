@@ -49,9 +49,6 @@ impl Seen {
     }
 
     /// A bandit under keys, which alone has this.
-    ///
-    /// # Errors
-    /// [`Error::NotOfCommittee`].
     pub(super) fn of_keys(&self, what: &'static str, why: &'static str) -> Result<&Created, Error> {
         match self {
             Seen::Keys(view) => Ok(&view.created),
@@ -213,9 +210,6 @@ fn default_decisions() -> u16 {
 }
 
 /// The rules of a creation, which are taken out of it.
-///
-/// # Errors
-/// [`Error::BadConfig`]; [`Error::NotOfCommittee`] for what bandits under keys alone have.
 fn rules_of(asked: &mut Map<String, Value>) -> Result<Rules, Error> {
     if let Some((what, why)) = OF_KEYS_ALONE.into_iter().find(|(name, _)| asked.contains_key(*name)) {
         return Err(Error::NotOfCommittee { what, why });

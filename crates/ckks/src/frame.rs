@@ -352,9 +352,6 @@ pub fn read_scaled_ciphertext(
 }
 
 /// c₀ and the seed of c₁ of a ciphertext at `level` and `scale`.
-///
-/// # Errors
-/// As [`read_ciphertext`]; [`Error::BadFrame`] for a ciphertext without a seed.
 pub(crate) fn read_seeded_ciphertext(
     params: &Params,
     key: KeyId,

@@ -106,10 +106,6 @@ impl WideEncoder {
     /// The N/2 slots of the polynomial with these N coefficients. They have [`DECODED_FRACTION`]
     /// bits after the point, and are off by less than N·2⁻⁸: each of log₂(N/2) stages doubles the error and
     /// adds that of a product, less than 2⁻⁸·√2.
-    ///
-    /// # Errors
-    /// [`Error::CoefficientCount`] unless there are N coefficients; [`Error::ValueRange`] if one is not
-    /// below 2 to [`Self::coefficient_bits`] in size.
     fn slots(&self, coefficients: &[i128]) -> Result<Zeroizing<Vec<WideSlot>>, Error> {
         let size = 1usize << self.stages.len();
         if coefficients.len() != 2 * size {
@@ -141,10 +137,6 @@ impl WideEncoder {
 
     /// The real parts of slots, from N coefficients. Entry i of the result is the slot `terms[i].0` times
     /// `terms[i].1`, rounded to an integer.
-    ///
-    /// # Errors
-    /// As [`Self::slots`]; [`Error::ValueRange`] for a factor of more than 1 in size;
-    /// [`Error::SlotCount`] for a slot that does not exist.
     pub(crate) fn real_slots(
         &self,
         coefficients: &[i128],

@@ -132,9 +132,6 @@ impl MemberKeys {
     }
 
     /// The seed of a batch of slots that follows from a key: it can be opened without the key.
-    ///
-    /// # Errors
-    /// [`shares::Error::Member`] for a key that the member does not hold.
     pub(crate) fn seed(&self, of: Holders, batch: &Label) -> Result<Key, shares::Error> {
         let seed = match of {
             Holders::Subset(place) => {

@@ -354,9 +354,6 @@ fn significant(x: f64) -> (u32, u32) {
 /// With the eigenvalues of M = A·V in [1 − e, 1 + e], those of M·(2 − M) are in [1 − e², 1]; the residual
 /// follows from the rounded factor. Where eigenvalues are far from 1, a step moves what rounding has moved by
 /// up to four times as much.
-///
-/// # Errors
-/// [`Error::OutOfRange`] for a residual that no update leaves, or a batch for which it does not end.
 pub(crate) fn schedule(
     residual: u64,
     (added, erased): (u64, u64),

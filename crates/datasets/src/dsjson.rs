@@ -89,9 +89,6 @@ impl<'a> Flattener<'a> {
     }
 
     /// The values in `value`, each under the path to it, without names that begin with `_`.
-    ///
-    /// # Errors
-    /// [`Error::File`] if a path is longer than 4096 bytes, or the paths of the line exceed [`MAX_PATHS`].
     pub(crate) fn flatten(&mut self, value: &Value) -> Result<BTreeMap<String, Cell>, Error> {
         let mut into = BTreeMap::new();
         self.below("", value, &mut into)?;

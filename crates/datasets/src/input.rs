@@ -24,10 +24,6 @@ pub(crate) enum Content {
 }
 
 /// Opens a file, and finds out what it holds by its first bytes.
-///
-/// # Errors
-/// [`Error::File`] if it cannot be opened, or is in a form that is not read; it names the form and what to
-/// do.
 pub(crate) fn open(path: &Path) -> Result<Content, Error> {
     let fault = |reason: String| Error::file(path, 0, reason);
     let read_fault = |e: io::Error| fault(e.to_string());

@@ -19,9 +19,6 @@ pub(crate) struct Join {
 
 impl Join {
     /// Reads the table `name` of a schema, whose key stands at `key` in the rows that it is joined to.
-    ///
-    /// # Errors
-    /// [`Error::File`] for two rows with one key, and beyond [`MAX_TABLE`] and [`MAX_NAMES`].
     pub(crate) fn open(
         name: &str,
         JoinedTable { file, key: ours, their_key }: &JoinedTable,
@@ -82,9 +79,6 @@ pub(crate) fn joins(
 pub(crate) type OfCandidate = HashMap<String, String>;
 
 /// The values of each of `arms` in these tables.
-///
-/// # Errors
-/// [`Error::File`] for a candidate that a table does not have.
 pub(crate) fn of_candidates(schema: &Schema, arms: &[String]) -> Result<Vec<OfCandidate>, Error> {
     let mut values = vec![OfCandidate::new(); arms.len()];
     for (name, table) in schema.tables.iter().filter(|(_, table)| table.is_of_candidates()) {

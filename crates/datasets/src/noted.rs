@@ -43,9 +43,6 @@ impl Notes {
     }
 
     /// Counts a row that is left out.
-    ///
-    /// # Errors
-    /// [`Error::File`] if it is the thousandth or a later one, and most rows so far were left out.
     pub(crate) fn leave_out(&mut self, path: &Path, line: u64, reason: String) -> Result<(), Error> {
         self.left_out += 1;
         self.first.get_or_insert_with(|| (line, reason.clone()));
@@ -54,9 +51,6 @@ impl Notes {
     }
 
     /// Refuses a file at its end if more than a tenth of its rows were left out.
-    ///
-    /// # Errors
-    /// [`Error::File`] with the first of these rows.
     pub(crate) fn end(&self, path: &Path) -> Result<(), Error> {
         match &self.first {
             Some((line, reason)) if self.left_out * MOST_LEFT_OUT > self.rows + self.left_out => {

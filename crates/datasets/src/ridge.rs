@@ -110,9 +110,6 @@ impl RidgeFit {
     /// rewards is a function: zero-concentrated differential privacy at the cost `rho`, for files that differ
     /// in the rewards of one round.
     ///
-    /// # Errors
-    /// [`privacy::Error`] for sums beyond 2²⁴, which fit no grid of 2⁻¹⁶.
-    ///
     /// # Source
     /// Dwork, Talwar, Thakurta, Zhang, "Analyze Gauss", 2014, for the moments of rewards alone; noise by
     /// Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy", 2020, Theorem 4.

@@ -66,9 +66,6 @@ pub(crate) struct Scored {
 
 /// The transformation with the score that the schema asks for. A transformation without one is returned as
 /// it is.
-///
-/// # Errors
-/// Those of [`each`]; [`Error::Schema`] for a model that is too large, or beyond double precision.
 pub(crate) fn learn(
     path: &Path,
     schema: &Schema,
@@ -178,9 +175,6 @@ fn regression(
 
 /// What linear models explain of the rewards of a file whose features are projected. `None` where nothing is
 /// projected, or where the score has too many features.
-///
-/// # Errors
-/// Those of [`each`].
 pub(crate) fn held_out(prepared: &Prepared) -> Result<Option<HeldOut>, Error> {
     let (path, schema, rounds, transform) =
         (prepared.path(), prepared.schema(), prepared.rounds(), prepared.transform());

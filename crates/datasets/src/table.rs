@@ -138,9 +138,6 @@ impl Table {
     }
 
     /// Reads the next row. Returns `false` after the last.
-    ///
-    /// # Errors
-    /// [`Error::File`], also where more than a tenth of the rows are left out.
     pub(crate) fn read(&mut self, row: &mut Row) -> Result<bool, Error> {
         let more = match &mut self.rows {
             Rows::Parquet(rows) => rows.read(row)?,

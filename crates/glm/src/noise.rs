@@ -20,9 +20,6 @@ impl Gaussian {
     /// A standard deviation has 2^19 to 2^20 steps, or more if rounding an item would otherwise add a 4096th
     /// or more to its sensitivity. The grid is never finer than the sampler allows (2^28 steps per standard
     /// deviation), than items can be rounded to, and than sums are exact in double precision.
-    ///
-    /// # Errors
-    /// [`Error::OutOfRange`] if a step of 1 is already too fine.
     pub(crate) fn on_grid(name: &'static str, sigma: f64, sums: Sums) -> Result<Self, Error> {
         field(name, sigma, sigma < 2f64.powi(28), "below 2^28")?;
         let magnitude = exponent(sigma);

@@ -80,9 +80,6 @@ impl DeepEngine {
     }
 
     /// Whether the keys serve the width of `config`: those of a root alone have one of conjugation.
-    ///
-    /// # Errors
-    /// [`protocol::Error::OutOfRange`] for a root without its keys.
     pub(crate) fn check_width(&self, config: &BanditConfig) -> Result<(), protocol::Error> {
         let conjugation = GaloisElement::conjugation(self.params());
         if config.raises_differences() || self.evaluator().keys().galois.contains_key(&conjugation) {

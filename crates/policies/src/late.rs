@@ -29,9 +29,6 @@ use crate::{Error, Profile};
 use wire::{FeedbackKind, LateFeedback, LateRule};
 
 /// The rule of the policy `name`, in words.
-///
-/// # Errors
-/// [`Error::Broken`] for a policy without a reason.
 pub(crate) fn stated(name: &str, profile: &Profile) -> Result<LateFeedback, Error> {
     let why = match (name, profile.late, profile.feedback) {
         ("anytime-lazy-ucb", ..) => {

@@ -46,9 +46,6 @@ const fn entry<P: PolicyParameters>() -> (&'static str, Read) {
 }
 
 /// The parameters of the policy `name`.
-///
-/// # Errors
-/// [`Error::Parameter`] with the name of the parameter.
 pub(crate) fn read(name: &str, parameters: Map<String, Value>) -> Result<PolicyConfig, Error> {
     match POLICIES.iter().find(|(known, _)| *known == name) {
         Some((_, read)) => read(name, Value::Object(parameters)),

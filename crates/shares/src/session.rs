@@ -96,9 +96,6 @@ impl SessionSecret {
     }
 
     /// The session that follows from a seed, and what begins it: the same bytes each time.
-    ///
-    /// # Errors
-    /// As [`SessionSecret::open`].
     pub(crate) fn of(
         sharing: &Sharing,
         committee: &[u8; 32],

@@ -348,9 +348,6 @@ impl Manifest {
     }
 
     /// The number of frames of the large ring.
-    ///
-    /// # Errors
-    /// [`Error::Manifest`] if more frames of the other rings and of bootstraps are stated than frames in all.
     pub(crate) fn large_frames(&self) -> Result<u32, Error> {
         let of_decisions = self.decisions.as_ref().map_or(0, |ring| ring.frames);
         let others = [of_decisions, self.bootstraps.is_some().into()].into_iter();

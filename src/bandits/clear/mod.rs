@@ -51,17 +51,11 @@ pub(super) struct New(ClearState);
 impl New {
     /// Creates the policy. Calibrating its noise may take seconds. `wait` is the wait time in seconds if none
     /// is asked for.
-    ///
-    /// # Errors
-    /// Those of the terms and of the policy, which name the parameter.
     pub(super) fn make(config: PolicyConfig, asked: AskedTerms, wait: u64) -> Result<Self, Error> {
         ClearState::new(config, asked, wait).map(New)
     }
 
     /// Stores the bandit under `id`, with what `beside` returns of its answer, in one commit.
-    ///
-    /// # Errors
-    /// Those of `beside` and the disk.
     pub(super) fn store(
         self,
         id: String,
@@ -79,9 +73,6 @@ impl New {
 
 /// Loads the stored bandits. If `restored`, the folder comes from a backup, and every bandit with a privacy
 /// guarantee starts again without its data, all in one commit.
-///
-/// # Errors
-/// [`Error::CorruptState`], and those of the disk.
 pub(super) fn load(
     stored: &[Stored],
     store: &Arc<Store>,
@@ -206,9 +197,6 @@ impl ClearBandit {
     }
 
     /// Its public state.
-    ///
-    /// # Errors
-    /// [`Error::UnknownBandit`] after it was deleted.
     pub(super) fn view(&self) -> Result<PolicyView, Error> {
         let live = lock(&self.live);
         let state = live.as_ref().ok_or_else(|| self.deleted())?;
@@ -230,9 +218,6 @@ impl ClearBandit {
     }
 
     /// Its numbers. `None` if it was deleted.
-    ///
-    /// # Errors
-    /// Those of the policy.
     pub(super) fn measured(&self) -> Result<Option<Measured>, Error> {
         let live = lock(&self.live);
         let Some(state) = live.as_ref() else { return Ok(None) };
@@ -266,9 +251,6 @@ impl ClearBandit {
     }
 
     /// Makes a decision, which is durable when this returns.
-    ///
-    /// # Errors
-    /// Those of the message, of the policy and of the disk; [`Error::TooManyOpen`].
     pub(crate) fn decide(
         &self,
         body: Body,
@@ -302,9 +284,6 @@ impl ClearBandit {
     }
 
     /// The longest body of a feedback.
-    ///
-    /// # Errors
-    /// [`Error::TakesBatches`].
     pub(super) fn feedback_body(&self) -> Result<BodyLimit, Error> {
         if self.config.profile().feedback == FeedbackKind::Batch {
             return Err(Error::TakesBatches { id: self.id.clone() });
@@ -314,9 +293,6 @@ impl ClearBandit {
     }
 
     /// Counts a feedback, which is durable when this returns.
-    ///
-    /// # Errors
-    /// As [`Self::decide`].
     pub(crate) fn feedback(
         &self,
         decision: DecisionId,
@@ -334,9 +310,6 @@ impl ClearBandit {
     }
 
     /// The longest body of an intermediary's batch.
-    ///
-    /// # Errors
-    /// [`Error::TakesFeedback`].
     pub(crate) fn batch_body(&self) -> Result<BodyLimit, Error> {
         if self.config.profile().feedback != FeedbackKind::Batch {
             return Err(Error::TakesFeedback { id: self.id.clone() });
@@ -345,9 +318,6 @@ impl ClearBandit {
     }
 
     /// Counts an intermediary's batch, which is durable when this returns.
-    ///
-    /// # Errors
-    /// As [`Self::decide`].
     pub(crate) fn receive(&self, body: Body) -> Result<Reply, Error> {
         let batch = seeded(SummedBatch::of(self.config.profile().labels), "a shuffled batch", &body)?;
         drop(body);
@@ -358,9 +328,6 @@ impl ClearBandit {
     }
 
     /// Deletes it from the store, in one commit with changes of other tables.
-    ///
-    /// # Errors
-    /// [`Error::UnknownBandit`], and those of the disk.
     pub(super) fn delete(&self, named: &[NamedEdit]) -> Result<(), Error> {
         let mut live = lock(&self.live);
         if live.is_none() {

@@ -168,9 +168,6 @@ pub(super) fn digest(message: &impl Serialize) -> Result<Digest, Error> {
 
 impl Answer {
     /// The answer to a repeated message.
-    ///
-    /// # Errors
-    /// [`Error::Answered`] if another message was counted.
     fn again(&self, of: Digest, what: impl FnOnce() -> String) -> Result<Self, Error> {
         if self.of == of { Ok(*self) } else { Err(Error::Answered { what: what() }) }
     }
@@ -288,9 +285,6 @@ impl Core {
 
 impl ClearState {
     /// A bandit without data. `wait` is the wait time in seconds if none is asked for.
-    ///
-    /// # Errors
-    /// Those of the terms and of the policy, which name the parameter.
     pub(super) fn new(config: PolicyConfig, asked: AskedTerms, wait: u64) -> Result<Self, Error> {
         let terms = asked.settle(&config.profile(), wait)?;
         let policy = PolicyState::new(config)?;
@@ -434,9 +428,6 @@ impl ClearState {
 
     /// Makes a new decision of the sender with the digest `holder`. It stays open until its feedback comes or
     /// it expires. One with a key that was made before is answered again, and nothing changes.
-    ///
-    /// # Errors
-    /// [`Error::KeyReused`], [`Error::TooManyOpen`], and those of the policy.
     pub(super) fn decide(
         &mut self,
         context: Option<Features>,
@@ -509,10 +500,6 @@ impl ClearState {
     /// Counts a feedback once, and learns from what the rule of the policy admits. If the sender with the
     /// digest `holder` repeats it, the answer is the same and nothing changes. Whoever else sends it is
     /// answered as if it sent another one, so that it cannot test what the reward was.
-    ///
-    /// # Errors
-    /// [`protocol::Error::UnknownDecision`], [`Error::Expired`], [`Error::Answered`], [`Error::Settled`],
-    /// [`Error::BatchOver`], and those of the policy.
     pub(super) fn feedback(
         &mut self,
         id: DecisionId,
@@ -558,9 +545,6 @@ impl ClearState {
     }
 
     /// Counts a batch of an intermediary once. A repeated batch gets the same answer and changes nothing.
-    ///
-    /// # Errors
-    /// [`Error::Answered`], [`Error::BatchOver`], and those of the policy.
     pub(super) fn receive(
         &mut self,
         batch: &SummedBatch,

@@ -35,9 +35,6 @@ pub(crate) struct AskedTerms {
 
 impl AskedTerms {
     /// Takes the terms out of a creation request, whose other fields are those of the policy.
-    ///
-    /// # Errors
-    /// [`Error::BadParameter`] for a field of another type.
     pub(crate) fn take(request: &mut Map<String, Value>) -> Result<Self, Error> {
         let mut whole = |name: &str| match request.remove(name) {
             None => Ok(None),
@@ -52,9 +49,6 @@ impl AskedTerms {
     }
 
     /// The terms of a bandit with this profile, whose default wait time is `wait`.
-    ///
-    /// # Errors
-    /// [`Error::BadParameter`] for a term out of range, or one that the policy cannot keep.
     pub(super) fn settle(self, profile: &Profile, wait: u64) -> Result<Terms, Error> {
         let AskedTerms { wait: asked, default_reward, max_open } = self;
         let given = [

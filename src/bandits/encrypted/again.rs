@@ -289,11 +289,6 @@ impl Keeping {
 
 impl EncryptedServed {
     /// Answers a decision again, together with others whose users ask again for theirs.
-    ///
-    /// # Errors
-    /// [`Error::Helba`] for an unknown decision; [`Error::Returned`] after its feedback;
-    /// [`Error::NotKept`], [`Error::OtherSender`], [`Error::AskedAgain`], [`Error::TooFewAsked`],
-    /// [`Error::Alone`]; as [`Self::decide`].
     pub(crate) async fn again(
         self: Arc<Self>,
         decision: DecisionId,

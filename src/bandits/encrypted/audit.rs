@@ -25,9 +25,6 @@ pub type Audits = Vec<(String, Result<Audited, Error>)>;
 
 /// Replays the log of the bandit from its creation, if all of it is kept, and from the last snapshot. Both
 /// must give the same state, byte for byte.
-///
-/// # Errors
-/// [`Error::AuditFailed`] if they do not; [`Error::CorruptState`], [`Error::Log`], and those of the disk.
 pub(crate) fn audit(root: &Path, id: &str, engine: &Engine) -> Result<Audited, Error> {
     let last = state::replay(root, id, engine, SNAPSHOT)?;
     let (head, torn, feedbacks) = (last.head, last.torn, last.bandit.status(0).feedbacks);

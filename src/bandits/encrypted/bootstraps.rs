@@ -24,9 +24,6 @@ pub(crate) struct Bootstraps {
 impl Bootstraps {
     /// The keys in the frame of a bundle whose ring of scores has the key pair `loaded`; `None` if it has
     /// none, or this build bootstraps nothing.
-    ///
-    /// # Errors
-    /// [`Error::Bootstraps`] for bytes that are no such keys, or keys of another generation.
     #[cfg(feature = "pbs")]
     pub(crate) fn load(frame: Option<BootstrapFrame>, loaded: KeyId) -> Result<Option<Self>, Error> {
         let Some(BootstrapFrame { id, frame }) = frame else { return Ok(None) };
@@ -40,9 +37,6 @@ impl Bootstraps {
     }
 
     /// Loads nothing.
-    ///
-    /// # Errors
-    /// None.
     #[cfg(not(feature = "pbs"))]
     pub(crate) fn load(frame: Option<BootstrapFrame>, _: KeyId) -> Result<Option<Self>, Error> {
         if let Some(BootstrapFrame { id, .. }) = frame {
@@ -53,9 +47,6 @@ impl Bootstraps {
 }
 
 /// Refuses a bandit that compares by bootstraps where there are no keys for them.
-///
-/// # Errors
-/// [`Error::NoBootstraps`], [`Error::BuiltWithoutBootstraps`].
 pub(super) fn check(config: &BanditConfig, shared: &Shared) -> Result<(), Error> {
     match (config.compare, &shared.bootstraps) {
         (Compare::Polynomial, _) | (Compare::Pbs, Some(_)) => Ok(()),
@@ -67,10 +58,6 @@ pub(super) fn check(config: &BanditConfig, shared: &Shared) -> Result<(), Error>
 impl EncryptedServed {
     /// The decision of a user from its scores, computed with a model of this many feedbacks. It waits for the
     /// evaluations before it, and its answer is used once.
-    ///
-    /// # Errors
-    /// As [`check`], for a bandit of an earlier start; [`Error::Log`]; [`Error::UnknownBandit`] after the
-    /// bandit was deleted.
     pub(super) async fn bootstrap(
         self: Arc<Self>,
         scores: Undivided,

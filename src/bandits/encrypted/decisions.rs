@@ -24,10 +24,6 @@ impl EncryptedServed {
     }
 
     /// Makes the decisions of a request.
-    ///
-    /// # Errors
-    /// [`Error::Helba`] for contexts that are not those of this bandit, and for too many decisions;
-    /// [`Error::Overloaded`]; [`Error::NotEvaluated`].
     pub(crate) async fn decide(
         self: Arc<Self>,
         body: Body,
@@ -130,9 +126,6 @@ impl EncryptedServed {
     }
 
     /// The first of the next `count` rounds, which are reserved on disk when this returns.
-    ///
-    /// # Errors
-    /// [`Error::Log`]; [`Error::UnknownBandit`] after it was deleted.
     pub(super) fn take_rounds(&self, count: u64) -> Result<u64, Error> {
         let rounds = {
             let mut live = lock(&self.live);

@@ -13,10 +13,6 @@ use std::sync::Arc;
 impl EncryptedServed {
     /// Erases the feedback on a decision, which is durable when this returns. A repeated request changes
     /// nothing.
-    ///
-    /// # Errors
-    /// [`Error::Helba`] for a decision that the bandit has not given out, or that has no feedback;
-    /// [`Error::SumIsFull`]; [`Error::FeedbackNotKept`]; [`Error::Log`].
     pub(crate) async fn erase(self: Arc<Self>, decision: DecisionId) -> Result<Reply, Error> {
         let _waiting =
             self.shared.stages.waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;

@@ -21,10 +21,6 @@ impl EncryptedServed {
 
     /// Counts a feedback, which is durable when this returns. It waits for the disk with others, and holds no
     /// thread meanwhile.
-    ///
-    /// # Errors
-    /// [`Error::Helba`] for an unknown decision and for a frame that is not one of this bandit;
-    /// [`Error::Overloaded`]; [`Error::Log`].
     pub(crate) async fn feedback(self: Arc<Self>, decision: DecisionId, body: Body) -> Result<Reply, Error> {
         let stages = &self.shared.stages;
         let began = Instant::now();

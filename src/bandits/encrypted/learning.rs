@@ -18,10 +18,6 @@ impl EncryptedServed {
     }
 
     /// Learns logged rounds, which are durable when this returns. A repeated request changes nothing.
-    ///
-    /// # Errors
-    /// [`Error::Wire`] and [`Error::Helba`] for a body that is not one of this bandit, and for a bandit that
-    /// takes no logged rounds, or not now; [`Error::Overloaded`]; [`Error::Log`].
     pub(crate) async fn learn(self: Arc<Self>, body: Body) -> Result<Reply, Error> {
         let stages = &self.shared.stages;
         let _waiting = stages.waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;

@@ -99,9 +99,6 @@ pub(crate) struct EncryptedServed {
 
 impl EncryptedServed {
     /// Creates a bandit and stores it under `id`, after `before` has taken the answer to the creation.
-    ///
-    /// # Errors
-    /// Those of the configuration, of `before` and of the disk.
     pub(super) fn create(
         id: &str,
         config: BanditConfig,
@@ -118,9 +115,6 @@ impl EncryptedServed {
     }
 
     /// Loads a stored bandit.
-    ///
-    /// # Errors
-    /// [`Error::CorruptState`], [`Error::Log`], and those of the disk.
     pub(super) fn load(id: &str, shared: Shared, restored: bool) -> Result<Self, Error> {
         let mut live = Live::load(&shared.root, id, &shared.engine, shared.keep_log)?;
         if restored {
@@ -171,9 +165,6 @@ impl EncryptedServed {
     }
 
     /// Its public state, when all that it shows is on disk.
-    ///
-    /// # Errors
-    /// [`Error::Log`].
     pub(super) fn view(&self) -> Result<BanditView, Error> {
         let live = lock(&self.live);
         let (status, stored) = (live.status(), live.flush());
@@ -183,9 +174,6 @@ impl EncryptedServed {
     }
 
     /// The encrypted counters, when all that they show is on disk.
-    ///
-    /// # Errors
-    /// [`Error::NoCounters`]; [`Error::Log`].
     pub(crate) async fn counters(self: Arc<Self>) -> Result<Reply, Error> {
         blocking(move || self.show_counters()).await
     }
@@ -207,9 +195,6 @@ impl EncryptedServed {
     }
 
     /// Deletes it from the disk, and ends what waits.
-    ///
-    /// # Errors
-    /// [`Error::UnknownBandit`], and those of the disk.
     pub(super) fn delete(&self) -> Result<(), Error> {
         let alone = lock(&self.snapshots);
         let mut live = lock(&self.live);
@@ -267,9 +252,6 @@ fn created(id: &str, bandit: &EncryptedBandit, engine: &Engine) -> Created {
 }
 
 /// The encrypted bandits in the folder of `shared`.
-///
-/// # Errors
-/// As [`EncryptedServed::load`].
 pub(super) fn load(shared: &Shared, restored: bool) -> Result<Vec<(String, Arc<EncryptedServed>)>, Error> {
     let ids = state::stored(&shared.root)?;
     let load = |id: String| Ok((id.clone(), Arc::new(EncryptedServed::load(&id, shared.clone(), restored)?)));
@@ -277,9 +259,6 @@ pub(super) fn load(shared: &Shared, restored: bool) -> Result<Vec<(String, Arc<E
 }
 
 /// Audits the encrypted bandits in `root`, or the one with the id `only`.
-///
-/// # Errors
-/// [`Error::UnknownBandit`] if there is no such bandit; those of the disk. Those of an audit are its result.
 pub(super) fn audits(root: &std::path::Path, engine: &Engine, only: Option<&str>) -> Result<Audits, Error> {
     let mut ids = listed(root)?;
     if let Some(only) = only {
@@ -292,9 +271,6 @@ pub(super) fn audits(root: &std::path::Path, engine: &Engine, only: Option<&str>
 }
 
 /// The ids of the encrypted bandits in `root`, whose keys are missing.
-///
-/// # Errors
-/// Those of the disk.
 pub(super) fn without_keys(root: &std::path::Path) -> Result<Vec<String>, Error> {
     state::stored(root)
 }

@@ -86,9 +86,6 @@ pub(crate) struct Stages {
 
 impl Stages {
     /// Fresh turns, with the bounds of a server.
-    ///
-    /// # Errors
-    /// [`Error::Broken`] if no thread can be started.
     pub(crate) fn new(settings: &Settings, metrics: Arc<Metrics>) -> Result<Self, Error> {
         let semaphore = |permits: usize| Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)));
         let threads = rayon::current_num_threads();
@@ -266,9 +263,6 @@ impl Pool {
     }
 
     /// What an evaluation waits for.
-    ///
-    /// # Errors
-    /// [`Error::TaskOver`].
     pub(super) fn waits(&self, id: u64) -> Result<Wanted, Error> {
         match self.raising.get(&id) {
             Some(Awaited::Scores(_, level)) => Ok(Wanted::Scores(*level)),
@@ -278,9 +272,6 @@ impl Pool {
     }
 
     /// Gives an evaluation what it waits for.
-    ///
-    /// # Errors
-    /// [`Error::TaskOver`] if it has it, or has ended, or waits for something else.
     pub(super) fn take_raise(&mut self, id: u64, given: Given) -> Result<(), Error> {
         let taken = match (self.raising.remove(&id), given) {
             (Some(Awaited::Scores(sender, _)), Given::Scores(raised)) => sender.send(raised).is_ok(),
@@ -371,9 +362,6 @@ impl EncryptedServed {
     /// Adds the scores of a user to the pack that is open, and returns where its outcome comes. `model` is
     /// the one that the scores were computed with, of that many feedbacks. `place` is taken if the user
     /// joins. If the pack has no room for its decisions, another one is opened.
-    ///
-    /// # Errors
-    /// [`Error::Helba`] never after the keys were found.
     pub(super) fn join(
         self: &Arc<Self>,
         scores: Undivided,
@@ -421,10 +409,6 @@ impl EncryptedServed {
     /// Evaluates the scores of a user alone, and returns where its outcome comes. At most one such evaluation
     /// waits for its turn, and they take at most a tenth of the time, so that they hold up no other user.
     /// `own` are the places of its sender.
-    ///
-    /// # Errors
-    /// [`Error::Overloaded`] if too many wait, of all such senders or of this one; [`Error::Helba`] never
-    /// after the keys were found.
     pub(super) fn join_alone(
         self: &Arc<Self>,
         scores: Undivided,

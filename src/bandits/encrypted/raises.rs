@@ -24,10 +24,6 @@ impl EncryptedServed {
 
     /// Takes the answers of a raiser. A user who was asked in place of its answer gets its answer here. A
     /// `caller` whose token permits decisions only raises scores, under the ticket of its request.
-    ///
-    /// # Errors
-    /// [`Error::ForbiddenScope`];
-    /// [`Error::TaskOver`] if a task was answered before or has ended; those of the frames.
     pub(crate) async fn raises(self: Arc<Self>, body: Body, caller: Caller) -> Result<Reply, Error> {
         let turn = self.shared.stages.raises.clone().acquire_owned().await;
         let served = self.clone();
@@ -128,9 +124,6 @@ impl EncryptedServed {
     }
 
     /// Tasks for a raiser, or `None` if there were none within `wait`, at most [`LONGEST_WAIT`].
-    ///
-    /// # Errors
-    /// [`Error::Broken`] if a computation panicked.
     pub(crate) async fn tasks(self: Arc<Self>, wait: Duration) -> Result<Option<Reply>, Error> {
         let served = self.clone();
         let own = blocking(move || Ok(served.own_task())).await?;

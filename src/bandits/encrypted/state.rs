@@ -80,9 +80,6 @@ pub(super) struct Rounds {
 
 impl Rounds {
     /// Waits until the rounds are reserved on disk, and returns the first.
-    ///
-    /// # Errors
-    /// [`Error::Log`].
     pub(super) fn wait(self) -> Result<u64, Error> {
         if let Some(ticket) = self.reserved {
             ticket.wait()?;
@@ -100,9 +97,6 @@ pub(super) struct Snapshot {
 
 impl Live {
     /// Creates the folder of a bandit, durably. With `keep_log` its whole log stays, for an audit.
-    ///
-    /// # Errors
-    /// Those of the disk.
     pub(super) fn create(
         root: &Path,
         id: &str,
@@ -163,9 +157,6 @@ impl Live {
     }
 
     /// Reads the snapshot of a bandit and applies the events after it.
-    ///
-    /// # Errors
-    /// [`Error::CorruptState`], [`Error::Log`], and those of the disk.
     pub(super) fn load(root: &Path, id: &str, engine: &Engine, keep_log: bool) -> Result<Self, Error> {
         let folder = root.join(id);
         let (head, mut bandit) = read_snapshot(&folder, id, engine, SNAPSHOT)?;
@@ -196,9 +187,6 @@ impl Live {
 
     /// Applies an event and appends it to the log. On an error nothing has changed, or the log takes no more
     /// events.
-    ///
-    /// # Errors
-    /// Those of the event; [`Error::Log`].
     pub(super) fn change(&mut self, engine: &Engine, event: &Event) -> Result<Pending, Error> {
         let bytes = event.to_bytes()?;
         let mut bandit = self.bandit.clone();
@@ -215,9 +203,6 @@ impl Live {
     }
 
     /// Gives out none of the rounds that were given out after the backup which this state comes from.
-    ///
-    /// # Errors
-    /// [`Error::Log`].
     pub(super) fn skip_rounds(&mut self, engine: &Engine) -> Result<(), Error> {
         self.leave_out(engine)?;
         let event = Event::Rounds(self.bandit.reserved() + SKIPPED_ROUNDS);
@@ -251,9 +236,6 @@ impl Live {
     }
 
     /// Learns logged rounds, or returns the receipt of those that were learnt before with this id.
-    ///
-    /// # Errors
-    /// As [`EncryptedBandit::learnt`]; as [`Self::change`], and no round is taken then.
     pub(super) fn learn(&mut self, engine: &Engine, message: LearnRequest) -> Result<Pending, Error> {
         let LearnRequest { id, rounds, statistics: frame } = message;
         let rounds = u64::from(rounds);
@@ -280,9 +262,6 @@ impl Live {
     }
 
     /// Takes the next `count` rounds. The caller waits until they are reserved on disk, without a lock.
-    ///
-    /// # Errors
-    /// [`Error::Log`].
     pub(super) fn take_rounds(&mut self, engine: &Engine, count: u64) -> Result<Rounds, Error> {
         while self.round + count > self.reserved {
             self.leave_out(engine)?;
@@ -308,9 +287,6 @@ impl Live {
     }
 
     /// A ticket that is durable when all events until now are.
-    ///
-    /// # Errors
-    /// [`Error::Log`].
     pub(super) fn flush(&self) -> Result<Ticket, Error> {
         Ok(self.log.flush()?)
     }
@@ -321,9 +297,6 @@ impl Live {
     }
 
     /// Removes the segments before a snapshot that is durable, and begins another one if the last is long.
-    ///
-    /// # Errors
-    /// [`Error::Log`].
     pub(super) fn trim(&mut self, snapshot: &Head) -> Result<(), Error> {
         if self.head.bytes - self.segment.bytes > SEGMENT_BYTES {
             self.segment = self.log.rotate()?;
@@ -335,9 +308,6 @@ impl Live {
     }
 
     /// Removes the bandit from the disk. It is gone once the folder has its other name.
-    ///
-    /// # Errors
-    /// Those of the disk.
     pub(super) fn delete(&mut self) -> Result<(), Error> {
         let gone = self.folder.with_extension("deleted");
         fs::rename(&self.folder, &gone).map_err(|e| Error::disk(&self.folder, e))?;
@@ -353,9 +323,6 @@ impl Live {
 
 impl Snapshot {
     /// Writes the snapshot as `name` in place of the last one, durably, and returns its position in the log.
-    ///
-    /// # Errors
-    /// Those of the disk.
     pub(super) fn write(&self, engine: &Engine, name: &str) -> Result<Head, Error> {
         let mut bytes = [&MAGIC[..], &VERSION.to_le_bytes(), &self.head.to_bytes()].concat();
         bytes.extend(self.bandit.to_bytes(engine)?);
@@ -382,9 +349,6 @@ pub(super) struct Replay {
 }
 
 /// Replays the log of a bandit from the snapshot `name`.
-///
-/// # Errors
-/// [`Error::CorruptState`], [`Error::Log`], and those of the disk.
 pub(super) fn replay(root: &Path, id: &str, engine: &Engine, name: &str) -> Result<Replay, Error> {
     let folder = root.join(id);
     let (from, mut bandit) = read_snapshot(&folder, id, engine, name)?;
@@ -418,9 +382,6 @@ fn apply(bandit: &mut EncryptedBandit, engine: &Engine, record: &[u8]) -> Result
 
 /// Visits the number, from 1, and the bytes of each record in `folder`. The log must be kept since its
 /// beginning.
-///
-/// # Errors
-/// [`Error::Log`].
 pub(super) fn visit(
     folder: &Path,
     id: &str,
@@ -437,9 +398,6 @@ pub(super) fn visit(
 }
 
 /// As [`visit`], for all records that are kept: since the creation, or since the last snapshot.
-///
-/// # Errors
-/// As [`visit`].
 pub(super) fn visit_kept(
     folder: &Path,
     id: &str,
@@ -491,9 +449,6 @@ fn parse_snapshot(bytes: &[u8], engine: &Engine) -> Result<(Head, EncryptedBandi
 }
 
 /// The ids of the bandits in `root`. What interrupted creations and deletions left is removed.
-///
-/// # Errors
-/// Those of the disk.
 pub(super) fn stored(root: &Path) -> Result<Vec<String>, Error> {
     for path in entries(root)?.iter().filter(|path| is_left(path)) {
         fs::remove_dir_all(path).map_err(|e| Error::disk(path, e))?;
@@ -502,9 +457,6 @@ pub(super) fn stored(root: &Path) -> Result<Vec<String>, Error> {
 }
 
 /// As [`stored`], and nothing is removed.
-///
-/// # Errors
-/// Those of the disk.
 pub(crate) fn listed(root: &Path) -> Result<Vec<String>, Error> {
     let entries = entries(root)?;
     let whole = entries.iter().filter(|path| !is_left(path));

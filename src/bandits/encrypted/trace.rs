@@ -36,9 +36,6 @@ impl TraceRequests {
 
 impl EncryptedServed {
     /// An empty pack for scores of `model`, and the trace in it if there is one to be tested.
-    ///
-    /// # Errors
-    /// [`Error::Helba`] never after the keys were found.
     pub(super) fn packer(&self, model: &Arc<Ciphertext>) -> Result<(Packer, Option<TraceTest>), Error> {
         let engine = &self.shared.engine;
         if !self.created.config.tests_trace() {
@@ -59,9 +56,6 @@ impl EncryptedServed {
     }
 
     /// An empty pack where no trace is tested.
-    ///
-    /// # Errors
-    /// As [`Self::packer`].
     pub(super) fn packer_without_trace(&self) -> Result<Packer, Error> {
         let engine = &self.shared.engine;
         match self.created.config.tests_trace() {
@@ -72,9 +66,6 @@ impl EncryptedServed {
 
     /// The user among `users` who is asked for the trace, and the frame of the question. Any of them may be
     /// one whose key has no answers left, so that chance decides.
-    ///
-    /// # Errors
-    /// [`Error::Helba`] never after the evaluation.
     pub(super) fn ask_for_trace<R: CryptoRng>(
         &self,
         evaluated: &Evaluated,
@@ -93,9 +84,6 @@ impl EncryptedServed {
     }
 
     /// The event of a feedback.
-    ///
-    /// # Errors
-    /// [`Error::Wire`] for bytes that are no message of this bandit.
     pub(super) fn feedback_event(&self, round: u64, body: &[u8]) -> Result<Event, Error> {
         if !self.created.config.tests_trace() {
             return Ok(Event::Feedback { round, frame: body.to_vec() });

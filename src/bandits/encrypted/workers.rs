@@ -20,9 +20,6 @@ pub(super) struct Workers {
 
 impl Workers {
     /// Starts `threads` threads.
-    ///
-    /// # Errors
-    /// [`Error::Broken`] if one cannot be started.
     pub(super) fn start(threads: usize) -> Result<Self, Error> {
         let (queue, jobs) = mpsc::channel();
         let jobs = Arc::new(Mutex::new(jobs));
@@ -36,9 +33,6 @@ impl Workers {
 
     /// Runs `work` on one of the threads, in the runtime of the caller. It ends even if the caller does not
     /// wait for it.
-    ///
-    /// # Errors
-    /// Those of `work`; [`Error::Broken`] if it panicked.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, Error> + Send + 'static,

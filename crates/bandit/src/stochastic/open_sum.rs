@@ -24,10 +24,6 @@ impl OpenSum {
     pub(super) const MAX_COUNT: u64 = 1 << 33;
 
     /// Adds one reward.
-    ///
-    /// # Errors
-    /// [`Error::OutOfRange`] if it is outside [0, 1], [`Error::Overflow`] if there are too many. Nothing has
-    /// changed then.
     pub(super) fn add(&mut self, reward: f64) -> Result<(), Error> {
         require((0.0..=1.0).contains(&reward), "reward", reward, "in [0, 1]")?;
         if self.count == Self::MAX_COUNT {
@@ -45,9 +41,6 @@ impl OpenSum {
     }
 
     /// Adds the sum of `count` rewards of `arm`.
-    ///
-    /// # Errors
-    /// [`Error::RewardOfArm`] for a sum outside [0, count], [`Error::Overflow`].
     pub(super) fn add_sum(&mut self, arm: usize, sum: f64, count: u64) -> Result<(), Error> {
         let max = count as f64;
         if !(0.0..=max).contains(&sum) {
@@ -61,9 +54,6 @@ impl OpenSum {
     }
 
     /// Returns the sum with noise of the given scale, and empties this one.
-    ///
-    /// # Errors
-    /// [`Error::Privacy`] from the noise. The state is then unchanged.
     pub(super) fn release(
         &mut self,
         scale: f64,
@@ -77,9 +67,6 @@ impl OpenSum {
 
     /// Returns the sum with noise of the given scale, without emptying it. The scale must pay for all
     /// releases of a reward.
-    ///
-    /// # Errors
-    /// [`Error::Privacy`] from the noise.
     pub(super) fn noisy(&self, scale: f64, noise: &mut impl Noise, rng: &mut dyn Rng) -> Result<f64, Error> {
         Ok(noise.add(self.exact(), scale, rng)?)
     }

@@ -27,9 +27,6 @@ pub(crate) struct AdditiveShares {
 
 impl AdditiveShares {
     /// Among so many servers.
-    ///
-    /// # Errors
-    /// [`Error::OutOfRange`] below 2.
     pub(crate) fn new(servers: usize) -> Result<Self, Error> {
         if servers < 2 {
             return Err(OutOfRange::new("servers", servers, "at least 2").into());
@@ -46,9 +43,6 @@ impl AdditiveShares {
     }
 
     /// Collector side: `totals[k]` is server k's sum of its parts.
-    ///
-    /// # Errors
-    /// [`Error::Shares`] if a server is missing, [`Error::OutOfRange`] if a total is no residue.
     pub(crate) fn join(&self, totals: &[u64], modulus: u64) -> Result<u64, Error> {
         IdealSum.sum(totals, self.servers as u64, modulus, &mut SplitMix64::new(0))
     }
@@ -86,10 +80,6 @@ pub(crate) struct BitShuffle {
 
 impl BitShuffle {
     /// User side: the number of ones among the bits sent.
-    ///
-    /// # Errors
-    /// [`Error::OutOfRange`] if `modulus` is 0, or above four roots of `bits`; [`Error::Privacy`] if an exact
-    /// intermediate overflows.
     pub(crate) fn ones(&self, share: u64, users: u64, modulus: u64, rng: &mut dyn Rng) -> Result<u64, Error> {
         if modulus == 0 || u128::from(modulus).pow(2) > 16 * u128::from(self.bits) {
             return Err(OutOfRange::new("modulus", modulus, "in 1..=4 sqrt(bits)").into());

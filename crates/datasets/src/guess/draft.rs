@@ -48,9 +48,6 @@ impl Draft {
     }
 
     /// Enters the reward of a column, and its range. What is no number has no value.
-    ///
-    /// # Errors
-    /// Why it is no column of rewards.
     pub(super) fn reward(&mut self, column: &ColumnSeen) -> Result<(), String> {
         let fitting = column
             .as_numbers()

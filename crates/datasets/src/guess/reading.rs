@@ -54,9 +54,6 @@ impl Evidence {
 
 impl Reading {
     /// The reading with the most evidence, with a note on the next. Two that are close are refused.
-    ///
-    /// # Errors
-    /// Why no reading is proposed; `None` if none has enough evidence.
     pub(super) fn best(mut readings: Vec<Reading>) -> Result<Draft, Option<String>> {
         // The first of equals stays the first.
         readings.sort_by_key(|reading| -reading.evidence);

@@ -56,9 +56,6 @@ impl Clusters {
     /// Arms that are clusters of the rows of a file in the format of LETOR and SVMlight: a label from 0 to 4,
     /// then `qid:ID`, then `NUMBER:VALUE` for each feature, from 1 on. Features are scaled to mean 0 and
     /// deviation 1. Reads the first [`MAX_ROWS`] rows.
-    ///
-    /// # Errors
-    /// If the file cannot be read, a line is not in this format, or there are fewer rows than arms.
     pub(super) fn of_file(path: &Path, arms: usize, steps: usize, seed: u64) -> Result<(Arms<Self>, usize)> {
         let file = std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
         let (mut features, mut labels, mut width) = (Vec::new(), Vec::new(), 0);

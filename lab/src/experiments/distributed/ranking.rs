@@ -17,9 +17,6 @@ pub(crate) struct Ranking {
 pub(super) const SYNTHETIC: Ranking = Ranking { own: None };
 
 /// Figure 5 on a file in the format of LETOR, in clusters.
-///
-/// # Errors
-/// Those of [`Clusters::of_file`].
 pub(crate) fn of_file(path: &Path) -> Result<Ranking> {
     let (arms, rows) = Clusters::of_file(path, ARMS, STEPS, SEED)?;
     let hash = arms.means().iter().fold(0u64, |hash, mean| hash.rotate_left(7) ^ mean.to_bits());

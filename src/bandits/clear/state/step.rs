@@ -94,9 +94,6 @@ impl Step<'_> {
     /// A policy that keeps places admits a feedback by its range alone when it comes, and refuses none at its
     /// turn. If it does, nothing is changed: were the row left out, or 0 put in its place, then the place or
     /// the value of one person's entry would depend on the state of the policy, so on the entries of others.
-    ///
-    /// # Errors
-    /// Those of the policy; [`Error::Broken`] if a policy that keeps places refuses what it had admitted.
     pub(super) fn learn(
         &mut self,
         fresh: Option<DecisionId>,
@@ -141,9 +138,6 @@ impl Step<'_> {
     /// other decision moves. A decision without feedback is never replaced before it expires, or whoever asks
     /// for many decisions would take away those of others. `admitted` says whether the sender may have a
     /// place.
-    ///
-    /// # Errors
-    /// [`Error::TooManyOpen`].
     pub(super) fn make_room(&mut self, named: Option<usize>, now: u64, admitted: bool) -> Result<(), Error> {
         let Terms { max_open: limit, wait: expires, .. } = self.core.terms;
         let open = self.open();
