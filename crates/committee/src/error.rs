@@ -123,17 +123,9 @@ pub enum Error {
         /// Its number.
         member: u8,
     },
-    /// Untrusted: a member has signed two messages where it sends one.
-    #[error(
-        "member {member} has signed two different messages of a round: show both to all, and draw keys for a proposal without it"
-    )]
-    Contradiction {
-        /// Its number.
-        member: u8,
-    },
     /// Untrusted: a box that does not open, or does not have the parts that its sender shows hashes of.
     #[error(
-        "what member {sender} has sealed does not open, or is not what it shows hashes of: accuse it, and it must open it"
+        "what member {sender} has sealed does not open, or is not what it shows hashes of: draw keys for another proposal"
     )]
     Box {
         /// The sender.
@@ -141,7 +133,7 @@ pub enum Error {
     },
     /// Untrusted: members say that they have seen another contribution of a member than this one has.
     #[error(
-        "members {members:?} have seen another contribution of member {sender}: show all that it has signed, and draw keys for another proposal"
+        "members {members:?} have seen another contribution of member {sender}: draw keys for another proposal"
     )]
     Seen {
         /// Whose contribution it is.
@@ -151,7 +143,7 @@ pub enum Error {
     },
     /// Untrusted: holders of a key have seen the same contributions and announce different hashes of it.
     #[error(
-        "members {holders:?} announce different hashes of key {place}: one of them opens its parts, and shows who lies"
+        "members {holders:?} announce different hashes of key {place}: one of them lies; draw keys for another proposal"
     )]
     KeyDiffers {
         /// The place of the key: subsets first, then pairs.
@@ -171,10 +163,4 @@ pub enum Error {
         /// Its number.
         member: u8,
     },
-    /// Untrusted: what was shown does not show that anybody lies.
-    #[error("the messages that were shown prove no lie: nobody is named, and nothing is opened")]
-    NoProof,
-    /// The keys of the proposal are there, or something of them was opened.
-    #[error("the key generation of this proposal is over: draw keys for another proposal")]
-    Over,
 }

@@ -16,40 +16,23 @@
 //! holders do, and its contribution goes through the hash: it can try some, and make a key that it knows
 //! begin with bits that it likes, but set it to no number, nor to a relation with another key.
 //!
-//! **Who lies.** A message that its sender has not signed is nobody's. Of two that a member has signed for
-//! one proposal, it is the liar ([`Contribution::contradicts`], [`Announcement::contradicts`]): a member
-//! therefore takes part once in a proposal, and after a restart in another one. Besides,
-//!
-//! | what is wrong | who opens what | who is named |
-//! |---|---|---|
-//! | a box has not what its hashes say ([`Error::Box`]) | its sender the box | [`Accusation::judge`] |
-//! | hashes of a key differ ([`Error::KeyDiffers`]) | a holder its parts | [`judge_key`] |
-//!
-//! A box is opened to a member that accuses its sender ([`Contributing::accuse`], [`Contributing::answer`]):
-//! if the same bytes come out of its randomness and content, the accuser lies, else the sender. The parts of
-//! a key ([`Contributing::open_key`]) give its hash, and who has announced another one lies.
-//!
-//! The randomness of each box follows from a seed of 32 bytes, so that it can be shown; programs of one
-//! version seal alike. What is opened is known to a hostile member before: of two who are at odds one is, and
-//! it has all keys of the box, or the key. The keys are nevertheless not used ([`Error::Over`]): they are
-//! drawn for another proposal, without who was named. *Silence names nobody*, since a mailbox can be the
-//! cause of it: a sender that does not answer, or a member that cannot show the other contribution that it
-//! says it has seen ([`Error::Seen`]). A member that cannot be reached is left out of the next proposal by
-//! who founds it.
+//! **Who lies.** A message that its sender has not signed is nobody's. A form that no honest member signs
+//! names its sender ([`Error::Malformed`]). Where a box does not have what its hashes say ([`Error::Box`]),
+//! or members announce different things ([`Error::Seen`], [`Error::KeyDiffers`]), one of those who are named
+//! lies, and which is not decided. Then no keys come out: they are drawn for another proposal, which its
+//! founder writes without whom it does not trust. A mailbox can be the cause of silence, so that it names
+//! nobody.
 
 use crate::{Error, MemberKeys};
 use envelope::{SealingSecret, SigningSecret};
-use rand::{CryptoRng, TryCryptoRng, TryRng};
+use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
 use shares::{Card, Key, Manifest, Proposal, Sharing, SignedManifest};
-use std::convert::Infallible;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
 const CONTRIBUTION: &str = "helba 2026-11-27 contribution to the keys of a committee";
 const ANNOUNCEMENT: &str = "helba 2026-11-27 hashes of the keys of a committee";
-const ACCUSATION: &str = "helba 2026-11-27 accusation in a key generation";
-const OPENING: &str = "helba 2026-11-27 opened box of a key generation";
 /// The most bytes of a message: a contribution at 4 of 10 has 30,000.
 const MOST_BYTES: usize = 1 << 16;
 
@@ -100,28 +83,6 @@ pub struct Announcement {
     pub signature: Vec<u8>,
 }
 
-/// A member says that a box is not what its sender shows.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Accusation {
-    /// To whom the box is sealed.
-    pub accuser: u8,
-    /// That of the accused, with the box.
-    pub contribution: Contribution,
-    /// The accuser's.
-    pub signature: Vec<u8>,
-}
-
-/// The accused opens its box.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Opening {
-    /// From which the randomness of the box follows.
-    pub seed: [u8; 32],
-    /// What is in it.
-    pub parts: Vec<[u8; 32]>,
-    /// The sender's.
-    pub signature: Vec<u8>,
-}
-
 /// What a member puts on the mailbox while keys are drawn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum KeygenMessage {
@@ -135,17 +96,6 @@ pub enum KeygenMessage {
         member: u8,
         /// The manifest.
         signature: Vec<u8>,
-    },
-    /// A box is wrong.
-    Accusation(Accusation),
-    /// The answer to an accusation.
-    Opening(Opening),
-    /// What each holder of a disputed key has drawn for it.
-    Key {
-        /// Its place in the manifest: subsets first, then pairs.
-        place: u16,
-        /// By its holders, in their order.
-        parts: Vec<[u8; 32]>,
     },
 }
 
@@ -249,50 +199,16 @@ impl Layout {
         &self,
         from: u8,
         to: u8,
-        seed: &[u8; 32],
         parts: impl Iterator<Item = &'a [u8; 32]>,
+        rng: &mut impl CryptoRng,
     ) -> Result<Vec<u8>, Error> {
         let mut content = Zeroizing::new(Vec::with_capacity(32 * self.holders.len()));
         parts.for_each(|part| content.extend_from_slice(part));
         let card = self.card(to)?;
-        let sealed =
-            envelope::seal(&card.sealing, &self.purpose(from, to), &content, &mut Seeded { seed, drawn: 0 });
+        let sealed = envelope::seal(&card.sealing, &self.purpose(from, to), &content, rng);
         sealed.map_err(|_| shares::Error::Sealed { member: to }.into())
     }
 }
-
-/// The randomness of a box: hashes of its seed and a number.
-struct Seeded<'a> {
-    seed: &'a [u8; 32],
-    drawn: u64,
-}
-
-impl TryRng for Seeded<'_> {
-    type Error = Infallible;
-
-    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
-        let mut bytes = [0; 4];
-        self.try_fill_bytes(&mut bytes)?;
-        Ok(u32::from_le_bytes(bytes))
-    }
-
-    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
-        let mut bytes = [0; 8];
-        self.try_fill_bytes(&mut bytes)?;
-        Ok(u64::from_le_bytes(bytes))
-    }
-
-    fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), Infallible> {
-        for block in out.chunks_mut(32) {
-            let hash = blake3::keyed_hash(self.seed, &self.drawn.to_le_bytes());
-            block.copy_from_slice(&hash.as_bytes()[..block.len()]);
-            self.drawn += 1;
-        }
-        Ok(())
-    }
-}
-
-impl TryCryptoRng for Seeded<'_> {}
 
 impl Contribution {
     /// The hash of all of it but the signature.
@@ -331,16 +247,6 @@ impl Contribution {
     fn box_to(&self, layout: &Layout, other: u8) -> Option<&Vec<u8>> {
         self.sealed.get(layout.others(self.member).position(|to| to == other)?)
     }
-
-    /// The member that has signed two contributions to one proposal.
-    ///
-    /// # Errors
-    /// [`Error::NotSigned`]; [`Error::NoProof`] if they are the same, or of two members.
-    pub fn contradicts(&self, other: &Self, proposal: &Proposal) -> Result<u8, Error> {
-        let layout = Layout::new(proposal)?;
-        let two = (self.signed(&layout)?, other.signed(&layout)?);
-        twice((self.member, other.member), two)
-    }
 }
 
 impl Announcement {
@@ -372,20 +278,6 @@ impl Announcement {
     fn hash_at(&self, layout: &Layout, at: usize) -> Option<&[u8; 32]> {
         self.hashes.get(layout.common(&[self.member]).iter().position(|place| *place == at)?)
     }
-
-    /// The member that has signed two announcements for one proposal.
-    ///
-    /// # Errors
-    /// As [`Contribution::contradicts`].
-    pub fn contradicts(&self, other: &Self, proposal: &Proposal) -> Result<u8, Error> {
-        let layout = Layout::new(proposal)?;
-        let two = (self.signed(&layout)?, other.signed(&layout)?);
-        twice((self.member, other.member), two)
-    }
-}
-
-fn twice((one, other): (u8, u8), (digest, second): ([u8; 32], [u8; 32])) -> Result<u8, Error> {
-    if one == other && digest != second { Ok(one) } else { Err(Error::NoProof) }
 }
 
 /// A member that draws keys with others: what it has drawn, and later its keys. All is zeroed on drop.
@@ -394,19 +286,12 @@ pub struct Contributing {
     member: u8,
     /// By the places of its keys.
     parts: Vec<(usize, Key)>,
-    /// By the other members: of the randomness of the box to each.
-    seeds: Vec<(u8, Key)>,
     contribution: Contribution,
     combined: Option<Combined>,
-    /// It has signed the manifest: nothing is opened any more.
-    signed: bool,
-    /// Nothing of this proposal is used any more, or its keys are.
-    over: bool,
 }
 
 struct Combined {
-    /// By place: what each holder has drawn, in their order.
-    parts: Vec<(usize, Vec<Key>)>,
+    /// By place.
     keys: Vec<(usize, Key)>,
     announcement: Announcement,
 }
@@ -429,30 +314,16 @@ pub fn contribute<R: CryptoRng>(
     }
     let parts: Vec<(usize, Key)> =
         layout.common(&[member]).into_iter().map(|at| (at, Key::random(rng))).collect();
-    let others: Vec<u8> = layout.others(member).collect();
-    let seeds: Vec<(u8, Key)> = others.into_iter().map(|other| (other, Key::random(rng))).collect();
-    let sealed = seeds.iter().map(|(to, seed)| {
-        let shared = parts.iter().filter(|(at, _)| layout.holders[*at].contains(to));
-        layout.seal(member, *to, seed.bytes(), shared.map(|(_, part)| part.bytes()))
+    let sealed = layout.others(member).map(|to| {
+        let shared = parts.iter().filter(|(at, _)| layout.holders[*at].contains(&to));
+        layout.seal(member, to, shared.map(|(_, part)| part.bytes()), rng)
     });
     let sealed = sealed.collect::<Result<_, _>>()?;
     let hashes = parts.iter().map(|(at, part)| layout.hash(*at, member, part.bytes())).collect();
     let mut contribution = Contribution { member, hashes, sealed, signature: vec![] };
     contribution.signature = secrets.signing.sign(CONTRIBUTION, &contribution.digest(&layout)).to_vec();
     let shown = contribution.clone();
-    Ok((
-        Contributing {
-            layout,
-            member,
-            parts,
-            seeds,
-            contribution,
-            combined: None,
-            signed: false,
-            over: false,
-        },
-        shown,
-    ))
+    Ok((Contributing { layout, member, parts, contribution, combined: None }, shown))
 }
 
 impl Contributing {
@@ -461,52 +332,37 @@ impl Contributing {
         self.member
     }
 
-    fn going_on(&self) -> Result<(), Error> {
-        if self.over { Err(Error::Over) } else { Ok(()) }
-    }
-
     /// Makes its keys of the contributions of all others, and what it announces of them.
     ///
     /// # Errors
-    /// [`Error::Missing`], [`Error::NotSigned`]. [`Error::Malformed`] and [`Error::Contradiction`] name a
-    /// member that lies. [`Error::Box`] for a box that does not open, or that has other parts than its sender
-    /// shows hashes of: see [`Contributing::accuse`]. [`Error::Over`].
+    /// [`Error::Missing`], [`Error::NotSigned`], [`Error::Malformed`]; [`Error::Box`] for a box that does not
+    /// open, or that has other parts than its sender shows hashes of.
     pub fn combine(
         &mut self,
         contributions: &[Contribution],
         secrets: &MemberSecrets,
     ) -> Result<Announcement, Error> {
-        self.going_on()?;
         let layout = &self.layout;
-        let mut of_others = vec![];
-        let missing: Vec<u8> = layout
-            .others(self.member)
-            .filter(|other| !contributions.iter().any(|contribution| contribution.member == *other))
-            .collect();
+        let of = |member: u8| contributions.iter().find(|of| of.member == member);
+        let missing: Vec<u8> = layout.others(self.member).filter(|other| of(*other).is_none()).collect();
         if !missing.is_empty() {
             return Err(Error::Missing { members: missing });
         }
-        let mut seen = Vec::with_capacity(layout.proposal.cards.len());
+        let (mut of_others, mut seen) = (vec![], vec![]);
         for member in layout.members() {
-            if member == self.member {
+            let Some(contribution) = of(member).filter(|_| member != self.member) else {
                 seen.push(self.contribution.digest(layout));
                 continue;
-            }
-            let mut of = contributions.iter().filter(|contribution| contribution.member == member);
-            let contribution = of.next().ok_or(Error::Missing { members: vec![member] })?;
-            let digest = contribution.signed(layout)?;
-            for other in of {
-                if other.signed(layout)? != digest {
-                    return Err(Error::Contradiction { member });
-                }
-            }
+            };
+            seen.push(contribution.signed(layout)?);
             contribution.check_form(layout)?;
             of_others.push((member, self.open(contribution, secrets)?));
-            seen.push(digest);
         }
         let own = |at: usize| self.parts.iter().find(|(place, _)| *place == at).map(|(_, part)| part);
-        let mut parts = vec![];
-        for at in layout.common(&[self.member]) {
+        let places = layout.common(&[self.member]);
+        // A buffer that grew would leave its keys behind.
+        let mut keys = Vec::with_capacity(places.len());
+        for at in places {
             let part = |member: &u8| {
                 let part = match *member == self.member {
                     true => own(at),
@@ -516,23 +372,16 @@ impl Contributing {
                         .and_then(|(_, parts)| parts.iter().find(|(place, _)| *place == at))
                         .map(|(_, part)| part),
                 };
-                part.map(|part| Key::new(*part.bytes())).ok_or(Error::Malformed { member: *member })
+                part.map(Key::bytes).ok_or(Error::Malformed { member: *member })
             };
-            // A buffer that grew would leave its keys behind.
-            let mut of_holders = Vec::with_capacity(layout.holders[at].len());
-            for member in &layout.holders[at] {
-                of_holders.push(part(member)?);
-            }
-            parts.push((at, of_holders));
+            let parts: Vec<&[u8; 32]> = layout.holders[at].iter().map(part).collect::<Result<_, _>>()?;
+            keys.push((at, layout.key(at, parts.into_iter())));
         }
-        let key =
-            |(at, parts): &(usize, Vec<Key>)| (*at, layout.key(*at, parts.iter().map(|part| part.bytes())));
-        let keys: Vec<(usize, Key)> = parts.iter().map(key).collect();
         let hashes = keys.iter().map(|(_, key)| key.hash()).collect();
         let mut announcement = Announcement { member: self.member, seen, hashes, signature: vec![] };
         announcement.signature = secrets.signing.sign(ANNOUNCEMENT, &announcement.digest(layout)).to_vec();
         let shown = announcement.clone();
-        self.combined = Some(Combined { parts, keys, announcement });
+        self.combined = Some(Combined { keys, announcement });
         Ok(shown)
     }
 
@@ -557,9 +406,8 @@ impl Contributing {
     /// The manifest, if all have seen the same contributions and all holders of a key announce one hash.
     ///
     /// # Errors
-    /// [`Error::Missing`], [`Error::NotSigned`]. [`Error::Malformed`] and [`Error::Contradiction`] name a
-    /// member that lies. [`Error::Seen`]; [`Error::KeyDiffers`]: see [`Contributing::open_key`].
-    /// [`Error::Message`] before [`Contributing::combine`].
+    /// [`Error::Missing`], [`Error::NotSigned`], [`Error::Malformed`], [`Error::Seen`],
+    /// [`Error::KeyDiffers`]; [`Error::Message`] before [`Contributing::combine`].
     pub fn manifest(&self, announcements: &[Announcement]) -> Result<Manifest, Error> {
         let (layout, combined) = (&self.layout, self.combined.as_ref().ok_or(Error::Message)?);
         let all = self.announced(announcements)?;
@@ -574,8 +422,9 @@ impl Contributing {
         }
         let mut hashes = vec![];
         for (at, holders) in layout.holders.iter().enumerate() {
-            match &announced_at(layout, &all, at)[..] {
-                [hash, rest @ ..] if rest.iter().all(|other| other == hash) => hashes.push(*hash),
+            let announced: Vec<&[u8; 32]> = all.iter().filter_map(|of| of.hash_at(layout, at)).collect();
+            match announced[..] {
+                [hash, ref rest @ ..] if rest.iter().all(|other| *other == hash) => hashes.push(*hash),
                 _ => return Err(Error::KeyDiffers { place: at as u16, holders: holders.clone() }),
             }
         }
@@ -586,55 +435,42 @@ impl Contributing {
     /// One announcement of each member, in their order; the own one is known.
     fn announced<'a>(&'a self, announcements: &'a [Announcement]) -> Result<Vec<&'a Announcement>, Error> {
         let (layout, combined) = (&self.layout, self.combined.as_ref().ok_or(Error::Message)?);
-        let of = |member: u8| announcements.iter().filter(move |of| of.member == member);
-        let missing: Vec<u8> =
-            layout.others(self.member).filter(|other| of(*other).next().is_none()).collect();
+        let of = |member: u8| match member == self.member {
+            true => Some(&combined.announcement),
+            false => announcements.iter().find(|of| of.member == member),
+        };
+        let missing: Vec<u8> = layout.members().filter(|member| of(*member).is_none()).collect();
         if !missing.is_empty() {
             return Err(Error::Missing { members: missing });
         }
-        let mut all = vec![];
-        for member in layout.members() {
-            let mut of = of(member);
-            let first = match member == self.member {
-                true => &combined.announcement,
-                false => of.next().ok_or(Error::Missing { members: vec![member] })?,
-            };
-            let digest = first.signed(layout)?;
-            first.check_form(layout)?;
-            for other in of {
-                if other.signed(layout)? != digest {
-                    return Err(Error::Contradiction { member });
-                }
-            }
-            all.push(first);
+        let all: Vec<&Announcement> = layout.members().filter_map(of).collect();
+        for announcement in &all {
+            announcement.signed(layout)?;
+            announcement.check_form(layout)?;
         }
         Ok(all)
     }
 
-    /// Signs the manifest of these announcements, and opens nothing after that: whoever accuses this member
-    /// then has announced that all boxes opened.
+    /// Signs the manifest of these announcements.
     ///
     /// # Errors
-    /// Those of [`Contributing::manifest`]; [`Error::Over`].
+    /// Those of [`Contributing::manifest`].
     pub fn sign(
-        &mut self,
+        &self,
         announcements: &[Announcement],
         secrets: &MemberSecrets,
     ) -> Result<(Manifest, Vec<u8>), Error> {
-        self.going_on()?;
         let manifest = self.manifest(announcements)?;
         let signature = manifest.sign(&secrets.signing);
-        self.signed = true;
         Ok((manifest, signature))
     }
 
-    /// The member's keys, once all have signed their manifest. What it has drawn is zeroed.
+    /// The member's keys, once all have signed their manifest.
     ///
     /// # Errors
     /// Those of [`SignedManifest::check`]; [`Error::OtherKeys`] for a manifest with hashes of other keys;
-    /// [`Error::Message`] before [`Contributing::combine`]; [`Error::Over`].
-    pub fn finish(&mut self, signed: &SignedManifest) -> Result<MemberKeys, Error> {
-        self.going_on()?;
+    /// [`Error::Message`] before [`Contributing::combine`].
+    pub fn finish(&self, signed: &SignedManifest) -> Result<MemberKeys, Error> {
         signed.check()?;
         let (layout, combined) = (&self.layout, self.combined.as_ref().ok_or(Error::Message)?);
         let manifest = &signed.manifest;
@@ -652,172 +488,8 @@ impl Contributing {
         let others: Vec<u8> = layout.others(self.member).collect();
         let of_pairs =
             others.into_iter().zip(keys_of_pairs).map(|(other, (_, key))| (other, copy(key))).collect();
-        let keys = MemberKeys::new(self.member, layout.sharing.clone(), of_subsets, of_pairs)?;
-        self.over = true;
-        self.combined = None;
-        self.parts.clear();
-        self.seeds.clear();
-        Ok(keys)
+        Ok(MemberKeys::new(self.member, layout.sharing.clone(), of_subsets, of_pairs)?)
     }
-
-    /// Accuses the sender of a contribution whose box to this member does not open, or does not have the
-    /// parts that its hashes are of.
-    ///
-    /// # Errors
-    /// [`Error::NotSigned`], [`Error::Malformed`]; [`Error::NoProof`] if the box is right.
-    pub fn accuse(&self, of: &Contribution, secrets: &MemberSecrets) -> Result<Accusation, Error> {
-        let digest = of.signed(&self.layout)?;
-        of.check_form(&self.layout)?;
-        if of.member == self.member || self.open(of, secrets).is_ok() {
-            return Err(Error::NoProof);
-        }
-        let digest = accusation(&self.layout, self.member, &digest);
-        let signature = secrets.signing.sign(ACCUSATION, &digest).to_vec();
-        Ok(Accusation { accuser: self.member, contribution: of.clone(), signature })
-    }
-
-    /// Opens the member's box to a member that accuses it. The keys of the proposal are not used after that.
-    ///
-    /// # Errors
-    /// [`Error::NotSigned`] unless the accuser and this member have signed what is theirs;
-    /// [`Error::NoProof`] for an accusation of another member, or of another contribution than this
-    /// member's; [`Error::Over`] once the member has signed the manifest.
-    pub fn answer(&mut self, accusation: &Accusation, secrets: &MemberSecrets) -> Result<Opening, Error> {
-        if self.signed {
-            return Err(Error::Over);
-        }
-        let layout = &self.layout;
-        let digest = accusation.check(layout)?;
-        if digest != self.contribution.digest(layout) {
-            return Err(Error::NoProof);
-        }
-        let to = accusation.accuser;
-        let (_, seed) = self.seeds.iter().find(|(other, _)| *other == to).ok_or(Error::Over)?;
-        let shared = self.parts.iter().filter(|(at, _)| layout.holders[*at].contains(&to));
-        let parts = shared.map(|(_, part)| *part.bytes()).collect();
-        let mut opening = Opening { seed: *seed.bytes(), parts, signature: vec![] };
-        let signature = secrets.signing.sign(OPENING, &opening.digest(layout, to, &digest)).to_vec();
-        opening.signature = signature;
-        self.over = true;
-        Ok(opening)
-    }
-
-    /// Opens what the holders of a key have drawn for it, if they announce different hashes: one of them
-    /// lies, or somebody has shown them different contributions, and so a hostile member has that key. The
-    /// keys of the proposal are not used after that.
-    ///
-    /// # Errors
-    /// Those of [`Contributing::manifest`] for the announcements; [`Error::NoProof`] for a key that is not
-    /// disputed, or not this member's; [`Error::Over`] once the member has signed the manifest.
-    pub fn open_key(&mut self, announcements: &[Announcement], place: u16) -> Result<Vec<[u8; 32]>, Error> {
-        if self.signed {
-            return Err(Error::Over);
-        }
-        let at = usize::from(place);
-        let all = self.announced(announcements)?;
-        let hashes = announced_at(&self.layout, &all, at);
-        let combined = self.combined.as_ref().ok_or(Error::Over)?;
-        let parts = combined.parts.iter().find(|(own, _)| *own == at);
-        let (_, parts) =
-            parts.filter(|_| hashes.windows(2).any(|two| two[0] != two[1])).ok_or(Error::NoProof)?;
-        let parts = parts.iter().map(|part| *part.bytes()).collect();
-        self.over = true;
-        Ok(parts)
-    }
-}
-
-/// What the holders of the key at a place announce as its hash.
-fn announced_at(layout: &Layout, all: &[&Announcement], at: usize) -> Vec<[u8; 32]> {
-    all.iter().filter_map(|of| of.hash_at(layout, at)).copied().collect()
-}
-
-fn accusation(layout: &Layout, accuser: u8, contribution: &[u8; 32]) -> [u8; 32] {
-    let mut hasher = blake3::Hasher::new_derive_key("helba 2026-11-27 what a member accuses another one of");
-    *hasher.update(&layout.id).update(&[accuser]).update(contribution).finalize().as_bytes()
-}
-
-impl Opening {
-    fn digest(&self, layout: &Layout, accuser: u8, contribution: &[u8; 32]) -> [u8; 32] {
-        let mut hasher = blake3::Hasher::new_derive_key("helba 2026-11-27 what a member opens to an accuser");
-        hasher.update(&accusation(layout, accuser, contribution)).update(&self.seed);
-        hasher.update(self.parts.as_flattened());
-        *hasher.finalize().as_bytes()
-    }
-}
-
-impl Accusation {
-    /// The digest of the contribution, if both have signed what is theirs.
-    fn check(&self, layout: &Layout) -> Result<[u8; 32], Error> {
-        let digest = self.contribution.signed(layout)?;
-        let accused = accusation(layout, self.accuser, &digest);
-        layout.verify(self.accuser, ACCUSATION, &accused, &self.signature)?;
-        if self.accuser == self.contribution.member { Err(Error::NoProof) } else { Ok(digest) }
-    }
-
-    /// Who lies: the accuser, if the sender's box is what comes out of its seed and of parts that its hashes
-    /// are of; else the sender. An honest member is never named: the box of an honest sender comes out, and
-    /// one that comes out opens for an honest receiver. Of two hostile ones a sender can have different
-    /// members name either.
-    ///
-    /// # Errors
-    /// [`Error::NotSigned`] if somebody has not signed what is its own: nobody is named.
-    pub fn judge(&self, proposal: &Proposal, opening: &Opening) -> Result<u8, Error> {
-        let layout = Layout::new(proposal)?;
-        let (digest, of) = (self.check(&layout)?, &self.contribution);
-        let opened = opening.digest(&layout, self.accuser, &digest);
-        layout.verify(of.member, OPENING, &opened, &opening.signature)?;
-        let places = layout.common(&[of.member, self.accuser]);
-        let fits = |(at, part): (&usize, &[u8; 32])| {
-            of.hash_at(&layout, *at).is_some_and(|hash| *hash == layout.hash(*at, of.member, part))
-        };
-        let right = of.check_form(&layout).is_ok()
-            && opening.parts.len() == places.len()
-            && places.iter().zip(&opening.parts).all(fits)
-            && layout
-                .seal(of.member, self.accuser, &opening.seed, opening.parts.iter())
-                .is_ok_and(|sealed| Some(&sealed) == of.box_to(&layout, self.accuser));
-        Ok(if right { self.accuser } else { of.member })
-    }
-}
-
-/// Which holders of a key announce another hash of it than follows from the contributions that they say they
-/// have seen, once its parts were opened. `contributions` are those of its holders.
-///
-/// # Errors
-/// [`Error::Missing`], [`Error::NotSigned`]; [`Error::NoProof`] if the parts are not those of the
-/// contributions, or no holder is a liar by them.
-pub fn judge_key(
-    proposal: &Proposal,
-    contributions: &[Contribution],
-    announcements: &[Announcement],
-    place: u16,
-    parts: &[[u8; 32]],
-) -> Result<Vec<u8>, Error> {
-    let (layout, at) = (Layout::new(proposal)?, usize::from(place));
-    let holders = layout.holders.get(at).ok_or(Error::NoProof)?;
-    if parts.len() != holders.len() {
-        return Err(Error::NoProof);
-    }
-    let mut seen = vec![];
-    for (member, part) in holders.iter().zip(parts) {
-        let of = contributions.iter().find(|of| of.member == *member);
-        let of = of.ok_or(Error::Missing { members: vec![*member] })?;
-        seen.push((usize::from(*member) - 1, of.signed(&layout)?));
-        if of.hash_at(&layout, at) != Some(&layout.hash(at, *member, part)) {
-            return Err(Error::NoProof);
-        }
-    }
-    let hash = layout.key(at, parts.iter()).hash();
-    let mut liars = vec![];
-    for of in announcements.iter().filter(|of| holders.contains(&of.member)) {
-        of.signed(&layout)?;
-        // Who was shown another contribution has another key, and does not lie.
-        let same = seen.iter().all(|(at, digest)| of.seen.get(*at) == Some(digest));
-        if same && of.hash_at(&layout, at) != Some(&hash) && !liars.contains(&of.member) {
-            liars.push(of.member);
-        }
-    }
-    if liars.is_empty() { Err(Error::NoProof) } else { Ok(liars) }
 }
 
 /// The manifest with the signatures of all members.
