@@ -991,6 +991,34 @@ fn sums(rows: &[(Vec<i128>, i128)]) -> Vec<i128> {
     sums
 }
 
+/// A server answers that a reward is erased which no batch has learnt, and has it learnt: members have the
+/// device's feedback and no word of its erasure, so that nobody sees it. In the control it drops the reward,
+/// and V and g are those of the others.
+#[test]
+fn a_server_that_keeps_an_erasure_back_is_not_seen() {
+    for drops in [true, false] {
+        let (mut committee, bandit, device) = Committee::with_bandit(2, 3);
+        let features = [[0.5, 0.25], [0.25, -0.5]];
+        let rows = features.map(|row| row.to_vec());
+        let mut learnt = vec![];
+        for at in 0..5 {
+            let (arm, label) = committee.decide(&device, &bandit, &rows);
+            committee.reward(&device, &bandit, &label, 0.5);
+            if at != 2 || !drops {
+                learnt.push((features[arm].map(|x| (x * 65_536.0) as i128).to_vec(), 32_768));
+            }
+            if at == 2 && drops {
+                let request = device.erasure(&label);
+                assert_eq!(committee.board.erase(&bandit, &label, request, committee.now), Ok(false));
+            }
+        }
+        learnt.truncate(4);
+        let Some(ToMember::Checkpoint(checkpoint, ..)) = &committee.told else { panic!("nothing is learnt") };
+        assert_eq!(checkpoint.feedbacks, 4);
+        assert_eq!(statistics(&committee, checkpoint.model.as_ref().unwrap()), sums(&learnt), "{drops}");
+    }
+}
+
 /// A server ends a batch early or late, counts a feedback twice or again, one of another bandit, session or
 /// decision, or with another row: each is refused by every member before a number is shown, and the honest
 /// update is learnt afterwards. Erasing the same: twice, of what was not counted, without the device's MAC,
