@@ -5,8 +5,9 @@ use super::serve::MEMORY_FOLDER;
 use crate::Identity;
 use anyhow::{Context, bail, ensure};
 use committee::MemberKeys;
-use committee::keygen::{Announcement, Contribution, KeygenMessage, MemberSecrets, contribute, gather};
-use shares::talk::{POLL, SignedPoll, polled, to_bytes};
+use committee::keygen::{MemberSecrets, contribute, gather};
+use serde::{Deserialize, Serialize};
+use shares::talk::{POLL, SignedPoll, from_bytes, polled, to_bytes};
 use shares::{Proposal, SignedManifest};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -29,8 +30,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn post(&self, round: u8, message: &KeygenMessage) -> anyhow::Result<()> {
-        let poll = message.to_bytes();
+    fn post(&self, round: u8, message: &impl Serialize) -> anyhow::Result<()> {
+        let poll = to_bytes(message)?;
         let signed = polled(&self.proposal.id(), self.member, &[&[round], &poll[..]].concat());
         let signature = self.identity.signing.sign(POLL, &signed).to_vec();
         let body = to_bytes(&SignedPoll { poll, signature })?;
@@ -38,16 +39,20 @@ impl Run<'_> {
     }
 
     /// The messages of all others in a round.
-    fn others(&self, round: u8) -> anyhow::Result<Vec<KeygenMessage>> {
+    fn others<T: for<'de> Deserialize<'de>>(&self, round: u8) -> anyhow::Result<Vec<T>> {
         let members = 1..=self.proposal.threshold.members();
         members.filter(|other| *other != self.member).map(|other| self.message(round, other)).collect()
     }
 
-    fn message(&self, round: u8, member: u8) -> anyhow::Result<KeygenMessage> {
+    fn message<T: for<'de> Deserialize<'de>>(&self, round: u8, member: u8) -> anyhow::Result<T> {
         loop {
             let path = format!("messages/{round}/{member}?wait={WAIT}");
             match self.client.fetch(&path, MOST_BYTES, WAIT) {
-                Ok(bytes) => return Ok(KeygenMessage::from_bytes(&bytes)?),
+                Ok(bytes) => {
+                    let message = from_bytes(&bytes);
+                    return message
+                        .with_context(|| format!("the message of member {member} in round {round}"));
+                }
                 Err(ClientError::Refused(problem)) if problem.status == 404 => {}
                 // The board may not be up yet, or may be restarted.
                 Err(error) if Instant::now() > self.until => return Err(error.into()),
@@ -72,13 +77,10 @@ pub fn make_keys(
     folder: &Path,
     patience: Duration,
 ) -> anyhow::Result<SignedManifest> {
-    let copy = || -> anyhow::Result<MemberSecrets> {
-        Ok(MemberSecrets {
-            sealing: envelope::SealingSecret::from_bytes(&identity.sealing.to_bytes())?,
-            signing: envelope::SigningSecret::from_bytes(&identity.signing.to_bytes()),
-        })
+    let secrets = MemberSecrets {
+        sealing: envelope::SealingSecret::from_bytes(&identity.sealing.to_bytes())?,
+        signing: envelope::SigningSecret::from_bytes(&identity.signing.to_bytes()),
     };
-    let secrets = copy()?;
     let card = secrets.card();
     let own = proposal.cards.iter().position(|other| *other == card);
     let Some(own) = own else { bail!("the proposal does not name the member with this identity") };
@@ -87,34 +89,13 @@ pub fn make_keys(
     let until = Instant::now() + patience;
     let run = Run { client, proposal, member, identity, until };
     let (mut drawn, contribution) = contribute(proposal, member, &secrets, &mut os_rng()?)?;
-    run.post(1, &KeygenMessage::Contribution(contribution))?;
-    let contributions: Vec<Contribution> = run
-        .others(1)?
-        .into_iter()
-        .map(|message| match message {
-            KeygenMessage::Contribution(contribution) => Ok(contribution),
-            _ => bail!("a member has left another message than its contribution"),
-        })
-        .collect::<anyhow::Result<_>>()?;
-    let announcement = drawn.combine(&contributions, &secrets)?;
-    run.post(2, &KeygenMessage::Announcement(announcement))?;
-    let announcements: Vec<Announcement> = run
-        .others(2)?
-        .into_iter()
-        .map(|message| match message {
-            KeygenMessage::Announcement(announcement) => Ok(announcement),
-            _ => bail!("a member has left another message than the hashes of its keys"),
-        })
-        .collect::<anyhow::Result<_>>()?;
-    let (manifest, signature) = drawn.sign(&announcements, &secrets)?;
-    run.post(3, &KeygenMessage::Signature { member, signature: signature.clone() })?;
-    let mut signatures = vec![(member, signature)];
-    for message in run.others(3)? {
-        match message {
-            KeygenMessage::Signature { member, signature } => signatures.push((member, signature)),
-            _ => bail!("a member has left another message than its signature"),
-        }
-    }
+    run.post(1, &contribution)?;
+    let announcement = drawn.combine(&run.others(1)?, &secrets)?;
+    run.post(2, &announcement)?;
+    let (manifest, signature) = drawn.sign(&run.others(2)?, &secrets)?;
+    run.post(3, &(member, &signature))?;
+    let mut signatures: Vec<(u8, Vec<u8>)> = run.others(3)?;
+    signatures.push((member, signature));
     let signed = gather(manifest, &signatures)?;
     let keys = drawn.finish(&signed)?;
     save(folder, &keys, &signed)?;

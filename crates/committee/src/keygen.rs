@@ -10,7 +10,7 @@
 //! to have that key. A key is the hash of what all its holders have drawn.
 //!
 //! Round 2 is there because whoever does not have a key cannot know its hash. Messages go over a mailbox that
-//! may delay, drop and change them ([`KeygenMessage`]). Nothing is under a key before all have signed.
+//! may delay, drop and change them. Nothing is under a key before all have signed.
 //!
 //! **Who chooses last** has no say in a key without it. It knows every key that it contributes to, as its
 //! holders do, and its contribution goes through the hash: it can try some, and make a key that it knows
@@ -33,8 +33,6 @@ use zeroize::Zeroizing;
 
 const CONTRIBUTION: &str = "helba 2026-11-27 contribution to the keys of a committee";
 const ANNOUNCEMENT: &str = "helba 2026-11-27 hashes of the keys of a committee";
-/// The most bytes of a message: a contribution at 4 of 10 has 30,000.
-const MOST_BYTES: usize = 1 << 16;
 
 /// What a member is known by.
 pub struct MemberSecrets {
@@ -81,45 +79,6 @@ pub struct Announcement {
     pub hashes: Vec<[u8; 32]>,
     /// The member's.
     pub signature: Vec<u8>,
-}
-
-/// What a member puts on the mailbox while keys are drawn.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum KeygenMessage {
-    /// Round 1.
-    Contribution(Contribution),
-    /// Round 2.
-    Announcement(Announcement),
-    /// Round 3.
-    Signature {
-        /// Who has signed.
-        member: u8,
-        /// The manifest.
-        signature: Vec<u8>,
-    },
-}
-
-impl KeygenMessage {
-    /// The bytes that [`KeygenMessage::from_bytes`] reads.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        // Only a serializer of one's own fails.
-        postcard::to_stdvec(self).unwrap_or_default()
-    }
-
-    /// Reads what [`KeygenMessage::to_bytes`] writes. It is not checked yet.
-    ///
-    /// # Errors
-    /// [`shares::Error::Form`] for bytes of another form, more than 65,536, or some that are left over.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
-        let refused = Error::from(shares::Error::Form { what: "a message of a key generation" });
-        if bytes.len() > MOST_BYTES {
-            return Err(refused);
-        }
-        match postcard::take_from_bytes(bytes) {
-            Ok((message, [])) => Ok(message),
-            _ => Err(refused),
-        }
-    }
 }
 
 /// The keys of a proposal by their places: subsets, then pairs.

@@ -3,6 +3,7 @@
 use super::*;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
+use shares::talk::to_bytes;
 use shares::{Field, Kind, Label, Threshold};
 
 /// The members of a proposal, each behind its first round.
@@ -108,10 +109,10 @@ fn opened(keys: &[MemberKeys]) -> Result<Vec<u8>, shares::Error> {
 fn keys_are_drawn_together() {
     for (t, n, bytes) in [(2, 3, 164), (2, 4, 228), (3, 7, 708), (4, 10, 3012)] {
         let mut committee = Committee::new(t, n);
-        let message = KeygenMessage::Contribution(committee.contributions[0].clone()).to_bytes();
+        let message = to_bytes(&committee.contributions[0]).unwrap();
         let (signed, keys) = committee.made();
         assert!(signed.check().is_ok());
-        assert!(message.len() < MOST_BYTES / 2, "{} bytes", message.len());
+        assert!(message.len() < 1 << 15, "{} bytes", message.len());
         assert_eq!(opened(&keys), Ok(vec![]));
         for (own, other) in [(0, 1), (0, usize::from(n) - 1), (1, usize::from(n) - 1)] {
             let message = keys[own].message([1; 32], 0, [0; 32], vec![Field::ONE]);
@@ -158,25 +159,6 @@ fn a_file_of_keys_is_of_its_committee() {
     let mut unsigned = signed.clone();
     unsigned.signatures[2] = vec![0; 64];
     assert_eq!(read(&file, &unsigned), Some(shares::Error::Unsigned { member: 3 }.into()));
-}
-
-#[test]
-fn messages_arrive() {
-    let mut committee = Committee::new(2, 4);
-    let announcements = committee.combine_all();
-    for message in [
-        KeygenMessage::Contribution(committee.contributions[0].clone()),
-        KeygenMessage::Announcement(announcements[3].clone()),
-        KeygenMessage::Signature { member: 3, signature: vec![7; 64] },
-    ] {
-        let bytes = message.to_bytes();
-        assert_eq!(KeygenMessage::from_bytes(&bytes).as_ref(), Ok(&message));
-        for cut in (0..bytes.len()).step_by(97).chain([bytes.len() - 1]) {
-            assert!(KeygenMessage::from_bytes(&bytes[..cut]).is_err(), "{cut}");
-        }
-        assert!(KeygenMessage::from_bytes(&[&bytes[..], &[0]].concat()).is_err());
-    }
-    assert!(KeygenMessage::from_bytes(&vec![0; MOST_BYTES + 1]).is_err());
 }
 
 #[test]
