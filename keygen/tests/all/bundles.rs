@@ -129,7 +129,7 @@ fn packing_works(scores: &ScoreKeys, secret: &SecretKey) {
     evaluator.divide_exactly_assign(&mut one, ring.gap.ilog2());
     let mut packer = ckks::Packer::new(&evaluator, ring.gap, level, scale * scale).unwrap();
     let positions = [0.5, -0.25]
-        .map(|value| (value, packer.push(evaluator.mul_unrescaled(&encrypt(value), &one).unwrap()).unwrap()));
+        .map(|value| (value, packer.push(evaluator.mul_undivided(&encrypt(value), &one).unwrap()).unwrap()));
     let packed = packer.finish().unwrap();
     // A polynomial with these two coefficients.
     let mut coefficients = vec![0i64; params.n()];
