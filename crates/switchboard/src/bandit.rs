@@ -8,6 +8,8 @@ use shares::{Answer, AnswerPlace, DecisionState, Label, Request, SessionId, Tree
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
+/// The slots for decisions that are prepared together at first.
+const FIRST_SLOTS: u32 = 8;
 /// How often a request is begun again.
 const MOST_TRIES: u32 = 5;
 
@@ -74,6 +76,9 @@ pub(crate) struct Bandit {
     pub(crate) gone: Vec<(Vec<u8>, Label)>,
     /// Whether slots for decisions are prepared.
     pub(crate) prepares: bool,
+    /// The most slots that are prepared together: half as many as took a step too long, and twice as many as
+    /// took none an eighth of that.
+    pub(crate) most_slots: u32,
     /// Preparations that have failed since a member came last.
     pub(crate) failed: usize,
     /// When slots were asked for last.
@@ -146,6 +151,7 @@ impl Bandit {
             stock: vec![],
             gone: vec![],
             prepares: false,
+            most_slots: FIRST_SLOTS,
             failed: 0,
             begun: None,
             forgot: BTreeMap::new(),

@@ -10,7 +10,7 @@ use shares::talk::{
 };
 use shares::{AnswerPlace, DecisionState, Field, Key as Seed, Label, Message, SessionId, Threshold};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The most packs of a bandit that are computed at a time.
 const MOST_PACKS: usize = 2;
@@ -26,6 +26,8 @@ pub(crate) struct Run {
     step: u32,
     said: BTreeMap<u8, Work>,
     pub(crate) since: Instant,
+    /// What its longest step has taken.
+    longest: Duration,
     kind: Kind,
 }
 
@@ -102,7 +104,7 @@ impl Run {
 impl Switchboard {
     pub(crate) fn begin(&mut self, id: RunId, bandit: BanditId, here: Vec<u8>, kind: Kind, now: Instant) {
         let (names, said) = (BTreeMap::new(), BTreeMap::new());
-        let run = Run { bandit, here, names, step: 0, said, since: now, kind };
+        let run = Run { bandit, here, names, step: 0, said, since: now, longest: Duration::ZERO, kind };
         self.runs.insert(id, run);
     }
 
@@ -122,7 +124,7 @@ impl Switchboard {
         }
         bandit.prepares = true;
         let fit = MOST_PRODUCTS / products_of_a_decision(bandit.config.d, bandit.config.k).max(1);
-        let slots = (part as u32).min(fit as u32).clamp(1, MOST_SLOTS);
+        let slots = (part as u32).min(fit as u32).min(bandit.most_slots).clamp(1, MOST_SLOTS);
         let purpose = Purpose::Decide { feedbacks: bandit.feedbacks() };
         let set = bandit.prepare_with(here, self.threshold.needed());
         self.begin_prepare(id, purpose, slots, &set, now);
@@ -315,6 +317,7 @@ impl Switchboard {
         }
         let (step, here) = (run.step, run.here.clone());
         run.step += 1;
+        run.longest = run.longest.max(now.saturating_duration_since(run.since));
         run.since = now;
         // Most say a thing of the right kind.
         let message: Option<Box<dyn Fn(RunId) -> ToMember>> = match said.len() >= sums.len() {
@@ -415,6 +418,12 @@ impl Switchboard {
             run.here = done;
             self.finish(id, now);
         } else {
+            // Members may be slow and not silent.
+            if let (Kind::Prepare { learns: false, slots, .. }, Some(bandit)) =
+                (&run.kind, self.bandits.get_mut(&run.bandit))
+            {
+                bandit.most_slots = slots.div_ceil(2);
+            }
             self.give_up(id);
         }
         silent.into_iter().for_each(|member| self.seats.is_silent(member));
@@ -446,6 +455,10 @@ impl Switchboard {
                     (true, true) => self.run_update(run.bandit, SlotAt { batch, number: 0 }, run.here, now),
                     (true, false) => {
                         bandit.prepares = false;
+                        if run.longest < self.options.patience / 8 {
+                            bandit.most_slots =
+                                bandit.most_slots.max(slots.saturating_mul(2)).min(MOST_SLOTS);
+                        }
                         bandit.stock.push(Stocked { batch, set: run.here, next: 0, count: slots });
                     }
                 }

@@ -53,6 +53,8 @@ pub(crate) struct Committee {
     pub(crate) sent: Option<shares::Session>,
     /// How long members take for what they say.
     pub(crate) slow: Duration,
+    /// How long they take besides for each number that they prepare.
+    pub(crate) slow_number: Duration,
 }
 
 /// What a hostile member says in place of what it should: the member, and its message.
@@ -146,6 +148,7 @@ impl Committee {
             told: None,
             sent: None,
             slow: Duration::ZERO,
+            slow_number: Duration::ZERO,
         };
         (1..=n).for_each(|member| committee.start(member));
         committee
@@ -207,7 +210,7 @@ impl Committee {
 
     /// Carries messages until nobody says anything more; 200 times at most where members are slow.
     pub(crate) fn run_with(&mut self, lies: Lies, tells: Tells) {
-        for _ in 0..if self.slow.is_zero() { usize::MAX } else { 200 } {
+        for _ in 0..if (self.slow + self.slow_number).is_zero() { usize::MAX } else { 200 } {
             let mut said = vec![];
             for at in 0..self.members.len() {
                 let number = at as u8 + 1;
@@ -229,8 +232,13 @@ impl Committee {
             if said.is_empty() {
                 break;
             }
-            if !self.slow.is_zero() {
-                self.now += self.slow;
+            let numbers = said.iter().map(|(_, said)| match said {
+                FromMember::Add { numbers: Some(numbers), .. } => numbers.len() as u32,
+                _ => 0,
+            });
+            let took = self.slow + self.slow_number * numbers.max().unwrap_or(0);
+            if !took.is_zero() {
+                self.now += took;
                 self.board.tick(self.now);
             }
             for (member, message) in said {
@@ -286,17 +294,7 @@ impl Committee {
         sessions: u16,
         every: Option<u32>,
     ) -> BanditId {
-        let definition = Definition {
-            features: config.d as u16,
-            arms: config.k as u16,
-            config: serde_json::to_string(config).unwrap(),
-            rules: Rules { sessions, decisions: 64 },
-            counters: every.map(|every| Counters { every }),
-            rewards: None,
-            founder: self.manifest.id(),
-            nonce: [3; 16],
-        };
-        let id = self.board.create(definition).unwrap();
+        let id = self.board.create(definition(self, config, sessions, every)).unwrap();
         self.run();
         id
     }
@@ -365,6 +363,19 @@ impl Committee {
         let reward = Row::new(&[reward], &mut self.rng).unwrap();
         let feedback = device.feedback(label, &self.sharing, &reward, &mut self.rng).unwrap();
         self.board.feedback(bandit, feedback.to_bytes(), self.now).unwrap();
+    }
+}
+
+fn definition(committee: &Committee, config: &LinearConfig, sessions: u16, every: Option<u32>) -> Definition {
+    Definition {
+        features: config.d as u16,
+        arms: config.k as u16,
+        config: serde_json::to_string(config).unwrap(),
+        rules: Rules { sessions, decisions: 64 },
+        counters: every.map(|every| Counters { every }),
+        rewards: None,
+        founder: committee.manifest.id(),
+        nonce: [3; 16],
     }
 }
 
@@ -532,6 +543,42 @@ fn members_and_servers_stop_and_start() {
     (1..=4).for_each(|member| committee.start(member));
     committee.restart_server();
     assert_eq!(play(&mut committee, &bandit, &device, 4), 20);
+}
+
+/// Members whose steps take longer than the server's patience where many slots are prepared together, as many
+/// as the stock has, prepare fewer: a request waits for three preparations, and not for eleven.
+#[test]
+fn slow_members_prepare_fewer_slots() {
+    let mut committee = Committee::with_stock(2, 4, 32);
+    // A step for 8 slots takes three quarters of the patience, and one for 32 three times as long.
+    let numbers = std::cell::Cell::new(0);
+    let mut count = |_: u8, said: FromMember| {
+        if let FromMember::Add { numbers: Some(of), .. } = &said {
+            numbers.set(numbers.get().max(of.len() as u32));
+        }
+        vec![said]
+    };
+    let bandit = committee.board.create(definition(&committee, &config(2, 2), 1, None)).unwrap();
+    committee.run_with(&mut count, &mut tells);
+    let device = committee.session();
+    committee.slow_number = committee.options.patience * 3 / 4 / numbers.get();
+    let rows = vec![vec![0.5, 0.5], vec![0.1, 0.2]];
+    let bytes = committee.request(&device, &bandit, &rows);
+    // Their slots are gone.
+    (1..=4).for_each(|member| committee.start(member));
+    let (asked, ticket) = (committee.now, committee.board.ask(&bandit, bytes, committee.now).unwrap());
+    let mut decided = None;
+    for _ in 0..200 {
+        committee.run();
+        decided = committee.arm_of(&device, ticket, 2);
+        if decided.is_some() {
+            break;
+        }
+        committee.wait();
+    }
+    decided.expect("a decision").unwrap();
+    let waited = committee.now - asked;
+    assert!(waited < committee.options.patience * 8, "{waited:?}");
 }
 
 /// A server that has as many sessions as it can forgets those that were not used for the longest time, but
