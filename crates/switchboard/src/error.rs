@@ -18,7 +18,9 @@ pub enum Error {
     #[error("a committee does not compute this bandit: {0}")]
     Definition(String),
     /// Untrusted: a decision that is not known, or which has another feedback, or none to erase.
-    #[error("the decision is not known, or has another feedback already, or has none that can be erased")]
+    #[error(
+        "the decision is not known, or has another feedback already, or has none that can be erased; a committee that has moved has no decisions of before"
+    )]
     Decision,
     /// Misuse: a decision that another session has asked for.
     #[error(

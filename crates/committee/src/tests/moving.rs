@@ -57,7 +57,7 @@ fn asks(committee: &mut Committee, device: &shares::SessionSecret, bandit: &Band
 
 /// A bandit goes on with its model at other members and thresholds as if nothing had happened: the twin's arm
 /// before and after. A bandit that has learnt nothing comes too, and so does one that came before. What was
-/// moved survives a start of all.
+/// moved survives a start of all. Nothing of before is erased afterwards.
 #[test]
 fn a_committee_moves() {
     for ((t, n), (next_t, next_n)) in [((2, 3), (2, 4)), ((2, 4), (3, 5)), ((3, 5), (2, 3))] {
@@ -73,12 +73,16 @@ fn a_committee_moves() {
             if moves > 0 {
                 let mut next = Committee::after(&old, next_t, next_n);
                 let needed = old.sharing.threshold().needed() as u8;
+                let (_, label) = old.decide(&device, &empty, &rounds[0].0);
+                old.reward(&device, &empty, &label, 1.0);
                 let at = [there(&old, &next, &bandit), there(&old, &next, &empty)];
                 leave(&mut old, &next, &(1..=needed).collect::<Vec<u8>>());
                 assert!(carried(&mut old, &mut next, &mut honest, &mut tells));
                 (1..=next_n).for_each(|member| next.start(member));
                 next.restart_server();
                 next.run();
+                let erased = next.board.erase(&at[1], &label, device.erasure(&label), next.now);
+                assert_eq!(erased, Err(switchboard::Error::Decision));
                 device = next.session();
                 [bandit, empty] = at;
                 old = next;
