@@ -41,18 +41,6 @@ impl Machine for Clear {
     type Share = Field;
     type Wire = Field;
 
-    fn constant(&self, value: Field) -> Field {
-        value
-    }
-
-    fn known(&self, value: Field) -> Field {
-        value
-    }
-
-    fn share(&self, wire: Field) -> Field {
-        wire
-    }
-
     fn public(&self, wire: Field) -> Field {
         wire
     }
@@ -122,6 +110,12 @@ impl Machine for Clear {
 pub struct Most(u128);
 
 impl Linear for Most {}
+
+impl From<Field> for Most {
+    fn from(number: Field) -> Most {
+        Most(number.signed().unsigned_abs())
+    }
+}
 
 impl Add for Most {
     type Output = Most;
@@ -207,18 +201,6 @@ impl Bound {
 impl Machine for Bound {
     type Share = Most;
     type Wire = Most;
-
-    fn constant(&self, value: Field) -> Most {
-        Most(value.signed().unsigned_abs())
-    }
-
-    fn known(&self, value: Field) -> Most {
-        self.constant(value)
-    }
-
-    fn share(&self, wire: Most) -> Most {
-        wire
-    }
 
     fn public(&self, _: Most) -> Field {
         Field::ZERO

@@ -21,18 +21,24 @@ pub trait Linear:
 /// [`Bound`](crate::Bound) on the largest values that they can have.
 pub trait Machine: Send {
     /// A number whose shares lie on a polynomial of degree t − 1.
-    type Share: Linear;
+    type Share: Linear + From<Field> + From<Self::Wire>;
     /// A number x as m = x + λ, where m is public and λ a random number from the keys of subsets.
-    type Wire: Linear;
+    type Wire: Linear + From<Field>;
 
     /// A public number.
-    fn constant(&self, value: Field) -> Self::Share;
+    fn constant(&self, value: Field) -> Self::Share {
+        value.into()
+    }
 
     /// A public number.
-    fn known(&self, value: Field) -> Self::Wire;
+    fn known(&self, value: Field) -> Self::Wire {
+        value.into()
+    }
 
     /// The number of a wire.
-    fn share(&self, wire: Self::Wire) -> Self::Share;
+    fn share(&self, wire: Self::Wire) -> Self::Share {
+        wire.into()
+    }
 
     /// The public part m of a wire: of an opened number the number.
     fn public(&self, wire: Self::Wire) -> Field;
@@ -53,10 +59,14 @@ pub trait Machine: Send {
     fn random_bits(&mut self, width: u32) -> Result<Bits<Self::Share>, Error>;
 
     /// A wire of which the circuit knows that it is no larger in size.
-    fn at_most(&self, wire: Self::Wire, most: u128) -> Self::Wire;
+    fn at_most(&self, wire: Self::Wire, _most: u128) -> Self::Wire {
+        wire
+    }
 
     /// A shared number of which the circuit knows that it is no larger in size.
-    fn share_at_most(&self, share: Self::Share, most: u128) -> Self::Share;
+    fn share_at_most(&self, share: Self::Share, _most: u128) -> Self::Share {
+        share
+    }
 
     /// The number of bits of a mask of which one subset alone has so many.
     fn mask_bits(&self) -> u32;

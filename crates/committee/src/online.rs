@@ -27,6 +27,19 @@ pub struct Wire {
 
 impl Linear for Wire {}
 
+impl From<Field> for Wire {
+    fn from(m: Field) -> Wire {
+        Wire { m, mask: Field::ZERO }
+    }
+}
+
+impl From<Wire> for Field {
+    /// The member's share of the number.
+    fn from(wire: Wire) -> Field {
+        wire.m - wire.mask
+    }
+}
+
 impl Add for Wire {
     type Output = Wire;
 
@@ -202,18 +215,6 @@ impl Machine for Plan {
     type Share = Field;
     type Wire = Wire;
 
-    fn constant(&self, value: Field) -> Field {
-        value
-    }
-
-    fn known(&self, value: Field) -> Wire {
-        Wire { m: value, mask: Field::ZERO }
-    }
-
-    fn share(&self, wire: Wire) -> Field {
-        wire.m - wire.mask
-    }
-
     fn public(&self, _: Wire) -> Field {
         Field::ZERO
     }
@@ -233,14 +234,6 @@ impl Machine for Plan {
     fn random_bits(&mut self, width: u32) -> Result<Bits<Field>, Error> {
         self.widths.push(width);
         Ok(Bits { value: Field::ZERO, blocks: vec![[Field::ZERO; 8]; width as usize / 3] })
-    }
-
-    fn at_most(&self, wire: Wire, _: u128) -> Wire {
-        wire
-    }
-
-    fn share_at_most(&self, share: Field, _: u128) -> Field {
-        share
     }
 
     fn mask_bits(&self) -> u32 {
@@ -263,18 +256,6 @@ impl Machine for Plan {
 impl Machine for Lane {
     type Share = Field;
     type Wire = Wire;
-
-    fn constant(&self, value: Field) -> Field {
-        value
-    }
-
-    fn known(&self, value: Field) -> Wire {
-        Wire { m: value, mask: Field::ZERO }
-    }
-
-    fn share(&self, wire: Wire) -> Field {
-        wire.m - wire.mask
-    }
 
     fn public(&self, wire: Wire) -> Field {
         wire.m
@@ -304,14 +285,6 @@ impl Machine for Lane {
         let bits = self.slot.bits.get(self.bits).cloned().ok_or(Error::Slot)?;
         self.bits += 1;
         if bits.blocks.len() == width as usize / 3 { Ok(bits) } else { Err(Error::Slot) }
-    }
-
-    fn at_most(&self, wire: Wire, _: u128) -> Wire {
-        wire
-    }
-
-    fn share_at_most(&self, share: Field, _: u128) -> Field {
-        share
     }
 
     fn mask_bits(&self) -> u32 {

@@ -656,18 +656,6 @@ impl Machine for Script {
     type Share = Field;
     type Wire = Field;
 
-    fn constant(&self, value: Field) -> Field {
-        value
-    }
-
-    fn known(&self, value: Field) -> Field {
-        value
-    }
-
-    fn share(&self, wire: Field) -> Field {
-        wire
-    }
-
     fn public(&self, wire: Field) -> Field {
         wire
     }
@@ -688,14 +676,6 @@ impl Machine for Script {
 
     fn random_bits(&mut self, width: u32) -> Result<Bits<Field>, Error> {
         self.clear.random_bits(width)
-    }
-
-    fn at_most(&self, wire: Field, _: u128) -> Field {
-        wire
-    }
-
-    fn share_at_most(&self, share: Field, _: u128) -> Field {
-        share
     }
 
     fn mask_bits(&self) -> u32 {
