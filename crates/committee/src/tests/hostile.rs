@@ -1,6 +1,6 @@
 //! Members, servers and devices that lie to a committee that serves, each beside a control.
 
-use super::served::{Committee, OnDisk, config, honest, play, tells};
+use super::served::{Committee, OnDisk, config, definition, honest, play, tells};
 use super::world::{made_up, rng};
 use crate::MemberKeys;
 use crate::member::Member;
@@ -1743,16 +1743,8 @@ fn members_that_were_put_back_hear_from_others() {
 #[test]
 fn attack_a_session_asks_without_end() {
     let mut committee = Committee::new(2, 3);
-    let definition = Definition {
-        features: 2,
-        arms: 2,
-        config: serde_json::to_string(&config(2, 2)).unwrap(),
-        rules: Rules { sessions: 1, decisions: 5 },
-        counters: None,
-        rewards: None,
-        founder: committee.manifest.id(),
-        nonce: [3; 16],
-    };
+    let rules = Rules { sessions: 1, decisions: 5 };
+    let definition = Definition { rules, ..definition(&committee, &config(2, 2), 1, None) };
     let bandit = committee.board.create(definition).unwrap();
     let device = committee.session();
     assert_eq!(play(&mut committee, &bandit, &device, 4), 4);
@@ -1784,16 +1776,8 @@ fn attack_a_session_asks_without_end() {
 #[test]
 fn attack_an_erasure_gives_no_more_decisions() {
     let mut committee = Committee::new(2, 3);
-    let definition = Definition {
-        features: 2,
-        arms: 2,
-        config: serde_json::to_string(&config(2, 2)).unwrap(),
-        rules: Rules { sessions: 1, decisions: 5 },
-        counters: None,
-        rewards: None,
-        founder: committee.manifest.id(),
-        nonce: [3; 16],
-    };
+    let rules = Rules { sessions: 1, decisions: 5 };
+    let definition = Definition { rules, ..definition(&committee, &config(2, 2), 1, None) };
     let bandit = committee.board.create(definition).unwrap();
     let device = committee.session();
     let asks = |committee: &mut Committee| {
@@ -2138,16 +2122,8 @@ fn what_a_server_gives_up_is_forgotten() {
         FromMember::Say { step: 2, .. } => vec![],
         said => vec![said],
     };
-    let definition = Definition {
-        features: 1,
-        arms: 2,
-        config: serde_json::to_string(&config(1, 2)).unwrap(),
-        rules: Rules { sessions: 1, decisions: 1000 },
-        counters: None,
-        rewards: None,
-        founder: committee.manifest.id(),
-        nonce: [4; 16],
-    };
+    let rules = Rules { sessions: 1, decisions: 1000 };
+    let definition = Definition { rules, nonce: [4; 16], ..definition(&committee, &config(1, 2), 1, None) };
     assert_eq!(committee.board.here().len(), 4);
     committee.decide(&device, &bandit, &rows);
     let bandit = committee.board.create(definition).unwrap();

@@ -1,13 +1,13 @@
 //! Who errs while slots are prepared is named, and nobody else; what is opened for it serves nobody.
 
 use super::attacks::{Setting, rows, sums, view};
-use super::served::{Committee, config, honest};
+use super::served::{Committee, config, definition, honest};
 use super::world::World;
 use crate::keys::Seeds;
 use crate::{Ask, Error, MemberKeys, Reply, Slot};
 use envelope::SigningSecret;
 use shares::preparation::{PREPARED, Statement, Transcript, Word};
-use shares::talk::{BanditId, Definition, FromMember, Rules, ToMember, from_bytes, to_bytes};
+use shares::talk::{BanditId, Definition, FromMember, ToMember, from_bytes, to_bytes};
 use shares::{Field, Key, Kind, Label, Message};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -345,16 +345,7 @@ fn watched(
 
 /// Creates a bandit, whose slots are prepared when the committee runs.
 fn create(committee: &mut Committee) -> BanditId {
-    let definition = Definition {
-        features: 1,
-        arms: 2,
-        config: serde_json::to_string(&config(1, 2)).unwrap(),
-        rules: Rules { sessions: 1, decisions: 64 },
-        counters: None,
-        rewards: None,
-        founder: committee.manifest.id(),
-        nonce: [4; 16],
-    };
+    let definition = Definition { nonce: [4; 16], ..definition(committee, &config(1, 2), 1, None) };
     committee.board.create(definition).unwrap()
 }
 

@@ -1,7 +1,7 @@
 //! Members, a switchboard and devices, which send each other bytes.
 
 use super::play::{Twin, rounded};
-use super::world::{made_up, rng};
+use super::world::{keys_of, made_up, rng};
 use crate::member::{Kept, Member, Memory, Secrets};
 use crate::prepare::Identity;
 use crate::{Error, MemberKeys};
@@ -10,7 +10,7 @@ use envelope::{SealingSecret, SigningSecret};
 use rand::Rng;
 use rand_chacha::ChaCha20Rng;
 use shares::talk::{BanditId, Counters, Definition, FromMember, Rules, ToMember, from_bytes, to_bytes};
-use shares::{Card, Key, Manifest, Pads, Proposal, Row, SessionSecret, Sharing, SignedManifest, Threshold};
+use shares::{Card, Manifest, Pads, Proposal, Row, SessionSecret, Sharing, SignedManifest, Threshold};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -111,14 +111,7 @@ impl Committee {
         let subsets: Vec<[u8; 32]> = sharing.subsets().iter().map(|_| bytes()).collect();
         let pairs: BTreeMap<(u8, u8), [u8; 32]> =
             (1..=n).flat_map(|a| (a + 1..=n).map(move |b| (a, b))).map(|pair| (pair, bytes())).collect();
-        let own = |member: u8| {
-            let of = sharing.subsets().iter().enumerate().filter(|(_, subset)| subset.has(member));
-            let subsets = of.map(|(at, _)| (at, Key::new(subsets[at]))).collect();
-            let pair = |other: u8| (other, Key::new(pairs[&(member.min(other), member.max(other))]));
-            let pairs = (1..=n).filter(|other| *other != member).map(pair).collect();
-            Arc::new(MemberKeys::new(member, sharing.clone(), subsets, pairs).unwrap())
-        };
-        let keys: Vec<Arc<MemberKeys>> = (1..=n).map(own).collect();
+        let keys = keys_of(&sharing, &subsets, |a, b| pairs[&(a, b)]);
         let signing: Vec<SigningSecret> = (0..n).map(|_| SigningSecret::generate(&mut rng)).collect();
         let sealing: Vec<SealingSecret> = (0..n).map(|_| SealingSecret::generate(&mut rng)).collect();
         let cards = signing.iter().zip(&sealing);
@@ -366,7 +359,12 @@ impl Committee {
     }
 }
 
-fn definition(committee: &Committee, config: &LinearConfig, sessions: u16, every: Option<u32>) -> Definition {
+pub(crate) fn definition(
+    committee: &Committee,
+    config: &LinearConfig,
+    sessions: u16,
+    every: Option<u32>,
+) -> Definition {
     Definition {
         features: config.d as u16,
         arms: config.k as u16,

@@ -43,6 +43,23 @@ fn key(rng: &mut ChaCha20Rng) -> [u8; 32] {
     bytes
 }
 
+/// The keys of all members, from those of subsets and of pairs, whose lower number comes first.
+pub(crate) fn keys_of(
+    sharing: &Arc<Sharing>,
+    subsets: &[[u8; 32]],
+    pair: impl Fn(u8, u8) -> [u8; 32],
+) -> Vec<Arc<MemberKeys>> {
+    let members = 1..=sharing.threshold().members();
+    let own = |member: u8| {
+        let of = sharing.subsets().iter().enumerate().filter(|(_, subset)| subset.has(member));
+        let subsets = of.map(|(at, _)| (at, Key::new(subsets[at]))).collect();
+        let others = members.clone().filter(|other| *other != member);
+        let pairs = others.map(|other| (other, Key::new(pair(member.min(other), member.max(other)))));
+        Arc::new(MemberKeys::new(member, sharing.clone(), subsets, pairs.collect()).unwrap())
+    };
+    members.clone().map(own).collect()
+}
+
 impl World {
     pub(crate) fn new(t: u8, n: u8) -> Self {
         let mut rng = rng(u64::from(t) * 100 + u64::from(n));
@@ -51,19 +68,9 @@ impl World {
         let pairs: Vec<Vec<[u8; 32]>> = (0..=n).map(|_| (0..=n).map(|_| key(&mut rng)).collect()).collect();
         let signing: Vec<SigningSecret> = (0..n).map(|_| SigningSecret::generate(&mut rng)).collect();
         let publics: Vec<Vec<u8>> = signing.iter().map(SigningSecret::public).collect();
-        let own = |member: u8| {
-            let of = sharing.subsets().iter().enumerate().filter(|(_, subset)| subset.has(member));
-            let subsets = of.map(|(at, _)| (at, Key::new(subsets[at]))).collect();
-            let pair = |other: u8| {
-                let (a, b) = (member.min(other), member.max(other));
-                (other, Key::new(pairs[usize::from(a)][usize::from(b)]))
-            };
-            let others = (1..=n).filter(|other| *other != member).map(pair).collect();
-            Arc::new(MemberKeys::new(member, sharing.clone(), subsets, others).unwrap())
-        };
         let identity = |signing| Arc::new(Identity { signing, members: publics.clone() });
         World {
-            members: (1..=n).map(own).collect(),
+            members: keys_of(&sharing, &subsets, |a, b| pairs[usize::from(a)][usize::from(b)]),
             identities: signing.into_iter().map(identity).collect(),
             sharing: sharing.clone(),
             checks: std::cell::Cell::new(true),
