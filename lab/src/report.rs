@@ -575,6 +575,14 @@ mod tests {
     }
 
     #[test]
+    fn long_limits_are_left_out() {
+        let short = "Regret grows (here: by a tenth)";
+        assert_eq!(brief(short), short);
+        let long = format!("Regret grows (here: {}) always", "by a tenth, ".repeat(8));
+        assert_eq!(brief(&long), "Regret grows (…) always");
+    }
+
+    #[test]
     fn lists_are_small_tables() {
         assert_eq!(
             parts("a: 1; b: 2"),

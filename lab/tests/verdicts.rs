@@ -123,13 +123,30 @@ fn every_claim_can_hold_and_fail() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
+fn read(name: &str) -> String {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name);
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// The numbers of each verdict of docs/claims.md are in docs/claims.csv.
+#[test]
+fn every_verdict_has_its_numbers() {
+    let (page, figures) = (read("docs/claims.md"), read("docs/claims.csv"));
+    let mut all = 0;
+    for section in page.split("\n## ").skip(1) {
+        let name = section.lines().next().unwrap();
+        let own = format!("{name},");
+        let kept = figures.lines().filter(|line| line.starts_with(&own)).count();
+        let rows = section.lines().filter(|line| line.starts_with("| ")).count().saturating_sub(1);
+        assert_eq!(kept, rows + section.matches("\nAs an independent implementation: ").count(), "{name}");
+        all += kept;
+    }
+    assert!(all > 100 && all == figures.lines().count() - 1, "{all} verdicts");
+}
+
 /// The table of the README is that of docs/claims.md, whose rows are the numbers of the verdicts below it.
 #[test]
 fn the_readme_counts_the_verdicts_of_the_page() {
-    let read = |name: &str| {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name);
-        std::fs::read_to_string(path).unwrap()
-    };
     let (readme, page) = (read("README.md"), read("docs/claims.md"));
     let (head, sections) = page.split_once("\n## ").unwrap();
     let mut counts: BTreeMap<&str, [usize; 5]> = BTreeMap::new();
