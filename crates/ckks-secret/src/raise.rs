@@ -1,9 +1,36 @@
 use crate::decrypt::coefficients;
 use crate::encrypt::{SeededCiphertext, encrypt};
 use crate::{Error, SecretKey};
-use ckks::{Ciphertext, RAISE_FACTORS, Raise, SlotsToCoefficients, UniformRefresh};
+use ckks::{Ciphertext, Exchange, Plaintext, RAISE_FACTORS, Raise, SlotsToCoefficients, UniformRefresh};
 use rand::{CryptoRng, RngExt};
-use zeroize::Zeroize;
+use zeroize::{Zeroize, Zeroizing};
+
+/// Decrypts `masked` under the key `from` and encrypts what it becomes with these factors
+/// ([`Exchange::encode`]) under the key `to`: the key holder's part of an exchange.
+///
+/// # Errors
+/// [`Error::Ckks`] if `masked` is not on the masked side of the exchange, and for factors that it excludes.
+/// No error depends on a decrypted value.
+///
+/// # Panics
+/// If `from` or `to` is a key of other parameters than the exchange's.
+pub fn exchange<R: CryptoRng>(
+    exchange: &Exchange,
+    from: &SecretKey,
+    to: &SecretKey,
+    masked: &[Ciphertext],
+    factors: &[f64],
+    rng: &mut R,
+) -> Result<Vec<SeededCiphertext>, Error> {
+    let of_exchange = *from.params() == exchange.from().params && *to.params() == exchange.to().params;
+    assert!(of_exchange, "keys of this exchange");
+    exchange.check(masked)?;
+    let inputs: Vec<_> = masked.iter().map(|ct| Zeroizing::new(coefficients(from, ct))).collect();
+    let mut messages = exchange.encode(&inputs, factors)?;
+    let out = messages.iter().map(|message| encrypt(to, message, rng)).collect();
+    messages.iter_mut().for_each(Plaintext::zeroize);
+    Ok(out)
+}
 
 /// Decrypts `masked` under the key of the small ring and encrypts what its coefficients become with these
 /// factors ([`Raise::encode`]) under the key of the large ring: the key holder's part of a raise.

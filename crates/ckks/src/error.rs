@@ -102,6 +102,14 @@ pub enum Error {
         /// The ring degree N.
         max: usize,
     },
+    /// Misuse: an exchange has another number of ciphertexts.
+    #[error("exchange: there are {got} ciphertexts; it must be {want}")]
+    CiphertextCount {
+        /// Number of ciphertexts given.
+        got: usize,
+        /// The number of ciphertexts of that side.
+        want: usize,
+    },
     /// Misuse: the distance of the useful coefficients is not a power of two that fits the ring.
     #[error("pack: the gap is {got}; it must be a power of two from 2 to {max}")]
     PackGap {
@@ -232,6 +240,7 @@ impl Error {
             | Error::OutOfLevels { .. }
             | Error::SlotCount { .. }
             | Error::CoefficientCount { .. }
+            | Error::CiphertextCount { .. }
             | Error::PackGap { .. }
             | Error::PackFull { .. }
             | Error::RingParts { .. }

@@ -16,6 +16,7 @@ mod encode;
 mod encrypt;
 mod error;
 mod evaluate;
+mod exchange;
 mod frame;
 mod hex;
 mod keys;
@@ -36,6 +37,7 @@ pub use encode::{Encoder, zero_slots};
 pub use encrypt::encrypt;
 pub use error::{Error, Op};
 pub use evaluate::{Evaluator, RingKeys};
+pub use exchange::{Domain, Exchange, MapTerm, Side};
 pub use frame::{
     FRAME_DIGEST_BYTES, FRAME_HEADER_BYTES, FRAME_MAGIC, FRAME_VERSION, FrameHeader, FrameKind,
     ciphertext_bytes, partial_ciphertext_bytes, public_key_bytes, read_ciphertext, read_frame,
@@ -49,7 +51,7 @@ pub use keys::{EvaluationKeys, GaloisElement, KeyId, KeyStorage, KeySwitchKey, P
 pub use linear::{DiagonalTransform, EncodedTransform};
 pub use mask::{
     MaskSeed, flood_assign, mask_all_but_constant_assign, mask_assign, mask_bits, mask_seed, mask_seed_for,
-    rerandomise_assign, unmask_assign,
+    mask_seed_of, rerandomise_assign, unmask_assign,
 };
 pub use pack::{Packer, pack_elements};
 pub use params::{

@@ -25,10 +25,19 @@ pub fn mask_seed<R: CryptoRng>(rng: &mut R) -> MaskSeed {
 /// Draws a fresh seed for the mask of `ciphertext`. It is hashed with the ciphertext, so that no two have one
 /// mask even where `rng` repeats itself, as in a copy of a machine.
 pub fn mask_seed_for<R: CryptoRng>(ciphertext: &Ciphertext, rng: &mut R) -> MaskSeed {
-    let mut hasher = blake3::Hasher::new_keyed(&mask_seed(rng));
-    for i in 0..=ciphertext.level {
-        for limb in ciphertext.limbs(i) {
-            hasher.update(&limb.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>());
+    mask_seed_of(std::slice::from_ref(ciphertext), &mask_seed(rng))
+}
+
+/// The seed of the mask of these ciphertexts, from a secret `key`: the same ciphertexts have the same mask,
+/// so that an exchange that is resumed sends the same bytes, and other ciphertexts have another one.
+pub fn mask_seed_of(ciphertexts: &[Ciphertext], key: &MaskSeed) -> MaskSeed {
+    let mut hasher = blake3::Hasher::new_keyed(key);
+    for ciphertext in ciphertexts {
+        hasher.update(&(ciphertext.level as u64).to_le_bytes());
+        for i in 0..=ciphertext.level {
+            for limb in ciphertext.limbs(i) {
+                hasher.update(&limb.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>());
+            }
         }
     }
     *hasher.finalize().as_bytes()

@@ -24,7 +24,7 @@ pub const MAX_WIDE_COEFFICIENT_BITS: u32 = 104;
 
 /// The number of bits after the point while slots are decoded. With them a slot, the sum of N coefficients,
 /// is below 2¹²⁴.
-const DECODED_FRACTION: u32 = 8;
+pub(crate) const DECODED_FRACTION: u32 = 8;
 /// The number of bits after the point of roots of unity and factors.
 const ROOT_FRACTION: u32 = 124;
 /// π·2¹²⁴, rounded down.
@@ -106,7 +106,7 @@ impl WideEncoder {
     /// The N/2 slots of the polynomial with these N coefficients. They have [`DECODED_FRACTION`]
     /// bits after the point, and are off by less than N·2⁻⁸: each of log₂(N/2) stages doubles the error and
     /// adds that of a product, less than 2⁻⁸·√2.
-    fn slots(&self, coefficients: &[i128]) -> Result<Zeroizing<Vec<WideSlot>>, Error> {
+    pub(crate) fn slots(&self, coefficients: &[i128]) -> Result<Zeroizing<Vec<WideSlot>>, Error> {
         let size = 1usize << self.stages.len();
         if coefficients.len() != 2 * size {
             return Err(Error::CoefficientCount { got: coefficients.len(), max: 2 * size });

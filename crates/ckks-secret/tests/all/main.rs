@@ -9,6 +9,7 @@ mod determinism;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod disassembly;
 mod engine;
+mod exchange;
 mod known_answers;
 mod memory;
 mod prop_evaluator;
