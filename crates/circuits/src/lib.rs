@@ -17,6 +17,7 @@ mod comparison;
 mod encrypted;
 mod error;
 pub mod inverse;
+pub mod maximum;
 pub mod paper;
 mod polynomial;
 mod remez;
