@@ -32,6 +32,7 @@ pub mod paper;
 mod rings;
 mod scores;
 mod shape;
+pub mod staged;
 
 pub use answers::AnswerLayout;
 pub use bandit::{Bonus, PREDICTION_BOUND, UNCERTAINTY_BOUND, WidthShape};

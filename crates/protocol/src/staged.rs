@@ -1,0 +1,477 @@
+//! Where the numbers of staged decisions are: for up to 64 features and 256 arms, which the coefficients of
+//! [`crate::ScoreLayout`] do not hold.
+//!
+//! Contexts have the d features of each arm and no products of them. With N' coefficients in the ring of
+//! scores and D = 2^⌈log₂ d⌉, a ciphertext holds P = min(N'/D, 2^⌈log₂ K⌉) arms, σ = N'/P apart, and a
+//! product of contexts and model has σ/D rows of the model:
+//!
+//! ```text
+//! contexts    c(X) = Σₐ Σ_f xₐ[f]·X^(σ·a + f)
+//! model       Mₖ(X) = Σ_{ρ < σ/D} Σ_f row(k·σ/D + ρ)[f]·X^(D·ρ − f)
+//! c·Mₖ        coefficient σ·a + D·ρ is ⟨row(k·σ/D + ρ), xₐ⟩
+//! ```
+//! Rows 0 to d − 1 are those of A, and row d is ω. f − f' is below D in size, so that no other product
+//! reaches a multiple of D. Products of all users are packed with the gap D.
+//!
+//! The server multiplies, and a holder of the key moves numbers and adds them up, under masks:
+//!
+//! | step | the server computes before it | what the exchange makes of it |
+//! |---|---|---|
+//! | 0 | products of contexts and model | x and v = A·x in slots, with u = ⟨ω, x⟩ in place of row d |
+//! | 1 | the products x·v, and 1·u | of index = c₁·Σ x·v + c₀·u: differences and means of pairs of arms, and all indices |
+//! | 2 … R | maxima of the pairs | differences and means of pairs of maxima |
+//! | R + 1 | the maximum of each user | the maximum beside each index |
+//! | R + 2 | entries: index − maximum + ¼ resolution, compared with 0 | coefficients of answers |
+//!
+//! with R = ⌈log₂ K⌉. Without a partner in its round a score keeps its place. Number f of arm a of user b has
+//! slot (b·K + a)·(d + 1) + f in the slots of one or several ciphertexts, pair i of the w pairs of a round
+//! slot b·w + i, and an index, an entry and the coefficient of an answer b·K + a.
+
+use crate::levels::{ANSWER_LEVEL, PRODUCTS_LEVEL};
+use crate::{BanditConfig, Error, LOG_CONTEXT, LOG_MODEL, LOG_SCORE, check_features};
+use ckks::{Domain, Exchange, MapTerm, Params, Side};
+use fault::OutOfRange;
+
+/// The most features of staged decisions.
+pub const MOST_STAGED_FEATURES: usize = 64;
+
+/// The most arms of staged decisions.
+pub const MOST_STAGED_ARMS: usize = 256;
+
+/// log₂ of the number that the server multiplies contexts by before it masks them, because an exchange goes
+/// to no larger scale than that of its inputs.
+pub const LOG_LIFT: u32 = 4;
+
+/// The level of x and v.
+pub const SQUARES_LEVEL: usize = PRODUCTS_LEVEL + 1;
+
+/// The level of the indices and maxima that are compared: two stages of degree 15.
+pub const BEHIND_LEVEL: usize = PRODUCTS_LEVEL + 8;
+
+/// The level of the differences of pairs: two stages of degree 15, and a product.
+pub const PAIRS_LEVEL: usize = BEHIND_LEVEL + 1;
+
+/// The places of the numbers of one bandit.
+#[derive(Debug, Clone)]
+pub struct StagedLayout {
+    /// N'.
+    n: usize,
+    features: usize,
+    arms: usize,
+    bound: f64,
+    users: usize,
+    /// log₂ of the number that features are divided by.
+    log_bound: i32,
+    /// log₂ of the number that the model is divided by.
+    log_model: i32,
+}
+
+impl StagedLayout {
+    /// The layout of evaluations of `users` users, in a ring of scores with these parameters and one of
+    /// stages with `slots` slots.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] for more than [`MOST_STAGED_FEATURES`] features or [`MOST_STAGED_ARMS`] arms,
+    /// for no user, and for more users than have an entry for each arm in the slots and in the coefficients.
+    pub fn new(config: &BanditConfig, users: usize, scores: &Params, slots: usize) -> Result<Self, Error> {
+        let (features, arms) = (config.linear.d, config.linear.k);
+        for (field, got, least, most) in [
+            ("features", features, 1, MOST_STAGED_FEATURES),
+            ("arms", arms, 2, MOST_STAGED_ARMS),
+            ("users of an evaluation", users, 1, slots.min(scores.n()) / arms.max(1)),
+        ] {
+            if !(least..=most).contains(&got) {
+                return Err(OutOfRange::new(field, got, format!("from {least} to {most}")).into());
+            }
+        }
+        let [log_bound, log_model] = config.log_sizes();
+        let (n, bound) = (scores.n(), config.linear.l);
+        Ok(StagedLayout { n, features, arms, bound, users, log_bound, log_model })
+    }
+
+    /// The most users of an evaluation.
+    pub fn users(&self) -> usize {
+        self.users
+    }
+
+    /// D, the gap of a pack of products.
+    pub fn gap(&self) -> usize {
+        self.features.next_power_of_two().max(2)
+    }
+
+    /// P, the arms of a ciphertext of contexts.
+    fn arms_of_one(&self) -> usize {
+        (self.n / self.gap()).min(self.arms.next_power_of_two())
+    }
+
+    /// σ.
+    fn distance(&self) -> usize {
+        self.n / self.arms_of_one()
+    }
+
+    /// The number of ciphertexts with the contexts of a user.
+    pub fn context_parts(&self) -> usize {
+        self.arms.div_ceil(self.arms_of_one())
+    }
+
+    /// The number of ciphertexts of a model.
+    pub fn model_parts(&self) -> usize {
+        (self.features + 1).div_ceil(self.distance() / self.gap())
+    }
+
+    /// The number of packs of the products of all users.
+    pub fn packs(&self) -> usize {
+        (self.users * self.context_parts() * self.model_parts()).div_ceil(self.gap())
+    }
+
+    /// R, the number of rounds.
+    pub fn rounds(&self) -> usize {
+        self.arms.next_power_of_two().ilog2() as usize
+    }
+
+    /// The scores of a user that are left after so many rounds.
+    fn width(&self, rounds: usize) -> usize {
+        self.arms.div_ceil(1 << rounds)
+    }
+
+    /// The slot of number `f` of an arm of a user: a feature, or for f = d the prediction.
+    fn number(&self, user: usize, arm: usize, f: usize) -> usize {
+        (user * self.arms + arm) * (self.features + 1) + f
+    }
+
+    /// The slots of the predictions, which are multiplied by 1.
+    pub fn predictions(&self) -> impl Iterator<Item = usize> {
+        (0..self.users * self.arms).map(|arm| self.number(0, arm, self.features))
+    }
+
+    /// The number of ciphertexts that hold all numbers in `slots` slots each.
+    fn squares(&self, slots: usize) -> usize {
+        (self.users * self.arms * (self.features + 1)).div_ceil(slots)
+    }
+
+    /// The coefficients of the contexts of a user at the scale 2^[`LOG_CONTEXT`], from one row of features
+    /// for each arm.
+    ///
+    /// # Errors
+    /// [`Error::ArmCount`]; [`Error::FeatureCount`], [`Error::NotANumber`], [`Error::NormAboveBound`].
+    pub fn contexts(&self, rows: &[Vec<f64>]) -> Result<Vec<Vec<i64>>, Error> {
+        if rows.len() != self.arms {
+            return Err(Error::ArmCount { got: rows.len(), want: self.arms });
+        }
+        let check = |(row, x): (usize, &Vec<f64>)| {
+            check_features(row + 1, x, self.features, self.bound).map(std::borrow::Cow::into_owned)
+        };
+        let rows: Vec<Vec<f64>> = rows.iter().enumerate().map(check).collect::<Result<_, _>>()?;
+        let scale = f64::from(LOG_CONTEXT as i32 - self.log_bound).exp2();
+        let part = |rows: &[Vec<f64>]| {
+            let mut out = vec![0; self.n];
+            for (x, arm) in rows.iter().zip(out.chunks_exact_mut(self.distance())) {
+                x.iter().zip(arm).for_each(|(x, c)| *c = (x * scale).round() as i64);
+            }
+            out
+        };
+        Ok(rows.chunks(self.arms_of_one()).map(part).collect())
+    }
+
+    /// The coefficients of the model at the scale 2^[`LOG_MODEL`].
+    pub fn model(&self, a: impl Fn(usize, usize) -> f64, omega: impl Fn(usize) -> f64) -> Vec<Vec<i64>> {
+        let of_one = self.distance() / self.gap();
+        let entry = |row: usize, f: usize| match row == self.features {
+            // ω·x has one factor of the bound, and xᵀAx two.
+            true => omega(f) * (-f64::from(self.log_bound)).exp2(),
+            false => a(row, f),
+        };
+        let scale = f64::from(LOG_MODEL as i32 - self.log_model).exp2();
+        let part = |k: usize| {
+            let mut out = vec![0; self.n];
+            for (rho, row) in (k * of_one..(self.features + 1).min((k + 1) * of_one)).enumerate() {
+                for f in 0..self.features {
+                    // X^(−f) = −X^(N' − f).
+                    let (at, sign) = match (rho * self.gap()).checked_sub(f) {
+                        Some(at) => (at, 1.0),
+                        None => (self.n + rho * self.gap() - f, -1.0),
+                    };
+                    out[at] = (sign * entry(row, f) * scale).round() as i64;
+                }
+            }
+            out
+        };
+        (0..self.model_parts()).map(part).collect()
+    }
+
+    /// log₂ of r, where the scores of the ring of scores are z/r and u/r.
+    pub fn log_range(&self) -> i32 {
+        2 * self.log_bound + self.log_model
+    }
+
+    /// The place of ⟨row, x⟩ of an arm of a user in the packs, whose products are pushed user by user, then
+    /// part by part of the contexts, and then of the model.
+    fn packed(&self, user: usize, arm: usize, row: usize) -> usize {
+        let (of_one, gap) = (self.distance() / self.gap(), self.gap());
+        let (part, arm) = (arm / self.arms_of_one(), arm % self.arms_of_one());
+        let pushed = (user * self.context_parts() + part) * self.model_parts() + row / of_one;
+        // Position i of a pack is i with its bits reversed.
+        let shift = ((pushed % gap) as u32).reverse_bits() >> (u32::BITS - gap.ilog2());
+        pushed / gap * self.n + arm * self.distance() + row % of_one * gap + shift as usize
+    }
+
+    /// The coefficients with the entries of a user in the exchange of answers.
+    pub fn answer_coefficients(&self, user: usize) -> Vec<usize> {
+        (user * self.arms..(user + 1) * self.arms).collect()
+    }
+}
+
+/// The factors of an exchange of stages: c₁, c₀ and 1.
+pub const STAGED_FACTORS: usize = 3;
+
+/// The number of c₁ among the factors.
+const OF_SQUARES: usize = 0;
+/// That of c₀.
+const OF_PREDICTION: usize = 1;
+/// That of 1.
+const ONE: usize = 2;
+
+/// The exchanges of an evaluation, in their order. Those of one group have one masked side, so that its
+/// ciphertexts are sent once.
+#[derive(Debug, Clone)]
+pub struct StagedExchanges {
+    /// The places of numbers.
+    pub layout: StagedLayout,
+    /// Step by step the groups, and their exchanges.
+    pub steps: Vec<Vec<Vec<Exchange>>>,
+}
+
+impl StagedExchanges {
+    /// The exchanges between the ring of `scores`, that of `stages` and that of `answers`.
+    ///
+    /// # Errors
+    /// As [`Exchange::new`].
+    pub fn new(
+        layout: StagedLayout,
+        scores: &Params,
+        stages: &Params,
+        answers: &Params,
+    ) -> Result<Self, ckks::Error> {
+        let slots = stages.max_slots();
+        let squares = layout.squares(slots);
+        let side = |ciphertexts: usize, level: usize| Side::slots(stages, ciphertexts, level);
+        let (d, k) = (layout.features, layout.arms);
+        let all = || (0..layout.users).flat_map(move |user| (0..k).map(move |arm| (user, arm)));
+        let numbers = side(squares, SQUARES_LEVEL)?;
+
+        let contexts =
+            Side::coefficients(scores, layout.users * layout.context_parts(), LOG_CONTEXT + LOG_LIFT);
+        let feature = |(user, arm): (usize, usize), f: usize| {
+            let part = user * layout.context_parts() + arm / layout.arms_of_one();
+            let at = arm % layout.arms_of_one() * layout.distance() + f;
+            real(part * layout.n + at, layout.number(user, arm, f))
+        };
+        let x = all().flat_map(|arm| (0..d).map(move |f| feature(arm, f))).collect();
+        let packs = Side::coefficients(scores, layout.packs(), LOG_SCORE);
+        let row = |(user, arm): (usize, usize), f: usize| {
+            real(layout.packed(user, arm, f), layout.number(user, arm, f))
+        };
+        let v = all().flat_map(|arm| (0..=d).map(move |row_of| row(arm, row_of))).collect();
+        let first =
+            vec![vec![Exchange::new(contexts, numbers.clone(), x)?], vec![Exchange::new(packs, numbers, v)?]];
+
+        // The index of an arm, times `weight`, in slot `to`.
+        let of = &layout;
+        let index = move |user: usize, arm: usize, weight: f64, to: usize| {
+            (0..=d).map(move |f| {
+                let group = if f == d { OF_PREDICTION } else { OF_SQUARES };
+                MapTerm { from: 2 * of.number(user, arm, f), to: 2 * to, weight, group }
+            })
+        };
+        let score = |width: usize| {
+            move |user: usize, at: usize, weight: f64, to: usize| {
+                std::iter::once(MapTerm { from: 2 * (user * width + at), to: 2 * to, weight, group: ONE })
+            }
+        };
+        let from = side(squares, PRODUCTS_LEVEL)?;
+        let [differences, means] = pairs(&layout, 0, index);
+        let indices = all().flat_map(|(user, arm)| index(user, arm, 1.0, user * k + arm)).collect();
+        let mut steps = vec![
+            first,
+            vec![vec![
+                Exchange::new(from.clone(), side(1, PAIRS_LEVEL)?, differences)?,
+                Exchange::new(from.clone(), side(1, PRODUCTS_LEVEL)?, means)?,
+                Exchange::new(from, side(1, BEHIND_LEVEL)?, indices)?,
+            ]],
+        ];
+        let from = side(1, PRODUCTS_LEVEL)?;
+        for round in 1..layout.rounds() {
+            let [differences, means] = pairs(&layout, round, score(layout.width(round)));
+            steps.push(vec![vec![
+                Exchange::new(from.clone(), side(1, PAIRS_LEVEL)?, differences)?,
+                Exchange::new(from.clone(), side(1, PRODUCTS_LEVEL)?, means)?,
+            ]]);
+        }
+        let beside = all().map(|(user, arm)| real(2 * user, user * k + arm)).collect();
+        steps.push(vec![vec![Exchange::new(from.clone(), side(1, BEHIND_LEVEL)?, beside)?]]);
+        let to = Side {
+            params: answers.clone(),
+            domain: Domain::Coefficients,
+            ciphertexts: 1,
+            level: ANSWER_LEVEL,
+            scale: stages.scale(PRODUCTS_LEVEL),
+        };
+        let entry = |at: usize| MapTerm { from: 2 * at, to: at, weight: 1.0, group: ONE };
+        let entries = (0..layout.users * k).map(entry).collect();
+        steps.push(vec![vec![Exchange::new(from, to, entries)?]]);
+        Ok(StagedExchanges { layout, steps })
+    }
+}
+
+/// A place that becomes a slot.
+fn real(from: usize, slot: usize) -> MapTerm {
+    MapTerm { from, to: 2 * slot, weight: 1.0, group: ONE }
+}
+
+/// The differences and the means of the pairs of a round, which score `at` of a user enters by `terms(user,
+/// at, weight, slot)`.
+fn pairs<I: Iterator<Item = MapTerm>>(
+    layout: &StagedLayout,
+    round: usize,
+    terms: impl Fn(usize, usize, f64, usize) -> I,
+) -> [Vec<MapTerm>; 2] {
+    let (before, after) = (layout.width(round), layout.width(round + 1));
+    let (mut differences, mut means) = (Vec::new(), Vec::new());
+    for user in 0..layout.users {
+        for pair in 0..after {
+            let (slot, [a, b]) = (user * after + pair, [2 * pair, 2 * pair + 1]);
+            if b < before {
+                differences.extend(terms(user, a, 1.0, slot).chain(terms(user, b, -1.0, slot)));
+                means.extend(terms(user, a, 0.5, slot).chain(terms(user, b, 0.5, slot)));
+            } else {
+                means.extend(terms(user, a, 1.0, slot));
+            }
+        }
+    }
+    [differences, means]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ckks::ParamsSpec;
+
+    fn layout(config: &BanditConfig, users: usize, scores: ParamsSpec) -> StagedLayout {
+        StagedLayout::new(config, users, &scores.validate().unwrap(), 1 << 13).unwrap()
+    }
+
+    /// The products of contexts and model, as polynomials with integer coefficients, have the rows of A·x and
+    /// ⟨ω, x⟩ of every arm of every user in their places of the packs, for shapes of one and of several
+    /// ciphertexts and of one and of several rows a product.
+    #[test]
+    fn packs_hold_all_rows() {
+        let (toy, full) = (ckks::TOY_LOGN11_SCORES, ckks::LOGN13_LOGQP147_SCORES);
+        for (d, k, l, lambda, users, scores, parts) in [
+            (5, 3, 3.0, 0.5, 3, toy, [1, 1]),
+            (17, 20, 1.0, 300.0, 3, toy, [1, 9]),
+            (64, 64, 1.0, 1.0, 1, toy, [2, 65]),
+            (32, 32, 1.0, 1.0, 2, full, [1, 5]),
+            (16, 256, 1.0, 1.0, 1, full, [1, 9]),
+            (64, 64, 1.0, 1.0, 1, full, [1, 33]),
+            (64, 256, 1.0, 1.0, 1, full, [2, 65]),
+        ] {
+            let mut config = BanditConfig::new(d, k);
+            (config.linear.l, config.linear.lambda) = (l, lambda);
+            let layout = layout(&config, users, scores);
+            assert_eq!([layout.context_parts(), layout.model_parts()], parts, "{d} {k}");
+            let value = |i: usize| ((5 * i + 3) as f64).sin();
+            let row = |first: usize| {
+                let x: Vec<f64> = (0..d).map(|i| value(first + i)).collect();
+                let norm = x.iter().map(|x| x * x).sum::<f64>().sqrt();
+                x.iter().map(|x| l * x / norm).collect::<Vec<f64>>()
+            };
+            let a = |i: usize, j: usize| (value(i + 3 * j) + 2.0) / (3.0 * d as f64 * lambda);
+            let omega = |j: usize| 2.0 * value(7 * j);
+            let model = layout.model(a, omega);
+            let (n, gap) = (layout.n, layout.gap());
+            let mut packs = vec![vec![0i128; n]; layout.packs()];
+            let rows: Vec<Vec<Vec<f64>>> =
+                (0..users).map(|user| (0..k).map(|arm| row(d * (arm + k * user))).collect()).collect();
+            let contexts: Vec<Vec<i64>> = rows.iter().flat_map(|r| layout.contexts(r).unwrap()).collect();
+            let products = contexts.iter().flat_map(|c| model.iter().map(move |m| (c, m)));
+            for (pushed, (c, m)) in products.enumerate() {
+                let mut product = vec![0i128; n];
+                let terms: Vec<(usize, i64)> =
+                    m.iter().copied().enumerate().filter(|(_, m)| *m != 0).collect();
+                for (i, c) in c.iter().enumerate().filter(|(_, c)| **c != 0) {
+                    for &(j, m) in &terms {
+                        let sign = if i + j < n { 1 } else { -1 };
+                        product[(i + j) % n] += sign * i128::from(*c) * i128::from(m);
+                    }
+                }
+                // As `ckks::Packer` places them.
+                let shift = (0..gap.ilog2()).fold(0, |r, bit| r << 1 | (pushed % gap) >> bit & 1);
+                (0..n).step_by(gap).for_each(|h| packs[pushed / gap][h + shift] = product[h]);
+            }
+            let [r, of_bound] =
+                [layout.log_range() - layout.log_bound, layout.log_bound].map(|log| f64::from(log).exp2());
+            for (user, arm, f) in
+                (0..users).flat_map(|b| (0..k).flat_map(move |a| (0..=d).map(move |f| (b, a, f))))
+            {
+                let x = &rows[user][arm];
+                let exact: f64 = match f == d {
+                    true => x.iter().enumerate().map(|(j, x)| x * omega(j)).sum::<f64>() / of_bound,
+                    false => x.iter().enumerate().map(|(j, x)| x * a(f, j)).sum(),
+                };
+                let at = layout.packed(user, arm, f);
+                let got = packs[at / n][at % n] as f64 / f64::from(LOG_SCORE).exp2() * r;
+                assert!((got - exact).abs() < 1e-5 * r.max(1.0), "{d} {k} {f}: {got} for {exact}");
+            }
+        }
+    }
+
+    /// On exact numbers the steps lead from scores to maxima, for numbers of arms that are powers of two and
+    /// for others, and the terms of no step leave its sides.
+    #[test]
+    fn rounds_end_with_the_maximum() {
+        let [scores, stages] =
+            [ckks::TOY_LOGN11_SCORES, ckks::TOY_LOGN12_DEPTH11].map(|s| s.validate().unwrap());
+        for (k, users) in [(2, 3), (3, 2), (5, 7), (16, 2), (100, 2), (256, 1)] {
+            let layout =
+                StagedLayout::new(&BanditConfig::new(6, k), users, &scores, stages.max_slots()).unwrap();
+            let steps = StagedExchanges::new(layout.clone(), &scores, &stages, &scores).unwrap().steps;
+            assert_eq!(steps.len(), layout.rounds() + 3);
+            let best = |user: usize| (0..k).map(|a| ((a * 7 + user) as f64).sin()).fold(-1.0, f64::max);
+            let mut round: Vec<f64> = (0..users * k).map(|i| ((i % k * 7 + i / k) as f64).sin()).collect();
+            for rounds in 0..layout.rounds() {
+                let width = layout.width(rounds);
+                let terms = |user, at, weight, to| {
+                    std::iter::once(MapTerm { from: user * width + at, to, weight, group: ONE })
+                };
+                let apply = |terms: &[MapTerm]| {
+                    let mut out = vec![0.0; users * layout.width(rounds + 1)];
+                    terms.iter().for_each(|t| out[t.to] += t.weight * round[t.from]);
+                    out
+                };
+                let [differences, means] = pairs(&layout, rounds, terms).map(|terms| apply(&terms));
+                let larger = |(d, m): (f64, f64)| m + d.abs() / 2.0;
+                round = differences.into_iter().zip(means).map(larger).collect();
+            }
+            assert!(round.iter().enumerate().all(|(user, max)| (max - best(user)).abs() < 1e-12), "{k}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let scores = ckks::TOY_LOGN11_SCORES.validate().unwrap();
+        for (d, k, users, text) in [
+            (65, 2, 1, "features"),
+            (2, 257, 1, "arms"),
+            (2, 2, 0, "users of an evaluation"),
+            (2, 256, 9, "users of an evaluation"),
+        ] {
+            let refused = StagedLayout::new(&BanditConfig::new(d, k), users, &scores, 1 << 13).unwrap_err();
+            assert!(refused.to_string().contains(text), "{refused}");
+        }
+        let layout = StagedLayout::new(&BanditConfig::new(2, 3), 1, &scores, 1 << 13).unwrap();
+        let row = vec![0.5, 0.5];
+        assert!(matches!(layout.contexts(&[row.clone(), row.clone()]), Err(Error::ArmCount { .. })));
+        let long = vec![row.clone(), row, vec![1.0, 0.1]];
+        assert!(matches!(layout.contexts(&long), Err(Error::NormAboveBound { row: 3, .. })));
+    }
+}
