@@ -10,6 +10,7 @@
 //! | square root, comparison and argmax of all users | [`circuit`] |
 //! | feedback, batches and models | [`EncryptedBandit`] |
 //! | inverse and estimate at the end of a batch | [`update`], on ciphertexts [`DeepEngine`] |
+//! | evaluations in stages, for up to 64 features and 256 arms | [`StagedEngine`] |
 //! | the masked exchange that brings a model back to a high level | [`refresh`] |
 //! | all steps with the paper's own circuits, for its toy problem | [`paper`] |
 //!
@@ -36,6 +37,7 @@ mod error;
 pub mod paper;
 pub mod refresh;
 mod scalars;
+mod staged;
 mod state;
 pub mod update;
 
@@ -43,4 +45,5 @@ pub use deep::DeepEngine;
 pub use engine::{Engine, Evaluated, Masked};
 pub use error::Error;
 pub use scalars::Scalars;
+pub use staged::{StagedEngine, StagedEvaluation, staged_factors};
 pub use state::{Applied, EncryptedBandit, Event, Task, TraceTest, Update};

@@ -6,3 +6,4 @@ mod answers;
 mod config;
 mod paper;
 mod rounds;
+mod staged;

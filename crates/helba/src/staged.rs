@@ -1,0 +1,278 @@
+//! Staged evaluations: the server multiplies, in small rings and without rotations, and a holder of the key
+//! moves numbers and adds them up between the products ([`protocol::staged`]).
+//!
+//! Every ciphertext that is sent is under a mask that is uniform modulo q in all coefficients, and
+//! re-randomised: what the holder decrypts is uniform, and independent of what the server holds. A holder
+//! that lies shifts numbers of its choice at every step, which changes the arms of the users of the
+//! evaluation, and by what they then do tells it something about their scores. Only holders that the owner
+//! of the bandit trusts may answer.
+//!
+//! The winner is found by maxima of two. Ranks from a comparison of all pairs take fewer exchanges; they were
+//! left out because they take K(K − 1) slots a user instead of K − 1.
+
+use crate::{Error, Scalars};
+use bandit::Bonus;
+use circuits::maximum::Maximum;
+use circuits::{Complex64, Encrypted, SlotAlgebra};
+use ckks::{
+    Ciphertext, Evaluator, Exchange, KeyId, MaskSeed, Packer, Plaintext, PublicKey, RingKeys,
+    SeededCoefficients,
+};
+use protocol::exchange::ENTRY_FLOOD_BITS;
+use protocol::staged::{LOG_LIFT, STAGED_FACTORS, StagedExchanges, StagedLayout};
+use protocol::{LOG_CONTEXT, LOG_SCORE};
+use rand::CryptoRng;
+
+/// Computes staged evaluations on ciphertexts.
+#[derive(Debug, Clone)]
+pub struct StagedEngine {
+    exchanges: StagedExchanges,
+    maximum: Maximum,
+    /// The ring of stages.
+    slots: Encrypted,
+    public_key: PublicKey,
+    scores: RingKeys,
+}
+
+/// An evaluation between two exchanges.
+#[derive(Debug, Clone)]
+pub struct StagedEvaluation {
+    factors: [f64; STAGED_FACTORS],
+    /// The number of the step that is asked for.
+    step: usize,
+    /// The seeds of the masks of its groups.
+    seeds: Vec<MaskSeed>,
+    /// The indices of all arms, from step 1 on.
+    indices: Option<Ciphertext>,
+}
+
+impl StagedEvaluation {
+    /// The number of the step that is asked for, and the factors of its exchanges.
+    pub fn asks(&self) -> (usize, [f64; STAGED_FACTORS]) {
+        (self.step, self.factors)
+    }
+}
+
+/// c₁ and c₀ of an index c₁·z + c₀·u over its range, for scores that are z/r and u/r with r = 2^`log_range`,
+/// and 1.
+///
+/// # Errors
+/// [`Error::Broken`] for a width with a root, which stages do not compute.
+pub fn staged_factors(scalars: &Scalars, log_range: i32) -> Result<[f64; STAGED_FACTORS], Error> {
+    let Bonus::Linear { slope } = scalars.bonus else {
+        return Err(Error::Broken("a staged evaluation with a root"));
+    };
+    let unit = f64::from(log_range).exp2() / scalars.range;
+    Ok([slope * unit, unit, 1.0])
+}
+
+impl StagedEngine {
+    /// The engine of the keys of `stages` and `scores`, which have a relinearisation key each, and `scores`
+    /// those of a pack with the gap of the layout.
+    ///
+    /// # Errors
+    /// [`Error::Circuit`] never, with the slots of the ring of stages.
+    pub fn new(exchanges: StagedExchanges, stages: RingKeys, scores: RingKeys) -> Result<Self, Error> {
+        let RingKeys { evaluator, public_key, .. } = stages;
+        let slots = evaluator.params().max_slots();
+        let (slots, maximum) = (Encrypted::new(evaluator, slots)?, Maximum::new()?);
+        Ok(StagedEngine { exchanges, maximum, slots, public_key, scores })
+    }
+
+    /// The places of numbers.
+    pub fn layout(&self) -> &StagedLayout {
+        &self.exchanges.layout
+    }
+
+    /// The exchanges of a step, by groups that share what is masked.
+    ///
+    /// # Errors
+    /// [`Error::Broken`] after the last step.
+    pub fn step(&self, step: usize) -> Result<&[Vec<Exchange>], Error> {
+        Ok(self.exchanges.steps.get(step).ok_or(Error::Broken("a step after the last"))?)
+    }
+
+    /// The ciphertexts of a model as products take them, from encryptions of [`StagedLayout::model`].
+    pub fn model(&self, mut model: Vec<Ciphertext>) -> Vec<Ciphertext> {
+        let log_gap = self.layout().gap().ilog2();
+        model.iter_mut().for_each(|part| self.evaluator().divide_exactly_assign(part, log_gap));
+        model
+    }
+
+    fn evaluator(&self) -> &Evaluator {
+        &self.scores.evaluator
+    }
+
+    /// The masked contexts and packs of step 0, from the contexts of the users, which are
+    /// [`StagedLayout::context_parts`] ciphertexts each, and the [`Self::model`].
+    ///
+    /// # Errors
+    /// [`Error::Broken`] for another number of ciphertexts; [`Error::Ckks`] for ciphertexts of another level
+    /// or scale, and if a key is missing.
+    pub fn begin<R: CryptoRng>(
+        &self,
+        factors: [f64; STAGED_FACTORS],
+        users: &[Vec<Ciphertext>],
+        model: &[Ciphertext],
+        rng: &mut R,
+    ) -> Result<(StagedEvaluation, Vec<Vec<Ciphertext>>), Error> {
+        let (layout, evaluator) = (self.layout(), self.evaluator());
+        let params = evaluator.params();
+        let parts = layout.context_parts();
+        let whole = model.len() == layout.model_parts() && users.iter().all(|user| user.len() == parts);
+        if users.is_empty() || users.len() > layout.users() || !whole {
+            return Err(Error::Broken("another number of ciphertexts in a staged evaluation"));
+        }
+        let (level, scale) = (params.max_level(), f64::from(LOG_SCORE).exp2());
+        let new = || Packer::new(evaluator, layout.gap(), level, scale);
+        let (mut packs, mut packer) = (Vec::new(), new()?);
+        for (contexts, part) in users.iter().flatten().flat_map(|c| model.iter().map(move |m| (c, m))) {
+            if packer.len() == packer.capacity() {
+                packs.push(std::mem::replace(&mut packer, new()?).finish()?);
+            }
+            packer.push(evaluator.mul_undivided(contexts, part)?)?;
+        }
+        packs.push(packer.finish()?);
+        // Users who are not there.
+        let empty = |log_scale: u32| Ciphertext::zero(params, level).with_scale(f64::from(log_scale).exp2());
+        packs.resize_with(layout.packs(), || empty(LOG_SCORE));
+        let lifted = |contexts: &Ciphertext| {
+            let mut lifted = contexts.clone();
+            evaluator.mul_integer_assign(&mut lifted, 1 << LOG_LIFT);
+            lifted.with_scale(f64::from(LOG_CONTEXT + LOG_LIFT).exp2())
+        };
+        let mut contexts: Vec<Ciphertext> = users.iter().flatten().map(lifted).collect();
+        contexts.resize_with(layout.users() * parts, || empty(LOG_CONTEXT + LOG_LIFT));
+        let mut evaluation = StagedEvaluation { factors, step: 0, seeds: Vec::new(), indices: None };
+        let sent = self.ask(&mut evaluation, vec![contexts, packs], &self.scores.public_key, rng)?;
+        Ok((evaluation, sent))
+    }
+
+    /// Masks the ciphertexts of the groups of a step, which are encryptions under `public_key`.
+    fn ask<R: CryptoRng>(
+        &self,
+        evaluation: &mut StagedEvaluation,
+        mut groups: Vec<Vec<Ciphertext>>,
+        public_key: &PublicKey,
+        rng: &mut R,
+    ) -> Result<Vec<Vec<Ciphertext>>, Error> {
+        evaluation.seeds.clear();
+        for (exchanges, group) in self.step(evaluation.step)?.iter().zip(&mut groups) {
+            let exchange = exchanges.first().ok_or(Error::Broken("a group without an exchange"))?;
+            let seed = ckks::mask_seed_of(group, &ckks::mask_seed(rng));
+            exchange.mask_assign(group, &seed)?;
+            let params = &exchange.from().params;
+            group.iter_mut().for_each(|ct| ckks::rerandomise_assign(params, public_key, ct, rng));
+            evaluation.seeds.push(seed);
+        }
+        Ok(groups)
+    }
+
+    /// The images of the masks of a step, exchange by exchange. They can be computed while the holder of the
+    /// key works.
+    ///
+    /// # Errors
+    /// [`Error::Ckks`] for factors that are too large ([`Exchange::check_factors`]).
+    pub fn encode_masks(&self, evaluation: &StagedEvaluation) -> Result<Vec<Vec<Plaintext>>, Error> {
+        let groups = self.step(evaluation.step)?.iter().zip(&evaluation.seeds);
+        let exchanges = groups.flat_map(|(group, seed)| group.iter().map(move |exchange| (exchange, seed)));
+        exchanges.map(|(exchange, seed)| Ok(exchange.encode_mask(seed, &evaluation.factors)?)).collect()
+    }
+
+    /// What the holder of the key is asked for next, from its ciphertexts for each exchange of this step and
+    /// the images of the masks.
+    ///
+    /// # Errors
+    /// [`Error::Broken`] for another number of exchanges, and after the last step, which has
+    /// [`Self::answers`]; [`Error::Ckks`] for ciphertexts of another level or scale.
+    pub fn next<R: CryptoRng>(
+        &self,
+        evaluation: &mut StagedEvaluation,
+        mut fresh: Vec<Vec<Ciphertext>>,
+        masks: &[Vec<Plaintext>],
+        rng: &mut R,
+    ) -> Result<Vec<Vec<Ciphertext>>, Error> {
+        let exchanges: Vec<&Exchange> = self.step(evaluation.step)?.iter().flatten().collect();
+        if fresh.len() != exchanges.len() || masks.len() != exchanges.len() {
+            return Err(Error::Broken("another number of exchanges in a staged evaluation"));
+        }
+        for ((exchange, fresh), mask) in exchanges.iter().zip(&mut fresh).zip(masks) {
+            exchange.unmask_assign(fresh, mask)?;
+        }
+        let rounds = self.layout().rounds();
+        let group = match (evaluation.step, fresh.as_mut_slice()) {
+            (0, [x, v]) => self.squares(x, v)?,
+            (step, [differences, means, rest @ ..]) if step <= rounds => {
+                if let [indices] = rest {
+                    evaluation.indices = indices.pop();
+                }
+                vec![self.maximum.of_two(&self.slots, only(differences)?, only(means)?)?]
+            }
+            (step, [maxima]) if step == rounds + 1 => {
+                let indices = evaluation.indices.take().ok_or(Error::Broken("a step without indices"))?;
+                let behind = self.slots.sub(&indices, only(maxima)?)?;
+                vec![self.maximum.entries(&self.slots, &behind)?]
+            }
+            _ => return Err(Error::Broken("a step of a staged evaluation that has no successor")),
+        };
+        evaluation.step += 1;
+        self.ask(evaluation, vec![group], &self.public_key, rng)
+    }
+
+    /// The products of each feature and its row of A·x, and each prediction.
+    fn squares(&self, x: &[Ciphertext], v: &[Ciphertext]) -> Result<Vec<Ciphertext>, Error> {
+        let mut ones = vec![Complex64::ZERO; x.len() * self.slots.slots()];
+        self.layout().predictions().for_each(|slot| ones[slot] = Complex64::ONE);
+        let parts = x.iter().zip(v).zip(ones.chunks(self.slots.slots()));
+        parts.map(|((x, v), ones)| Ok(self.slots.mul(&self.slots.add_plain(x, ones)?, v)?)).collect()
+    }
+
+    /// The entries of all users, from the frame of the holder of the key in the last step. The holder
+    /// encrypts them as `id`.
+    ///
+    /// # Errors
+    /// As [`SeededCoefficients::read`]; [`Error::Broken`] at an earlier step.
+    pub fn answers(
+        &self,
+        evaluation: &StagedEvaluation,
+        id: KeyId,
+        frame: &[u8],
+        masks: &[Vec<Plaintext>],
+    ) -> Result<SeededCoefficients, Error> {
+        let last = evaluation.step == self.layout().rounds() + 2;
+        let (true, [group], [mask]) = (last, self.step(evaluation.step)?, masks) else {
+            return Err(Error::Broken("answers before the last step"));
+        };
+        let ([exchange], [mask]) = (group.as_slice(), mask.as_slice()) else {
+            return Err(Error::Broken("answers of several exchanges"));
+        };
+        let to = exchange.to();
+        let mut out = SeededCoefficients::read(&to.params, id, to.level, to.scale, frame)?;
+        out.sub_assign(&to.params, mask)?;
+        Ok(out)
+    }
+
+    /// The frame of the answer to `user`: the coefficients with its entries, each with the noise of
+    /// [`ENTRY_FLOOD_BITS`].
+    ///
+    /// # Errors
+    /// [`Error::Ckks`] for a user that the evaluation does not have.
+    pub fn answer<R: CryptoRng>(
+        &self,
+        answers: &SeededCoefficients,
+        id: KeyId,
+        user: usize,
+        rng: &mut R,
+    ) -> Result<Vec<u8>, Error> {
+        let [.., last] = self.exchanges.steps.as_slice() else {
+            return Err(Error::Broken("a staged evaluation without steps"));
+        };
+        let exchange = last.iter().flatten().next().ok_or(Error::Broken("a step without an exchange"))?;
+        let places = self.layout().answer_coefficients(user);
+        Ok(answers.flooded_frame(&exchange.to().params, id, &places, ENTRY_FLOOD_BITS, rng)?)
+    }
+}
+
+fn only(ciphertexts: &[Ciphertext]) -> Result<&Ciphertext, Error> {
+    ciphertexts.first().ok_or(Error::Broken("an exchange without a ciphertext"))
+}

@@ -1,0 +1,256 @@
+//! Whole decisions in stages on ciphertexts, against the twin; and what the holder of the key sees of them.
+
+use bandit::Width;
+use ckks::{Ciphertext, Evaluator, KeyId, Params, Plaintext, RingKeys};
+use ckks_secret::SecretKey;
+use helba::{Error, Scalars, StagedEngine, staged_factors};
+use protocol::staged::{StagedExchanges, StagedLayout};
+use protocol::{BanditConfig, LOG_CONTEXT, LOG_MODEL, ScoreRing};
+use rand::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+use testkit::{ClearTwin, Party, ScoresParty};
+
+/// All parties of a bandit.
+struct World {
+    config: BanditConfig,
+    engine: StagedEngine,
+    scores: SecretKey,
+    stages: SecretKey,
+    answers: SecretKey,
+    id: KeyId,
+    rng: ChaCha20Rng,
+}
+
+/// What the holder of the key is sent in a step, by groups, with the keys that it is encrypted under.
+type Seen<'a> = dyn FnMut(usize, &SecretKey, &[Ciphertext]) + 'a;
+
+impl World {
+    fn new(d: usize, k: usize, users: usize) -> Self {
+        let (scores, stages) = (ckks::TOY_LOGN11_SCORES, ckks::TOY_LOGN12_DEPTH11);
+        let mut config = BanditConfig::new(d, k);
+        config.linear.width = Width::Tangent { alpha: 0.5, floor: 1.0 / 64.0 };
+        let params = [scores, stages].map(|spec| spec.validate().unwrap());
+        let layout = StagedLayout::new(&config, users, &params[0], params[1].max_slots()).unwrap();
+        let ring = ScoreRing { params: scores, gap: layout.gap() };
+        let answers = ring.answers(&stages).validate().unwrap();
+        let exchanges = StagedExchanges::new(layout, &params[0], &params[1], &answers).unwrap();
+        let mut rng = ChaCha20Rng::seed_from_u64(31);
+        let of_scores = ScoresParty::generate(ring, &mut rng).unwrap();
+        // No Galois key but those of packs.
+        let of_stages = Party::generate(&params[1], params[1].max_level(), [], 32);
+        let id = of_scores.public.id(&params[0]);
+        let keys = RingKeys {
+            evaluator: Evaluator::new(params[0].clone(), of_scores.keys),
+            public_key: of_scores.public,
+            key_id: id,
+        };
+        let engine = StagedEngine::new(exchanges, of_stages.ring_keys(), keys).unwrap();
+        let answers = of_scores.secret.under(&answers);
+        World { config, engine, scores: of_scores.secret, stages: of_stages.secret, answers, id, rng }
+    }
+
+    fn layout(&self) -> &StagedLayout {
+        self.engine.layout()
+    }
+
+    /// An encryption in the ring of scores.
+    fn encrypt(&mut self, coefficients: &[i64], log_scale: u32) -> Ciphertext {
+        let params: &Params = self.scores.params();
+        let scale = f64::from(log_scale).exp2();
+        let message = Plaintext::from_integers(params, coefficients, params.max_level(), scale).unwrap();
+        ckks_secret::encrypt(&self.scores, &message, &mut self.rng).expand(&self.scores)
+    }
+
+    fn contexts(&mut self, rows: &[Vec<f64>]) -> Vec<Ciphertext> {
+        let parts = self.layout().contexts(rows).unwrap();
+        parts.iter().map(|part| self.encrypt(part, LOG_CONTEXT)).collect()
+    }
+
+    fn model(&mut self, twin: &ClearTwin) -> Vec<Ciphertext> {
+        let (a, omega) = twin.model();
+        let parts = self.layout().model(|i, j| a[(i, j)], |j| omega[j]);
+        let parts = parts.iter().map(|part| self.encrypt(part, LOG_MODEL)).collect();
+        self.engine.model(parts)
+    }
+
+    /// The entries of each user, and what the holder of the key saw.
+    fn decide(
+        &mut self,
+        factors: [f64; 3],
+        users: &[Vec<Ciphertext>],
+        model: &[Ciphertext],
+        seen: &mut Seen,
+    ) -> Vec<Vec<f64>> {
+        let mut rng = self.rng.clone();
+        let (mut evaluation, mut sent) = self.engine.begin(factors, users, model, &mut rng).unwrap();
+        loop {
+            let (step, factors) = evaluation.asks();
+            let (from, groups) =
+                (if step == 0 { &self.scores } else { &self.stages }, self.engine.step(step).unwrap());
+            let last = step == self.layout().rounds() + 2;
+            let to = if last { &self.answers } else { &self.stages };
+            let mut fresh = Vec::new();
+            for (group, masked) in groups.iter().zip(&sent) {
+                seen(step, from, masked);
+                for exchange in group {
+                    fresh
+                        .push(ckks_secret::exchange(exchange, from, to, masked, &factors, &mut rng).unwrap());
+                }
+            }
+            let masks = self.engine.encode_masks(&evaluation).unwrap();
+            if last {
+                let frame = fresh[0][0].to_bytes(to, self.id);
+                let answers = self.engine.answers(&evaluation, self.id, &frame, &masks).unwrap();
+                return (0..users.len()).map(|user| self.entries(&answers, user, &mut rng)).collect();
+            }
+            let fresh =
+                fresh.into_iter().map(|all| all.into_iter().map(|ct| ct.expand(to)).collect()).collect();
+            sent = self.engine.next(&mut evaluation, fresh, &masks, &mut rng).unwrap();
+        }
+    }
+
+    /// What a user reads.
+    fn entries(&self, answers: &ckks::SeededCoefficients, user: usize, rng: &mut ChaCha20Rng) -> Vec<f64> {
+        let frame = self.engine.answer(answers, self.id, user, rng).unwrap();
+        let places = self.layout().answer_coefficients(user);
+        let to = self.engine.step(self.layout().rounds() + 2).unwrap()[0][0].to();
+        let named = places.iter().copied();
+        let ct =
+            ckks::read_partial_ciphertext(&to.params, self.id, to.level, to.scale, named, &frame).unwrap();
+        ckks_secret::decrypt_coefficients(&self.answers, &ct)
+            .with(|all| places.iter().map(|place| all[*place] as f64 / to.scale).collect())
+    }
+
+    fn rows(&self, seed: usize) -> Vec<Vec<f64>> {
+        (0..self.config.linear.k).map(|arm| context(self.config.linear.d, 1000 * seed + 31 * arm)).collect()
+    }
+}
+
+/// A vector of norm 1.
+fn unit(x: Vec<f64>) -> Vec<f64> {
+    let norm = x.iter().map(|v| v * v).sum::<f64>().sqrt();
+    x.iter().map(|v| v / norm).collect()
+}
+
+/// What rewards are the product of a context with.
+fn theta(d: usize) -> Vec<f64> {
+    unit((0..d).map(|i| ((5 * i * i + 2) as f64).cos()).collect())
+}
+
+/// A context of norm 1, more or less along [`theta`].
+fn context(d: usize, seed: usize) -> Vec<f64> {
+    let other = unit((0..d).map(|i| ((7 * seed + 3 * i * i + 1) as f64).sin()).collect());
+    let along = 2.0 * ((11 * seed + 3) as f64).sin();
+    unit(other.iter().zip(theta(d)).map(|(x, t)| x + along * t).collect())
+}
+
+fn largest(values: &[f64]) -> usize {
+    (0..values.len()).fold(0, |best, arm| if values[arm] > values[best] { arm } else { best })
+}
+
+/// The users of an evaluation with one place left empty play arms whose indices are within half a resolution
+/// of the best one of the twin, and all arms two resolutions behind it have entries near 0. Returns how many
+/// arms are, and how many are not.
+fn users_play_the_arms_of_the_twin(d: usize, k: usize, users: usize) -> [usize; 2] {
+    let mut world = World::new(d, k, users);
+    let mut twin = ClearTwin::new(world.config.clone());
+    let rounds = 3 * d;
+    for x in (0..rounds).map(|t| context(d, t)) {
+        twin.learn(&x, x.iter().zip(theta(d)).map(|(x, t)| x * t).sum());
+    }
+    let rows: Vec<Vec<Vec<f64>>> = (0..users.max(2) - 1).map(|user| world.rows(user + 1)).collect();
+    let round = rounds as u64;
+    let indices: Vec<Vec<f64>> = rows.iter().map(|rows| twin.indices(rows, round + 1, round)).collect();
+    let scalars = Scalars::new(&world.config, round + 1, round);
+    let factors = staged_factors(&scalars, world.layout().log_range()).unwrap();
+    let model = world.model(&twin);
+    let contexts: Vec<_> = rows.iter().map(|rows| world.contexts(rows)).collect();
+    let entries = world.decide(factors, &contexts, &model, &mut |_, _, _| ());
+    let resolution = scalars.range / 64.0;
+    let mut counts = [0; 2];
+    for (entries, indices) in entries.iter().zip(&indices) {
+        let best = indices[largest(indices)];
+        let (played, behind) = (entries[largest(entries)], best - indices[largest(entries)]);
+        assert!(behind <= resolution / 2.0, "{d} {k}: {} resolutions behind", behind / resolution);
+        assert!((0.3..1.1).contains(&played), "{d} {k}: {played}");
+        for (entry, index) in entries.iter().zip(indices) {
+            let is_behind = best - index >= 2.0 * resolution;
+            assert!(!is_behind || entry.abs() < 0.1, "{d} {k}: {entry}");
+            counts[usize::from(!is_behind)] += 1;
+        }
+    }
+    counts
+}
+
+/// With few features and arms, an odd number of arms, and more features, arms and numbers than one ciphertext
+/// of contexts, of the model or of slots holds.
+#[test]
+fn staged_decisions_are_those_of_the_twin() {
+    let shapes = [(3, 5, 4), (6, 2, 2), (32, 32, 2), (64, 64, 1)];
+    let counts = shapes.map(|(d, k, users)| users_play_the_arms_of_the_twin(d, k, users));
+    let [behind, near] = counts.into_iter().fold([0; 2], |[a, b], [c, d]| [a + c, b + d]);
+    assert!(behind > near, "{counts:?}");
+}
+
+/// χ² of the highest four bits of the coefficients, which has 15 degrees of freedom.
+fn chi_square(secret: &SecretKey, ciphertext: &Ciphertext) -> f64 {
+    let q = secret.params().log_q(ciphertext.level()).exp2();
+    let mut counts = [0usize; 16];
+    ckks_secret::decrypt_coefficients(secret, ciphertext).with(|all| {
+        all.iter().for_each(|c| counts[((*c as f64 / q + 0.5) * 16.0).clamp(0.0, 15.0) as usize] += 1);
+    });
+    let mean = secret.params().n() as f64 / 16.0;
+    counts.iter().map(|&count| (count as f64 - mean).powi(2) / mean).sum()
+}
+
+/// What the holder of the key decrypts in each step is uniform modulo q, whether contexts and model are 0 or
+/// as large as a hostile sender can make them: χ² exceeds 50 with a probability of 10⁻⁵. The contexts
+/// themselves, without a mask, are told.
+#[test]
+fn attack_the_holder_of_staged_exchanges_sees_uniform_numbers() {
+    let mut world = World::new(6, 5, 2);
+    let n = world.scores.params().n();
+    let factors = [0.4, 0.3, 1.0];
+    for value in [0i64, 1 << 28, 1 << 60] {
+        let contexts = vec![vec![world.encrypt(&vec![value; n], LOG_CONTEXT)]; 2];
+        let control = chi_square(&world.scores, &contexts[0][0]);
+        assert!(control > 1e4, "{value}: {control:.1}");
+        let model: Vec<Ciphertext> = (0..world.layout().model_parts())
+            .map(|_| world.encrypt(&vec![value.min(1 << 40); n], LOG_MODEL))
+            .collect();
+        let mut steps = 0;
+        world.decide(factors, &contexts, &model, &mut |step, secret, masked| {
+            for ciphertext in masked {
+                let told = chi_square(secret, ciphertext);
+                assert!(told < 50.0, "{value}, step {step}: {told:.1}");
+            }
+            steps = step + 1;
+        });
+        assert_eq!(steps, world.layout().rounds() + 3);
+    }
+}
+
+/// Another number of ciphertexts, and another width, are refused before anything is computed.
+#[test]
+fn what_no_staged_evaluation_has_is_refused() {
+    let mut world = World::new(6, 5, 1);
+    let twin = ClearTwin::new(world.config.clone());
+    let (model, rows) = (world.model(&twin), world.rows(1));
+    let contexts = world.contexts(&rows);
+    let mut rng = ChaCha20Rng::seed_from_u64(33);
+    for (users, model) in [
+        (vec![], &model[..]),
+        (vec![contexts.clone(); 2], &model[..]),
+        (vec![vec![]], &model[..]),
+        (vec![contexts.clone()], &model[1..]),
+    ] {
+        let refused = world.engine.begin([0.4, 0.3, 1.0], &users, model, &mut rng);
+        assert!(matches!(refused, Err(Error::Broken(_))));
+    }
+    let (mut evaluation, _) = world.engine.begin([0.4, 0.3, 1.0], &[contexts], &model, &mut rng).unwrap();
+    let masks = world.engine.encode_masks(&evaluation).unwrap();
+    assert!(world.engine.next(&mut evaluation, vec![], &masks, &mut rng).is_err());
+    assert!(world.engine.answers(&evaluation, world.id, &[], &masks).is_err());
+    world.config.linear.width = Width::Constant { alpha: 0.5 };
+    assert!(staged_factors(&Scalars::new(&world.config, 2, 1), 0).is_err());
+}
