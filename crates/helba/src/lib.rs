@@ -35,6 +35,7 @@ mod deep;
 mod engine;
 mod error;
 pub mod paper;
+pub mod products;
 pub mod refresh;
 mod scalars;
 mod staged;

@@ -29,6 +29,7 @@ pub mod levels;
 mod lwe;
 mod newton;
 pub mod paper;
+pub mod products;
 mod rings;
 mod scores;
 mod shape;

@@ -31,6 +31,7 @@
 //! A, so that scores are at most 1 in size ([`ScoreLayout::log_range`]).
 
 use crate::levels::PRODUCTS_LEVEL;
+use crate::products::MatrixLayout;
 use crate::{
     AnswerLayout, ArmCounter, BanditConfig, Compare, Error, KeyPlan, Plan, Shape, WidthShape, counters,
 };
@@ -221,13 +222,13 @@ impl ScoreLayout {
     }
 
     /// The number of x_i·x_j among the numbers of an arm.
-    fn pair(&self, i: usize, j: usize) -> usize {
+    pub(crate) fn pair(&self, i: usize, j: usize) -> usize {
         let (i, j) = (i.min(j), i.max(j));
         i * self.features - i * (i + 1) / 2 + j
     }
 
     /// The number of x_j among the numbers of an arm.
-    fn single(&self, j: usize) -> usize {
+    pub(crate) fn single(&self, j: usize) -> usize {
         self.features * (self.features + 1) / 2 + j
     }
 
@@ -540,6 +541,19 @@ impl ScoreLayout {
     /// The factors of a raise of statistics, which has one.
     pub fn statistics_factors(&self) -> [f64; RAISE_FACTORS] {
         [1.0 / self.design_scale, 0.0, 0.0]
+    }
+
+    /// Where the D × D matrices of an update by products are.
+    ///
+    /// # Errors
+    /// As [`MatrixLayout::new`].
+    pub fn matrices(&self) -> Result<MatrixLayout, Error> {
+        MatrixLayout::new(self.ring.n(), self.shape.dim)
+    }
+
+    /// d, the number of features.
+    pub(crate) fn features(&self) -> usize {
+        self.features
     }
 
     /// K, the number of arms.

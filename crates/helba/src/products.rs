@@ -1,0 +1,592 @@
+//! The update of a batch by products of matrices in the ring of scores, with a holder of the key between
+//! them ([`protocol::products`]).
+//!
+//! V and g stay sums of feedback and X = κ·λ·A a pair of fresh ciphertexts, so that no level and no Galois
+//! key is used. The holder sees numbers that are uniform modulo q, at each of the steps.
+//!
+//! A holder that deviates changes whatever it encrypts. It must be one that may know V and g: by adding c in
+//! entry (i, j) of X after [`ProductStep::Inverse`], it adds c·g_i/λ to ω_j, and its own decisions show the
+//! sum. It cannot change V and g themselves, and an update that begins with X = κ·I forgets what it changed.
+
+use crate::Error;
+use ckks::{Ciphertext, Evaluator, MaskSeed, Plaintext, RingKeys};
+use protocol::LOG_MODEL;
+use protocol::products::{
+    LOG_HEADROOM, LOG_OPERAND, MatrixLayout, ProductExchanges, ProductScalars, ProductStep,
+};
+use rand::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+use std::sync::Arc;
+
+/// X = κ·λ·A as both operands of a product.
+#[derive(Debug, Clone)]
+pub struct Inverse {
+    rows: Arc<Ciphertext>,
+    columns: Arc<Ciphertext>,
+}
+
+impl Inverse {
+    /// X = κ·I, without encryption: the inverse of a bandit without data, and the start of a cold update.
+    ///
+    /// # Errors
+    /// [`Error::Ckks`] for a layout of another ring.
+    pub fn identity(ring: &RingKeys, matrices: &MatrixLayout) -> Result<Self, Error> {
+        let (one, eval) = (1 << (LOG_OPERAND + LOG_HEADROOM), &ring.evaluator);
+        let operand = |coefficients: &[i64]| -> Result<Arc<Ciphertext>, Error> {
+            let (params, scale) = (eval.params(), f64::from(LOG_OPERAND).exp2());
+            let mut out = Ciphertext::zero(params, params.max_level()).with_scale(scale);
+            add(eval, &mut out, coefficients)?;
+            Ok(Arc::new(out))
+        };
+        let (rows, columns) = (matrices.left_identity(one), matrices.right_identity(one));
+        Ok(Inverse { rows: operand(&rows)?, columns: operand(&columns)? })
+    }
+}
+
+/// An update between two exchanges.
+#[derive(Debug, Clone)]
+pub struct ProductUpdate {
+    scalars: ProductScalars,
+    /// The secret that masks are derived from.
+    key: MaskSeed,
+    /// The number of the step that is asked for.
+    at: usize,
+    /// What its exchange takes, without a mask.
+    product: Ciphertext,
+    /// The rows of V/s and gᵀ/s, once they are there.
+    statistics: Option<Ciphertext>,
+    inverse: Inverse,
+    /// The part of the inverse in the model, once it is there.
+    model: Option<Ciphertext>,
+}
+
+/// A step of an update for a holder of the key.
+#[derive(Debug, Clone)]
+pub struct ProductTask {
+    /// What it makes of the ciphertext.
+    pub step: ProductStep,
+    /// The factors of its groups.
+    pub factors: Vec<f64>,
+    /// The masked ciphertext.
+    pub masked: Ciphertext,
+    seed: MaskSeed,
+}
+
+/// The result of an update.
+#[derive(Debug, Clone)]
+pub struct ProductModel {
+    /// The model that contexts are multiplied by, at the scale 2^[`LOG_MODEL`].
+    pub scores: Ciphertext,
+    /// The inverse from which the next update begins.
+    pub inverse: Inverse,
+}
+
+impl ProductUpdate {
+    /// An update of the inverse `inverse` to the sums `total` of all feedback, with masks derived from `key`,
+    /// which must be secret and belong to this update alone.
+    pub fn new(scalars: ProductScalars, total: Ciphertext, inverse: Inverse, key: MaskSeed) -> Self {
+        ProductUpdate { scalars, key, at: 0, product: total, statistics: None, inverse, model: None }
+    }
+
+    /// The step that waits for a holder of the key. The same state gives the same bytes, because the mask
+    /// and the encryption of zero come from a hash of the ciphertext, of the step and of the secret.
+    ///
+    /// # Errors
+    /// [`Error::Ckks`] for sums of another level or scale.
+    pub fn task(&self, ring: &RingKeys, exchanges: &ProductExchanges) -> Result<ProductTask, Error> {
+        let (step, factors) = self.step()?;
+        let key = blake3::keyed_hash(&self.key, &(self.at as u64).to_le_bytes());
+        let mut masked = [self.product.clone()];
+        let seed = ckks::mask_seed_of(&masked, key.as_bytes());
+        exchanges.of(step).mask_assign(&mut masked, &seed)?;
+        let [mut masked] = masked;
+        let mut rng = ChaCha20Rng::from_seed(*blake3::keyed_hash(&seed, b"zero").as_bytes());
+        ckks::rerandomise_assign(ring.evaluator.params(), &ring.public_key, &mut masked, &mut rng);
+        Ok(ProductTask { step, factors, masked, seed })
+    }
+
+    fn step(&self) -> Result<(ProductStep, Vec<f64>), Error> {
+        let (step, factors) = self.scalars.step(self.at).ok_or(Error::Broken("a step after the last"))?;
+        Ok((step, factors.to_vec()))
+    }
+
+    /// Takes what a holder of the key encrypted for `task`, and computes the next product. The last step
+    /// gives the model. On an error nothing has changed.
+    ///
+    /// # Errors
+    /// [`Error::Ckks`] for ciphertexts of another number, level or scale; [`Error::Broken`] for another step.
+    pub fn take(
+        &mut self,
+        ring: &RingKeys,
+        exchanges: &ProductExchanges,
+        task: &ProductTask,
+        mut fresh: Vec<Ciphertext>,
+    ) -> Result<Option<ProductModel>, Error> {
+        let (step, factors) = self.step()?;
+        if task.step != step {
+            return Err(Error::Broken("an answer to another step of an update"));
+        }
+        let exchange = exchanges.of(step);
+        exchange.unmask_assign(&mut fresh, &exchange.encode_mask(&task.seed, &factors)?)?;
+        let (eval, matrices) = (&ring.evaluator, &exchanges.matrices);
+        let one = f64::from(LOG_OPERAND).exp2();
+        let mut parts = fresh.into_iter();
+        let mut next = || parts.next().ok_or(Error::Broken("an exchange without its ciphertexts"));
+        // 2I − M from −M.
+        let complement = |mut columns: Ciphertext| -> Result<Ciphertext, Error> {
+            add(eval, &mut columns, &matrices.right_identity(2 << LOG_OPERAND))?;
+            Ok(columns)
+        };
+        let statistics = self.statistics.as_ref();
+        let with_statistics = |columns: &Ciphertext| -> Result<Ciphertext, Error> {
+            let rows = statistics.ok_or(Error::Broken("an update without its statistics"))?;
+            Ok(eval.mul_unrescaled(rows, columns)?)
+        };
+        let model_scale = f64::from(LOG_MODEL).exp2();
+        match step {
+            ProductStep::Statistics => {
+                let mut rows = next()?;
+                let ridge = (self.scalars.lambda / self.scalars.design_scale * one).round() as i64;
+                // Padded dimensions have λ too, so that V can be inverted.
+                add(eval, &mut rows, &matrices.left_identity(ridge))?;
+                self.product = eval.mul_unrescaled(&rows, &self.inverse.columns)?;
+                self.statistics = Some(rows);
+            }
+            ProductStep::Start => {
+                let (mut rows, columns) = (next()?, next()?);
+                eval.add_assign(&mut rows, &self.inverse.rows)?;
+                self.product = eval.mul_unrescaled(&rows, &complement(columns)?)?;
+            }
+            ProductStep::Newton => {
+                let (rows, columns) = (next()?, next()?);
+                self.product = eval.mul_unrescaled(&rows, &complement(columns)?)?;
+            }
+            ProductStep::Last => {
+                let inverse = Inverse { rows: Arc::new(next()?), columns: Arc::new(next()?) };
+                self.product = with_statistics(&inverse.columns)?;
+                self.inverse = inverse;
+            }
+            ProductStep::Residual => {
+                self.product = eval.mul_unrescaled(&self.inverse.rows, &complement(next()?)?)?;
+            }
+            ProductStep::Inverse => {
+                let inverse = Inverse { rows: Arc::new(next()?), columns: Arc::new(next()?) };
+                let model = next()?.with_scale(model_scale);
+                self.product = with_statistics(&inverse.columns)?;
+                (self.inverse, self.model) = (inverse, Some(model));
+            }
+            ProductStep::Estimate => {
+                let mut scores = next()?.with_scale(model_scale);
+                let inverse = self.model.as_ref().ok_or(Error::Broken("an estimate without its inverse"))?;
+                eval.add_assign(&mut scores, inverse)?;
+                return Ok(Some(ProductModel { scores, inverse: self.inverse.clone() }));
+            }
+        }
+        self.at += 1;
+        Ok(None)
+    }
+}
+
+/// Adds these integers to the coefficients.
+fn add(eval: &Evaluator, ct: &mut Ciphertext, coefficients: &[i64]) -> Result<(), Error> {
+    let message = Plaintext::from_integers(eval.params(), coefficients, ct.level(), ct.scale())?;
+    Ok(eval.add_plain_assign(ct, &message)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ckks_secret::{SecretKey, decrypt_coefficients};
+    use nalgebra::{DMatrix, DVector};
+    use protocol::{
+        BanditConfig, INVERSE_TOLERANCE, KeyPlan, LOG_STATISTICS, ScoreLayout, Shape, WidthShape,
+    };
+    use rand::RngExt;
+    use testkit::ScoresParty;
+
+    /// The longest batch of the default schedule.
+    const BATCH: u64 = 16;
+
+    /// Server, holder of the key and devices of a bandit, and its exact statistics.
+    struct World {
+        config: BanditConfig,
+        layout: ScoreLayout,
+        exchanges: ProductExchanges,
+        ring: RingKeys,
+        secret: SecretKey,
+        rng: ChaCha20Rng,
+        total: Ciphertext,
+        design: DMatrix<f64>,
+        moment: DVector<f64>,
+        theta: DVector<f64>,
+        feedbacks: u64,
+        /// Those of the last batch.
+        pending: u64,
+        inverse: Inverse,
+        /// The twin of X/κ.
+        exact: DMatrix<f64>,
+        residual: f64,
+        updates: u64,
+        /// The sum over all exchanges of |v|/q, by which the probability of a wrong number is bounded.
+        wraps: f64,
+    }
+
+    /// What a holder of the key does to its messages: number of the ciphertext, its coefficients.
+    type Lie<'a> = &'a dyn Fn(ProductStep, usize) -> Vec<i64>;
+
+    impl World {
+        fn new(features: usize, arms: usize, lambda: f64) -> Self {
+            let shape = Shape::for_problem(features, arms);
+            let mut config = BanditConfig::new(features, arms);
+            config.linear.lambda = lambda;
+            let plan = KeyPlan::new(shape, false, WidthShape::Tangent).unwrap();
+            let ring = plan.scores;
+            let plan = config.plan(plan.rings().unwrap(), shape, ring).unwrap();
+            let layout = ScoreLayout::new(&config, &plan, ring);
+            let mut rng = ChaCha20Rng::seed_from_u64(71);
+            let party = ScoresParty::generate(ring, &mut rng).unwrap();
+            let evaluator = Evaluator::new(party.params.clone(), party.keys.clone());
+            let (public_key, key_id) = (party.public.clone(), party.key_id());
+            let ring = RingKeys { evaluator, public_key, key_id };
+            let matrices = layout.matrices().unwrap();
+            let exchanges = ProductExchanges::new(&layout, &party.params, matrices).unwrap();
+            let scale = f64::from(LOG_STATISTICS).exp2();
+            let total = Ciphertext::zero(&party.params, party.params.max_level()).with_scale(scale);
+            let inverse = Inverse::identity(&ring, &matrices).unwrap();
+            let dim = shape.dim;
+            World {
+                theta: unit(features, &mut rng),
+                design: DMatrix::identity(dim, dim) * lambda,
+                moment: DVector::zeros(dim),
+                exact: DMatrix::identity(dim, dim),
+                secret: party.secret,
+                feedbacks: 0,
+                pending: 0,
+                residual: 0.0,
+                updates: 0,
+                wraps: 0.0,
+                config,
+                layout,
+                exchanges,
+                ring,
+                rng,
+                total,
+                inverse,
+            }
+        }
+
+        /// Feedback on these contexts, encrypted, added to the sums `times` times each.
+        fn learn(&mut self, contexts: &[DVector<f64>], times: u64) {
+            for x in contexts {
+                let reward = (x.dot(&self.theta) + 0.2 * self.rng.random_range(-1.0..1.0)).clamp(-1.0, 1.0);
+                let feedback = self.layout.feedback(0, x.as_slice(), reward).unwrap();
+                let (params, scale) = (self.ring.evaluator.params(), f64::from(LOG_STATISTICS).exp2());
+                let mut coefficients = vec![0; params.n()];
+                coefficients[..feedback.len()].copy_from_slice(&feedback);
+                let message =
+                    Plaintext::from_integers(params, &coefficients, params.max_level(), scale).unwrap();
+                let mut fresh =
+                    ckks_secret::encrypt(&self.secret, &message, &mut self.rng).expand(&self.secret);
+                self.ring.evaluator.mul_integer_assign(&mut fresh, times as i64);
+                self.ring.evaluator.add_assign(&mut self.total, &fresh).unwrap();
+                let d = x.len();
+                let mut design = self.design.view_mut((0, 0), (d, d));
+                design += x * x.transpose() * times as f64;
+                let mut moment = self.moment.rows_mut(0, d);
+                moment += x * reward * times as f64;
+            }
+            self.pending = contexts.len() as u64 * times;
+            self.feedbacks += self.pending;
+        }
+
+        fn warm(&self) -> ProductScalars {
+            let factors = self.config.newton(self.residual, self.pending, 0, usize::MAX).unwrap();
+            ProductScalars::warm(&self.config, factors, self.feedbacks)
+        }
+
+        /// The state of the next update.
+        fn begin(&mut self, scalars: &ProductScalars) -> ProductUpdate {
+            self.updates += 1;
+            let key = *blake3::hash(&self.updates.to_le_bytes()).as_bytes();
+            ProductUpdate::new(scalars.clone(), self.total.clone(), self.inverse.clone(), key)
+        }
+
+        /// What the holder of the key answers.
+        fn answer(&mut self, task: &ProductTask, lie: Lie<'_>) -> Vec<Ciphertext> {
+            let (exchange, masked) = (self.exchanges.of(task.step), [task.masked.clone()]);
+            let fresh = ckks_secret::exchange(
+                exchange,
+                &self.secret,
+                &self.secret,
+                &masked,
+                &task.factors,
+                &mut self.rng,
+            )
+            .unwrap();
+            let mut out: Vec<_> = fresh.into_iter().map(|ct| ct.expand(&self.secret)).collect();
+            for (i, ct) in out.iter_mut().enumerate() {
+                let more = lie(task.step, i);
+                if !more.is_empty() {
+                    add(&self.ring.evaluator, ct, &more).unwrap();
+                }
+            }
+            out
+        }
+
+        fn run(&mut self, scalars: &ProductScalars, lie: Lie<'_>) -> ProductModel {
+            let mut update = self.begin(scalars);
+            let mut steps = 0;
+            loop {
+                let task = update.task(&self.ring, &self.exchanges).unwrap();
+                self.count_wraps(&update.product, task.step);
+                let fresh = self.answer(&task, lie);
+                steps += 1;
+                if let Some(model) = update.take(&self.ring, &self.exchanges, &task, fresh).unwrap() {
+                    assert_eq!(steps, scalars.steps());
+                    self.inverse = model.inverse.clone();
+                    self.residual = scalars.residual(self.design.nrows());
+                    return model;
+                }
+            }
+        }
+
+        fn count_wraps(&mut self, product: &Ciphertext, step: ProductStep) {
+            let log_q = self.ring.evaluator.params().log_q(product.level());
+            let reads = self.exchanges.of(step).reads();
+            self.wraps += decrypt_coefficients(&self.secret, product)
+                .with(|c| reads.iter().map(|&k| c[k].abs() as f64 / log_q.exp2()).sum::<f64>());
+        }
+
+        /// The same update in exact arithmetic: X and ω.
+        fn twin(&mut self, scalars: &ProductScalars) -> DVector<f64> {
+            let (v, lambda, dim) = (&self.design / scalars.lambda, scalars.lambda, self.design.nrows());
+            let two = DMatrix::identity(dim, dim) * 2.0;
+            let mut x = &self.exact * scalars.factors.start();
+            let mut m = &v * &x;
+            for factor in scalars.factors.steps() {
+                let t = &two - &m;
+                (x, m) = (&x * &t * *factor, &m * &t * *factor);
+            }
+            x = (&x + x.transpose()) / 2.0;
+            x = &x * (two - &v * &x);
+            self.exact = (&x + x.transpose()) / 2.0;
+            &self.exact * &self.moment / lambda
+        }
+
+        /// X/κ, decrypted from the columns.
+        fn decrypted(&self) -> DMatrix<f64> {
+            let (dim, matrices) = (self.design.nrows(), &self.exchanges.matrices);
+            decrypt_coefficients(&self.secret, &self.inverse.columns).with(|c| {
+                let unit = f64::from(LOG_OPERAND + LOG_HEADROOM).exp2();
+                DMatrix::from_fn(dim, dim, |k, j| c[matrices.right(k, j)] as f64 / unit)
+            })
+        }
+
+        /// The largest eigenvalue of A·V − I.
+        fn distance(&self, x: &DMatrix<f64>) -> f64 {
+            let root = self.design.clone().cholesky().unwrap().l();
+            let symmetric = (x + x.transpose()) / (2.0 * self.config.linear.lambda);
+            let product = root.transpose() * symmetric * &root;
+            (product - DMatrix::identity(root.nrows(), root.nrows())).symmetric_eigen().eigenvalues.amax()
+        }
+
+        /// z and u of a context by a decrypted model.
+        fn scores(&self, model: &Ciphertext, x: &DVector<f64>) -> [f64; 2] {
+            let contexts = vec![x.as_slice().to_vec(); self.config.linear.k];
+            let contexts = self.layout.contexts(&[&contexts]).unwrap();
+            let n = contexts.len();
+            decrypt_coefficients(&self.secret, model).with(|model| {
+                let mut product = vec![0i128; n];
+                for (i, c) in contexts.iter().enumerate().filter(|(_, c)| **c != 0) {
+                    for (j, m) in model.iter().enumerate().filter(|(_, m)| m.abs() > 64) {
+                        let sign = if i + j < n { 1 } else { -1 };
+                        product[(i + j) % n] += sign * i128::from(*c) * m;
+                    }
+                }
+                self.layout.scores(&product, 0, 0)[0]
+            })
+        }
+    }
+
+    fn honest(_: ProductStep, _: usize) -> Vec<i64> {
+        Vec::new()
+    }
+
+    fn unit(d: usize, rng: &mut ChaCha20Rng) -> DVector<f64> {
+        // Directions of unequal weight, as those of real contexts are.
+        DVector::from_fn(d, |i, _| rng.random_range(-1.0..1.0) / (1.0 + i as f64)).normalize()
+    }
+
+    /// Batches of the longest length, most of one direction, and three of 30 times as many feedbacks, all of
+    /// this direction. After each update the decrypted inverse is that of exact arithmetic and within the
+    /// bound that the server claims, which is within the tolerance; scores choose the arm of the exact model,
+    /// but where two indices are within the noise of scores. Update 12 begins with X = κ·I. An update is
+    /// wrong by a wrapped number with a probability below 2⁻²².
+    #[test]
+    fn updates_by_products_keep_the_inverse() {
+        for (d, k, lambda, batches) in [(2, 2, 1.0, 6), (7, 4, 0.5, 20), (16, 16, 1.0, 16)] {
+            let mut world = World::new(d, k, lambda);
+            let dim = world.design.nrows();
+            let (mut agreed, mut asked) = (0, 0);
+            for j in 0..batches {
+                let last = j + 3 >= batches;
+                let contexts: Vec<_> = (0..BATCH)
+                    .map(|i| match (i + j) % 4 {
+                        0 if !last => unit(d, &mut world.rng),
+                        _ => DVector::from_fn(d, |i, _| f64::from(i == 0)),
+                    })
+                    .collect();
+                // The last batches are those of a bandit of many feedbacks.
+                world.learn(&contexts, if last { 30 } else { 1 });
+                let scalars = match j == 12 {
+                    true => {
+                        world.exact = DMatrix::identity(dim, dim);
+                        let matrices = world.layout.matrices().unwrap();
+                        world.inverse = Inverse::identity(&world.ring, &matrices).unwrap();
+                        ProductScalars::cold(&world.config, world.feedbacks).unwrap()
+                    }
+                    false => world.warm(),
+                };
+                let before = world.wraps;
+                let model = world.run(&scalars, &honest);
+                assert!(world.wraps - before < (-22f64).exp2(), "{d}: 2^{}", (world.wraps - before).log2());
+                let omega = world.twin(&scalars);
+                let x = world.decrypted();
+                let (off, distance) = ((&x - &world.exact).amax(), world.distance(&x));
+                assert!(off <= world.residual, "{d}, batch {j}: X is off by 2^{:.1}", off.log2());
+                assert!(world.residual <= INVERSE_TOLERANCE, "{d}, batch {j}: {}", world.residual);
+                assert!(
+                    distance <= world.residual,
+                    "{d}, batch {j}: 2^{:.1}, claimed 2^{:.1}",
+                    distance.log2(),
+                    world.residual.log2()
+                );
+                let inverse = world.design.clone().try_inverse().unwrap();
+                let exact = &inverse * &world.moment;
+                assert!((&omega - &exact).amax() < 0.01, "{omega} {exact}");
+                if j % 5 != 4 {
+                    continue;
+                }
+                for _ in 0..3 {
+                    let arms: Vec<_> = (0..k).map(|_| unit(d, &mut world.rng)).collect();
+                    let indices = |of: &dyn Fn(&DVector<f64>) -> [f64; 2]| -> Vec<f64> {
+                        arms.iter().map(of).map(|[z, u]| u + 0.5 * z).collect()
+                    };
+                    let got = indices(&|x| world.scores(&model.scores, x));
+                    let want = indices(&|x| {
+                        let padded = x.clone().resize_vertically(dim, 0.0);
+                        [(padded.transpose() * &inverse * &padded)[0], padded.dot(&exact)]
+                    });
+                    let best = |v: &[f64]| (0..k).fold(0, |best, a| if v[a] > v[best] { a } else { best });
+                    let worst = got.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+                    assert!(worst < (-9f64).exp2(), "{d}, batch {j}: scores off by 2^{:.1}", worst.log2());
+                    asked += 1;
+                    agreed += u32::from(want[best(&want)] - want[best(&got)] < 2.0 * worst);
+                }
+            }
+            assert_eq!(agreed, asked, "{d}");
+        }
+    }
+
+    /// A holder of the key that adds garbage in one step spoils the model. V and g are as before, so that an
+    /// update that begins with X = κ·I has the inverse again, where one that begins with the spoilt X has
+    /// not.
+    #[test]
+    fn a_cold_start_forgets_what_a_holder_spoilt() {
+        let mut world = World::new(2, 2, 1.0);
+        let contexts: Vec<_> = (0..BATCH).map(|_| unit(2, &mut world.rng)).collect();
+        world.learn(&contexts, 1);
+        let (scalars, n) = (world.warm(), world.ring.evaluator.params().n());
+        let spoil = |step: ProductStep, _: usize| match step {
+            ProductStep::Newton => vec![1 << LOG_OPERAND; n],
+            _ => Vec::new(),
+        };
+        world.run(&scalars, &spoil);
+        assert!(world.distance(&world.decrypted()) > 1.0);
+        let scalars = world.warm();
+        world.run(&scalars, &honest);
+        assert!(world.distance(&world.decrypted()) > 1.0);
+        world.inverse = Inverse::identity(&world.ring, &world.layout.matrices().unwrap()).unwrap();
+        let scalars = ProductScalars::cold(&world.config, world.feedbacks).unwrap();
+        world.run(&scalars, &honest);
+        let distance = world.distance(&world.decrypted());
+        assert!(distance <= world.residual, "{distance}, {}", world.residual);
+    }
+
+    /// The holder of the key adds c·e₀e₁ᵀ to X, and reads g₀ from u₁ in its own decision: the product that
+    /// follows is the server's, with the moment that nobody has shown. Hence no device of a user may answer
+    /// a step. The control: the scores of an honest holder differ from the exact ones by noise alone.
+    #[test]
+    fn attack_a_holder_reads_the_moment_by_a_changed_inverse() {
+        let read = |lies: bool| {
+            let mut world = World::new(2, 2, 1.0);
+            let contexts: Vec<_> = (0..BATCH).map(|_| unit(2, &mut world.rng)).collect();
+            world.learn(&contexts, 1);
+            let (scalars, n) = (world.warm(), world.ring.evaluator.params().n());
+            let c = 16.0;
+            let at = world.exchanges.matrices.right(0, 1);
+            let lie = |step: ProductStep, ciphertext: usize| match (step, ciphertext, lies) {
+                (ProductStep::Inverse, 1, true) => {
+                    let mut more = vec![0; n];
+                    more[at] = (c * f64::from(LOG_OPERAND + LOG_HEADROOM).exp2()) as i64;
+                    more
+                }
+                _ => Vec::new(),
+            };
+            let model = world.run(&scalars, &lie);
+            let exact = world.design.clone().try_inverse().unwrap() * &world.moment;
+            let [_, u] = world.scores(&model.scores, &DVector::from_vec(vec![0.0, 1.0]));
+            ((u - exact[1]) / c, world.moment[0])
+        };
+        let (got, moment) = read(true);
+        assert!(moment.abs() > 0.5, "{moment}");
+        assert!((got - moment).abs() < (-9f64).exp2(), "{got} for {moment}");
+        assert!(read(false).0.abs() < (-12f64).exp2());
+    }
+
+    /// A step that is asked again is asked with the same bytes, whatever failed between. Two updates of the
+    /// same sums have other masks, and so has each step. What is not of the step is refused, and leaves the
+    /// update as it was.
+    #[test]
+    fn steps_are_resumed_and_refuse_what_is_not_theirs() {
+        let mut world = World::new(2, 2, 1.0);
+        let contexts: Vec<_> = (0..BATCH).map(|_| unit(2, &mut world.rng)).collect();
+        world.learn(&contexts, 1);
+        let scalars = world.warm();
+        let mut update = world.begin(&scalars);
+        let other = world.begin(&scalars);
+        let bytes = |world: &World, task: &ProductTask| {
+            let params = world.ring.evaluator.params();
+            ckks::write_ciphertext(params, world.ring.key_id, &task.masked)
+        };
+        let mut seen = vec![bytes(&world, &other.task(&world.ring, &world.exchanges).unwrap())];
+        let mut last: Option<ProductTask> = None;
+        for _ in 0..scalars.steps() {
+            let task = update.task(&world.ring, &world.exchanges).unwrap();
+            let again = update.clone().task(&world.ring, &world.exchanges).unwrap();
+            assert_eq!(bytes(&world, &task), bytes(&world, &again));
+            seen.push(bytes(&world, &task));
+            let fresh = world.answer(&task, &honest);
+            if let Some(last) = &last
+                && last.step != task.step
+            {
+                let refused = update.take(&world.ring, &world.exchanges, last, fresh.clone());
+                assert!(matches!(refused, Err(Error::Broken(_))), "{refused:?}");
+            }
+            let mut more = fresh.clone();
+            more.push(fresh[0].clone());
+            let refused = update.take(&world.ring, &world.exchanges, &task, more);
+            let wrong = |error: &Error| matches!(error, Error::Ckks(ckks::Error::CiphertextCount { .. }));
+            assert!(refused.as_ref().is_err_and(wrong), "{refused:?}");
+            let rescaled = fresh.iter().map(|ct| ct.clone().with_scale(2.0)).collect();
+            let refused = update.take(&world.ring, &world.exchanges, &task, rescaled);
+            let wrong = |error: &Error| matches!(error, Error::Ckks(ckks::Error::ScaleMismatch { .. }));
+            assert!(refused.as_ref().is_err_and(wrong), "{refused:?}");
+            update.take(&world.ring, &world.exchanges, &task, fresh).unwrap();
+            last = Some(task);
+        }
+        seen.sort();
+        seen.dedup();
+        assert_eq!(seen.len(), scalars.steps() + 1);
+    }
+}
