@@ -1,6 +1,6 @@
 //! What the members of a committee, its devices and a server read of each other.
 
-use committee::keygen::KeygenMessage;
+use committee::keygen::{Announcement, Contribution};
 use serde::{Serialize, de::DeserializeOwned};
 use shares::talk::{
     Answered, Checkpoint, Decided, FromMember, Poll, Signatures, SignedPoll, ToMember, from_bytes, to_bytes,
@@ -32,7 +32,8 @@ pub(crate) fn message(input: &[u8]) {
     check(input, said::<Signatures>);
     check(input, |bytes| Some(Request::from_bytes(bytes, MEMBERS).ok()?.to_bytes()));
     check(input, |bytes| Some(Feedback::from_bytes(bytes, MEMBERS).ok()?.to_bytes()));
-    check(input, |bytes| Some(KeygenMessage::from_bytes(bytes).ok()?.to_bytes()));
+    check(input, said::<Contribution>);
+    check(input, said::<Announcement>);
     for proposal in [Proposal::from_bytes(input).ok(), serde_json::from_slice(input).ok()] {
         _ = proposal.map(|proposal| proposal.check());
     }

@@ -2,7 +2,7 @@
 
 use ckks::{FRAME_DIGEST_BYTES, GaloisElement, KeyId, Params, Plaintext};
 use ckks_secret::{SEALED_MAGIC, SecretKey};
-use committee::keygen::KeygenMessage;
+use committee::keygen::{Announcement, Contribution};
 use fuzz_targets::{COEFFICIENTS, SPEC};
 use num_complex::Complex64;
 use rand::SeedableRng;
@@ -187,12 +187,19 @@ fn committee_messages() -> Vec<Vec<u8>> {
     vec![
         serde_json::to_vec(&proposal).unwrap(),
         proposal.to_bytes(),
-        SignedManifest { manifest, signatures: signatures.clone() }.to_bytes(),
+        SignedManifest { manifest, signatures }.to_bytes(),
         to_bytes(&SignedPoll { poll: poll.clone(), signature: vec![3; 64] }).unwrap(),
         poll,
         to_bytes(&Checkpoint::first([1; 32])).unwrap(),
         request.to_bytes(),
         feedback.to_bytes(),
-        KeygenMessage::Signature { member: 2, signature: signatures[0].clone() }.to_bytes(),
+        to_bytes(&Contribution {
+            member: 2,
+            hashes: keys(),
+            sealed: vec![vec![6; 8]; 2],
+            signature: vec![3; 64],
+        })
+        .unwrap(),
+        to_bytes(&Announcement { member: 2, seen: keys(), hashes: keys(), signature: vec![3; 64] }).unwrap(),
     ]
 }
