@@ -73,7 +73,7 @@ impl Committee {
                 Keep::Program(id, session)
             }
         };
-        let session = CommitteeSession::new(client.clone(), keep);
+        let session = CommitteeSession::new(client.clone().telling(tell), keep);
         Ok(Some(Committee(Arc::new(Inner { session, patience }))))
     }
 }
@@ -89,13 +89,15 @@ impl Committee {
     }
 
     /// Creates a bandit with the linear bandit of this configuration, the least number of sessions of a batch
-    /// and the most decisions of a session between two batches, and these name and tags.
-    #[pyo3(signature = (configuration, rules, labels, done=None))]
+    /// and the most decisions of a session between two batches, the range of rewards, and these name and
+    /// tags.
+    #[pyo3(signature = (configuration, rules, rewards, labels, done=None))]
     fn create(
         &self,
         py: Python<'_>,
         configuration: String,
         rules: (u16, u16),
+        rewards: Option<[f64; 2]>,
         labels: (Option<String>, Vec<String>),
         done: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
@@ -103,7 +105,7 @@ impl Committee {
             let config: BanditConfig = serde_json::from_str(&configuration)
                 .map_err(|e| Failure::Argument(format!("the configuration cannot be read: {e}")))?;
             let creation = creation(labels)?;
-            let create = || inner.session.create(&config.linear, rules, None, config.counters, &creation);
+            let create = || inner.session.create(&config.linear, rules, rewards, config.counters, &creation);
             json(&inner.patiently(stop, create)?)
         })
     }
@@ -223,6 +225,15 @@ impl Inner {
     fn user(&self, stop: &Stop) -> Result<Arc<CommitteeUser>, Failure> {
         self.patiently(stop, || self.session.user())
     }
+}
+
+/// A warning of the logger `helba`.
+fn tell(sentence: &str) {
+    // None while the interpreter ends.
+    let _ = Python::try_attach(|py| -> PyResult<()> {
+        let logger = py.import("logging")?.call_method1("getLogger", ("helba",))?;
+        logger.call_method1("warning", (sentence,)).map(drop)
+    });
 }
 
 fn label(decision: &str) -> Result<[u8; 32], Failure> {

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import helba
@@ -60,6 +61,9 @@ class Committee:
         self.server = Server(
             self.folder / "state", "--committee", self.folder / "1" / "committee.manifest", listen=listen
         )
+        self.serve()
+
+    def serve(self) -> None:
         self.members = [
             member("serve", "--server", self.server.url, "--keys", self.folder / str(j), "--identity", f"{self.folder / str(j)}.identity")
             for j in MEMBERS
@@ -175,6 +179,38 @@ def test_counters_are_what_was_played(committee: Committee) -> None:
         if (counted := bandit.counters()).feedbacks:
             break
     assert counted.feedbacks >= 10 and counted == played[counted.feedbacks - 1]
+
+
+def test_who_waits_for_members_is_told(committee: Committee, caplog: pytest.LogCaptureFixture) -> None:
+    bandit = helba.Client(committee.server.url, committee=committee.id, patience=60).create(features=2, arms=2, sessions=1)
+    bandit.decide(ROWS)
+    kill(*committee.members)
+    with ThreadPoolExecutor(1) as pool:
+        decides = pool.submit(bandit.decide, ROWS)
+        until = time.monotonic() + 60
+        while "waits for members: 0 of the committee are here, and 3 are needed" not in caplog.messages:
+            assert time.monotonic() < until, caplog.messages
+            time.sleep(0.1)
+        committee.serve()
+        assert decides.result().arm in (0, 1)
+
+
+def test_rewards_outside_the_range_are_refused(committee: Committee) -> None:
+    client = helba.Client(committee.server.url, committee=committee.id, patience=60)
+    bandit = client.create(features=2, arms=2, sessions=1, rewards=(0, 0.5))
+    assert client.bandit(bandit.bandit_id).created == bandit.created and bandit.created["rewards"] == [0, 0.5]
+    # Its alpha follows as that of a bandit under keys does.
+    wide = client.create(features=2, arms=2, sessions=1)
+    assert bandit.created["config"]["linear"]["width"] != wide.created["config"]["linear"]["width"]
+    decision = bandit.decide(ROWS)
+    for reward in (-0.25, 0.75):
+        with pytest.raises(helba.ArgumentError, match="from 0 to 0.5"):
+            bandit.feedback(decision, reward)
+    assert bandit.feedback(decision, 0.5).feedbacks == 1
+    assert "rewards" not in wide.created
+    assert wide.feedback(wide.decide(ROWS), -0.25).feedbacks == 1
+    with pytest.raises(helba.ArgumentError, match="the least and the largest reward"):
+        client.create(features=2, arms=2, rewards=(0, 5))
 
 
 def test_another_committee_is_refused(committee: Committee, tmp_path: Path) -> None:

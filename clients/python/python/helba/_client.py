@@ -98,7 +98,8 @@ class Client:
         A request that is repeated creates one bandit.
 
         A client with a committee creates a bandit of that committee. sessions=8 is the least number of sessions whose
-        feedback a batch has, and decisions=32 the most decisions of a session between two batches.
+        feedback a batch has, and decisions=32 the most decisions of a session between two batches. rewards=(low, high) is
+        part of such a bandit: devices refuse rewards outside it, and without it those outside -1 to 1.
         """
         call = _requests.create(self._connection, features, arms, policy, name, tags, configuration)
         return Bandit(self._connection, call.result())

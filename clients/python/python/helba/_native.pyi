@@ -107,6 +107,7 @@ class Committee:
         self,
         configuration: str,
         rules: tuple[int, int],
+        rewards: Optional[tuple[float, float]],
         labels: tuple[Optional[str], list[str]],
         done: Optional[Done] = None,
     ) -> Any: ...

@@ -279,7 +279,7 @@ class Description:
 
     @staticmethod
     def _of_committee(view: Mapping[str, Any]) -> Description:
-        names = ("id", "committee", "founder", "sessions", "decisions_a_session", "counters")
+        names = ("id", "committee", "founder", "sessions", "decisions_a_session", "counters", "rewards")
         created = {name: view[name] for name in names if name in view}
         # As of a bandit under keys.
         created["config"] = {"linear": json.loads(view["config"])}
@@ -333,8 +333,8 @@ def create(
     committee = connection.committee
     if committee is not None:
         linear, rules = of_committee_alone(configuration)
-        text = encrypted_configuration(*_sizes(features, arms), linear)
-        return Call(lambda done: committee.create(text, rules, labels, done), described)
+        text, rewards = encrypted_configuration(*_sizes(features, arms), linear), linear.get("rewards")
+        return Call(lambda done: committee.create(text, rules, rewards, labels, done), described)
     if not connection.has_keys:
         raise KeysError(
             "an encrypted bandit needs keys, as helba.Client(url, helba.Keys.open(path)), or a committee, as "
