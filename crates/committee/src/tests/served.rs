@@ -544,8 +544,8 @@ fn members_and_servers_stop_and_start() {
 }
 
 /// Members whose steps take longer than the server's patience where many slots are prepared together, as many
-/// as the stock has, prepare fewer, and a request is decided. If they always prepare as many, it ends without a
-/// decision.
+/// as the stock has, prepare fewer, and a request is decided. If they always prepare as many, it ends without
+/// a decision.
 #[test]
 fn slow_members_prepare_fewer_slots() {
     let mut committee = Committee::with_stock(2, 4, 32);
