@@ -3,7 +3,7 @@
 //! The scores z and u of the arms are coefficients of a CKKS ciphertext of the ring of scores. They become
 //! LWE samples, a bootstrap an arm computes the index u + β·√(z + c₁), a bootstrap a pair compares two
 //! indices, and a bootstrap an arm finds out whether the arm won all its comparisons. The answer is one LWE
-//! sample an arm, which its user decrypts. docs/argmax-by-bootstrapping.md has the derivation.
+//! sample an arm, which its user decrypts. docs/argmax-by-bootstrapping.md has the chain and its noise.
 //!
 //! For a server that answers users who are alone, with up to [`protocol::MOST_BOOTSTRAPPED_ARMS`] arms. Many
 //! users at once are cheaper with the polynomial comparison of `helba`. The server needs no secret: key
