@@ -56,8 +56,8 @@ pub struct ProductUpdate {
     /// The rows of V/s and gᵀ/s, once they are there.
     statistics: Option<Ciphertext>,
     inverse: Inverse,
-    /// The part of the inverse in the model, once it is there.
-    model: Option<Ciphertext>,
+    /// The ciphertexts of the model, with the inverse alone, once they are there.
+    model: Vec<Ciphertext>,
 }
 
 /// A step of an update for a holder of the key.
@@ -75,8 +75,9 @@ pub struct ProductTask {
 /// The result of an update.
 #[derive(Debug, Clone)]
 pub struct ProductModel {
-    /// The model that contexts are multiplied by, at the scale 2^[`LOG_MODEL`].
-    pub scores: Ciphertext,
+    /// The ciphertexts of the model that contexts are multiplied by, at the scale 2^[`LOG_MODEL`]: one, and
+    /// for stages [`protocol::staged::StagedLayout::model_parts`].
+    pub scores: Vec<Ciphertext>,
     /// The inverse from which the next update begins.
     pub inverse: Inverse,
 }
@@ -85,7 +86,7 @@ impl ProductUpdate {
     /// An update of the inverse `inverse` to the sums `total` of all feedback, with masks derived from `key`,
     /// which must be secret and belong to this update alone.
     pub fn new(scalars: ProductScalars, total: Ciphertext, inverse: Inverse, key: MaskSeed) -> Self {
-        ProductUpdate { scalars, key, at: 0, product: total, statistics: None, inverse, model: None }
+        ProductUpdate { scalars, key, at: 0, product: total, statistics: None, inverse, model: Vec::new() }
     }
 
     /// The step that waits for a holder of the key. The same state gives the same bytes, because the mask
@@ -171,14 +172,14 @@ impl ProductUpdate {
             }
             ProductStep::Inverse => {
                 let inverse = Inverse { rows: Arc::new(next()?), columns: Arc::new(next()?) };
-                let model = next()?.with_scale(model_scale);
                 self.product = with_statistics(&inverse.columns)?;
-                (self.inverse, self.model) = (inverse, Some(model));
+                self.model = parts.map(|part| part.with_scale(model_scale)).collect();
+                self.inverse = inverse;
             }
             ProductStep::Estimate => {
-                let mut scores = next()?.with_scale(model_scale);
-                let inverse = self.model.as_ref().ok_or(Error::Broken("an estimate without its inverse"))?;
-                eval.add_assign(&mut scores, inverse)?;
+                let mut scores = self.model.clone();
+                let last = scores.last_mut().ok_or(Error::Broken("an estimate without its inverse"))?;
+                eval.add_assign(last, &next()?.with_scale(model_scale))?;
                 return Ok(Some(ProductModel { scores, inverse: self.inverse.clone() }));
             }
         }
@@ -198,6 +199,7 @@ mod tests {
     use super::*;
     use ckks_secret::{SecretKey, decrypt_coefficients};
     use nalgebra::{DMatrix, DVector};
+    use protocol::staged::StagedLayout;
     use protocol::{
         BanditConfig, INVERSE_TOLERANCE, KeyPlan, LOG_STATISTICS, ScoreLayout, Shape, WidthShape,
     };
@@ -249,7 +251,7 @@ mod tests {
             let (public_key, key_id) = (party.public.clone(), party.key_id());
             let ring = RingKeys { evaluator, public_key, key_id };
             let matrices = layout.matrices().unwrap();
-            let exchanges = ProductExchanges::new(&layout, &party.params, matrices).unwrap();
+            let exchanges = ProductExchanges::new(&layout, &party.params, matrices, None).unwrap();
             let scale = f64::from(LOG_STATISTICS).exp2();
             let total = Ciphertext::zero(&party.params, party.params.max_level()).with_scale(scale);
             let inverse = Inverse::identity(&ring, &matrices).unwrap();
@@ -472,7 +474,7 @@ mod tests {
                     let indices = |of: &dyn Fn(&DVector<f64>) -> [f64; 2]| -> Vec<f64> {
                         arms.iter().map(of).map(|[z, u]| u + 0.5 * z).collect()
                     };
-                    let got = indices(&|x| world.scores(&model.scores, x));
+                    let got = indices(&|x| world.scores(&model.scores[0], x));
                     let want = indices(&|x| {
                         let padded = x.clone().resize_vertically(dim, 0.0);
                         [(padded.transpose() * &inverse * &padded)[0], padded.dot(&exact)]
@@ -485,6 +487,39 @@ mod tests {
                 }
             }
             assert_eq!(agreed, asked, "{d}");
+        }
+    }
+
+    /// A staged bandit has the model of its stages in the places of [`StagedLayout::model`], in one
+    /// ciphertext and in several, of which the last has the estimate.
+    #[test]
+    fn stages_have_the_model_in_their_places() {
+        for (arms, parts) in [(4, 1), (256, 2)] {
+            let mut world = World::new(7, 4, 0.5);
+            let params = world.ring.evaluator.params().clone();
+            let mut config = world.config.clone();
+            config.linear.k = arms;
+            let staged = StagedLayout::new(&config, 1, &params, params.n()).unwrap();
+            assert_eq!(staged.model_parts(), parts);
+            world.exchanges =
+                ProductExchanges::new(&world.layout, &params, world.exchanges.matrices, Some(&staged))
+                    .unwrap();
+            let contexts: Vec<_> = (0..BATCH).map(|_| unit(7, &mut world.rng)).collect();
+            world.learn(&contexts, 1);
+            let scalars = world.warm();
+            let model = world.run(&scalars, &honest);
+            let omega = world.twin(&scalars);
+            let want = staged.model(|i, j| world.exact[(i, j)] / scalars.lambda, |j| omega[j]);
+            assert_eq!((model.scores.len(), want.len()), (parts, parts));
+            for (part, want) in model.scores.iter().zip(&want) {
+                assert_eq!(part.scale(), f64::from(LOG_MODEL).exp2());
+                let off = decrypt_coefficients(&world.secret, part).with(|got| {
+                    got.iter().zip(want).map(|(got, want)| (got - i128::from(*want)).abs()).max().unwrap()
+                });
+                // Two fresh encryptions, and the noise of X and of ω in units of 2⁻²².
+                assert!(off < 64, "{arms}: {off}");
+                assert!(want.iter().any(|want| want.abs() > 1 << 18), "{arms}");
+            }
         }
     }
 
@@ -535,7 +570,7 @@ mod tests {
             };
             let model = world.run(&scalars, &lie);
             let exact = world.design.clone().try_inverse().unwrap() * &world.moment;
-            let [_, u] = world.scores(&model.scores, &DVector::from_vec(vec![0.0, 1.0]));
+            let [_, u] = world.scores(&model.scores[0], &DVector::from_vec(vec![0.0, 1.0]));
             ((u - exact[1]) / c, world.moment[0])
         };
         let (got, moment) = read(true);

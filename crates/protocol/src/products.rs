@@ -34,8 +34,9 @@
 //! sender of feedback can make it wrong at will.
 
 use crate::scores::{LOG_MODEL, LOG_STATISTICS};
+use crate::staged::StagedLayout;
 use crate::{BanditConfig, Error, Factors, ScoreLayout};
-use ckks::{Exchange, MapTerm, Params, Side};
+use ckks::{Exchange, MapTerm, Params, Side, Term};
 use serde::{Deserialize, Serialize};
 
 /// log₂ of the scale of the operands of a product.
@@ -148,11 +149,17 @@ pub struct ProductExchanges {
 }
 
 impl ProductExchanges {
-    /// The exchanges of a bandit with this layout in the ring `small` of scores.
+    /// The exchanges of a bandit with this layout in the ring `small` of scores, whose evaluations are staged
+    /// if `staged` has their places: the model is then that of [`StagedLayout::model`].
     ///
     /// # Errors
     /// [`ckks::Error::BadParams`] for a ring with too wide a modulus.
-    pub fn new(layout: &ScoreLayout, small: &Params, matrices: MatrixLayout) -> Result<Self, ckks::Error> {
+    pub fn new(
+        layout: &ScoreLayout,
+        small: &Params,
+        matrices: MatrixLayout,
+        staged: Option<&StagedLayout>,
+    ) -> Result<Self, ckks::Error> {
         let (n, dim, d) = (matrices.n, matrices.dim, layout.features());
         let term = |from: usize, to: usize, weight: f64, group: usize| MapTerm { from, to, weight, group };
         // Entry (row, j) of a product to entry (to, j) of a left operand, or to a column.
@@ -196,13 +203,19 @@ impl ProductExchanges {
         let residual = all().map(|(i, j)| minus_right(i, i, j, 0, 0));
         // The model is at a scale of its own.
         let unit = f64::from(LOG_MODEL as i32 - LOG_OPERAND as i32).exp2();
+        let (model, parts) = match staged {
+            None => (layout.model(), 1),
+            Some(staged) => (staged.model_terms(dim), staged.model_parts()),
+        };
         let (mut inverse, mut estimate): (Vec<_>, Vec<_>) = (all().flat_map(symmetric).collect(), Vec::new());
-        for model in layout.model() {
-            let (i, j) = (model.slot / dim, model.slot % dim);
-            let weight = model.factor * unit;
+        for Term { slot, coefficient, factor } in model {
+            let (i, j, weight) = (slot / dim, slot % dim, factor * unit);
             match i < dim {
-                true => inverse.push(term(matrices.product(i, j), 2 * n + model.coefficient, weight, 1)),
-                false => estimate.push(term(matrices.product(dim, j), model.coefficient, weight, 0)),
+                true => inverse.push(term(matrices.product(i, j), 2 * n + coefficient, weight, 1)),
+                // ω is the last row of a model.
+                false => {
+                    estimate.push(term(matrices.product(dim, j), coefficient - (parts - 1) * n, weight, 0))
+                }
             }
         }
         Ok(ProductExchanges {
@@ -212,7 +225,7 @@ impl ProductExchanges {
             newton: of_product(2, newton.collect())?,
             last: of_product(2, last.collect())?,
             residual: of_product(1, residual.collect())?,
-            inverse: of_product(3, inverse)?,
+            inverse: of_product(2 + parts, inverse)?,
             estimate: of_product(1, estimate)?,
         })
     }

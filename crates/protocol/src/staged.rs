@@ -29,7 +29,7 @@
 
 use crate::levels::{ANSWER_LEVEL, PRODUCTS_LEVEL};
 use crate::{BanditConfig, Error, LOG_CONTEXT, LOG_MODEL, LOG_SCORE, check_features};
-use ckks::{Domain, Exchange, MapTerm, Params, Side};
+use ckks::{Domain, Exchange, MapTerm, Params, Side, Term};
 use fault::OutOfRange;
 
 /// The most features of staged decisions.
@@ -173,30 +173,43 @@ impl StagedLayout {
         Ok(rows.chunks(self.arms_of_one()).map(part).collect())
     }
 
+    /// The coefficient of entry `f` of a row of the model, row d being ω: the number of its ciphertext, its
+    /// place in it, and the factor of the entry, whose scale is 2^[`LOG_MODEL`].
+    pub(crate) fn model_place(&self, row: usize, f: usize) -> (usize, usize, f64) {
+        let of_one = self.distance() / self.gap();
+        let (part, at) = (row / of_one, row % of_one * self.gap());
+        // X^(−f) = −X^(N' − f).
+        let (at, sign) = match at.checked_sub(f) {
+            Some(at) => (at, 1.0),
+            None => (self.n + at - f, -1.0),
+        };
+        // ω·x has one factor of the bound, and xᵀAx two.
+        let log = if row == self.features { self.log_model + self.log_bound } else { self.log_model };
+        (part, at, sign * (-f64::from(log)).exp2())
+    }
+
     /// The coefficients of the model at the scale 2^[`LOG_MODEL`].
     pub fn model(&self, a: impl Fn(usize, usize) -> f64, omega: impl Fn(usize) -> f64) -> Vec<Vec<i64>> {
-        let of_one = self.distance() / self.gap();
-        let entry = |row: usize, f: usize| match row == self.features {
-            // ω·x has one factor of the bound, and xᵀAx two.
-            true => omega(f) * (-f64::from(self.log_bound)).exp2(),
-            false => a(row, f),
-        };
-        let scale = f64::from(LOG_MODEL as i32 - self.log_model).exp2();
-        let part = |k: usize| {
-            let mut out = vec![0; self.n];
-            for (rho, row) in (k * of_one..(self.features + 1).min((k + 1) * of_one)).enumerate() {
-                for f in 0..self.features {
-                    // X^(−f) = −X^(N' − f).
-                    let (at, sign) = match (rho * self.gap()).checked_sub(f) {
-                        Some(at) => (at, 1.0),
-                        None => (self.n + rho * self.gap() - f, -1.0),
-                    };
-                    out[at] = (sign * entry(row, f) * scale).round() as i64;
-                }
-            }
-            out
-        };
-        (0..self.model_parts()).map(part).collect()
+        let scale = f64::from(LOG_MODEL).exp2();
+        let mut out = vec![vec![0; self.n]; self.model_parts()];
+        for (row, f) in (0..=self.features).flat_map(|row| (0..self.features).map(move |f| (row, f))) {
+            let (part, at, factor) = self.model_place(row, f);
+            let entry = if row == self.features { omega(f) } else { a(row, f) };
+            out[part][at] = (factor * entry * scale).round() as i64;
+        }
+        out
+    }
+
+    /// The numbers of a model in slots i·`dim` + j for A and `dim`² + j for ω, as terms of the coefficients
+    /// of all its ciphertexts: coefficient c·N' + k is coefficient k of ciphertext c.
+    pub fn model_terms(&self, dim: usize) -> Vec<Term> {
+        let rows = (0..=self.features).flat_map(|row| (0..self.features).map(move |f| (row, f)));
+        rows.map(|(row, f)| {
+            let (part, at, factor) = self.model_place(row, f);
+            let row = if row == self.features { dim } else { row };
+            Term { slot: row * dim + f, coefficient: part * self.n + at, factor }
+        })
+        .collect()
     }
 
     /// log₂ of r, where the scores of the ring of scores are z/r and u/r.
