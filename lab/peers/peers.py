@@ -1,4 +1,4 @@
-"""Plays six files with the algorithm of the encrypted bandit and with four other libraries, and writes docs/peers.md.
+"""Plays files with the algorithm of the encrypted bandit and with four other libraries, and writes docs/peers.md.
 
     cargo build --release -p user-client -p helba-lab --example decisions --bin helba-client
     python3 -m venv venv && venv/bin/pip install --no-deps -r lab/peers/requirements.txt
@@ -42,7 +42,16 @@ SHOWN = {
     "ratings": "ratings log",
     "logged": "logged bandit",
 }
-SEVERAL = ("visits", "visits-scored", "trial")
+WIDE = {
+    "treatments": "60 features, 5 treatments",
+    "visits-all": "generated visits, 45 features",
+    "cars": "cars, 52 features, 6 arms",
+    "ratings-48": "ratings log, 48 features",
+    "ratings-64": "ratings log, 64 features",
+    "logged-all": "logged bandit, 47 features",
+}
+"""Files of more features than 16."""
+SEVERAL = ("visits", "visits-scored", "trial", "treatments", "visits-all")
 """Files of which every seed is another one."""
 
 
@@ -245,8 +254,9 @@ def purchases(programs: Programs, name: str):
     yield rounds, rounds, 0
 
 
-def foreign(programs: Programs, file: str):
-    schema = ROOT / "data" / "foreign" / (file.split(".")[0] + ".toml")
+def foreign(programs: Programs, file: str, schema: str | None = None):
+    own = ROOT / "data" / "foreign" / (file.split(".")[0] + ".toml")
+    schema = programs.written(f"{len(list(programs.work.iterdir()))}.toml", schema) if schema else own
     rounds = Rounds(programs.convert(ROOT / "data" / "foreign" / file, schema))
     yield rounds, rounds, 0
 
@@ -261,6 +271,29 @@ def trial(programs: Programs, seeds: int):
         schema = programs.written("trial.toml", 'layout = "wide"\nreward = "reward.{candidate}"\nidentity = true\n')
         rounds = Rounds(programs.convert(file, schema), np.tile(chances, (600, 1)))
         yield rounds, rounds, 300
+
+
+def treatments(programs: Programs, seeds: int):
+    """2,000 patients with 12 features, of which each of 5 treatments has weights of its own: success by the logistic function."""
+    d, k, n = 12, 5, 2000
+    weights = np.random.default_rng(60).normal(0.0, 1.2, (k, d))
+    names = [f"f{i}" for i in range(d)]
+    pairs = ", ".join(f'["candidate", "{name}"]' for name in names)
+    plain = ", ".join(f'{name} = "none"' for name in names)
+    schema = programs.written(
+        "treatments.toml",
+        f'layout = "wide"\nreward = "reward.{{candidate}}"\ninteractions_only = true\ninteractions = [{pairs}]\ncontext = {{ {plain} }}\n',
+    )
+    for seed in range(seeds):
+        rng = np.random.default_rng(seed)
+        x = np.column_stack([np.ones(n), rng.uniform(-1.0, 1.0, (n, d - 1))])
+        expected = 1.0 / (1.0 + np.exp(-x @ weights.T))
+        hits = rng.random((n, k)) < expected
+        header = ",".join([*names, *(f"reward.{a}" for a in "abcde")])
+        lines = [",".join([*(f"{v:.4f}" for v in row), *map(str, hit)]) for row, hit in zip(x, hits.astype(int))]
+        file = programs.written(f"treatments{seed}.csv", "\n".join([header, *lines]) + "\n")
+        rounds = Rounds(programs.convert(file, schema), expected)
+        yield rounds, rounds, n // 2
 
 
 class Visits:
@@ -311,6 +344,47 @@ def visits_scored(programs: Programs, seeds: int):
         yield few, few, first
 
 
+def visits_all(programs: Programs, seeds: int):
+    """The same visits, and all learn with all features."""
+    for _, wide, first in visits(programs, seeds):
+        yield wide, wide, first
+
+
+CARS = """layout = "wide"
+pattern = "{feature}{candidate}"
+chosen = "choice"
+chosen_pattern = "choice{candidate}"
+interactions = [["college", "type"], ["college", "fuel"], ["hsg2", "type"], ["hsg2", "fuel"], ["coml5", "type"], ["coml5", "fuel"]]
+candidate = { type = "one-hot", fuel = "one-hot", price = "min-max", range = "min-max", acc = "min-max", speed = "min-max", pollution = "min-max", size = "min-max", space = "min-max", cost = "min-max", station = "min-max" }
+context = { college = "none", hsg2 = "none", coml5 = "none" }
+"""
+RATINGS = """layout = "long"
+user = "user_id"
+time = "timestamp"
+arms = 4
+reward = "stars"
+reward_range = [1, 5]
+interactions = [["age", "genre"], ["age", "film"]]
+project = { features = FEATURES, by = "random", seed = 1 }
+candidate = { genre = "one-hot", film = "hash:40", year = "min-max", minutes = "min-max" }
+context = { age = "min-max" }
+"""
+LOGGED = """layout = "dsjson"
+candidates = ["yoplait", "dannon", "hiland", "weight"]
+user = "user.id"
+time = "Timestamp"
+previous = true
+interactions = [["brand.name", "brand.price"], ["brand.name", "brand.feat"], ["brand.name", "user.id"]]
+interactions_only = true
+[candidate]
+"brand.name" = "one-hot"
+"brand.feat" = "none"
+"brand.price" = "max"
+[context]
+"user.id" = "hash:8"
+"""
+
+
 def best_fixed(rounds: Rounds, first: int) -> float:
     return max(rounds.earned([arm] * len(rounds), first) for arm in range(len(rounds.arms)))
 
@@ -346,6 +420,12 @@ def main() -> None:
             "trial": lambda: trial(programs, options.seeds),
             "ratings": lambda: foreign(programs, "ratings.csv"),
             "logged": lambda: foreign(programs, "logged.json"),
+            "treatments": lambda: treatments(programs, options.seeds),
+            "visits-all": lambda: visits_all(programs, options.seeds),
+            "cars": lambda: foreign(programs, "cars.csv", CARS),
+            "ratings-48": lambda: foreign(programs, "ratings.csv", RATINGS.replace("FEATURES", "48")),
+            "ratings-64": lambda: foreign(programs, "ratings.csv", RATINGS.replace("FEATURES", "64")),
+            "logged-all": lambda: foreign(programs, "logged.json", LOGGED),
         }
         for file, runs in files.items():
             if options.files and file not in options.files:
@@ -375,7 +455,7 @@ def main() -> None:
             for name, values in cells.items():
                 cells[name] = round(values, 4) if name == "margin" else [round(value, 4) for value in values]
             kept.write_text(json.dumps(cells, indent=1) + "\n")
-    missing = [name for name in (*SHOWN, "encrypted") if not (options.keep / f"{name}.json").exists()]
+    missing = [name for name in (*SHOWN, *WIDE, "encrypted") if not (options.keep / f"{name}.json").exists()]
     if missing:
         print(f"no page yet: {', '.join(missing)} not kept in {options.keep}", file=sys.stderr)
     else:
@@ -390,20 +470,25 @@ def half_width(values) -> float:
 
 def page(kept: Path) -> str:
     """The page of the results that are kept."""
-    results = {file: json.loads((kept / f"{file}.json").read_text()) for file in SHOWN}
+    results = {file: json.loads((kept / f"{file}.json").read_text()) for file in (*SHOWN, *WIDE)}
     columns = ["ours", *PEERS, "best fixed", "possible"]
 
     def cell(values: list[float]) -> str:
         half = half_width(values)
         return f"{np.mean(values):.3f}" + (f" ± {half:.3f}" if half >= 0.0005 else "")
 
-    lines = [f"| file | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
-    lines += [f"| {SHOWN[file]} | " + " | ".join(cell(cells[name]) for name in columns) + " |" for file, cells in results.items()]
-    margins = ", ".join(f"{cells['margin']:.3f} ({SHOWN[file]})" for file, cells in results.items() if "margin" in cells)
+    def table(shown: dict[str, str]) -> str:
+        lines = [f"| file | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+        lines += [f"| {title} | " + " | ".join(cell(results[file][name]) for name in columns) + " |" for file, title in shown.items()]
+        return "\n".join(lines)
+
+    titles = {**SHOWN, **WIDE}
+    margins = ", ".join(f"{cells['margin']:.3f} ({titles[file]})" for file, cells in results.items() if "margin" in cells)
     pins = dict(line.split("==") for line in Path(__file__).with_name("requirements.txt").read_text().split())
     libraries = ", ".join(f"{name} {pins[name]}" for name in ("mabwiser", "contextualbandits", "vowpalwabbit", "obp"))
     values = {
-        "TABLE": "\n".join(lines),
+        "TABLE": table(SHOWN),
+        "WIDE": table(WIDE),
         "SEEDS": str(len(results["visits"]["ours"])),
         "MARGINS": margins,
         "LIBRARIES": libraries,
@@ -452,6 +537,20 @@ TABLE
 that are taken to be independent, is MARGINS: smaller differences say nothing.
 
 Policies see for each arm its row of features; those that take one context for all arms see the distinct columns of all rows, and learn each arm by itself. `best fixed` is the best arm in hindsight, and `possible` the mean of the largest reward of each round, or of the largest expected reward where the truth is known (1 for logged rounds). What others earn is kept in `lab/peers/kept`; without this folder they play again.
+
+## More features than 16
+
+All learn with the same features: `ours` is the same algorithm in the clear, which keys of sixteen features do not carry.
+
+WIDE
+
+| file | rounds | counted |
+|---|---|---|
+| 60 features, 5 treatments | made up: 2,000 patients with 12 features, of which each treatment has weights of its own; success by the logistic function of their sum | expected reward of the second 1,000, SEEDS seeds |
+| generated visits | all 45 features; what the others play is the same as above | as above |
+| cars | the first 300 choices; all columns, and the products of the person's with body and fuel | all rounds |
+| ratings log | genre, title in 40 buckets, year, length, and their products with age, by random signs to 48 and 64 features | all rounds |
+| logged bandit | the products of brand with price, display and one of eight groups of customers | as above |
 
 ## On ciphertexts
 

@@ -41,6 +41,12 @@ fn the_page_has_what_is_kept() {
         ("trial", "two-armed trial"),
         ("ratings", "ratings log"),
         ("logged", "logged bandit"),
+        ("treatments", "60 features, 5 treatments"),
+        ("visits-all", "generated visits, 45 features"),
+        ("cars", "cars, 52 features, 6 arms"),
+        ("ratings-48", "ratings log, 48 features"),
+        ("ratings-64", "ratings log, 64 features"),
+        ("logged-all", "logged bandit, 47 features"),
     ] {
         let (kept, cells) = (kept(file), row(&page, shown));
         for (column, cell) in columns.iter().zip(cells).skip(1) {
