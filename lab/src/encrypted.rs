@@ -198,7 +198,9 @@ impl<'a> Played<'a> {
         let (masked, rng) = (&task.masked, &mut self.rng);
         Ok(Some(match task.kind {
             // A bandit asks for its own sums and models; scores are raised above.
-            TaskKind::Scores { .. } | TaskKind::Answers => anyhow::bail!("a bandit has no scores to raise"),
+            TaskKind::Scores { .. } | TaskKind::Answers | TaskKind::Product { .. } => {
+                anyhow::bail!("a bandit has no scores to raise")
+            }
             TaskKind::Sum => {
                 let factors = exchanges.layout.statistics_factors();
                 let raised = ckks_secret::raise(&exchanges.statistics, small, large, masked, factors, rng)?;

@@ -1,8 +1,9 @@
 //! The exchanges of an encrypted bandit with a holder of the key: what both sides must compute alike.
 
 use crate::levels::{ANSWER_LEVEL, PRODUCTS_LEVEL};
+use crate::products::{PRODUCT_FACTORS, ProductExchanges, ProductStep};
 use crate::{BanditConfig, LOG_SCORE, LOG_STATISTICS, Plan, Rings, ScoreLayout, ScoreRing};
-use ckks::{Params, RAISE_FACTORS, Raise, SlotsToCoefficients};
+use ckks::{Exchange, Params, RAISE_FACTORS, Raise, SlotsToCoefficients};
 use serde::{Deserialize, Serialize};
 
 /// What a holder of the key is asked for.
@@ -20,6 +21,16 @@ pub enum TaskKind {
     Model,
     /// Encrypt the entries of an evaluation of several requests as coefficients ([`Exchanges::answers`]).
     Answers,
+    /// Make of a product of an update what its step makes of it ([`crate::products`]).
+    Product {
+        /// The step.
+        step: ProductStep,
+        /// The factors of its groups.
+        factors: [f64; PRODUCT_FACTORS],
+        /// The hash of its map and factors ([`ckks::Exchange::hash`]), which the holder compares with its own
+        /// before it decrypts.
+        hash: [u8; 32],
+    },
 }
 
 /// The largest factor of a raise of scores. Scores have a scale of 2⁵⁰, and slots one of 2³² at most.
@@ -38,6 +49,8 @@ pub struct Exchanges {
     pub model: SlotsToCoefficients,
     /// The entries of several users become coefficients in the ring of answers, at the scale of the slots.
     pub answers: SlotsToCoefficients,
+    /// The steps of updates by products.
+    pub products: Option<ProductExchanges>,
 }
 
 impl Exchanges {
@@ -66,6 +79,17 @@ impl Exchanges {
         let answers =
             SlotsToCoefficients::new(decisions, answers, level, slots, scale, &layout.answer_terms(slots))?
                 .into_level(ANSWER_LEVEL, scale)?;
-        Ok(Exchanges { layout, scores, statistics, model, answers })
+        Ok(Exchanges { layout, scores, statistics, model, answers, products: None })
+    }
+
+    /// The exchange of a task, its factors and the hash that the task states; `None` for tasks of other
+    /// kinds, and for steps that the bandit does not have.
+    pub fn of<'a>(&'a self, kind: &'a TaskKind) -> Option<(&'a Exchange, &'a [f64], &'a [u8; 32])> {
+        match kind {
+            TaskKind::Product { step, factors, hash } => {
+                Some((self.products.as_ref()?.of(*step), factors, hash))
+            }
+            TaskKind::Scores { .. } | TaskKind::Sum | TaskKind::Model | TaskKind::Answers => None,
+        }
     }
 }

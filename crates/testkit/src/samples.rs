@@ -79,7 +79,7 @@ pub fn reply() -> DecideReply {
         answer: vec![1; 50],
         question: Some(TraceQuestion { id: QUESTION, frame: vec![2; 40] }),
     };
-    let task = |id, kind| RaiseTask { id, kind, masked: vec![id as u8; 30] };
+    let task = |id, kind| RaiseTask { id, kind, masked: vec![vec![id as u8; 30]] };
     DecideReply {
         decision: Some(decision),
         ticket: Some(Ticket([4; 16])),

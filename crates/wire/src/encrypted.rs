@@ -105,6 +105,10 @@ pub struct Limits {
     pub raised: usize,
     /// A ciphertext of the ring of scores.
     pub scores: usize,
+    /// The most masked ciphertexts of a task.
+    pub task_frames: usize,
+    /// The most ciphertexts of an answer to an exchange; 0 for a bandit without exchanges.
+    pub raised_frames: usize,
     /// The sum of counters; 0 without them.
     pub counters: usize,
 }
@@ -157,6 +161,8 @@ impl Limits {
             )?),
             raised: raised.max(action),
             scores,
+            task_frames: 1,
+            raised_frames: 0,
             counters: if config.counters.is_some() { counters } else { 0 },
         })
     }
@@ -181,12 +187,15 @@ impl Limits {
 
     /// The longest [`DecideReply`].
     pub fn reply(&self) -> usize {
-        frame::overhead(2 + MOST_TASKS) + self.answer + self.question + MOST_TASKS * self.task
+        let tasks = MOST_TASKS * self.task_frames;
+        frame::overhead(2 + tasks) + self.answer + self.question + tasks * self.task
     }
 
     /// The longest [`Raises`].
     pub fn raises(&self) -> usize {
-        frame::overhead(2 * MOST_TASKS) + MOST_TASKS * (self.raised + self.scores)
+        let exchanged = self.raised_frames * self.raised.max(self.scores);
+        let frames = self.raised_frames.max(2);
+        frame::overhead(MOST_TASKS * frames) + MOST_TASKS * exchanged.max(self.raised + self.scores)
     }
 }
 
@@ -265,8 +274,9 @@ pub struct RaiseTask {
     pub id: u64,
     /// The kind.
     pub kind: TaskKind,
-    /// The frame of the masked ciphertext, at the canonical scale of its level.
-    pub masked: Vec<u8>,
+    /// The frames of the masked ciphertexts, at the canonical scale of their level: one, or as many as an
+    /// exchange takes.
+    pub masked: Vec<Vec<u8>>,
 }
 
 /// A decision, or several of one request.
@@ -318,7 +328,8 @@ struct ReplyHeader {
     others: Vec<DecisionId>,
     question: Option<QuestionId>,
     ticket: Option<Ticket>,
-    tasks: Vec<(u64, TaskKind)>,
+    /// Each with the number of its frames.
+    tasks: Vec<(u64, TaskKind, u32)>,
 }
 
 impl DecideReply {
@@ -331,13 +342,13 @@ impl DecideReply {
             others: decision.map(|d| d.others.clone()).unwrap_or_default(),
             question: question.map(|question| question.id),
             ticket: self.ticket,
-            tasks: self.tasks.iter().map(|task| (task.id, task.kind)).collect(),
+            tasks: self.tasks.iter().map(|task| (task.id, task.kind, task.masked.len() as u32)).collect(),
         };
         let own = [decision.map(|d| &d.answer), question.map(|question| &question.frame)];
         let blobs: Vec<&[u8]> = own
             .into_iter()
             .flatten()
-            .chain(self.tasks.iter().map(|task| &task.masked))
+            .chain(self.tasks.iter().flat_map(|task| &task.masked))
             .map(Vec::as_slice)
             .collect();
         frame::write(Kind::DecideReply, &header, &blobs)
@@ -377,8 +388,12 @@ impl DecideReply {
             None => None,
         };
         let mut tasks = Vec::new();
-        for (id, kind) in header.tasks {
-            tasks.push(RaiseTask { id, kind, masked: reader.blob("a task", limits.task)?.to_vec() });
+        for (id, kind, frames) in header.tasks {
+            if !(1..=limits.task_frames).contains(&(frames as usize)) {
+                return Err(Error::Malformed("a task with more ciphertexts than its bandit asks for"));
+            }
+            let masked = (0..frames).map(|_| Ok(reader.blob("a task", limits.task)?.to_vec()));
+            tasks.push(RaiseTask { id, kind, masked: masked.collect::<Result<_, Error>>()? });
         }
         reader.end()?;
         Ok(DecideReply { decision, ticket: header.ticket, tasks })
@@ -496,6 +511,8 @@ pub enum Raised {
     },
     /// Entries of an evaluation: the frame of a ciphertext of the ring of answers, with a seed.
     Answers(Vec<u8>),
+    /// What an exchange makes of its ciphertexts: their frames.
+    Exchanged(Vec<Vec<u8>>),
 }
 
 /// The answers of a holder of the key.
@@ -513,6 +530,8 @@ enum RaisedKind {
     Sum,
     Model,
     Answers,
+    /// With the number of frames.
+    Exchanged(u32),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -532,6 +551,9 @@ impl Raises {
                 Raised::Sum(frame) => (RaisedKind::Sum, vec![frame.as_slice()]),
                 Raised::Model { deep, scores } => (RaisedKind::Model, vec![deep.as_slice(), scores]),
                 Raised::Answers(frame) => (RaisedKind::Answers, vec![frame.as_slice()]),
+                Raised::Exchanged(frames) => {
+                    (RaisedKind::Exchanged(frames.len() as u32), frames.iter().map(Vec::as_slice).collect())
+                }
             };
             kinds.push((*id, kind.0));
             blobs.extend(kind.1);
@@ -559,6 +581,14 @@ impl Raises {
                     Raised::Model { deep, scores }
                 }
                 RaisedKind::Answers => Raised::Answers(deep()?),
+                RaisedKind::Exchanged(frames) if frames as usize > limits.raised_frames => {
+                    return Err(Error::Malformed("more ciphertexts than an exchange of this bandit makes"));
+                }
+                RaisedKind::Exchanged(frames) => {
+                    let most = limits.raised.max(limits.scores);
+                    let frame = |_| Ok(reader.blob("an exchanged ciphertext", most)?.to_vec());
+                    Raised::Exchanged((0..frames).map(frame).collect::<Result<_, Error>>()?)
+                }
             };
             raised.push((id, answer));
         }
@@ -588,6 +618,8 @@ mod tests {
         task: 8,
         raised: 8,
         scores: 8,
+        task_frames: 2,
+        raised_frames: 3,
     };
     const QUESTION: QuestionId = QuestionId { feedbacks: 300, model_feedbacks: 200, code: [6; 16] };
 

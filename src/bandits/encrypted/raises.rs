@@ -52,6 +52,8 @@ impl EncryptedServed {
         let (mut outcome, mut refused) = (None, None);
         for (task, raised) in message.raised {
             let done = match raised {
+                // No exchange of this bandit waits.
+                Raised::Exchanged(_) => Err(Error::TaskOver { task }),
                 raised @ (Raised::Scores(_) | Raised::Answers(_)) => scores(task)
                     .and_then(|()| self.take_evaluation(task, &raised, message.ticket, &mut outcome)),
                 Raised::Sum(frame) => {

@@ -3,8 +3,8 @@
 
 use super::BanditDevice;
 use crate::Error;
-use ckks::Ciphertext;
-use ckks_secret::SeededCiphertext;
+use ckks::{Ciphertext, KeyId, Side};
+use ckks_secret::{SecretKey, SeededCiphertext};
 use protocol::{LOG_SCORE, LOG_STATISTICS, MOST_FACTOR, TaskKind};
 use rand::{CryptoRng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
@@ -15,7 +15,7 @@ use wire::{RaiseTask, Raised, Raises, Ticket};
 pub struct MaskedTask {
     id: u64,
     kind: TaskKind,
-    masked: Ciphertext,
+    masked: Vec<Ciphertext>,
 }
 
 impl MaskedTask {
@@ -44,24 +44,61 @@ impl BanditDevice<'_> {
             }
             _ => {}
         }
-        let masked = match task.kind {
+        let masked = match (task.kind, &task.masked[..]) {
+            (TaskKind::Product { .. }, frames) => self.read_exchanged(&task.kind, frames)?,
+            (_, [frame]) => vec![self.read_masked(task.kind, frame)?],
+            _ => return Err(Error::BadTask("it has several ciphertexts, and its kind takes one")),
+        };
+        Ok(MaskedTask { id: task.id, kind: task.kind, masked })
+    }
+
+    /// Reads the ciphertexts of an exchange, whose map and factors must be those that this device would use.
+    fn read_exchanged(&self, kind: &TaskKind, frames: &[Vec<u8>]) -> Result<Vec<Ciphertext>, Error> {
+        let other = Error::BadTask("it asks for an exchange that its bandit does not have");
+        let (exchange, factors, hash) = self.exchanges.of(kind).ok_or(other)?;
+        if exchange.hash(factors) != *hash {
+            return Err(Error::BadTask("it asks for an exchange by another map than its bandit's"));
+        }
+        exchange.check_factors(factors)?;
+        let (secret, id) = self.holds(exchange.from())?;
+        let Side { level, scale, .. } = *exchange.from();
+        let read = |frame: &Vec<u8>| ckks::read_ciphertext(secret.params(), id, level, frame);
+        let masked = frames.iter().map(|frame| Ok(read(frame)?.with_scale(scale)));
+        let masked = masked.collect::<Result<Vec<_>, Error>>()?;
+        exchange.check(&masked)?;
+        Ok(masked)
+    }
+
+    /// The key of a side of an exchange.
+    fn holds(&self, side: &Side) -> Result<(&SecretKey, KeyId), Error> {
+        let (small, (decisions, id)) = (&self.device.keys().small, self.device.decisions());
+        match side.params {
+            ref params if params == small.params() => Ok((small, self.small_id)),
+            ref params if params == decisions.params() => Ok((decisions, id)),
+            _ => Err(Error::BadTask("it asks for an exchange in a ring whose key this device does not have")),
+        }
+    }
+
+    /// Reads the ciphertext of a task that has one.
+    fn read_masked(&self, kind: TaskKind, frame: &[u8]) -> Result<Ciphertext, Error> {
+        Ok(match kind {
+            TaskKind::Product { .. } => return Err(Error::BadTask("it has no ciphertext")),
             TaskKind::Scores { .. } | TaskKind::Sum => {
                 let params = self.small();
-                let read = ckks::read_ciphertext(params, self.small_id, params.max_level(), &task.masked)?;
-                let log_scale = if task.kind == TaskKind::Sum { LOG_STATISTICS } else { LOG_SCORE };
+                let read = ckks::read_ciphertext(params, self.small_id, params.max_level(), frame)?;
+                let log_scale = if kind == TaskKind::Sum { LOG_STATISTICS } else { LOG_SCORE };
                 // Frames hold the canonical scale.
                 read.with_scale(f64::from(log_scale).exp2())
             }
             TaskKind::Model => {
                 let (params, level) = (self.device.params(), self.created.plan.refresh_level);
-                ckks::read_ciphertext(params, self.device.key_id(), level, &task.masked)?
+                ckks::read_ciphertext(params, self.device.key_id(), level, frame)?
             }
             TaskKind::Answers => {
                 let (secret, id) = self.device.decisions();
-                ckks::read_ciphertext(secret.params(), id, self.exchanges.answers.level(), &task.masked)?
+                ckks::read_ciphertext(secret.params(), id, self.exchanges.answers.level(), frame)?
             }
-        };
-        Ok(MaskedTask { id: task.id, kind: task.kind, masked })
+        })
     }
 
     /// The body of `POST …/raises` with the answers to `tasks`, under the ticket of a device that waits for
@@ -87,16 +124,23 @@ impl BanditDevice<'_> {
         let (deep, small, exchanges) = (&keys.deep, &keys.small, &self.exchanges);
         let (decisions, decisions_id) = self.device.decisions();
         let frame = |fresh: SeededCiphertext| fresh.to_bytes(deep, self.device.key_id());
+        if let Some((exchange, factors, _)) = exchanges.of(&task.kind) {
+            let [(from, _), (to, id)] = [self.holds(exchange.from())?, self.holds(exchange.to())?];
+            let fresh = ckks_secret::exchange(exchange, from, to, &task.masked, factors, rng)?;
+            return Ok(Raised::Exchanged(fresh.iter().map(|fresh| fresh.to_bytes(to, id)).collect()));
+        }
+        let [masked] = &task.masked[..] else { return Err(Error::BadTask("it has no ciphertext")) };
         match task.kind {
+            // It has an exchange.
+            TaskKind::Product { .. } => Err(Error::BadTask("it has no exchange")),
             TaskKind::Scores { factors } => {
                 let raise = &exchanges.scores;
-                let fresh = ckks_secret::raise(raise, small, decisions, &task.masked, factors, rng)?;
+                let fresh = ckks_secret::raise(raise, small, decisions, masked, factors, rng)?;
                 Ok(Raised::Scores(fresh.to_bytes(decisions, decisions_id)))
             }
             TaskKind::Sum => {
                 let factors = exchanges.layout.statistics_factors();
-                let fresh =
-                    ckks_secret::raise(&exchanges.statistics, small, deep, &task.masked, factors, rng)?;
+                let fresh = ckks_secret::raise(&exchanges.statistics, small, deep, masked, factors, rng)?;
                 Ok(Raised::Sum(frame(fresh)))
             }
             TaskKind::Model => {
@@ -104,18 +148,17 @@ impl BanditDevice<'_> {
                 let (level, slots) = (plan.model_level, plan.model_slots);
                 let [mut first, mut second] = [ChaCha20Rng::from_rng(rng), ChaCha20Rng::from_rng(rng)];
                 let (fresh, scores) = rayon::join(
-                    || ckks_secret::recrypt(deep, &task.masked, level, slots, &mut first),
+                    || ckks_secret::recrypt(deep, masked, level, slots, &mut first),
                     || {
                         let exchange = &exchanges.model;
-                        ckks_secret::slots_to_coefficients(exchange, deep, small, &task.masked, &mut second)
+                        ckks_secret::slots_to_coefficients(exchange, deep, small, masked, &mut second)
                     },
                 );
                 Ok(Raised::Model { deep: frame(fresh?), scores: scores?.to_bytes(small, self.small_id) })
             }
             TaskKind::Answers => {
                 let (exchange, answers) = (&exchanges.answers, &self.answers_secret);
-                let fresh =
-                    ckks_secret::slots_to_coefficients(exchange, decisions, answers, &task.masked, rng)?;
+                let fresh = ckks_secret::slots_to_coefficients(exchange, decisions, answers, masked, rng)?;
                 Ok(Raised::Answers(fresh.to_bytes(answers, self.small_id)))
             }
         }

@@ -318,5 +318,6 @@ fn name(kind: TaskKind) -> &'static str {
         TaskKind::Sum => "sum raised",
         TaskKind::Model => "model encrypted anew",
         TaskKind::Answers => "answers encrypted anew",
+        TaskKind::Product { .. } => "step of an update exchanged",
     }
 }

@@ -316,7 +316,7 @@ impl World {
         let task = self.bandit.task()?;
         let exchanges = self.bandit.exchanges().clone();
         Some(match task.kind {
-            TaskKind::Scores { .. } | TaskKind::Answers => unreachable!(),
+            TaskKind::Scores { .. } | TaskKind::Answers | TaskKind::Product { .. } => unreachable!(),
             TaskKind::Sum => {
                 let factors = exchanges.layout.statistics_factors();
                 let raised = ckks_secret::raise(

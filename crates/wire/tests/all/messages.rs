@@ -90,14 +90,14 @@ fn one_message_is_not_taken_for_another() {
 #[test]
 fn a_form_that_changes_takes_another_version() {
     let forms = [
-        ("reply", reply().to_bytes(), "f4abd1a3deb2b0f8"),
-        ("raises", raises().to_bytes(), "514535527d388c18"),
-        ("feedback", feedback().to_bytes(), "7ff88e97db9811aa"),
-        ("ask again", AskAgain { answers: 3 }.to_bytes(), "80c7707536ef34d8"),
-        ("learn", learn().to_bytes(), "c6155bacae7b9578"),
-        ("counters", ShownCounters { feedbacks: 100, sum: vec![1; 8] }.to_bytes(), "ef97795812c39e85"),
+        ("reply", reply().to_bytes(), "a78f660ed0353abe"),
+        ("raises", raises().to_bytes(), "d773b07ede5ef314"),
+        ("feedback", feedback().to_bytes(), "149fe2a35c5c29a5"),
+        ("ask again", AskAgain { answers: 3 }.to_bytes(), "5d0b60d8a1b1f7b5"),
+        ("learn", learn().to_bytes(), "34a31a8eb09b5dad"),
+        ("counters", ShownCounters { feedbacks: 100, sum: vec![1; 8] }.to_bytes(), "0337cc7af8017491"),
     ];
-    assert_eq!(MAGIC, *b"HLB5");
+    assert_eq!(MAGIC, *b"HLB6");
     let digest = |bytes: &[u8]| blake3::hash(bytes).to_hex()[..16].to_string();
     let changed: Vec<_> = forms
         .iter()
@@ -112,10 +112,10 @@ fn a_form_that_changes_takes_another_version() {
 fn a_message_of_another_version_is_refused_by_it() {
     let mut message = AskAgain { answers: 3 }.to_bytes();
     assert!(AskAgain::read(&message).is_ok(), "the control");
-    message[3] = b'4';
+    message[3] = b'5';
     let error = AskAgain::read(&message).unwrap_err();
-    assert!(matches!(error, Error::Version { got: 4, want: 5, .. }), "{error:?}");
-    assert_eq!(error.to_string(), "the message has format version 4, this program reads version 5");
+    assert!(matches!(error, Error::Version { got: 5, want: 6, .. }), "{error:?}");
+    assert_eq!(error.to_string(), "the message has format version 5, this program reads version 6");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn every_part_has_its_limit() {
         let decision = message.decision.as_mut().unwrap();
         decision.answer = vec![0; answer];
         decision.question = Some(TraceQuestion { id: samples::QUESTION, frame: vec![0; question] });
-        message.tasks.iter_mut().for_each(|sent| sent.masked = vec![0; task]);
+        message.tasks.iter_mut().for_each(|sent| sent.masked = vec![vec![0; task]]);
         message
     };
     let most = with(limits.answer, limits.question, limits.task);
@@ -164,6 +164,23 @@ fn every_part_has_its_limit() {
     }
     too_long(read(raised(vec![model(limits.raised + 1, 1)])), "a raised ciphertext");
     too_long(read(raised(vec![model(1, limits.scores + 1)])), "a model in the ring of scores");
+    let limits = wire::Limits { task_frames: 2, raised_frames: 3, ..limits };
+    let read = |message: Raises| Raises::read(&message.to_bytes(), &limits);
+    let frame = vec![0; limits.raised.max(limits.scores)];
+    let exchanged = |frames: usize| raised(vec![Raised::Exchanged(vec![frame.clone(); frames]); 2]);
+    assert_eq!(read(exchanged(3)).unwrap(), exchanged(3));
+    assert!(matches!(read(exchanged(4)), Err(Error::Malformed(_) | Error::TooLong { .. })));
+    let longer = Raised::Exchanged(vec![vec![0; frame.len() + 1]]);
+    too_long(read(raised(vec![longer])), "an exchanged ciphertext");
+    let task = |frames: usize| {
+        let task = RaiseTask { masked: vec![vec![0; limits.task]; frames], ..reply().tasks[0].clone() };
+        DecideReply { tasks: vec![task], ..DecideReply::default() }
+    };
+    let read = |message: DecideReply| DecideReply::read(&message.to_bytes(), &limits);
+    assert_eq!(read(task(2)).unwrap(), task(2));
+    for frames in [0, 3] {
+        assert!(matches!(read(task(frames)), Err(Error::Malformed(_))));
+    }
     too_long(Raises::read(&vec![0; limits.raises() + 1], &limits), "a message");
     let long = ShownCounters { feedbacks: 100, sum: vec![0; limits.counters + 1] };
     too_long(ShownCounters::read(&long.to_bytes(), &limits), "the counters");
@@ -184,7 +201,7 @@ fn the_numbers_of_tasks_and_decisions_are_bounded() {
     let raised = vec![(1, Raised::Sum(vec![])); 3];
     let many = Raises { ticket: Some(Ticket([1; 16])), raised }.to_bytes();
     assert!(matches!(Raises::read(&many, &limits), Err(Error::Malformed(_))));
-    let task = RaiseTask { masked: vec![], ..reply().tasks[0].clone() };
+    let task = RaiseTask { masked: vec![vec![]], ..reply().tasks[0].clone() };
     let many = DecideReply { tasks: vec![task; 3], ..DecideReply::default() }.to_bytes();
     assert!(matches!(DecideReply::read(&many, &limits), Err(Error::Malformed(_))));
 }

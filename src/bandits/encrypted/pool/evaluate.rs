@@ -323,7 +323,7 @@ impl EncryptedServed {
         users: &mut [User],
         turn: &mut Turn,
     ) -> Result<(T, Raising<'a>), Error> {
-        let task = RaiseTask { id: os_rng()?.next_u64() | 1 << 63, kind, masked };
+        let task = RaiseTask { id: os_rng()?.next_u64() | 1 << 63, kind, masked: vec![masked] };
         let began = Instant::now();
         let mut raising = self.begin(task.id, awaited)?;
         let (mut asked, mut queued, mut late, mut last) = (0, false, false, began);

@@ -116,9 +116,9 @@ impl EncryptedServed {
                 let deep = self.shared.engine.deep();
                 ckks::write_ciphertext(deep.params(), deep.key_id(), &masked)
             }
-            TaskKind::Scores { .. } | TaskKind::Sum => self.small_frame(masked),
+            TaskKind::Scores { .. } | TaskKind::Sum | TaskKind::Product { .. } => self.small_frame(masked),
         };
-        Some(RaiseTask { id, kind, masked })
+        Some(RaiseTask { id, kind, masked: vec![masked] })
     }
 
     /// Gives the task of the bandit's own to a raiser that waits.
@@ -147,7 +147,7 @@ mod tests {
         for id in 0..100 {
             let (sender, _raised) = oneshot::channel();
             let ticket = Ticket([id as u8; 16]);
-            let task = RaiseTask { id, kind: TaskKind::Sum, masked: vec![1] };
+            let task = RaiseTask { id, kind: TaskKind::Sum, masked: vec![vec![1]] };
             {
                 let mut pool = lock(&pool);
                 pool.raising.insert(id, Awaited::Scores(sender, 0));
