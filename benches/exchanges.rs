@@ -123,7 +123,7 @@ fn updates(bench: &mut Bench) {
     let mut rng = ChaCha20Rng::seed_from_u64(1);
     let party = ScoresParty::generate(ring, &mut rng).expect("a shipped set");
     let matrices = layout.matrices().expect("16 features");
-    let exchanges = ProductExchanges::new(&layout, &party.params, matrices).expect("a shipped set");
+    let exchanges = ProductExchanges::new(&layout, &party.params, matrices, None).expect("a shipped set");
     let parties = Parties { public: &party.public, from: &party.secret, to: &party.secret };
     exchange(bench, "newton", exchanges.of(ProductStep::Newton), &parties, &[1.0, 1.0]);
 
