@@ -232,7 +232,7 @@ fn rounds_of(bench: &mut Bench, pair: &mut Pair, d: usize, k: usize) {
     bandit.apply(&pair.engine, &feedback).expect("the first feedback");
     let task = bandit.task().expect("the first feedback ends the first batch");
     let raised = ckks_secret::raise(
-        &exchanges.statistics,
+        &exchanges.slots.as_ref().unwrap().statistics,
         &small.secret,
         &pair.party.secret,
         &task.masked,

@@ -19,7 +19,7 @@ use bandit::{
     Width,
 };
 use clap::Parser;
-use protocol::{BanditConfig, Compare, WidthShape};
+use protocol::{BanditConfig, Compare, Updates, WidthShape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::fmt::Write as _;
@@ -208,7 +208,7 @@ fn encrypted(args: &Args, config: &BanditConfig, bound: f64) -> Result<Encrypted
         user_client::MOST_ANSWERS,
         None,
         Compare::Polynomial,
-        WidthShape::Root,
+        (WidthShape::Root, Updates::Slots),
     )?;
     let progress =
         support::progress(args.rounds * args.encrypted_seeds, "learning on ciphertexts", args.json);
@@ -275,8 +275,15 @@ fn encrypted(args: &Args, config: &BanditConfig, bound: f64) -> Result<Encrypted
 fn both_methods(args: &Args, config: &BanditConfig, bound: f64) -> Result<()> {
     let shape = (config.linear.d, config.linear.k);
     let (compare, width) = (Compare::Polynomial, WidthShape::Root);
-    let default =
-        Deployment::start_with(shape, args.toy, args.json, user_client::MOST_ANSWERS, None, compare, width)?;
+    let default = Deployment::start_with(
+        shape,
+        args.toy,
+        args.json,
+        user_client::MOST_ANSWERS,
+        None,
+        compare,
+        (width, Updates::Slots),
+    )?;
     let paper = PaperDeployment::start(args.toy, args.json)?;
     let bandit = default.device().join(&default.client().create_encrypted(config)?)?;
     let created = paper.client.create_paper(&config.linear)?;

@@ -16,7 +16,7 @@ use bandit::{Arithmetic, HelbaClear, UniformRandom};
 use clap::Parser;
 use datasets::{Dataset, DatasetLog};
 use host::Draft;
-use protocol::{Answers, BanditConfig, Compare, WidthShape};
+use protocol::{Answers, BanditConfig, Compare, Updates, WidthShape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::io::Write;
@@ -56,6 +56,10 @@ struct Args {
     /// How the server compares arms: `pbs` takes a build with `--features pbs`.
     #[arg(long, default_value = "polynomial", value_parser = compare)]
     compare: Compare,
+    /// How updates are computed: `products` takes a fifth of the bytes of keys, and the device answers its
+    /// exchanges.
+    #[arg(long, default_value = "products", value_parser = updates)]
+    updates: Updates,
     /// Small keys without security, for tests.
     #[arg(long)]
     toy: bool,
@@ -93,8 +97,8 @@ fn main() -> Result<()> {
     let writing = |path: &Path| format!("cannot write {}", path.display());
     let draft =
         args.plot.as_deref().map(|path| Draft::create(path).with_context(|| writing(path))).transpose()?;
-    let deployment =
-        Deployment::start_with((d, k), args.toy, args.json, 0, None, args.compare, WidthShape::default())?;
+    let keys_for = (WidthShape::default(), args.updates);
+    let deployment = Deployment::start_with((d, k), args.toy, args.json, 0, None, args.compare, keys_for)?;
     let mut rng = user_client::os_rng()?;
     let bandit = deployment.device().join(&deployment.client().create_encrypted(&config)?)?;
     let mut twin = ClearTwin::new(config.clone());
@@ -227,7 +231,7 @@ fn serve_shop(no_open: bool) -> Result<()> {
         0,
         Some(authority.address()),
         Compare::Polynomial,
-        WidthShape::default(),
+        (WidthShape::default(), Updates::Slots),
     )?;
     let (folder, opened) = (deployment.folder().to_path_buf(), AtomicBool::new(no_open));
     let tell = move |link: &str| {
@@ -250,6 +254,14 @@ fn compare(text: &str) -> Result<Compare, String> {
         "polynomial" => Ok(Compare::Polynomial),
         "pbs" => Ok(Compare::Pbs),
         _ => Err("this must be polynomial or pbs".into()),
+    }
+}
+
+fn updates(text: &str) -> Result<Updates, String> {
+    match text {
+        "slots" => Ok(Updates::Slots),
+        "products" => Ok(Updates::Products),
+        _ => Err("this must be slots or products".into()),
     }
 }
 

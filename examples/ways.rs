@@ -13,7 +13,7 @@
 mod support;
 
 use anyhow::Result;
-use protocol::{BanditConfig, Compare, WidthShape};
+use protocol::{BanditConfig, Compare, Updates, WidthShape};
 use rand::RngExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ fn main() -> Result<()> {
             0,
             None,
             Compare::Pbs,
-            WidthShape::default(),
+            (WidthShape::default(), Updates::Slots),
         )?;
         for (way, compare, raiser) in [
             ("polynomial", Compare::Polynomial, false),

@@ -21,8 +21,14 @@ impl Files {
     fn generate(compare: Compare) -> Self {
         let files = Files(TempDir::new().unwrap());
         let shape = Shape::for_problem(D, K);
-        let request =
-            Request { shape, security: Security::None, width: Default::default(), created: 0, compare };
+        let request = Request {
+            shape,
+            security: Security::None,
+            width: Default::default(),
+            updates: Default::default(),
+            created: 0,
+            compare,
+        };
         let [public, secret] = ["public", "secret"].map(|name| files.file(name));
         keygen::create_files(request, &public, &secret, None, &mut os_rng().unwrap(), |_, _| ()).unwrap();
         files

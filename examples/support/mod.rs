@@ -8,7 +8,7 @@ pub(crate) mod web;
 use anyhow::{Context, Result, ensure};
 use host::{Undone, lock};
 use indicatif::{ProgressBar, ProgressStyle};
-use protocol::{Compare, Shape, WidthShape};
+use protocol::{Compare, Shape, Updates, WidthShape};
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -108,11 +108,12 @@ impl Deployment {
     /// Generates keys for d features and k arms in a temporary folder, and starts a server on a free loopback
     /// port. The device answers at most `trace_answers` trace questions.
     pub(crate) fn start(d: usize, k: usize, toy: bool, quiet: bool, trace_answers: u64) -> Result<Self> {
-        Self::start_with((d, k), toy, quiet, trace_answers, None, Compare::Polynomial, WidthShape::default())
+        let (compare, width) = (Compare::Polynomial, WidthShape::default());
+        Self::start_with((d, k), toy, quiet, trace_answers, None, compare, (width, Updates::Slots))
     }
 
     /// As [`Self::start`], with the pages of the shop if there is a key `authority`, and keys of bandits that
-    /// `compare` so and have this width.
+    /// `compare` so, have this width and compute updates like this.
     pub(crate) fn start_with(
         (d, k): (usize, usize),
         toy: bool,
@@ -120,14 +121,15 @@ impl Deployment {
         trace_answers: u64,
         authority: Option<SocketAddr>,
         compare: Compare,
-        width: WidthShape,
+        (width, updates): (WidthShape, Updates),
     ) -> Result<Self> {
         host::undo_on_signals().context("listening for signals")?;
         let (folder, of_folder) = folder()?;
         let (public, secret) = (folder.path().join("public.bundle"), folder.path().join("secret.bundle"));
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs());
         let security = if toy { keygen::Security::None } else { keygen::Security::Classical128 };
-        let request = keygen::Request { shape: Shape::for_problem(d, k), security, width, created, compare };
+        let shape = Shape::for_problem(d, k);
+        let request = keygen::Request { shape, security, width, updates, created, compare };
         let bar = progress(0, "generating keys", quiet);
         let start = Instant::now();
         let summary =

@@ -1,7 +1,9 @@
 use crate::{Error, bootstraps};
 use ckks::{GaloisElement, KeyId, KeyStorage, Params, ParamsSpec, PublicKey, Security};
 use ckks_secret::SecretKey;
-use protocol::{AnswerKeys, Compare, DecisionKeys, GaloisKey, KeyPlan, ScoreRing, Shape, WidthShape};
+use protocol::{
+    AnswerKeys, Compare, DecisionKeys, GaloisKey, KeyPlan, ScoreRing, Shape, Updates, WidthShape,
+};
 use rand::CryptoRng;
 use std::io::Write;
 use wire::{
@@ -19,6 +21,8 @@ pub struct Request {
     pub security: Security,
     /// The width of the bandits that the keys serve; those of a root serve both.
     pub width: WidthShape,
+    /// How the updates of their bandits are computed.
+    pub updates: Updates,
     /// The time in the manifests, in seconds since 1970.
     pub created: u64,
     /// How bandits under these keys can compare: with [`Compare::Pbs`] the bundles have bootstrapping keys
@@ -53,8 +57,8 @@ pub fn generate<R: CryptoRng>(
     rng: &mut R,
     mut progress: impl FnMut(u32, u32),
 ) -> Result<Summary, Error> {
-    let Request { shape, security, width, created, compare } = request;
-    let plan = KeyPlan::with_security(shape, security, width)?;
+    let Request { shape, security, width, updates, created, compare } = request;
+    let plan = KeyPlan::for_updates(shape, security, width, updates)?;
     check_security(&plan.params, security)?;
     if compare == Compare::Pbs {
         bootstraps::check(security)?;
@@ -73,7 +77,9 @@ pub fn generate<R: CryptoRng>(
     let manifest = |[frames, of_decisions_frames, of_scores]: [u32; 3], answers| {
         let answers = AnswersManifest::new(&of_answers, answers);
         let scores = ScoresManifest::new(&scores.params, scores.key_id, of_scores, answers);
-        let manifest = Manifest::new(params, key_id, shape, created, frames, digest, scores).of_width(width);
+        let manifest = Manifest::new(params, key_id, shape, created, frames, digest, scores)
+            .of_width(width)
+            .of_updates(updates);
         let manifest = match of_decisions {
             Some(ring) => manifest.with_decisions(DecisionsManifest::new(
                 &ring.params,

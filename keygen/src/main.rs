@@ -8,7 +8,7 @@ use host::say;
 use indicatif::{ProgressBar, ProgressStyle};
 use keygen::{Passphrase, Request, Security, create_files, create_paper_files, os_rng};
 use protocol::paper::PaperPlan;
-use protocol::{Compare, MOST_ARMS, MOST_FEATURES, Shape, WidthShape};
+use protocol::{Compare, MOST_ARMS, MOST_FEATURES, Shape, Updates, WidthShape};
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
@@ -67,6 +67,12 @@ enum Command {
         /// `tangent` goes on to work.
         #[arg(long, default_value = "tangent", value_parser = width)]
         width: WidthShape,
+        /// How updates are computed: `slots` in a deep ring, by two exchanges that every device may answer;
+        /// `products` in the ring of scores, by some nine that a raiser or a device with the scope `raise`
+        /// answers. Keys for products are much smaller. Their bandits have the tangent, a public schedule and
+        /// at most 16 features.
+        #[arg(long, default_value = "slots", value_parser = updates)]
+        updates: Updates,
     },
     /// Says what a problem would cost before any key is generated: seconds a decision, bytes a round, users
     /// at once, size of the bundle, memory.
@@ -129,18 +135,19 @@ fn run(command: Command) -> anyhow::Result<()> {
             security,
             compare,
             width,
+            updates,
         } => {
             if method == "paper" {
                 anyhow::ensure!(
-                    (security, compare, width)
-                        == (Security::Classical128, Compare::Polynomial, WidthShape::Tangent),
-                    "--method paper has keys of 128 bits or toy keys, and takes none of --security, --compare and --width"
+                    (security, compare, width, updates)
+                        == (Security::Classical128, Compare::Polynomial, WidthShape::Tangent, Updates::Slots),
+                    "--method paper has keys of 128 bits or toy keys, and takes none of --security, --compare, --width and --updates"
                 );
                 PaperPlan::check_shape(features, arms)?;
                 return create_paper([&public, &secret], passphrase_file.as_deref(), toy);
             }
             let security = if toy { Security::None } else { security };
-            let wanted = (security, compare, width);
+            let wanted = (security, compare, width, updates);
             create((features, arms), [&public, &secret], passphrase_file.as_deref(), wanted)
         }
         Command::Plan { features, arms, rounds, security, users, round_trip, explain, json } => {
@@ -205,7 +212,7 @@ fn create(
     (features, arms): (usize, usize),
     [public, secret]: [&Path; 2],
     passphrase_file: Option<&Path>,
-    (security, compare, width): (Security, Compare, WidthShape),
+    (security, compare, width, updates): (Security, Compare, WidthShape, Updates),
 ) -> anyhow::Result<()> {
     // No parameter set fits larger problems, and the power of two must not overflow.
     for (name, value, most) in [("--features", features, MOST_FEATURES), ("--arms", arms, MOST_ARMS)] {
@@ -213,7 +220,8 @@ fn create(
     }
     let passphrase = opened(passphrase_file)?;
     let (start, created) = (Instant::now(), now());
-    let request = Request { shape: Shape::for_problem(features, arms), security, width, created, compare };
+    let shape = Shape::for_problem(features, arms);
+    let request = Request { shape, security, width, updates, created, compare };
     let bar = key_bar()?;
     let result = create_files(request, public, secret, passphrase.as_ref(), &mut os_rng()?, |done, total| {
         bar.set_length(total.into());
@@ -249,6 +257,14 @@ fn width(text: &str) -> Result<WidthShape, String> {
         "tangent" => Ok(WidthShape::Tangent),
         "root" => Ok(WidthShape::Root),
         _ => Err("this must be tangent or root".into()),
+    }
+}
+
+fn updates(text: &str) -> Result<Updates, String> {
+    match text {
+        "slots" => Ok(Updates::Slots),
+        "products" => Ok(Updates::Products),
+        _ => Err("this must be slots or products".into()),
     }
 }
 

@@ -203,13 +203,26 @@ impl<'a> Played<'a> {
             }
             TaskKind::Sum => {
                 let factors = exchanges.layout.statistics_factors();
-                let raised = ckks_secret::raise(&exchanges.statistics, small, large, masked, factors, rng)?;
+                let raised = ckks_secret::raise(
+                    &exchanges.slots.as_ref().context("updates in slots")?.statistics,
+                    small,
+                    large,
+                    masked,
+                    factors,
+                    rng,
+                )?;
                 Event::Raised { task: task.id, frame: raised.to_bytes(large, deep_id) }
             }
             TaskKind::Model => {
                 let (level, slots) = (self.bandit.plan().model_level, self.bandit.plan().model_slots);
                 let deep = ckks_secret::recrypt(large, masked, level, slots, rng)?;
-                let scores = ckks_secret::slots_to_coefficients(&exchanges.model, large, small, masked, rng)?;
+                let scores = ckks_secret::slots_to_coefficients(
+                    &exchanges.slots.as_ref().context("updates in slots")?.model,
+                    large,
+                    small,
+                    masked,
+                    rng,
+                )?;
                 Event::Refreshed {
                     task: task.id,
                     deep: deep.to_bytes(large, deep_id),

@@ -168,7 +168,7 @@ fn engines(bundle: PublicBundle) -> Result<(DeepEngine, Engine, Manifest), Error
     let PublicBundle { manifest, params, public_key, key_id, keys, decisions, scores, bootstraps: _ } =
         bundle;
     let engine = DeepEngine::new(params, public_key, key_id, manifest.shape, keys)?;
-    let engine = engine.with_decisions(decisions);
+    let engine = engine.with_decisions(decisions).updating(manifest.updates);
     let ScoreKeys { ring, params, public_key, key_id, keys, switch } = scores;
     let encrypted = Engine::new(engine.clone(), ring, params, public_key, key_id, keys, switch)?;
     Ok((engine, encrypted, manifest))

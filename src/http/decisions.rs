@@ -51,7 +51,10 @@ pub(super) async fn decide(
     let body = state.body(request, bandit.decision_body()).await?;
     match bandit {
         // It waits for others, and holds no place of those who compute.
-        Bandit::Encrypted(bandit) => bandit.decide(body, decisions, sender).await,
+        Bandit::Encrypted(bandit) => {
+            let raises = caller.check_raises_all().is_ok();
+            bandit.decide(body, decisions, sender, raises).await
+        }
         Bandit::Paper(bandit) => bandit.decide(body).await,
         Bandit::Committee(bandit) => bandit.decide(body.to_vec()).await,
         Bandit::Clear(bandit) => {

@@ -5,7 +5,7 @@ use ckks::Plaintext;
 use ckks_secret::SecretKey;
 use helba_server::{AppState, Connections, Settings, app, serve};
 use num_complex::Complex64;
-use protocol::{BanditConfig, Shape, WidthShape};
+use protocol::{BanditConfig, Shape, Updates, WidthShape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::io::{BufRead, BufReader, Read};
@@ -35,6 +35,10 @@ pub(crate) struct Keys {
 
 impl Keys {
     fn generate(seed: u64, toy: bool, width: WidthShape) -> Self {
+        Self::generate_for(seed, toy, width, Updates::Slots)
+    }
+
+    fn generate_for(seed: u64, toy: bool, width: WidthShape, updates: Updates) -> Self {
         // Statics are never dropped, so that a temporary folder would stay after each run.
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("server-keys-{seed}"));
         std::fs::create_dir_all(&folder).unwrap();
@@ -43,6 +47,7 @@ impl Keys {
             shape: Shape::for_problem(D, K),
             security,
             width,
+            updates,
             created: 0,
             compare: Default::default(),
         };
@@ -103,6 +108,12 @@ pub(crate) fn other_keys() -> &'static Keys {
 pub(crate) fn tangent_keys() -> &'static Keys {
     static KEYS: OnceLock<Keys> = OnceLock::new();
     KEYS.get_or_init(|| Keys::generate(4, true, WidthShape::Tangent))
+}
+
+/// Of updates by products.
+pub(crate) fn product_keys() -> &'static Keys {
+    static KEYS: OnceLock<Keys> = OnceLock::new();
+    KEYS.get_or_init(|| Keys::generate_for(6, true, WidthShape::Tangent, Updates::Products))
 }
 
 /// At 128 bits of security: seconds to make, some hundred MB.

@@ -21,6 +21,7 @@ mod misuse;
 mod paper;
 #[cfg(target_os = "linux")]
 mod power_loss;
+mod products;
 mod rounds;
 mod start;
 mod tls;

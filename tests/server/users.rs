@@ -143,11 +143,17 @@ impl User {
         let Some(reply) = self.client.raises(self.id(), limits, wait).unwrap() else { return false };
         let reply = self.device.read(&reply).unwrap();
         assert!(reply.choice.is_none() && reply.ticket.is_none() && !reply.tasks.is_empty());
-        let body = self.device.raise(&reply.tasks, None, rng).unwrap();
-        // A user may have been faster.
-        let answer = self.http.post(&self.path("/raises"), &body);
-        if answer.status != 200 {
-            assert_eq!(answer.problem().reason.as_deref(), Some("task_over"));
+        let mut tasks = reply.tasks;
+        while !tasks.is_empty() {
+            let body = self.device.raise(&tasks, None, rng).unwrap();
+            // A user may have been faster.
+            let answer = self.http.post(&self.path("/raises"), &body);
+            if answer.status != 200 {
+                assert_eq!(answer.problem().reason.as_deref(), Some("task_over"));
+                break;
+            }
+            // The next step of an update by products.
+            tasks = self.device.read(&answer.ok()).unwrap().tasks;
         }
         true
     }

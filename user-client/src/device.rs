@@ -4,7 +4,7 @@ use crate::Error;
 use crate::answers::{Answers, AnswersSpent, REPEAT_ANSWERS, RepeatsSpent};
 use ckks::{KeyId, Params, Security};
 use ckks_secret::{LweSecret, MAX_SEALED_BYTES, SecretKey};
-use protocol::{LWE_DIMENSION, Rings, Shape};
+use protocol::{LWE_DIMENSION, Rings, Shape, Updates};
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::Path;
@@ -16,6 +16,7 @@ pub struct Device {
     key_id: KeyId,
     scores_key_id: KeyId,
     shape: Shape,
+    updates: Updates,
     token: AccessToken,
     keys: SecretKeys,
 }
@@ -78,7 +79,12 @@ impl Device {
         let answers = Answers::new(key_id, secret.params());
         let repeats = Answers::of_repeats(key_id, secret.params());
         let keys = SecretKeys { deep: secret, decisions: None, small: scores.0, lwe: None, answers, repeats };
-        Device { key_id, scores_key_id: scores.1, shape, token, keys }
+        Device { key_id, scores_key_id: scores.1, shape, updates: Updates::Slots, token, keys }
+    }
+
+    /// The device of keys whose bandits compute their updates like this; in slots without it.
+    pub fn updating(self, updates: Updates) -> Self {
+        Device { updates, ..self }
     }
 
     /// The device with these keys of a ring for evaluations alone, and their id. Trace answers and repeats
@@ -111,7 +117,8 @@ impl Device {
             }
             _ => None,
         };
-        let mut device = Self::new(secret, key_id, scores, bundle.manifest.shape, bundle.token);
+        let mut device = Self::new(secret, key_id, scores, bundle.manifest.shape, bundle.token)
+            .updating(bundle.manifest.updates);
         if let (Some(stated), Some(ring)) = (&bundle.manifest.decisions, &bundle.decisions) {
             let decisions = SecretKey::from_bytes(&ring.params, &ring.frame)?;
             stated.check_key(decisions.1)?;
@@ -182,7 +189,8 @@ impl Device {
 
     /// The parameters of the rings of circuits.
     pub fn rings(&self) -> Rings {
-        Rings { updates: self.params().clone(), decisions: self.decisions().0.params().clone() }
+        let (updates, decisions) = (self.params().clone(), self.decisions().0.params().clone());
+        Rings { updates, decisions, by: self.updates }
     }
 
     /// The parameters of the ring of scores.

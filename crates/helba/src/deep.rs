@@ -3,7 +3,7 @@ use circuits::inverse::Newton;
 use circuits::{Encrypted, SlotAlgebra};
 use ckks::{Ciphertext, EvaluationKeys, Evaluator, GaloisElement, KeyId, Params, PublicKey, RingKeys};
 use fault::OutOfRange;
-use protocol::{BanditConfig, Factors, Rings, Shape};
+use protocol::{BanditConfig, Factors, Rings, Shape, Updates};
 
 /// Computes batch updates in the deep ring, with the parameters, public key and evaluation keys of a key
 /// pair. [`crate::Engine`] computes evaluations, with the same keys or with those of a ring of their own.
@@ -15,6 +15,7 @@ pub struct DeepEngine {
     /// Vectors with the period of updates.
     update: Encrypted,
     decisions: Option<RingKeys>,
+    by: Updates,
 }
 
 /// The levels of a model under its mask, and of the model that comes back.
@@ -38,7 +39,12 @@ impl DeepEngine {
     ) -> Result<Self, Error> {
         let evaluator = Evaluator::new(params, keys);
         let update = Encrypted::new(evaluator, shape.update_slots())?;
-        Ok(DeepEngine { public_key, key_id, shape, update, decisions: None })
+        Ok(DeepEngine { public_key, key_id, shape, update, decisions: None, by: Updates::Slots })
+    }
+
+    /// The engine of keys whose bandits compute their updates like this ([`protocol::KeyPlan::updates`]).
+    pub fn updating(self, by: Updates) -> Self {
+        DeepEngine { by, ..self }
     }
 
     /// The engine with these keys of a ring for evaluations alone ([`protocol::KeyPlan::decisions`]), if
@@ -61,7 +67,7 @@ impl DeepEngine {
     pub fn rings(&self) -> Rings {
         let updates = self.params().clone();
         let decisions = self.decisions.as_ref().map_or(&updates, |keys| keys.evaluator.params()).clone();
-        Rings { updates, decisions }
+        Rings { updates, decisions, by: self.by }
     }
 
     /// The parameters.

@@ -20,9 +20,8 @@ pub struct Engine {
     /// Vectors with as many slots as that ring has.
     slots: Encrypted,
     ring: ScoreRing,
-    scores: Evaluator,
-    public_key: PublicKey,
-    key_id: KeyId,
+    /// The keys of the ring of scores.
+    scores: RingKeys,
     answers: AnswerTables,
 }
 
@@ -87,8 +86,8 @@ impl Engine {
         let slots = decisions.evaluator.params().max_slots();
         let slots = Encrypted::new(decisions.evaluator.clone(), slots)?;
         let answers = AnswerTables::new(AnswerLayout::new(ring, deep.shape(), slots.slots()), switch)?;
-        let scores = Evaluator::new(params, keys);
-        Ok(Engine { deep, decisions, slots, ring, scores, public_key, key_id, answers })
+        let scores = RingKeys { evaluator: Evaluator::new(params, keys), public_key, key_id };
+        Ok(Engine { deep, decisions, slots, ring, scores, answers })
     }
 
     /// The engine of updates.
@@ -113,7 +112,7 @@ impl Engine {
 
     /// The parameters of the ring of scores.
     pub fn params(&self) -> &Params {
-        self.scores.params()
+        self.scores.evaluator.params()
     }
 
     /// The parameters of answers, which are encrypted under the secret of the ring of scores.
@@ -123,10 +122,15 @@ impl Engine {
 
     /// The id of the key pair of the ring of scores.
     pub fn key_id(&self) -> KeyId {
-        self.key_id
+        self.scores.key_id
     }
 
     pub(super) fn scores_evaluator(&self) -> &Evaluator {
+        &self.scores.evaluator
+    }
+
+    /// The keys of the ring of scores.
+    pub(super) fn scores_keys(&self) -> &RingKeys {
         &self.scores
     }
 
@@ -136,7 +140,7 @@ impl Engine {
     /// [`Error::Ckks`] if a key is missing.
     pub fn packer(&self) -> Result<Packer, Error> {
         let level = self.params().max_level();
-        Ok(Packer::new(&self.scores, self.ring.gap, level, f64::from(LOG_SCORE).exp2())?)
+        Ok(Packer::new(&self.scores.evaluator, self.ring.gap, level, f64::from(LOG_SCORE).exp2())?)
     }
 
     /// A pack of a bandit with the trace condition, where the trace has place 0. `tested` is that of the
@@ -150,7 +154,7 @@ impl Engine {
         let small = self.params();
         let none = || {
             let zero = Ciphertext::zero(small, small.max_level()).with_scale(f64::from(LOG_SCORE).exp2());
-            self.scores.undivided(&zero)
+            self.scores.evaluator.undivided(&zero)
         };
         packer.push(tested.unwrap_or_else(none))?;
         Ok(packer)
@@ -163,7 +167,7 @@ impl Engine {
     /// As [`ckks::read_ciphertext`].
     pub fn read_contexts(&self, frame: &[u8]) -> Result<Ciphertext, ckks::Error> {
         let (params, scale) = (self.params(), f64::from(LOG_CONTEXT).exp2());
-        ckks::read_scaled_ciphertext(params, self.key_id, params.max_level(), scale, frame)
+        ckks::read_scaled_ciphertext(params, self.scores.key_id, params.max_level(), scale, frame)
     }
 
     /// The scores of one user, divided by the gap as a [`Packer`] takes them. `model` is the model divided by
@@ -172,13 +176,13 @@ impl Engine {
     /// # Errors
     /// [`Error::Ckks`] for ciphertexts of another level or scale.
     pub fn score(&self, contexts: &Ciphertext, model: &Ciphertext) -> Result<Undivided, Error> {
-        Ok(self.scores.mul_undivided(contexts, model)?)
+        Ok(self.scores.evaluator.mul_undivided(contexts, model)?)
     }
 
     /// The scores of one user that are not packed: times the gap, by which [`Self::score`] divides modulo Q.
     pub fn unpacked(&self, scores: Undivided) -> Ciphertext {
-        let mut scores = self.scores.divided(scores);
-        self.scores.mul_integer_assign(&mut scores, self.ring.gap as i64);
+        let mut scores = self.scores.evaluator.divided(scores);
+        self.scores.evaluator.mul_integer_assign(&mut scores, self.ring.gap as i64);
         scores
     }
 
@@ -214,7 +218,7 @@ impl Engine {
         rng: &mut R,
     ) -> Result<Masked, Error> {
         raise.mask_assign(&mut ciphertext, &seed)?;
-        ckks::rerandomise_assign(self.params(), &self.public_key, &mut ciphertext, rng);
+        ckks::rerandomise_assign(self.params(), &self.scores.public_key, &mut ciphertext, rng);
         Ok(Masked { ciphertext, seed })
     }
 
@@ -294,7 +298,7 @@ impl Engine {
         frame: &[u8],
     ) -> Result<SeededCoefficients, ckks::Error> {
         let (level, scale) = exchange.to();
-        SeededCoefficients::read(exchange.small(), self.key_id, level, scale, frame)
+        SeededCoefficients::read(exchange.small(), self.scores.key_id, level, scale, frame)
     }
 
     /// The frame of the answer to a request for `users`, by their numbers in the evaluation, among several:
@@ -312,7 +316,7 @@ impl Engine {
     ) -> Result<Vec<u8>, Error> {
         self.check_users(users)?;
         let places = layout.answer_coefficients(users, self.slots.slots());
-        Ok(answers.flooded_frame(self.answer_params(), self.key_id, &places, ENTRY_FLOOD_BITS, rng)?)
+        Ok(answers.flooded_frame(self.answer_params(), self.scores.key_id, &places, ENTRY_FLOOD_BITS, rng)?)
     }
 
     fn check_users(&self, users: &[usize]) -> Result<(), Error> {

@@ -10,19 +10,20 @@
 
 use crate::Error;
 use ckks::{Ciphertext, Evaluator, MaskSeed, Plaintext, RingKeys};
-use protocol::LOG_MODEL;
 use protocol::products::{
     LOG_HEADROOM, LOG_OPERAND, MatrixLayout, ProductExchanges, ProductScalars, ProductStep,
 };
+use protocol::{LOG_MODEL, LOG_STATISTICS};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// X = κ·λ·A as both operands of a product.
-#[derive(Debug, Clone)]
-pub struct Inverse {
-    rows: Arc<Ciphertext>,
-    columns: Arc<Ciphertext>,
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Inverse<C = Arc<Ciphertext>> {
+    rows: C,
+    columns: C,
 }
 
 impl Inverse {
@@ -43,21 +44,21 @@ impl Inverse {
     }
 }
 
-/// An update between two exchanges.
-#[derive(Debug, Clone)]
-pub struct ProductUpdate {
+/// An update between two exchanges. `C` is a ciphertext in memory, and a frame in a store.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ProductUpdate<C = Arc<Ciphertext>> {
     scalars: ProductScalars,
     /// The secret that masks are derived from.
     key: MaskSeed,
     /// The number of the step that is asked for.
     at: usize,
     /// What its exchange takes, without a mask.
-    product: Ciphertext,
+    product: C,
     /// The rows of V/s and gᵀ/s, once they are there.
-    statistics: Option<Ciphertext>,
-    inverse: Inverse,
+    statistics: Option<C>,
+    inverse: Inverse<C>,
     /// The ciphertexts of the model, with the inverse alone, once they are there.
-    model: Vec<Ciphertext>,
+    model: Vec<C>,
 }
 
 /// A step of an update for a holder of the key.
@@ -86,7 +87,8 @@ impl ProductUpdate {
     /// An update of the inverse `inverse` to the sums `total` of all feedback, with masks derived from `key`,
     /// which must be secret and belong to this update alone.
     pub fn new(scalars: ProductScalars, total: Ciphertext, inverse: Inverse, key: MaskSeed) -> Self {
-        ProductUpdate { scalars, key, at: 0, product: total, statistics: None, inverse, model: Vec::new() }
+        let product = Arc::new(total);
+        ProductUpdate { scalars, key, at: 0, product, statistics: None, inverse, model: Vec::new() }
     }
 
     /// The step that waits for a holder of the key. The same state gives the same bytes, because the mask
@@ -97,7 +99,7 @@ impl ProductUpdate {
     pub fn task(&self, ring: &RingKeys, exchanges: &ProductExchanges) -> Result<ProductTask, Error> {
         let (step, factors) = self.step()?;
         let key = blake3::keyed_hash(&self.key, &(self.at as u64).to_le_bytes());
-        let mut masked = [self.product.clone()];
+        let mut masked = [Ciphertext::clone(&self.product)];
         let seed = ckks::mask_seed_of(&masked, key.as_bytes());
         exchanges.of(step).mask_assign(&mut masked, &seed)?;
         let [mut masked] = masked;
@@ -150,34 +152,35 @@ impl ProductUpdate {
                 let ridge = (self.scalars.lambda / self.scalars.design_scale * one).round() as i64;
                 // Padded dimensions have λ too, so that V can be inverted.
                 add(eval, &mut rows, &matrices.left_identity(ridge))?;
-                self.product = eval.mul_unrescaled(&rows, &self.inverse.columns)?;
-                self.statistics = Some(rows);
+                self.product = Arc::new(eval.mul_unrescaled(&rows, &self.inverse.columns)?);
+                self.statistics = Some(Arc::new(rows));
             }
             ProductStep::Start => {
                 let (mut rows, columns) = (next()?, next()?);
                 eval.add_assign(&mut rows, &self.inverse.rows)?;
-                self.product = eval.mul_unrescaled(&rows, &complement(columns)?)?;
+                self.product = Arc::new(eval.mul_unrescaled(&rows, &complement(columns)?)?);
             }
             ProductStep::Newton => {
                 let (rows, columns) = (next()?, next()?);
-                self.product = eval.mul_unrescaled(&rows, &complement(columns)?)?;
+                self.product = Arc::new(eval.mul_unrescaled(&rows, &complement(columns)?)?);
             }
             ProductStep::Last => {
                 let inverse = Inverse { rows: Arc::new(next()?), columns: Arc::new(next()?) };
-                self.product = with_statistics(&inverse.columns)?;
+                self.product = Arc::new(with_statistics(&inverse.columns)?);
                 self.inverse = inverse;
             }
             ProductStep::Residual => {
-                self.product = eval.mul_unrescaled(&self.inverse.rows, &complement(next()?)?)?;
+                self.product = Arc::new(eval.mul_unrescaled(&self.inverse.rows, &complement(next()?)?)?);
             }
             ProductStep::Inverse => {
                 let inverse = Inverse { rows: Arc::new(next()?), columns: Arc::new(next()?) };
-                self.product = with_statistics(&inverse.columns)?;
-                self.model = parts.map(|part| part.with_scale(model_scale)).collect();
+                self.product = Arc::new(with_statistics(&inverse.columns)?);
+                self.model = parts.map(|part| Arc::new(part.with_scale(model_scale))).collect();
                 self.inverse = inverse;
             }
             ProductStep::Estimate => {
-                let mut scores = self.model.clone();
+                let mut scores: Vec<Ciphertext> =
+                    self.model.iter().map(|part| Ciphertext::clone(part)).collect();
                 let last = scores.last_mut().ok_or(Error::Broken("an estimate without its inverse"))?;
                 eval.add_assign(last, &next()?.with_scale(model_scale))?;
                 return Ok(Some(ProductModel { scores, inverse: self.inverse.clone() }));
@@ -185,6 +188,40 @@ impl ProductUpdate {
         }
         self.at += 1;
         Ok(None)
+    }
+}
+
+impl<C> Inverse<C> {
+    /// The inverse with `map` of its ciphertexts, which gets log₂ of their scale.
+    pub(crate) fn try_map<D>(
+        self,
+        map: &mut impl FnMut(u32, C) -> Result<D, Error>,
+    ) -> Result<Inverse<D>, Error> {
+        Ok(Inverse { rows: map(LOG_OPERAND, self.rows)?, columns: map(LOG_OPERAND, self.columns)? })
+    }
+}
+
+impl<C> ProductUpdate<C> {
+    /// log₂ of the scale of what the exchange of the next step takes.
+    pub(crate) fn log_scale(&self) -> u32 {
+        if self.at == 0 { LOG_STATISTICS } else { 2 * LOG_OPERAND }
+    }
+
+    /// The update with `map` of its ciphertexts, which gets log₂ of their scale.
+    pub(crate) fn try_map<D>(
+        self,
+        map: &mut impl FnMut(u32, C) -> Result<D, Error>,
+    ) -> Result<ProductUpdate<D>, Error> {
+        let of_product = self.log_scale();
+        Ok(ProductUpdate {
+            scalars: self.scalars,
+            key: self.key,
+            at: self.at,
+            product: map(of_product, self.product)?,
+            statistics: self.statistics.map(|rows| map(LOG_OPERAND, rows)).transpose()?,
+            inverse: self.inverse.try_map(map)?,
+            model: self.model.into_iter().map(|part| map(LOG_MODEL, part)).collect::<Result<_, _>>()?,
+        })
     }
 }
 
@@ -200,9 +237,7 @@ mod tests {
     use ckks_secret::{SecretKey, decrypt_coefficients};
     use nalgebra::{DMatrix, DVector};
     use protocol::staged::StagedLayout;
-    use protocol::{
-        BanditConfig, INVERSE_TOLERANCE, KeyPlan, LOG_STATISTICS, ScoreLayout, Shape, WidthShape,
-    };
+    use protocol::{BanditConfig, INVERSE_TOLERANCE, KeyPlan, ScoreLayout, Shape, WidthShape};
     use rand::RngExt;
     use testkit::ScoresParty;
 

@@ -200,7 +200,7 @@ pub(crate) fn plan_with(
     let config = config.exploring(Some(shape), None, None)?;
     let shape = Shape::for_problem(features, arms);
     let levels = config.plan(&rings, shape, keys.scores)?;
-    let Rings { updates: params, decisions: evaluating } = &rings;
+    let Rings { updates: params, decisions: evaluating, .. } = &rings;
     let small = keys.scores.params.validate()?;
     let circuits = Circuits::new(&config, &keys, shape, &levels, &small)?;
     let decision = DecisionLevels::new(&config, shape)?;

@@ -2,7 +2,8 @@
 
 use crate::levels::{ANSWER_LEVEL, DecisionLevels, REFRESH_LEVEL, UpdateLevels};
 use crate::lwe::MOST_BOOTSTRAPPED_ARMS;
-use crate::{Counters, Error, Factors, MOST_SUMMED, Rings, ScoreRing, Shape, warm_steps};
+use crate::products::MatrixLayout;
+use crate::{Counters, Error, Factors, MOST_SUMMED, Rings, ScoreRing, Shape, Updates, warm_steps};
 use bandit::{LinearConfig, Schedule, Width, WidthShape};
 use fault::OutOfRange;
 use serde::{Deserialize, Serialize};
@@ -179,11 +180,17 @@ impl BanditConfig {
     /// fit these keys.
     pub fn plan(&self, rings: impl Into<Rings>, shape: Shape, ring: ScoreRing) -> Result<Plan, Error> {
         let rings = rings.into();
-        let Rings { updates, decisions } = &rings;
+        let Rings { updates, decisions, by } = &rings;
         let batch = self.check(shape)?;
-        let (need, have) = (shape.slots(), updates.max_slots());
+        let (need, have) = match by {
+            Updates::Slots => (shape.slots(), updates.max_slots()),
+            Updates::Products => (2 * shape.user_slots(), decisions.max_slots()),
+        };
         if need > have {
             return Err(Error::Slots { need, have });
+        }
+        if *by == Updates::Products {
+            self.check_products(shape, ring)?;
         }
         if self.tests_trace() && self.answers == Answers::Scores {
             let got = format!("{:?}", self.linear.schedule);
@@ -196,13 +203,20 @@ impl BanditConfig {
         let levels = DecisionLevels::new(self, shape)?;
         let scores_level = levels.sum();
         self.check_depth(scores_level, &rings)?;
-        let (steps, update) = self.update_levels(batch, shape, updates.max_level())?;
+        let (steps, [statistics_level, model_level, refresh_level]) = match by {
+            Updates::Slots => {
+                let (steps, update) = self.update_levels(batch, shape, updates.max_level())?;
+                // A transform takes a level, so that the old model is one level above the statistics.
+                (steps, [update, update + 1, REFRESH_LEVEL])
+            }
+            Updates::Products => (self.newton(0.0, batch, 0, usize::MAX)?.steps().len(), [0; 3]),
+        };
         Ok(Plan {
+            updates: *by,
             scores_level,
-            statistics_level: update,
-            // A transform takes a level, so that the old model is one level above the statistics.
-            model_level: update + 1,
-            refresh_level: REFRESH_LEVEL,
+            statistics_level,
+            model_level,
+            refresh_level,
             answer_level: ANSWER_LEVEL,
             newton_steps: steps,
             // The trace has the place of a user. There are two places at least ([`Shape::slots`]).
@@ -285,6 +299,22 @@ impl BanditConfig {
             self.comparison_bits
         );
         Err(OutOfRange::new("linear.c", self.linear.c, want).into())
+    }
+
+    /// Checks that updates by products serve such a bandit.
+    fn check_products(&self, shape: Shape, ring: ScoreRing) -> Result<(), Error> {
+        if self.tests_trace() {
+            let got = format!("{:?}", self.linear.schedule);
+            let want =
+                "public with keys of updates by products, or keys of `helba-keygen create --updates slots`";
+            return Err(OutOfRange::new("linear.schedule", got, want).into());
+        }
+        if !self.raises_differences() {
+            let want =
+                "tangent with keys of updates by products, or keys of `helba-keygen create --width root`";
+            return Err(OutOfRange::new("linear.width", "a root", want).into());
+        }
+        MatrixLayout::new(ring.n(), shape.dim).map(drop)
     }
 
     /// Checks that bootstraps decide such a bandit, if they are to.
@@ -500,6 +530,9 @@ impl BanditConfig {
 /// The public levels and sizes of a bandit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
+    /// How updates are computed. By products they have no levels: those of statistics, model and refresh are
+    /// 0.
+    pub updates: Updates,
     /// The level of raised scores, which is the depth of the circuit.
     pub scores_level: usize,
     /// The level of raised statistics.
@@ -510,7 +543,7 @@ pub struct Plan {
     pub refresh_level: usize,
     /// The level of answers and of trace questions.
     pub answer_level: usize,
-    /// The number of Newton steps of a batch update.
+    /// The number of Newton steps of an update after the longest batch.
     pub newton_steps: usize,
     /// The most users of an evaluation: B, or B − 1 under the trace condition.
     pub users: usize,

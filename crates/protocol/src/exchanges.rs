@@ -2,7 +2,7 @@
 
 use crate::levels::{ANSWER_LEVEL, PRODUCTS_LEVEL};
 use crate::products::{PRODUCT_FACTORS, ProductExchanges, ProductStep};
-use crate::{BanditConfig, LOG_SCORE, LOG_STATISTICS, Plan, Rings, ScoreLayout, ScoreRing};
+use crate::{BanditConfig, LOG_SCORE, LOG_STATISTICS, Plan, Rings, ScoreLayout, ScoreRing, Updates};
 use ckks::{Exchange, Params, RAISE_FACTORS, Raise, SlotsToCoefficients};
 use serde::{Deserialize, Serialize};
 
@@ -15,9 +15,9 @@ pub enum TaskKind {
         /// 0.
         factors: [f64; RAISE_FACTORS],
     },
-    /// Raise the sum of a batch ([`Exchanges::statistics`]).
+    /// Raise the sum of a batch ([`SlotExchanges::statistics`]).
     Sum,
-    /// Encrypt a model anew in both rings ([`Exchanges::model`]).
+    /// Encrypt a model anew in both rings ([`SlotExchanges::model`]).
     Model,
     /// Encrypt the entries of an evaluation of several requests as coefficients ([`Exchanges::answers`]).
     Answers,
@@ -43,14 +43,21 @@ pub struct Exchanges {
     pub layout: ScoreLayout,
     /// Scores of the users of an evaluation become slots.
     pub scores: Raise,
+    /// The entries of several users become coefficients in the ring of answers, at the scale of the slots.
+    pub answers: SlotsToCoefficients,
+    /// Those of updates in slots.
+    pub slots: Option<SlotExchanges>,
+    /// The steps of updates by products.
+    pub products: Option<ProductExchanges>,
+}
+
+/// The exchanges of the updates of a bandit in slots.
+#[derive(Debug, Clone)]
+pub struct SlotExchanges {
     /// A sum of feedbacks becomes statistics.
     pub statistics: Raise,
     /// A model becomes the coefficients that contexts are multiplied by.
     pub model: SlotsToCoefficients,
-    /// The entries of several users become coefficients in the ring of answers, at the scale of the slots.
-    pub answers: SlotsToCoefficients,
-    /// The steps of updates by products.
-    pub products: Option<ProductExchanges>,
 }
 
 impl Exchanges {
@@ -68,18 +75,31 @@ impl Exchanges {
         answers: &Params,
     ) -> Result<Self, ckks::Error> {
         let layout = ScoreLayout::new(config, plan, ring);
-        let Rings { updates, decisions } = &rings.into();
+        let Rings { updates, decisions, by } = &rings.into();
         let slots = decisions.max_slots();
         let scores = Raise::new(small, decisions, layout.raised_scores(slots), LOG_SCORE, plan.scores_level)?;
-        let places = layout.raised_statistics(updates.max_slots());
-        let statistics = Raise::new(small, updates, places, LOG_STATISTICS, plan.statistics_level)?;
-        let (level, count, scale) = (plan.refresh_level, plan.model_slots, updates.scale(plan.model_level));
-        let model = SlotsToCoefficients::new(updates, small, level, count, scale, &layout.model())?;
+        let of_slots = || {
+            let places = layout.raised_statistics(updates.max_slots());
+            let statistics = Raise::new(small, updates, places, LOG_STATISTICS, plan.statistics_level)?;
+            let (level, count) = (plan.refresh_level, plan.model_slots);
+            let scale = updates.scale(plan.model_level);
+            let model = SlotsToCoefficients::new(updates, small, level, count, scale, &layout.model())?;
+            Ok::<_, ckks::Error>(SlotExchanges { statistics, model })
+        };
+        let of_updates = match by {
+            Updates::Slots => (Some(of_slots()?), None),
+            Updates::Products => {
+                // The plan has checked the layout.
+                let matrices =
+                    layout.matrices().map_err(|error| ckks::Error::BadParams(error.to_string()))?;
+                (None, Some(ProductExchanges::new(&layout, small, matrices, None)?))
+            }
+        };
         let (level, scale) = (PRODUCTS_LEVEL, decisions.scale(PRODUCTS_LEVEL));
         let answers =
             SlotsToCoefficients::new(decisions, answers, level, slots, scale, &layout.answer_terms(slots))?
                 .into_level(ANSWER_LEVEL, scale)?;
-        Ok(Exchanges { layout, scores, statistics, model, answers, products: None })
+        Ok(Exchanges { layout, scores, answers, slots: of_updates.0, products: of_updates.1 })
     }
 
     /// The exchange of a task, its factors and the hash that the task states; `None` for tasks of other

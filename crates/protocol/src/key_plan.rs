@@ -4,9 +4,11 @@
 //! rotation has a key of its level.
 
 use crate::levels::{DecisionLevels, PRODUCTS_LEVEL};
-use crate::{AnswerLayout, BanditConfig, Error, Rings, ScoreRing, Shape};
+use crate::products::MatrixLayout;
+use crate::{AnswerLayout, BanditConfig, Error, Rings, ScoreRing, Shape, Updates};
 use bandit::WidthShape;
 use ckks::{GaloisElement, KeyStorage, Params, ParamsSpec, PrefixSpec, Security};
+use fault::OutOfRange;
 use std::collections::BTreeMap;
 
 /// The parameter sets of keys for 128 bits of security, the fastest first.
@@ -48,6 +50,9 @@ pub struct KeyPlan {
     pub decisions: Option<DecisionKeys>,
     /// The keys of answers.
     pub answers: AnswerKeys,
+    /// How updates are computed. By products they need no keys but those of the ring of scores, and `params`
+    /// is the ring of evaluations.
+    pub updates: Updates,
 }
 
 /// A ring in which evaluations alone are computed, because their circuit has few levels: of bandits with a
@@ -171,6 +176,65 @@ impl KeyPlan {
         })
     }
 
+    /// As [`Self::with_security`], for updates that are computed like this. Updates by products take the
+    /// tangent.
+    ///
+    /// # Errors
+    /// As [`Self::with_security`]; [`Error::OutOfRange`] for a root with updates by products;
+    /// [`Error::Coefficients`] for more features than their products have.
+    pub fn for_updates(
+        shape: Shape,
+        security: Security,
+        width: WidthShape,
+        updates: Updates,
+    ) -> Result<Self, Error> {
+        match (updates, width) {
+            (Updates::Slots, _) => Self::with_security(shape, security, width),
+            (Updates::Products, WidthShape::Tangent) => Self::with_products(shape, security),
+            (Updates::Products, WidthShape::Root) => {
+                let want = "tangent with updates by products, or updates in slots";
+                Err(OutOfRange::new("width", "root", want).into())
+            }
+        }
+    }
+
+    /// The keys of bandits with a tangent and updates by products: one ring, with the levels of evaluations.
+    fn with_products(shape: Shape, security: Security) -> Result<Self, Error> {
+        let sets = match security {
+            Security::None => [&EVALUATION_TOYS[..], &TOYS, &EVALUATION_SETS, &SETS].concat(),
+            Security::Classical128 => [&EVALUATION_SETS[..], &SETS].concat(),
+            Security::Classical192 => SETS_192.to_vec(),
+            Security::Classical256 => SETS_256.to_vec(),
+        };
+        let levels = DecisionLevels::new(&BanditConfig::new(shape.dim, shape.arm_slots), shape)?;
+        let (have, mut refused) = (sets.iter().map(holds).max().unwrap_or(0), None);
+        for params in sets {
+            if levels.sum() > params.depth || 2 * shape.user_slots() > holds(&params) {
+                continue;
+            }
+            let ring = ScoreRing::beside(&params, shape);
+            let scores = match ring.and_then(|ring| MatrixLayout::new(ring.n(), shape.dim).map(|_| ring)) {
+                Ok(ring) => ring,
+                Err(error) => {
+                    refused.get_or_insert(error);
+                    continue;
+                }
+            };
+            let level = levels.row_product + PRODUCTS_LEVEL;
+            let rotations = if levels.row_product > 0 { shape.log_arms() } else { 0 };
+            let key = |k| GaloisKey {
+                automorphism: Automorphism::Rotation(k),
+                level,
+                storage: KeyStorage::Expanded,
+            };
+            let galois = row_rotations(shape).take(rotations).map(key).collect();
+            let answers = AnswerKeys::new(scores, shape, &params);
+            let (relin_level, updates) = (params.depth, Updates::Products);
+            return Ok(KeyPlan { params, relin_level, galois, scores, decisions: None, answers, updates });
+        }
+        Err(refused.unwrap_or(Error::Slots { need: 2 * shape.user_slots(), have }))
+    }
+
     /// The keys for `shape` of the parameter set `params`, or `None` if it has too few levels, slots or
     /// coefficients beside it.
     ///
@@ -223,7 +287,8 @@ impl KeyPlan {
         let of_decisions = decisions.as_ref().map_or(&params, |keys| &keys.params);
         let answers = AnswerKeys::new(scores, shape, of_decisions);
         let galois = galois.into_values().collect();
-        Ok(Some(KeyPlan { params, relin_level: top, galois, scores, decisions, answers }))
+        let updates = Updates::Slots;
+        Ok(Some(KeyPlan { params, relin_level: top, galois, scores, decisions, answers, updates }))
     }
 }
 
@@ -238,7 +303,7 @@ impl KeyPlan {
             Some(keys) => keys.params.validate()?,
             None => updates.clone(),
         };
-        Ok(Rings { updates, decisions })
+        Ok(Rings { updates, decisions, by: self.updates })
     }
 }
 

@@ -40,12 +40,12 @@ pub use bandit::{Bonus, PREDICTION_BOUND, UNCERTAINTY_BOUND, WidthShape};
 pub use config::{Answers, BanditConfig, Compare, INVERSE_TOLERANCE, MOST_LOGGED, Plan};
 pub use counters::{ArmCounter, Counters, LEAST_COUNTED, LOG_COUNTER_STEPS};
 pub use error::Error;
-pub use exchanges::{Exchanges, MOST_FACTOR, TaskKind};
+pub use exchanges::{Exchanges, MOST_FACTOR, SlotExchanges, TaskKind};
 pub use ids::{DecisionId, Erasure, LearnId, LearnReceipt, QuestionId, Receipt, Status};
 pub use key_plan::{AnswerKeys, Automorphism, DecisionKeys, GaloisKey, KeyPlan};
 pub use lwe::{LWE_DIMENSION, LWE_ENTRY, LWE_FLOOD_BITS, LWE_LEAST, LweAnswer, MOST_BOOTSTRAPPED_ARMS};
 pub use newton::{Factors, warm_steps};
-pub use rings::Rings;
+pub use rings::{Rings, Updates};
 pub use scores::{
     LOG_CONTEXT, LOG_MODEL, LOG_SCORE, LOG_STATISTICS, MOST_DECISIONS, MOST_SUMMED, ScoreLayout, ScoreRing,
     check_features,

@@ -3,6 +3,7 @@
 
 use crate::Error;
 use fault::OutOfRange;
+use serde::{Deserialize, Serialize};
 
 /// The factors that the start and the steps of a warm-started Newton iteration multiply by.
 ///
@@ -12,7 +13,7 @@ use fault::OutOfRange;
 ///
 /// # Source
 /// Departure from Encrypted Linear Contextual Bandit, eq. 2, where every factor is 1.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Factors {
     start: f64,
     steps: Vec<f64>,

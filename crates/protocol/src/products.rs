@@ -250,7 +250,7 @@ fn headroom() -> f64 {
 }
 
 /// The public numbers of an update by products.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProductScalars {
     /// The factors of Newton's iteration.
     pub factors: Factors,

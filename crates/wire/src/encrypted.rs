@@ -19,7 +19,7 @@ use ckks::{KeyId, Params};
 use protocol::levels::PRODUCTS_LEVEL;
 use protocol::{
     Answers, BanditConfig, Compare, DecisionId, LearnId, LweAnswer, MOST_DECISIONS, MOST_LOGGED, Plan,
-    QuestionId, Rings, ScoreLayout, Status, TaskKind,
+    QuestionId, Rings, ScoreLayout, Status, TaskKind, Updates,
 };
 use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
@@ -131,7 +131,7 @@ impl Limits {
             max if level > max => Err(Error::Level { what, level, max }),
             _ => Ok(ckks::ciphertext_bytes(params, level, false)),
         };
-        let Rings { updates, decisions } = &rings.into();
+        let Rings { updates, decisions, by } = &rings.into();
         let scores = ckks::ciphertext_bytes(small, small.max_level(), false);
         let raised = bytes_of(decisions, "raised scores", plan.scores_level)?
             .max(bytes_of(updates, "statistics", plan.statistics_level)?)
@@ -162,7 +162,8 @@ impl Limits {
             raised: raised.max(action),
             scores,
             task_frames: 1,
-            raised_frames: 0,
+            // The rows and columns of an inverse, and that of the model.
+            raised_frames: if *by == Updates::Products { 3 } else { 0 },
             counters: if config.counters.is_some() { counters } else { 0 },
         })
     }

@@ -2,7 +2,7 @@
 
 use crate::{Error, TokenDigest};
 use ckks::{KeyId, Params, ParamsSpec, Security};
-use protocol::{Rings, ScoreRing, Shape, WidthShape};
+use protocol::{Rings, ScoreRing, Shape, Updates, WidthShape};
 use serde::{Deserialize, Serialize};
 
 /// The source of the bound on log₂(QP).
@@ -22,6 +22,8 @@ pub struct Manifest {
     pub shape: Shape,
     /// The width of the bandits that the keys serve; those of a root serve both.
     pub width: WidthShape,
+    /// How the updates of their bandits are computed.
+    pub updates: Updates,
     /// The security of the parameters, in bits; 0 for toy keys.
     pub security_bits: u32,
     /// log₂ of the largest modulus under which anything is encrypted.
@@ -257,6 +259,7 @@ impl Manifest {
             key_id: key.to_string(),
             shape,
             width: WidthShape::default(),
+            updates: Updates::default(),
             security_bits: params.spec().security.bits(),
             log2_qp: params.log_qp(),
             created,
@@ -272,6 +275,11 @@ impl Manifest {
     /// The manifest of a bundle whose keys serve bandits of this width.
     pub fn of_width(self, width: WidthShape) -> Self {
         Manifest { width, ..self }
+    }
+
+    /// The manifest of a bundle whose keys serve bandits with such updates.
+    pub fn of_updates(self, updates: Updates) -> Self {
+        Manifest { updates, ..self }
     }
 
     /// The manifest of a bundle that has keys of a ring for evaluations too.
@@ -295,7 +303,13 @@ impl Manifest {
     /// [`Error::UnknownParams`] if this version has no parameters of this name, [`Error::Manifest`] if a
     /// value differs.
     pub fn params(&self) -> Result<Params, Error> {
-        self.stated().params(ParamsSpec::named())
+        match self.updates {
+            Updates::Slots => self.stated().params(ParamsSpec::named()),
+            // Rings of evaluations suffice.
+            Updates::Products => {
+                self.stated().params(&[ParamsSpec::evaluations(), ParamsSpec::named()].concat())
+            }
+        }
     }
 
     /// The parameters of the rings of circuits, which must have the stated values.
@@ -305,7 +319,7 @@ impl Manifest {
     pub fn rings(&self) -> Result<Rings, Error> {
         let updates = self.params()?;
         let decisions = self.decisions.as_ref().map_or(Ok(updates.clone()), DecisionsManifest::params)?;
-        Ok(Rings { updates, decisions })
+        Ok(Rings { updates, decisions, by: self.updates })
     }
 
     /// The security level that is stated.

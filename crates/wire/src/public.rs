@@ -192,7 +192,7 @@ pub(crate) fn key_plan(manifest: &Manifest) -> Result<KeyPlan, Error> {
     use Security::{Classical128, Classical192, Classical256, None};
     let mut names = Vec::new();
     for security in [Classical128, Classical192, Classical256, None] {
-        let plan = KeyPlan::with_security(manifest.shape, security, manifest.width)?;
+        let plan = KeyPlan::for_updates(manifest.shape, security, manifest.width, manifest.updates)?;
         if plan.params.name == manifest.params {
             return Ok(plan);
         }

@@ -18,6 +18,7 @@ fn request() -> Request {
         shape: Shape::for_problem(2, 2),
         security: Security::None,
         width: Default::default(),
+        updates: Default::default(),
         created: 1_700_000_000,
         compare: Default::default(),
     }
@@ -48,6 +49,7 @@ fn bundles_for_more_bits_are_read() {
                 shape: Shape::for_problem(2, k),
                 security,
                 width: Default::default(),
+                updates: Default::default(),
                 created: 0,
                 compare: Default::default(),
             };
@@ -391,7 +393,7 @@ fn contradictions_in_the_keys_of_answers_are_refused() {
     let mut old = ours.clone();
     old[8..10].copy_from_slice(&8u16.to_le_bytes());
     let error = PublicBundle::read(&old[..]).map(drop).unwrap_err().to_string();
-    let says = "the bundle has format version 8, this program reads version 10: generate new keys";
+    let says = "the bundle has format version 8, this program reads version 11: generate new keys";
     assert!(error.starts_with(says) && error.contains("a committee makes its own"), "{error}");
 }
 
@@ -419,6 +421,7 @@ fn shapes_that_no_ring_holds_are_refused() {
         shape: Shape::for_problem(32, 4),
         security: Security::Classical128,
         width: Default::default(),
+        updates: Default::default(),
         created: 0,
         compare: Default::default(),
     };

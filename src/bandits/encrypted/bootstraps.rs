@@ -61,7 +61,7 @@ impl EncryptedServed {
     pub(super) async fn bootstrap(
         self: Arc<Self>,
         scores: Undivided,
-        model_feedbacks: u64,
+        (model_feedbacks, raises): (u64, bool),
         place: OwnedSemaphorePermit,
     ) -> Result<DecideReply, Error> {
         let _place = place;
@@ -76,7 +76,7 @@ impl EncryptedServed {
             let took = began.elapsed();
             self.shared.stages.metrics.took(Step::Evaluation, took);
             tracing::info!(bandit = self.created.id, seconds = took.as_secs_f64(), "bootstrapped");
-            Ok(self.answered_alone((round, 1), model_feedbacks, answer))
+            Ok(self.answered_alone((round, 1), (model_feedbacks, raises), answer))
         })
         .await
     }

@@ -23,12 +23,13 @@ impl EncryptedServed {
         BodyLimit { bytes: self.limits.contexts, content: Content::Binary }
     }
 
-    /// Makes the decisions of a request.
+    /// Makes the decisions of a request. `raises` says whether the caller may answer every task.
     pub(crate) async fn decide(
         self: Arc<Self>,
         body: Body,
         decisions: usize,
         sender: Sender,
+        raises: bool,
     ) -> Result<Reply, Error> {
         self.exchanges.layout.log_places(decisions).map_err(helba::Error::from)?;
         let stages = &self.shared.stages;
@@ -39,13 +40,13 @@ impl EncryptedServed {
         let served = self.clone();
         let joined = stages.workers.run(move || {
             let _until_placed = (upload, on_the_way);
-            served.score(body, decisions, sender, place)
+            served.score(body, decisions, (sender, raises), place)
         });
         let outcome = match joined.await? {
             Scored::Answered(reply) => return Ok(Reply::Binary(reply.to_bytes())),
             Scored::Waits(outcome) => outcome,
             Scored::Compares { scores, model_feedbacks, place } => {
-                let reply = self.bootstrap(scores, model_feedbacks, place).await?;
+                let reply = self.bootstrap(scores, (model_feedbacks, raises), place).await?;
                 return Ok(Reply::Binary(reply.to_bytes()));
             }
         };
@@ -58,7 +59,7 @@ impl EncryptedServed {
         self: &Arc<Self>,
         body: Body,
         decisions: usize,
-        sender: Sender,
+        (sender, raises): (Sender, bool),
         place: OwnedSemaphorePermit,
     ) -> Result<Scored, Error> {
         let mut place = Some(place);
@@ -86,7 +87,7 @@ impl EncryptedServed {
                 let answer = stages.beside(|| self.small_frame(engine.open_answer(scores, &mut rng)));
                 let count = decisions as u64;
                 let rounds = (self.take_rounds(count)?, count);
-                return Ok(Scored::Answered(self.answered_alone(rounds, model_feedbacks, answer)));
+                return Ok(Scored::Answered(self.answered_alone(rounds, (model_feedbacks, raises), answer)));
             }
             if self.created.config.compare == Compare::Pbs
                 && let Some(place) = place.take()
@@ -109,7 +110,7 @@ impl EncryptedServed {
     pub(super) fn answered_alone(
         &self,
         (first, count): (u64, u64),
-        model_feedbacks: u64,
+        (model_feedbacks, raises): (u64, bool),
         answer: Vec<u8>,
     ) -> DecideReply {
         let (id, others) = {
@@ -119,9 +120,7 @@ impl EncryptedServed {
         };
         let (round, user, users, question) = (first, 0, count as u32, None);
         let decision = Decision { id, others, round, model_feedbacks, user, users, answer, question };
-        // A raiser that comes and goes answers it, if there is one.
-        let raiser = lock(&self.pool).has_raiser();
-        let tasks = if raiser { Vec::new() } else { self.own_task().into_iter().collect() };
+        let tasks = self.task_for(raises).into_iter().collect();
         DecideReply { decision: Some(decision), ticket: None, tasks }
     }
 

@@ -16,10 +16,8 @@ impl EncryptedServed {
         let live = lock(&self.live);
         let status = live.status();
         let task = live.bandit.task().map(|task| match task.kind {
-            TaskKind::Model => Awaited::Model,
-            TaskKind::Scores { .. } | TaskKind::Answers | TaskKind::Sum | TaskKind::Product { .. } => {
-                Awaited::Sum
-            }
+            TaskKind::Model | TaskKind::Product { .. } => Awaited::Model,
+            TaskKind::Scores { .. } | TaskKind::Answers | TaskKind::Sum => Awaited::Sum,
         });
         drop(live);
         let open = status.pending_decisions as u64;

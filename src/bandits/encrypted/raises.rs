@@ -7,6 +7,7 @@ use crate::bandits::{BodyLimit, Reply};
 use crate::error::Error;
 use helba::{Applied, Event};
 use host::lock;
+use protocol::Updates;
 use service::{Body, Content};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,19 +24,24 @@ impl EncryptedServed {
     }
 
     /// Takes the answers of a raiser. A user who was asked in place of its answer gets its answer here. A
-    /// `caller` whose token permits decisions only raises scores, under the ticket of its request.
+    /// `caller` whose token permits decisions only raises scores, under the ticket of its request. One that
+    /// may answer every task gets the next step of an update by products at once.
     pub(crate) async fn raises(self: Arc<Self>, body: Body, caller: Caller) -> Result<Reply, Error> {
         let turn = self.shared.stages.raises.clone().acquire_owned().await;
-        let served = self.clone();
+        let (served, raises) = (self.clone(), caller.check_raises_all().is_ok());
         let work = move || {
             let _turn = turn;
             served.take_raises(&body, &caller)
         };
         let waits = blocking(work).await?;
-        let reply = match waits {
+        let mut reply = match waits {
             Some(outcome) => outcome.await.map_err(|_| Error::Broken("an evaluation that was dropped"))??,
             None => DecideReply::default(),
         };
+        if self.created.plan.updates == Updates::Products && reply.tasks.is_empty() {
+            let served = self.clone();
+            reply.tasks.extend(blocking(move || Ok(served.task_for(raises))).await?);
+        }
         Ok(Reply::Binary(reply.to_bytes()))
     }
 
@@ -52,8 +58,9 @@ impl EncryptedServed {
         let (mut outcome, mut refused) = (None, None);
         for (task, raised) in message.raised {
             let done = match raised {
-                // No exchange of this bandit waits.
-                Raised::Exchanged(_) => Err(Error::TaskOver { task }),
+                Raised::Exchanged(frames) => {
+                    all().and_then(|()| self.answer_task(task, Event::Exchanged { task, frames }))
+                }
                 raised @ (Raised::Scores(_) | Raised::Answers(_)) => scores(task)
                     .and_then(|()| self.take_evaluation(task, &raised, message.ticket, &mut outcome)),
                 Raised::Sum(frame) => {

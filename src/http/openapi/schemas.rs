@@ -593,12 +593,17 @@ fn encrypted() -> Named {
     let plan = object(
         "Levels and sizes, which follow from configuration and keys.",
         &[
+            (
+                "updates",
+                json!({ "enum": ["slots", "products"] }),
+                "How updates are computed. By products they have no levels: those of statistics, model and refresh are 0.",
+            ),
             ("scores_level", count(), "The level of raised scores."),
             ("statistics_level", count(), "The level of raised statistics."),
             ("model_level", count(), "The level of a refreshed model."),
             ("refresh_level", count(), "The level of a masked model."),
             ("answer_level", count(), "The level of answers and of trace questions."),
-            ("newton_steps", count(), "The number of Newton steps of a batch update."),
+            ("newton_steps", count(), "The number of Newton steps of an update after the longest batch."),
             ("users", count(), "The most users of an evaluation."),
             ("model_slots", count(), "The period of the slots of the model."),
             ("design_scale", number(), "The scaling of the statistics."),
@@ -798,6 +803,11 @@ fn keys() -> Named {
             "width",
             json!({ "enum": ["tangent", "root"] }),
             "The width of the bandits that the keys serve; those of a root serve both.",
+        ),
+        (
+            "updates",
+            json!({ "enum": ["slots", "products"] }),
+            "How the updates of the bandits of these keys are computed.",
         ),
         ("created", text(), "The time of key generation (RFC 3339)."),
         ("token_digest", hex(), "The digest of the token in the secret bundle."),

@@ -25,6 +25,8 @@ impl MaskedTask {
     }
 }
 
+const NO_SLOTS: Error = Error::BadTask("it asks for an update in slots, which its bandit does not have");
+
 impl BanditDevice<'_> {
     /// Reads a task.
     pub(super) fn task(&self, task: &RaiseTask) -> Result<MaskedTask, Error> {
@@ -34,6 +36,7 @@ impl BanditDevice<'_> {
                     "it asks to raise scores or answers, which a bandit with answers: scores or compare: pbs never does",
                 ));
             }
+            TaskKind::Sum | TaskKind::Model if self.exchanges.slots.is_none() => return Err(NO_SLOTS),
             TaskKind::Scores { factors, .. }
                 if !factors.iter().all(|factor| (0.0..=MOST_FACTOR).contains(factor))
                     || factors[0] + factors[1] == 0.0 =>
@@ -129,6 +132,7 @@ impl BanditDevice<'_> {
             let fresh = ckks_secret::exchange(exchange, from, to, &task.masked, factors, rng)?;
             return Ok(Raised::Exchanged(fresh.iter().map(|fresh| fresh.to_bytes(to, id)).collect()));
         }
+        let in_slots = || exchanges.slots.as_ref().ok_or(NO_SLOTS);
         let [masked] = &task.masked[..] else { return Err(Error::BadTask("it has no ciphertext")) };
         match task.kind {
             // It has an exchange.
@@ -140,19 +144,16 @@ impl BanditDevice<'_> {
             }
             TaskKind::Sum => {
                 let factors = exchanges.layout.statistics_factors();
-                let fresh = ckks_secret::raise(&exchanges.statistics, small, deep, masked, factors, rng)?;
+                let fresh = ckks_secret::raise(&in_slots()?.statistics, small, deep, masked, factors, rng)?;
                 Ok(Raised::Sum(frame(fresh)))
             }
             TaskKind::Model => {
-                let plan = &self.created.plan;
+                let (plan, exchange) = (&self.created.plan, &in_slots()?.model);
                 let (level, slots) = (plan.model_level, plan.model_slots);
                 let [mut first, mut second] = [ChaCha20Rng::from_rng(rng), ChaCha20Rng::from_rng(rng)];
                 let (fresh, scores) = rayon::join(
                     || ckks_secret::recrypt(deep, masked, level, slots, &mut first),
-                    || {
-                        let exchange = &exchanges.model;
-                        ckks_secret::slots_to_coefficients(exchange, deep, small, masked, &mut second)
-                    },
+                    || ckks_secret::slots_to_coefficients(exchange, deep, small, masked, &mut second),
                 );
                 Ok(Raised::Model { deep: frame(fresh?), scores: scores?.to_bytes(small, self.small_id) })
             }

@@ -6,6 +6,9 @@ use crate::{Client, Error};
 use rand::CryptoRng;
 use wire::ProblemType;
 
+/// More steps than an update has.
+const MOST_STEPS: usize = 64;
+
 impl BanditDevice<'_> {
     /// Asks for a decision and answers the tasks that afterwards wait ([`Self::decide`],
     /// [`Self::answer_tasks`]).
@@ -61,7 +64,8 @@ impl BanditDevice<'_> {
         asking.finish()
     }
 
-    /// Answers the tasks of `round`, if there are any.
+    /// Answers the tasks of `round`, and those that the server gives in return: the steps of an update by
+    /// products.
     ///
     /// # Errors
     /// Those of [`Self::raise`] and [`Client`]. The decision is not affected.
@@ -71,20 +75,22 @@ impl BanditDevice<'_> {
         round: &mut PlayedRound<C>,
         rng: &mut R,
     ) -> Result<(), Error> {
-        let tasks = std::mem::take(&mut round.tasks);
-        if tasks.is_empty() {
-            return Ok(());
-        }
-        let raises = self.raise(&tasks, None, rng)?;
-        round.sent += raises.len();
-        match client.post_raises(&self.created.id, &self.limits, &raises) {
-            // A token for decisions alone leaves tasks to those whose token is for them.
-            Err(error) if has_ended(&error) || is_forbidden(&error) => Ok(()),
-            reply => {
-                round.received += reply?.len();
-                Ok(())
+        let mut tasks = std::mem::take(&mut round.tasks);
+        for _ in 0..MOST_STEPS {
+            if tasks.is_empty() {
+                break;
             }
+            let raises = self.raise(&tasks, None, rng)?;
+            round.sent += raises.len();
+            let reply = match client.post_raises(&self.created.id, &self.limits, &raises) {
+                // A token for decisions alone leaves tasks to those whose token is for them.
+                Err(error) if has_ended(&error) || is_forbidden(&error) => break,
+                reply => reply?,
+            };
+            round.received += reply.len();
+            tasks = self.read(&reply)?.tasks;
         }
+        Ok(())
     }
 }
 

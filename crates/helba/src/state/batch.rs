@@ -5,12 +5,13 @@ use super::feedback::empty_sum;
 use super::secrets::derive;
 use super::stored::Place;
 use super::trace::Trace;
-use super::{EncryptedBandit, State};
+use super::{EncryptedBandit, State, Statistics};
 use crate::deep::ModelLevels;
 use crate::engine::{Engine, Masked};
+use crate::products::ProductUpdate;
 use crate::{Error, refresh};
 use ckks::Ciphertext;
-use protocol::{Factors, INVERSE_TOLERANCE, Plan, TaskKind};
+use protocol::{Factors, INVERSE_TOLERANCE, Plan, SlotExchanges, TaskKind, Updates};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use serde::{Deserialize, Serialize};
@@ -42,9 +43,31 @@ pub struct Update {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Phase<C = Arc<Ciphertext>> {
     Open,
-    Raising { task: u64, batch: Batch, seed: [u8; 32], masked: C },
-    Updating { task: u64, batch: Batch, seed: [u8; 32] },
-    Refreshing { task: u64, batch: Batch, seed: [u8; 32], masked: C },
+    Raising {
+        task: u64,
+        batch: Batch,
+        seed: [u8; 32],
+        masked: C,
+    },
+    Updating {
+        task: u64,
+        batch: Batch,
+        seed: [u8; 32],
+    },
+    Refreshing {
+        task: u64,
+        batch: Batch,
+        seed: [u8; 32],
+        masked: C,
+    },
+    /// Between two exchanges of an update by products.
+    Exchanging {
+        task: u64,
+        kind: TaskKind,
+        batch: Batch,
+        update: Box<ProductUpdate<C>>,
+        masked: C,
+    },
 }
 
 /// A batch that is closed.
@@ -53,9 +76,9 @@ pub(super) struct Batch {
     /// The number of feedbacks up to its last.
     at: u64,
     /// Those of which nothing is known but the bound on their features.
-    untested: u64,
+    pub(super) untested: u64,
     /// The erased feedbacks of earlier batches that its sum subtracts, or more.
-    subtracted: u64,
+    pub(super) subtracted: u64,
     /// Whether logged rounds are among them.
     logged: bool,
     /// The residual of its model.
@@ -71,6 +94,9 @@ impl EncryptedBandit {
             }
             Phase::Refreshing { task, masked, .. } => {
                 Some(Task { id: *task, kind: TaskKind::Model, masked: masked.clone() })
+            }
+            Phase::Exchanging { task, kind, masked, .. } => {
+                Some(Task { id: *task, kind: *kind, masked: masked.clone() })
             }
             Phase::Open | Phase::Updating { .. } => None,
         }
@@ -91,7 +117,8 @@ impl EncryptedBandit {
         let s = &self.state;
         let Phase::Updating { task, batch, seed, .. } = s.phase else { return Ok(None) };
         let factors = s.newton(batch.untested, batch.subtracted)?;
-        let (plan, statistics, model) = (s.plan.clone(), s.statistics.clone(), s.model.clone());
+        let Statistics::Slots { model, statistics } = s.statistics.clone() else { return Ok(None) };
+        let plan = s.plan.clone();
         Ok(Some(Update { plan, statistics, model, factors, seed, task }))
     }
 
@@ -119,7 +146,9 @@ impl EncryptedBandit {
     pub(super) fn close_if_due(&mut self, engine: &Engine) -> Result<(), Error> {
         let s = &self.state;
         let due = s.config.linear.batch_ends_publicly(s.feedbacks, s.closed) || self.sum_is_full();
-        match matches!(s.phase, Phase::Open) && (due || s.residual > INVERSE_TOLERANCE) {
+        // Products are of a bounded precision, which another update does not change.
+        let far = s.plan.updates == Updates::Slots && s.residual > INVERSE_TOLERANCE;
+        match matches!(s.phase, Phase::Open) && (due || far) {
             true => self.close(engine),
             false => Ok(()),
         }
@@ -133,23 +162,36 @@ impl EncryptedBandit {
         }
     }
 
-    /// Ends the batch: its sum waits under a mask for a holder of the key.
+    fn slots(&self) -> Result<&SlotExchanges, Error> {
+        self.exchanges.slots.as_ref().ok_or(Error::Broken("an update in slots without its exchanges"))
+    }
+
+    /// Ends the batch: its sum waits under a mask for a holder of the key, or is added to the total for an
+    /// update by products.
     pub(super) fn close(&mut self, engine: &Engine) -> Result<(), Error> {
         let s = &mut self.state;
         let (at, untested, subtracted) = (s.feedbacks, s.untested(), std::mem::take(&mut s.subtracted));
-        let residual = s.newton(untested, subtracted)?.residual();
+        // Products take as many steps as they need.
+        let residual = match s.plan.updates {
+            Updates::Slots => s.newton(untested, subtracted)?.residual(),
+            Updates::Products => s.residual,
+        };
         let batch = Batch { at, untested, subtracted, logged: std::mem::take(&mut s.logged), residual };
         let sum = std::mem::replace(&mut s.sum, Arc::new(empty_sum(engine)));
-        let (task, seed) = (s.next_task(), s.mask());
-        let mut rng = ChaCha20Rng::from_seed(derive(&seed, b"zero"));
-        let sum = Arc::unwrap_or_clone(sum);
-        let Masked { ciphertext, .. } = engine.mask_with(&self.exchanges.statistics, sum, seed, &mut rng)?;
-        s.phase = Phase::Raising { task, batch, seed, masked: Arc::new(ciphertext) };
         s.batches += 1;
         s.closed = at;
         if let Some(trace) = &mut s.trace {
             *trace = Trace::after(engine, at);
         }
+        if let Statistics::Products { total, .. } = &mut s.statistics {
+            engine.scores_evaluator().add_assign(Arc::make_mut(total), &sum)?;
+            return self.begin_products(engine, batch);
+        }
+        let (task, seed) = (s.next_task(), s.mask());
+        let mut rng = ChaCha20Rng::from_seed(derive(&seed, b"zero"));
+        let sum = Arc::unwrap_or_clone(sum);
+        let Masked { ciphertext, .. } = engine.mask_with(&self.slots()?.statistics, sum, seed, &mut rng)?;
+        self.state.phase = Phase::Raising { task, batch, seed, masked: Arc::new(ciphertext) };
         Ok(())
     }
 
@@ -159,12 +201,14 @@ impl EncryptedBandit {
             Phase::Raising { task: want, batch, seed, .. } if want == task => (batch, seed),
             _ => return Err(unasked(task)),
         };
-        let (raise, layout) = (&self.exchanges.statistics, &self.exchanges.layout);
+        let (exchanges, layout) = (self.exchanges.clone(), &self.exchanges.layout);
+        let raise = &exchanges.slots.as_ref().ok_or_else(|| unasked(task))?.statistics;
         let (factors, deep) = (layout.statistics_factors(), engine.deep());
         let s = &mut self.state;
         let mut raised = ckks::read_ciphertext(deep.params(), deep.key_id(), s.plan.statistics_level, frame)?;
         raise.unmask_assign(&mut raised, &raise.encode_mask(&seed, factors)?)?;
-        deep.evaluator().add_assign(Arc::make_mut(&mut s.statistics), &raised)?;
+        let Statistics::Slots { statistics, .. } = &mut s.statistics else { return Err(unasked(task)) };
+        deep.evaluator().add_assign(Arc::make_mut(statistics), &raised)?;
         let (task, seed) = (s.next_task(), s.mask());
         s.phase = Phase::Updating { task, batch, seed };
         Ok(())
@@ -193,15 +237,27 @@ impl EncryptedBandit {
         let model = ckks::read_ciphertext(large, engine.deep().key_id(), model_level, deep)?;
         let mut scores = ckks::read_ciphertext(small, engine.key_id(), small.max_level(), scores)?;
         let model = refresh::reveal(large, model, refresh_level, model_slots, &seed);
-        self.exchanges.model.unmask_assign(&mut scores, &seed)?;
+        self.slots()?.model.unmask_assign(&mut scores, &seed)?;
         let s = &mut self.state;
-        s.model = Arc::new(model);
-        s.residual = batch.residual;
+        let Statistics::Slots { model: last, .. } = &mut s.statistics else { return Err(unasked(task)) };
+        *last = Arc::new(model);
         s.refreshes += 1;
         if batch.logged && batch.residual > INVERSE_TOLERANCE {
+            s.residual = batch.residual;
             return self.update_again(batch);
         }
-        s.model_feedbacks = batch.at;
+        self.install(engine, batch, scores)
+    }
+
+    /// Takes the model of a batch, and ends the next one if that is due by now.
+    pub(super) fn install(
+        &mut self,
+        engine: &Engine,
+        batch: Batch,
+        mut scores: Ciphertext,
+    ) -> Result<(), Error> {
+        let s = &mut self.state;
+        (s.residual, s.model_feedbacks) = (batch.residual, batch.at);
         engine.scores_evaluator().divide_exactly_assign(&mut scores, engine.ring().gap.ilog2());
         s.scores_model = Arc::new(scores);
         self.open_again(engine)
@@ -244,7 +300,8 @@ impl<C> State<C> {
             Phase::Open => self.residual,
             Phase::Raising { batch, .. }
             | Phase::Updating { batch, .. }
-            | Phase::Refreshing { batch, .. } => batch.residual,
+            | Phase::Refreshing { batch, .. }
+            | Phase::Exchanging { batch, .. } => batch.residual,
         }
     }
 
@@ -287,6 +344,13 @@ impl<C> Phase<C> {
             Phase::Refreshing { task, batch, seed, masked } => {
                 let masked = map(Place::Deep(plan.refresh_level), masked)?;
                 Phase::Refreshing { task, batch, seed, masked }
+            }
+            Phase::Exchanging { task, kind, batch, update, masked } => {
+                // It has the scale of the product under the mask.
+                let log_scale = update.log_scale();
+                let masked = map(Place::Scaled(log_scale), masked)?;
+                let update = Box::new(update.try_map(&mut |log, ct| map(Place::Scaled(log), ct))?);
+                Phase::Exchanging { task, kind, batch, update, masked }
             }
         })
     }

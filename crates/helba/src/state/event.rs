@@ -59,6 +59,13 @@ pub enum Event {
     Given(u64),
     /// The reserved rounds that were not given out will not be.
     Skipped,
+    /// A step of an update by products, exchanged.
+    Exchanged {
+        /// The task.
+        task: u64,
+        /// The frames of ciphertexts of the ring of scores.
+        frames: Vec<Vec<u8>>,
+    },
     /// Logged rounds are learnt.
     Learnt {
         /// The id that their sender chose.
@@ -103,6 +110,8 @@ pub enum Applied {
     Erased(Erasure),
     /// The sum was added to the statistics, and an update is due.
     UpdateDue,
+    /// A step of an update was taken, and the next one is asked for.
+    Exchanged,
     /// The model was replaced.
     Installed,
     /// The batch has ended.

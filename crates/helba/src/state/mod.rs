@@ -2,6 +2,7 @@
 //!
 //! A batch goes through four phases: open, raising (a holder of the key raises the sum of its feedbacks),
 //! updating (the next model is computed), refreshing (a holder of the key encrypts it anew in both rings).
+//! Updates by products have one phase for both, with an exchange after each product.
 //! In every phase decisions use the current model, and feedback is added to the next sum.
 //!
 //! All that changes the state is an [`Event`]. The same events in the same order give the same state, byte
@@ -25,6 +26,7 @@
 //! | `trace` | the trace condition |
 //! | `erasure` | feedback is removed |
 //! | `batch` | a batch from its end to the next model: phases, tasks, updates |
+//! | `products` | updates by products, step by step |
 //! | `stored` | the state as bytes |
 
 mod batch;
@@ -34,11 +36,13 @@ mod event;
 mod feedback;
 mod given;
 mod learning;
+mod products;
 mod rounds;
 mod secrets;
 mod stored;
 mod trace;
 
+use crate::products::Inverse;
 use crate::{Engine, Error, Scalars};
 use batch::Phase;
 pub use batch::{Task, Update};
@@ -49,7 +53,8 @@ use feedback::empty_sum;
 use given::Given;
 use learning::LearntIds;
 use num_complex::Complex64;
-use protocol::{BanditConfig, DecisionId, Exchanges, Plan, Status};
+pub use products::COLD;
+use protocol::{BanditConfig, DecisionId, Exchanges, Plan, Status, Updates};
 use rounds::Rounds;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -90,12 +95,9 @@ struct State<C = Arc<Ciphertext>> {
     tasks: u64,
     /// A bound on the distance of the eigenvalues of A_j·V_j from one.
     residual: f64,
-    /// A_j and ω_j in the deep ring.
-    model: C,
     /// The model in the ring of scores, divided by the gap.
     scores_model: C,
-    /// V and g up to the last batch that was raised.
-    statistics: C,
+    statistics: Statistics<C>,
     /// The sum of the feedbacks after `closed`.
     sum: C,
     /// Whether logged rounds are in it.
@@ -109,6 +111,15 @@ struct State<C = Arc<Ciphertext>> {
     trace: Option<Trace<C>>,
     counters: Option<CounterSums<C>>,
     phase: Phase<C>,
+}
+
+/// What updates continue from.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+enum Statistics<C = Arc<Ciphertext>> {
+    /// A_j and ω_j, and V and g up to the last batch that was raised, in the deep ring.
+    Slots { model: C, statistics: C },
+    /// The inverse as operands of products, and the sums of all feedback of batches that were closed.
+    Products { inverse: Inverse<C>, total: C },
 }
 
 impl EncryptedBandit {
@@ -129,7 +140,20 @@ impl EncryptedBandit {
             Ok(Arc::new(out))
         };
         let layout = &exchanges.layout;
-        let model = layout.model_slots(|i, j| if i == j { 1.0 / lambda } else { 0.0 }, |_| 0.0);
+        let statistics = match plan.updates {
+            Updates::Slots => {
+                let model = layout.model_slots(|i, j| if i == j { 1.0 / lambda } else { 0.0 }, |_| 0.0);
+                let model = trivial(&model, plan.model_level)?;
+                Statistics::Slots {
+                    model,
+                    statistics: trivial(&layout.ridge(lambda), plan.statistics_level)?,
+                }
+            }
+            Updates::Products => {
+                let inverse = Inverse::identity(engine.scores_keys(), &layout.matrices()?)?;
+                Statistics::Products { inverse, total: Arc::new(empty_sum(engine)) }
+            }
+        };
         let top = small.max_level();
         let first = layout.first_model(lambda);
         let first = Plaintext::from_integers(small, &first, top, small.scale(top))?;
@@ -137,9 +161,8 @@ impl EncryptedBandit {
         engine.scores_evaluator().add_plain_assign(&mut scores_model, &first)?;
         engine.scores_evaluator().divide_exactly_assign(&mut scores_model, engine.ring().gap.ilog2());
         let state = State {
-            model: trivial(&model, plan.model_level)?,
             scores_model: Arc::new(scores_model),
-            statistics: trivial(&layout.ridge(lambda), plan.statistics_level)?,
+            statistics,
             sum: Arc::new(empty_sum(engine)),
             logged: false,
             learnt: LearntIds::default(),
@@ -226,7 +249,7 @@ impl EncryptedBandit {
             batches: s.batches,
             refreshes: s.refreshes,
             updating: matches!(s.phase, Phase::Raising { .. } | Phase::Updating { .. }),
-            refresh_due: matches!(s.phase, Phase::Refreshing { .. }),
+            refresh_due: matches!(s.phase, Phase::Refreshing { .. } | Phase::Exchanging { .. }),
             pending_decisions: s.waiting(round) as usize,
         }
     }
@@ -284,6 +307,7 @@ impl EncryptedBandit {
                 next.take_refreshed(engine, *task, deep, scores)?;
                 Applied::Installed
             }
+            Event::Exchanged { task, frames } => next.take_exchanged(engine, *task, frames)?,
             Event::Closed => {
                 next.close_early(engine)?;
                 Applied::Closed

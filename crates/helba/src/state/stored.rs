@@ -1,6 +1,6 @@
 //! The state of a bandit as bytes, with every ciphertext as a frame.
 
-use super::{EncryptedBandit, State};
+use super::{EncryptedBandit, State, Statistics};
 use crate::{Engine, Error};
 use ckks::{Ciphertext, KeyId, Params};
 use protocol::{LOG_CONTEXT, LOG_STATISTICS};
@@ -16,6 +16,8 @@ pub(super) enum Place {
     Statistics,
     /// The ring of scores, at the scale of contexts.
     Trace,
+    /// The ring of scores, at this power of two.
+    Scaled(u32),
     /// The deep ring at this level.
     Deep(usize),
 }
@@ -24,7 +26,7 @@ impl Place {
     /// The parameters and the key of the ring, and the level.
     fn ring(self, engine: &Engine) -> (&Params, KeyId, usize) {
         match self {
-            Place::Scores | Place::Statistics | Place::Trace => {
+            Place::Scores | Place::Statistics | Place::Trace | Place::Scaled(_) => {
                 (engine.params(), engine.key_id(), engine.params().max_level())
             }
             Place::Deep(level) => (engine.deep().params(), engine.deep().key_id(), level),
@@ -37,6 +39,7 @@ impl Place {
             Place::Scores | Place::Deep(_) => params.scale(level),
             Place::Statistics => f64::from(LOG_STATISTICS).exp2(),
             Place::Trace => f64::from(LOG_CONTEXT).exp2(),
+            Place::Scaled(log_scale) => f64::from(log_scale).exp2(),
         }
     }
 
@@ -91,9 +94,17 @@ impl<C> State<C> {
         let map = &mut map;
         let plan = &self.plan;
         Ok(State {
-            model: map(Place::Deep(plan.model_level), self.model)?,
+            statistics: match self.statistics {
+                Statistics::Slots { model, statistics } => Statistics::Slots {
+                    model: map(Place::Deep(plan.model_level), model)?,
+                    statistics: map(Place::Deep(plan.statistics_level), statistics)?,
+                },
+                Statistics::Products { inverse, total } => Statistics::Products {
+                    inverse: inverse.try_map(&mut |log, operand| map(Place::Scaled(log), operand))?,
+                    total: map(Place::Statistics, total)?,
+                },
+            },
             scores_model: map(Place::Scores, self.scores_model)?,
-            statistics: map(Place::Deep(plan.statistics_level), self.statistics)?,
             sum: map(Place::Statistics, self.sum)?,
             logged: self.logged,
             learnt: self.learnt,

@@ -3,15 +3,16 @@
 
 use bandit::Schedule;
 use circuits::Clear;
-use ckks::{Ciphertext, Evaluator, KeyStorage, SeededCoefficients, Term};
+use ckks::{Ciphertext, Evaluator, KeyStorage, Security, SeededCoefficients, Term};
 use helba::circuit::DecisionCircuit;
 use helba::{Applied, EncryptedBandit, Engine, Evaluated, Event, TraceTest};
 use helba::{DeepEngine, Scalars};
 use nalgebra::{DMatrix, DVector};
+use protocol::products::LOG_OPERAND;
 use protocol::{
     BanditConfig, Counters, KeyPlan, LEAST_COUNTED, LOG_CONTEXT, LOG_COUNTER_STEPS, LOG_MODEL, LOG_SCORE,
-    LOG_STATISTICS, LearnId, MOST_LOGGED, MOST_SUMMED, Plan, QuestionId, Shape, TaskKind, WidthShape,
-    exchange,
+    LOG_STATISTICS, LearnId, MOST_LOGGED, MOST_SUMMED, Plan, QuestionId, Shape, TaskKind, Updates,
+    WidthShape, exchange,
 };
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
@@ -58,7 +59,7 @@ impl World {
         let small = ScoresParty::generate(ring, &mut rng).unwrap();
         let (params, public, id) = (party.params.clone(), party.public.clone(), party.key_id());
         let deep = DeepEngine::new(params, public, id, shape, party.keys.clone()).unwrap();
-        let deep = deep.with_decisions(keys);
+        let deep = deep.with_decisions(keys).updating(plan.updates);
         let switch = testkit::ring_switch(&decisions.secret, &small.secret, &plan.answers, &mut rng);
         let (params, public, keys) = (small.params.clone(), small.public.clone(), small.keys.clone());
         let engine = Engine::new(deep, ring, params, public, small.key_id(), keys, switch).unwrap();
@@ -316,11 +317,20 @@ impl World {
         let task = self.bandit.task()?;
         let exchanges = self.bandit.exchanges().clone();
         Some(match task.kind {
-            TaskKind::Scores { .. } | TaskKind::Answers | TaskKind::Product { .. } => unreachable!(),
+            TaskKind::Scores { .. } | TaskKind::Answers => unreachable!(),
+            TaskKind::Product { .. } => {
+                let (exchange, factors, hash) = exchanges.of(&task.kind).unwrap();
+                assert_eq!(exchange.hash(factors), *hash);
+                let (small, masked) = (&self.small.secret, [task.masked.as_ref().clone()]);
+                let fresh =
+                    ckks_secret::exchange(exchange, small, small, &masked, factors, &mut self.rng).unwrap();
+                let frames = fresh.iter().map(|ct| ct.to_bytes(small, self.small.key_id())).collect();
+                Event::Exchanged { task: task.id, frames }
+            }
             TaskKind::Sum => {
                 let factors = exchanges.layout.statistics_factors();
                 let raised = ckks_secret::raise(
-                    &exchanges.statistics,
+                    &exchanges.slots.as_ref().unwrap().statistics,
                     &self.small.secret,
                     &self.party.secret,
                     &task.masked,
@@ -334,7 +344,7 @@ impl World {
                 let (level, slots) = (self.bandit.plan().model_level, self.bandit.plan().model_slots);
                 let (deep, small) = (&self.party.secret, &self.small.secret);
                 let fresh = ckks_secret::recrypt(deep, &task.masked, level, slots, &mut self.rng).unwrap();
-                let exchange = &exchanges.model;
+                let exchange = &exchanges.slots.as_ref().unwrap().model;
                 let scores =
                     ckks_secret::slots_to_coefficients(exchange, deep, small, &task.masked, &mut self.rng);
                 Event::Refreshed {
@@ -376,7 +386,10 @@ impl World {
             let Some(event) = self.next_answer() else { return installed };
             // An answer to a task that was not given out is refused.
             let mut unasked = event.clone();
-            if let Event::Raised { task, .. } | Event::Refreshed { task, .. } = &mut unasked {
+            if let Event::Raised { task, .. }
+            | Event::Refreshed { task, .. }
+            | Event::Exchanged { task, .. } = &mut unasked
+            {
                 *task += 1;
             }
             assert!(self.bandit.apply(&self.engine, &unasked).is_err());
@@ -404,19 +417,24 @@ fn largest(values: &[f64]) -> usize {
 
 /// Rounds of several users with feedback, updates and refreshes, some of whom decide for several. Every
 /// decision is an arm whose index is the largest of its own up to the resolution, for problems with and
-/// without padding, under a root and under its tangent.
+/// without padding, under a root and under its tangent, with updates in slots and by products.
 #[test]
 fn rounds_decide_as_the_twin() {
+    use Updates::{Products, Slots};
     use WidthShape::{Root, Tangent};
-    for (d, k, width, rounds, requests) in [
-        (2, 2, Tangent, 10, &[1, 3, 1][..]),
-        (3, 3, Tangent, 4, &[1, 2]),
-        (7, 4, Tangent, 4, &[1, 4, 1, 2]),
-        (2, 2, Tangent, 4, &[1]),
-        (2, 2, Root, 4, &[1, 3]),
-        (3, 3, Root, 4, &[1]),
+    for (d, k, width, updates, rounds, requests) in [
+        (2, 2, Tangent, Slots, 10, &[1, 3, 1][..]),
+        (3, 3, Tangent, Slots, 4, &[1, 2]),
+        (7, 4, Tangent, Slots, 4, &[1, 4, 1, 2]),
+        (2, 2, Tangent, Slots, 4, &[1]),
+        (2, 2, Root, Slots, 4, &[1, 3]),
+        (3, 3, Root, Slots, 4, &[1]),
+        (2, 2, Tangent, Products, 10, &[1, 3, 1]),
+        (7, 4, Tangent, Products, 8, &[1, 4, 1, 2]),
     ] {
-        let mut world = World::with(BanditConfig { horizon: 100, ..of_width(d, k, width) });
+        let config = BanditConfig { horizon: 100, ..of_width(d, k, width) };
+        let plan = KeyPlan::for_updates(Shape::for_problem(d, k), Security::None, width, updates).unwrap();
+        let mut world = World::with_keys(config, plan);
         let theta = unit_rows(&mut ChaCha20Rng::seed_from_u64(1), 1, d).remove(0);
         let (mut same, mut all, mut models, mut worst) = (0, 0, 0, 0.0f64);
         for _ in 0..rounds {
@@ -447,6 +465,125 @@ fn rounds_decide_as_the_twin() {
         let read = EncryptedBandit::from_bytes(&world.engine, &bytes).unwrap();
         assert!(read.to_bytes(&world.engine).unwrap() == bytes);
     }
+}
+
+/// A bandit with updates by products whose batches have one feedback each.
+fn by_products() -> World {
+    let mut config = BanditConfig { horizon: 100, ..BanditConfig::new(2, 2) };
+    config.linear.schedule = Schedule::Every { rounds: 1 };
+    let (shape, width) = (Shape::for_problem(2, 2), WidthShape::Tangent);
+    let plan = KeyPlan::for_updates(shape, Security::None, width, Updates::Products).unwrap();
+    World::with_keys(config, plan)
+}
+
+impl World {
+    /// A feedback, which ends its batch, as events.
+    fn learn_one(&mut self) -> [Event; 2] {
+        self.round += 1;
+        let (round, x) = (self.round, unit_rows(&mut self.rng, 1, 2).remove(0));
+        let events = [Event::Rounds(round), self.feedback(round, &x, x[0] / 2.0)];
+        events.iter().for_each(|event| drop(self.apply(event)));
+        events
+    }
+}
+
+/// Between any two exchanges of an update a bandit that is read from its bytes, or made of its events, asks
+/// for the same bytes under the same number. Answers with another number of frames, of another level or under
+/// another key are refused by type, and change nothing.
+#[test]
+fn updates_by_products_are_resumed() {
+    let mut world = by_products();
+    let (first, mut events) = (world.bandit.clone(), Vec::new());
+    let (small, key) = (world.small.params.clone(), world.small.key_id());
+    let canonical = small.scale(small.max_level());
+    let frame = |task: &helba::Task| {
+        ckks::write_ciphertext(&small, key, &task.masked.as_ref().clone().with_scale(canonical))
+    };
+    for _ in 0..3 {
+        events.extend(world.learn_one());
+        while let Some(event) = world.answer_task() {
+            let task = world.bandit.task().unwrap();
+            let bytes = world.bandit.to_bytes(&world.engine).unwrap();
+            let read = EncryptedBandit::from_bytes(&world.engine, &bytes).unwrap();
+            let mut replayed = first.clone();
+            events.iter().for_each(|event| drop(replayed.apply(&world.engine, event).unwrap()));
+            for other in [read.task().unwrap(), replayed.task().unwrap()] {
+                assert!(other.id == task.id && other.kind == task.kind && frame(&other) == frame(&task));
+            }
+            assert!(replayed.to_bytes(&world.engine).unwrap() == bytes);
+            let Event::Exchanged { frames, .. } = &event else { panic!("{:?}", task.kind) };
+            let mut refused = |frames: Vec<Vec<u8>>| {
+                let event = Event::Exchanged { task: task.id, frames };
+                let error = world.bandit.apply(&world.engine, &event).unwrap_err();
+                assert!(world.bandit.to_bytes(&world.engine).unwrap() == bytes);
+                let helba::Error::Ckks(error) = error else { panic!("{error}") };
+                error
+            };
+            let more = [&frames[..], &frames[..1]].concat();
+            assert!(matches!(refused(more), ckks::Error::CiphertextCount { .. }));
+            assert!(matches!(refused(vec![]), ckks::Error::CiphertextCount { .. }));
+            let zeros = |key, level| {
+                let zero = Ciphertext::zero(&small, level).with_scale(f64::from(LOG_OPERAND).exp2());
+                vec![ckks::write_ciphertext(&small, key, &zero); frames.len()]
+            };
+            assert!(matches!(refused(zeros(key, 0)), ckks::Error::WrongLevel { .. }));
+            let other = zeros(world.party.key_id(), small.max_level());
+            assert!(matches!(refused(other), ckks::Error::WrongKey { .. }));
+            let raised = Event::Raised { task: task.id, frame: frames[0].clone() };
+            let over = world.bandit.apply(&world.engine, &raised);
+            assert!(matches!(over, Err(helba::Error::TaskOver { .. })));
+            world.apply(&event);
+            events.push(event);
+        }
+    }
+    assert_eq!(world.bandit.model_feedbacks(), 3);
+    assert!(world.distance_from_the_twin() < (-10f64).exp2());
+}
+
+/// A holder of the key that encrypts garbage in one step spoils the model, and those of the updates after it.
+/// The next update of the calendar begins with X = κ·I, and has the model of the twin again, feedback of the
+/// time in between included. The control: without garbage no model is spoilt.
+#[test]
+fn a_spoilt_model_lasts_until_the_calendar_begins_anew() {
+    for lies in [true, false] {
+        let mut world = by_products();
+        let mut spoilt = 0;
+        for batch in 1..=helba::COLD {
+            world.learn_one();
+            let mut steps = 0;
+            while let Some(mut event) = world.answer_task() {
+                if let (3, 3, true, Event::Exchanged { frames, .. }) = (batch, steps, lies, &mut event) {
+                    let garbage: Vec<i64> = (0..world.small.params.n() as i64).map(|i| i << 20).collect();
+                    let garbage = world.encrypt_small(&garbage, LOG_OPERAND);
+                    let garbage = garbage.to_bytes(&world.small.secret, world.small.key_id());
+                    frames.iter_mut().for_each(|frame| frame.clone_from(&garbage));
+                }
+                steps += 1;
+                world.apply(&event);
+            }
+            spoilt += u32::from(world.distance_from_the_twin() > 0.05);
+        }
+        assert_eq!(spoilt > 10, lies, "{spoilt} models");
+        let far = world.distance_from_the_twin();
+        assert!(far < (-9f64).exp2(), "2^{:.1}", far.log2());
+    }
+}
+
+/// Keys of updates by products serve no trace condition and no root, and each is refused by name.
+#[test]
+fn keys_of_products_refuse_what_needs_slots() {
+    let shape = Shape::for_problem(2, 2);
+    let plan = |width| KeyPlan::for_updates(shape, Security::None, width, Updates::Products);
+    let refused = plan(WidthShape::Root).unwrap_err();
+    assert!(matches!(&refused, protocol::Error::OutOfRange(e) if e.field == "width"), "{refused}");
+    let world = World::with_keys(BanditConfig::new(2, 2), plan(WidthShape::Tangent).unwrap());
+    let create = |config| EncryptedBandit::create(&world.engine, config, [9; 32]).map(drop).unwrap_err();
+    let root = create(of_width(2, 2, WidthShape::Root)).to_string();
+    assert!(root.contains("linear.width") && root.contains("--width root"), "{root}");
+    let mut config = BanditConfig::new(2, 2);
+    config.linear.schedule = Schedule::TraceOrGrowth;
+    let trace = create(config).to_string();
+    assert!(trace.contains("linear.schedule") && trace.contains("--updates slots"), "{trace}");
 }
 
 /// The default with a width of this shape.

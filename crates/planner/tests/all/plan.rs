@@ -21,6 +21,7 @@ fn planned_bytes_are_those_made() {
         shape: Shape::for_problem(2, 2),
         security: Security::None,
         width: Default::default(),
+        updates: Default::default(),
         created: 0,
         compare: Default::default(),
     };

@@ -4,7 +4,7 @@ use super::{Awaited, EncryptedServed, Pool, User};
 use crate::error::Error;
 use helba::Task;
 use host::{lock, os_rng};
-use protocol::TaskKind;
+use protocol::{TaskKind, Updates};
 use rand::Rng;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -52,7 +52,8 @@ impl EncryptedServed {
         Ok(Raising { pool: &self.pool, task, tickets: Vec::new() })
     }
 
-    /// Asks the next raiser for a task, together with a task of the bandit's own if one waits.
+    /// Asks the next raiser for a task, together with a task of the bandit's own if one waits that every
+    /// holder of the key may answer.
     pub(super) fn ask(
         self: &Arc<Self>,
         task: &RaiseTask,
@@ -62,7 +63,10 @@ impl EncryptedServed {
         queued: &mut bool,
     ) -> Result<GivenTo, Error> {
         let mut tasks = vec![task.clone()];
-        tasks.extend(self.own_task());
+        // A user may be one who must not answer a step of an update by products.
+        if self.created.plan.updates == Updates::Slots {
+            tasks.extend(self.own_task());
+        }
         let mut pool = lock(&self.pool);
         let Err(mut tasks) = pool.give(tasks) else { return Ok(GivenTo::Raiser) };
         if !*queued && pool.has_raiser() {
@@ -90,6 +94,13 @@ impl EncryptedServed {
             }
         }
         Ok(GivenTo::Nobody)
+    }
+
+    /// The task of the bandit's own for a device, unless a raiser that comes and goes answers it. `raises`
+    /// says whether the device may answer every task, as updates by products want it.
+    pub(in crate::bandits::encrypted) fn task_for(&self, raises: bool) -> Option<RaiseTask> {
+        let may = raises || self.created.plan.updates == Updates::Slots;
+        if may && !lock(&self.pool).has_raiser() { self.own_task() } else { None }
     }
 
     /// The task of the bandit's own, unless a raiser has it. The events that it follows from are on disk when

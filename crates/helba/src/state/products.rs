@@ -1,0 +1,111 @@
+//! Updates by products ([`crate::products`]): the sum of a batch stays with the server, and each exchange
+//! with the owner's raiser is an event, so that a bandit that starts again asks for the same bytes.
+//!
+//! Nothing tells a server that a model is wrong, by a wrapped number or by a holder of the key that deviates.
+//! So each [`COLD`]th update begins with X = κ·I, by a calendar that everybody knows.
+
+use super::batch::{Batch, Phase, unasked};
+use super::secrets::derive;
+use super::{Applied, EncryptedBandit, State, Statistics};
+use crate::products::{Inverse, ProductUpdate};
+use crate::{Engine, Error};
+use ckks::Ciphertext;
+use protocol::TaskKind;
+use protocol::products::{ProductExchanges, ProductScalars};
+use std::sync::Arc;
+
+/// The number of updates from one that begins with X = κ·I to the next.
+pub const COLD: u64 = 32;
+
+/// Above this bound on ‖A·V − I‖ an update begins with X = κ·I too.
+const MOST_RESIDUAL: f64 = 0.5;
+
+impl EncryptedBandit {
+    fn products(&self) -> Result<&ProductExchanges, Error> {
+        let missing = Error::Broken("an update by products without its exchanges");
+        self.exchanges.products.as_ref().ok_or(missing)
+    }
+
+    /// Begins the update of a batch that was closed, whose sum the total has.
+    pub(super) fn begin_products(&mut self, engine: &Engine, mut batch: Batch) -> Result<(), Error> {
+        let s = &self.state;
+        let Statistics::Products { inverse, total } = &s.statistics else {
+            return Err(Error::Broken("an update by products of statistics in slots"));
+        };
+        let cold = s.batches.is_multiple_of(COLD) || s.residual > MOST_RESIDUAL;
+        let (scalars, inverse) = match cold {
+            true => {
+                let matrices = &self.products()?.matrices;
+                let identity = Inverse::identity(engine.scores_keys(), matrices)?;
+                (ProductScalars::cold(&s.config, s.feedbacks)?, identity)
+            }
+            false => (s.warm(&batch)?, inverse.clone()),
+        };
+        batch.residual = scalars.residual(engine.deep().shape().dim);
+        let (total, s) = (Ciphertext::clone(total), &mut self.state);
+        // One update begins in an event, whose history no other has.
+        let key = derive(&s.mask(), b"products");
+        self.ask_for_step(engine, batch, ProductUpdate::new(scalars, total, inverse, key))
+    }
+
+    /// Asks for the next step of an update.
+    fn ask_for_step(&mut self, engine: &Engine, batch: Batch, update: ProductUpdate) -> Result<(), Error> {
+        let products = self.products()?;
+        let asked = update.task(engine.scores_keys(), products)?;
+        let hash = products.of(asked.step).hash(&asked.factors);
+        let factors = asked.factors.try_into();
+        let factors = factors.map_err(|_| Error::Broken("a step of another number of factors"))?;
+        let kind = TaskKind::Product { step: asked.step, factors, hash };
+        let (task, masked) = (self.state.next_task(), Arc::new(asked.masked));
+        self.state.phase = Phase::Exchanging { task, kind, batch, update: Box::new(update), masked };
+        Ok(())
+    }
+
+    /// Takes what the owner's raiser made of a step. The last step gives the model, and ends the next batch
+    /// if that is due by now.
+    pub(super) fn take_exchanged(
+        &mut self,
+        engine: &Engine,
+        task: u64,
+        frames: &[Vec<u8>],
+    ) -> Result<Applied, Error> {
+        let (batch, mut update) = match &self.state.phase {
+            Phase::Exchanging { task: want, batch, update, .. } if *want == task => (*batch, update.clone()),
+            _ => return Err(unasked(task)),
+        };
+        let (keys, products) = (engine.scores_keys(), self.products()?);
+        let asked = update.task(keys, products)?;
+        let to = products.of(asked.step).to();
+        if frames.len() != to.ciphertexts {
+            let (got, want) = (frames.len(), to.ciphertexts);
+            return Err(ckks::Error::CiphertextCount { got, want }.into());
+        }
+        let (small, key) = (engine.params(), engine.key_id());
+        let read = |frame: &Vec<u8>| ckks::read_scaled_ciphertext(small, key, to.level, to.scale, frame);
+        let fresh = frames.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        let Some(model) = update.take(keys, products, &asked, fresh)? else {
+            self.ask_for_step(engine, batch, *update)?;
+            return Ok(Applied::Exchanged);
+        };
+        let s = &mut self.state;
+        if let Statistics::Products { inverse, .. } = &mut s.statistics {
+            *inverse = model.inverse;
+        }
+        let [scores] = <[Ciphertext; 1]>::try_from(model.scores)
+            .map_err(|_| Error::Broken("a model of several ciphertexts"))?;
+        let scores = scores.with_scale(small.scale(small.max_level()));
+        s.refreshes += 1;
+        self.install(engine, batch, scores)?;
+        Ok(Applied::Installed)
+    }
+}
+
+impl State {
+    /// The scalars of an update that begins with the inverse of the last one.
+    fn warm(&self, batch: &Batch) -> Result<ProductScalars, Error> {
+        let factors = self.config.newton(self.residual, batch.untested, batch.subtracted, usize::MAX);
+        let factors =
+            factors.map_err(|_| Error::Broken("a batch that Newton's iteration does not end for"))?;
+        Ok(ProductScalars::warm(&self.config, factors, self.feedbacks))
+    }
+}
