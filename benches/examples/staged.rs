@@ -9,7 +9,7 @@
 use anyhow::{Context, Result, ensure};
 use bandit::Width;
 use ckks::{Ciphertext, Evaluator, RingKeys};
-use helba::{Scalars, StagedEngine, staged_factors};
+use helba::{Scalars, StageReply, StagedEngine, staged_factors};
 use protocol::staged::{StagedExchanges, StagedLayout};
 use protocol::{BanditConfig, LOG_CONTEXT, LOG_MODEL, ScoreRing};
 use rand::SeedableRng;
@@ -105,14 +105,17 @@ fn decide(d: usize, k: usize, users: usize) -> Result<()> {
         let start = Instant::now();
         if step == last {
             let frame = fresh.iter().flatten().next().context("a ciphertext")?.to_bytes(to, id);
-            break engine.answers(&evaluation, id, &frame, &masks)?;
+            let StageReply::Answers(answers) = engine.read(step, &[frame])? else {
+                anyhow::bail!("no answers")
+            };
+            break engine.answers(&evaluation, answers, &masks)?;
         }
         let fresh = fresh.into_iter().map(|all| all.into_iter().map(|ct| ct.expand(to)).collect()).collect();
         sent = engine.next(&mut evaluation, fresh, &masks, &mut rng)?;
         server = ms(start);
     };
     for (user, indices) in indices.iter().enumerate() {
-        let frame = engine.answer(&entries, id, user, &mut rng)?;
+        let frame = engine.answer(&entries, &[user], &mut rng)?;
         let places = layout.answer_coefficients(user);
         let (level, scale) = (protocol::levels::ANSWER_LEVEL, stages.scale(protocol::levels::PRODUCTS_LEVEL));
         let named = places.iter().copied();

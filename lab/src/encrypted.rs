@@ -198,7 +198,10 @@ impl<'a> Played<'a> {
         let (masked, rng) = (&task.masked, &mut self.rng);
         Ok(Some(match task.kind {
             // A bandit asks for its own sums and models; scores are raised above.
-            TaskKind::Scores { .. } | TaskKind::Answers | TaskKind::Product { .. } => {
+            TaskKind::Scores { .. }
+            | TaskKind::Answers
+            | TaskKind::Product { .. }
+            | TaskKind::Stage { .. } => {
                 anyhow::bail!("a bandit has no scores to raise")
             }
             TaskKind::Sum => {

@@ -19,7 +19,7 @@ fn configuration_of_the_server() {
 /// A field of an encrypted bandit: where it is, its range, values outside of it, advice.
 type Field = (&'static str, &'static str, &'static [&'static str], &'static str);
 
-const FIELDS: [Field; 21] = [
+const FIELDS: [Field; 22] = [
     (
         "linear.d",
         "1 to 16",
@@ -123,6 +123,12 @@ const FIELDS: [Field; 21] = [
         "`polynomial` or `pbs`",
         &["\"signs\""],
         "`pbs` compares by bootstraps: one request a decision, for a user alone and few arms ([argmax-by-bootstrapping.md](argmax-by-bootstrapping.md)).",
+    ),
+    (
+        "exchanges",
+        "`one` or `staged`",
+        &["\"two\""],
+        "`staged` asks a holder of the key with a token for raises ⌈log₂ K⌉ + 3 times for an evaluation, and no device: it needs `helba-raiser`, a tangent, a public schedule, 6 comparison bits and keys for 3 or 4 arms.",
     ),
     (
         "open_model",

@@ -1,5 +1,5 @@
 use super::circuit::DecisionCircuit;
-use crate::{DeepEngine, Error, Scalars, refresh};
+use crate::{DeepEngine, Error, Scalars, StagedEngine, refresh};
 use circuits::{Encrypted, SlotAlgebra};
 use ckks::{
     Ciphertext, EvaluationKeys, Evaluator, Fold, KeyId, MaskSeed, Packer, Params, Plaintext, PublicKey,
@@ -7,6 +7,7 @@ use ckks::{
 };
 use protocol::exchange::{ANSWER_FLOOD_BITS, ENTRY_FLOOD_BITS, SCORES_FLOOD_BITS, TRACE_FLOOD_BITS};
 use protocol::levels::{ANSWER_LEVEL, PRODUCTS_LEVEL};
+use protocol::staged::StagedExchanges;
 use protocol::{AnswerLayout, BanditConfig, LOG_CONTEXT, LOG_SCORE, ScoreLayout, ScoreRing};
 use rand::CryptoRng;
 
@@ -88,6 +89,14 @@ impl Engine {
         let answers = AnswerTables::new(AnswerLayout::new(ring, deep.shape(), slots.slots()), switch)?;
         let scores = RingKeys { evaluator: Evaluator::new(params, keys), public_key, key_id };
         Ok(Engine { deep, decisions, slots, ring, scores, answers })
+    }
+
+    /// The engine of staged evaluations by these exchanges, with the same keys.
+    ///
+    /// # Errors
+    /// As [`StagedEngine::new`].
+    pub fn staged(&self, exchanges: StagedExchanges) -> Result<StagedEngine, Error> {
+        StagedEngine::new(exchanges, self.decisions.clone(), self.scores.clone())
     }
 
     /// The engine of updates.

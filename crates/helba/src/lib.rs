@@ -46,5 +46,5 @@ pub use deep::DeepEngine;
 pub use engine::{Engine, Evaluated, Masked};
 pub use error::Error;
 pub use scalars::Scalars;
-pub use staged::{StagedEngine, StagedEvaluation, staged_factors};
+pub use staged::{StageReply, StagedEngine, StagedEvaluation, staged_factors};
 pub use state::{Applied, COLD, EncryptedBandit, Event, Task, TraceTest, Update};

@@ -15,7 +15,7 @@ use bandit::Bonus;
 use circuits::maximum::Maximum;
 use circuits::{Complex64, Encrypted, SlotAlgebra};
 use ckks::{
-    Ciphertext, Evaluator, Exchange, KeyId, MaskSeed, Packer, Plaintext, PublicKey, RingKeys,
+    Ciphertext, Evaluator, Exchange, KeyId, MaskSeed, Packer, Params, Plaintext, PublicKey, RingKeys,
     SeededCoefficients,
 };
 use protocol::exchange::ENTRY_FLOOD_BITS;
@@ -31,7 +31,17 @@ pub struct StagedEngine {
     /// The ring of stages.
     slots: Encrypted,
     public_key: PublicKey,
+    key_id: KeyId,
     scores: RingKeys,
+}
+
+/// What a holder of the key made of a step.
+#[derive(Debug, Clone)]
+pub enum StageReply {
+    /// Ciphertexts for each exchange of the step.
+    Ciphertexts(Vec<Vec<Ciphertext>>),
+    /// Those of the last step, which are answers.
+    Answers(SeededCoefficients),
 }
 
 /// An evaluation between two exchanges.
@@ -73,10 +83,10 @@ impl StagedEngine {
     /// # Errors
     /// [`Error::Circuit`] never, with the slots of the ring of stages.
     pub fn new(exchanges: StagedExchanges, stages: RingKeys, scores: RingKeys) -> Result<Self, Error> {
-        let RingKeys { evaluator, public_key, .. } = stages;
+        let RingKeys { evaluator, public_key, key_id } = stages;
         let slots = evaluator.params().max_slots();
         let (slots, maximum) = (Encrypted::new(evaluator, slots)?, Maximum::new()?);
-        Ok(StagedEngine { exchanges, maximum, slots, public_key, scores })
+        Ok(StagedEngine { exchanges, maximum, slots, public_key, key_id, scores })
     }
 
     /// The places of numbers.
@@ -90,6 +100,65 @@ impl StagedEngine {
     /// [`Error::Broken`] after the last step.
     pub fn step(&self, step: usize) -> Result<&[Vec<Exchange>], Error> {
         Ok(self.exchanges.steps.get(step).ok_or(Error::Broken("a step after the last"))?)
+    }
+
+    /// The frames of the masked ciphertexts of a step, and what the holder of the key is to find of its
+    /// exchanges ([`StagedExchanges::hash`]).
+    ///
+    /// # Errors
+    /// [`Error::Broken`] after the last step.
+    pub fn frames(
+        &self,
+        evaluation: &StagedEvaluation,
+        sent: &[Vec<Ciphertext>],
+    ) -> Result<(Vec<Vec<u8>>, [u8; 32]), Error> {
+        let (step, factors) = evaluation.asks();
+        let over = Error::Broken("a step after the last");
+        let hash = self.exchanges.hash(step, &factors).ok_or(over)?;
+        let mut frames = Vec::new();
+        for (group, masked) in self.step(step)?.iter().zip(sent) {
+            let Some(exchange) = group.first() else { continue };
+            let (params, level) = (&exchange.from().params, exchange.from().level);
+            let id = if step == 0 { self.scores.key_id } else { self.key_id };
+            // Frames hold the canonical scale.
+            let frame = |ct: &Ciphertext| {
+                ckks::write_ciphertext(params, id, &ct.clone().with_scale(params.scale(level)))
+            };
+            frames.extend(masked.iter().map(frame));
+        }
+        Ok((frames, hash))
+    }
+
+    /// Reads the frames of the holder of the key in a step: those of each exchange, one after the other.
+    ///
+    /// # Errors
+    /// [`Error::Ckks`] for another number of frames, and as [`ckks::read_ciphertext`].
+    pub fn read(&self, step: usize, frames: &[Vec<u8>]) -> Result<StageReply, Error> {
+        let exchanges: Vec<&Exchange> = self.step(step)?.iter().flatten().collect();
+        let (got, want) = (frames.len(), exchanges.iter().map(|e| e.to().ciphertexts).sum());
+        if got != want {
+            return Err(ckks::Error::CiphertextCount { got, want }.into());
+        }
+        if let ([exchange], [frame]) = (&exchanges[..], frames)
+            && self.is_last(step)
+        {
+            let to = exchange.to();
+            let answers =
+                SeededCoefficients::read(&to.params, self.scores.key_id, to.level, to.scale, frame)?;
+            return Ok(StageReply::Answers(answers));
+        }
+        let mut rest = frames.iter();
+        let read = |exchange: &&Exchange| {
+            let to = exchange.to();
+            let frames = rest.by_ref().take(to.ciphertexts);
+            frames.map(|f| ckks::read_ciphertext(&to.params, self.key_id, to.level, f)).collect()
+        };
+        Ok(StageReply::Ciphertexts(exchanges.iter().map(read).collect::<Result<_, _>>()?))
+    }
+
+    /// Whether the step gives answers.
+    fn is_last(&self, step: usize) -> bool {
+        step == self.layout().rounds() + 2
     }
 
     /// The ciphertexts of a model as products take them, from encryptions of [`StagedLayout::model`].
@@ -227,32 +296,32 @@ impl StagedEngine {
         parts.map(|((x, v), ones)| Ok(self.slots.mul(&self.slots.add_plain(x, ones)?, v)?)).collect()
     }
 
-    /// The entries of all users, from the frame of the holder of the key in the last step. The holder
-    /// encrypts them as `id`.
+    /// The entries of all users, from the [`StageReply::Answers`] of the last step.
     ///
     /// # Errors
-    /// As [`SeededCoefficients::read`]; [`Error::Broken`] at an earlier step.
+    /// [`Error::Broken`] at an earlier step.
     pub fn answers(
         &self,
         evaluation: &StagedEvaluation,
-        id: KeyId,
-        frame: &[u8],
+        mut answers: SeededCoefficients,
         masks: &[Vec<Plaintext>],
     ) -> Result<SeededCoefficients, Error> {
-        let last = evaluation.step == self.layout().rounds() + 2;
-        let (true, [group], [mask]) = (last, self.step(evaluation.step)?, masks) else {
+        let (true, [mask]) = (self.is_last(evaluation.step), masks) else {
             return Err(Error::Broken("answers before the last step"));
         };
-        let ([exchange], [mask]) = (group.as_slice(), mask.as_slice()) else {
+        let [mask] = mask.as_slice() else {
             return Err(Error::Broken("answers of several exchanges"));
         };
-        let to = exchange.to();
-        let mut out = SeededCoefficients::read(&to.params, id, to.level, to.scale, frame)?;
-        out.sub_assign(&to.params, mask)?;
-        Ok(out)
+        answers.sub_assign(self.answer_params()?, mask)?;
+        Ok(answers)
     }
 
-    /// The frame of the answer to `user`: the coefficients with its entries, each with the noise of
+    fn answer_params(&self) -> Result<&Params, Error> {
+        let last = self.exchanges.steps.last().and_then(|step| step.iter().flatten().next());
+        Ok(&last.ok_or(Error::Broken("a staged evaluation without steps"))?.to().params)
+    }
+
+    /// The frame of the answer to `users`: the coefficients with their entries, each with the noise of
     /// [`ENTRY_FLOOD_BITS`].
     ///
     /// # Errors
@@ -260,16 +329,13 @@ impl StagedEngine {
     pub fn answer<R: CryptoRng>(
         &self,
         answers: &SeededCoefficients,
-        id: KeyId,
-        user: usize,
+        users: &[usize],
         rng: &mut R,
     ) -> Result<Vec<u8>, Error> {
-        let [.., last] = self.exchanges.steps.as_slice() else {
-            return Err(Error::Broken("a staged evaluation without steps"));
-        };
-        let exchange = last.iter().flatten().next().ok_or(Error::Broken("a step without an exchange"))?;
-        let places = self.layout().answer_coefficients(user);
-        Ok(answers.flooded_frame(&exchange.to().params, id, &places, ENTRY_FLOOD_BITS, rng)?)
+        let places: Vec<usize> =
+            users.iter().flat_map(|user| self.layout().answer_coefficients(*user)).collect();
+        let (params, id) = (self.answer_params()?, self.scores.key_id);
+        Ok(answers.flooded_frame(params, id, &places, ENTRY_FLOOD_BITS, rng)?)
     }
 }
 

@@ -3,8 +3,10 @@
 use crate::levels::{ANSWER_LEVEL, DecisionLevels, REFRESH_LEVEL, UpdateLevels};
 use crate::lwe::MOST_BOOTSTRAPPED_ARMS;
 use crate::products::MatrixLayout;
+use crate::staged::{MOST_STAGED_LOG_N, PAIRS_LEVEL, StagedLayout};
 use crate::{Counters, Error, Factors, MOST_SUMMED, Rings, ScoreRing, Shape, Updates, warm_steps};
 use bandit::{LinearConfig, Schedule, Width, WidthShape};
+use ckks::Params;
 use fault::OutOfRange;
 use serde::{Deserialize, Serialize};
 
@@ -65,6 +67,9 @@ pub struct BanditConfig {
     /// How the indices of arms are compared.
     #[serde(default)]
     pub compare: Compare,
+    /// How often an evaluation asks a holder of the key.
+    #[serde(default)]
+    pub exchanges: Exchanging,
     /// That everyone who holds the key may see the model, which [`Answers::Scores`] shows to each of them. A
     /// server does not know whether a key is one user's or shared by many, so that the creator must say it.
     #[serde(default)]
@@ -97,6 +102,19 @@ pub enum Compare {
     /// By programmable bootstraps, one user at a time, without a raise: the answer is a
     /// [`LweAnswer`](crate::LweAnswer). The keys must have bootstrapping keys.
     Pbs,
+}
+
+/// How often an evaluation asks a holder of the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exchanging {
+    /// Once for the raise of its scores, and if it has several requests once for its answers. A user of the
+    /// evaluation may be asked.
+    #[default]
+    One,
+    /// ⌈log₂ K⌉ + 3 times ([`crate::staged`]). Only holders of the key who may answer every task are asked,
+    /// and no user of an evaluation.
+    Staged,
 }
 
 fn default_horizon() -> u64 {
@@ -139,6 +157,7 @@ impl BanditConfig {
             sqrt_degree: default_sqrt_degree(),
             answers: Answers::Arm,
             compare: Compare::Polynomial,
+            exchanges: Exchanging::One,
             open_model: false,
             counters: None,
         }
@@ -200,9 +219,15 @@ impl BanditConfig {
         self.check_threshold(batch)?;
         self.check_bootstraps()?;
         self.check_sizes()?;
-        let levels = DecisionLevels::new(self, shape)?;
-        let scores_level = levels.sum();
-        self.check_depth(scores_level, &rings)?;
+        let (scores_level, users) = match self.exchanges {
+            Exchanging::One => {
+                let level = DecisionLevels::new(self, shape)?.sum();
+                self.check_depth(level, &rings)?;
+                // The trace has the place of a user. There are two places at least ([`Shape::slots`]).
+                (level, ring.users(shape, decisions.max_slots()) - usize::from(self.tests_trace()))
+            }
+            Exchanging::Staged => (PAIRS_LEVEL, self.check_staged(decisions, ring)?),
+        };
         let (steps, [statistics_level, model_level, refresh_level]) = match by {
             Updates::Slots => {
                 let (steps, update) = self.update_levels(batch, shape, updates.max_level())?;
@@ -219,8 +244,7 @@ impl BanditConfig {
             refresh_level,
             answer_level: ANSWER_LEVEL,
             newton_steps: steps,
-            // The trace has the place of a user. There are two places at least ([`Shape::slots`]).
-            users: ring.users(shape, decisions.max_slots()) - usize::from(self.tests_trace()),
+            users,
             model_slots: shape.model_slots(),
             design_scale: self.design_scale(),
         })
@@ -229,6 +253,11 @@ impl BanditConfig {
     /// Whether everyone who holds the key can compute the model, which every view of the bandit states.
     pub fn shows_model(&self) -> bool {
         self.answers == Answers::Scores
+    }
+
+    /// Whether evaluations are staged.
+    pub fn is_staged(&self) -> bool {
+        self.exchanges == Exchanging::Staged
     }
 
     /// Whether each request is decided by itself, and no scores are raised.
@@ -337,6 +366,45 @@ impl BanditConfig {
             return Err(OutOfRange::new("answers", "scores", want).into());
         }
         Ok(())
+    }
+
+    /// Checks that stages decide such a bandit with an evaluation ring of these parameters, and returns the
+    /// most users of an evaluation.
+    fn check_staged(&self, decisions: &Params, ring: ScoreRing) -> Result<usize, Error> {
+        let field =
+            |field, got: String, want: &'static str| Error::OutOfRange(OutOfRange::new(field, got, want));
+        if !self.raises_differences() {
+            let got = format!("{:?}", self.linear.width);
+            return Err(field("linear.width", got, "a tangent with exchanges: staged, which has no root"));
+        }
+        if self.tests_trace() {
+            let got = format!("{:?}", self.linear.schedule);
+            let want = "public with exchanges: staged, because no stage compares the trace";
+            return Err(field("linear.schedule", got, want));
+        }
+        if self.compare != Compare::Polynomial {
+            let want = "polynomial with exchanges: staged, whose stages compare by polynomials";
+            return Err(field("compare", format!("{:?}", self.compare), want));
+        }
+        if self.answers != Answers::Arm {
+            let want = "arm with exchanges: staged: with scores the device compares, and nobody is asked";
+            return Err(field("answers", format!("{:?}", self.answers), want));
+        }
+        if self.comparison_bits != 6 {
+            let want = "6 with exchanges: staged, whose polynomials have this resolution";
+            return Err(field("comparison_bits", self.comparison_bits.to_string(), want));
+        }
+        let (top, log_n) = (decisions.max_level(), decisions.spec().log_n);
+        if top < PAIRS_LEVEL {
+            let advice = "take keys of `helba-keygen create --width tangent` for 3 or 4 arms".to_string();
+            return Err(Error::Depth { what: "a staged decision", need: PAIRS_LEVEL, have: top, advice });
+        }
+        if log_n > MOST_STAGED_LOG_N {
+            let want = "one with these keys: a staged decision takes a ring of evaluations of at most 2^14 \
+                        coefficients, which keys of a tangent for 3 or 4 arms have";
+            return Err(field("exchanges", "staged".into(), want));
+        }
+        StagedLayout::most_users(self, ring.n(), decisions.max_slots())
     }
 
     /// Refuses numbers above 10⁴ among lambda and its inverse, L², and the largest confidence width, which

@@ -2,6 +2,7 @@
 
 use crate::levels::{ANSWER_LEVEL, PRODUCTS_LEVEL};
 use crate::products::{PRODUCT_FACTORS, ProductExchanges, ProductStep};
+use crate::staged::{STAGED_FACTORS, Staging};
 use crate::{BanditConfig, LOG_SCORE, LOG_STATISTICS, Plan, Rings, ScoreLayout, ScoreRing, Updates};
 use ckks::{Exchange, Params, RAISE_FACTORS, Raise, SlotsToCoefficients};
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,17 @@ pub enum TaskKind {
         /// before it decrypts.
         hash: [u8; 32],
     },
+    /// A step of a staged evaluation ([`crate::staged::StagedExchanges`]).
+    Stage {
+        /// The number of the step.
+        step: u32,
+        /// The users of the layout.
+        users: u32,
+        /// The factors of its exchanges.
+        factors: [f64; STAGED_FACTORS],
+        /// The hash of its exchanges with these factors ([`exchanges_hash`]).
+        hash: [u8; 32],
+    },
 }
 
 /// The largest factor of a raise of scores. Scores have a scale of 2⁵⁰, and slots one of 2³² at most.
@@ -49,6 +61,8 @@ pub struct Exchanges {
     pub slots: Option<SlotExchanges>,
     /// The steps of updates by products.
     pub products: Option<ProductExchanges>,
+    /// The steps of a staged evaluation, if evaluations are staged.
+    pub staged: Option<Staging>,
 }
 
 /// The exchanges of the updates of a bandit in slots.
@@ -92,24 +106,61 @@ impl Exchanges {
                 // The plan has checked the layout.
                 let matrices =
                     layout.matrices().map_err(|error| ckks::Error::BadParams(error.to_string()))?;
-                (None, Some(ProductExchanges::new(&layout, small, matrices, None)?))
+                (None, Some(ProductExchanges::new(&layout, small, matrices, layout.staged())?))
             }
         };
         let (level, scale) = (PRODUCTS_LEVEL, decisions.scale(PRODUCTS_LEVEL));
+        let staged = layout.staged().map(|staged| Staging::new(staged.clone(), [small, decisions, answers]));
         let answers =
             SlotsToCoefficients::new(decisions, answers, level, slots, scale, &layout.answer_terms(slots))?
                 .into_level(ANSWER_LEVEL, scale)?;
-        Ok(Exchanges { layout, scores, answers, slots: of_updates.0, products: of_updates.1 })
+        Ok(Exchanges { layout, scores, answers, slots: of_updates.0, products: of_updates.1, staged })
     }
 
-    /// The exchange of a task, its factors and the hash that the task states; `None` for tasks of other
-    /// kinds, and for steps that the bandit does not have.
-    pub fn of<'a>(&'a self, kind: &'a TaskKind) -> Option<(&'a Exchange, &'a [f64], &'a [u8; 32])> {
-        match kind {
-            TaskKind::Product { step, factors, hash } => {
-                Some((self.products.as_ref()?.of(*step), factors, hash))
+    /// What a task of exchanges asks for; `None` for tasks of other kinds, and for steps that the bandit does
+    /// not have.
+    ///
+    /// # Errors
+    /// As [`Exchange::new`].
+    pub fn of<'a>(&self, kind: &'a TaskKind) -> Result<Option<AskedExchanges<'a>>, ckks::Error> {
+        Ok(match kind {
+            TaskKind::Product { step, factors, hash } => self.products.as_ref().map(|products| {
+                AskedExchanges { groups: vec![vec![products.of(*step).clone()]], factors, hash }
+            }),
+            TaskKind::Stage { step, users, factors, hash } => {
+                let Some(staging) = &self.staged else { return Ok(None) };
+                let steps = staging.of(*users as usize)?;
+                let groups = steps.steps.get(*step as usize).cloned();
+                groups.map(|groups| AskedExchanges { groups, factors, hash })
             }
             TaskKind::Scores { .. } | TaskKind::Sum | TaskKind::Model | TaskKind::Answers => None,
-        }
+        })
+    }
+}
+
+/// The exchanges that a holder of the key is asked for at once.
+#[derive(Debug, Clone)]
+pub struct AskedExchanges<'a> {
+    /// Those of each group share what is masked.
+    pub groups: Vec<Vec<Exchange>>,
+    /// Their factors.
+    pub factors: &'a [f64],
+    hash: &'a [u8; 32],
+}
+
+impl AskedExchanges<'_> {
+    /// Whether they are the ones that the task states ([`exchanges_hash`]).
+    pub fn are_stated(&self) -> bool {
+        exchanges_hash(&self.groups, self.factors) == *self.hash
+    }
+}
+
+/// A hash of exchanges with these factors, by which a holder of the key finds, before it decrypts, that it
+/// would compute something else than it is asked for: of one exchange [`Exchange::hash`].
+pub fn exchanges_hash(groups: &[Vec<Exchange>], factors: &[f64]) -> [u8; 32] {
+    let hashes: Vec<[u8; 32]> = groups.iter().flatten().map(|exchange| exchange.hash(factors)).collect();
+    match hashes[..] {
+        [hash] => hash,
+        _ => *blake3::hash(&hashes.concat()).as_bytes(),
     }
 }

@@ -32,6 +32,7 @@
 
 use crate::levels::PRODUCTS_LEVEL;
 use crate::products::MatrixLayout;
+use crate::staged::{MOST_STAGED_DECISIONS, StagedLayout};
 use crate::{
     AnswerLayout, ArmCounter, BanditConfig, Compare, Error, KeyPlan, Plan, Shape, WidthShape, counters,
 };
@@ -168,6 +169,8 @@ pub struct ScoreLayout {
     alone: bool,
     /// The most logged rounds of a sum.
     most_logged: usize,
+    /// Where the numbers of staged decisions are. Contexts, model and answers are then those of stages.
+    staged: Option<StagedLayout>,
 }
 
 impl ScoreLayout {
@@ -191,6 +194,7 @@ impl ScoreLayout {
             counts: config.counters.is_some(),
             alone: config.compare == Compare::Pbs,
             most_logged: config.most_logged(0),
+            staged: config.is_staged().then(|| StagedLayout::of(config, plan.users, ring.n())),
         }
     }
 
@@ -239,6 +243,9 @@ impl ScoreLayout {
         if self.first_user > 0 || self.alone {
             return 1;
         }
+        if self.staged.is_some() {
+            return self.places.min(MOST_STAGED_DECISIONS);
+        }
         let fit = (self.ring.gap / self.numbers()).min(self.places / 2).clamp(1, MOST_DECISIONS);
         1 << fit.ilog2()
     }
@@ -257,7 +264,35 @@ impl ScoreLayout {
 
     /// The number of the user of decision `b` of 2^`log` places, whose first user is `first`.
     pub fn user_of(&self, first: usize, b: usize, log: usize) -> usize {
-        first + b * (self.places >> log)
+        // In stages the decisions of a request are users one after the other.
+        first + if self.staged.is_some() { b } else { b * (self.places >> log) }
+    }
+
+    /// Where the numbers of staged decisions are, if evaluations are staged.
+    pub fn staged(&self) -> Option<&StagedLayout> {
+        self.staged.as_ref()
+    }
+
+    /// The gap of the packs that products of contexts and model go to, by which the model is divided.
+    pub fn pack_gap(&self) -> usize {
+        self.staged.as_ref().map_or(self.ring.gap, StagedLayout::gap)
+    }
+
+    /// The number of ciphertexts with the contexts of a request for this many decisions.
+    pub fn context_parts(&self, decisions: usize) -> usize {
+        self.staged.as_ref().map_or(1, |staged| decisions * staged.context_parts())
+    }
+
+    /// The coefficients of each ciphertext with the contexts of a request: as [`Self::contexts`], and for
+    /// stages those of each decision ([`StagedLayout::contexts`]).
+    ///
+    /// # Errors
+    /// As [`Self::contexts`].
+    pub fn all_contexts(&self, decisions: &[&[Vec<f64>]]) -> Result<Vec<Vec<i64>>, Error> {
+        let Some(staged) = &self.staged else { return Ok(vec![self.contexts(decisions)?]) };
+        self.log_places(decisions.len())?;
+        let parts = decisions.iter().map(|rows| staged.contexts(rows)).collect::<Result<Vec<_>, _>>()?;
+        Ok(parts.into_iter().flatten().collect())
     }
 
     /// The coefficients of the contexts of the `decisions` of a request at the scale 2^[`LOG_CONTEXT`], from
@@ -421,6 +456,9 @@ impl ScoreLayout {
         let model = (-f64::from(self.log_model)).exp2();
         // ω·x has one factor of the bound, and xᵀAx two.
         let estimate = (-f64::from(self.log_model + self.log_bound)).exp2();
+        if let Some(staged) = &self.staged {
+            return staged.model_terms(dim);
+        }
         let mut out = Vec::new();
         for i in 0..self.features {
             for j in 0..self.features {
@@ -450,7 +488,11 @@ impl ScoreLayout {
     }
 
     /// What a raise places of the coefficients of a pack. Its factors are those of z, of u and of the trace.
+    /// Stages raise no scores.
     pub fn raised_scores(&self, slots: usize) -> Places {
+        if self.staged.is_some() {
+            return Places { sums: Vec::new(), slots: vec![[None; 2]; slots], differences: true };
+        }
         if self.differences { self.raised_differences(slots) } else { self.raised_parts(slots) }
     }
 
@@ -571,12 +613,19 @@ impl ScoreLayout {
     /// The coefficients of the ring of answers with the entries of each arm of `users`, after the exchange of
     /// answers beside a large ring of `large` slots.
     pub fn answer_coefficients(&self, users: &[usize], large: usize) -> Vec<usize> {
+        if let Some(staged) = &self.staged {
+            return users.iter().flat_map(|user| staged.answer_coefficients(*user)).collect();
+        }
         let layout = self.answers(large);
         users.iter().flat_map(|user| (0..self.arms).map(|arm| layout.coefficient(arm, *user))).collect()
     }
 
     /// What the exchange of answers makes of the products in a large ring of `large` slots.
     pub fn answer_terms(&self, large: usize) -> Vec<Term> {
+        if let Some(staged) = &self.staged {
+            let entries = self.users().flat_map(|user| staged.answer_coefficients(user));
+            return entries.map(|at| Term { slot: at, coefficient: at, factor: 1.0 }).collect();
+        }
         let layout = self.answers(large);
         let term = |arm: usize, user: usize| Term {
             slot: layout.product_slot(arm, user),

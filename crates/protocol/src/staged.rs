@@ -31,12 +31,23 @@ use crate::levels::{ANSWER_LEVEL, PRODUCTS_LEVEL};
 use crate::{BanditConfig, Error, LOG_CONTEXT, LOG_MODEL, LOG_SCORE, check_features};
 use ckks::{Domain, Exchange, MapTerm, Params, Side, Term};
 use fault::OutOfRange;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The most features of staged decisions.
 pub const MOST_STAGED_FEATURES: usize = 64;
 
 /// The most arms of staged decisions.
 pub const MOST_STAGED_ARMS: usize = 256;
+
+/// The most users of an evaluation, whose contexts a holder of the key is sent one by one.
+pub const MOST_STAGED_USERS: usize = 64;
+
+/// The most decisions of one request, each of which has contexts of its own.
+pub const MOST_STAGED_DECISIONS: usize = 16;
+
+/// log₂ of the most coefficients of a ring of stages, whose slots an exchange decodes with 128 bits.
+pub const MOST_STAGED_LOG_N: u32 = 14;
 
 /// log₂ of the number that the server multiplies contexts by before it masks them, because an exchange goes
 /// to no larger scale than that of its inputs.
@@ -74,19 +85,62 @@ impl StagedLayout {
     /// [`Error::OutOfRange`] for more than [`MOST_STAGED_FEATURES`] features or [`MOST_STAGED_ARMS`] arms,
     /// for no user, and for more users than have an entry for each arm in the slots and in the coefficients.
     pub fn new(config: &BanditConfig, users: usize, scores: &Params, slots: usize) -> Result<Self, Error> {
-        let (features, arms) = (config.linear.d, config.linear.k);
-        for (field, got, least, most) in [
-            ("features", features, 1, MOST_STAGED_FEATURES),
-            ("arms", arms, 2, MOST_STAGED_ARMS),
-            ("users of an evaluation", users, 1, slots.min(scores.n()) / arms.max(1)),
-        ] {
+        let n = scores.n();
+        Self::check(config, &[("users of an evaluation", users, 1, slots.min(n) / config.linear.k.max(1))])?;
+        Ok(Self::of(config, users, n))
+    }
+
+    /// The most users of an evaluation in a ring of scores with `n` coefficients and one of stages with
+    /// `slots` slots, for a bandit that stages decide.
+    ///
+    /// # Errors
+    /// As [`Self::new`]; [`Error::OutOfRange`] for a model of several ciphertexts.
+    pub(crate) fn most_users(config: &BanditConfig, n: usize, slots: usize) -> Result<usize, Error> {
+        Self::check(config, &[])?;
+        let one = Self::of(config, 1, n);
+        let parts = one.model_parts();
+        if parts > 1 {
+            let (d, k) = (config.linear.d, config.linear.k);
+            let want = "problems whose model is one ciphertext with exchanges: staged: fewer arms, or fewer features";
+            let got = format!("{d} features and {k} arms, whose model is {parts} ciphertexts");
+            return Err(OutOfRange::new("linear", got, want).into());
+        }
+        // z/r and u/r have the factors r·slope/range and r/range, and 1.0625·slope·L²/λ and 3 are parts of
+        // the range of indices.
+        let (l, r) = (&config.linear, f64::from(one.log_range()).exp2());
+        let sum = r * (l.d as f64 * l.lambda / (1.0625 * l.l * l.l) + 1.0 / 3.0);
+        if sum > MOST_OF_INDEX {
+            let want =
+                "larger with exchanges: staged, or L smaller: an index has at most 256 times its summands";
+            return Err(OutOfRange::new("linear.lambda", l.lambda, want).into());
+        }
+        Ok((slots.min(n) / l.k).min(MOST_STAGED_USERS))
+    }
+
+    /// Checks the sizes of a problem, and numbers with their names, their least and their largest value.
+    fn check(config: &BanditConfig, more: &[(&'static str, usize, usize, usize)]) -> Result<(), Error> {
+        let sizes = [
+            ("features", config.linear.d, 1, MOST_STAGED_FEATURES),
+            ("arms", config.linear.k, 2, MOST_STAGED_ARMS),
+        ];
+        for &(field, got, least, most) in sizes.iter().chain(more) {
             if !(least..=most).contains(&got) {
                 return Err(OutOfRange::new(field, got, format!("from {least} to {most}")).into());
             }
         }
+        Ok(())
+    }
+
+    /// The layout of sizes that were checked.
+    pub(crate) fn of(config: &BanditConfig, users: usize, n: usize) -> Self {
+        let (features, arms) = (config.linear.d, config.linear.k);
         let [log_bound, log_model] = config.log_sizes();
-        let (n, bound) = (scores.n(), config.linear.l);
-        Ok(StagedLayout { n, features, arms, bound, users, log_bound, log_model })
+        StagedLayout { n, features, arms, bound: config.linear.l, users, log_bound, log_model }
+    }
+
+    /// The layout with as few users as have room for `users`: a power of two, so that there are few layouts.
+    pub fn for_users(&self, users: usize) -> Self {
+        StagedLayout { users: users.next_power_of_two().min(self.users), ..self.clone() }
     }
 
     /// The most users of an evaluation.
@@ -228,6 +282,14 @@ impl StagedLayout {
         pushed / gap * self.n + arm * self.distance() + row % of_one * gap + shift as usize
     }
 
+    /// The most ciphertexts that a holder of the key is sent in a step, and the most of its reply, with
+    /// stages in this ring.
+    pub fn most_frames(&self, stages: &Params) -> [usize; 2] {
+        let squares = self.squares(stages.max_slots());
+        // Those of steps 0 and 1.
+        [(self.users * self.context_parts() + self.packs()).max(squares), (2 * squares).max(3)]
+    }
+
     /// The coefficients with the entries of a user in the exchange of answers.
     pub fn answer_coefficients(&self, user: usize) -> Vec<usize> {
         (user * self.arms..(user + 1) * self.arms).collect()
@@ -236,6 +298,10 @@ impl StagedLayout {
 
 /// The factors of an exchange of stages: c₁, c₀ and 1.
 pub const STAGED_FACTORS: usize = 3;
+
+/// The largest sum of the factors of an index, which an exchange from slots to slots takes
+/// ([`Exchange::check_factors`]).
+const MOST_OF_INDEX: f64 = 256.0;
 
 /// The number of c₁ among the factors.
 const OF_SQUARES: usize = 0;
@@ -333,6 +399,48 @@ impl StagedExchanges {
         let entries = (0..layout.users * k).map(entry).collect();
         steps.push(vec![vec![Exchange::new(from, to, entries)?]]);
         Ok(StagedExchanges { layout, steps })
+    }
+}
+
+impl StagedExchanges {
+    /// The hash of the exchanges of a step with these factors; `None` for a step that there is not.
+    pub fn hash(&self, step: usize, factors: &[f64; STAGED_FACTORS]) -> Option<[u8; 32]> {
+        Some(crate::exchanges_hash(self.steps.get(step)?, factors))
+    }
+}
+
+/// The steps of the staged evaluations of one bandit, by numbers of users, each made when it is first asked
+/// for: the largest have hundreds of thousands of terms.
+#[derive(Debug, Clone)]
+pub struct Staging {
+    layout: StagedLayout,
+    /// Of scores, stages and answers.
+    params: [Params; 3],
+    made: Arc<Mutex<BTreeMap<usize, Arc<StagedExchanges>>>>,
+}
+
+impl Staging {
+    /// The steps with this layout of the most users, in the rings of scores, stages and answers.
+    pub fn new(layout: StagedLayout, params: [&Params; 3]) -> Self {
+        Staging { layout, params: params.map(Params::clone), made: Arc::default() }
+    }
+
+    /// The steps of an evaluation of `users` users, in a layout that may have room for more
+    /// ([`StagedLayout::for_users`]).
+    ///
+    /// # Errors
+    /// As [`Exchange::new`].
+    pub fn of(&self, users: usize) -> Result<Arc<StagedExchanges>, ckks::Error> {
+        let layout = self.layout.for_users(users);
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(made) = made.get(&layout.users) {
+            return Ok(made.clone());
+        }
+        let [scores, stages, answers] = &self.params;
+        let users = layout.users;
+        let exchanges = Arc::new(StagedExchanges::new(layout, scores, stages, answers)?);
+        made.insert(users, exchanges.clone());
+        Ok(exchanges)
     }
 }
 

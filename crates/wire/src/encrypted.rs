@@ -144,8 +144,10 @@ impl Limits {
         ));
         let counters = ckks::truncated_ciphertext_bytes(small, small.max_level(), layout.feedback_numbers());
         let traced = |bytes: usize| if config.tests_trace() { bytes } else { 0 };
+        let [task_frames, raised_frames] =
+            layout.staged().map_or([0; 2], |staged| staged.most_frames(decisions));
         Ok(Limits {
-            contexts: scores,
+            contexts: scores * layout.context_parts(layout.most_decisions()),
             statistics: ckks::partial_ciphertext_bytes(small, small.max_level(), layout.feedback_numbers()),
             trace: traced(scores),
             question: traced(bytes_of(decisions, "trace question", plan.answer_level)?),
@@ -161,9 +163,9 @@ impl Limits {
             )?),
             raised: raised.max(action),
             scores,
-            task_frames: 1,
+            task_frames: task_frames.max(1),
             // The rows and columns of an inverse, and that of the model.
-            raised_frames: if *by == Updates::Products { 3 } else { 0 },
+            raised_frames: raised_frames.max(if *by == Updates::Products { 3 } else { 0 }),
             counters: if config.counters.is_some() { counters } else { 0 },
         })
     }

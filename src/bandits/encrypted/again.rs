@@ -12,10 +12,10 @@
 //! [`Senders`]: super::senders::Senders
 
 use super::EncryptedServed;
-use super::pool::{Outcome, Stages, User, blocking};
+use super::pool::{Brought, Outcome, Pack, Stages, User, blocking};
 use super::senders::Sender;
 use crate::error::Error;
-use ckks::{Ciphertext, Packer, Undivided};
+use ckks::Ciphertext;
 use host::lock;
 use protocol::DecisionId;
 use rayon::prelude::*;
@@ -449,23 +449,21 @@ impl EncryptedServed {
 
     /// Scores the contexts of `group` anew, with their model, and packs them. Returns the users who ask, and
     /// the contexts of the others.
-    pub(super) fn pack_again(&self, mut group: Group) -> Result<(Packer, Vec<User>, Vec<Sent>), Error> {
-        let engine = &self.shared.engine;
-        let score = |member: &Member| -> Result<Undivided, Error> {
-            let bytes = &member.sent.upload.bytes;
-            Ok(engine.score(&engine.read_contexts(bytes)?, &group.model)?)
+    pub(super) fn pack_again(&self, mut group: Group) -> Result<(Pack, Vec<User>, Vec<Sent>), Error> {
+        let bring = |member: &Member| -> Result<Brought, Error> {
+            self.bring(&self.read_contexts(&member.sent.upload.bytes, member.sent.decisions)?, &group.model)
         };
-        let (mut packer, mut users, mut others) = (self.packer_without_trace()?, Vec::new(), Vec::new());
+        let (mut pack, mut users, mut others) = (self.pack_without_trace()?, Vec::new(), Vec::new());
         let mut numbers = Vec::new();
         // The largest blocks first leave no place empty, so that whoever fitted into one pack fits again.
         group.members.sort_by_key(|member| std::cmp::Reverse(member.sent.decisions.next_power_of_two()));
         for chunk in group.members.chunks(CHUNK) {
-            let scores = self
+            let brought = self
                 .shared
                 .stages
-                .beside(|| chunk.par_iter().map(score).collect::<Result<Vec<_>, Error>>())?;
-            for (scores, member) in scores.into_iter().zip(chunk) {
-                numbers.push(self.push(&mut packer, scores, member.sent.decisions)?);
+                .beside(|| chunk.par_iter().map(bring).collect::<Result<Vec<_>, Error>>())?;
+            for (brought, member) in brought.into_iter().zip(chunk) {
+                numbers.push(self.push(&mut pack, brought, member.sent.decisions)?);
             }
         }
         for (member, numbers) in group.members.into_iter().zip(numbers) {
@@ -481,7 +479,7 @@ impl EncryptedServed {
                 _ => others.push(member.sent),
             }
         }
-        Ok((packer, users, others))
+        Ok((pack, users, others))
     }
 }
 

@@ -2,12 +2,12 @@
 
 use super::again::Sent;
 use super::pace::OnTheWay;
-use super::pool::{Joining, Outcome};
+use super::pool::{Brought, Joining, Outcome};
 use super::{EncryptedServed, Sender};
 use crate::bandits::{BodyLimit, Reply};
 use crate::error::Error;
 use crate::metrics::Step;
-use ckks::Undivided;
+use ckks::{Ciphertext, Undivided};
 use host::{lock, os_rng};
 use protocol::{Answers, Compare};
 use service::{Body, Content};
@@ -66,7 +66,7 @@ impl EncryptedServed {
         let mut began = Instant::now();
         let engine = &self.shared.engine;
         let stages = &self.shared.stages;
-        let contexts = stages.beside(|| engine.read_contexts(&body))?;
+        let contexts = stages.beside(|| self.read_contexts(&body, decisions))?;
         let alone = lock(&self.senders).places(&sender, Instant::now());
         let repeatable = !self.created.config.decides_alone() && alone.is_none();
         let sent: Option<Sent> = if repeatable { stages.keep(sender, decisions, &body) } else { None };
@@ -79,30 +79,62 @@ impl EncryptedServed {
                 }
                 (live.bandit.scores_model().clone(), live.bandit.model_feedbacks())
             };
-            let scores = stages.beside(|| engine.score(&contexts, &model))?;
+            let brought = stages.beside(|| self.bring(&contexts, &model))?;
             stages.metrics.took(Step::Scores, began.elapsed());
             began = Instant::now();
-            if self.created.config.answers == Answers::Scores {
-                let mut rng = os_rng()?;
-                let answer = stages.beside(|| self.small_frame(engine.open_answer(scores, &mut rng)));
-                let count = decisions as u64;
-                let rounds = (self.take_rounds(count)?, count);
-                return Ok(Scored::Answered(self.answered_alone(rounds, (model_feedbacks, raises), answer)));
-            }
-            if self.created.config.compare == Compare::Pbs
-                && let Some(place) = place.take()
-            {
-                return Ok(Scored::Compares { scores, model_feedbacks, place });
-            }
+            let brought = match brought {
+                Brought::Scores(scores) if self.created.config.answers == Answers::Scores => {
+                    let mut rng = os_rng()?;
+                    let answer = stages.beside(|| self.small_frame(engine.open_answer(scores, &mut rng)));
+                    let count = decisions as u64;
+                    let rounds = (self.take_rounds(count)?, count);
+                    return Ok(Scored::Answered(self.answered_alone(
+                        rounds,
+                        (model_feedbacks, raises),
+                        answer,
+                    )));
+                }
+                Brought::Scores(scores) if self.created.config.compare == Compare::Pbs => {
+                    let place = place.take().ok_or(Error::Overloaded)?;
+                    return Ok(Scored::Compares { scores, model_feedbacks, place });
+                }
+                brought => brought,
+            };
             let model = (&model, model_feedbacks);
             let joining = Joining { decisions, sent: sent.clone() };
             let outcome = match &alone {
-                Some(own) => Some(self.join_alone(scores, joining, model, &mut place, own)?),
-                None => self.join(scores, joining, model, &mut place)?,
+                Some(own) => Some(self.join_alone(brought, joining, model, &mut place, own)?),
+                None => self.join(brought, joining, model, &mut place)?,
             };
             if let Some(outcome) = outcome {
                 return Ok(Scored::Waits(outcome));
             }
+        }
+    }
+
+    /// Reads the contexts of a request for so many decisions: one frame, or for stages as many of one length
+    /// as its decisions have.
+    pub(super) fn read_contexts(&self, body: &[u8], decisions: usize) -> Result<Vec<Ciphertext>, Error> {
+        let (engine, parts) = (&self.shared.engine, self.exchanges.layout.context_parts(decisions));
+        if parts == 1 {
+            return Ok(vec![engine.read_contexts(body)?]);
+        }
+        let length = body.len() / parts;
+        if length == 0 || length * parts != body.len() {
+            return Err(wire::Error::Malformed("contexts of several ciphertexts have one length each").into());
+        }
+        Ok(body.chunks(length).map(|frame| engine.read_contexts(frame)).collect::<Result<_, _>>()?)
+    }
+
+    /// What contexts bring to an evaluation with this model.
+    pub(super) fn bring(&self, contexts: &[Ciphertext], model: &Ciphertext) -> Result<Brought, Error> {
+        match (self.exchanges.layout.staged(), contexts) {
+            (Some(staged), contexts) => {
+                let of_decision = contexts.chunks(staged.context_parts()).map(<[Ciphertext]>::to_vec);
+                Ok(Brought::Contexts(of_decision.collect()))
+            }
+            (None, [contexts]) => Ok(Brought::Scores(self.shared.engine.score(contexts, model)?)),
+            (None, _) => Err(Error::Broken("scores of several ciphertexts")),
         }
     }
 

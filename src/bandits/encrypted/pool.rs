@@ -17,21 +17,27 @@
 //! |---|---|
 //! | `pool` | users who wait, raisers who wait, and the turns of evaluations |
 //! | `evaluate` | an evaluation from the seal of its pack to the answers |
+//! | `pack` | what users bring to an evaluation |
+//! | `staged` | an evaluation in stages |
 //! | `raises` | who is asked for a task |
 
 mod evaluate;
+mod pack;
 mod raises;
+mod staged;
 
 use super::EncryptedServed;
 use super::again::{Sent, UNIT};
 use super::workers::Workers;
 use crate::Settings;
 use crate::error::Error;
-use crate::metrics::{Metrics, Step};
-use ckks::{Ciphertext, Packer, SeededCoefficients, Undivided};
-use helba::TraceTest;
+use crate::metrics::Metrics;
+use ckks::{Ciphertext, SeededCoefficients};
+use helba::{StageReply, StagedEngine, TraceTest};
 use host::lock;
+pub(super) use pack::{Brought, Pack};
 use rayon::ThreadPool;
+pub(super) use staged::StagedEngines;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -197,15 +203,19 @@ pub(super) enum Awaited {
     Scores(oneshot::Sender<Ciphertext>, usize),
     /// Its answers, still under their mask.
     Answers(oneshot::Sender<SeededCoefficients>),
+    /// What becomes of this step of its stages.
+    Stage(oneshot::Sender<StageReply>, Arc<StagedEngine>, usize),
 }
 
 /// What an evaluation waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) enum Wanted {
     /// Raised scores at this level.
     Scores(usize),
     /// Answers.
     Answers,
+    /// What becomes of this step of stages.
+    Stage(Arc<StagedEngine>, usize),
 }
 
 /// What a holder of the key made of an evaluation.
@@ -214,13 +224,15 @@ pub(super) enum Given {
     Scores(Ciphertext),
     /// Answers, still under their mask.
     Answers(SeededCoefficients),
+    /// What became of a step of stages.
+    Stage(StageReply),
 }
 
 /// A pack that is still open.
 struct Gathering {
     /// Which pack of the bandit it is.
     number: u64,
-    packer: Packer,
+    pack: Pack,
     model: Arc<Ciphertext>,
     /// The number of feedbacks in this model.
     model_feedbacks: u64,
@@ -267,6 +279,7 @@ impl Pool {
         match self.raising.get(&id) {
             Some(Awaited::Scores(_, level)) => Ok(Wanted::Scores(*level)),
             Some(Awaited::Answers(_)) => Ok(Wanted::Answers),
+            Some(Awaited::Stage(_, engine, step)) => Ok(Wanted::Stage(engine.clone(), *step)),
             None => Err(Error::TaskOver { task: id }),
         }
     }
@@ -276,6 +289,7 @@ impl Pool {
         let taken = match (self.raising.remove(&id), given) {
             (Some(Awaited::Scores(sender, _)), Given::Scores(raised)) => sender.send(raised).is_ok(),
             (Some(Awaited::Answers(sender)), Given::Answers(answers)) => sender.send(answers).is_ok(),
+            (Some(Awaited::Stage(sender, ..)), Given::Stage(reply)) => sender.send(reply).is_ok(),
             (Some(other), _) => {
                 self.raising.insert(id, other);
                 false
@@ -364,7 +378,7 @@ impl EncryptedServed {
     /// joins. If the pack has no room for its decisions, another one is opened.
     pub(super) fn join(
         self: &Arc<Self>,
-        scores: Undivided,
+        brought: Brought,
         joining: Joining,
         (model, model_feedbacks): (&Arc<Ciphertext>, u64),
         place: &mut Option<OwnedSemaphorePermit>,
@@ -382,20 +396,20 @@ impl EncryptedServed {
             }
             pool.gathering.take().into_iter().for_each(|old| self.spawn(old));
         }
-        if pool.gathering.as_ref().is_some_and(|open| open.packer.after(log) > most) {
+        if pool.gathering.as_ref().is_some_and(|open| open.pack.after(joining.decisions, log) > most) {
             pool.gathering.take().into_iter().for_each(|full| self.spawn(full));
         }
         let fresh = pool.gathering.is_none();
         if fresh {
-            let (packer, test) = self.packer(model)?;
+            let (pack, test) = self.empty_pack(model)?;
             pool.opened += 1;
             let (number, model, users) = (pool.opened, model.clone(), Vec::new());
-            pool.gathering = Some(Gathering { number, packer, model, model_feedbacks, test, users });
+            pool.gathering = Some(Gathering { number, pack, model, model_feedbacks, test, users });
         }
         let (mut receiver, mut full) = (None, false);
         if let Some(gathering) = &mut pool.gathering {
-            receiver = Some(self.add(gathering, scores, joining, place)?);
-            full = gathering.packer.len() == most;
+            receiver = Some(self.add(gathering, brought, joining, place)?);
+            full = gathering.pack.len() == most;
         }
         if full {
             pool.gathering.take().into_iter().for_each(|full| self.spawn(full));
@@ -411,7 +425,7 @@ impl EncryptedServed {
     /// `own` are the places of its sender.
     pub(super) fn join_alone(
         self: &Arc<Self>,
-        scores: Undivided,
+        brought: Brought,
         joining: Joining,
         (model, model_feedbacks): (&Arc<Ciphertext>, u64),
         place: &mut Option<OwnedSemaphorePermit>,
@@ -421,10 +435,10 @@ impl EncryptedServed {
             |places: &Arc<Semaphore>| places.clone().try_acquire_owned().map_err(|_| Error::Overloaded);
         let waits = (take(own)?, take(&self.alone_waiting)?);
         // Its contexts may spoil what the trace is compared with.
-        let (packer, model) = (self.packer_without_trace()?, model.clone());
+        let (pack, model) = (self.pack_without_trace()?, model.clone());
         let (number, users) = (0, Vec::new());
-        let mut gathering = Gathering { number, packer, model, model_feedbacks, test: None, users };
-        let receiver = self.add(&mut gathering, scores, Joining { sent: None, ..joining }, place)?;
+        let mut gathering = Gathering { number, pack, model, model_feedbacks, test: None, users };
+        let receiver = self.add(&mut gathering, brought, Joining { sent: None, ..joining }, place)?;
         let served = self.clone();
         tokio::spawn(async move {
             let Ok(alone) = served.alone.clone().acquire_owned().await else { return };
@@ -440,32 +454,15 @@ impl EncryptedServed {
     fn add(
         &self,
         gathering: &mut Gathering,
-        scores: Undivided,
+        brought: Brought,
         Joining { decisions, sent }: Joining,
         place: &mut Option<OwnedSemaphorePermit>,
     ) -> Result<oneshot::Receiver<Outcome>, Error> {
-        let numbers = self.push(&mut gathering.packer, scores, decisions)?;
+        let numbers = self.push(&mut gathering.pack, brought, decisions)?;
         let (sender, receiver) = oneshot::channel();
         let place = place.take();
         gathering.users.push(User { numbers, round: 0, answers: 0, sender, _place: place, sent });
         Ok(receiver)
-    }
-
-    /// Adds the scores of a request for this many decisions to a pack, and returns their numbers in the
-    /// evaluation.
-    pub(super) fn push(
-        &self,
-        packer: &mut Packer,
-        scores: Undivided,
-        decisions: usize,
-    ) -> Result<Vec<usize>, Error> {
-        let layout = &self.exchanges.layout;
-        let log = layout.log_places(decisions).map_err(helba::Error::from)?;
-        let (stages, began) = (&self.shared.stages, Instant::now());
-        let position = stages.beside(|| packer.push_block(scores, log));
-        stages.metrics.took(Step::Pack, began.elapsed());
-        let first = layout.user_at(position.map_err(helba::Error::from)?);
-        Ok((0..decisions).map(|b| layout.user_of(first, b, log)).collect())
     }
 
     /// The number of users in the open pack.

@@ -54,12 +54,18 @@ impl EncryptedServed {
         let all = || caller.check_raises_all();
         let asked = message.ticket.is_some_and(|ticket| lock(&self.pool).has_ticket(ticket));
         // Whoever is too late learns that.
-        let scores = |task| if asked { Ok(()) } else { lock(&self.pool).waits(task).and_then(|_| all()) };
+        let owner = |task| lock(&self.pool).waits(task).and_then(|_| all());
+        let scores = |task| if asked { Ok(()) } else { owner(task) };
         let (mut outcome, mut refused) = (None, None);
         for (task, raised) in message.raised {
             let done = match raised {
                 Raised::Exchanged(frames) => {
-                    all().and_then(|()| self.answer_task(task, Event::Exchanged { task, frames }))
+                    // Of an evaluation in stages, or of an update by products.
+                    let staged = lock(&self.pool).waits(task).is_ok();
+                    all().and_then(|()| match staged {
+                        true => self.take_evaluation(task, &Raised::Exchanged(frames), None, &mut outcome),
+                        false => self.answer_task(task, Event::Exchanged { task, frames }),
+                    })
                 }
                 raised @ (Raised::Scores(_) | Raised::Answers(_)) => scores(task)
                     .and_then(|()| self.take_evaluation(task, &raised, message.ticket, &mut outcome)),
@@ -102,6 +108,9 @@ impl EncryptedServed {
             }
             (Ok(Wanted::Answers), Raised::Answers(frame)) => {
                 Ok(Given::Answers(rayon::scope(|_| engine.read_answers(exchange, frame))?))
+            }
+            (Ok(Wanted::Stage(engine, step)), Raised::Exchanged(frames)) => {
+                Ok(Given::Stage(rayon::scope(|_| engine.read(step, frames))?))
             }
             (Ok(_), _) => return Err(Error::TaskOver { task }),
             (Err(over), _) => Err(over),

@@ -3,8 +3,9 @@
 //! its feedback. If none answers, the next evaluation asks again.
 
 use super::EncryptedServed;
+use super::pool::Pack;
 use crate::error::Error;
-use ckks::{Ciphertext, Packer};
+use ckks::Ciphertext;
 use helba::{Evaluated, Event, TraceTest};
 use host::lock;
 use rand::{CryptoRng, RngExt};
@@ -36,10 +37,10 @@ impl TraceRequests {
 
 impl EncryptedServed {
     /// An empty pack for scores of `model`, and the trace in it if there is one to be tested.
-    pub(super) fn packer(&self, model: &Arc<Ciphertext>) -> Result<(Packer, Option<TraceTest>), Error> {
+    pub(super) fn empty_pack(&self, model: &Arc<Ciphertext>) -> Result<(Pack, Option<TraceTest>), Error> {
         let engine = &self.shared.engine;
         if !self.created.config.tests_trace() {
-            return Ok((engine.packer()?, None));
+            return Ok((self.pack_without_trace()?, None));
         }
         let test = {
             let live = lock(&self.live);
@@ -52,16 +53,19 @@ impl EncryptedServed {
             let trace = test.as_ref().map(|test| engine.score(&test.statistics, model)).transpose()?;
             engine.packer_with_trace(trace)
         })?;
-        Ok((packer, test))
+        Ok((Pack::Scores(packer), test))
     }
 
     /// An empty pack where no trace is tested.
-    pub(super) fn packer_without_trace(&self) -> Result<Packer, Error> {
-        let engine = &self.shared.engine;
-        match self.created.config.tests_trace() {
-            true => Ok(engine.packer_with_trace(None)?),
-            false => Ok(engine.packer()?),
+    pub(super) fn pack_without_trace(&self) -> Result<Pack, Error> {
+        let (engine, config) = (&self.shared.engine, &self.created.config);
+        if config.is_staged() {
+            return Ok(Pack::Contexts(Vec::new()));
         }
+        Ok(Pack::Scores(match config.tests_trace() {
+            true => engine.packer_with_trace(None)?,
+            false => engine.packer()?,
+        }))
     }
 
     /// The user among `users` who is asked for the trace, and the frame of the question. Any of them may be

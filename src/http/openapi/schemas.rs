@@ -562,11 +562,13 @@ fn encrypted() -> Named {
             "sqrt_degree",
             "answers",
             "compare",
+            "exchanges",
             "open_model",
             "counters",
         ]
         .map(name);
-        let [horizon, unanswered, bits, degree, answers, compare, open, counters] = names.each_ref();
+        let [horizon, unanswered, bits, degree, answers, compare, exchanges, open, counters] =
+            names.each_ref();
         let mut fields = vec![
             ("linear", reference("LinearConfig"), "The linear bandit."),
             (horizon.as_str(), count(), "The number of rounds for which numbers are scaled."),
@@ -579,6 +581,7 @@ fn encrypted() -> Named {
             (degree, count(), "The degree of the polynomial of the square root: 15 or 31."),
             (answers, one_of(&["arm", "scores"]), "What a user learns from a decision."),
             (compare, one_of(&["polynomial", "pbs"]), "How the indices of arms are compared."),
+            (exchanges, one_of(&["one", "staged"]), "How often an evaluation asks a holder of the key."),
             (open, truth(), "That everyone who holds the key may see the model."),
             (counters, or_null(reference("Counters")), "Encrypted counters per arm; null for none."),
         ];

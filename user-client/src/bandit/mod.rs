@@ -185,7 +185,7 @@ impl BanditDevice<'_> {
     }
 
     /// The body of a request for several decisions, as long as that of one: as [`Self::contexts`], with the
-    /// rows of each decision.
+    /// rows of each decision. For a staged bandit it is the frames of all decisions, one after the other.
     ///
     /// # Errors
     /// As [`Self::contexts`], also for more than [`Self::most_decisions`].
@@ -194,9 +194,13 @@ impl BanditDevice<'_> {
         decisions: &[&[Vec<f64>]],
         rng: &mut R,
     ) -> Result<Vec<u8>, Error> {
-        let coefficients = Zeroizing::new(self.exchanges.layout.contexts(decisions)?);
-        let message = Zeroizing::new(self.message(&coefficients, LOG_CONTEXT)?);
-        Ok(self.encrypted(&message, rng))
+        let coefficients = Zeroizing::new(self.exchanges.layout.all_contexts(decisions)?);
+        let mut body = Vec::new();
+        for coefficients in coefficients.iter() {
+            let message = Zeroizing::new(self.message(coefficients, LOG_CONTEXT)?);
+            body.extend(self.encrypted(&message, rng));
+        }
+        Ok(body)
     }
 
     /// The body of a feedback: the frame of the coefficients of the statistics, at the top level of the ring

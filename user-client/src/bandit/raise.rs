@@ -3,7 +3,7 @@
 
 use super::BanditDevice;
 use crate::Error;
-use ckks::{Ciphertext, KeyId, Side};
+use ckks::{Ciphertext, KeyId, Params, Side};
 use ckks_secret::{SecretKey, SeededCiphertext};
 use protocol::{LOG_SCORE, LOG_STATISTICS, MOST_FACTOR, TaskKind};
 use rand::{CryptoRng, SeedableRng};
@@ -48,7 +48,9 @@ impl BanditDevice<'_> {
             _ => {}
         }
         let masked = match (task.kind, &task.masked[..]) {
-            (TaskKind::Product { .. }, frames) => self.read_exchanged(&task.kind, frames)?,
+            (TaskKind::Product { .. } | TaskKind::Stage { .. }, frames) => {
+                self.read_exchanged(&task.kind, frames)?
+            }
             (_, [frame]) => vec![self.read_masked(task.kind, frame)?],
             _ => return Err(Error::BadTask("it has several ciphertexts, and its kind takes one")),
         };
@@ -58,26 +60,36 @@ impl BanditDevice<'_> {
     /// Reads the ciphertexts of an exchange, whose map and factors must be those that this device would use.
     fn read_exchanged(&self, kind: &TaskKind, frames: &[Vec<u8>]) -> Result<Vec<Ciphertext>, Error> {
         let other = Error::BadTask("it asks for an exchange that its bandit does not have");
-        let (exchange, factors, hash) = self.exchanges.of(kind).ok_or(other)?;
-        if exchange.hash(factors) != *hash {
+        let asked = self.exchanges.of(kind)?.ok_or(other)?;
+        if !asked.are_stated() {
             return Err(Error::BadTask("it asks for an exchange by another map than its bandit's"));
         }
-        exchange.check_factors(factors)?;
-        let (secret, id) = self.holds(exchange.from())?;
-        let Side { level, scale, .. } = *exchange.from();
-        let read = |frame: &Vec<u8>| ckks::read_ciphertext(secret.params(), id, level, frame);
-        let masked = frames.iter().map(|frame| Ok(read(frame)?.with_scale(scale)));
-        let masked = masked.collect::<Result<Vec<_>, Error>>()?;
-        exchange.check(&masked)?;
+        for exchange in asked.groups.iter().flatten() {
+            exchange.check_factors(asked.factors)?;
+        }
+        let sides = || asked.groups.iter().filter_map(|group| Some(group.first()?.from()));
+        let (got, want) = (frames.len(), sides().map(|side| side.ciphertexts).sum());
+        if got != want {
+            return Err(ckks::Error::CiphertextCount { got, want }.into());
+        }
+        let (mut rest, mut masked) = (frames.iter(), Vec::new());
+        for Side { params, level, scale, ciphertexts, .. } in sides() {
+            let (_, id) = self.holds(params)?;
+            for frame in rest.by_ref().take(*ciphertexts) {
+                // Frames hold the canonical scale.
+                masked.push(ckks::read_ciphertext(params, id, *level, frame)?.with_scale(*scale));
+            }
+        }
         Ok(masked)
     }
 
-    /// The key of a side of an exchange.
-    fn holds(&self, side: &Side) -> Result<(&SecretKey, KeyId), Error> {
+    /// The key of a ring on one side of an exchange.
+    fn holds(&self, params: &Params) -> Result<(&SecretKey, KeyId), Error> {
         let (small, (decisions, id)) = (&self.device.keys().small, self.device.decisions());
-        match side.params {
-            ref params if params == small.params() => Ok((small, self.small_id)),
-            ref params if params == decisions.params() => Ok((decisions, id)),
+        match params {
+            params if params == small.params() => Ok((small, self.small_id)),
+            params if params == decisions.params() => Ok((decisions, id)),
+            params if params == self.answers_secret.params() => Ok((&self.answers_secret, self.small_id)),
             _ => Err(Error::BadTask("it asks for an exchange in a ring whose key this device does not have")),
         }
     }
@@ -85,7 +97,9 @@ impl BanditDevice<'_> {
     /// Reads the ciphertext of a task that has one.
     fn read_masked(&self, kind: TaskKind, frame: &[u8]) -> Result<Ciphertext, Error> {
         Ok(match kind {
-            TaskKind::Product { .. } => return Err(Error::BadTask("it has no ciphertext")),
+            TaskKind::Product { .. } | TaskKind::Stage { .. } => {
+                return Err(Error::BadTask("it has no ciphertext"));
+            }
             TaskKind::Scores { .. } | TaskKind::Sum => {
                 let params = self.small();
                 let read = ckks::read_ciphertext(params, self.small_id, params.max_level(), frame)?;
@@ -127,16 +141,26 @@ impl BanditDevice<'_> {
         let (deep, small, exchanges) = (&keys.deep, &keys.small, &self.exchanges);
         let (decisions, decisions_id) = self.device.decisions();
         let frame = |fresh: SeededCiphertext| fresh.to_bytes(deep, self.device.key_id());
-        if let Some((exchange, factors, _)) = exchanges.of(&task.kind) {
-            let [(from, _), (to, id)] = [self.holds(exchange.from())?, self.holds(exchange.to())?];
-            let fresh = ckks_secret::exchange(exchange, from, to, &task.masked, factors, rng)?;
-            return Ok(Raised::Exchanged(fresh.iter().map(|fresh| fresh.to_bytes(to, id)).collect()));
+        if let Some(asked) = exchanges.of(&task.kind)? {
+            let (mut rest, mut out) = (&task.masked[..], Vec::new());
+            for group in asked.groups {
+                let count = group.first().map_or(0, |exchange| exchange.from().ciphertexts);
+                let (masked, after) = rest.split_at(count);
+                for exchange in &group {
+                    let [(from, _), (to, id)] =
+                        [self.holds(&exchange.from().params)?, self.holds(&exchange.to().params)?];
+                    let fresh = ckks_secret::exchange(exchange, from, to, masked, asked.factors, rng)?;
+                    out.extend(fresh.iter().map(|fresh| fresh.to_bytes(to, id)));
+                }
+                rest = after;
+            }
+            return Ok(Raised::Exchanged(out));
         }
         let in_slots = || exchanges.slots.as_ref().ok_or(NO_SLOTS);
         let [masked] = &task.masked[..] else { return Err(Error::BadTask("it has no ciphertext")) };
         match task.kind {
             // It has an exchange.
-            TaskKind::Product { .. } => Err(Error::BadTask("it has no exchange")),
+            TaskKind::Product { .. } | TaskKind::Stage { .. } => Err(Error::BadTask("it has no exchange")),
             TaskKind::Scores { factors } => {
                 let raise = &exchanges.scores;
                 let fresh = ckks_secret::raise(raise, small, decisions, masked, factors, rng)?;

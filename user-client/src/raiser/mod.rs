@@ -319,5 +319,6 @@ fn name(kind: TaskKind) -> &'static str {
         TaskKind::Model => "model encrypted anew",
         TaskKind::Answers => "answers encrypted anew",
         TaskKind::Product { .. } => "step of an update exchanged",
+        TaskKind::Stage { .. } => "step of an evaluation exchanged",
     }
 }

@@ -8,4 +8,5 @@ mod device;
 mod http;
 mod raiser;
 mod server;
+mod staged;
 mod tool;

@@ -256,9 +256,11 @@ impl EncryptedBandit {
         batch: Batch,
         mut scores: Ciphertext,
     ) -> Result<(), Error> {
+        engine
+            .scores_evaluator()
+            .divide_exactly_assign(&mut scores, self.exchanges.layout.pack_gap().ilog2());
         let s = &mut self.state;
         (s.residual, s.model_feedbacks) = (batch.residual, batch.at);
-        engine.scores_evaluator().divide_exactly_assign(&mut scores, engine.ring().gap.ilog2());
         s.scores_model = Arc::new(scores);
         self.open_again(engine)
     }

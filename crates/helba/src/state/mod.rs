@@ -159,7 +159,7 @@ impl EncryptedBandit {
         let first = Plaintext::from_integers(small, &first, top, small.scale(top))?;
         let mut scores_model = Ciphertext::zero(small, top);
         engine.scores_evaluator().add_plain_assign(&mut scores_model, &first)?;
-        engine.scores_evaluator().divide_exactly_assign(&mut scores_model, engine.ring().gap.ilog2());
+        engine.scores_evaluator().divide_exactly_assign(&mut scores_model, layout.pack_gap().ilog2());
         let state = State {
             scores_model: Arc::new(scores_model),
             statistics,

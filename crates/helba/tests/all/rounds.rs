@@ -317,10 +317,11 @@ impl World {
         let task = self.bandit.task()?;
         let exchanges = self.bandit.exchanges().clone();
         Some(match task.kind {
-            TaskKind::Scores { .. } | TaskKind::Answers => unreachable!(),
+            TaskKind::Scores { .. } | TaskKind::Answers | TaskKind::Stage { .. } => unreachable!(),
             TaskKind::Product { .. } => {
-                let (exchange, factors, hash) = exchanges.of(&task.kind).unwrap();
-                assert_eq!(exchange.hash(factors), *hash);
+                let asked = exchanges.of(&task.kind).unwrap().unwrap();
+                assert!(asked.are_stated());
+                let (exchange, factors) = (&asked.groups[0][0], asked.factors);
                 let (small, masked) = (&self.small.secret, [task.masked.as_ref().clone()]);
                 let fresh =
                     ckks_secret::exchange(exchange, small, small, &masked, factors, &mut self.rng).unwrap();

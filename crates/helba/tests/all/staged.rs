@@ -3,7 +3,7 @@
 use bandit::Width;
 use ckks::{Ciphertext, Evaluator, KeyId, Params, Plaintext, RingKeys};
 use ckks_secret::SecretKey;
-use helba::{Error, Scalars, StagedEngine, staged_factors};
+use helba::{Error, Scalars, StageReply, StagedEngine, staged_factors};
 use protocol::staged::{StagedExchanges, StagedLayout};
 use protocol::{BanditConfig, LOG_CONTEXT, LOG_MODEL, ScoreRing};
 use rand::SeedableRng;
@@ -100,7 +100,10 @@ impl World {
             let masks = self.engine.encode_masks(&evaluation).unwrap();
             if last {
                 let frame = fresh[0][0].to_bytes(to, self.id);
-                let answers = self.engine.answers(&evaluation, self.id, &frame, &masks).unwrap();
+                let StageReply::Answers(answers) = self.engine.read(step, &[frame]).unwrap() else {
+                    panic!("answers at the last step")
+                };
+                let answers = self.engine.answers(&evaluation, answers, &masks).unwrap();
                 return (0..users.len()).map(|user| self.entries(&answers, user, &mut rng)).collect();
             }
             let fresh =
@@ -111,7 +114,7 @@ impl World {
 
     /// What a user reads.
     fn entries(&self, answers: &ckks::SeededCoefficients, user: usize, rng: &mut ChaCha20Rng) -> Vec<f64> {
-        let frame = self.engine.answer(answers, self.id, user, rng).unwrap();
+        let frame = self.engine.answer(answers, &[user], rng).unwrap();
         let places = self.layout().answer_coefficients(user);
         let to = self.engine.step(self.layout().rounds() + 2).unwrap()[0][0].to();
         let named = places.iter().copied();
@@ -250,7 +253,7 @@ fn what_no_staged_evaluation_has_is_refused() {
     let (mut evaluation, _) = world.engine.begin([0.4, 0.3, 1.0], &[contexts], &model, &mut rng).unwrap();
     let masks = world.engine.encode_masks(&evaluation).unwrap();
     assert!(world.engine.next(&mut evaluation, vec![], &masks, &mut rng).is_err());
-    assert!(world.engine.answers(&evaluation, world.id, &[], &masks).is_err());
+    assert!(world.engine.read(0, &[]).is_err(), "a step without its frames");
     world.config.linear.width = Width::Constant { alpha: 0.5 };
     assert!(staged_factors(&Scalars::new(&world.config, 2, 1), 0).is_err());
 }

@@ -1,11 +1,12 @@
 //! An evaluation, from the seal of its pack to the answers to its users.
 
 use super::raises::{GivenTo, Raising};
-use super::{Awaited, EncryptedServed, Gathering, RAISER_RETURNS, Turn, User, blocking};
+use super::staged::SealedContexts;
+use super::{Awaited, EncryptedServed, Gathering, Pack, RAISER_RETURNS, Turn, User, blocking};
 use crate::bandits::encrypted::again::{Group, Sent};
 use crate::error::Error;
 use crate::metrics::Step;
-use ckks::{Ciphertext, Packer, RAISE_FACTORS};
+use ckks::{Ciphertext, RAISE_FACTORS};
 use helba::circuit::DecisionCircuit;
 use helba::{Masked, TraceTest};
 use host::{lock, os_rng};
@@ -48,22 +49,51 @@ enum Products {
 }
 
 /// A pack that is closed, and what its evaluation needs.
-struct Sealed {
+enum Sealed {
+    /// By one raise.
+    Raised(Box<SealedScores>),
+    /// In stages.
+    Staged(SealedContexts),
+}
+
+/// Scores that are raised once.
+struct SealedScores {
     circuit: DecisionCircuit,
     /// How many requests are in the pack, those of users who left among them.
     requests: usize,
     factors: [f64; RAISE_FACTORS],
     seed: ckks::MaskSeed,
     masked: Ciphertext,
-    last_round: u64,
-    model_feedbacks: u64,
     test: Option<TraceTest>,
+}
+
+/// The answers to the users of an evaluation, before they are sent.
+pub(super) struct Answered<'a> {
+    /// The frames, in the order of the users.
+    pub(super) frames: Vec<Vec<u8>>,
+    /// The place of the user who is asked for the trace, what is tested, and the frame of the question.
+    question: Option<(usize, TraceTest, Vec<u8>)>,
+    /// What the evaluation waited for holders of the key.
+    pub(super) raise: Duration,
+    /// What its circuit took, and its answers.
+    pub(super) circuit: Duration,
+    pub(super) answers: Duration,
+    /// Void when they are dropped.
+    pub(super) asked: Vec<Raising<'a>>,
+}
+
+impl<'a> Answered<'a> {
+    /// Without a question.
+    pub(super) fn new(frames: Vec<Vec<u8>>, times: [Duration; 3], asked: Vec<Raising<'a>>) -> Self {
+        let [raise, circuit, answers] = times;
+        Answered { frames, question: None, raise, circuit, answers, asked }
+    }
 }
 
 impl EncryptedServed {
     /// Seals a pack, has it raised, evaluates it and answers its users. Returns the time of its turn.
     pub(super) async fn evaluate(self: &Arc<Self>, gathering: Gathering, mut turn: Turn) -> Duration {
-        let Gathering { number: _, packer, users, model_feedbacks, model, test } = gathering;
+        let Gathering { number: _, pack, users, model_feedbacks, model, test } = gathering;
         // The contexts of users who left are in the pack.
         let (gone, mut users): (Vec<User>, Vec<User>) =
             users.into_iter().partition(|user| user.sender.is_closed());
@@ -74,7 +104,7 @@ impl EncryptedServed {
         lock(&self.pool).evaluates(requests);
         let kept = users.iter().all(|user| user.sent.is_some());
         let others = gone.into_iter().map(|user| user.sent).collect::<Option<Vec<Sent>>>().filter(|_| kept);
-        let rest = Rest { model, others, repeat: false };
+        let rest = Rest { model: model.clone(), others, repeat: false };
         let served = self.clone();
         let began = Instant::now();
         let sealed = blocking(move || {
@@ -85,7 +115,8 @@ impl EncryptedServed {
                     user.round = next;
                     next += user.numbers.len() as u64;
                 }
-                served.seal(packer, requests, next - 1, model_feedbacks, test)
+                let last = (next - 1, model_feedbacks);
+                Ok((served.seal(pack, requests, &model, last, test)?, last))
             });
             Ok((sealed, users))
         });
@@ -100,7 +131,7 @@ impl EncryptedServed {
             "sealed"
         );
         let done = match sealed {
-            Ok(sealed) => self.raise_and_answer(sealed, &mut users, rest, &mut turn).await,
+            Ok((sealed, last)) => self.raise_and_answer(sealed, last, &mut users, rest, &mut turn).await,
             Err(error) => Err(error),
         };
         if count > 1 && turn.is_held() {
@@ -121,9 +152,10 @@ impl EncryptedServed {
         let (model, model_feedbacks, last) = (group.model.clone(), group.model_feedbacks, group.last);
         let served = self.clone();
         let sealed = blocking(move || {
-            let (packer, users, others) = served.pack_again(group)?;
+            let model = group.model.clone();
+            let (pack, users, others) = served.pack_again(group)?;
             let requests = users.len() + others.len();
-            Ok((served.seal(packer, requests, last, model_feedbacks, None), users, others))
+            Ok((served.seal(pack, requests, &model, (last, model_feedbacks), None), users, others))
         });
         let (sealed, mut users, others) = match sealed.await {
             Ok((Ok(sealed), users, others)) => (sealed, users, others),
@@ -137,7 +169,8 @@ impl EncryptedServed {
             }
         };
         let rest = Rest { model, others: Some(others), repeat: true };
-        match self.raise_and_answer(sealed, &mut users, rest, &mut turn).await {
+        let last = (last, model_feedbacks);
+        match self.raise_and_answer(sealed, last, &mut users, rest, &mut turn).await {
             Ok(kept) => kept,
             Err(error) => {
                 self.refuse(users, &error);
@@ -174,20 +207,28 @@ impl EncryptedServed {
     /// have been replaced since.
     fn seal(
         &self,
-        packer: Packer,
+        pack: Pack,
         requests: usize,
-        last: u64,
-        model_feedbacks: u64,
+        model: &Arc<Ciphertext>,
+        (last, model_feedbacks): (u64, u64),
         test: Option<TraceTest>,
     ) -> Result<Sealed, Error> {
         let engine = &self.shared.engine;
-        let packed = rayon::scope(|_| packer.finish()).map_err(helba::Error::from)?;
         let scalars = helba::Scalars::new(&self.created.config, last, model_feedbacks);
+        let packer = match pack {
+            Pack::Scores(packer) => packer,
+            Pack::Contexts(contexts) => {
+                let model = model.clone();
+                return Ok(Sealed::Staged(SealedContexts { contexts, model, scalars }));
+            }
+        };
+        let packed = rayon::scope(|_| packer.finish()).map_err(helba::Error::from)?;
         let circuit = engine.circuit(&self.created.config, scalars)?;
         let factors = circuit.factors(self.exchanges.layout.log_range());
         let masked = engine.mask(&self.exchanges.scores, packed, &mut os_rng()?)?;
         let (masked, seed) = (masked.ciphertext, masked.seed);
-        Ok(Sealed { circuit, requests, factors, seed, masked, last_round: last, model_feedbacks, test })
+        let sealed = SealedScores { circuit, requests, factors, seed, masked, test };
+        Ok(Sealed::Raised(Box::new(sealed)))
     }
 
     /// `turn` is the turn of the evaluation, and another one when its raise was late. Returns the number
@@ -195,12 +236,64 @@ impl EncryptedServed {
     async fn raise_and_answer(
         self: &Arc<Self>,
         sealed: Sealed,
+        (last_round, model_feedbacks): (u64, u64),
         users: &mut Vec<User>,
         rest: Rest,
         turn: &mut Turn,
     ) -> Result<Option<u64>, Error> {
         let began = Instant::now();
-        let Sealed { circuit, requests, factors, seed, masked, last_round, model_feedbacks, test } = sealed;
+        let answered = match sealed {
+            Sealed::Raised(sealed) => self.raise(*sealed, users, turn).await?,
+            Sealed::Staged(sealed) => self.stages(sealed, users, turn).await?,
+        };
+        let Answered { frames, mut question, raise, circuit, answers, asked } = answered;
+        let waiting = std::mem::take(users);
+        // Those who left are in the evaluation too.
+        let gone = rest.others.iter().flatten().map(|sent| sent.decisions);
+        let count = waiting.iter().map(|user| user.numbers.len()).chain(gone).sum::<usize>() as u32;
+        self.shared.stages.metrics.took(Step::Evaluation, circuit);
+        self.shared.stages.metrics.took(Step::Answers, answers);
+        let seconds = began.elapsed().as_secs_f64();
+        // Kept before the first answer leaves, so that its user may ask again at once.
+        let kept = self.keep(&waiting, rest, (model_feedbacks, last_round));
+        for (at, (user, answer)) in waiting.into_iter().zip(frames).enumerate() {
+            let round = user.round;
+            let last = round + user.numbers.len() as u64;
+            let (id, others) = {
+                let live = lock(&self.live);
+                let others = (round + 1..last).map(|round| live.bandit.decision_id(round)).collect();
+                (live.bandit.decision_id(round), others)
+            };
+            let first = user.numbers[0] as u32;
+            let question = question.take_if(|(asked, ..)| *asked == at);
+            let question = question.map(|(_, test, frame)| self.question(round, &test, frame));
+            let decision =
+                Decision { id, others, round, model_feedbacks, user: first, users: count, answer, question };
+            // A user who is gone leaves a round without feedback.
+            let _ = user.sender.send(Ok(DecideReply { decision: Some(decision), ..DecideReply::default() }));
+        }
+        drop(asked);
+        tracing::info!(
+            bandit = self.created.id,
+            users = count,
+            raise = raise.as_secs_f64(),
+            circuit = circuit.as_secs_f64(),
+            answers = answers.as_secs_f64(),
+            seconds,
+            "evaluated"
+        );
+        Ok(kept)
+    }
+
+    /// Has scores raised once, and computes the answers.
+    async fn raise<'a>(
+        self: &'a Arc<Self>,
+        sealed: SealedScores,
+        users: &mut Vec<User>,
+        turn: &mut Turn,
+    ) -> Result<Answered<'a>, Error> {
+        let began = Instant::now();
+        let SealedScores { circuit, requests, factors, seed, masked, test } = sealed;
         // What the mask becomes is computed while the raiser works.
         let served = self.clone();
         let mask = tokio::task::spawn_blocking(move || {
@@ -231,53 +324,18 @@ impl EncryptedServed {
         };
         let (waiting, computed) = computed.map_err(|_| Error::Broken("a computation panicked"))?;
         *users = waiting;
-        let Computed { outcome, mut question, circuit, answers } = computed?;
+        let Computed { outcome, question, circuit, answers } = computed?;
         turn.computed(circuit + answers);
-        let (frames, answers, asked) = match outcome {
+        let (frames, answers, of_answers) = match outcome {
             Products::Alone(frame) => (vec![frame], answers, None),
             Products::Masked(masked) => {
                 let (frames, took, asked) = self.exchange_answers(masked, users, turn).await?;
                 (frames, answers + took, Some(asked))
             }
         };
-        let waiting = std::mem::take(users);
-        // Those who left are in the evaluation too.
-        let gone = rest.others.iter().flatten().map(|sent| sent.decisions);
-        let count = waiting.iter().map(|user| user.numbers.len()).chain(gone).sum::<usize>() as u32;
-        self.shared.stages.metrics.took(Step::Evaluation, circuit);
-        self.shared.stages.metrics.took(Step::Answers, answers);
-        let seconds = began.elapsed().as_secs_f64();
-        // Kept before the first answer leaves, so that its user may ask again at once.
-        let kept = self.keep(&waiting, rest, (model_feedbacks, last_round));
-        for (at, (user, answer)) in waiting.into_iter().zip(frames).enumerate() {
-            let round = user.round;
-            let last = round + user.numbers.len() as u64;
-            let (id, others) = {
-                let live = lock(&self.live);
-                let others = (round + 1..last).map(|round| live.bandit.decision_id(round)).collect();
-                (live.bandit.decision_id(round), others)
-            };
-            let first = user.numbers[0] as u32;
-            let question = match (&test, question.take_if(|(asked, _)| *asked == at)) {
-                (Some(test), Some((_, frame))) => Some(self.question(round, test, frame)),
-                _ => None,
-            };
-            let decision =
-                Decision { id, others, round, model_feedbacks, user: first, users: count, answer, question };
-            // A user who is gone leaves a round without feedback.
-            let _ = user.sender.send(Ok(DecideReply { decision: Some(decision), ..DecideReply::default() }));
-        }
-        drop((raising, asked));
-        tracing::info!(
-            bandit = self.created.id,
-            users = count,
-            raise = raise.as_secs_f64(),
-            circuit = circuit.as_secs_f64(),
-            answers = answers.as_secs_f64(),
-            seconds,
-            "evaluated"
-        );
-        Ok(kept)
+        let question = test.zip(question).map(|(test, (at, frame))| (at, test, frame));
+        let asked = [raising].into_iter().chain(of_answers).collect();
+        Ok(Answered { question, ..Answered::new(frames, [raise, circuit, answers], asked) })
     }
 
     /// The frames of the answers of `users`, in their order, from a holder of the key. Users who were asked

@@ -127,7 +127,9 @@ impl EncryptedServed {
                 let deep = self.shared.engine.deep();
                 ckks::write_ciphertext(deep.params(), deep.key_id(), &masked)
             }
-            TaskKind::Scores { .. } | TaskKind::Sum | TaskKind::Product { .. } => self.small_frame(masked),
+            TaskKind::Scores { .. } | TaskKind::Sum | TaskKind::Product { .. } | TaskKind::Stage { .. } => {
+                self.small_frame(masked)
+            }
         };
         Some(RaiseTask { id, kind, masked: vec![masked] })
     }
