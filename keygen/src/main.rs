@@ -71,7 +71,7 @@ enum Command {
         /// `products` in the ring of scores, by some nine that a raiser or a device with the scope `raise`
         /// answers. Keys for products are much smaller. Their bandits have the tangent, a public schedule and
         /// at most 16 features.
-        #[arg(long, default_value = "slots", value_parser = updates)]
+        #[arg(long, default_value = "slots")]
         updates: Updates,
     },
     /// Says what a problem would cost before any key is generated: seconds a decision, bytes a round, users
@@ -257,14 +257,6 @@ fn width(text: &str) -> Result<WidthShape, String> {
         "tangent" => Ok(WidthShape::Tangent),
         "root" => Ok(WidthShape::Root),
         _ => Err("this must be tangent or root".into()),
-    }
-}
-
-fn updates(text: &str) -> Result<Updates, String> {
-    match text {
-        "slots" => Ok(Updates::Slots),
-        "products" => Ok(Updates::Products),
-        _ => Err("this must be slots or products".into()),
     }
 }
 

@@ -16,6 +16,18 @@ pub enum Updates {
     Products,
 }
 
+impl std::str::FromStr for Updates {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "slots" => Ok(Updates::Slots),
+            "products" => Ok(Updates::Products),
+            _ => Err("this must be slots or products"),
+        }
+    }
+}
+
 /// The parameters of the rings with many levels: that of batch updates, and that of evaluations. They are one
 /// ring, unless evaluations have a smaller one of their own ([`crate::KeyPlan::decisions`]).
 #[derive(Debug, Clone)]

@@ -140,7 +140,8 @@ impl StagedLayout {
 
     /// The layout with as few users as have room for `users`: a power of two, so that there are few layouts.
     pub fn for_users(&self, users: usize) -> Self {
-        StagedLayout { users: users.next_power_of_two().min(self.users), ..self.clone() }
+        // A number of a stranger's may have no power of two above it.
+        StagedLayout { users: users.min(self.users).next_power_of_two().min(self.users), ..self.clone() }
     }
 
     /// The most users of an evaluation.
@@ -574,6 +575,16 @@ mod tests {
                 round = differences.into_iter().zip(means).map(larger).collect();
             }
             assert!(round.iter().enumerate().all(|(user, max)| (max - best(user)).abs() < 1e-12), "{k}");
+        }
+    }
+
+    /// A layout has room for the users that are asked for, with few sizes, and for no more than there are,
+    /// whatever number a task states.
+    #[test]
+    fn layouts_have_few_numbers_of_users() {
+        let most = layout(&BanditConfig::new(2, 2), 24, ckks::TOY_LOGN11_SCORES);
+        for (users, want) in [(0, 1), (1, 1), (3, 4), (16, 16), (17, 24), (24, 24), (usize::MAX, 24)] {
+            assert_eq!(most.for_users(users).users(), want, "{users}");
         }
     }
 

@@ -35,9 +35,9 @@ pub(super) use bootstraps::Bootstraps;
 use helba::{Applied, EncryptedBandit, Engine, Event};
 use host::{lock, os_rng};
 use pace::{Arrivals, Pace};
+use pool::Pool;
 pub(crate) use pool::Stages;
 pub(super) use pool::blocking;
-use pool::{Pool, StagedEngines};
 use protocol::{BanditConfig, Exchanges};
 use rand::Rng;
 pub(crate) use senders::Sender;
@@ -73,7 +73,6 @@ pub(crate) struct EncryptedServed {
     created: Created,
     limits: Limits,
     exchanges: Arc<Exchanges>,
-    staged: StagedEngines,
     shared: Shared,
     live: Mutex<Live>,
     pool: Mutex<Pool>,
@@ -139,7 +138,6 @@ impl EncryptedServed {
             created,
             limits,
             exchanges,
-            staged: StagedEngines::default(),
             shared,
             live,
             pool,

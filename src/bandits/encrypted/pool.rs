@@ -37,7 +37,6 @@ use helba::{StageReply, StagedEngine, TraceTest};
 use host::lock;
 pub(super) use pack::{Brought, Pack};
 use rayon::ThreadPool;
-pub(super) use staged::StagedEngines;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

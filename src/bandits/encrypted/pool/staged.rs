@@ -16,10 +16,9 @@ use ckks::Ciphertext;
 use helba::{Scalars, StageReply, StagedEngine, StagedEvaluation};
 use host::{lock, os_rng};
 use protocol::TaskKind;
-use protocol::staged::{STAGED_FACTORS, Staging};
+use protocol::staged::STAGED_FACTORS;
 use rand::Rng;
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use wire::RaiseTask;
@@ -33,29 +32,6 @@ pub(super) struct SealedContexts {
     pub(super) contexts: Vec<Vec<Ciphertext>>,
     pub(super) model: Arc<Ciphertext>,
     pub(super) scalars: Scalars,
-}
-
-/// The engines of the staged evaluations of a bandit, by the users of their layouts.
-#[derive(Default)]
-pub(in crate::bandits::encrypted) struct StagedEngines(Mutex<BTreeMap<usize, Arc<StagedEngine>>>);
-
-impl StagedEngines {
-    /// The engine of an evaluation of `users` users, made when it is first asked for.
-    fn of(
-        &self,
-        engine: &helba::Engine,
-        staging: &Staging,
-        users: usize,
-    ) -> Result<Arc<StagedEngine>, Error> {
-        let exchanges = staging.of(users).map_err(helba::Error::from)?;
-        let mut made = lock(&self.0);
-        if let Some(engine) = made.get(&exchanges.layout.users()) {
-            return Ok(engine.clone());
-        }
-        let (users, engine) = (exchanges.layout.users(), Arc::new(engine.staged((*exchanges).clone())?));
-        made.insert(users, engine.clone());
-        Ok(engine)
-    }
 }
 
 /// What an evaluation asks for next.
@@ -99,7 +75,8 @@ impl EncryptedServed {
         let served = self.clone();
         let begin = self.computed(&mut circuit, move || {
             let staging = served.exchanges.staged.as_ref().ok_or(Error::Broken("no stages"))?;
-            let engine = served.staged.of(&served.shared.engine, staging, contexts.len())?;
+            let exchanges = staging.of(contexts.len()).map_err(helba::Error::from)?;
+            let engine = Arc::new(served.shared.engine.staged((*exchanges).clone())?);
             let factors = helba::staged_factors(&scalars, served.exchanges.layout.log_range())?;
             let model = std::slice::from_ref(&*model);
             let (evaluation, sent) = engine.begin(factors, &contexts, model, &mut os_rng()?)?;
