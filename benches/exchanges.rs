@@ -128,7 +128,7 @@ fn updates(bench: &mut Bench) {
     exchange(bench, "newton", exchanges.of(ProductStep::Newton), &parties, &[1.0, 1.0]);
 
     let evaluator = ckks::Evaluator::new(party.params.clone(), party.keys.clone());
-    let identity = party.encrypt(&matrices.right_identity(1 << LOG_OPERAND), LOG_OPERAND, &mut rng);
+    let identity = party.encrypt(&matrices.right_identity(1 << LOG_OPERAND)[0], LOG_OPERAND, &mut rng);
     let identity = identity.expand(&party.secret);
     let product = || timed(|| evaluator.mul_unrescaled(&identity, &identity).expect("a key"));
     let id = format!("exchanges/matrices/n=2^13/l={}", party.params.max_level());

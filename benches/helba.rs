@@ -218,7 +218,9 @@ fn rounds_of(bench: &mut Bench, pair: &mut Pair, d: usize, k: usize) {
     let bytes = Fact::bytes(contexts.to_bytes(&small.secret, small.key_id()).len());
     let (contexts, model) = (contexts.expand(&small.secret), bandit.scores_model().clone());
     let top = small.params.max_level();
-    bench.time(&id("score", top), true, bytes, || timed(|| pair.engine.score(&contexts, &model)));
+    bench.time(&id("score", top), true, bytes, || {
+        timed(|| pair.engine.score(&contexts, model.only().expect("one ciphertext")))
+    });
 
     let statistics = layout.feedback(0, &rows[0], 0.5).expect("in range");
     let statistics = small.encrypt(&statistics, LOG_STATISTICS, &mut pair.party.rng);

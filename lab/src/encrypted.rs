@@ -120,7 +120,7 @@ impl<'a> Played<'a> {
         let rows: Vec<Vec<f64>> = context.rows().map(<[f64]>::to_vec).collect();
         let contexts = self.encrypt(&layout.contexts(&[&rows])?, LOG_CONTEXT)?.expand(small);
 
-        let (model, test) = (self.bandit.scores_model().clone(), self.bandit.trace_test());
+        let (model, test) = (self.bandit.scores_model().only()?.clone(), self.bandit.trace_test());
         let trace = test.as_ref().map(|test| engine.score(&test.statistics, &model)).transpose()?;
         let mut packer = engine.packer_with_trace(trace)?;
         let user = layout.user_at(packer.push_block(engine.score(&contexts, &model)?, 0)?);

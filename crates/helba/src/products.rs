@@ -1,15 +1,16 @@
 //! The update of a batch by products of matrices in the ring of scores, with a holder of the key between
 //! them ([`protocol::products`]).
 //!
-//! V and g stay sums of feedback and X = κ·λ·A a pair of fresh ciphertexts, so that no level and no Galois
-//! key is used. The holder sees numbers that are uniform modulo q, at each of the steps.
+//! V and g stay sums of feedback and X = κ·λ·A fresh ciphertexts, so that no level is used, and no Galois
+//! key but those of packs where operands have several ciphertexts. The holder sees numbers that are uniform
+//! modulo q, at each of the steps.
 //!
 //! A holder that deviates changes whatever it encrypts. It must be one that may know V and g: by adding c in
 //! entry (i, j) of X after [`ProductStep::Inverse`], it adds c·g_i/λ to ω_j, and its own decisions show the
 //! sum. It cannot change V and g themselves, and an update that begins with X = κ·I forgets what it changed.
 
 use crate::Error;
-use ckks::{Ciphertext, Evaluator, MaskSeed, Plaintext, RingKeys};
+use ckks::{Ciphertext, Evaluator, MaskSeed, Packer, Plaintext, RingKeys};
 use protocol::products::{
     LOG_HEADROOM, LOG_OPERAND, MatrixLayout, ProductExchanges, ProductScalars, ProductStep,
 };
@@ -17,13 +18,14 @@ use protocol::{LOG_MODEL, LOG_STATISTICS};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use serde::{Deserialize, Serialize};
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 /// X = κ·λ·A as both operands of a product.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Inverse<C = Arc<Ciphertext>> {
-    rows: C,
-    columns: C,
+    rows: Vec<C>,
+    columns: Vec<C>,
 }
 
 impl Inverse {
@@ -33,14 +35,15 @@ impl Inverse {
     /// [`Error::Ckks`] for a layout of another ring.
     pub fn identity(ring: &RingKeys, matrices: &MatrixLayout) -> Result<Self, Error> {
         let (one, eval) = (1 << (LOG_OPERAND + LOG_HEADROOM), &ring.evaluator);
-        let operand = |coefficients: &[i64]| -> Result<Arc<Ciphertext>, Error> {
-            let (params, scale) = (eval.params(), f64::from(LOG_OPERAND).exp2());
-            let mut out = Ciphertext::zero(params, params.max_level()).with_scale(scale);
-            add(eval, &mut out, coefficients)?;
-            Ok(Arc::new(out))
+        let (params, scale) = (eval.params(), f64::from(LOG_OPERAND).exp2());
+        let operand = |coefficients: Vec<Vec<i64>>| {
+            let zero = Ciphertext::zero(params, params.max_level()).with_scale(scale);
+            let mut out = vec![zero; coefficients.len()];
+            add(eval, &mut out, &coefficients)?;
+            Ok::<_, Error>(shared(out))
         };
         let (rows, columns) = (matrices.left_identity(one), matrices.right_identity(one));
-        Ok(Inverse { rows: operand(&rows)?, columns: operand(&columns)? })
+        Ok(Inverse { rows: operand(rows)?, columns: operand(columns)? })
     }
 }
 
@@ -55,7 +58,7 @@ pub struct ProductUpdate<C = Arc<Ciphertext>> {
     /// What its exchange takes, without a mask.
     product: C,
     /// The rows of V/s and gᵀ/s, once they are there.
-    statistics: Option<C>,
+    statistics: Option<Vec<C>>,
     inverse: Inverse<C>,
     /// The ciphertexts of the model, with the inverse alone, once they are there.
     model: Vec<C>,
@@ -133,47 +136,52 @@ impl ProductUpdate {
         exchange.unmask_assign(&mut fresh, &exchange.encode_mask(&task.seed, &factors)?)?;
         let (eval, matrices) = (&ring.evaluator, &exchanges.matrices);
         let one = f64::from(LOG_OPERAND).exp2();
+        let (left, right) = (|rows| matrices.left_parts(rows), matrices.right_parts());
         let mut parts = fresh.into_iter();
-        let mut next = || parts.next().ok_or(Error::Broken("an exchange without its ciphertexts"));
+        let mut next = |count: usize| -> Vec<Ciphertext> { parts.by_ref().take(count).collect() };
         // 2I − M from −M.
-        let complement = |mut columns: Ciphertext| -> Result<Ciphertext, Error> {
+        let complement = |mut columns: Vec<Ciphertext>| -> Result<Vec<Ciphertext>, Error> {
             add(eval, &mut columns, &matrices.right_identity(2 << LOG_OPERAND))?;
             Ok(columns)
         };
         let statistics = self.statistics.as_ref();
-        let with_statistics = |columns: &Ciphertext| -> Result<Ciphertext, Error> {
+        let with_statistics = |columns: &[Arc<Ciphertext>]| {
             let rows = statistics.ok_or(Error::Broken("an update without its statistics"))?;
-            Ok(eval.mul_unrescaled(rows, columns)?)
+            multiply(eval, matrices, rows, columns)
         };
         let model_scale = f64::from(LOG_MODEL).exp2();
+        let dim = matrices.dim();
         match step {
             ProductStep::Statistics => {
-                let mut rows = next()?;
+                let mut rows = next(left(dim + 1));
                 let ridge = (self.scalars.lambda / self.scalars.design_scale * one).round() as i64;
                 // Padded dimensions have λ too, so that V can be inverted.
                 add(eval, &mut rows, &matrices.left_identity(ridge))?;
-                self.product = Arc::new(eval.mul_unrescaled(&rows, &self.inverse.columns)?);
-                self.statistics = Some(Arc::new(rows));
+                self.product = Arc::new(multiply(eval, matrices, &rows, &self.inverse.columns)?);
+                self.statistics = Some(shared(rows));
             }
             ProductStep::Start => {
-                let (mut rows, columns) = (next()?, next()?);
-                eval.add_assign(&mut rows, &self.inverse.rows)?;
-                self.product = Arc::new(eval.mul_unrescaled(&rows, &complement(columns)?)?);
+                let (mut rows, columns) = (next(left(2 * dim)), next(right));
+                for (rows, inverse) in rows.iter_mut().zip(&self.inverse.rows) {
+                    eval.add_assign(rows, inverse)?;
+                }
+                self.product = Arc::new(multiply(eval, matrices, &rows, &complement(columns)?)?);
             }
             ProductStep::Newton => {
-                let (rows, columns) = (next()?, next()?);
-                self.product = Arc::new(eval.mul_unrescaled(&rows, &complement(columns)?)?);
+                let (rows, columns) = (next(left(2 * dim)), next(right));
+                self.product = Arc::new(multiply(eval, matrices, &rows, &complement(columns)?)?);
             }
             ProductStep::Last => {
-                let inverse = Inverse { rows: Arc::new(next()?), columns: Arc::new(next()?) };
+                let inverse = Inverse { rows: shared(next(left(dim))), columns: shared(next(right)) };
                 self.product = Arc::new(with_statistics(&inverse.columns)?);
                 self.inverse = inverse;
             }
             ProductStep::Residual => {
-                self.product = Arc::new(eval.mul_unrescaled(&self.inverse.rows, &complement(next()?)?)?);
+                let columns = complement(next(right))?;
+                self.product = Arc::new(multiply(eval, matrices, &self.inverse.rows, &columns)?);
             }
             ProductStep::Inverse => {
-                let inverse = Inverse { rows: Arc::new(next()?), columns: Arc::new(next()?) };
+                let inverse = Inverse { rows: shared(next(left(dim))), columns: shared(next(right)) };
                 self.product = Arc::new(with_statistics(&inverse.columns)?);
                 self.model = parts.map(|part| Arc::new(part.with_scale(model_scale))).collect();
                 self.inverse = inverse;
@@ -182,7 +190,8 @@ impl ProductUpdate {
                 let mut scores: Vec<Ciphertext> =
                     self.model.iter().map(|part| Ciphertext::clone(part)).collect();
                 let last = scores.last_mut().ok_or(Error::Broken("an estimate without its inverse"))?;
-                eval.add_assign(last, &next()?.with_scale(model_scale))?;
+                let estimate = parts.next().ok_or(Error::Broken("an exchange without its ciphertexts"))?;
+                eval.add_assign(last, &estimate.with_scale(model_scale))?;
                 return Ok(Some(ProductModel { scores, inverse: self.inverse.clone() }));
             }
         }
@@ -197,7 +206,8 @@ impl<C> Inverse<C> {
         self,
         map: &mut impl FnMut(u32, C) -> Result<D, Error>,
     ) -> Result<Inverse<D>, Error> {
-        Ok(Inverse { rows: map(LOG_OPERAND, self.rows)?, columns: map(LOG_OPERAND, self.columns)? })
+        let (rows, columns) = (self.rows, self.columns);
+        Ok(Inverse { rows: try_map(LOG_OPERAND, rows, map)?, columns: try_map(LOG_OPERAND, columns, map)? })
     }
 }
 
@@ -218,17 +228,59 @@ impl<C> ProductUpdate<C> {
             key: self.key,
             at: self.at,
             product: map(of_product, self.product)?,
-            statistics: self.statistics.map(|rows| map(LOG_OPERAND, rows)).transpose()?,
+            statistics: self.statistics.map(|rows| try_map(LOG_OPERAND, rows, map)).transpose()?,
             inverse: self.inverse.try_map(map)?,
-            model: self.model.into_iter().map(|part| map(LOG_MODEL, part)).collect::<Result<_, _>>()?,
+            model: try_map(LOG_MODEL, self.model, map)?,
         })
     }
 }
 
-/// Adds these integers to the coefficients.
-fn add(eval: &Evaluator, ct: &mut Ciphertext, coefficients: &[i64]) -> Result<(), Error> {
-    let message = Plaintext::from_integers(eval.params(), coefficients, ct.level(), ct.scale())?;
-    Ok(eval.add_plain_assign(ct, &message)?)
+/// `map` of all ciphertexts of this scale.
+fn try_map<C, D>(
+    log_scale: u32,
+    ciphertexts: Vec<C>,
+    map: &mut impl FnMut(u32, C) -> Result<D, Error>,
+) -> Result<Vec<D>, Error> {
+    ciphertexts.into_iter().map(|ciphertext| map(log_scale, ciphertext)).collect()
+}
+
+fn shared(ciphertexts: Vec<Ciphertext>) -> Vec<Arc<Ciphertext>> {
+    ciphertexts.into_iter().map(Arc::new).collect()
+}
+
+/// The product of two operands, in one ciphertext.
+fn multiply<L: Borrow<Ciphertext>, R: Borrow<Ciphertext>>(
+    eval: &Evaluator,
+    matrices: &MatrixLayout,
+    left: &[L],
+    right: &[R],
+) -> Result<Ciphertext, Error> {
+    if let (None, [left], [right]) = (matrices.pack_gap(), left, right) {
+        return Ok(eval.mul_unrescaled(left.borrow(), right.borrow())?);
+    }
+    let gap = matrices.pack_gap().ok_or(Error::Broken("another number of operands of a product"))?;
+    let (level, scale) = (eval.params().max_level(), f64::from(2 * LOG_OPERAND).exp2());
+    // A pack multiplies by its gap.
+    let divided = |right: &R| {
+        let mut right = right.borrow().clone();
+        eval.divide_exactly_assign(&mut right, gap.ilog2());
+        right
+    };
+    let right: Vec<Ciphertext> = right.iter().map(divided).collect();
+    let mut packer = Packer::new(eval, gap, level, scale)?;
+    for (left, right) in left.iter().flat_map(|left| right.iter().map(move |right| (left, right))) {
+        packer.push(eval.mul_undivided(left.borrow(), right)?)?;
+    }
+    Ok(packer.finish()?)
+}
+
+/// Adds these integers to the coefficients of ciphertexts.
+fn add(eval: &Evaluator, ciphertexts: &mut [Ciphertext], coefficients: &[Vec<i64>]) -> Result<(), Error> {
+    for (ct, coefficients) in ciphertexts.iter_mut().zip(coefficients) {
+        let message = Plaintext::from_integers(eval.params(), coefficients, ct.level(), ct.scale())?;
+        eval.add_plain_assign(ct, &message)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -237,7 +289,10 @@ mod tests {
     use ckks_secret::{SecretKey, decrypt_coefficients};
     use nalgebra::{DMatrix, DVector};
     use protocol::staged::StagedLayout;
-    use protocol::{BanditConfig, INVERSE_TOLERANCE, KeyPlan, ScoreLayout, Shape, WidthShape};
+    use protocol::{
+        BanditConfig, Exchanging, INVERSE_TOLERANCE, KeyPlan, Rings, ScoreLayout, ScoreRing, Shape, Updates,
+        WidthShape,
+    };
     use rand::RngExt;
     use testkit::ScoresParty;
 
@@ -276,9 +331,16 @@ mod tests {
             let shape = Shape::for_problem(features, arms);
             let mut config = BanditConfig::new(features, arms);
             config.linear.lambda = lambda;
-            let plan = KeyPlan::new(shape, false, WidthShape::Tangent).unwrap();
-            let ring = plan.scores;
-            let plan = config.plan(plan.rings().unwrap(), shape, ring).unwrap();
+            let (rings, ring) = if shape.dim <= 16 {
+                let plan = KeyPlan::new(shape, false, WidthShape::Tangent).unwrap();
+                (plan.rings().unwrap(), plan.scores)
+            } else {
+                config.exchanges = Exchanging::Staged;
+                let stages = ckks::LOGN14_LOGQP409_DEPTH11.validate().unwrap();
+                let rings = Rings { updates: stages.clone(), decisions: stages, by: Updates::Products };
+                (rings, ScoreRing { params: ckks::LOGN13_LOGQP147_SCORES, gap: shape.dim })
+            };
+            let plan = config.plan(rings, shape, ring).unwrap();
             let layout = ScoreLayout::new(&config, &plan, ring);
             let mut rng = ChaCha20Rng::seed_from_u64(71);
             let party = ScoresParty::generate(ring, &mut rng).unwrap();
@@ -286,7 +348,7 @@ mod tests {
             let (public_key, key_id) = (party.public.clone(), party.key_id());
             let ring = RingKeys { evaluator, public_key, key_id };
             let matrices = layout.matrices().unwrap();
-            let exchanges = ProductExchanges::new(&layout, &party.params, matrices, None).unwrap();
+            let exchanges = ProductExchanges::new(&layout, &party.params, matrices, layout.staged()).unwrap();
             let scale = f64::from(LOG_STATISTICS).exp2();
             let total = Ciphertext::zero(&party.params, party.params.max_level()).with_scale(scale);
             let inverse = Inverse::identity(&ring, &matrices).unwrap();
@@ -364,7 +426,7 @@ mod tests {
             for (i, ct) in out.iter_mut().enumerate() {
                 let more = lie(task.step, i);
                 if !more.is_empty() {
-                    add(&self.ring.evaluator, ct, &more).unwrap();
+                    add(&self.ring.evaluator, std::slice::from_mut(ct), &[more]).unwrap();
                 }
             }
             out
@@ -413,10 +475,10 @@ mod tests {
         /// X/κ, decrypted from the columns.
         fn decrypted(&self) -> DMatrix<f64> {
             let (dim, matrices) = (self.design.nrows(), &self.exchanges.matrices);
-            decrypt_coefficients(&self.secret, &self.inverse.columns).with(|c| {
-                let unit = f64::from(LOG_OPERAND + LOG_HEADROOM).exp2();
-                DMatrix::from_fn(dim, dim, |k, j| c[matrices.right(k, j)] as f64 / unit)
-            })
+            let unit = f64::from(LOG_OPERAND + LOG_HEADROOM).exp2();
+            let of = |part: &Arc<Ciphertext>| decrypt_coefficients(&self.secret, part).with(|c| c.to_vec());
+            let columns: Vec<i128> = self.inverse.columns.iter().flat_map(of).collect();
+            DMatrix::from_fn(dim, dim, |k, j| columns[matrices.right(k, j)] as f64 / unit)
         }
 
         /// The largest eigenvalue of A·V − I.
@@ -554,6 +616,47 @@ mod tests {
                 // Two fresh encryptions, and the noise of X and of ω in units of 2⁻²².
                 assert!(off < 64, "{arms}: {off}");
                 assert!(want.iter().any(|want| want.abs() > 1 << 18), "{arms}");
+            }
+        }
+    }
+
+    /// Matrices that operands have in several ciphertexts: the inverse is that of exact arithmetic and within
+    /// the bound that the server claims, after two updates and after one that begins with X = κ·I, and the
+    /// model of stages is that of the twin.
+    #[test]
+    fn operands_of_several_ciphertexts_keep_the_inverse() {
+        for (d, arms, left) in [(20, 4, 4), (64, 2, 8)] {
+            let mut world = World::new(d, arms, 1.0);
+            let (dim, matrices) = (world.design.nrows(), world.exchanges.matrices);
+            assert_eq!(matrices.left_parts(2 * dim), left);
+            for j in 0..3 {
+                let contexts: Vec<_> = (0..BATCH).map(|_| unit(d, &mut world.rng)).collect();
+                world.learn(&contexts, 1);
+                let scalars = match j == 2 {
+                    true => {
+                        world.exact = DMatrix::identity(dim, dim);
+                        world.inverse = Inverse::identity(&world.ring, &matrices).unwrap();
+                        ProductScalars::cold(&world.config, world.feedbacks).unwrap()
+                    }
+                    false => world.warm(),
+                };
+                let model = world.run(&scalars, &honest);
+                let omega = world.twin(&scalars);
+                let x = world.decrypted();
+                let (off, distance) = ((&x - &world.exact).amax(), world.distance(&x));
+                assert!(world.residual <= INVERSE_TOLERANCE, "{d}, batch {j}: {}", world.residual);
+                assert!(off <= world.residual, "{d}, batch {j}: X is off by 2^{:.1}", off.log2());
+                assert!(distance <= world.residual, "{d}, batch {j}: 2^{:.1}", distance.log2());
+                let staged = world.layout.staged().unwrap();
+                let want = staged.model(|i, j| world.exact[(i, j)] / scalars.lambda, |j| omega[j]);
+                assert_eq!(model.scores.len(), want.len());
+                for (part, want) in model.scores.iter().zip(&want) {
+                    let off = decrypt_coefficients(&world.secret, part).with(|got| {
+                        got.iter().zip(want).map(|(got, want)| (got - i128::from(*want)).abs()).max().unwrap()
+                    });
+                    // Two fresh encryptions, and the noise of X and of ω in units of 2⁻²².
+                    assert!(off < 64, "{d}, batch {j}: {off}");
+                }
             }
         }
     }

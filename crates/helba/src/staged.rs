@@ -22,6 +22,7 @@ use protocol::exchange::ENTRY_FLOOD_BITS;
 use protocol::staged::{LOG_LIFT, STAGED_FACTORS, StagedExchanges, StagedLayout};
 use protocol::{LOG_CONTEXT, LOG_SCORE};
 use rand::CryptoRng;
+use std::borrow::Borrow;
 
 /// Computes staged evaluations on ciphertexts.
 #[derive(Debug, Clone)]
@@ -178,11 +179,11 @@ impl StagedEngine {
     /// # Errors
     /// [`Error::Broken`] for another number of ciphertexts; [`Error::Ckks`] for ciphertexts of another level
     /// or scale, and if a key is missing.
-    pub fn begin<R: CryptoRng>(
+    pub fn begin<M: Borrow<Ciphertext>, R: CryptoRng>(
         &self,
         factors: [f64; STAGED_FACTORS],
         users: &[Vec<Ciphertext>],
-        model: &[Ciphertext],
+        model: &[M],
         rng: &mut R,
     ) -> Result<(StagedEvaluation, Vec<Vec<Ciphertext>>), Error> {
         let (layout, evaluator) = (self.layout(), self.evaluator());
@@ -199,7 +200,7 @@ impl StagedEngine {
             if packer.len() == packer.capacity() {
                 packs.push(std::mem::replace(&mut packer, new()?).finish()?);
             }
-            packer.push(evaluator.mul_undivided(contexts, part)?)?;
+            packer.push(evaluator.mul_undivided(contexts, part.borrow())?)?;
         }
         packs.push(packer.finish()?);
         // Users who are not there.

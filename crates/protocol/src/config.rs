@@ -201,9 +201,11 @@ impl BanditConfig {
         let rings = rings.into();
         let Rings { updates, decisions, by } = &rings;
         let batch = self.check(shape)?;
-        let (need, have) = match by {
-            Updates::Slots => (shape.slots(), updates.max_slots()),
-            Updates::Products => (2 * shape.user_slots(), decisions.max_slots()),
+        let (need, have) = match (by, self.exchanges) {
+            (Updates::Slots, _) => (shape.slots(), updates.max_slots()),
+            (Updates::Products, Exchanging::One) => (2 * shape.user_slots(), decisions.max_slots()),
+            // The stages of two users, and more if there is room.
+            (Updates::Products, Exchanging::Staged) => (2 * self.linear.k, decisions.max_slots()),
         };
         if need > have {
             return Err(Error::Slots { need, have });

@@ -1,15 +1,18 @@
 //! Updates by products in the ring of scores: D × D matrices in coefficients, and what a holder of the key
 //! makes of each product.
 //!
-//! With N' coefficients and w = N'/D, a product of ciphertexts is a product of matrices:
+//! With N' coefficients, c columns in a right operand and w = N'/c, a product of ciphertexts is a product of
+//! matrices:
 //!
 //! ```text
-//! left      Σᵢ Σₖ L_ik·X^(i·D − k)       rows of L, D² ≤ w/2 coefficients and X^(−k) = −X^(N' − k)
-//! right     Σⱼ Σₖ R_kj·X^(j·w + k)       columns of R
+//! left      Σᵢ Σₖ L_ik·X^(i·D − k)       up to w/D rows of L; X^(−k) = −X^(N' − k)
+//! right     Σⱼ Σₖ R_kj·X^(j·w + k)       c columns of R
 //! product   coefficient j·w + i·D is Σₖ L_ik·R_kj
 //! ```
-//! No other term reaches such a coefficient, because k − k' is below D in size. A left operand has up to w/D
-//! rows, so that two matrices are multiplied at once.
+//! No other term reaches such a coefficient, because k − k' is below D in size. The left matrix has up to 2·D
+//! rows, so that two matrices are multiplied at once. Up to 2·D³ = N' one ciphertext has them all and one has
+//! the D columns. Above, both have several, and their 2·D³/N' ≤ D products are packed with the gap D: the
+//! coefficients of product number p move by p with its bits reversed.
 //!
 //! | step | product before it | what the holder makes of it |
 //! |---|---|---|
@@ -81,56 +84,96 @@ impl ProductStep {
     }
 }
 
-/// Where the entries of matrices are in a ring of scores.
+/// Where the entries of matrices are in a ring of scores. Coefficients count through all ciphertexts of an
+/// operand: coefficient c·N' + k is coefficient k of ciphertext c.
 #[derive(Debug, Clone, Copy)]
 pub struct MatrixLayout {
     n: usize,
     dim: usize,
+    /// The rows of a left operand in a ciphertext.
+    rows: usize,
+    /// The columns of a right operand in a ciphertext.
+    columns: usize,
 }
 
 impl MatrixLayout {
     /// The layout of `dim` × `dim` matrices, `dim` a power of two, in `n` coefficients.
     ///
     /// # Errors
-    /// [`Error::Coefficients`] unless 2·`dim`³ ≤ `n`: the rows of two matrices in a left operand.
+    /// [`Error::Coefficients`] unless 2·`dim`² ≤ `n`, so that the products of two matrices fit into a pack.
     pub fn new(n: usize, dim: usize) -> Result<Self, Error> {
-        let need = 2 * dim * dim * dim;
-        if need <= n { Ok(MatrixLayout { n, dim }) } else { Err(Error::Coefficients { need, have: n }) }
+        let need = 2 * dim * dim;
+        if need > n {
+            return Err(Error::Coefficients { need, have: n });
+        }
+        // Both operands have about as many ciphertexts, so that few of them are sent.
+        let products = (need * dim).div_ceil(n);
+        let right = 1 << (products.ilog2() / 2);
+        Ok(MatrixLayout { n, dim, rows: 2 * dim * right / products, columns: dim / right })
+    }
+
+    /// D.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// The number of ciphertexts of a left operand of so many rows, at most 2·D.
+    pub fn left_parts(&self, rows: usize) -> usize {
+        rows.div_ceil(self.rows)
+    }
+
+    /// The number of ciphertexts of a right operand.
+    pub fn right_parts(&self) -> usize {
+        self.dim / self.columns
+    }
+
+    /// The most ciphertexts that a step makes, for a model of so many.
+    pub fn most_parts(&self, model: usize) -> usize {
+        self.right_parts() + self.left_parts(2 * self.dim).max(self.left_parts(self.dim) + model)
+    }
+
+    /// The gap of the packs of products, if there are several.
+    pub fn pack_gap(&self) -> Option<usize> {
+        (self.rows < 2 * self.dim || self.columns < self.dim).then_some(self.dim)
     }
 
     /// The coefficient of entry (i, k) of a left operand, and its sign.
     pub fn left(&self, i: usize, k: usize) -> (usize, f64) {
-        match (i * self.dim).checked_sub(k) {
-            Some(at) => (at, 1.0),
-            None => (self.n + i * self.dim - k, -1.0),
+        let (part, at) = (i / self.rows * self.n, i % self.rows * self.dim);
+        match at.checked_sub(k) {
+            Some(at) => (part + at, 1.0),
+            None => (part + self.n + at - k, -1.0),
         }
     }
 
     /// The coefficient of entry (k, j) of a right operand.
     pub fn right(&self, k: usize, j: usize) -> usize {
-        j * (self.n / self.dim) + k
+        let (part, j) = (j / self.columns, j % self.columns);
+        part * self.n + j * (self.n / self.columns) + k
     }
 
-    /// The coefficient of entry (i, j) of a product.
+    /// The coefficient of entry (i, j) of a product, or of the pack of all products.
     pub fn product(&self, i: usize, j: usize) -> usize {
-        j * (self.n / self.dim) + i * self.dim
+        let number = i / self.rows * self.right_parts() + j / self.columns;
+        let shift = (number as u32).reverse_bits() >> (u32::BITS - self.dim.ilog2());
+        j % self.columns * (self.n / self.columns) + i % self.rows * self.dim + shift as usize
     }
 
-    /// The coefficients of a right operand `value`·I, from its integer.
-    pub fn right_identity(&self, value: i64) -> Vec<i64> {
-        let mut out = vec![0; self.n];
+    /// The coefficients of the ciphertexts of a right operand `value`·I, from its integer.
+    pub fn right_identity(&self, value: i64) -> Vec<Vec<i64>> {
+        let mut out = vec![0; self.right_parts() * self.n];
         (0..self.dim).for_each(|i| out[self.right(i, i)] = value);
-        out
+        out.chunks_exact(self.n).map(<[i64]>::to_vec).collect()
     }
 
-    /// The coefficients of a left operand `value`·I, from its integer.
-    pub fn left_identity(&self, value: i64) -> Vec<i64> {
-        let mut out = vec![0; self.n];
+    /// The coefficients of the ciphertexts of a left operand `value`·I, from its integer.
+    pub fn left_identity(&self, value: i64) -> Vec<Vec<i64>> {
+        let mut out = vec![0; self.left_parts(self.dim) * self.n];
         for i in 0..self.dim {
             let (at, sign) = self.left(i, i);
             out[at] = value * sign as i64;
         }
-        out
+        out.chunks_exact(self.n).map(<[i64]>::to_vec).collect()
     }
 }
 
@@ -167,8 +210,10 @@ impl ProductExchanges {
             let (at, sign) = matrices.left(to, j);
             term(matrices.product(row, j), at, sign, group)
         };
-        let minus_right = |row: usize, i: usize, j: usize, ct: usize, group: usize| {
-            term(matrices.product(row, j), ct * n + matrices.right(i, j), -1.0, group)
+        // The ciphertexts of columns come after those of so many rows.
+        let columns = |rows: usize, i: usize, j: usize| matrices.left_parts(rows) * n + matrices.right(i, j);
+        let minus_right = |row: usize, i: usize, j: usize, rows: usize, group: usize| {
+            term(matrices.product(row, j), columns(rows, i, j), -1.0, group)
         };
         let all = || (0..dim).flat_map(move |i| (0..dim).map(move |j| (i, j)));
         let known = || (0..d).flat_map(move |i| (0..d).map(move |j| (i, j)));
@@ -176,6 +221,7 @@ impl ProductExchanges {
         let product = Side::coefficients(small, 1, 2 * LOG_OPERAND);
         let of_product =
             |count: usize, terms: Vec<MapTerm>| Exchange::new(product.clone(), operands(count), terms);
+        let both = |rows: usize| matrices.left_parts(rows) + matrices.right_parts();
 
         let design = known().map(|(i, j)| {
             let (at, sign) = matrices.left(i, j);
@@ -186,17 +232,20 @@ impl ProductExchanges {
             term(layout.single(j), at, sign, 0)
         });
         let sums = Side::coefficients(small, 1, LOG_STATISTICS);
-        let statistics = Exchange::new(sums, operands(1), design.chain(moment).collect())?;
+        let statistics = {
+            let terms = design.chain(moment).collect();
+            Exchange::new(sums, operands(matrices.left_parts(dim + 1)), terms)?
+        };
 
-        let start = all().flat_map(|(i, j)| [left(i, j, dim + i, 0), minus_right(i, i, j, 1, 0)]);
+        let start = all().flat_map(|(i, j)| [left(i, j, dim + i, 0), minus_right(i, i, j, 2 * dim, 0)]);
         let newton = all().flat_map(|(i, j)| {
-            [left(i, j, i, 0), left(dim + i, j, dim + i, 1), minus_right(dim + i, i, j, 1, 1)]
+            [left(i, j, i, 0), left(dim + i, j, dim + i, 1), minus_right(dim + i, i, j, 2 * dim, 1)]
         });
         // X in rows and columns: the mean of its entries (i, j) and (j, i).
         let symmetric = |(i, j): (usize, usize)| {
             [(i, j), (j, i)].into_iter().flat_map(move |(row, column)| {
                 let (from, (at, sign)) = (matrices.product(row, column), matrices.left(i, j));
-                [term(from, at, sign / 2.0, 0), term(from, n + matrices.right(i, j), 0.5, 0)]
+                [term(from, at, sign / 2.0, 0), term(from, columns(dim, i, j), 0.5, 0)]
             })
         };
         let last = all().flat_map(symmetric);
@@ -211,7 +260,7 @@ impl ProductExchanges {
         for Term { slot, coefficient, factor } in model {
             let (i, j, weight) = (slot / dim, slot % dim, factor * unit);
             match i < dim {
-                true => inverse.push(term(matrices.product(i, j), 2 * n + coefficient, weight, 1)),
+                true => inverse.push(term(matrices.product(i, j), both(dim) * n + coefficient, weight, 1)),
                 // ω is the last row of a model.
                 false => {
                     estimate.push(term(matrices.product(dim, j), coefficient - (parts - 1) * n, weight, 0))
@@ -221,11 +270,11 @@ impl ProductExchanges {
         Ok(ProductExchanges {
             matrices,
             statistics,
-            start: of_product(2, start.collect())?,
-            newton: of_product(2, newton.collect())?,
-            last: of_product(2, last.collect())?,
-            residual: of_product(1, residual.collect())?,
-            inverse: of_product(2 + parts, inverse)?,
+            start: of_product(both(2 * dim), start.collect())?,
+            newton: of_product(both(2 * dim), newton.collect())?,
+            last: of_product(both(dim), last.collect())?,
+            residual: of_product(matrices.right_parts(), residual.collect())?,
+            inverse: of_product(both(dim) + parts, inverse)?,
             estimate: of_product(1, estimate)?,
         })
     }
@@ -328,14 +377,24 @@ impl ProductScalars {
 mod tests {
     use super::*;
 
-    /// The negacyclic product of operands has the products of rows and columns, for two matrices at once and
-    /// in the smallest ring that is allowed.
+    /// The negacyclic products of operands, packed where there are several, have the products of rows and
+    /// columns, for two matrices at once and in the smallest rings that are allowed.
     #[test]
     fn products_of_polynomials_are_products_of_matrices() {
-        for (n, dim) in [(16, 2), (2048, 8), (8192, 16)] {
+        for (n, dim, parts) in [
+            (16, 2, [1, 1]),
+            (2048, 8, [1, 1]),
+            (8192, 16, [1, 1]),
+            (2048, 16, [2, 2]),
+            (8192, 32, [4, 2]),
+            (2048, 32, [8, 4]),
+            (8192, 64, [8, 8]),
+        ] {
             let matrices = MatrixLayout::new(n, dim).unwrap();
+            assert_eq!([matrices.left_parts(2 * dim), matrices.right_parts()], parts);
+            assert_eq!(matrices.pack_gap(), (parts != [1, 1]).then_some(dim));
             let value = |i: usize, j: usize| ((7 * i + 3 * j) % 11) as i64 - 5;
-            let (mut left, mut right) = (vec![0i64; n], vec![0i64; n]);
+            let [mut left, mut right] = parts.map(|parts| vec![0i64; parts * n]);
             for i in 0..2 * dim {
                 for k in 0..dim {
                     let (at, sign) = matrices.left(i, k);
@@ -345,22 +404,29 @@ mod tests {
                     }
                 }
             }
-            let mut product = vec![0i64; n];
-            for (i, a) in left.iter().enumerate().filter(|(_, a)| **a != 0) {
-                for (j, b) in right.iter().enumerate().filter(|(_, b)| **b != 0) {
-                    let sign = if i + j < n { 1 } else { -1 };
-                    product[(i + j) % n] += sign * a * b;
+            let mut pack = vec![0i64; n];
+            for (number, (a, b)) in
+                left.chunks(n).flat_map(|a| right.chunks(n).map(move |b| (a, b))).enumerate()
+            {
+                let shift = (number as u32).reverse_bits() >> (u32::BITS - dim.ilog2());
+                for (i, a) in a.iter().enumerate().filter(|(_, a)| **a != 0) {
+                    for (j, b) in b.iter().enumerate().filter(|(_, b)| **b != 0) {
+                        let (at, sign) = ((i + j) % n, if i + j < n { 1 } else { -1 });
+                        if at % dim == 0 {
+                            pack[at + shift as usize] += sign * a * b;
+                        }
+                    }
                 }
             }
             for i in 0..2 * dim {
                 for j in 0..dim {
                     let want: i64 = (0..dim).map(|k| value(i, k) * value(j, k + 1)).sum();
-                    assert_eq!(product[matrices.product(i, j)], want, "{n} {dim} {i} {j}");
+                    assert_eq!(pack[matrices.product(i, j)], want, "{n} {dim} {i} {j}");
                 }
             }
-            let refused = MatrixLayout::new(n, 2 * dim).unwrap_err();
-            assert_eq!(refused, Error::Coefficients { need: 16 * dim * dim * dim, have: n });
         }
+        let refused = MatrixLayout::new(8192, 128).unwrap_err();
+        assert_eq!(refused, Error::Coefficients { need: 32_768, have: 8192 });
     }
 
     /// Four steps of Newton's iteration, as default batches take, are nine exchanges. The claimed distance

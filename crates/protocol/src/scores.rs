@@ -278,6 +278,11 @@ impl ScoreLayout {
         self.staged.as_ref().map_or(self.ring.gap, StagedLayout::gap)
     }
 
+    /// The number of ciphertexts of a model.
+    pub fn model_parts(&self) -> usize {
+        self.staged.as_ref().map_or(1, StagedLayout::model_parts)
+    }
+
     /// The number of ciphertexts with the contexts of a request for this many decisions.
     pub fn context_parts(&self, decisions: usize) -> usize {
         self.staged.as_ref().map_or(1, |staged| decisions * staged.context_parts())
@@ -475,16 +480,16 @@ impl ScoreLayout {
         out
     }
 
-    /// The coefficients of M at the scale 2^[`LOG_MODEL`] for A = I/λ and ω = 0.
-    pub fn first_model(&self, lambda: f64) -> Vec<i64> {
-        let mut out = vec![0; self.ring.n()];
+    /// The coefficients of each ciphertext of M at the scale 2^[`LOG_MODEL`] for A = I/λ and ω = 0.
+    pub fn first_model(&self, lambda: f64) -> Vec<Vec<i64>> {
+        let mut out = vec![0; self.model_parts() * self.ring.n()];
         for Term { slot, coefficient, factor } in self.model() {
             let (i, j) = (slot / self.shape.dim, slot % self.shape.dim);
             if i == j && i < self.features {
                 out[coefficient] += (factor / lambda * f64::from(LOG_MODEL).exp2()).round() as i64;
             }
         }
-        out
+        out.chunks_exact(self.ring.n()).map(<[i64]>::to_vec).collect()
     }
 
     /// What a raise places of the coefficients of a pack. Its factors are those of z, of u and of the trace.

@@ -94,17 +94,10 @@ impl StagedLayout {
     /// `slots` slots, for a bandit that stages decide.
     ///
     /// # Errors
-    /// As [`Self::new`]; [`Error::OutOfRange`] for a model of several ciphertexts.
+    /// As [`Self::new`]; [`Error::OutOfRange`] for a λ so large that an exchange does not add up an index.
     pub(crate) fn most_users(config: &BanditConfig, n: usize, slots: usize) -> Result<usize, Error> {
         Self::check(config, &[])?;
         let one = Self::of(config, 1, n);
-        let parts = one.model_parts();
-        if parts > 1 {
-            let (d, k) = (config.linear.d, config.linear.k);
-            let want = "problems whose model is one ciphertext with exchanges: staged: fewer arms, or fewer features";
-            let got = format!("{d} features and {k} arms, whose model is {parts} ciphertexts");
-            return Err(OutOfRange::new("linear", got, want).into());
-        }
         // z/r and u/r have the factors r·slope/range and r/range, and 1.0625·slope·L²/λ and 3 are parts of
         // the range of indices.
         let (l, r) = (&config.linear, f64::from(one.log_range()).exp2());

@@ -144,6 +144,10 @@ impl Limits {
         ));
         let counters = ckks::truncated_ciphertext_bytes(small, small.max_level(), layout.feedback_numbers());
         let traced = |bytes: usize| if config.tests_trace() { bytes } else { 0 };
+        let of_products = match (by, layout.matrices()) {
+            (Updates::Products, Ok(matrices)) => matrices.most_parts(layout.model_parts()),
+            _ => 0,
+        };
         let [task_frames, raised_frames] =
             layout.staged().map_or([0; 2], |staged| staged.most_frames(decisions));
         Ok(Limits {
@@ -164,8 +168,7 @@ impl Limits {
             raised: raised.max(action),
             scores,
             task_frames: task_frames.max(1),
-            // The rows and columns of an inverse, and that of the model.
-            raised_frames: raised_frames.max(if *by == Updates::Products { 3 } else { 0 }),
+            raised_frames: raised_frames.max(of_products),
             counters: if config.counters.is_some() { counters } else { 0 },
         })
     }

@@ -15,7 +15,7 @@ use super::EncryptedServed;
 use super::pool::{Brought, Outcome, Pack, Stages, User, blocking};
 use super::senders::Sender;
 use crate::error::Error;
-use ckks::Ciphertext;
+use helba::ScoresModel;
 use host::lock;
 use protocol::DecisionId;
 use rayon::prelude::*;
@@ -83,7 +83,7 @@ struct Asks {
 /// Users of an evaluation, or of a part of it.
 pub(super) struct Group {
     members: Vec<Member>,
-    pub(super) model: Arc<Ciphertext>,
+    pub(super) model: ScoresModel,
     pub(super) model_feedbacks: u64,
     /// The last round of the first evaluation, which determines the width.
     pub(super) last: u64,
@@ -139,7 +139,7 @@ enum Verdict {
 }
 
 impl Group {
-    pub(super) fn new(model: Arc<Ciphertext>, model_feedbacks: u64, last: u64) -> Self {
+    pub(super) fn new(model: ScoresModel, model_feedbacks: u64, last: u64) -> Self {
         Group { members: Vec::new(), model, model_feedbacks, last }
     }
 
@@ -486,9 +486,7 @@ impl EncryptedServed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ckks::TOY_LOGN12_DEPTH21;
     use std::net::Ipv4Addr;
-    use std::sync::OnceLock;
     use tokio::sync::Semaphore;
 
     const BYTES: usize = 4 << 10;
@@ -505,9 +503,7 @@ mod tests {
 
     /// An evaluation of these senders, whose rounds begin at `first`.
     fn group(first: u64, senders: std::ops::Range<u8>, memory: &Arc<Semaphore>) -> Group {
-        static MODEL: OnceLock<Arc<Ciphertext>> = OnceLock::new();
-        let zero = || Arc::new(Ciphertext::zero(&TOY_LOGN12_DEPTH21.validate().unwrap(), 0));
-        let mut group = Group::new(MODEL.get_or_init(zero).clone(), 0, 0);
+        let mut group = Group::new(ScoresModel::default(), 0, 0);
         for (round, number) in (first..).zip(senders) {
             group.push(sent(number, memory).unwrap(), Some((round, 1)));
         }

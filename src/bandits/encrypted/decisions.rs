@@ -8,6 +8,7 @@ use crate::bandits::{BodyLimit, Reply};
 use crate::error::Error;
 use crate::metrics::Step;
 use ckks::{Ciphertext, Undivided};
+use helba::ScoresModel;
 use host::{lock, os_rng};
 use protocol::{Answers, Compare};
 use service::{Body, Content};
@@ -127,13 +128,13 @@ impl EncryptedServed {
     }
 
     /// What contexts bring to an evaluation with this model.
-    pub(super) fn bring(&self, contexts: &[Ciphertext], model: &Ciphertext) -> Result<Brought, Error> {
+    pub(super) fn bring(&self, contexts: &[Ciphertext], model: &ScoresModel) -> Result<Brought, Error> {
         match (self.exchanges.layout.staged(), contexts) {
             (Some(staged), contexts) => {
                 let of_decision = contexts.chunks(staged.context_parts()).map(<[Ciphertext]>::to_vec);
                 Ok(Brought::Contexts(of_decision.collect()))
             }
-            (None, [contexts]) => Ok(Brought::Scores(self.shared.engine.score(contexts, model)?)),
+            (None, [contexts]) => Ok(Brought::Scores(self.shared.engine.score(contexts, model.only()?)?)),
             (None, _) => Err(Error::Broken("scores of several ciphertexts")),
         }
     }

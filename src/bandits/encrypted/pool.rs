@@ -33,7 +33,7 @@ use crate::Settings;
 use crate::error::Error;
 use crate::metrics::Metrics;
 use ckks::{Ciphertext, SeededCoefficients};
-use helba::{StageReply, StagedEngine, TraceTest};
+use helba::{ScoresModel, StageReply, StagedEngine, TraceTest};
 use host::lock;
 pub(super) use pack::{Brought, Pack};
 use rayon::ThreadPool;
@@ -232,7 +232,7 @@ struct Gathering {
     /// Which pack of the bandit it is.
     number: u64,
     pack: Pack,
-    model: Arc<Ciphertext>,
+    model: ScoresModel,
     /// The number of feedbacks in this model.
     model_feedbacks: u64,
     /// The trace in place 0 of the pack, if it is asked for.
@@ -379,7 +379,7 @@ impl EncryptedServed {
         self: &Arc<Self>,
         brought: Brought,
         joining: Joining,
-        (model, model_feedbacks): (&Arc<Ciphertext>, u64),
+        (model, model_feedbacks): (&ScoresModel, u64),
         place: &mut Option<OwnedSemaphorePermit>,
     ) -> Result<Option<oneshot::Receiver<Outcome>>, Error> {
         let layout = &self.exchanges.layout;
@@ -387,10 +387,10 @@ impl EncryptedServed {
             (layout.log_places(joining.decisions).map_err(helba::Error::from)?, layout.users().end);
         let mut pool = lock(&self.pool);
         if let Some(gathering) = &pool.gathering
-            && !Arc::ptr_eq(&gathering.model, model)
+            && !gathering.model.is(model)
         {
             // The model changed since one of the two was made: the caller multiplies again, or seals.
-            if Arc::ptr_eq(&gathering.model, lock(&self.live).bandit.scores_model()) {
+            if gathering.model.is(lock(&self.live).bandit.scores_model()) {
                 return Ok(None);
             }
             pool.gathering.take().into_iter().for_each(|old| self.spawn(old));
@@ -426,7 +426,7 @@ impl EncryptedServed {
         self: &Arc<Self>,
         brought: Brought,
         joining: Joining,
-        (model, model_feedbacks): (&Arc<Ciphertext>, u64),
+        (model, model_feedbacks): (&ScoresModel, u64),
         place: &mut Option<OwnedSemaphorePermit>,
         own: &Arc<Semaphore>,
     ) -> Result<oneshot::Receiver<Outcome>, Error> {

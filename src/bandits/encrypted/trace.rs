@@ -5,11 +5,9 @@
 use super::EncryptedServed;
 use super::pool::Pack;
 use crate::error::Error;
-use ckks::Ciphertext;
-use helba::{Evaluated, Event, TraceTest};
+use helba::{Evaluated, Event, ScoresModel, TraceTest};
 use host::lock;
 use rand::{CryptoRng, RngExt};
-use std::sync::Arc;
 use wire::{TraceQuestion, TracedFeedback};
 
 /// The most evaluations that ask for the trace of the same feedbacks. Statistics that are too long, of a
@@ -37,7 +35,7 @@ impl TraceRequests {
 
 impl EncryptedServed {
     /// An empty pack for scores of `model`, and the trace in it if there is one to be tested.
-    pub(super) fn empty_pack(&self, model: &Arc<Ciphertext>) -> Result<(Pack, Option<TraceTest>), Error> {
+    pub(super) fn empty_pack(&self, model: &ScoresModel) -> Result<(Pack, Option<TraceTest>), Error> {
         let engine = &self.shared.engine;
         if !self.created.config.tests_trace() {
             return Ok((self.pack_without_trace()?, None));
@@ -45,12 +43,13 @@ impl EncryptedServed {
         let test = {
             let live = lock(&self.live);
             // The trace of another model than the one of the pack would be none of its batch.
-            let current = Arc::ptr_eq(model, live.bandit.scores_model());
+            let current = model.is(live.bandit.scores_model());
             live.bandit.trace_test().filter(|_| current)
         };
         let test = test.filter(|test| lock(&self.asked).may_ask(test.feedbacks));
         let packer = self.shared.stages.beside(|| {
-            let trace = test.as_ref().map(|test| engine.score(&test.statistics, model)).transpose()?;
+            let product = |test: &TraceTest| engine.score(&test.statistics, model.only()?);
+            let trace = test.as_ref().map(product).transpose()?;
             engine.packer_with_trace(trace)
         })?;
         Ok((Pack::Scores(packer), test))

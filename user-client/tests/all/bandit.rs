@@ -80,7 +80,7 @@ impl Server {
     fn score(&self, contexts: &[u8]) -> Undivided {
         let engine = &world().engine;
         let contexts = engine.read_contexts(contexts).unwrap();
-        engine.score(&contexts, self.bandit.scores_model()).unwrap()
+        engine.score(&contexts, self.bandit.scores_model().only().unwrap()).unwrap()
     }
 
     fn decision(&self, round: u64, user: usize, users: usize, answer: Vec<u8>) -> DecideReply {

@@ -5,7 +5,7 @@ use super::feedback::empty_sum;
 use super::secrets::derive;
 use super::stored::Place;
 use super::trace::Trace;
-use super::{EncryptedBandit, State, Statistics};
+use super::{EncryptedBandit, ScoresModel, State, Statistics};
 use crate::deep::ModelLevels;
 use crate::engine::{Engine, Masked};
 use crate::products::ProductUpdate;
@@ -246,7 +246,7 @@ impl EncryptedBandit {
             s.residual = batch.residual;
             return self.update_again(batch);
         }
-        self.install(engine, batch, scores)
+        self.install(engine, batch, vec![scores])
     }
 
     /// Takes the model of a batch, and ends the next one if that is due by now.
@@ -254,14 +254,11 @@ impl EncryptedBandit {
         &mut self,
         engine: &Engine,
         batch: Batch,
-        mut scores: Ciphertext,
+        scores: Vec<Ciphertext>,
     ) -> Result<(), Error> {
-        engine
-            .scores_evaluator()
-            .divide_exactly_assign(&mut scores, self.exchanges.layout.pack_gap().ilog2());
         let s = &mut self.state;
         (s.residual, s.model_feedbacks) = (batch.residual, batch.at);
-        s.scores_model = Arc::new(scores);
+        s.scores_model = ScoresModel::new(engine, &self.exchanges.layout, scores);
         self.open_again(engine)
     }
 

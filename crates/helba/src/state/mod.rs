@@ -54,7 +54,7 @@ use given::Given;
 use learning::LearntIds;
 use num_complex::Complex64;
 pub use products::COLD;
-use protocol::{BanditConfig, DecisionId, Exchanges, Plan, Status, Updates};
+use protocol::{BanditConfig, DecisionId, Exchanges, Plan, ScoreLayout, Status, Updates};
 use rounds::Rounds;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -95,8 +95,7 @@ struct State<C = Arc<Ciphertext>> {
     tasks: u64,
     /// A bound on the distance of the eigenvalues of A_j·V_j from one.
     residual: f64,
-    /// The model in the ring of scores, divided by the gap.
-    scores_model: C,
+    scores_model: ScoresModel<C>,
     statistics: Statistics<C>,
     /// The sum of the feedbacks after `closed`.
     sum: C,
@@ -111,6 +110,53 @@ struct State<C = Arc<Ciphertext>> {
     trace: Option<Trace<C>>,
     counters: Option<CounterSums<C>>,
     phase: Phase<C>,
+}
+
+/// The model in the ring of scores, divided by the gap of packs, that contexts are multiplied by
+/// ([`Engine::score`]): one ciphertext, and for stages [`protocol::staged::StagedLayout::model_parts`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ScoresModel<C = Arc<Ciphertext>>(Vec<C>);
+
+/// A model of no ciphertext.
+impl Default for ScoresModel {
+    fn default() -> Self {
+        ScoresModel(Vec::new())
+    }
+}
+
+impl ScoresModel {
+    /// The model of these ciphertexts, which are not divided yet.
+    fn new(engine: &Engine, layout: &ScoreLayout, mut parts: Vec<Ciphertext>) -> Self {
+        let (eval, log_gap) = (engine.scores_evaluator(), layout.pack_gap().ilog2());
+        parts.iter_mut().for_each(|part| eval.divide_exactly_assign(part, log_gap));
+        ScoresModel(parts.into_iter().map(Arc::new).collect())
+    }
+
+    /// The ciphertexts.
+    pub fn parts(&self) -> &[Arc<Ciphertext>] {
+        &self.0
+    }
+
+    /// The only ciphertext.
+    ///
+    /// # Errors
+    /// [`Error::Broken`] for a model of stages with several.
+    pub fn only(&self) -> Result<&Ciphertext, Error> {
+        let [only] = self.parts() else { return Err(Error::Broken("one ciphertext of a model of several")) };
+        Ok(only)
+    }
+
+    /// Whether this is the same model, and not one of equal numbers.
+    pub fn is(&self, other: &Self) -> bool {
+        self.0.iter().zip(&other.0).all(|(part, other)| Arc::ptr_eq(part, other))
+    }
+}
+
+impl<C> ScoresModel<C> {
+    /// The model with `map` of its ciphertexts.
+    fn try_map<D>(self, map: impl FnMut(C) -> Result<D, Error>) -> Result<ScoresModel<D>, Error> {
+        Ok(ScoresModel(self.0.into_iter().map(map).collect::<Result<_, _>>()?))
+    }
 }
 
 /// What updates continue from.
@@ -155,13 +201,16 @@ impl EncryptedBandit {
             }
         };
         let top = small.max_level();
-        let first = layout.first_model(lambda);
-        let first = Plaintext::from_integers(small, &first, top, small.scale(top))?;
-        let mut scores_model = Ciphertext::zero(small, top);
-        engine.scores_evaluator().add_plain_assign(&mut scores_model, &first)?;
-        engine.scores_evaluator().divide_exactly_assign(&mut scores_model, layout.pack_gap().ilog2());
+        let first = |coefficients: &Vec<i64>| -> Result<Ciphertext, Error> {
+            let first = Plaintext::from_integers(small, coefficients, top, small.scale(top))?;
+            let mut model = Ciphertext::zero(small, top);
+            engine.scores_evaluator().add_plain_assign(&mut model, &first)?;
+            Ok(model)
+        };
+        let first = layout.first_model(lambda).iter().map(first).collect::<Result<_, _>>()?;
+        let scores_model = ScoresModel::new(engine, layout, first);
         let state = State {
-            scores_model: Arc::new(scores_model),
+            scores_model,
             statistics,
             sum: Arc::new(empty_sum(engine)),
             logged: false,
@@ -209,8 +258,8 @@ impl EncryptedBandit {
         &self.exchanges
     }
 
-    /// The model that contexts are multiplied by ([`Engine::score`]).
-    pub fn scores_model(&self) -> &Arc<Ciphertext> {
+    /// The model in use.
+    pub fn scores_model(&self) -> &ScoresModel {
         &self.state.scores_model
     }
 

@@ -91,9 +91,8 @@ impl EncryptedBandit {
         if let Statistics::Products { inverse, .. } = &mut s.statistics {
             *inverse = model.inverse;
         }
-        let [scores] = <[Ciphertext; 1]>::try_from(model.scores)
-            .map_err(|_| Error::Broken("a model of several ciphertexts"))?;
-        let scores = scores.with_scale(small.scale(small.max_level()));
+        let scale = small.scale(small.max_level());
+        let scores = model.scores.into_iter().map(|part| part.with_scale(scale)).collect();
         s.refreshes += 1;
         self.install(engine, batch, scores)?;
         Ok(Applied::Installed)

@@ -104,7 +104,7 @@ impl<C> State<C> {
                     total: map(Place::Statistics, total)?,
                 },
             },
-            scores_model: map(Place::Scores, self.scores_model)?,
+            scores_model: self.scores_model.try_map(|part| map(Place::Scores, part))?,
             sum: map(Place::Statistics, self.sum)?,
             logged: self.logged,
             learnt: self.learnt,

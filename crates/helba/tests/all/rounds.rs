@@ -103,7 +103,8 @@ impl World {
 
     /// As [`Self::decide`], and the trace question of the evaluation with the feedbacks that it is about.
     fn decide_and_ask(&mut self, requests: &[usize]) -> (Vec<Decided>, Option<(TraceTest, Ciphertext)>) {
-        let (model, test) = (self.bandit.scores_model().clone(), self.bandit.trace_test());
+        let model = self.bandit.scores_model().only().unwrap().clone();
+        let test = self.bandit.trace_test();
         let scalars = self.bandit.scalars(self.round + requests.iter().sum::<usize>() as u64);
         let (decided, question, _) = self.evaluate(requests, &model, test, scalars);
         (decided, question)
@@ -228,7 +229,8 @@ impl World {
     fn evaluated_trace(&mut self) -> Evaluated {
         let bandit = self.bandit.clone();
         let model = bandit.scores_model().clone();
-        let trace = self.engine.score(&bandit.trace_test().unwrap().statistics, &model).unwrap();
+        let trace =
+            self.engine.score(&bandit.trace_test().unwrap().statistics, model.only().unwrap()).unwrap();
         let packed = self.engine.packer_with_trace(Some(trace)).unwrap().finish().unwrap();
         let exchanges = bandit.exchanges().clone();
         let circuit = self.engine.circuit(&self.config, bandit.scalars(5)).unwrap();
@@ -294,7 +296,7 @@ impl World {
         let evaluator = Evaluator::new(self.small.params.clone(), self.small.keys.clone());
         let gap = self.engine.ring().gap as i64;
         let twin = self.model_of_the_twin();
-        let [got, want] = [self.bandit.scores_model().as_ref().clone(), twin].map(|mut model| {
+        let [got, want] = [self.bandit.scores_model().only().unwrap().clone(), twin].map(|mut model| {
             evaluator.mul_integer_assign(&mut model, gap);
             ckks_secret::decrypt_coefficients(&self.small.secret, &model).with(|values| values.to_vec())
         });
@@ -889,7 +891,7 @@ fn an_erased_feedback_leaves_nothing_in_the_model() {
                     false => world.twin.learn(x, 0.9),
                 }
             }
-            let (got, want) = (opened(&world, world.bandit.scores_model()), {
+            let (got, want) = (opened(&world, world.bandit.scores_model().only().unwrap()), {
                 let twin = world.model_of_the_twin();
                 opened(&world, &twin)
             });
@@ -927,10 +929,10 @@ fn logged_rounds_are_learnt_as_feedbacks() {
         let Applied::Learnt(receipt) = world.apply(&event) else { panic!() };
         assert_eq!((receipt.rounds, receipt.feedbacks, receipt.batches), (1000, 1000, 1));
         assert!(!receipt.erasable);
-        let first = world.bandit.scores_model().clone();
+        let first = world.bandit.scores_model().only().unwrap().clone();
         while world.bandit.status(0).refreshes < 2 {
             assert_eq!(world.bandit.model_feedbacks(), 0);
-            assert_eq!(*world.bandit.scores_model(), first);
+            assert_eq!(*world.bandit.scores_model().only().unwrap(), first);
             world.step();
             // The state is whole between two updates.
             let bytes = world.bandit.to_bytes(&world.engine).unwrap();

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::metrics::Step;
 use ckks::{Ciphertext, RAISE_FACTORS};
 use helba::circuit::DecisionCircuit;
-use helba::{Masked, TraceTest};
+use helba::{Masked, ScoresModel, TraceTest};
 use host::{lock, os_rng};
 use protocol::TaskKind;
 use rand::Rng;
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What an evaluation needs besides its users, to be repeated.
 struct Rest {
-    model: Arc<Ciphertext>,
+    model: ScoresModel,
     /// The contexts of users who do not wait. `None` if some are not kept, so that there is no repeat.
     others: Option<Vec<Sent>>,
     /// Whether this is a repeat.
@@ -209,7 +209,7 @@ impl EncryptedServed {
         &self,
         pack: Pack,
         requests: usize,
-        model: &Arc<Ciphertext>,
+        model: &ScoresModel,
         (last, model_feedbacks): (u64, u64),
         test: Option<TraceTest>,
     ) -> Result<Sealed, Error> {

@@ -13,7 +13,7 @@ use super::{Awaited, EncryptedServed, RAISER_RETURNS, Turn, User, blocking};
 use crate::error::Error;
 use crate::metrics::Step;
 use ckks::Ciphertext;
-use helba::{Scalars, StageReply, StagedEngine, StagedEvaluation};
+use helba::{Scalars, ScoresModel, StageReply, StagedEngine, StagedEvaluation};
 use host::{lock, os_rng};
 use protocol::TaskKind;
 use protocol::staged::STAGED_FACTORS;
@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(super) struct SealedContexts {
     /// Those of each decision.
     pub(super) contexts: Vec<Vec<Ciphertext>>,
-    pub(super) model: Arc<Ciphertext>,
+    pub(super) model: ScoresModel,
     pub(super) scalars: Scalars,
 }
 
@@ -78,8 +78,7 @@ impl EncryptedServed {
             let exchanges = staging.of(contexts.len()).map_err(helba::Error::from)?;
             let engine = Arc::new(served.shared.engine.staged((*exchanges).clone())?);
             let factors = helba::staged_factors(&scalars, served.exchanges.layout.log_range())?;
-            let model = std::slice::from_ref(&*model);
-            let (evaluation, sent) = engine.begin(factors, &contexts, model, &mut os_rng()?)?;
+            let (evaluation, sent) = engine.begin(factors, &contexts, model.parts(), &mut os_rng()?)?;
             let asked = Asked::new(&engine, evaluation, &sent)?;
             Ok((engine, asked))
         });
