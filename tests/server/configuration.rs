@@ -128,7 +128,7 @@ const FIELDS: [Field; 22] = [
         "exchanges",
         "`one` or `staged`",
         &["\"two\""],
-        "`staged` asks a holder of the key with a token for raises ⌈log₂ K⌉ + 3 times for an evaluation, and no device: it needs `helba-raiser`, a tangent, a public schedule, 6 comparison bits and keys for 3 or 4 arms.",
+        "`staged` asks a holder of the key with a token for raises 4 to ⌈log₂ K⌉ + 3 times for an evaluation, and no device: it needs `helba-raiser`, a tangent, a public schedule, 6 comparison bits and keys for 3 or 4 arms.",
     ),
     (
         "open_model",

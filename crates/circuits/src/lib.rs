@@ -20,6 +20,7 @@ pub mod inverse;
 pub mod maximum;
 pub mod paper;
 mod polynomial;
+pub mod ranks;
 mod remez;
 
 pub use algebra::{LinearTransform, SlotAlgebra, Steps, rotate_sum};

@@ -107,9 +107,9 @@ impl Maximum {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use crate::{Clear, NoiseModel};
+    use crate::{Clear, ClearVector, NoiseModel};
     use rand::seq::SliceRandom;
     use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;
@@ -138,43 +138,55 @@ mod tests {
         assert_eq!((fitted.depth(), fitted.comparison().depth()), (9, 8));
     }
 
-    /// The entries of scores, with the noise of a ring of 2¹⁴ and 30 bits. The scores of each round are a
-    /// fresh encryption, as after an exchange.
-    fn entries(of: &Maximum, scores: &[f64], seed: u64) -> Vec<f64> {
+    /// Vectors of `count` numbers with the noise of a ring of 2¹⁴ and 30 bits.
+    pub(crate) fn noisy(count: usize, seed: u64) -> Clear {
         let noise = NoiseModel { log_scale: 30.0, log_degree: 14, seed };
-        let alg = Clear::with_noise(scores.len().next_power_of_two(), noise).unwrap();
-        let fresh = |values: &[f64], level: usize| {
-            let mut slots = values.to_vec();
-            slots.resize(alg.slots(), 0.0);
-            alg.fresh_real(&slots, level).unwrap()
-        };
+        Clear::with_noise(count.next_power_of_two(), noise).unwrap()
+    }
+
+    /// A fresh encryption, as after an exchange.
+    pub(crate) fn fresh(alg: &Clear, values: &[f64], level: usize) -> ClearVector {
+        let mut slots = values.to_vec();
+        slots.resize(alg.slots(), 0.0);
+        alg.fresh_real(&slots, level).unwrap()
+    }
+
+    /// The entries of scores. The scores of each round are a fresh encryption.
+    fn entries(of: &Maximum, scores: &[f64], seed: u64) -> Vec<f64> {
+        let alg = noisy(scores.len(), seed);
         let mut round = scores.to_vec();
         while round.len() > 1 {
             let pair =
                 |pair: &[f64]| [pair[0] - pair[pair.len() - 1], (pair[0] + pair[pair.len() - 1]) / 2.0];
             let pairs: Vec<[f64; 2]> = round.chunks(2).map(pair).collect();
             let [differences, means] = [0, 1].map(|i| pairs.iter().map(|p| p[i]).collect::<Vec<f64>>());
-            let larger = of.of_two(&alg, &fresh(&differences, 10), &fresh(&means, 1)).unwrap();
+            let larger = of.of_two(&alg, &fresh(&alg, &differences, 10), &fresh(&alg, &means, 1)).unwrap();
             assert_eq!(alg.level(&larger), 1);
             round = larger.real()[..pairs.len()].to_vec();
         }
         let behind: Vec<f64> = scores.iter().map(|score| score - round[0]).collect();
-        of.entries(&alg, &fresh(&behind, 9)).unwrap().real()[..scores.len()].to_vec()
+        of.entries(&alg, &fresh(&alg, &behind, 9)).unwrap().real()[..scores.len()].to_vec()
     }
 
     /// How far scores are behind the best one: far, near, nearer than a resolution, and so far that ripples
     /// of the sign count most.
-    const BEHIND: [[f64; 2]; 4] = [[0.1, 0.75], [0.01, 0.05], [0.0, 0.02], [0.5, 0.9]];
+    pub(crate) const BEHIND: [[f64; 2]; 4] = [[0.1, 0.75], [0.01, 0.05], [0.0, 0.02], [0.5, 0.9]];
 
     /// The entry of the best score and the loss, with `equal` best scores and the noise of an answer.
-    fn played(of: &Maximum, count: usize, equal: usize, behind: [f64; 2], seed: u64) -> (f64, f64) {
+    pub(crate) fn played(
+        entries: &impl Fn(&[f64]) -> Vec<f64>,
+        count: usize,
+        equal: usize,
+        behind: [f64; 2],
+        seed: u64,
+    ) -> (f64, f64) {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let best = 0.45;
         let draw = |at: usize| best - if at < equal { 0.0 } else { rng.random_range(behind[0]..behind[1]) };
         let mut scores: Vec<f64> = (0..count).map(draw).collect();
         scores.shuffle(&mut rng);
         let noisy = |entry: f64| entry + rng.random_range(-0.03125..0.03125);
-        let entries: Vec<f64> = entries(of, &scores, seed).into_iter().map(noisy).collect();
+        let entries: Vec<f64> = entries(&scores).into_iter().map(noisy).collect();
         let played = (0..count).fold(0, |best, arm| if entries[arm] > entries[best] { arm } else { best });
         (entries[played], best - scores[played])
     }
@@ -193,14 +205,19 @@ mod tests {
         ] {
             for (&equal, behind) in equals.iter().flat_map(|equal| BEHIND.map(|behind| (equal, behind))) {
                 for seed in 0..3 {
-                    let (entry, loss) = played(&fitted, count, equal, behind, seed);
+                    let of = |scores: &[f64]| entries(&fitted, scores, seed);
+                    let (entry, loss) = played(&of, count, equal, behind, seed);
                     assert!(loss <= RESOLUTION / 4.0, "{equal} of {count}, {behind:?}: {loss}");
                     assert!((0.3..1.1).contains(&entry), "{equal} of {count}, {behind:?}: {entry}");
                 }
             }
         }
         let minimax = minimax();
-        let lost = (0..40).filter(|&seed| played(&minimax, 256, 1, BEHIND[3], seed).1 >= 0.5).count();
+        let loss = |seed: u64| {
+            let of = |scores: &[f64]| entries(&minimax, scores, seed);
+            played(&of, 256, 1, BEHIND[3], seed).1
+        };
+        let lost = (0..40).filter(|&seed| loss(seed) >= 0.5).count();
         assert!(lost >= 4, "{lost}");
     }
 }

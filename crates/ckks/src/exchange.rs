@@ -36,6 +36,17 @@ pub struct MapTerm {
     pub group: usize,
 }
 
+/// A sum of terms that the number at the place `to` has as a summand, or subtracts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SumTerm {
+    /// The number of the sum.
+    pub sum: usize,
+    /// The place of the output.
+    pub to: usize,
+    /// Whether it is subtracted.
+    pub negative: bool,
+}
+
 /// What the numbers of a ciphertext are. Ciphertext c of a side has the places c·N to c·N + N − 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Domain {
@@ -110,11 +121,22 @@ pub struct Exchange {
     from: Side,
     to: Side,
     terms: Arc<[MapTerm]>,
+    /// What outputs have of the sums of the terms, where terms do not go to outputs themselves.
+    of_sums: Option<OfSums>,
     /// The number of groups.
     groups: usize,
+    /// A hash of both sides and all terms.
+    map_hash: [u8; 32],
     /// The transforms of slots on both sides.
     decoder: Option<Arc<WideEncoder>>,
     encoder: Option<Arc<WideEncoder>>,
+}
+
+/// The sums of terms, and what outputs have of them.
+#[derive(Debug, Clone)]
+struct OfSums {
+    count: usize,
+    outputs: Arc<[SumTerm]>,
 }
 
 impl Exchange {
@@ -126,18 +148,41 @@ impl Exchange {
     /// [`Error::ValueRange`] for a weight that is 0 or not a number; [`Error::BadParams`] if q of the masked
     /// side is too large for integers of 128 bits.
     pub fn new(from: Side, to: Side, terms: Vec<MapTerm>) -> Result<Self, Error> {
+        Self::map(from, to, terms, None)
+    }
+
+    /// The exchange whose terms go to `sums` sums, of which `outputs` are made: for many differences of few
+    /// sums, it has fewer terms than [`Self::new`].
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn of_sums(
+        from: Side,
+        to: Side,
+        sums: usize,
+        terms: Vec<MapTerm>,
+        outputs: Vec<SumTerm>,
+    ) -> Result<Self, Error> {
+        Self::map(from, to, terms, Some(OfSums { count: sums, outputs: outputs.into() }))
+    }
+
+    fn map(from: Side, to: Side, terms: Vec<MapTerm>, of_sums: Option<OfSums>) -> Result<Self, Error> {
         for side in [&from, &to] {
             side.params.check_level(Op::Encode, side.level)?;
             if side.ciphertexts == 0 {
                 return Err(Error::CiphertextCount { got: 0, want: 1 });
             }
         }
+        let within = |(got, max): (usize, usize)| match got < max {
+            true => Ok(()),
+            false => Err(Error::CoefficientCount { got: got + 1, max }),
+        };
+        let sums = of_sums.as_ref().map_or(to.places(), |of| of.count);
+        for output in of_sums.iter().flat_map(|of| of.outputs.iter()) {
+            [(output.sum, sums), (output.to, to.places())].into_iter().try_for_each(within)?;
+        }
         for term in &terms {
-            for (got, max) in [(term.from, from.places()), (term.to, to.places())] {
-                if got >= max {
-                    return Err(Error::CoefficientCount { got: got + 1, max });
-                }
-            }
+            [(term.from, from.places()), (term.to, sums)].into_iter().try_for_each(within)?;
             if !term.weight.is_normal() {
                 return Err(Error::ValueRange { op: Op::Encode, scale: term.weight.abs().log2() });
             }
@@ -155,7 +200,8 @@ impl Exchange {
             return Err(Error::BadParams(text));
         }
         let groups = terms.iter().map(|term| term.group + 1).max().unwrap_or(0);
-        Ok(Exchange { from, to, terms: terms.into(), groups, decoder, encoder })
+        let map_hash = hash_of(&from, &to, &terms, of_sums.as_ref());
+        Ok(Exchange { from, to, terms: terms.into(), of_sums, groups, map_hash, decoder, encoder })
     }
 
     /// The masked side.
@@ -176,19 +222,8 @@ impl Exchange {
 
     /// A hash of both sides, the terms and these factors: two parties with the same hash compute the same.
     pub fn hash(&self, factors: &[f64]) -> [u8; 32] {
-        let mut hasher = blake3::Hasher::new();
-        self.from.hash(&mut hasher);
-        self.to.hash(&mut hasher);
-        hasher.update(&(self.terms.len() as u64).to_le_bytes());
-        for MapTerm { from, to, weight, group } in self.terms.iter() {
-            for x in [*from as u64, *to as u64, weight.to_bits(), *group as u64] {
-                hasher.update(&x.to_le_bytes());
-            }
-        }
-        for x in factors {
-            hasher.update(&x.to_bits().to_le_bytes());
-        }
-        *hasher.finalize().as_bytes()
+        let factors: Vec<u8> = factors.iter().flat_map(|x| x.to_bits().to_le_bytes()).collect();
+        *blake3::keyed_hash(&self.map_hash, &factors).as_bytes()
     }
 
     /// Refuses what is not on the masked side.
@@ -224,9 +259,18 @@ impl Exchange {
         let last = match self.encoder {
             None => 1.0,
             Some(_) => {
-                let mut sums = vec![[0.0; 2]; self.to.places()];
+                let mut sums = vec![[0.0; 2]; self.sums()];
                 for (term, weight) in self.terms.iter().zip(weights.clone()) {
                     sums[term.to][usize::from(weight < 0.0)] += weight.abs();
+                }
+                if let Some(of) = &self.of_sums {
+                    let mut all = vec![[0.0; 2]; self.to.places()];
+                    for SumTerm { sum, to, negative } in of.outputs.iter() {
+                        let [more, less] = sums[*sum];
+                        let signed = if *negative { [less, more] } else { [more, less] };
+                        all[*to].iter_mut().zip(signed).for_each(|(all, of)| *all += of);
+                    }
+                    sums = all;
                 }
                 let largest = sums.into_iter().flatten().fold(0.0, f64::max);
                 if largest > 0.0 { largest } else { 1.0 }
@@ -235,6 +279,11 @@ impl Exchange {
         let shares: Vec<f64> = weights.map(|weight| weight / last).collect();
         let largest = shares.iter().map(|share| share.abs()).fold(last / self.fraction(), f64::max);
         if largest <= 1.0 { Ok((last, shares)) } else { Err(refused(largest.log2())) }
+    }
+
+    /// The number of places that terms go to.
+    fn sums(&self) -> usize {
+        self.of_sums.as_ref().map_or(self.to.places(), |of| of.count)
     }
 
     /// The unit of inputs: decoded slots have bits after the point.
@@ -263,11 +312,17 @@ impl Exchange {
         }
         let fraction = self.fraction();
         let kept = if self.encoder.is_some() { fraction } else { 1.0 };
-        let mut out = Zeroizing::new(vec![0i128; self.to.places()]);
+        let mut out = Zeroizing::new(vec![0i128; self.sums()]);
         for (term, share) in self.terms.iter().zip(shares) {
             // Rounding does not depend on the sign, so that a difference of equal numbers is 0.
             let part = scaled(numbers[term.from], share.abs() * kept / fraction);
             out[term.to] += if share < 0.0 { -part } else { part };
+        }
+        if let Some(of) = &self.of_sums {
+            let sums = std::mem::replace(&mut out, Zeroizing::new(vec![0i128; self.to.places()]));
+            for SumTerm { sum, to, negative } in of.outputs.iter() {
+                out[*to] += if *negative { -sums[*sum] } else { sums[*sum] };
+            }
         }
         let Side { params, level, scale, .. } = &self.to;
         let basis = params.q_basis(*level);
@@ -329,4 +384,24 @@ impl Exchange {
         }
         Ok(())
     }
+}
+
+/// The hash of what a map is without its factors.
+fn hash_of(from: &Side, to: &Side, terms: &[MapTerm], of_sums: Option<&OfSums>) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    from.hash(&mut hasher);
+    to.hash(&mut hasher);
+    let mut add = |numbers: &[u64]| {
+        let bytes: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
+        hasher.update(&bytes);
+    };
+    add(&[terms.len() as u64]);
+    for MapTerm { from, to, weight, group } in terms {
+        add(&[*from as u64, *to as u64, weight.to_bits(), *group as u64]);
+    }
+    if let Some(OfSums { count, outputs }) = of_sums {
+        add(&[*count as u64, outputs.len() as u64]);
+        outputs.iter().for_each(|of| add(&[of.sum as u64, of.to as u64, u64::from(of.negative)]));
+    }
+    *hasher.finalize().as_bytes()
 }

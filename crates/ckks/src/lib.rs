@@ -37,7 +37,7 @@ pub use encode::{Encoder, zero_slots};
 pub use encrypt::encrypt;
 pub use error::{Error, Op};
 pub use evaluate::{Evaluator, RingKeys};
-pub use exchange::{Domain, Exchange, MapTerm, Side};
+pub use exchange::{Domain, Exchange, MapTerm, Side, SumTerm};
 pub use frame::{
     FRAME_DIGEST_BYTES, FRAME_HEADER_BYTES, FRAME_MAGIC, FRAME_VERSION, FrameHeader, FrameKind,
     ciphertext_bytes, partial_ciphertext_bytes, public_key_bytes, read_ciphertext, read_frame,

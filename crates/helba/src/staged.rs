@@ -7,19 +7,21 @@
 //! evaluation, and by what they then do tells it something about their scores. Only holders that the owner
 //! of the bandit trusts may answer.
 //!
-//! The winner is found by maxima of two. Ranks from a comparison of all pairs take fewer exchanges; they were
-//! left out because they take K(K − 1) slots a user instead of K − 1.
+//! The winner is found by maxima of two, or for evaluations of few users by one comparison of all pairs,
+//! which takes K(K − 1) slots a user instead of K − 1.
 
 use crate::{Error, Scalars};
 use bandit::Bonus;
-use circuits::maximum::Maximum;
+use circuits::argmax::tie_bonus;
+use circuits::maximum::{Maximum, RESOLUTION};
+use circuits::ranks::{Ranks, SHIFT};
 use circuits::{Complex64, Encrypted, SlotAlgebra};
 use ckks::{
     Ciphertext, Evaluator, Exchange, KeyId, MaskSeed, Packer, Params, Plaintext, PublicKey, RingKeys,
     SeededCoefficients,
 };
 use protocol::exchange::ENTRY_FLOOD_BITS;
-use protocol::staged::{LOG_LIFT, STAGED_FACTORS, StagedExchanges, StagedLayout};
+use protocol::staged::{LOG_LIFT, STAGED_FACTORS, StagedExchanges, StagedLayout, doublings};
 use protocol::{LOG_CONTEXT, LOG_SCORE};
 use rand::CryptoRng;
 use std::borrow::Borrow;
@@ -29,6 +31,8 @@ use std::borrow::Borrow;
 pub struct StagedEngine {
     exchanges: StagedExchanges,
     maximum: Maximum,
+    /// For evaluations that compare all pairs.
+    ranks: Option<Ranks>,
     /// The ring of stages.
     slots: Encrypted,
     public_key: PublicKey,
@@ -73,7 +77,9 @@ pub fn staged_factors(scalars: &Scalars, log_range: i32) -> Result<[f64; STAGED_
     let Bonus::Linear { slope } = scalars.bonus else {
         return Err(Error::Broken("a staged evaluation with a root"));
     };
-    let unit = f64::from(log_range).exp2() / scalars.range;
+    // The range has room for the bonus of one raise. Ranks take a larger one.
+    let room = (1.0 - SHIFT) / (1.0 - tie_bonus(RESOLUTION));
+    let unit = f64::from(log_range).exp2() / scalars.range * room;
     Ok([slope * unit, unit, 1.0])
 }
 
@@ -86,8 +92,11 @@ impl StagedEngine {
     pub fn new(exchanges: StagedExchanges, stages: RingKeys, scores: RingKeys) -> Result<Self, Error> {
         let RingKeys { evaluator, public_key, key_id } = stages;
         let slots = evaluator.params().max_slots();
+        let (layout, arms) = (&exchanges.layout, exchanges.layout.arms());
+        let ranks =
+            layout.compares_all_pairs(slots).then(|| Ranks::new(arms, doublings(arms))).transpose()?;
         let (slots, maximum) = (Encrypted::new(evaluator, slots)?, Maximum::new()?);
-        Ok(StagedEngine { exchanges, maximum, slots, public_key, key_id, scores })
+        Ok(StagedEngine { exchanges, maximum, ranks, slots, public_key, key_id, scores })
     }
 
     /// The places of numbers.
@@ -159,7 +168,7 @@ impl StagedEngine {
 
     /// Whether the step gives answers.
     fn is_last(&self, step: usize) -> bool {
-        step == self.layout().rounds() + 2
+        step + 1 == self.exchanges.steps.len()
     }
 
     /// The ciphertexts of a model as products take them, from encryptions of [`StagedLayout::model`].
@@ -270,15 +279,19 @@ impl StagedEngine {
             exchange.unmask_assign(fresh, mask)?;
         }
         let rounds = self.layout().rounds();
-        let group = match (evaluation.step, fresh.as_mut_slice()) {
-            (0, [x, v]) => self.squares(x, v)?,
-            (step, [differences, means, rest @ ..]) if step <= rounds => {
+        let group = match (evaluation.step, fresh.as_mut_slice(), &self.ranks) {
+            (0, [x, v], _) => self.squares(x, v)?,
+            (1, [pairs], Some(ranks)) => {
+                pairs.iter().map(|pairs| ranks.indicators(&self.slots, pairs)).collect::<Result<_, _>>()?
+            }
+            (2, [won], Some(ranks)) => vec![ranks.entries(&self.slots, only(won)?)?],
+            (step, [differences, means, rest @ ..], None) if step <= rounds => {
                 if let [indices] = rest {
                     evaluation.indices = indices.pop();
                 }
                 vec![self.maximum.of_two(&self.slots, only(differences)?, only(means)?)?]
             }
-            (step, [maxima]) if step == rounds + 1 => {
+            (step, [maxima], None) if step == rounds + 1 => {
                 let indices = evaluation.indices.take().ok_or(Error::Broken("a step without indices"))?;
                 let behind = self.slots.sub(&indices, only(maxima)?)?;
                 vec![self.maximum.entries(&self.slots, &behind)?]

@@ -3,7 +3,7 @@
 use crate::levels::{ANSWER_LEVEL, DecisionLevels, REFRESH_LEVEL, UpdateLevels};
 use crate::lwe::MOST_BOOTSTRAPPED_ARMS;
 use crate::products::MatrixLayout;
-use crate::staged::{MOST_STAGED_LOG_N, PAIRS_LEVEL, StagedLayout};
+use crate::staged::{ALL_PAIRS_LEVEL, MOST_STAGED_LOG_N, StagedLayout};
 use crate::{Counters, Error, Factors, MOST_SUMMED, Rings, ScoreRing, Shape, Updates, warm_steps};
 use bandit::{LinearConfig, Schedule, Width, WidthShape};
 use ckks::Params;
@@ -112,8 +112,8 @@ pub enum Exchanging {
     /// evaluation may be asked.
     #[default]
     One,
-    /// ⌈log₂ K⌉ + 3 times ([`crate::staged`]). Only holders of the key who may answer every task are asked,
-    /// and no user of an evaluation.
+    /// Four times, or for more users ⌈log₂ K⌉ + 3 times ([`crate::staged`]). Only holders of the key who may
+    /// answer every task are asked, and no user of an evaluation.
     Staged,
 }
 
@@ -228,7 +228,7 @@ impl BanditConfig {
                 // The trace has the place of a user. There are two places at least ([`Shape::slots`]).
                 (level, ring.users(shape, decisions.max_slots()) - usize::from(self.tests_trace()))
             }
-            Exchanging::Staged => (PAIRS_LEVEL, self.check_staged(decisions, ring)?),
+            Exchanging::Staged => (ALL_PAIRS_LEVEL, self.check_staged(decisions, ring)?),
         };
         let (steps, [statistics_level, model_level, refresh_level]) = match by {
             Updates::Slots => {
@@ -397,9 +397,9 @@ impl BanditConfig {
             return Err(field("comparison_bits", self.comparison_bits.to_string(), want));
         }
         let (top, log_n) = (decisions.max_level(), decisions.spec().log_n);
-        if top < PAIRS_LEVEL {
+        if top < ALL_PAIRS_LEVEL {
             let advice = "take keys of `helba-keygen create --width tangent` for 3 or 4 arms".to_string();
-            return Err(Error::Depth { what: "a staged decision", need: PAIRS_LEVEL, have: top, advice });
+            return Err(Error::Depth { what: "a staged decision", need: ALL_PAIRS_LEVEL, have: top, advice });
         }
         if log_n > MOST_STAGED_LOG_N {
             let want = "one with these keys: a staged decision takes a ring of evaluations of at most 2^14 \

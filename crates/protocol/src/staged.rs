@@ -23,13 +23,23 @@
 //! | R + 1 | the maximum of each user | the maximum beside each index |
 //! | R + 2 | entries: index − maximum + ¼ resolution, compared with 0 | coefficients of answers |
 //!
-//! with R = ⌈log₂ K⌉. Without a partner in its round a score keeps its place. Number f of arm a of user b has
-//! slot (b·K + a)·(d + 1) + f in the slots of one or several ciphertexts, pair i of the w pairs of a round
-//! slot b·w + i, and an index, an entry and the coefficient of an answer b·K + a.
+//! with R = ⌈log₂ K⌉. Evaluations whose pairs of arms take at most R ciphertexts compare all of them at once,
+//! which takes less time and fewer exchanges ([`StagedLayout::compares_all_pairs`]):
+//!
+//! | step | the server computes before it | what the exchange makes of it |
+//! |---|---|---|
+//! | 1 | as above | of the same indices: the differences of all pairs |
+//! | 2 | the indicators of pairs | for each arm the sum of its indicators, over 2^R |
+//! | 3 | entries: a polynomial of the sums | coefficients of answers |
+//!
+//! Without a partner in its round a score keeps its place. With m = b·K + a for arm a of user b, number f of
+//! the arm has slot m·(d + 1) + f in the slots of one or several ciphertexts, pair i of its K − 1 pairs has
+//! slot m·(K − 1) + i, and an index, an entry and the coefficient of an answer have m. Pair i of the w pairs
+//! of a round has slot b·w + i.
 
 use crate::levels::{ANSWER_LEVEL, PRODUCTS_LEVEL};
 use crate::{BanditConfig, Error, LOG_CONTEXT, LOG_MODEL, LOG_SCORE, check_features};
-use ckks::{Domain, Exchange, MapTerm, Params, Side, Term};
+use ckks::{Domain, Exchange, MapTerm, Params, Side, SumTerm, Term};
 use fault::OutOfRange;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -61,6 +71,19 @@ pub const BEHIND_LEVEL: usize = PRODUCTS_LEVEL + 8;
 
 /// The level of the differences of pairs: two stages of degree 15, and a product.
 pub const PAIRS_LEVEL: usize = BEHIND_LEVEL + 1;
+
+/// The level of the differences of all pairs: three stages, of degrees 15, 15 and 3.
+pub const ALL_PAIRS_LEVEL: usize = PRODUCTS_LEVEL + 10;
+
+/// The doublings of the polynomial that finds the winner of `arms` arms: T_n(K/(K − 2)) ≥ 2¹⁰ with n =
+/// 2^doublings, so that the entry of an arm that one other beats is at most 2⁻¹⁰.
+pub fn doublings(arms: usize) -> u32 {
+    let (mut t, mut doublings) = (arms as f64 / (arms as f64 - 2.0), 0);
+    while t < 1024.0 {
+        (t, doublings) = (2.0 * t * t - 1.0, doublings + 1);
+    }
+    doublings
+}
 
 /// The places of the numbers of one bandit.
 #[derive(Debug, Clone)]
@@ -142,6 +165,11 @@ impl StagedLayout {
         self.users
     }
 
+    /// K.
+    pub fn arms(&self) -> usize {
+        self.arms
+    }
+
     /// D, the gap of a pack of products.
     pub fn gap(&self) -> usize {
         self.features.next_power_of_two().max(2)
@@ -190,6 +218,18 @@ impl StagedLayout {
     /// The slots of the predictions, which are multiplied by 1.
     pub fn predictions(&self) -> impl Iterator<Item = usize> {
         (0..self.users * self.arms).map(|arm| self.number(0, arm, self.features))
+    }
+
+    /// Whether the pairs of all arms are compared at once, in a ring of stages with `slots` slots: where they
+    /// take no more ciphertexts than there are rounds of maxima, which is one comparison less. With two arms
+    /// there is one round, and nothing to add up.
+    pub fn compares_all_pairs(&self, slots: usize) -> bool {
+        self.arms > 2 && self.pairs(slots) <= self.rounds()
+    }
+
+    /// The number of ciphertexts with all pairs.
+    fn pairs(&self, slots: usize) -> usize {
+        (self.users * self.arms * (self.arms - 1)).div_ceil(slots)
     }
 
     /// The number of ciphertexts that hold all numbers in `slots` slots each.
@@ -279,9 +319,11 @@ impl StagedLayout {
     /// The most ciphertexts that a holder of the key is sent in a step, and the most of its reply, with
     /// stages in this ring.
     pub fn most_frames(&self, stages: &Params) -> [usize; 2] {
-        let squares = self.squares(stages.max_slots());
-        // Those of steps 0 and 1.
-        [(self.users * self.context_parts() + self.packs()).max(squares), (2 * squares).max(3)]
+        let slots = stages.max_slots();
+        let squares = self.squares(slots);
+        // Those of steps 0 and 1, where fewer users may compare all pairs in as many as there are rounds.
+        let most = [self.users * self.context_parts() + self.packs(), 2 * squares];
+        [most[0].max(squares).max(self.rounds()), most[1].max(self.rounds()).max(3)]
     }
 
     /// The coefficients with the entries of a user in the exchange of answers.
@@ -362,6 +404,39 @@ impl StagedExchanges {
             }
         };
         let from = side(squares, PRODUCTS_LEVEL)?;
+        let last = |from: Side| {
+            let to = Side {
+                params: answers.clone(),
+                domain: Domain::Coefficients,
+                ciphertexts: 1,
+                level: ANSWER_LEVEL,
+                scale: stages.scale(PRODUCTS_LEVEL),
+            };
+            let entry = |at: usize| MapTerm { from: 2 * at, to: at, weight: 1.0, group: ONE };
+            Exchange::new(from, to, (0..layout.users * k).map(entry).collect())
+        };
+        if layout.compares_all_pairs(slots) {
+            let count = layout.pairs(slots);
+            let indices = all().flat_map(|(user, arm)| {
+                index(user, arm, 1.0, 0).map(move |term| MapTerm { to: user * k + arm, ..term })
+            });
+            // Pair i of an arm is that with arm i, or i + 1 from its own number on.
+            let pair =
+                |arm: usize, i: usize| (arm * (k - 1) + i, arm, arm / k * k + i + usize::from(i >= arm % k));
+            let pairs = || (0..layout.users * k).flat_map(|arm| (0..k - 1).map(move |i| pair(arm, i)));
+            let of = |slot: usize, sum: usize, negative: bool| SumTerm { sum, to: 2 * slot, negative };
+            let outputs = pairs().flat_map(|(slot, a, b)| [of(slot, a, false), of(slot, b, true)]);
+            let to = side(count, ALL_PAIRS_LEVEL)?;
+            let differences =
+                Exchange::of_sums(from, to, layout.users * k, indices.collect(), outputs.collect())?;
+            let weight = (k.next_power_of_two() as f64).recip();
+            let won = pairs().map(|(slot, a, _)| MapTerm { weight, ..real(2 * slot, a) });
+            let to = side(1, PRODUCTS_LEVEL + 1 + doublings(k) as usize)?;
+            let won = Exchange::new(side(count, PRODUCTS_LEVEL)?, to, won.collect())?;
+            let last = last(side(1, PRODUCTS_LEVEL)?)?;
+            let steps = vec![first, vec![vec![differences]], vec![vec![won]], vec![vec![last]]];
+            return Ok(StagedExchanges { layout, steps });
+        }
         let [differences, means] = pairs(&layout, 0, index);
         let indices = all().flat_map(|(user, arm)| index(user, arm, 1.0, user * k + arm)).collect();
         let mut steps = vec![
@@ -382,16 +457,7 @@ impl StagedExchanges {
         }
         let beside = all().map(|(user, arm)| real(2 * user, user * k + arm)).collect();
         steps.push(vec![vec![Exchange::new(from.clone(), side(1, BEHIND_LEVEL)?, beside)?]]);
-        let to = Side {
-            params: answers.clone(),
-            domain: Domain::Coefficients,
-            ciphertexts: 1,
-            level: ANSWER_LEVEL,
-            scale: stages.scale(PRODUCTS_LEVEL),
-        };
-        let entry = |at: usize| MapTerm { from: 2 * at, to: at, weight: 1.0, group: ONE };
-        let entries = (0..layout.users * k).map(entry).collect();
-        steps.push(vec![vec![Exchange::new(from, to, entries)?]]);
+        steps.push(vec![vec![last(from)?]]);
         Ok(StagedExchanges { layout, steps })
     }
 }
@@ -550,7 +616,9 @@ mod tests {
             let layout =
                 StagedLayout::new(&BanditConfig::new(6, k), users, &scores, stages.max_slots()).unwrap();
             let steps = StagedExchanges::new(layout.clone(), &scores, &stages, &scores).unwrap().steps;
-            assert_eq!(steps.len(), layout.rounds() + 3);
+            let at_once = layout.compares_all_pairs(stages.max_slots());
+            assert_eq!(at_once, [3, 5, 16].contains(&k));
+            assert_eq!(steps.len(), if at_once { 4 } else { layout.rounds() + 3 });
             let best = |user: usize| (0..k).map(|a| ((a * 7 + user) as f64).sin()).fold(-1.0, f64::max);
             let mut round: Vec<f64> = (0..users * k).map(|i| ((i % k * 7 + i / k) as f64).sin()).collect();
             for rounds in 0..layout.rounds() {

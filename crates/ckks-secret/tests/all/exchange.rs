@@ -1,7 +1,9 @@
 //! Exchanges of numbers with a holder of the key, by public linear maps.
 
 use crate::common::rng;
-use ckks::{Ciphertext, Domain, Error, Exchange, MapTerm, Params, Plaintext, Side, TOY_LOGN11_SCORES};
+use ckks::{
+    Ciphertext, Domain, Error, Exchange, MapTerm, Params, Plaintext, Side, SumTerm, TOY_LOGN11_SCORES,
+};
 use ckks_secret::{SecretKey, decrypt_coefficients};
 use num_complex::Complex64;
 use rand::RngExt;
@@ -111,15 +113,17 @@ fn exchanged(
 fn exchanges_are_linear_maps() {
     let mut rng = rng(63);
     let domains = [Domain::Coefficients, Domain::Slots];
-    for (from, to) in domains.into_iter().flat_map(|from| domains.map(|to| (from, to))) {
+    let ways = domains.into_iter().flat_map(|from| domains.map(|to| (from, to)));
+    for (from, to, sums) in ways.flat_map(|(from, to)| [0, 500].map(|sums| (from, to, sums))) {
         let (from, to) = (masked_side(from, 2), fresh_side(to, 2));
         let [inputs, outputs] = [&from, &to].map(|side| 2 * side.params.n());
+        let ends = if sums > 0 { sums } else { outputs };
         let factors = [0.7301, 1.0 / 3.0, 0.0];
         let weights = [1.0, -1.0, 0.5, -0.25];
-        let mut terms: Vec<MapTerm> = (0..2 * outputs)
+        let mut terms: Vec<MapTerm> = (0..2 * ends)
             .map(|_| MapTerm {
                 from: rng.random_range(0..inputs),
-                to: rng.random_range(0..outputs),
+                to: rng.random_range(0..ends),
                 weight: weights[rng.random_range(0..4)],
                 group: rng.random_range(0..3),
             })
@@ -132,7 +136,21 @@ fn exchanges_are_linear_maps() {
         for term in &terms {
             want[term.to] += term.weight * factors[term.group] * values[term.from];
         }
-        let exchange = Exchange::new(from.clone(), to.clone(), terms).unwrap();
+        let exchange = match sums {
+            0 => Exchange::new(from.clone(), to.clone(), terms).unwrap(),
+            _ => {
+                let sum = std::mem::replace(&mut want, vec![0.0; outputs]);
+                // Each sum less another, and one less itself.
+                let of = |sum: usize, to: usize, negative: bool| SumTerm { sum, to, negative };
+                let pairs = (0..outputs).map(|to| (to, to % sums, if to == 1 { 1 } else { 7 * to % sums }));
+                let of_sums: Vec<_> =
+                    pairs.flat_map(|(to, a, b)| [of(a, to, false), of(b, to, true)]).collect();
+                for SumTerm { sum: from, to, negative } in &of_sums {
+                    want[*to] += if *negative { -sum[*from] } else { sum[*from] };
+                }
+                Exchange::of_sums(from.clone(), to.clone(), sums, terms, of_sums).unwrap()
+            }
+        };
         let ciphertexts = values.chunks_exact(from.params.n()).map(|v| encrypt(&from, v, &mut rng)).collect();
         let fresh = exchanged(&exchange, ciphertexts, &factors, &mut rng);
         let bound = match (from.domain, to.domain) {
@@ -140,6 +158,8 @@ fn exchanges_are_linear_maps() {
             (Domain::Coefficients, Domain::Slots) => (-19f64).exp2(),
             (Domain::Slots, _) => (-14f64).exp2(),
         };
+        // The difference of two sums has the errors of both.
+        let bound = if sums > 0 { 2.0 * bound } else { bound };
         let got = numbers(&to, &fresh);
         let worst = got.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
         assert!(worst < bound, "{:?} to {:?}: off by 2^{:.1}", from.domain, to.domain, worst.log2());
@@ -271,6 +291,18 @@ fn hashes_name_all_that_is_computed() {
         hash(side(c), fresh_side(c, 1), MapTerm { group: 1, ..term }, &[0.5]),
         hash(side(c), fresh_side(c, 1), term, &[0.25]),
     ];
+    let of_sums = |sums: usize, output: SumTerm| {
+        Exchange::of_sums(side(c), fresh_side(c, 1), sums, vec![term], vec![output]).unwrap().hash(&[0.5])
+    };
+    let output = SumTerm { sum: 2, to: 2, negative: false };
+    let of_sums = [
+        of_sums(3, output),
+        of_sums(4, output),
+        of_sums(3, SumTerm { sum: 1, ..output }),
+        of_sums(3, SumTerm { to: 1, ..output }),
+        of_sums(3, SumTerm { negative: true, ..output }),
+    ];
+    let others: Vec<_> = others.into_iter().chain(of_sums).collect();
     for (i, other) in others.iter().enumerate() {
         assert!(*other != first && !others[..i].contains(other), "{i}");
     }
@@ -289,6 +321,12 @@ fn attack_what_is_not_of_the_exchange_is_refused() {
     let exchange = new(from.clone(), to.clone(), term).unwrap();
     for term in [MapTerm { from: n, ..term }, MapTerm { to: n, ..term }] {
         let refused = new(from.clone(), to.clone(), term);
+        assert!(matches!(refused, Err(Error::CoefficientCount { .. })), "{refused:?}");
+    }
+    for (sum, place) in [(3, 0), (0, n)] {
+        let output = SumTerm { sum, to: place, negative: false };
+        let terms = vec![MapTerm { to: 2, ..term }];
+        let refused = Exchange::of_sums(from.clone(), to.clone(), 3, terms, vec![output]);
         assert!(matches!(refused, Err(Error::CoefficientCount { .. })), "{refused:?}");
     }
     for weight in [0.0, f64::NAN, f64::INFINITY] {
