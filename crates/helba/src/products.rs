@@ -1,18 +1,19 @@
 //! The update of a batch by products of matrices in the ring of scores, with a holder of the key between
 //! them ([`protocol::products`]).
 //!
-//! V and g stay sums of feedback and X = κ·λ·A fresh ciphertexts, so that no level is used, and no Galois
-//! key but those of packs where operands have several ciphertexts. The holder sees numbers that are uniform
+//! V and g stay sums of feedback and X = λ·A fresh ciphertexts, so that no level is used, and no Galois key
+//! but those of packs where operands have several ciphertexts. The holder sees numbers that are uniform
 //! modulo q, at each of the steps.
 //!
 //! A holder that deviates changes whatever it encrypts. It must be one that may know V and g: by adding c in
 //! entry (i, j) of X after [`ProductStep::Inverse`], it adds c·g_i/λ to ω_j, and its own decisions show the
-//! sum. It cannot change V and g themselves, and an update that begins with X = κ·I forgets what it changed.
+//! sum. It cannot change V and g themselves, and an update that begins with a multiple of I
+//! forgets what it changed.
 
 use crate::Error;
 use ckks::{Ciphertext, Evaluator, MaskSeed, Packer, Plaintext, RingKeys};
 use protocol::products::{
-    LOG_HEADROOM, LOG_OPERAND, MatrixLayout, ProductExchanges, ProductScalars, ProductStep,
+    LOG_BALANCE, LOG_OPERAND, MatrixLayout, ProductExchanges, ProductScalars, ProductStep,
 };
 use protocol::{LOG_MODEL, LOG_STATISTICS};
 use rand::SeedableRng;
@@ -21,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Borrow;
 use std::sync::Arc;
 
-/// X = κ·λ·A as both operands of a product.
+/// X = λ·A as both operands of a product: rows of X, and columns of κX.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Inverse<C = Arc<Ciphertext>> {
     rows: Vec<C>,
@@ -29,12 +30,13 @@ pub struct Inverse<C = Arc<Ciphertext>> {
 }
 
 impl Inverse {
-    /// X = κ·I, without encryption: the inverse of a bandit without data, and the start of a cold update.
+    /// X = `value`·I at the scale 2^[`LOG_OPERAND`], without encryption: the inverse of a bandit without
+    /// data, and the start of a cold update ([`ProductScalars::identity`]).
     ///
     /// # Errors
     /// [`Error::Ckks`] for a layout of another ring.
-    pub fn identity(ring: &RingKeys, matrices: &MatrixLayout) -> Result<Self, Error> {
-        let (one, eval) = (1 << (LOG_OPERAND + LOG_HEADROOM), &ring.evaluator);
+    pub fn identity(ring: &RingKeys, matrices: &MatrixLayout, value: i64) -> Result<Self, Error> {
+        let eval = &ring.evaluator;
         let (params, scale) = (eval.params(), f64::from(LOG_OPERAND).exp2());
         let operand = |coefficients: Vec<Vec<i64>>| {
             let zero = Ciphertext::zero(params, params.max_level()).with_scale(scale);
@@ -42,7 +44,7 @@ impl Inverse {
             add(eval, &mut out, &coefficients)?;
             Ok::<_, Error>(shared(out))
         };
-        let (rows, columns) = (matrices.left_identity(one), matrices.right_identity(one));
+        let (rows, columns) = (matrices.left_identity(value), matrices.right_identity(value << LOG_BALANCE));
         Ok(Inverse { rows: operand(rows)?, columns: operand(columns)? })
     }
 }
@@ -57,7 +59,7 @@ pub struct ProductUpdate<C = Arc<Ciphertext>> {
     at: usize,
     /// What its exchange takes, without a mask.
     product: C,
-    /// The rows of V/s and gᵀ/s, once they are there.
+    /// The rows of V/(κλ) and gᵀ/(κλ), once they are there.
     statistics: Option<Vec<C>>,
     inverse: Inverse<C>,
     /// The ciphertexts of the model, with the inverse alone, once they are there.
@@ -135,7 +137,6 @@ impl ProductUpdate {
         let exchange = exchanges.of(step);
         exchange.unmask_assign(&mut fresh, &exchange.encode_mask(&task.seed, &factors)?)?;
         let (eval, matrices) = (&ring.evaluator, &exchanges.matrices);
-        let one = f64::from(LOG_OPERAND).exp2();
         let (left, right) = (|rows| matrices.left_parts(rows), matrices.right_parts());
         let mut parts = fresh.into_iter();
         let mut next = |count: usize| -> Vec<Ciphertext> { parts.by_ref().take(count).collect() };
@@ -154,9 +155,8 @@ impl ProductUpdate {
         match step {
             ProductStep::Statistics => {
                 let mut rows = next(left(dim + 1));
-                let ridge = (self.scalars.lambda / self.scalars.design_scale * one).round() as i64;
-                // Padded dimensions have λ too, so that V can be inverted.
-                add(eval, &mut rows, &matrices.left_identity(ridge))?;
+                // λ/(κλ). Padded dimensions have λ too, so that V can be inverted.
+                add(eval, &mut rows, &matrices.left_identity(1 << (LOG_OPERAND - LOG_BALANCE)))?;
                 self.product = Arc::new(multiply(eval, matrices, &rows, &self.inverse.columns)?);
                 self.statistics = Some(shared(rows));
             }
@@ -308,14 +308,15 @@ mod tests {
         secret: SecretKey,
         rng: ChaCha20Rng,
         total: Ciphertext,
-        design: DMatrix<f64>,
+        /// Σ xxᵀ.
+        squares: DMatrix<f64>,
         moment: DVector<f64>,
         theta: DVector<f64>,
         feedbacks: u64,
         /// Those of the last batch.
         pending: u64,
         inverse: Inverse,
-        /// The twin of X/κ.
+        /// The twin of X.
         exact: DMatrix<f64>,
         residual: f64,
         updates: u64,
@@ -351,11 +352,11 @@ mod tests {
             let exchanges = ProductExchanges::new(&layout, &party.params, matrices, layout.staged()).unwrap();
             let scale = f64::from(LOG_STATISTICS).exp2();
             let total = Ciphertext::zero(&party.params, party.params.max_level()).with_scale(scale);
-            let inverse = Inverse::identity(&ring, &matrices).unwrap();
+            let inverse = Inverse::identity(&ring, &matrices, 1 << LOG_OPERAND).unwrap();
             let dim = shape.dim;
             World {
                 theta: unit(features, &mut rng),
-                design: DMatrix::identity(dim, dim) * lambda,
+                squares: DMatrix::zeros(dim, dim),
                 moment: DVector::zeros(dim),
                 exact: DMatrix::identity(dim, dim),
                 secret: party.secret,
@@ -389,8 +390,8 @@ mod tests {
                 self.ring.evaluator.mul_integer_assign(&mut fresh, times as i64);
                 self.ring.evaluator.add_assign(&mut self.total, &fresh).unwrap();
                 let d = x.len();
-                let mut design = self.design.view_mut((0, 0), (d, d));
-                design += x * x.transpose() * times as f64;
+                let mut squares = self.squares.view_mut((0, 0), (d, d));
+                squares += x * x.transpose() * times as f64;
                 let mut moment = self.moment.rows_mut(0, d);
                 moment += x * reward * times as f64;
             }
@@ -398,9 +399,25 @@ mod tests {
             self.feedbacks += self.pending;
         }
 
+        /// Makes the next update a cold one.
+        fn cool(&mut self) -> ProductScalars {
+            let dim = self.exact.nrows();
+            self.exact = DMatrix::identity(dim, dim);
+            let scalars = ProductScalars::cold(&self.config, dim, self.feedbacks).unwrap();
+            let matrices = self.layout.matrices().unwrap();
+            self.inverse = Inverse::identity(&self.ring, &matrices, scalars.identity()).unwrap();
+            scalars
+        }
+
         fn warm(&self) -> ProductScalars {
             let factors = self.config.newton(self.residual, self.pending, 0, usize::MAX).unwrap();
-            ProductScalars::warm(&self.config, factors, self.feedbacks)
+            ProductScalars::warm(&self.config, self.exact.nrows(), factors, self.feedbacks)
+        }
+
+        /// V.
+        fn design(&self) -> DMatrix<f64> {
+            let dim = self.squares.nrows();
+            &self.squares + DMatrix::identity(dim, dim) * self.config.linear.lambda
         }
 
         /// The state of the next update.
@@ -443,7 +460,7 @@ mod tests {
                 if let Some(model) = update.take(&self.ring, &self.exchanges, &task, fresh).unwrap() {
                     assert_eq!(steps, scalars.steps());
                     self.inverse = model.inverse.clone();
-                    self.residual = scalars.residual(self.design.nrows());
+                    self.residual = scalars.residual();
                     return model;
                 }
             }
@@ -458,8 +475,9 @@ mod tests {
 
         /// The same update in exact arithmetic: X and ω.
         fn twin(&mut self, scalars: &ProductScalars) -> DVector<f64> {
-            let (v, lambda, dim) = (&self.design / scalars.lambda, scalars.lambda, self.design.nrows());
+            let (v, dim) = (self.design() / scalars.lambda, self.squares.nrows());
             let two = DMatrix::identity(dim, dim) * 2.0;
+            // The twin of a cold update begins with I.
             let mut x = &self.exact * scalars.factors.start();
             let mut m = &v * &x;
             for factor in scalars.factors.steps() {
@@ -469,13 +487,13 @@ mod tests {
             x = (&x + x.transpose()) / 2.0;
             x = &x * (two - &v * &x);
             self.exact = (&x + x.transpose()) / 2.0;
-            &self.exact * &self.moment / lambda
+            &self.exact * &self.moment / scalars.lambda
         }
 
-        /// X/κ, decrypted from the columns.
+        /// X, decrypted from the columns.
         fn decrypted(&self) -> DMatrix<f64> {
-            let (dim, matrices) = (self.design.nrows(), &self.exchanges.matrices);
-            let unit = f64::from(LOG_OPERAND + LOG_HEADROOM).exp2();
+            let (dim, matrices) = (self.squares.nrows(), &self.exchanges.matrices);
+            let unit = f64::from(LOG_OPERAND + LOG_BALANCE).exp2();
             let of = |part: &Arc<Ciphertext>| decrypt_coefficients(&self.secret, part).with(|c| c.to_vec());
             let columns: Vec<i128> = self.inverse.columns.iter().flat_map(of).collect();
             DMatrix::from_fn(dim, dim, |k, j| columns[matrices.right(k, j)] as f64 / unit)
@@ -483,9 +501,9 @@ mod tests {
 
         /// The largest eigenvalue of A·V − I.
         fn distance(&self, x: &DMatrix<f64>) -> f64 {
-            let root = self.design.clone().cholesky().unwrap().l();
-            let symmetric = (x + x.transpose()) / (2.0 * self.config.linear.lambda);
-            let product = root.transpose() * symmetric * &root;
+            let v = self.design() / self.config.linear.lambda;
+            let root = v.cholesky().unwrap().l();
+            let product = root.transpose() * (x + x.transpose()) / 2.0 * &root;
             (product - DMatrix::identity(root.nrows(), root.nrows())).symmetric_eigen().eigenvalues.amax()
         }
 
@@ -519,13 +537,13 @@ mod tests {
     /// Batches of the longest length, most of one direction, and three of 30 times as many feedbacks, all of
     /// this direction. After each update the decrypted inverse is that of exact arithmetic and within the
     /// bound that the server claims, which is within the tolerance; scores choose the arm of the exact model,
-    /// but where two indices are within the noise of scores. Update 12 begins with X = κ·I. An update is
-    /// wrong by a wrapped number with a probability below 2⁻²².
+    /// but where two indices are within the noise of scores. Update 12 begins with a multiple of I. An update
+    /// is wrong by a wrapped number with a probability below 2⁻²².
     #[test]
     fn updates_by_products_keep_the_inverse() {
         for (d, k, lambda, batches) in [(2, 2, 1.0, 6), (7, 4, 0.5, 20), (16, 16, 1.0, 16)] {
             let mut world = World::new(d, k, lambda);
-            let dim = world.design.nrows();
+            let dim = world.squares.nrows();
             let (mut agreed, mut asked) = (0, 0);
             for j in 0..batches {
                 let last = j + 3 >= batches;
@@ -538,12 +556,7 @@ mod tests {
                 // The last batches are those of a bandit of many feedbacks.
                 world.learn(&contexts, if last { 30 } else { 1 });
                 let scalars = match j == 12 {
-                    true => {
-                        world.exact = DMatrix::identity(dim, dim);
-                        let matrices = world.layout.matrices().unwrap();
-                        world.inverse = Inverse::identity(&world.ring, &matrices).unwrap();
-                        ProductScalars::cold(&world.config, world.feedbacks).unwrap()
-                    }
+                    true => world.cool(),
                     false => world.warm(),
                 };
                 let before = world.wraps;
@@ -560,7 +573,7 @@ mod tests {
                     distance.log2(),
                     world.residual.log2()
                 );
-                let inverse = world.design.clone().try_inverse().unwrap();
+                let inverse = world.design().try_inverse().unwrap();
                 let exact = &inverse * &world.moment;
                 assert!((&omega - &exact).amax() < 0.01, "{omega} {exact}");
                 if j % 5 != 4 {
@@ -584,6 +597,33 @@ mod tests {
                 }
             }
             assert_eq!(agreed, asked, "{d}");
+        }
+    }
+
+    /// A first batch of a million feedbacks, most of one direction, takes the inverse from a multiple of I,
+    /// and later ones from the last inverse, each with M computed anew before each step. All stay within
+    /// their claims, and a wrapped number has a probability below 2⁻²¹ an update.
+    #[test]
+    fn a_million_feedbacks_have_their_inverse() {
+        for (d, k) in [(16, 16), (64, 2)] {
+            let mut world = World::new(d, k, 1.0);
+            let contexts = |world: &mut World| -> Vec<_> {
+                let axis = DVector::from_fn(d, |i, _| f64::from(i == 0));
+                (0..BATCH).map(|i| if i > 0 { axis.clone() } else { unit(d, &mut world.rng) }).collect()
+            };
+            let first = contexts(&mut world);
+            world.learn(&first, 62_500);
+            for j in 0..3 {
+                let scalars = if j == 0 { world.cool() } else { world.warm() };
+                assert_eq!(scalars.step(1).map(|step| step.0), Some(ProductStep::Residual));
+                let before = world.wraps;
+                world.run(&scalars, &honest);
+                let (distance, claimed) = (world.distance(&world.decrypted()), world.residual);
+                assert!(world.wraps - before < (-21f64).exp2(), "{d}: 2^{}", (world.wraps - before).log2());
+                assert!(distance <= claimed, "{d}, batch {j}: {distance}, claimed {claimed}");
+                let next = contexts(&mut world);
+                world.learn(&next, 1);
+            }
         }
     }
 
@@ -621,25 +661,18 @@ mod tests {
     }
 
     /// Matrices that operands have in several ciphertexts: the inverse is that of exact arithmetic and within
-    /// the bound that the server claims, after two updates and after one that begins with X = κ·I, and the
-    /// model of stages is that of the twin.
+    /// the bound that the server claims, after two updates and after one that begins with a multiple of I,
+    /// and the model of stages is that of the twin.
     #[test]
     fn operands_of_several_ciphertexts_keep_the_inverse() {
         for (d, arms, left) in [(20, 4, 4), (64, 2, 8)] {
             let mut world = World::new(d, arms, 1.0);
-            let (dim, matrices) = (world.design.nrows(), world.exchanges.matrices);
+            let (dim, matrices) = (world.squares.nrows(), world.exchanges.matrices);
             assert_eq!(matrices.left_parts(2 * dim), left);
             for j in 0..3 {
                 let contexts: Vec<_> = (0..BATCH).map(|_| unit(d, &mut world.rng)).collect();
                 world.learn(&contexts, 1);
-                let scalars = match j == 2 {
-                    true => {
-                        world.exact = DMatrix::identity(dim, dim);
-                        world.inverse = Inverse::identity(&world.ring, &matrices).unwrap();
-                        ProductScalars::cold(&world.config, world.feedbacks).unwrap()
-                    }
-                    false => world.warm(),
-                };
+                let scalars = if j == 2 { world.cool() } else { world.warm() };
                 let model = world.run(&scalars, &honest);
                 let omega = world.twin(&scalars);
                 let x = world.decrypted();
@@ -662,8 +695,8 @@ mod tests {
     }
 
     /// A holder of the key that adds garbage in one step spoils the model. V and g are as before, so that an
-    /// update that begins with X = κ·I has the inverse again, where one that begins with the spoilt X has
-    /// not.
+    /// update that begins with a multiple of I has the inverse again, where one that begins with the spoilt X
+    /// has not.
     #[test]
     fn a_cold_start_forgets_what_a_holder_spoilt() {
         let mut world = World::new(2, 2, 1.0);
@@ -679,8 +712,7 @@ mod tests {
         let scalars = world.warm();
         world.run(&scalars, &honest);
         assert!(world.distance(&world.decrypted()) > 1.0);
-        world.inverse = Inverse::identity(&world.ring, &world.layout.matrices().unwrap()).unwrap();
-        let scalars = ProductScalars::cold(&world.config, world.feedbacks).unwrap();
+        let scalars = world.cool();
         world.run(&scalars, &honest);
         let distance = world.distance(&world.decrypted());
         assert!(distance <= world.residual, "{distance}, {}", world.residual);
@@ -701,13 +733,13 @@ mod tests {
             let lie = |step: ProductStep, ciphertext: usize| match (step, ciphertext, lies) {
                 (ProductStep::Inverse, 1, true) => {
                     let mut more = vec![0; n];
-                    more[at] = (c * f64::from(LOG_OPERAND + LOG_HEADROOM).exp2()) as i64;
+                    more[at] = (c * f64::from(LOG_OPERAND + LOG_BALANCE).exp2()) as i64;
                     more
                 }
                 _ => Vec::new(),
             };
             let model = world.run(&scalars, &lie);
-            let exact = world.design.clone().try_inverse().unwrap() * &world.moment;
+            let exact = world.design().try_inverse().unwrap() * &world.moment;
             let [_, u] = world.scores(&model.scores[0], &DVector::from_vec(vec![0.0, 1.0]));
             ((u - exact[1]) / c, world.moment[0])
         };

@@ -2,7 +2,7 @@
 
 use crate::levels::{ANSWER_LEVEL, DecisionLevels, REFRESH_LEVEL, UpdateLevels};
 use crate::lwe::MOST_BOOTSTRAPPED_ARMS;
-use crate::products::MatrixLayout;
+use crate::products::{MOST_CONDITION, MatrixLayout};
 use crate::staged::{ALL_PAIRS_LEVEL, MOST_STAGED_LOG_N, StagedLayout};
 use crate::{Counters, Error, Factors, MOST_SUMMED, Rings, ScoreRing, Shape, Updates, warm_steps};
 use bandit::{LinearConfig, Schedule, Width, WidthShape};
@@ -344,6 +344,15 @@ impl BanditConfig {
             let want =
                 "tangent with keys of updates by products, or keys of `helba-keygen create --width root`";
             return Err(OutOfRange::new("linear.width", "a root", want).into());
+        }
+        let l = self.linear.l;
+        let least = l.max(l * l) * self.horizon as f64 / MOST_CONDITION;
+        if self.linear.lambda < least {
+            let want = format!(
+                "at least horizon·max(linear.l, linear.l²)/{MOST_CONDITION} = {least} with keys of updates by products, or keys of \
+                 `helba-keygen create --updates slots`"
+            );
+            return Err(OutOfRange::new("linear.lambda", self.linear.lambda, want).into());
         }
         MatrixLayout::new(ring.n(), shape.dim).map(drop)
     }

@@ -54,6 +54,7 @@ use given::Given;
 use learning::LearntIds;
 use num_complex::Complex64;
 pub use products::COLD;
+use protocol::products::LOG_OPERAND;
 use protocol::{BanditConfig, DecisionId, Exchanges, Plan, ScoreLayout, Status, Updates};
 use rounds::Rounds;
 use serde::{Deserialize, Serialize};
@@ -196,7 +197,7 @@ impl EncryptedBandit {
                 }
             }
             Updates::Products => {
-                let inverse = Inverse::identity(engine.scores_keys(), &layout.matrices()?)?;
+                let inverse = Inverse::identity(engine.scores_keys(), &layout.matrices()?, 1 << LOG_OPERAND)?;
                 Statistics::Products { inverse, total: Arc::new(empty_sum(engine)) }
             }
         };

@@ -2,11 +2,12 @@
 //! with the owner's raiser is an event, so that a bandit that starts again asks for the same bytes.
 //!
 //! Nothing tells a server that a model is wrong, by a wrapped number or by a holder of the key that deviates.
-//! So each [`COLD`]th update begins with X = κ·I, by a calendar that everybody knows.
+//! So each [`COLD`]th update begins with a multiple of I, by a calendar that everybody knows, and besides one
+//! that takes more steps from the last inverse, such as that of a very long batch.
 
 use super::batch::{Batch, Phase, unasked};
 use super::secrets::derive;
-use super::{Applied, EncryptedBandit, State, Statistics};
+use super::{Applied, EncryptedBandit, Statistics};
 use crate::products::{Inverse, ProductUpdate};
 use crate::{Engine, Error};
 use ckks::Ciphertext;
@@ -14,10 +15,10 @@ use protocol::TaskKind;
 use protocol::products::{ProductExchanges, ProductScalars};
 use std::sync::Arc;
 
-/// The number of updates from one that begins with X = κ·I to the next.
+/// The number of updates from one that begins with a multiple of I to the next, at most.
 pub const COLD: u64 = 32;
 
-/// Above this bound on ‖A·V − I‖ an update begins with X = κ·I too.
+/// Above this bound on ‖A·V − I‖ an update begins with a multiple of I too.
 const MOST_RESIDUAL: f64 = 0.5;
 
 impl EncryptedBandit {
@@ -32,16 +33,22 @@ impl EncryptedBandit {
         let Statistics::Products { inverse, total } = &s.statistics else {
             return Err(Error::Broken("an update by products of statistics in slots"));
         };
-        let cold = s.batches.is_multiple_of(COLD) || s.residual > MOST_RESIDUAL;
-        let (scalars, inverse) = match cold {
-            true => {
-                let matrices = &self.products()?.matrices;
-                let identity = Inverse::identity(engine.scores_keys(), matrices)?;
-                (ProductScalars::cold(&s.config, s.feedbacks)?, identity)
-            }
-            false => (s.warm(&batch)?, inverse.clone()),
+        let dim = engine.deep().shape().dim;
+        let cold = ProductScalars::cold(&s.config, dim, s.feedbacks)?;
+        let warm = match s.batches.is_multiple_of(COLD) || s.residual > MOST_RESIDUAL {
+            true => None,
+            false => s.config.newton(s.residual, batch.untested, batch.subtracted, usize::MAX).ok(),
         };
-        batch.residual = scalars.residual(engine.deep().shape().dim);
+        let warm = warm.map(|factors| ProductScalars::warm(&s.config, dim, factors, s.feedbacks));
+        let (scalars, inverse) = match warm.filter(|warm| warm.steps() <= cold.steps()) {
+            Some(warm) => (warm, inverse.clone()),
+            None => {
+                let matrices = &self.products()?.matrices;
+                let identity = Inverse::identity(engine.scores_keys(), matrices, cold.identity())?;
+                (cold, identity)
+            }
+        };
+        batch.residual = scalars.residual();
         let (total, s) = (Ciphertext::clone(total), &mut self.state);
         // One update begins in an event, whose history no other has.
         let key = derive(&s.mask(), b"products");
@@ -96,15 +103,5 @@ impl EncryptedBandit {
         s.refreshes += 1;
         self.install(engine, batch, scores)?;
         Ok(Applied::Installed)
-    }
-}
-
-impl State {
-    /// The scalars of an update that begins with the inverse of the last one.
-    fn warm(&self, batch: &Batch) -> Result<ProductScalars, Error> {
-        let factors = self.config.newton(self.residual, batch.untested, batch.subtracted, usize::MAX);
-        let factors =
-            factors.map_err(|_| Error::Broken("a batch that Newton's iteration does not end for"))?;
-        Ok(ProductScalars::warm(&self.config, factors, self.feedbacks))
     }
 }

@@ -544,8 +544,8 @@ fn updates_by_products_are_resumed() {
 }
 
 /// A holder of the key that encrypts garbage in one step spoils the model, and those of the updates after it.
-/// The next update of the calendar begins with X = κ·I, and has the model of the twin again, feedback of the
-/// time in between included. The control: without garbage no model is spoilt.
+/// The next update of the calendar begins with a multiple of I, and has the model of the twin again, feedback
+/// of the time in between included. The control: without garbage no model is spoilt.
 #[test]
 fn a_spoilt_model_lasts_until_the_calendar_begins_anew() {
     for lies in [true, false] {
@@ -572,7 +572,8 @@ fn a_spoilt_model_lasts_until_the_calendar_begins_anew() {
     }
 }
 
-/// Keys of updates by products serve no trace condition and no root, and each is refused by name.
+/// Keys of updates by products serve no trace condition, no root and no λ below a millionth of the horizon,
+/// and each is refused by name.
 #[test]
 fn keys_of_products_refuse_what_needs_slots() {
     let shape = Shape::for_problem(2, 2);
@@ -587,6 +588,11 @@ fn keys_of_products_refuse_what_needs_slots() {
     config.linear.schedule = Schedule::TraceOrGrowth;
     let trace = create(config).to_string();
     assert!(trace.contains("linear.schedule") && trace.contains("--updates slots"), "{trace}");
+    let far = BanditConfig { horizon: (1 << 20) + 1, ..BanditConfig::new(2, 2) };
+    let far = create(far).to_string();
+    assert!(far.contains("linear.lambda") && far.contains("--updates slots"), "{far}");
+    let last = BanditConfig { horizon: 1 << 20, ..BanditConfig::new(2, 2) };
+    EncryptedBandit::create(&world.engine, last, [9; 32]).unwrap();
 }
 
 /// The default with a width of this shape.
