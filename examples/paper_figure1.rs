@@ -48,6 +48,10 @@ struct Args {
     /// Number of encrypted runs, on the first seeds. 0 omits them.
     #[arg(long, default_value_t = 1)]
     encrypted_seeds: u64,
+    /// The width of the encrypted runs: `theory` is that of the paper, with a square root, and `tangent` the
+    /// default of the service, whose circuit has none.
+    #[arg(long, default_value = "theory", value_parser = ["theory", "tangent"])]
+    width: String,
     /// Writes round, policy, seed and cumulative regret as CSV to this file.
     #[arg(long)]
     csv: Option<PathBuf>,
@@ -60,6 +64,12 @@ struct Args {
     /// Prints one JSON object instead of the table.
     #[arg(long)]
     json: bool,
+}
+
+impl Args {
+    fn width(&self) -> WidthShape {
+        if self.width == "tangent" { WidthShape::Tangent } else { WidthShape::Root }
+    }
 }
 
 /// One run of one policy.
@@ -128,6 +138,11 @@ fn main() -> Result<()> {
         horizon: args.rounds,
         unanswered: 1,
         ..BanditConfig::new(helba.d, helba.k)
+    };
+    let config = match args.width() {
+        WidthShape::Root => config,
+        // Rewards are in [−1, 1].
+        WidthShape::Tangent => config.exploring(None, None, Some([-1.0, 1.0]))?,
     };
     if args.method == "paper" {
         return both_methods(&args, &config, bound);
@@ -208,7 +223,7 @@ fn encrypted(args: &Args, config: &BanditConfig, bound: f64) -> Result<Encrypted
         user_client::MOST_ANSWERS,
         None,
         Compare::Polynomial,
-        (WidthShape::Root, Updates::Slots),
+        (args.width(), Updates::Slots),
     )?;
     let progress =
         support::progress(args.rounds * args.encrypted_seeds, "learning on ciphertexts", args.json);
@@ -274,7 +289,7 @@ fn encrypted(args: &Args, config: &BanditConfig, bound: f64) -> Result<Encrypted
 /// process of its own. Both learn the reward of the arm that the paper's method plays.
 fn both_methods(args: &Args, config: &BanditConfig, bound: f64) -> Result<()> {
     let shape = (config.linear.d, config.linear.k);
-    let (compare, width) = (Compare::Polynomial, WidthShape::Root);
+    let (compare, width) = (Compare::Polynomial, args.width());
     let default = Deployment::start_with(
         shape,
         args.toy,
