@@ -19,7 +19,7 @@ use bandit::{
     Width,
 };
 use clap::Parser;
-use protocol::{BanditConfig, Compare, Updates, WidthShape};
+use protocol::{BanditConfig, Updates, WidthShape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::fmt::Write as _;
@@ -222,7 +222,6 @@ fn encrypted(args: &Args, config: &BanditConfig, bound: f64) -> Result<Encrypted
         args.json,
         user_client::MOST_ANSWERS,
         None,
-        Compare::Polynomial,
         (args.width(), Updates::Slots),
     )?;
     let progress =
@@ -289,15 +288,13 @@ fn encrypted(args: &Args, config: &BanditConfig, bound: f64) -> Result<Encrypted
 /// process of its own. Both learn the reward of the arm that the paper's method plays.
 fn both_methods(args: &Args, config: &BanditConfig, bound: f64) -> Result<()> {
     let shape = (config.linear.d, config.linear.k);
-    let (compare, width) = (Compare::Polynomial, args.width());
     let default = Deployment::start_with(
         shape,
         args.toy,
         args.json,
         user_client::MOST_ANSWERS,
         None,
-        compare,
-        (width, Updates::Slots),
+        (args.width(), Updates::Slots),
     )?;
     let paper = PaperDeployment::start(args.toy, args.json)?;
     let bandit = default.device().join(&default.client().create_encrypted(config)?)?;

@@ -16,7 +16,7 @@ use bandit::{Arithmetic, HelbaClear, UniformRandom};
 use clap::Parser;
 use datasets::{Dataset, DatasetLog};
 use host::Draft;
-use protocol::{Answers, BanditConfig, Compare, Updates, WidthShape};
+use protocol::{Answers, BanditConfig, Updates, WidthShape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::io::Write;
@@ -53,9 +53,6 @@ struct Args {
     /// The open tier: the server answers with the scores, and the device computes the arm.
     #[arg(long)]
     scores: bool,
-    /// How the server compares arms: `pbs` takes a build with `--features pbs`.
-    #[arg(long, default_value = "polynomial", value_parser = compare)]
-    compare: Compare,
     /// How updates are computed: `products` takes a fifth of the bytes of keys, and the device answers its
     /// exchanges.
     #[arg(long, default_value = "products")]
@@ -64,7 +61,7 @@ struct Args {
     #[arg(long)]
     toy: bool,
     /// Serves a shop for a browser on this machine, and hands the key to its page by a link that works once.
-    #[arg(long, conflicts_with_all = ["rounds", "data", "schema", "plot", "json", "synchronous", "scores", "compare", "toy"])]
+    #[arg(long, conflicts_with_all = ["rounds", "data", "schema", "plot", "json", "synchronous", "scores", "toy"])]
     web: bool,
     /// With --web: prints the link, and does not open it.
     #[arg(long, requires = "web")]
@@ -87,7 +84,6 @@ fn main() -> Result<()> {
     let config = BanditConfig {
         horizon: rounds as u64,
         answers: if args.scores { Answers::Scores } else { Answers::Arm },
-        compare: args.compare,
         // One device holds the key, and may see its model.
         open_model: args.scores,
         ..BanditConfig::new(d, k)
@@ -98,7 +94,7 @@ fn main() -> Result<()> {
     let draft =
         args.plot.as_deref().map(|path| Draft::create(path).with_context(|| writing(path))).transpose()?;
     let keys_for = (WidthShape::default(), args.updates);
-    let deployment = Deployment::start_with((d, k), args.toy, args.json, 0, None, args.compare, keys_for)?;
+    let deployment = Deployment::start_with((d, k), args.toy, args.json, 0, None, keys_for)?;
     let mut rng = user_client::os_rng()?;
     let bandit = deployment.device().join(&deployment.client().create_encrypted(&config)?)?;
     let mut twin = ClearTwin::new(config.clone());
@@ -116,10 +112,8 @@ fn main() -> Result<()> {
                 let round = deployment.round(&bandit, &rows, play, args.synchronous, &mut rng)?;
                 let indices = twin.indices(&rows, round.round, round.model_feedbacks);
                 let scalars = helba::Scalars::new(&config, round.round, round.model_feedbacks);
-                let least = least_uncertainty(&twin, &rows);
-                let resolution = resolution(&config, &deployment, scalars, least)?;
                 twin.learn(&rows[round.arm], round.reward);
-                log.push(round, &indices, scalars.range, resolution);
+                log.push(round, &indices, scalars.range, config.resolution());
                 progress.inc(1);
             }
             Ok(())
@@ -230,7 +224,6 @@ fn serve_shop(no_open: bool) -> Result<()> {
         false,
         0,
         Some(authority.address()),
-        Compare::Polynomial,
         (WidthShape::default(), Updates::Slots),
     )?;
     let (folder, opened) = (deployment.folder().to_path_buf(), AtomicBool::new(no_open));
@@ -247,45 +240,6 @@ fn serve_shop(no_open: bool) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let page = deployment.client().server().to_string();
     runtime.block_on(authority.serve(deployment.secret(), page, tell))
-}
-
-fn compare(text: &str) -> Result<Compare, String> {
-    match text {
-        "polynomial" => Ok(Compare::Polynomial),
-        "pbs" => Ok(Compare::Pbs),
-        _ => Err("this must be polynomial or pbs".into()),
-    }
-}
-
-/// The least z = xᵀAx of the arms in the model of the twin's last indices.
-fn least_uncertainty(twin: &ClearTwin, rows: &[Vec<f64>]) -> f64 {
-    let (a, _) = twin.model();
-    let term = |x: &[f64], i: usize| (0..x.len()).map(|j| x[i] * a[(i, j)] * x[j]).sum::<f64>();
-    let z = rows.iter().map(|x| (0..x.len()).map(|i| term(x, i)).sum());
-    z.fold(f64::INFINITY, f64::min)
-}
-
-/// The part of the range that the comparison of a round resolves, if no z is below `least`.
-#[cfg_attr(
-    not(feature = "pbs"),
-    allow(unused_variables, reason = "the resolution of polynomials is constant")
-)]
-fn resolution(
-    config: &BanditConfig,
-    deployment: &Deployment,
-    scalars: helba::Scalars,
-    least: f64,
-) -> Result<f64> {
-    #[cfg(feature = "pbs")]
-    if config.compare == Compare::Pbs {
-        let ring = protocol::ScoreRing::beside(deployment.params().spec(), deployment.device().shape())?;
-        let (bonus, most, range) = (scalars.bonus, scalars.most(), scalars.range);
-        // Where the scores are makes no difference to it.
-        let formula =
-            tfhe_argmax::Formula { arms: config.linear.k, gap: ring.gap, log_range: 0, bonus, most, range };
-        return Ok(tfhe_argmax::Circuit::new(formula, ring.n())?.resolution(least));
-    }
-    Ok(config.resolution())
 }
 
 fn last(values: &[f64]) -> f64 {

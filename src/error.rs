@@ -199,22 +199,6 @@ pub enum Error {
         /// The task.
         task: u64,
     },
-    /// Misuse: a bandit that compares by bootstraps, on keys without them.
-    #[error(
-        "`compare: pbs` takes bootstrapping keys, which the public bundle of this server does not have: generate keys with \
-         `helba-keygen create --compare pbs`, or create the bandit with `compare: polynomial`"
-    )]
-    NoBootstraps,
-    /// Misuse: a bandit that compares by bootstraps, on a server without them.
-    #[error(
-        "`compare: pbs` takes a server that was built with `--features pbs`, and this one was not: start such a one, or create the \
-         bandit with `compare: polynomial`"
-    )]
-    BuiltWithoutBootstraps,
-    /// From the bootstraps: keys of another generation, or a formula that does not fit.
-    #[cfg(feature = "pbs")]
-    #[error(transparent)]
-    Bootstraps(#[from] tfhe_argmax::Error),
     /// Misuse: a request for counters of a bandit without them.
     #[error(
         "bandit {id} has no counters: create it with `counters` in its configuration, as with `helba-client create --counters`"
@@ -571,9 +555,6 @@ impl Error {
             Error::NotEncrypted { .. } | Error::OfPaper { .. } => P::NotEncrypted,
             Error::TaskOver { .. } => P::TaskOver,
             Error::NotRaised | Error::NotEvaluated { .. } => P::NotEvaluated,
-            Error::NoBootstraps | Error::BuiltWithoutBootstraps => P::NoKeys,
-            #[cfg(feature = "pbs")]
-            Error::Bootstraps(error) => error.fault().into(),
             Error::NoCounters { .. } => P::NoCounters,
             Error::Returned { .. } => P::Answered,
             Error::NotKept | Error::FeedbackNotKept { .. } => P::NotKept,

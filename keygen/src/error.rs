@@ -14,16 +14,6 @@ pub enum Error {
         /// The bits that were asked for.
         want: u32,
     },
-    /// Misuse: bootstrapping keys of a build without them.
-    #[error(
-        "this program was built without bootstraps: build it with `--features pbs`, which adds the crate tfhe (BSD-3-Clause-Clear, \
-         no patent licence), or leave `--compare pbs` out"
-    )]
-    NoBootstraps,
-    /// Bootstrapping keys were refused.
-    #[cfg(feature = "pbs")]
-    #[error(transparent)]
-    Bootstraps(#[from] tfhe_argmax_secret::Error),
     /// Misuse: a file exists, and is not overwritten, so that no key is lost by mistake.
     #[error("{} exists and is not overwritten: move it, or choose another name", path.display())]
     Exists {

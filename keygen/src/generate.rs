@@ -1,14 +1,12 @@
-use crate::{Error, bootstraps};
+use crate::Error;
 use ckks::{GaloisElement, KeyId, KeyStorage, Params, ParamsSpec, PublicKey, Security};
 use ckks_secret::SecretKey;
-use protocol::{
-    AnswerKeys, Compare, DecisionKeys, GaloisKey, KeyPlan, ScoreRing, Shape, Updates, WidthShape,
-};
+use protocol::{AnswerKeys, DecisionKeys, GaloisKey, KeyPlan, ScoreRing, Shape, Updates, WidthShape};
 use rand::CryptoRng;
 use std::io::Write;
 use wire::{
-    AccessToken, AnswersManifest, BootstrapsManifest, BundleKind, BundleWriter, DecisionsManifest, Manifest,
-    ScoresManifest, SecretBundle,
+    AccessToken, AnswersManifest, BundleKind, BundleWriter, DecisionsManifest, Manifest, ScoresManifest,
+    SecretBundle,
 };
 
 /// A request for a key pair.
@@ -25,9 +23,6 @@ pub struct Request {
     pub updates: Updates,
     /// The time in the manifests, in seconds since 1970.
     pub created: u64,
-    /// How bandits under these keys can compare: with [`Compare::Pbs`] the bundles have bootstrapping keys
-    /// too, of 128 bits of security.
-    pub compare: Compare,
 }
 
 /// The key pair that was written.
@@ -57,19 +52,12 @@ pub fn generate<R: CryptoRng>(
     rng: &mut R,
     mut progress: impl FnMut(u32, u32),
 ) -> Result<Summary, Error> {
-    let Request { shape, security, width, updates, created, compare } = request;
+    let Request { shape, security, width, updates, created } = request;
     let plan = KeyPlan::for_updates(shape, security, width, updates)?;
     check_security(&plan.params, security)?;
-    if compare == Compare::Pbs {
-        bootstraps::check(security)?;
-    }
     let large = RingKeys::large(&plan, rng)?;
     let decisions = plan.decisions.as_ref().map(|keys| RingKeys::decisions(keys, rng)).transpose()?;
     let scores = RingKeys::scores(plan.scores, rng)?;
-    let bootstraps = match compare {
-        Compare::Polynomial => None,
-        Compare::Pbs => Some(bootstraps::generate(&scores.secret_key, scores.key_id, rng)?),
-    };
     let token = AccessToken::generate(rng);
     let of_answers = plan.answers.params.validate()?;
     let (params, key_id, digest) = (&large.params, large.key_id, token.digest());
@@ -80,25 +68,20 @@ pub fn generate<R: CryptoRng>(
         let manifest = Manifest::new(params, key_id, shape, created, frames, digest, scores)
             .of_width(width)
             .of_updates(updates);
-        let manifest = match of_decisions {
+        match of_decisions {
             Some(ring) => manifest.with_decisions(DecisionsManifest::new(
                 &ring.params,
                 ring.key_id,
                 of_decisions_frames,
             )),
             None => manifest,
-        };
-        match &bootstraps {
-            Some(keys) => manifest.with_bootstraps(BootstrapsManifest::new(keys.id, keys.switched)),
-            None => manifest,
         }
     };
-    // A secret bundle has one key of each ring, that of bootstraps, and the token.
+    // A secret bundle has one key of each ring, and the token.
     let rings: Vec<&RingKeys> = [Some(&large), of_decisions, Some(&scores)].into_iter().flatten().collect();
     let frames: Vec<_> = rings.iter().map(|ring| ring.secret_key.to_bytes(ring.key_id)).collect();
     let frames: Vec<&[u8]> = frames.iter().map(|frame| &frame[..]).collect();
-    let lwe = bootstraps.as_ref().map(|keys| &keys.secret[..]);
-    let (_, secret_bytes) = SecretBundle::write(&manifest([2, 1, 1], 0), &frames, lwe, &token, secret)?;
+    let (_, secret_bytes) = SecretBundle::write(&manifest([2, 1, 1], 0), &frames, &token, secret)?;
 
     let answers = (plan.answers.switch + plan.answers.rotations.len()) as u32;
     let frames =
@@ -122,10 +105,6 @@ pub fn generate<R: CryptoRng>(
         rng,
         &mut progress,
     )?;
-    if let Some(keys) = &bootstraps {
-        writer.frame(&keys.public)?;
-        progress();
-    }
     let (_, public_bytes) = writer.finish()?;
     let security = params.spec().security;
     let max_log2_qp = match security {

@@ -3,7 +3,6 @@
 //! For the program `helba-keygen`, and for examples and tests that play all parties. A server must not depend
 //! on this crate.
 
-mod bootstraps;
 mod error;
 mod files;
 mod generate;
@@ -16,4 +15,3 @@ pub use files::{create_files, create_token_file};
 pub use generate::{Request, Summary, generate};
 pub use host::os_rng;
 pub use paper::{PaperSummary, create_paper_files, generate_paper};
-pub use protocol::Compare;

@@ -8,7 +8,7 @@ use host::say;
 use indicatif::{ProgressBar, ProgressStyle};
 use keygen::{Passphrase, Request, Security, create_files, create_paper_files, os_rng};
 use protocol::paper::PaperPlan;
-use protocol::{Compare, MOST_ARMS, MOST_FEATURES, Shape, Updates, WidthShape};
+use protocol::{MOST_ARMS, MOST_FEATURES, Shape, Updates, WidthShape};
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
@@ -59,10 +59,6 @@ enum Command {
         /// of twice the degree.
         #[arg(long, default_value = "128", value_parser = security)]
         security: Security,
-        /// How bandits can compare: `pbs` adds keys for bootstraps (30 MB), beside which `polynomial` goes on
-        /// to work. They have 128 bits of security, and take a build with `--features pbs`.
-        #[arg(long, default_value = "polynomial", value_parser = compare)]
-        compare: Compare,
         /// The width of the bandits that the keys serve: `root` adds keys for square roots, beside which
         /// `tangent` goes on to work.
         #[arg(long, default_value = "tangent", value_parser = width)]
@@ -89,12 +85,6 @@ enum Command {
         /// Bits of security against classical attacks, at least: 128, 192 or 256.
         #[arg(long, default_value = "128", value_parser = security)]
         security: Security,
-        /// Users who ask at once, for the proposal of a way to compare.
-        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-        users: u32,
-        /// Milliseconds of a round trip between a user and the server, for the same proposal.
-        #[arg(long, value_name = "MS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=60_000))]
-        round_trip: u32,
         /// Every detail: parameters with reasons, levels, keys, messages, and seconds by step.
         #[arg(long)]
         explain: bool,
@@ -133,26 +123,24 @@ fn run(command: Command) -> anyhow::Result<()> {
             passphrase_file,
             toy,
             security,
-            compare,
             width,
             updates,
         } => {
             if method == "paper" {
                 anyhow::ensure!(
-                    (security, compare, width, updates)
-                        == (Security::Classical128, Compare::Polynomial, WidthShape::Tangent, Updates::Slots),
-                    "--method paper has keys of 128 bits or toy keys, and takes none of --security, --compare, --width and --updates"
+                    (security, width, updates)
+                        == (Security::Classical128, WidthShape::Tangent, Updates::Slots),
+                    "--method paper has keys of 128 bits or toy keys, and takes none of --security, --width and --updates"
                 );
                 PaperPlan::check_shape(features, arms)?;
                 return create_paper([&public, &secret], passphrase_file.as_deref(), toy);
             }
             let security = if toy { Security::None } else { security };
-            let wanted = (security, compare, width, updates);
+            let wanted = (security, width, updates);
             create((features, arms), [&public, &secret], passphrase_file.as_deref(), wanted)
         }
-        Command::Plan { features, arms, rounds, security, users, round_trip, explain, json } => {
-            let at_once = (users as usize, f64::from(round_trip) / 1e3);
-            print_plan((features, arms, rounds), security, at_once, explain, json)
+        Command::Plan { features, arms, rounds, security, explain, json } => {
+            print_plan((features, arms, rounds), security, explain, json)
         }
         Command::Token { file } => create_token(&file),
         Command::Inspect { bundle } => inspect(&bundle),
@@ -212,7 +200,7 @@ fn create(
     (features, arms): (usize, usize),
     [public, secret]: [&Path; 2],
     passphrase_file: Option<&Path>,
-    (security, compare, width, updates): (Security, Compare, WidthShape, Updates),
+    (security, width, updates): (Security, WidthShape, Updates),
 ) -> anyhow::Result<()> {
     // No parameter set fits larger problems, and the power of two must not overflow.
     for (name, value, most) in [("--features", features, MOST_FEATURES), ("--arms", arms, MOST_ARMS)] {
@@ -221,7 +209,7 @@ fn create(
     let passphrase = opened(passphrase_file)?;
     let (start, created) = (Instant::now(), now());
     let shape = Shape::for_problem(features, arms);
-    let request = Request { shape, security, width, updates, created, compare };
+    let request = Request { shape, security, width, updates, created };
     let bar = key_bar()?;
     let result = create_files(request, public, secret, passphrase.as_ref(), &mut os_rng()?, |done, total| {
         bar.set_length(total.into());
@@ -260,18 +248,9 @@ fn width(text: &str) -> Result<WidthShape, String> {
     }
 }
 
-fn compare(text: &str) -> Result<Compare, String> {
-    match text {
-        "polynomial" => Ok(Compare::Polynomial),
-        "pbs" => Ok(Compare::Pbs),
-        _ => Err("this must be polynomial or pbs".into()),
-    }
-}
-
 fn print_plan(
     (features, arms, rounds): (usize, usize, u64),
     security: Security,
-    (users, round_trip): (usize, f64),
     explain: bool,
     json: bool,
 ) -> anyhow::Result<()> {
@@ -286,17 +265,13 @@ fn print_plan(
     };
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
     if json {
-        let mut json = serde_json::to_value(&report)?;
-        json["ways"] = serde_json::to_value(report.ways(threads, users, round_trip))?;
-        say!("{}", serde_json::to_string_pretty(&json)?);
+        say!("{}", serde_json::to_string_pretty(&report)?);
         return Ok(());
     }
     if explain {
         say!("{report}");
-        say!("compare       {}", report.ways_text(threads, users, round_trip));
     } else {
         say!("{}", report.summary(threads));
-        say!("compare     {}", report.ways_text(threads, users, round_trip));
         say!("more        --explain has parameters, levels, keys, messages and seconds by step");
     }
     Ok(())
@@ -366,9 +341,6 @@ fn print_manifest(m: &wire::Manifest) -> anyhow::Result<()> {
     say!("  fingerprint {}", m.scores.fingerprint);
     say!("  key id      {}", m.scores.key_id);
     say!("  answers     log2(QP) {:.1}", m.scores.answers.log2_qp);
-    if let Some(keys) = &m.bootstraps {
-        say!("bootstraps    key id {}, from CKKS key pair {}", keys.key_id, keys.switched_key_id);
-    }
     say!("created       {}", m.created_at());
     Ok(())
 }

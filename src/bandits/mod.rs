@@ -15,7 +15,6 @@ pub(crate) use clear::AskedTerms;
 use clear::ClearBandit;
 use creations::Creations;
 pub(crate) use creations::{Answered, Repeatable};
-use encrypted::Bootstraps;
 pub use encrypted::{Audited, Audits};
 pub(crate) use encrypted::{EncryptedServed, Sender, Stages};
 use helba::{DeepEngine, Engine};
@@ -165,8 +164,7 @@ pub fn audit(bundle: PublicBundle, folder: &Path, only: Option<&str>) -> Result<
 
 /// The engines of a bundle.
 fn engines(bundle: PublicBundle) -> Result<(DeepEngine, Engine, Manifest), Error> {
-    let PublicBundle { manifest, params, public_key, key_id, keys, decisions, scores, bootstraps: _ } =
-        bundle;
+    let PublicBundle { manifest, params, public_key, key_id, keys, decisions, scores } = bundle;
     let engine = DeepEngine::new(params, public_key, key_id, manifest.shape, keys)?;
     let engine = engine.with_decisions(decisions).updating(manifest.updates);
     let ScoreKeys { ring, params, public_key, key_id, keys, switch } = scores;
@@ -262,12 +260,10 @@ impl Bandits {
             return Err(Error::NoDatabase { path: database, bandits: left });
         }
         let keys = match bundle {
-            Some(mut bundle) => {
-                let bootstraps = Bootstraps::load(bundle.bootstraps.take(), bundle.scores.key_id)?;
+            Some(bundle) => {
                 let (engine, encrypted, manifest) = engines(bundle)?;
                 let (engine_of_all, root, updates) = (Arc::new(encrypted), root.clone(), Updates::new());
-                let encrypted =
-                    encrypted::Shared { engine: engine_of_all, bootstraps, root, updates, stages, keep_log };
+                let encrypted = encrypted::Shared { engine: engine_of_all, root, updates, stages, keep_log };
                 Some(Arc::new(Keys { engine, encrypted, manifest }))
             }
             None => None,

@@ -19,7 +19,7 @@ fn configuration_of_the_server() {
 /// A field of an encrypted bandit: where it is, its range, values outside of it, advice.
 type Field = (&'static str, &'static str, &'static [&'static str], &'static str);
 
-const FIELDS: [Field; 22] = [
+const FIELDS: [Field; 21] = [
     (
         "linear.d",
         "1 to 16",
@@ -117,12 +117,6 @@ const FIELDS: [Field; 22] = [
         "`arm` or `scores`",
         &["\"all\""],
         "`scores` answers at once and shows the model to every holder of the key.",
-    ),
-    (
-        "compare",
-        "`polynomial` or `pbs`",
-        &["\"signs\""],
-        "`pbs` compares by bootstraps: one request a decision, for a user alone and few arms ([argmax-by-bootstrapping.md](argmax-by-bootstrapping.md)).",
     ),
     (
         "exchanges",

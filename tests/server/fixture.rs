@@ -43,14 +43,8 @@ impl Keys {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("server-keys-{seed}"));
         std::fs::create_dir_all(&folder).unwrap();
         let security = if toy { keygen::Security::None } else { keygen::Security::Classical128 };
-        let request = keygen::Request {
-            shape: Shape::for_problem(D, K),
-            security,
-            width,
-            updates,
-            created: 0,
-            compare: Default::default(),
-        };
+        let request =
+            keygen::Request { shape: Shape::for_problem(D, K), security, width, updates, created: 0 };
         let (mut public, mut secret) = (Vec::new(), Vec::new());
         keygen::generate(request, &mut public, &mut secret, &mut ChaCha20Rng::seed_from_u64(seed), |_, _| ())
             .unwrap();

@@ -5,7 +5,7 @@
 //! | index | F·(u + β·√(z + c₁)), where F·R = ½ − [`GUARD`] for the bound R on a difference of two indices |
 //! | z, for its root | [`GUARD`] + G·z, where G ≤ (½ − 2·[`GUARD`])/(c₂ − c₁) and G/F is a fraction of small integers |
 //! | comparison | from −δ to δ, where δ = 1/(4(K − 1)) |
-//! | entry of an arm | from −e to e, where e is [`LWE_ENTRY`]; for two arms the comparison itself |
+//! | entry of an arm | from −e to e, where e is [`ENTRY`]; for two arms the comparison itself |
 //!
 //! A bootstrap rotates X^−μ·v for a test vector v, where μ is the phase in steps of 1/2N, and its coefficient
 //! t is v at μ + t. A comparison is a ramp: v at μ is δ·μ/w for |μ| ≤ w = [`RAMP_STEPS`], and ± δ beyond. Of
@@ -18,9 +18,9 @@
 //! Less (K − 2)·δ these are δ, and from −(2K − 3)·δ > δ − ½ to −δ: a ramp of half width δ gives the entries.
 
 use crate::params::*;
-use crate::{Error, Keys, extract, noise};
+use crate::{Answer, ENTRY, Error, FLOOD_BITS, Keys, MOST_ARMS, extract, noise};
 use ckks::{Ciphertext, Params};
-use protocol::{Bonus, LWE_ENTRY, LWE_FLOOD_BITS, LweAnswer, MOST_BOOTSTRAPPED_ARMS};
+use protocol::Bonus;
 use rand::{CryptoRng, Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use rayon::prelude::*;
@@ -62,8 +62,8 @@ pub struct Formula {
 impl Formula {
     fn check(&self) -> Result<(), Error> {
         let Formula { arms, gap, bonus, most, range, .. } = *self;
-        if !(2..=MOST_BOOTSTRAPPED_ARMS).contains(&arms) {
-            return Err(Error::Arms { got: arms, most: MOST_BOOTSTRAPPED_ARMS });
+        if !(2..=MOST_ARMS).contains(&arms) {
+            return Err(Error::Arms { got: arms, most: MOST_ARMS });
         }
         let finite = [bonus.of(0.0), bonus.of(most), most, range].into_iter().all(f64::is_finite);
         let rises = bonus.of(0.0) >= 0.0 && bonus.of(most) >= bonus.of(0.0);
@@ -150,7 +150,7 @@ impl Circuit {
     pub fn resolution(&self, z: f64) -> f64 {
         let step = 1.0 / (2 * DEGREE) as f64 / (self.index * self.formula.range);
         // What the noise of two entries takes off their difference, in steps of the ramp.
-        let flood = 2.0 * (-f64::from(LWE_FLOOD_BITS)).exp2() / LWE_ENTRY * RAMP_STEPS as f64;
+        let flood = 2.0 * (-f64::from(FLOOD_BITS)).exp2() / ENTRY * RAMP_STEPS as f64;
         let entries = RAMP_STEPS as f64 * step * self.entry_deviation();
         flood * step + 3.0 * (self.deviation(z).powi(2) + 2.0 * entries.powi(2)).sqrt()
     }
@@ -180,10 +180,10 @@ impl Circuit {
     /// −log₂ of the probability that an arm that is 2w steps behind another has the larger entry, given their
     /// comparisons: from the noise of the ramp of entries, and of the last bootstrap.
     pub fn failure_bits(&self) -> f64 {
-        let flood = (-f64::from(LWE_FLOOD_BITS)).exp2() / LWE_ENTRY;
-        // The entries are 2 apart but for twice the flood, in units of LWE_ENTRY.
+        let flood = (-f64::from(FLOOD_BITS)).exp2() / ENTRY;
+        // The entries are 2 apart but for twice the flood, in units of ENTRY.
         let apart = 2.0 - 2.0 * flood;
-        let last = apart * LWE_ENTRY / (2.0 * noise::bootstrap()).sqrt();
+        let last = apart * ENTRY / (2.0 * noise::bootstrap()).sqrt();
         let ramp = match self.formula.arms {
             // One bootstrap gives both entries, with the same noise.
             2 => last / 2f64.sqrt(),
@@ -211,13 +211,13 @@ impl Circuit {
         params: &Params,
         scores: &Ciphertext,
         rng: &mut R,
-    ) -> Result<LweAnswer, Error> {
+    ) -> Result<Answer, Error> {
         let generators: Vec<_> = (0..self.formula.arms).map(|_| ChaCha20Rng::from_rng(rng)).collect();
         let indices = self.indices(keys, params, scores)?;
         let arms = self.entries(keys, &indices);
         let samples = arms.into_par_iter().zip(generators);
         let samples = samples.map(|(arm, rng)| hide(keys, arm, rng)).collect();
-        Ok(LweAnswer { id: keys.id(), samples })
+        Ok(Answer { id: keys.id(), samples })
     }
 
     /// The index of each arm, times F, as a sample under the GLWE secret.
@@ -260,11 +260,11 @@ impl Circuit {
         Ok(indices)
     }
 
-    /// The entry of each arm: [`LWE_ENTRY`] for one that is behind no other, −[`LWE_ENTRY`] for one that is
+    /// The entry of each arm: [`ENTRY`] for one that is behind no other, −[`ENTRY`] for one that is
     /// 2w steps behind another, without the noise of an answer.
     pub fn entries(&self, keys: &Keys, indices: &[Sample]) -> Vec<Sample> {
         let arms = indices.len();
-        let delta = if arms == 2 { LWE_ENTRY } else { 1.0 / (4 * (arms - 1)) as f64 };
+        let delta = if arms == 2 { ENTRY } else { 1.0 / (4 * (arms - 1)) as f64 };
         let comparison = ramp(delta, RAMP_STEPS as f64);
         let pairs: Vec<(usize, usize)> = (0..arms).flat_map(|a| (a + 1..arms).map(move |b| (a, b))).collect();
         let difference = |&(a, b): &(usize, usize)| {
@@ -283,7 +283,7 @@ impl Circuit {
         if arms == 2 {
             return sums;
         }
-        let entry = ramp(LWE_ENTRY, delta * (2 * DEGREE) as f64);
+        let entry = ramp(ENTRY, delta * (2 * DEGREE) as f64);
         sums.iter_mut().for_each(|sum| add_constant(sum, -delta * (arms - 2) as f64));
         rotate(keys, &sums, &entry).iter().map(|arm| sample_at(arm, 0)).collect()
     }
@@ -335,7 +335,7 @@ fn rotate_together(
 }
 
 /// The sample, modulo 2³², after an encryption of zero and a noise that is uniform in ±
-/// 2^−[`LWE_FLOOD_BITS`].
+/// 2^−[`FLOOD_BITS`].
 fn hide(keys: &Keys, mut entry: Sample, mut rng: ChaCha20Rng) -> Vec<u32> {
     let binary: Vec<u64> = (0..DEGREE).map(|_| rng.next_u64() & 1).collect();
     let binary = keys.exact.values(&binary);
@@ -350,7 +350,7 @@ fn hide(keys: &Keys, mut entry: Sample, mut rng: ChaCha20Rng) -> Vec<u32> {
     add_assign(&mut entry, &sample_at(&zero, 0));
     let body = entry.get_mut_body().data;
     // 2⁶⁵⁻ᵇ values, centred.
-    *body = body.wrapping_add((rng.next_u64() as i64 >> (LWE_FLOOD_BITS - 1)) as u64);
+    *body = body.wrapping_add((rng.next_u64() as i64 >> (FLOOD_BITS - 1)) as u64);
     entry.as_ref().iter().map(|x| (x.wrapping_add(1 << 31) >> 32) as u32).collect()
 }
 

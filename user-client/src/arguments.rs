@@ -2,7 +2,7 @@
 
 use bandit::{Schedule, WidthShape};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use protocol::{Answers, BanditConfig, Compare, Counters};
+use protocol::{Answers, BanditConfig, Counters};
 use std::path::PathBuf;
 use user_client::{DEFAULT_REPEATS, ServerOptions};
 
@@ -162,10 +162,10 @@ pub(crate) enum Command {
         #[command(flatten)]
         tuning: Tuning,
         /// JSON file with the whole configuration, instead of the options above.
-        #[arg(long, conflicts_with_all = ["features", "arms", "lambda", "alpha", "width", "rewards", "horizon", "unanswered", "schedule", "answers", "compare", "open_model", "counters"])]
+        #[arg(long, conflicts_with_all = ["features", "arms", "lambda", "alpha", "width", "rewards", "horizon", "unanswered", "schedule", "answers", "open_model", "counters"])]
         config: Option<PathBuf>,
         /// Name of a clear policy, as `policies` lists them, instead of encrypted HELBA.
-        #[arg(long, conflicts_with_all = ["config", "features", "arms", "lambda", "alpha", "width", "rewards", "horizon", "unanswered", "schedule", "answers", "compare", "open_model", "counters", "secret"])]
+        #[arg(long, conflicts_with_all = ["config", "features", "arms", "lambda", "alpha", "width", "rewards", "horizon", "unanswered", "schedule", "answers", "open_model", "counters", "secret"])]
         policy: Option<String>,
         /// Parameters of the policy, as a JSON object such as {"arms": 5, "epsilon": 1.0}.
         #[arg(long, value_name = "JSON")]
@@ -404,7 +404,7 @@ pub(crate) struct ReplayArguments {
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) rounds: Option<u64>,
     /// Id of an existing bandit [default: a new one].
-    #[arg(long, conflicts_with_all = ["lambda", "alpha", "width", "rewards", "horizon", "unanswered", "schedule", "answers", "compare", "open_model", "counters"])]
+    #[arg(long, conflicts_with_all = ["lambda", "alpha", "width", "rewards", "horizon", "unanswered", "schedule", "answers", "open_model", "counters"])]
     pub(crate) bandit: Option<String>,
     /// Goes on where the bandit stands: leaves out as many rounds of the file as it has counted feedbacks.
     #[arg(long, requires = "bandit")]
@@ -657,9 +657,6 @@ pub(crate) struct Tuning {
     /// What a device learns from a decision [default: arm].
     #[arg(long, help_heading = OF_KEYS)]
     pub(crate) answers: Option<Learnt>,
-    /// How the server compares arms [default: polynomial].
-    #[arg(long, help_heading = OF_KEYS)]
-    pub(crate) compare: Option<Comparing>,
     /// States that everyone who holds the key may see the model. `--answers scores` needs it, because the
     /// model can be computed from scores.
     #[arg(long, requires = "answers", help_heading = OF_KEYS)]
@@ -693,15 +690,6 @@ pub(crate) enum Learnt {
     Scores,
 }
 
-/// How the server compares arms.
-#[derive(Clone, Copy, ValueEnum)]
-pub(crate) enum Comparing {
-    /// By polynomials, for all who wait, after a raise.
-    Polynomial,
-    /// By bootstraps, for one user at a time, in one request. The keys must have bootstrapping keys.
-    Pbs,
-}
-
 impl Tuning {
     /// The options that were given and that a bandit of a committee has not.
     pub(crate) fn of_keys(&self) -> Vec<&'static str> {
@@ -711,7 +699,6 @@ impl Tuning {
             ("--unanswered", self.unanswered.is_some()),
             ("--schedule trace_or_growth", traces),
             ("--answers", self.answers.is_some()),
-            ("--compare", self.compare.is_some()),
             ("--open-model", self.open_model),
             ("--counters-rho", self.counters_rho.is_some()),
         ];
@@ -731,11 +718,6 @@ impl Tuning {
             Some(Learnt::Scores) => Answers::Scores,
             Some(Learnt::Arm) => Answers::Arm,
             None => config.answers,
-        };
-        config.compare = match self.compare {
-            Some(Comparing::Pbs) => Compare::Pbs,
-            Some(Comparing::Polynomial) => Compare::Polynomial,
-            None => config.compare,
         };
         let rewards = match self.rewards[..] {
             [] => None,

@@ -31,11 +31,10 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The most bandits that a session remembers as they were created.
 const MOST_KNOWN: usize = 1024;
 /// What a configuration of a bandit under keys has and one of a committee has not, and why.
-pub const OF_KEYS_ALONE: [(&str, &str); 6] = [
+pub const OF_KEYS_ALONE: [(&str, &str); 5] = [
     ("horizon", "its numbers are exact in any number of rounds"),
     ("unanswered", "no device is asked when a batch ends"),
     ("answers", "a device gets its arm and nothing else"),
-    ("compare", "it compares exactly"),
     ("exchanges", "no holder of a key is asked"),
     ("open_model", "nobody sees its model"),
 ];

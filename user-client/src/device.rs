@@ -3,8 +3,8 @@
 use crate::Error;
 use crate::answers::{Answers, AnswersSpent, REPEAT_ANSWERS, RepeatsSpent};
 use ckks::{KeyId, Params, Security};
-use ckks_secret::{LweSecret, MAX_SEALED_BYTES, SecretKey};
-use protocol::{LWE_DIMENSION, Rings, Shape, Updates};
+use ckks_secret::{MAX_SEALED_BYTES, SecretKey};
+use protocol::{Rings, Shape, Updates};
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::Path;
@@ -29,8 +29,6 @@ pub(crate) struct SecretKeys {
     decisions: Option<(SecretKey, KeyId)>,
     /// The key of the ring of scores.
     pub(crate) small: SecretKey,
-    /// The secret of bootstrapping keys, if the bundle has them.
-    pub(crate) lwe: Option<LweSecret>,
     pub(crate) answers: Answers,
     repeats: Answers,
 }
@@ -78,7 +76,7 @@ impl Device {
     ) -> Self {
         let answers = Answers::new(key_id, secret.params());
         let repeats = Answers::of_repeats(key_id, secret.params());
-        let keys = SecretKeys { deep: secret, decisions: None, small: scores.0, lwe: None, answers, repeats };
+        let keys = SecretKeys { deep: secret, decisions: None, small: scores.0, answers, repeats };
         Device { key_id, scores_key_id: scores.1, shape, updates: Updates::Slots, token, keys }
     }
 
@@ -108,15 +106,6 @@ impl Device {
         bundle.manifest.check_key(key_id)?;
         let scores = SecretKey::from_bytes(&bundle.scores.params, &bundle.scores.frame)?;
         bundle.manifest.scores.check_key(scores.1)?;
-        let lwe = match (&bundle.manifest.bootstraps, &bundle.bootstraps) {
-            (Some(stated), Some(frame)) => {
-                let want = stated.check_generation(scores.1)?;
-                let lwe = LweSecret::from_bytes(LWE_DIMENSION, frame, scores.1)?;
-                same("id of bootstrapping keys", &lwe.id().to_string(), want.to_string())?;
-                Some(lwe)
-            }
-            _ => None,
-        };
         let mut device = Self::new(secret, key_id, scores, bundle.manifest.shape, bundle.token)
             .updating(bundle.manifest.updates);
         if let (Some(stated), Some(ring)) = (&bundle.manifest.decisions, &bundle.decisions) {
@@ -124,7 +113,6 @@ impl Device {
             stated.check_key(decisions.1)?;
             device = device.with_decisions(decisions);
         }
-        device.keys.lwe = lwe;
         Ok(device)
     }
 

@@ -71,12 +71,6 @@ pub enum Error {
     /// The operating system gives no random numbers.
     #[error(transparent)]
     Randomness(#[from] host::NoRandomness),
-    /// Misuse: a bandit that compares by bootstraps, and a bundle without their secret.
-    #[error(
-        "the bandit compares by bootstraps, and the secret bundle has no key for their answers: use the bundle that was generated \
-         with the server's keys (`helba-keygen create --compare pbs`)"
-    )]
-    NoBootstraps,
     /// Untrusted: the committee of a server, or of a kept session, is not the one that was named.
     #[error(
         "the server or the session has the committee {got}, and {want} was named: ask the committee's members for its id, and \

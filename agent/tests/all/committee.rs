@@ -243,7 +243,6 @@ fn what_a_committee_does_not_do_is_refused_by_name() {
         ("horizon", json!(500)),
         ("unanswered", json!(2)),
         ("answers", json!("scores")),
-        ("compare", json!("pbs")),
         ("open_model", json!(true)),
         ("epsilon", json!(0.1)),
         ("baseline", json!(0)),

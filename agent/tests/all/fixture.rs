@@ -48,7 +48,6 @@ pub(crate) fn bundles_for(d: usize, k: usize, seed: u64) -> (Vec<u8>, Vec<u8>) {
         width: Default::default(),
         updates: Default::default(),
         created: 0,
-        compare: Default::default(),
     };
     let (mut public, mut secret) = (Vec::new(), Vec::new());
     keygen::generate(request, &mut public, &mut secret, &mut rng(seed), |_, _| ()).unwrap();

@@ -261,7 +261,6 @@ def test_what_a_committee_does_not_do_is_refused_by_name(committee: Committee) -
         "horizon": 500,
         "unanswered": 2,
         "answers": "scores",
-        "compare": "pbs",
         "open_model": True,
     }.items():
         with pytest.raises(helba.ArgumentError, match=f"has no {name}, since .*: leave {name} out"):

@@ -96,7 +96,6 @@ export interface Configuration {
   comparison_bits?: 6 | 8 | 10;
   sqrt_degree?: 15 | 31;
   answers?: "arm" | "scores";
-  compare?: "polynomial" | "pbs";
   open_model?: boolean;
   counters?: { every?: number; rho?: number | null } | null;
 }

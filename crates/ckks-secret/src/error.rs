@@ -1,5 +1,3 @@
-use ckks::KeyId;
-
 /// An error of an operation with secrets. No message contains a secret.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -10,30 +8,6 @@ pub enum Error {
     /// Untrusted: the bytes are not a secret key.
     #[error("not a secret key: {0}")]
     BadSecretKey(&'static str),
-    /// Untrusted: the bytes are not the secret of bootstrapping keys.
-    #[error("not the secret of bootstrapping keys: {0}")]
-    BadLweSecret(&'static str),
-    /// Misuse: keys of different generations.
-    #[error(
-        "the bootstrapping keys {id} switch from the CKKS key pair {switched}, and the loaded CKKS key pair is {loaded}: load the \
-         two that were generated together"
-    )]
-    Generation {
-        /// The fingerprint of the bootstrapping keys.
-        id: KeyId,
-        /// The fingerprint of the CKKS key pair that they switch from.
-        switched: KeyId,
-        /// The fingerprint of the CKKS key pair that is loaded.
-        loaded: KeyId,
-    },
-    /// Untrusted: a sample of another dimension than the secret.
-    #[error("a sample has {got} numbers, but under this secret it has {want}")]
-    BadSample {
-        /// Numbers found.
-        got: usize,
-        /// Numbers expected.
-        want: usize,
-    },
     /// Misuse: the passphrase is empty, or its file cannot be used.
     #[error("the passphrase cannot be used: {0}")]
     BadPassphrase(&'static str),

@@ -12,7 +12,6 @@ mod decrypt;
 mod encrypt;
 mod error;
 mod keygen;
-mod lwe;
 mod noise;
 mod private;
 mod raise;
@@ -23,7 +22,6 @@ pub use decrypt::{Coefficients, Slots, constant_coefficient, decrypt, decrypt_co
 pub use encrypt::{SeededCiphertext, encrypt};
 pub use error::Error;
 pub use keygen::{galois_key, public_key, relin_key, ring_switch_key};
-pub use lwe::LweSecret;
 pub use noise::{Precision, measure};
 pub use private::Private;
 pub use raise::{exchange, flooded_constant, raise, refresh, slots_to_coefficients};

@@ -12,9 +12,7 @@ mod messages;
 mod plan;
 mod price;
 mod text;
-mod ways;
 
 pub use error::Error;
 pub use kernel::{KernelSeconds, kernel_choice};
 pub use plan::{Depth, KeyCost, MessageCost, Operations, Report, Seconds, Traced, TracedSeconds, plan};
-pub use ways::{Way, WayCost, bootstraps};

@@ -1,7 +1,6 @@
 //! The public configuration of a bandit, and the levels and sizes that follow from it.
 
 use crate::levels::{ANSWER_LEVEL, DecisionLevels, REFRESH_LEVEL, UpdateLevels};
-use crate::lwe::MOST_BOOTSTRAPPED_ARMS;
 use crate::products::{MOST_CONDITION, MatrixLayout};
 use crate::staged::{ALL_PAIRS_LEVEL, MOST_STAGED_LOG_N, StagedLayout};
 use crate::{Counters, Error, Factors, MOST_SUMMED, Rings, ScoreRing, Shape, Updates, warm_steps};
@@ -64,9 +63,6 @@ pub struct BanditConfig {
     /// What a user learns from a decision.
     #[serde(default)]
     pub answers: Answers,
-    /// How the indices of arms are compared.
-    #[serde(default)]
-    pub compare: Compare,
     /// How often an evaluation asks a holder of the key.
     #[serde(default)]
     pub exchanges: Exchanging,
@@ -90,18 +86,6 @@ pub enum Answers {
     /// z and u of every arm, from which the device computes the arm. No deep circuit runs and nothing is
     /// raised. From one answer the model can be computed, so that [`BanditConfig::open_model`] must be set.
     Scores,
-}
-
-/// How the indices of arms are compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Compare {
-    /// By polynomials, after a holder of the key has raised the scores of all who wait.
-    #[default]
-    Polynomial,
-    /// By programmable bootstraps, one user at a time, without a raise: the answer is a
-    /// [`LweAnswer`](crate::LweAnswer). The keys must have bootstrapping keys.
-    Pbs,
 }
 
 /// How often an evaluation asks a holder of the key.
@@ -156,7 +140,6 @@ impl BanditConfig {
             comparison_bits: default_comparison_bits(),
             sqrt_degree: default_sqrt_degree(),
             answers: Answers::Arm,
-            compare: Compare::Polynomial,
             exchanges: Exchanging::One,
             open_model: false,
             counters: None,
@@ -219,7 +202,6 @@ impl BanditConfig {
             return Err(OutOfRange::new("linear.schedule", got, want).into());
         }
         self.check_threshold(batch)?;
-        self.check_bootstraps()?;
         self.check_sizes()?;
         let (scores_level, users) = match self.exchanges {
             Exchanging::One => {
@@ -264,7 +246,7 @@ impl BanditConfig {
 
     /// Whether each request is decided by itself, and no scores are raised.
     pub fn decides_alone(&self) -> bool {
-        self.answers == Answers::Scores || self.compare == Compare::Pbs
+        self.answers == Answers::Scores
     }
 
     /// Checks that the creator has said who may see the model.
@@ -357,28 +339,6 @@ impl BanditConfig {
         MatrixLayout::new(ring.n(), shape.dim).map(drop)
     }
 
-    /// Checks that bootstraps decide such a bandit, if they are to.
-    fn check_bootstraps(&self) -> Result<(), Error> {
-        if self.compare != Compare::Pbs {
-            return Ok(());
-        }
-        let arms = self.linear.k;
-        if !(2..=MOST_BOOTSTRAPPED_ARMS).contains(&arms) {
-            let want = format!("from 2 to {MOST_BOOTSTRAPPED_ARMS} with compare: pbs");
-            return Err(OutOfRange::new("linear.k", arms, want).into());
-        }
-        if self.tests_trace() {
-            let got = format!("{:?}", self.linear.schedule);
-            let want = "public with compare: pbs, because no circuit compares the trace";
-            return Err(OutOfRange::new("linear.schedule", got, want).into());
-        }
-        if self.answers == Answers::Scores {
-            let want = "arm with compare: pbs, because with scores the device compares";
-            return Err(OutOfRange::new("answers", "scores", want).into());
-        }
-        Ok(())
-    }
-
     /// Checks that stages decide such a bandit with an evaluation ring of these parameters, and returns the
     /// most users of an evaluation.
     fn check_staged(&self, decisions: &Params, ring: ScoreRing) -> Result<usize, Error> {
@@ -392,10 +352,6 @@ impl BanditConfig {
             let got = format!("{:?}", self.linear.schedule);
             let want = "public with exchanges: staged, because no stage compares the trace";
             return Err(field("linear.schedule", got, want));
-        }
-        if self.compare != Compare::Polynomial {
-            let want = "polynomial with exchanges: staged, whose stages compare by polynomials";
-            return Err(field("compare", format!("{:?}", self.compare), want));
         }
         if self.answers != Answers::Arm {
             let want = "arm with exchanges: staged: with scores the device compares, and nobody is asked";

@@ -55,14 +55,6 @@ pub enum Error {
         /// The coefficients of the largest ring.
         have: usize,
     },
-    /// Untrusted: an answer of bootstraps of another length.
-    #[error("the answer of bootstraps has {got} bytes, but for this bandit it has {want}")]
-    AnswerLength {
-        /// Bytes found.
-        got: usize,
-        /// Bytes expected.
-        want: usize,
-    },
     /// Misuse: a context with the wrong number of arms.
     #[error("the contexts have {got} rows, but this bandit has {want} arms")]
     ArmCount {
@@ -222,7 +214,6 @@ impl Error {
             | Error::RewardOutOfRange => Fault::Value,
             Error::InRound { error, .. } => error.fault(),
             Error::StillLearning { .. } => Fault::Over,
-            Error::AnswerLength { .. } => Fault::Malformed,
             Error::UnknownDecision { .. } => Fault::Unknown,
         }
     }

@@ -26,7 +26,6 @@ mod exchanges;
 mod ids;
 mod key_plan;
 pub mod levels;
-mod lwe;
 mod newton;
 pub mod paper;
 pub mod products;
@@ -37,13 +36,12 @@ pub mod staged;
 
 pub use answers::AnswerLayout;
 pub use bandit::{Bonus, PREDICTION_BOUND, UNCERTAINTY_BOUND, WidthShape};
-pub use config::{Answers, BanditConfig, Compare, Exchanging, INVERSE_TOLERANCE, MOST_LOGGED, Plan};
+pub use config::{Answers, BanditConfig, Exchanging, INVERSE_TOLERANCE, MOST_LOGGED, Plan};
 pub use counters::{ArmCounter, Counters, LEAST_COUNTED, LOG_COUNTER_STEPS};
 pub use error::Error;
 pub use exchanges::{AskedExchanges, Exchanges, MOST_FACTOR, SlotExchanges, TaskKind, exchanges_hash};
 pub use ids::{DecisionId, Erasure, LearnId, LearnReceipt, QuestionId, Receipt, Status};
 pub use key_plan::{AnswerKeys, Automorphism, DecisionKeys, GaloisKey, KeyPlan};
-pub use lwe::{LWE_DIMENSION, LWE_ENTRY, LWE_FLOOD_BITS, LWE_LEAST, LweAnswer, MOST_BOOTSTRAPPED_ARMS};
 pub use newton::{Factors, warm_steps};
 pub use rings::{Rings, Updates};
 pub use scores::{

@@ -33,9 +33,7 @@
 use crate::levels::PRODUCTS_LEVEL;
 use crate::products::MatrixLayout;
 use crate::staged::{MOST_STAGED_DECISIONS, StagedLayout};
-use crate::{
-    AnswerLayout, ArmCounter, BanditConfig, Compare, Error, KeyPlan, Plan, Shape, WidthShape, counters,
-};
+use crate::{AnswerLayout, ArmCounter, BanditConfig, Error, KeyPlan, Plan, Shape, WidthShape, counters};
 use bandit::vector::within;
 use ckks::{ParamsSpec, Places, PrefixSpec, RAISE_FACTORS, Security, Term};
 use num_complex::Complex64;
@@ -165,8 +163,6 @@ pub struct ScoreLayout {
     differences: bool,
     /// Whether feedbacks have counters.
     counts: bool,
-    /// Whether each request is compared by itself.
-    alone: bool,
     /// The most logged rounds of a sum.
     most_logged: usize,
     /// Where the numbers of staged decisions are. Contexts, model and answers are then those of stages.
@@ -192,7 +188,6 @@ impl ScoreLayout {
             log_model,
             differences: config.raises_differences(),
             counts: config.counters.is_some(),
-            alone: config.compare == Compare::Pbs,
             most_logged: config.most_logged(0),
             staged: config.is_staged().then(|| StagedLayout::of(config, plan.users, ring.n())),
         }
@@ -238,9 +233,9 @@ impl ScoreLayout {
 
     /// The most decisions of one request, a power of two: their contexts share a ciphertext, those of
     /// decision b of 2ᵏ are b·g/2ᵏ ≥ b·L coefficients further, and they take the places of 2ᵏ users. One
-    /// under the trace condition, whose place is before them, and with bootstraps, which decide for one.
+    /// under the trace condition, whose place is before them.
     pub fn most_decisions(&self) -> usize {
-        if self.first_user > 0 || self.alone {
+        if self.first_user > 0 {
             return 1;
         }
         if self.staged.is_some() {

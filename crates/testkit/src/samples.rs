@@ -138,7 +138,7 @@ pub fn bundles() -> Bundles {
         .map(|(secret, id)| secret.to_bytes(id));
     let frames = frames.each_ref().map(|frame| &frame[..]);
     let head = manifest(2);
-    let secret = SecretBundle::write(&head, &frames, None, &token, Vec::new());
+    let secret = SecretBundle::write(&head, &frames, &token, Vec::new());
     Bundles { public: writer.finish().expect("three frames").0, secret: secret.expect("a vector").0 }
 }
 

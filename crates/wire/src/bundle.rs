@@ -12,10 +12,8 @@
 //! A public bundle has the public key, the relinearisation key and the Galois keys, first those of the large
 //! ring, then those of the ring of evaluations if it is another one, those of the ring of scores, and those
 //! of answers: the keys of the ring switch by their numbers, and those of the rotations of the fold.
-//! Bootstrapping keys come last, if its manifest states them.
 //!
-//! A secret bundle has the secret keys of these rings in the same order, that of bootstrapping keys if there
-//! are any, and the access token.
+//! A secret bundle has the secret keys of these rings in the same order, and the access token.
 
 use crate::frame::check_length;
 use crate::paper::PaperManifest;

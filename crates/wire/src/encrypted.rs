@@ -18,8 +18,8 @@ use crate::frame::{self, Kind, Reader};
 use ckks::{KeyId, Params};
 use protocol::levels::PRODUCTS_LEVEL;
 use protocol::{
-    Answers, BanditConfig, Compare, DecisionId, LearnId, LweAnswer, MOST_DECISIONS, MOST_LOGGED, Plan,
-    QuestionId, Rings, ScoreLayout, Status, TaskKind, Updates,
+    Answers, BanditConfig, DecisionId, LearnId, MOST_DECISIONS, MOST_LOGGED, Plan, QuestionId, Rings,
+    ScoreLayout, Status, TaskKind, Updates,
 };
 use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
@@ -155,10 +155,9 @@ impl Limits {
             statistics: ckks::partial_ciphertext_bytes(small, small.max_level(), layout.feedback_numbers()),
             trace: traced(scores),
             question: traced(bytes_of(decisions, "trace question", plan.answer_level)?),
-            answer: match (config.answers, config.compare) {
-                (Answers::Scores, _) => scores,
-                (Answers::Arm, Compare::Polynomial) => action,
-                (Answers::Arm, Compare::Pbs) => LweAnswer::bytes(layout.arms()),
+            answer: match config.answers {
+                Answers::Scores => scores,
+                Answers::Arm => action,
             },
             task: scores.max(bytes_of(updates, "masked model", plan.refresh_level)?).max(bytes_of(
                 decisions,
@@ -302,7 +301,7 @@ pub struct Decision {
     /// How many decisions the evaluation made.
     pub users: u32,
     /// The frame of the answer: of a request alone a ciphertext, of one of several some coefficients of one
-    /// ([`ScoreLayout::answer_coefficients`]), of the scores in the open tier; by bootstraps a [`LweAnswer`].
+    /// ([`ScoreLayout::answer_coefficients`]), of the scores in the open tier.
     pub answer: Vec<u8>,
     /// The trace question, at the answer level of the plan, if the device is asked.
     pub question: Option<TraceQuestion>,

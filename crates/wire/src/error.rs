@@ -1,5 +1,4 @@
 use crate::BundleKind;
-use ckks::KeyId;
 use fault::Fault;
 
 /// The reason why bytes were refused, or could not be read or written.
@@ -31,30 +30,6 @@ pub enum Error {
     /// Untrusted: bytes that are not such a message.
     #[error("rejected: {0}")]
     Malformed(&'static str),
-    /// Misuse: bootstrapping keys and CKKS keys of different generations.
-    #[error(
-        "the bootstrapping keys {keys} switch from the CKKS key pair {switched}, and the loaded CKKS key pair is {loaded}: load \
-         the two that were generated together"
-    )]
-    Generation {
-        /// The fingerprint of the bootstrapping keys.
-        keys: KeyId,
-        /// The fingerprint of the CKKS key pair that they switch from.
-        switched: KeyId,
-        /// The fingerprint of the CKKS key pair that is loaded.
-        loaded: KeyId,
-    },
-    /// Misuse: a bundle without the bootstrapping keys that its manifest states.
-    #[error(
-        "the bundle states the bootstrapping keys {keys}, which switch from the CKKS key pair {switched}, and does not have them: \
-         copy the whole file, or generate new keys with `helba-keygen create --compare pbs`"
-    )]
-    NoBootstraps {
-        /// The fingerprint of the bootstrapping keys.
-        keys: KeyId,
-        /// The fingerprint of the CKKS key pair.
-        switched: KeyId,
-    },
     /// Misuse: a file without an access token.
     #[error("{} contains no access token, which is 64 hexadecimal digits: `helba-keygen token FILE` generates one", path.display())]
     TokenFile {
@@ -170,8 +145,6 @@ impl Error {
             | Error::UnknownParams { .. }
             | Error::Manifest { .. }
             | Error::MissingKey { .. }
-            | Error::Generation { .. }
-            | Error::NoBootstraps { .. }
             | Error::FrameCount { .. }
             | Error::TokenFile { .. }
             | Error::Io { .. } => Fault::Internal,

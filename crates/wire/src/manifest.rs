@@ -40,43 +40,6 @@ pub struct Manifest {
     pub decisions: Option<DecisionsManifest>,
     /// The keys of the ring of scores.
     pub scores: ScoresManifest,
-    /// The bootstrapping keys of the ring of scores, if the bundle has them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bootstraps: Option<BootstrapsManifest>,
-}
-
-/// The description of the bootstrapping keys in a bundle: one frame, of keys in a public bundle and of their
-/// secret in a secret one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct BootstrapsManifest {
-    /// The fingerprint of the bootstrapping keys, in hexadecimal.
-    pub key_id: String,
-    /// The id of the CKKS key pair that they switch from, in hexadecimal.
-    pub switched_key_id: String,
-}
-
-impl BootstrapsManifest {
-    /// The description of the keys `id`, which switch from the key pair `switched`.
-    pub fn new(id: KeyId, switched: KeyId) -> Self {
-        BootstrapsManifest { key_id: id.to_string(), switched_key_id: switched.to_string() }
-    }
-
-    /// The fingerprint of the keys, which must switch from the key pair `loaded`.
-    ///
-    /// # Errors
-    /// [`Error::Generation`] if they switch from another one; [`Error::Manifest`] for text that is no id.
-    pub fn check_generation(&self, loaded: KeyId) -> Result<KeyId, Error> {
-        let id = |field, text: &str| -> Result<KeyId, Error> {
-            text.parse().map_err(|_| differs(field, text, "32 lower-case hexadecimal digits"))
-        };
-        let keys = id("bootstraps.key_id", &self.key_id)?;
-        let switched = id("bootstraps.switched_key_id", &self.switched_key_id)?;
-        match switched == loaded {
-            true => Ok(keys),
-            false => Err(Error::Generation { keys, switched, loaded }),
-        }
-    }
 }
 
 /// The description of the keys of the ring of evaluations in a bundle.
@@ -268,7 +231,6 @@ impl Manifest {
             token_digest,
             decisions: None,
             scores,
-            bootstraps: None,
         }
     }
 
@@ -285,11 +247,6 @@ impl Manifest {
     /// The manifest of a bundle that has keys of a ring for evaluations too.
     pub fn with_decisions(self, decisions: DecisionsManifest) -> Self {
         Manifest { frames: self.frames + decisions.frames, decisions: Some(decisions), ..self }
-    }
-
-    /// The manifest of a bundle that has a frame of bootstrapping keys too.
-    pub fn with_bootstraps(self, bootstraps: BootstrapsManifest) -> Self {
-        Manifest { frames: self.frames + 1, bootstraps: Some(bootstraps), ..self }
     }
 
     /// The time of key generation, as RFC 3339.
@@ -364,8 +321,7 @@ impl Manifest {
     /// The number of frames of the large ring.
     pub(crate) fn large_frames(&self) -> Result<u32, Error> {
         let of_decisions = self.decisions.as_ref().map_or(0, |ring| ring.frames);
-        let others = [of_decisions, self.bootstraps.is_some().into()].into_iter();
-        let others = others.fold(self.scores.all_frames(), |sum, frames| sum?.checked_add(frames));
+        let others = self.scores.all_frames().and_then(|frames| frames.checked_add(of_decisions));
         let got = || others.map_or("above 2³²".into(), |frames| frames.to_string());
         let most = || differs("scores.frames", &got(), &format!("at most {}", self.frames));
         others.and_then(|frames| self.frames.checked_sub(frames)).ok_or_else(most)

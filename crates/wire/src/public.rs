@@ -1,6 +1,6 @@
 use crate::Error;
 use crate::bundle::{BundleKind, BundleReader};
-use crate::manifest::{BootstrapsManifest, DecisionsManifest, Manifest, ScoresManifest, differs};
+use crate::manifest::{DecisionsManifest, Manifest, ScoresManifest, differs};
 use ckks::{
     EvaluationKeys, Evaluator, GaloisElement, KeyId, KeyStorage, KeySwitchKey, Params, PublicKey, RingKeys,
     RingSwitch, Security,
@@ -30,21 +30,7 @@ pub struct PublicBundle {
     pub decisions: Option<RingKeys>,
     /// The keys of the ring of scores.
     pub scores: ScoreKeys,
-    /// The bootstrapping keys, if the bundle has them.
-    pub bootstraps: Option<BootstrapFrame>,
 }
-
-/// The frame of bootstrapping keys, which is not read here.
-#[derive(Debug, Clone)]
-pub struct BootstrapFrame {
-    /// The fingerprint that the manifest states, of keys that switch from the key pair of the ring of scores.
-    pub id: KeyId,
-    /// The frame, for a server that bootstraps.
-    pub frame: Vec<u8>,
-}
-
-/// The most bytes of a frame of bootstrapping keys: at N' = 2¹⁶ they have less than 31 MB.
-const MOST_BOOTSTRAP_BYTES: usize = 32 << 20;
 
 /// The public keys of the ring of scores, complete for a [`ckks::Packer`] of its gap.
 #[derive(Debug, Clone)]
@@ -79,8 +65,7 @@ impl PublicBundle {
     ///
     /// # Errors
     /// [`Error::WrongBundle`] for a secret bundle; [`Error::Manifest`], [`Error::MissingKey`],
-    /// [`Error::Ckks`] for a frame; [`Error::Generation`], [`Error::NoBootstraps`] for bootstrapping keys; as
-    /// [`BundleReader`].
+    /// [`Error::Ckks`] for a frame; as [`BundleReader`].
     pub fn read(input: impl Read) -> Result<Self, Error> {
         let mut reader = BundleReader::of_kind(BundleKind::Public, input)?;
         let manifest = reader.manifest().clone();
@@ -115,28 +100,10 @@ impl PublicBundle {
         let answers = stated.answers(ring, from)?;
         let switch = read_switch(&mut reader, stated, &plan.answers, from, answers, key_id)?;
         let scores = ScoreKeys { ring, params: small, public_key, key_id, keys, switch };
-        let bootstraps = manifest.bootstraps.as_ref();
-        let bootstraps = bootstraps.map(|stated| read_bootstraps(&mut reader, stated, key_id)).transpose()?;
         // All frames are read, so that the input must end here.
         reader.next_frame(0, &mut Vec::new())?;
         let ReadKeys { public_key, key_id, keys } = large;
-        Ok(PublicBundle { manifest, params, public_key, key_id, keys, decisions, scores, bootstraps })
-    }
-}
-
-/// Reads the frame of the bootstrapping keys that the manifest states, which must switch from the key pair
-/// `loaded`.
-fn read_bootstraps(
-    reader: &mut BundleReader<impl Read>,
-    stated: &BootstrapsManifest,
-    loaded: KeyId,
-) -> Result<BootstrapFrame, Error> {
-    let keys = stated.check_generation(loaded)?;
-    let mut frame = Vec::new();
-    match reader.next_frame(MOST_BOOTSTRAP_BYTES, &mut frame) {
-        Ok(true) => Ok(BootstrapFrame { id: keys, frame }),
-        Ok(false) | Err(Error::Truncated { .. }) => Err(Error::NoBootstraps { keys, switched: loaded }),
-        Err(error) => Err(error),
+        Ok(PublicBundle { manifest, params, public_key, key_id, keys, decisions, scores })
     }
 }
 

@@ -3,7 +3,6 @@ use crate::manifest::{DecisionsManifest, Manifest, differs};
 use crate::public::{decision_ring, key_plan};
 use crate::{AccessToken, Error, TOKEN_BYTES, TokenDigest};
 use ckks::Params;
-use protocol::LWE_DIMENSION;
 use std::io::{Read, Write};
 use zeroize::Zeroizing;
 
@@ -20,14 +19,9 @@ pub struct SecretBundle {
     pub decisions: Option<RingSecret>,
     /// The secret key of the ring of scores.
     pub scores: RingSecret,
-    /// The frame of the secret of bootstrapping keys, for `ckks-secret`, if the bundle has them.
-    pub bootstraps: Option<Zeroizing<Vec<u8>>>,
     /// The access token, whose digest is in the manifests of both bundles.
     pub token: AccessToken,
 }
-
-/// The most bytes of the frame of an LWE secret: magic number, two ids, and a bit for each number.
-const MOST_LWE_SECRET: usize = 8 + 2 * 16 + LWE_DIMENSION / 8;
 
 /// The secret key of a ring in a bundle. It has no Debug, and is zeroed when it is dropped.
 pub struct RingSecret {
@@ -76,29 +70,23 @@ impl SecretBundle {
             None => None,
         };
         let scores = RingSecret { frame: secret_key(&mut reader, &small)?, params: small };
-        let bootstraps = match manifest.bootstraps {
-            Some(_) => Some(frame_of(&mut reader, MOST_LWE_SECRET, "the secret of bootstrapping keys")?),
-            None => None,
-        };
         let token = last_token(&mut reader, manifest.token_digest)?;
-        Ok(SecretBundle { manifest, params, frame, decisions, scores, bootstraps, token })
+        Ok(SecretBundle { manifest, params, frame, decisions, scores, token })
     }
 
-    /// Writes a bundle: the frames of the secret keys of its rings in their order, that of the secret of
-    /// bootstrapping keys if there is one, and the token. Returns the output and the number of bytes written.
+    /// Writes a bundle: the frames of the secret keys of its rings in their order, and the token. Returns the
+    /// output and the number of bytes written.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::FrameCount`] if the manifest states another number of frames.
     pub fn write<W: Write>(
         manifest: &Manifest,
         rings: &[&[u8]],
-        bootstraps: Option<&[u8]>,
         token: &AccessToken,
         out: W,
     ) -> Result<(W, u64), Error> {
         let mut writer = BundleWriter::new(BundleKind::Secret, manifest, out)?;
         rings.iter().try_for_each(|frame| writer.frame(frame))?;
-        bootstraps.map_or(Ok(()), |frame| writer.frame(frame))?;
         writer.frame(token.as_bytes())?;
         writer.finish()
     }
@@ -130,19 +118,11 @@ pub(crate) fn secret_key<M>(
     params: &Params,
 ) -> Result<Zeroizing<Vec<u8>>, Error> {
     // A coefficient takes two bits.
-    frame_of(reader, ckks::FRAME_HEADER_BYTES + params.n() / 4 + ckks::FRAME_DIGEST_BYTES, "the secret key")
-}
-
-/// Reads a frame of at most `limit` bytes.
-fn frame_of<M>(
-    reader: &mut BundleReader<impl Read, M>,
-    limit: usize,
-    what: &'static str,
-) -> Result<Zeroizing<Vec<u8>>, Error> {
+    let limit = ckks::FRAME_HEADER_BYTES + params.n() / 4 + ckks::FRAME_DIGEST_BYTES;
     // The capacity is reserved at once, because a vector that grows leaves a copy of its content in memory.
     let mut frame = Zeroizing::new(Vec::with_capacity(limit));
     match reader.next_frame(limit, &mut frame)? {
         true => Ok(frame),
-        false => Err(Error::Truncated { what }),
+        false => Err(Error::Truncated { what: "the secret key" }),
     }
 }

@@ -20,7 +20,6 @@ fn request() -> Request {
         width: Default::default(),
         updates: Default::default(),
         created: 1_700_000_000,
-        compare: Default::default(),
     }
 }
 
@@ -51,7 +50,6 @@ fn bundles_for_more_bits_are_read() {
                 width: Default::default(),
                 updates: Default::default(),
                 created: 0,
-                compare: Default::default(),
             };
             generate(request, &mut public, &mut secret, &mut rng(3), |_, _| {}).unwrap();
             let read = PublicBundle::read(&public[..]).unwrap();
@@ -77,7 +75,7 @@ fn bundles_are_read_as_they_were_written() {
     assert!(memchr::memmem::find(&public, bundle.token.as_bytes()).is_none());
     assert!(memchr::memmem::find(&public, bundle.token.to_hex().as_bytes()).is_none());
 
-    let PublicBundle { manifest, params, public_key, key_id, keys, decisions, scores, bootstraps: _ } = read;
+    let PublicBundle { manifest, params, public_key, key_id, keys, decisions, scores } = read;
     // The ring of evaluations has a key pair of its own.
     let (own, stated) = (bundle.decisions.unwrap(), manifest.decisions.clone().unwrap());
     let (own, own_id) = SecretKey::from_bytes(&own.params, &own.frame).unwrap();
@@ -423,7 +421,6 @@ fn shapes_that_no_ring_holds_are_refused() {
         width: Default::default(),
         updates: Default::default(),
         created: 0,
-        compare: Default::default(),
     };
     let error = generate(request, &mut public, &mut secret, &mut rng(6), |_, _| {}).unwrap_err();
     assert!(error.to_string().contains("keys carry up to 16 features"), "{error}");
@@ -437,13 +434,7 @@ fn a_writer_keeps_to_its_manifest() {
     let writer = BundleWriter::new(BundleKind::Public, &manifest, Vec::new()).unwrap();
     assert!(matches!(writer.finish(), Err(wire::Error::FrameCount { got: 0, .. })));
     assert!(matches!(
-        SecretBundle::write(
-            &manifest,
-            &[&secret, &secret],
-            None,
-            &AccessToken::generate(&mut rng(2)),
-            Vec::new()
-        ),
+        SecretBundle::write(&manifest, &[&secret, &secret], &AccessToken::generate(&mut rng(2)), Vec::new()),
         Err(wire::Error::FrameCount { got: 3, .. })
     ));
 }

@@ -27,12 +27,7 @@ fn json_has_every_field_and_text_the_same_numbers() {
     let arguments = ["--d", "7", "--k", "4", "--rounds", "10000"];
     let out = tool(&[&arguments[..], &["--json"]].concat());
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    let mut json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
-    // The ways to compare depend on --users and --round-trip too.
-    let ways = json.as_object_mut().unwrap().remove("ways").unwrap();
-    let seconds: Vec<f64> =
-        ways.as_array().unwrap().iter().map(|way| way["seconds"].as_f64().unwrap()).collect();
-    assert!(seconds.len() == 3 && seconds.is_sorted(), "{ways}");
+    let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
     // Through text on both sides: reading a float may cost its last bit.
     let text = serde_json::to_string(&plan(7, 4, 10_000, keygen::Security::Classical128).unwrap()).unwrap();
     assert_eq!(json, serde_json::from_str::<serde_json::Value>(&text).unwrap());
@@ -62,8 +57,8 @@ fn json_has_every_field_and_text_the_same_numbers() {
         [fields["params"].as_str().unwrap(), "10000 rounds", "128 bits", "relinearisation (1)", &kernels];
     assert!(wanted.iter().all(|w| text.contains(w)), "{text}");
     let text = String::from_utf8(tool(&arguments).stdout).unwrap();
-    let wanted = ["a decision  0.", "up to 512 users", "MB of public keys", "pbs 0.", "--explain"];
-    assert!(wanted.iter().all(|w| text.contains(w)) && text.lines().count() == 10, "{text}");
+    let wanted = ["a decision  0.", "up to 512 users", "MB of public keys", "--explain"];
+    assert!(wanted.iter().all(|w| text.contains(w)) && text.lines().count() == 9, "{text}");
 }
 
 #[test]

@@ -7,10 +7,10 @@ use super::{EncryptedServed, Sender};
 use crate::bandits::{BodyLimit, Reply};
 use crate::error::Error;
 use crate::metrics::Step;
-use ckks::{Ciphertext, Undivided};
+use ckks::Ciphertext;
 use helba::ScoresModel;
 use host::{lock, os_rng};
-use protocol::{Answers, Compare};
+use protocol::Answers;
 use service::{Body, Content};
 use std::sync::Arc;
 use std::time::Instant;
@@ -46,10 +46,6 @@ impl EncryptedServed {
         let outcome = match joined.await? {
             Scored::Answered(reply) => return Ok(Reply::Binary(reply.to_bytes())),
             Scored::Waits(outcome) => outcome,
-            Scored::Compares { scores, model_feedbacks, place } => {
-                let reply = self.bootstrap(scores, (model_feedbacks, raises), place).await?;
-                return Ok(Reply::Binary(reply.to_bytes()));
-            }
         };
         let reply: Outcome = outcome.await.map_err(|_| Error::Broken("an evaluation that was dropped"))?;
         Ok(Reply::Binary(reply?.to_bytes()))
@@ -94,10 +90,6 @@ impl EncryptedServed {
                         (model_feedbacks, raises),
                         answer,
                     )));
-                }
-                Brought::Scores(scores) if self.created.config.compare == Compare::Pbs => {
-                    let place = place.take().ok_or(Error::Overloaded)?;
-                    return Ok(Scored::Compares { scores, model_feedbacks, place });
                 }
                 brought => brought,
             };
@@ -174,10 +166,4 @@ impl EncryptedServed {
 enum Scored {
     Answered(DecideReply),
     Waits(Receiver<Outcome>),
-    /// They are compared by bootstraps.
-    Compares {
-        scores: Undivided,
-        model_feedbacks: u64,
-        place: OwnedSemaphorePermit,
-    },
 }

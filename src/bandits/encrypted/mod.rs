@@ -1,15 +1,13 @@
 //! Encrypted bandits. A decision request holds contexts in the ring of scores. It waits until a holder of the
 //! key has raised the scores of all who wait with it, and its answer is the encrypted action. In the open
-//! tier the scores themselves are the answer, at once, and with `compare: pbs` one that is computed for this
-//! user alone. A feedback is some coefficients of a ciphertext, and is acknowledged when the log has them on
-//! disk.
+//! tier the scores themselves are the answer, at once. A feedback is some coefficients of a ciphertext, and
+//! is acknowledged when the log has them on disk.
 //!
 //! `pool` is locked before `live`, and no other lock is taken while `keeping` or `senders` is
 //! held. None of these is held during a long computation.
 
 mod again;
 mod audit;
-mod bootstraps;
 mod decisions;
 mod erasure;
 mod feedback;
@@ -31,7 +29,6 @@ use crate::error::Error;
 use crate::jobs::Updates;
 use again::Keeping;
 pub use audit::{Audited, Audits};
-pub(super) use bootstraps::Bootstraps;
 use helba::{Applied, EncryptedBandit, Engine, Event};
 use host::{lock, os_rng};
 use pace::{Arrivals, Pace};
@@ -58,8 +55,6 @@ const MOST_ALONE: usize = 64;
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) engine: Arc<Engine>,
-    /// The bootstrapping keys, if the bundle has them and this build uses them.
-    pub(super) bootstraps: Option<Bootstraps>,
     /// The folder of all encrypted bandits.
     pub(super) root: PathBuf,
     pub(super) updates: Updates,
@@ -107,7 +102,6 @@ impl EncryptedServed {
     ) -> Result<Self, Error> {
         let mut secret = [0; 32];
         os_rng()?.fill_bytes(&mut secret);
-        bootstraps::check(&config, &shared)?;
         let bandit = EncryptedBandit::create(&shared.engine, config, secret)?;
         before(Listed::Encrypted(Box::new(created(id, &bandit, &shared.engine))))?;
         let live = Live::create(&shared.root, id, &shared.engine, bandit, shared.keep_log)?;

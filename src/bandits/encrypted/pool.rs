@@ -62,7 +62,7 @@ pub(crate) struct Stages {
     sealed: Arc<Semaphore>,
     /// Evaluations whose raise is late.
     late: Arc<Semaphore>,
-    /// Evaluations and decisions by bootstraps that compute.
+    /// Evaluations that compute.
     pub(super) computing: Arc<Semaphore>,
     /// Uploads that are read and multiplied.
     pub(super) uploads: Arc<Semaphore>,

@@ -41,7 +41,6 @@ fn keys() -> (PublicBundle, Device) {
         width: Default::default(),
         updates: Default::default(),
         created: 0,
-        compare: Default::default(),
     };
     let (mut public, mut secret, mut rng) = (Vec::new(), Vec::new(), ChaCha20Rng::seed_from_u64(1));
     keygen::generate(request, &mut public, &mut secret, &mut rng, |_, _| ()).unwrap();

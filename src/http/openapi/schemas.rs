@@ -561,14 +561,12 @@ fn encrypted() -> Named {
             "comparison_bits",
             "sqrt_degree",
             "answers",
-            "compare",
             "exchanges",
             "open_model",
             "counters",
         ]
         .map(name);
-        let [horizon, unanswered, bits, degree, answers, compare, exchanges, open, counters] =
-            names.each_ref();
+        let [horizon, unanswered, bits, degree, answers, exchanges, open, counters] = names.each_ref();
         let mut fields = vec![
             ("linear", reference("LinearConfig"), "The linear bandit."),
             (horizon.as_str(), count(), "The number of rounds for which numbers are scaled."),
@@ -580,7 +578,6 @@ fn encrypted() -> Named {
             (bits, count(), "The resolution of the comparison is 2 to the power of minus this: 6, 8 or 10."),
             (degree, count(), "The degree of the polynomial of the square root: 15 or 31."),
             (answers, one_of(&["arm", "scores"]), "What a user learns from a decision."),
-            (compare, one_of(&["polynomial", "pbs"]), "How the indices of arms are compared."),
             (exchanges, one_of(&["one", "staged"]), "How often an evaluation asks a holder of the key."),
             (open, truth(), "That everyone who holds the key may see the model."),
             (counters, or_null(reference("Counters")), "Encrypted counters per arm; null for none."),
@@ -792,13 +789,6 @@ fn keys() -> Named {
     );
     let mut scores = ring();
     scores.push(("answers", answers, "The keys of answers."));
-    let bootstraps = object(
-        "Bootstrapping keys.",
-        &[
-            ("key_id", hex(), "Their fingerprint."),
-            ("switched_key_id", hex(), "The id of the CKKS key pair that they switch from."),
-        ],
-    );
     let mut manifest = ring();
     manifest.extend([
         ("shape", shape, "The shape of the problems that the keys serve."),
@@ -820,7 +810,6 @@ fn keys() -> Named {
             "The keys of the ring of evaluations, if it is not the large one.",
         ),
         ("scores", object("The keys of the ring of scores.", &scores), "The keys of the ring of scores."),
-        ("bootstraps?", bootstraps, "The bootstrapping keys, if the bundle has them."),
     ]);
     vec![("Manifest", object("The manifest of the public key bundle.", &manifest))]
 }

@@ -1,5 +1,6 @@
+use crate::LweSecret;
 use ckks::KeyId;
-use ckks_secret::{LweSecret, SecretKey};
+use ckks_secret::SecretKey;
 use rand::CryptoRng;
 use tfhe::core_crypto::commons::math::random::{Seed, Seeder};
 use tfhe::core_crypto::prelude::*;
@@ -92,7 +93,7 @@ pub(crate) fn generate_all<R: CryptoRng>(
         public: public.into_container(),
     };
     let id = keys.id();
-    let secret = LweSecret::new(&bits, id, ckks);
+    let secret = LweSecret::new(&bits, id);
     Ok((keys, secret, lwe))
 }
 

@@ -1,9 +1,10 @@
-//! The secret half of the argmax by bootstrapping: who generates keys. No server may depend on it. A device
-//! decrypts answers with [`ckks_secret::LweSecret`] alone, and needs neither this crate nor `tfhe`.
+//! The secret half of the argmax by bootstrapping: key generation and decryption. No server may depend on it.
 
 mod generate;
+mod secret;
 
 pub use generate::generate;
+pub use secret::LweSecret;
 pub use tfhe_argmax::Error;
 
 #[cfg(test)]

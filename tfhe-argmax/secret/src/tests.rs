@@ -3,14 +3,14 @@
 use crate::generate::generate_all;
 use ckks::{KeyId, Plaintext};
 use ckks_secret::SecretKey;
-use protocol::{Bonus, LWE_ENTRY};
+use protocol::Bonus;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::ops::RangeInclusive;
 use tfhe::core_crypto::commons::math::random::{CompressionSeed, Seed};
 use tfhe::core_crypto::prelude::*;
 use tfhe_argmax::params::*;
-use tfhe_argmax::{Circuit, Formula, SeededKeys, noise};
+use tfhe_argmax::{Circuit, ENTRY, Formula, SeededKeys, noise};
 
 struct Fixture {
     ckks: SecretKey,
@@ -27,10 +27,7 @@ impl Fixture {
         let params = ckks::LOGN13_LOGQP147_SCORES.validate().unwrap();
         let ckks = SecretKey::generate(&params, &mut rng);
         let (keys, secret, lwe) = generate_all(&ckks, KeyId([1; 16]), &mut rng).unwrap();
-        let frame = secret.to_bytes();
-        let bits = frame[frame.len() - DEGREE / 8..].iter();
-        let bits = bits.flat_map(|byte| (0..8).map(move |bit| u64::from(byte >> bit & 1)));
-        let big = LweSecretKey::from_container(bits.collect());
+        let big = LweSecretKey::from_container(secret.bits.iter().map(|&bit| bit.into()).collect());
         Fixture { ckks, keys, big, lwe: lwe.to_vec(), rng }
     }
 
@@ -130,7 +127,7 @@ fn a_bootstrap_has_the_noise_of_its_formula() {
         let indices = indices.map(|phase| fixture.sample(phase));
         let entries = circuit.entries(&keys, &indices);
         for (entry, wins) in entries.iter().zip([ahead, !ahead]) {
-            let want = if wins { LWE_ENTRY } else { -LWE_ENTRY };
+            let want = if wins { ENTRY } else { -ENTRY };
             errors.push(fraction(fixture.phase(entry)) - want);
         }
     }

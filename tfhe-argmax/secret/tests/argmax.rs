@@ -2,13 +2,12 @@
 
 mod common;
 
-use ckks_secret::LweSecret;
 use common::{Bandit, Pair, arm, entries};
-use protocol::{Bonus, LWE_DIMENSION, LWE_ENTRY, LWE_FLOOD_BITS, LweAnswer, MOST_BOOTSTRAPPED_ARMS};
+use protocol::Bonus;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::sync::OnceLock;
-use tfhe_argmax::{Circuit, Error, Formula, SeededKeys};
+use tfhe_argmax::{Answer, Circuit, ENTRY, Error, FLOOD_BITS, Formula, MOST_ARMS, SeededKeys};
 
 fn pair() -> &'static Pair {
     static PAIR: OnceLock<Pair> = OnceLock::new();
@@ -63,7 +62,7 @@ fn of_arms_that_tie_one_wins() {
     for answer in [&first, &second] {
         assert!(arm(&pair.secret, answer).is_some());
         // No entry is beyond ± 1 but for the noise of the server and 16 deviations of a bootstrap.
-        let most = 1.0 + ((-f64::from(LWE_FLOOD_BITS)).exp2() + 16.0 * (-15f64).exp2()) / LWE_ENTRY;
+        let most = 1.0 + ((-f64::from(FLOOD_BITS)).exp2() + 16.0 * (-15f64).exp2()) / ENTRY;
         assert!(entries(&pair.secret, answer).iter().all(|entry| entry.abs() < most));
     }
     // Two answers to one decision share no mask, and their noise differs.
@@ -76,7 +75,7 @@ fn of_arms_that_tie_one_wins() {
 /// The final decode fails with a probability of 2⁻⁶⁴ or less for every number of arms.
 #[test]
 fn the_final_decode_fails_with_less_than_two_to_the_minus_64() {
-    for arms in 2..=MOST_BOOTSTRAPPED_ARMS {
+    for arms in 2..=MOST_ARMS {
         let formula = Formula {
             arms,
             gap: 128,
@@ -106,10 +105,6 @@ fn keys_of_another_generation_are_refused() {
             assert!(text.contains(&id.to_string()), "{text}");
         }
     }
-    let (bytes, dimension) = (pair.secret.to_bytes(), LWE_DIMENSION);
-    assert!(
-        LweSecret::from_bytes(dimension, &bytes, pair.id).is_ok_and(|read| read.id() == pair.secret.id())
-    );
 }
 
 /// Files that are cut, longer, or changed in any part are refused.
@@ -128,8 +123,8 @@ fn bytes_that_are_no_keys_are_refused() {
         changed[at] ^= 1;
         assert!(SeededKeys::from_bytes(&changed).is_err(), "byte {at}");
     }
-    let answer = vec![0; LweAnswer::bytes(4)];
-    assert!(LweAnswer::read(&answer, 4).is_ok() && LweAnswer::read(&answer, 3).is_err());
+    let answer = vec![0; Answer::bytes(4)];
+    assert!(Answer::read(&answer, 4).is_ok() && Answer::read(&answer, 3).is_err());
 }
 
 /// Numbers and rings that do not fit are refused.
@@ -144,7 +139,7 @@ fn formulas_that_do_not_fit_are_refused() {
         range: 3.5,
     };
     assert!(Circuit::new(good, 8192).is_ok());
-    for arms in [0, 1, MOST_BOOTSTRAPPED_ARMS + 1] {
+    for arms in [0, 1, MOST_ARMS + 1] {
         assert!(matches!(Circuit::new(Formula { arms, ..good }, 8192), Err(Error::Arms { .. })));
     }
     for formula in [

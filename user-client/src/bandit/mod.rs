@@ -4,7 +4,7 @@
 //! | step | here | who learns what |
 //! |---|---|---|
 //! | contexts | [`BanditDevice::contexts`] | the server nothing: they are encrypted in the ring of scores |
-//! | answer | `reply` | this device its arm, and by bootstraps how nearly equal the best arms are; with `answers: scores` z and u of its own arms |
+//! | answer | `reply` | this device its arm; with `answers: scores` z and u of its own arms |
 //! | trace question | `question` | this device about whether the trace has reached C; the server one bit of a decryption, counted |
 //! | tasks | `raise` | this device nothing: values of others are under a mask that is uniform modulo q, and the model under one that leaves a statistical distance of at most 2⁻⁴⁷ at λ = 1 (docs/threat-model.md); the server nothing: it gets fresh encryptions |
 //! | feedback | [`BanditDevice::feedback`] | the server nothing: it gets the first coefficients of a fresh encryption, and under the trace condition also a whole one |
@@ -38,7 +38,7 @@ pub use reply::{Choice, ReadReply};
 use crate::device::same;
 use crate::{Device, Error};
 use ckks::{KeyId, Params, Plaintext};
-use protocol::{ArmCounter, Compare, Exchanges, LOG_CONTEXT, LOG_STATISTICS, ScoreRing};
+use protocol::{ArmCounter, Exchanges, LOG_CONTEXT, LOG_STATISTICS, ScoreRing};
 use rand::CryptoRng;
 use serde::Serialize;
 use std::sync::Arc;
@@ -108,9 +108,6 @@ impl<'a> Held<'a> {
         same("fingerprint of scores", &created.scores_fingerprint, small.fingerprint().to_string())?;
         same("key id of scores", &created.scores_key_id, small_id.to_string())?;
         let (config, plan) = (&created.config, &created.plan);
-        if config.compare == Compare::Pbs && self.keys().lwe.is_none() {
-            return Err(Error::NoBootstraps);
-        }
         let rings = self.rings();
         if config.plan(&rings, self.shape(), ring)? != *plan {
             return Err(Error::PlanMismatch);

@@ -33,7 +33,7 @@ impl BanditDevice<'_> {
         match task.kind {
             TaskKind::Scores { .. } | TaskKind::Answers if self.created.config.decides_alone() => {
                 return Err(Error::BadTask(
-                    "it asks to raise scores or answers, which a bandit with answers: scores or compare: pbs never does",
+                    "it asks to raise scores or answers, which a bandit with answers: scores never does",
                 ));
             }
             TaskKind::Sum | TaskKind::Model if self.exchanges.slots.is_none() => return Err(NO_SLOTS),

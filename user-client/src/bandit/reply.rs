@@ -2,7 +2,7 @@
 
 use super::{BanditDevice, MaskedTask};
 use crate::Error;
-use protocol::{Answers, Compare, DecisionId, exchange};
+use protocol::{Answers, DecisionId, exchange};
 use wire::{DecideReply, Decision, Ticket, TraceQuestion};
 use zeroize::Zeroize;
 
@@ -13,8 +13,7 @@ pub struct Choice {
     /// The arm to play, from 0.
     pub arm: usize,
     /// The decrypted entry of each arm, near 1 for the arms worth playing; with `answers: scores` the index
-    /// of each arm; by bootstraps from −1 to 1, but for noise. They must stay on this device, because exact
-    /// decryptions reveal the key to the server.
+    /// of each arm. They must stay on this device, because exact decryptions reveal the key to the server.
     pub values: Vec<f64>,
     /// Round t, from 1.
     pub round: u64,
@@ -23,9 +22,9 @@ pub struct Choice {
     /// How many decisions the evaluation made, as the server states it.
     pub users: u32,
     /// Whether every entry is above −0.5 and below [`protocol::exchange::largest_entry`]; with `answers:
-    /// scores`, whether every z and u is one that a model of that many feedbacks can have; by bootstraps,
-    /// whether an arm is ahead of all others or ties with them. If not, somebody's scores were outside the
-    /// range of the comparison, or the server deviates from the protocol, and the arm must not be relied on.
+    /// scores`, whether every z and u is one that a model of that many feedbacks can have. If not, somebody's
+    /// scores were outside the range of the comparison, or the server deviates from the protocol, and the arm
+    /// must not be relied on.
     pub reliable: bool,
     /// The question that the feedback answers ([`BanditDevice::feedback`]), under the trace condition and if
     /// this device is asked.
@@ -110,9 +109,6 @@ impl BanditDevice<'_> {
         let count = 1 + decision.others.len();
         if self.created.config.answers == Answers::Scores {
             return self.indices(decision, count);
-        }
-        if self.created.config.compare == Compare::Pbs {
-            return Ok(vec![self.bootstrapped(decision, count)?]);
         }
         let entries = self.entries(decision, &self.users(decision, count)?)?;
         let range = -0.5..exchange::largest_entry(self.device.shape());

@@ -3,9 +3,7 @@
 use super::{BanditDevice, reply};
 use crate::Error;
 use ckks::Plaintext;
-use protocol::{
-    ArmCounter, LOG_CONTEXT, LOG_SCORE, LOG_STATISTICS, LWE_ENTRY, LWE_LEAST, LearnId, LweAnswer,
-};
+use protocol::{ArmCounter, LOG_CONTEXT, LOG_SCORE, LOG_STATISTICS, LearnId};
 use rand::CryptoRng;
 use wire::{Decision, LearnRequest, ShownCounters, TraceQuestion, TracedFeedback};
 use zeroize::Zeroizing;
@@ -86,23 +84,6 @@ impl BanditDevice<'_> {
         let (layout, large) = (&self.exchanges.layout, self.evaluation_slots());
         Ok(ckks_secret::decrypt(&self.answers_secret, &answer, params.max_slots())
             .with(|slots| users.iter().map(|&user| layout.action_values(slots, user, large)).collect()))
-    }
-
-    /// The entries of the arms of an answer by bootstraps.
-    pub(super) fn bootstrapped(&self, decision: &Decision, count: usize) -> Result<reply::Values, Error> {
-        if count != 1 {
-            return Err(Error::BadAnswer(format!("it has {count} decisions, and bootstraps make one")));
-        }
-        let secret = self.device.keys().lwe.as_ref().ok_or(Error::NoBootstraps)?;
-        let answer = LweAnswer::read(&decision.answer, self.exchanges.layout.arms())?;
-        if answer.id != secret.id() {
-            let (what, want) = ("id of bootstrapping keys", secret.id().to_string());
-            return Err(Error::WrongKeys { what, got: answer.id.to_string(), want });
-        }
-        let entry = |sample: &Vec<u32>| Ok(secret.phase(sample)? / LWE_ENTRY);
-        let values = answer.samples.iter().map(entry).collect::<Result<Vec<f64>, Error>>()?;
-        let reliable = values.iter().any(|value| *value > LWE_LEAST);
-        Ok(reply::Values { values, reliable })
     }
 
     /// The counters of a sum. They are rounded to steps, and so do not depend on the noise of encryption.

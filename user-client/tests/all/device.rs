@@ -23,7 +23,6 @@ pub(crate) fn bundles(shape: Shape, seed: u64) -> Bundles {
         width: Default::default(),
         updates: Default::default(),
         created: 0,
-        compare: Default::default(),
     };
     let (mut public, mut secret) = (Vec::new(), Vec::new());
     generate(request, &mut public, &mut secret, &mut rng(seed), |_, _| ()).unwrap();
@@ -121,7 +120,7 @@ fn other_bundles_are_refused() {
     let around = |manifest: &wire::Manifest| {
         let rings: [&[u8]; 3] = [&bundle.frame, &of_decisions.frame, &bundle.scores.frame];
         let rings = if manifest.decisions.is_some() { &rings[..] } else { &[rings[0], rings[2]] };
-        let out = SecretBundle::write(manifest, rings, None, &bundle.token, Vec::new());
+        let out = SecretBundle::write(manifest, rings, &bundle.token, Vec::new());
         read(&out.unwrap().0).unwrap_err()
     };
     let spec = ckks::TOY_LOGN14_DEPTH22.validate().unwrap();

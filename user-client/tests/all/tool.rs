@@ -506,7 +506,6 @@ fn a_committee_refuses_options_of_keys_by_name() {
         (&["--horizon", "5"][..], "--horizon"),
         (&["--unanswered", "1"], "--unanswered"),
         (&["--answers", "arm"], "--answers"),
-        (&["--compare", "pbs"], "--compare"),
         (&["--schedule", "trace_or_growth"], "--schedule trace_or_growth"),
         (&["--counters", "10", "--counters-rho", "0.5"], "--counters-rho"),
         (&["--answers", "scores", "--open-model"], "--answers, --open-model"),

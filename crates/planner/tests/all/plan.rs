@@ -23,7 +23,6 @@ fn planned_bytes_are_those_made() {
         width: Default::default(),
         updates: Default::default(),
         created: 0,
-        compare: Default::default(),
     };
     let mut rng = ChaCha20Rng::seed_from_u64(1);
     let mut file = Vec::new();

@@ -3,15 +3,13 @@
 #![allow(dead_code)] // Each test and example uses a part.
 
 use ckks::{Ciphertext, EvaluationKeys, Evaluator, KeyId, Plaintext};
-use ckks_secret::{LweSecret, SecretKey};
-use protocol::{
-    BanditConfig, KeyPlan, LOG_CONTEXT, LOG_MODEL, LWE_ENTRY, LWE_LEAST, LweAnswer, ScoreLayout, ScoreRing,
-    Shape,
-};
+use ckks_secret::SecretKey;
+use protocol::{BanditConfig, KeyPlan, LOG_CONTEXT, LOG_MODEL, ScoreLayout, ScoreRing, Shape};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::sync::Arc;
-use tfhe_argmax::{Circuit, Error, Formula, Keys, SeededKeys};
+use tfhe_argmax::{Answer, Circuit, ENTRY, Error, Formula, Keys, LEAST_ENTRY, SeededKeys};
+use tfhe_argmax_secret::LweSecret;
 
 /// The keys of a ring of scores of degree 2¹³ and of TFHE.
 pub(crate) struct Pair {
@@ -38,17 +36,17 @@ impl Pair {
 }
 
 /// The entry of each arm of an answer, as a device decrypts it.
-pub(crate) fn entries(secret: &LweSecret, answer: &LweAnswer) -> Vec<f64> {
+pub(crate) fn entries(secret: &LweSecret, answer: &Answer) -> Vec<f64> {
     assert_eq!(answer.id, secret.id());
-    let message = LweAnswer::read(&answer.to_bytes(), answer.samples.len()).unwrap();
-    message.samples.iter().map(|sample| secret.phase(sample).unwrap() / LWE_ENTRY).collect()
+    let message = Answer::read(&answer.to_bytes(), answer.samples.len()).unwrap();
+    message.samples.iter().map(|sample| secret.phase(sample).unwrap() / ENTRY).collect()
 }
 
 /// The arm that a device plays, if the answer can be relied on.
-pub(crate) fn arm(secret: &LweSecret, answer: &LweAnswer) -> Option<usize> {
+pub(crate) fn arm(secret: &LweSecret, answer: &Answer) -> Option<usize> {
     let entries = entries(secret, answer);
     let best = (0..entries.len()).fold(0, |best, a| if entries[a] > entries[best] { a } else { best });
-    (entries[best] > LWE_LEAST).then_some(best)
+    (entries[best] > LEAST_ENTRY).then_some(best)
 }
 
 /// A bandit with a model after some rounds.

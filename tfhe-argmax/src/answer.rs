@@ -1,43 +1,40 @@
-//! The answer of a decision by bootstraps ([`Compare::Pbs`](crate::Compare)): one LWE sample an arm, modulo
-//! 2³², under a binary secret of the device.
+//! The answer of a decision: one LWE sample an arm, modulo 2³², under the GLWE secret as an LWE secret.
 
 use crate::Error;
+use crate::params::DEGREE;
 use ckks::KeyId;
-
-/// The dimension of a sample: the numbers of its mask.
-pub const LWE_DIMENSION: usize = 2048;
 
 /// The bits b of the noise that a server adds to each sample: uniform in ± 2⁻ᵇ of the torus. The noise of a
 /// bootstrap is 2⁻¹⁵, so that the distance of a sample from one with another bootstrap's noise is some 2⁻¹²
 /// (docs/argmax-by-bootstrapping.md).
-pub const LWE_FLOOD_BITS: u32 = 4;
+pub const FLOOD_BITS: u32 = 4;
 
-/// What the entry of an arm that is ahead of all others is on the torus; −`LWE_ENTRY` for one that is behind.
+/// What the entry of an arm that is ahead of all others is on the torus; −`ENTRY` for one that is behind.
 /// With the noise of the server, entries are within ± 15/32.
-pub const LWE_ENTRY: f64 = 13.0 / 32.0;
+pub const ENTRY: f64 = 13.0 / 32.0;
 
-/// An arm was ahead of all others or tied with them only if an entry, as a part of [`LWE_ENTRY`], is above
+/// An arm was ahead of all others or tied with them only if an entry, as a part of [`ENTRY`], is above
 /// this: entries of −1 with the noise of the server are below.
-pub const LWE_LEAST: f64 = -0.84;
+pub const LEAST_ENTRY: f64 = -0.84;
 
 /// The most arms of a decision by bootstraps: above, the sum of an arm's comparisons is not told apart from
 /// the next one with a probability of error below 2⁻⁶⁴.
-pub const MOST_BOOTSTRAPPED_ARMS: usize = 16;
+pub const MOST_ARMS: usize = 16;
 
 /// Bytes of a sample.
-const SAMPLE: usize = 4 * (LWE_DIMENSION + 1);
+const SAMPLE: usize = 4 * (DEGREE + 1);
 
-/// One sample for each arm: [`LWE_ENTRY`] for an arm that is ahead of all others, −[`LWE_ENTRY`] for one that
+/// One sample for each arm: [`ENTRY`] for an arm that is ahead of all others, −[`ENTRY`] for one that
 /// is behind, and between them for arms that are nearly equal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LweAnswer {
+pub struct Answer {
     /// The fingerprint of the bootstrapping keys.
     pub id: KeyId,
-    /// For each arm a mask of [`LWE_DIMENSION`] numbers and a body.
+    /// For each arm a mask of [`DEGREE`] numbers and a body.
     pub samples: Vec<Vec<u32>>,
 }
 
-impl LweAnswer {
+impl Answer {
     /// Bytes of an answer to a decision between `arms` arms.
     pub fn bytes(arms: usize) -> usize {
         16 + arms * SAMPLE
@@ -54,18 +51,18 @@ impl LweAnswer {
     /// Reads what [`Self::to_bytes`] writes for `arms` arms.
     ///
     /// # Errors
-    /// [`Error::AnswerLength`].
+    /// [`Error::Length`].
     pub fn read(bytes: &[u8], arms: usize) -> Result<Self, Error> {
         let (got, want) = (bytes.len(), Self::bytes(arms));
         if got != want {
-            return Err(Error::AnswerLength { got, want });
+            return Err(Error::Length { what: "an answer", got, want });
         }
         let (id, samples) = bytes.split_at(16);
         let mut out = [0; 16];
         out.copy_from_slice(id);
         let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte));
         let sample = |bytes: &[u8]| bytes.chunks_exact(4).map(word).collect();
-        Ok(LweAnswer { id: KeyId(out), samples: samples.chunks_exact(SAMPLE).map(sample).collect() })
+        Ok(Answer { id: KeyId(out), samples: samples.chunks_exact(SAMPLE).map(sample).collect() })
     }
 }
 
@@ -77,11 +74,11 @@ mod tests {
     /// refused before anything of it is read, whoever has sent it.
     #[test]
     fn attack_answers_of_another_length_are_refused() {
-        let sample = |first: u32| (0..=LWE_DIMENSION as u32).map(|i| first + i).collect::<Vec<_>>();
-        let answer = LweAnswer { id: KeyId([7; 16]), samples: vec![sample(1 << 24), sample(5)] };
+        let sample = |first: u32| (0..=DEGREE as u32).map(|i| first + i).collect::<Vec<_>>();
+        let answer = Answer { id: KeyId([7; 16]), samples: vec![sample(1 << 24), sample(5)] };
         let bytes = answer.to_bytes();
-        assert_eq!(bytes.len(), LweAnswer::bytes(2));
-        assert_eq!(LweAnswer::read(&bytes, 2).unwrap(), answer);
+        assert_eq!(bytes.len(), Answer::bytes(2));
+        assert_eq!(Answer::read(&bytes, 2).unwrap(), answer);
         let longer = [&bytes[..], &[0; 4]].concat();
         for (bytes, arms) in [
             (&bytes[..], 1),
@@ -94,11 +91,9 @@ mod tests {
             (&bytes[..15], 2),
             (&[], 2),
         ] {
-            let want = LweAnswer::bytes(arms);
-            let refused = LweAnswer::read(bytes, arms).unwrap_err();
-            assert!(
-                matches!(refused, Error::AnswerLength { got, want: w } if got == bytes.len() && w == want)
-            );
+            let want = Answer::bytes(arms);
+            let refused = Answer::read(bytes, arms).unwrap_err();
+            assert!(matches!(refused, Error::Length { got, want: w, .. } if got == bytes.len() && w == want));
         }
     }
 }
