@@ -7,7 +7,9 @@ use std::path::Path;
 
 use circuits::argmax::Argmax;
 use circuits::inverse::Newton;
+use circuits::maximum::Maximum;
 use circuits::paper::{PaperArgmax, PaperComparison, SquareRootIteration, Unraised, cold_start, cold_steps};
+use circuits::ranks::Ranks;
 use circuits::{Clear, ClearVector, Comparison, Counts, NoiseModel, SlotAlgebra};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -33,6 +35,9 @@ ones.
 - *argmax*: scores are in [-1/2, 1/2], in blocks of 4 D^2 slots. The largest score is ahead of the others by 1.75 times the
   resolution, which includes the tie bonus (by the resolution in the paper's circuit). The error is the distance to 1 for the
   largest score and to 0 for the others.
+- *maximum of two*: the numbers are at most 1 apart, and the error is the distance to the larger one.
+- *ranks*: as argmax, with the best score two resolutions ahead. Two steps, of which the second has fresh sums of the indicators
+  of the first; depth and products are those of both.
 
 | circuit | range | depth | products | rotations | keys | no noise | 2^30 | 2^32 | 2^40 |
 |---|---|---|---|---|---|---|---|---|---|
@@ -55,6 +60,7 @@ fn the_page_is_current() {
     comparisons(&mut page);
     square_roots(&mut page);
     argmaxes(&mut page);
+    stages(&mut page);
     page.push_str(MATRICES);
     for (d, t) in [(2, 300), (2, 3000), (8, 300), (8, 3000), (16, 300), (16, 3000)] {
         inverse(&mut page, d, t, Start::Warm(4));
@@ -121,9 +127,10 @@ fn comparisons(page: &mut String) {
         assert_eq!(counts.products, products);
         row(page, name, &format!("resolution 2^-{bits}"), depth, counts, 0, &errors);
     };
-    let composites: [(i32, &[usize]); 8] = [
+    let composites: [(i32, &[usize]); 9] = [
         (4, &[7, 15]),
         (6, &[15, 15]),
+        (6, &[15, 15, 3]),
         (6, &[15, 31]),
         (8, &[31, 31]),
         (8, &[7, 15, 15]),
@@ -214,6 +221,47 @@ fn argmaxes(page: &mut String) {
     let keys = paper.rotations().len();
     let name = "paper's amax and acomp, K = 2 (losers' slots)";
     row(page, name, "resolution 2^-8", paper.depth(), counts, keys, &errors);
+}
+
+/// The circuits of staged decisions.
+fn stages(page: &mut String) {
+    const N: usize = 8192;
+    let maximum = Maximum::new().unwrap();
+    let x: Vec<f64> = (0..N).map(|k| 2.0 * k as f64 / (N - 1) as f64 - 1.0).collect();
+    let (counts, errors) = measure(N, |alg| {
+        let difference = alg.fresh_real(&x, maximum.depth()).unwrap();
+        let mean: Vec<f64> = x.iter().map(|x| x / 2.0).collect();
+        let mean = alg.fresh_real(&mean, 0).unwrap();
+        vec![worst(&maximum.of_two(alg, &difference, &mean).unwrap().real(), |j| x[j].max(0.0))]
+    });
+    row(page, "maximum of two", "resolution 2^-6", maximum.depth(), counts, 0, &errors);
+    for arms in [4usize, 16, 64] {
+        let ranks = Ranks::new(arms, protocol::staged::doublings(arms)).unwrap();
+        let depth = ranks.comparison().depth();
+        let (counts, errors) = measure((arms * arms).next_power_of_two(), |alg| {
+            let mut rng = ChaCha8Rng::seed_from_u64(5);
+            let mut error = 0.0f64;
+            for _ in 0..4 {
+                alg.reset_counts();
+                let (scores, best) = scores(arms, 6, 2.0, &mut rng);
+                let fresh = |mut values: Vec<f64>, level: usize| {
+                    values.resize(alg.slots(), 0.0);
+                    alg.fresh_real(&values, level).unwrap()
+                };
+                let others = |a: usize| (0..arms).filter(move |b| *b != a);
+                let differences = (0..arms).flat_map(|a| others(a).map(move |b| (a, b)));
+                let differences = differences.map(|(a, b)| scores[a] - scores[b]).collect();
+                let indicators = ranks.indicators(alg, &fresh(differences, depth)).unwrap().real();
+                let won = indicators[..arms * (arms - 1)].chunks(arms - 1);
+                let won = won.map(|of_arm| of_arm.iter().sum::<f64>() / arms as f64).collect();
+                let entries = ranks.entries(alg, &fresh(won, ranks.depth())).unwrap().real();
+                error = error.max(worst(&entries[..arms], |a| f64::from(u8::from(a == best))));
+            }
+            vec![error]
+        });
+        let name = format!("ranks, K = {arms}");
+        row(page, &name, "resolution 2^-6", depth + ranks.depth(), counts, 0, &errors);
+    }
 }
 
 /// Distinct multiples of 2^-bits in [-1/2, 1/2), except that the second largest is `gap` 2^-bits below the
