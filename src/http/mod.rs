@@ -100,6 +100,8 @@ pub struct Settings {
     pub raise_turn: Duration,
     /// The time that the last holder of the key who can be asked for a raise gets.
     pub last_raise: Duration,
+    /// The longest time for which an evaluation in stages waits for holders of the key who are silent.
+    pub stage_patience: Duration,
     /// The time that the members of a committee have for an answer, after which they count as away.
     pub member_patience: Duration,
     /// The most bytes of contexts of encrypted decisions that are kept in memory, so that evaluations can be
@@ -127,6 +129,7 @@ impl Default for Settings {
             raise_timeout: Duration::from_secs(60),
             raise_turn: Duration::from_secs(4),
             last_raise: Duration::from_secs(20),
+            stage_patience: Duration::from_secs(2),
             member_patience: Duration::from_secs(5),
             context_memory: 256 << 20,
             ask_again: Duration::from_secs(10),

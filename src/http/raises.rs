@@ -37,7 +37,7 @@ pub(super) async fn wait(
     let bandit = encrypted(&state, &id?.0, &caller)?;
     let Query(Wait { wait }) =
         query.map_err(|e| Error::BadJson { what: "the query of a request for tasks", why: e.body_text() })?;
-    Ok(match state.unless_stopping(bandit.tasks(Duration::from_secs(wait))).await? {
+    Ok(match state.unless_stopping(bandit.tasks(Duration::from_secs(wait), &caller)).await? {
         Some(reply) => reply.into_response(),
         None => StatusCode::NO_CONTENT.into_response(),
     })

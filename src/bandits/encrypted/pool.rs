@@ -20,8 +20,10 @@
 //! | `pack` | what users bring to an evaluation |
 //! | `staged` | an evaluation in stages |
 //! | `raises` | who is asked for a task |
+//! | `holders` | holders of the key who come for tasks |
 
 mod evaluate;
+mod holders;
 mod pack;
 mod raises;
 mod staged;
@@ -34,8 +36,11 @@ use crate::error::Error;
 use crate::metrics::Metrics;
 use ckks::{Ciphertext, SeededCoefficients};
 use helba::{ScoresModel, StageReply, StagedEngine, TraceTest};
+pub(super) use holders::Holder;
+use holders::Holders;
 use host::lock;
 pub(super) use pack::{Brought, Pack};
+use protocol::TaskKind;
 use rayon::ThreadPool;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -80,6 +85,8 @@ pub(crate) struct Stages {
     raise_turn: Duration,
     /// The time that the last one who can be asked for a raise gets.
     last_raise: Duration,
+    /// The longest time for which an evaluation in stages waits for silent holders of the key.
+    stage_patience: Duration,
     /// Memory for the contexts of evaluations that may be repeated.
     pub(super) contexts: Arc<Semaphore>,
     /// The time after its answer in which a user may ask again.
@@ -109,6 +116,7 @@ impl Stages {
             longest_raise: settings.raise_timeout,
             raise_turn: settings.raise_turn,
             last_raise: settings.last_raise,
+            stage_patience: settings.stage_patience,
             contexts: semaphore(settings.context_memory / UNIT),
             ask_again: settings.ask_again,
             most_waiting: settings.max_waiting.min(Semaphore::MAX_PERMITS),
@@ -187,13 +195,21 @@ pub(super) struct Pool {
     /// The places of users who were asked to raise.
     tickets: HashMap<Ticket, oneshot::Receiver<Outcome>>,
     /// Programs that wait for tasks.
-    raisers: VecDeque<oneshot::Sender<Vec<RaiseTask>>>,
+    raisers: VecDeque<(Holder, oneshot::Sender<Vec<RaiseTask>>)>,
     /// Tasks for the next raiser who comes.
-    queued: VecDeque<Vec<RaiseTask>>,
-    /// When a raiser was here last.
-    raiser_seen: Option<Instant>,
+    queued: VecDeque<Queued>,
+    /// Who took a task of a stage from the queue.
+    fetched: HashMap<u64, Holder>,
+    holders: Holders,
     /// The last task of the bandit's own that was given out, and when.
     asked: Option<(u64, Instant)>,
+}
+
+/// Tasks for the next raiser who comes.
+struct Queued {
+    tasks: Vec<RaiseTask>,
+    /// Who does not get them.
+    not: Vec<Holder>,
 }
 
 /// Where that goes which an evaluation waits for.
@@ -202,8 +218,8 @@ pub(super) enum Awaited {
     Scores(oneshot::Sender<Ciphertext>, usize),
     /// Its answers, still under their mask.
     Answers(oneshot::Sender<SeededCoefficients>),
-    /// What becomes of this step of its stages.
-    Stage(oneshot::Sender<StageReply>, Arc<StagedEngine>, usize),
+    /// What becomes of this step of its stages, and who answers it.
+    Stage(oneshot::Sender<(StageReply, Holder)>, Arc<StagedEngine>, usize),
 }
 
 /// What an evaluation waits for.
@@ -223,8 +239,8 @@ pub(super) enum Given {
     Scores(Ciphertext),
     /// Answers, still under their mask.
     Answers(SeededCoefficients),
-    /// What became of a step of stages.
-    Stage(StageReply),
+    /// What became of a step of stages, and of whom it comes.
+    Stage(StageReply, Holder),
 }
 
 /// A pack that is still open.
@@ -288,7 +304,9 @@ impl Pool {
         let taken = match (self.raising.remove(&id), given) {
             (Some(Awaited::Scores(sender, _)), Given::Scores(raised)) => sender.send(raised).is_ok(),
             (Some(Awaited::Answers(sender)), Given::Answers(answers)) => sender.send(answers).is_ok(),
-            (Some(Awaited::Stage(sender, ..)), Given::Stage(reply)) => sender.send(reply).is_ok(),
+            (Some(Awaited::Stage(sender, ..)), Given::Stage(reply, holder)) => {
+                sender.send((reply, holder)).is_ok()
+            }
             (Some(other), _) => {
                 self.raising.insert(id, other);
                 false
@@ -319,51 +337,65 @@ impl Pool {
     }
 
     /// Waits for tasks as a raiser.
-    pub(super) fn wait_for_tasks(&mut self) -> oneshot::Receiver<Vec<RaiseTask>> {
+    pub(super) fn wait_for_tasks(&mut self, holder: Holder) -> oneshot::Receiver<Vec<RaiseTask>> {
         let (sender, receiver) = oneshot::channel();
-        self.raiser_seen = Some(Instant::now());
-        if let Some(tasks) = self.take_queued() {
+        self.holders.see(&holder, Instant::now());
+        if let Some(tasks) = self.take_queued(&holder) {
             // The receiver is here, so that this succeeds.
             let _ = sender.send(tasks);
             return receiver;
         }
-        self.raisers.retain(|raiser| !raiser.is_closed());
-        self.raisers.push_back(sender);
+        self.raisers.retain(|(_, raiser)| !raiser.is_closed());
+        self.raisers.push_back((holder, sender));
         receiver
     }
 
     /// Tasks that wait for the next raiser who comes.
-    pub(super) fn take_queued(&mut self) -> Option<Vec<RaiseTask>> {
-        while let Some(tasks) = self.queued.pop_front() {
-            // Evaluations may have ended since.
-            if tasks.iter().any(|task| self.raising.contains_key(&task.id)) {
-                return Some(tasks);
-            }
+    pub(super) fn take_queued(&mut self, holder: &Holder) -> Option<Vec<RaiseTask>> {
+        // Evaluations may have ended since.
+        let Pool { queued, raising, .. } = self;
+        queued.retain(|queued| queued.tasks.iter().any(|task| raising.contains_key(&task.id)));
+        let at = queued.iter().position(|queued| !queued.not.contains(holder))?;
+        let Queued { tasks, .. } = queued.remove(at)?;
+        for task in tasks.iter().filter(|task| matches!(task.kind, TaskKind::Stage { .. })) {
+            self.fetched.insert(task.id, holder.clone());
         }
-        None
+        Some(tasks)
+    }
+
+    /// Notes that a holder answered a task, in time or not.
+    pub(super) fn answered(&mut self, holder: &Holder, task: u64) {
+        self.holders.answered(holder, task);
     }
 
     /// Whether a raiser is here, or was a moment ago.
     pub(super) fn has_raiser(&self) -> bool {
-        self.raiser_seen.is_some_and(|seen| seen.elapsed() < 2 * RAISER_RETURNS)
-            || self.raisers.iter().any(|raiser| !raiser.is_closed())
+        self.holders.any(Instant::now()) || self.raisers.iter().any(|(_, raiser)| !raiser.is_closed())
     }
 
-    /// Takes back a task that no raiser came for.
-    fn withdraw(&mut self, id: u64) {
+    /// Takes back a task that no raiser came for, and returns whether it was in the queue.
+    fn withdraw(&mut self, id: u64) -> bool {
         let before = self.queued.len();
-        self.queued.retain(|tasks| tasks.iter().all(|task| task.id != id));
-        if self.queued.len() < before {
+        self.queued.retain(|queued| queued.tasks.iter().all(|task| task.id != id));
+        let was_queued = self.queued.len() < before;
+        if was_queued {
             // A task of the bandit's own may have been with it: the next one who comes is asked.
             self.asked = None;
         }
+        was_queued
     }
 
-    /// Gives `tasks` to a raiser that waits, or returns them.
-    fn give(&mut self, mut tasks: Vec<RaiseTask>) -> Result<(), Vec<RaiseTask>> {
-        while let Some(raiser) = self.raisers.pop_front() {
+    /// Gives `tasks` to a raiser that waits and may have them, or returns them.
+    fn give(
+        &mut self,
+        mut tasks: Vec<RaiseTask>,
+        may: impl Fn(&Holder) -> bool,
+    ) -> Result<Holder, Vec<RaiseTask>> {
+        while let Some(at) = self.raisers.iter().position(|(holder, _)| may(holder))
+            && let Some((holder, raiser)) = self.raisers.remove(at)
+        {
             match raiser.send(tasks) {
-                Ok(()) => return Ok(()),
+                Ok(()) => return Ok(holder),
                 Err(back) => tasks = back,
             }
         }
@@ -471,7 +503,7 @@ impl EncryptedServed {
 
     /// The number of raisers who wait for tasks.
     pub(crate) fn raisers_waiting(&self) -> usize {
-        lock(&self.pool).raisers.iter().filter(|raiser| !raiser.is_closed()).count()
+        lock(&self.pool).raisers.iter().filter(|(_, raiser)| !raiser.is_closed()).count()
     }
 
     /// Closes the pack with this number after the window, when its turn comes. More users join it until then.
@@ -581,11 +613,12 @@ mod tests {
     fn raisers_who_left_are_forgotten() {
         let mut pool = Pool::default();
         for _ in 0..100 {
-            drop(pool.wait_for_tasks());
+            drop(pool.wait_for_tasks("one".into()));
         }
-        let waits = pool.wait_for_tasks();
+        let waits = pool.wait_for_tasks("one".into());
         assert_eq!(pool.raisers.len(), 1);
-        assert!(pool.give(Vec::new()).is_ok() && pool.give(Vec::new()).is_err());
+        let mut give = |to: &str| pool.give(Vec::new(), |holder| **holder == *to).is_ok();
+        assert!(!give("another") && give("one") && !give("one"));
         drop(waits);
     }
 }

@@ -1,7 +1,7 @@
 //! What raisers are asked for, and what they answer.
 
 use super::EncryptedServed;
-use super::pool::{Given, Outcome, Wanted, blocking};
+use super::pool::{Given, Holder, Outcome, Wanted, blocking};
 use crate::access::Caller;
 use crate::bandits::{BodyLimit, Reply};
 use crate::error::Error;
@@ -56,19 +56,28 @@ impl EncryptedServed {
         // Whoever is too late learns that.
         let owner = |task| lock(&self.pool).waits(task).and_then(|_| all());
         let scores = |task| if asked { Ok(()) } else { owner(task) };
+        let holder = Holder::from(caller.identity());
         let (mut outcome, mut refused) = (None, None);
         for (task, raised) in message.raised {
             let done = match raised {
                 Raised::Exchanged(frames) => {
                     // Of an evaluation in stages, or of an update by products.
                     let staged = lock(&self.pool).waits(task).is_ok();
-                    all().and_then(|()| match staged {
-                        true => self.take_evaluation(task, &Raised::Exchanged(frames), None, &mut outcome),
+                    let done = all().and_then(|()| match staged {
+                        true => {
+                            let raised = Raised::Exchanged(frames);
+                            self.take_evaluation((task, &holder), &raised, None, &mut outcome)
+                        }
                         false => self.answer_task(task, Event::Exchanged { task, frames }),
-                    })
+                    });
+                    if let Ok(()) | Err(Error::TaskOver { .. }) = done {
+                        lock(&self.pool).answered(&holder, task);
+                    }
+                    done
                 }
-                raised @ (Raised::Scores(_) | Raised::Answers(_)) => scores(task)
-                    .and_then(|()| self.take_evaluation(task, &raised, message.ticket, &mut outcome)),
+                raised @ (Raised::Scores(_) | Raised::Answers(_)) => scores(task).and_then(|()| {
+                    self.take_evaluation((task, &holder), &raised, message.ticket, &mut outcome)
+                }),
                 Raised::Sum(frame) => {
                     all().and_then(|()| self.answer_task(task, Event::Raised { task, frame }))
                 }
@@ -92,7 +101,7 @@ impl EncryptedServed {
     /// waits. If the frame is refused, nothing is taken, and evaluation and user wait on.
     fn take_evaluation(
         &self,
-        task: u64,
+        (task, holder): (u64, &Holder),
         raised: &Raised,
         ticket: Option<Ticket>,
         outcome: &mut Option<Receiver<Outcome>>,
@@ -110,7 +119,7 @@ impl EncryptedServed {
                 Ok(Given::Answers(rayon::scope(|_| engine.read_answers(exchange, frame))?))
             }
             (Ok(Wanted::Stage(engine, step)), Raised::Exchanged(frames)) => {
-                Ok(Given::Stage(rayon::scope(|_| engine.read(step, frames))?))
+                Ok(Given::Stage(rayon::scope(|_| engine.read(step, frames))?, holder.clone()))
             }
             (Ok(_), _) => return Err(Error::TaskOver { task }),
             (Err(over), _) => Err(over),
@@ -141,19 +150,24 @@ impl EncryptedServed {
         Ok(())
     }
 
-    /// Tasks for a raiser, or `None` if there were none within `wait`, at most [`LONGEST_WAIT`].
-    pub(crate) async fn tasks(self: Arc<Self>, wait: Duration) -> Result<Option<Reply>, Error> {
+    /// Tasks for the raiser `caller`, or `None` if there were none within `wait`, at most [`LONGEST_WAIT`].
+    pub(crate) async fn tasks(
+        self: Arc<Self>,
+        wait: Duration,
+        caller: &Caller,
+    ) -> Result<Option<Reply>, Error> {
+        let holder = Holder::from(caller.identity());
         let served = self.clone();
         let own = blocking(move || Ok(served.own_task())).await?;
         let tasks = match own {
             Some(task) => vec![task],
             // Who does not wait is not expected to come back.
-            None if wait.is_zero() => match lock(&self.pool).take_queued() {
+            None if wait.is_zero() => match lock(&self.pool).take_queued(&holder) {
                 Some(tasks) => tasks,
                 None => return Ok(None),
             },
             None => {
-                let receiver = lock(&self.pool).wait_for_tasks();
+                let receiver = lock(&self.pool).wait_for_tasks(holder);
                 match tokio::time::timeout(wait.min(LONGEST_WAIT), receiver).await {
                     Ok(Ok(tasks)) => tasks,
                     _ => return Ok(None),

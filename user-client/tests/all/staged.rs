@@ -1,11 +1,13 @@
 //! Staged decisions over HTTP: a device, a server and a holder of the key that answers every step.
 
 use crate::device::rng;
+use crate::raiser::eventually;
 use crate::server::Server;
 use protocol::{Answers, BanditConfig, Exchanging, WidthShape};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 use testkit::ClearTwin;
-use user_client::{Error, Raiser, RaiserOptions, Stop};
+use user_client::{BanditDevice, Client, Error, Raiser, RaiserOptions, Stop};
 
 fn config() -> BanditConfig {
     BanditConfig { exchanges: Exchanging::Staged, ..BanditConfig::new(4, 2) }
@@ -125,35 +127,78 @@ fn no_user_answers_a_stage() {
     assert!(asking.request().is_some(), "it asks again");
 }
 
-/// A holder that takes a step and does not answer costs its turn, and another one answers.
-#[test]
-fn a_silent_holder_costs_its_turn() {
-    let server = Server::start("127.0.0.1:0");
-    let (client, device) = (server.client(), server.device());
-    let created = client.create_encrypted(&config()).unwrap();
-    let bandit = device.join(&created).unwrap();
-    let stop = Stop::default();
-    let raiser = raiser(&server, &stop);
-    std::thread::scope(|scope| {
-        let stopping = Stopping(&stop);
-        // It takes one task, and is silent.
-        let silent = scope.spawn(|| {
-            let reply = client.raises(&created.id, bandit.limits(), 20).unwrap().unwrap();
-            assert_eq!(bandit.read(&reply).unwrap().tasks.len(), 1);
+/// A holder that comes for tasks and answers none.
+struct Silent {
+    stop: Stop,
+    taken: Arc<Mutex<Vec<Vec<u8>>>>,
+}
+
+impl Silent {
+    fn start<'s>(scope: &'s std::thread::Scope<'s, '_>, client: Client, bandit: &'s BanditDevice) -> Self {
+        let silent = Silent { stop: Stop::default(), taken: Arc::default() };
+        let (stop, taken) = (silent.stop.clone(), silent.taken.clone());
+        scope.spawn(move || {
+            while !stop.is_stopped() {
+                let came = client.raises(&bandit.created().id, bandit.limits(), 1).unwrap();
+                taken.lock().unwrap().extend(came);
+            }
         });
-        let user = {
-            let (bandit, client) = (&bandit, server.client());
-            scope.spawn(move || {
-                std::thread::sleep(Duration::from_millis(500));
-                bandit.decide(&client, &[context(1), context(2)], &mut rng(1)).unwrap()
-            })
-        };
-        silent.join().unwrap();
-        let thread = scope.spawn(move || raiser.run());
-        let round = user.join().unwrap();
-        assert!(round.choice.reliable, "{:?}", round.choice.values);
-        drop(stopping);
-        thread.join().unwrap().unwrap();
+        silent
+    }
+
+    fn taken(&self) -> usize {
+        self.taken.lock().unwrap().len()
+    }
+}
+
+impl Drop for Silent {
+    fn drop(&mut self) {
+        self.stop.stop();
+    }
+}
+
+/// A silent holder costs one evaluation its patience, and is asked for nothing in the next minute, whether it
+/// is alone or not. Once it answers, though late, it is asked again.
+#[test]
+fn a_silent_holder_is_asked_once() {
+    let patience = Duration::from_secs(8);
+    let server = Server::start_patient("127.0.0.1:0", patience);
+    let (client, device) = (server.client(), server.device());
+    let created = [(); 2].map(|()| client.create_encrypted(&config()).unwrap());
+    let [silent, good] = ["silent", "good"].map(|name| server.client_of(name, &[helba_server::Scope::Raise]));
+    let [alone, other] = created.each_ref().map(|created| device.join(created).unwrap());
+    let rows = [context(1), context(2)];
+    let stop = Stop::default();
+    let options = RaiserOptions { bandits: [created[1].id.clone()].into(), ..RaiserOptions::default() };
+    let raiser = Raiser::new(good.clone(), server.device(), options, stop.clone(), rng(8), |_| ());
+    std::thread::scope(|scope| {
+        let _stopping = Stopping(&stop);
+        let of_alone = Silent::start(scope, silent.clone(), &alone);
+        eventually("it waits", || server.raisers_waiting(&created[0].id) == 1);
+        let began = Instant::now();
+        for _ in 0..2 {
+            let refused = alone.decide(&client, &rows, &mut rng(1)).map(drop).unwrap_err();
+            assert!(refused.to_string().contains("no holder of the key"), "{refused}");
+        }
+        // A device asks again three times, so that these were eight evaluations.
+        assert_eq!(of_alone.taken(), 1);
+        assert!(began.elapsed() >= patience);
+        let reply = of_alone.taken.lock().unwrap()[0].clone();
+        let late = alone.raise(&alone.read(&reply).unwrap().tasks, None, &mut rng(2)).unwrap();
+        assert!(silent.post_raises(&created[0].id, alone.limits(), &late).is_err(), "the evaluation is over");
+        alone.decide(&client, &rows, &mut rng(1)).map(drop).unwrap_err();
+        assert_eq!(of_alone.taken(), 2);
+
+        // It waits before the other one does.
+        let beside = Silent::start(scope, silent.clone(), &other);
+        eventually("it waits", || server.raisers_waiting(&created[1].id) == 1);
+        scope.spawn(move || raiser.run());
+        eventually("both wait", || server.raisers_waiting(&created[1].id) == 3);
+        for seed in 0..4 {
+            let round = other.decide(&client, &rows, &mut rng(seed)).unwrap();
+            assert!(round.choice.reliable, "{:?}", round.choice.values);
+            assert_eq!(beside.taken(), 1);
+        }
     });
 }
 

@@ -1,6 +1,6 @@
 //! Who is asked for a task: raisers who wait, the next raiser who comes, or users of an evaluation.
 
-use super::{Awaited, EncryptedServed, Pool, User};
+use super::{Awaited, EncryptedServed, Pool, Queued, User};
 use crate::error::Error;
 use helba::Task;
 use host::{lock, os_rng};
@@ -35,6 +35,7 @@ impl Drop for Raising<'_> {
     fn drop(&mut self) {
         let mut pool = lock(self.pool);
         pool.raising.remove(&self.task);
+        pool.fetched.remove(&self.task);
         pool.withdraw(self.task);
         self.tickets.iter().for_each(|ticket| drop(pool.tickets.remove(ticket)));
     }
@@ -68,10 +69,10 @@ impl EncryptedServed {
             tasks.extend(self.own_task());
         }
         let mut pool = lock(&self.pool);
-        let Err(mut tasks) = pool.give(tasks) else { return Ok(GivenTo::Raiser) };
+        let Err(mut tasks) = pool.give(tasks, |_| true) else { return Ok(GivenTo::Raiser) };
         if !*queued && pool.has_raiser() {
             *queued = true;
-            pool.queued.push_back(tasks);
+            pool.queued.push_back(Queued { tasks, not: Vec::new() });
             return Ok(GivenTo::Queued);
         }
         pool.withdraw(task.id);
@@ -136,12 +137,12 @@ impl EncryptedServed {
 
     /// Gives the task of the bandit's own to a raiser that waits.
     pub(in crate::bandits) fn offer_task(self: &Arc<Self>) {
-        if lock(&self.pool).raisers.iter().all(oneshot::Sender::is_closed) {
+        if lock(&self.pool).raisers.iter().all(|(_, raiser)| raiser.is_closed()) {
             return;
         }
         let Some(task) = self.own_task() else { return };
         let mut pool = lock(&self.pool);
-        if pool.give(vec![task]).is_err() {
+        if pool.give(vec![task], |_| true).is_err() {
             // All are gone: the next one who comes is asked.
             pool.asked = None;
         }
@@ -165,13 +166,15 @@ mod tests {
                 let mut pool = lock(&pool);
                 pool.raising.insert(id, Awaited::Scores(sender, 0));
                 pool.tickets.insert(ticket, oneshot::channel().1);
-                pool.queued.push_back(vec![task]);
+                pool.queued.push_back(Queued { tasks: vec![task], not: Vec::new() });
+                pool.fetched.insert(id, "one".into());
                 pool.asked = Some((id, Instant::now()));
             }
             drop(Raising { pool: &pool, task: id, tickets: vec![ticket] });
         }
         let pool = lock(&pool);
-        assert!(pool.raising.is_empty() && pool.tickets.is_empty() && pool.queued.is_empty());
+        assert!(pool.raising.is_empty() && pool.tickets.is_empty());
+        assert!(pool.queued.is_empty() && pool.fetched.is_empty());
         assert!(pool.asked.is_none(), "a task that nobody came for is given to the next raiser");
     }
 }

@@ -2,14 +2,16 @@
 //! the key who may answer every task moves numbers between the products ([`protocol::staged`]). No user of an
 //! evaluation is asked.
 //!
-//! A step goes to a holder of the key who waits, or to the next one who comes. Who has not answered within
-//! [`PATIENCE`], less what others have used up of it but at least a second, has lost its turn, and the same
-//! bytes go to the next one. All silent holders together cost an evaluation at most twice that time. Without
-//! another holder it is refused, as an evaluation that nobody raises is.
+//! A step goes to the holder who answered the last one, if it waits or did a moment ago, or else to another.
+//! All silent holders together cost an evaluation its patience ([`crate::Settings::stage_patience`]), and no
+//! more: one who is asked has what is left of it, or half of that while there is another one, who then gets
+//! the same bytes.
+//! Who misses its time is not asked for the next minute, by any evaluation. Without a holder who can be asked
+//! an evaluation is refused, as one that nobody raises is.
 
 use super::evaluate::Answered;
 use super::raises::Raising;
-use super::{Awaited, EncryptedServed, RAISER_RETURNS, Turn, User, blocking};
+use super::{Awaited, EncryptedServed, Holder, Pool, Queued, RAISER_RETURNS, Turn, User, blocking};
 use crate::error::Error;
 use crate::metrics::Step;
 use ckks::Ciphertext;
@@ -23,8 +25,54 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use wire::RaiseTask;
 
-/// The time for which an evaluation waits for holders of the key who are silent.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Whom an evaluation asks.
+struct Owners {
+    /// How long it still waits for those who are silent.
+    patience: Duration,
+    /// Who answered the last step.
+    last: Option<Holder>,
+}
+
+/// A step that is asked for.
+struct Offered {
+    /// How long its answer is waited for.
+    wait: Duration,
+    /// Who has it. `None` while it is in the queue.
+    to: Option<Holder>,
+}
+
+impl Pool {
+    /// Gives a step to a holder who waits, or puts it into the queue of those who waited a moment ago. `None`
+    /// if nobody can be asked, or the evaluation has waited too long.
+    fn offer(&mut self, task: &RaiseTask, owners: &mut Owners) -> Option<Offered> {
+        let left = Some(owners.patience).filter(|left| !left.is_zero())?;
+        let fetched = self.fetched.remove(&task.id);
+        if self.withdraw(task.id) {
+            // The one who answered the last step did not come for it.
+            owners.last = None;
+        }
+        let is_waiting =
+            |of: &Holder| self.raisers.iter().any(|(holder, sender)| holder == of && !sender.is_closed());
+        let [asked, mut not] = self.holders.to_ask(is_waiting, Instant::now());
+        let turn = |to: &Holder| if asked.iter().any(|other| other != to) { left / 2 } else { left };
+        if let Some(holder) = fetched {
+            return Some(Offered { wait: turn(&holder), to: Some(holder) });
+        }
+        if asked.is_empty() {
+            return None;
+        }
+        let wanted = owners.last.as_ref().filter(|last| asked.contains(last));
+        not.extend(asked.iter().filter(|holder| wanted.is_some_and(|wanted| wanted != *holder)).cloned());
+        let tasks = vec![task.clone()];
+        match self.give(tasks, |holder| !not.contains(holder)) {
+            Ok(holder) => Some(Offered { wait: turn(&holder), to: Some(holder) }),
+            Err(tasks) => {
+                self.queued.push_back(Queued { tasks, not });
+                Some(Offered { wait: left.min(RAISER_RETURNS), to: None })
+            }
+        }
+    }
+}
 
 /// Contexts that are evaluated in stages.
 pub(super) struct SealedContexts {
@@ -71,7 +119,8 @@ impl EncryptedServed {
     ) -> Result<Answered<'a>, Error> {
         let SealedContexts { contexts, model, scalars } = sealed;
         let numbers: Arc<Vec<Vec<usize>>> = Arc::new(users.iter().map(|user| user.numbers.clone()).collect());
-        let (mut raise, mut circuit, mut silence) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
+        let mut owners = Owners { patience: self.shared.stages.stage_patience, last: None };
+        let (mut raise, mut circuit) = (Duration::ZERO, Duration::ZERO);
         let served = self.clone();
         let begin = self.computed(&mut circuit, move || {
             let staging = served.exchanges.staged.as_ref().ok_or(Error::Broken("no stages"))?;
@@ -92,7 +141,7 @@ impl EncryptedServed {
                 tokio::task::spawn_blocking(move || rayon::scope(|_| engine.encode_masks(&evaluation)))
             };
             let step = evaluation.asks().0;
-            let reply = self.ask_an_owner(kind, frames, (&engine, step), &mut silence).await?;
+            let reply = self.ask_an_owner(kind, frames, (&engine, step), &mut owners).await?;
             let masks = masks.await.map_err(|_| Error::Broken("a computation panicked"))??;
             raise += began.elapsed();
             self.shared.stages.metrics.took(Step::Exchange, began.elapsed());
@@ -137,40 +186,36 @@ impl EncryptedServed {
         Ok(done)
     }
 
-    /// What a holder of the key makes of a step. `silence` is how long the evaluation has waited for others
-    /// in vain.
+    /// What a holder of the key makes of a step.
     async fn ask_an_owner(
         self: &Arc<Self>,
         kind: TaskKind,
         masked: Vec<Vec<u8>>,
         (engine, step): (&Arc<StagedEngine>, usize),
-        silence: &mut Duration,
+        owners: &mut Owners,
     ) -> Result<StageReply, Error> {
         let task = RaiseTask { id: os_rng()?.next_u64() | 1 << 63, kind, masked };
         let (sender, mut reply) = oneshot::channel();
         let _raising: Raising = self.begin(task.id, Awaited::Stage(sender, engine.clone(), step))?;
         loop {
-            let waits = {
-                let mut pool = lock(&self.pool);
-                match pool.give(vec![task.clone()]) {
-                    Ok(()) => PATIENCE.saturating_sub(*silence).max(RAISER_RETURNS),
-                    Err(tasks) if pool.has_raiser() => {
-                        pool.queued.push_back(tasks);
-                        RAISER_RETURNS
-                    }
-                    Err(_) => return Err(Error::NotRaised),
-                }
-            };
+            let offered = lock(&self.pool).offer(&task, owners);
+            let Offered { wait, to } = offered.ok_or(Error::NotRaised)?;
             let began = Instant::now();
-            match tokio::time::timeout(waits, &mut reply).await {
-                Ok(Ok(reply)) => return Ok(reply),
+            match tokio::time::timeout(wait, &mut reply).await {
+                Ok(Ok((reply, holder))) => {
+                    owners.last = Some(holder);
+                    return Ok(reply);
+                }
                 // The bandit was deleted.
                 Ok(Err(_)) => return Err(self.deleted()),
-                Err(_) => *silence += began.elapsed(),
+                Err(_) => owners.patience = owners.patience.saturating_sub(began.elapsed()),
             }
-            lock(&self.pool).withdraw(task.id);
-            if *silence >= 2 * PATIENCE {
-                return Err(Error::NotRaised);
+            let Some(holder) = to else { continue };
+            let mut pool = lock(&self.pool);
+            // An answer may have come at the last moment.
+            if pool.waits(task.id).is_ok() {
+                tracing::warn!(bandit = self.created.id, %holder, "a holder of the key was silent: it is not asked for a minute");
+                pool.holders.rest(&holder, task.id, Instant::now());
             }
         }
     }
