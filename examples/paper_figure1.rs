@@ -19,7 +19,7 @@ use bandit::{
     Width,
 };
 use clap::Parser;
-use protocol::{BanditConfig, Updates, WidthShape};
+use protocol::{BanditConfig, Exchanging, Updates, WidthShape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::fmt::Write as _;
@@ -222,7 +222,7 @@ fn encrypted(args: &Args, config: &BanditConfig, bound: f64) -> Result<Encrypted
         args.json,
         user_client::MOST_ANSWERS,
         None,
-        (args.width(), Updates::Slots),
+        (args.width(), Updates::Slots, Exchanging::One),
     )?;
     let progress =
         support::progress(args.rounds * args.encrypted_seeds, "learning on ciphertexts", args.json);
@@ -294,7 +294,7 @@ fn both_methods(args: &Args, config: &BanditConfig, bound: f64) -> Result<()> {
         args.json,
         user_client::MOST_ANSWERS,
         None,
-        (args.width(), Updates::Slots),
+        (args.width(), Updates::Slots, Exchanging::One),
     )?;
     let paper = PaperDeployment::start(args.toy, args.json)?;
     let bandit = default.device().join(&default.client().create_encrypted(config)?)?;

@@ -16,7 +16,7 @@ use bandit::{Arithmetic, HelbaClear, UniformRandom};
 use clap::Parser;
 use datasets::{Dataset, DatasetLog};
 use host::Draft;
-use protocol::{Answers, BanditConfig, Updates, WidthShape};
+use protocol::{Answers, BanditConfig, Exchanging, Updates, WidthShape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::io::Write;
@@ -93,7 +93,7 @@ fn main() -> Result<()> {
     let writing = |path: &Path| format!("cannot write {}", path.display());
     let draft =
         args.plot.as_deref().map(|path| Draft::create(path).with_context(|| writing(path))).transpose()?;
-    let keys_for = (WidthShape::default(), args.updates);
+    let keys_for = (WidthShape::default(), args.updates, Exchanging::One);
     let deployment = Deployment::start_with((d, k), args.toy, args.json, 0, None, keys_for)?;
     let mut rng = user_client::os_rng()?;
     let bandit = deployment.device().join(&deployment.client().create_encrypted(&config)?)?;
@@ -224,7 +224,7 @@ fn serve_shop(no_open: bool) -> Result<()> {
         false,
         0,
         Some(authority.address()),
-        (WidthShape::default(), Updates::Slots),
+        (WidthShape::default(), Updates::Slots, Exchanging::One),
     )?;
     let (folder, opened) = (deployment.folder().to_path_buf(), AtomicBool::new(no_open));
     let tell = move |link: &str| {

@@ -8,7 +8,7 @@ pub(crate) mod web;
 use anyhow::{Context, Result, ensure};
 use host::{Undone, lock};
 use indicatif::{ProgressBar, ProgressStyle};
-use protocol::{Shape, Updates, WidthShape};
+use protocol::{Exchanging, Shape, Updates, WidthShape};
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -108,19 +108,19 @@ impl Deployment {
     /// Generates keys for d features and k arms in a temporary folder, and starts a server on a free loopback
     /// port. The device answers at most `trace_answers` trace questions.
     pub(crate) fn start(d: usize, k: usize, toy: bool, quiet: bool, trace_answers: u64) -> Result<Self> {
-        let keys = (WidthShape::default(), Updates::Slots);
-        Self::start_with((d, k), toy, quiet, trace_answers, None, keys)
+        let keys_for = (WidthShape::default(), Updates::Slots, Exchanging::One);
+        Self::start_with((d, k), toy, quiet, trace_answers, None, keys_for)
     }
 
     /// As [`Self::start`], with the pages of the shop if there is a key `authority`, and keys of bandits that
-    /// have this width and compute updates like this.
+    /// have this width, and compute updates and evaluations like this.
     pub(crate) fn start_with(
         (d, k): (usize, usize),
         toy: bool,
         quiet: bool,
         trace_answers: u64,
         authority: Option<SocketAddr>,
-        (width, updates): (WidthShape, Updates),
+        (width, updates, exchanges): (WidthShape, Updates, Exchanging),
     ) -> Result<Self> {
         host::undo_on_signals().context("listening for signals")?;
         let (folder, of_folder) = folder()?;
@@ -128,7 +128,7 @@ impl Deployment {
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs());
         let security = if toy { keygen::Security::None } else { keygen::Security::Classical128 };
         let shape = Shape::for_problem(d, k);
-        let request = keygen::Request { shape, security, width, updates, created };
+        let request = keygen::Request { shape, security, width, exchanges, updates, created };
         let bar = progress(0, "generating keys", quiet);
         let start = Instant::now();
         let summary =

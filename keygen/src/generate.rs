@@ -1,7 +1,9 @@
 use crate::Error;
 use ckks::{GaloisElement, KeyId, KeyStorage, Params, ParamsSpec, PublicKey, Security};
 use ckks_secret::SecretKey;
-use protocol::{AnswerKeys, DecisionKeys, GaloisKey, KeyPlan, ScoreRing, Shape, Updates, WidthShape};
+use protocol::{
+    AnswerKeys, DecisionKeys, Exchanging, GaloisKey, KeyPlan, ScoreRing, Shape, Updates, WidthShape,
+};
 use rand::CryptoRng;
 use std::io::Write;
 use wire::{
@@ -19,6 +21,9 @@ pub struct Request {
     pub security: Security,
     /// The width of the bandits that the keys serve; those of a root serve both.
     pub width: WidthShape,
+    /// How often evaluations ask a holder of the key. Those of stages take the tangent and updates by
+    /// products.
+    pub exchanges: Exchanging,
     /// How the updates of their bandits are computed.
     pub updates: Updates,
     /// The time in the manifests, in seconds since 1970.
@@ -52,8 +57,8 @@ pub fn generate<R: CryptoRng>(
     rng: &mut R,
     mut progress: impl FnMut(u32, u32),
 ) -> Result<Summary, Error> {
-    let Request { shape, security, width, updates, created } = request;
-    let plan = KeyPlan::for_updates(shape, security, width, updates)?;
+    let Request { shape, security, width, exchanges, updates, created } = request;
+    let plan = KeyPlan::for_exchanges(shape, security, width, updates, exchanges)?;
     check_security(&plan.params, security)?;
     let large = RingKeys::large(&plan, rng)?;
     let decisions = plan.decisions.as_ref().map(|keys| RingKeys::decisions(keys, rng)).transpose()?;
@@ -67,7 +72,8 @@ pub fn generate<R: CryptoRng>(
         let scores = ScoresManifest::new(&scores.params, scores.key_id, of_scores, answers);
         let manifest = Manifest::new(params, key_id, shape, created, frames, digest, scores)
             .of_width(width)
-            .of_updates(updates);
+            .of_updates(updates)
+            .of_exchanges(exchanges);
         match of_decisions {
             Some(ring) => manifest.with_decisions(DecisionsManifest::new(
                 &ring.params,

@@ -8,7 +8,8 @@ use host::say;
 use indicatif::{ProgressBar, ProgressStyle};
 use keygen::{Passphrase, Request, Security, create_files, create_paper_files, os_rng};
 use protocol::paper::PaperPlan;
-use protocol::{MOST_ARMS, MOST_FEATURES, Shape, Updates, WidthShape};
+use protocol::staged::{MOST_STAGED_ARMS, MOST_STAGED_FEATURES};
+use protocol::{Exchanging, MOST_ARMS, MOST_FEATURES, Shape, Updates, WidthShape};
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
@@ -63,12 +64,18 @@ enum Command {
         /// `tangent` goes on to work.
         #[arg(long, default_value = "tangent", value_parser = width)]
         width: WidthShape,
+        /// How often a decision asks a holder of the key: `one` raise, which every device may answer;
+        /// `staged` 4 to ⌈log₂ K⌉ + 3 times, for up to 64 features and 256 arms with a tenth of the bytes of
+        /// keys, which a raiser or a device with the scope `raise` answers. Bandits in stages have the
+        /// tangent, a public schedule and updates by products.
+        #[arg(long, default_value = "one")]
+        exchanges: Exchanging,
         /// How updates are computed: `slots` in a deep ring, by two exchanges that every device may answer;
         /// `products` in the ring of scores, by some nine that a raiser or a device with the scope `raise`
         /// answers. Keys for products are much smaller. Their bandits have the tangent, a public schedule and
-        /// at most 16 features.
-        #[arg(long, default_value = "slots")]
-        updates: Updates,
+        /// at most 16 features with one raise [default: slots with one raise, products in stages].
+        #[arg(long)]
+        updates: Option<Updates>,
     },
     /// Says what a problem would cost before any key is generated: seconds a decision, bytes a round, users
     /// at once, size of the bundle, memory.
@@ -124,19 +131,24 @@ fn run(command: Command) -> anyhow::Result<()> {
             toy,
             security,
             width,
+            exchanges,
             updates,
         } => {
+            let updates = updates.unwrap_or(match exchanges {
+                Exchanging::One => Updates::Slots,
+                Exchanging::Staged => Updates::Products,
+            });
             if method == "paper" {
                 anyhow::ensure!(
-                    (security, width, updates)
-                        == (Security::Classical128, WidthShape::Tangent, Updates::Slots),
-                    "--method paper has keys of 128 bits or toy keys, and takes none of --security, --width and --updates"
+                    (security, width, updates, exchanges)
+                        == (Security::Classical128, WidthShape::Tangent, Updates::Slots, Exchanging::One),
+                    "--method paper has keys of 128 bits or toy keys, and takes none of --security, --width, --exchanges and --updates"
                 );
                 PaperPlan::check_shape(features, arms)?;
                 return create_paper([&public, &secret], passphrase_file.as_deref(), toy);
             }
             let security = if toy { Security::None } else { security };
-            let wanted = (security, width, updates);
+            let wanted = (security, width, updates, exchanges);
             create((features, arms), [&public, &secret], passphrase_file.as_deref(), wanted)
         }
         Command::Plan { features, arms, rounds, security, explain, json } => {
@@ -200,16 +212,23 @@ fn create(
     (features, arms): (usize, usize),
     [public, secret]: [&Path; 2],
     passphrase_file: Option<&Path>,
-    (security, width, updates): (Security, WidthShape, Updates),
+    (security, width, updates, exchanges): (Security, WidthShape, Updates, Exchanging),
 ) -> anyhow::Result<()> {
     // No parameter set fits larger problems, and the power of two must not overflow.
-    for (name, value, most) in [("--features", features, MOST_FEATURES), ("--arms", arms, MOST_ARMS)] {
-        anyhow::ensure!((1..=most).contains(&value), "{name} {value}: keys carry from 1 to {most}");
+    for (name, value, of_one, staged) in [
+        ("--features", features, MOST_FEATURES, MOST_STAGED_FEATURES),
+        ("--arms", arms, MOST_ARMS, MOST_STAGED_ARMS),
+    ] {
+        let (most, more) = match exchanges {
+            Exchanging::One => (of_one, format!(", and those of `--exchanges staged` up to {staged}")),
+            Exchanging::Staged => (staged, String::new()),
+        };
+        anyhow::ensure!((1..=most).contains(&value), "{name} {value}: keys carry from 1 to {most}{more}");
     }
     let passphrase = opened(passphrase_file)?;
     let (start, created) = (Instant::now(), now());
     let shape = Shape::for_problem(features, arms);
-    let request = Request { shape, security, width, updates, created };
+    let request = Request { shape, security, width, exchanges, updates, created };
     let bar = key_bar()?;
     let result = create_files(request, public, secret, passphrase.as_ref(), &mut os_rng()?, |done, total| {
         bar.set_length(total.into());
@@ -217,6 +236,8 @@ fn create(
     });
     bar.finish_and_clear();
     let summary = result.map_err(|error| match error {
+        // No other shape helps against what contradicts stages.
+        keygen::Error::Protocol(why @ protocol::Error::OutOfRange(_)) => why.into(),
         keygen::Error::Protocol(why) => planner::Error::no_plan(features, arms, 1000, why).into(),
         other => anyhow::Error::new(other),
     })?;
@@ -329,6 +350,13 @@ fn print_manifest(m: &wire::Manifest) -> anyhow::Result<()> {
     say!("fingerprint   {}", m.fingerprint);
     say!("key id        {}", m.key_id);
     say!("shape         {}", m.shape);
+    say!(
+        "made for      {}",
+        match m.exchanges {
+            Exchanging::One => "decisions of one raise",
+            Exchanging::Staged => "decisions in stages",
+        }
+    );
     say!("security      {} bits", m.security_bits);
     say!("log2(QP)      {:.1}", m.log2_qp);
     if let Some(ring) = &m.decisions {

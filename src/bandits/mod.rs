@@ -166,7 +166,7 @@ pub fn audit(bundle: PublicBundle, folder: &Path, only: Option<&str>) -> Result<
 fn engines(bundle: PublicBundle) -> Result<(DeepEngine, Engine, Manifest), Error> {
     let PublicBundle { manifest, params, public_key, key_id, keys, decisions, scores } = bundle;
     let engine = DeepEngine::new(params, public_key, key_id, manifest.shape, keys)?;
-    let engine = engine.with_decisions(decisions).updating(manifest.updates);
+    let engine = engine.with_decisions(decisions).made_for(manifest.updates, manifest.exchanges);
     let ScoreKeys { ring, params, public_key, key_id, keys, switch } = scores;
     let encrypted = Engine::new(engine.clone(), ring, params, public_key, key_id, keys, switch)?;
     Ok((engine, encrypted, manifest))

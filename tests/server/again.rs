@@ -50,7 +50,7 @@ fn long_contexts(user: &User, rng: &mut ChaCha20Rng) -> Vec<u8> {
     let small = keys().small().params();
     let rings = user.http.keys.device().rings();
     let ring = &keys().bundle.scores;
-    let answers = ring.switch.small().params();
+    let answers = ring.switch.as_ref().unwrap().small().params();
     let exchanges = Exchanges::new(&created.config, &created.plan, ring.ring, small, rings, answers).unwrap();
     let opposite: Vec<Vec<f64>> = rows.iter().map(|row| row.iter().map(|x| -x).collect()).collect();
     let [one, other] = [&rows, &opposite].map(|rows| exchanges.layout.contexts(&[rows]).unwrap());

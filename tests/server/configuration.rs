@@ -120,9 +120,9 @@ const FIELDS: [Field; 21] = [
     ),
     (
         "exchanges",
-        "`one` or `staged`",
+        "`one`, `staged` or `null`",
         &["\"two\""],
-        "`staged` asks a holder of the key with a token for raises 4 to ⌈log₂ K⌉ + 3 times for an evaluation, and no device: it needs `helba-raiser`, a tangent, a public schedule, 6 comparison bits and keys for 3 or 4 arms.",
+        "Left out, as the keys were made (`helba-keygen create --exchanges`). `staged` asks a holder of the key with a token for raises 4 to ⌈log₂ K⌉ + 3 times for an evaluation, and no device: it needs `helba-raiser`, a tangent, a public schedule, 6 comparison bits, and keys of stages, or of one raise for 3 or 4 arms. Keys of stages refuse `one`.",
     ),
     (
         "open_model",

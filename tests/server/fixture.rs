@@ -5,7 +5,7 @@ use ckks::Plaintext;
 use ckks_secret::SecretKey;
 use helba_server::{AppState, Connections, Settings, app, serve};
 use num_complex::Complex64;
-use protocol::{BanditConfig, Shape, Updates, WidthShape};
+use protocol::{BanditConfig, Exchanging, Shape, Updates, WidthShape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::io::{BufRead, BufReader, Read};
@@ -35,16 +35,28 @@ pub(crate) struct Keys {
 
 impl Keys {
     fn generate(seed: u64, toy: bool, width: WidthShape) -> Self {
-        Self::generate_for(seed, toy, width, Updates::Slots)
+        Self::generate_for(seed, toy, width, Updates::Slots, (D, K, Exchanging::One))
     }
 
-    fn generate_for(seed: u64, toy: bool, width: WidthShape, updates: Updates) -> Self {
+    fn generate_for(
+        seed: u64,
+        toy: bool,
+        width: WidthShape,
+        updates: Updates,
+        (d, k, exchanges): (usize, usize, Exchanging),
+    ) -> Self {
         // Statics are never dropped, so that a temporary folder would stay after each run.
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("server-keys-{seed}"));
         std::fs::create_dir_all(&folder).unwrap();
         let security = if toy { keygen::Security::None } else { keygen::Security::Classical128 };
-        let request =
-            keygen::Request { shape: Shape::for_problem(D, K), security, width, updates, created: 0 };
+        let request = keygen::Request {
+            shape: Shape::for_problem(d, k),
+            security,
+            width,
+            exchanges,
+            updates,
+            created: 0,
+        };
         let (mut public, mut secret) = (Vec::new(), Vec::new());
         keygen::generate(request, &mut public, &mut secret, &mut ChaCha20Rng::seed_from_u64(seed), |_, _| ())
             .unwrap();
@@ -107,7 +119,17 @@ pub(crate) fn tangent_keys() -> &'static Keys {
 /// Of updates by products.
 pub(crate) fn product_keys() -> &'static Keys {
     static KEYS: OnceLock<Keys> = OnceLock::new();
-    KEYS.get_or_init(|| Keys::generate_for(6, true, WidthShape::Tangent, Updates::Products))
+    KEYS.get_or_init(|| {
+        Keys::generate_for(6, true, WidthShape::Tangent, Updates::Products, (D, K, Exchanging::One))
+    })
+}
+
+/// Of decisions in stages, for 17 to 32 features and 5 to 8 arms.
+pub(crate) fn stage_keys() -> &'static Keys {
+    static KEYS: OnceLock<Keys> = OnceLock::new();
+    KEYS.get_or_init(|| {
+        Keys::generate_for(7, true, WidthShape::Tangent, Updates::Products, (32, 8, Exchanging::Staged))
+    })
 }
 
 /// At 128 bits of security: seconds to make, some hundred MB.

@@ -23,6 +23,7 @@ mod paper;
 mod power_loss;
 mod products;
 mod rounds;
+mod stages;
 mod start;
 mod tls;
 mod tokens;

@@ -4,7 +4,7 @@ use crate::Error;
 use crate::answers::{Answers, AnswersSpent, REPEAT_ANSWERS, RepeatsSpent};
 use ckks::{KeyId, Params, Security};
 use ckks_secret::{MAX_SEALED_BYTES, SecretKey};
-use protocol::{Rings, Shape, Updates};
+use protocol::{Exchanging, Rings, Shape, Updates};
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::Path;
@@ -17,6 +17,7 @@ pub struct Device {
     scores_key_id: KeyId,
     shape: Shape,
     updates: Updates,
+    exchanges: Exchanging,
     token: AccessToken,
     keys: SecretKeys,
 }
@@ -77,12 +78,14 @@ impl Device {
         let answers = Answers::new(key_id, secret.params());
         let repeats = Answers::of_repeats(key_id, secret.params());
         let keys = SecretKeys { deep: secret, decisions: None, small: scores.0, answers, repeats };
-        Device { key_id, scores_key_id: scores.1, shape, updates: Updates::Slots, token, keys }
+        let (updates, exchanges) = (Updates::default(), Exchanging::default());
+        Device { key_id, scores_key_id: scores.1, shape, updates, exchanges, token, keys }
     }
 
-    /// The device of keys whose bandits compute their updates like this; in slots without it.
-    pub fn updating(self, updates: Updates) -> Self {
-        Device { updates, ..self }
+    /// The device of keys that were made for such updates and evaluations; those of one raise and updates in
+    /// slots without it.
+    pub fn made_for(self, updates: Updates, exchanges: Exchanging) -> Self {
+        Device { updates, exchanges, ..self }
     }
 
     /// The device with these keys of a ring for evaluations alone, and their id. Trace answers and repeats
@@ -107,7 +110,7 @@ impl Device {
         let scores = SecretKey::from_bytes(&bundle.scores.params, &bundle.scores.frame)?;
         bundle.manifest.scores.check_key(scores.1)?;
         let mut device = Self::new(secret, key_id, scores, bundle.manifest.shape, bundle.token)
-            .updating(bundle.manifest.updates);
+            .made_for(bundle.manifest.updates, bundle.manifest.exchanges);
         if let (Some(stated), Some(ring)) = (&bundle.manifest.decisions, &bundle.decisions) {
             let decisions = SecretKey::from_bytes(&ring.params, &ring.frame)?;
             stated.check_key(decisions.1)?;
@@ -178,7 +181,7 @@ impl Device {
     /// The parameters of the rings of circuits.
     pub fn rings(&self) -> Rings {
         let (updates, decisions) = (self.params().clone(), self.decisions().0.params().clone());
-        Rings { updates, decisions, by: self.updates }
+        Rings { updates, decisions, by: self.updates, exchanges: self.exchanges }
     }
 
     /// The parameters of the ring of scores.

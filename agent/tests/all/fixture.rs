@@ -46,6 +46,7 @@ pub(crate) fn bundles_for(d: usize, k: usize, seed: u64) -> (Vec<u8>, Vec<u8>) {
         shape: Shape::for_problem(d, k),
         security: keygen::Security::None,
         width: Default::default(),
+        exchanges: Default::default(),
         updates: Default::default(),
         created: 0,
     };

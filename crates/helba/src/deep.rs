@@ -3,7 +3,7 @@ use circuits::inverse::Newton;
 use circuits::{Encrypted, SlotAlgebra};
 use ckks::{Ciphertext, EvaluationKeys, Evaluator, GaloisElement, KeyId, Params, PublicKey, RingKeys};
 use fault::OutOfRange;
-use protocol::{BanditConfig, Factors, Rings, Shape, Updates};
+use protocol::{BanditConfig, Exchanging, Factors, Rings, Shape, Updates};
 
 /// Computes batch updates in the deep ring, with the parameters, public key and evaluation keys of a key
 /// pair. [`crate::Engine`] computes evaluations, with the same keys or with those of a ring of their own.
@@ -12,10 +12,11 @@ pub struct DeepEngine {
     public_key: PublicKey,
     key_id: KeyId,
     shape: Shape,
-    /// Vectors with the period of updates.
+    /// Vectors with the period of updates; all slots, if they have fewer and updates are products.
     update: Encrypted,
     decisions: Option<RingKeys>,
     by: Updates,
+    exchanges: Exchanging,
 }
 
 /// The levels of a model under its mask, and of the model that comes back.
@@ -29,7 +30,7 @@ impl DeepEngine {
     /// An engine with the keys that [`protocol::KeyPlan`] lists for `shape`.
     ///
     /// # Errors
-    /// [`Error::Circuit`] if the shape has more slots than the ring.
+    /// [`Error::Circuit`] never.
     pub fn new(
         params: Params,
         public_key: PublicKey,
@@ -37,14 +38,15 @@ impl DeepEngine {
         shape: Shape,
         keys: EvaluationKeys,
     ) -> Result<Self, Error> {
-        let evaluator = Evaluator::new(params, keys);
-        let update = Encrypted::new(evaluator, shape.update_slots())?;
-        Ok(DeepEngine { public_key, key_id, shape, update, decisions: None, by: Updates::Slots })
+        let slots = shape.update_slots().min(params.max_slots());
+        let update = Encrypted::new(Evaluator::new(params, keys), slots)?;
+        let (by, exchanges) = (Updates::default(), Exchanging::default());
+        Ok(DeepEngine { public_key, key_id, shape, update, decisions: None, by, exchanges })
     }
 
-    /// The engine of keys whose bandits compute their updates like this ([`protocol::KeyPlan::updates`]).
-    pub fn updating(self, by: Updates) -> Self {
-        DeepEngine { by, ..self }
+    /// The engine of keys that were made for such updates and evaluations ([`protocol::KeyPlan`]).
+    pub fn made_for(self, by: Updates, exchanges: Exchanging) -> Self {
+        DeepEngine { by, exchanges, ..self }
     }
 
     /// The engine with these keys of a ring for evaluations alone ([`protocol::KeyPlan::decisions`]), if
@@ -67,7 +69,7 @@ impl DeepEngine {
     pub fn rings(&self) -> Rings {
         let updates = self.params().clone();
         let decisions = self.decisions.as_ref().map_or(&updates, |keys| keys.evaluator.params()).clone();
-        Rings { updates, decisions, by: self.by }
+        Rings { updates, decisions, by: self.by, exchanges: self.exchanges }
     }
 
     /// The parameters.

@@ -23,7 +23,9 @@ pub struct Engine {
     ring: ScoreRing,
     /// The keys of the ring of scores.
     scores: RingKeys,
-    answers: AnswerTables,
+    answer_params: Params,
+    /// `None` with keys of stages.
+    answers: Option<AnswerTables>,
 }
 
 /// What takes the entries of a request alone into the ring of answers.
@@ -70,10 +72,10 @@ pub struct Evaluated {
 
 impl Engine {
     /// The engine of the keys of `deep`, of those of the ring of scores, and of `switch`, which has the keys
-    /// of [`protocol::AnswerKeys`].
+    /// of [`protocol::AnswerKeys`]; keys of stages have none.
     ///
     /// # Errors
-    /// [`Error::Ckks`] if `switch` is of other rings.
+    /// [`Error::Ckks`] if `switch` is of other rings, and without it for rings that have none of answers.
     pub fn new(
         deep: DeepEngine,
         ring: ScoreRing,
@@ -81,14 +83,21 @@ impl Engine {
         public_key: PublicKey,
         key_id: KeyId,
         keys: EvaluationKeys,
-        switch: RingSwitch,
+        switch: impl Into<Option<RingSwitch>>,
     ) -> Result<Self, Error> {
         let decisions = deep.decisions();
         let slots = decisions.evaluator.params().max_slots();
         let slots = Encrypted::new(decisions.evaluator.clone(), slots)?;
-        let answers = AnswerTables::new(AnswerLayout::new(ring, deep.shape(), slots.slots()), switch)?;
+        let (answer_params, answers) = match switch.into() {
+            Some(switch) => {
+                let answer_params = switch.small().params().clone();
+                let layout = AnswerLayout::new(ring, deep.shape(), slots.slots());
+                (answer_params, Some(AnswerTables::new(layout, switch)?))
+            }
+            None => (ring.answers(decisions.evaluator.params().spec()).validate()?, None),
+        };
         let scores = RingKeys { evaluator: Evaluator::new(params, keys), public_key, key_id };
-        Ok(Engine { deep, decisions, slots, ring, scores, answers })
+        Ok(Engine { deep, decisions, slots, ring, scores, answer_params, answers })
     }
 
     /// The engine of staged evaluations by these exchanges, with the same keys.
@@ -126,7 +135,7 @@ impl Engine {
 
     /// The parameters of answers, which are encrypted under the secret of the ring of scores.
     pub fn answer_params(&self) -> &Params {
-        self.answers.switch.small().params()
+        &self.answer_params
     }
 
     /// The id of the key pair of the ring of scores.
@@ -274,10 +283,9 @@ impl Engine {
         users: &[usize],
         rng: &mut R,
     ) -> Result<Ciphertext, Error> {
-        let tables = &self.answers;
-        self.check_users(users)?;
+        let tables = self.check_users(users)?;
         let mut out = tables.fold(users, &evaluated.products)?;
-        ckks::flood_assign(tables.switch.small().params(), &mut out, ANSWER_FLOOD_BITS, rng);
+        ckks::flood_assign(&self.answer_params, &mut out, ANSWER_FLOOD_BITS, rng);
         Ok(out)
     }
 
@@ -328,11 +336,14 @@ impl Engine {
         Ok(answers.flooded_frame(self.answer_params(), self.scores.key_id, &places, ENTRY_FLOOD_BITS, rng)?)
     }
 
-    fn check_users(&self, users: &[usize]) -> Result<(), Error> {
-        if users.is_empty() || users.iter().any(|user| *user >= self.answers.layout.users()) {
+    /// The tables of answers, after a check of the numbers of these users.
+    fn check_users(&self, users: &[usize]) -> Result<&AnswerTables, Error> {
+        let tables =
+            self.answers.as_ref().ok_or(Error::Broken("an answer of one raise with keys of stages"))?;
+        if users.is_empty() || users.iter().any(|user| *user >= tables.layout.users()) {
             return Err(Error::Broken("an answer to a user that the evaluation does not have"));
         }
-        Ok(())
+        Ok(tables)
     }
 
     /// The trace comparison of an evaluation as a question to a holder of the key: the constant coefficient,

@@ -286,12 +286,12 @@ fn add(eval: &Evaluator, ciphertexts: &mut [Ciphertext], coefficients: &[Vec<i64
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ckks::Security;
     use ckks_secret::{SecretKey, decrypt_coefficients};
     use nalgebra::{DMatrix, DVector};
     use protocol::staged::StagedLayout;
     use protocol::{
-        BanditConfig, Exchanging, INVERSE_TOLERANCE, KeyPlan, Rings, ScoreLayout, ScoreRing, Shape, Updates,
-        WidthShape,
+        BanditConfig, Exchanging, INVERSE_TOLERANCE, KeyPlan, ScoreLayout, Shape, Updates, WidthShape,
     };
     use rand::RngExt;
     use testkit::ScoresParty;
@@ -332,16 +332,14 @@ mod tests {
             let shape = Shape::for_problem(features, arms);
             let mut config = BanditConfig::new(features, arms);
             config.linear.lambda = lambda;
-            let (rings, ring) = if shape.dim <= 16 {
-                let plan = KeyPlan::new(shape, false, WidthShape::Tangent).unwrap();
-                (plan.rings().unwrap(), plan.scores)
-            } else {
-                config.exchanges = Exchanging::Staged;
-                let stages = ckks::LOGN14_LOGQP409_DEPTH11.validate().unwrap();
-                let rings = Rings { updates: stages.clone(), decisions: stages, by: Updates::Products };
-                (rings, ScoreRing { params: ckks::LOGN13_LOGQP147_SCORES, gap: shape.dim })
+            let (width, security) = (WidthShape::Tangent, Security::Classical128);
+            let keys = match shape.dim {
+                ..=16 => KeyPlan::with_security(shape, security, width),
+                _ => KeyPlan::for_exchanges(shape, security, width, Updates::Products, Exchanging::Staged),
             };
-            let plan = config.plan(rings, shape, ring).unwrap();
+            let keys = keys.unwrap();
+            let ring = keys.scores;
+            let plan = config.plan(keys.rings().unwrap(), shape, ring).unwrap();
             let layout = ScoreLayout::new(&config, &plan, ring);
             let mut rng = ChaCha20Rng::seed_from_u64(71);
             let party = ScoresParty::generate(ring, &mut rng).unwrap();

@@ -3,7 +3,9 @@
 use crate::levels::{ANSWER_LEVEL, DecisionLevels, REFRESH_LEVEL, UpdateLevels};
 use crate::products::{MOST_CONDITION, MatrixLayout};
 use crate::staged::{ALL_PAIRS_LEVEL, MOST_STAGED_LOG_N, StagedLayout};
-use crate::{Counters, Error, Factors, MOST_SUMMED, Rings, ScoreRing, Shape, Updates, warm_steps};
+use crate::{
+    Counters, Error, Exchanging, Factors, MOST_SUMMED, Rings, ScoreRing, Shape, Updates, warm_steps,
+};
 use bandit::{LinearConfig, Schedule, Width, WidthShape};
 use ckks::Params;
 use fault::OutOfRange;
@@ -63,9 +65,10 @@ pub struct BanditConfig {
     /// What a user learns from a decision.
     #[serde(default)]
     pub answers: Answers,
-    /// How often an evaluation asks a holder of the key.
+    /// How often an evaluation asks a holder of the key; without it, as the keys were made for
+    /// ([`Plan::exchanges`]).
     #[serde(default)]
-    pub exchanges: Exchanging,
+    pub exchanges: Option<Exchanging>,
     /// That everyone who holds the key may see the model, which [`Answers::Scores`] shows to each of them. A
     /// server does not know whether a key is one user's or shared by many, so that the creator must say it.
     #[serde(default)]
@@ -86,19 +89,6 @@ pub enum Answers {
     /// z and u of every arm, from which the device computes the arm. No deep circuit runs and nothing is
     /// raised. From one answer the model can be computed, so that [`BanditConfig::open_model`] must be set.
     Scores,
-}
-
-/// How often an evaluation asks a holder of the key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Exchanging {
-    /// Once for the raise of its scores, and if it has several requests once for its answers. A user of the
-    /// evaluation may be asked.
-    #[default]
-    One,
-    /// Four times, or for more users ⌈log₂ K⌉ + 3 times ([`crate::staged`]). Only holders of the key who may
-    /// answer every task are asked, and no user of an evaluation.
-    Staged,
 }
 
 fn default_horizon() -> u64 {
@@ -140,7 +130,7 @@ impl BanditConfig {
             comparison_bits: default_comparison_bits(),
             sqrt_degree: default_sqrt_degree(),
             answers: Answers::Arm,
-            exchanges: Exchanging::One,
+            exchanges: None,
             open_model: false,
             counters: None,
         }
@@ -182,9 +172,14 @@ impl BanditConfig {
     /// fit these keys.
     pub fn plan(&self, rings: impl Into<Rings>, shape: Shape, ring: ScoreRing) -> Result<Plan, Error> {
         let rings = rings.into();
-        let Rings { updates, decisions, by } = &rings;
+        let Rings { updates, decisions, by, exchanges: made_for } = &rings;
+        let exchanges = self.exchanges.unwrap_or(*made_for);
+        if (*made_for, exchanges) == (Exchanging::Staged, Exchanging::One) {
+            let want = "staged with these keys, or keys of `helba-keygen create --exchanges one`";
+            return Err(OutOfRange::new("exchanges", "one", want).into());
+        }
         let batch = self.check(shape)?;
-        let (need, have) = match (by, self.exchanges) {
+        let (need, have) = match (by, exchanges) {
             (Updates::Slots, _) => (shape.slots(), updates.max_slots()),
             (Updates::Products, Exchanging::One) => (2 * shape.user_slots(), decisions.max_slots()),
             // The stages of two users, and more if there is room.
@@ -203,7 +198,7 @@ impl BanditConfig {
         }
         self.check_threshold(batch)?;
         self.check_sizes()?;
-        let (scores_level, users) = match self.exchanges {
+        let (scores_level, users) = match exchanges {
             Exchanging::One => {
                 let level = DecisionLevels::new(self, shape)?.sum();
                 self.check_depth(level, &rings)?;
@@ -222,6 +217,7 @@ impl BanditConfig {
         };
         Ok(Plan {
             updates: *by,
+            exchanges,
             scores_level,
             statistics_level,
             model_level,
@@ -237,11 +233,6 @@ impl BanditConfig {
     /// Whether everyone who holds the key can compute the model, which every view of the bandit states.
     pub fn shows_model(&self) -> bool {
         self.answers == Answers::Scores
-    }
-
-    /// Whether evaluations are staged.
-    pub fn is_staged(&self) -> bool {
-        self.exchanges == Exchanging::Staged
     }
 
     /// Whether each request is decided by itself, and no scores are raised.
@@ -363,12 +354,12 @@ impl BanditConfig {
         }
         let (top, log_n) = (decisions.max_level(), decisions.spec().log_n);
         if top < ALL_PAIRS_LEVEL {
-            let advice = "take keys of `helba-keygen create --width tangent` for 3 or 4 arms".to_string();
+            let advice = "take keys of `helba-keygen create --exchanges staged`".to_string();
             return Err(Error::Depth { what: "a staged decision", need: ALL_PAIRS_LEVEL, have: top, advice });
         }
         if log_n > MOST_STAGED_LOG_N {
             let want = "one with these keys: a staged decision takes a ring of evaluations of at most 2^14 \
-                        coefficients, which keys of a tangent for 3 or 4 arms have";
+                        coefficients, which keys of `helba-keygen create --exchanges staged` have";
             return Err(field("exchanges", "staged".into(), want));
         }
         StagedLayout::most_users(self, ring.n(), decisions.max_slots())
@@ -568,6 +559,8 @@ pub struct Plan {
     /// How updates are computed. By products they have no levels: those of statistics, model and refresh are
     /// 0.
     pub updates: Updates,
+    /// How often an evaluation asks a holder of the key.
+    pub exchanges: Exchanging,
     /// The level of raised scores, which is the depth of the circuit.
     pub scores_level: usize,
     /// The level of raised statistics.

@@ -1,3 +1,4 @@
+use crate::staged::{MOST_STAGED_ARMS, MOST_STAGED_FEATURES};
 use crate::{MOST_ARMS, MOST_FEATURES, Shape};
 use fault::Fault;
 
@@ -36,8 +37,9 @@ pub enum Error {
     },
     /// Capacity: more slots than a ciphertext holds.
     #[error(
-        "so many features and arms do not fit into a ciphertext, which has {have} slots where {need} are needed: keys carry up to \
-         {MOST_FEATURES} features and {MOST_ARMS} arms"
+        "so many features and arms do not fit into a ciphertext, which has {have} slots where {need} are needed: keys of one raise \
+         carry up to {MOST_FEATURES} features and {MOST_ARMS} arms, and those of `helba-keygen create --exchanges staged` up to \
+         {MOST_STAGED_FEATURES} and {MOST_STAGED_ARMS}"
     )]
     Slots {
         /// The slots of the problem.
@@ -179,16 +181,23 @@ pub enum Error {
 
 fn other_keys(features: usize, arms: usize, keys: Shape) -> String {
     let asked = format!("{features} features and {arms} arms");
-    match features <= MOST_FEATURES && arms <= MOST_ARMS {
-        true => format!(
-            "{asked} need other keys, since these are for {keys}: generate keys with `helba-keygen create --features {features} \
-             --arms {arms}`"
-        ),
-        false => format!(
-            "{asked} are more than any keys carry, which is {MOST_FEATURES} features and {MOST_ARMS} arms: offer fewer arms, or make \
-             fewer features, as `project` in a schema does (docs/data.md)"
-        ),
+    let advice = format!("--features {features} --arms {arms}`");
+    let fits = |most_features: usize, most_arms: usize| features <= most_features && arms <= most_arms;
+    if fits(MOST_FEATURES, MOST_ARMS) {
+        return format!(
+            "{asked} need other keys, since these are for {keys}: generate keys with `helba-keygen create {advice}"
+        );
     }
+    if fits(MOST_STAGED_FEATURES, MOST_STAGED_ARMS) {
+        return format!(
+            "{asked} are more than keys of one raise carry, which is {MOST_FEATURES} features and {MOST_ARMS} arms; these are for \
+             {keys}: generate keys of stages with `helba-keygen create --exchanges staged {advice}"
+        );
+    }
+    format!(
+        "{asked} are more than any keys carry, which is {MOST_STAGED_FEATURES} features and {MOST_STAGED_ARMS} arms: offer fewer \
+         arms, or make fewer features, as `project` in a schema does (docs/data.md)"
+    )
 }
 
 impl Error {

@@ -89,7 +89,7 @@ impl Exchanges {
         answers: &Params,
     ) -> Result<Self, ckks::Error> {
         let layout = ScoreLayout::new(config, plan, ring);
-        let Rings { updates, decisions, by } = &rings.into();
+        let Rings { updates, decisions, by, .. } = &rings.into();
         let slots = decisions.max_slots();
         let scores = Raise::new(small, decisions, layout.raised_scores(slots), LOG_SCORE, plan.scores_level)?;
         let of_slots = || {

@@ -5,7 +5,8 @@
 
 use crate::levels::{DecisionLevels, PRODUCTS_LEVEL};
 use crate::products::MatrixLayout;
-use crate::{AnswerLayout, BanditConfig, Error, Rings, ScoreRing, Shape, Updates};
+use crate::staged::{MOST_STAGED_ARMS, MOST_STAGED_FEATURES};
+use crate::{AnswerLayout, BanditConfig, Error, Exchanging, Rings, ScoreRing, Shape, Updates};
 use bandit::WidthShape;
 use ckks::{GaloisElement, KeyStorage, Params, ParamsSpec, PrefixSpec, Security};
 use fault::OutOfRange;
@@ -34,6 +35,12 @@ const EVALUATION_SETS: [ParamsSpec; 2] = [ckks::LOGN14_LOGQP409_DEPTH9, ckks::LO
 /// The parameter set of rings for evaluations alone, for tests.
 const EVALUATION_TOYS: [ParamsSpec; 1] = [ckks::TOY_LOGN12_DEPTH11];
 
+/// The parameter set of rings of stages, for 128 bits of security.
+const STAGES: ParamsSpec = ckks::LOGN14_LOGQP409_DEPTH11;
+
+/// The parameter set of rings of stages, for tests.
+const TOY_STAGES: ParamsSpec = ckks::TOY_LOGN12_DEPTH11;
+
 /// The parameter set of a shape, and the evaluation keys that it needs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeyPlan {
@@ -53,6 +60,9 @@ pub struct KeyPlan {
     /// How updates are computed. By products they need no keys but those of the ring of scores, and `params`
     /// is the ring of evaluations.
     pub updates: Updates,
+    /// How often evaluations ask a holder of the key. In stages `params` is the ring of stages, and there are
+    /// no Galois keys but those of packs, and none of answers.
+    pub exchanges: Exchanging,
 }
 
 /// A ring in which evaluations alone are computed, because their circuit has few levels: of bandits with a
@@ -198,6 +208,64 @@ impl KeyPlan {
         }
     }
 
+    /// As [`Self::for_updates`], for evaluations that ask a holder of the key so often. Stages take the
+    /// tangent, updates by products and at most 128 bits of security.
+    ///
+    /// # Errors
+    /// As [`Self::for_updates`]; [`Error::OutOfRange`] for stages with another width, other updates or more
+    /// bits, and for more than [`MOST_STAGED_FEATURES`] features or [`MOST_STAGED_ARMS`] arms.
+    pub fn for_exchanges(
+        shape: Shape,
+        security: Security,
+        width: WidthShape,
+        updates: Updates,
+        exchanges: Exchanging,
+    ) -> Result<Self, Error> {
+        if exchanges == Exchanging::One {
+            return Self::for_updates(shape, security, width, updates);
+        }
+        let (field, got, want) = match (width, updates, security) {
+            (WidthShape::Root, ..) => ("width", "root".into(), "tangent"),
+            (_, Updates::Slots, _) => ("updates", "slots".into(), "products"),
+            (.., Security::Classical192 | Security::Classical256) => {
+                ("security", format!("{} bits", security.bits()), "at most 128 bits")
+            }
+            (.., Security::None | Security::Classical128) => return Self::staged(shape, security),
+        };
+        let want = format!("{want} with exchanges: staged, or exchanges: one");
+        Err(OutOfRange::new(field, got, want).into())
+    }
+
+    /// The keys of staged decisions.
+    fn staged(shape: Shape, security: Security) -> Result<Self, Error> {
+        let Shape { dim, arm_slots } = shape;
+        for (field, got, most) in
+            [("features", dim, MOST_STAGED_FEATURES), ("arms", arm_slots, MOST_STAGED_ARMS)]
+        {
+            if got > most {
+                return Err(OutOfRange::new(field, got, format!("at most {most}")).into());
+            }
+        }
+        let toy = match security {
+            Security::None => ScoreRing::of_stages(&TOY_STAGES, shape).ok().map(|ring| (TOY_STAGES, ring)),
+            _ => None,
+        };
+        let (params, scores) = match toy {
+            Some(toy) => toy,
+            None => (STAGES, ScoreRing::of_stages(&STAGES, shape)?),
+        };
+        Ok(KeyPlan {
+            params,
+            relin_level: params.depth,
+            galois: Vec::new(),
+            scores,
+            decisions: None,
+            answers: AnswerKeys { params: scores.answers(&params), switch: 0, rotations: Vec::new() },
+            updates: Updates::Products,
+            exchanges: Exchanging::Staged,
+        })
+    }
+
     /// The keys of bandits with a tangent and updates by products: one ring, with the levels of evaluations.
     fn with_products(shape: Shape, security: Security) -> Result<Self, Error> {
         let sets = match security {
@@ -229,8 +297,17 @@ impl KeyPlan {
             };
             let galois = row_rotations(shape).take(rotations).map(key).collect();
             let answers = AnswerKeys::new(scores, shape, &params);
-            let (relin_level, updates) = (params.depth, Updates::Products);
-            return Ok(KeyPlan { params, relin_level, galois, scores, decisions: None, answers, updates });
+            let (relin_level, updates, exchanges) = (params.depth, Updates::Products, Exchanging::One);
+            return Ok(KeyPlan {
+                params,
+                relin_level,
+                galois,
+                scores,
+                decisions: None,
+                answers,
+                updates,
+                exchanges,
+            });
         }
         Err(refused.unwrap_or(Error::Slots { need: 2 * shape.user_slots(), have }))
     }
@@ -287,8 +364,8 @@ impl KeyPlan {
         let of_decisions = decisions.as_ref().map_or(&params, |keys| &keys.params);
         let answers = AnswerKeys::new(scores, shape, of_decisions);
         let galois = galois.into_values().collect();
-        let updates = Updates::Slots;
-        Ok(Some(KeyPlan { params, relin_level: top, galois, scores, decisions, answers, updates }))
+        let (relin_level, updates, exchanges) = (top, Updates::Slots, Exchanging::One);
+        Ok(Some(KeyPlan { params, relin_level, galois, scores, decisions, answers, updates, exchanges }))
     }
 }
 
@@ -303,7 +380,7 @@ impl KeyPlan {
             Some(keys) => keys.params.validate()?,
             None => updates.clone(),
         };
-        Ok(Rings { updates, decisions, by: self.updates })
+        Ok(Rings { updates, decisions, by: self.updates, exchanges: self.exchanges })
     }
 }
 

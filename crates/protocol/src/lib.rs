@@ -36,14 +36,14 @@ pub mod staged;
 
 pub use answers::AnswerLayout;
 pub use bandit::{Bonus, PREDICTION_BOUND, UNCERTAINTY_BOUND, WidthShape};
-pub use config::{Answers, BanditConfig, Exchanging, INVERSE_TOLERANCE, MOST_LOGGED, Plan};
+pub use config::{Answers, BanditConfig, INVERSE_TOLERANCE, MOST_LOGGED, Plan};
 pub use counters::{ArmCounter, Counters, LEAST_COUNTED, LOG_COUNTER_STEPS};
 pub use error::Error;
 pub use exchanges::{AskedExchanges, Exchanges, MOST_FACTOR, SlotExchanges, TaskKind, exchanges_hash};
 pub use ids::{DecisionId, Erasure, LearnId, LearnReceipt, QuestionId, Receipt, Status};
 pub use key_plan::{AnswerKeys, Automorphism, DecisionKeys, GaloisKey, KeyPlan};
 pub use newton::{Factors, warm_steps};
-pub use rings::{Rings, Updates};
+pub use rings::{Exchanging, Rings, Updates};
 pub use scores::{
     LOG_CONTEXT, LOG_MODEL, LOG_SCORE, LOG_STATISTICS, MOST_DECISIONS, MOST_SUMMED, ScoreLayout, ScoreRing,
     check_features,

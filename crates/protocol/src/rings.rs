@@ -28,6 +28,31 @@ impl std::str::FromStr for Updates {
     }
 }
 
+/// How often an evaluation asks a holder of the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exchanging {
+    /// Once for the raise of its scores, and if it has several requests once for its answers. A user of the
+    /// evaluation may be asked.
+    #[default]
+    One,
+    /// Four times, or for more users ⌈log₂ K⌉ + 3 times ([`crate::staged`]). Only holders of the key who may
+    /// answer every task are asked, and no user of an evaluation.
+    Staged,
+}
+
+impl std::str::FromStr for Exchanging {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "one" => Ok(Exchanging::One),
+            "staged" => Ok(Exchanging::Staged),
+            _ => Err("this must be one or staged"),
+        }
+    }
+}
+
 /// The parameters of the rings with many levels: that of batch updates, and that of evaluations. They are one
 /// ring, unless evaluations have a smaller one of their own ([`crate::KeyPlan::decisions`]).
 #[derive(Debug, Clone)]
@@ -38,12 +63,16 @@ pub struct Rings {
     pub decisions: Params,
     /// How updates are computed.
     pub by: Updates,
+    /// What the keys were made for. Those for stages have the ring of stages as that of evaluations, and
+    /// serve no others.
+    pub exchanges: Exchanging,
 }
 
 impl From<&Params> for Rings {
     /// One ring for both.
     fn from(params: &Params) -> Self {
-        Rings { updates: params.clone(), decisions: params.clone(), by: Updates::Slots }
+        let (by, exchanges) = (Updates::default(), Exchanging::default());
+        Rings { updates: params.clone(), decisions: params.clone(), by, exchanges }
     }
 }
 

@@ -33,7 +33,9 @@
 use crate::levels::PRODUCTS_LEVEL;
 use crate::products::MatrixLayout;
 use crate::staged::{MOST_STAGED_DECISIONS, StagedLayout};
-use crate::{AnswerLayout, ArmCounter, BanditConfig, Error, KeyPlan, Plan, Shape, WidthShape, counters};
+use crate::{
+    AnswerLayout, ArmCounter, BanditConfig, Error, Exchanging, KeyPlan, Plan, Shape, WidthShape, counters,
+};
 use bandit::vector::within;
 use ckks::{ParamsSpec, Places, PrefixSpec, RAISE_FACTORS, Security, Term};
 use num_complex::Complex64;
@@ -79,6 +81,17 @@ pub struct ScoreRing {
 }
 
 impl ScoreRing {
+    /// The ring of keys of `shape` that were made for such evaluations, beside the large ring `large`.
+    ///
+    /// # Errors
+    /// As [`Self::beside`] and [`Self::of_stages`].
+    pub fn of_keys(large: &ParamsSpec, shape: Shape, exchanges: Exchanging) -> Result<Self, Error> {
+        match exchanges {
+            Exchanging::One => Self::beside(large, shape),
+            Exchanging::Staged => Self::of_stages(large, shape),
+        }
+    }
+
     /// The ring for keys of `shape` whose large ring has the set `large`: the smallest whose gap holds the
     /// D(D + 3)/2 numbers of an arm, among those that claim as many bits of security. A ring without security
     /// is exactly beside one without security.
@@ -86,15 +99,9 @@ impl ScoreRing {
     /// # Errors
     /// [`Error::Coefficients`] if no ring that is as small as the large one has so many.
     pub fn beside(large: &ParamsSpec, shape: Shape) -> Result<Self, Error> {
-        let rings = match large.security {
-            Security::None => &TOYS[..],
-            Security::Classical128 => &RINGS[..],
-            Security::Classical192 | Security::Classical256 => &STRONG_RINGS[..],
-        };
         let need = Self::coefficients(shape);
-        let rings = rings.iter().filter(|ring| ring.log_n <= large.log_n);
-        let params = rings.clone().find(|ring| need <= 1 << ring.log_n).copied().ok_or_else(|| {
-            let have = rings.map(|ring| 1 << ring.log_n).max().unwrap_or(0);
+        let params = rings(large).find(|ring| need <= 1 << ring.log_n).ok_or_else(|| {
+            let have = rings(large).map(|ring| 1 << ring.log_n).max().unwrap_or(0);
             Error::Coefficients { need, have }
         })?;
         Ok(ScoreRing { params, gap: (1usize << params.log_n) / (2 * shape.arm_slots) })
@@ -103,6 +110,26 @@ impl ScoreRing {
     /// The coefficients that the contexts of a decision take up.
     fn coefficients(shape: Shape) -> usize {
         2 * shape.arm_slots * numbers(shape.dim).next_power_of_two()
+    }
+
+    /// The ring for staged decisions of `shape` beside the ring of stages `large`: the smallest for so many
+    /// bits of security that holds the numbers of a feedback with its counters, and the matrices of updates.
+    /// Its gap is that of packs of products ([`StagedLayout::gap`]).
+    ///
+    /// # Errors
+    /// [`Error::Coefficients`] if no ring that is as small as the large one does.
+    pub fn of_stages(large: &ParamsSpec, shape: Shape) -> Result<Self, Error> {
+        let need = numbers(shape.dim) + 2 * shape.arm_slots;
+        let mut refused = Error::Coefficients { need, have: 0 };
+        for params in rings(large) {
+            let have = 1 << params.log_n;
+            match MatrixLayout::new(have, shape.dim) {
+                Ok(_) if need <= have => return Ok(ScoreRing { params, gap: shape.dim }),
+                Ok(_) => refused = Error::Coefficients { need, have },
+                Err(error) => refused = error,
+            }
+        }
+        Err(refused)
     }
 
     /// The ring of the keys for `shape` ([`KeyPlan::new`]).
@@ -135,6 +162,18 @@ impl ScoreRing {
     pub fn users(&self, shape: Shape, slots: usize) -> usize {
         self.gap.min(slots / shape.user_slots())
     }
+}
+
+/// The rings of scores that are no larger than that of the set `large`, and claim as many bits of security,
+/// the smallest first.
+fn rings(large: &ParamsSpec) -> impl Iterator<Item = ParamsSpec> {
+    let rings = match large.security {
+        Security::None => &TOYS[..],
+        Security::Classical128 => &RINGS[..],
+        Security::Classical192 | Security::Classical256 => &STRONG_RINGS[..],
+    };
+    let most = large.log_n;
+    rings.iter().copied().filter(move |ring| ring.log_n <= most)
 }
 
 /// L, the numbers that a context of `features` features has for each arm.
@@ -189,7 +228,8 @@ impl ScoreLayout {
             differences: config.raises_differences(),
             counts: config.counters.is_some(),
             most_logged: config.most_logged(0),
-            staged: config.is_staged().then(|| StagedLayout::of(config, plan.users, ring.n())),
+            staged: (plan.exchanges == Exchanging::Staged)
+                .then(|| StagedLayout::of(config, plan.users, ring.n())),
         }
     }
 

@@ -4,8 +4,8 @@ use bandit::Schedule;
 use ckks::{KeyId, Params, ParamsSpec, PublicKey, TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH11, TOY_LOGN12_DEPTH21};
 use ckks_secret::SecretKey;
 use protocol::{
-    BanditConfig, Counters, DecisionId, LearnId, Plan, QuestionId, Rings, ScoreLayout, ScoreRing, Shape,
-    TaskKind, Updates,
+    BanditConfig, Counters, DecisionId, Exchanging, LearnId, Plan, QuestionId, Rings, ScoreLayout, ScoreRing,
+    Shape, TaskKind, Updates,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -61,7 +61,7 @@ fn rings() -> (ScoreRing, Rings, Params) {
     let [updates, decisions, small] = [TOY_LOGN12_DEPTH21, TOY_LOGN12_DEPTH11, TOY_LOGN11_SCORES]
         .map(|spec| spec.validate().expect("a toy set"));
     let ring = ScoreRing::for_shape(shape(), true).expect("a ring of scores");
-    (ring, Rings { updates, decisions, by: Updates::Slots }, small)
+    (ring, Rings { updates, decisions, by: Updates::Slots, exchanges: Exchanging::One }, small)
 }
 
 /// A trace question.

@@ -131,7 +131,7 @@ impl Limits {
             max if level > max => Err(Error::Level { what, level, max }),
             _ => Ok(ckks::ciphertext_bytes(params, level, false)),
         };
-        let Rings { updates, decisions, by } = &rings.into();
+        let Rings { updates, decisions, by, .. } = &rings.into();
         let scores = ckks::ciphertext_bytes(small, small.max_level(), false);
         let raised = bytes_of(decisions, "raised scores", plan.scores_level)?
             .max(bytes_of(updates, "statistics", plan.statistics_level)?)

@@ -2,7 +2,7 @@
 
 use crate::{Error, TokenDigest};
 use ckks::{KeyId, Params, ParamsSpec, Security};
-use protocol::{Rings, ScoreRing, Shape, Updates, WidthShape};
+use protocol::{Exchanging, Rings, ScoreRing, Shape, Updates, WidthShape};
 use serde::{Deserialize, Serialize};
 
 /// The source of the bound on log₂(QP).
@@ -24,6 +24,8 @@ pub struct Manifest {
     pub width: WidthShape,
     /// How the updates of their bandits are computed.
     pub updates: Updates,
+    /// How often the evaluations of their bandits ask a holder of the key.
+    pub exchanges: Exchanging,
     /// The security of the parameters, in bits; 0 for toy keys.
     pub security_bits: u32,
     /// log₂ of the largest modulus under which anything is encrypted.
@@ -223,6 +225,7 @@ impl Manifest {
             shape,
             width: WidthShape::default(),
             updates: Updates::default(),
+            exchanges: Exchanging::default(),
             security_bits: params.spec().security.bits(),
             log2_qp: params.log_qp(),
             created,
@@ -242,6 +245,11 @@ impl Manifest {
     /// The manifest of a bundle whose keys serve bandits with such updates.
     pub fn of_updates(self, updates: Updates) -> Self {
         Manifest { updates, ..self }
+    }
+
+    /// The manifest of a bundle whose keys serve bandits with such evaluations.
+    pub fn of_exchanges(self, exchanges: Exchanging) -> Self {
+        Manifest { exchanges, ..self }
     }
 
     /// The manifest of a bundle that has keys of a ring for evaluations too.
@@ -276,7 +284,7 @@ impl Manifest {
     pub fn rings(&self) -> Result<Rings, Error> {
         let updates = self.params()?;
         let decisions = self.decisions.as_ref().map_or(Ok(updates.clone()), DecisionsManifest::params)?;
-        Ok(Rings { updates, decisions, by: self.updates })
+        Ok(Rings { updates, decisions, by: self.updates, exchanges: self.exchanges })
     }
 
     /// The security level that is stated.
@@ -305,13 +313,13 @@ impl Manifest {
         self.stated().check_key(key)
     }
 
-    /// The ring of scores with its parameters, which must be those of [`ScoreRing::beside`] the large ring.
+    /// The ring of scores with its parameters, which must be those of [`ScoreRing::of_keys`].
     ///
     /// # Errors
     /// [`Error::Manifest`] if the manifest states another ring; [`Error::Protocol`] if the shape has none; as
     /// [`Self::params`].
     pub fn scores(&self, large: &Params) -> Result<(ScoreRing, Params), Error> {
-        let ring = ScoreRing::beside(large.spec(), self.shape)?;
+        let ring = ScoreRing::of_keys(large.spec(), self.shape, self.exchanges)?;
         match self.scores.params == ring.params.name {
             true => Ok((ring, self.scores.params()?)),
             false => Err(differs("scores", &self.scores.params, ring.params.name)),

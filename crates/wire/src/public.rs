@@ -6,7 +6,7 @@ use ckks::{
     RingSwitch, Security,
 };
 use protocol::paper::PaperPlan;
-use protocol::{AnswerKeys, DecisionKeys, GaloisKey, KeyPlan, ScoreRing};
+use protocol::{AnswerKeys, DecisionKeys, Exchanging, GaloisKey, KeyPlan, ScoreRing};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -45,8 +45,9 @@ pub struct ScoreKeys {
     pub key_id: KeyId,
     /// The relinearisation key and the keys of [`ckks::pack_elements`], at the top level.
     pub keys: EvaluationKeys,
-    /// The switch of answers from the ring of evaluations, with the rotations of the fold.
-    pub switch: RingSwitch,
+    /// The switch of answers from the ring of evaluations, with the rotations of the fold; `None` with keys
+    /// of stages, whose answers have no switch.
+    pub switch: Option<RingSwitch>,
 }
 
 impl PublicBundle {
@@ -116,10 +117,13 @@ fn read_switch(
     large: &Params,
     params: Params,
     key_id: KeyId,
-) -> Result<RingSwitch, Error> {
+) -> Result<Option<RingSwitch>, Error> {
     let (got, want) = (stated.answers.frames as usize, plan.switch + plan.rotations.len());
     if got != want {
         return Err(differs("scores.answers.frames", &got.to_string(), &want.to_string()));
+    }
+    if want == 0 {
+        return Ok(None);
     }
     let limit = FrameLimits::new(&params).key_switch_key;
     let mut frame = Vec::new();
@@ -151,22 +155,29 @@ fn read_switch(
         }
         keys.galois.insert(element, Arc::new(key));
     }
-    Ok(RingSwitch::new(large, Evaluator::new(params, keys), switch)?)
+    Ok(Some(RingSwitch::new(large, Evaluator::new(params, keys), switch)?))
 }
 
 /// The key plan of the shape of a bundle, with its parameters.
 pub(crate) fn key_plan(manifest: &Manifest) -> Result<KeyPlan, Error> {
     use Security::{Classical128, Classical192, Classical256, None};
+    let Manifest { shape, width, updates, exchanges, .. } = *manifest;
+    let securities = match exchanges {
+        Exchanging::One => &[Classical128, Classical192, Classical256, None][..],
+        Exchanging::Staged => &[Classical128, None],
+    };
     let mut names = Vec::new();
-    for security in [Classical128, Classical192, Classical256, None] {
-        let plan = KeyPlan::for_updates(manifest.shape, security, manifest.width, manifest.updates)?;
+    for &security in securities {
+        let plan = KeyPlan::for_exchanges(shape, security, width, updates, exchanges)?;
         if plan.params.name == manifest.params {
             return Ok(plan);
         }
         names.push(plan.params.name);
     }
+    // That of tests comes last, if it is another one.
     names.dedup();
-    Err(differs("params", &manifest.params, &names[..names.len() - 1].join(" or ")))
+    names.truncate(names.len().saturating_sub(1).max(1));
+    Err(differs("params", &manifest.params, &names.join(" or ")))
 }
 
 /// The ring of evaluations that the manifest states, and its keys in `plan`: both or neither.

@@ -3,7 +3,7 @@
 use ckks_secret::SecretKey;
 use keygen::{Error, Request, Security, Summary, create_files, generate};
 use protocol::levels::PRODUCTS_LEVEL;
-use protocol::{ScoreRing, Shape};
+use protocol::{Exchanging, ScoreRing, Shape, Updates, WidthShape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::path::Path;
@@ -18,6 +18,7 @@ fn request() -> Request {
         shape: Shape::for_problem(2, 2),
         security: Security::None,
         width: Default::default(),
+        exchanges: Default::default(),
         updates: Default::default(),
         created: 1_700_000_000,
     }
@@ -48,6 +49,7 @@ fn bundles_for_more_bits_are_read() {
                 shape: Shape::for_problem(2, k),
                 security,
                 width: Default::default(),
+                exchanges: Default::default(),
                 updates: Default::default(),
                 created: 0,
             };
@@ -93,7 +95,8 @@ fn bundles_are_read_as_they_were_written() {
     let stated = manifest.scores;
     assert_eq!((scores.keys.galois.len(), stated.frames), (9, 11));
     // Answers take two keys of the ring switch, and one rotation.
-    assert_eq!((scores.switch.parts(), scores.switch.small().keys().galois.len()), (2, 1));
+    let switch = scores.switch.as_ref().unwrap();
+    assert_eq!((switch.parts(), switch.small().keys().galois.len()), (2, 1));
     assert_eq!(stated.answers.frames, 3);
     switching_works(&scores, &own, &secret);
     packing_works(&scores, &secret);
@@ -106,8 +109,9 @@ fn bundles_are_read_as_they_were_written() {
 fn switching_works(scores: &ScoreKeys, deep: &SecretKey, secret: &SecretKey) {
     let message = ckks::Plaintext::encode(deep.params(), &[0.75.into()], PRODUCTS_LEVEL).unwrap();
     let encrypted = ckks_secret::encrypt(deep, &message, &mut rng(9)).expand(deep);
-    let parts = scores.switch.split(&encrypted).unwrap();
-    let secret = secret.under(scores.switch.small().params());
+    let switch = scores.switch.as_ref().unwrap();
+    let parts = switch.split(&encrypted).unwrap();
+    let secret = secret.under(switch.small().params());
     for (part, want) in parts.iter().zip([0.75, 0.0]) {
         let slot = ckks_secret::decrypt(&secret, part, 1).with(|slots| slots[0]);
         assert!((slot - want).norm() < 1e-5, "{slot} for {want}");
@@ -374,7 +378,7 @@ fn contradictions_in_the_keys_of_answers_are_refused() {
     let kinds = read(&|_, frames| frames.swap(first + 1, first + 2));
     assert!(matches!(kinds, Err(wire::Error::Ckks(ckks::Error::BadFrame(_)))), "{kinds:?}");
     // A rotation below the top level, and another one.
-    let params = scores.switch.small().params();
+    let params = scores.switch.as_ref().unwrap().small().params();
     let secret = SecretKey::generate(params, &mut rng(3));
     for (k, level, missing) in [(-1, 0, true), (-2, 1, false)] {
         let element = ckks::GaloisElement::rotation(params, k);
@@ -391,7 +395,7 @@ fn contradictions_in_the_keys_of_answers_are_refused() {
     let mut old = ours.clone();
     old[8..10].copy_from_slice(&8u16.to_le_bytes());
     let error = PublicBundle::read(&old[..]).map(drop).unwrap_err().to_string();
-    let says = "the bundle has format version 8, this program reads version 11: generate new keys";
+    let says = "the bundle has format version 8, this program reads version 12: generate new keys";
     assert!(error.starts_with(says) && error.contains("a committee makes its own"), "{error}");
 }
 
@@ -406,7 +410,7 @@ fn a_ring_of_scores_may_be_as_large_as_the_deep_ring() {
         generate(request, &mut public, &mut secret, &mut rng(6), |_, _| {}).unwrap();
     let bundle = PublicBundle::read(&public[..]).unwrap();
     assert_eq!((bundle.scores.params.n(), bundle.manifest == manifest), (bundle.params.n(), true));
-    assert_eq!((bundle.scores.switch.parts(), manifest.scores.answers.frames), (1, 1));
+    assert_eq!((bundle.scores.switch.unwrap().parts(), manifest.scores.answers.frames), (1, 1));
     let secret = SecretBundle::read(&secret[..]).unwrap();
     assert_eq!((secret.manifest.frames, &secret.scores.params), (3, &bundle.scores.params));
 }
@@ -419,12 +423,80 @@ fn shapes_that_no_ring_holds_are_refused() {
         shape: Shape::for_problem(32, 4),
         security: Security::Classical128,
         width: Default::default(),
+        exchanges: Default::default(),
         updates: Default::default(),
         created: 0,
     };
     let error = generate(request, &mut public, &mut secret, &mut rng(6), |_, _| {}).unwrap_err();
-    assert!(error.to_string().contains("keys carry up to 16 features"), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("carry up to 16 features") && text.contains("--exchanges staged"), "{error}");
     assert!(public.is_empty() && secret.is_empty());
+}
+
+/// Public bundles for stages have the public key and the relinearisation key of both rings, the Galois keys
+/// of packs, and nothing else: at most 15 MB, and 10 MB up to 8 arms, with 128 bits of security.
+#[test]
+fn keys_of_stages_have_no_galois_key_but_those_of_packs() {
+    for (d, k, most) in [(2, 2, 10), (7, 4, 10), (16, 8, 10), (64, 8, 10), (16, 16, 15), (64, 256, 15)] {
+        let request = Request { security: Security::Classical128, ..staged(d, k) };
+        let (mut public, mut secret) = (Vec::new(), Vec::new());
+        let summary = generate(request, &mut public, &mut secret, &mut rng(8), |_, _| {}).unwrap();
+        println!("{d} features, {k} arms: {} and {} bytes", summary.public_bytes, summary.secret_bytes);
+        assert!(summary.public_bytes <= most * 1_000_000, "{d} {k}: {}", summary.public_bytes);
+        let bundle = PublicBundle::read(&public[..]).unwrap();
+        let packs = request.shape.dim.ilog2();
+        assert_eq!((bundle.manifest.frames, bundle.manifest.security_bits), (2 + 2 + packs, 128));
+        assert!(
+            bundle.keys.galois.is_empty() && bundle.decisions.is_none() && bundle.scores.switch.is_none()
+        );
+        let wanted = ckks::pack_elements(&bundle.scores.params, request.shape.dim).unwrap();
+        assert!(bundle.scores.keys.galois.keys().eq(&std::collections::BTreeSet::from_iter(wanted)));
+        assert_eq!(SecretBundle::read(&secret[..]).unwrap().manifest.frames, 3);
+    }
+}
+
+fn staged(d: usize, k: usize) -> Request {
+    Request {
+        shape: Shape::for_problem(d, k),
+        exchanges: Exchanging::Staged,
+        updates: Updates::Products,
+        ..request()
+    }
+}
+
+/// A root, updates in slots, more bits and larger shapes are refused by name, and a bundle that lacks a key
+/// of a pack or states other exchanges is not read.
+#[test]
+fn what_keys_of_stages_do_not_serve_is_refused() {
+    let good = staged(20, 5);
+    for (request, field) in [
+        (Request { width: WidthShape::Root, ..good }, "width"),
+        (Request { updates: Updates::Slots, ..good }, "updates"),
+        (Request { security: Security::Classical192, ..good }, "security"),
+        (Request { shape: Shape { dim: 128, arm_slots: 2 }, ..good }, "features"),
+        (Request { shape: Shape { dim: 2, arm_slots: 512 }, ..good }, "arms"),
+    ] {
+        let (mut public, mut secret) = (Vec::new(), Vec::new());
+        let error = generate(request, &mut public, &mut secret, &mut rng(9), |_, _| {}).unwrap_err();
+        let text = error.to_string();
+        assert!(matches!(error, Error::Protocol(protocol::Error::OutOfRange(_))), "{text}");
+        assert!(text.contains(field) && public.is_empty() && secret.is_empty(), "{text}");
+    }
+    let (mut public, mut secret) = (Vec::new(), Vec::new());
+    generate(good, &mut public, &mut secret, &mut rng(9), |_, _| {}).unwrap();
+    let read = |change: &dyn Fn(&mut Manifest, &mut Vec<Vec<u8>>)| {
+        PublicBundle::read(&rewritten(&public, change)[..]).map(drop)
+    };
+    read(&|_, _| {}).unwrap();
+    for frame in [1, 3, 4, 5, 6, 7, 8] {
+        let missing = read(&|m, frames| {
+            frames.remove(frame);
+            m.scores.frames -= u32::from(frame > 1);
+        });
+        assert!(matches!(missing, Err(wire::Error::MissingKey { .. })), "{frame}: {missing:?}");
+    }
+    let other = read(&|m, _| m.exchanges = Exchanging::One);
+    assert!(other.is_err(), "keys of stages were read as those of one raise");
 }
 
 #[test]

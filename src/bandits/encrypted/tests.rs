@@ -39,6 +39,7 @@ fn keys() -> (PublicBundle, Device) {
         shape: Shape::for_problem(2, 2),
         security: keygen::Security::None,
         width: Default::default(),
+        exchanges: Default::default(),
         updates: Default::default(),
         created: 0,
     };

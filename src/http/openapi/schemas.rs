@@ -578,7 +578,11 @@ fn encrypted() -> Named {
             (bits, count(), "The resolution of the comparison is 2 to the power of minus this: 6, 8 or 10."),
             (degree, count(), "The degree of the polynomial of the square root: 15 or 31."),
             (answers, one_of(&["arm", "scores"]), "What a user learns from a decision."),
-            (exchanges, one_of(&["one", "staged"]), "How often an evaluation asks a holder of the key."),
+            (
+                exchanges,
+                or_null(one_of(&["one", "staged"])),
+                "How often an evaluation asks a holder of the key; null: as the keys were made for.",
+            ),
             (open, truth(), "That everyone who holds the key may see the model."),
             (counters, or_null(reference("Counters")), "Encrypted counters per arm; null for none."),
         ];
@@ -598,6 +602,7 @@ fn encrypted() -> Named {
                 json!({ "enum": ["slots", "products"] }),
                 "How updates are computed. By products they have no levels: those of statistics, model and refresh are 0.",
             ),
+            ("exchanges", one_of(&["one", "staged"]), "How often an evaluation asks a holder of the key."),
             ("scores_level", count(), "The level of raised scores."),
             ("statistics_level", count(), "The level of raised statistics."),
             ("model_level", count(), "The level of a refreshed model."),
@@ -801,6 +806,11 @@ fn keys() -> Named {
             "updates",
             json!({ "enum": ["slots", "products"] }),
             "How the updates of the bandits of these keys are computed.",
+        ),
+        (
+            "exchanges",
+            one_of(&["one", "staged"]),
+            "How often the evaluations of the bandits of these keys ask a holder of the key.",
         ),
         ("created", text(), "The time of key generation (RFC 3339)."),
         ("token_digest", hex(), "The digest of the token in the secret bundle."),

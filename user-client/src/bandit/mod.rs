@@ -100,7 +100,8 @@ impl Device {
 impl<'a> Held<'a> {
     fn join(self, created: &Created) -> Result<BanditDevice<'a>, Error> {
         let (small, small_id) = (self.small(), self.scores_key_id());
-        let ring = ScoreRing::beside(self.params().spec(), self.shape())?;
+        let rings = self.rings();
+        let ring = ScoreRing::of_keys(self.params().spec(), self.shape(), rings.exchanges)?;
         same("parameters of scores", small.spec().name, ring.params.name.into())?;
         let params = self.params();
         same("fingerprint", &created.fingerprint, params.fingerprint().to_string())?;
@@ -108,7 +109,6 @@ impl<'a> Held<'a> {
         same("fingerprint of scores", &created.scores_fingerprint, small.fingerprint().to_string())?;
         same("key id of scores", &created.scores_key_id, small_id.to_string())?;
         let (config, plan) = (&created.config, &created.plan);
-        let rings = self.rings();
         if config.plan(&rings, self.shape(), ring)? != *plan {
             return Err(Error::PlanMismatch);
         }

@@ -21,6 +21,7 @@ pub(crate) fn bundles(shape: Shape, seed: u64) -> Bundles {
         shape,
         security: keygen::Security::None,
         width: Default::default(),
+        exchanges: Default::default(),
         updates: Default::default(),
         created: 0,
     };

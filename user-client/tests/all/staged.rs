@@ -10,7 +10,7 @@ use testkit::ClearTwin;
 use user_client::{BanditDevice, Client, Error, Raiser, RaiserOptions, Stop};
 
 fn config() -> BanditConfig {
-    BanditConfig { exchanges: Exchanging::Staged, ..BanditConfig::new(4, 2) }
+    BanditConfig { exchanges: Some(Exchanging::Staged), ..BanditConfig::new(4, 2) }
 }
 
 fn raiser(server: &Server, stop: &Stop) -> Raiser {

@@ -21,6 +21,7 @@ fn planned_bytes_are_those_made() {
         shape: Shape::for_problem(2, 2),
         security: Security::None,
         width: Default::default(),
+        exchanges: Default::default(),
         updates: Default::default(),
         created: 0,
     };
@@ -50,7 +51,7 @@ fn planned_bytes_are_those_made() {
     assert_eq!(memory("of evaluations"), decisions.evaluator.keys().bytes() as u64);
     assert_eq!(memory(""), bundle.keys.bytes() as u64);
     assert_eq!(memory("of scores"), scores.keys.bytes() as u64);
-    assert_eq!(memory("of answers"), scores.switch.bytes() as u64);
+    assert_eq!(memory("of answers"), scores.switch.unwrap().bytes() as u64);
 }
 
 /// Evaluation keys in a server's memory against the same keys as polynomials at the top of the chain, with a
