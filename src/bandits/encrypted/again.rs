@@ -12,7 +12,7 @@
 //! [`Senders`]: super::senders::Senders
 
 use super::EncryptedServed;
-use super::pool::{Brought, Outcome, Pack, Stages, User, blocking};
+use super::pool::{Brought, Holder, Outcome, Pack, Stages, User, blocking};
 use super::senders::Sender;
 use crate::error::Error;
 use helba::ScoresModel;
@@ -20,7 +20,7 @@ use host::lock;
 use protocol::DecisionId;
 use rayon::prelude::*;
 use service::Body;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -83,6 +83,8 @@ struct Asks {
 /// Users of an evaluation, or of a part of it.
 pub(super) struct Group {
     members: Vec<Member>,
+    /// Who answered a stage of its evaluation, or of one that this repeats.
+    pub(super) holders: BTreeSet<Holder>,
     pub(super) model: ScoresModel,
     pub(super) model_feedbacks: u64,
     /// The last round of the first evaluation, which determines the width.
@@ -140,7 +142,7 @@ enum Verdict {
 
 impl Group {
     pub(super) fn new(model: ScoresModel, model_feedbacks: u64, last: u64) -> Self {
-        Group { members: Vec::new(), model, model_feedbacks, last }
+        Group { members: Vec::new(), holders: BTreeSet::new(), model, model_feedbacks, last }
     }
 
     /// Adds a user with its round and the number of its answers, or one who left before it was answered.
@@ -149,7 +151,7 @@ impl Group {
     }
 
     fn with(&self, members: Vec<Member>) -> Self {
-        Group { members, model: self.model.clone(), ..*self }
+        Group { members, holders: self.holders.clone(), model: self.model.clone(), ..*self }
     }
 
     fn asks(&self) -> bool {

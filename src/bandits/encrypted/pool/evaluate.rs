@@ -2,7 +2,7 @@
 
 use super::raises::{GivenTo, Raising};
 use super::staged::SealedContexts;
-use super::{Awaited, EncryptedServed, Gathering, Pack, RAISER_RETURNS, Turn, User, blocking};
+use super::{Awaited, EncryptedServed, Gathering, Holder, Pack, RAISER_RETURNS, Turn, User, blocking};
 use crate::bandits::encrypted::again::{Group, Sent};
 use crate::error::Error;
 use crate::metrics::Step;
@@ -12,6 +12,7 @@ use helba::{Masked, ScoresModel, TraceTest};
 use host::{lock, os_rng};
 use protocol::TaskKind;
 use rand::Rng;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -29,6 +30,8 @@ struct Rest {
     others: Option<Vec<Sent>>,
     /// Whether this is a repeat.
     repeat: bool,
+    /// Who answered a stage of what this repeats.
+    holders: BTreeSet<Holder>,
 }
 
 /// What the circuit of an evaluation gives, and the times of its parts.
@@ -80,13 +83,15 @@ pub(super) struct Answered<'a> {
     pub(super) answers: Duration,
     /// Void when they are dropped.
     pub(super) asked: Vec<Raising<'a>>,
+    /// Who answered a stage.
+    pub(super) holders: BTreeSet<Holder>,
 }
 
 impl<'a> Answered<'a> {
     /// Without a question.
     pub(super) fn new(frames: Vec<Vec<u8>>, times: [Duration; 3], asked: Vec<Raising<'a>>) -> Self {
         let [raise, circuit, answers] = times;
-        Answered { frames, question: None, raise, circuit, answers, asked }
+        Answered { frames, question: None, raise, circuit, answers, asked, holders: BTreeSet::new() }
     }
 }
 
@@ -104,7 +109,7 @@ impl EncryptedServed {
         lock(&self.pool).evaluates(requests);
         let kept = users.iter().all(|user| user.sent.is_some());
         let others = gone.into_iter().map(|user| user.sent).collect::<Option<Vec<Sent>>>().filter(|_| kept);
-        let rest = Rest { model: model.clone(), others, repeat: false };
+        let rest = Rest { model: model.clone(), others, repeat: false, holders: BTreeSet::new() };
         let served = self.clone();
         let began = Instant::now();
         let sealed = blocking(move || {
@@ -150,6 +155,7 @@ impl EncryptedServed {
     pub(in crate::bandits::encrypted) async fn evaluate_again(self: &Arc<Self>, group: Group) -> Option<u64> {
         let mut turn = self.turn().await?;
         let (model, model_feedbacks, last) = (group.model.clone(), group.model_feedbacks, group.last);
+        let holders = group.holders.clone();
         let served = self.clone();
         let sealed = blocking(move || {
             let model = group.model.clone();
@@ -168,7 +174,7 @@ impl EncryptedServed {
                 return None;
             }
         };
-        let rest = Rest { model, others: Some(others), repeat: true };
+        let rest = Rest { model, others: Some(others), repeat: true, holders };
         let last = (last, model_feedbacks);
         match self.raise_and_answer(sealed, last, &mut users, rest, &mut turn).await {
             Ok(kept) => kept,
@@ -238,15 +244,16 @@ impl EncryptedServed {
         sealed: Sealed,
         (last_round, model_feedbacks): (u64, u64),
         users: &mut Vec<User>,
-        rest: Rest,
+        mut rest: Rest,
         turn: &mut Turn,
     ) -> Result<Option<u64>, Error> {
         let began = Instant::now();
         let answered = match sealed {
             Sealed::Raised(sealed) => self.raise(*sealed, users, turn).await?,
-            Sealed::Staged(sealed) => self.stages(sealed, users, turn).await?,
+            Sealed::Staged(sealed) => self.stages(sealed, users, rest.holders.clone(), turn).await?,
         };
-        let Answered { frames, mut question, raise, circuit, answers, asked } = answered;
+        let Answered { frames, mut question, raise, circuit, answers, asked, holders } = answered;
+        rest.holders.extend(holders);
         let waiting = std::mem::take(users);
         // Those who left are in the evaluation too.
         let gone = rest.others.iter().flatten().map(|sent| sent.decisions);
@@ -428,8 +435,9 @@ impl EncryptedServed {
         rest: Rest,
         (model_feedbacks, last): (u64, u64),
     ) -> Option<u64> {
-        let Rest { model, others, repeat } = rest;
+        let Rest { model, others, repeat, holders } = rest;
         let mut group = Group::new(model, model_feedbacks, last);
+        group.holders = holders;
         others?.into_iter().for_each(|sent| group.push(sent, None));
         for user in users {
             let answered = (!user.sender.is_closed()).then_some((user.round, user.answers + 1));

@@ -3,6 +3,9 @@
 //! evaluation is asked.
 //!
 //! A step goes to the holder who answered the last one, if it waits or did a moment ago, or else to another.
+//! A repeat goes to one who answered none of what it repeats, if there is one: a holder that changed a number
+//! does not see whether the device asked again.
+//!
 //! All silent holders together cost an evaluation its patience ([`crate::Settings::stage_patience`]), and no
 //! more: one who is asked has what is left of it, or half of that while there is another one, who then gets
 //! the same bytes.
@@ -20,6 +23,7 @@ use host::{lock, os_rng};
 use protocol::TaskKind;
 use protocol::staged::STAGED_FACTORS;
 use rand::Rng;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -31,6 +35,10 @@ struct Owners {
     patience: Duration,
     /// Who answered the last step.
     last: Option<Holder>,
+    /// Who answered a step of an evaluation that this one repeats: asked if there is nobody else.
+    avoided: BTreeSet<Holder>,
+    /// Who answered a step.
+    answered: BTreeSet<Holder>,
 }
 
 /// A step that is asked for.
@@ -61,8 +69,13 @@ impl Pool {
         if asked.is_empty() {
             return None;
         }
-        let wanted = owners.last.as_ref().filter(|last| asked.contains(last));
-        not.extend(asked.iter().filter(|holder| wanted.is_some_and(|wanted| wanted != *holder)).cloned());
+        let last = owners.last.as_ref().filter(|last| asked.contains(last));
+        let others = asked.iter().any(|holder| !owners.avoided.contains(holder));
+        let left_out = |holder: &&Holder| match last {
+            Some(last) => last != *holder,
+            None => others && owners.avoided.contains(*holder),
+        };
+        not.extend(asked.iter().filter(left_out).cloned());
         let tasks = vec![task.clone()];
         match self.give(tasks, |holder| !not.contains(holder)) {
             Ok(holder) => Some(Offered { wait: turn(&holder), to: Some(holder) }),
@@ -110,16 +123,18 @@ enum Next {
 }
 
 impl EncryptedServed {
-    /// Evaluates contexts in stages, and computes the answers.
+    /// Evaluates contexts in stages, and computes the answers. `avoided` answered what this repeats.
     pub(super) async fn stages<'a>(
         self: &'a Arc<Self>,
         sealed: SealedContexts,
         users: &[User],
+        avoided: BTreeSet<Holder>,
         turn: &mut Turn,
     ) -> Result<Answered<'a>, Error> {
         let SealedContexts { contexts, model, scalars } = sealed;
         let numbers: Arc<Vec<Vec<usize>>> = Arc::new(users.iter().map(|user| user.numbers.clone()).collect());
-        let mut owners = Owners { patience: self.shared.stages.stage_patience, last: None };
+        let patience = self.shared.stages.stage_patience;
+        let mut owners = Owners { patience, last: None, avoided, answered: BTreeSet::new() };
         let (mut raise, mut circuit) = (Duration::ZERO, Duration::ZERO);
         let served = self.clone();
         let begin = self.computed(&mut circuit, move || {
@@ -166,7 +181,9 @@ impl EncryptedServed {
             }
         };
         turn.computed(circuit);
-        Ok(Answered::new(frames, [raise, circuit, Duration::ZERO], Vec::new()))
+        let mut answered = Answered::new(frames, [raise, circuit, Duration::ZERO], Vec::new());
+        answered.holders = owners.answered;
+        Ok(answered)
     }
 
     /// Computes a part of an evaluation when no other one computes, and adds what it took to `took`.
@@ -203,6 +220,7 @@ impl EncryptedServed {
             let began = Instant::now();
             match tokio::time::timeout(wait, &mut reply).await {
                 Ok(Ok((reply, holder))) => {
+                    owners.answered.insert(holder.clone());
                     owners.last = Some(holder);
                     return Ok(reply);
                 }
