@@ -361,6 +361,28 @@ fn attack_hostile_stages_are_refused() {
     let raises = bandit.raise(&tasks, None, &mut rng(2)).unwrap();
     client.post_raises(&created.id, bandit.limits(), &raises).unwrap();
     assert!(client.post_raises(&created.id, bandit.limits(), &raises).is_err(), "a second answer");
+
+    // Ciphertexts of the next step are in another ring, and what it wants is at another level.
+    let next = client.raises(&created.id, bandit.limits(), 20).unwrap().unwrap();
+    let step = DecideReply::read(&next, bandit.limits()).unwrap().tasks.remove(0);
+    let masked = good.masked.iter().zip(step.masked.iter().cycle()).map(|(_, other)| other.clone()).collect();
+    assert!(read(RaiseTask { masked, ..good.clone() }).is_err(), "another ring");
+    let answer_of = |raises: &[u8]| match &Raises::read(raises, bandit.limits()).unwrap().raised[0].1 {
+        Raised::Exchanged(frames) => frames.clone(),
+        other => panic!("{other:?}"),
+    };
+    let tasks = bandit.read(&next).unwrap().tasks;
+    let right = bandit.raise(&tasks, None, &mut rng(3)).unwrap();
+    let contexts = bandit.ask(&[&[context(1), context(2)]], &mut rng(4)).unwrap();
+    for (what, frames) in [
+        ("another level", answer_of(&raises)),
+        ("another ring", vec![contexts.request().unwrap().body.to_vec()]),
+    ] {
+        let frames = frames.into_iter().cycle().take(answer_of(&right).len()).collect();
+        let refused = answer(step.id, frames).map(drop).unwrap_err();
+        assert!(matches!(&refused, Error::Refused(problem) if problem.status == 400), "{what}: {refused}");
+    }
+    client.post_raises(&created.id, bandit.limits(), &right).unwrap();
     // The next step is asked for and nobody answers.
     assert!(user.join().unwrap().is_err());
 }
