@@ -222,7 +222,9 @@ impl Caller {
     pub(crate) fn check_raises_all(&self) -> Result<(), Error> {
         match &self.bearer {
             Ok(Bearer::Api(token)) if !token.has(Scope::Raise) => {
-                Err(self.forbidden(Forbidden::Scope { has: token.scopes_text() }))
+                let (needs, why) =
+                    (Needs::Scope(Scope::Raise), Forbidden::Scope { has: token.scopes_text() });
+                Err(Error::ForbiddenScope { needs, why })
             }
             _ => Ok(()),
         }

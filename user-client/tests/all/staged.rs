@@ -387,6 +387,41 @@ fn attack_hostile_stages_are_refused() {
     assert!(user.join().unwrap().is_err());
 }
 
+/// A token for decisions neither gets a stage nor answers one, and is told the scope that this needs. The
+/// answer of the owner's token is taken afterwards.
+#[test]
+fn attack_a_token_for_decisions_answers_no_stage() {
+    let server = Server::start("127.0.0.1:0");
+    let created = server.client().create_encrypted(&config()).unwrap();
+    let device = server.device();
+    let bandit = device.join(&created).unwrap();
+    let (id, limits) = (&created.id, bandit.limits());
+    let [owner, user] = [("owner", Scope::Raise), ("user", Scope::Decide)]
+        .map(|(name, scope)| server.client_of(name, &[scope]));
+    let is_refused = |error: Error| {
+        let Error::Refused(problem) = &error else { panic!("{error}") };
+        assert_eq!(problem.reason.as_deref(), Some("forbidden_scope"));
+        assert!(
+            problem.detail.contains("the scope `raise`") && !problem.detail.contains("ticket"),
+            "{error}"
+        );
+    };
+    is_refused(user.raises(id, limits, 0).map(drop).unwrap_err());
+    std::thread::scope(|scope| {
+        let decided = scope.spawn(|| {
+            eventually("the owner waits", || server.raisers_waiting(id) == 1);
+            bandit.decide(&user, &[context(1), context(2)], &mut rng(1)).map(drop)
+        });
+        let tasks = bandit.read(&owner.raises(id, limits, 20).unwrap().unwrap()).unwrap().tasks;
+        let raises = bandit.raise(&tasks, None, &mut rng(2)).unwrap();
+        is_refused(user.post_raises(id, limits, &raises).map(drop).unwrap_err());
+        owner.post_raises(id, limits, &raises).unwrap();
+        // The owner leaves, and the user is not asked.
+        let error = decided.join().unwrap().unwrap_err();
+        assert!(error.to_string().contains("no holder of the key"), "{error}");
+    });
+}
+
 /// What stages do not have is refused with the name of the field.
 #[test]
 fn configurations_without_stages_are_refused() {
