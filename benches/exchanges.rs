@@ -75,8 +75,9 @@ fn stages(bench: &mut Bench) {
     let set = ckks::LOGN14_LOGQP409_DEPTH11;
     let valid = |set: ckks::ParamsSpec| -> Params { set.validate().expect("a shipped set") };
     let (small, stages) = (valid(ckks::LOGN13_LOGQP147_SCORES), valid(set));
-    let layout = StagedLayout::new(&config, USERS, &small, stages.max_slots()).expect("they fit");
-    let ring = ScoreRing { params: ckks::LOGN13_LOGQP147_SCORES, gap: layout.gap() };
+    let shape = Shape::for_problem(config.linear.d, config.linear.k);
+    let ring = ScoreRing::with_stages(ckks::LOGN13_LOGQP147_SCORES, shape);
+    let layout = StagedLayout::new(&config, USERS, ring, stages.max_slots()).expect("they fit");
     let answers = ring.answers(&set).validate().expect("a prefix of a shipped set");
     let mut rng = ChaCha20Rng::seed_from_u64(1);
     let scores = ScoresParty::generate(ring, &mut rng).expect("a shipped set");

@@ -1,5 +1,5 @@
 //! Staged decisions in full rings: what server and holder of the key take step by step, the bytes of each
-//! step, and whether every user plays an arm that is best within half a resolution.
+//! step, and whether every user plays an arm that is best within a resolution.
 //!
 //! ```text
 //! cargo run --release -p benches --example staged -- 32,32,8 64,64,2 16,256,2 64,256,1
@@ -8,10 +8,13 @@
 
 use anyhow::{Context, Result, ensure};
 use bandit::Width;
-use ckks::{Ciphertext, Evaluator, RingKeys};
+use ckks::{Ciphertext, Evaluator, Packer, RingKeys, Term};
 use helba::{Scalars, StageReply, StagedEngine, staged_factors};
-use protocol::staged::{StagedExchanges, StagedLayout};
-use protocol::{BanditConfig, LOG_CONTEXT, LOG_MODEL, ScoreRing};
+use protocol::staged::StagedExchanges;
+use protocol::{
+    BanditConfig, Exchanging, LOG_CONTEXT, LOG_MODEL, LOG_SCORE, Rings, ScoreLayout, ScoreRing, Shape,
+    Updates,
+};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::time::Instant;
@@ -44,8 +47,13 @@ fn decide(d: usize, k: usize, users: usize) -> Result<()> {
     config.linear.width = Width::Tangent { alpha: 0.5, floor: 1.0 / 64.0 };
     let spec = ckks::LOGN14_LOGQP409_DEPTH11;
     let (small, stages) = (ckks::LOGN13_LOGQP147_SCORES.validate()?, spec.validate()?);
-    let layout = StagedLayout::new(&config, users, &small, stages.max_slots())?;
-    let ring = ScoreRing { params: ckks::LOGN13_LOGQP147_SCORES, gap: layout.gap() };
+    config.exchanges = Some(Exchanging::Staged);
+    let ring = ScoreRing::with_stages(ckks::LOGN13_LOGQP147_SCORES, Shape::for_problem(d, k));
+    let [updates, decisions] = [(); 2].map(|()| stages.clone());
+    let (by, exchanges) = (Updates::Products, Exchanging::Staged);
+    let rings = Rings { updates, decisions, by, exchanges };
+    let of_scores = ScoreLayout::new(&config, &config.plan(rings, Shape::for_problem(d, k), ring)?, ring);
+    let layout = of_scores.staged().context("stages")?.for_users(users);
     let answers = ring.answers(&spec).validate()?;
     let mut rng = ChaCha20Rng::seed_from_u64(1);
     let scores = ScoresParty::generate(ring, &mut rng)?;
@@ -55,6 +63,7 @@ fn decide(d: usize, k: usize, users: usize) -> Result<()> {
     let exchanges = StagedExchanges::new(layout.clone(), &small, &stages, &answers)?;
     let last = exchanges.steps.len() - 1;
     let keys = RingKeys { evaluator, public_key, key_id: id };
+    let evaluator = keys.evaluator.clone();
     let engine = StagedEngine::new(exchanges, party.ring_keys(), keys)?;
     let secret = scores.secret.under(&answers);
 
@@ -70,16 +79,35 @@ fn decide(d: usize, k: usize, users: usize) -> Result<()> {
         parts.iter().map(one).collect()
     };
     let (a, omega) = twin.model();
-    let model = engine.model(encrypted(layout.model(|i, j| a[(i, j)], |j| omega[j]), LOG_MODEL));
+    let (dim, n) = (d.next_power_of_two().max(2), small.n());
+    let mut coefficients = vec![0; n * of_scores.model_parts()];
+    for Term { slot, coefficient, factor } in of_scores.model() {
+        let entry = if slot / dim == dim { omega[slot % dim] } else { a[(slot / dim, slot % dim)] };
+        coefficients[coefficient] += (factor * entry * f64::from(LOG_MODEL).exp2()).round() as i64;
+    }
+    let parts = coefficients.chunks(n).map(<[i64]>::to_vec).collect();
+    let model = engine.model(encrypted(parts, LOG_MODEL));
     let contexts = (0..users)
-        .map(|user| Ok(encrypted(layout.contexts(&rows(user))?, LOG_CONTEXT)))
+        .map(|user| Ok(encrypted(of_scores.all_contexts(&[&rows(user)])?, LOG_CONTEXT)))
         .collect::<Result<Vec<_>>>()?;
 
     let mut rng = ChaCha20Rng::seed_from_u64(3);
     let ms = |since: Instant| since.elapsed().as_secs_f64() * 1e3;
     let start = Instant::now();
     let factors = staged_factors(&scalars, layout.log_range())?;
-    let (mut evaluation, mut sent) = engine.begin(factors, &contexts, &model, &mut rng)?;
+    let mut numbers: Vec<usize> = (0..users).collect();
+    let begun = if layout.is_lifted() {
+        let (level, scale) = (small.max_level(), f64::from(LOG_SCORE).exp2());
+        let mut packer = Packer::new(&evaluator, layout.gap(), level, scale)?;
+        for (user, number) in contexts.iter().zip(&mut numbers) {
+            let position = packer.push(evaluator.mul_undivided(&user[0], &model[0])?)?;
+            *number = of_scores.user_at(position);
+        }
+        engine.begin_scores(factors, packer.finish()?, &mut rng)
+    } else {
+        engine.begin(factors, &contexts, &model, &mut rng)
+    };
+    let (mut evaluation, mut sent) = begun?;
     let mut server = ms(start);
     let entries = loop {
         let (step, factors) = evaluation.asks();
@@ -115,7 +143,7 @@ fn decide(d: usize, k: usize, users: usize) -> Result<()> {
         sent = engine.next(&mut evaluation, fresh, &masks, &mut rng)?;
         server = ms(start);
     };
-    for (user, indices) in indices.iter().enumerate() {
+    for (user, indices) in numbers.into_iter().zip(&indices) {
         let frame = engine.answer(&entries, &[user], &mut rng)?;
         let places = layout.answer_coefficients(user);
         let (level, scale) = (protocol::levels::ANSWER_LEVEL, stages.scale(protocol::levels::PRODUCTS_LEVEL));

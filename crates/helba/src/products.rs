@@ -347,7 +347,7 @@ mod tests {
             let (public_key, key_id) = (party.public.clone(), party.key_id());
             let ring = RingKeys { evaluator, public_key, key_id };
             let matrices = layout.matrices().unwrap();
-            let exchanges = ProductExchanges::new(&layout, &party.params, matrices, layout.staged()).unwrap();
+            let exchanges = ProductExchanges::new(&layout, &party.params, matrices, layout.alone()).unwrap();
             let scale = f64::from(LOG_STATISTICS).exp2();
             let total = Ciphertext::zero(&party.params, party.params.max_level()).with_scale(scale);
             let inverse = Inverse::identity(&ring, &matrices, 1 << LOG_OPERAND).unwrap();
@@ -629,12 +629,14 @@ mod tests {
     /// ciphertext and in several, of which the last has the estimate.
     #[test]
     fn stages_have_the_model_in_their_places() {
-        for (arms, parts) in [(4, 1), (256, 2)] {
+        for (arms, parts) in [(128, 1), (256, 2)] {
             let mut world = World::new(7, 4, 0.5);
             let params = world.ring.evaluator.params().clone();
             let mut config = world.config.clone();
             config.linear.k = arms;
-            let staged = StagedLayout::new(&config, 1, &params, params.n()).unwrap();
+            let ring =
+                protocol::ScoreRing::with_stages(ckks::LOGN13_LOGQP147_SCORES, Shape::for_problem(7, arms));
+            let staged = StagedLayout::new(&config, 1, ring, params.n()).unwrap();
             assert_eq!(staged.model_parts(), parts);
             world.exchanges =
                 ProductExchanges::new(&world.layout, &params, world.exchanges.matrices, Some(&staged))
@@ -663,7 +665,7 @@ mod tests {
     /// and the model of stages is that of the twin.
     #[test]
     fn operands_of_several_ciphertexts_keep_the_inverse() {
-        for (d, arms, left) in [(20, 4, 4), (64, 2, 8)] {
+        for (d, arms, left) in [(20, 8, 4), (64, 2, 8)] {
             let mut world = World::new(d, arms, 1.0);
             let (dim, matrices) = (world.squares.nrows(), world.exchanges.matrices);
             assert_eq!(matrices.left_parts(2 * dim), left);

@@ -198,7 +198,9 @@ impl StagedEngine {
         let (layout, evaluator) = (self.layout(), self.evaluator());
         let params = evaluator.params();
         let parts = layout.context_parts();
-        let whole = model.len() == layout.model_parts() && users.iter().all(|user| user.len() == parts);
+        let whole = !layout.is_lifted()
+            && model.len() == layout.model_parts()
+            && users.iter().all(|user| user.len() == parts);
         if users.is_empty() || users.len() > layout.users() || !whole {
             return Err(Error::Broken("another number of ciphertexts in a staged evaluation"));
         }
@@ -222,8 +224,33 @@ impl StagedEngine {
         };
         let mut contexts: Vec<Ciphertext> = users.iter().flatten().map(lifted).collect();
         contexts.resize_with(layout.users() * parts, || empty(LOG_CONTEXT + LOG_LIFT));
+        self.first(factors, vec![contexts, packs], rng)
+    }
+
+    /// The masked pack of step 0, from the scores of all users of lifted contexts.
+    ///
+    /// # Errors
+    /// [`Error::Broken`] unless contexts are lifted; [`Error::Ckks`] for a pack of another level or scale.
+    pub fn begin_scores<R: CryptoRng>(
+        &self,
+        factors: [f64; STAGED_FACTORS],
+        pack: Ciphertext,
+        rng: &mut R,
+    ) -> Result<(StagedEvaluation, Vec<Vec<Ciphertext>>), Error> {
+        if !self.layout().is_lifted() {
+            return Err(Error::Broken("a pack of scores for contexts that are not lifted"));
+        }
+        self.first(factors, vec![vec![pack]], rng)
+    }
+
+    fn first<R: CryptoRng>(
+        &self,
+        factors: [f64; STAGED_FACTORS],
+        groups: Vec<Vec<Ciphertext>>,
+        rng: &mut R,
+    ) -> Result<(StagedEvaluation, Vec<Vec<Ciphertext>>), Error> {
         let mut evaluation = StagedEvaluation { factors, step: 0, seeds: Vec::new(), indices: None };
-        let sent = self.ask(&mut evaluation, vec![contexts, packs], &self.scores.public_key, rng)?;
+        let sent = self.ask(&mut evaluation, groups, &self.scores.public_key, rng)?;
         Ok((evaluation, sent))
     }
 
@@ -279,7 +306,9 @@ impl StagedEngine {
             exchange.unmask_assign(fresh, mask)?;
         }
         let rounds = self.layout().rounds();
-        let group = match (evaluation.step, fresh.as_mut_slice(), &self.ranks) {
+        // Lifted contexts have no step of features and products.
+        let step = evaluation.step + usize::from(self.layout().is_lifted());
+        let group = match (step, fresh.as_mut_slice(), &self.ranks) {
             (0, [x, v], _) => self.squares(x, v)?,
             (1, [pairs], Some(ranks)) => {
                 pairs.iter().map(|pairs| ranks.indicators(&self.slots, pairs)).collect::<Result<_, _>>()?

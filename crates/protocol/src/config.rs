@@ -362,7 +362,7 @@ impl BanditConfig {
                         coefficients, which keys of `helba-keygen create --exchanges staged` have";
             return Err(field("exchanges", "staged".into(), want));
         }
-        StagedLayout::most_users(self, ring.n(), decisions.max_slots())
+        StagedLayout::most_users(self, ring, decisions.max_slots())
     }
 
     /// Refuses numbers above 10⁴ among lambda and its inverse, L², and the largest confidence width, which

@@ -106,7 +106,7 @@ impl Exchanges {
                 // The plan has checked the layout.
                 let matrices =
                     layout.matrices().map_err(|error| ckks::Error::BadParams(error.to_string()))?;
-                (None, Some(ProductExchanges::new(&layout, small, matrices, layout.staged())?))
+                (None, Some(ProductExchanges::new(&layout, small, matrices, layout.alone())?))
             }
         };
         let (level, scale) = (PRODUCTS_LEVEL, decisions.scale(PRODUCTS_LEVEL));

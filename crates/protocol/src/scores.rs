@@ -67,6 +67,10 @@ const STRONG_RINGS: [ParamsSpec; 2] =
 const TOYS: [ParamsSpec; 4] =
     [ckks::TOY_LOGN11_SCORES, ckks::TOY_LOGN12_SCORES, ckks::TOY_LOGN13_SCORES, ckks::TOY_LOGN14_SCORES];
 
+/// The largest gap of keys of stages, and with it the most users of an evaluation: each doubling takes one
+/// more key of packs, of 0.3 MB.
+const MOST_STAGED_GAP: usize = 512;
+
 /// The most decisions of one request.
 pub const MOST_DECISIONS: usize = 128;
 
@@ -75,8 +79,8 @@ pub const MOST_DECISIONS: usize = 128;
 pub struct ScoreRing {
     /// The parameters, with N' coefficients.
     pub params: ParamsSpec,
-    /// g = N'/(2·Ka). The scores of arm a are the coefficients 2a·g and (2a + 1)·g, so that g users fit into
-    /// one pack.
+    /// g = N'/(2·Ka), or less. The scores of arm a are the coefficients 2a·g and (2a + 1)·g, so that g users
+    /// fit into one pack.
     pub gap: usize,
 }
 
@@ -107,6 +111,11 @@ impl ScoreRing {
         Ok(ScoreRing { params, gap: (1usize << params.log_n) / (2 * shape.arm_slots) })
     }
 
+    /// Whether `n` coefficients have room for the contexts of `shape`.
+    pub(crate) fn holds_contexts(n: usize, shape: Shape) -> bool {
+        Self::coefficients(shape) <= n
+    }
+
     /// The coefficients that the contexts of a decision take up.
     fn coefficients(shape: Shape) -> usize {
         2 * shape.arm_slots * numbers(shape.dim).next_power_of_two()
@@ -114,7 +123,7 @@ impl ScoreRing {
 
     /// The ring for staged decisions of `shape` beside the ring of stages `large`: the smallest for so many
     /// bits of security that holds the numbers of a feedback with its counters, and the matrices of updates.
-    /// Its gap is that of packs of products ([`StagedLayout::gap`]).
+    /// Its gap is that of packs ([`StagedLayout::gap`]).
     ///
     /// # Errors
     /// [`Error::Coefficients`] if no ring that is as small as the large one does.
@@ -124,12 +133,23 @@ impl ScoreRing {
         for params in rings(large) {
             let have = 1 << params.log_n;
             match MatrixLayout::new(have, shape.dim) {
-                Ok(_) if need <= have => return Ok(ScoreRing { params, gap: shape.dim }),
+                Ok(_) if need <= have => return Ok(Self::with_stages(params, shape)),
                 Ok(_) => refused = Error::Coefficients { need, have },
                 Err(error) => refused = error,
             }
         }
         Err(refused)
+    }
+
+    /// The ring with these parameters for staged decisions of `shape`.
+    pub fn with_stages(params: ParamsSpec, shape: Shape) -> Self {
+        let n = 1 << params.log_n;
+        let most = (n / (2 * shape.arm_slots)).min(MOST_STAGED_GAP);
+        let gap = match Self::holds_contexts(n, shape) {
+            true => most.max(numbers(shape.dim).next_power_of_two()),
+            false => shape.dim,
+        };
+        ScoreRing { params, gap }
     }
 
     /// The ring of the keys for `shape` ([`KeyPlan::new`]).
@@ -229,7 +249,7 @@ impl ScoreLayout {
             counts: config.counters.is_some(),
             most_logged: config.most_logged(0),
             staged: (plan.exchanges == Exchanging::Staged)
-                .then(|| StagedLayout::of(config, plan.users, ring.n())),
+                .then(|| StagedLayout::of(config, plan.users, ring)),
         }
     }
 
@@ -278,7 +298,7 @@ impl ScoreLayout {
         if self.first_user > 0 {
             return 1;
         }
-        if self.staged.is_some() {
+        if self.alone().is_some() {
             return self.places.min(MOST_STAGED_DECISIONS);
         }
         let fit = (self.ring.gap / self.numbers()).min(self.places / 2).clamp(1, MOST_DECISIONS);
@@ -299,8 +319,8 @@ impl ScoreLayout {
 
     /// The number of the user of decision `b` of 2^`log` places, whose first user is `first`.
     pub fn user_of(&self, first: usize, b: usize, log: usize) -> usize {
-        // In stages the decisions of a request are users one after the other.
-        first + if self.staged.is_some() { b } else { b * (self.places >> log) }
+        // Where contexts are not lifted, the decisions of a request are users one after the other.
+        first + if self.alone().is_some() { b } else { b * (self.places >> log) }
     }
 
     /// Where the numbers of staged decisions are, if evaluations are staged.
@@ -308,19 +328,24 @@ impl ScoreLayout {
         self.staged.as_ref()
     }
 
+    /// The same, if contexts are not lifted and have the features of each arm alone.
+    pub fn alone(&self) -> Option<&StagedLayout> {
+        self.staged.as_ref().filter(|staged| !staged.is_lifted())
+    }
+
     /// The gap of the packs that products of contexts and model go to, by which the model is divided.
     pub fn pack_gap(&self) -> usize {
-        self.staged.as_ref().map_or(self.ring.gap, StagedLayout::gap)
+        self.alone().map_or(self.ring.gap, StagedLayout::gap)
     }
 
     /// The number of ciphertexts of a model.
     pub fn model_parts(&self) -> usize {
-        self.staged.as_ref().map_or(1, StagedLayout::model_parts)
+        self.alone().map_or(1, StagedLayout::model_parts)
     }
 
     /// The number of ciphertexts with the contexts of a request for this many decisions.
     pub fn context_parts(&self, decisions: usize) -> usize {
-        self.staged.as_ref().map_or(1, |staged| decisions * staged.context_parts())
+        self.alone().map_or(1, |staged| decisions * staged.context_parts())
     }
 
     /// The coefficients of each ciphertext with the contexts of a request: as [`Self::contexts`], and for
@@ -329,7 +354,7 @@ impl ScoreLayout {
     /// # Errors
     /// As [`Self::contexts`].
     pub fn all_contexts(&self, decisions: &[&[Vec<f64>]]) -> Result<Vec<Vec<i64>>, Error> {
-        let Some(staged) = &self.staged else { return Ok(vec![self.contexts(decisions)?]) };
+        let Some(staged) = self.alone() else { return Ok(vec![self.contexts(decisions)?]) };
         self.log_places(decisions.len())?;
         let parts = decisions.iter().map(|rows| staged.contexts(rows)).collect::<Result<Vec<_>, _>>()?;
         Ok(parts.into_iter().flatten().collect())
@@ -496,7 +521,7 @@ impl ScoreLayout {
         let model = (-f64::from(self.log_model)).exp2();
         // ω·x has one factor of the bound, and xᵀAx two.
         let estimate = (-f64::from(self.log_model + self.log_bound)).exp2();
-        if let Some(staged) = &self.staged {
+        if let Some(staged) = self.alone() {
             return staged.model_terms(dim);
         }
         let mut out = Vec::new();

@@ -1,7 +1,8 @@
-//! Where the numbers of staged decisions are: for up to 64 features and 256 arms, which the coefficients of
-//! [`crate::ScoreLayout`] do not hold.
+//! Where the numbers of staged decisions are, for up to 64 features and 256 arms.
 //!
-//! Contexts have the d features of each arm and no products of them. With N' coefficients in the ring of
+//! Where the coefficients of [`crate::ScoreLayout`] hold the contexts of a problem, these are *lifted*, as
+//! those of one raise are, and stages begin with the pack of the scores of all users. Otherwise contexts have
+//! the d features of each arm and no products of them. With N' coefficients in the ring of
 //! scores and D = 2^⌈log₂ d⌉, a ciphertext holds P = min(N'/D, 2^⌈log₂ K⌉) arms, σ = N'/P apart, and a
 //! product of contexts and model has σ/D rows of the model:
 //!
@@ -17,7 +18,7 @@
 //!
 //! | step | the server computes before it | what the exchange makes of it |
 //! |---|---|---|
-//! | 0 | products of contexts and model | x and v = A·x in slots, with u = ⟨ω, x⟩ in place of row d |
+//! | 0, unless contexts are lifted | products of contexts and model | x and v = A·x in slots, with u = ⟨ω, x⟩ in place of row d |
 //! | 1 | the products x·v, and 1·u | of index = c₁·Σ x·v + c₀·u: differences and means of pairs of arms, and all indices |
 //! | 2 … R | maxima of the pairs | differences and means of pairs of maxima |
 //! | R + 1 | the maximum of each user | the maximum beside each index |
@@ -35,10 +36,11 @@
 //! Without a partner in its round a score keeps its place. With m = b·K + a for arm a of user b, number f of
 //! the arm has slot m·(d + 1) + f in the slots of one or several ciphertexts, pair i of its K − 1 pairs has
 //! slot m·(K − 1) + i, and an index, an entry and the coefficient of an answer have m. Pair i of the w pairs
-//! of a round has slot b·w + i.
+//! of a round has slot b·w + i. With lifted contexts all steps have a number less, and the server computes z
+//! and u, of which the first exchange makes indices.
 
 use crate::levels::{ANSWER_LEVEL, PRODUCTS_LEVEL};
-use crate::{BanditConfig, Error, LOG_CONTEXT, LOG_MODEL, LOG_SCORE, check_features};
+use crate::{BanditConfig, Error, LOG_CONTEXT, LOG_MODEL, LOG_SCORE, ScoreRing, Shape, check_features};
 use ckks::{Domain, Exchange, MapTerm, Params, Side, SumTerm, Term};
 use fault::OutOfRange;
 use std::collections::BTreeMap;
@@ -94,6 +96,11 @@ pub struct StagedLayout {
     arms: usize,
     bound: f64,
     users: usize,
+    /// The distance of the numbers of two users: above 1 where an evaluation has room for more users than
+    /// this layout.
+    stride: usize,
+    /// The gap of the scores of one raise, where contexts are lifted.
+    lifted: Option<usize>,
     /// log₂ of the number that features are divided by.
     log_bound: i32,
     /// log₂ of the number that the model is divided by.
@@ -101,26 +108,34 @@ pub struct StagedLayout {
 }
 
 impl StagedLayout {
-    /// The layout of evaluations of `users` users, in a ring of scores with these parameters and one of
-    /// stages with `slots` slots.
+    /// The layout of evaluations of `users` users, in this ring of scores and one of stages with `slots`
+    /// slots.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] for more than [`MOST_STAGED_FEATURES`] features or [`MOST_STAGED_ARMS`] arms,
     /// for no user, and for more users than have an entry for each arm in the slots and in the coefficients.
-    pub fn new(config: &BanditConfig, users: usize, scores: &Params, slots: usize) -> Result<Self, Error> {
-        let n = scores.n();
-        Self::check(config, &[("users of an evaluation", users, 1, slots.min(n) / config.linear.k.max(1))])?;
-        Ok(Self::of(config, users, n))
+    pub fn new(config: &BanditConfig, users: usize, ring: ScoreRing, slots: usize) -> Result<Self, Error> {
+        Self::check(config, &[])?;
+        let layout = Self::of(config, users, ring);
+        Self::check(config, &[("users of an evaluation", users, 1, layout.most(slots))])?;
+        Ok(layout)
     }
 
-    /// The most users of an evaluation in a ring of scores with `n` coefficients and one of stages with
-    /// `slots` slots, for a bandit that stages decide.
+    /// The most users who have an entry for each arm in the coefficients and in `slots` slots.
+    fn most(&self, slots: usize) -> usize {
+        let most = slots.min(self.n) / self.arms;
+        // Positions in a pack of scores are powers of two apart.
+        self.lifted.map_or(most, |gap| 1 << most.min(gap).ilog2())
+    }
+
+    /// The most users of an evaluation in this ring of scores and one of stages with `slots` slots, for a
+    /// bandit that stages decide.
     ///
     /// # Errors
     /// As [`Self::new`]; [`Error::OutOfRange`] for a λ so large that an exchange does not add up an index.
-    pub(crate) fn most_users(config: &BanditConfig, n: usize, slots: usize) -> Result<usize, Error> {
+    pub(crate) fn most_users(config: &BanditConfig, ring: ScoreRing, slots: usize) -> Result<usize, Error> {
         Self::check(config, &[])?;
-        let one = Self::of(config, 1, n);
+        let one = Self::of(config, 1, ring);
         // z/r and u/r have the factors r·slope/range and r/range, and 1.0625·slope·L²/λ and 3 are parts of
         // the range of indices.
         let (l, r) = (&config.linear, f64::from(one.log_range()).exp2());
@@ -130,7 +145,7 @@ impl StagedLayout {
                 "larger with exchanges: staged, or L smaller: an index has at most 256 times its summands";
             return Err(OutOfRange::new("linear.lambda", l.lambda, want).into());
         }
-        Ok((slots.min(n) / l.k).min(MOST_STAGED_USERS))
+        Ok(if one.is_lifted() { one.most(slots) } else { one.most(slots).min(MOST_STAGED_USERS) })
     }
 
     /// Checks the sizes of a problem, and numbers with their names, their least and their largest value.
@@ -148,16 +163,37 @@ impl StagedLayout {
     }
 
     /// The layout of sizes that were checked.
-    pub(crate) fn of(config: &BanditConfig, users: usize, n: usize) -> Self {
-        let (features, arms) = (config.linear.d, config.linear.k);
+    pub(crate) fn of(config: &BanditConfig, users: usize, ring: ScoreRing) -> Self {
+        let (n, features, arms) = (ring.n(), config.linear.d, config.linear.k);
         let [log_bound, log_model] = config.log_sizes();
-        StagedLayout { n, features, arms, bound: config.linear.l, users, log_bound, log_model }
+        let holds = ScoreRing::holds_contexts(n, Shape::for_problem(features, arms));
+        let lifted = holds.then_some(ring.gap);
+        StagedLayout {
+            n,
+            features,
+            arms,
+            bound: config.linear.l,
+            users,
+            stride: 1,
+            lifted,
+            log_bound,
+            log_model,
+        }
+    }
+
+    /// Whether contexts are those of one raise ([`crate::ScoreLayout::contexts`]), and a pack has the scores
+    /// of all users.
+    pub fn is_lifted(&self) -> bool {
+        self.lifted.is_some()
     }
 
     /// The layout with as few users as have room for `users`: a power of two, so that there are few layouts.
     pub fn for_users(&self, users: usize) -> Self {
         // A number of a stranger's may have no power of two above it.
-        StagedLayout { users: users.min(self.users).next_power_of_two().min(self.users), ..self.clone() }
+        let users = users.clamp(1, self.users).next_power_of_two().min(self.users);
+        // Users of a pack of scores are as far apart as they can be.
+        let stride = if self.is_lifted() { self.stride * self.users / users } else { 1 };
+        StagedLayout { users, stride, ..self.clone() }
     }
 
     /// The most users of an evaluation.
@@ -170,9 +206,9 @@ impl StagedLayout {
         self.arms
     }
 
-    /// D, the gap of a pack of products.
+    /// D, the gap of a pack of products; with lifted contexts that of scores.
     pub fn gap(&self) -> usize {
-        self.features.next_power_of_two().max(2)
+        self.lifted.unwrap_or(self.features.next_power_of_two().max(2))
     }
 
     /// P, the arms of a ciphertext of contexts.
@@ -187,12 +223,12 @@ impl StagedLayout {
 
     /// The number of ciphertexts with the contexts of a user.
     pub fn context_parts(&self) -> usize {
-        self.arms.div_ceil(self.arms_of_one())
+        if self.is_lifted() { 1 } else { self.arms.div_ceil(self.arms_of_one()) }
     }
 
     /// The number of ciphertexts of a model.
     pub fn model_parts(&self) -> usize {
-        (self.features + 1).div_ceil(self.distance() / self.gap())
+        if self.is_lifted() { 1 } else { (self.features + 1).div_ceil(self.distance() / self.gap()) }
     }
 
     /// The number of packs of the products of all users.
@@ -320,13 +356,16 @@ impl StagedLayout {
     /// stages in this ring.
     pub fn most_frames(&self, stages: &Params) -> [usize; 2] {
         let slots = stages.max_slots();
+        if self.is_lifted() {
+            return [self.rounds(), self.rounds().max(3)];
+        }
         let squares = self.squares(slots);
         // Those of steps 0 and 1, where fewer users may compare all pairs in as many as there are rounds.
         let most = [self.users * self.context_parts() + self.packs(), 2 * squares];
         [most[0].max(squares).max(self.rounds()), most[1].max(self.rounds()).max(3)]
     }
 
-    /// The coefficients with the entries of a user in the exchange of answers.
+    /// The coefficients with the entries of a user of an evaluation in the exchange of answers.
     pub fn answer_coefficients(&self, user: usize) -> Vec<usize> {
         (user * self.arms..(user + 1) * self.arms).collect()
     }
@@ -368,42 +407,37 @@ impl StagedExchanges {
         answers: &Params,
     ) -> Result<Self, ckks::Error> {
         let slots = stages.max_slots();
-        let squares = layout.squares(slots);
         let side = |ciphertexts: usize, level: usize| Side::slots(stages, ciphertexts, level);
-        let (d, k) = (layout.features, layout.arms);
+        let k = layout.arms;
         let all = || (0..layout.users).flat_map(move |user| (0..k).map(move |arm| (user, arm)));
-        let numbers = side(squares, SQUARES_LEVEL)?;
-
-        let contexts =
-            Side::coefficients(scores, layout.users * layout.context_parts(), LOG_CONTEXT + LOG_LIFT);
-        let feature = |(user, arm): (usize, usize), f: usize| {
-            let part = user * layout.context_parts() + arm / layout.arms_of_one();
-            let at = arm % layout.arms_of_one() * layout.distance() + f;
-            real(part * layout.n + at, layout.number(user, arm, f))
+        // The first steps; what indices are made of, and that of an arm times `weight` in slot `to`.
+        let (mut steps, from) = match layout.lifted {
+            Some(_) => (Vec::new(), Side::coefficients(scores, 1, LOG_SCORE)),
+            None => {
+                let squares = side(layout.squares(slots), PRODUCTS_LEVEL)?;
+                (vec![first_step(&layout, scores, stages)?], squares)
+            }
         };
-        let x = all().flat_map(|arm| (0..d).map(move |f| feature(arm, f))).collect();
-        let packs = Side::coefficients(scores, layout.packs(), LOG_SCORE);
-        let row = |(user, arm): (usize, usize), f: usize| {
-            real(layout.packed(user, arm, f), layout.number(user, arm, f))
-        };
-        let v = all().flat_map(|arm| (0..=d).map(move |row_of| row(arm, row_of))).collect();
-        let first =
-            vec![vec![Exchange::new(contexts, numbers.clone(), x)?], vec![Exchange::new(packs, numbers, v)?]];
-
-        // The index of an arm, times `weight`, in slot `to`.
         let of = &layout;
         let index = move |user: usize, arm: usize, weight: f64, to: usize| {
-            (0..=d).map(move |f| {
-                let group = if f == d { OF_PREDICTION } else { OF_SQUARES };
-                MapTerm { from: 2 * of.number(user, arm, f), to: 2 * to, weight, group }
-            })
+            let numbers = match of.lifted {
+                Some(gap) => {
+                    let z = 2 * arm * gap + user * (gap / of.users.next_power_of_two());
+                    vec![(z, OF_SQUARES), (z + gap, OF_PREDICTION)]
+                }
+                None => {
+                    let number = |f: usize| 2 * of.number(user, arm, f);
+                    let squares = (0..of.features).map(|f| (number(f), OF_SQUARES));
+                    squares.chain([(number(of.features), OF_PREDICTION)]).collect()
+                }
+            };
+            numbers.into_iter().map(move |(from, group)| MapTerm { from, to: 2 * to, weight, group })
         };
         let score = |width: usize| {
             move |user: usize, at: usize, weight: f64, to: usize| {
                 std::iter::once(MapTerm { from: 2 * (user * width + at), to: 2 * to, weight, group: ONE })
             }
         };
-        let from = side(squares, PRODUCTS_LEVEL)?;
         let last = |from: Side| {
             let to = Side {
                 params: answers.clone(),
@@ -412,8 +446,11 @@ impl StagedExchanges {
                 level: ANSWER_LEVEL,
                 scale: stages.scale(PRODUCTS_LEVEL),
             };
-            let entry = |at: usize| MapTerm { from: 2 * at, to: at, weight: 1.0, group: ONE };
-            Exchange::new(from, to, (0..layout.users * k).map(entry).collect())
+            let entry = |(user, arm): (usize, usize)| {
+                let (from, to) = (2 * (user * k + arm), user * layout.stride * k + arm);
+                MapTerm { from, to, weight: 1.0, group: ONE }
+            };
+            Exchange::new(from, to, all().map(entry).collect())
         };
         if layout.compares_all_pairs(slots) {
             let count = layout.pairs(slots);
@@ -434,19 +471,16 @@ impl StagedExchanges {
             let to = side(1, PRODUCTS_LEVEL + 1 + doublings(k) as usize)?;
             let won = Exchange::new(side(count, PRODUCTS_LEVEL)?, to, won.collect())?;
             let last = last(side(1, PRODUCTS_LEVEL)?)?;
-            let steps = vec![first, vec![vec![differences]], vec![vec![won]], vec![vec![last]]];
+            steps.extend([differences, won, last].map(|exchange| vec![vec![exchange]]));
             return Ok(StagedExchanges { layout, steps });
         }
         let [differences, means] = pairs(&layout, 0, index);
         let indices = all().flat_map(|(user, arm)| index(user, arm, 1.0, user * k + arm)).collect();
-        let mut steps = vec![
-            first,
-            vec![vec![
-                Exchange::new(from.clone(), side(1, PAIRS_LEVEL)?, differences)?,
-                Exchange::new(from.clone(), side(1, PRODUCTS_LEVEL)?, means)?,
-                Exchange::new(from, side(1, BEHIND_LEVEL)?, indices)?,
-            ]],
-        ];
+        steps.push(vec![vec![
+            Exchange::new(from.clone(), side(1, PAIRS_LEVEL)?, differences)?,
+            Exchange::new(from.clone(), side(1, PRODUCTS_LEVEL)?, means)?,
+            Exchange::new(from, side(1, BEHIND_LEVEL)?, indices)?,
+        ]]);
         let from = side(1, PRODUCTS_LEVEL)?;
         for round in 1..layout.rounds() {
             let [differences, means] = pairs(&layout, round, score(layout.width(round)));
@@ -460,6 +494,30 @@ impl StagedExchanges {
         steps.push(vec![vec![last(from)?]]);
         Ok(StagedExchanges { layout, steps })
     }
+}
+
+/// The exchanges of features and of products that are not lifted.
+fn first_step(
+    layout: &StagedLayout,
+    scores: &Params,
+    stages: &Params,
+) -> Result<Vec<Vec<Exchange>>, ckks::Error> {
+    let numbers = Side::slots(stages, layout.squares(stages.max_slots()), SQUARES_LEVEL)?;
+    let (d, k) = (layout.features, layout.arms);
+    let all = || (0..layout.users).flat_map(move |user| (0..k).map(move |arm| (user, arm)));
+    let contexts = Side::coefficients(scores, layout.users * layout.context_parts(), LOG_CONTEXT + LOG_LIFT);
+    let feature = |(user, arm): (usize, usize), f: usize| {
+        let part = user * layout.context_parts() + arm / layout.arms_of_one();
+        let at = arm % layout.arms_of_one() * layout.distance() + f;
+        real(part * layout.n + at, layout.number(user, arm, f))
+    };
+    let x = all().flat_map(|arm| (0..d).map(move |f| feature(arm, f))).collect();
+    let packs = Side::coefficients(scores, layout.packs(), LOG_SCORE);
+    let row = |(user, arm): (usize, usize), f: usize| {
+        real(layout.packed(user, arm, f), layout.number(user, arm, f))
+    };
+    let v = all().flat_map(|arm| (0..=d).map(move |row_of| row(arm, row_of))).collect();
+    Ok(vec![vec![Exchange::new(contexts, numbers.clone(), x)?], vec![Exchange::new(packs, numbers, v)?]])
 }
 
 impl StagedExchanges {
@@ -537,8 +595,12 @@ mod tests {
     use super::*;
     use ckks::ParamsSpec;
 
+    fn ring(config: &BanditConfig, scores: ParamsSpec) -> ScoreRing {
+        ScoreRing::with_stages(scores, Shape::for_problem(config.linear.d, config.linear.k))
+    }
+
     fn layout(config: &BanditConfig, users: usize, scores: ParamsSpec) -> StagedLayout {
-        StagedLayout::new(config, users, &scores.validate().unwrap(), 1 << 13).unwrap()
+        StagedLayout::new(config, users, ring(config, scores), 1 << 13).unwrap()
     }
 
     /// The products of contexts and model, as polynomials with integer coefficients, have the rows of A·x and
@@ -548,7 +610,7 @@ mod tests {
     fn packs_hold_all_rows() {
         let (toy, full) = (ckks::TOY_LOGN11_SCORES, ckks::LOGN13_LOGQP147_SCORES);
         for (d, k, l, lambda, users, scores, parts) in [
-            (5, 3, 3.0, 0.5, 3, toy, [1, 1]),
+            (17, 3, 3.0, 0.5, 3, toy, [1, 2]),
             (17, 20, 1.0, 300.0, 3, toy, [1, 9]),
             (64, 64, 1.0, 1.0, 1, toy, [2, 65]),
             (32, 32, 1.0, 1.0, 2, full, [1, 5]),
@@ -613,12 +675,15 @@ mod tests {
         let [scores, stages] =
             [ckks::TOY_LOGN11_SCORES, ckks::TOY_LOGN12_DEPTH11].map(|s| s.validate().unwrap());
         for (k, users) in [(2, 3), (3, 2), (5, 7), (16, 2), (100, 2), (256, 1)] {
-            let layout =
-                StagedLayout::new(&BanditConfig::new(6, k), users, &scores, stages.max_slots()).unwrap();
+            let config = BanditConfig::new(6, k);
+            let of_scores = ring(&config, ckks::TOY_LOGN11_SCORES);
+            let layout = StagedLayout::new(&config, users, of_scores, stages.max_slots()).unwrap();
             let steps = StagedExchanges::new(layout.clone(), &scores, &stages, &scores).unwrap().steps;
             let at_once = layout.compares_all_pairs(stages.max_slots());
             assert_eq!(at_once, [3, 5, 16].contains(&k));
-            assert_eq!(steps.len(), if at_once { 4 } else { layout.rounds() + 3 });
+            let first = usize::from(!layout.is_lifted());
+            assert_eq!(first, usize::from(k >= 100));
+            assert_eq!(steps.len(), first + if at_once { 3 } else { layout.rounds() + 2 });
             let best = |user: usize| (0..k).map(|a| ((a * 7 + user) as f64).sin()).fold(-1.0, f64::max);
             let mut round: Vec<f64> = (0..users * k).map(|i| ((i % k * 7 + i / k) as f64).sin()).collect();
             for rounds in 0..layout.rounds() {
@@ -651,17 +716,19 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused() {
-        let scores = ckks::TOY_LOGN11_SCORES.validate().unwrap();
+        let scores = ckks::TOY_LOGN11_SCORES;
         for (d, k, users, text) in [
             (65, 2, 1, "features"),
             (2, 257, 1, "arms"),
             (2, 2, 0, "users of an evaluation"),
             (2, 256, 9, "users of an evaluation"),
         ] {
-            let refused = StagedLayout::new(&BanditConfig::new(d, k), users, &scores, 1 << 13).unwrap_err();
+            let config = BanditConfig::new(d, k);
+            let refused = StagedLayout::new(&config, users, ring(&config, scores), 1 << 13).unwrap_err();
             assert!(refused.to_string().contains(text), "{refused}");
         }
-        let layout = StagedLayout::new(&BanditConfig::new(2, 3), 1, &scores, 1 << 13).unwrap();
+        let config = BanditConfig::new(2, 3);
+        let layout = StagedLayout::new(&config, 1, ring(&config, scores), 1 << 13).unwrap();
         let row = vec![0.5, 0.5];
         assert!(matches!(layout.contexts(&[row.clone(), row.clone()]), Err(Error::ArmCount { .. })));
         let long = vec![row.clone(), row, vec![1.0, 0.1]];

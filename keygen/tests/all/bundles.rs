@@ -434,22 +434,30 @@ fn shapes_that_no_ring_holds_are_refused() {
 }
 
 /// Public bundles for stages have the public key and the relinearisation key of both rings, the Galois keys
-/// of packs, and nothing else: at most 15 MB, and 10 MB up to 8 arms, with 128 bits of security.
+/// of packs, and nothing else: at most 15 MB, and 10 MB up to 8 arms, with 128 bits of security. Packs have
+/// the gap of scores where contexts are lifted, and that of products elsewhere.
 #[test]
 fn keys_of_stages_have_no_galois_key_but_those_of_packs() {
-    for (d, k, most) in [(2, 2, 10), (7, 4, 10), (16, 8, 10), (64, 8, 10), (16, 16, 15), (64, 256, 15)] {
+    for (d, k, gap, most) in [
+        (2, 2, 512, 10),
+        (7, 4, 512, 10),
+        (16, 8, 512, 10),
+        (64, 8, 64, 10),
+        (16, 16, 256, 15),
+        (64, 256, 64, 15),
+    ] {
         let request = Request { security: Security::Classical128, ..staged(d, k) };
         let (mut public, mut secret) = (Vec::new(), Vec::new());
         let summary = generate(request, &mut public, &mut secret, &mut rng(8), |_, _| {}).unwrap();
         println!("{d} features, {k} arms: {} and {} bytes", summary.public_bytes, summary.secret_bytes);
         assert!(summary.public_bytes <= most * 1_000_000, "{d} {k}: {}", summary.public_bytes);
         let bundle = PublicBundle::read(&public[..]).unwrap();
-        let packs = request.shape.dim.ilog2();
+        let packs = u32::ilog2(gap);
         assert_eq!((bundle.manifest.frames, bundle.manifest.security_bits), (2 + 2 + packs, 128));
         assert!(
             bundle.keys.galois.is_empty() && bundle.decisions.is_none() && bundle.scores.switch.is_none()
         );
-        let wanted = ckks::pack_elements(&bundle.scores.params, request.shape.dim).unwrap();
+        let wanted = ckks::pack_elements(&bundle.scores.params, gap as usize).unwrap();
         assert!(bundle.scores.keys.galois.keys().eq(&std::collections::BTreeSet::from_iter(wanted)));
         assert_eq!(SecretBundle::read(&secret[..]).unwrap().manifest.frames, 3);
     }

@@ -121,7 +121,7 @@ impl EncryptedServed {
 
     /// What contexts bring to an evaluation with this model.
     pub(super) fn bring(&self, contexts: &[Ciphertext], model: &ScoresModel) -> Result<Brought, Error> {
-        match (self.exchanges.layout.staged(), contexts) {
+        match (self.exchanges.layout.alone(), contexts) {
             (Some(staged), contexts) => {
                 let of_decision = contexts.chunks(staged.context_parts()).map(<[Ciphertext]>::to_vec);
                 Ok(Brought::Contexts(of_decision.collect()))

@@ -7,7 +7,6 @@ use super::pool::Pack;
 use crate::error::Error;
 use helba::{Evaluated, Event, ScoresModel, TraceTest};
 use host::lock;
-use protocol::Exchanging;
 use rand::{CryptoRng, RngExt};
 use wire::{TraceQuestion, TracedFeedback};
 
@@ -59,7 +58,7 @@ impl EncryptedServed {
     /// An empty pack where no trace is tested.
     pub(super) fn pack_without_trace(&self) -> Result<Pack, Error> {
         let (engine, config) = (&self.shared.engine, &self.created.config);
-        if self.created.plan.exchanges == Exchanging::Staged {
+        if self.exchanges.layout.alone().is_some() {
             return Ok(Pack::Contexts(Vec::new()));
         }
         Ok(Pack::Scores(match config.tests_trace() {

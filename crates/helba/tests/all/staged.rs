@@ -1,11 +1,14 @@
 //! Whole decisions in stages on ciphertexts, against the twin; and what the holder of the key sees of them.
 
 use bandit::Width;
-use ckks::{Ciphertext, Evaluator, KeyId, Params, Plaintext, RingKeys};
+use ckks::{Ciphertext, Evaluator, KeyId, Packer, Params, Plaintext, RingKeys, Term};
 use ckks_secret::SecretKey;
 use helba::{Error, Scalars, StageReply, StagedEngine, staged_factors};
 use protocol::staged::{StagedExchanges, StagedLayout};
-use protocol::{BanditConfig, LOG_CONTEXT, LOG_MODEL, ScoreRing};
+use protocol::{
+    BanditConfig, Exchanging, LOG_CONTEXT, LOG_MODEL, LOG_SCORE, Rings, ScoreLayout, ScoreRing, Shape,
+    Updates,
+};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use testkit::{ClearTwin, Party, ScoresParty};
@@ -13,7 +16,10 @@ use testkit::{ClearTwin, Party, ScoresParty};
 /// All parties of a bandit.
 struct World {
     config: BanditConfig,
+    layout: ScoreLayout,
     engine: StagedEngine,
+    /// That of the ring of scores.
+    evaluator: Evaluator,
     scores: SecretKey,
     stages: SecretKey,
     answers: SecretKey,
@@ -26,12 +32,25 @@ type Seen<'a> = dyn FnMut(usize, &SecretKey, &[Ciphertext]) + 'a;
 
 impl World {
     fn new(d: usize, k: usize, users: usize) -> Self {
-        let (scores, stages) = (ckks::TOY_LOGN11_SCORES, ckks::TOY_LOGN12_DEPTH11);
+        // With 33 features and more, the matrices of updates take 2¹³ coefficients.
+        let (scores, stages) = match d > 32 {
+            true => (ckks::LOGN13_LOGQP147_SCORES, ckks::LOGN14_LOGQP409_DEPTH11),
+            false => (ckks::TOY_LOGN11_SCORES, ckks::TOY_LOGN12_DEPTH11),
+        };
         let mut config = BanditConfig::new(d, k);
         config.linear.width = Width::Tangent { alpha: 0.5, floor: 1.0 / 64.0 };
         let params = [scores, stages].map(|spec| spec.validate().unwrap());
-        let layout = StagedLayout::new(&config, users, &params[0], params[1].max_slots()).unwrap();
-        let ring = ScoreRing { params: scores, gap: layout.gap() };
+        let ring = ScoreRing::with_stages(scores, Shape::for_problem(d, k));
+        let layout = StagedLayout::new(&config, users, ring, params[1].max_slots()).unwrap();
+        config.exchanges = Some(Exchanging::Staged);
+        let [updates, decisions] = [(); 2].map(|()| params[1].clone());
+        let (by, exchanges) = (Updates::Products, Exchanging::Staged);
+        let rings = Rings { updates, decisions, by, exchanges };
+        let mut plan = config.plan(rings, Shape::for_problem(d, k), ring).unwrap();
+        // Fewer users than there is room for: those of lifted contexts are then further apart.
+        plan.users = if layout.is_lifted() { 4 * users.next_power_of_two() } else { users };
+        let all = ScoreLayout::new(&config, &plan, ring);
+        let layout = all.staged().unwrap().for_users(users);
         let answers = ring.answers(&stages).validate().unwrap();
         let exchanges = StagedExchanges::new(layout, &params[0], &params[1], &answers).unwrap();
         let mut rng = ChaCha20Rng::seed_from_u64(31);
@@ -39,14 +58,12 @@ impl World {
         // No Galois key but those of packs.
         let of_stages = Party::generate(&params[1], params[1].max_level(), [], 32);
         let id = of_scores.public.id(&params[0]);
-        let keys = RingKeys {
-            evaluator: Evaluator::new(params[0].clone(), of_scores.keys),
-            public_key: of_scores.public,
-            key_id: id,
-        };
+        let evaluator = Evaluator::new(params[0].clone(), of_scores.keys);
+        let keys = RingKeys { evaluator: evaluator.clone(), public_key: of_scores.public, key_id: id };
         let engine = StagedEngine::new(exchanges, of_stages.ring_keys(), keys).unwrap();
         let answers = of_scores.secret.under(&answers);
-        World { config, engine, scores: of_scores.secret, stages: of_stages.secret, answers, id, rng }
+        let (layout, scores, stages) = (all, of_scores.secret, of_stages.secret);
+        World { config, layout, engine, evaluator, scores, stages, answers, id, rng }
     }
 
     fn layout(&self) -> &StagedLayout {
@@ -67,13 +84,21 @@ impl World {
     }
 
     fn contexts(&mut self, rows: &[Vec<f64>]) -> Vec<Ciphertext> {
-        let parts = self.layout().contexts(rows).unwrap();
+        let parts = self.layout.all_contexts(&[rows]).unwrap();
         parts.iter().map(|part| self.encrypt(part, LOG_CONTEXT)).collect()
     }
 
     fn model(&mut self, twin: &ClearTwin) -> Vec<Ciphertext> {
         let (a, omega) = twin.model();
-        let parts = self.layout().model(|i, j| a[(i, j)], |j| omega[j]);
+        let (d, n) = (self.config.linear.d, self.scores.params().n());
+        let dim = d.next_power_of_two().max(2);
+        let mut all = vec![0; n * self.layout.model_parts()];
+        for Term { slot, coefficient, factor } in self.layout.model() {
+            let (i, j) = (slot / dim, slot % dim);
+            let entry = if i == dim { omega[j] } else { a[(i, j)] };
+            all[coefficient] += (factor * entry * f64::from(LOG_MODEL).exp2()).round() as i64;
+        }
+        let parts: Vec<Vec<i64>> = all.chunks(n).map(<[i64]>::to_vec).collect();
         let parts = parts.iter().map(|part| self.encrypt(part, LOG_MODEL)).collect();
         self.engine.model(parts)
     }
@@ -87,7 +112,21 @@ impl World {
         seen: &mut Seen,
     ) -> Vec<Vec<f64>> {
         let mut rng = self.rng.clone();
-        let (mut evaluation, mut sent) = self.engine.begin(factors, users, model, &mut rng).unwrap();
+        let mut numbers: Vec<usize> = (0..users.len()).collect();
+        let begun = if self.layout().is_lifted() {
+            let scale = f64::from(LOG_SCORE).exp2();
+            let level = self.scores.params().max_level();
+            let mut packer = Packer::new(&self.evaluator, self.layout().gap(), level, scale).unwrap();
+            let push = |user: &Vec<Ciphertext>| {
+                let product = self.evaluator.mul_undivided(&user[0], &model[0]).unwrap();
+                self.layout.user_at(packer.push(product).unwrap())
+            };
+            numbers = users.iter().map(push).collect();
+            self.engine.begin_scores(factors, packer.finish().unwrap(), &mut rng)
+        } else {
+            self.engine.begin(factors, users, model, &mut rng)
+        };
+        let (mut evaluation, mut sent) = begun.unwrap();
         loop {
             let (step, factors) = evaluation.asks();
             let (from, groups) =
@@ -109,7 +148,7 @@ impl World {
                     panic!("answers at the last step")
                 };
                 let answers = self.engine.answers(&evaluation, answers, &masks).unwrap();
-                return (0..users.len()).map(|user| self.entries(&answers, user, &mut rng)).collect();
+                return numbers.into_iter().map(|user| self.entries(&answers, user, &mut rng)).collect();
             }
             let fresh =
                 fresh.into_iter().map(|all| all.into_iter().map(|ct| ct.expand(to)).collect()).collect();
@@ -179,7 +218,8 @@ fn users_play_the_arms_of_the_twin(d: usize, k: usize, users: usize) -> [usize; 
     for (entries, indices) in entries.iter().zip(&indices) {
         let best = indices[largest(indices)];
         let (played, behind) = (entries[largest(entries)], best - indices[largest(entries)]);
-        let most = if world.last() == 3 && k > 2 { resolution } else { resolution / 2.0 };
+        let pairs = world.layout().compares_all_pairs(world.stages.params().max_slots());
+        let most = if pairs { resolution } else { resolution / 2.0 };
         assert!(behind <= most, "{d} {k}: {} resolutions behind", behind / resolution);
         assert!((0.3..1.1).contains(&played), "{d} {k}: {played}");
         for (entry, index) in entries.iter().zip(indices) {
@@ -191,11 +231,11 @@ fn users_play_the_arms_of_the_twin(d: usize, k: usize, users: usize) -> [usize; 
     counts
 }
 
-/// With few features and arms, an odd number of arms, and more features, arms and numbers than one ciphertext
-/// of contexts, of the model or of slots holds.
+/// With lifted contexts, an odd number of arms, and more features, arms and numbers than one ciphertext of
+/// contexts, of the model or of slots holds; by maxima, and by a comparison of all pairs.
 #[test]
 fn staged_decisions_are_those_of_the_twin() {
-    let shapes = [(3, 5, 4), (6, 2, 2), (4, 100, 2), (32, 32, 2), (64, 64, 1)];
+    let shapes = [(3, 5, 4), (6, 2, 2), (16, 3, 7), (4, 100, 2), (17, 2, 2), (32, 32, 2), (64, 64, 1)];
     let counts = shapes.map(|(d, k, users)| users_play_the_arms_of_the_twin(d, k, users));
     let [behind, near] = counts.into_iter().fold([0; 2], |[a, b], [c, d]| [a + c, b + d]);
     assert!(behind > near, "{counts:?}");
@@ -217,10 +257,11 @@ fn chi_square(secret: &SecretKey, ciphertext: &Ciphertext) -> f64 {
 /// themselves, without a mask, are told.
 #[test]
 fn attack_the_holder_of_staged_exchanges_sees_uniform_numbers() {
-    let mut world = World::new(6, 5, 2);
-    let n = world.scores.params().n();
     let factors = [0.4, 0.3, 1.0];
-    for value in [0i64, 1 << 28, 1 << 60] {
+    for (d, value) in [6, 17].into_iter().flat_map(|d| [0i64, 1 << 28, 1 << 60].map(|value| (d, value))) {
+        let mut world = World::new(d, 5, 2);
+        let n = world.scores.params().n();
+        assert_eq!(world.layout().is_lifted(), d == 6);
         let contexts = vec![vec![world.encrypt(&vec![value; n], LOG_CONTEXT)]; 2];
         let control = chi_square(&world.scores, &contexts[0][0]);
         assert!(control > 1e4, "{value}: {control:.1}");
@@ -242,7 +283,7 @@ fn attack_the_holder_of_staged_exchanges_sees_uniform_numbers() {
 /// Another number of ciphertexts, and another width, are refused before anything is computed.
 #[test]
 fn what_no_staged_evaluation_has_is_refused() {
-    let mut world = World::new(6, 5, 1);
+    let mut world = World::new(17, 5, 1);
     let twin = ClearTwin::new(world.config.clone());
     let (model, rows) = (world.model(&twin), world.rows(1));
     let contexts = world.contexts(&rows);

@@ -1,7 +1,7 @@
 //! An evaluation, from the seal of its pack to the answers to its users.
 
 use super::raises::{GivenTo, Raising};
-use super::staged::SealedContexts;
+use super::staged::SealedPack;
 use super::{Awaited, EncryptedServed, Gathering, Holder, Pack, RAISER_RETURNS, Turn, User, blocking};
 use crate::bandits::encrypted::again::{Group, Sent};
 use crate::error::Error;
@@ -56,7 +56,7 @@ enum Sealed {
     /// By one raise.
     Raised(Box<SealedScores>),
     /// In stages.
-    Staged(SealedContexts),
+    Staged(SealedPack),
 }
 
 /// Scores that are raised once.
@@ -222,11 +222,8 @@ impl EncryptedServed {
         let engine = &self.shared.engine;
         let scalars = helba::Scalars::new(&self.created.config, last, model_feedbacks);
         let packer = match pack {
-            Pack::Scores(packer) => packer,
-            Pack::Contexts(contexts) => {
-                let model = model.clone();
-                return Ok(Sealed::Staged(SealedContexts { contexts, model, scalars }));
-            }
+            Pack::Scores(packer) if self.exchanges.staged.is_none() => packer,
+            pack => return Ok(Sealed::Staged(SealedPack { pack, model: model.clone(), scalars })),
         };
         let packed = rayon::scope(|_| packer.finish()).map_err(helba::Error::from)?;
         let circuit = engine.circuit(&self.created.config, scalars)?;

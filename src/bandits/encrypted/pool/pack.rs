@@ -10,7 +10,7 @@ use std::time::Instant;
 pub(in crate::bandits::encrypted) enum Brought {
     /// The scores of its decisions, in one product.
     Scores(Undivided),
-    /// For stages the contexts of each of its decisions.
+    /// For stages whose contexts are not lifted, those of each of its decisions.
     Contexts(Vec<Vec<Ciphertext>>),
 }
 
@@ -18,7 +18,8 @@ pub(in crate::bandits::encrypted) enum Brought {
 pub(in crate::bandits::encrypted) enum Pack {
     /// Scores, packed as they come.
     Scores(Packer),
-    /// For stages the contexts of each decision, which are multiplied when all are there.
+    /// For stages whose contexts are not lifted, those of each decision, which are multiplied when all are
+    /// there.
     Contexts(Vec<Vec<Ciphertext>>),
 }
 

@@ -14,7 +14,7 @@
 
 use super::evaluate::Answered;
 use super::raises::Raising;
-use super::{Awaited, EncryptedServed, Holder, Pool, Queued, RAISER_RETURNS, Turn, User, blocking};
+use super::{Awaited, EncryptedServed, Holder, Pack, Pool, Queued, RAISER_RETURNS, Turn, User, blocking};
 use crate::error::Error;
 use crate::metrics::Step;
 use ckks::Ciphertext;
@@ -87,10 +87,9 @@ impl Pool {
     }
 }
 
-/// Contexts that are evaluated in stages.
-pub(super) struct SealedContexts {
-    /// Those of each decision.
-    pub(super) contexts: Vec<Vec<Ciphertext>>,
+/// A pack that is evaluated in stages.
+pub(super) struct SealedPack {
+    pub(super) pack: Pack,
     pub(super) model: ScoresModel,
     pub(super) scalars: Scalars,
 }
@@ -126,12 +125,12 @@ impl EncryptedServed {
     /// Evaluates contexts in stages, and computes the answers. `avoided` answered what this repeats.
     pub(super) async fn stages<'a>(
         self: &'a Arc<Self>,
-        sealed: SealedContexts,
+        sealed: SealedPack,
         users: &[User],
         avoided: BTreeSet<Holder>,
         turn: &mut Turn,
     ) -> Result<Answered<'a>, Error> {
-        let SealedContexts { contexts, model, scalars } = sealed;
+        let SealedPack { pack, model, scalars } = sealed;
         let numbers: Arc<Vec<Vec<usize>>> = Arc::new(users.iter().map(|user| user.numbers.clone()).collect());
         let patience = self.shared.stages.stage_patience;
         let mut owners = Owners { patience, last: None, avoided, answered: BTreeSet::new() };
@@ -139,10 +138,17 @@ impl EncryptedServed {
         let served = self.clone();
         let begin = self.computed(&mut circuit, move || {
             let staging = served.exchanges.staged.as_ref().ok_or(Error::Broken("no stages"))?;
-            let exchanges = staging.of(contexts.len()).map_err(helba::Error::from)?;
+            let exchanges = staging.of(pack.len()).map_err(helba::Error::from)?;
             let engine = Arc::new(served.shared.engine.staged((*exchanges).clone())?);
             let factors = helba::staged_factors(&scalars, served.exchanges.layout.log_range())?;
-            let (evaluation, sent) = engine.begin(factors, &contexts, model.parts(), &mut os_rng()?)?;
+            let mut rng = os_rng()?;
+            let (evaluation, sent) = match pack {
+                Pack::Scores(packer) => {
+                    let scores = packer.finish().map_err(helba::Error::from)?;
+                    engine.begin_scores(factors, scores, &mut rng)?
+                }
+                Pack::Contexts(contexts) => engine.begin(factors, &contexts, model.parts(), &mut rng)?,
+            };
             let asked = Asked::new(&engine, evaluation, &sent)?;
             Ok((engine, asked))
         });
