@@ -15,13 +15,13 @@ mod support;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use protocol::{Answers, BanditConfig, ScoreRing};
+use protocol::{Answers, BanditConfig, Exchanging, ScoreRing, Updates, WidthShape};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use support::{Deployment, percentile};
+use support::{Deployment, Raises, percentile};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
@@ -67,6 +67,9 @@ struct Args {
     /// Connections that ask for a large answer and read nothing; another takes the place of one that ends.
     #[arg(long, default_value_t = 0)]
     silent: usize,
+    /// How often a decision asks a holder of the key: `staged` takes up to 64 features and 256 arms.
+    #[arg(long, default_value = "one")]
+    exchanges: Exchanging,
     /// Keys without security, for tests.
     #[arg(long)]
     toy: bool,
@@ -115,7 +118,11 @@ fn main() -> Result<()> {
     support::serve_if_asked()?;
     let args = Args::parse();
     let (d, k) = (args.features, args.arms);
-    let deployment = Deployment::start(d, k, args.toy, args.json, 0)?;
+    let staged = args.exchanges == Exchanging::Staged;
+    ensure!(!(staged && args.spoil), "--spoil is about one raise, and not about --exchanges staged");
+    let updates = if staged { Updates::Products } else { Updates::Slots };
+    let keys_for = (WidthShape::default(), updates, args.exchanges);
+    let deployment = Deployment::start_with((d, k), args.toy, args.json, 0, None, keys_for)?;
     let answers = if args.answers == "scores" { Answers::Scores } else { Answers::Arm };
     let open_model = answers == Answers::Scores;
     let config = BanditConfig { answers, open_model, ..BanditConfig::new(d, k) };
@@ -161,7 +168,7 @@ fn main() -> Result<()> {
         bytes_down: AtomicU64::new(0),
         next: AtomicU64::new(0),
     });
-    let (stop, raised) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (stop, raised) = (AtomicBool::new(false), Raises::default());
     let (decided, failed, elapsed, cpu) = std::thread::scope(|scope| -> Result<_> {
         let raiser = || deployment.raise(&joined, &stop, &raised);
         let raisers: Vec<_> = (0..2).map(|_| scope.spawn(raiser)).collect();
@@ -193,7 +200,7 @@ fn main() -> Result<()> {
     let evaluations: f64 = decided.iter().map(|d| args.decisions as f64 / f64::from(d.users)).sum();
     let up = shared.bytes_up.load(Relaxed) as f64 / count;
     let down = shared.bytes_down.load(Relaxed) as f64 / count;
-    let share = raised.load(Relaxed) as f64 / count;
+    let share = raised.bytes() as f64 / count;
     let status = deployment.client().encrypted(&created.id)?.status;
     if args.json {
         let json = serde_json::json!({
@@ -202,6 +209,7 @@ fn main() -> Result<()> {
             "decisions": decisions, "decisions_of_a_request": args.decisions, "failed": failed, "decisions_per_second": count / elapsed,
             "p50": percentile(&seconds, 0.5), "p99": percentile(&seconds, 0.99),
             "bytes_up": up, "bytes_down": down, "raise_bytes": share,
+            "exchanges": args.exchanges, "bytes_by_exchange": raised.by_exchange(),
             "users_per_evaluation": count / evaluations, "load_cpu_seconds": cpu[0], "server_cpu_seconds": cpu[1],
             "feedbacks": status.feedbacks, "refreshes": status.refreshes,
             "server_peak_bytes": deployment.server_peak_bytes(),
@@ -221,6 +229,9 @@ fn main() -> Result<()> {
     );
     println!("  users an evaluation     {:.1}", count / evaluations);
     println!("  bytes a decision        up {up:.0} and {share:.0} of raises, down {down:.0}");
+    if let Some(line) = raised.line() {
+        println!("  {line}");
+    }
     println!("  feedbacks {}, models {}", status.feedbacks, status.refreshes);
     if check {
         println!(

@@ -24,9 +24,9 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
-use support::{Deployment, Log, PaperDeployment, median, percentile};
+use support::{Deployment, Log, PaperDeployment, Raises, median, percentile};
 use testkit::ClearTwin;
 
 /// 20 h 39 min for 130 rounds, section 6 of the paper.
@@ -229,7 +229,7 @@ fn encrypted(args: &Args, config: &BanditConfig, bound: f64) -> Result<Encrypted
     let (mut log, mut runs) = (Log::default(), Vec::new());
     let (mut farthest_index, mut refreshes) = (0f64, 0);
     let mut rounds_rng = user_client::os_rng()?;
-    let raised = AtomicU64::new(0);
+    let raised = Raises::default();
     for seed in 0..args.encrypted_seeds {
         let (mut toy, mut rng) = toy(seed)?;
         let bandit = deployment.device().join(&deployment.client().create_encrypted(config)?)?;
@@ -279,7 +279,7 @@ fn encrypted(args: &Args, config: &BanditConfig, bound: f64) -> Result<Encrypted
         farthest_index,
         refreshes,
         server_peak_bytes: deployment.server_peak_bytes(),
-        raised_bytes: raised.into_inner(),
+        raised_bytes: raised.bytes(),
         deployment,
     })
 }
@@ -301,7 +301,7 @@ fn both_methods(args: &Args, config: &BanditConfig, bound: f64) -> Result<()> {
     let created = paper.client.create_paper(&config.linear)?;
     let (mut toy, mut rng) = toy(0)?;
     let mut rounds_rng = user_client::os_rng()?;
-    let (stop, raised) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (stop, raised) = (AtomicBool::new(false), Raises::default());
     let progress = support::progress(args.rounds, "playing by both methods", args.json);
     let (mut of_paper, mut log, mut differences) = (Vec::new(), Log::default(), Vec::new());
     // The rounds in which the paper's arm is that of the default method, and that of exact arithmetic.

@@ -22,8 +22,8 @@ use rand_chacha::ChaCha20Rng;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use support::{Deployment, median, percentile, web};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use support::{Deployment, Raises, median, percentile, web};
 use testkit::ClearTwin;
 
 #[derive(Parser)]
@@ -57,6 +57,10 @@ struct Args {
     /// exchanges.
     #[arg(long, default_value = "products")]
     updates: Updates,
+    /// How often a decision asks a holder of the key: `staged`, for up to 64 features and 256 arms, asks a
+    /// raiser beside the device.
+    #[arg(long, default_value = "one")]
+    exchanges: Exchanging,
     /// Small keys without security, for tests.
     #[arg(long)]
     toy: bool,
@@ -93,17 +97,19 @@ fn main() -> Result<()> {
     let writing = |path: &Path| format!("cannot write {}", path.display());
     let draft =
         args.plot.as_deref().map(|path| Draft::create(path).with_context(|| writing(path))).transpose()?;
-    let keys_for = (WidthShape::default(), args.updates, Exchanging::One);
+    let keys_for = (WidthShape::default(), args.updates, args.exchanges);
     let deployment = Deployment::start_with((d, k), args.toy, args.json, 0, None, keys_for)?;
     let mut rng = user_client::os_rng()?;
     let bandit = deployment.device().join(&deployment.client().create_encrypted(&config)?)?;
     let mut twin = ClearTwin::new(config.clone());
     let progress = support::progress(rounds as u64, "learning on encrypted purchases", args.json);
     let mut log = support::Log::default();
-    // Without a raiser the device raises by itself, and an update waits for its next decision.
-    let stop = AtomicBool::new(!args.synchronous);
+    // Without a raiser the device raises by itself, and an update waits for its next decision. It answers no
+    // stage of its own decisions.
+    let staged = args.exchanges == Exchanging::Staged;
+    let (stop, raises) = (AtomicBool::new(!args.synchronous && !staged), Raises::default());
     std::thread::scope(|scope| -> Result<()> {
-        let raiser = scope.spawn(|| deployment.raise(&bandit, &stop, &AtomicU64::new(0)));
+        let raiser = scope.spawn(|| deployment.raise(&bandit, &stop, &raises));
         let mut play_all = || -> Result<()> {
             for played in &dataset.rounds()[..rounds] {
                 let rows: Vec<Vec<f64>> = played.features.rows().map(<[f64]>::to_vec).collect();
@@ -152,7 +158,11 @@ fn main() -> Result<()> {
     }
     let seconds = log.seconds();
     let params = deployment.params();
-    let report = planner::plan(d, k, rounds as u64, params.spec().security)?;
+    // There are no prices of stages.
+    let report = match args.exchanges {
+        Exchanging::One => Some(planner::plan(d, k, rounds as u64, params.spec().security)?),
+        Exchanging::Staged => None,
+    };
     if args.json {
         let json = serde_json::json!({
             "rounds": rounds, "features": d, "arms": k,
@@ -166,7 +176,8 @@ fn main() -> Result<()> {
             "server_peak_bytes": server_peak, "public_bundle_bytes": deployment.public_bundle_bytes,
             "bytes_up_median": median(&log.bytes_up()), "bytes_down_median": median(&log.bytes_down()),
             "batch_updates": status.batches, "refreshes": status.refreshes,
-            "kernel": report.kernel.to_string(), "kernels": report.kernels,
+            "exchanges": args.exchanges, "bytes_by_exchange": raises.by_exchange(),
+            "kernel": planner::kernels().to_string(), "kernels": report.map(|report| report.kernels),
         });
         println!("{json}");
         return Ok(());
@@ -189,6 +200,9 @@ fn main() -> Result<()> {
     }
     println!("\n  up   {} per round (median)", mib(median(&log.bytes_up())));
     println!("  down {} per round (median)", mib(median(&log.bytes_down())));
+    if let Some(line) = raises.line() {
+        println!("  {line}");
+    }
     println!("  batch updates {}, refreshed models {}", status.batches, status.refreshes);
     println!(
         "  keys generated in {:.1} s, public bundle {}",
@@ -207,7 +221,8 @@ fn main() -> Result<()> {
         params.log_qp(),
     );
     let threads = std::thread::available_parallelism()?.get();
-    println!("  {}; predicted: {}", planner::kernel_choice(), report.kernel_outlook(threads));
+    let outlook = report.map(|report| format!("; predicted: {}", report.kernel_outlook(threads)));
+    println!("  {}{}", planner::kernel_choice(), outlook.unwrap_or_default());
     Ok(())
 }
 

@@ -8,7 +8,7 @@ pub(crate) mod web;
 use anyhow::{Context, Result, ensure};
 use host::{Undone, lock};
 use indicatif::{ProgressBar, ProgressStyle};
-use protocol::{Exchanging, Shape, Updates, WidthShape};
+use protocol::{Exchanging, Shape, TaskKind, Updates, WidthShape};
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -19,7 +19,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use user_client::{BanditDevice, Client, Device, Opening, PaperDevice};
+use user_client::{BanditDevice, Client, Device, MaskedTask, Opening, PaperDevice};
 use wire::PublicBundle;
 
 const SERVE: &str = "--serve";
@@ -90,6 +90,59 @@ pub(crate) fn end(process: &Mutex<Child>) {
     // If this fails, it has ended already.
     let _ = process.kill();
     let _ = process.wait();
+}
+
+/// How long a round waits for a raiser.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The bytes of the exchanges that a holder of the key has answered beside the devices.
+#[derive(Default)]
+pub(crate) struct Raises {
+    /// The bytes of all answers.
+    sent: AtomicU64,
+    /// Those to and from the holder in each exchange of an evaluation, by its number.
+    by_exchange: Mutex<BTreeMap<u32, Vec<[f64; 2]>>>,
+}
+
+impl Raises {
+    /// Adds the tasks of one message and their answers, of `bytes` bytes.
+    fn add(&self, tasks: &[MaskedTask], bytes: [usize; 2]) {
+        self.sent.fetch_add(bytes[1] as u64, Relaxed);
+        let number = match tasks {
+            [task] => match task.kind() {
+                TaskKind::Stage { step, .. } => step,
+                TaskKind::Scores { .. } => 0,
+                TaskKind::Answers => 1,
+                TaskKind::Sum | TaskKind::Model | TaskKind::Product { .. } => return,
+            },
+            // What each of them takes is not known.
+            _ => return,
+        };
+        lock(&self.by_exchange).entry(number).or_default().push(bytes.map(|bytes| bytes as f64));
+    }
+
+    /// The bytes of all answers.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.sent.load(Relaxed)
+    }
+
+    /// The medians of the bytes to and from the holder in each exchange of an evaluation, in their order.
+    pub(crate) fn by_exchange(&self) -> Vec<[f64; 2]> {
+        let medians = |all: &Vec<[f64; 2]>| {
+            [0, 1].map(|way| median(&all.iter().map(|bytes| bytes[way]).collect::<Vec<_>>()))
+        };
+        lock(&self.by_exchange).values().map(medians).collect()
+    }
+
+    /// [`Self::by_exchange`] as a line; `None` without exchanges.
+    pub(crate) fn line(&self) -> Option<String> {
+        let all = self.by_exchange();
+        let kilobytes = |[to, from]: &[f64; 2]| format!("{:.0}/{:.0}", to / 1e3, from / 1e3);
+        let each: Vec<String> = all.iter().map(kilobytes).collect();
+        (!all.is_empty()).then(|| {
+            format!("{} exchanges an evaluation, kB to and from the holder: {}", all.len(), each.join(", "))
+        })
+    }
 }
 
 /// One round as the device saw it.
@@ -209,7 +262,16 @@ impl Deployment {
             phases.push((name.to_string(), (now - last).as_secs_f64()));
             last = now;
         };
-        let mut round = bandit.decide(&self.client, rows, rng)?;
+        let began = Instant::now();
+        let mut round = loop {
+            match bandit.decide(&self.client, rows, rng) {
+                // The raiser of this process has not come yet.
+                Err(error) if error.is_temporary() && began.elapsed() < PATIENCE => {
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+                decided => break decided?,
+            }
+        };
         lap("decide: device, server and transfer");
         let choice = &round.choice;
         let (arm, id, number, model_feedbacks) =
@@ -238,8 +300,8 @@ impl Deployment {
         })
     }
 
-    /// Answers the tasks of an encrypted bandit until `stop`, and adds the bytes of the answers to `sent`.
-    pub(crate) fn raise(&self, bandit: &BanditDevice<'_>, stop: &AtomicBool, sent: &AtomicU64) -> Result<()> {
+    /// Answers the tasks of an encrypted bandit until `stop`, and adds their bytes to `raises`.
+    pub(crate) fn raise(&self, bandit: &BanditDevice<'_>, stop: &AtomicBool, raises: &Raises) -> Result<()> {
         let (id, limits) = (&bandit.created().id, bandit.limits());
         let mut rng = user_client::os_rng()?;
         while !stop.load(Relaxed) {
@@ -251,11 +313,18 @@ impl Deployment {
                 }
                 reply => reply?,
             };
-            let Some(reply) = reply else { continue };
-            let body = bandit.raise(&bandit.read(&reply)?.tasks, None, &mut rng)?;
-            sent.fetch_add(body.len() as u64, Relaxed);
-            // A task that is over was answered by another raiser.
-            let _ = self.client.post_raises(id, limits, &body);
+            let mut next = reply;
+            while let Some(reply) = next {
+                let tasks = bandit.read(&reply)?.tasks;
+                if tasks.is_empty() {
+                    break;
+                }
+                let body = bandit.raise(&tasks, None, &mut rng)?;
+                raises.add(&tasks, [reply.len(), body.len()]);
+                // A task that is over was answered by another raiser. The reply has the next step of an
+                // update.
+                next = self.client.post_raises(id, limits, &body).ok();
+            }
         }
         Ok(())
     }

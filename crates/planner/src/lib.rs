@@ -16,3 +16,4 @@ mod text;
 pub use error::Error;
 pub use kernel::{KernelSeconds, kernel_choice};
 pub use plan::{Depth, KeyCost, MessageCost, Operations, Report, Seconds, Traced, TracedSeconds, plan};
+pub use rns::kernels;
