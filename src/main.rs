@@ -470,15 +470,15 @@ async fn serve(arguments: Arguments, tls: &TlsArguments) -> Result<()> {
     let of_paper = keys.as_deref().filter(|path| wire::is_paper(path).unwrap_or(false));
     let paper = of_paper.map(|path| PaperKeys::open(path).with_context(|| not_keys(path))).transpose()?;
     let bundle = keys.as_deref().filter(|_| paper.is_none()).map(open_bundle).transpose()?;
-    let security = bundle.as_ref().map(|bundle| bundle.manifest.security_bits);
-    let security = security.or(paper.as_ref().map(|keys| keys.manifest.security_bits));
+    let security = bundle.as_ref().map(|bundle| bundle.manifest.ring.security_bits);
+    let security = security.or(paper.as_ref().map(|keys| keys.manifest.ring.security_bits));
     if let Some(PaperKeys { manifest, .. }) = &paper {
-        let (key, parameters) = (printable(&manifest.key_id), printable(&manifest.params));
+        let (key, parameters) = (printable(&manifest.ring.key_id), printable(&manifest.ring.params));
         tracing::info!(key, parameters, "keys of `method: paper` loaded");
     }
     match &bundle {
         Some(PublicBundle { manifest, .. }) => {
-            let (key, parameters) = (printable(&manifest.key_id), printable(&manifest.params));
+            let (key, parameters) = (printable(&manifest.ring.key_id), printable(&manifest.ring.params));
             tracing::info!(key, parameters, "keys loaded");
             let Shape { dim, arm_slots } = manifest.shape;
             // The largest problem that the keys carry.

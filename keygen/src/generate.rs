@@ -7,8 +7,8 @@ use protocol::{
 use rand::CryptoRng;
 use std::io::Write;
 use wire::{
-    AccessToken, AnswersManifest, BundleKind, BundleWriter, DecisionsManifest, Manifest, ScoresManifest,
-    SecretBundle,
+    AccessToken, AnswersManifest, BundleKind, BundleWriter, DecisionsManifest, Manifest, RingManifest,
+    ScoresManifest, SecretBundle,
 };
 
 /// A request for a key pair.
@@ -69,17 +69,14 @@ pub fn generate<R: CryptoRng>(
     let of_decisions = decisions.as_ref();
     let manifest = |[frames, of_decisions_frames, of_scores]: [u32; 3], answers| {
         let answers = AnswersManifest::new(&of_answers, answers);
-        let scores = ScoresManifest::new(&scores.params, scores.key_id, of_scores, answers);
+        let scores = ScoresManifest { ring: scores.manifest(), frames: of_scores, answers };
         let manifest = Manifest::new(params, key_id, shape, created, frames, digest, scores)
             .of_width(width)
             .of_updates(updates)
             .of_exchanges(exchanges);
         match of_decisions {
-            Some(ring) => manifest.with_decisions(DecisionsManifest::new(
-                &ring.params,
-                ring.key_id,
-                of_decisions_frames,
-            )),
+            Some(ring) => manifest
+                .with_decisions(DecisionsManifest { ring: ring.manifest(), frames: of_decisions_frames }),
             None => manifest,
         }
     };
@@ -169,6 +166,10 @@ impl RingKeys {
         let public_key = ckks_secret::public_key(&secret_key, rng);
         let key_id = public_key.id(&params);
         RingKeys { params, secret_key, public_key, key_id, wanted }
+    }
+
+    fn manifest(&self) -> RingManifest {
+        RingManifest::new(&self.params, self.key_id)
     }
 
     pub(crate) fn public_frames(&self) -> u32 {

@@ -336,19 +336,22 @@ fn kind_name(kind: BundleKind) -> &'static str {
 
 fn print_paper_manifest(m: &wire::PaperManifest) -> anyhow::Result<()> {
     say!("method        paper, for 2 features and 2 arms");
-    say!("parameters    {}", m.params);
-    say!("fingerprint   {}", m.fingerprint);
-    say!("key id        {}", m.key_id);
-    say!("security      {} bits", m.security_bits);
-    say!("log2(QP)      {:.1}", m.log2_qp);
+    print_ring(&m.ring)?;
     say!("created       {}", m.created_at());
     Ok(())
 }
 
+fn print_ring(ring: &wire::RingManifest) -> anyhow::Result<()> {
+    say!("parameters    {}", ring.params);
+    say!("fingerprint   {}", ring.fingerprint);
+    say!("key id        {}", ring.key_id);
+    say!("security      {} bits", ring.security_bits);
+    say!("log2(QP)      {:.1}", ring.log2_qp);
+    Ok(())
+}
+
 fn print_manifest(m: &wire::Manifest) -> anyhow::Result<()> {
-    say!("parameters    {}", m.params);
-    say!("fingerprint   {}", m.fingerprint);
-    say!("key id        {}", m.key_id);
+    print_ring(&m.ring)?;
     say!("shape         {}", m.shape);
     say!(
         "made for      {}",
@@ -357,17 +360,15 @@ fn print_manifest(m: &wire::Manifest) -> anyhow::Result<()> {
             Exchanging::Staged => "decisions in stages",
         }
     );
-    say!("security      {} bits", m.security_bits);
-    say!("log2(QP)      {:.1}", m.log2_qp);
-    if let Some(ring) = &m.decisions {
+    if let Some(wire::DecisionsManifest { ring, .. }) = &m.decisions {
         say!("evaluations   {}: {} bits, log2(QP) {:.1}", ring.params, ring.security_bits, ring.log2_qp);
         say!("  fingerprint {}", ring.fingerprint);
         say!("  key id      {}", ring.key_id);
     }
-    let wire::ScoresManifest { params, security_bits, log2_qp, .. } = &m.scores;
+    let wire::RingManifest { params, fingerprint, key_id, security_bits, log2_qp } = &m.scores.ring;
     say!("ring of scores {params}: {security_bits} bits, log2(QP) {log2_qp:.1}");
-    say!("  fingerprint {}", m.scores.fingerprint);
-    say!("  key id      {}", m.scores.key_id);
+    say!("  fingerprint {fingerprint}");
+    say!("  key id      {key_id}");
     say!("  answers     log2(QP) {:.1}", m.scores.answers.log2_qp);
     say!("created       {}", m.created_at());
     Ok(())

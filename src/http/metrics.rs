@@ -108,9 +108,9 @@ async fn seen(state: AppState, caller: Caller, limit: usize, after: String) -> R
         let bandits = &state.0.bandits;
         let (listed, next) = listed(bandits, &caller, limit, &after)?;
         let keys = bandits.keys().ok().map(|keys| KeysSeen {
-            key_id: keys.manifest.key_id.clone(),
-            parameters: keys.manifest.params.clone(),
-            security_bits: keys.manifest.security_bits,
+            key_id: keys.manifest.ring.key_id.clone(),
+            parameters: keys.manifest.ring.params.clone(),
+            security_bits: keys.manifest.ring.security_bits,
             top_level: keys.engine.params().max_level(),
         });
         let committee = bandits.committee().ok().map(|committees| committees.serving().presence());

@@ -40,7 +40,7 @@ fn evaluations_in_a_ring_of_their_own_decide_as_the_twin() {
     });
     let shown = Device::new(server.address, keys).get("/keys");
     let manifest: wire::Manifest = serde_json::from_slice(&shown.ok()).unwrap();
-    assert_eq!(manifest.decisions.as_ref().map(|ring| &ring.params[..]), Some("toy-logn12-depth11"));
+    assert_eq!(manifest.decisions.as_ref().map(|own| &own.ring.params[..]), Some("toy-logn12-depth11"));
     server.kill();
     let server = start();
     let user = user.at(server.address);
@@ -387,7 +387,7 @@ fn documents() {
     assert_eq!(manifest, keys().bundle.manifest);
     assert_eq!(device.get("/bandits").ok(), b"[]");
     let first = device.create(&encrypted(Answers::Arm));
-    assert_eq!((&first.key_id, &first.fingerprint), (&manifest.key_id, &manifest.fingerprint));
+    assert_eq!((&first.key_id, &first.fingerprint), (&manifest.ring.key_id, &manifest.ring.fingerprint));
     let second = device.create(&every_round(Answers::Arm));
     let mut list: Vec<wire::Created> = serde_json::from_slice(&device.get("/bandits").ok()).unwrap();
     list.sort_by_key(|created| created.id == second.id);

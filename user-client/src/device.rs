@@ -210,12 +210,12 @@ impl Device {
     /// # Errors
     /// [`Error::WrongKeys`].
     pub fn check_manifest(&self, manifest: &Manifest) -> Result<(), Error> {
-        same("fingerprint", &manifest.fingerprint, self.params().fingerprint().to_string())?;
-        same("key id", &manifest.key_id, self.key_id.to_string())?;
+        same("fingerprint", &manifest.ring.fingerprint, self.params().fingerprint().to_string())?;
+        same("key id", &manifest.ring.key_id, self.key_id.to_string())?;
         let stated = manifest.decisions.as_ref();
-        let got = stated.map_or(&manifest.key_id, |ring| &ring.key_id);
+        let got = stated.map_or(&manifest.ring.key_id, |decisions| &decisions.ring.key_id);
         same("key id of evaluations", got, self.decisions().1.to_string())?;
-        let stated = &manifest.scores;
+        let stated = &manifest.scores.ring;
         same("fingerprint of scores", &stated.fingerprint, self.small().fingerprint().to_string())?;
         same("key id of scores", &stated.key_id, self.scores_key_id.to_string())
     }

@@ -76,8 +76,8 @@ impl PaperDevice {
     /// # Errors
     /// [`Error::WrongKeys`].
     pub fn check_manifest(&self, manifest: &PaperManifest) -> Result<(), Error> {
-        same("fingerprint", &manifest.fingerprint, self.params().fingerprint().to_string())?;
-        same("key id", &manifest.key_id, self.key_id.to_string())
+        same("fingerprint", &manifest.ring.fingerprint, self.params().fingerprint().to_string())?;
+        same("key id", &manifest.ring.key_id, self.key_id.to_string())
     }
 
     /// Checks that a bandit is one of this device's key and version.

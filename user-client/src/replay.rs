@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &ReplayArguments, json: bool) -> anyhow::Result<()>
     let writing = |path: &Path| format!("cannot write {}", path.display());
     let draft = plot.as_deref().map(|path| Draft::create(path).with_context(|| writing(path))).transpose()?;
     // Checked before a bandit is created that this device could not use.
-    let served = client.keys()?.key_id;
+    let served = client.keys()?.ring.key_id;
     if served != device.key_id().to_string() {
         bail!(
             "{} belongs to key {}, but the server has key {served}: use the secret bundle that was generated with the public \

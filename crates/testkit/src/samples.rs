@@ -11,8 +11,8 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use wire::{
     AccessToken, AnswersManifest, BundleKind, BundleWriter, Created, DecideReply, Decision,
-    DecisionsManifest, LearnRequest, Limits, Manifest, RaiseTask, Raised, Raises, ScoresManifest,
-    SecretBundle, Ticket, TraceQuestion, TracedFeedback,
+    DecisionsManifest, LearnRequest, Limits, Manifest, RaiseTask, Raised, Raises, RingManifest,
+    ScoresManifest, SecretBundle, Ticket, TraceQuestion, TracedFeedback,
 };
 
 /// A bandit of 2 features and 2 arms under toy keys, with the trace condition and counters, so that its
@@ -125,8 +125,12 @@ pub fn bundles() -> Bundles {
     let (shape, (ring, ..)) = (shape(), rings());
     let answers = ring.answers(decisions.spec()).validate().expect("a prefix of the set");
     let manifest = |frames| {
-        let scores = ScoresManifest::new(&small, small_id, 1, AnswersManifest::new(&answers, 0));
-        let of_decisions = DecisionsManifest::new(&decisions, own_id, 1);
+        let scores = ScoresManifest {
+            ring: RingManifest::new(&small, small_id),
+            frames: 1,
+            answers: AnswersManifest::new(&answers, 0),
+        };
+        let of_decisions = DecisionsManifest { ring: RingManifest::new(&decisions, own_id), frames: 1 };
         Manifest::new(&params, id, shape, 0, frames, token.digest(), scores).with_decisions(of_decisions)
     };
     let head = manifest(1);

@@ -92,7 +92,7 @@ pub enum Error {
     )]
     Manifest {
         /// The field.
-        field: &'static str,
+        field: String,
         /// The value in the manifest.
         got: String,
         /// The value that follows from the content.

@@ -42,7 +42,9 @@ pub use error::Error;
 pub use frame::{MAGIC, MAX_HEADER_BYTES};
 pub use json::{MAX_JSON_BYTES, OCTET_STREAM};
 pub use labels::{IDEMPOTENCY_HEADER, Labelled, Labels, LabelsPatch, MOST_NAME, MOST_TAG, MOST_TAGS, is_id};
-pub use manifest::{AnswersManifest, DecisionsManifest, Manifest, SECURITY_TABLE, ScoresManifest};
+pub use manifest::{
+    AnswersManifest, DecisionsManifest, Manifest, RingManifest, SECURITY_TABLE, ScoresManifest,
+};
 pub use paper::{
     PaperAnswer, PaperCreated, PaperDecision, PaperKeys, PaperManifest, PaperName, PaperReply, PaperSecret,
     PaperStatus, PaperTask, PaperVectors, PaperView, is_paper, read_paper_manifest,

@@ -8,16 +8,68 @@ use serde::{Deserialize, Serialize};
 /// The source of the bound on log₂(QP).
 pub const SECURITY_TABLE: &str = "Bossuat et al. 2024 (ePrint 2024/463), table 5.2, classical, ternary";
 
-/// The description at the start of a bundle. It contains no secret.
+/// The description of a ring and its key pair.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Manifest {
+pub struct RingManifest {
     /// The name of the parameter set.
     pub params: String,
     /// The fingerprint of the parameters, in hexadecimal.
     pub fingerprint: String,
     /// The id of the key pair, in hexadecimal.
     pub key_id: String,
+    /// The security of the parameters, in bits; 0 for toy keys.
+    pub security_bits: u32,
+    /// log₂ of the largest modulus of this ring under which anything is encrypted.
+    pub log2_qp: f64,
+}
+
+impl RingManifest {
+    /// The description of the key pair `key` under these parameters.
+    pub fn new(params: &Params, key: KeyId) -> Self {
+        RingManifest {
+            params: params.spec().name.into(),
+            fingerprint: params.fingerprint().to_string(),
+            key_id: key.to_string(),
+            security_bits: params.spec().security.bits(),
+            log2_qp: params.log_qp(),
+        }
+    }
+
+    /// The parameters of this name among `known`, which must have the stated values. The names of fields in
+    /// errors begin with `at`.
+    pub(crate) fn params(&self, at: &str, known: &[ParamsSpec]) -> Result<Params, Error> {
+        let Some(spec) = known.iter().find(|spec| spec.name == self.params) else {
+            let names: Vec<&str> = known.iter().map(|spec| spec.name).collect();
+            let got = shortened(&self.params);
+            return Err(Error::UnknownParams { got, known: names.join(" or ") });
+        };
+        let params = spec.validate()?;
+        let same = |field: &str, got: &str, want: String| match got == want {
+            true => Ok(()),
+            false => Err(differs(format!("{at}{field}"), got, &want)),
+        };
+        same("fingerprint", &self.fingerprint, params.fingerprint().to_string())?;
+        same("security_bits", &self.security_bits.to_string(), spec.security.bits().to_string())?;
+        same_log_qp(format!("{at}log2_qp"), self.log2_qp, params.log_qp())?;
+        Ok(params)
+    }
+
+    /// Checks that `key` is the id of this ring's key pair, as [`Self::params`] does.
+    pub(crate) fn check_key(&self, at: &str, key: KeyId) -> Result<(), Error> {
+        match self.key_id == key.to_string() {
+            true => Ok(()),
+            false => Err(differs(format!("{at}key_id"), &self.key_id, &key.to_string())),
+        }
+    }
+}
+
+/// The description at the start of a bundle. It contains no secret.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// The large ring.
+    #[serde(flatten)]
+    pub ring: RingManifest,
     /// The shape of the problems that the keys serve.
     pub shape: Shape,
     /// The width of the bandits that the keys serve; those of a root serve both.
@@ -26,10 +78,6 @@ pub struct Manifest {
     pub updates: Updates,
     /// How often the evaluations of their bandits ask a holder of the key.
     pub exchanges: Exchanging,
-    /// The security of the parameters, in bits; 0 for toy keys.
-    pub security_bits: u32,
-    /// log₂ of the largest modulus under which anything is encrypted.
-    pub log2_qp: f64,
     /// The time of key generation, in seconds since 1970; in JSON as RFC 3339.
     #[serde(with = "moment")]
     pub created: u64,
@@ -48,58 +96,28 @@ pub struct Manifest {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DecisionsManifest {
-    /// The name of the parameter set.
-    pub params: String,
-    /// The fingerprint of the parameters, in hexadecimal.
-    pub fingerprint: String,
-    /// The id of the key pair of this ring, in hexadecimal.
-    pub key_id: String,
-    /// The security of the parameters, in bits; 0 for toy keys.
-    pub security_bits: u32,
-    /// log₂ of the largest modulus of this ring under which anything is encrypted.
-    pub log2_qp: f64,
+    /// The ring.
+    #[serde(flatten)]
+    pub ring: RingManifest,
     /// The number of frames of this ring, which are among those of the bundle.
     pub frames: u32,
 }
 
 impl DecisionsManifest {
-    /// The description of `frames` frames of the ring of evaluations.
-    pub fn new(params: &Params, key: KeyId, frames: u32) -> Self {
-        DecisionsManifest {
-            params: params.spec().name.into(),
-            fingerprint: params.fingerprint().to_string(),
-            key_id: key.to_string(),
-            security_bits: params.spec().security.bits(),
-            log2_qp: params.log_qp(),
-            frames,
-        }
-    }
-
     /// As [`Manifest::params`], for the ring of evaluations.
     ///
     /// # Errors
     /// As [`Manifest::params`].
     pub fn params(&self) -> Result<Params, Error> {
-        self.stated().params(ParamsSpec::evaluations())
+        self.ring.params("decisions.", ParamsSpec::evaluations())
     }
 
-    /// Checks that `key` is the id of this ring's key pair.
+    /// As [`Manifest::check_key`], for the ring of evaluations.
     ///
     /// # Errors
-    /// [`Error::Manifest`] if it differs.
+    /// As [`Manifest::check_key`].
     pub fn check_key(&self, key: KeyId) -> Result<(), Error> {
-        self.stated().check_key(key)
-    }
-
-    fn stated(&self) -> StatedRing<'_> {
-        StatedRing {
-            params: &self.params,
-            fingerprint: &self.fingerprint,
-            key_id: &self.key_id,
-            security_bits: self.security_bits,
-            log2_qp: self.log2_qp,
-            fields: &DECISIONS_FIELDS,
-        }
+        self.ring.check_key("decisions.", key)
     }
 }
 
@@ -107,16 +125,9 @@ impl DecisionsManifest {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScoresManifest {
-    /// The name of the parameter set.
-    pub params: String,
-    /// The fingerprint of the parameters, in hexadecimal.
-    pub fingerprint: String,
-    /// The id of the key pair of this ring, in hexadecimal.
-    pub key_id: String,
-    /// The security of the parameters, in bits; 0 for toy keys.
-    pub security_bits: u32,
-    /// log₂ of the largest modulus of this ring under which anything is encrypted.
-    pub log2_qp: f64,
+    /// The ring.
+    #[serde(flatten)]
+    pub ring: RingManifest,
     /// The number of frames of this ring, which are among those of the bundle.
     pub frames: u32,
     /// The keys of answers, which are encrypted under the secret of this ring.
@@ -160,19 +171,6 @@ impl ScoresManifest {
         Ok(params)
     }
 
-    /// The description of `frames` frames of the ring of scores.
-    pub fn new(params: &Params, key: KeyId, frames: u32, answers: AnswersManifest) -> Self {
-        ScoresManifest {
-            params: params.spec().name.into(),
-            fingerprint: params.fingerprint().to_string(),
-            key_id: key.to_string(),
-            security_bits: params.spec().security.bits(),
-            log2_qp: params.log_qp(),
-            frames,
-            answers,
-        }
-    }
-
     /// The frames of this ring and of answers.
     fn all_frames(&self) -> Option<u32> {
         self.frames.checked_add(self.answers.frames)
@@ -183,26 +181,15 @@ impl ScoresManifest {
     /// # Errors
     /// As [`Manifest::params`].
     pub fn params(&self) -> Result<Params, Error> {
-        self.stated().params(ParamsSpec::scores())
+        self.ring.params("scores.", ParamsSpec::scores())
     }
 
-    /// Checks that `key` is the id of this ring's key pair.
+    /// As [`Manifest::check_key`], for the ring of scores.
     ///
     /// # Errors
-    /// [`Error::Manifest`] if it differs.
+    /// As [`Manifest::check_key`].
     pub fn check_key(&self, key: KeyId) -> Result<(), Error> {
-        self.stated().check_key(key)
-    }
-
-    fn stated(&self) -> StatedRing<'_> {
-        StatedRing {
-            params: &self.params,
-            fingerprint: &self.fingerprint,
-            key_id: &self.key_id,
-            security_bits: self.security_bits,
-            log2_qp: self.log2_qp,
-            fields: &SCORES_FIELDS,
-        }
+        self.ring.check_key("scores.", key)
     }
 }
 
@@ -219,15 +206,11 @@ impl Manifest {
         scores: ScoresManifest,
     ) -> Self {
         Manifest {
-            params: params.spec().name.into(),
-            fingerprint: params.fingerprint().to_string(),
-            key_id: key.to_string(),
+            ring: RingManifest::new(params, key),
             shape,
             width: WidthShape::default(),
             updates: Updates::default(),
             exchanges: Exchanging::default(),
-            security_bits: params.spec().security.bits(),
-            log2_qp: params.log_qp(),
             created,
             // A bundle has at most MAX_FRAMES.
             frames: frames + scores.frames + scores.answers.frames,
@@ -269,10 +252,10 @@ impl Manifest {
     /// value differs.
     pub fn params(&self) -> Result<Params, Error> {
         match self.updates {
-            Updates::Slots => self.stated().params(ParamsSpec::named()),
+            Updates::Slots => self.ring.params("", ParamsSpec::named()),
             // Rings of evaluations suffice.
             Updates::Products => {
-                self.stated().params(&[ParamsSpec::evaluations(), ParamsSpec::named()].concat())
+                self.ring.params("", &[ParamsSpec::evaluations(), ParamsSpec::named()].concat())
             }
         }
     }
@@ -292,8 +275,8 @@ impl Manifest {
     /// # Errors
     /// [`Error::Manifest`] for a number of bits that no set claims.
     pub fn security(&self) -> Result<Security, Error> {
-        let wrong = || differs("security_bits", &self.security_bits.to_string(), "0, 128, 192 or 256");
-        Security::of_bits(self.security_bits).ok_or_else(wrong)
+        let wrong = || differs("security_bits", &self.ring.security_bits.to_string(), "0, 128, 192 or 256");
+        Security::of_bits(self.ring.security_bits).ok_or_else(wrong)
     }
 
     /// The id of the key pair.
@@ -301,8 +284,8 @@ impl Manifest {
     /// # Errors
     /// [`Error::Manifest`] for text that is no id.
     pub fn key(&self) -> Result<KeyId, Error> {
-        let wrong = |_| differs("key_id", &self.key_id, "32 lower-case hexadecimal digits");
-        self.key_id.parse().map_err(wrong)
+        let wrong = |_| differs("key_id", &self.ring.key_id, "32 lower-case hexadecimal digits");
+        self.ring.key_id.parse().map_err(wrong)
     }
 
     /// Checks that `key` is the id in the manifest.
@@ -310,7 +293,7 @@ impl Manifest {
     /// # Errors
     /// [`Error::Manifest`] if it differs.
     pub fn check_key(&self, key: KeyId) -> Result<(), Error> {
-        self.stated().check_key(key)
+        self.ring.check_key("", key)
     }
 
     /// The ring of scores with its parameters, which must be those of [`ScoreRing::of_keys`].
@@ -320,9 +303,9 @@ impl Manifest {
     /// [`Self::params`].
     pub fn scores(&self, large: &Params) -> Result<(ScoreRing, Params), Error> {
         let ring = ScoreRing::of_keys(large.spec(), self.shape, self.exchanges)?;
-        match self.scores.params == ring.params.name {
+        match self.scores.ring.params == ring.params.name {
             true => Ok((ring, self.scores.params()?)),
-            false => Err(differs("scores", &self.scores.params, ring.params.name)),
+            false => Err(differs("scores", &self.scores.ring.params, ring.params.name)),
         }
     }
 
@@ -334,85 +317,9 @@ impl Manifest {
         let most = || differs("scores.frames", &got(), &format!("at most {}", self.frames));
         others.and_then(|frames| self.frames.checked_sub(frames)).ok_or_else(most)
     }
-
-    fn stated(&self) -> StatedRing<'_> {
-        StatedRing {
-            params: &self.params,
-            fingerprint: &self.fingerprint,
-            key_id: &self.key_id,
-            security_bits: self.security_bits,
-            log2_qp: self.log2_qp,
-            fields: &LARGE_FIELDS,
-        }
-    }
 }
 
-/// What a manifest states of a ring.
-pub(crate) struct StatedRing<'a> {
-    pub(crate) params: &'a str,
-    pub(crate) fingerprint: &'a str,
-    pub(crate) key_id: &'a str,
-    pub(crate) security_bits: u32,
-    pub(crate) log2_qp: f64,
-    pub(crate) fields: &'static FieldNames,
-}
-
-/// The names of fields in errors.
-pub(crate) struct FieldNames {
-    fingerprint: &'static str,
-    key_id: &'static str,
-    security_bits: &'static str,
-    log2_qp: &'static str,
-}
-
-pub(crate) const LARGE_FIELDS: FieldNames = FieldNames {
-    fingerprint: "fingerprint",
-    key_id: "key_id",
-    security_bits: "security_bits",
-    log2_qp: "log2_qp",
-};
-const DECISIONS_FIELDS: FieldNames = FieldNames {
-    fingerprint: "decisions.fingerprint",
-    key_id: "decisions.key_id",
-    security_bits: "decisions.security_bits",
-    log2_qp: "decisions.log2_qp",
-};
-const SCORES_FIELDS: FieldNames = FieldNames {
-    fingerprint: "scores.fingerprint",
-    key_id: "scores.key_id",
-    security_bits: "scores.security_bits",
-    log2_qp: "scores.log2_qp",
-};
-
-impl StatedRing<'_> {
-    /// The parameters of this name among `known`, which must have the stated values.
-    pub(crate) fn params(&self, known: &[ParamsSpec]) -> Result<Params, Error> {
-        let Some(spec) = known.iter().find(|spec| spec.name == self.params) else {
-            let names: Vec<&str> = known.iter().map(|spec| spec.name).collect();
-            let got = shortened(self.params);
-            return Err(Error::UnknownParams { got, known: names.join(" or ") });
-        };
-        let params = spec.validate()?;
-        let same = |field, got: &str, want: String| match got == want {
-            true => Ok(()),
-            false => Err(differs(field, got, &want)),
-        };
-        same(self.fields.fingerprint, self.fingerprint, params.fingerprint().to_string())?;
-        let bits = spec.security.bits().to_string();
-        same(self.fields.security_bits, &self.security_bits.to_string(), bits)?;
-        same_log_qp(self.fields.log2_qp, self.log2_qp, params.log_qp())?;
-        Ok(params)
-    }
-
-    pub(crate) fn check_key(&self, key: KeyId) -> Result<(), Error> {
-        match self.key_id == key.to_string() {
-            true => Ok(()),
-            false => Err(differs(self.fields.key_id, self.key_id, &key.to_string())),
-        }
-    }
-}
-
-fn same_log_qp(field: &'static str, got: f64, want: f64) -> Result<(), Error> {
+fn same_log_qp(field: impl Into<String>, got: f64, want: f64) -> Result<(), Error> {
     // JSON may lose the last bit.
     if (got - want).abs() > 1e-6 || !got.is_finite() {
         return Err(differs(field, &got.to_string(), &want.to_string()));
@@ -420,8 +327,8 @@ fn same_log_qp(field: &'static str, got: f64, want: f64) -> Result<(), Error> {
     Ok(())
 }
 
-pub(crate) fn differs(field: &'static str, got: &str, want: &str) -> Error {
-    Error::Manifest { field, got: shortened(got), want: want.into() }
+pub(crate) fn differs(field: impl Into<String>, got: &str, want: &str) -> Error {
+    Error::Manifest { field: field.into(), got: shortened(got), want: want.into() }
 }
 
 /// The first 64 characters of `text`, for an error message.

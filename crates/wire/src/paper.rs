@@ -11,7 +11,7 @@
 
 use crate::bundle::{BundleKind, BundleManifest, BundleReader, BundleWriter, kind_of};
 use crate::frame::{self, Kind, Reader};
-use crate::manifest::{LARGE_FIELDS, StatedRing, moment};
+use crate::manifest::{RingManifest, moment};
 use crate::public::{ReadKeys, WantedKeys};
 use crate::secret::{last_token, secret_key};
 use crate::{AccessToken, Error, TokenDigest};
@@ -39,16 +39,9 @@ pub enum PaperName {
 pub struct PaperManifest {
     /// The method.
     pub method: PaperName,
-    /// The name of the parameter set.
-    pub params: String,
-    /// The fingerprint of the parameters, in hexadecimal.
-    pub fingerprint: String,
-    /// The id of the key pair, in hexadecimal.
-    pub key_id: String,
-    /// The security of the parameters, in bits; 0 for toy keys.
-    pub security_bits: u32,
-    /// log₂ of the largest modulus under which anything is encrypted.
-    pub log2_qp: f64,
+    /// The ring.
+    #[serde(flatten)]
+    pub ring: RingManifest,
     /// The time of key generation, in seconds since 1970; in JSON as RFC 3339.
     #[serde(with = "moment")]
     pub created: u64,
@@ -80,11 +73,7 @@ impl PaperManifest {
     pub fn new(params: &Params, key: KeyId, created: u64, frames: u32, token_digest: TokenDigest) -> Self {
         PaperManifest {
             method: PaperName::Paper,
-            params: params.spec().name.into(),
-            fingerprint: params.fingerprint().to_string(),
-            key_id: key.to_string(),
-            security_bits: params.spec().security.bits(),
-            log2_qp: params.log_qp(),
+            ring: RingManifest::new(params, key),
             created,
             frames,
             token_digest,
@@ -103,7 +92,7 @@ impl PaperManifest {
     pub fn plan(&self) -> Result<(Params, PaperPlan), Error> {
         let plans = [false, true].map(PaperPlan::new);
         let known: Vec<ParamsSpec> = plans.iter().map(|plan| plan.params).collect();
-        let params = self.stated().params(&known)?;
+        let params = self.ring.params("", &known)?;
         let plan = plans.into_iter().find(|plan| plan.params == *params.spec());
         Ok((params, plan.ok_or(Error::Malformed("a set of parameters without a plan"))?))
     }
@@ -113,18 +102,7 @@ impl PaperManifest {
     /// # Errors
     /// [`Error::Manifest`] if it differs.
     pub fn check_key(&self, key: KeyId) -> Result<(), Error> {
-        self.stated().check_key(key)
-    }
-
-    fn stated(&self) -> StatedRing<'_> {
-        StatedRing {
-            params: &self.params,
-            fingerprint: &self.fingerprint,
-            key_id: &self.key_id,
-            security_bits: self.security_bits,
-            log2_qp: self.log2_qp,
-            fields: &LARGE_FIELDS,
-        }
+        self.ring.check_key("", key)
     }
 }
 

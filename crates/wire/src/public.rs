@@ -169,7 +169,7 @@ pub(crate) fn key_plan(manifest: &Manifest) -> Result<KeyPlan, Error> {
     let mut names = Vec::new();
     for &security in securities {
         let plan = KeyPlan::for_exchanges(shape, security, width, updates, exchanges)?;
-        if plan.params.name == manifest.params {
+        if plan.params.name == manifest.ring.params {
             return Ok(plan);
         }
         names.push(plan.params.name);
@@ -177,7 +177,7 @@ pub(crate) fn key_plan(manifest: &Manifest) -> Result<KeyPlan, Error> {
     // That of tests comes last, if it is another one.
     names.dedup();
     names.truncate(names.len().saturating_sub(1).max(1));
-    Err(differs("params", &manifest.params, &names.join(" or ")))
+    Err(differs("params", &manifest.ring.params, &names.join(" or ")))
 }
 
 /// The ring of evaluations that the manifest states, and its keys in `plan`: both or neither.
@@ -187,9 +187,9 @@ pub(crate) fn decision_ring<'a>(
 ) -> Result<Option<(&'a DecisionsManifest, &'a DecisionKeys)>, Error> {
     match (&manifest.decisions, &plan.decisions) {
         (None, None) => Ok(None),
-        (Some(stated), Some(keys)) if stated.params == keys.params.name => Ok(Some((stated, keys))),
+        (Some(stated), Some(keys)) if stated.ring.params == keys.params.name => Ok(Some((stated, keys))),
         (stated, want) => {
-            let got = stated.as_ref().map_or("none", |stated| &stated.params);
+            let got = stated.as_ref().map_or("none", |stated| &stated.ring.params);
             Err(differs("decisions.params", got, want.as_ref().map_or("none", |keys| keys.params.name)))
         }
     }

@@ -118,7 +118,7 @@ impl Raiser {
         if shared.patiently(|| shared.client.bandits())?.is_none() {
             return Ok(());
         }
-        shared.log(&format!("raising for {} with key {}", shared.client.server(), manifest.key_id));
+        shared.log(&format!("raising for {} with key {}", shared.client.server(), manifest.ring.key_id));
         loop {
             let Some(found) = shared.patiently(|| self.find())? else { return Ok(()) };
             self.serve(found);
