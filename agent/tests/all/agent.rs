@@ -43,10 +43,7 @@ fn rounds_decide_as_the_twin() {
 /// counts once. Alone, each would take a request.
 #[test]
 fn decisions_at_once_share_requests() {
-    let folder = folder();
-    let server = Server::start(folder.path());
-    let agent = Running::start(&server.url(), folder.path());
-    let app = agent.http();
+    let (_folder, server, _agent, app) = started();
     let (bandit, open) = (app.create(), 64);
     app.decided(&bandit, &random_rows(&mut rng(1)));
     let before = server.asked.load(Ordering::Relaxed);
@@ -81,10 +78,7 @@ fn decisions_at_once_share_requests() {
 /// with other keys.
 #[test]
 fn pending_decisions_survive_a_restart() {
-    let folder = folder();
-    let server = Server::start(folder.path());
-    let agent = Running::start(&server.url(), folder.path());
-    let app = agent.http();
+    let (folder, server, agent, app) = started();
     let bandit = app.create();
     let rows = random_rows(&mut rng(1));
     let [answered, waiting] = [(), ()].map(|()| app.decided(&bandit, &rows));
@@ -121,10 +115,7 @@ fn clients_of_clear_bandits_use_the_agent() {
 /// control is a clear bandit on the same server.
 #[test]
 fn attack_nothing_but_ciphertexts_leaves() {
-    let folder = folder();
-    let server = Server::start(folder.path());
-    let agent = Running::start(&server.url(), folder.path());
-    let app = agent.http();
+    let (_folder, server, _agent, app) = started();
     let (features, reward) = ([0.123456789, 0.345678912, 0.567891234, 0.789123456], 0.912345678);
     let rows: Vec<Vec<f64>> = features.chunks(2).map(<[f64]>::to_vec).collect();
     let found = || {

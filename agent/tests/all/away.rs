@@ -78,10 +78,7 @@ fn attack_no_second_reward_is_confirmed_after_a_lost_reply() {
 /// users are alike.
 #[test]
 fn attack_equal_feedback_is_sent_as_different_bytes() {
-    let folder = folder();
-    let server = Server::start(folder.path());
-    let agent = Running::start(&server.url(), folder.path());
-    let app = agent.http();
+    let (_folder, server, _agent, app) = started();
     let (bandit, rows) = (app.create(), vec![vec![0.6, 0.8]; K]);
     for _ in 0..3 {
         let decided = app.decided(&bandit, &rows);

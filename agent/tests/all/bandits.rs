@@ -7,10 +7,7 @@ use serde_json::Value;
 /// on the server, with the decisions that waited.
 #[test]
 fn bandits_are_listed_and_deleted() {
-    let folder = folder();
-    let server = Server::start(folder.path());
-    let agent = Running::start(&server.url(), folder.path());
-    let app = agent.http();
+    let (_folder, server, _agent, app) = started();
     let parameters = serde_json::from_str(r#"{"arms": 2}"#).unwrap();
     let clear = server.client().create_policy("ucb1", parameters).unwrap().id;
     let mut ids = [(); 3].map(|()| app.create());

@@ -81,10 +81,7 @@ fn named_values_are_decided_as_their_features() {
 /// What is wrong with a value or a schema is said with its name.
 #[test]
 fn bad_names_are_refused_by_name() {
-    let folder = folder();
-    let server = Server::start(folder.path());
-    let agent = Running::start(&server.url(), folder.path());
-    let app = agent.http();
+    let (_folder, _server, _agent, app) = started();
     let refused = |path: &str, body: &Value, status: u16, said: &str| {
         let answer = app.post(path, body);
         let detail = serde_json::from_slice::<wire::Problem>(&answer.2).unwrap().detail;
@@ -146,10 +143,7 @@ fn bad_names_are_refused_by_name() {
 /// afterwards. What is wrong with one of them is said with its number, and nothing is learnt.
 #[test]
 fn logged_rounds_are_learnt_by_name() {
-    let folder = folder();
-    let server = Server::start(folder.path());
-    let agent = Running::start(&server.url(), folder.path());
-    let app = agent.http();
+    let (_folder, _server, _agent, app) = started();
     let created: Value = app.post("/bandits", &json!({"schema": SCHEMA, "examples": examples()})).ok();
     let bandit = created["id"].as_str().unwrap();
     let (transform, path) = (transform(), format!("/bandits/{bandit}/learn"));

@@ -360,6 +360,15 @@ pub(crate) fn folder() -> TempDir {
     TempDir::new().unwrap()
 }
 
+/// A folder, a server and an agent in it, and an application of the agent.
+pub(crate) fn started() -> (TempDir, Server, Running, Http) {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let agent = Running::start(&server.url(), folder.path());
+    let app = agent.http();
+    (folder, server, agent, app)
+}
+
 /// Rows of norm 1.
 pub(crate) fn random_rows(rng: &mut ChaCha20Rng) -> Vec<Vec<f64>> {
     use rand::RngExt;

@@ -6,10 +6,7 @@ use std::sync::Barrier;
 
 #[test]
 fn bad_requests_are_refused() {
-    let folder = folder();
-    let server = Server::start(folder.path());
-    let agent = Running::start(&server.url(), folder.path());
-    let app = agent.http();
+    let (_folder, server, _agent, app) = started();
     let bandit = app.create();
     let rows = random_rows(&mut rng(1));
     let decided = app.decided(&bandit, &rows);
@@ -88,10 +85,7 @@ fn bad_requests_are_refused() {
 /// Without its token, the agent does nothing but say that it runs.
 #[test]
 fn attack_requests_without_the_token_reach_nothing() {
-    let folder = folder();
-    let server = Server::start(folder.path());
-    let agent = Running::start(&server.url(), folder.path());
-    let app = agent.http();
+    let (_folder, _server, agent, app) = started();
     let (bandit, rows) = (app.create(), random_rows(&mut rng(1)));
     let decided = app.decided(&bandit, &rows);
     let other = wire::AccessToken::from_bytes(&[8; 32]).unwrap();
@@ -116,10 +110,7 @@ fn attack_requests_without_the_token_reach_nothing() {
 /// A bad decision does not spoil those that share its request.
 #[test]
 fn bad_contexts_spoil_no_other_decision() {
-    let folder = folder();
-    let server = Server::start(folder.path());
-    let agent = Running::start(&server.url(), folder.path());
-    let app = agent.http();
+    let (_folder, _server, _agent, app) = started();
     let bandit = app.create();
     let all = Barrier::new(16);
     std::thread::scope(|scope| {
@@ -144,10 +135,7 @@ fn bad_contexts_spoil_no_other_decision() {
 /// that another one is gone. The server keeps as many, so that one is deleted there for the last one.
 #[test]
 fn attack_an_agent_uses_a_bounded_number_of_bandits() {
-    let folder = folder();
-    let server = Server::start(folder.path());
-    let agent = Running::start(&server.url(), folder.path());
-    let app = agent.http();
+    let (_folder, server, _agent, app) = started();
     let asked = |bandit: &str| app.feedback(bandit, &"0".repeat(32), 0.5).problem();
     let bandits: Vec<String> = (0..user_client::MOST_BANDITS).map(|_| app.create()).collect();
     for bandit in &bandits {

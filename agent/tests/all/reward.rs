@@ -62,10 +62,7 @@ fn a_value_is_mapped_once_and_may_be_sent_again() {
 /// never mapped, whether the bandit has a range or gets one later.
 #[test]
 fn values_that_cannot_be_mapped_are_refused() {
-    let folder = folder();
-    let server = Server::start(folder.path());
-    let agent = Running::start(&server.url(), folder.path());
-    let app = agent.http();
+    let (_folder, _server, _agent, app) = started();
     let rows = random_rows(&mut rng(2));
     let bandit = app.create();
     let (early, late) = (app.decided(&bandit, &rows).decision, app.decided(&bandit, &rows).decision);
@@ -116,10 +113,7 @@ fn values_that_cannot_be_mapped_are_refused() {
 /// Logged and live rewards in euros teach what their rewards from 0 to 1 teach the twin.
 #[test]
 fn rewards_in_euros_are_learnt_as_the_twin_learns_theirs() {
-    let folder = folder();
-    let server = Server::start(folder.path());
-    let agent = Running::start(&server.url(), folder.path());
-    let app = agent.http();
+    let (_folder, _server, _agent, app) = started();
     let created: Created = app.post("/bandits", &json!({"schema": schema()})).ok();
     let (bandit, mut twin, mut rng) = (&created.id, ClearTwin::new(created.config.clone()), rng(3));
     let share = |row: &[f64]| (1.0 + reward(row)) / 2.0;

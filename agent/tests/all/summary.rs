@@ -145,10 +145,7 @@ fn the_page_runs_its_own_script_alone() {
 /// Answers that somebody has changed are outside their range, and four of them give the alarm.
 #[test]
 fn changed_answers_give_the_alarm() {
-    let folder = folder();
-    let server = Server::start(folder.path());
-    let agent = Running::start(&server.url(), folder.path());
-    let app = agent.http();
+    let (_folder, server, agent, app) = started();
     let bandit = app.create();
     let rows = random_rows(&mut rng(1));
     let summary = || app.get(&format!("/bandits/{bandit}/summary")).ok::<Value>();

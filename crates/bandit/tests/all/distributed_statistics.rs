@@ -215,70 +215,61 @@ fn dp_se(users: u64, count: usize, epsilon: f64, range: (f64, f64)) -> Vec<f64> 
 const EASY: (f64, f64) = (0.25, 0.75);
 const HARD: (f64, f64) = (0.45, 0.55);
 
+/// Name, model and growth of a row, and mean and error for epsilons of 0.1, 0.5 and 1.
+type Row<'a> = (&'a str, Model, u64, &'a [(f64, f64)]);
+
+fn table_of_ten_arms(range: (f64, f64), rows: &[Row]) {
+    for &(name, model, growth, row) in rows {
+        for (epsilon, &(mean, error)) in [r(1, 10), r(1, 2), Ratio::ONE].into_iter().zip(row) {
+            let got = ten_arms(model, epsilon, growth, range);
+            agree(&format!("{name} {}", epsilon.to_f64()), &got, mean, error);
+        }
+    }
+}
+
 #[test]
 #[ignore = "long: tables of ten arms and 10^6 users"]
 fn regret_of_ten_easy_arms() {
-    let epsilons = [r(1, 10), r(1, 2), Ratio::ONE];
-    for (name, model, growth, rows) in [
-        ("none 2", Model::None, 2, &[(3861.0, 294.0)][..]),
-        ("none 4", Model::None, 4, &[(3433.0, 326.0)]),
-        ("pure 2", Model::Pure, 2, &[(14281.0, 414.0), (6355.0, 299.0), (5209.0, 322.0)]),
-        ("pure 4", Model::Pure, 4, &[(13265.0, 526.0), (5614.0, 362.0), (4480.0, 358.0)]),
-        ("skellam 2", renyi(10), 2, &[(10128.0, 390.0), (5286.0, 305.0), (4581.0, 308.0)]),
-        ("skellam 4", renyi(10), 4, &[(8784.0, 431.0), (4551.0, 351.0), (3975.0, 310.0)]),
-        ("gauss 2", gauss(), 2, &[(8085.0, 409.0), (4750.0, 309.0), (4277.0, 296.0)]),
-        ("gauss 4", gauss(), 4, &[(6913.0, 339.0), (4140.0, 307.0), (3812.0, 284.0)]),
-        ("local 2", Model::Local, 2, &[(204_358.0, 10_964.0), (116_959.0, 4509.0), (53_832.0, 3032.0)]),
-    ] {
-        for (epsilon, (mean, error)) in epsilons.into_iter().zip(rows) {
-            agree(
-                &format!("{name} {}", epsilon.to_f64()),
-                &ten_arms(model, epsilon, growth, EASY),
-                *mean,
-                *error,
-            );
-        }
-    }
+    table_of_ten_arms(
+        EASY,
+        &[
+            ("none 2", Model::None, 2, &[(3861.0, 294.0)]),
+            ("none 4", Model::None, 4, &[(3433.0, 326.0)]),
+            ("pure 2", Model::Pure, 2, &[(14281.0, 414.0), (6355.0, 299.0), (5209.0, 322.0)]),
+            ("pure 4", Model::Pure, 4, &[(13265.0, 526.0), (5614.0, 362.0), (4480.0, 358.0)]),
+            ("skellam 2", renyi(10), 2, &[(10128.0, 390.0), (5286.0, 305.0), (4581.0, 308.0)]),
+            ("skellam 4", renyi(10), 4, &[(8784.0, 431.0), (4551.0, 351.0), (3975.0, 310.0)]),
+            ("gauss 2", gauss(), 2, &[(8085.0, 409.0), (4750.0, 309.0), (4277.0, 296.0)]),
+            ("gauss 4", gauss(), 4, &[(6913.0, 339.0), (4140.0, 307.0), (3812.0, 284.0)]),
+            ("local 2", Model::Local, 2, &[(204_358.0, 10_964.0), (116_959.0, 4509.0), (53_832.0, 3032.0)]),
+        ],
+    );
 }
 
 #[test]
 #[ignore = "long: tables of ten arms and 10^6 users"]
 fn regret_of_ten_hard_arms() {
-    let epsilons = [r(1, 10), r(1, 2), Ratio::ONE];
-    for (name, model, growth, rows) in [
-        ("none 2", Model::None, 2, &[(13661.0, 690.0)][..]),
-        ("none 4", Model::None, 4, &[(11748.0, 609.0)]),
-        ("pure 2", Model::Pure, 2, &[(23416.0, 746.0), (15834.0, 497.0), (14528.0, 604.0)]),
-        ("pure 4", Model::Pure, 4, &[(21082.0, 752.0), (14221.0, 611.0), (12918.0, 616.0)]),
-    ] {
-        for (epsilon, (mean, error)) in epsilons.into_iter().zip(rows) {
-            agree(
-                &format!("{name} {}", epsilon.to_f64()),
-                &ten_arms(model, epsilon, growth, HARD),
-                *mean,
-                *error,
-            );
-        }
-    }
+    table_of_ten_arms(
+        HARD,
+        &[
+            ("none 2", Model::None, 2, &[(13661.0, 690.0)]),
+            ("none 4", Model::None, 4, &[(11748.0, 609.0)]),
+            ("pure 2", Model::Pure, 2, &[(23416.0, 746.0), (15834.0, 497.0), (14528.0, 604.0)]),
+            ("pure 4", Model::Pure, 4, &[(21082.0, 752.0), (14221.0, 611.0), (12918.0, 616.0)]),
+        ],
+    );
 }
 
 #[test]
 #[ignore = "long: tables of ten arms and 10^6 users"]
 fn regret_of_ten_hard_arms_with_skellam_noise() {
-    let epsilons = [r(1, 10), r(1, 2), Ratio::ONE];
-    for (name, model, growth, rows) in [
-        ("skellam 2", renyi(10), 2, &[(18962.0, 482.0), (14609.0, 598.0), (13928.0, 673.0)]),
-        ("skellam 4", renyi(10), 4, &[(18265.0, 833.0), (13186.0, 586.0), (12024.0, 570.0)]),
-    ] {
-        for (epsilon, (mean, error)) in epsilons.into_iter().zip(rows) {
-            agree(
-                &format!("{name} {}", epsilon.to_f64()),
-                &ten_arms(model, epsilon, growth, HARD),
-                *mean,
-                *error,
-            );
-        }
-    }
+    table_of_ten_arms(
+        HARD,
+        &[
+            ("skellam 2", renyi(10), 2, &[(18962.0, 482.0), (14609.0, 598.0), (13928.0, 673.0)]),
+            ("skellam 4", renyi(10), 4, &[(18265.0, 833.0), (13186.0, 586.0), (12024.0, 570.0)]),
+        ],
+    );
 }
 
 #[test]
