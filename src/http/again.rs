@@ -1,8 +1,8 @@
 //! `POST /v1/bandits/{id}/decisions/{decision}/again`: gives another answer to an encrypted decision, for a
 //! device that cannot rely on the last one.
 
+use super::AppState;
 use super::decisions::sender_tag;
-use super::{AppState, refuse};
 use crate::access::Caller;
 use crate::bandits::{BodyLimit, Reply};
 use crate::error::Error;
@@ -26,10 +26,8 @@ pub(super) async fn again(
         let bandit = state.find_for(&id, &caller)?.encrypted(&id)?;
         Ok((bandit, decision.parse::<DecisionId>()?, sender_tag(request.headers())?))
     };
-    let (bandit, decision, tag) = match find() {
-        Ok(found) => found,
-        Err(error) => return Err(refuse(request, error).await),
-    };
+    let found = find();
+    let ((bandit, decision, tag), request) = super::found(request, found).await?;
     let body = state.body(request, BODY).await?;
     bandit.again(decision, tag, body).await
 }

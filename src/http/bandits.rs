@@ -1,6 +1,6 @@
 //! `/v1/bandits`: bandits of either kind are created, listed, shown, labelled and deleted.
 
-use super::{AppState, etag, refuse, unless_same};
+use super::{AppState, etag, unless_same};
 use crate::access::Caller;
 use crate::bandits::{Answered, Bandit, Beside, BodyLimit, Found, Repeatable, Reply};
 use crate::committee::Asked;
@@ -169,10 +169,7 @@ pub(super) async fn relabel(
     request: Request,
 ) -> Result<Response, Error> {
     let found = id.map_err(Error::from).and_then(|Path(id)| state.find_for(&id, &caller).map(|_| id));
-    let id = match found {
-        Ok(id) => id,
-        Err(error) => return Err(refuse(request, error).await),
-    };
+    let (id, request) = super::found(request, found).await?;
     let headers = request.headers().clone();
     let body = state.body(request, CONFIG).await?;
     // By way of an object: an array of the fields would be read too.
@@ -206,10 +203,8 @@ pub(super) async fn create(
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Error> {
-    let key = match idempotency_key(request.headers()) {
-        Ok(key) => key,
-        Err(error) => return Err(refuse(request, error).await),
-    };
+    let key = idempotency_key(request.headers());
+    let (key, request) = super::found(request, key).await?;
     let body = state.body(request, CONFIG).await?;
     let (labels, asked) = asked_for(&body, state.0.bandits.has_committee_alone())?;
     match &asked {

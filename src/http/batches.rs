@@ -1,6 +1,6 @@
 //! `POST /v1/bandits/{id}/shuffled`: the sums of a batch of users, from an intermediary.
 
-use super::{AppState, refuse};
+use super::AppState;
 use crate::access::Caller;
 use crate::bandits::{Bandit, Reply};
 use crate::error::Error;
@@ -24,10 +24,7 @@ pub(super) async fn receive(
             Bandit::Clear(bandit) => Ok((bandit.batch_body()?, bandit)),
         }
     };
-    let (limit, bandit) = match find() {
-        Ok(found) => found,
-        Err(error) => return Err(refuse(request, error).await),
-    };
+    let ((limit, bandit), request) = super::found(request, find()).await?;
     let body = state.body(request, limit).await?;
     let place = state.0.admission.admit(Work::Short)?;
     jobs::run(Some(place), move || bandit.receive(body)).await

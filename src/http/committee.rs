@@ -1,6 +1,6 @@
 //! `/v1/committee`: the manifest of a committee, sessions of devices, and the rounds of members.
 
-use super::{AppState, refuse};
+use super::AppState;
 use crate::access::Caller;
 use crate::bandits::Reply;
 use crate::committee::Committees;
@@ -27,10 +27,8 @@ pub(super) async fn session(
     request: Request,
 ) -> Result<(StatusCode, Reply), Error> {
     let found = caller.check(Kind::Committee).and_then(|()| state.0.bandits.committee());
-    let committee = match found {
-        Ok(committees) => committees.serving(),
-        Err(error) => return Err(refuse(request, error).await),
-    };
+    let (committees, request) = super::found(request, found).await?;
+    let committee = committees.serving();
     let body = state.body(request, committee.session_body()).await?;
     Ok((StatusCode::CREATED, committee.session(&body).await?))
 }
@@ -43,10 +41,7 @@ pub(super) async fn rounds(
     request: Request,
 ) -> Result<Reply, Error> {
     let found = caller.check(Kind::Committee).and_then(|()| Ok((member?.0, state.0.bandits.committee()?)));
-    let (member, committees) = match found {
-        Ok(found) => found,
-        Err(error) => return Err(refuse(request, error).await),
-    };
+    let ((member, committees), request) = super::found(request, found).await?;
     let body = state.body(request, Committees::said_body()).await?;
     let told = async { committees.rounds(member, &body).await.map(Some) };
     // A server that stops tells nothing more.

@@ -1,7 +1,7 @@
 //! `POST /v1/bandits/{id}/decisions`: makes a decision.
 
+use super::AppState;
 use super::bandits::idempotency_key;
-use super::{AppState, refuse};
 use crate::access::Caller;
 use crate::bandits::{Bandit, Reply, Sender};
 use crate::error::Error;
@@ -22,32 +22,24 @@ pub(super) async fn decide(
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Reply, Error> {
-    let found = id.map_err(Error::from).and_then(|Path(id)| state.find_for(&id, &caller));
-    let bandit = match found {
-        Ok(bandit) => bandit,
-        Err(error) => return Err(refuse(request, error).await),
-    };
-    let site = site(&request);
-    let sender = match sender_tag(request.headers()) {
-        Ok(tag) => Sender { tag, site },
-        Err(error) => return Err(refuse(request, error).await),
-    };
-    let decisions = match decisions(request.headers()) {
-        Ok(got) if got != 1 && !matches!(bandit, Bandit::Encrypted(_)) => {
-            let error = helba::Error::from(protocol::Error::DecisionCount { got, most: 1 });
-            return Err(refuse(request, error.into()).await);
+    let find = || {
+        let Path(id) = id?;
+        let (bandit, headers) = (state.find_for(&id, &caller)?, request.headers());
+        let sender = Sender { tag: sender_tag(headers)?, site: site(&request) };
+        let decisions = decisions(headers)?;
+        if decisions != 1 && !matches!(bandit, Bandit::Encrypted(_)) {
+            let most = protocol::Error::DecisionCount { got: decisions, most: 1 };
+            return Err(helba::Error::from(most).into());
         }
-        Ok(decisions) => decisions,
-        Err(error) => return Err(refuse(request, error).await),
-    };
-    let key = match idempotency_key(request.headers()) {
-        Ok(Some(_)) if !matches!(bandit, Bandit::Clear(_)) => {
+        let key = idempotency_key(headers)?;
+        if key.is_some() && !matches!(bandit, Bandit::Clear(_)) {
             let why = "Idempotency-Key: decisions of encrypted bandits take none; ask again without it";
-            return Err(refuse(request, Error::BadParameter { why: why.into() }).await);
+            return Err(Error::BadParameter { why: why.into() });
         }
-        Ok(key) => key,
-        Err(error) => return Err(refuse(request, error).await),
+        Ok((bandit, sender, decisions, key))
     };
+    let found = find();
+    let ((bandit, sender, decisions, key), request) = super::found(request, found).await?;
     let body = state.body(request, bandit.decision_body()).await?;
     match bandit {
         // It waits for others, and holds no place of those who compute.
@@ -59,7 +51,7 @@ pub(super) async fn decide(
         Bandit::Committee(bandit) => bandit.decide(body.to_vec()).await,
         Bandit::Clear(bandit) => {
             let (place, began) = (state.0.admission.admit(Work::Short)?, Instant::now());
-            let decide = move || bandit.decide(body, (&caller.identity(), site), key.as_deref());
+            let decide = move || bandit.decide(body, (&caller.identity(), sender.site), key.as_deref());
             let reply = jobs::run(Some(place), decide).await?;
             state.0.metrics.took(Step::ClearDecision, began.elapsed());
             Ok(reply)

@@ -1,8 +1,8 @@
 //! `POST /v1/bandits/{id}/decisions/{decision}/feedback` counts a feedback, `DELETE` erases it, and
 //! `POST /v1/bandits/{id}/learn` learns logged rounds. All answer when that is on disk.
 
+use super::AppState;
 use super::decisions::site;
-use super::{AppState, refuse};
 use crate::access::Caller;
 use crate::bandits::{Bandit, Reply};
 use crate::error::Error;
@@ -69,10 +69,7 @@ pub(super) async fn learn(
         let limit = bandit.learn_body();
         Ok((bandit, limit))
     };
-    let (bandit, limit) = match find() {
-        Ok(found) => found,
-        Err(error) => return Err(refuse(request, error).await),
-    };
+    let ((bandit, limit), request) = super::found(request, find()).await?;
     let body = state.body(request, limit).await?;
     bandit.learn(body).await
 }
@@ -95,10 +92,7 @@ pub(super) async fn feedback(
         };
         Ok((bandit, limit, decision))
     };
-    let (bandit, limit, decision) = match find() {
-        Ok(found) => found,
-        Err(error) => return Err(refuse(request, error).await),
-    };
+    let ((bandit, limit, decision), request) = super::found(request, find()).await?;
     let site = site(&request);
     let body = state.body(request, limit).await?;
     match (bandit, decision) {

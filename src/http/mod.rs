@@ -302,6 +302,14 @@ impl AppState {
     }
 }
 
+/// What was found before the body of `request` is read; an error after the body was discarded.
+async fn found<T>(request: Request, found: Result<T, Error>) -> Result<(T, Request), Error> {
+    match found {
+        Ok(found) => Ok((found, request)),
+        Err(error) => Err(refuse(request, error).await),
+    }
+}
+
 /// Returns `error` after the body of `request` was discarded.
 async fn refuse(request: Request, error: Error) -> Error {
     let most = match error {

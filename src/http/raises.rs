@@ -1,7 +1,7 @@
 //! `/v1/bandits/{id}/raises`: a holder of the key waits for tasks of an encrypted bandit and answers them;
 //! and `/v1/bandits/{id}/counters`, which it opens, or which a committee has opened.
 
-use super::{AppState, refuse};
+use super::AppState;
 use crate::access::Caller;
 use crate::bandits::{Bandit, EncryptedServed, Reply};
 use crate::error::Error;
@@ -67,18 +67,14 @@ pub(super) async fn answer(
         Bandit::Paper(bandit) => Ok(Err(bandit)),
         bandit => bandit.encrypted(&id).map(Ok),
     });
-    let bandit = match found {
-        Ok(Err(paper)) => {
+    match super::found(request, found).await? {
+        (Err(paper), request) => {
             let body = state.body(request, paper.answer_body()).await?;
-            return paper.answer(body, caller).await;
+            paper.answer(body, caller).await
         }
-        Ok(Ok(bandit)) => Ok(bandit),
-        Err(error) => Err(error),
-    };
-    let bandit = match bandit {
-        Ok(bandit) => bandit,
-        Err(error) => return Err(refuse(request, error).await),
-    };
-    let body = state.body(request, bandit.raises_body()).await?;
-    bandit.raises(body, caller).await
+        (Ok(bandit), request) => {
+            let body = state.body(request, bandit.raises_body()).await?;
+            bandit.raises(body, caller).await
+        }
+    }
 }

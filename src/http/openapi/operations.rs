@@ -30,6 +30,56 @@ pub(super) struct Operation {
     pub(super) problems: Vec<ProblemType>,
 }
 
+impl Operation {
+    fn new(id: &'static str, tag: &'static str, summary: &'static str, about: &'static str) -> Self {
+        let (parameters, answers, problems) = Default::default();
+        Operation { id, tag, summary, about, parameters, body: None, answers, problems }
+    }
+
+    fn takes<const N: usize>(mut self, parameters: [Value; N]) -> Self {
+        self.parameters.extend(parameters);
+        self
+    }
+
+    /// The types of a body that must be there.
+    fn reads(mut self, content: Value) -> Self {
+        self.body = Some(json!({ "required": true, "content": content }));
+        self
+    }
+
+    fn reads_frame(self, about: &str) -> Self {
+        self.reads(json!({ OCTET_STREAM: binary(about) }))
+    }
+
+    fn answers(mut self, answer: (u16, Value)) -> Self {
+        self.answers.push(answer);
+        self
+    }
+
+    fn frame(self, about: &str, frame: &str) -> Self {
+        self.answers(ok(about, json!({ OCTET_STREAM: binary(frame) })))
+    }
+
+    fn json(self, about: &str, schema: Value) -> Self {
+        self.answers(ok(about, json!({ "application/json": json_of(schema) })))
+    }
+
+    fn page(self, about: &str, content_type: &str) -> Self {
+        self.answers(ok(about, json!({ content_type: { "schema": { "type": "string" } } })))
+    }
+
+    /// Answers 304 besides, by the `ETag` of the answer.
+    fn tagged(mut self) -> Self {
+        self.answers = self.answers.pop().map(tagged).unwrap_or_default();
+        self
+    }
+
+    fn fails<const N: usize>(mut self, problems: [ProblemType; N]) -> Self {
+        self.problems.extend(problems);
+        self
+    }
+}
+
 const SERVER: &str = "server";
 const BANDITS: &str = "bandits";
 const ROUNDS: &str = "rounds";
@@ -117,421 +167,280 @@ const FRAMES: [ProblemType; 7] = [
 
 pub(super) fn root() -> Operation {
     let page = json!({ "application/json": json_of(reference("Root")), "text/html": { "schema": { "type": "string" } } });
-    Operation {
-        id: "root",
-        tag: SERVER,
-        summary: "Says what this is",
-        about: "Name, version and links, as JSON; as a page for a client whose `Accept` names `text/html`.",
-        parameters: Vec::new(),
-        body: None,
-        answers: vec![ok("Name, version and links.", page)],
-        problems: Vec::new(),
-    }
+    let about = "Name, version and links, as JSON; as a page for a client whose `Accept` names `text/html`.";
+    Operation::new("root", SERVER, "Says what this is", about).answers(ok("Name, version and links.", page))
 }
 
 pub(super) fn dashboard() -> Operation {
-    Operation {
-        id: "dashboard",
-        tag: SERVER,
-        summary: "A page to watch the server",
-        about: "It shows what `GET /v1/metrics` answers, for the token that is typed into it.",
-        parameters: Vec::new(),
-        body: None,
-        answers: vec![ok("The page.", json!({ "text/html": { "schema": { "type": "string" } } }))],
-        problems: Vec::new(),
-    }
+    let about = "It shows what `GET /v1/metrics` answers, for the token that is typed into it.";
+    Operation::new("dashboard", SERVER, "A page to watch the server", about).page("The page.", "text/html")
 }
 
 pub(super) fn prometheus() -> Operation {
-    Operation {
-        id: "prometheus",
-        tag: SERVER,
-        summary: "What the server measures of itself, for Prometheus",
-        about: "The text format 0.0.4, with the first 1000 bandits that the token gives access to.",
-        parameters: Vec::new(),
-        body: None,
-        answers: vec![ok("The numbers.", json!({ "text/plain": { "schema": { "type": "string" } } }))],
-        problems: Vec::new(),
-    }
+    let about = "The text format 0.0.4, with the first 1000 bandits that the token gives access to.";
+    let what = "What the server measures of itself, for Prometheus";
+    Operation::new("prometheus", SERVER, what, about).page("The numbers.", "text/plain")
 }
 
 pub(super) fn operation(route: Route) -> Operation {
     use ProblemType as P;
-    let plain = |id, tag, summary, about, answer| Operation {
-        id,
-        tag,
-        summary,
-        about,
-        parameters: Vec::new(),
-        body: None,
-        answers: vec![answer],
-        problems: Vec::new(),
+    let after = || {
+        json!({ "name": "after", "in": "query", "schema": { "type": "string", "pattern": "^[A-Za-z0-9_-]{0,64}$" },
+            "description": "Only bandits whose ids are above this one." })
     };
-    let json_answer = |about, schema| ok(about, json!({ "application/json": json_of(schema) }));
+    let state = || {
+        field(
+            json!({ "anyOf": [reference("PolicyView"), reference("BanditView"), reference("PaperView")] }),
+            "That of a clear policy, of an encrypted bandit, or of one of the paper's method.",
+        )
+    };
     match route {
-        Route::Health => plain(
-            "health",
+        Route::Health => Operation::new("health", SERVER, "Answers while the server runs", "")
+            .json("The server runs.", reference("Health")),
+        Route::OpenApi => Operation::new("openapi", SERVER, "This description", "An OpenAPI 3.1 document.")
+            .takes([if_none_match()])
+            .json("The document.", json!({ "type": "object" }))
+            .tagged(),
+        Route::Docs => {
+            Operation::new("docs", SERVER, "A page to read this description and to send requests", "")
+                .page("The page.", "text/html")
+        }
+        Route::Keys => Operation::new("keys", SERVER, "The manifest of the public key bundle", "")
+            .json("The manifest.", json!({ "anyOf": [reference("Manifest"), reference("PaperManifest")] }))
+            .fails([P::NoKeys]),
+        Route::Policies => {
+            Operation::new("policies", SERVER, "Every policy, with an example of its creation request", "")
+                .json("The policies.", json!({ "type": "array", "items": reference("PolicyCard") }))
+        }
+        Route::Metrics => Operation::new(
+            "metrics",
             SERVER,
-            "Answers while the server runs",
-            "",
-            json_answer("The server runs.", reference("Health")),
-        ),
-        Route::OpenApi => Operation {
-            parameters: vec![if_none_match()],
-            answers: tagged(json_answer("The document.", json!({ "type": "object" }))),
-            ..plain("openapi", SERVER, "This description", "An OpenAPI 3.1 document.", (200, Value::Null))
-        },
-        Route::Docs => plain(
-            "docs",
-            SERVER,
-            "A page to read this description and to send requests",
-            "",
-            ok("The page.", json!({ "text/html": { "schema": { "type": "string" } } })),
-        ),
-        Route::Keys => Operation {
-            problems: vec![P::NoKeys],
-            ..plain(
-                "keys",
-                SERVER,
-                "The manifest of the public key bundle",
-                "",
-                json_answer(
-                    "The manifest.",
-                    json!({ "anyOf": [reference("Manifest"), reference("PaperManifest")] }),
-                ),
-            )
-        },
-        Route::Policies => plain(
-            "policies",
-            SERVER,
-            "Every policy, with an example of its creation request",
-            "",
-            json_answer("The policies.", json!({ "type": "array", "items": reference("PolicyCard") })),
-        ),
-        Route::Metrics => Operation {
-            parameters: vec![
-                json!({ "name": "limit", "in": "query", "description": "The most bandits.",
-                    "schema": { "type": "integer", "minimum": 1, "maximum": 1000, "default": 100 } }),
-                json!({ "name": "after", "in": "query", "schema": { "type": "string", "pattern": "^[A-Za-z0-9_-]{0,64}$" },
-                    "description": "Only bandits whose ids are above this one." }),
-            ],
-            problems: vec![P::Malformed, P::BadValue],
-            ..plain(
-                "metrics",
-                SERVER,
-                "What the server measures of itself",
-                "Counters, sizes and times since the start of the server, and the numbers of bandits that the token gives \
-                 access to. The token of the secret bundle is refused where tokens are on.",
-                json_answer("The numbers.", reference("Metrics")),
-            )
-        },
+            "What the server measures of itself",
+            "Counters, sizes and times since the start of the server, and the numbers of bandits that the token gives \
+             access to. The token of the secret bundle is refused where tokens are on.",
+        )
+        .takes([
+            json!({ "name": "limit", "in": "query", "description": "The most bandits.",
+                "schema": { "type": "integer", "minimum": 1, "maximum": 1000, "default": 100 } }),
+            after(),
+        ])
+        .json("The numbers.", reference("Metrics"))
+        .fails([P::Malformed, P::BadValue]),
         Route::List => {
-            let (status, mut listed) =
-                json_answer("The bandits.", json!({ "type": "array", "items": reference("Listed") }));
-            listed["headers"]["link"] = json!({ "schema": { "type": "string" },
+            let mut listed = ok(
+                "The bandits.",
+                json!({ "application/json": json_of(json!({ "type": "array", "items": reference("Listed") })) }),
+            );
+            listed.1["headers"]["link"] = json!({ "schema": { "type": "string" },
                 "description": "The next page, with `rel=\"next\"`, if there is one." });
-            Operation {
-                parameters: vec![
-                    json!({ "name": "limit", "in": "query", "description": "The most bandits. A page ends before 1 MiB too.",
-                        "schema": { "type": "integer", "minimum": 1, "maximum": 1000, "default": 1000 } }),
-                    json!({ "name": "after", "in": "query", "schema": { "type": "string", "pattern": "^[A-Za-z0-9_-]{0,64}$" },
-                        "description": "Only bandits whose ids are above this one." }),
-                    json!({ "name": "name", "in": "query", "schema": { "type": "string" },
-                        "description": "Only bandits with this name." }),
-                    json!({ "name": "tag", "in": "query", "schema": { "type": "string" },
-                        "description": "Only bandits with this tag." }),
-                ],
-                problems: vec![P::Malformed, P::BadValue],
-                ..plain(
-                    "list_bandits",
-                    BANDITS,
-                    "Lists the bandits that the token gives access to, by their ids",
-                    "Without a token: those with clear policies, where tokens are off.",
-                    (status, listed),
-                )
-            }
+            Operation::new(
+                "list_bandits",
+                BANDITS,
+                "Lists the bandits that the token gives access to, by their ids",
+                "Without a token: those with clear policies, where tokens are off.",
+            )
+            .takes([
+                json!({ "name": "limit", "in": "query", "description": "The most bandits. A page ends before 1 MiB too.",
+                    "schema": { "type": "integer", "minimum": 1, "maximum": 1000, "default": 1000 } }),
+                after(),
+                json!({ "name": "name", "in": "query", "schema": { "type": "string" },
+                    "description": "Only bandits with this name." }),
+                json!({ "name": "tag", "in": "query", "schema": { "type": "string" },
+                    "description": "Only bandits with this tag." }),
+            ])
+            .answers(listed)
+            .fails([P::Malformed, P::BadValue])
         }
         Route::Create => create(),
-        Route::Show => Operation {
-            parameters: vec![id(), if_none_match()],
-            answers: tagged(json_answer(
-                "The state.",
-                field(
-                    json!({ "anyOf": [reference("PolicyView"), reference("BanditView"), reference("PaperView")] }),
-                    "That of a clear policy, of an encrypted bandit, or of one of the paper's method.",
-                ),
-            )),
-            problems: [&FIND[..], &[P::DiskFull]].concat(),
-            ..plain(
-                "show_bandit",
-                BANDITS,
-                "The configuration and the state of a bandit",
-                "",
-                (200, Value::Null),
-            )
-        },
-        Route::Relabel => Operation {
-            parameters: vec![
-                id(),
-                json!({ "name": "if-match", "in": "header", "schema": { "type": "string" },
-                    "description": "An `ETag` of the bandit. The change is refused if name or tags have changed since; what \
-                        follows the hyphen of the `ETag` is compared, since decisions change the rest." }),
-            ],
-            body: Some(json!({ "required": true, "content": { "application/json": {
-                "schema": reference("LabelsPatch"), "example": { "name": "Shop", "tags": ["live"] } } } })),
-            answers: tagged(json_answer(
-                "The state.",
-                field(
-                    json!({ "anyOf": [reference("PolicyView"), reference("BanditView"), reference("PaperView")] }),
-                    "That of a clear policy, of an encrypted bandit, or of one of the paper's method.",
-                ),
-            ))
-            .into_iter()
-            .take(1)
-            .collect(),
-            problems: [&FIND[..], &[P::Malformed, P::BadValue, P::Changed, P::DiskFull]].concat(),
-            ..plain(
+        Route::Show => {
+            Operation::new("show_bandit", BANDITS, "The configuration and the state of a bandit", "")
+                .takes([id(), if_none_match()])
+                .json("The state.", state())
+                .tagged()
+                .fails(FIND)
+                .fails([P::DiskFull])
+        }
+        Route::Relabel => {
+            let mut operation = Operation::new(
                 "label_bandit",
                 BANDITS,
                 "Changes name and tags of a bandit",
                 "A JSON merge patch (RFC 7396). Names and tags need not be unique; the server reads them.",
-                (200, Value::Null),
             )
-        },
-        Route::Delete => Operation {
-            parameters: vec![id()],
-            answers: vec![(204, json!({ "description": "It is deleted, also on disk." }))],
-            problems: [&FIND[..], &[P::DiskFull]].concat(),
-            ..plain("delete_bandit", BANDITS, "Deletes a bandit and its stored state", "", (204, Value::Null))
-        },
-        Route::Decide => decide(),
-        Route::Again => Operation {
-            parameters: vec![id(), decision(), sender()],
-            body: Some(json!({ "required": true, "content": {
-                OCTET_STREAM: binary("`AskAgain`: the number of answers to this decision so far, in a frame of some tens of bytes.") } })),
-            problems: [
-                &FIND[..],
-                &FRAMES,
-                &[P::UnknownDecision, P::NotEncrypted, P::NotKept, P::AskedAgain, P::OtherSender],
-                &[P::TooFewAsked, P::Alone, P::Answered, P::NotEvaluated],
-            ]
-            .concat(),
-            ..plain(
-                "ask_again",
-                ROUNDS,
-                "Gives another answer to an encrypted decision",
-                "For a device that cannot rely on the last answer. It is answered when others have asked too.",
-                ok("The answer, as to a decision.", json!({ OCTET_STREAM: binary("`DecideReply`.") })),
-            )
-        },
-        Route::Feedback => feedback(),
-        Route::Erase => Operation {
-            parameters: vec![
+            .takes([
                 id(),
-                decision(),
-                session(),
-                json!({ "name": ERASURE_HEADER, "in": "header",
+                json!({ "name": "if-match", "in": "header", "schema": { "type": "string" },
+                    "description": "An `ETag` of the bandit. The change is refused if name or tags have changed since; what \
+                        follows the hyphen of the `ETag` is compared, since decisions change the rest." }),
+            ])
+            .reads(json!({ "application/json": {
+                "schema": reference("LabelsPatch"), "example": { "name": "Shop", "tags": ["live"] } } }))
+            .json("The state.", state())
+            .tagged()
+            .fails(FIND)
+            .fails([P::Malformed, P::BadValue, P::Changed, P::DiskFull]);
+            operation.answers.truncate(1);
+            operation
+        }
+        Route::Delete => {
+            Operation::new("delete_bandit", BANDITS, "Deletes a bandit and its stored state", "")
+                .takes([id()])
+                .answers((204, json!({ "description": "It is deleted, also on disk." })))
+                .fails(FIND)
+                .fails([P::DiskFull])
+        }
+        Route::Decide => decide(),
+        Route::Again => Operation::new(
+            "ask_again",
+            ROUNDS,
+            "Gives another answer to an encrypted decision",
+            "For a device that cannot rely on the last answer. It is answered when others have asked too.",
+        )
+        .takes([id(), decision(), sender()])
+        .reads_frame("`AskAgain`: the number of answers to this decision so far, in a frame of some tens of bytes.")
+        .frame("The answer, as to a decision.", "`DecideReply`.")
+        .fails(FIND)
+        .fails(FRAMES)
+        .fails([P::UnknownDecision, P::NotEncrypted, P::NotKept, P::AskedAgain, P::OtherSender])
+        .fails([P::TooFewAsked, P::Alone, P::Answered, P::NotEvaluated]),
+        Route::Feedback => feedback(),
+        Route::Erase => Operation::new(
+            "erase_feedback",
+            ROUNDS,
+            "Erases the feedback on an encrypted decision",
+            "It is answered when that is on disk. The feedback is subtracted from the sum of the batch that is closed next, \
+             so that the model after it has nothing of it. A repeated request changes nothing.",
+        )
+        .takes([
+            id(),
+            decision(),
+            session(),
+            json!({ "name": ERASURE_HEADER, "in": "header",
                 "description": "For a bandit of a committee, which needs it: the MACs of the device.",
                 "schema": { "type": "string", "pattern": "^([0-9a-f]{2})*$" } }),
-            ],
-            problems: [
-                &FIND[..],
-                &[P::UnknownDecision, P::NotEncrypted, P::NotKept, P::BadValue, P::DiskFull],
-            ]
-            .concat(),
-            ..plain(
-                "erase_feedback",
-                ROUNDS,
-                "Erases the feedback on an encrypted decision",
-                "It is answered when that is on disk. The feedback is subtracted from the sum of the batch that is closed next, \
-                 so that the model after it has nothing of it. A repeated request changes nothing.",
-                (
-                    200,
-                    json!({ "description": "The feedback is erased.",
-                    "content": { "application/json": json_of(json!({ "anyOf": [reference("Erasure"), reference("CommitteeErasure")] })) } }),
-                ),
-            )
-        },
-        Route::Learn => Operation {
-            parameters: vec![id()],
-            body: Some(json!({ "required": true, "content": {
-                OCTET_STREAM: binary("`LearnRequest`: an id that the sender chooses, the number of rounds (at most 1000), and one ciphertext with the sum of their feedbacks.") } })),
-            problems: [&FIND[..], &FRAMES, &[P::NotEncrypted, P::BadValue, P::StillLearning, P::DiskFull]]
-                .concat(),
-            ..plain(
-                "learn",
-                ROUNDS,
-                "Learns logged rounds in bulk",
-                "It is answered when that is on disk. The rounds count as so many decisions with feedback. A repeated request with the same id \
-                 changes nothing. Single rounds of them cannot be erased, because the server has their sum alone. A bandit with the schedule \
-                 `trace_or_growth` takes none (`bad_value`). After `still_learning`, answer the tasks of \
-                 the bandit and send the request again.",
-                (
-                    200,
-                    json!({ "description": "The rounds are learnt.",
-                    "content": { "application/json": json_of(reference("LearnReceipt")) } }),
-                ),
-            )
-        },
-        Route::Counters => Operation {
-            parameters: vec![id()],
-            answers: vec![ok(
-                "The counters.",
-                json!({
-                    OCTET_STREAM: binary("`ShownCounters`: a sum over whole groups of feedbacks, which a holder of the key decrypts."),
-                    "application/json": json_of(reference("CommitteeCounters")),
-                }),
-            )],
-            problems: [&FIND[..], &[P::NotEncrypted, P::NoCounters, P::DiskFull]].concat(),
-            ..plain(
-                "counters",
-                KEY_HOLDERS,
-                "Shows the counters of an encrypted bandit, or of one of a committee",
-                "How often each arm was played and the sum of its rewards, over the first feedbacks in a multiple of `counters.every`. \
-                 Whoever asks before the next group is whole gets the same bytes. A committee has opened its own, which are JSON: \
-                 those of at least `counters.every` feedbacks more each time, less what was erased.",
-                (200, Value::Null),
-            )
-        },
-        Route::Tasks => Operation {
-            parameters: vec![
-                id(),
-                json!({ "name": "wait", "in": "query",
+        ])
+        .json(
+            "The feedback is erased.",
+            json!({ "anyOf": [reference("Erasure"), reference("CommitteeErasure")] }),
+        )
+        .fails(FIND)
+        .fails([P::UnknownDecision, P::NotEncrypted, P::NotKept, P::BadValue, P::DiskFull]),
+        Route::Learn => Operation::new(
+            "learn",
+            ROUNDS,
+            "Learns logged rounds in bulk",
+            "It is answered when that is on disk. The rounds count as so many decisions with feedback. A repeated request with the same id \
+             changes nothing. Single rounds of them cannot be erased, because the server has their sum alone. A bandit with the schedule \
+             `trace_or_growth` takes none (`bad_value`). After `still_learning`, answer the tasks of \
+             the bandit and send the request again.",
+        )
+        .takes([id()])
+        .reads_frame("`LearnRequest`: an id that the sender chooses, the number of rounds (at most 1000), and one ciphertext with the sum of their feedbacks.")
+        .json("The rounds are learnt.", reference("LearnReceipt"))
+        .fails(FIND)
+        .fails(FRAMES)
+        .fails([P::NotEncrypted, P::BadValue, P::StillLearning, P::DiskFull]),
+        Route::Counters => Operation::new(
+            "counters",
+            KEY_HOLDERS,
+            "Shows the counters of an encrypted bandit, or of one of a committee",
+            "How often each arm was played and the sum of its rewards, over the first feedbacks in a multiple of `counters.every`. \
+             Whoever asks before the next group is whole gets the same bytes. A committee has opened its own, which are JSON: \
+             those of at least `counters.every` feedbacks more each time, less what was erased.",
+        )
+        .takes([id()])
+        .answers(ok(
+            "The counters.",
+            json!({
+                OCTET_STREAM: binary("`ShownCounters`: a sum over whole groups of feedbacks, which a holder of the key decrypts."),
+                "application/json": json_of(reference("CommitteeCounters")),
+            }),
+        ))
+        .fails(FIND)
+        .fails([P::NotEncrypted, P::NoCounters, P::DiskFull]),
+        Route::Tasks => Operation::new(
+            "tasks",
+            KEY_HOLDERS,
+            "Waits for tasks of an encrypted bandit",
+            "For `helba-raiser`: masked ciphertexts, which a holder of the key decrypts and encrypts anew.",
+        )
+        .takes([
+            id(),
+            json!({ "name": "wait", "in": "query",
                 "description": "Seconds to wait for a task. More than 30 are taken as 30.",
                 "schema": { "type": "integer", "minimum": 0, "maximum": u64::MAX, "default": 0 } }),
-            ],
-            answers: vec![
-                ok("Tasks.", json!({ OCTET_STREAM: binary("`DecideReply` with tasks and no decision.") })),
-                (204, json!({ "description": "There was no task." })),
-            ],
-            problems: [&FIND[..], &[P::Malformed, P::NotEncrypted]].concat(),
-            ..plain(
-                "tasks",
-                KEY_HOLDERS,
-                "Waits for tasks of an encrypted bandit",
-                "For `helba-raiser`: masked ciphertexts, which a holder of the key decrypts and encrypts anew.",
-                (200, Value::Null),
-            )
-        },
-        Route::Raise => Operation {
-            parameters: vec![id()],
-            body: Some(json!({ "required": true, "content": { OCTET_STREAM: binary(
-                "`Raises`: a ciphertext of a large ring for each task, up to some MB, and the ticket of a user who waits; for a bandit of the paper's method `PaperAnswer`.") } })),
-            problems: [
-                &FIND[..],
-                &FRAMES,
-                &[P::NotEncrypted, P::TaskOver, P::NotEvaluated, P::Over, P::DiskFull],
-            ]
-            .concat(),
-            ..plain(
-                "raise",
-                KEY_HOLDERS,
-                "Takes the answers to tasks",
-                "A user who was asked in place of its answer gets its decision here.",
-                ok(
-                    "The decision of the ticket, or an empty reply.",
-                    json!({ OCTET_STREAM: binary("`DecideReply`, or `PaperReply`.") }),
-                ),
-            )
-        },
-        Route::Committee => Operation {
-            problems: vec![P::NoKeys],
-            answers: vec![ok(
-                "The manifest, which all members have signed, and what shows that the committees before have moved to it.",
-                json!({ OCTET_STREAM: binary("`moves::Serving` of the crate `shares`.") }),
-            )],
-            ..plain(
-                "committee",
-                SERVER,
-                "The committee: its members, their public keys, and the hashes of their keys",
-                "Devices and members begin from it. Compare its id, which `helba-member` prints, with the members.",
-                (200, Value::Null),
-            )
-        },
-        Route::Members => Operation {
-            problems: vec![P::NoKeys],
-            ..plain(
-                "members",
-                SERVER,
-                "The members of the committee who are here",
-                "A device that waits says by it how many are missing.",
-                json_answer("Their numbers, and how many must be here.", reference("MembersHere")),
-            )
-        },
-        Route::Session => Operation {
-            body: Some(json!({ "required": true, "content": { OCTET_STREAM: binary(
-                "`Session` of the crate `shares`: the keys of a device, sealed to each member.") } })),
-            answers: vec![(
-                201,
-                json!({ "description": "The receipts of the members who have read it.",
+        ])
+        .frame("Tasks.", "`DecideReply` with tasks and no decision.")
+        .answers((204, json!({ "description": "There was no task." })))
+        .fails(FIND)
+        .fails([P::Malformed, P::NotEncrypted]),
+        Route::Raise => Operation::new(
+            "raise",
+            KEY_HOLDERS,
+            "Takes the answers to tasks",
+            "A user who was asked in place of its answer gets its decision here.",
+        )
+        .takes([id()])
+        .reads_frame("`Raises`: a ciphertext of a large ring for each task, up to some MB, and the ticket of a user who waits; for a bandit of the paper's method `PaperAnswer`.")
+        .frame("The decision of the ticket, or an empty reply.", "`DecideReply`, or `PaperReply`.")
+        .fails(FIND)
+        .fails(FRAMES)
+        .fails([P::NotEncrypted, P::TaskOver, P::NotEvaluated, P::Over, P::DiskFull]),
+        Route::Committee => Operation::new(
+            "committee",
+            SERVER,
+            "The committee: its members, their public keys, and the hashes of their keys",
+            "Devices and members begin from it. Compare its id, which `helba-member` prints, with the members.",
+        )
+        .frame(
+            "The manifest, which all members have signed, and what shows that the committees before have moved to it.",
+            "`moves::Serving` of the crate `shares`.",
+        )
+        .fails([P::NoKeys]),
+        Route::Members => Operation::new(
+            "members",
+            SERVER,
+            "The members of the committee who are here",
+            "A device that waits says by it how many are missing.",
+        )
+        .json("Their numbers, and how many must be here.", reference("MembersHere"))
+        .fails([P::NoKeys]),
+        Route::Session => Operation::new(
+            "session",
+            ROUNDS,
+            "Begins a session of a device with a committee",
+            "Decisions and feedback of the device are under keys of the session, which this server does not see.",
+        )
+        .reads_frame("`Session` of the crate `shares`: the keys of a device, sealed to each member.")
+        .answers((
+            201,
+            json!({ "description": "The receipts of the members who have read it.",
                 "content": { OCTET_STREAM: binary("`Signatures` of the crate `shares`.") } }),
-            )],
-            problems: vec![
-                P::NoKeys,
-                P::Malformed,
-                P::UnknownSession,
-                P::NotEvaluated,
-                P::DiskFull,
-                P::NotStored,
-            ],
-            ..plain(
-                "session",
-                ROUNDS,
-                "Begins a session of a device with a committee",
-                "Decisions and feedback of the device are under keys of the session, which this server does not see.",
-                (201, Value::Null),
-            )
-        },
-        Route::Rounds => Operation {
-            parameters: vec![member()],
-            body: Some(json!({ "required": true, "content": { OCTET_STREAM: binary(
-                "`SignedPoll` of the crate `shares`: what the member says, and what it has taken.") } })),
-            answers: vec![ok(
-                "What the member is told, after 25 s at most.",
-                json!({ OCTET_STREAM: binary("Numbered `ToMember` of the crate `shares`.") }),
-            )],
-            problems: vec![
-                P::NoKeys,
-                P::UnknownPath,
-                P::Malformed,
-                P::CommitteeMoved,
-                P::DiskFull,
-                P::NotStored,
-            ],
-            ..plain(
-                "rounds",
-                KEY_HOLDERS,
-                "Takes what a member of a committee says, and waits for what it is told",
-                "For `helba-member`: numbers under masks, signatures, and votes.",
-                (200, Value::Null),
-            )
-        },
-        Route::Shuffled => Operation {
-            parameters: vec![id()],
-            body: Some(json!({ "required": true, "content": { "application/json": {
-                "schema": reference("ShuffledBatch"),
-                "example": { "exchange": 1, "users": 2, "labels": [[1, 0, 1]] } } } })),
-            problems: [
-                &FIND[..],
-                &[
-                    P::Malformed,
-                    P::BadValue,
-                    P::TakesFeedback,
-                    P::BatchOver,
-                    P::Answered,
-                    P::Over,
-                    P::DiskFull,
-                ],
-            ]
-            .concat(),
-            ..plain(
-                "shuffled",
-                INTERMEDIARIES,
-                "Takes the sums of a batch",
-                "From a shuffler or a secure sum. A repeated message gets the same answer.",
-                json_answer("The batch is counted, and on disk.", reference("Counted")),
-            )
-        },
+        ))
+        .fails([P::NoKeys, P::Malformed, P::UnknownSession, P::NotEvaluated, P::DiskFull, P::NotStored]),
+        Route::Rounds => Operation::new(
+            "rounds",
+            KEY_HOLDERS,
+            "Takes what a member of a committee says, and waits for what it is told",
+            "For `helba-member`: numbers under masks, signatures, and votes.",
+        )
+        .takes([member()])
+        .reads_frame("`SignedPoll` of the crate `shares`: what the member says, and what it has taken.")
+        .frame("What the member is told, after 25 s at most.", "Numbered `ToMember` of the crate `shares`.")
+        .fails([P::NoKeys, P::UnknownPath, P::Malformed, P::CommitteeMoved, P::DiskFull, P::NotStored]),
+        Route::Shuffled => Operation::new(
+            "shuffled",
+            INTERMEDIARIES,
+            "Takes the sums of a batch",
+            "From a shuffler or a secure sum. A repeated message gets the same answer.",
+        )
+        .takes([id()])
+        .reads(json!({ "application/json": {
+            "schema": reference("ShuffledBatch"),
+            "example": { "exchange": 1, "users": 2, "labels": [[1, 0, 1]] } } }))
+        .json("The batch is counted, and on disk.", reference("Counted"))
+        .fails(FIND)
+        .fails([P::Malformed, P::BadValue, P::TakesFeedback, P::BatchOver, P::Answered, P::Over, P::DiskFull]),
     }
 }
 
@@ -555,30 +464,22 @@ fn create() -> Operation {
         "links": { "show": follow("show_bandit"), "decide": follow("decide"), "shuffled": follow("shuffled"),
             "label": follow("label_bandit"), "delete": follow("delete_bandit") },
     });
-    Operation {
-        id: "create_bandit",
-        tag: BANDITS,
-        summary: "Creates a bandit",
-        about: "Without `policy`, or with `helba`, an encrypted one, for which the server needs keys; with `method: paper` one that \
+    Operation::new(
+        "create_bandit",
+        BANDITS,
+        "Creates a bandit",
+        "Without `policy`, or with `helba`, an encrypted one, for which the server needs keys; with `method: paper` one that \
                 computes by the circuits of the paper, which needs keys of its own. `GET /v1/policies` lists the \
                 other policies. Parameters have bounds of their own and together, which the answer names. With an \
                 `Idempotency-Key`, a repeated request gets the first answer and creates nothing.",
-        parameters: vec![json!({ "name": IDEMPOTENCY_HEADER, "in": "header",
-            "description": "A text that names this creation, such as random digits. The answer to a creation is remembered for a \
-                day, for the last 1024 creations with a key.",
-            "schema": { "type": "string", "pattern": "^[!-~]{1,255}$" } })],
-        body: Some(json!({ "required": true, "content": { "application/json": {
-            "schema": reference("CreationRequest"), "examples": examples } } })),
-        answers: vec![(201, created)],
-        problems: vec![
-            P::BadConfiguration,
-            P::BadValue,
-            P::KeyReused,
-            P::NoKeys,
-            P::TooManyBandits,
-            P::DiskFull,
-        ],
-    }
+    )
+    .takes([json!({ "name": IDEMPOTENCY_HEADER, "in": "header",
+        "description": "A text that names this creation, such as random digits. The answer to a creation is remembered for a \
+            day, for the last 1024 creations with a key.",
+        "schema": { "type": "string", "pattern": "^[!-~]{1,255}$" } })])
+    .reads(json!({ "application/json": { "schema": reference("CreationRequest"), "examples": examples } }))
+    .answers((201, created))
+    .fails([P::BadConfiguration, P::BadValue, P::KeyReused, P::NoKeys, P::TooManyBandits, P::DiskFull])
 }
 
 fn decide() -> Operation {
@@ -598,25 +499,23 @@ fn decide() -> Operation {
     let mut answer = ok("The decision.", answer);
     answer.1["links"] = json!({ "feedback": { "operationId": "feedback",
         "parameters": { "id": "$request.path.id", "decision": "$response.body#/decision" } } });
-    Operation {
-        id: "decide",
-        tag: ROUNDS,
-        summary: "Makes a decision",
-        about: "A clear policy takes JSON, or no body if its decisions take no contexts, and answers JSON. An encrypted bandit \
+    let mut operation = Operation::new(
+        "decide",
+        ROUNDS,
+        "Makes a decision",
+        "A clear policy takes JSON, or no body if its decisions take no contexts, and answers JSON. An encrypted bandit \
                 takes and answers binary messages, and answers when the evaluation is done. With an `Idempotency-Key`, a clear \
                 policy answers a repeated request with the first decision.",
-        parameters: vec![id(), sender(), decisions, once],
-        body: Some(json!({ "required": false, "content": {
-            "application/json": { "schema": reference("DecideRequest"), "example": {} },
-            OCTET_STREAM: binary(contexts) } })),
-        answers: vec![answer],
-        problems: [
-            &FIND[..],
-            &FRAMES,
-            &[P::Over, P::TooManyOpen, P::NotEvaluated, P::DiskFull, P::KeyReused],
-        ]
-        .concat(),
-    }
+    )
+    .takes([id(), sender(), decisions, once])
+    .answers(answer)
+    .fails(FIND)
+    .fails(FRAMES)
+    .fails([P::Over, P::TooManyOpen, P::NotEvaluated, P::DiskFull, P::KeyReused]);
+    operation.body = Some(json!({ "required": false, "content": {
+        "application/json": { "schema": reference("DecideRequest"), "example": {} },
+        OCTET_STREAM: binary(contexts) } }));
+    operation
 }
 
 fn feedback() -> Operation {
@@ -624,21 +523,18 @@ fn feedback() -> Operation {
     let receipt = json!({ "anyOf": [reference("Counted"), reference("Receipt")] });
     let statistics = "The statistics: a partial ciphertext in the ring of scores (at most 1982 bytes with keys of 128 bits); under \
                       `trace_or_growth`, `TracedFeedback`; for a bandit of the paper's method, `PaperVectors`.";
-    Operation {
-        id: "feedback",
-        tag: ROUNDS,
-        summary: "Counts a feedback",
-        about: "It is answered when the feedback is on disk. A repeated request counts nothing, and gets the first answer.",
-        parameters: vec![id(), decision(), session()],
-        body: Some(json!({ "required": true, "content": {
-            "application/json": { "schema": reference("ClearFeedback"), "example": { "reward": 1 } },
-            OCTET_STREAM: binary(statistics) } })),
-        answers: vec![ok("The feedback is counted.", json!({ "application/json": json_of(receipt) }))],
-        problems: [
-            &FIND[..],
-            &FRAMES,
-            &[P::UnknownDecision, P::Settled, P::Answered, P::TakesBatches, P::Over, P::Expired, P::DiskFull],
-        ]
-        .concat(),
-    }
+    Operation::new(
+        "feedback",
+        ROUNDS,
+        "Counts a feedback",
+        "It is answered when the feedback is on disk. A repeated request counts nothing, and gets the first answer.",
+    )
+    .takes([id(), decision(), session()])
+    .reads(json!({
+        "application/json": { "schema": reference("ClearFeedback"), "example": { "reward": 1 } },
+        OCTET_STREAM: binary(statistics) }))
+    .json("The feedback is counted.", receipt)
+    .fails(FIND)
+    .fails(FRAMES)
+    .fails([P::UnknownDecision, P::Settled, P::Answered, P::TakesBatches, P::Over, P::Expired, P::DiskFull])
 }
