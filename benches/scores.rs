@@ -6,7 +6,7 @@ mod support;
 
 use ckks::{
     EvaluationKeys, Evaluator, KeyId, LOGN13_LOGQP147_SCORES, LOGN15_LOGQP825_DEPTH17, Packer, Places,
-    Plaintext, Raise, pack_elements,
+    Plaintext, pack_elements,
 };
 use ckks_secret::SecretKey;
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -47,7 +47,7 @@ fn scores(c: &mut Criterion) {
     let level = 15;
     let place = |j: usize| [j, j + gap].map(|k| j.is_multiple_of(ARMS).then_some(k % small.n()));
     let places = Places::parts(&(0..large.max_slots()).map(place).collect::<Vec<_>>());
-    let raise = Raise::new(&small, &large, places, LOG_SCALE, level).expect("a level of the set");
+    let raise = places.exchange(&small, &large, LOG_SCALE, level).expect("a level of the set");
 
     let id = KeyId([0; 16]);
     let mut plaintext = || {
@@ -71,7 +71,7 @@ fn scores(c: &mut Criterion) {
     let seed = ckks::mask_seed(&mut rng);
     let masked = || {
         let mut packed = product.clone();
-        raise.mask_assign(&mut packed, &seed).expect("a pack of this raise");
+        raise.mask_assign(std::slice::from_mut(&mut packed), &seed).expect("a pack of this raise");
         packed
     };
     let packed = masked();
@@ -110,8 +110,8 @@ fn scores(c: &mut Criterion) {
     bench.time("scores/unmask/n=2^15", true, Fact::default(), || {
         let mut raised = raised.clone();
         timed(|| {
-            let mask = raise.encode_mask(&seed, [1.0; 3]).expect("factors of one");
-            raise.unmask_assign(&mut raised, &mask).expect("its own raise")
+            let mask = raise.encode_mask(&seed, &[1.0; 3]).expect("factors of one");
+            raise.unmask_assign(std::slice::from_mut(&mut raised), &mask).expect("its own raise")
         })
     });
 }

@@ -238,11 +238,11 @@ impl Problem {
         let exact = self.circuit.raised(|arm, user| scores.get(&(arm, user)).copied());
         let factors = self.circuit.factors(layout.log_range());
         let masked = self.engine.mask(raise, packer.finish().unwrap(), &mut self.rng).unwrap();
-        let mask = raise.encode_mask(&masked.seed, factors).unwrap();
+        let mask = raise.encode_mask(&masked.seed, &factors).unwrap();
         let (from, to) = (&self.scores.secret, &self.own.as_ref().unwrap_or(&self.party).secret);
         let raised = ckks_secret::raise(raise, from, to, &masked.ciphertext, factors, &mut self.rng);
         let mut raised = raised.unwrap().expand(to);
-        raise.unmask_assign(&mut raised, &mask).unwrap();
+        raise.unmask_assign(std::slice::from_mut(&mut raised), &mask).unwrap();
         (raised, exact)
     }
 }

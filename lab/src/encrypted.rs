@@ -129,7 +129,7 @@ impl<'a> Played<'a> {
         let masked = engine.mask(raise, packer.finish()?, &mut self.rng)?;
         let raised = ckks_secret::raise(raise, small, large, &masked.ciphertext, factors, &mut self.rng)?
             .expand(large);
-        let mask = raise.encode_mask(&masked.seed, factors)?;
+        let mask = raise.encode_mask(&masked.seed, &factors)?;
         let evaluated = engine.evaluate(&circuit, raise, raised, &mask, &mut self.rng)?;
 
         self.answer = match test {

@@ -3,7 +3,7 @@
 use crate::answers::{Answers, most_openings};
 use crate::device::{open_secret, same};
 use crate::{Error, Opening};
-use ckks::{KeyId, Params, Plaintext, Security, UniformRefresh};
+use ckks::{Exchange, KeyId, Params, Plaintext, Security};
 use ckks_secret::SecretKey;
 use protocol::paper::{
     PAPER_ANSWER_LEVEL, PAPER_BLOCK, PAPER_OPEN_LEVEL, PAPER_RAISE_LEVEL, PAPER_SIDE, PAPER_SLOTS,
@@ -22,8 +22,8 @@ pub struct PaperDevice {
     secret: SecretKey,
     key_id: KeyId,
     token: AccessToken,
-    refresh: UniformRefresh,
-    opening: UniformRefresh,
+    refresh: Exchange,
+    opening: Exchange,
     /// The comparisons of the trace that were opened.
     answers: Answers,
 }
@@ -149,8 +149,9 @@ impl PaperDevice {
         let read = |level| ckks::read_ciphertext(self.params(), self.key_id, level, frame);
         let answer = match task {
             PaperTask::Raise => {
-                let raised = ckks_secret::refresh(&self.refresh, secret, &read(PAPER_RAISE_LEVEL)?, rng)?;
-                Ok(raised.to_bytes(secret, self.key_id))
+                let masked = [read(PAPER_RAISE_LEVEL)?];
+                let raised = ckks_secret::exchange(&self.refresh, secret, secret, &masked, &[1.0], rng)?;
+                Ok(raised[0].to_bytes(secret, self.key_id))
             }
             PaperTask::Open => {
                 let masked = read(PAPER_OPEN_LEVEL)?;

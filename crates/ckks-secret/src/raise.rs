@@ -1,7 +1,7 @@
 use crate::decrypt::coefficients;
 use crate::encrypt::{SeededCiphertext, encrypt};
 use crate::{Error, SecretKey};
-use ckks::{Ciphertext, Exchange, Plaintext, RAISE_FACTORS, Raise, SlotsToCoefficients, UniformRefresh};
+use ckks::{Ciphertext, Exchange, Plaintext, RAISE_FACTORS, SlotsToCoefficients};
 use rand::{CryptoRng, RngExt};
 use zeroize::{Zeroize, Zeroizing};
 
@@ -32,32 +32,26 @@ pub fn exchange<R: CryptoRng>(
     Ok(out)
 }
 
-/// Decrypts `masked` under the key of the small ring and encrypts what its coefficients become with these
-/// factors ([`Raise::encode`]) under the key of the large ring: the key holder's part of a raise.
+/// As [`exchange`], of one ciphertext for one: the key holder's part of a raise ([`ckks::Places`]).
 ///
 /// # Errors
-/// [`Error::Ckks`] if `masked` is not at the level and scale of the raise, and for factors that it excludes.
-/// No error depends on a decrypted value.
+/// As [`exchange`]; [`ckks::Error::CiphertextCount`] for an exchange of several.
 ///
 /// # Panics
-/// If `small` or `large` is a key of other parameters than the raise's.
+/// As [`exchange`].
 pub fn raise<R: CryptoRng>(
-    raise: &Raise,
+    raise: &Exchange,
     small: &SecretKey,
     large: &SecretKey,
     masked: &Ciphertext,
     factors: [f64; RAISE_FACTORS],
     rng: &mut R,
 ) -> Result<SeededCiphertext, Error> {
-    assert!(small.params() == raise.small() && large.params() == raise.large(), "keys of this raise");
-    raise.check(masked)?;
-    let mut coefficients = coefficients(small, masked);
-    let message = raise.encode(&coefficients, factors);
-    coefficients.zeroize();
-    let mut message = message?;
-    let out = encrypt(large, &message, rng);
-    message.zeroize();
-    Ok(out)
+    let mut fresh = exchange(raise, small, large, std::slice::from_ref(masked), &factors, rng)?;
+    match (fresh.pop(), fresh.len()) {
+        (Some(only), 0) => Ok(only),
+        (_, more) => Err(ckks::Error::CiphertextCount { got: more + 1, want: 1 }.into()),
+    }
 }
 
 /// Decrypts `masked` under the key of the large ring and encrypts its slots as coefficients under the key of
@@ -96,50 +90,25 @@ pub fn slots_to_coefficients<R: CryptoRng>(
     Ok(out)
 }
 
-/// Decrypts `masked` and encrypts it anew at the higher level of `refresh`: the key holder's part of a
-/// [`UniformRefresh`].
-///
-/// # Errors
-/// [`Error::Ckks`] if `masked` is not at the level of the refresh. No error depends on a decrypted value.
-///
-/// # Panics
-/// If `secret` is a key of other parameters than the refresh's.
-pub fn refresh<R: CryptoRng>(
-    refresh: &UniformRefresh,
-    secret: &SecretKey,
-    masked: &Ciphertext,
-    rng: &mut R,
-) -> Result<SeededCiphertext, Error> {
-    assert!(secret.params() == refresh.params(), "the key of this refresh");
-    refresh.check(masked)?;
-    let mut coefficients = coefficients(secret, masked);
-    let message = refresh.encode(&coefficients);
-    coefficients.zeroize();
-    let mut message = message?;
-    let out = encrypt(secret, &message, rng);
-    message.zeroize();
-    Ok(out)
-}
-
 /// The constant coefficient of `masked`, as an integer at its scale, plus uniform noise of ± 2^−`bits` times
 /// the scale: what a key holder answers to a server that takes the mask off
-/// ([`UniformRefresh::unmasked_constant`]). Without the noise, the answer would contain the encryption error,
-/// from which the server learns the key.
+/// ([`Exchange::unmasked_constant`]). Without the noise, the answer would contain the encryption error, from
+/// which the server learns the key.
 ///
 /// # Errors
-/// [`Error::Ckks`] if `masked` is not at the level of the refresh.
+/// [`Error::Ckks`] if `masked` is not the masked side of the exchange.
 ///
 /// # Panics
-/// If `secret` is a key of other parameters than the refresh's.
+/// If `secret` is a key of other parameters than the exchange's.
 pub fn flooded_constant<R: CryptoRng>(
-    refresh: &UniformRefresh,
+    exchange: &Exchange,
     secret: &SecretKey,
     masked: &Ciphertext,
     bits: u32,
     rng: &mut R,
 ) -> Result<i128, Error> {
-    assert!(secret.params() == refresh.params(), "the key of this refresh");
-    refresh.check(masked)?;
+    assert!(*secret.params() == exchange.from().params, "the key of this exchange");
+    exchange.check(std::slice::from_ref(masked))?;
     let width = 1i128 << (masked.scale().log2().round() as i32 - bits as i32).max(1);
     let mut coefficients = coefficients(secret, masked);
     let answer = coefficients[0] + rng.random_range(-width..width);

@@ -239,8 +239,8 @@ impl Exchange {
     ///
     /// # Errors
     /// [`Error::ValueRange`] unless there is a factor from 0 to 2⁶³ for each group, and every term and the
-    /// change of scale are at most 1 together; for outputs in slots, every sum of terms of one sign, which is
-    /// at most 256 from slots to slots.
+    /// change of scale are at most 2 together; for outputs in slots, every sum of terms of one sign is at
+    /// most 1, and at most 256 from slots to slots.
     pub fn check_factors(&self, factors: &[f64]) -> Result<(), Error> {
         self.shares(factors).map(drop)
     }
@@ -278,7 +278,9 @@ impl Exchange {
         };
         let shares: Vec<f64> = weights.map(|weight| weight / last).collect();
         let largest = shares.iter().map(|share| share.abs()).fold(last / self.fraction(), f64::max);
-        if largest <= 1.0 { Ok((last, shares)) } else { Err(refused(largest.log2())) }
+        // Twice the largest input is what products of integers bear.
+        let most = if self.encoder.is_none() { 2.0 } else { 1.0 };
+        if largest <= most { Ok((last, shares)) } else { Err(refused(largest.log2())) }
     }
 
     /// The number of places that terms go to.
@@ -367,6 +369,16 @@ impl Exchange {
     /// As [`Self::check_factors`].
     pub fn encode_mask(&self, seed: &MaskSeed, factors: &[f64]) -> Result<Vec<Plaintext>, Error> {
         self.encode(&self.masks(seed), factors)
+    }
+
+    /// The constant coefficient of the first masked ciphertext, in units of its scale, from what the key
+    /// holder decrypted of it (`masked`, any number) and the seed of the mask. All slots of a constant vector
+    /// have this value.
+    pub fn unmasked_constant(&self, masked: i128, seed: &MaskSeed) -> f64 {
+        let q: i128 = self.from.params.q_basis(self.from.level).primes().map(i128::from).product();
+        let value = (masked.rem_euclid(q) - self.masks(seed)[0][0]).rem_euclid(q);
+        let centred = if value > q / 2 { value - q } else { value };
+        centred as f64 / self.from.scale
     }
 
     /// Subtracts what the mask becomes from the ciphertexts that the key holder encrypted.

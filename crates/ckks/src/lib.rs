@@ -26,7 +26,6 @@ mod mask;
 mod pack;
 mod params;
 mod raise;
-mod refresh;
 mod ring_switch;
 mod seeded;
 mod wide;
@@ -63,8 +62,7 @@ pub use params::{
     TOY_LOGN12_DEPTH11, TOY_LOGN12_DEPTH21, TOY_LOGN12_SCORES, TOY_LOGN13_SCORES, TOY_LOGN14_DEPTH22,
     TOY_LOGN14_SCORES,
 };
-pub use raise::{Places, RAISE_FACTORS, Raise, SlotsToCoefficients, Term};
-pub use refresh::UniformRefresh;
+pub use raise::{Places, RAISE_FACTORS, SlotsToCoefficients, Term};
 pub use ring_switch::{Fold, Move, RingSwitch};
 pub use seeded::SeededCoefficients;
 pub use wide::{MAX_WIDE_BITS, MAX_WIDE_COEFFICIENT_BITS, WideEncoder, WideSlot};

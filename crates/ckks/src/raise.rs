@@ -1,25 +1,14 @@
 //! Exchanges between two rings with a holder of both secret keys, who learns only masked values.
 //!
-//! [`Raise`]: a public linear map of the coefficients of a ciphertext of the small ring ([`Places`]) becomes
-//! the slots of a fresh ciphertext of the large ring at a high level. [`SlotsToCoefficients`]: slots of a
-//! ciphertext of the large ring become coefficients of a fresh ciphertext of the small ring.
-//!
-//! | who | does in a raise |
-//! |---|---|
-//! | server | adds a mask expanded from a fresh seed ([`Raise::mask_assign`]), and an encryption of zero |
-//! | key holder | decrypts the coefficients, encodes what they become as slots ([`Raise::encode`]), encrypts |
-//! | server | encodes the coefficients of the mask in the same way and subtracts them ([`Raise::unmask_assign`]) |
-//!
-//! Both compute the map by the same operations on integers, each product with a factor rounded to an integer.
-//! So the image of a masked value, less that of the mask, is off by at most one unit a product.
-//!
-//! The mask is uniform modulo q, so that the masked values are uniform and independent of the values, however
-//! large a hostile sender makes them. A value v comes back wrong by a multiple of q with probability |v|/q,
-//! where |v| is its size at its scale.
+//! [`Places`]: a public linear map of the coefficients of a ciphertext of the small ring becomes the slots of
+//! a fresh ciphertext of the large ring at a high level, by an [`Exchange`]. [`SlotsToCoefficients`]: slots
+//! of a ciphertext of the large ring become coefficients of a fresh ciphertext of the small ring.
 
 use crate::mask::{mask_coefficients, uniform_mask};
-use crate::wide::{from_wide, scaled};
-use crate::{Ciphertext, Error, MAX_WIDE_BITS, MaskSeed, Op, Params, Plaintext, WideEncoder, WideSlot};
+use crate::wide::from_wide;
+use crate::{
+    Ciphertext, Error, Exchange, MapTerm, MaskSeed, Op, Params, Plaintext, Side, SumTerm, WideEncoder,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -50,171 +39,43 @@ impl Places {
             differences: false,
         }
     }
-}
 
-/// The coefficients of the small ring that a raise reads, the slots of the large ring that they become, and
-/// scale and level of the result.
-#[derive(Debug, Clone)]
-pub struct Raise {
-    small: Params,
-    large: Params,
-    encoder: Arc<WideEncoder>,
-    places: Arc<Places>,
-    log_scale: u32,
-    level: usize,
-}
-
-impl Raise {
-    /// The raise of values at the scale 2^`log_scale` in the ring of `small` to `level` of `large`.
+    /// The exchange of values at the scale 2^`log_scale` in the ring of `small` for what they become at
+    /// `level` of `large`.
     ///
     /// # Errors
-    /// [`Error::SlotCount`] unless there is an entry for every slot of `large`, or if one names a sum that is
-    /// not there; [`Error::CoefficientCount`] if a coefficient is not below N of `small`;
-    /// [`Error::OutOfLevels`] if `level` is above the top level of `large`; [`Error::ScaleMismatch`] if the
-    /// scale of that level exceeds 2^`log_scale`; [`Error::BadParams`] if q of `small` is too large for
-    /// [`WideEncoder`].
-    pub fn new(
+    /// [`Error::SlotCount`] unless there is an entry for every slot of `large`; [`Error::ScaleMismatch`] if
+    /// the scale of `level` exceeds 2^`log_scale`; as [`Exchange::of_sums`].
+    pub fn exchange(
+        &self,
         small: &Params,
         large: &Params,
-        places: Places,
         log_scale: u32,
         level: usize,
-    ) -> Result<Self, Error> {
-        let (got, max) = (places.slots.len(), large.max_slots());
-        let missing = places.slots.iter().flatten().flatten().find(|&&sum| sum >= places.sums.len());
-        if got != max || missing.is_some() {
-            return Err(Error::SlotCount { op: Op::Encode, got: missing.map_or(got, |sum| sum + 1), max });
+    ) -> Result<Exchange, Error> {
+        let (got, max) = (self.slots.len(), large.max_slots());
+        if got != max {
+            return Err(Error::SlotCount { op: Op::Encode, got, max });
         }
-        if let Some(&got) = places.sums.iter().flatten().flatten().find(|&&k| k >= small.n()) {
-            return Err(Error::CoefficientCount { got: got + 1, max: small.n() });
+        let (from, to) = (Side::coefficients(small, 1, log_scale), Side::slots(large, 1, level)?);
+        if from.scale < to.scale {
+            let [left, right] = [from.scale, to.scale].map(f64::log2);
+            return Err(Error::ScaleMismatch { op: Op::Encode, left, right });
         }
-        let log_q = small.log_q(small.max_level());
-        if log_q > f64::from(MAX_WIDE_BITS) {
-            return Err(Error::BadParams(format!(
-                "q has {log_q:.1} bits, of which a raise takes at most {MAX_WIDE_BITS}"
-            )));
+        let mut terms = Vec::new();
+        for (to, sum) in self.sums.iter().enumerate() {
+            let named = sum.iter().enumerate().filter_map(|(group, from)| Some((group, (*from)?)));
+            terms.extend(named.map(|(group, from)| MapTerm { from, to, weight: 1.0, group }));
         }
-        let (small, large) = (small.clone(), large.clone());
-        let encoder = Arc::new(WideEncoder::new(large.spec().log_n));
-        Raise { small, large, encoder, places: Arc::new(places), log_scale, level }.at_level(level)
-    }
-
-    /// The same raise to another level. It shares the tables.
-    ///
-    /// # Errors
-    /// As [`Self::new`], for the level and its scale.
-    pub fn at_level(&self, level: usize) -> Result<Self, Error> {
-        self.large.check_level(Op::Encode, level)?;
-        let (from, to) = (f64::from(self.log_scale), self.large.scale(level).log2());
-        if from < to {
-            return Err(Error::ScaleMismatch { op: Op::Encode, left: from, right: to });
+        let mut outputs = Vec::new();
+        for (slot, named) in self.slots.iter().enumerate() {
+            let named = named.iter().enumerate().filter_map(|(part, sum)| Some((part, (*sum)?)));
+            outputs.extend(named.map(|(part, sum)| match self.differences {
+                true => SumTerm { sum, to: 2 * slot, negative: part == 1 },
+                false => SumTerm { sum, to: 2 * slot + part, negative: false },
+            }));
         }
-        Ok(Raise { level, ..self.clone() })
-    }
-
-    /// The level of raised ciphertexts.
-    pub fn level(&self) -> usize {
-        self.level
-    }
-
-    /// The parameters of the small ring.
-    pub fn small(&self) -> &Params {
-        &self.small
-    }
-
-    /// The parameters of the large ring.
-    pub fn large(&self) -> &Params {
-        &self.large
-    }
-
-    /// The coefficients of the small ring that become slots, in ascending order.
-    pub fn reads(&self) -> Vec<usize> {
-        let used: BTreeSet<usize> = self.places.sums.iter().flatten().flatten().copied().collect();
-        used.into_iter().collect()
-    }
-
-    /// The plaintext of the large ring whose slots are what these coefficients of the small one become, each
-    /// times its factor.
-    ///
-    /// The largest sum of the factors of a sum is applied as the scale is changed, and each factor's share of
-    /// it before that. So sums are at most as large as the largest coefficient, and differences at most twice
-    /// as large.
-    ///
-    /// # Errors
-    /// [`Error::CoefficientCount`] unless there are N of the small ring, [`Error::ValueRange`] if a part of a
-    /// slot is not below 2^[`crate::MAX_WIDE_BITS`] in size, which those of a mask never are, or if a factor
-    /// is below 0 or none is above it, or if the largest sum of factors is above the quotient of the scales.
-    pub fn encode(&self, coefficients: &[i128], factors: [f64; RAISE_FACTORS]) -> Result<Plaintext, Error> {
-        if coefficients.len() != self.small.n() {
-            return Err(Error::CoefficientCount { got: coefficients.len(), max: self.small.n() });
-        }
-        let Places { sums, slots, differences } = self.places.as_ref();
-        let of_sum = |sum: &[Option<usize>; RAISE_FACTORS]| -> f64 {
-            sum.iter().zip(factors).filter(|(k, _)| k.is_some()).map(|(_, factor)| factor).sum()
-        };
-        let largest = sums.iter().map(of_sum).fold(0.0, f64::max);
-        if !factors.iter().all(|factor| (0.0..=f64::MAX).contains(factor)) {
-            return Err(Error::ValueRange { op: Op::Encode, scale: largest.log2() });
-        }
-        let share = factors.map(|factor| factor / largest);
-        let term = |(k, share): (&Option<usize>, f64)| match k {
-            Some(k) if share < 1.0 => scaled(coefficients[*k], share),
-            Some(k) => coefficients[*k],
-            None => 0,
-        };
-        let values: Vec<i128> = sums.iter().map(|sum| sum.iter().zip(share).map(term).sum()).collect();
-        let values = zeroize::Zeroizing::new(values);
-        let slot = |named: &[Option<usize>; 2]| {
-            let [first, second] = named.map(|sum| sum.map_or(0, |sum| values[sum]));
-            if *differences { [first - second, 0] } else { [first, second] }
-        };
-        let slots = zeroize::Zeroizing::new(slots.iter().map(slot).collect::<Vec<WideSlot>>());
-        Plaintext::encode_wide(&self.large, &self.encoder, &slots, self.log_scale, largest, self.level)
-    }
-
-    /// Refuses what is not a pack at the top level of the small ring and the scale of this raise.
-    ///
-    /// # Errors
-    /// [`Error::LevelMismatch`], [`Error::ScaleMismatch`].
-    pub fn check(&self, packed: &Ciphertext) -> Result<(), Error> {
-        same((packed.level, packed.scale), (self.small.max_level(), f64::from(self.log_scale).exp2()))
-    }
-
-    /// Adds the mask that `seed` stands for to every coefficient of a pack.
-    ///
-    /// # Errors
-    /// As [`Self::check`].
-    pub fn mask_assign(&self, packed: &mut Ciphertext, seed: &MaskSeed) -> Result<(), Error> {
-        self.check(packed)?;
-        let basis = self.small.q_basis(packed.level);
-        packed.c0.add_assign(basis, &from_wide(basis, &self.mask(seed), 1).into_ntt(basis));
-        Ok(())
-    }
-
-    /// The coefficients of the mask that `seed` stands for: uniform in [−q/2, q/2).
-    fn mask(&self, seed: &MaskSeed) -> Vec<i128> {
-        uniform_mask(&self.small, self.small.max_level(), seed)
-    }
-
-    /// The encoding of the mask of `seed` with these factors, which [`Self::unmask_assign`] subtracts. It can
-    /// be computed while the key holder works.
-    ///
-    /// # Errors
-    /// As [`Self::encode`].
-    pub fn encode_mask(&self, seed: &MaskSeed, factors: [f64; RAISE_FACTORS]) -> Result<Plaintext, Error> {
-        self.encode(&self.mask(seed), factors)
-    }
-
-    /// Subtracts the encoding of the mask from a raised ciphertext.
-    ///
-    /// # Errors
-    /// [`Error::LevelMismatch`], [`Error::ScaleMismatch`] if ciphertext or mask are not those of this raise.
-    pub fn unmask_assign(&self, raised: &mut Ciphertext, mask: &Plaintext) -> Result<(), Error> {
-        let want = (self.level, self.large.scale(self.level));
-        same((raised.level, raised.scale), want)?;
-        same((mask.level, mask.scale), want)?;
-        raised.c0.sub_assign(self.large.q_basis(self.level), &mask.poly);
-        Ok(())
+        Exchange::of_sums(from, to, self.sums.len(), terms, outputs)
     }
 }
 

@@ -5,9 +5,9 @@
 //! mask, is the image of the value, whoever computes the two. All arithmetic is on integers and
 //! gives the same on every machine.
 
-use crate::{Error, Op, Params, Plaintext};
+use crate::{Error, Op};
 use rns::{Basis, Coeff, Poly};
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroizing;
 
 /// Real and imaginary part of a slot, as integers.
 pub type WideSlot = [i128; 2];
@@ -158,41 +158,16 @@ impl WideEncoder {
     }
 }
 
-/// x times a factor of at most 1 in size, rounded to an integer. x is below 2^[`MAX_WIDE_BITS`] in size.
+/// x times a factor of at most 2 in size, rounded to an integer. x is below 2^[`MAX_WIDE_BITS`] in size.
 pub(crate) fn scaled(x: i128, factor: f64) -> i128 {
     rounded(x << DECODED_FRACTION, factor)
 }
 
-/// x times a factor of at most 1 in size, rounded to an integer. x has [`DECODED_FRACTION`] bits after the
+/// x times a factor of at most 2 in size, rounded to an integer. x has [`DECODED_FRACTION`] bits after the
 /// point, and is at most 2¹²⁴ with them.
 fn rounded(x: i128, factor: f64) -> i128 {
     let factor = (factor * f64::from(ROOT_FRACTION).exp2()) as i128;
     (product(x, factor) + (1 << (DECODED_FRACTION - 1))) >> DECODED_FRACTION
-}
-
-impl Plaintext {
-    /// Encodes slots that are integers at the scale 2^`log_scale`, times `factor`, at the canonical scale of
-    /// `level`. `encoder` is that of the ring degree.
-    ///
-    /// # Errors
-    /// As [`WideEncoder::coefficients`] with the quotient of the scales times `factor`;
-    /// [`Error::OutOfLevels`] if `level` is above the top level.
-    pub fn encode_wide(
-        params: &Params,
-        encoder: &WideEncoder,
-        slots: &[WideSlot],
-        log_scale: u32,
-        factor: f64,
-        level: usize,
-    ) -> Result<Self, Error> {
-        params.check_level(Op::Encode, level)?;
-        let (basis, scale) = (params.q_basis(level), params.scale(level));
-        let factor = factor * scale / f64::from(log_scale).exp2();
-        let mut coefficients = Zeroizing::new(encoder.coefficients(slots, factor)?);
-        let poly = from_wide(basis, &coefficients, 1).into_ntt(basis);
-        coefficients.zeroize();
-        Ok(Plaintext { poly, level, scale })
-    }
 }
 
 /// The polynomial with every `stride`-th of these N coefficients.
@@ -206,13 +181,13 @@ pub(crate) fn from_wide(basis: &Basis, coefficients: &[i128], stride: usize) -> 
     out
 }
 
-/// x·w/2¹²⁴, rounded down, for x and w of at most 2¹²⁴ in size.
+/// x·w/2¹²⁴, rounded down, for x of at most 2¹²⁴ and w of at most 2¹²⁵ in size.
 #[inline(always)]
 fn product(x: i128, w: i128) -> i128 {
     let split = |x: i128| ((x >> 64), (x as u64));
     let ((x1, x0), (w1, w0)) = (split(x), split(w));
     let low = (u128::from(x0) * u128::from(w0)) >> 64;
-    // Each of the three is below 2¹²⁴.
+    // The first two are at most 2¹²⁴ and 2¹²⁵, and the last one is below 2⁶⁴.
     let middle = x1 * i128::from(w0) + i128::from(x0) * w1 + low as i128;
     ((x1 * w1) << (128 - ROOT_FRACTION)) + (middle >> (ROOT_FRACTION - 64))
 }

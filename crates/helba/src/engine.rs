@@ -2,8 +2,8 @@ use super::circuit::DecisionCircuit;
 use crate::{DeepEngine, Error, Scalars, StagedEngine, refresh};
 use circuits::{Encrypted, SlotAlgebra};
 use ckks::{
-    Ciphertext, EvaluationKeys, Evaluator, Fold, KeyId, MaskSeed, Packer, Params, Plaintext, PublicKey,
-    Raise, RingKeys, RingSwitch, SeededCoefficients, SlotsToCoefficients, Undivided,
+    Ciphertext, EvaluationKeys, Evaluator, Exchange, Fold, KeyId, MaskSeed, Packer, Params, Plaintext,
+    PublicKey, RingKeys, RingSwitch, SeededCoefficients, SlotsToCoefficients, Undivided,
 };
 use protocol::exchange::{ANSWER_FLOOD_BITS, ENTRY_FLOOD_BITS, SCORES_FLOOD_BITS, TRACE_FLOOD_BITS};
 use protocol::levels::{ANSWER_LEVEL, PRODUCTS_LEVEL};
@@ -219,7 +219,7 @@ impl Engine {
     /// [`Error::Ckks`] for a ciphertext of another level or scale.
     pub fn mask<R: CryptoRng>(
         &self,
-        raise: &Raise,
+        raise: &Exchange,
         ciphertext: Ciphertext,
         rng: &mut R,
     ) -> Result<Masked, Error> {
@@ -230,18 +230,18 @@ impl Engine {
     /// As [`Self::mask`], with the mask of `seed`.
     pub(super) fn mask_with<R: CryptoRng>(
         &self,
-        raise: &Raise,
+        raise: &Exchange,
         mut ciphertext: Ciphertext,
         seed: MaskSeed,
         rng: &mut R,
     ) -> Result<Masked, Error> {
-        raise.mask_assign(&mut ciphertext, &seed)?;
+        raise.mask_assign(std::slice::from_mut(&mut ciphertext), &seed)?;
         ckks::rerandomise_assign(self.params(), &self.scores.public_key, &mut ciphertext, rng);
         Ok(Masked { ciphertext, seed })
     }
 
     /// Square root, comparison and argmax of the users of a pack, from raised scores whose mask is `mask`
-    /// ([`Raise::encode_mask`]).
+    /// ([`Exchange::encode_mask`]).
     ///
     /// # Errors
     /// [`Error::Ckks`] for a ciphertext that is not one of this raise, or if a key is missing; as
@@ -249,12 +249,12 @@ impl Engine {
     pub fn evaluate<R: CryptoRng>(
         &self,
         circuit: &DecisionCircuit,
-        raise: &Raise,
+        raise: &Exchange,
         mut raised: Ciphertext,
-        mask: &Plaintext,
+        mask: &[Plaintext],
         rng: &mut R,
     ) -> Result<Evaluated, Error> {
-        raise.unmask_assign(&mut raised, mask)?;
+        raise.unmask_assign(std::slice::from_mut(&mut raised), mask)?;
         self.evaluated(circuit.products(&self.slots, &raised)?, rng)
     }
 

@@ -4,7 +4,7 @@ use crate::levels::{ANSWER_LEVEL, PRODUCTS_LEVEL};
 use crate::products::{PRODUCT_FACTORS, ProductExchanges, ProductStep};
 use crate::staged::{STAGED_FACTORS, Staging};
 use crate::{BanditConfig, LOG_SCORE, LOG_STATISTICS, Plan, Rings, ScoreLayout, ScoreRing, Updates};
-use ckks::{Exchange, Params, RAISE_FACTORS, Raise, SlotsToCoefficients};
+use ckks::{Exchange, Params, RAISE_FACTORS, SlotsToCoefficients};
 use serde::{Deserialize, Serialize};
 
 /// What a holder of the key is asked for.
@@ -54,7 +54,7 @@ pub struct Exchanges {
     /// The coefficients of contexts, model and statistics.
     pub layout: ScoreLayout,
     /// Scores of the users of an evaluation become slots.
-    pub scores: Raise,
+    pub scores: Exchange,
     /// The entries of several users become coefficients in the ring of answers, at the scale of the slots.
     pub answers: SlotsToCoefficients,
     /// Those of updates in slots.
@@ -69,7 +69,7 @@ pub struct Exchanges {
 #[derive(Debug, Clone)]
 pub struct SlotExchanges {
     /// A sum of feedbacks becomes statistics.
-    pub statistics: Raise,
+    pub statistics: Exchange,
     /// A model becomes the coefficients that contexts are multiplied by.
     pub model: SlotsToCoefficients,
 }
@@ -91,10 +91,10 @@ impl Exchanges {
         let layout = ScoreLayout::new(config, plan, ring);
         let Rings { updates, decisions, by, .. } = &rings.into();
         let slots = decisions.max_slots();
-        let scores = Raise::new(small, decisions, layout.raised_scores(slots), LOG_SCORE, plan.scores_level)?;
+        let scores = layout.raised_scores(slots).exchange(small, decisions, LOG_SCORE, plan.scores_level)?;
         let of_slots = || {
             let places = layout.raised_statistics(updates.max_slots());
-            let statistics = Raise::new(small, updates, places, LOG_STATISTICS, plan.statistics_level)?;
+            let statistics = places.exchange(small, updates, LOG_STATISTICS, plan.statistics_level)?;
             let (level, count) = (plan.refresh_level, plan.model_slots);
             let scale = updates.scale(plan.model_level);
             let model = SlotsToCoefficients::new(updates, small, level, count, scale, &layout.model())?;

@@ -16,7 +16,7 @@
 use crate::{Error, check_features};
 pub use bandit::LinearConfig;
 use bandit::{Schedule, Width};
-use ckks::{Params, ParamsSpec, UniformRefresh};
+use ckks::{Domain, Exchange, MapTerm, Params, ParamsSpec, Side};
 use fault::OutOfRange;
 use num_complex::Complex64;
 
@@ -85,16 +85,28 @@ impl PaperPlan {
     ///
     /// # Errors
     /// As [`Self::refresh`].
-    pub fn opening(params: &Params) -> Result<UniformRefresh, ckks::Error> {
-        UniformRefresh::new(params, PAPER_SLOTS, PAPER_OPEN_LEVEL, params.max_level())
+    pub fn opening(params: &Params) -> Result<Exchange, ckks::Error> {
+        Self::from_level(params, PAPER_OPEN_LEVEL)
     }
 
     /// The raise of a vector from [`PAPER_RAISE_LEVEL`] to the top level of `params`.
     ///
     /// # Errors
     /// [`ckks::Error::BadParams`] never for the parameters of a plan.
-    pub fn refresh(params: &Params) -> Result<UniformRefresh, ckks::Error> {
-        UniformRefresh::new(params, PAPER_SLOTS, PAPER_RAISE_LEVEL, params.max_level())
+    pub fn refresh(params: &Params) -> Result<Exchange, ckks::Error> {
+        Self::from_level(params, PAPER_RAISE_LEVEL)
+    }
+
+    /// The exchange of a vector of period [`PAPER_SLOTS`] at `level` for itself at the top level. Only every
+    /// N/(2·[`PAPER_SLOTS`])-th coefficient belongs to such a vector; the others hold noise, and become 0.
+    fn from_level(params: &Params, level: usize) -> Result<Exchange, ckks::Error> {
+        let side = |level| {
+            let (params, scale) = (params.clone(), params.scale(level));
+            Side { params, domain: Domain::Coefficients, ciphertexts: 1, level, scale }
+        };
+        let own = (0..params.n()).step_by(params.max_slots() / PAPER_SLOTS);
+        let terms = own.map(|k| MapTerm { from: k, to: k, weight: 1.0, group: 0 }).collect();
+        Exchange::new(side(level), side(params.max_level()), terms)
     }
 }
 

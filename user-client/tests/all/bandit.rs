@@ -128,7 +128,7 @@ impl Server {
         let (params, id, level) =
             (engine.decision_params(), engine.decision_key_id(), self.created.plan.scores_level);
         let raised = ckks::read_ciphertext(params, id, level, frame).unwrap();
-        let mask = raise.encode_mask(&masked.seed, factors).unwrap();
+        let mask = raise.encode_mask(&masked.seed, &factors).unwrap();
         let evaluated = engine.evaluate(&circuit, raise, raised, &mask, &mut self.rng).unwrap();
         let exchanged = (!alone).then(|| self.exchange(device, &evaluated));
         let mut replies = Vec::new();

@@ -2,9 +2,8 @@
 
 use crate::common::rng;
 use ckks::{
-    Ciphertext, EvaluationKeys, Evaluator, LOGN13_LOGQP147_SCORES, LOGN15_LOGQP825_DEPTH17,
-    MAX_WIDE_COEFFICIENT_BITS, Packer, Params, Places, Plaintext, Raise, SlotsToCoefficients, Term,
-    pack_elements,
+    Ciphertext, EvaluationKeys, Evaluator, Exchange, LOGN13_LOGQP147_SCORES, LOGN15_LOGQP825_DEPTH17,
+    MAX_WIDE_COEFFICIENT_BITS, Packer, Params, Places, Plaintext, SlotsToCoefficients, Term, pack_elements,
 };
 use ckks_secret::{SecretKey, decrypt, decrypt_coefficients, raise, slots_to_coefficients};
 use rand::{Rng, RngExt};
@@ -176,16 +175,18 @@ fn attack_garbage_beside_the_scores_reaches_nobody() {
         }
         let mut packed = packer.finish().unwrap();
         let places = scored.places(large.max_slots(), &positions);
-        let raising = Raise::new(params, &large, places, LOG_PRODUCT, level).unwrap();
+        let raising = places.exchange(params, &large, LOG_PRODUCT, level).unwrap();
         let seed = ckks::mask_seed(&mut rng);
-        raising.mask_assign(&mut packed, &seed).unwrap();
+        raising.mask_assign(std::slice::from_mut(&mut packed), &seed).unwrap();
         let mut raised = raise(&raising, secret, &large_secret, &packed, [1.0; 3], &mut rng)
             .unwrap()
             .expand(&large_secret);
         // What the key holder has read is as wide as the mask: nothing like a score.
         decrypt(&large_secret, &raised, large.max_slots())
             .with(|slots| assert!(slots[0].re.abs() > 1e6, "{}", slots[0]));
-        raising.unmask_assign(&mut raised, &raising.encode_mask(&seed, [1.0; 3]).unwrap()).unwrap();
+        raising
+            .unmask_assign(std::slice::from_mut(&mut raised), &raising.encode_mask(&seed, &[1.0; 3]).unwrap())
+            .unwrap();
         assert_eq!((raised.level(), raised.scale()), (level, large.scale(level)));
 
         let per_evaluation = large.max_slots() / (arms * arms);
@@ -230,7 +231,7 @@ fn raises_place_differences_of_sums() {
         _ => [Some(j % (count + 1)), Some(7 * j % count)],
     };
     let places = Places { sums: sums.clone(), slots: (0..slots).map(named).collect(), differences: true };
-    let raising = Raise::new(params, &large, places, LOG_PRODUCT, 11).unwrap();
+    let raising = places.exchange(params, &large, LOG_PRODUCT, 11).unwrap();
     let values: Vec<f64> = (0..2 * count + 1).map(|_| rng.random_range(-0.9..0.9)).collect();
     let mut coefficients: Vec<i64> = values.iter().map(|v| (v * unit).round() as i64).collect();
     coefficients.resize(params.n(), 0);
@@ -238,10 +239,12 @@ fn raises_place_differences_of_sums() {
     for factors in [[0.3, 1.7, 0.9], [0.01, 0.0, 40.0], [1.0; 3]] {
         let mut packed = ckks_secret::encrypt(secret, &message, &mut rng).expand(secret);
         let seed = ckks::mask_seed(&mut rng);
-        raising.mask_assign(&mut packed, &seed).unwrap();
+        raising.mask_assign(std::slice::from_mut(&mut packed), &seed).unwrap();
         let raised = raise(&raising, secret, &large_secret, &packed, factors, &mut rng).unwrap();
         let mut raised = raised.expand(&large_secret);
-        raising.unmask_assign(&mut raised, &raising.encode_mask(&seed, factors).unwrap()).unwrap();
+        raising
+            .unmask_assign(std::slice::from_mut(&mut raised), &raising.encode_mask(&seed, &factors).unwrap())
+            .unwrap();
         let sum = |sum: Option<usize>| -> f64 {
             let named = sum.map_or([None; 3], |sum| sums[sum]);
             named.iter().zip(factors).filter_map(|(k, factor)| k.map(|k| values[k] * factor)).sum()
@@ -257,12 +260,10 @@ fn raises_place_differences_of_sums() {
     let half: i128 = params.q_basis(params.max_level()).primes().map(i128::from).product::<i128>() / 2;
     let widest: Vec<i128> = (0..params.n()).map(|k| if k / 2 % 2 == 0 { -half } else { half }).collect();
     for factors in [[0.3, 0.3, 0.3], [0.25, 0.75, 0.1], [0.0, 1.0, 0.0]] {
-        raising.encode(&widest, factors).unwrap();
+        raising.encode(&[&widest], &factors).unwrap();
     }
-    for factors in
-        [[0.0; 3], [-0.1, 1.0, 1.0], [f64::NAN, 1.0, 1.0], [f64::INFINITY, 1.0, 1.0], [2e5, 2e5, 0.0]]
-    {
-        let refused = raising.encode(&widest, factors);
+    for factors in [[-0.1, 1.0, 1.0], [f64::NAN, 1.0, 1.0], [f64::INFINITY, 1.0, 1.0], [2e5, 2e5, 0.0]] {
+        let refused = raising.encode(&[&widest], &factors);
         assert!(matches!(refused, Err(ckks::Error::ValueRange { .. })), "{factors:?}: {refused:?}");
     }
 }
@@ -286,15 +287,15 @@ fn attack_huge_contexts_do_not_show_the_model_to_a_key_holder() {
     let mut packer = Packer::new(evaluator, scored.gap, params.max_level(), scale).unwrap();
     packer.push(evaluator.undivided(&scores)).unwrap();
     let packed = packer.finish().unwrap();
-    let raising =
-        Raise::new(params, &large, scored.places(large.max_slots(), &[0]), LOG_PRODUCT, 14).unwrap();
+    let places = scored.places(large.max_slots(), &[0]);
+    let raising = places.exchange(params, &large, LOG_PRODUCT, 14).unwrap();
     let mut seen = |narrow: bool| {
         let signs = (0..24).filter(|_| {
             let (mut masked, seed) = (packed.clone(), ckks::mask_seed(&mut rng));
             if narrow {
                 ckks::mask_assign(params, &mut masked, &seed);
             } else {
-                raising.mask_assign(&mut masked, &seed).unwrap();
+                raising.mask_assign(std::slice::from_mut(&mut masked), &seed).unwrap();
             }
             let raised = raise(&raising, secret, &large_secret, &masked, [1.0; 3], &mut rng).unwrap();
             let raised = raised.expand(&large_secret);
@@ -316,10 +317,10 @@ fn raises_refuse_another_level_or_scale() {
     let large_secret = SecretKey::generate(&large, &mut rng);
     let mut places = vec![[None; 2]; large.max_slots()];
     places[0] = [Some(0), None];
-    let raising = Raise::new(params, &large, Places::parts(&places), LOG_PRODUCT, 14).unwrap();
+    let raising = Places::parts(&places).exchange(params, &large, LOG_PRODUCT, 14).unwrap();
     let pack = |level: usize, scale: u32| Ciphertext::zero(params, level).with_scale(f64::from(scale).exp2());
     let mut level = |mut ct: Ciphertext| {
-        let masked = raising.mask_assign(&mut ct, &[1; 32]);
+        let masked = raising.mask_assign(std::slice::from_mut(&mut ct), &[1; 32]);
         let raised = raise(&raising, secret, &large_secret, &ct, [1.0; 3], &mut rng);
         (masked.is_ok(), raised.is_ok())
     };
@@ -327,8 +328,11 @@ fn raises_refuse_another_level_or_scale() {
     assert_eq!(level(pack(0, LOG_PRODUCT)), (false, false));
     assert_eq!(level(pack(1, 22)), (false, false));
     let mut lower = Ciphertext::zero(&large, 13);
-    let mask = raising.encode_mask(&[1; 32], [1.0; 3]).unwrap();
-    assert!(matches!(raising.unmask_assign(&mut lower, &mask), Err(ckks::Error::LevelMismatch { .. })));
+    let mask = raising.encode_mask(&[1; 32], &[1.0; 3]).unwrap();
+    assert!(matches!(
+        raising.unmask_assign(std::slice::from_mut(&mut lower), &mask),
+        Err(ckks::Error::LevelMismatch { .. })
+    ));
 }
 
 /// No raise reads or writes beside its rings, and no mask of another level is taken off.
@@ -338,7 +342,7 @@ fn attack_raises_beside_their_rings_are_refused() {
     let large = ckks::TOY_LOGN12_DEPTH21.validate().unwrap();
     let (slots, top, level) = (large.max_slots(), large.max_level(), 14);
     let new = |small: &Params, places: Places, log_scale: u32, level: usize| {
-        Raise::new(small, &large, places, log_scale, level)
+        places.exchange(small, &large, log_scale, level)
     };
     let naming = |coefficient: usize| {
         let mut places = vec![[None; 2]; slots];
@@ -348,36 +352,36 @@ fn attack_raises_beside_their_rings_are_refused() {
     let raising = new(params, naming(params.n() - 1), LOG_PRODUCT, level).unwrap();
     let mut unknown = naming(0);
     unknown.slots[0] = [Some(1), None];
-    for places in
-        [Places::parts(&vec![[None; 2]; slots - 1]), Places::parts(&vec![[None; 2]; slots + 1]), unknown]
-    {
-        let refused = new(params, places, LOG_PRODUCT, level);
+    for count in [slots - 1, slots + 1] {
+        let refused = new(params, Places::parts(&vec![[None; 2]; count]), LOG_PRODUCT, level);
         assert!(matches!(refused, Err(ckks::Error::SlotCount { .. })), "{refused:?}");
     }
-    let refused = new(params, naming(params.n()), LOG_PRODUCT, level);
-    assert!(matches!(refused, Err(ckks::Error::CoefficientCount { .. })), "{refused:?}");
+    for places in [unknown, naming(params.n())] {
+        let refused = new(params, places, LOG_PRODUCT, level);
+        assert!(matches!(refused, Err(ckks::Error::CoefficientCount { .. })), "{refused:?}");
+    }
     let low = large.scale(level).log2() as u32 - 1;
-    for (refused, again) in [
-        (new(params, naming(0), LOG_PRODUCT, top + 1), raising.at_level(top + 1)),
-        (new(params, naming(0), low, level), new(params, naming(0), low, level - 1)),
-    ] {
-        for refused in [refused, again] {
-            let scale = matches!(refused, Err(ckks::Error::ScaleMismatch { .. }));
-            assert!(scale || matches!(refused, Err(ckks::Error::OutOfLevels { .. })), "{refused:?}");
-        }
+    let refused = new(params, naming(0), LOG_PRODUCT, top + 1);
+    assert!(matches!(refused, Err(ckks::Error::OutOfLevels { .. })), "{refused:?}");
+    for level in [level, level - 1] {
+        let refused = new(params, naming(0), low, level);
+        assert!(matches!(refused, Err(ckks::Error::ScaleMismatch { .. })), "{refused:?}");
     }
     // q of a small ring has at most 99 bits, so that a masked value fits the encoder.
     let refused = new(&large, naming(0), LOG_PRODUCT, level);
     assert!(matches!(refused, Err(ckks::Error::BadParams(_))), "{refused:?}");
     for count in [params.n() - 1, params.n() + 1] {
-        let refused = raising.encode(&vec![0; count], [1.0; 3]);
+        let refused = raising.encode(&[vec![0; count]], &[1.0; 3]);
         assert!(matches!(refused, Err(ckks::Error::CoefficientCount { .. })));
     }
     let mut raised = Ciphertext::zero(&large, level);
-    let mask = |level| raising.at_level(level).unwrap().encode_mask(&[1; 32], [1.0; 3]).unwrap();
-    let refused = raising.unmask_assign(&mut raised, &mask(level - 1));
+    let mask = |level| {
+        let raising: Exchange = new(params, naming(params.n() - 1), LOG_PRODUCT, level).unwrap();
+        raising.encode_mask(&[1; 32], &[1.0; 3]).unwrap()
+    };
+    let refused = raising.unmask_assign(std::slice::from_mut(&mut raised), &mask(level - 1));
     assert!(matches!(refused, Err(ckks::Error::LevelMismatch { .. })), "{refused:?}");
-    raising.unmask_assign(&mut raised, &mask(level)).unwrap();
+    raising.unmask_assign(std::slice::from_mut(&mut raised), &mask(level)).unwrap();
 }
 
 /// No exchange of a model reads or writes beside its rings, and a key holder takes no model of another level.

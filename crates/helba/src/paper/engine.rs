@@ -4,7 +4,7 @@ use super::Holder;
 use crate::Error;
 use circuits::paper::Raises;
 use circuits::{Encrypted, SlotAlgebra};
-use ckks::{Ciphertext, EvaluationKeys, Evaluator, KeyId, MaskSeed, Params, PublicKey, UniformRefresh};
+use ckks::{Ciphertext, EvaluationKeys, Evaluator, Exchange, KeyId, MaskSeed, Params, PublicKey};
 use protocol::paper::{PAPER_RAISE_LEVEL, PAPER_SLOTS, PaperPlan};
 use rand::CryptoRng;
 
@@ -12,8 +12,8 @@ use rand::CryptoRng;
 #[derive(Debug, Clone)]
 pub struct PaperEngine {
     alg: Encrypted,
-    refresh: UniformRefresh,
-    opening: UniformRefresh,
+    refresh: Exchange,
+    opening: Exchange,
     public_key: PublicKey,
     key_id: KeyId,
 }
@@ -63,7 +63,7 @@ impl PaperEngine {
 
     /// The parameters.
     pub fn params(&self) -> &Params {
-        self.refresh.params()
+        &self.refresh.from().params
     }
 
     /// The id of the key pair.
@@ -97,7 +97,7 @@ impl PaperEngine {
         ckks::write_ciphertext(self.params(), self.key_id, ciphertext)
     }
 
-    fn exchange_of(&self, task: HolderTask) -> &UniformRefresh {
+    fn exchange_of(&self, task: HolderTask) -> &Exchange {
         match task {
             HolderTask::Raise => &self.refresh,
             HolderTask::Open => &self.opening,
@@ -128,9 +128,9 @@ impl PaperEngine {
         rng: &mut R,
     ) -> Result<(Ciphertext, MaskSeed), circuits::Error> {
         let exchange = self.exchange_of(task);
-        let mut masked = self.rerandomised(vector, exchange.from(), rng)?;
+        let mut masked = self.rerandomised(vector, exchange.from().level, rng)?;
         let seed = ckks::mask_seed_for(&masked, rng);
-        exchange.mask_assign(&mut masked, &seed)?;
+        exchange.mask_assign(std::slice::from_mut(&mut masked), &seed)?;
         Ok((masked, seed))
     }
 
@@ -182,7 +182,9 @@ where
         let HolderAnswer::Raised(mut raised) = self.sent(HolderTask::Raise, masked)? else {
             return Err(OTHER_ANSWER);
         };
-        self.engine.refresh.unmask_assign(&mut raised, &seed)?;
+        let refresh = &self.engine.refresh;
+        let mask = refresh.encode_mask(&seed, &[1.0])?;
+        refresh.unmask_assign(std::slice::from_mut(&mut raised), &mask)?;
         self.raises += 1;
         Ok(raised)
     }

@@ -206,7 +206,7 @@ impl EncryptedBandit {
         let (factors, deep) = (layout.statistics_factors(), engine.deep());
         let s = &mut self.state;
         let mut raised = ckks::read_ciphertext(deep.params(), deep.key_id(), s.plan.statistics_level, frame)?;
-        raise.unmask_assign(&mut raised, &raise.encode_mask(&seed, factors)?)?;
+        raise.unmask_assign(std::slice::from_mut(&mut raised), &raise.encode_mask(&seed, &factors)?)?;
         let Statistics::Slots { statistics, .. } = &mut s.statistics else { return Err(unasked(task)) };
         deep.evaluator().add_assign(Arc::make_mut(statistics), &raised)?;
         let (task, seed) = (s.next_task(), s.mask());

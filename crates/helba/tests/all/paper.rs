@@ -152,8 +152,9 @@ impl World {
         let (refresh, opening) = (PaperPlan::refresh(params).unwrap(), PaperPlan::opening(params).unwrap());
         match task {
             HolderTask::Raise => {
-                let raised = ckks_secret::refresh(&refresh, secret, masked, rng).unwrap();
-                HolderAnswer::Raised(raised.expand(secret))
+                let masked = std::slice::from_ref(masked);
+                let raised = ckks_secret::exchange(&refresh, secret, secret, masked, &[1.0], rng).unwrap();
+                HolderAnswer::Raised(raised.into_iter().next().unwrap().expand(secret))
             }
             HolderTask::Open => {
                 let bits = PAPER_TRACE_FLOOD_BITS;
@@ -287,7 +288,7 @@ fn exchanges_return_the_values() {
     let high = world.party.encrypt(&[Complex64::ZERO; PAPER_SLOTS], PAPER_RAISE_LEVEL + 1);
     let secret = &world.party.secret;
     for wrong in [&low, &high] {
-        assert!(ckks_secret::refresh(&refresh, secret, wrong, &mut rng).is_err());
+        assert!(ckks_secret::exchange(&refresh, secret, secret, &[wrong.clone()], &[1.0], &mut rng).is_err());
     }
     assert!(ckks_secret::flooded_constant(&opening, secret, &high, 6, &mut rng).is_err());
 }

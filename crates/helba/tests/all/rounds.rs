@@ -157,7 +157,7 @@ impl World {
             &mut self.rng,
         );
         let raised = raised.unwrap().expand(&self.decisions.secret);
-        let mask = raise.encode_mask(&masked.seed, factors).unwrap();
+        let mask = raise.encode_mask(&masked.seed, &factors).unwrap();
         let start = Instant::now();
         let evaluated = self.engine.evaluate(&circuit, raise, raised, &mask, &mut self.rng).unwrap();
         let time = start.elapsed();
@@ -241,7 +241,7 @@ impl World {
         let (small, deep) = (&self.small.secret, &self.decisions.secret);
         let raised = ckks_secret::raise(raise, small, deep, &masked.ciphertext, factors, &mut self.rng);
         let raised = raised.unwrap().expand(deep);
-        let mask = raise.encode_mask(&masked.seed, factors).unwrap();
+        let mask = raise.encode_mask(&masked.seed, &factors).unwrap();
         self.engine.evaluate(&circuit, raise, raised, &mask, &mut self.rng).unwrap()
     }
 

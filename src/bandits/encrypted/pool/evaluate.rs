@@ -301,11 +301,11 @@ impl EncryptedServed {
         // What the mask becomes is computed while the raiser works.
         let served = self.clone();
         let mask = tokio::task::spawn_blocking(move || {
-            rayon::scope(|_| served.exchanges.scores.encode_mask(&seed, factors))
+            rayon::scope(|_| served.exchanges.scores.encode_mask(&seed, &factors))
         });
         let (kind, masked) = (TaskKind::Scores { factors }, self.small_frame(masked));
         let (sender, receiver) = oneshot::channel();
-        let awaited = Awaited::Scores(sender, self.exchanges.scores.level());
+        let awaited = Awaited::Scores(sender, self.exchanges.scores.to().level);
         let (raised, raising) = self.ask_a_holder((kind, masked), (awaited, receiver), users, turn).await?;
         let raise = began.elapsed();
         self.shared.stages.metrics.took(Step::Raise, raise);
@@ -455,7 +455,7 @@ impl EncryptedServed {
         circuit: &DecisionCircuit,
         requests: usize,
         raised: Ciphertext,
-        mask: &ckks::Plaintext,
+        mask: &[ckks::Plaintext],
         users: &[User],
         tests: bool,
     ) -> Result<Computed, Error> {
