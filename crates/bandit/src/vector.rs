@@ -40,9 +40,11 @@ pub fn argmax(values: impl Iterator<Item = f64>) -> usize {
     values.enumerate().fold((0, f64::NEG_INFINITY), better).0
 }
 
-/// The quadratic form `x^T A x` of the matrix `a`, whose order is the length of `x`.
+/// The quadratic form `x^T A x` of the matrix `a`, whose order is the length of `x`. Rows of `a` that a zero
+/// of `x` multiplies are not read.
 pub fn quadratic_form(a: &[f64], x: &[f64]) -> f64 {
-    a.chunks_exact(x.len()).zip(x).map(|(row, xi)| xi * dot(row, x)).sum()
+    let rows = a.chunks_exact(x.len()).zip(x).filter(|(_, xi)| **xi != 0.0);
+    rows.map(|(row, xi)| xi * dot(row, x)).sum()
 }
 
 /// Adds `weight x x^T` to the matrix `a`, whose order is the length of `x`. A symmetric matrix stays
@@ -62,6 +64,15 @@ mod tests {
         assert_eq!(argmax([1.0, 3.0, 3.0].into_iter()), 1);
         assert_eq!(argmax([f64::NAN, 2.0].into_iter()), 1);
         assert_eq!(argmax(std::iter::empty()), 0);
+    }
+
+    #[test]
+    fn quadratic_forms_skip_zeros_only() {
+        let a = [2.0, 1.0, 0.5, 1.0, 3.0, 0.25, 0.5, 0.25, 4.0];
+        for (x, form) in [([0.0, 0.0, 0.0], 0.0), ([0.0, -2.0, 0.0], 12.0), ([1.0, 0.0, 2.0], 20.0)] {
+            assert_eq!(quadratic_form(&a, &x), form);
+        }
+        assert_eq!(quadratic_form(&a, &[1.0, -1.0, 2.0]), 2.0 + 3.0 + 16.0 - 2.0 + 2.0 - 1.0);
     }
 
     #[test]
