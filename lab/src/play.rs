@@ -5,6 +5,9 @@ use anyhow::Result;
 use bandit::{Environment, Policy};
 use privacy::source::SplitMix64;
 
+/// The further number of a run: the share of the slots of its second half that had no regret.
+pub const LATE: &str = "share of the best arm in the second half";
+
 /// The slots at which a curve is kept: 48 slots in equal ratios, and the twentieths of `slots`, ascending.
 pub fn checkpoints(slots: u64) -> Vec<u64> {
     let ratio = (slots as f64).powf(1.0 / 48.0);
@@ -45,7 +48,8 @@ pub fn curve_only<P>(_: &P, run: Run) -> Run {
 }
 
 /// Cumulative regret at the slots `at` (ascending). The share of pulls of each of the first eight arms is
-/// kept as `share of arm i`.
+/// kept as `share of arm i`, and that of the best arms, those without regret, in the second half of the slots
+/// as [`LATE`].
 ///
 /// Environment and policy draw from two streams of one seed, so that policies on equal seeds meet equal
 /// slots. The generator is for simulation only. Once `settled` names an arm, the policy plays it to the end
@@ -67,19 +71,25 @@ where
 {
     let (mut slots, mut own) = (SplitMix64::new(seed), SplitMix64::noise(seed));
     let mut pulls = vec![0u64; environment.arms()];
-    let (mut regret, mut slot) = (0.0, 0);
+    let (mut regret, mut slot, mut late) = (0.0, 0, 0);
+    let slots_in_all = at.last().copied().unwrap_or(0);
+    let half = slots_in_all / 2;
     let mut points = Vec::with_capacity(at.len());
     for &end in at {
         while slot < end && environment.begin(&mut slots) {
             if let Some(arm) = settled(policy) {
-                regret += environment.play(arm, &mut slots)?.regret * (end - slot) as f64;
+                let each = environment.play(arm, &mut slots)?.regret;
+                regret += each * (end - slot) as f64;
+                late += if each == 0.0 { end.max(half) - slot.max(half) } else { 0 };
                 pulls[arm] += end - slot;
                 slot = end;
                 break;
             }
             slot += 1;
             let arm = policy.decide(environment.context()?, &mut own)?;
-            regret += environment.play(arm, &mut slots)?.regret;
+            let outcome = environment.play(arm, &mut slots)?;
+            regret += outcome.regret;
+            late += u64::from(slot > half && outcome.regret == 0.0);
             policy.learn(environment.context()?, arm, environment.feedback()?, &mut own)?;
             pulls[arm] += 1;
         }
@@ -87,5 +97,6 @@ where
     }
     let share = |n: &u64| *n as f64 / slot.max(1) as f64;
     let shares = pulls.iter().take(8).enumerate().map(|(i, n)| (format!("share of arm {i}"), share(n)));
-    Ok(Run { points, figures: shares.collect() })
+    let late = (LATE.to_owned(), late as f64 / (slots_in_all - half).max(1) as f64);
+    Ok(Run { points, figures: shares.chain([late]).collect() })
 }

@@ -4,7 +4,7 @@ use crate::experiment::{
     Card, Claim, Decision, Experiment, Interval, Panel, PanelResult, Results, Scale, Series, SeriesResult,
     listed,
 };
-use crate::play::{self, curve_only};
+use crate::play::{self, LATE, curve_only};
 use anyhow::Result;
 use bandit::stochastic::{BernoulliArms, Ucb1};
 use bandit::toy::Toy;
@@ -24,14 +24,30 @@ const TWO: &str = "constant 2";
 const PAPER: &str = "the paper's width";
 const UCB1: &str = "UCB1";
 
-/// The share of seeds in which the best arm must be the one that is played most.
+/// The share of seeds in which a width must not lock in.
 const SHARE: f64 = 0.98;
+
+/// A run is locked in if it plays the best arm in a smaller share of the second half of its rounds.
+const LOCKED: f64 = 0.05;
 
 /// Means of two arms, the better one last, and rounds. A policy that tells 0.85 from 0.88 with two deviations
 /// by pulling both arms equally often needs 2 · 2² · (0.85 · 0.15 + 0.88 · 0.12)/0.03² = 2070 rounds; five
 /// times as many leave room for what an arm of the two is not pulled.
 const TRIALS: [([f64; 2], u64); 4] =
     [([0.70, 0.95], 300), ([0.90, 0.95], 5_000), ([0.02, 0.03], 20_000), ([0.85, 0.88], 10_000)];
+
+/// Numbers of arms of the long trials, which have [`LONG`] rounds each.
+const LONG_TRIALS: [usize; 3] = [2, 16, 32];
+const LONG: u64 = 40_000;
+
+/// Title and means of the arms of a long trial: of two arms 0.50 and 0.53, of more equal steps from 0.3 to 0.7.
+fn long_trial(k: usize) -> (String, Vec<f64>) {
+    if k == 2 {
+        return (title([0.50, 0.53]), vec![0.50, 0.53]);
+    }
+    let mean = |arm: usize| 0.3 + 0.4 * arm as f64 / (k - 1) as f64;
+    (format!("{k} arms from 0.3 to 0.7"), (0..k).map(mean).collect())
+}
 
 /// Features and arms of the context sets.
 const CONTEXTS: (usize, usize) = (8, 8);
@@ -93,6 +109,14 @@ impl Environment for Numbered {
     }
 }
 
+/// The regret of a width over rounds with arms of these means.
+fn numbered(label: &str, width: Width, means: &[f64], rounds: u64) -> Result<Series> {
+    let (config, arms) = (config(means.len(), means.len(), width), Numbered::new(means)?);
+    let settings = format!("{rounds} rounds; means {means:?}; {config:?}");
+    let policy = move || Ok(HelbaClear::new(config, Arithmetic::Exact)?);
+    Ok(play::series(label, settings, rounds, policy, move |_| Ok(arms.clone()), |_, run| run))
+}
+
 fn title(means: [f64; 2]) -> String {
     format!("arms of {:.2} and {:.2}", means[0], means[1])
 }
@@ -108,7 +132,7 @@ impl Experiment for Exploration {
             stand_in: None,
             seeds: [1000, 4],
             notes: "HELBA in the clear with exact arithmetic and without delay of updates; λ = 1, L = 1, growth_or_every 16, rewards in [0, \
-                    1] that are not centred. A tie goes to the arm that the public order of the round prefers. Two Bernoulli arms have \
+                    1] that are not centred. A tie goes to the arm that the public order of the round prefers. Bernoulli arms have \
                     one-hot features; context sets are those of helba-schedules, with Gaussian noise of 0.5.",
         }
     }
@@ -117,16 +141,10 @@ impl Experiment for Exploration {
         let mut panels = Vec::new();
         for (means, rounds) in TRIALS {
             let rounds = scale.of(rounds, rounds.min(300));
-            let arms = Numbered::new(&means)?;
-            let clear = arms.arms.clone();
-            let mut series: Vec<Result<Series>> = Vec::new();
-            for (label, width) in rows() {
-                let (config, arms) = (config(2, 2, width), arms.clone());
-                let settings = format!("{rounds} rounds; means {means:?}; {config:?}");
-                let policy = move || Ok(HelbaClear::new(config, Arithmetic::Exact)?);
-                let environment = move |_| Ok(arms.clone());
-                series.push(Ok(play::series(label, settings, rounds, policy, environment, |_, run| run)));
-            }
+            let clear = BernoulliArms::new(&means)?;
+            let widths = rows().into_iter();
+            let mut series: Vec<_> =
+                widths.map(|(label, width)| numbered(label, width, &means, rounds)).collect();
             let settings = format!("{rounds} rounds; means {means:?}; UCB1");
             let environment = move |_| Ok(clear.clone());
             series.push(Ok(play::series(
@@ -138,6 +156,12 @@ impl Experiment for Exploration {
                 |_, run| run,
             )));
             panels.push(Panel::regret_over("round", title(means), series)?);
+        }
+        for k in LONG_TRIALS {
+            let (title, means) = long_trial(k);
+            let widths = rows().into_iter().filter(|(label, _)| [DEFAULT, ONE, TWO].contains(label));
+            let series = widths.map(|(label, width)| numbered(label, width, &means, scale.of(LONG, 300)));
+            panels.push(Panel::regret_over("round", title, series)?);
         }
         let rounds = scale.of(4_000, 200);
         let series = rows().into_iter().map(|(label, width)| {
@@ -156,8 +180,10 @@ impl Experiment for Exploration {
     }
 
     fn claims(&self, results: &Results) -> Vec<Claim> {
-        let trials: Vec<&PanelResult> =
-            results.panels.iter().filter(|panel| panel.title != CONTEXT_PANEL).collect();
+        let trials: Vec<&PanelResult> = TRIALS
+            .iter()
+            .filter_map(|(means, _)| results.panels.iter().find(|panel| panel.title == title(*means)))
+            .collect();
         let shares = |label: &str| -> Vec<(&str, Interval)> {
             let of = |panel: &&'_ PanelResult| Some(best_is_played_most(panel.series(label)?));
             trials.iter().filter_map(|panel| Some((panel.title.as_str(), of(panel)?))).collect()
@@ -184,7 +210,28 @@ impl Experiment for Exploration {
         let contexts = [DEFAULT, HALF, ONE, TWO, PAPER]
             .into_iter()
             .filter_map(|label| Some(format!("{label} {}", context(label)?.shown(1))));
-        vec![
+        let long = LONG_TRIALS.map(|k| long_trial(k).0);
+        let long_shares = |label: &str| {
+            long.iter()
+                .filter_map(|t| Some(best_is_played_late(results.series(t, label)?)))
+                .collect::<Vec<_>>()
+        };
+        let locked = |label: &str| {
+            listed(
+                long.iter()
+                    .zip(long_shares(label))
+                    .map(|(title, share)| format!("{title} {:.1} %", 100.0 * (1.0 - share.estimate))),
+            )
+        };
+        let long_regrets = listed(long.iter().map(|title| {
+            let shown = [DEFAULT, ONE, TWO].map(|label| {
+                results
+                    .series(title, label)
+                    .map_or(String::new(), |series| format!("{label} {}", series.shown(0)))
+            });
+            format!("{title}: {}", shown.join(", "))
+        }));
+        let mut claims = vec![
             results.own(
                 "With the default width the best of two arms is the one that is played most, in 98 % of the seeds",
                 "none",
@@ -222,8 +269,51 @@ impl Experiment for Exploration {
                         .map(|label| results.ends_below(context(DEFAULT), 1.1, context(label))),
                 ),
             ),
-        ]
+        ];
+        for (title, share) in long.iter().zip(long_shares(DEFAULT)) {
+            claims.push(results.own(
+                format!("With the default width at most 2 % of the seeds lock in on {title} in 40,000 rounds{HERE}"),
+                "none",
+                format!("{:.1} ± {:.1} % lock in", 100.0 * (1.0 - share.estimate), 100.0 * share.error),
+                share.above(SHARE),
+            ));
+        }
+        claims.push(results.own(
+            format!("With a constant width of 2 at most 2 % of the seeds lock in on 2, 16 and 32 arms in 40,000 rounds{HERE}"),
+            "none",
+            locked(TWO),
+            Decision::all(long_shares(TWO).iter().map(|share| share.above(SHARE))),
+        ));
+        claims.push(results.own(
+            format!("With a constant width of 1 more than 2 % of the seeds lock in on 32 arms in 40,000 rounds{HERE}"),
+            "none",
+            locked(ONE),
+            Decision::all(long_shares(ONE).last().map(|share| share.below(SHARE))),
+        ));
+        claims.push(results.own(
+            "On 16 and 32 arms a constant width of 1 has a smaller regret in 40,000 rounds than the default, and a constant width of 2 a \
+             larger one",
+            "none",
+            long_regrets,
+            Decision::all(long[1..].iter().flat_map(|title| {
+                let series = |label| results.series(title, label);
+                [
+                    results.ends_below(series(ONE), 1.0, series(DEFAULT)),
+                    results.ends_above(series(TWO), 1.0, series(DEFAULT)),
+                ]
+            })),
+        ));
+        claims
     }
+}
+
+/// What a claim on runs that lock in means by it.
+const HERE: &str = " (here: the best arm is played in fewer than 5 % of the second half of the rounds)";
+
+/// The share of runs that are not locked in.
+fn best_is_played_late(series: &SeriesResult) -> Interval {
+    let best = |run: &&crate::experiment::Run| run.figures.get(LATE).is_some_and(|share| *share >= LOCKED);
+    Interval::share(series.runs.iter().filter(best).count(), series.runs.len())
 }
 
 /// The share of runs that pulled the second arm more often than the first.
