@@ -18,9 +18,9 @@ pub const UNCERTAINTY_BOUND: f64 = 1.0625;
 #[serde(rename_all = "snake_case")]
 pub enum WidthShape {
     /// [`Width::Tangent`] with a floor of 1/64. On two arms it has the least regret of the widths that do not
-    /// lock in. On 32 arms it locked in on another than the best one in 20 % of runs of 40,000 rounds, where a
-    /// [`Root`](Self::Root) of width 2 did in 0.1 %, with 1.6 times the regret: take that one where there are 16
-    /// arms or more and the best one must be found (`helba-lab experiment helba-exploration`).
+    /// lock in. On 32 arms it locked in on another than the best one in 20 % of runs of 40,000 rounds, where
+    /// a [`Root`](Self::Root) of width 2 did in 0.1 %, with 1.6 times the regret: take that one where there
+    /// are 16 arms or more and the best one must be found (`helba-lab experiment helba-exploration`).
     #[default]
     Tangent,
     /// [`Width::Constant`].
@@ -59,8 +59,8 @@ pub enum Width {
     },
     /// The tangent of the square root at s²: the index is `<omega, x> + alpha x^T A x / (2 s)`, where
     /// `s = max(sqrt(d/(d + t_j)), floor)` is about the uncertainty of an arm that is tried as often as its
-    /// share. The bonus of an arm that is not tried grows with the rounds until s is the floor, so that an arm
-    /// that was unlucky is tried again, though with many arms not always soon ([`WidthShape::Tangent`]).
+    /// share. The bonus of an arm that is not tried grows with the rounds until s is the floor, so that an
+    /// arm that was unlucky is tried again, though with many arms not always soon ([`WidthShape::Tangent`]).
     ///
     /// Source: `sqrt(z) <= z/(2 s) + s/2` for every s, so that the index is an upper confidence index up to a
     /// constant that all arms share. The choice of s is this project's.

@@ -108,8 +108,8 @@ impl BanditConfig {
     /// The defaults for `features` features with a norm of at most 1, `arms` arms, and rewards in [0, 1]: λ =
     /// 1, C = 1, η = 0.1, the tangent of width ½, half of the range of rewards, with a floor of 1/64, and the
     /// public schedule growth_or_every with 16 rounds. On two arms the tangent has the least regret of the
-    /// widths that do not lock in; [`WidthShape::Tangent`] says what it does on 32 arms, and when to take a root
-    /// of width 2 instead.
+    /// widths that do not lock in; [`WidthShape::Tangent`] says what it does on 32 arms, and when to take a
+    /// root of width 2 instead.
     pub fn new(features: usize, arms: usize) -> Self {
         BanditConfig {
             linear: LinearConfig {

@@ -40,7 +40,8 @@ const TRIALS: [([f64; 2], u64); 4] =
 const LONG_TRIALS: [usize; 3] = [2, 16, 32];
 const LONG: u64 = 40_000;
 
-/// Title and means of the arms of a long trial: of two arms 0.50 and 0.53, of more equal steps from 0.3 to 0.7.
+/// Title and means of the arms of a long trial: 0.50 and 0.53 for two arms, equal steps from 0.3 to 0.7 for
+/// more.
 fn long_trial(k: usize) -> (String, Vec<f64>) {
     if k == 2 {
         return (title([0.50, 0.53]), vec![0.50, 0.53]);
