@@ -31,7 +31,7 @@ const FIELDS: [Field; 21] = [
         "linear.lambda",
         "above 0",
         &["0", "-1"],
-        "Ridge regularisation. Larger is slower to learn and safer against noise; L²/λ above 1 needs more Newton steps. With keys of updates by products at least `horizon`·max(L, L²)/2²⁰.",
+        "Ridge regularisation. Larger is slower to learn and safer against noise; L²/λ above 1 needs more Newton steps. With keys of updates by products at least `horizon`·max(L, L²)/2²⁰; far beyond its horizon such a bandit keeps its last model.",
     ),
     (
         "linear.delta",

@@ -8,10 +8,11 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import helba
 import pytest
-from conftest import ARMS, FEATURES, Server
+from conftest import ARMS, FEATURES, Bundles, Server
 
 CONTEXTS = [[0.5, 0.1, 0.0, 0.2], [0.1, 0.3, 0.1, 0.0]]
 
@@ -149,6 +150,25 @@ def test_a_raiser_raises(client: helba.Client, caplog: pytest.LogCaptureFixture)
     assert raiser.wait(0)
     with pytest.raises(helba.ArgumentError, match="waiting"):
         client.raiser(waiting=0).start()
+
+
+def test_twenty_features_are_decided_in_stages(tmp_path: Path) -> None:
+    """A raiser of the owner answers the exchanges of decisions and those of the update after 16 feedbacks."""
+    bundles = Bundles(tmp_path, 20, 5, "--toy", "--exchanges", "staged")
+    server = Server(tmp_path / "state", "--keys", bundles.public, "--toy")
+    features = [[0.9 if column == 3 * arm else 0.05 for column in range(20)] for arm in range(5)]
+    try:
+        with helba.Client(server.url, helba.Keys.open(bundles.secret, toy=True)) as client:
+            bandit = client.create(features=20, arms=5)
+            with client.raiser([bandit.bandit_id]):
+                for played in [0, 1, 2, 3, 4] * 4:
+                    bandit.feedback(bandit.decide(features), float(played == 2), arm=played)
+                deadline = time.monotonic() + 60
+                while bandit.decide(features).arm != 2 and time.monotonic() < deadline:
+                    time.sleep(0.1)
+                assert bandit.decide(features).arm == 2
+    finally:
+        server.kill()
 
 
 def test_batches_are_learnt_by_a_lone_device(client: helba.Client) -> None:

@@ -38,9 +38,9 @@
 //! **Overflow.** A number v that is read from a product comes back wrong with probability |v|/q under its
 //! mask. X and M have some 2·D entries near 1 that are read at the scale 2⁶⁶, beside smaller ones, with
 //! log₂ q = 98: 2⁻²⁷ an exchange and below 2⁻²² an update at D = 16, where the start has entries up to 1 +
-//! n·L²/λ for n new feedbacks, and below 2⁻²¹ with M anew before each step, at D = 64 too. The model is wrong
-//! until an update begins with a multiple of I. A holder of the key or a sender of feedback can make it wrong
-//! at will.
+//! n·L²/λ for n new feedbacks, and below 2⁻²¹ with M anew before each step, at D = 64 too; with λ near 1000
+//! and a condition of 2²⁰, 2⁻¹⁸·⁸. The model is wrong until an update begins with a multiple of I. A holder
+//! of the key or a sender of feedback can make it wrong at will.
 
 use crate::scores::{LOG_MODEL, LOG_STATISTICS};
 use crate::staged::StagedLayout;
@@ -55,10 +55,11 @@ pub const LOG_OPERAND: u32 = 33;
 pub const LOG_BALANCE: u32 = 7;
 
 /// The largest horizon·max(L, L²)/λ of a bandit with updates by products, a bound on the condition of V. Up
-/// to it and with 64 features, A·V is within 1/6 of I ([`ProductScalars::residual`]), and an estimate ⟨ω, x⟩
-/// errs by ‖g‖·x/λ, which is 2⁻⁷·L, and by ‖g‖·m·‖Ax‖, with x and m as there. Beyond it learning goes on with
-/// less precision. With such errors, redrawn each update, the best of 32 and of 64 arms is given up no more
-/// often, and regret after 10⁶ rounds grows by 7 ± 1 % (`benches/record/2026-11-29-ridge.csv`).
+/// to it and with 64 features, A·V is within 1/6 of I ([`ProductScalars::residual`]), and an estimate ⟨ω,
+/// x⟩ errs by ‖g‖·x/λ, which is 2⁻⁷·L, and by ‖g‖·m·‖Ax‖, with x and m as there. Beyond it learning goes on
+/// with less precision, and ends where the bound is above ½. With such errors, redrawn each update, the
+/// best of 32 and of 64 arms is given up no more often, and regret after 10⁶ rounds grows by 7 ± 1 %
+/// (`benches/record/2026-11-29-ridge.csv`).
 ///
 /// A ridge that grows, max(λ, t·L²/c), would keep the condition below c. It makes the bonus of arms that are
 /// rarely tried fall: of 400 bandits with 32 arms 6.8 ± 1.3 % more give up the best one within 40,000 rounds

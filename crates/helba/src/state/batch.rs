@@ -274,7 +274,7 @@ impl EncryptedBandit {
     }
 
     /// Ends the time between two batches, and ends the next batch if that is due by now.
-    fn open_again(&mut self, engine: &Engine) -> Result<(), Error> {
+    pub(super) fn open_again(&mut self, engine: &Engine) -> Result<(), Error> {
         let s = &mut self.state;
         s.phase = Phase::Open;
         // Feedback that came in the meantime may end the next batch at once.

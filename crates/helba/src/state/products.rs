@@ -18,7 +18,8 @@ use std::sync::Arc;
 /// The number of updates from one that begins with a multiple of I to the next, at most.
 pub const COLD: u64 = 32;
 
-/// Above this bound on ‖A·V − I‖ an update begins with a multiple of I too.
+/// Above this bound on ‖A·V − I‖ an update begins with a multiple of I too. A bandit that has learnt far
+/// beyond its horizon has none below it: it keeps the model that it has, and counts feedback.
 const MOST_RESIDUAL: f64 = 0.5;
 
 impl EncryptedBandit {
@@ -49,6 +50,9 @@ impl EncryptedBandit {
             }
         };
         batch.residual = scalars.residual();
+        if batch.residual > MOST_RESIDUAL {
+            return self.open_again(engine);
+        }
         let (total, s) = (Ciphertext::clone(total), &mut self.state);
         // One update begins in an event, whose history no other has.
         let key = derive(&s.mask(), b"products");

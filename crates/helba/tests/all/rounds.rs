@@ -474,6 +474,10 @@ fn rounds_decide_as_the_twin() {
 fn by_products() -> World {
     let mut config = BanditConfig { horizon: 100, ..BanditConfig::new(2, 2) };
     config.linear.schedule = Schedule::Every { rounds: 1 };
+    world_by_products(config)
+}
+
+fn world_by_products(config: BanditConfig) -> World {
     let (shape, width) = (Shape::for_problem(2, 2), WidthShape::Tangent);
     let plan = KeyPlan::for_updates(shape, Security::None, width, Updates::Products).unwrap();
     World::with_keys(config, plan)
@@ -570,6 +574,30 @@ fn a_spoilt_model_lasts_until_the_calendar_begins_anew() {
         let far = world.distance_from_the_twin();
         assert!(far < (-9f64).exp2(), "2^{:.1}", far.log2());
     }
+}
+
+/// With more feedbacks than its horizon allows, an update would have no bound on its error. The bandit keeps
+/// its last model, and counts feedback.
+#[test]
+fn beyond_its_horizon_a_bandit_keeps_its_model() {
+    let mut config = BanditConfig { horizon: 1, ..BanditConfig::new(2, 2) };
+    (config.linear.l, config.linear.lambda) = (10.0, 0.01);
+    config.linear.schedule = Schedule::Every { rounds: 64 };
+    let mut world = world_by_products(config);
+    let mut models = vec![0];
+    for feedback in 1..=64 * 16 {
+        world.learn_one();
+        while let Some(event) = world.answer_task() {
+            world.apply(&event);
+        }
+        if feedback % 64 == 0 {
+            models.push(world.bandit.model_feedbacks());
+        }
+    }
+    let last = world.bandit.model_feedbacks();
+    assert!((64..64 * 16).contains(&last), "{models:?}");
+    assert!(models.windows(2).all(|two| two[1] == last || two[1] == two[0] + 64), "{models:?}");
+    assert_eq!(world.bandit.status(0).feedbacks, 64 * 16);
 }
 
 /// Keys of updates by products serve no trace condition, no root and no λ below a millionth of the horizon,
