@@ -10,7 +10,7 @@ use helba_server::{
     ApiToken, AppState, Connections, NewToken, Scope, Settings, Tls, TlsArguments, TokensFile, app, printable,
 };
 use host::{Hangups, tell};
-use protocol::Shape;
+use protocol::{Exchanging, Shape};
 use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -286,25 +286,33 @@ fn sentence(error: &anyhow::Error) -> String {
 
 /// Prints the kernels of this machine, the reason for the choice, and predictions for each.
 fn check(keys: Option<&Path>, json: bool) -> Result<()> {
-    let open = |path: &Path| -> Result<(Shape, Security)> {
+    let open = |path: &Path| -> Result<(Shape, Security, Exchanging)> {
         let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
         let bundle = BundleReader::of_kind(BundleKind::Public, file)
             .with_context(|| format!("cannot use {}", path.display()))?;
-        Ok((bundle.manifest().shape, bundle.manifest().security()?))
+        let manifest = bundle.manifest();
+        Ok((manifest.shape, manifest.security()?, manifest.exchanges))
     };
-    let unknown = (UNKNOWN_PROBLEM, Security::Classical128);
-    let (Shape { dim, arm_slots }, security) = keys.map(open).transpose()?.unwrap_or(unknown);
-    let report = planner::plan(dim, arm_slots, 1, security)?;
+    let unknown = (UNKNOWN_PROBLEM, Security::Classical128, Exchanging::One);
+    let (Shape { dim, arm_slots }, security, exchanges) = keys.map(open).transpose()?.unwrap_or(unknown);
+    // There are no prices of stages.
+    let report = match exchanges {
+        Exchanging::One => Some(planner::plan(dim, arm_slots, 1, security)?),
+        Exchanging::Staged => None,
+    };
     let choice = planner::kernel_choice();
     let mut out = std::io::stdout();
     if json {
         let json = serde_json::json!({
-            "kernel": report.kernel.to_string(), "why": choice, "features": dim, "arms": arm_slots,
-            "kernels": report.kernels,
+            "kernel": planner::kernels().to_string(), "why": choice, "features": dim, "arms": arm_slots,
+            "kernels": report.map(|report| report.kernels),
         });
         return writeln!(out, "{json}").context("writing to stdout");
     }
-    let outlook = report.kernel_outlook(rayon::current_num_threads());
+    let outlook = match report {
+        Some(report) => report.kernel_outlook(rayon::current_num_threads()),
+        None => "keys of stages, whose times are not predicted".into(),
+    };
     writeln!(out, "{choice}\nd = {dim}, K = {arm_slots}: {outlook}").context("writing to stdout")
 }
 
@@ -482,7 +490,9 @@ async fn serve(arguments: Arguments, tls: &TlsArguments) -> Result<()> {
             tracing::info!(key, parameters, "keys loaded");
             let Shape { dim, arm_slots } = manifest.shape;
             // The largest problem that the keys carry.
-            if let Ok(report) = planner::plan(dim, arm_slots, 1, manifest.security()?) {
+            if manifest.exchanges == Exchanging::One
+                && let Ok(report) = planner::plan(dim, arm_slots, 1, manifest.security()?)
+            {
                 let outlook = report.kernel_outlook(rayon::current_num_threads());
                 tracing::info!("d = {dim}, K = {arm_slots}: {outlook}");
             }

@@ -6,6 +6,7 @@ use protocol::{BanditConfig, Exchanging, TaskKind, Updates, WidthShape};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tempfile::TempDir;
 use testkit::ClearTwin;
@@ -113,4 +114,13 @@ fn what_contradicts_keys_of_stages_is_refused() {
     let (_server, client) = serve(keys(), states[1].path());
     let refused = client.create_encrypted(&BanditConfig::new(17, 5)).unwrap_err().to_string();
     assert!(refused.contains("`helba-keygen create --exchanges staged --features 17 --arms 5`"), "{refused}");
+}
+
+/// Prices are those of one raise, so that no times are predicted for keys of stages.
+#[test]
+fn times_of_stages_are_not_predicted() {
+    let mut check = Command::new(env!("CARGO_BIN_EXE_helba-server"));
+    let out = check.args(["check", "--json", "--keys"]).arg(stage_keys().public_file()).output().unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert!(json["kernel"].is_string() && json["kernels"].is_null() && json["features"] == 32, "{json}");
 }
