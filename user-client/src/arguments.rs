@@ -633,8 +633,8 @@ pub(crate) struct Tuning {
     /// --rewards, or all of it with --width root].
     #[arg(long, allow_negative_numbers = true)]
     pub(crate) alpha: Option<f64>,
-    /// What uncertainty is: the tangent of a root, which gives up no arm, or the root itself, which locks in
-    /// on one arm if alpha is too small [default: tangent].
+    /// What uncertainty is: the tangent of a root, which grows for an arm that is not played, or the root
+    /// itself, which locks in on one arm if alpha is too small [default: tangent].
     #[arg(long)]
     pub(crate) width: Option<Shape>,
     /// The least and the largest reward, within −1 and 1. If they are given, devices of a committee's bandit

@@ -102,7 +102,7 @@ const DESCRIBED: &[Row] = &[
     (
         "oful",
         "width",
-        "Shape of the confidence interval: the root of the algorithm, or its tangent, which gives up no arm.",
+        "Shape of the confidence interval: the root of the algorithm, or its tangent, by which the bonus of an arm grows while others are played.",
         "tangent or root",
         None,
     ),

@@ -503,7 +503,7 @@ fn encrypted() -> Named {
         variant("constant", "A constant under the root, which can lock in below the range of rewards.", &[("alpha", number(), "The width, at least 0.")]),
         variant(
             "tangent",
-            "The tangent of the root, which gives up no arm.",
+            "The tangent of the root: the bonus of an arm grows while others are played.",
             &[
                 ("alpha", number(), "The width, at least 0: half of the range of rewards is a good one."),
                 ("floor", number(), "The least point of the tangent, from 0 to 1."),
