@@ -73,6 +73,8 @@ pub(super) async fn answer(
             paper.answer(body, caller).await
         }
         (Ok(bandit), request) => {
+            let permitted = bandit.check_raiser(&caller).map(|()| bandit);
+            let (bandit, request) = super::found(request, permitted).await?;
             let body = state.body(request, bandit.raises_body()).await?;
             bandit.raises(body, caller).await
         }

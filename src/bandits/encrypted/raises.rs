@@ -7,7 +7,7 @@ use crate::bandits::{BodyLimit, Reply};
 use crate::error::Error;
 use helba::{Applied, Event};
 use host::lock;
-use protocol::Updates;
+use protocol::{Exchanging, Updates};
 use service::{Body, Content};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +18,14 @@ use wire::{DecideReply, Raised, Raises, Ticket};
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 impl EncryptedServed {
+    /// Checks a caller before its body is read, where no user is asked for a raise.
+    pub(crate) fn check_raiser(&self, caller: &Caller) -> Result<(), Error> {
+        match self.created.plan.exchanges {
+            Exchanging::Staged => caller.check_raises_all(),
+            Exchanging::One => Ok(()),
+        }
+    }
+
     /// The longest body of raises.
     pub(crate) fn raises_body(&self) -> BodyLimit {
         BodyLimit { bytes: self.limits.raises(), content: Content::Binary }

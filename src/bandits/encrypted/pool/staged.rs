@@ -7,8 +7,8 @@
 //! does not see whether the device asked again.
 //!
 //! All silent holders together cost an evaluation its patience ([`crate::Settings::stage_patience`]), and no
-//! more: one who is asked has what is left of it, or half of that while there is another one, who then gets
-//! the same bytes.
+//! more than the time of their bytes ([`LEAST_SPEED`]): one who is asked has what is left of it, or half of
+//! that while there is another one, who then gets the same bytes.
 //! Who misses its time is not asked for the next minute, by any evaluation. Without a holder who can be asked
 //! an evaluation is refused, as one that nobody raises is.
 
@@ -28,6 +28,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use wire::RaiseTask;
+
+/// The bytes a second, of a task and its answer together, that a holder of the key is given time for beside
+/// the patience of an evaluation.
+const LEAST_SPEED: f64 = 1e6;
+
+/// The bytes of the answer to a step.
+fn answer_bytes(engine: &StagedEngine, step: usize) -> Result<usize, Error> {
+    let sides = engine.step(step)?.iter().flatten().map(|exchange| exchange.to());
+    Ok(sides.map(|to| to.ciphertexts * ckks::ciphertext_bytes(&to.params, to.level, true)).sum())
+}
 
 /// Whom an evaluation asks.
 struct Owners {
@@ -219,12 +229,15 @@ impl EncryptedServed {
     ) -> Result<StageReply, Error> {
         let task = RaiseTask { id: os_rng()?.next_u64() | 1 << 63, kind, masked };
         let (sender, mut reply) = oneshot::channel();
+        let bytes = task.masked.iter().map(Vec::len).sum::<usize>() + answer_bytes(engine, step)?;
+        let of_bytes = Duration::from_secs_f64(bytes as f64 / LEAST_SPEED);
         let _raising: Raising = self.begin(task.id, Awaited::Stage(sender, engine.clone(), step))?;
         loop {
             let offered = lock(&self.pool).offer(&task, owners);
             let Offered { wait, to } = offered.ok_or(Error::NotRaised)?;
+            let of_bytes = if to.is_some() { of_bytes } else { Duration::ZERO };
             let began = Instant::now();
-            match tokio::time::timeout(wait, &mut reply).await {
+            match tokio::time::timeout(wait + of_bytes, &mut reply).await {
                 Ok(Ok((reply, holder))) => {
                     owners.answered.insert(holder.clone());
                     owners.last = Some(holder);
@@ -232,7 +245,10 @@ impl EncryptedServed {
                 }
                 // The bandit was deleted.
                 Ok(Err(_)) => return Err(self.deleted()),
-                Err(_) => owners.patience = owners.patience.saturating_sub(began.elapsed()),
+                Err(_) => {
+                    let silent = began.elapsed().saturating_sub(of_bytes);
+                    owners.patience = owners.patience.saturating_sub(silent);
+                }
             }
             let Some(holder) = to else { continue };
             let mut pool = lock(&self.pool);
