@@ -288,7 +288,10 @@ fn exchanges_return_the_values() {
     let high = world.party.encrypt(&[Complex64::ZERO; PAPER_SLOTS], PAPER_RAISE_LEVEL + 1);
     let secret = &world.party.secret;
     for wrong in [&low, &high] {
-        assert!(ckks_secret::exchange(&refresh, secret, secret, &[wrong.clone()], &[1.0], &mut rng).is_err());
+        assert!(
+            ckks_secret::exchange(&refresh, secret, secret, std::slice::from_ref(wrong), &[1.0], &mut rng)
+                .is_err()
+        );
     }
     assert!(ckks_secret::flooded_constant(&opening, secret, &high, 6, &mut rng).is_err());
 }
