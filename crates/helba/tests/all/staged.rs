@@ -241,15 +241,128 @@ fn staged_decisions_are_those_of_the_twin() {
     assert!(behind > near, "{counts:?}");
 }
 
-/// χ² of the highest four bits of the coefficients, which has 15 degrees of freedom.
-fn chi_square(secret: &SecretKey, ciphertext: &Ciphertext) -> f64 {
-    let q = secret.params().log_q(ciphertext.level()).exp2();
-    let mut counts = [0usize; 16];
-    ckks_secret::decrypt_coefficients(secret, ciphertext).with(|all| {
-        all.iter().for_each(|c| counts[((*c as f64 / q + 0.5) * 16.0).clamp(0.0, 15.0) as usize] += 1);
-    });
-    let mean = secret.params().n() as f64 / 16.0;
+/// Contexts of which `best` are equal and have the largest index, and the others are far behind.
+fn tied_rows(d: usize, k: usize, best: usize, seed: usize) -> Vec<Vec<f64>> {
+    let row = |arm: usize| {
+        // The best arms are scattered.
+        let rank = (arm * 7 + seed) % k;
+        if rank < best {
+            return theta(d);
+        }
+        let v = context(d, 100 * seed + arm);
+        let along: f64 = v.iter().zip(theta(d)).map(|(v, t)| v * t).sum();
+        let aside = unit(v.iter().zip(theta(d)).map(|(v, t)| v - along * t).collect());
+        // 86 to 180 degrees from the best ones.
+        let angle = 1.5 + 1.64 * (rank - best) as f64 / (k - best) as f64;
+        theta(d).iter().zip(aside).map(|(t, v)| angle.cos() * t + angle.sin() * v).collect()
+    };
+    (0..k).map(row).collect()
+}
+
+/// Users of whom each has this many equal arms that are best play one of them, and all others have entries
+/// near 0. Returns whether all pairs were compared at once.
+fn tied_arms_are_played(k: usize, best: &[usize]) -> bool {
+    let d = 17;
+    let mut world = World::new(d, k, best.len());
+    let mut twin = ClearTwin::new(world.config.clone());
+    let rounds = 3 * d as u64;
+    for x in (0..3 * d).map(|t| context(d, t)) {
+        twin.learn(&x, x.iter().zip(theta(d)).map(|(x, t)| x * t).sum());
+    }
+    let rows: Vec<_> = (0..).zip(best).map(|(user, &best)| tied_rows(d, k, best, user)).collect();
+    let scalars = Scalars::new(&world.config, rounds + 1, rounds);
+    let indices: Vec<_> = rows.iter().map(|rows| twin.indices(rows, rounds + 1, rounds)).collect();
+    let factors = staged_factors(&scalars, world.layout().log_range()).unwrap();
+    let (model, contexts) =
+        (world.model(&twin), rows.iter().map(|rows| world.contexts(rows)).collect::<Vec<_>>());
+    let entries = world.decide(factors, &contexts, &model, &mut |_, _, _| ());
+    for ((entries, indices), &best) in entries.iter().zip(&indices).zip(best) {
+        let top = indices[largest(indices)];
+        let is_best = |arm: usize| top - indices[arm] < 1e-9;
+        assert_eq!((0..k).filter(|arm| is_best(*arm)).count(), best);
+        let played = entries[largest(entries)];
+        assert!(is_best(largest(entries)) && (0.3..1.1).contains(&played), "{k} {best}: {entries:?}");
+        for (arm, entry) in entries.iter().enumerate().filter(|(arm, _)| !is_best(*arm)) {
+            assert!(top - indices[arm] > 0.1 * scalars.range, "a control: {arm} is far behind");
+            assert!(entry.abs() < 0.1, "{k} {best}: {entry}");
+        }
+    }
+    world.layout().compares_all_pairs(world.stages.params().max_slots())
+}
+
+/// However many arms are equal and best, up to all but one, one of them is played, by comparisons of all
+/// pairs and by maxima.
+#[test]
+fn equal_arms_are_played() {
+    for (k, ties, users) in [(16, [2, 4, 8, 15], 36), (64, [32, 40, 48, 63], 4)] {
+        for best in ties {
+            assert!(tied_arms_are_played(k, std::slice::from_ref(&best)), "all pairs");
+        }
+        let of_all: Vec<usize> = ties.iter().copied().cycle().take(users).collect();
+        assert!(!tied_arms_are_played(k, &of_all), "maxima");
+    }
+}
+
+/// χ² of the highest four bits of numbers modulo q, which has 15 degrees of freedom.
+fn chi_square_of(counts: &[usize; 16]) -> f64 {
+    let mean = counts.iter().sum::<usize>() as f64 / 16.0;
     counts.iter().map(|&count| (count as f64 - mean).powi(2) / mean).sum()
+}
+
+/// The highest four bits of what a ciphertext decrypts to.
+fn high_bits(secret: &SecretKey, ciphertext: &Ciphertext) -> Vec<usize> {
+    let q = secret.params().log_q(ciphertext.level()).exp2();
+    let bits = |c: &i128| ((*c as f64 / q + 0.5) * 16.0).clamp(0.0, 15.0) as usize;
+    ckks_secret::decrypt_coefficients(secret, ciphertext).with(|all| all.iter().map(bits).collect())
+}
+
+/// χ² of all coefficients of a ciphertext.
+fn chi_square(secret: &SecretKey, ciphertext: &Ciphertext) -> f64 {
+    let mut counts = [0; 16];
+    high_bits(secret, ciphertext).into_iter().for_each(|bits| counts[bits] += 1);
+    chi_square_of(&counts)
+}
+
+/// 1,000 exchanges of evaluations of the same contexts show a holder of the key nothing, where contexts and
+/// model are 0 and where they are as large as a hostile sender can make them: in each step, each of the first
+/// coefficients is uniform over all evaluations, and so are all coefficients together. Without masks the same
+/// coefficients of the contexts are always the same. χ² exceeds 60 with a probability of 2·10⁻⁷.
+#[test]
+fn attack_a_thousand_staged_exchanges_show_uniform_numbers() {
+    const EVALUATIONS: usize = 125;
+    const FIRST: usize = 16;
+    let mut world = World::new(17, 5, 1);
+    let n = world.scores.params().n();
+    let mut exchanges = 0;
+    for value in [0i64, 1 << 60] {
+        let contexts = vec![vec![world.encrypt(&vec![value; n], LOG_CONTEXT)]];
+        let unmasked = high_bits(&world.scores, &contexts[0][0]);
+        assert!(unmasked[..FIRST].iter().all(|bits| *bits == unmasked[0]), "a control");
+        let model: Vec<Ciphertext> = (0..world.layout().model_parts())
+            .map(|_| world.encrypt(&vec![value.min(1 << 40); n], LOG_MODEL))
+            .collect();
+        let steps = world.last() + 1;
+        // Of each of the first coefficients, and of all.
+        let mut counts = vec![[[0; 16]; FIRST + 1]; steps];
+        for _ in 0..EVALUATIONS {
+            world.decide([0.4, 0.3, 1.0], &contexts, &model, &mut |step, secret, masked| {
+                for (at, bits) in high_bits(secret, &masked[0]).into_iter().enumerate() {
+                    counts[step][at.min(FIRST)][bits] += 1;
+                }
+            });
+            // The next evaluation has other randomness.
+            let next = rand::Rng::next_u64(&mut world.rng);
+            world.rng = ChaCha20Rng::seed_from_u64(next);
+            exchanges += steps;
+        }
+        for (step, counts) in counts.iter().enumerate() {
+            for (at, counts) in counts.iter().enumerate() {
+                let told = chi_square_of(counts);
+                assert!(told < 60.0, "{value}, step {step}, coefficient {at}: {told:.1}");
+            }
+        }
+    }
+    assert_eq!(exchanges, 1000);
 }
 
 /// What the holder of the key decrypts in each step is uniform modulo q, whether contexts and model are 0 or
