@@ -365,6 +365,13 @@ impl StagedLayout {
         [most[0].max(squares).max(self.rounds()), most[1].max(self.rounds()).max(3)]
     }
 
+    /// The bytes of the longest reply of a holder of the key: numbers in slots of step 0, or differences.
+    pub fn most_reply(&self, stages: &Params) -> usize {
+        let bytes = |level: usize| ckks::ciphertext_bytes(stages, level, false);
+        let squares = if self.is_lifted() { 0 } else { self.squares(stages.max_slots()) };
+        (2 * squares * bytes(SQUARES_LEVEL)).max(self.rounds().max(3) * bytes(ALL_PAIRS_LEVEL))
+    }
+
     /// The coefficients with the entries of a user of an evaluation in the exchange of answers.
     pub fn answer_coefficients(&self, user: usize) -> Vec<usize> {
         (user * self.arms..(user + 1) * self.arms).collect()
@@ -711,6 +718,32 @@ mod tests {
         let most = layout(&BanditConfig::new(2, 2), 24, ckks::TOY_LOGN11_SCORES);
         for (users, want) in [(0, 1), (1, 1), (3, 4), (16, 16), (17, 24), (24, 24), (usize::MAX, 24)] {
             assert_eq!(most.for_users(users).users(), want, "{users}");
+        }
+    }
+
+    /// What a holder of the key is sent in each step, and its reply, are within the limits of the largest
+    /// layout, for every number of users.
+    #[test]
+    fn steps_are_within_their_limits() {
+        let spec = ckks::TOY_LOGN11_SCORES;
+        let [scores, stages] = [spec, ckks::TOY_LOGN12_DEPTH11].map(|s| s.validate().unwrap());
+        for (d, k, users) in [(2, 2, 16), (6, 16, 8), (17, 5, 16), (20, 64, 4), (6, 100, 4)] {
+            let most = layout(&BanditConfig::new(d, k), users, spec);
+            let ([sent, made], bytes) = (most.most_frames(&stages), most.most_reply(&stages));
+            for users in (0..).map(|log| 1 << log).take_while(|count| *count <= users) {
+                let exchanges =
+                    StagedExchanges::new(most.for_users(users), &scores, &stages, &scores).unwrap();
+                for step in &exchanges.steps {
+                    let from = |group: &Vec<Exchange>| group[0].from().ciphertexts;
+                    let to = || step.iter().flatten().map(Exchange::to);
+                    let reply = |side: &Side| {
+                        side.ciphertexts * ckks::ciphertext_bytes(&side.params, side.level, false)
+                    };
+                    assert!(step.iter().map(from).sum::<usize>() <= sent, "{d} {k} {users}");
+                    assert!(to().map(|side| side.ciphertexts).sum::<usize>() <= made, "{d} {k} {users}");
+                    assert!(to().map(reply).sum::<usize>() <= bytes, "{d} {k} {users}");
+                }
+            }
         }
     }
 

@@ -109,6 +109,8 @@ pub struct Limits {
     pub task_frames: usize,
     /// The most ciphertexts of an answer to an exchange; 0 for a bandit without exchanges.
     pub raised_frames: usize,
+    /// The ciphertexts of an answer to an exchange, all together.
+    pub exchanged: usize,
     /// The sum of counters; 0 without them.
     pub counters: usize,
 }
@@ -168,6 +170,10 @@ impl Limits {
             scores,
             task_frames: task_frames.max(1),
             raised_frames: raised_frames.max(of_products),
+            exchanged: layout
+                .staged()
+                .map_or(0, |staged| staged.most_reply(decisions))
+                .max(of_products * scores),
             counters: if config.counters.is_some() { counters } else { 0 },
         })
     }
@@ -198,9 +204,8 @@ impl Limits {
 
     /// The longest [`Raises`].
     pub fn raises(&self) -> usize {
-        let exchanged = self.raised_frames * self.raised.max(self.scores);
         let frames = self.raised_frames.max(2);
-        frame::overhead(MOST_TASKS * frames) + MOST_TASKS * exchanged.max(self.raised + self.scores)
+        frame::overhead(MOST_TASKS * frames) + MOST_TASKS * self.exchanged.max(self.raised + self.scores)
     }
 }
 
@@ -625,6 +630,7 @@ mod tests {
         scores: 8,
         task_frames: 2,
         raised_frames: 3,
+        exchanged: 24,
     };
     const QUESTION: QuestionId = QuestionId { feedbacks: 300, model_feedbacks: 200, code: [6; 16] };
 

@@ -164,7 +164,7 @@ fn every_part_has_its_limit() {
     }
     too_long(read(raised(vec![model(limits.raised + 1, 1)])), "a raised ciphertext");
     too_long(read(raised(vec![model(1, limits.scores + 1)])), "a model in the ring of scores");
-    let limits = wire::Limits { task_frames: 2, raised_frames: 3, ..limits };
+    let limits = wire::Limits { task_frames: 2, raised_frames: 3, exchanged: 3 * limits.raised, ..limits };
     let read = |message: Raises| Raises::read(&message.to_bytes(), &limits);
     let frame = vec![0; limits.raised.max(limits.scores)];
     let exchanged = |frames: usize| raised(vec![Raised::Exchanged(vec![frame.clone(); frames]); 2]);
