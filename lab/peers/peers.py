@@ -540,7 +540,7 @@ Policies see for each arm its row of features; those that take one context for a
 
 ## More features than 16
 
-All learn with the same features: `ours` is the same algorithm in the clear, which keys of sixteen features do not carry.
+All learn with the same features: `ours` is the same algorithm in the clear. On ciphertexts it takes keys of `--exchanges staged`.
 
 WIDE
 

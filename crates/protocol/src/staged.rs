@@ -80,7 +80,9 @@ pub const ALL_PAIRS_LEVEL: usize = PRODUCTS_LEVEL + 10;
 /// The doublings of the polynomial that finds the winner of `arms` arms: T_n(K/(K − 2)) ≥ 2¹⁰ with n =
 /// 2^doublings, so that the entry of an arm that one other beats is at most 2⁻¹⁰.
 pub fn doublings(arms: usize) -> u32 {
-    let (mut t, mut doublings) = (arms as f64 / (arms as f64 - 2.0), 0);
+    // Two arms have no sum of indicators.
+    let arms = arms.max(3) as f64;
+    let (mut t, mut doublings) = (arms / (arms - 2.0), 0);
     while t < 1024.0 {
         (t, doublings) = (2.0 * t * t - 1.0, doublings + 1);
     }

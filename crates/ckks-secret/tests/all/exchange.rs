@@ -176,7 +176,7 @@ fn masks_go_away_within_a_unit() {
     let exchange = Exchange::new(from, to, terms).unwrap();
     let q: i128 = params.q_basis(params.max_level()).primes().map(i128::from).product();
     let mut rng = rng(64);
-    for factor in [1.0, 0.7301, 1e-6, 8191.7] {
+    for factor in [1.0, 0.7301, 1e-6, 8191.7, 1.9 * 30f64.exp2()] {
         let size = |bits: u32, rng: &mut ChaCha20Rng| rng.random_range(-(1i128 << bits)..1i128 << bits);
         let values: Vec<i128> = (0..params.n()).map(|k| size(k as u32 % 62, &mut rng)).collect();
         let masks: Vec<i128> = (0..params.n()).map(|_| rng.random_range(-q / 2..q / 2)).collect();
