@@ -37,6 +37,15 @@ fn rows(rng: &mut ChaCha20Rng) -> Vec<Vec<f64>> {
     (0..ARMS).map(|_| unit()).collect()
 }
 
+/// Ends the tasks of [`raise`], also when an assertion fails beside it.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// Answers the tasks of a bandit until `over`, and counts those of stages and of updates.
 fn raise(device: &BanditDevice, client: &Client, over: &AtomicBool) -> [usize; 2] {
     let (id, mut rng, mut counts) = (&device.created().id, ChaCha20Rng::seed_from_u64(2), [0; 2]);
@@ -73,9 +82,15 @@ fn keys_of_stages_decide_in_stages() {
     let over = AtomicBool::new(false);
     let counts = std::thread::scope(|scope| {
         let raiser = scope.spawn(|| raise(&device, &client, &over));
+        let ends = Over(&over);
         let mut rng = ChaCha20Rng::seed_from_u64(1);
         let (mut twin, mut learnt) = (ClearTwin::new(config.clone()), 0);
-        for _ in 0..14 {
+        // Decisions go on while an update is under way, for as long as that takes.
+        for round in 0.. {
+            if round >= 14 && learnt >= 6 {
+                break;
+            }
+            assert!(round < 400, "{learnt}");
             let rows = rows(&mut rng);
             let began = Instant::now();
             let choice = loop {
@@ -95,8 +110,7 @@ fn keys_of_stages_decide_in_stages() {
             client.feedback_encrypted(&created.id, choice.id, &feedback).unwrap();
             twin.learn(x, x[0]);
         }
-        assert!(learnt >= 6, "{learnt}");
-        over.store(true, Relaxed);
+        drop(ends);
         raiser.join().unwrap()
     });
     // Four exchanges of a user alone, and some nine of an update.

@@ -47,4 +47,4 @@ pub use engine::{Engine, Evaluated, Masked};
 pub use error::Error;
 pub use scalars::Scalars;
 pub use staged::{StageReply, StagedEngine, StagedEvaluation, staged_factors};
-pub use state::{Applied, COLD, EncryptedBandit, Event, ScoresModel, Task, TraceTest, Update};
+pub use state::{Applied, COLD, EncryptedBandit, Event, ScoresModel, Step, Task, TraceTest, Update};

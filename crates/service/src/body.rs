@@ -75,6 +75,13 @@ impl Body {
     }
 }
 
+/// Bytes that are in memory already, and take nothing from a budget.
+impl From<Vec<u8>> for Body {
+    fn from(bytes: Vec<u8>) -> Self {
+        Body { bytes, _memory: None }
+    }
+}
+
 impl std::ops::Deref for Body {
     type Target = [u8];
     fn deref(&self) -> &[u8] {

@@ -203,13 +203,27 @@ impl EncryptedServed {
 
     /// Applies an event, and returns when it is on disk.
     fn change(&self, event: &Event) -> Result<Applied, Error> {
+        let engine = &self.shared.engine;
+        self.change_by(|live| self.shared.stages.beside(|| live.change(engine, event)))
+    }
+
+    /// Takes the answer to a step of an update by products, and returns when that is on disk. The step is
+    /// computed without a lock, so that decisions and feedback go on.
+    fn take_step(&self, task: u64, frames: Vec<Vec<u8>>) -> Result<Applied, Error> {
+        let engine = &self.shared.engine;
+        let bandit = lock(&self.live).bandit.clone();
+        let step = self.shared.stages.beside(|| bandit.step(engine, task, frames))?;
+        self.change_by(|live| live.take_step(engine, step))
+    }
+
+    /// Returns when a change is on disk.
+    fn change_by(&self, change: impl FnOnce(&mut Live) -> Result<Pending, Error>) -> Result<Applied, Error> {
         let Pending { applied, ticket } = {
             let mut live = lock(&self.live);
             if live.deleted {
                 return Err(self.deleted());
             }
-            let (engine, live) = (&self.shared.engine, &mut *live);
-            self.shared.stages.beside(|| live.change(engine, event))?
+            change(&mut live)?
         };
         ticket.wait()?;
         Ok(applied)

@@ -146,7 +146,11 @@ impl EncryptedServed {
         if lock(&self.live).bandit.task().is_none_or(|waits| waits.id != task) {
             return Err(Error::TaskOver { task });
         }
-        let applied = match self.change(&event) {
+        let applied = match event {
+            Event::Exchanged { task, frames } => self.take_step(task, frames),
+            event => self.change(&event),
+        };
+        let applied = match applied {
             Err(Error::Helba(helba::Error::TaskOver { .. })) => return Err(Error::TaskOver { task }),
             applied => applied?,
         };

@@ -17,7 +17,7 @@
 
 use crate::error::Error;
 use hash_log::{Head, Log, Ticket};
-use helba::{Applied, EncryptedBandit, Engine, Event};
+use helba::{Applied, EncryptedBandit, Engine, Event, Step};
 use host::os_rng;
 use protocol::Status;
 use rand::Rng;
@@ -188,9 +188,22 @@ impl Live {
     /// Applies an event and appends it to the log. On an error nothing has changed, or the log takes no more
     /// events.
     pub(super) fn change(&mut self, engine: &Engine, event: &Event) -> Result<Pending, Error> {
-        let bytes = event.to_bytes()?;
+        self.append(event.to_bytes()?, |bandit| bandit.apply(engine, event))
+    }
+
+    /// As [`Self::change`], for the event of a step of an update that was computed before.
+    pub(super) fn take_step(&mut self, engine: &Engine, step: Step) -> Result<Pending, Error> {
+        self.append(step.event().to_bytes()?, |bandit| bandit.apply_step(engine, step))
+    }
+
+    /// Appends the bytes of an event to the log if `apply` does.
+    fn append(
+        &mut self,
+        bytes: Vec<u8>,
+        apply: impl FnOnce(&mut EncryptedBandit) -> Result<Applied, helba::Error>,
+    ) -> Result<Pending, Error> {
         let mut bandit = self.bandit.clone();
-        let applied = bandit.apply(engine, event)?;
+        let applied = apply(&mut bandit)?;
         let ticket = self.log.append(&bytes)?;
         self.bandit = bandit;
         self.head = self.head.after(&bytes);

@@ -1,11 +1,11 @@
-//! Batch updates of many bandits.
+//! Batch updates of many bandits, and what goes on while a step of one is computed.
 
-use super::{EncryptedServed, SNAPSHOT};
+use super::{EncryptedServed, SNAPSHOT, Sender};
 use crate::bandits::{Bandits, Beside, Room, Stages};
 use ckks::Ciphertext;
 use helba::{Applied, Event};
 use host::lock;
-use protocol::{Answers, BanditConfig, Shape};
+use protocol::{Answers, BanditConfig, Shape, TaskKind, Updates};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::path::Path;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use user_client::Device;
-use wire::PublicBundle;
+use wire::{DecideReply, PublicBundle, Raised, Raises};
 
 /// Updates that run in this process, and the most that ever did.
 static NOW: AtomicUsize = AtomicUsize::new(0);
@@ -34,13 +34,13 @@ impl Drop for Counted {
     }
 }
 
-fn keys() -> (PublicBundle, Device) {
+fn keys(updates: Updates) -> (PublicBundle, Device) {
     let request = keygen::Request {
         shape: Shape::for_problem(2, 2),
         security: keygen::Security::None,
         width: Default::default(),
         exchanges: Default::default(),
-        updates: Default::default(),
+        updates,
         created: 0,
     };
     let (mut public, mut secret, mut rng) = (Vec::new(), Vec::new(), ChaCha20Rng::seed_from_u64(1));
@@ -89,7 +89,7 @@ async fn worked_off(due: &[Arc<EncryptedServed>]) -> usize {
 #[test]
 fn attack_updates_due_at_once_run_one_after_the_other() {
     const DUE: usize = 5;
-    let (bundle, device) = keys();
+    let (bundle, device) = keys(Updates::Slots);
     let [folder, other, third] = [(); 3].map(|()| tempfile::tempdir().unwrap());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
@@ -133,7 +133,7 @@ fn rounds_wait_for_the_disk_without_a_lock() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
         return;
     }
-    let (folder, (bundle, _)) = (tempfile::tempdir().unwrap(), keys());
+    let (folder, (bundle, _)) = (tempfile::tempdir().unwrap(), keys(Updates::Slots));
     let bandits = open(folder.path(), &bundle);
     let id = bandits.create_encrypted(BanditConfig::new(2, 2), &Beside::default()).unwrap().id;
     let served = bandits.find(&id).unwrap().encrypted(&id).unwrap();
@@ -149,4 +149,61 @@ fn rounds_wait_for_the_disk_without_a_lock() {
     let last = take();
     assert!(last.reserved.is_none(), "nothing to wait for");
     assert_eq!(last.wait().unwrap(), 3);
+}
+
+/// While a step of an update by products is computed, decisions and feedback are answered; a second answer
+/// to the step that is computed meanwhile too changes nothing. The threads that compute steps are held up
+/// until then.
+#[test]
+fn decisions_are_answered_while_a_step_is_computed() {
+    let (folder, (bundle, device)) = (tempfile::tempdir().unwrap(), keys(Updates::Products));
+    let bandits = open(folder.path(), &bundle);
+    let mut config = BanditConfig { answers: Answers::Scores, open_model: true, ..BanditConfig::new(2, 2) };
+    config.linear.schedule = bandit::Schedule::Every { rounds: 3 };
+    let id = bandits.create_encrypted(config, &Beside::default()).unwrap().id;
+    let served = bandits.find(&id).unwrap().encrypted(&id).unwrap();
+    let (joined, mut rng) = (device.join(&served.created).unwrap(), ChaCha20Rng::seed_from_u64(3));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let mut play = || {
+        let contexts = joined.contexts(&[vec![0.6, 0.8], vec![0.8, -0.6]], &mut rng).unwrap();
+        let sender = Sender { tag: None, site: [127, 0, 0, 1].into() };
+        let feedback = joined.feedback(0, &[0.6, 0.8], 0.5, None, &mut rng).unwrap();
+        let round = async {
+            let reply = served.clone().decide(contexts.into(), 1, sender, false).await.unwrap();
+            let crate::bandits::Reply::Binary(reply) = reply else { panic!("no answer") };
+            let decision = DecideReply::read(&reply, &served.limits).unwrap().decision.unwrap();
+            served.clone().feedback(decision.id, feedback.into()).await.unwrap();
+        };
+        runtime.block_on(async { tokio::time::timeout(Duration::from_secs(20), round).await }).unwrap();
+    };
+    (0..3).for_each(|_| play());
+    let task = served.own_task().unwrap();
+    assert!(matches!(task.kind, TaskKind::Product { .. }));
+    let bytes = DecideReply { tasks: vec![task.clone()], ..DecideReply::default() }.to_bytes();
+    let masked = joined.read(&bytes).unwrap().tasks;
+    let body = joined.raise(&masked, None, &mut ChaCha20Rng::seed_from_u64(4)).unwrap();
+    let raised = Raises::read(&body, &served.limits).unwrap().raised;
+    let [(_, Raised::Exchanged(frames))] = &raised[..] else { panic!("no answer to a step") };
+    let answer = || served.answer_task(task.id, Event::Exchanged { task: task.id, frames: frames.clone() });
+
+    let held = std::sync::RwLock::new(());
+    let holds = held.write().unwrap();
+    std::thread::scope(|scope| {
+        let hold_up = || served.shared.stages.short.broadcast(|_| drop(held.read().unwrap()));
+        scope.spawn(hold_up);
+        let answer = || runtime.block_on(async { tokio::task::block_in_place(answer) });
+        let answers = [(); 2].map(|()| scope.spawn(answer));
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_millis(300) {
+            play();
+        }
+        assert!(answers.iter().all(|answer| !answer.is_finished()), "a step was computed");
+        drop(holds);
+        let taken = answers.map(|answer| answer.join().unwrap());
+        assert_eq!(taken.iter().filter(|taken| taken.is_ok()).count(), 1, "{taken:?}");
+    });
+    let next = served.own_task().unwrap();
+    assert!(next.id != task.id && matches!(next.kind, TaskKind::Product { .. }));
+    let stored = super::state::replay(&served.shared.root, &id, &served.shared.engine, SNAPSHOT).unwrap();
+    assert_eq!(stored.bandit.task().unwrap().id, next.id);
 }

@@ -53,7 +53,8 @@ use feedback::empty_sum;
 use given::Given;
 use learning::LearntIds;
 use num_complex::Complex64;
-pub use products::COLD;
+use products::Next;
+pub use products::{COLD, Step};
 use protocol::products::LOG_OPERAND;
 use protocol::{BanditConfig, DecisionId, Exchanges, Plan, ScoreLayout, Status, Updates};
 use rounds::Rounds;
@@ -316,6 +317,11 @@ impl EncryptedBandit {
     /// round that does not wait; [`Error::UnknownQuestion`]; [`Error::TaskOver`]; [`Error::BadState`] for
     /// feedback of another schedule.
     pub fn apply(&mut self, engine: &Engine, event: &Event) -> Result<Applied, Error> {
+        self.applied(engine, event, None)
+    }
+
+    /// Applies an event, with what the answer to a step leads to if that is known.
+    fn applied(&mut self, engine: &Engine, event: &Event, step: Option<Next>) -> Result<Applied, Error> {
         let mut next = self.clone();
         next.state.note(event)?;
         let applied = match event {
@@ -357,7 +363,10 @@ impl EncryptedBandit {
                 next.take_refreshed(engine, *task, deep, scores)?;
                 Applied::Installed
             }
-            Event::Exchanged { task, frames } => next.take_exchanged(engine, *task, frames)?,
+            Event::Exchanged { task, frames } => {
+                let computed = step.map_or_else(|| next.next_step(engine, *task, frames), Ok)?;
+                next.take_exchanged(engine, *task, computed)?
+            }
             Event::Closed => {
                 next.close_early(engine)?;
                 Applied::Closed
