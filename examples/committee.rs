@@ -599,10 +599,11 @@ fn be_member(folder: &Path, member: u8, address: &str, how: &[&str]) -> Result<(
             let manifest = first_manifest(folder)?;
             let keys = MemberKeys::from_bytes(&std::fs::read(own.join(KEYS_FILE))?, &manifest)?;
             let liar = Liar { identity: identity()?, keys, committee: manifest.manifest.id() };
-            Client::new(&relay(server, Duration::ZERO, Some(liar))?)?
+            Client::new(&relay(server, liar)?)?
         }
         [LATE, milliseconds] => {
-            Client::new(&relay(server, Duration::from_millis(milliseconds.parse()?), None)?)?
+            let line = testkit::late_line(address.parse()?, Duration::from_millis(milliseconds.parse()?))?;
+            Client::new(&format!("http://{line}"))?
         }
         _ => server,
     };

@@ -70,6 +70,12 @@ struct Args {
     /// How often a decision asks a holder of the key: `staged` takes up to 64 features and 256 arms.
     #[arg(long, default_value = "one")]
     exchanges: Exchanging,
+    /// How updates are computed [default: slots with one raise, products in stages].
+    #[arg(long)]
+    updates: Option<Updates>,
+    /// Milliseconds that each message between the server and clients and raisers takes, there and back.
+    #[arg(long, default_value_t = 0)]
+    delay: u64,
     /// Keys without security, for tests.
     #[arg(long)]
     toy: bool,
@@ -120,9 +126,10 @@ fn main() -> Result<()> {
     let (d, k) = (args.features, args.arms);
     let staged = args.exchanges == Exchanging::Staged;
     ensure!(!(staged && args.spoil), "--spoil is about one raise, and not about --exchanges staged");
-    let updates = if staged { Updates::Products } else { Updates::Slots };
+    let updates = args.updates.unwrap_or(if staged { Updates::Products } else { Updates::Slots });
     let keys_for = (WidthShape::default(), updates, args.exchanges);
     let deployment = Deployment::start_with((d, k), args.toy, args.json, 0, None, keys_for)?;
+    let deployment = deployment.behind(Duration::from_millis(args.delay))?;
     let answers = if args.answers == "scores" { Answers::Scores } else { Answers::Arm };
     let open_model = answers == Answers::Scores;
     let config = BanditConfig { answers, open_model, ..BanditConfig::new(d, k) };
@@ -209,7 +216,7 @@ fn main() -> Result<()> {
             "decisions": decisions, "decisions_of_a_request": args.decisions, "failed": failed, "decisions_per_second": count / elapsed,
             "p50": percentile(&seconds, 0.5), "p99": percentile(&seconds, 0.99),
             "bytes_up": up, "bytes_down": down, "raise_bytes": share,
-            "exchanges": args.exchanges, "bytes_by_exchange": raised.by_exchange(),
+            "exchanges": args.exchanges, "delay": args.delay, "bytes_by_exchange": raised.by_exchange(),
             "users_per_evaluation": count / evaluations, "load_cpu_seconds": cpu[0], "server_cpu_seconds": cpu[1],
             "feedbacks": status.feedbacks, "refreshes": status.refreshes,
             "server_peak_bytes": deployment.server_peak_bytes(),

@@ -199,16 +199,26 @@ impl Deployment {
         let device = device.with_most_answers(trace_answers).with_most_repeats(1 << 20);
         // Tasks of a runtime use it until the process ends.
         let device: &'static Device = Box::leak(Box::new(device));
-        let client = Client::new(&format!("http://{address}"))?;
+        let client = Client::new(&format!("http://{address}"))?.with_token(device.token().clone());
         Ok(Deployment {
             server,
-            client: client.with_token(device.token().clone()),
+            client,
             device,
             keygen_seconds,
             public_bundle_bytes: summary.public_bytes,
             folder,
             _undone: [of_folder, of_server],
         })
+    }
+
+    /// The deployment behind a line on which each message comes `late`, there and back.
+    pub(crate) fn behind(mut self, late: Duration) -> Result<Self> {
+        if !late.is_zero() {
+            let server = self.client.server().trim_start_matches("http://").parse()?;
+            let line = testkit::late_line(server, late)?;
+            self.client = Client::new(&format!("http://{line}"))?.with_token(self.device.token().clone());
+        }
+        Ok(self)
     }
 
     /// The folder of keys and state, which only its owner can read.

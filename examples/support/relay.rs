@@ -1,4 +1,4 @@
-//! Carries what a member and its server say to each other: later than they say it, or with lies.
+//! Carries what a member and its server say to each other, with lies.
 
 use anyhow::Result;
 use axum::Router;
@@ -11,7 +11,6 @@ use helba_member::Identity;
 use shares::talk::{FromMember, POLL, Poll, SignedPoll, from_bytes, polled, to_bytes};
 use shares::{Field, Message};
 use std::sync::Arc;
-use std::time::Duration;
 use user_client::Client;
 
 /// The most bytes that a member is told at a time.
@@ -48,24 +47,18 @@ impl Liar {
     }
 }
 
-/// Relays to a server in a thread of its own, each message after `late`, with the lies of `liar` if there is
-/// one. Returns the address for the member.
-pub(crate) fn relay(server: Client, late: Duration, liar: Option<Liar>) -> Result<String> {
+/// Relays to a server in a thread of its own, with the lies of `liar`. Returns the address for the member.
+pub(crate) fn relay(server: Client, liar: Liar) -> Result<String> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
     let address = format!("http://{}", listener.local_addr()?);
     listener.set_nonblocking(true)?;
     let liar = Arc::new(liar);
     let carry = move |Path(member): Path<u8>, body: Bytes| async move {
-        tokio::time::sleep(late).await;
         let exchange = move || -> Result<Vec<u8>> {
-            let body = match &*liar {
-                Some(liar) => liar.lie(&body)?,
-                None => body.to_vec(),
-            };
+            let body = liar.lie(&body)?;
             Ok(server.exchange(&format!("committee/members/{member}/rounds"), &body, MOST_TOLD, WAIT)?)
         };
         let told = tokio::task::spawn_blocking(exchange).await;
-        tokio::time::sleep(late).await;
         told.ok().and_then(Result::ok).ok_or(StatusCode::BAD_GATEWAY)
     };
     let routes = Router::new()

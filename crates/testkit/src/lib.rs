@@ -1,10 +1,11 @@
 //! What tests, benches and examples of several crates share: key pairs with fixed seeds ([`Party`],
 //! [`ScoresParty`]), the exact twin of an encrypted bandit ([`ClearTwin`]), messages and bundles
-//! ([`samples`]), the layout of matrices ([`newton`]), the effect of a loss of power ([`power_loss`]), the
-//! signals that children of tests begin with, and the tables of the configuration reference
-//! ([`mod@reference`]). It holds secret keys: only dev-dependencies may name it, which `tests/custody.rs`
-//! checks.
+//! ([`samples`]), the layout of matrices ([`newton`]), the effect of a loss of power ([`power_loss`]), a slow
+//! line ([`late_line`]), the signals that children of tests begin with, and the tables of the configuration
+//! reference ([`mod@reference`]). It holds secret keys: only dev-dependencies may name it, which
+//! `tests/custody.rs` checks.
 
+mod late;
 pub mod newton;
 pub mod power_loss;
 pub mod reference;
@@ -13,6 +14,7 @@ pub mod samples;
 mod signals;
 mod twin;
 
+pub use late::late_line;
 #[cfg(unix)]
 pub use signals::default_signals;
 pub use twin::ClearTwin;
