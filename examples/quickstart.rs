@@ -16,6 +16,7 @@ use bandit::{Arithmetic, HelbaClear, UniformRandom};
 use clap::Parser;
 use datasets::{Dataset, DatasetLog};
 use host::Draft;
+use planner::Problem;
 use protocol::{Answers, BanditConfig, Exchanging, Updates, WidthShape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -158,11 +159,8 @@ fn main() -> Result<()> {
     }
     let seconds = log.seconds();
     let params = deployment.params();
-    // There are no prices of stages.
-    let report = match args.exchanges {
-        Exchanging::One => Some(planner::plan(d, k, rounds as u64, params.spec().security)?),
-        Exchanging::Staged => None,
-    };
+    let problem = Problem::new(d, k, rounds as u64, params.spec().security);
+    let report = planner::plan(problem.with_keys(args.updates, args.exchanges))?;
     if args.json {
         let json = serde_json::json!({
             "rounds": rounds, "features": d, "arms": k,
@@ -177,7 +175,7 @@ fn main() -> Result<()> {
             "bytes_up_median": median(&log.bytes_up()), "bytes_down_median": median(&log.bytes_down()),
             "batch_updates": status.batches, "refreshes": status.refreshes,
             "exchanges": args.exchanges, "bytes_by_exchange": raises.by_exchange(),
-            "kernel": planner::kernels().to_string(), "kernels": report.map(|report| report.kernels),
+            "kernel": planner::kernels().to_string(), "kernels": report.kernels, "predicted_bytes_by_exchange": report.bytes_by_exchange,
         });
         println!("{json}");
         return Ok(());
@@ -221,8 +219,7 @@ fn main() -> Result<()> {
         params.log_qp(),
     );
     let threads = std::thread::available_parallelism()?.get();
-    let outlook = report.map(|report| format!("; predicted: {}", report.kernel_outlook(threads)));
-    println!("  {}{}", planner::kernel_choice(), outlook.unwrap_or_default());
+    println!("  {}; predicted: {}", planner::kernel_choice(), report.kernel_outlook(threads));
     Ok(())
 }
 

@@ -10,7 +10,8 @@ use helba_server::{
     ApiToken, AppState, Connections, NewToken, Scope, Settings, Tls, TlsArguments, TokensFile, app, printable,
 };
 use host::{Hangups, tell};
-use protocol::{Exchanging, Shape};
+use planner::Problem;
+use protocol::Shape;
 use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ use tokio::net::TcpListener;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use wire::{BundleKind, BundleReader, PaperKeys, PublicBundle};
+use wire::{BundleKind, BundleReader, Manifest, PaperKeys, PublicBundle};
 
 /// After a signal, requests that are being answered get this time.
 const GRACE: Duration = Duration::from_secs(30);
@@ -286,34 +287,34 @@ fn sentence(error: &anyhow::Error) -> String {
 
 /// Prints the kernels of this machine, the reason for the choice, and predictions for each.
 fn check(keys: Option<&Path>, json: bool) -> Result<()> {
-    let open = |path: &Path| -> Result<(Shape, Security, Exchanging)> {
+    let open = |path: &Path| -> Result<Problem> {
         let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
         let bundle = BundleReader::of_kind(BundleKind::Public, file)
             .with_context(|| format!("cannot use {}", path.display()))?;
-        let manifest = bundle.manifest();
-        Ok((manifest.shape, manifest.security()?, manifest.exchanges))
+        Ok(largest(bundle.manifest())?)
     };
-    let unknown = (UNKNOWN_PROBLEM, Security::Classical128, Exchanging::One);
-    let (Shape { dim, arm_slots }, security, exchanges) = keys.map(open).transpose()?.unwrap_or(unknown);
-    // There are no prices of stages.
-    let report = match exchanges {
-        Exchanging::One => Some(planner::plan(dim, arm_slots, 1, security)?),
-        Exchanging::Staged => None,
-    };
+    let Shape { dim, arm_slots } = UNKNOWN_PROBLEM;
+    let unknown = Problem::new(dim, arm_slots, 1, Security::Classical128);
+    let problem = keys.map(open).transpose()?.unwrap_or(unknown);
+    let (dim, arm_slots, report) = (problem.features, problem.arms, planner::plan(problem)?);
     let choice = planner::kernel_choice();
     let mut out = std::io::stdout();
     if json {
         let json = serde_json::json!({
             "kernel": planner::kernels().to_string(), "why": choice, "features": dim, "arms": arm_slots,
-            "kernels": report.map(|report| report.kernels),
+            "kernels": report.kernels,
         });
         return writeln!(out, "{json}").context("writing to stdout");
     }
-    let outlook = match report {
-        Some(report) => report.kernel_outlook(rayon::current_num_threads()),
-        None => "keys of stages, whose times are not predicted".into(),
-    };
+    let outlook = report.kernel_outlook(rayon::current_num_threads());
     writeln!(out, "{choice}\nd = {dim}, K = {arm_slots}: {outlook}").context("writing to stdout")
+}
+
+/// The largest problem that the keys of a bundle carry.
+fn largest(manifest: &Manifest) -> Result<Problem, wire::Error> {
+    let (Shape { dim, arm_slots }, security) = (manifest.shape, manifest.security()?);
+    let problem = Problem { width: manifest.width, ..Problem::new(dim, arm_slots, 1, security) };
+    Ok(problem.with_keys(manifest.updates, manifest.exchanges))
 }
 
 /// Changes or prints the API tokens of a state folder.
@@ -489,10 +490,7 @@ async fn serve(arguments: Arguments, tls: &TlsArguments) -> Result<()> {
             let (key, parameters) = (printable(&manifest.ring.key_id), printable(&manifest.ring.params));
             tracing::info!(key, parameters, "keys loaded");
             let Shape { dim, arm_slots } = manifest.shape;
-            // The largest problem that the keys carry.
-            if manifest.exchanges == Exchanging::One
-                && let Ok(report) = planner::plan(dim, arm_slots, 1, manifest.security()?)
-            {
+            if let Ok(report) = planner::plan(largest(manifest)?) {
                 let outlook = report.kernel_outlook(rayon::current_num_threads());
                 tracing::info!("d = {dim}, K = {arm_slots}: {outlook}");
             }

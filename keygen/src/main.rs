@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use host::say;
 use indicatif::{ProgressBar, ProgressStyle};
 use keygen::{Passphrase, Request, Security, create_files, create_paper_files, os_rng};
+use planner::{Choice, Line, Problem, Wanted, choose, default_updates};
 use protocol::paper::PaperPlan;
 use protocol::staged::{MOST_STAGED_ARMS, MOST_STAGED_FEATURES};
 use protocol::{Exchanging, MOST_ARMS, MOST_FEATURES, Shape, Updates, WidthShape};
@@ -16,6 +17,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use wire::{BundleKind, BundleReader, SECURITY_TABLE};
+
+/// The rounds that keys are planned for: no size depends on them.
+const PLANNED_ROUNDS: u64 = 1000;
 
 /// Plans encrypted bandits, and generates their keys.
 ///
@@ -65,11 +69,15 @@ enum Command {
         #[arg(long, default_value = "tangent", value_parser = width)]
         width: WidthShape,
         /// How often a decision asks a holder of the key: `one` raise, which every device may answer;
-        /// `staged` 4 to ⌈log₂ K⌉ + 3 times, for up to 64 features and 256 arms with a tenth of the bytes of
+        /// `staged` 3 to ⌈log₂ K⌉ + 3 times, for up to 64 features and 256 arms with a tenth of the bytes of
         /// keys, which a raiser or a device with the scope `raise` answers. Bandits in stages have the
-        /// tangent, a public schedule and updates by products.
+        /// tangent, a public schedule and updates by products. `auto` is the one of both for which a user
+        /// alone waits less, or the only one that carries the problem; it says why, and `inspect` what it
+        /// chose.
         #[arg(long, default_value = "one")]
-        exchanges: Exchanging,
+        exchanges: Wanted,
+        #[command(flatten)]
+        line: LineArguments,
         /// How updates are computed: `slots` in a deep ring, by two exchanges that every device may answer;
         /// `products` in the ring of scores, by some nine that a raiser or a device with the scope `raise`
         /// answers. Keys for products are much smaller. Their bandits have the tangent, a public schedule and
@@ -80,12 +88,20 @@ enum Command {
     /// Says what a problem would cost before any key is generated: seconds a decision, bytes a round, users
     /// at once, size of the bundle, memory.
     Plan {
-        /// Features of an arm, d: from 1 to 16.
+        /// Features of an arm, d: from 1 to 16, and in stages to 64.
         #[arg(long, visible_alias = "d")]
         features: usize,
-        /// Arms, K: from 1 to 64.
+        /// Arms, K: from 1 to 64, and in stages to 256.
         #[arg(long, visible_alias = "k")]
         arms: usize,
+        /// How often a decision asks a holder of the key, as for `create`.
+        #[arg(long, default_value = "one")]
+        exchanges: Wanted,
+        #[command(flatten)]
+        line: LineArguments,
+        /// How updates are computed, as for `create`.
+        #[arg(long)]
+        updates: Option<Updates>,
         /// Rounds to plan for: from 1 to 10⁹.
         #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
         rounds: u64,
@@ -114,6 +130,55 @@ enum Command {
     },
 }
 
+/// The line for which `--exchanges auto` chooses.
+#[derive(clap::Args)]
+struct LineArguments {
+    /// With --exchanges auto: milliseconds of a round trip between the server and who answers its exchanges
+    /// [default: 1, that of a raiser near the server].
+    #[arg(long, value_name = "MS", value_parser = amount)]
+    round_trip: Option<f64>,
+    /// With --exchanges auto: Mbit a second to the server [default: 1000].
+    #[arg(long, value_name = "MBIT", value_parser = amount)]
+    up: Option<f64>,
+    /// With --exchanges auto: Mbit a second from the server [default: 1000].
+    #[arg(long, value_name = "MBIT", value_parser = amount)]
+    down: Option<f64>,
+}
+
+impl LineArguments {
+    /// The exchanges and updates of the keys, with a sentence about what was chosen.
+    fn resolve(
+        &self,
+        wanted: Wanted,
+        updates: Option<Updates>,
+        problem: Problem,
+    ) -> anyhow::Result<(Exchanging, Updates, Option<String>)> {
+        let given = [("--round-trip", self.round_trip), ("--up", self.up), ("--down", self.down)];
+        let (exchanges, why) = match wanted {
+            Wanted::Only(exchanges) => {
+                if let Some((name, _)) = given.iter().find(|(_, value)| value.is_some()) {
+                    anyhow::bail!("{name} is for --exchanges auto, which is not given");
+                }
+                (exchanges, None)
+            }
+            Wanted::Auto => {
+                let speed = |mbit: Option<f64>| mbit.unwrap_or(1000.0) * 1e6 / 8.0;
+                let round_trip = self.round_trip.unwrap_or(1.0) / 1e3;
+                let line = Line { round_trip, up: speed(self.up), down: speed(self.down) };
+                let Choice { exchanges, why } = choose(problem, updates, &line)?;
+                (exchanges, Some(why))
+            }
+        };
+        Ok((exchanges, updates.unwrap_or(default_updates(exchanges)), why))
+    }
+}
+
+/// A number above 0.
+fn amount(text: &str) -> Result<f64, &'static str> {
+    let amount = text.parse().ok().filter(|x: &f64| x.is_finite() && *x > 0.0);
+    amount.ok_or("this must be a number above 0")
+}
+
 fn main() -> ExitCode {
     host::exit("helba-keygen", run(Arguments::parse().command))
 }
@@ -132,27 +197,35 @@ fn run(command: Command) -> anyhow::Result<()> {
             security,
             width,
             exchanges,
+            line,
             updates,
         } => {
-            let updates = updates.unwrap_or(match exchanges {
-                Exchanging::One => Updates::Slots,
-                Exchanging::Staged => Updates::Products,
-            });
             if method == "paper" {
+                let one = Wanted::Only(Exchanging::One);
                 anyhow::ensure!(
-                    (security, width, updates, exchanges)
-                        == (Security::Classical128, WidthShape::Tangent, Updates::Slots, Exchanging::One),
+                    (security, width, updates.unwrap_or_default(), exchanges)
+                        == (Security::Classical128, WidthShape::Tangent, Updates::Slots, one),
                     "--method paper has keys of 128 bits or toy keys, and takes none of --security, --width, --exchanges and --updates"
                 );
                 PaperPlan::check_shape(features, arms)?;
                 return create_paper([&public, &secret], passphrase_file.as_deref(), toy);
             }
             let security = if toy { Security::None } else { security };
+            let problem = Problem { width, ..Problem::new(features, arms, PLANNED_ROUNDS, security) };
+            let (exchanges, updates, why) = line.resolve(exchanges, updates, problem)?;
+            if let Some(why) = why {
+                say!("exchanges     {why}");
+            }
             let wanted = (security, width, updates, exchanges);
             create((features, arms), [&public, &secret], passphrase_file.as_deref(), wanted)
         }
-        Command::Plan { features, arms, rounds, security, explain, json } => {
-            print_plan((features, arms, rounds), security, explain, json)
+        Command::Plan { features, arms, exchanges, line, updates, rounds, security, explain, json } => {
+            let problem = Problem::new(features, arms, rounds, security);
+            let (exchanges, updates, why) = line.resolve(exchanges, updates, problem)?;
+            if let Some(why) = why.filter(|_| !json) {
+                say!("exchanges   {why}");
+            }
+            print_plan(problem.with_keys(updates, exchanges), explain, json)
         }
         Command::Token { file } => create_token(&file),
         Command::Inspect { bundle } => inspect(&bundle),
@@ -238,7 +311,10 @@ fn create(
     let summary = result.map_err(|error| match error {
         // No other shape helps against what contradicts stages.
         keygen::Error::Protocol(why @ protocol::Error::OutOfRange(_)) => why.into(),
-        keygen::Error::Protocol(why) => planner::Error::no_plan(features, arms, 1000, why).into(),
+        keygen::Error::Protocol(why) => {
+            let problem = Problem { width, ..Problem::new(features, arms, PLANNED_ROUNDS, security) };
+            planner::Error::no_plan(problem.with_keys(updates, exchanges), why).into()
+        }
         other => anyhow::Error::new(other),
     })?;
     print_manifest(&summary.manifest)?;
@@ -269,13 +345,8 @@ fn width(text: &str) -> Result<WidthShape, String> {
     }
 }
 
-fn print_plan(
-    (features, arms, rounds): (usize, usize, u64),
-    security: Security,
-    explain: bool,
-    json: bool,
-) -> anyhow::Result<()> {
-    let report = match planner::plan(features, arms, rounds, security) {
+fn print_plan(problem: Problem, explain: bool, json: bool) -> anyhow::Result<()> {
+    let report = match planner::plan(problem) {
         Ok(report) => report,
         Err(e) => {
             if let (true, planner::Error::NoPlan { why, instead }) = (json, &e) {

@@ -142,11 +142,12 @@ fn what_contradicts_keys_of_stages_is_refused() {
     assert!(refused.contains("`helba-keygen create --exchanges staged --features 17 --arms 5`"), "{refused}");
 }
 
-/// Prices are those of one raise, so that no times are predicted for keys of stages.
+/// Times are predicted for keys of stages too.
 #[test]
-fn times_of_stages_are_not_predicted() {
+fn times_of_stages_are_predicted() {
     let mut check = Command::new(env!("CARGO_BIN_EXE_helba-server"));
     let out = check.args(["check", "--json", "--keys"]).arg(stage_keys().public_file()).output().unwrap();
     let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
-    assert!(json["kernel"].is_string() && json["kernels"].is_null() && json["features"] == 32, "{json}");
+    let seconds = &json["kernels"][0]["seconds"][0];
+    assert!(seconds["holder"].as_f64().unwrap() > 0.0 && json["features"] == 32, "{json}");
 }

@@ -1,3 +1,5 @@
+use crate::Problem;
+
 /// Why there is no plan.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -9,6 +11,14 @@ pub enum Error {
         why: protocol::Error,
         /// The nearest problems that fit.
         instead: String,
+    },
+    /// Capacity: neither one raise nor stages carry the problem.
+    #[error("with one raise: {one}; in stages: {staged}")]
+    Neither {
+        /// Why not with one raise.
+        one: Box<Error>,
+        /// Why not in stages.
+        staged: Box<Error>,
     },
     /// From the protocol.
     #[error(transparent)]
@@ -25,9 +35,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// The refusal of a problem of `features` features and `arms` arms for the reason `why`, with the nearest
-    /// problems that fit.
-    pub fn no_plan(features: usize, arms: usize, rounds: u64, why: protocol::Error) -> Self {
-        Error::NoPlan { instead: crate::plan::alternatives(features, arms, rounds, &why), why }
+    /// The refusal of a problem for the reason `why`, with the nearest problems that fit.
+    pub fn no_plan(problem: Problem, why: protocol::Error) -> Self {
+        Error::NoPlan { instead: crate::plan::alternatives(problem, &why), why }
     }
 }

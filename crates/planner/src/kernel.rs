@@ -46,10 +46,8 @@ impl Report {
     /// have prices for this kind of CPU, on one thread or on two, whichever is nearer to `threads`.
     pub fn kernel_outlook(&self, threads: usize) -> String {
         let threads = threads.clamp(1, 2);
-        let decision = |all: &[Seconds]| {
-            let of = all.iter().filter(|s| s.threads == threads).map(|s| s.user + s.evaluation + s.answer);
-            of.sum::<f64>()
-        };
+        let decision =
+            |all: &[Seconds]| all.iter().filter(|s| s.threads == threads).map(Seconds::decision).sum::<f64>();
         let (runs, price) = (self.kernel, price_of(self.kernel));
         let mut out = format!(
             "a decision takes about {:.2} s on {} with {runs} kernels",

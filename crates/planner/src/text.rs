@@ -2,6 +2,7 @@
 
 use crate::Report;
 use crate::plan::{Depth, KeyCost, Traced, many};
+use protocol::Exchanging;
 
 impl Report {
     /// The plan in a user's words: what a user waits for and sends, how many decide at once, and what the
@@ -16,32 +17,36 @@ impl Report {
             bits => format!("security    {bits} bits"),
         });
         if let Some(seconds) = self.seconds.iter().find(|s| s.threads == threads) {
-            let alone = seconds.user + seconds.evaluation + seconds.answer;
             lines.push(format!(
-                "a decision  {alone:.2} s of the server's time on {}; devices, raises, network and disk come on top",
-                many(threads as u64, "thread")
+                "a decision  {:.2} s of the server's time on {}, and {:.0} ms of the key's holder; network and disk come on top",
+                seconds.decision(),
+                many(threads as u64, "thread"),
+                1e3 * seconds.holder
             ));
             lines.push(format!(
-                "at once     up to {} in one evaluation, {:.1} ms more for each",
+                "at once     up to {} in one evaluation; of {} each takes {:.1} ms",
                 many(self.users as u64, "user"),
-                1e3 * (seconds.user + seconds.answer)
+                self.packed_users,
+                1e3 * seconds.packed
             ));
             lines.push(format!(
-                "learning    an update takes {:.1} s beside the decisions, at most {} of them",
-                seconds.update, self.updates_at_most
+                "learning    an update takes {} beside the decisions, at most {} of them",
+                duration(seconds.update),
+                self.updates_at_most
             ));
         }
-        let sent = self.bytes("contexts") + self.bytes("feedback, to the server");
-        let alone = sent + self.bytes("raised scores");
-        let received = self.bytes("answer to one of several");
-        let received_alone = self.bytes("answer to a user alone") + self.bytes("masked scores");
+        let (contexts, feedback) = (self.bytes("contexts"), self.bytes("feedback, to the server"));
+        let asked = |all: &[[u64; 2]]| -> String {
+            let [to, from] = [0, 1].map(|way| size(all.iter().map(|bytes| bytes[way]).sum()));
+            format!("{}, {to} to the key's holder and {from} back", many(all.len() as u64, "exchange"))
+        };
         lines.push(format!(
-            "a round     sends {} and receives {}; a user alone, who raises its own scores, sends {} and receives {}",
-            size(sent),
-            size(received),
-            size(alone),
-            size(received_alone)
+            "a round     sends {} and receives {}; alone it takes {}",
+            size(contexts + feedback),
+            size(self.bytes("answer to one of several")),
+            asked(&self.bytes_by_exchange)
         ));
+        lines.push(format!("an update   {}", asked(&self.update_bytes_by_exchange)));
         lines.push(format!(
             "bundle      {} of public keys for the server",
             size(self.keys.iter().map(|k| k.bytes).sum())
@@ -54,9 +59,14 @@ impl Report {
     }
 
     /// The bytes of the first message whose name begins so.
-    fn bytes(&self, what: &str) -> u64 {
+    pub(crate) fn bytes(&self, what: &str) -> u64 {
         self.messages.iter().find(|message| message.what.starts_with(what)).map_or(0, |message| message.bytes)
     }
+}
+
+/// Seconds, or milliseconds of what is short.
+fn duration(seconds: f64) -> String {
+    if seconds < 0.095 { format!("{:.0} ms", 1e3 * seconds) } else { format!("{seconds:.1} s") }
 }
 
 /// Bytes as kB, MB or GB with two digits or more.
@@ -72,8 +82,13 @@ pub(crate) fn size(bytes: u64) -> String {
 
 /// The sum of the levels, and the levels of each step.
 fn by_step(depth: &[Depth]) -> String {
+    format!("{}: {}", depth.iter().map(|d| d.levels).sum::<usize>(), steps(depth))
+}
+
+/// The levels of each step.
+fn steps(depth: &[Depth]) -> String {
     let parts: Vec<String> = depth.iter().map(|d| format!("{} {}", d.step, d.levels)).collect();
-    format!("{}: {}", depth.iter().map(|d| d.levels).sum::<usize>(), parts.join(", "))
+    parts.join(", ")
 }
 
 /// Every detail, for those who know the scheme.
@@ -97,8 +112,13 @@ impl std::fmt::Display for Report {
             "evaluation    up to {} users; ring of scores N = 2^{}",
             self.users, self.log_n_of_scores
         )?;
-        writeln!(f, "              levels {}", by_step(&self.decision_depth))?;
-        writeln!(f, "update        levels {}", by_step(&self.update_depth))?;
+        match self.exchanges {
+            Exchanging::One => writeln!(f, "              levels {}", by_step(&self.decision_depth))?,
+            Exchanging::Staged => writeln!(f, "              levels of {}", steps(&self.decision_depth))?,
+        }
+        if !self.update_depth.is_empty() {
+            writeln!(f, "update        levels {}", by_step(&self.update_depth))?;
+        }
         let [decision, update] = self.slots;
         writeln!(f, "slots         user {decision}, update {update}, of {}", self.slots_available)?;
         for k in &self.keys {
@@ -110,6 +130,19 @@ impl std::fmt::Display for Report {
         for m in &self.messages {
             writeln!(f, "message       {}: {} kB", m.what, thousands(m.bytes))?;
         }
+        for (what, all) in [
+            ("a decision", &self.bytes_by_exchange),
+            ("a packed one", &self.packed_bytes_by_exchange),
+            ("an update", &self.update_bytes_by_exchange),
+        ] {
+            let each: Vec<String> = all.iter().map(|bytes| bytes.map(thousands).join("/")).collect();
+            writeln!(
+                f,
+                "exchanges     {} of {what}, kB to and from the key's holder: {}",
+                each.len(),
+                each.join(", ")
+            )?;
+        }
         writeln!(
             f,
             "memory        {} for one bandit with its keys; buffers of requests and updates come on top, 0.2 to 1.1 GiB where measured",
@@ -118,13 +151,19 @@ impl std::fmt::Display for Report {
         for s in &self.seconds {
             writeln!(
                 f,
-                "seconds       on {}: evaluation {:.3}, and {:.1} ms of scores and {:.1} ms of answer a user; update \
-                 {:.3}, at most {} of them; all rounds of users alone at most {:.1}",
+                "seconds       on {}: evaluation {:.3}, exchanges {:.3} and of the key's holder {:.3}, and {:.1} ms of scores and \
+                 {:.1} ms of answer a user; one of {} {:.4}; update {:.3} and of the holder {:.3}, at most {} of them; all rounds of \
+                 users alone at most {:.1}",
                 many(s.threads as u64, "thread"),
                 s.evaluation,
+                s.exchanges,
+                s.holder,
                 1e3 * s.user,
                 1e3 * s.answer,
+                self.packed_users,
+                s.packed,
                 s.update,
+                s.update_holder,
                 self.updates_at_most,
                 s.all_rounds_at_most
             )?;
@@ -151,7 +190,7 @@ impl std::fmt::Display for Report {
         writeln!(f, "prices        measured at {}, carried over by limbs", self.measured_at)?;
         write!(
             f,
-            "              arithmetic alone, on an idle machine: comparisons and updates took 0.9 to 1.3 times that where measured; raises, clients, HTTP and disk come on top"
+            "              arithmetic alone, on an idle machine: what was measured took 0.8 to 1.3 times that; clients, HTTP and disk come on top"
         )
     }
 }
@@ -165,6 +204,7 @@ fn thousands(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Problem;
 
     #[test]
     fn sizes_have_two_digits() {
@@ -188,29 +228,24 @@ mod tests {
     /// No name of a message is misspelt.
     #[test]
     fn a_summary_adds_up_messages() {
-        let report = crate::plan(7, 4, 1000, ckks::Security::Classical128).unwrap();
-        let names = [
-            "contexts",
-            "feedback, to the server",
-            "raised scores",
-            "answer to one of several",
-            "answer to a user alone",
-            "masked scores",
-        ];
+        let report = crate::plan(Problem::new(7, 4, 1000, ckks::Security::Classical128)).unwrap();
+        let names =
+            ["contexts", "feedback, to the server", "answer to one of several", "answer to a user alone"];
         assert!(names.iter().all(|name| report.bytes(name) > 0));
-        let (sent, raised) =
-            (report.bytes("contexts") + report.bytes("feedback, to the server"), report.bytes(names[2]));
+        let [[to, from]] = report.bytes_by_exchange[..] else { panic!("{:?}", report.bytes_by_exchange) };
         let text = report.summary(64);
         for part in [
             "7 features, 4 arms, 1000 rounds",
             "128 bits",
             "on 2 threads",
             "up to 512 users",
-            &size(sent),
-            &size(sent + raised),
+            &size(report.bytes(names[0]) + report.bytes(names[1])),
+            &format!("1 exchange, {} to the key's holder and {} back", size(to), size(from)),
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        assert!(crate::plan(2, 2, 1000, ckks::Security::None).unwrap().summary(1).contains("NONE"));
+        assert!(
+            crate::plan(Problem::new(2, 2, 1000, ckks::Security::None)).unwrap().summary(1).contains("NONE")
+        );
     }
 }

@@ -5,53 +5,58 @@ use ckks::{KeyStorage, Security};
 use helba::Scalars;
 use helba::circuit::DecisionCircuit;
 use keygen::{Request, generate};
-use planner::{Error, KernelSeconds, Report, plan};
-use protocol::{Automorphism, BanditConfig, KeyPlan, Shape, WidthShape};
+use planner::{Error, KernelSeconds, Problem, plan};
+use protocol::{Automorphism, BanditConfig, Exchanging, KeyPlan, Shape, Updates, WidthShape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 
-fn toy() -> Report {
-    plan(2, 2, 1000, Security::None).unwrap()
+fn toy() -> Problem {
+    Problem::new(2, 2, 1000, Security::None)
 }
 
-/// To the byte: the bundle's file and its keys in memory.
+/// To the byte: the bundle's file and its keys in memory, of keys for each kind of updates and evaluations.
 #[test]
 fn planned_bytes_are_those_made() {
-    let request = Request {
-        shape: Shape::for_problem(2, 2),
-        security: Security::None,
-        width: Default::default(),
-        exchanges: Default::default(),
-        updates: Default::default(),
-        created: 0,
-    };
-    let mut rng = ChaCha20Rng::seed_from_u64(1);
-    let mut file = Vec::new();
-    let summary = generate(request, &mut file, Vec::new(), &mut rng, |_, _| {}).unwrap();
-    let manifest = serde_json::to_vec(&summary.manifest).unwrap().len();
-    let report = toy();
-    let frames: usize = report.keys.iter().map(|k| k.count).sum();
-    let bytes: u64 = report.keys.iter().map(|k| k.bytes).sum();
-    assert_eq!(frames, summary.manifest.frames as usize);
-    assert_eq!(file.len() as u64, bytes + (14 + manifest + 8 * frames) as u64);
+    let keyed =
+        |d, k, updates, exchanges| Problem { features: d, arms: k, ..toy() }.with_keys(updates, exchanges);
+    for problem in [
+        toy(),
+        keyed(2, 2, Updates::Products, Exchanging::One),
+        keyed(2, 8, Updates::Products, Exchanging::One),
+        keyed(2, 4, Updates::Products, Exchanging::Staged),
+        keyed(20, 3, Updates::Products, Exchanging::Staged),
+    ] {
+        let Problem { features, arms, security, width, updates, exchanges, .. } = problem;
+        let shape = Shape::for_problem(features, arms);
+        let request = Request { shape, security, width, exchanges, updates, created: 0 };
+        let mut rng = ChaCha20Rng::seed_from_u64(1);
+        let mut file = Vec::new();
+        let summary = generate(request, &mut file, Vec::new(), &mut rng, |_, _| {}).unwrap();
+        let manifest = serde_json::to_vec(&summary.manifest).unwrap().len();
+        let report = plan(problem).unwrap();
+        let frames: usize = report.keys.iter().map(|k| k.count).sum();
+        let bytes: u64 = report.keys.iter().map(|k| k.bytes).sum();
+        assert_eq!(frames, summary.manifest.frames as usize, "{problem:?}");
+        assert_eq!(file.len() as u64, bytes + (14 + manifest + 8 * frames) as u64, "{problem:?}");
 
-    let bundle = wire::PublicBundle::read(&file[..]).unwrap();
-    let of_public_keys = |kind: &str| kind.starts_with("public key");
-    let memory = |ring: &str| -> u64 {
-        let ring_of = |kind: &str| {
-            ["of scores", "of answers", "of evaluations"]
-                .into_iter()
-                .find(|ring| kind.ends_with(ring))
-                .unwrap_or("")
+        let bundle = wire::PublicBundle::read(&file[..]).unwrap();
+        let of_public_keys = |kind: &str| kind.starts_with("public key");
+        let memory = |ring: &str| -> u64 {
+            let ring_of = |kind: &str| {
+                ["of scores", "of answers", "of evaluations"]
+                    .into_iter()
+                    .find(|ring| kind.ends_with(ring))
+                    .unwrap_or("")
+            };
+            let kinds = report.keys.iter().filter(|k| !of_public_keys(k.kind));
+            kinds.filter(|k| ring_of(k.kind) == ring).map(|k| k.memory).sum()
         };
-        let kinds = report.keys.iter().filter(|k| !of_public_keys(k.kind));
-        kinds.filter(|k| ring_of(k.kind) == ring).map(|k| k.memory).sum()
-    };
-    let (scores, decisions) = (bundle.scores, bundle.decisions.unwrap());
-    assert_eq!(memory("of evaluations"), decisions.evaluator.keys().bytes() as u64);
-    assert_eq!(memory(""), bundle.keys.bytes() as u64);
-    assert_eq!(memory("of scores"), scores.keys.bytes() as u64);
-    assert_eq!(memory("of answers"), scores.switch.unwrap().bytes() as u64);
+        let (scores, decisions) = (bundle.scores, bundle.decisions);
+        assert_eq!(memory("of evaluations"), decisions.map_or(0, |d| d.evaluator.keys().bytes() as u64));
+        assert_eq!(memory(""), bundle.keys.bytes() as u64);
+        assert_eq!(memory("of scores"), scores.keys.bytes() as u64);
+        assert_eq!(memory("of answers"), scores.switch.map_or(0, |switch| switch.bytes() as u64));
+    }
 }
 
 /// Evaluation keys in a server's memory against the same keys as polynomials at the top of the chain, with a
@@ -119,7 +124,7 @@ fn rotations_of_updates_alone_are_seeded() {
 #[test]
 fn depth_by_step_is_the_bandits_plan() {
     for (d, k) in [(1, 1), (2, 2), (7, 4), (8, 8), (3, 16), (16, 16), (8, 32), (16, 32), (16, 64)] {
-        let report = plan(d, k, 1000, Security::Classical128).unwrap();
+        let report = plan(Problem::new(d, k, 1000, Security::Classical128)).unwrap();
         let shape = Shape::for_problem(d, k);
         let keys = KeyPlan::new(shape, false, WidthShape::default()).unwrap();
         let config = BanditConfig::new(d, k);
@@ -132,7 +137,8 @@ fn depth_by_step_is_the_bandits_plan() {
         assert!(report.log2_qp <= f64::from(report.log2_qp_allowed.unwrap()) && report.security_bits == 128);
         assert!(report.slots.iter().all(|&s| s <= report.slots_available));
     }
-    assert_eq!((toy().security_bits, toy().log2_qp_allowed), (0, None));
+    let toy = plan(toy()).unwrap();
+    assert_eq!((toy.security_bits, toy.log2_qp_allowed), (0, None));
 }
 
 /// More bits of security take a larger ring, and more time and bytes.
@@ -140,7 +146,7 @@ fn depth_by_step_is_the_bandits_plan() {
 fn more_security_costs_more() {
     for (d, k) in [(2, 2), (16, 64)] {
         let [less, middle, more] = [Security::Classical128, Security::Classical192, Security::Classical256]
-            .map(|security| plan(d, k, 1000, security).unwrap());
+            .map(|security| plan(Problem::new(d, k, 1000, security)).unwrap());
         assert_eq!((less.log_n, middle.log_n, more.log_n), (15, 16, 16));
         assert!(middle.security_bits >= 192 && more.security_bits == 256);
         for report in [middle, more] {
@@ -155,7 +161,7 @@ fn more_security_costs_more() {
 #[test]
 fn the_papers_schedule_has_rows_of_its_own() {
     for (d, k) in [(2, 2), (7, 4), (16, 16), (16, 64)] {
-        let report = plan(d, k, 1000, Security::Classical128).unwrap();
+        let report = plan(Problem::new(d, k, 1000, Security::Classical128)).unwrap();
         let traced = report.traced.clone().unwrap();
         assert_eq!(traced.users, report.users - 1);
         for (with, without) in traced.seconds.iter().zip(&report.seconds) {
@@ -173,7 +179,7 @@ fn the_papers_schedule_has_rows_of_its_own() {
 /// have no prices), and faster ones for faster kernels.
 #[test]
 fn plans_compare_kernels() {
-    let report = plan(8, 8, 1000, Security::Classical128).unwrap();
+    let report = plan(Problem::new(8, 8, 1000, Security::Classical128)).unwrap();
     assert_eq!(report.kernel, rns::kernels());
     assert!(report.kernels.iter().any(|k| k.available && k.seconds == report.seconds));
     for pair in report.kernels.windows(2) {
@@ -194,7 +200,7 @@ fn plans_compare_kernels() {
 #[test]
 fn what_cannot_work_is_refused_with_a_way_out() {
     // Too many arms for any set, too many slots, and nonsense.
-    let refused = |d: usize, k: usize| match plan(d, k, 1000, Security::Classical128) {
+    let refused = |d: usize, k: usize| match plan(Problem::new(d, k, 1000, Security::Classical128)) {
         Err(e @ Error::NoPlan { .. }) => e.to_string(),
         other => panic!("{d}, {k}: {other:?}"),
     };
@@ -212,6 +218,6 @@ fn what_cannot_work_is_refused_with_a_way_out() {
     assert!(refused(1, 65).contains("1 feature with up to 64 arms"));
     // What a refusal proposes does work.
     for (d, k) in [(16, 64), (1, 64), (16, 4)] {
-        plan(d, k, 1000, Security::Classical128).unwrap();
+        plan(Problem::new(d, k, 1000, Security::Classical128)).unwrap();
     }
 }
