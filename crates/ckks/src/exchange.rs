@@ -188,7 +188,7 @@ impl Exchange {
             }
         }
         let transform = |side: &Side| {
-            (side.domain == Domain::Slots).then(|| Arc::new(WideEncoder::new(side.params.spec().log_n)))
+            (side.domain == Domain::Slots).then(|| WideEncoder::shared(side.params.spec().log_n))
         };
         let (decoder, encoder) = (transform(&from), transform(&to));
         // Centred values, the sums of a transform and its bits after the point.
@@ -218,6 +218,12 @@ impl Exchange {
     pub fn reads(&self) -> Vec<usize> {
         let used: std::collections::BTreeSet<usize> = self.terms.iter().map(|term| term.from).collect();
         used.into_iter().collect()
+    }
+
+    /// The bytes of its terms in memory.
+    pub fn bytes(&self) -> usize {
+        let outputs = self.of_sums.as_ref().map_or(0, |of| size_of_val(&*of.outputs));
+        size_of_val(&*self.terms) + outputs
     }
 
     /// A hash of both sides, the terms and these factors: two parties with the same hash compute the same.
@@ -403,17 +409,22 @@ fn hash_of(from: &Side, to: &Side, terms: &[MapTerm], of_sums: Option<&OfSums>) 
     let mut hasher = blake3::Hasher::new();
     from.hash(&mut hasher);
     to.hash(&mut hasher);
-    let mut add = |numbers: &[u64]| {
-        let bytes: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
+    let mut add = |numbers: &mut dyn Iterator<Item = u64>| {
+        let bytes: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
         hasher.update(&bytes);
     };
-    add(&[terms.len() as u64]);
-    for MapTerm { from, to, weight, group } in terms {
-        add(&[*from as u64, *to as u64, weight.to_bits(), *group as u64]);
+    add(&mut [terms.len() as u64].into_iter());
+    // Many at once, since large maps have hundreds of thousands.
+    for terms in terms.chunks(1024) {
+        let numbers = |t: &MapTerm| [t.from as u64, t.to as u64, t.weight.to_bits(), t.group as u64];
+        add(&mut terms.iter().flat_map(numbers));
     }
     if let Some(OfSums { count, outputs }) = of_sums {
-        add(&[*count as u64, outputs.len() as u64]);
-        outputs.iter().for_each(|of| add(&[of.sum as u64, of.to as u64, u64::from(of.negative)]));
+        add(&mut [*count as u64, outputs.len() as u64].into_iter());
+        for outputs in outputs.chunks(1024) {
+            let numbers = |of: &SumTerm| [of.sum as u64, of.to as u64, u64::from(of.negative)];
+            add(&mut outputs.iter().flat_map(numbers));
+        }
     }
     *hasher.finalize().as_bytes()
 }

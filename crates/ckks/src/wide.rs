@@ -7,6 +7,7 @@
 
 use crate::{Error, Op};
 use rns::{Basis, Coeff, Poly};
+use std::sync::{Arc, OnceLock};
 use zeroize::Zeroizing;
 
 /// Real and imaginary part of a slot, as integers.
@@ -48,6 +49,12 @@ impl WideEncoder {
             powers.take(order / 8).map(|power| root(order - power, log_len + 2)).collect()
         };
         WideEncoder { stages: (1..log_n).rev().map(stage).collect() }
+    }
+
+    /// As [`Self::new`], and made once: all exchanges of a ring share it.
+    pub(crate) fn shared(log_n: u32) -> Arc<Self> {
+        static MADE: [OnceLock<Arc<WideEncoder>>; 17] = [const { OnceLock::new() }; 17];
+        MADE[log_n as usize].get_or_init(|| Arc::new(WideEncoder::new(log_n))).clone()
     }
 
     /// N.

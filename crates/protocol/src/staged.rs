@@ -33,17 +33,18 @@
 //! | 2 | the indicators of pairs | for each arm the sum of its indicators, over 2^R |
 //! | 3 | entries: a polynomial of the sums | coefficients of answers |
 //!
-//! Without a partner in its round a score keeps its place. With m = b·K + a for arm a of user b, number f of
+//! Without a partner in its round a score keeps its place. With m = b·K + a for arm a of the user who came as
+//! number b, number f of
 //! the arm has slot m·(d + 1) + f in the slots of one or several ciphertexts, pair i of its K − 1 pairs has
 //! slot m·(K − 1) + i, and an index, an entry and the coefficient of an answer have m. Pair i of the w pairs
 //! of a round has slot b·w + i. With lifted contexts all steps have a number less, and the server computes z
-//! and u, of which the first exchange makes indices.
+//! and u, of which the first exchange makes indices; answers have the numbers that users have in a pack of
+//! scores, where number b is moved by b with its bits reversed.
 
 use crate::levels::{ANSWER_LEVEL, PRODUCTS_LEVEL};
 use crate::{BanditConfig, Error, LOG_CONTEXT, LOG_MODEL, LOG_SCORE, ScoreRing, Shape, check_features};
-use ckks::{Domain, Exchange, MapTerm, Params, Side, SumTerm, Term};
+use ckks::{Domain, Exchange, Fingerprint, MapTerm, Params, Side, SumTerm, Term};
 use fault::OutOfRange;
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The most features of staged decisions.
@@ -90,7 +91,7 @@ pub fn doublings(arms: usize) -> u32 {
 }
 
 /// The places of the numbers of one bandit.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct StagedLayout {
     /// N'.
     n: usize,
@@ -98,9 +99,8 @@ pub struct StagedLayout {
     arms: usize,
     bound: f64,
     users: usize,
-    /// The distance of the numbers of two users: above 1 where an evaluation has room for more users than
-    /// this layout.
-    stride: usize,
+    /// The most users of an evaluation, for whom a pack of scores has places.
+    places: usize,
     /// The gap of the scores of one raise, where contexts are lifted.
     lifted: Option<usize>,
     /// log₂ of the number that features are divided by.
@@ -176,7 +176,7 @@ impl StagedLayout {
             arms,
             bound: config.linear.l,
             users,
-            stride: 1,
+            places: users.next_power_of_two(),
             lifted,
             log_bound,
             log_model,
@@ -189,13 +189,12 @@ impl StagedLayout {
         self.lifted.is_some()
     }
 
-    /// The layout with as few users as have room for `users`: a power of two, so that there are few layouts.
+    /// The layout with room for `users`, and for a sixteenth more at most, so that there are few layouts.
     pub fn for_users(&self, users: usize) -> Self {
         // A number of a stranger's may have no power of two above it.
-        let users = users.clamp(1, self.users).next_power_of_two().min(self.users);
-        // Users of a pack of scores are as far apart as they can be.
-        let stride = if self.is_lifted() { self.stride * self.users / users } else { 1 };
-        StagedLayout { users, stride, ..self.clone() }
+        let users = users.clamp(1, self.users);
+        let step = (users.next_power_of_two() / 32).max(1);
+        StagedLayout { users: users.next_multiple_of(step).min(self.users), ..self.clone() }
     }
 
     /// The most users of an evaluation.
@@ -221,6 +220,17 @@ impl StagedLayout {
     /// σ.
     fn distance(&self) -> usize {
         self.n / self.arms_of_one()
+    }
+
+    /// The position in a pack, of scores or of products, of what was pushed as number `pushed`: its bits
+    /// reversed.
+    fn position(&self, pushed: usize) -> usize {
+        ((pushed % self.gap()) as u32).reverse_bits() as usize >> (u32::BITS - self.gap().ilog2())
+    }
+
+    /// The number of the user who came as number `pushed`, as [`crate::ScoreLayout::user_at`] has it.
+    fn number_of(&self, pushed: usize) -> usize {
+        self.lifted.map_or(pushed, |gap| self.position(pushed) / (gap / self.places))
     }
 
     /// The number of ciphertexts with the contexts of a user.
@@ -349,9 +359,7 @@ impl StagedLayout {
         let (of_one, gap) = (self.distance() / self.gap(), self.gap());
         let (part, arm) = (arm / self.arms_of_one(), arm % self.arms_of_one());
         let pushed = (user * self.context_parts() + part) * self.model_parts() + row / of_one;
-        // Position i of a pack is i with its bits reversed.
-        let shift = ((pushed % gap) as u32).reverse_bits() >> (u32::BITS - gap.ilog2());
-        pushed / gap * self.n + arm * self.distance() + row % of_one * gap + shift as usize
+        pushed / gap * self.n + arm * self.distance() + row % of_one * gap + self.position(pushed)
     }
 
     /// The most ciphertexts that a holder of the key is sent in a step, and the most of its reply, with
@@ -431,7 +439,7 @@ impl StagedExchanges {
         let index = move |user: usize, arm: usize, weight: f64, to: usize| {
             let numbers = match of.lifted {
                 Some(gap) => {
-                    let z = 2 * arm * gap + user * (gap / of.users.next_power_of_two());
+                    let z = 2 * arm * gap + of.position(user);
                     vec![(z, OF_SQUARES), (z + gap, OF_PREDICTION)]
                 }
                 None => {
@@ -456,7 +464,7 @@ impl StagedExchanges {
                 scale: stages.scale(PRODUCTS_LEVEL),
             };
             let entry = |(user, arm): (usize, usize)| {
-                let (from, to) = (2 * (user * k + arm), user * layout.stride * k + arm);
+                let (from, to) = (2 * (user * k + arm), layout.number_of(user) * k + arm);
                 MapTerm { from, to, weight: 1.0, group: ONE }
             };
             Exchange::new(from, to, all().map(entry).collect())
@@ -536,20 +544,40 @@ impl StagedExchanges {
     }
 }
 
-/// The steps of the staged evaluations of one bandit, by numbers of users, each made when it is first asked
-/// for: the largest have hundreds of thousands of terms.
+/// The bytes of the steps that a process keeps, for all its bandits: those that were asked for last.
+pub const MOST_STAGING_BYTES: usize = 128 << 20;
+
+/// The steps that a process keeps, the last ones asked for at the end.
+static MADE: Mutex<Vec<Made>> = Mutex::new(Vec::new());
+
+/// The steps of a layout between rings with these fingerprints.
+#[derive(Debug)]
+struct Made {
+    rings: [Fingerprint; 3],
+    steps: Arc<StagedExchanges>,
+}
+
+impl Made {
+    /// The bytes of the terms of all steps.
+    fn bytes(&self) -> usize {
+        self.steps.steps.iter().flatten().flatten().map(Exchange::bytes).sum()
+    }
+}
+
+/// The steps of the staged evaluations of one bandit, by numbers of users, each made when it is asked for:
+/// the largest have hundreds of thousands of terms, so that a process keeps few
+/// ([`MOST_STAGING_BYTES`]).
 #[derive(Debug, Clone)]
 pub struct Staging {
     layout: StagedLayout,
     /// Of scores, stages and answers.
     params: [Params; 3],
-    made: Arc<Mutex<BTreeMap<usize, Arc<StagedExchanges>>>>,
 }
 
 impl Staging {
     /// The steps with this layout of the most users, in the rings of scores, stages and answers.
     pub fn new(layout: StagedLayout, params: [&Params; 3]) -> Self {
-        Staging { layout, params: params.map(Params::clone), made: Arc::default() }
+        Staging { layout, params: params.map(Params::clone) }
     }
 
     /// The steps of an evaluation of `users` users, in a layout that may have room for more
@@ -559,15 +587,28 @@ impl Staging {
     /// As [`Exchange::new`].
     pub fn of(&self, users: usize) -> Result<Arc<StagedExchanges>, ckks::Error> {
         let layout = self.layout.for_users(users);
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(made) = made.get(&layout.users) {
-            return Ok(made.clone());
+        let rings = self.params.each_ref().map(Params::fingerprint);
+        let is_wanted = |made: &Made| made.rings == rings && made.steps.layout == layout;
+        let kept = || MADE.lock().unwrap_or_else(PoisonError::into_inner);
+        let take = |all: &mut Vec<Made>| all.iter().position(is_wanted).map(|at| all.remove(at));
+        let taken = take(&mut kept());
+        let made = match taken {
+            Some(made) => made,
+            None => {
+                let [scores, stages, answers] = &self.params;
+                let steps = Arc::new(StagedExchanges::new(layout.clone(), scores, stages, answers)?);
+                Made { rings, steps }
+            }
+        };
+        let (steps, mut all) = (made.steps.clone(), kept());
+        // Somebody else may have made the same.
+        drop(take(&mut all));
+        all.push(made);
+        let mut bytes = all.iter().map(Made::bytes).sum::<usize>();
+        while bytes > MOST_STAGING_BYTES && all.len() > 1 {
+            bytes -= all.remove(0).bytes();
         }
-        let [scores, stages, answers] = &self.params;
-        let users = layout.users;
-        let exchanges = Arc::new(StagedExchanges::new(layout, scores, stages, answers)?);
-        made.insert(users, exchanges.clone());
-        Ok(exchanges)
+        Ok(steps)
     }
 }
 
@@ -718,9 +759,14 @@ mod tests {
     #[test]
     fn layouts_have_few_numbers_of_users() {
         let most = layout(&BanditConfig::new(2, 2), 24, ckks::TOY_LOGN11_SCORES);
-        for (users, want) in [(0, 1), (1, 1), (3, 4), (16, 16), (17, 24), (24, 24), (usize::MAX, 24)] {
+        for (users, want) in [(0, 1), (1, 1), (3, 3), (16, 16), (17, 17), (24, 24), (usize::MAX, 24)] {
             assert_eq!(most.for_users(users).users(), want, "{users}");
         }
+        let most = layout(&BanditConfig::new(2, 2), 64, ckks::TOY_LOGN11_SCORES);
+        let mut sizes: Vec<usize> = (1..=64).map(|users| most.for_users(users).users()).collect();
+        assert!((1..=64).zip(&sizes).all(|(users, size)| (users..=users + users / 16).contains(size)));
+        sizes.dedup();
+        assert_eq!(sizes.len(), 48);
     }
 
     /// What a holder of the key is sent in each step, and its reply, are within the limits of the largest
@@ -732,7 +778,7 @@ mod tests {
         for (d, k, users) in [(2, 2, 16), (6, 16, 8), (17, 5, 16), (20, 64, 4), (6, 100, 4)] {
             let most = layout(&BanditConfig::new(d, k), users, spec);
             let ([sent, made], bytes) = (most.most_frames(&stages), most.most_reply(&stages));
-            for users in (0..).map(|log| 1 << log).take_while(|count| *count <= users) {
+            for users in 1..=users {
                 let exchanges =
                     StagedExchanges::new(most.for_users(users), &scores, &stages, &scores).unwrap();
                 for step in &exchanges.steps {
