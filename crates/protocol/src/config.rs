@@ -22,6 +22,9 @@ const DEFAULT_BATCH: u64 = 16;
 /// The longest batch of a public schedule, in rounds. It needs five Newton steps if L²/λ ≤ 1.
 const MOST_IN_BATCH: u64 = 64;
 
+/// The most bytes a feedback that updates by products may send to the server, which logs them.
+const MOST_UPDATE_BYTES: usize = 2_000_000;
+
 /// The most logged rounds of one request.
 pub const MOST_LOGGED: usize = 1000;
 /// The largest factor by which logged rounds may multiply an eigenvalue of A_j·V_j.
@@ -328,7 +331,34 @@ impl BanditConfig {
             );
             return Err(OutOfRange::new("linear.lambda", self.linear.lambda, want).into());
         }
-        MatrixLayout::new(ring.n(), shape.dim).map(drop)
+        self.check_update_bytes(&MatrixLayout::new(ring.n(), shape.dim)?, ring)
+    }
+
+    /// Refuses batches so short that updates by products send, and log, more than
+    /// [`MOST_UPDATE_BYTES`] a feedback.
+    fn check_update_bytes(&self, matrices: &MatrixLayout, ring: ScoreRing) -> Result<(), Error> {
+        let batch = match self.linear.schedule {
+            Schedule::EveryRound => 1,
+            Schedule::Every { rounds } | Schedule::GrowthOrEvery { rounds } => rounds,
+            // Batches grow with the rounds.
+            _ => return Ok(()),
+        };
+        let steps = self.newton(0.0, batch, 0, usize::MAX)?.steps().len();
+        // A fresh ciphertext is one polynomial and a seed.
+        let bits = ring.params.log_q0 as usize + ring.params.depth * ring.params.log_scale as usize;
+        let update = matrices.exchanged(steps) * ring.n() * bits / 8;
+        let least = update.div_ceil(MOST_UPDATE_BYTES) as u64;
+        if batch >= least {
+            return Ok(());
+        }
+        let got = format!("{:?}", self.linear.schedule);
+        let want = format!(
+            "of at least {least} rounds a batch with these keys: an update by products sends and logs {} MB, \
+             and {} MB a feedback are the most",
+            update.div_ceil(1_000_000),
+            MOST_UPDATE_BYTES / 1_000_000
+        );
+        Err(OutOfRange::new("linear.schedule", got, want).into())
     }
 
     /// Checks that stages decide such a bandit with an evaluation ring of these parameters, and returns the

@@ -154,6 +154,13 @@ impl MatrixLayout {
         self.right_parts() + self.left_parts(2 * self.dim).max(self.left_parts(self.dim) + model)
     }
 
+    /// The ciphertexts that a holder of the key makes in an update with so many steps of Newton's iteration,
+    /// but for those of the model.
+    pub(crate) fn exchanged(&self, newton: usize) -> usize {
+        let (left, right) = (|rows| self.left_parts(rows), self.right_parts());
+        left(self.dim + 1) + newton * (left(2 * self.dim) + right) + 2 * left(self.dim) + 3 * right
+    }
+
     /// The gap of the packs of products, if there are several.
     pub fn pack_gap(&self) -> Option<usize> {
         (self.rows < 2 * self.dim || self.columns < self.dim).then_some(self.dim)

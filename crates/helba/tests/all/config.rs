@@ -9,7 +9,8 @@ use helba::circuit::DecisionCircuit;
 use helba::{Scalars, update};
 use protocol::levels::{PRODUCTS_LEVEL, UpdateLevels};
 use protocol::{
-    Answers, Automorphism, BanditConfig, Error, KeyPlan, MOST_FACTOR, Plan, ScoreLayout, Shape, WidthShape,
+    Answers, Automorphism, BanditConfig, Error, Exchanging, KeyPlan, MOST_FACTOR, Plan, ScoreLayout, Shape,
+    Updates, WidthShape,
 };
 use std::collections::BTreeMap;
 
@@ -229,6 +230,29 @@ fn trace_conditions_that_cannot_work_are_refused_by_name() {
     assert_eq!(field(|c| c.unanswered = 64), "linear.c");
     assert_eq!(field(|c| c.linear.c = 100.0), "a batch update");
     assert_eq!(field(|c| c.linear.c = 0.26), "config");
+}
+
+/// Batches so short that updates by products would send and log megabytes for each feedback are refused, with
+/// the size. Up to 16 features every round may end one, and the default is never refused.
+#[test]
+fn updates_of_many_bytes_are_refused_by_name() {
+    for (d, want) in [(16, 1), (17, 2), (32, 2), (33, 6), (64, 6)] {
+        let shape = Shape::for_problem(d, 4);
+        let (security, width) = (Security::Classical128, WidthShape::Tangent);
+        let staged = (Updates::Products, Exchanging::Staged);
+        let keys = KeyPlan::for_exchanges(shape, security, width, staged.0, staged.1).unwrap();
+        let plan = |schedule: Option<Schedule>| {
+            let mut config = BanditConfig::new(d, 4);
+            config.linear.schedule = schedule.unwrap_or(config.linear.schedule);
+            config.plan(keys.rings().unwrap(), shape, keys.scores)
+        };
+        assert!(plan(None).is_ok(), "{d}");
+        let refused = plan(Some(Schedule::EveryRound)).err().map(|error| error.to_string());
+        let named = |text: &String| text.contains("linear.schedule") && text.contains("MB a feedback");
+        assert_eq!(refused.as_ref().is_some_and(named), want > 1, "{d}: {refused:?}");
+        let least = (1..64).find(|rounds| plan(Some(Schedule::Every { rounds: *rounds })).is_ok());
+        assert_eq!(least, Some(want), "{d}: {refused:?}");
+    }
 }
 
 /// Decisions and updates of every shape, with the finest settings its parameters have levels for: every
