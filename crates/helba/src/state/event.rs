@@ -15,6 +15,7 @@ pub enum Event {
         /// The round.
         round: u64,
         /// The frame.
+        #[serde(with = "serde_bytes")]
         frame: Vec<u8>,
     },
     /// The sum of a batch, raised.
@@ -22,6 +23,7 @@ pub enum Event {
         /// The task.
         task: u64,
         /// The frame of a ciphertext of the deep ring.
+        #[serde(with = "serde_bytes")]
         frame: Vec<u8>,
     },
     /// The next model, encrypted anew.
@@ -29,8 +31,10 @@ pub enum Event {
         /// The task.
         task: u64,
         /// The frame of the model in the deep ring.
+        #[serde(with = "serde_bytes")]
         deep: Vec<u8>,
         /// The frame of the model in the ring of scores.
+        #[serde(with = "serde_bytes")]
         scores: Vec<u8>,
     },
     /// The feedback on the decision of a round, under the trace condition.
@@ -38,8 +42,10 @@ pub enum Event {
         /// The round.
         round: u64,
         /// The statistics, as in [`Event::Feedback`].
+        #[serde(with = "serde_bytes")]
         frame: Vec<u8>,
         /// The frame of the trace statistics ([`protocol::ScoreLayout::trace`]).
+        #[serde(with = "serde_bytes")]
         trace: Vec<u8>,
         /// The answer to the trace question of the decision, if there is one: whether the trace had reached
         /// C.
@@ -51,6 +57,7 @@ pub enum Event {
         /// The round.
         round: u64,
         /// The frame of the statistics.
+        #[serde(with = "serde_bytes")]
         frame: Vec<u8>,
     },
     /// The batch ends before its schedule ends it, to make room for logged rounds.
@@ -64,6 +71,7 @@ pub enum Event {
         /// The task.
         task: u64,
         /// The frames of ciphertexts of the ring of scores.
+        #[serde(with = "frames")]
         frames: Vec<Vec<u8>>,
     },
     /// Logged rounds are learnt.
@@ -75,8 +83,24 @@ pub enum Event {
         /// Their number.
         rounds: u64,
         /// The frame of the sum of their feedbacks, as in [`Event::Feedback`].
+        #[serde(with = "serde_bytes")]
         frame: Vec<u8>,
     },
+}
+
+/// Frames as byte strings, which are copied whole and not byte by byte.
+mod frames {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use serde_bytes::{ByteBuf, Bytes};
+
+    pub(super) fn serialize<S: Serializer>(frames: &[Vec<u8>], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(frames.iter().map(|frame| Bytes::new(frame)))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Vec<u8>>, D::Error> {
+        let frames = Vec::<ByteBuf>::deserialize(from)?;
+        Ok(frames.into_iter().map(ByteBuf::into_vec).collect())
+    }
 }
 
 impl Event {

@@ -5,6 +5,7 @@ use crate::{Engine, Error};
 use ckks::{Ciphertext, KeyId, Params};
 use protocol::{LOG_CONTEXT, LOG_STATISTICS};
 use serde::de::DeserializeOwned;
+use serde_bytes::ByteBuf;
 use std::sync::Arc;
 
 /// Where a part of a state is: its ring, its level and its scale.
@@ -43,11 +44,12 @@ impl Place {
         }
     }
 
-    fn write(self, engine: &Engine, ciphertext: Arc<Ciphertext>) -> Vec<u8> {
+    fn write(self, engine: &Engine, ciphertext: Arc<Ciphertext>) -> ByteBuf {
         let (params, key, _) = self.ring(engine);
         // Frames hold the canonical scale, and sums have others.
         let canonical = params.scale(ciphertext.level());
-        ckks::write_ciphertext(params, key, &Arc::unwrap_or_clone(ciphertext).with_scale(canonical))
+        let canonical = Arc::unwrap_or_clone(ciphertext).with_scale(canonical);
+        ByteBuf::from(ckks::write_ciphertext(params, key, &canonical))
     }
 
     fn read(self, engine: &Engine, frame: &[u8]) -> Result<Arc<Ciphertext>, Error> {
@@ -72,7 +74,7 @@ impl EncryptedBandit {
     /// # Errors
     /// [`Error::BadState`], [`Error::Ckks`] for bytes that are not those of a bandit of these keys.
     pub fn from_bytes(engine: &Engine, bytes: &[u8]) -> Result<Self, Error> {
-        let state: State<Vec<u8>> = decode(bytes)?;
+        let state: State<ByteBuf> = decode(bytes)?;
         let deep = engine.deep();
         let (plan, config) = (&state.plan, &state.config);
         if config.plan(deep.rings(), deep.shape(), engine.ring())? != *plan {
