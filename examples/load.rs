@@ -8,25 +8,31 @@
 //! processor time from the server; `load_cpu_seconds` says how much it and the clients took. With `--check`
 //! the clients decrypt each answer, which takes more of it, and ask again for one that cannot be relied on.
 //! With `--spoil` one of the senders has contexts of norm 2, which spoil every evaluation that they are in,
-//! until the server evaluates them alone. With `--silent 448` so many connections ask for the description of
-//! the interface, again and again, and read nothing.
+//! until the server evaluates them alone. With `--silent 448` so many connections ask for the description
+//! of the interface, again and again, and read nothing. With `--keys own --users 10000 --remove 100` each
+//! request is one of an enrolled user, and 100 of them are removed after half of the time.
 
 mod support;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use protocol::{Answers, BanditConfig, Exchanging, ScoreRing, Updates, WidthShape};
+use helba_server::RemovedUsersList;
+use protocol::{Answers, BanditConfig, Exchanging, ScoreRing, Updates, UserKeys, WidthShape};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::time::{Duration, Instant};
 use support::{Deployment, Raises, percentile};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use user_client::{BanditDevice, Device};
-use wire::{AskAgain, DECISIONS_HEADER, DecideReply, Limits, SENDER_HEADER, SenderTag};
+use wire::{
+    AccessToken, AskAgain, DECISIONS_HEADER, DecideReply, ENROLMENT_HEADER, Enrolment, Limits, SENDER_HEADER,
+    SenderTag, UserSecret,
+};
 
 /// A connection on which nothing was asked for this time is not used again.
 const IDLE: Duration = Duration::from_secs(15);
@@ -76,6 +82,15 @@ struct Args {
     /// Milliseconds that each message between the server and clients and raisers takes, there and back.
     #[arg(long, default_value_t = 0)]
     delay: u64,
+    /// Whose keys users have: with `own`, each request is one of an enrolled user, in turn.
+    #[arg(long, default_value = "shared")]
+    keys: UserKeys,
+    /// Number of enrolled users.
+    #[arg(long, default_value_t = 64)]
+    users: usize,
+    /// Number of users that are removed after half of the time.
+    #[arg(long, default_value_t = 0)]
+    remove: usize,
     /// Keys without security, for tests.
     #[arg(long)]
     toy: bool,
@@ -87,7 +102,12 @@ struct Args {
 /// What a client needs to ask and to answer.
 struct Shared {
     address: String,
-    head: String,
+    /// The first lines of each request; with users' own keys those of each user.
+    heads: Vec<String>,
+    /// How many of the users have been removed: those of the first heads.
+    removed: AtomicUsize,
+    /// Requests of removed users that were refused as such.
+    refused: AtomicU64,
     path: String,
     limits: Limits,
     /// Decisions of a request.
@@ -127,7 +147,10 @@ fn main() -> Result<()> {
     let staged = args.exchanges == Exchanging::Staged;
     ensure!(!(staged && args.spoil), "--spoil is about one raise, and not about --exchanges staged");
     let updates = args.updates.unwrap_or(if staged { Updates::Products } else { Updates::Slots });
-    let keys_for = (WidthShape::default(), updates, args.exchanges);
+    let own_keys = args.keys == UserKeys::Own;
+    ensure!(!(own_keys && (args.check || args.spoil)), "--check and --spoil are about keys that users share");
+    ensure!(own_keys || args.remove == 0, "--remove is about users with keys of their own");
+    let keys_for = (WidthShape::default(), updates, args.exchanges, args.keys);
     let deployment = Deployment::start_with((d, k), args.toy, args.json, 0, None, keys_for)?;
     let deployment = deployment.behind(Duration::from_millis(args.delay))?;
     let answers = if args.answers == "scores" { Answers::Scores } else { Answers::Arm };
@@ -136,6 +159,11 @@ fn main() -> Result<()> {
     let device = deployment.device();
     let created = deployment.client().create_encrypted(&config)?;
     let joined = device.join(&created)?;
+    let enrolled = if own_keys { deployment.enrol(args.users.max(1))? } else { Vec::new() };
+    // What users encrypt under the public key does not depend on the user.
+    let user = own_keys.then(|| deployment.user()).transpose()?;
+    let uploads = user.as_ref().map(|(user, _)| user.join(&created)).transpose()?;
+    let uploads = uploads.as_ref().unwrap_or(&joined);
     let mut rng = ChaCha20Rng::seed_from_u64(1);
     let mut unit = || {
         let x: Vec<f64> = (0..d).map(|_| rng.random_range(-1.0..1.0)).collect();
@@ -149,7 +177,10 @@ fn main() -> Result<()> {
         let of_request = |at: usize| rows[(first + at) % rows.len()].as_slice();
         let decisions: Vec<&[Vec<f64>]> = (0..args.decisions).map(of_request).collect();
         let x = &rows[first][0];
-        Ok((joined.contexts_of_several(&decisions, &mut rng)?, joined.feedback(0, x, x[0], None, &mut rng)?))
+        Ok((
+            uploads.contexts_of_several(&decisions, &mut rng)?,
+            uploads.feedback(0, x, x[0], None, &mut rng)?,
+        ))
     };
     let (mut contexts, feedback): (Vec<_>, Vec<_>) =
         (0..rows.len()).map(&mut prepare).collect::<Result<Vec<_>>>()?.into_iter().unzip();
@@ -158,8 +189,20 @@ fn main() -> Result<()> {
     }
     let check = args.check || args.spoil;
     let server = deployment.client().server().trim_start_matches("http://").to_string();
+    let head = |token: &AccessToken, more: &str| {
+        format!("Host: {server}\r\nAuthorization: {}\r\n{more}", token.authorization().as_str())
+    };
+    let of_user = |(secret, enrolment): &(UserSecret, Enrolment)| {
+        head(secret.token(), &format!("{ENROLMENT_HEADER}: {}\r\n", enrolment.to_header()))
+    };
+    let heads = match own_keys {
+        true => enrolled.iter().map(of_user).collect(),
+        false => vec![head(device.token(), "")],
+    };
     let shared = Arc::new(Shared {
-        head: format!("Host: {server}\r\nAuthorization: {}\r\n", device.token().authorization().as_str()),
+        heads,
+        removed: AtomicUsize::new(0),
+        refused: AtomicU64::new(0),
         address: server,
         path: format!("/v1/bandits/{}", created.id),
         limits: *joined.limits(),
@@ -181,11 +224,24 @@ fn main() -> Result<()> {
         let raisers: Vec<_> = (0..2).map(|_| scope.spawn(raiser)).collect();
         std::thread::sleep(Duration::from_millis(300));
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let removal = (args.remove > 0).then(|| {
+            let (shared, state) = (shared.clone(), deployment.folder().join("state"));
+            scope.spawn(move || -> Result<()> {
+                std::thread::sleep(Duration::from_secs_f64(args.seconds / 2.0));
+                let names: Vec<String> = (0..args.remove).map(|number| number.to_string()).collect();
+                RemovedUsersList::of(&state).remove(names.iter().map(String::as_str))?;
+                shared.removed.store(args.remove, SeqCst);
+                Ok(())
+            })
+        });
         (0..args.silent).for_each(|_| drop(runtime.spawn(take_nothing(shared.address.clone()))));
         let spent = || [process_seconds(std::process::id()), process_seconds(deployment.server_id())];
         let (began, before) = (Instant::now(), spent());
         let (decided, failed) = runtime.block_on(arrivals(&args, &shared));
         let elapsed = began.elapsed().as_secs_f64();
+        if let Some(removal) = removal {
+            removal.join().map_err(|_| anyhow::anyhow!("the removal panicked"))??;
+        }
         stop.store(true, Relaxed);
         let after = spent();
         let cpu = [after[0] - before[0], after[1] - before[1]];
@@ -217,6 +273,7 @@ fn main() -> Result<()> {
             "p50": percentile(&seconds, 0.5), "p99": percentile(&seconds, 0.99),
             "bytes_up": up, "bytes_down": down, "raise_bytes": share,
             "exchanges": args.exchanges, "delay": args.delay, "bytes_by_exchange": raised.by_exchange(),
+            "keys": args.keys, "users": shared.heads.len(), "removed": args.remove, "refused": shared.refused.load(Relaxed),
             "users_per_evaluation": count / evaluations, "load_cpu_seconds": cpu[0], "server_cpu_seconds": cpu[1],
             "feedbacks": status.feedbacks, "refreshes": status.refreshes,
             "server_peak_bytes": deployment.server_peak_bytes(),
@@ -330,7 +387,7 @@ async fn arrivals(args: &Args, shared: &Arc<Shared>) -> (Vec<Decided>, u64) {
     while let Some(done) = tasks.join_next().await {
         for one in done.unwrap_or_default() {
             match one {
-                Ok(one) => decided.push(one),
+                Ok(one) => decided.extend(one),
                 Err(error) => {
                     if failed == 0 {
                         eprintln!("a request failed: {error:#}");
@@ -343,8 +400,8 @@ async fn arrivals(args: &Args, shared: &Arc<Shared>) -> (Vec<Decided>, u64) {
     (decided, failed)
 }
 
-/// One decision and its feedback.
-async fn decide(shared: &Arc<Shared>, arrived: Instant) -> Result<Decided> {
+/// One decision and its feedback; `None` if its user was removed.
+async fn decide(shared: &Arc<Shared>, arrived: Instant) -> Result<Option<Decided>> {
     let n = shared.next.fetch_add(1, Relaxed) as usize;
     let pick = n % shared.contexts.len();
     // The server closes connections on which nothing is asked for 20 s.
@@ -354,8 +411,24 @@ async fn decide(shared: &Arc<Shared>, arrived: Instant) -> Result<Decided> {
         None => TcpStream::connect(&shared.address).await?,
     };
     let body = &shared.contexts[pick];
+    // In an order in which those who are removed are everywhere.
+    let user = n.wrapping_mul(1_000_003) % shared.heads.len();
+    let was_removed = user < shared.removed.load(SeqCst);
     let asks = Post { path: format!("{}/decisions", shared.path), decisions: shared.decisions };
-    let mut reply = post(&mut stream, shared, pick, &asks, body).await?;
+    let asked = post(&mut stream, shared, (pick, user), &asks, body).await;
+    if was_removed {
+        // Anything but a refusal is a fault, and is counted as one.
+        let error = asked.err().context("a removed user was answered")?;
+        ensure!(error.to_string().starts_with("http/1.1 403"), "a removed user got {error}");
+        shared.refused.fetch_add(1, Relaxed);
+        return Ok(None);
+    }
+    let refused = |error: &anyhow::Error| error.to_string().starts_with("http/1.1 403");
+    let mut reply = match asked {
+        // Its user was removed meanwhile.
+        Err(error) if refused(&error) && user < shared.removed.load(SeqCst) => return Ok(None),
+        asked => asked?,
+    };
     let mut seconds = arrived.elapsed().as_secs_f64();
     let mut count = 1;
     let asked = "a raiser waits, and this client was asked to raise";
@@ -372,7 +445,7 @@ async fn decide(shared: &Arc<Shared>, arrived: Instant) -> Result<Decided> {
             break;
         }
         // What is read of a refusal ends the connection.
-        match post(&mut stream, shared, pick, &path, &again).await {
+        match post(&mut stream, shared, (pick, user), &path, &again).await {
             Ok(next) => reply = next,
             Err(_) => {
                 if !shared.spoil || pick > 0 {
@@ -385,10 +458,13 @@ async fn decide(shared: &Arc<Shared>, arrived: Instant) -> Result<Decided> {
     }
     for id in [decision.id].into_iter().chain(decision.others) {
         let path = Post::to(format!("{}/decisions/{id}/feedback", shared.path));
-        post(&mut stream, shared, pick, &path, &shared.feedback[pick]).await?;
+        match post(&mut stream, shared, (pick, user), &path, &shared.feedback[pick]).await {
+            Err(error) if refused(&error) && user < shared.removed.load(SeqCst) => return Ok(None),
+            counted => drop(counted?),
+        }
     }
     shared.idle.lock().await.push((stream, Instant::now()));
-    Ok(Decided { pick, arrived, seconds, users: decision.users, answers: count })
+    Ok(Some(Decided { pick, arrived, seconds, users: decision.users, answers: count }))
 }
 
 /// Whether the answer can be relied on, if answers are checked.
@@ -417,18 +493,18 @@ impl Post {
     }
 }
 
-/// Posts a body as the sender of the contexts `pick`, and returns that of the answer.
+/// Posts a body as a sender of the contexts `pick` and as a user, and returns that of the answer.
 async fn post(
     stream: &mut TcpStream,
     shared: &Shared,
-    pick: usize,
+    (pick, user): (usize, usize),
     Post { path, decisions }: &Post,
     body: &[u8],
 ) -> Result<Vec<u8>> {
-    let tag = SenderTag((pick as u128).to_le_bytes());
+    let tag = SenderTag((pick.max(user) as u128).to_le_bytes());
     let head = format!(
         "POST {path} HTTP/1.1\r\n{}{SENDER_HEADER}: {tag}\r\n{DECISIONS_HEADER}: {decisions}\r\nContent-Type: application/octet-stream\r\nContent-Length: {}\r\n\r\n",
-        shared.head,
+        shared.heads[user],
         body.len()
     );
     stream.write_all(head.as_bytes()).await?;

@@ -19,7 +19,7 @@ use bandit::{
     Width,
 };
 use clap::Parser;
-use protocol::{BanditConfig, Exchanging, Updates, WidthShape};
+use protocol::{BanditConfig, Exchanging, Updates, UserKeys, WidthShape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::fmt::Write as _;
@@ -222,7 +222,7 @@ fn encrypted(args: &Args, config: &BanditConfig, bound: f64) -> Result<Encrypted
         args.json,
         user_client::MOST_ANSWERS,
         None,
-        (args.width(), Updates::Slots, Exchanging::One),
+        (args.width(), Updates::Slots, Exchanging::One, UserKeys::Shared),
     )?;
     let progress =
         support::progress(args.rounds * args.encrypted_seeds, "learning on ciphertexts", args.json);
@@ -246,7 +246,8 @@ fn encrypted(args: &Args, config: &BanditConfig, bound: f64) -> Result<Encrypted
                 outcome = Some(played);
                 reward
             };
-            let round = deployment.round(&bandit, &rows, play, true, &mut rounds_rng)?;
+            let round =
+                deployment.round((&bandit, deployment.client()), &rows, play, true, &mut rounds_rng)?;
             let outcome = outcome.context("the round ended without an arm played")??;
             sum += outcome.regret;
             regret.push(sum);
@@ -294,7 +295,7 @@ fn both_methods(args: &Args, config: &BanditConfig, bound: f64) -> Result<()> {
         args.json,
         user_client::MOST_ANSWERS,
         None,
-        (args.width(), Updates::Slots, Exchanging::One),
+        (args.width(), Updates::Slots, Exchanging::One, UserKeys::Shared),
     )?;
     let paper = PaperDeployment::start(args.toy, args.json)?;
     let bandit = default.device().join(&default.client().create_encrypted(config)?)?;
@@ -323,7 +324,8 @@ fn both_methods(args: &Args, config: &BanditConfig, bound: f64) -> Result<()> {
         up.push((round.sent + feedback.len()) as f64);
         down.push(round.received as f64);
         let play = |_| (round.arm, reward);
-        let by_default = default.round_learning(&bandit, &rows, play, true, &mut rounds_rng)?;
+        let by_default =
+            default.round_learning((&bandit, default.client()), &rows, play, true, &mut rounds_rng)?;
         let indices = twin.indices(&rows, by_default.round, by_default.model_feedbacks);
         let range = helba::Scalars::new(config, by_default.round, by_default.model_feedbacks).range;
         // Of two equal indices either arm is the best.

@@ -17,7 +17,7 @@ use clap::Parser;
 use datasets::{Dataset, DatasetLog};
 use host::Draft;
 use planner::Problem;
-use protocol::{Answers, BanditConfig, Exchanging, Updates, WidthShape};
+use protocol::{Answers, BanditConfig, Exchanging, Updates, UserKeys, WidthShape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::io::Write;
@@ -62,6 +62,9 @@ struct Args {
     /// raiser beside the device.
     #[arg(long, default_value = "one")]
     exchanges: Exchanging,
+    /// Whose keys users have: `own` enrols the user, and asks a raiser of the owner beside its device.
+    #[arg(long, default_value = "shared")]
+    keys: UserKeys,
     /// Small keys without security, for tests.
     #[arg(long)]
     toy: bool,
@@ -98,17 +101,25 @@ fn main() -> Result<()> {
     let writing = |path: &Path| format!("cannot write {}", path.display());
     let draft =
         args.plot.as_deref().map(|path| Draft::create(path).with_context(|| writing(path))).transpose()?;
-    let keys_for = (WidthShape::default(), args.updates, args.exchanges);
+    let keys_for = (WidthShape::default(), args.updates, args.exchanges, args.keys);
     let deployment = Deployment::start_with((d, k), args.toy, args.json, 0, None, keys_for)?;
     let mut rng = user_client::os_rng()?;
     let bandit = deployment.device().join(&deployment.client().create_encrypted(&config)?)?;
+    // With a key of its own the user is enrolled, and the owner of the keys answers tasks beside it.
+    let own_keys = args.keys == UserKeys::Own;
+    let enrolled = own_keys.then(|| deployment.user()).transpose()?;
+    let of_user = enrolled.as_ref().map(|(device, _)| device.join(bandit.created())).transpose()?;
+    let user = match (&of_user, &enrolled) {
+        (Some(of_user), Some((_, client))) => (of_user, client),
+        _ => (&bandit, deployment.client()),
+    };
     let mut twin = ClearTwin::new(config.clone());
     let progress = support::progress(rounds as u64, "learning on encrypted purchases", args.json);
     let mut log = support::Log::default();
     // Without a raiser the device raises by itself, and an update waits for its next decision. It answers no
     // stage of its own decisions.
     let staged = args.exchanges == Exchanging::Staged;
-    let (stop, raises) = (AtomicBool::new(!args.synchronous && !staged), Raises::default());
+    let (stop, raises) = (AtomicBool::new(!args.synchronous && !staged && !own_keys), Raises::default());
     std::thread::scope(|scope| -> Result<()> {
         let raiser = scope.spawn(|| deployment.raise(&bandit, &stop, &raises));
         let mut play_all = || -> Result<()> {
@@ -116,7 +127,7 @@ fn main() -> Result<()> {
                 let rows: Vec<Vec<f64>> = played.features.rows().map(<[f64]>::to_vec).collect();
                 // Every reward of the file is known, and the device chooses among its candidates.
                 let play = |arm| played.observed.reward(arm).unwrap_or(0.0);
-                let round = deployment.round(&bandit, &rows, play, args.synchronous, &mut rng)?;
+                let round = deployment.round(user, &rows, play, args.synchronous, &mut rng)?;
                 let indices = twin.indices(&rows, round.round, round.model_feedbacks);
                 let scalars = helba::Scalars::new(&config, round.round, round.model_feedbacks);
                 twin.learn(&rows[round.arm], round.reward);
@@ -174,7 +185,7 @@ fn main() -> Result<()> {
             "server_peak_bytes": server_peak, "public_bundle_bytes": deployment.public_bundle_bytes,
             "bytes_up_median": median(&log.bytes_up()), "bytes_down_median": median(&log.bytes_down()),
             "batch_updates": status.batches, "refreshes": status.refreshes,
-            "exchanges": args.exchanges, "bytes_by_exchange": raises.by_exchange(),
+            "keys": args.keys, "exchanges": args.exchanges, "bytes_by_exchange": raises.by_exchange(),
             "kernel": planner::kernels().to_string(), "kernels": report.kernels, "predicted_bytes_by_exchange": report.bytes_by_exchange,
         });
         println!("{json}");
@@ -236,7 +247,7 @@ fn serve_shop(no_open: bool) -> Result<()> {
         false,
         0,
         Some(authority.address()),
-        (WidthShape::default(), Updates::Slots, Exchanging::One),
+        (WidthShape::default(), Updates::Slots, Exchanging::One, UserKeys::Shared),
     )?;
     let (folder, opened) = (deployment.folder().to_path_buf(), AtomicBool::new(no_open));
     let tell = move |link: &str| {

@@ -455,6 +455,7 @@ impl TokenFault {
             TokenFault::Malformed => "Bearer error=\"invalid_request\"",
             TokenFault::Unknown => "Bearer error=\"invalid_token\", error_description=\"unknown\"",
             TokenFault::Expired => "Bearer error=\"invalid_token\", error_description=\"expired\"",
+            TokenFault::Enrolment => "Bearer error=\"invalid_token\", error_description=\"not enrolled\"",
         }
     }
 
@@ -468,7 +469,14 @@ impl TokenFault {
                 "the server does not know the token, which was revoked, or belongs to another server or to other keys: {SEND}"
             ),
             TokenFault::Expired => {
-                "the token has expired: ask the operator for another one (`helba-server token create`)".into()
+                "the token has expired: ask the operator for another one (`helba-server token create`), or the owner of the keys to be \
+                 enrolled again (`helba-keygen enrol`)"
+                    .into()
+            }
+            TokenFault::Enrolment => {
+                "the enrolment in the header `helba-enrolment` is none that the owner of this server's keys has signed, or not that of \
+                 the token: send the one of the bundle that the owner made of your request (`helba-keygen enrol`)"
+                    .into()
             }
         }
     }
@@ -485,6 +493,14 @@ impl Forbidden {
                 "the token of the secret bundle is for encrypted bandits, and a policy in the clear \
                 needs the operator's token or an API token"
                     .into()
+            }
+            Forbidden::NotEnrolled => {
+                "the answers of this bandit are sealed for users who were enrolled, each under a key of its own: send an enrolment \
+                 (`helba-client --secret FILE --user FILE`)"
+                    .into()
+            }
+            Forbidden::Removed => {
+                "the user was removed: ask the owner of the keys to be enrolled again (`helba-keygen enrol`)".into()
             }
         }
     }

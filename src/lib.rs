@@ -32,7 +32,9 @@ mod metrics;
 mod policy;
 mod store;
 
-pub use access::{ApiToken, Forbidden, MOST_TOKENS, Needs, NewToken, Route, Scope, TokenFault, TokensFile};
+pub use access::{
+    ApiToken, Forbidden, MOST_TOKENS, Needs, NewToken, RemovedUsersList, Route, Scope, TokenFault, TokensFile,
+};
 pub use bandits::{Audited, Audits, audit};
 pub use clock::Clock;
 pub use committee::CommitteeError;

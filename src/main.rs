@@ -7,7 +7,8 @@ use ckks::Security;
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand};
 use helba_server::{
-    ApiToken, AppState, Connections, NewToken, Scope, Settings, Tls, TlsArguments, TokensFile, app, printable,
+    ApiToken, AppState, Connections, NewToken, RemovedUsersList, Scope, Settings, Tls, TlsArguments,
+    TokensFile, app, printable,
 };
 use host::{Hangups, tell};
 use planner::Problem;
@@ -65,6 +66,11 @@ enum Command {
         #[command(subcommand)]
         command: TokenCommand,
     },
+    /// Removes users with keys of their own, and lists those who were removed, also while the server runs.
+    User {
+        #[command(subcommand)]
+        command: UserCommand,
+    },
     /// Replays the logs of encrypted bandits, and says whether each agrees with its snapshot. The server must
     /// be stopped. Nothing is changed. Fails if a bandit does not agree.
     Audit {
@@ -80,6 +86,27 @@ enum Command {
         /// One JSON object a line instead of text.
         #[arg(long)]
         json: bool,
+    },
+}
+
+#[derive(Subcommand)]
+enum UserCommand {
+    /// Removes users: their next requests are refused, until the owner of the keys enrols them again. Give
+    /// the list to the owner's raiser too (`helba-raiser --removed`), which then makes no answers for them
+    /// whatever a server asks for.
+    Remove {
+        /// Folder for the state of the bandits.
+        #[arg(long, value_name = "DIR")]
+        state: PathBuf,
+        /// Names of the users, by which they were enrolled.
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+    /// Prints the list of removed users as JSON: names, and seconds since 1970.
+    List {
+        /// Folder for the state of the bandits.
+        #[arg(long, value_name = "DIR")]
+        state: PathBuf,
     },
 }
 
@@ -261,6 +288,7 @@ fn main() -> ExitCode {
     let done = match (command, arguments) {
         (Some(Command::Check { keys, json }), _) => check(keys.as_deref(), json),
         (Some(Command::Token { command }), _) => token(command),
+        (Some(Command::User { command }), _) => user(command),
         (Some(Command::Audit { keys, state, bandit, json }), _) => {
             audit(&keys, &state, bandit.as_deref(), json)
         }
@@ -357,6 +385,19 @@ fn token(command: TokenCommand) -> Result<()> {
             Ok(())
         }
         TokenCommand::Revoke { state, name } => Ok(TokensFile::of(&state).revoke(&name)?),
+    }
+}
+
+/// Changes or prints the list of removed users of a state folder.
+fn user(command: UserCommand) -> Result<()> {
+    match command {
+        UserCommand::Remove { state, names } => {
+            Ok(RemovedUsersList::of(&state).remove(names.iter().map(String::as_str))?)
+        }
+        UserCommand::List { state } => {
+            let json = RemovedUsersList::of(&state).read()?.to_json();
+            std::io::stdout().write_all(&json).context("writing to stdout")
+        }
     }
 }
 

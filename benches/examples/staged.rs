@@ -51,7 +51,7 @@ fn decide(d: usize, k: usize, users: usize) -> Result<()> {
     let ring = ScoreRing::with_stages(ckks::LOGN13_LOGQP147_SCORES, Shape::for_problem(d, k));
     let [updates, decisions] = [(); 2].map(|()| stages.clone());
     let (by, exchanges) = (Updates::Products, Exchanging::Staged);
-    let rings = Rings { updates, decisions, by, exchanges };
+    let rings = Rings { updates, decisions, by, exchanges, keys: Default::default() };
     let of_scores = ScoreLayout::new(&config, &config.plan(rings, Shape::for_problem(d, k), ring)?, ring);
     let layout = of_scores.staged().context("stages")?.for_users(users);
     let answers = ring.answers(&spec).validate()?;

@@ -8,7 +8,7 @@ pub(crate) mod web;
 use anyhow::{Context, Result, ensure};
 use host::{Undone, lock};
 use indicatif::{ProgressBar, ProgressStyle};
-use protocol::{Exchanging, Shape, TaskKind, Updates, WidthShape};
+use protocol::{Exchanging, Shape, TaskKind, Updates, UserKeys, WidthShape};
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use user_client::{BanditDevice, Client, Device, MaskedTask, Opening, PaperDevice};
-use wire::PublicBundle;
+use wire::{Enrolment, PublicBundle, UserSecret};
 
 const SERVE: &str = "--serve";
 
@@ -161,19 +161,19 @@ impl Deployment {
     /// Generates keys for d features and k arms in a temporary folder, and starts a server on a free loopback
     /// port. The device answers at most `trace_answers` trace questions.
     pub(crate) fn start(d: usize, k: usize, toy: bool, quiet: bool, trace_answers: u64) -> Result<Self> {
-        let keys_for = (WidthShape::default(), Updates::Slots, Exchanging::One);
+        let keys_for = (WidthShape::default(), Updates::Slots, Exchanging::One, UserKeys::Shared);
         Self::start_with((d, k), toy, quiet, trace_answers, None, keys_for)
     }
 
     /// As [`Self::start`], with the pages of the shop if there is a key `authority`, and keys of bandits that
-    /// have this width, and compute updates and evaluations like this.
+    /// have this width, compute updates and evaluations like this, and whose users have such keys.
     pub(crate) fn start_with(
         (d, k): (usize, usize),
         toy: bool,
         quiet: bool,
         trace_answers: u64,
         authority: Option<SocketAddr>,
-        (width, updates, exchanges): (WidthShape, Updates, Exchanging),
+        (width, updates, exchanges, keys): (WidthShape, Updates, Exchanging, UserKeys),
     ) -> Result<Self> {
         host::undo_on_signals().context("listening for signals")?;
         let (folder, of_folder) = folder()?;
@@ -181,7 +181,7 @@ impl Deployment {
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs());
         let security = if toy { keygen::Security::None } else { keygen::Security::Classical128 };
         let shape = Shape::for_problem(d, k);
-        let request = keygen::Request { shape, security, width, exchanges, updates, created };
+        let request = keygen::Request { shape, security, width, exchanges, updates, keys, created };
         let bar = progress(0, "generating keys", quiet);
         let start = Instant::now();
         let summary =
@@ -199,7 +199,7 @@ impl Deployment {
         let device = device.with_most_answers(trace_answers).with_most_repeats(1 << 20);
         // Tasks of a runtime use it until the process ends.
         let device: &'static Device = Box::leak(Box::new(device));
-        let client = Client::new(&format!("http://{address}"))?.with_token(device.token().clone());
+        let client = Client::new(&format!("http://{address}"))?.with_device(device);
         Ok(Deployment {
             server,
             client,
@@ -231,6 +231,36 @@ impl Deployment {
         self.folder.path().join("secret.bundle")
     }
 
+    /// The device and client of a user with a key of its own, whom the owner of the keys has enrolled.
+    pub(crate) fn user(&self) -> Result<(Device, Client)> {
+        let secret = UserSecret::generate(&mut keygen::os_rng()?);
+        let bundle = self.owner()?.enrol(&secret.request(), "user", self.times())?;
+        let device = Device::of_user(secret, bundle)?;
+        let client = Client::new(self.client.server())?.with_device(&device);
+        Ok((device, client))
+    }
+
+    /// The secrets and enrolments of `count` further users, named by their numbers.
+    pub(crate) fn enrol(&self, count: usize) -> Result<Vec<(UserSecret, Enrolment)>> {
+        let (owner, times) = (self.owner()?, self.times());
+        let enrol = |number: usize| {
+            let secret = UserSecret::generate(&mut keygen::os_rng()?);
+            let enrolment = owner.enrolment(&secret.request(), &number.to_string(), times)?;
+            Ok((secret, enrolment))
+        };
+        (0..count).map(enrol).collect()
+    }
+
+    fn owner(&self) -> Result<keygen::Owner> {
+        Ok(keygen::Owner::open(&self.secret(), &self.folder().join("public.bundle"), None)?)
+    }
+
+    /// From now on for a day.
+    fn times(&self) -> [u64; 2] {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs());
+        [now, now + 24 * 3600]
+    }
+
     /// The device, which holds the secret bundle.
     pub(crate) fn device(&self) -> &'static Device {
         self.device
@@ -241,25 +271,25 @@ impl Deployment {
         &self.client
     }
 
-    /// Plays one round of an encrypted bandit over HTTP, with the reward that `play` returns for an arm. If
-    /// `synchronous`, it waits until a model whose update the feedback started is in use, for which a raiser
-    /// must be there.
+    /// Plays one round of an encrypted bandit over HTTP with a device and its client, with the reward that
+    /// `play` returns for an arm. If `synchronous`, it waits until a model whose update the feedback
+    /// started is in use, for which a raiser must be there.
     pub(crate) fn round(
         &self,
-        bandit: &BanditDevice<'_>,
+        of: (&BanditDevice<'_>, &Client),
         rows: &[Vec<f64>],
         play: impl FnOnce(usize) -> f64,
         synchronous: bool,
         rng: &mut ChaCha20Rng,
     ) -> Result<Round> {
-        self.round_learning(bandit, rows, |arm| (arm, play(arm)), synchronous, rng)
+        self.round_learning(of, rows, |arm| (arm, play(arm)), synchronous, rng)
     }
 
     /// As [`Self::round`], with the reward of another arm than the chosen one: `play` returns the arm that is
     /// learnt, and its reward. [`Round::arm`] is the chosen one.
     pub(crate) fn round_learning(
         &self,
-        bandit: &BanditDevice<'_>,
+        (bandit, client): (&BanditDevice<'_>, &Client),
         rows: &[Vec<f64>],
         play: impl FnOnce(usize) -> (usize, f64),
         synchronous: bool,
@@ -274,7 +304,7 @@ impl Deployment {
         };
         let began = Instant::now();
         let mut round = loop {
-            match bandit.decide(&self.client, rows, rng) {
+            match bandit.decide(client, rows, rng) {
                 // The raiser of this process has not come yet.
                 Err(error) if error.is_temporary() && began.elapsed() < PATIENCE => {
                     std::thread::sleep(Duration::from_millis(100));
@@ -288,12 +318,12 @@ impl Deployment {
             (choice.arm, choice.id, choice.round, choice.model_feedbacks);
         let (learnt, reward) = play(arm);
         let feedback = bandit.feedback(learnt, &rows[learnt], reward, round.choice.question.as_ref(), rng)?;
-        self.client.feedback_encrypted(&bandit.created().id, id, &feedback)?;
+        client.feedback_encrypted(&bandit.created().id, id, &feedback)?;
         lap("feedback");
-        bandit.answer_tasks(&self.client, &mut round, rng)?;
+        bandit.answer_tasks(client, &mut round, rng)?;
         lap("tasks");
         if synchronous {
-            let due = || self.client.encrypted(&bandit.created().id).map(|view| view.status);
+            let due = || client.encrypted(&bandit.created().id).map(|view| view.status);
             while due().map(|status| status.updating || status.refresh_due)? {
                 std::thread::sleep(Duration::from_millis(20));
             }

@@ -28,6 +28,20 @@ pub enum Error {
         /// The cause.
         error: std::io::Error,
     },
+    /// Misuse: a key pair whose users share its keys.
+    #[error("users share these keys, and are not enrolled: `helba-keygen create --keys own` makes others")]
+    Shared,
+    /// Misuse: bundles of two key pairs.
+    #[error("the secret and the public bundle are not of one key pair")]
+    OtherPair,
+    /// Misuse: a sealed bundle without a passphrase, or a passphrase for one that is not sealed.
+    #[error("{} is {}sealed: {} --passphrase-file", path.display(), if *sealed { "" } else { "not " }, if *sealed { "give" } else { "leave out" })]
+    Sealed {
+        /// The file.
+        path: PathBuf,
+        /// Whether it is sealed.
+        sealed: bool,
+    },
     /// No parameter set fits this shape.
     #[error(transparent)]
     Protocol(#[from] protocol::Error),

@@ -81,7 +81,7 @@ pub fn create_token_file<R: CryptoRng>(path: &Path, rng: &mut R) -> Result<(), E
 }
 
 /// A new file that is removed when this is dropped or a signal ends the process, unless it is kept.
-struct NewFile {
+pub(crate) struct NewFile {
     file: File,
     path: PathBuf,
     /// `None` once it is kept.
@@ -89,7 +89,7 @@ struct NewFile {
 }
 
 impl NewFile {
-    fn create(path: &Path, owner_only: bool) -> Result<Self, Error> {
+    pub(crate) fn create(path: &Path, owner_only: bool) -> Result<Self, Error> {
         let mut options = if owner_only { host::private_file() } else { File::options() };
         let of_signal = path.to_path_buf();
         let open = || {
@@ -103,14 +103,18 @@ impl NewFile {
         }
     }
 
+    pub(crate) fn write(&self, bytes: &[u8]) -> Result<(), Error> {
+        (&self.file).write_all(bytes).map_err(|error| Error::Io { path: self.path.clone(), error })
+    }
+
     /// Makes the content and the name of the file durable.
-    fn sync(&self) -> Result<(), Error> {
+    pub(crate) fn sync(&self) -> Result<(), Error> {
         let synced = self.file.sync_all().and_then(|()| host::sync_folder_of(&self.path));
         synced.map_err(|error| Error::Io { path: self.path.clone(), error })
     }
 
     /// Keeps all of these files. A signal removes all or none of them.
-    fn keep<const N: usize>(mut files: [Self; N]) {
+    pub(crate) fn keep<const N: usize>(mut files: [Self; N]) {
         Undone::keep_all(files.iter_mut().filter_map(|file| file.undone.take()));
     }
 }

@@ -2,13 +2,13 @@ use crate::Error;
 use ckks::{GaloisElement, KeyId, KeyStorage, Params, ParamsSpec, PublicKey, Security};
 use ckks_secret::SecretKey;
 use protocol::{
-    AnswerKeys, DecisionKeys, Exchanging, GaloisKey, KeyPlan, ScoreRing, Shape, Updates, WidthShape,
+    AnswerKeys, DecisionKeys, Exchanging, GaloisKey, KeyPlan, ScoreRing, Shape, Updates, UserKeys, WidthShape,
 };
 use rand::CryptoRng;
 use std::io::Write;
 use wire::{
-    AccessToken, AnswersManifest, BundleKind, BundleWriter, DecisionsManifest, Manifest, RingManifest,
-    ScoresManifest, SecretBundle,
+    AccessToken, AnswersManifest, BundleKind, BundleWriter, DecisionsManifest, EnrollerSecret, Manifest,
+    RingManifest, ScoresManifest, SecretBundle,
 };
 
 /// A request for a key pair.
@@ -26,6 +26,8 @@ pub struct Request {
     pub exchanges: Exchanging,
     /// How the updates of their bandits are computed.
     pub updates: Updates,
+    /// Whose keys users have. With keys of their own, the secret bundle is for the owner alone.
+    pub keys: UserKeys,
     /// The time in the manifests, in seconds since 1970.
     pub created: u64,
 }
@@ -57,8 +59,8 @@ pub fn generate<R: CryptoRng>(
     rng: &mut R,
     mut progress: impl FnMut(u32, u32),
 ) -> Result<Summary, Error> {
-    let Request { shape, security, width, exchanges, updates, created } = request;
-    let plan = KeyPlan::for_exchanges(shape, security, width, updates, exchanges)?;
+    let Request { shape, security, width, exchanges, updates, keys, created } = request;
+    let plan = KeyPlan::for_exchanges(shape, security, width, updates, exchanges)?.for_users(keys);
     check_security(&plan.params, security)?;
     let large = RingKeys::large(&plan, rng)?;
     let decisions = plan.decisions.as_ref().map(|keys| RingKeys::decisions(keys, rng)).transpose()?;
@@ -67,13 +69,18 @@ pub fn generate<R: CryptoRng>(
     let of_answers = plan.answers.params.validate()?;
     let (params, key_id, digest) = (&large.params, large.key_id, token.digest());
     let of_decisions = decisions.as_ref();
+    let enroller = match keys {
+        UserKeys::Shared => None,
+        UserKeys::Own => Some(EnrollerSecret::of_secret_key(&large.secret_key.to_bytes(key_id)).public()),
+    };
     let manifest = |[frames, of_decisions_frames, of_scores]: [u32; 3], answers| {
         let answers = AnswersManifest::new(&of_answers, answers);
         let scores = ScoresManifest { ring: scores.manifest(), frames: of_scores, answers };
         let manifest = Manifest::new(params, key_id, shape, created, frames, digest, scores)
             .of_width(width)
             .of_updates(updates)
-            .of_exchanges(exchanges);
+            .of_exchanges(exchanges)
+            .of_enroller(enroller);
         match of_decisions {
             Some(ring) => manifest
                 .with_decisions(DecisionsManifest { ring: ring.manifest(), frames: of_decisions_frames }),

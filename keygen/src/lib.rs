@@ -3,6 +3,7 @@
 //! For the program `helba-keygen`, and for examples and tests that play all parties. A server must not depend
 //! on this crate.
 
+mod enrol;
 mod error;
 mod files;
 mod generate;
@@ -10,6 +11,7 @@ mod paper;
 
 pub use ckks::Security;
 pub use ckks_secret::Passphrase;
+pub use enrol::{Owner, create_user_bundle};
 pub use error::Error;
 pub use files::{create_files, create_token_file};
 pub use generate::{Request, Summary, generate};

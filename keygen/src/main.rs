@@ -6,17 +6,17 @@ use anyhow::Context;
 use clap::{Parser, Subcommand};
 use host::say;
 use indicatif::{ProgressBar, ProgressStyle};
-use keygen::{Passphrase, Request, Security, create_files, create_paper_files, os_rng};
+use keygen::{Owner, Passphrase, Request, Security, create_files, create_paper_files, os_rng};
 use planner::{Choice, Line, Problem, Wanted, choose, default_updates};
 use protocol::paper::PaperPlan;
 use protocol::staged::{MOST_STAGED_ARMS, MOST_STAGED_FEATURES};
-use protocol::{Exchanging, MOST_ARMS, MOST_FEATURES, Shape, Updates, WidthShape};
+use protocol::{Exchanging, MOST_ARMS, MOST_FEATURES, Shape, Updates, UserKeys, WidthShape};
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use wire::{BundleKind, BundleReader, SECURITY_TABLE};
+use wire::{BundleKind, BundleReader, EnrolmentRequest, RemovedUsers, SECURITY_TABLE};
 
 /// The rounds that keys are planned for: no size depends on them.
 const PLANNED_ROUNDS: u64 = 1000;
@@ -84,6 +84,43 @@ enum Command {
         /// at most 16 features with one raise [default: slots with one raise, products in stages].
         #[arg(long)]
         updates: Option<Updates>,
+        /// Whose keys users have: `shared`, the secret bundle; or `own`, where each user makes a key of its
+        /// own and is enrolled (`enrol`), and the secret bundle is for the owner's raiser alone.
+        #[arg(long, default_value = "shared")]
+        keys: UserKeys,
+    },
+    /// Enrols a user of keys that were made with `--keys own`.
+    Enrol {
+        /// The secret bundle.
+        #[arg(long)]
+        secret: PathBuf,
+        /// The public bundle.
+        #[arg(long)]
+        public: PathBuf,
+        /// File whose first line is the passphrase of a sealed secret bundle.
+        #[arg(long, value_name = "FILE")]
+        passphrase_file: Option<PathBuf>,
+        /// The user's request, from `helba-client user`.
+        #[arg(long)]
+        request: PathBuf,
+        /// A name by which the user is removed again: up to 64 letters, digits, '-', '_', '.' or '@'.
+        #[arg(long)]
+        name: String,
+        /// Days for which the enrolment holds: from 1 to 3650.
+        #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u64).range(1..=3650))]
+        days: u64,
+        /// New file for the user's bundle, which the user gets.
+        #[arg(long)]
+        user: PathBuf,
+    },
+    /// Adds users to the owner's list of those for whom no answers are made, which `helba-raiser --removed`
+    /// reads. The list is created if it does not exist.
+    Remove {
+        /// The list.
+        #[arg(long, value_name = "FILE")]
+        list: PathBuf,
+        /// Names by which the users were enrolled; none makes an empty list.
+        names: Vec<String>,
     },
     /// Says what a problem would cost before any key is generated: seconds a decision, bytes a round, users
     /// at once, size of the bundle, memory.
@@ -199,13 +236,20 @@ fn run(command: Command) -> anyhow::Result<()> {
             exchanges,
             line,
             updates,
+            keys,
         } => {
             if method == "paper" {
                 let one = Wanted::Only(Exchanging::One);
                 anyhow::ensure!(
-                    (security, width, updates.unwrap_or_default(), exchanges)
-                        == (Security::Classical128, WidthShape::Tangent, Updates::Slots, one),
-                    "--method paper has keys of 128 bits or toy keys, and takes none of --security, --width, --exchanges and --updates"
+                    (security, width, updates.unwrap_or_default(), exchanges, keys)
+                        == (
+                            Security::Classical128,
+                            WidthShape::Tangent,
+                            Updates::Slots,
+                            one,
+                            UserKeys::Shared
+                        ),
+                    "--method paper has keys of 128 bits or toy keys, and takes none of --security, --width, --exchanges, --updates and --keys"
                 );
                 PaperPlan::check_shape(features, arms)?;
                 return create_paper([&public, &secret], passphrase_file.as_deref(), toy);
@@ -216,8 +260,30 @@ fn run(command: Command) -> anyhow::Result<()> {
             if let Some(why) = why {
                 say!("exchanges     {why}");
             }
-            let wanted = (security, width, updates, exchanges);
-            create((features, arms), [&public, &secret], passphrase_file.as_deref(), wanted)
+            let created = now();
+            let wanted = |shape| Request { shape, security, width, exchanges, updates, keys, created };
+            create((features, arms), [&public, &secret], passphrase_file.as_deref(), exchanges, wanted)
+        }
+        Command::Remove { list, names } => {
+            let mut removed = RemovedUsers::of_file(&list)?.unwrap_or_default();
+            names.iter().try_for_each(|name| removed.remove(name, now()))?;
+            host::write_private(&list, &removed.to_json()).with_context(|| list.display().to_string())?;
+            say!("removed       {} of {} in {}", names.len(), removed.iter().count(), list.display());
+            Ok(())
+        }
+        Command::Enrol { secret, public, passphrase_file, request, name, days, user } => {
+            let passphrase = opened(passphrase_file.as_deref())?;
+            let owner = Owner::open(&secret, &public, passphrase.as_ref())?;
+            let text = read_request(&request)?;
+            let wanted: EnrolmentRequest =
+                serde_json::from_str(&text).with_context(|| request.display().to_string())?;
+            let enrolled = now();
+            let bundle = owner.enrol(&wanted, &name, [enrolled, enrolled + days * 24 * 3600])?;
+            keygen::create_user_bundle(&user, &bundle)?;
+            say!("user          {name}, for {days} days");
+            say!("fingerprint   {}: compare it with the user's, by another way", wanted.fingerprint());
+            say!("bundle        {}", user.display());
+            Ok(())
         }
         Command::Plan { features, arms, exchanges, line, updates, rounds, security, explain, json } => {
             let problem = Problem::new(features, arms, rounds, security);
@@ -254,6 +320,14 @@ fn create_paper(
     print_files([public, secret], [summary.public_bytes, summary.secret_bytes], start)
 }
 
+/// The text of a request, which has some 3 kB.
+fn read_request(path: &Path) -> anyhow::Result<String> {
+    let mut text = String::new();
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    file.take(64 << 10).read_to_string(&mut text).with_context(|| path.display().to_string())?;
+    Ok(text)
+}
+
 /// The passphrase in a file, if there is one.
 fn opened(passphrase_file: Option<&Path>) -> anyhow::Result<Option<Passphrase>> {
     let open = |path: &Path| Passphrase::open(path).with_context(|| path.display().to_string());
@@ -285,7 +359,8 @@ fn create(
     (features, arms): (usize, usize),
     [public, secret]: [&Path; 2],
     passphrase_file: Option<&Path>,
-    (security, width, updates, exchanges): (Security, WidthShape, Updates, Exchanging),
+    exchanges: Exchanging,
+    wanted: impl FnOnce(Shape) -> Request,
 ) -> anyhow::Result<()> {
     // No parameter set fits larger problems, and the power of two must not overflow.
     for (name, value, of_one, staged) in [
@@ -299,9 +374,8 @@ fn create(
         anyhow::ensure!((1..=most).contains(&value), "{name} {value}: keys carry from 1 to {most}{more}");
     }
     let passphrase = opened(passphrase_file)?;
-    let (start, created) = (Instant::now(), now());
-    let shape = Shape::for_problem(features, arms);
-    let request = Request { shape, security, width, exchanges, updates, created };
+    let start = Instant::now();
+    let request = wanted(Shape::for_problem(features, arms));
     let bar = key_bar()?;
     let result = create_files(request, public, secret, passphrase.as_ref(), &mut os_rng()?, |done, total| {
         bar.set_length(total.into());
@@ -312,6 +386,7 @@ fn create(
         // No other shape helps against what contradicts stages.
         keygen::Error::Protocol(why @ protocol::Error::OutOfRange(_)) => why.into(),
         keygen::Error::Protocol(why) => {
+            let Request { width, security, updates, .. } = request;
             let problem = Problem { width, ..Problem::new(features, arms, PLANNED_ROUNDS, security) };
             planner::Error::no_plan(problem.with_keys(updates, exchanges), why).into()
         }
@@ -431,6 +506,9 @@ fn print_manifest(m: &wire::Manifest) -> anyhow::Result<()> {
             Exchanging::Staged => "decisions in stages",
         }
     );
+    if m.user_keys() == UserKeys::Own {
+        say!("users         have keys of their own, and are enrolled");
+    }
     if let Some(wire::DecisionsManifest { ring, .. }) = &m.decisions {
         say!("evaluations   {}: {} bits, log2(QP) {:.1}", ring.params, ring.security_bits, ring.log2_qp);
         say!("  fingerprint {}", ring.fingerprint);

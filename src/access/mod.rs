@@ -5,6 +5,7 @@
 //! | token of the secret bundle | decide, return feedback and raise, with encrypted bandits |
 //! | operator's token | do everything |
 //! | API token | do what its scopes name, with all bandits or with one |
+//! | token of an enrolled user | decide and return feedback, with encrypted bandits of keys whose users have their own |
 //!
 //! While tokens are off, the token of the secret bundle also creates and deletes encrypted bandits.
 //! [`Route`] says which scope each route needs. Tokens are *on* if the server has an operator's token or a
@@ -14,21 +15,29 @@
 
 mod routes;
 mod tokens;
+mod users;
 
 pub use routes::{Needs, Route};
 pub use tokens::{ApiToken, MOST_TOKENS, NewToken, Scope, TokensFile};
+pub use users::RemovedUsersList;
 
 use crate::error::{Error, Kind};
 use axum::http::{HeaderMap, header};
+use ckks::KeyId;
 use host::lock;
-use std::sync::Mutex;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 use tokens::{Live, Tokens};
-use wire::TokenDigest;
+use users::Users;
+use wire::{ENROLMENT_HEADER, Enroller, Enrolment, SenderTag, TokenDigest};
 
 /// What the token of the secret bundle permits with encrypted bandits where tokens are on. Every device has
 /// it, and no revocation ends it.
 const PARTICIPANT: [Scope; 3] = [Scope::Decide, Scope::Feedback, Scope::Raise];
+
+/// What the token of an enrolled user permits.
+const USER: [Scope; 2] = [Scope::Decide, Scope::Feedback];
 
 /// The tokens of a server.
 #[derive(Debug)]
@@ -38,6 +47,8 @@ pub(crate) struct Access {
     /// Digest of the operator's token. `None` if the server has none.
     operator: Mutex<Option<TokenDigest>>,
     api: Live,
+    /// Those who were enrolled, if users have keys of their own.
+    users: Option<Users>,
 }
 
 /// The fault of a request whose bearer the server does not know.
@@ -51,6 +62,8 @@ pub enum TokenFault {
     Unknown,
     /// The token has expired.
     Expired,
+    /// The enrolment beside the token is none of the owner of these keys, or belongs to another token.
+    Enrolment,
 }
 
 /// Why a token that the server knows does not permit a request.
@@ -66,8 +79,13 @@ pub enum Forbidden {
         /// The bandit of the token.
         only: String,
     },
-    /// The token is that of the secret bundle, and the request is about a clear policy.
+    /// The token is that of the secret bundle or of an enrolled user, and the request is about a clear
+    /// policy.
     ClearPolicy,
+    /// Users have keys of their own, and the request has no enrolment of one.
+    NotEnrolled,
+    /// The user was removed.
+    Removed,
 }
 
 /// The bearer of a token.
@@ -77,6 +95,7 @@ enum Bearer {
     Participant,
     Operator,
     Api(ApiToken),
+    User(Arc<Enrolment>),
 }
 
 /// Who sent a request, and what it may do on its route.
@@ -93,10 +112,12 @@ impl Access {
     pub(crate) fn new(
         participant: Option<TokenDigest>,
         operator: Option<TokenDigest>,
-        file: TokensFile,
+        folder: &Path,
+        enroller: Option<(Enroller, KeyId)>,
     ) -> Result<Self, Error> {
-        let api = Live::open(file, operator.is_some())?;
-        Ok(Access { participant, operator: Mutex::new(operator), api })
+        let api = Live::open(TokensFile::of(folder), operator.is_some())?;
+        let users = enroller.map(|(enroller, key_id)| Users::open(enroller, key_id, folder)).transpose()?;
+        Ok(Access { participant, operator: Mutex::new(operator), api, users })
     }
 
     /// Takes another operator's token in the place of the one before, which opens nothing from then on. A
@@ -117,8 +138,14 @@ impl Access {
         let api = self.api.current();
         let open = lock(&self.operator).is_none() && !api.is_on();
         let caller = Caller { route, open, bearer: self.bearer(headers, &api, unix_now()) };
-        if !open && route.needs() != Needs::Nothing {
+        let is_user = matches!(caller.bearer, Ok(Bearer::User(_)));
+        if (!open || is_user) && route.needs() != Needs::Nothing {
             caller.check_scope()?;
+            if let (Ok(Bearer::User(enrolment)), Some(users)) = (&caller.bearer, &self.users)
+                && users.is_removed(enrolment)
+            {
+                return Err(caller.forbidden(Forbidden::Removed));
+            }
         }
         Ok(caller)
     }
@@ -133,6 +160,11 @@ impl Access {
             Ok(Bearer::Operator)
         } else if self.participant == Some(digest) {
             Ok(Bearer::Participant)
+        } else if let (None, Some(users), Some(enrolment)) =
+            (found, &self.users, headers.get(ENROLMENT_HEADER))
+        {
+            let enrolment = enrolment.to_str().map_err(|_| TokenFault::Enrolment)?;
+            Ok(Bearer::User(users.find(enrolment, &digest, now)?))
         } else {
             let token = found.ok_or(TokenFault::Unknown)?;
             if token.is_expired(now) { Err(TokenFault::Expired) } else { Ok(Bearer::Api(token.clone())) }
@@ -148,6 +180,7 @@ impl Caller {
             Bearer::Operator => return Ok(()),
             Bearer::Participant => &PARTICIPANT[..],
             Bearer::Api(token) => &token.scopes,
+            Bearer::User(_) => &USER,
         };
         let has = |scope: Scope| scope.is_in(scopes);
         let fits = match self.route.needs() {
@@ -187,7 +220,9 @@ impl Caller {
         }
         match &self.bearer {
             Err(fault) => Err(Error::Unauthorized { fault: *fault }),
-            Ok(Bearer::Participant) if about == Kind::Clear => Err(self.forbidden(Forbidden::ClearPolicy)),
+            Ok(Bearer::Participant | Bearer::User(_)) if about == Kind::Clear => {
+                Err(self.forbidden(Forbidden::ClearPolicy))
+            }
             Ok(_) => Ok(()),
         }
     }
@@ -208,7 +243,23 @@ impl Caller {
             Ok(Bearer::Participant) => "participant".into(),
             Ok(Bearer::Operator) => "operator".into(),
             Ok(Bearer::Api(token)) => format!("token {} {}", token.created, token.name),
+            Ok(Bearer::User(enrolment)) => format!("user {} {}", enrolment.enrolled(), enrolment.user()),
             Err(_) => String::new(),
+        }
+    }
+
+    /// The tag by which a user with a key of its own is told apart from other senders of contexts.
+    pub(crate) fn user_tag(&self) -> Option<SenderTag> {
+        let Ok(Bearer::User(_)) = &self.bearer else { return None };
+        let digest = blake3::derive_key("helba 2026 sender", self.identity().as_bytes());
+        digest.first_chunk().copied().map(SenderTag)
+    }
+
+    /// The enrolment of a user with a key of its own, for whom answers are sealed.
+    pub(crate) fn check_enrolled(&self) -> Result<Arc<Enrolment>, Error> {
+        match &self.bearer {
+            Ok(Bearer::User(enrolment)) => Ok(enrolment.clone()),
+            _ => Err(self.forbidden(Forbidden::NotEnrolled)),
         }
     }
 
@@ -220,14 +271,13 @@ impl Caller {
     /// Checks that the caller may answer every task of an encrypted bandit, and not only raise the scores
     /// that its own ticket asks for.
     pub(crate) fn check_raises_all(&self) -> Result<(), Error> {
-        match &self.bearer {
-            Ok(Bearer::Api(token)) if !token.has(Scope::Raise) => {
-                let (needs, why) =
-                    (Needs::Scope(Scope::Raise), Forbidden::Scope { has: token.scopes_text() });
-                Err(Error::ForbiddenScope { needs, why })
-            }
-            _ => Ok(()),
-        }
+        let has = match &self.bearer {
+            Ok(Bearer::Api(token)) if !token.has(Scope::Raise) => token.scopes_text(),
+            Ok(Bearer::User(_)) => Scope::text(&USER),
+            _ => return Ok(()),
+        };
+        let (needs, why) = (Needs::Scope(Scope::Raise), Forbidden::Scope { has });
+        Err(Error::ForbiddenScope { needs, why })
     }
 
     fn forbidden(&self, why: Forbidden) -> Error {
@@ -262,9 +312,8 @@ mod tests {
             HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_str(&value).unwrap())])
         };
         let bearer = |token: &AccessToken| with(token.authorization().to_string());
-        let file = || TokensFile::of(folder.path());
         let server = |operator: Option<TokenDigest>, participant: Option<TokenDigest>| {
-            Access::new(participant, operator, file()).unwrap()
+            Access::new(participant, operator, folder.path(), None).unwrap()
         };
         let decide = |access: &Access, headers: &HeaderMap| allowed(access, Route::Decide, headers);
 

@@ -15,8 +15,8 @@ pub(crate) use clear::AskedTerms;
 use clear::ClearBandit;
 use creations::Creations;
 pub(crate) use creations::{Answered, Repeatable};
+pub(crate) use encrypted::{Asker, EncryptedServed, Sender, Stages};
 pub use encrypted::{Audited, Audits};
-pub(crate) use encrypted::{EncryptedServed, Sender, Stages};
 use helba::{DeepEngine, Engine};
 use host::{lock, os_rng};
 pub(crate) use measured::Measured;
@@ -166,7 +166,8 @@ pub fn audit(bundle: PublicBundle, folder: &Path, only: Option<&str>) -> Result<
 fn engines(bundle: PublicBundle) -> Result<(DeepEngine, Engine, Manifest), Error> {
     let PublicBundle { manifest, params, public_key, key_id, keys, decisions, scores } = bundle;
     let engine = DeepEngine::new(params, public_key, key_id, manifest.shape, keys)?;
-    let engine = engine.with_decisions(decisions).made_for(manifest.updates, manifest.exchanges);
+    let (by, exchanges) = (manifest.updates, manifest.exchanges);
+    let engine = engine.with_decisions(decisions).made_for(by, exchanges, manifest.user_keys());
     let ScoreKeys { ring, params, public_key, key_id, keys, switch } = scores;
     let encrypted = Engine::new(engine.clone(), ring, params, public_key, key_id, keys, switch)?;
     Ok((engine, encrypted, manifest))

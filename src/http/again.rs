@@ -24,7 +24,7 @@ pub(super) async fn again(
     let find = || {
         let Path((id, decision)) = names?;
         let bandit = state.find_for(&id, &caller)?.encrypted(&id)?;
-        Ok((bandit, decision.parse::<DecisionId>()?, sender_tag(request.headers())?))
+        Ok((bandit, decision.parse::<DecisionId>()?, sender_tag(request.headers(), &caller)?))
     };
     let found = find();
     let ((bandit, decision, tag), request) = super::found(request, found).await?;

@@ -3,7 +3,7 @@
 use super::AppState;
 use super::bandits::idempotency_key;
 use crate::access::Caller;
-use crate::bandits::{Bandit, Reply, Sender};
+use crate::bandits::{Asker, Bandit, Reply, Sender};
 use crate::error::Error;
 use crate::jobs::{self, Work};
 use crate::metrics::Step;
@@ -25,7 +25,7 @@ pub(super) async fn decide(
     let find = || {
         let Path(id) = id?;
         let (bandit, headers) = (state.find_for(&id, &caller)?, request.headers());
-        let sender = Sender { tag: sender_tag(headers)?, site: site(&request) };
+        let sender = Sender { tag: sender_tag(headers, &caller)?, site: site(&request) };
         let decisions = decisions(headers)?;
         if decisions != 1 && !matches!(bandit, Bandit::Encrypted(_)) {
             let most = protocol::Error::DecisionCount { got: decisions, most: 1 };
@@ -36,17 +36,18 @@ pub(super) async fn decide(
             let why = "Idempotency-Key: decisions of encrypted bandits take none; ask again without it";
             return Err(Error::BadParameter { why: why.into() });
         }
-        Ok((bandit, sender, decisions, key))
+        let asker = match &bandit {
+            Bandit::Encrypted(bandit) => bandit.asker(&caller)?,
+            _ => Asker::default(),
+        };
+        Ok((bandit, (sender, asker), decisions, key))
     };
     let found = find();
-    let ((bandit, sender, decisions, key), request) = super::found(request, found).await?;
+    let ((bandit, (sender, asker), decisions, key), request) = super::found(request, found).await?;
     let body = state.body(request, bandit.decision_body()).await?;
     match bandit {
         // It waits for others, and holds no place of those who compute.
-        Bandit::Encrypted(bandit) => {
-            let raises = caller.check_raises_all().is_ok();
-            bandit.decide(body, decisions, sender, raises).await
-        }
+        Bandit::Encrypted(bandit) => bandit.decide(body, decisions, sender, asker).await,
         Bandit::Paper(bandit) => bandit.decide(body).await,
         Bandit::Committee(bandit) => bandit.decide(body.to_vec()).await,
         Bandit::Clear(bandit) => {
@@ -72,8 +73,12 @@ fn decisions(headers: &HeaderMap) -> Result<usize, Error> {
         .map_err(|_| wire::Error::Malformed("the header helba-decisions is not a number of decisions"))?)
 }
 
-/// The tag of the sender of a request, if it has one.
-pub(super) fn sender_tag(headers: &HeaderMap) -> Result<Option<SenderTag>, Error> {
+/// The tag of the sender of a request, if it has one. A user with a key of its own has one tag, whatever it
+/// says.
+pub(super) fn sender_tag(headers: &HeaderMap, caller: &Caller) -> Result<Option<SenderTag>, Error> {
+    if let Some(tag) = caller.user_tag() {
+        return Ok(Some(tag));
+    }
     let Some(value) = headers.get(SENDER_HEADER) else { return Ok(None) };
     Ok(Some(value.to_str().unwrap_or_default().parse::<SenderTag>()?))
 }

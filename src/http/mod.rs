@@ -36,7 +36,7 @@ mod raises;
 pub use openapi::document;
 pub use problem::printable;
 
-use crate::access::{Access, Caller, Route, TokensFile};
+use crate::access::{Access, Caller, Route};
 use crate::bandits::{Bandit, Bandits, BodyLimit, EncryptedServed, Reply, Room, Stages};
 use crate::clock::Clock;
 use crate::committee::Given;
@@ -203,9 +203,11 @@ impl AppState {
         )?;
         let of_paper = bandits.paper_manifest().ok().map(|manifest| manifest.token_digest);
         let participant = bandits.keys().ok().map(|keys| keys.manifest.token_digest).or(of_paper);
+        let enroller =
+            bandits.keys().ok().and_then(|keys| Some((keys.manifest.enroller?, keys.engine.key_id())));
         Ok(AppState(Arc::new(Inner {
             bandits,
-            access: Access::new(participant, operator, TokensFile::of(folder))?,
+            access: Access::new(participant, operator, folder, enroller)?,
             admission: Admission::new(max_in_flight),
             bodies: Bodies::within(body_memory, Pace::default()),
             hosts: Hosts(hosts),
@@ -455,7 +457,7 @@ async fn check_token(
 }
 
 /// What pages of other origins send besides their bodies, and what they read besides that of the answer.
-const REQUEST_HEADERS: &str = "authorization, content-type, helba-decisions, helba-sender, idempotency-key, \
+const REQUEST_HEADERS: &str = "authorization, content-type, helba-decisions, helba-enrolment, helba-sender, idempotency-key, \
                                if-match, if-none-match, request-id, helba-erasure";
 const ANSWER_HEADERS: &str = "etag, request-id, retry-after, www-authenticate";
 

@@ -245,6 +245,7 @@ fn attack_pages_of_origins_that_are_not_listed() {
         "idempotency-key",
         "helba-sender",
         "helba-decisions",
+        "helba-enrolment",
         "vary: origin",
     ] {
         assert!(allowed.contains(want), "{want}: {allowed}");

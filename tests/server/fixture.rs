@@ -50,6 +50,7 @@ impl Keys {
         std::fs::create_dir_all(&folder).unwrap();
         let security = if toy { keygen::Security::None } else { keygen::Security::Classical128 };
         let request = keygen::Request {
+            keys: Default::default(),
             shape: Shape::for_problem(d, k),
             security,
             width,

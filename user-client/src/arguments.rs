@@ -4,7 +4,7 @@ use bandit::{Schedule, WidthShape};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use protocol::{Answers, BanditConfig, Counters};
 use std::path::PathBuf;
-use user_client::{DEFAULT_REPEATS, ServerOptions};
+use user_client::{Device, ServerOptions};
 
 /// Plays bandits on a server: creates them, asks for decisions and returns rewards.
 ///
@@ -148,6 +148,15 @@ pub(crate) enum Command {
     Committee {
         #[command(subcommand)]
         command: CommitteeCommand,
+    },
+    /// Makes a key of your own and the request to enrol you, where users have keys of their own.
+    User {
+        /// New file for the secret. Only its owner can read it.
+        #[arg(long, value_name = "FILE")]
+        secret: PathBuf,
+        /// New file for the request, which the owner of the keys gets. It has no secret.
+        #[arg(long, value_name = "FILE")]
+        request: PathBuf,
     },
     /// Creates a bandit and prints its id.
     Create {
@@ -569,6 +578,10 @@ pub(crate) struct BundleOptions {
     /// File whose first line is the passphrase of the secret bundle.
     #[arg(long, value_name = "FILE")]
     pub(crate) passphrase_file: Option<PathBuf>,
+    /// User's bundle, as the owner of the keys made it of your request (`helba-keygen enrol`), where users
+    /// have keys of their own. --secret is then your own secret, as `user` made it.
+    #[arg(long, value_name = "FILE", conflicts_with = "passphrase_file")]
+    pub(crate) user: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -584,9 +597,20 @@ pub(crate) struct TraceAnswers {
 pub(crate) struct Repeats {
     /// Number of decisions under the key of this device to which it asks for another answer, where the last
     /// one cannot be relied on. Each request tells the server a bit of a decryption. The parameters bound the
-    /// number, by at most 55, and devices that share a key share the bound.
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_REPEATS)]
-    pub(crate) repeats: u64,
+    /// number, by at most 55, and devices that share a key, and all users with keys of their own, share the
+    /// bound [default: 5, and 0 with --user].
+    #[arg(long, value_name = "N")]
+    pub(crate) repeats: Option<u64>,
+}
+
+impl Repeats {
+    /// The device, which asks again as often as was said.
+    pub(crate) fn allow(&self, device: Device) -> Device {
+        match self.repeats {
+            Some(most) => device.with_most_repeats(most),
+            None => device,
+        }
+    }
 }
 
 /// The rule by which a batch of an encrypted bandit ends.

@@ -2,36 +2,65 @@
 
 use crate::Error;
 use crate::answers::{Answers, AnswersSpent, REPEAT_ANSWERS, RepeatsSpent};
-use ckks::{KeyId, Params, Security};
+use ckks::{KeyId, Params, PublicKey, Security};
 use ckks_secret::{MAX_SEALED_BYTES, SecretKey};
-use protocol::{Exchanging, Rings, Shape, Updates};
+use protocol::{Exchanging, Rings, Shape, Updates, UserKeys};
+use rand::CryptoRng;
 use std::fs::File;
-use std::io::{Read, Seek};
+use std::io::{Read, Seek, Write};
 use std::path::Path;
-use wire::{AccessToken, BundleKind, BundleReader, Manifest, SecretBundle};
+use std::time::SystemTime;
+use wire::{
+    AccessToken, BundleKind, BundleReader, Enroller, Enrolment, Manifest, RemovedUsersFile, SecretBundle,
+    UserBundle, UserSecret,
+};
 use zeroize::Zeroizing;
 
-/// A device with the secret keys. It has no Debug and no Clone.
+/// A device with the secret keys of a bandit, or one of a user with a key of its own. It has no Debug and no
+/// Clone.
 pub struct Device {
     key_id: KeyId,
+    /// Of the ring of evaluations.
+    decisions_id: KeyId,
     scores_key_id: KeyId,
     shape: Shape,
-    updates: Updates,
-    exchanges: Exchanging,
-    token: AccessToken,
-    keys: SecretKeys,
+    rings: Rings,
+    /// The parameters of the ring of scores.
+    small: Params,
+    /// Who enrols users with keys of their own.
+    enroller: Option<Enroller>,
+    repeats: Answers,
+    /// The users who get no answers, on the device of the owner of the keys.
+    removed: Option<RemovedUsersFile>,
+    custody: Custody,
 }
 
-/// The secret keys of all rings, and the counts of what was told about decryptions under them.
+/// What a device holds.
+enum Custody {
+    /// The secret keys of the bandit.
+    Holder(Box<SecretKeys>),
+    /// A key of its own.
+    User(Box<OwnKey>),
+}
+
+/// The secret keys of all rings, and the count of what was told about decryptions under them.
 pub(crate) struct SecretKeys {
+    token: AccessToken,
     /// The key of the large ring.
     pub(crate) deep: SecretKey,
-    /// The key of the ring of evaluations and its id, if it is not the large one.
-    decisions: Option<(SecretKey, KeyId)>,
+    /// The key of the ring of evaluations, if it is not the large one.
+    decisions: Option<SecretKey>,
     /// The key of the ring of scores.
     pub(crate) small: SecretKey,
     pub(crate) answers: Answers,
-    repeats: Answers,
+}
+
+/// What a user holds that was enrolled.
+pub(crate) struct OwnKey {
+    pub(crate) secret: UserSecret,
+    /// The public key of the ring of scores.
+    pub(crate) public_key: PublicKey,
+    pub(crate) enrolment: Enrolment,
 }
 
 /// Options for opening a bundle.
@@ -60,10 +89,68 @@ impl Device {
         if device.params().spec().security == Security::None && !opening.toy {
             return Err(Error::Toy { path: path.into() });
         }
-        let SecretKeys { answers, repeats, .. } = device.keys;
-        device.keys =
-            SecretKeys { answers: answers.beside(path), repeats: repeats.beside(path), ..device.keys };
+        device.repeats = device.repeats.beside(path);
+        if let Custody::Holder(keys) = device.custody {
+            let answers = keys.answers.beside(path);
+            device.custody = Custody::Holder(Box::new(SecretKeys { answers, ..*keys }));
+        }
         Ok(device)
+    }
+
+    /// Loads the secret of a user and the bundle that it got from the owner of the keys ([`create_user`]). On
+    /// Unix, only the owner may be able to read the secret. Beside it are kept repeats in `KEY-ID.repeats`.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Permissions`], [`Error::Toy`]; as [`Self::of_user`].
+    pub fn open_user(secret: &Path, bundle: &Path, toy: bool) -> Result<Self, Error> {
+        let read = |path: &Path, most: usize, private: bool| {
+            let io = |error| Error::Io { path: path.into(), error };
+            let file = File::open(path).map_err(io)?;
+            if private {
+                check_private(path, &file)?;
+            }
+            let mut bytes = Zeroizing::new(Vec::with_capacity(if private { most + 1 } else { 0 }));
+            file.take(most as u64 + 1).read_to_end(&mut bytes).map_err(io)?;
+            Ok::<_, Error>(bytes)
+        };
+        let own = UserSecret::read(&read(secret, UserSecret::MOST_BYTES, true)?)?;
+        let user = UserBundle::read(&read(bundle, UserBundle::MOST_BYTES, false)?)?;
+        let mut device = Self::of_user(own, user)?;
+        if device.params().spec().security == Security::None && !toy {
+            return Err(Error::Toy { path: bundle.into() });
+        }
+        device.repeats = device.repeats.beside(secret);
+        Ok(device)
+    }
+
+    /// The device of a user with a key of its own, from what the owner of the bandit's keys made of its
+    /// request. Repeats are counted in memory.
+    ///
+    /// # Errors
+    /// [`Error::Wire`] for a bundle whose parts do not belong together; [`Error::OtherUser`] if another
+    /// user was enrolled by it.
+    pub fn of_user(secret: UserSecret, bundle: UserBundle) -> Result<Self, Error> {
+        let UserBundle { manifest, public_key, enrolment } = bundle;
+        if enrolment.request() != secret.request() {
+            return Err(Error::OtherUser);
+        }
+        let (rings, key_id) = (manifest.rings()?, manifest.key()?);
+        let (_, small) = manifest.scores(&rings.updates)?;
+        let id = |id: &str| id.parse().map_err(|_| wire::Error::Malformed("a key id that is none"));
+        let decisions_id = manifest.decisions.as_ref().map_or(Ok(key_id), |ring| id(&ring.ring.key_id))?;
+        let device = Device {
+            key_id,
+            decisions_id,
+            scores_key_id: id(&manifest.scores.ring.key_id)?,
+            shape: manifest.shape,
+            repeats: Answers::of_repeats(key_id, &rings.decisions),
+            rings,
+            small,
+            enroller: manifest.enroller,
+            removed: None,
+            custody: Custody::User(Box::new(OwnKey { secret, public_key, enrolment })),
+        };
+        Ok(device.with_most_repeats(0))
     }
 
     /// A device with keys that were generated in this process, `scores` those of the ring of scores. Trace
@@ -76,25 +163,45 @@ impl Device {
         token: AccessToken,
     ) -> Self {
         let answers = Answers::new(key_id, secret.params());
-        let repeats = Answers::of_repeats(key_id, secret.params());
-        let keys = SecretKeys { deep: secret, decisions: None, small: scores.0, answers, repeats };
-        let (updates, exchanges) = (Updates::default(), Exchanging::default());
-        Device { key_id, scores_key_id: scores.1, shape, updates, exchanges, token, keys }
+        let (repeats, rings) = (Answers::of_repeats(key_id, secret.params()), Rings::from(secret.params()));
+        let (small, scores_key_id) = (scores.0.params().clone(), scores.1);
+        let keys = SecretKeys { token, deep: secret, decisions: None, small: scores.0, answers };
+        let custody = Custody::Holder(Box::new(keys));
+        let (decisions_id, enroller, removed) = (key_id, None, None);
+        Device {
+            key_id,
+            decisions_id,
+            scores_key_id,
+            shape,
+            rings,
+            small,
+            enroller,
+            repeats,
+            removed,
+            custody,
+        }
     }
 
-    /// The device of keys that were made for such updates and evaluations; those of one raise and updates in
-    /// slots without it.
-    pub fn made_for(self, updates: Updates, exchanges: Exchanging) -> Self {
-        Device { updates, exchanges, ..self }
+    /// The device of keys that were made for such updates and evaluations, beside which users have keys of
+    /// their own if somebody enrols them; without it, those of one raise and updates in slots that users
+    /// share.
+    pub fn made_for(mut self, updates: Updates, exchanges: Exchanging, enroller: Option<Enroller>) -> Self {
+        let keys = if enroller.is_some() { UserKeys::Own } else { UserKeys::Shared };
+        self.rings = Rings { by: updates, exchanges, keys, ..self.rings };
+        Device { enroller, ..self }
     }
 
     /// The device with these keys of a ring for evaluations alone, and their id. Trace answers and repeats
     /// are then about decryptions in this ring.
     pub fn with_decisions(mut self, decisions: (SecretKey, KeyId)) -> Self {
-        let params = decisions.0.params();
-        self.keys.answers = Answers::new(self.key_id, params);
-        self.keys.repeats = Answers::of_repeats(self.key_id, params);
-        self.keys.decisions = Some(decisions);
+        let params = decisions.0.params().clone();
+        self.repeats = Answers::of_repeats(self.key_id, &params);
+        self.decisions_id = decisions.1;
+        if let Custody::Holder(keys) = &mut self.custody {
+            keys.answers = Answers::new(self.key_id, &params);
+            keys.decisions = Some(decisions.0);
+        }
+        self.rings.decisions = params;
         self
     }
 
@@ -109,8 +216,11 @@ impl Device {
         bundle.manifest.check_key(key_id)?;
         let scores = SecretKey::from_bytes(&bundle.scores.params, &bundle.scores.frame)?;
         bundle.manifest.scores.check_key(scores.1)?;
-        let mut device = Self::new(secret, key_id, scores, bundle.manifest.shape, bundle.token)
-            .made_for(bundle.manifest.updates, bundle.manifest.exchanges);
+        let mut device = Self::new(secret, key_id, scores, bundle.manifest.shape, bundle.token).made_for(
+            bundle.manifest.updates,
+            bundle.manifest.exchanges,
+            bundle.manifest.enroller,
+        );
         if let (Some(stated), Some(ring)) = (&bundle.manifest.decisions, &bundle.decisions) {
             let decisions = SecretKey::from_bytes(&ring.params, &ring.frame)?;
             stated.check_key(decisions.1)?;
@@ -123,27 +233,31 @@ impl Device {
     /// device gives no answer, because it knows the schedule of a bandit only from the server. If devices
     /// share a key, each must take its part of the bound.
     pub fn with_most_answers(mut self, most: u64) -> Self {
-        self.keys.answers.allow(most);
+        if let Custody::Holder(keys) = &mut self.custody {
+            keys.answers.allow(most);
+        }
         self
     }
 
     /// Allows to ask again for `most` decisions under this key, or [`crate::most_repeats`] if that is less;
-    /// by default [`crate::DEFAULT_REPEATS`]. A repeat tells the server that an answer could not be relied
-    /// on, which is a bit of a decryption. If devices share a key, each must take its part of the bound. A
-    /// device that allows trace answers asks again only for what these leave of their bound.
+    /// by default [`crate::DEFAULT_REPEATS`], and none on the device of a user with a key of its own: what
+    /// all users of a bandit tell adds up, and there may be many. A repeat tells the server that an answer
+    /// could not be relied on, which is a bit of a decryption. If devices share a key, each must take its
+    /// part of the bound. A device that allows trace answers asks again only for what these leave of their
+    /// bound.
     pub fn with_most_repeats(mut self, most: u64) -> Self {
-        self.keys.repeats.allow(most);
+        self.repeats.allow(most);
         self
     }
 
     /// The notice for the user that the key has reached its limit of repeats. It is returned once.
     pub fn repeats_spent(&self) -> Option<RepeatsSpent> {
-        self.keys.repeats.notice().map(|given| RepeatsSpent { given })
+        self.repeats.notice().map(|given| RepeatsSpent { given })
     }
 
     /// The notice for the user that the key has reached its limit of trace answers. It is returned once.
     pub fn answers_spent(&self) -> Option<AnswersSpent> {
-        self.keys.answers.notice().map(|given| AnswersSpent { given })
+        self.secret_keys().ok()?.answers.notice().map(|given| AnswersSpent { given })
     }
 
     /// Whether the device may ask again for another decision, at most 12 times for this one. If so, it is
@@ -153,16 +267,15 @@ impl Device {
     /// # Errors
     /// [`Error::RepeatCount`].
     pub fn may_repeat(&self) -> Result<bool, Error> {
-        let keys = &self.keys;
         // What trace answers and repeats tell adds up.
-        let bound = crate::most_answers(self.decisions().0.params());
-        let left = bound.saturating_sub(keys.answers.most());
-        keys.repeats.count_within(left / REPEAT_ANSWERS)
+        let bound = crate::most_answers(&self.rings.decisions);
+        let answers = self.secret_keys().map_or(0, |keys| keys.answers.most());
+        self.repeats.count_within(bound.saturating_sub(answers) / REPEAT_ANSWERS)
     }
 
     /// The parameters of the large ring.
     pub fn params(&self) -> &Params {
-        self.keys.deep.params()
+        &self.rings.updates
     }
 
     /// The id of the key pair.
@@ -170,23 +283,41 @@ impl Device {
         self.key_id
     }
 
-    /// The secret key of the ring of evaluations, and its id.
-    pub(crate) fn decisions(&self) -> (&SecretKey, KeyId) {
-        match &self.keys.decisions {
-            Some((secret, id)) => (secret, *id),
-            None => (&self.keys.deep, self.key_id),
-        }
+    /// The id of the key pair of the ring of evaluations.
+    pub(crate) fn decisions_id(&self) -> KeyId {
+        self.decisions_id
     }
 
     /// The parameters of the rings of circuits.
-    pub fn rings(&self) -> Rings {
-        let (updates, decisions) = (self.params().clone(), self.decisions().0.params().clone());
-        Rings { updates, decisions, by: self.updates, exchanges: self.exchanges }
+    pub fn rings(&self) -> &Rings {
+        &self.rings
     }
 
     /// The parameters of the ring of scores.
     pub(crate) fn small(&self) -> &Params {
-        self.keys.small.params()
+        &self.small
+    }
+
+    /// Who enrols users with keys of their own.
+    pub(crate) fn enroller(&self) -> Option<&Enroller> {
+        self.enroller.as_ref()
+    }
+
+    /// The device of an owner that makes no answers for these users, whatever the server asks for.
+    pub fn without_users(self, removed: RemovedUsersFile) -> Self {
+        Device { removed: Some(removed), ..self }
+    }
+
+    /// Whether the user with this enrolment gets answers now.
+    pub(crate) fn serves(&self, enrolment: &Enrolment) -> bool {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        enrolment.holds(now) && !self.removed.as_ref().is_some_and(|removed| removed.has(enrolment))
+    }
+
+    /// The enrolment that each request of a user with a key of its own carries
+    /// ([`wire::ENROLMENT_HEADER`]).
+    pub fn enrolment(&self) -> Option<&Enrolment> {
+        self.own_key().map(|own| &own.enrolment)
     }
 
     /// The id of the key pair of the ring of scores.
@@ -201,7 +332,10 @@ impl Device {
 
     /// The access token of the bundle, for [`Client::with_token`](crate::Client::with_token).
     pub fn token(&self) -> &AccessToken {
-        &self.token
+        match &self.custody {
+            Custody::Holder(keys) => &keys.token,
+            Custody::User(own) => own.secret.token(),
+        }
     }
 
     /// Checks that the server with this manifest has the public half of the keys of this device, in all
@@ -214,7 +348,7 @@ impl Device {
         same("key id", &manifest.ring.key_id, self.key_id.to_string())?;
         let stated = manifest.decisions.as_ref();
         let got = stated.map_or(&manifest.ring.key_id, |decisions| &decisions.ring.key_id);
-        same("key id of evaluations", got, self.decisions().1.to_string())?;
+        same("key id of evaluations", got, self.decisions_id.to_string())?;
         let stated = &manifest.scores.ring;
         same("fingerprint of scores", &stated.fingerprint, self.small().fingerprint().to_string())?;
         same("key id of scores", &stated.key_id, self.scores_key_id.to_string())
@@ -224,18 +358,68 @@ impl Device {
     /// `"NAME YEAR PURPOSE"`. The server cannot compute it: it is the BLAKE3 derivation of `context` from the
     /// secret key.
     pub fn derive_key(&self, context: &'static str) -> Zeroizing<[u8; 32]> {
-        Zeroizing::new(blake3::derive_key(context, &self.keys.deep.to_bytes(self.key_id)))
+        Zeroizing::new(match &self.custody {
+            Custody::Holder(keys) => blake3::derive_key(context, &keys.deep.to_bytes(self.key_id)),
+            Custody::User(own) => blake3::derive_key(context, &own.secret.to_bytes()),
+        })
     }
 
-    /// The secret keys.
-    pub(crate) fn keys(&self) -> &SecretKeys {
-        &self.keys
+    /// The secret keys of the bandit.
+    ///
+    /// # Errors
+    /// [`Error::NoSecretKeys`] on the device of a user with a key of its own.
+    pub(crate) fn secret_keys(&self) -> Result<&SecretKeys, Error> {
+        match &self.custody {
+            Custody::Holder(keys) => Ok(keys),
+            Custody::User(_) => Err(Error::NoSecretKeys),
+        }
+    }
+
+    /// The key of a user, if it has one of its own.
+    pub(crate) fn own_key(&self) -> Option<&OwnKey> {
+        match &self.custody {
+            Custody::Holder(_) => None,
+            Custody::User(own) => Some(own),
+        }
     }
 
     #[cfg(test)]
     pub(crate) fn replace_answers(&mut self, answers: Answers) {
-        self.keys.answers = answers;
+        if let Custody::Holder(keys) = &mut self.custody {
+            keys.answers = answers;
+        }
     }
+}
+
+impl SecretKeys {
+    /// The key of the ring of evaluations.
+    pub(crate) fn decisions(&self) -> &SecretKey {
+        self.decisions.as_ref().unwrap_or(&self.deep)
+    }
+}
+
+/// Makes the secret of a user with a key of its own in the new file `secret`, which only its owner can read,
+/// and in the new file `request` what the owner of the bandit's keys enrols the user by, as JSON. Both are on
+/// disk when this returns, with the fingerprint of the request.
+///
+/// # Errors
+/// [`Error::Io`], also if one of the files exists.
+pub fn create_user<R: CryptoRng>(secret: &Path, request: &Path, rng: &mut R) -> Result<String, Error> {
+    let user = UserSecret::generate(rng);
+    let json = serde_json::to_vec(&user.request())
+        .map_err(|e| Error::Io { path: request.into(), error: e.into() })?;
+    let write = |path: &Path, mut options: std::fs::OpenOptions, bytes: &[u8]| {
+        let io = |error| Error::Io { path: path.into(), error };
+        let mut file = options.write(true).create_new(true).open(path).map_err(io)?;
+        file.write_all(bytes).and_then(|()| file.sync_all()).map_err(io)?;
+        host::sync_folder_of(path).map_err(io)
+    };
+    write(secret, host::private_file(), &user.to_bytes())?;
+    write(request, File::options(), &[&json[..], b"\n"].concat()).inspect_err(|_| {
+        // Nothing depends on it.
+        let _ = std::fs::remove_file(secret);
+    })?;
+    Ok(user.request().fingerprint())
 }
 
 /// Opens the file of a secret bundle, sealed or not, for `read`, unless other users can read it. `check_kind`

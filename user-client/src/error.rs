@@ -30,6 +30,17 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// Misuse: a request that only a holder of the bandit's secret keys can make or answer.
+    #[error(
+        "this device has a key of its own user, and this takes the bandit's secret keys, which its owner has"
+    )]
+    NoSecretKeys,
+    /// Misuse: a user's secret and the bundle of another user.
+    #[error(
+        "the owner of the keys enrolled another user, or another key, in this bundle: take the one that was made of your request, and \
+         compare its fingerprint"
+    )]
+    OtherUser,
     /// Capacity: the key has opened as many comparisons of the trace as its parameters bear.
     #[error(
         "{given} comparisons of the trace were opened under this key, which is the limit: generate new keys"

@@ -15,9 +15,10 @@ use ureq::typestate::WithoutBody;
 use ureq::{Agent, Body, RequestBuilder};
 use wire::{
     AccessToken, AskAgain, BanditView, ClearFeedback, Counted, Created, DECISIONS_HEADER, DecideRequest,
-    Decided, IDEMPOTENCY_HEADER, Labelled, Labels, LabelsPatch, Limits, MAX_CLEAR_BYTES, MAX_JSON_BYTES,
-    Manifest, OCTET_STREAM, PaperCreated, PaperDecision, PaperManifest, PaperReply, PaperTask, PaperView,
-    PolicyCard, PolicyCreated, PolicyView, SENDER_HEADER, SenderTag, ServerAddress, ShuffledBatch,
+    Decided, ENROLMENT_HEADER, Enrolment, IDEMPOTENCY_HEADER, Labelled, Labels, LabelsPatch, Limits,
+    MAX_CLEAR_BYTES, MAX_JSON_BYTES, Manifest, OCTET_STREAM, PaperCreated, PaperDecision, PaperManifest,
+    PaperReply, PaperTask, PaperView, PolicyCard, PolicyCreated, PolicyView, SENDER_HEADER, SenderTag,
+    ServerAddress, ShuffledBatch,
 };
 
 /// The time that a server gets for an answer that it need not compute.
@@ -35,6 +36,8 @@ pub struct Client {
     agent: Agent,
     server: ServerAddress,
     token: Option<AccessToken>,
+    /// The value of the header with the enrolment of a user with a key of its own.
+    enrolment: Option<String>,
     /// A random tag, which is sent with requests for encrypted decisions: a server evaluates the contexts of
     /// a sender alone if they have spoilt an evaluation.
     sender: Option<SenderTag>,
@@ -163,7 +166,13 @@ impl Client {
             .build();
         // Without random numbers the server knows this client by its address alone.
         let sender = host::os_rng().ok().map(|mut rng| SenderTag::generate(&mut rng));
-        Ok(Client { agent: config.new_agent(), server, token: None, sender, notice: None })
+        Ok(Client { agent: config.new_agent(), server, token: None, enrolment: None, sender, notice: None })
+    }
+
+    /// Sends the token of `device` with every request, and its enrolment if its user has a key of its own.
+    pub fn with_device(self, device: &Device) -> Self {
+        let enrolment = device.enrolment().map(Enrolment::to_header);
+        Client { enrolment, ..self.with_token(device.token().clone()) }
     }
 
     /// Sends `token` with every request: [`Device::token`](crate::Device::token) for encrypted bandits, or
@@ -750,8 +759,12 @@ impl Client {
     }
 
     fn authorized<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
-        match &self.token {
+        let request = match &self.token {
             Some(token) => request.header("authorization", token.authorization().as_str()),
+            None => request,
+        };
+        match &self.enrolment {
+            Some(enrolment) => request.header(ENROLMENT_HEADER, enrolment.as_str()),
             None => request,
         }
     }

@@ -41,7 +41,7 @@ pub use bandit::{
 pub use bandit::{Learning, LoggedRound};
 #[cfg(feature = "http")]
 pub use context::read_contexts;
-pub use device::{Device, Opening};
+pub use device::{Device, Opening, create_user};
 pub use error::Error;
 pub use exploration::explore;
 #[cfg(feature = "http")]

@@ -43,6 +43,12 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
     host::undo_on_signals().context("listening for signals")?;
     match command {
         Command::Committee { command } => committee::run(command, json)?,
+        Command::User { secret, request } => {
+            let fingerprint = user_client::create_user(&secret, &request, &mut os_rng()?)?;
+            say!("{}: keep it, it is secret", secret.display());
+            say!("{}: give it to the owner of the keys, who enrols you by it", request.display());
+            say!("fingerprint {fingerprint}: compare it with the owner's, by another way");
+        }
         Command::Create { caller, policy: Some(policy), parameters, name, tags, .. } => {
             let creation = Creation::new(Labels { name, tags }, &mut os_rng()?);
             create_policy(&caller.server, &policy, parameters.as_deref(), &creation, json)?;
@@ -102,7 +108,7 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
                 None => contexts.with_extension("pending"),
             };
             let (client, device) = opening.connect(&secret, &server)?;
-            let device = device.with_most_repeats(repeats.repeats);
+            let device = repeats.allow(device);
             rounds::decide(&client, &bandit, &device, (&contexts, &pending), json)?;
         }
         Command::Decide { server, bandit, contexts, .. } => {
@@ -241,6 +247,10 @@ impl BundleOptions {
 
     /// The device of a secret bundle; errors name the file.
     fn device(&self, secret: &Path) -> anyhow::Result<Device> {
+        if let Some(bundle) = &self.user {
+            return Device::open_user(secret, bundle, self.toy)
+                .with_context(|| format!("{} and {}", secret.display(), bundle.display()));
+        }
         let open = |path: &PathBuf| Passphrase::open(path).with_context(|| path.display().to_string());
         let passphrase = self.passphrase_file.as_ref().map(open).transpose()?;
         Device::open(secret, &Opening { toy: self.toy, passphrase }).map_err(|e| match e {
@@ -253,7 +263,7 @@ impl BundleOptions {
 /// A client that sends the token of the file, if one is given, or else that of the device.
 fn connect(server: &ServerOptions, device: Option<&Device>) -> anyhow::Result<Client> {
     let warn = |text: &str| tell!("helba-client: {text}");
-    Ok(server.client(device.map(|device| device.token().clone()), warn)?)
+    Ok(server.client(device, warn)?)
 }
 
 /// The result of a request that may be sent again, repeated for some seconds while the server has no place

@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &ReplayArguments, json: bool) -> anyhow::Result<()>
         _ => Dataset::open(data, schema.as_deref())?,
     });
     let (client, device) = opening.connect(secret, server)?;
-    let device = device.with_most_answers(answers.trace_answers).with_most_repeats(repeats.repeats);
+    let device = repeats.allow(device.with_most_answers(answers.trace_answers));
     // A file that cannot be written is reported now and not after all rounds.
     let writing = |path: &Path| format!("cannot write {}", path.display());
     let draft = plot.as_deref().map(|path| Draft::create(path).with_context(|| writing(path))).transpose()?;

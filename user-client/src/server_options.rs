@@ -1,4 +1,4 @@
-use crate::{Client, Error};
+use crate::{Client, Device, Error};
 use clap::Args;
 use std::path::PathBuf;
 use wire::AccessToken;
@@ -19,20 +19,21 @@ pub struct ServerOptions {
 }
 
 impl ServerOptions {
-    /// A client that sends the token of the file, if one is given, or else `token`. `warn` gets a sentence if
-    /// it travels without encryption.
+    /// A client that sends the token of the file, if one is given, or else that of `device`
+    /// ([`Client::with_device`]). `warn` gets a sentence if it travels without encryption.
     ///
     /// # Errors
     /// As [`Client::with_ca`]; [`Error::Wire`] for a file that holds no token.
-    pub fn client(&self, token: Option<AccessToken>, warn: impl FnOnce(&str)) -> Result<Client, Error> {
+    pub fn client(&self, device: Option<&Device>, warn: impl FnOnce(&str)) -> Result<Client, Error> {
         let client = match &self.ca {
             Some(ca) => Client::with_ca(&self.url, ca)?,
             None => Client::new(&self.url)?,
         };
         let own = self.token_file.as_deref().map(AccessToken::open).transpose()?;
-        let client = match own.or(token) {
-            Some(token) => client.with_token(token),
-            None => client,
+        let client = match (own, device) {
+            (Some(token), _) => client.with_token(token),
+            (None, Some(device)) => client.with_device(device),
+            (None, None) => client,
         };
         if client.shows_token() {
             warn(&format!(

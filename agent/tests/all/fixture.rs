@@ -43,6 +43,7 @@ pub(crate) fn bundles(seed: u64) -> (Vec<u8>, Vec<u8>) {
 /// Toy keys of bandits with `d` features and `k` arms.
 pub(crate) fn bundles_for(d: usize, k: usize, seed: u64) -> (Vec<u8>, Vec<u8>) {
     let request = keygen::Request {
+        keys: Default::default(),
         shape: Shape::for_problem(d, k),
         security: keygen::Security::None,
         width: Default::default(),

@@ -1,7 +1,7 @@
 use crate::decrypt::coefficients;
 use crate::encrypt::{SeededCiphertext, encrypt};
 use crate::{Error, SecretKey};
-use ckks::{Ciphertext, Exchange, Plaintext, RAISE_FACTORS, SlotsToCoefficients};
+use ckks::{Ciphertext, Exchange, KeyId, Padded, Plaintext, RAISE_FACTORS, SlotsToCoefficients};
 use rand::{CryptoRng, RngExt};
 use zeroize::{Zeroize, Zeroizing};
 
@@ -22,14 +22,46 @@ pub fn exchange<R: CryptoRng>(
     factors: &[f64],
     rng: &mut R,
 ) -> Result<Vec<SeededCiphertext>, Error> {
-    let of_exchange = *from.params() == exchange.from().params && *to.params() == exchange.to().params;
-    assert!(of_exchange, "keys of this exchange");
+    assert!(*to.params() == exchange.to().params, "keys of this exchange");
+    let messages = exchanged(exchange, from, masked, factors)?;
+    Ok(messages.iter().map(|message| encrypt(to, message, rng)).collect())
+}
+
+/// As [`exchange`], of one message for users who hold no key: the frame, under the identifier `id`, of its
+/// coefficients under their pads ([`ckks::write_padded`]).
+///
+/// # Errors
+/// As [`exchange`] and [`ckks::write_padded`]; [`ckks::Error::CiphertextCount`] for an exchange that makes
+/// several ciphertexts.
+///
+/// # Panics
+/// As [`exchange`].
+pub fn exchange_under_pads(
+    exchange: &Exchange,
+    from: &SecretKey,
+    masked: &[Ciphertext],
+    factors: &[f64],
+    id: KeyId,
+    users: &[Padded<'_>],
+) -> Result<Vec<u8>, Error> {
+    let messages = exchanged(exchange, from, masked, factors)?;
+    match &messages[..] {
+        [message] => Ok(ckks::write_padded(&exchange.to().params, id, message, users)?),
+        more => Err(ckks::Error::CiphertextCount { got: more.len(), want: 1 }.into()),
+    }
+}
+
+/// The messages of an exchange.
+fn exchanged(
+    exchange: &Exchange,
+    from: &SecretKey,
+    masked: &[Ciphertext],
+    factors: &[f64],
+) -> Result<Zeroizing<Vec<Plaintext>>, Error> {
+    assert!(*from.params() == exchange.from().params, "keys of this exchange");
     exchange.check(masked)?;
     let inputs: Vec<_> = masked.iter().map(|ct| Zeroizing::new(coefficients(from, ct))).collect();
-    let mut messages = exchange.encode(&inputs, factors)?;
-    let out = messages.iter().map(|message| encrypt(to, message, rng)).collect();
-    messages.iter_mut().for_each(Plaintext::zeroize);
-    Ok(out)
+    Ok(Zeroizing::new(exchange.encode(&inputs, factors)?))
 }
 
 /// As [`exchange`], of one ciphertext for one: the key holder's part of a raise ([`ckks::Places`]).
@@ -74,20 +106,41 @@ pub fn slots_to_coefficients<R: CryptoRng>(
     masked: &Ciphertext,
     rng: &mut R,
 ) -> Result<SeededCiphertext, Error> {
-    assert!(
-        small.params() == exchange.small() && large.params() == exchange.large(),
-        "keys of this exchange"
-    );
+    assert!(small.params() == exchange.small(), "keys of this exchange");
+    Ok(encrypt(small, &*slots_as_coefficients(exchange, large, masked)?, rng))
+}
+
+/// As [`slots_to_coefficients`], for users who hold no key: the frame, under the identifier `id`, of the
+/// coefficients under their pads ([`ckks::write_padded`]).
+///
+/// # Errors
+/// As [`slots_to_coefficients`] and [`ckks::write_padded`].
+///
+/// # Panics
+/// As [`slots_to_coefficients`].
+pub fn slots_under_pads(
+    exchange: &SlotsToCoefficients,
+    large: &SecretKey,
+    masked: &Ciphertext,
+    id: KeyId,
+    users: &[Padded<'_>],
+) -> Result<Vec<u8>, Error> {
+    let message = slots_as_coefficients(exchange, large, masked)?;
+    Ok(ckks::write_padded(exchange.small(), id, &message, users)?)
+}
+
+/// The message of [`slots_to_coefficients`].
+fn slots_as_coefficients(
+    exchange: &SlotsToCoefficients,
+    large: &SecretKey,
+    masked: &Ciphertext,
+) -> Result<Zeroizing<Plaintext>, Error> {
+    assert!(large.params() == exchange.large(), "keys of this exchange");
     exchange.check(masked)?;
-    let mut coefficients = coefficients(large, masked);
+    let mut coefficients = Zeroizing::new(coefficients(large, masked));
     let bits = exchange.coefficient_bits();
     coefficients.iter_mut().for_each(|c| *c = narrowed(*c, bits));
-    let message = exchange.encode(&coefficients);
-    coefficients.zeroize();
-    let mut message = message?;
-    let out = encrypt(small, &message, rng);
-    message.zeroize();
-    Ok(out)
+    Ok(Zeroizing::new(exchange.encode(&coefficients)?))
 }
 
 /// The constant coefficient of `masked`, as an integer at its scale, plus uniform noise of ± 2^−`bits` times

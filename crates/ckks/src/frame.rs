@@ -440,6 +440,20 @@ pub fn read_partial_ciphertext(
     places: impl ExactSizeIterator<Item = usize> + Clone,
     bytes: &[u8],
 ) -> Result<Ciphertext, Error> {
+    let (seed, c0) = read_partial_coefficients(params, key, level, scale, places, bytes)?;
+    let c0 = c0.into_ntt(params.q_basis(level));
+    Ok(Ciphertext { c0, c1: uniform_c1(params, level, &seed), level, scale })
+}
+
+/// The seed and c₀ of [`read_partial_ciphertext`].
+pub(crate) fn read_partial_coefficients(
+    params: &Params,
+    key: KeyId,
+    level: usize,
+    scale: f64,
+    places: impl ExactSizeIterator<Item = usize> + Clone,
+    bytes: &[u8],
+) -> Result<(Seed, Poly<Coeff>), Error> {
     params.check_level(Op::Encrypt, level)?;
     let (count, max) = (places.len(), params.n());
     if let Some(got) = places.clone().find(|place| *place >= max) {
@@ -448,8 +462,7 @@ pub fn read_partial_ciphertext(
     let size = partial_ciphertext_bytes(params, level, count);
     let payload = read_first_coefficients(params, key, partial_header(level, count, scale), size, bytes)?;
     let (seed, body) = split_seed(payload)?;
-    let c0 = unpack_partial(body, params.q_basis(level), places)?;
-    Ok(Ciphertext { c0, c1: uniform_c1(params, level, &seed), level, scale })
+    Ok((seed, unpack_partial(body, params.q_basis(level), places)?))
 }
 
 fn truncated_header(level: usize, count: usize, scale: f64) -> FrameHeader {
@@ -491,7 +504,8 @@ pub fn read_truncated_ciphertext(
     let payload = read_first_coefficients(params, key, truncated_header(level, count, scale), size, bytes)?;
     let basis = params.q_basis(level);
     let (c1, body) = payload.split_at(poly_bytes(basis));
-    Ok(Ciphertext { c0: unpack_partial(body, basis, 0..count)?, c1: unpack(c1, basis)?, level, scale })
+    let c0 = unpack_partial(body, basis, 0..count)?.into_ntt(basis);
+    Ok(Ciphertext { c0, c1: unpack(c1, basis)?, level, scale })
 }
 
 /// The payload of a frame of `size` bytes with exactly this header, of some coefficients of a ciphertext.
@@ -544,7 +558,7 @@ fn unpack_partial(
     mut bytes: &[u8],
     basis: &Basis,
     places: impl ExactSizeIterator<Item = usize> + Clone,
-) -> Result<Poly<Ntt>, Error> {
+) -> Result<Poly<Coeff>, Error> {
     let mut out = Poly::<Coeff>::zero(basis.n(), basis.len());
     for (i, size) in partial_limb_bytes(basis, places.len()).enumerate() {
         let (limb_bytes, rest) = bytes.split_at(size);
@@ -566,7 +580,7 @@ fn unpack_partial(
             return Err(Error::BadFrame("bits after its last coefficient are not zero"));
         }
     }
-    Ok(out.into_ntt(basis))
+    Ok(out)
 }
 
 fn split_seed(payload: &[u8]) -> Result<(Seed, &[u8]), Error> {

@@ -7,9 +7,10 @@ use serde::de::DeserializeOwned;
 use serde::{Serialize, de::DeserializeSeed};
 use std::sync::OnceLock;
 use wire::{
-    AskAgain, BanditView, ClearFeedback, Counted, Created, DecideReply, DecideRequest, Decided, Labelled,
-    LabelsPatch, LearnRequest, Limits, PolicyCard, PolicyCreated, PolicyView, Problem, Raises, SenderTag,
-    ShownCounters, ShuffledBatch, SummedBatch, TracedFeedback,
+    AskAgain, BanditView, ClearFeedback, Counted, Created, DecideReply, DecideRequest, Decided,
+    EnrollerSecret, Enrolment, EnrolmentRequest, Labelled, LabelsPatch, LearnRequest, Limits, PolicyCard,
+    PolicyCreated, PolicyView, Problem, Raises, RemovedUsers, SenderTag, ShownCounters, ShuffledBatch,
+    SummedBatch, TracedFeedback, UserBundle, UserSecret,
 };
 
 /// The limits of a bandit with the trace condition, whose messages have all parts.
@@ -45,6 +46,12 @@ pub(crate) fn device(input: &[u8]) {
     check(input, |bytes| Some(AskAgain::read(bytes).ok()?.to_bytes()));
     check(input, |bytes| Some(ShownCounters::read(bytes, limits()).ok()?.to_bytes()));
     check(input, |bytes| Some(LearnRequest::read(bytes, limits()).ok()?.to_bytes()));
+    check(input, |bytes| Some(UserSecret::read(bytes).ok()?.to_bytes().to_vec()));
+    // Signed by the owner of no secret.
+    let owner = EnrollerSecret::of_secret_key(b"").public();
+    check(input, |bytes| Some(Enrolment::read(bytes, &owner, ckks::KeyId([0; 16])).ok()?.to_bytes()));
+    check(input, |bytes| UserBundle::read(bytes).ok()?.to_bytes().ok());
+    check(input, |bytes| Some(RemovedUsers::read(bytes).ok()?.to_json()));
     if let Some(tag) = std::str::from_utf8(input).ok().and_then(|text| text.parse::<SenderTag>().ok()) {
         assert!(tag.to_string().as_bytes() == input);
     }
@@ -60,6 +67,7 @@ pub(crate) fn json(input: &[u8]) {
     }
     check::<DecideRequest>(input);
     check::<ClearFeedback>(input);
+    check::<EnrolmentRequest>(input);
     check::<ShuffledBatch>(input);
     check::<Decided>(input);
     check::<Counted>(input);

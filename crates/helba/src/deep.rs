@@ -3,7 +3,7 @@ use circuits::inverse::Newton;
 use circuits::{Encrypted, SlotAlgebra};
 use ckks::{Ciphertext, EvaluationKeys, Evaluator, GaloisElement, KeyId, Params, PublicKey, RingKeys};
 use fault::OutOfRange;
-use protocol::{BanditConfig, Exchanging, Factors, Rings, Shape, Updates};
+use protocol::{BanditConfig, Exchanging, Factors, Rings, Shape, Updates, UserKeys};
 
 /// Computes batch updates in the deep ring, with the parameters, public key and evaluation keys of a key
 /// pair. [`crate::Engine`] computes evaluations, with the same keys or with those of a ring of their own.
@@ -17,6 +17,7 @@ pub struct DeepEngine {
     decisions: Option<RingKeys>,
     by: Updates,
     exchanges: Exchanging,
+    keys: UserKeys,
 }
 
 /// The levels of a model under its mask, and of the model that comes back.
@@ -40,13 +41,13 @@ impl DeepEngine {
     ) -> Result<Self, Error> {
         let slots = shape.update_slots().min(params.max_slots());
         let update = Encrypted::new(Evaluator::new(params, keys), slots)?;
-        let (by, exchanges) = (Updates::default(), Exchanging::default());
-        Ok(DeepEngine { public_key, key_id, shape, update, decisions: None, by, exchanges })
+        let (by, exchanges, keys) = Default::default();
+        Ok(DeepEngine { public_key, key_id, shape, update, decisions: None, by, exchanges, keys })
     }
 
-    /// The engine of keys that were made for such updates and evaluations ([`protocol::KeyPlan`]).
-    pub fn made_for(self, by: Updates, exchanges: Exchanging) -> Self {
-        DeepEngine { by, exchanges, ..self }
+    /// The engine of keys that were made for such updates, evaluations and users ([`protocol::KeyPlan`]).
+    pub fn made_for(self, by: Updates, exchanges: Exchanging, keys: UserKeys) -> Self {
+        DeepEngine { by, exchanges, keys, ..self }
     }
 
     /// The engine with these keys of a ring for evaluations alone ([`protocol::KeyPlan::decisions`]), if
@@ -69,7 +70,7 @@ impl DeepEngine {
     pub fn rings(&self) -> Rings {
         let updates = self.params().clone();
         let decisions = self.decisions.as_ref().map_or(&updates, |keys| keys.evaluator.params()).clone();
-        Rings { updates, decisions, by: self.by, exchanges: self.exchanges }
+        Rings { updates, decisions, by: self.by, exchanges: self.exchanges, keys: self.keys }
     }
 
     /// The parameters.

@@ -24,8 +24,8 @@ pub struct Engine {
     /// The keys of the ring of scores.
     scores: RingKeys,
     answer_params: Params,
-    /// `None` with keys of stages.
-    answers: Option<AnswerTables>,
+    /// `None` with keys of stages and with users' own keys, whose requests are never answered alone.
+    alone: Option<AnswerTables>,
 }
 
 /// What takes the entries of a request alone into the ring of answers.
@@ -72,7 +72,7 @@ pub struct Evaluated {
 
 impl Engine {
     /// The engine of the keys of `deep`, of those of the ring of scores, and of `switch`, which has the keys
-    /// of [`protocol::AnswerKeys`]; keys of stages have none.
+    /// of [`protocol::AnswerKeys`]; keys of stages and those beside users' own have none.
     ///
     /// # Errors
     /// [`Error::Ckks`] if `switch` is of other rings, and without it for rings that have none of answers.
@@ -88,7 +88,7 @@ impl Engine {
         let decisions = deep.decisions();
         let slots = decisions.evaluator.params().max_slots();
         let slots = Encrypted::new(decisions.evaluator.clone(), slots)?;
-        let (answer_params, answers) = match switch.into() {
+        let (answer_params, alone) = match switch.into() {
             Some(switch) => {
                 let answer_params = switch.small().params().clone();
                 let layout = AnswerLayout::new(ring, deep.shape(), slots.slots());
@@ -97,7 +97,7 @@ impl Engine {
             None => (ring.answers(decisions.evaluator.params().spec()).validate()?, None),
         };
         let scores = RingKeys { evaluator: Evaluator::new(params, keys), public_key, key_id };
-        Ok(Engine { deep, decisions, slots, ring, scores, answer_params, answers })
+        Ok(Engine { deep, decisions, slots, ring, scores, answer_params, alone })
     }
 
     /// The engine of staged evaluations by these exchanges, with the same keys.
@@ -283,7 +283,8 @@ impl Engine {
         users: &[usize],
         rng: &mut R,
     ) -> Result<Ciphertext, Error> {
-        let tables = self.check_users(users)?;
+        let tables = self.alone.as_ref().ok_or(Error::Broken("an answer alone without keys for it"))?;
+        check_users(users, tables.layout.users())?;
         let mut out = tables.fold(users, &evaluated.products)?;
         ckks::flood_assign(&self.answer_params, &mut out, ANSWER_FLOOD_BITS, rng);
         Ok(out)
@@ -331,19 +332,9 @@ impl Engine {
         users: &[usize],
         rng: &mut R,
     ) -> Result<Vec<u8>, Error> {
-        self.check_users(users)?;
+        check_users(users, self.ring.users(self.deep.shape(), self.slots.slots()))?;
         let places = layout.answer_coefficients(users, self.slots.slots());
         Ok(answers.flooded_frame(self.answer_params(), self.scores.key_id, &places, ENTRY_FLOOD_BITS, rng)?)
-    }
-
-    /// The tables of answers, after a check of the numbers of these users.
-    fn check_users(&self, users: &[usize]) -> Result<&AnswerTables, Error> {
-        let tables =
-            self.answers.as_ref().ok_or(Error::Broken("an answer of one raise with keys of stages"))?;
-        if users.is_empty() || users.iter().any(|user| *user >= tables.layout.users()) {
-            return Err(Error::Broken("an answer to a user that the evaluation does not have"));
-        }
-        Ok(tables)
     }
 
     /// The trace comparison of an evaluation as a question to a holder of the key: the constant coefficient,
@@ -370,4 +361,12 @@ impl Engine {
     pub fn circuit(&self, config: &BanditConfig, scalars: Scalars) -> Result<DecisionCircuit, Error> {
         DecisionCircuit::new(config, scalars, self.deep.shape(), self.slots.slots())
     }
+}
+
+/// Checks the numbers of users of an evaluation of at most `most`.
+fn check_users(users: &[usize], most: usize) -> Result<(), Error> {
+    if users.is_empty() || users.iter().any(|user| *user >= most) {
+        return Err(Error::Broken("an answer to a user that the evaluation does not have"));
+    }
+    Ok(())
 }

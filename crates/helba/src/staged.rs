@@ -167,7 +167,7 @@ impl StagedEngine {
     }
 
     /// Whether the step gives answers.
-    fn is_last(&self, step: usize) -> bool {
+    pub fn is_last(&self, step: usize) -> bool {
         step + 1 == self.exchanges.steps.len()
     }
 

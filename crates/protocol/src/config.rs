@@ -4,7 +4,7 @@ use crate::levels::{ANSWER_LEVEL, DecisionLevels, REFRESH_LEVEL, UpdateLevels};
 use crate::products::{MOST_CONDITION, MatrixLayout};
 use crate::staged::{ALL_PAIRS_LEVEL, MOST_STAGED_LOG_N, StagedLayout};
 use crate::{
-    Counters, Error, Exchanging, Factors, MOST_SUMMED, Rings, ScoreRing, Shape, Updates, warm_steps,
+    Counters, Error, Exchanging, Factors, MOST_SUMMED, Rings, ScoreRing, Shape, Updates, UserKeys, warm_steps,
 };
 use bandit::{LinearConfig, Schedule, Width, WidthShape};
 use ckks::Params;
@@ -176,7 +176,7 @@ impl BanditConfig {
     /// fit these keys.
     pub fn plan(&self, rings: impl Into<Rings>, shape: Shape, ring: ScoreRing) -> Result<Plan, Error> {
         let rings = rings.into();
-        let Rings { updates, decisions, by, exchanges: made_for } = &rings;
+        let Rings { updates, decisions, by, exchanges: made_for, keys } = &rings;
         let exchanges = self.exchanges.unwrap_or(*made_for);
         if (*made_for, exchanges) == (Exchanging::Staged, Exchanging::One) {
             let want = "staged with these keys, or keys of `helba-keygen create --exchanges one`";
@@ -200,6 +200,9 @@ impl BanditConfig {
             let want = "public with answers: scores, because no circuit compares the trace";
             return Err(OutOfRange::new("linear.schedule", got, want).into());
         }
+        if *keys == UserKeys::Own {
+            self.check_own_keys()?;
+        }
         self.check_threshold(batch)?;
         self.check_sizes()?;
         let (scores_level, users) = match exchanges {
@@ -222,6 +225,7 @@ impl BanditConfig {
         Ok(Plan {
             updates: *by,
             exchanges,
+            keys: *keys,
             scores_level,
             statistics_level,
             model_level,
@@ -359,6 +363,20 @@ impl BanditConfig {
             MOST_UPDATE_BYTES / 1_000_000
         );
         Err(OutOfRange::new("linear.schedule", got, want).into())
+    }
+
+    /// Checks that users with keys of their own can use such a bandit.
+    fn check_own_keys(&self) -> Result<(), Error> {
+        if self.answers != Answers::Arm {
+            let want = "arm with keys of the users' own: scores show the model to each user";
+            return Err(OutOfRange::new("answers", format!("{:?}", self.answers), want).into());
+        }
+        if self.tests_trace() {
+            let got = format!("{:?}", self.linear.schedule);
+            let want = "public with keys of the users' own, who cannot decrypt a trace question";
+            return Err(OutOfRange::new("linear.schedule", got, want).into());
+        }
+        Ok(())
     }
 
     /// Checks that stages decide such a bandit with an evaluation ring of these parameters, and returns the
@@ -592,6 +610,8 @@ pub struct Plan {
     pub updates: Updates,
     /// How often an evaluation asks a holder of the key.
     pub exchanges: Exchanging,
+    /// Whose keys users have.
+    pub keys: UserKeys,
     /// The level of raised scores, which is the depth of the circuit.
     pub scores_level: usize,
     /// The level of raised statistics.

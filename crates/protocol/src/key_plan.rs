@@ -6,7 +6,7 @@
 use crate::levels::{DecisionLevels, PRODUCTS_LEVEL};
 use crate::products::MatrixLayout;
 use crate::staged::{MOST_STAGED_ARMS, MOST_STAGED_FEATURES};
-use crate::{AnswerLayout, BanditConfig, Error, Exchanging, Rings, ScoreRing, Shape, Updates};
+use crate::{AnswerLayout, BanditConfig, Error, Exchanging, Rings, ScoreRing, Shape, Updates, UserKeys};
 use bandit::WidthShape;
 use ckks::{GaloisElement, KeyStorage, Params, ParamsSpec, PrefixSpec, Security};
 use fault::OutOfRange;
@@ -63,6 +63,8 @@ pub struct KeyPlan {
     /// How often evaluations ask a holder of the key. In stages `params` is the ring of stages, and there are
     /// no Galois keys but those of packs, and none of answers.
     pub exchanges: Exchanging,
+    /// Whose keys users have. With keys of their own there are none of answers, which are sealed.
+    pub keys: UserKeys,
 }
 
 /// A ring in which evaluations alone are computed, because their circuit has few levels: of bandits with a
@@ -263,6 +265,7 @@ impl KeyPlan {
             answers: AnswerKeys { params: scores.answers(&params), switch: 0, rotations: Vec::new() },
             updates: Updates::Products,
             exchanges: Exchanging::Staged,
+            keys: UserKeys::Shared,
         })
     }
 
@@ -307,6 +310,7 @@ impl KeyPlan {
                 answers,
                 updates,
                 exchanges,
+                keys: UserKeys::Shared,
             });
         }
         Err(refused.unwrap_or(Error::Slots { need: 2 * shape.user_slots(), have }))
@@ -365,11 +369,30 @@ impl KeyPlan {
         let answers = AnswerKeys::new(scores, shape, of_decisions);
         let galois = galois.into_values().collect();
         let (relin_level, updates, exchanges) = (top, Updates::Slots, Exchanging::One);
-        Ok(Some(KeyPlan { params, relin_level, galois, scores, decisions, answers, updates, exchanges }))
+        let keys = UserKeys::Shared;
+        Ok(Some(KeyPlan {
+            params,
+            relin_level,
+            galois,
+            scores,
+            decisions,
+            answers,
+            updates,
+            exchanges,
+            keys,
+        }))
     }
 }
 
 impl KeyPlan {
+    /// The plan of the same keys beside which users have such keys.
+    pub fn for_users(mut self, keys: UserKeys) -> Self {
+        if keys == UserKeys::Own {
+            (self.answers.switch, self.answers.rotations) = (0, Vec::new());
+        }
+        KeyPlan { keys, ..self }
+    }
+
     /// The parameters of the rings of circuits.
     ///
     /// # Errors
@@ -380,7 +403,7 @@ impl KeyPlan {
             Some(keys) => keys.params.validate()?,
             None => updates.clone(),
         };
-        Ok(Rings { updates, decisions, by: self.updates, exchanges: self.exchanges })
+        Ok(Rings { updates, decisions, by: self.updates, exchanges: self.exchanges, keys: self.keys })
     }
 }
 

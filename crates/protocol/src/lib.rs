@@ -43,7 +43,7 @@ pub use exchanges::{AskedExchanges, Exchanges, MOST_FACTOR, SlotExchanges, TaskK
 pub use ids::{DecisionId, Erasure, LearnId, LearnReceipt, QuestionId, Receipt, Status};
 pub use key_plan::{AnswerKeys, Automorphism, DecisionKeys, GaloisKey, KeyPlan};
 pub use newton::{Factors, warm_steps};
-pub use rings::{Exchanging, Rings, Updates};
+pub use rings::{Exchanging, Rings, Updates, UserKeys};
 pub use scores::{
     LOG_CONTEXT, LOG_MODEL, LOG_SCORE, LOG_STATISTICS, MOST_DECISIONS, MOST_SUMMED, ScoreLayout, ScoreRing,
     check_features,

@@ -53,6 +53,31 @@ impl std::str::FromStr for Exchanging {
     }
 }
 
+/// Whose keys the users of the bandits of a key pair have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UserKeys {
+    /// All users share the secret keys of the bandit, and so can decrypt whatever they see of each other.
+    #[default]
+    Shared,
+    /// Each user has a key of its own, under which a holder of the bandit's keys seals its answers; it
+    /// encrypts under the bandit's public key (docs/own-keys.md). Only holders who may answer every task are
+    /// asked, and no user.
+    Own,
+}
+
+impl std::str::FromStr for UserKeys {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "shared" => Ok(UserKeys::Shared),
+            "own" => Ok(UserKeys::Own),
+            _ => Err("this must be shared or own"),
+        }
+    }
+}
+
 /// The parameters of the rings with many levels: that of batch updates, and that of evaluations. They are one
 /// ring, unless evaluations have a smaller one of their own ([`crate::KeyPlan::decisions`]).
 #[derive(Debug, Clone)]
@@ -66,13 +91,15 @@ pub struct Rings {
     /// What the keys were made for. Those for stages have the ring of stages as that of evaluations, and
     /// serve no others.
     pub exchanges: Exchanging,
+    /// Whose keys users have.
+    pub keys: UserKeys,
 }
 
 impl From<&Params> for Rings {
     /// One ring for both.
     fn from(params: &Params) -> Self {
-        let (by, exchanges) = (Updates::default(), Exchanging::default());
-        Rings { updates: params.clone(), decisions: params.clone(), by, exchanges }
+        let (by, exchanges, keys) = Default::default();
+        Rings { updates: params.clone(), decisions: params.clone(), by, exchanges, keys }
     }
 }
 

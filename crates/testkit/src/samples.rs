@@ -4,8 +4,8 @@ use bandit::Schedule;
 use ckks::{KeyId, Params, ParamsSpec, PublicKey, TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH11, TOY_LOGN12_DEPTH21};
 use ckks_secret::SecretKey;
 use protocol::{
-    BanditConfig, Counters, DecisionId, Exchanging, LearnId, Plan, QuestionId, Rings, ScoreLayout, ScoreRing,
-    Shape, TaskKind, Updates,
+    BanditConfig, Counters, DecisionId, LearnId, Plan, QuestionId, Rings, ScoreLayout, ScoreRing, Shape,
+    TaskKind,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -61,7 +61,7 @@ fn rings() -> (ScoreRing, Rings, Params) {
     let [updates, decisions, small] = [TOY_LOGN12_DEPTH21, TOY_LOGN12_DEPTH11, TOY_LOGN11_SCORES]
         .map(|spec| spec.validate().expect("a toy set"));
     let ring = ScoreRing::for_shape(shape(), true).expect("a ring of scores");
-    (ring, Rings { updates, decisions, by: Updates::Slots, exchanges: Exchanging::One }, small)
+    (ring, Rings { decisions, ..Rings::from(&updates) }, small)
 }
 
 /// A trace question.
@@ -70,6 +70,7 @@ pub const QUESTION: QuestionId = QuestionId { feedbacks: 300, model_feedbacks: 2
 /// A reply with all parts. The parts are no ciphertexts.
 pub fn reply() -> DecideReply {
     let decision = Decision {
+        sealed: None,
         id: DecisionId([1; 16]),
         others: vec![DecisionId([2; 16]), DecisionId([3; 16])],
         round: 3,
@@ -79,7 +80,7 @@ pub fn reply() -> DecideReply {
         answer: vec![1; 50],
         question: Some(TraceQuestion { id: QUESTION, frame: vec![2; 40] }),
     };
-    let task = |id, kind| RaiseTask { id, kind, masked: vec![vec![id as u8; 30]] };
+    let task = |id, kind| RaiseTask { id, kind, masked: vec![vec![id as u8; 30]], recipients: Vec::new() };
     DecideReply {
         decision: Some(decision),
         ticket: Some(Ticket([4; 16])),

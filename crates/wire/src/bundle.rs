@@ -24,7 +24,7 @@ use serde::de::DeserializeOwned;
 use std::io::{Read, Write};
 
 /// The version of bundles that are written and read.
-pub const BUNDLE_VERSION: u16 = 12;
+pub const BUNDLE_VERSION: u16 = 13;
 /// The first bytes of bundles for users of a committee, which versions before 7 of the format had.
 const USERS: [u8; 8] = *b"HELBAUSR";
 /// The most bytes of a manifest.

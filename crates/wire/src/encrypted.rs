@@ -14,12 +14,13 @@
 //! too.
 
 use crate::Error;
+use crate::enrolment::{Enrolment, SEALED_SEED_BYTES};
 use crate::frame::{self, Kind, Reader};
 use ckks::{KeyId, Params};
 use protocol::levels::PRODUCTS_LEVEL;
 use protocol::{
     Answers, BanditConfig, DecisionId, LearnId, MOST_DECISIONS, MOST_LOGGED, Plan, QuestionId, Rings,
-    ScoreLayout, Status, TaskKind, Updates,
+    ScoreLayout, Status, TaskKind, Updates, UserKeys,
 };
 use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
@@ -113,6 +114,8 @@ pub struct Limits {
     pub exchanged: usize,
     /// The sum of counters; 0 without them.
     pub counters: usize,
+    /// The most recipients of a task; 0 if users share the keys.
+    pub recipients: usize,
 }
 
 impl Limits {
@@ -144,6 +147,7 @@ impl Limits {
             plan.answer_level,
             entries,
         ));
+        // Of a sum, or of a feedback under the public key.
         let counters = ckks::truncated_ciphertext_bytes(small, small.max_level(), layout.feedback_numbers());
         let traced = |bytes: usize| if config.tests_trace() { bytes } else { 0 };
         let of_products = match (by, layout.matrices()) {
@@ -154,7 +158,12 @@ impl Limits {
             layout.staged().map_or([0; 2], |staged| staged.most_frames(decisions));
         Ok(Limits {
             contexts: scores * layout.context_parts(layout.most_decisions()),
-            statistics: ckks::partial_ciphertext_bytes(small, small.max_level(), layout.feedback_numbers()),
+            statistics: match plan.keys {
+                UserKeys::Shared => {
+                    ckks::partial_ciphertext_bytes(small, small.max_level(), layout.feedback_numbers())
+                }
+                UserKeys::Own => counters,
+            },
             trace: traced(scores),
             question: traced(bytes_of(decisions, "trace question", plan.answer_level)?),
             answer: match config.answers {
@@ -175,6 +184,10 @@ impl Limits {
                 .map_or(0, |staged| staged.most_reply(decisions))
                 .max(of_products * scores),
             counters: if config.counters.is_some() { counters } else { 0 },
+            recipients: match plan.keys {
+                UserKeys::Shared => 0,
+                UserKeys::Own => layout.users().len(),
+            },
         })
     }
 
@@ -198,14 +211,19 @@ impl Limits {
 
     /// The longest [`DecideReply`].
     pub fn reply(&self) -> usize {
-        let tasks = MOST_TASKS * self.task_frames;
-        frame::overhead(2 + tasks) + self.answer + self.question + tasks * self.task
+        let (tasks, recipients) = (MOST_TASKS * self.task_frames, MOST_TASKS * self.recipients);
+        let of_tasks = tasks * self.task + recipients * Recipient::MOST_BYTES;
+        let sealed = if self.recipients > 0 { SEALED_SEED_BYTES } else { 0 };
+        frame::overhead(3 + tasks + recipients) + self.answer + sealed + self.question + of_tasks
     }
 
     /// The longest [`Raises`].
     pub fn raises(&self) -> usize {
         let frames = self.raised_frames.max(2);
-        frame::overhead(MOST_TASKS * frames) + MOST_TASKS * self.exchanged.max(self.raised + self.scores)
+        let sealed = MOST_TASKS * self.recipients;
+        frame::overhead(MOST_TASKS * frames + sealed)
+            + MOST_TASKS * self.exchanged.max(self.raised + self.scores)
+            + sealed * SEALED_SEED_BYTES
     }
 }
 
@@ -287,6 +305,38 @@ pub struct RaiseTask {
     /// The frames of the masked ciphertexts, at the canonical scale of their level: one, or as many as an
     /// exchange takes.
     pub masked: Vec<Vec<u8>>,
+    /// Whom the answers are for, if the task makes answers and users have keys of their own.
+    pub recipients: Vec<Recipient>,
+}
+
+/// A user with a key of its own, of whom an evaluation has entries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recipient {
+    /// The numbers of its decisions in the evaluation.
+    pub users: Vec<u32>,
+    /// The bytes of its [`Enrolment`], which the holder of the key checks.
+    pub enrolment: Vec<u8>,
+}
+
+impl Recipient {
+    /// The most bytes of a recipient in a message: an enrolment, and a number in at most five bytes for each
+    /// decision of a request.
+    const MOST_BYTES: usize = Enrolment::MOST_BYTES + 5 * MOST_DECISIONS + 16;
+
+    fn to_bytes(&self) -> Vec<u8> {
+        // Serialising plain data into memory does not fail.
+        postcard::to_stdvec(&(&self.users, &self.enrolment)).unwrap_or_default()
+    }
+
+    fn read(bytes: &[u8]) -> Result<Self, Error> {
+        let malformed = Error::Malformed("a recipient that cannot be read");
+        match postcard::take_from_bytes::<(Vec<u32>, Vec<u8>)>(bytes) {
+            Ok(((users, enrolment), [])) if (1..=MOST_DECISIONS).contains(&users.len()) => {
+                Ok(Recipient { users, enrolment })
+            }
+            _ => Err(malformed),
+        }
+    }
 }
 
 /// A decision, or several of one request.
@@ -308,6 +358,9 @@ pub struct Decision {
     /// The frame of the answer: of a request alone a ciphertext, of one of several some coefficients of one
     /// ([`ScoreLayout::answer_coefficients`]), of the scores in the open tier.
     pub answer: Vec<u8>,
+    /// The seed of the pads of the answer, sealed for its user, if users have keys of their own
+    /// ([`Enrolment::seal`]).
+    pub sealed: Option<Vec<u8>>,
     /// The trace question, at the answer level of the plan, if the device is asked.
     pub question: Option<TraceQuestion>,
 }
@@ -338,8 +391,10 @@ struct ReplyHeader {
     others: Vec<DecisionId>,
     question: Option<QuestionId>,
     ticket: Option<Ticket>,
-    /// Each with the number of its frames.
-    tasks: Vec<(u64, TaskKind, u32)>,
+    /// Whether the decision has a sealed seed.
+    sealed: bool,
+    /// Each with the number of its frames and of its recipients.
+    tasks: Vec<(u64, TaskKind, [u32; 2])>,
 }
 
 impl DecideReply {
@@ -352,15 +407,19 @@ impl DecideReply {
             others: decision.map(|d| d.others.clone()).unwrap_or_default(),
             question: question.map(|question| question.id),
             ticket: self.ticket,
-            tasks: self.tasks.iter().map(|task| (task.id, task.kind, task.masked.len() as u32)).collect(),
+            sealed: decision.is_some_and(|d| d.sealed.is_some()),
+            tasks: self
+                .tasks
+                .iter()
+                .map(|task| (task.id, task.kind, [task.masked.len() as u32, task.recipients.len() as u32]))
+                .collect(),
         };
-        let own = [decision.map(|d| &d.answer), question.map(|question| &question.frame)];
-        let blobs: Vec<&[u8]> = own
-            .into_iter()
-            .flatten()
-            .chain(self.tasks.iter().flat_map(|task| &task.masked))
-            .map(Vec::as_slice)
-            .collect();
+        let sealed = decision.and_then(|d| d.sealed.as_ref());
+        let own = [decision.map(|d| &d.answer), sealed, question.map(|question| &question.frame)];
+        let recipients: Vec<Vec<Vec<u8>>> =
+            self.tasks.iter().map(|task| task.recipients.iter().map(Recipient::to_bytes).collect()).collect();
+        let of_tasks = self.tasks.iter().zip(&recipients).flat_map(|(task, of)| task.masked.iter().chain(of));
+        let blobs: Vec<&[u8]> = own.into_iter().flatten().chain(of_tasks).map(Vec::as_slice).collect();
         frame::write(Kind::DecideReply, &header, &blobs)
     }
 
@@ -380,6 +439,15 @@ impl DecideReply {
         let decision = match header.decision {
             Some((id, round, model_feedbacks, user, users)) => {
                 let answer = reader.blob("the answer", limits.answer)?.to_vec();
+                if header.sealed != (limits.recipients > 0) {
+                    let why =
+                        "an answer that is sealed where users share the keys, or is not where they do not";
+                    return Err(Error::Malformed(why));
+                }
+                let sealed = match header.sealed {
+                    true => Some(reader.blob("a sealed seed", SEALED_SEED_BYTES)?.to_vec()),
+                    false => None,
+                };
                 let question = match header.question {
                     Some(_) if limits.question == 0 => {
                         return Err(Error::Malformed("a trace question of a bandit with a public schedule"));
@@ -390,7 +458,7 @@ impl DecideReply {
                     }
                     None => None,
                 };
-                Some(Decision { id, others, round, model_feedbacks, user, users, answer, question })
+                Some(Decision { id, others, round, model_feedbacks, user, users, answer, sealed, question })
             }
             None if header.question.is_some() => {
                 return Err(Error::Malformed("a trace question without a decision"));
@@ -398,12 +466,18 @@ impl DecideReply {
             None => None,
         };
         let mut tasks = Vec::new();
-        for (id, kind, frames) in header.tasks {
+        for (id, kind, [frames, recipients]) in header.tasks {
             if !(1..=limits.task_frames).contains(&(frames as usize)) {
                 return Err(Error::Malformed("a task with more ciphertexts than its bandit asks for"));
             }
+            if recipients as usize > limits.recipients {
+                return Err(Error::Malformed("a task with more recipients than an evaluation has users"));
+            }
             let masked = (0..frames).map(|_| Ok(reader.blob("a task", limits.task)?.to_vec()));
-            tasks.push(RaiseTask { id, kind, masked: masked.collect::<Result<_, Error>>()? });
+            let masked = masked.collect::<Result<_, Error>>()?;
+            let recipient = |_| Recipient::read(reader.blob("a recipient", Recipient::MOST_BYTES)?);
+            let recipients = (0..recipients).map(recipient).collect::<Result<_, Error>>()?;
+            tasks.push(RaiseTask { id, kind, masked, recipients });
         }
         reader.end()?;
         Ok(DecideReply { decision, ticket: header.ticket, tasks })
@@ -523,6 +597,14 @@ pub enum Raised {
     Answers(Vec<u8>),
     /// What an exchange makes of its ciphertexts: their frames.
     Exchanged(Vec<Vec<u8>>),
+    /// The answers of users with keys of their own.
+    Sealed {
+        /// The frame of the coefficients of all, each under the pads of its user.
+        padded: Vec<u8>,
+        /// The seed of the pads of each recipient of the task, sealed; empty for one that the holder of the
+        /// key refuses.
+        seeds: Vec<Vec<u8>>,
+    },
 }
 
 /// The answers of a holder of the key.
@@ -542,6 +624,8 @@ enum RaisedKind {
     Answers,
     /// With the number of frames.
     Exchanged(u32),
+    /// With the number of seeds.
+    Sealed(u32),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -564,6 +648,10 @@ impl Raises {
                 Raised::Exchanged(frames) => {
                     (RaisedKind::Exchanged(frames.len() as u32), frames.iter().map(Vec::as_slice).collect())
                 }
+                Raised::Sealed { padded, seeds } => (
+                    RaisedKind::Sealed(seeds.len() as u32),
+                    [padded].into_iter().chain(seeds).map(Vec::as_slice).collect(),
+                ),
             };
             kinds.push((*id, kind.0));
             blobs.extend(kind.1);
@@ -591,6 +679,14 @@ impl Raises {
                     Raised::Model { deep, scores }
                 }
                 RaisedKind::Answers => Raised::Answers(deep()?),
+                RaisedKind::Sealed(seeds) if seeds as usize > limits.recipients => {
+                    return Err(Error::Malformed("more sealed seeds than an evaluation has users"));
+                }
+                RaisedKind::Sealed(seeds) => {
+                    let padded = deep()?;
+                    let seed = |_| Ok(reader.blob("a sealed seed", SEALED_SEED_BYTES)?.to_vec());
+                    Raised::Sealed { padded, seeds: (0..seeds).map(seed).collect::<Result<_, Error>>()? }
+                }
                 RaisedKind::Exchanged(frames) if frames as usize > limits.raised_frames => {
                     return Err(Error::Malformed("more ciphertexts than an exchange of this bandit makes"));
                 }
@@ -631,6 +727,7 @@ mod tests {
         task_frames: 2,
         raised_frames: 3,
         exchanged: 24,
+        recipients: 0,
     };
     const QUESTION: QuestionId = QuestionId { feedbacks: 300, model_feedbacks: 200, code: [6; 16] };
 
@@ -646,6 +743,7 @@ mod tests {
             user: 5,
             users: 9,
             answer,
+            sealed: None,
             question,
         };
         DecideReply { decision: Some(decision), ..DecideReply::default() }
@@ -662,6 +760,7 @@ mod tests {
             others: vec![],
             question: Some(QUESTION),
             ticket: None,
+            sealed: false,
             tasks: vec![],
         };
         let alone = frame::write(Kind::DecideReply, &alone, &[&[1]]);
@@ -671,6 +770,7 @@ mod tests {
             others: vec![DecisionId([8; 16])],
             question: None,
             ticket: None,
+            sealed: false,
             tasks: vec![],
         };
         let without = frame::write(Kind::DecideReply, &without, &[]);
@@ -709,6 +809,50 @@ mod tests {
             assert_eq!(ckks::ciphertext_bytes(&answers, level, true), exchanged, "{d}, {k}");
             assert_eq!(ckks::ciphertext_bytes(&rings.decisions, plan.scores_level, true), raised, "{d}, {k}");
             assert_eq!(ckks::ciphertext_bytes(&small, small.max_level(), true), contexts);
+        }
+    }
+
+    /// Answers are sealed where users have keys of their own, and nowhere else; recipients and seeds are
+    /// bounded in number and length.
+    #[test]
+    fn attack_sealed_messages_are_bounded() {
+        let own = Limits { recipients: 2, trace: 0, question: 0, ..LIMITS };
+        let decision = |sealed: Option<Vec<u8>>| {
+            let decision = reply().decision.map(|d| Decision { sealed, question: None, ..d });
+            DecideReply { decision, ..DecideReply::default() }
+        };
+        let sealed = decision(Some(vec![4; SEALED_SEED_BYTES]));
+        assert_eq!(DecideReply::read(&sealed.to_bytes(), &own).unwrap(), sealed);
+        let public = Limits { recipients: 0, ..own };
+        for (reply, limits) in [(&sealed, &public), (&decision(None), &own)] {
+            assert!(matches!(DecideReply::read(&reply.to_bytes(), limits), Err(Error::Malformed(_))));
+        }
+        let long = decision(Some(vec![4; SEALED_SEED_BYTES + 1]));
+        assert!(matches!(DecideReply::read(&long.to_bytes(), &own), Err(Error::TooLong { .. })));
+
+        let asks = |recipients: &[(usize, usize)]| {
+            let of = |(users, bytes): &(usize, usize)| Recipient {
+                users: (0..*users as u32).collect(),
+                enrolment: vec![6; *bytes],
+            };
+            let recipients = recipients.iter().map(of).collect();
+            let task = RaiseTask { id: 1, kind: TaskKind::Answers, masked: vec![vec![1]], recipients };
+            DecideReply { tasks: vec![task], ..DecideReply::default() }
+        };
+        let two = asks(&[(1, 9), (MOST_DECISIONS, Enrolment::MOST_BYTES)]);
+        assert_eq!(DecideReply::read(&two.to_bytes(), &own).unwrap(), two);
+        for bad in [&[(1, 9); 3][..], &[(0, 9)], &[(MOST_DECISIONS + 1, 9)], &[(1, 1 << 20)]] {
+            assert!(DecideReply::read(&asks(bad).to_bytes(), &own).is_err(), "{bad:?}");
+        }
+
+        let answers = |seeds: &[usize]| {
+            let seeds = seeds.iter().map(|bytes| vec![5; *bytes]).collect();
+            Raises { ticket: None, raised: vec![(1, Raised::Sealed { padded: vec![7; 8], seeds })] }
+        };
+        let two = answers(&[SEALED_SEED_BYTES, 0]);
+        assert_eq!(Raises::read(&two.to_bytes(), &own).unwrap(), two);
+        for (bad, limits) in [(&[1, 1, 1][..], &own), (&[SEALED_SEED_BYTES + 1], &own), (&[0], &public)] {
+            assert!(Raises::read(&answers(bad).to_bytes(), limits).is_err(), "{bad:?}");
         }
     }
 

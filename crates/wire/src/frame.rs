@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! offset  bytes  what
-//!      0      4  magic "HLB6"; the digit is the version
+//!      0      4  magic "HLB7"; the digit is the version
 //!      4      4  length of the header, little endian like all numbers
 //!      8      …  header: message kind and fields, in postcard
 //!             4  length of the first blob
@@ -15,7 +15,7 @@ use crate::Error;
 use serde::{Deserialize, Serialize};
 
 /// The first bytes of every binary message.
-pub const MAGIC: [u8; 4] = *b"HLB6";
+pub const MAGIC: [u8; 4] = *b"HLB7";
 /// The longest header that a reader accepts.
 pub const MAX_HEADER_BYTES: usize = 4096;
 const LENGTH_BYTES: usize = 4;
@@ -38,6 +38,9 @@ pub(crate) enum Kind {
     PaperVectors = 14,
     PaperReply = 15,
     PaperAnswer = 16,
+    UserSecret = 17,
+    Enrolment = 18,
+    UserBundle = 19,
 }
 
 impl From<Kind> for u8 {
@@ -60,6 +63,9 @@ impl TryFrom<u8> for Kind {
             Kind::PaperVectors,
             Kind::PaperReply,
             Kind::PaperAnswer,
+            Kind::UserSecret,
+            Kind::Enrolment,
+            Kind::UserBundle,
         ];
         kinds.into_iter().find(|kind| *kind as u8 == number).ok_or("no message has this number")
     }

@@ -12,6 +12,7 @@ mod bundle;
 mod clear;
 mod committee;
 mod encrypted;
+mod enrolment;
 mod error;
 mod frame;
 mod json;
@@ -36,7 +37,12 @@ pub use committee::{
 };
 pub use encrypted::{
     AskAgain, BanditView, Created, DECISIONS_HEADER, DecideReply, Decision, LearnRequest, Limits, RaiseTask,
-    Raised, Raises, SENDER_HEADER, SenderTag, ShownCounters, Ticket, TraceQuestion, TracedFeedback,
+    Raised, Raises, Recipient, SENDER_HEADER, SenderTag, ShownCounters, Ticket, TraceQuestion,
+    TracedFeedback,
+};
+pub use enrolment::{
+    CLOCKS, ENROLMENT_HEADER, Enroller, EnrollerSecret, Enrolment, EnrolmentRequest, MOST_REMOVED,
+    MOST_USER_NAME, RemovedUsers, RemovedUsersFile, SEALED_SEED_BYTES, UserBundle, UserSecret, check_name,
 };
 pub use error::Error;
 pub use frame::{MAGIC, MAX_HEADER_BYTES};

@@ -1,8 +1,8 @@
 //! The manifest of a key bundle: parameters and keys.
 
-use crate::{Error, TokenDigest};
+use crate::{Enroller, Error, TokenDigest};
 use ckks::{KeyId, Params, ParamsSpec, Security};
-use protocol::{Exchanging, Rings, ScoreRing, Shape, Updates, WidthShape};
+use protocol::{Exchanging, Rings, ScoreRing, Shape, Updates, UserKeys, WidthShape};
 use serde::{Deserialize, Serialize};
 
 /// The source of the bound on log₂(QP).
@@ -78,6 +78,9 @@ pub struct Manifest {
     pub updates: Updates,
     /// How often the evaluations of their bandits ask a holder of the key.
     pub exchanges: Exchanging,
+    /// Who enrols the users of the bandits, if each has a key of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enroller: Option<Enroller>,
     /// The time of key generation, in seconds since 1970; in JSON as RFC 3339.
     #[serde(with = "moment")]
     pub created: u64,
@@ -211,6 +214,7 @@ impl Manifest {
             width: WidthShape::default(),
             updates: Updates::default(),
             exchanges: Exchanging::default(),
+            enroller: None,
             created,
             // A bundle has at most MAX_FRAMES.
             frames: frames + scores.frames + scores.answers.frames,
@@ -233,6 +237,19 @@ impl Manifest {
     /// The manifest of a bundle whose keys serve bandits with such evaluations.
     pub fn of_exchanges(self, exchanges: Exchanging) -> Self {
         Manifest { exchanges, ..self }
+    }
+
+    /// The manifest of a bundle whose users have keys of their own, and are enrolled by `enroller`.
+    pub fn of_enroller(self, enroller: Option<Enroller>) -> Self {
+        Manifest { enroller, ..self }
+    }
+
+    /// Whose keys users have.
+    pub fn user_keys(&self) -> UserKeys {
+        match self.enroller {
+            Some(_) => UserKeys::Own,
+            None => UserKeys::Shared,
+        }
     }
 
     /// The manifest of a bundle that has keys of a ring for evaluations too.
@@ -267,7 +284,7 @@ impl Manifest {
     pub fn rings(&self) -> Result<Rings, Error> {
         let updates = self.params()?;
         let decisions = self.decisions.as_ref().map_or(Ok(updates.clone()), DecisionsManifest::params)?;
-        Ok(Rings { updates, decisions, by: self.updates, exchanges: self.exchanges })
+        Ok(Rings { updates, decisions, by: self.updates, exchanges: self.exchanges, keys: self.user_keys() })
     }
 
     /// The security level that is stated.

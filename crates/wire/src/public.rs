@@ -46,7 +46,7 @@ pub struct ScoreKeys {
     /// The relinearisation key and the keys of [`ckks::pack_elements`], at the top level.
     pub keys: EvaluationKeys,
     /// The switch of answers from the ring of evaluations, with the rotations of the fold; `None` with keys
-    /// of stages, whose answers have no switch.
+    /// of stages and with users' own keys, whose answers have no switch.
     pub switch: Option<RingSwitch>,
 }
 
@@ -169,6 +169,7 @@ pub(crate) fn key_plan(manifest: &Manifest) -> Result<KeyPlan, Error> {
     let mut names = Vec::new();
     for &security in securities {
         let plan = KeyPlan::for_exchanges(shape, security, width, updates, exchanges)?;
+        let plan = plan.for_users(manifest.user_keys());
         if plan.params.name == manifest.ring.params {
             return Ok(plan);
         }

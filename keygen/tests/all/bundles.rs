@@ -15,6 +15,7 @@ use wire::{
 
 fn request() -> Request {
     Request {
+        keys: Default::default(),
         shape: Shape::for_problem(2, 2),
         security: Security::None,
         width: Default::default(),
@@ -46,6 +47,7 @@ fn bundles_for_more_bits_are_read() {
             public.clear();
             secret.clear();
             let request = Request {
+                keys: Default::default(),
                 shape: Shape::for_problem(2, k),
                 security,
                 width: Default::default(),
@@ -398,7 +400,7 @@ fn contradictions_in_the_keys_of_answers_are_refused() {
     let mut old = ours.clone();
     old[8..10].copy_from_slice(&8u16.to_le_bytes());
     let error = PublicBundle::read(&old[..]).map(drop).unwrap_err().to_string();
-    let says = "the bundle has format version 8, this program reads version 12: generate new keys";
+    let says = "the bundle has format version 8, this program reads version 13: generate new keys";
     assert!(error.starts_with(says) && error.contains("a committee makes its own"), "{error}");
 }
 
@@ -423,6 +425,7 @@ fn a_ring_of_scores_may_be_as_large_as_the_deep_ring() {
 fn shapes_that_no_ring_holds_are_refused() {
     let (mut public, mut secret) = (Vec::new(), Vec::new());
     let request = Request {
+        keys: Default::default(),
         shape: Shape::for_problem(32, 4),
         security: Security::Classical128,
         width: Default::default(),
@@ -678,4 +681,68 @@ fn keys_of_the_papers_method_are_of_their_own() {
     let inspect = { inspect }.arg("inspect").arg(folder.path().join("secret")).output().unwrap();
     let said = String::from_utf8(inspect.stdout).unwrap();
     assert!(inspect.status.success() && said.contains("method        paper"), "{said}");
+}
+
+/// Keys beside users' own have no keys of answers, and the program enrols users by them: bundles of another
+/// pair, shared keys, names that are none and requests that are none are refused, and leave no file.
+#[test]
+fn the_tool_enrols_users() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let create = |name: &str, keys: &str| {
+        let files = ["public", "secret"].map(|kind| at(&format!("{name}.{kind}")));
+        let files = ["--public".as_ref(), files[0].as_path(), "--secret".as_ref(), files[1].as_path()];
+        let arguments = ["create", "--features", "2", "--arms", "2", "--toy", "--keys", keys];
+        let created = tool(&arguments, &files);
+        assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stderr));
+        String::from_utf8(created.stdout).unwrap()
+    };
+    assert!(create("own", "own").contains("users         have keys of their own"));
+    create("other", "own");
+    assert!(!create("shared", "shared").contains("of their own"));
+    let size = |name: &str| std::fs::metadata(at(name)).unwrap().len();
+    assert!(size("own.public") < size("shared.public"), "no keys of answers");
+
+    let user = wire::UserSecret::generate(&mut rng(41));
+    std::fs::write(at("request"), serde_json::to_vec(&user.request()).unwrap()).unwrap();
+    std::fs::write(at("garbage"), "{}").unwrap();
+    let enrol = |[secret, public, request, name]: [&str; 4]| {
+        let [secret, public, request] = [secret, public, request].map(at);
+        let files = ["--secret".as_ref(), secret.as_path(), "--public".as_ref(), public.as_path()];
+        let user = at("user");
+        let more = ["--request".as_ref(), request.as_path(), "--user".as_ref(), user.as_path()];
+        tool(&["enrol", "--name", name, "--days", "30"], &[files, more].concat())
+    };
+    for (wrong, named) in [
+        (["own.secret", "other.public", "request", "alice"], "not of one key pair"),
+        (["shared.secret", "shared.public", "request", "alice"], "--keys own"),
+        (["own.secret", "own.public", "garbage", "alice"], "garbage"),
+        (["own.secret", "own.public", "request", "a b"], "a user's name"),
+        (["own.public", "own.public", "request", "alice"], "bundle"),
+    ] {
+        let refused = enrol(wrong);
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert!(!refused.status.success() && said.contains(named) && !at("user").exists(), "{said}");
+    }
+    let done = enrol(["own.secret", "own.public", "request", "alice"]);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let bundle = wire::UserBundle::read(&std::fs::read(at("user")).unwrap()).unwrap();
+    assert_eq!(bundle.enrolment.user(), "alice");
+    assert_eq!(bundle.enrolment.expires() - bundle.enrolment.enrolled(), 30 * 24 * 3600);
+    let said = String::from_utf8(done.stdout).unwrap();
+    assert!(said.contains(&user.request().fingerprint()), "{said}");
+    let list = at("removed.json");
+    for (names, bad) in [(&[][..], false), (&["alice", "bob"], false), (&["Alice"], true)] {
+        let arguments = [&["remove"], names].concat();
+        let removed = tool(&arguments, &["--list".as_ref(), list.as_path()]);
+        assert_eq!(removed.status.success(), !bad, "{}", String::from_utf8_lossy(&removed.stderr));
+    }
+    let removed = wire::RemovedUsersFile::open(&list).unwrap();
+    assert!(removed.has(&bundle.enrolment));
+    let again = enrol(["own.secret", "own.public", "request", "alice"]);
+    assert!(!again.status.success(), "the file exists");
+    let mut bytes = std::fs::read(at("user")).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    assert!(wire::UserBundle::read(&bytes).is_err(), "another public key");
 }

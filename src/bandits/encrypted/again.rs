@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
-use wire::{AskAgain, SenderTag};
+use wire::{AskAgain, Enrolment, SenderTag};
 
 /// The most evaluations of a bandit that are kept: those whose users may ask again, and those that are being
 /// repeated.
@@ -53,16 +53,24 @@ pub(super) struct Sent {
     pub(super) sender: Sender,
     /// The number of decisions.
     pub(super) decisions: usize,
+    /// For whom answers are sealed, if users have keys of their own.
+    pub(super) recipient: Option<Arc<Enrolment>>,
     pub(super) upload: Arc<Upload>,
 }
 
 impl Stages {
     /// Keeps contexts, unless the memory for them is taken.
-    pub(super) fn keep(&self, sender: Sender, decisions: usize, bytes: &[u8]) -> Option<Sent> {
+    pub(super) fn keep(
+        &self,
+        sender: Sender,
+        recipient: Option<Arc<Enrolment>>,
+        decisions: usize,
+        bytes: &[u8],
+    ) -> Option<Sent> {
         let units = u32::try_from(bytes.len().div_ceil(UNIT)).ok()?;
         let memory = self.contexts.clone().try_acquire_many_owned(units).ok()?;
         let upload = Arc::new(Upload { bytes: bytes.to_vec(), _memory: memory });
-        Some(Sent { sender, decisions, upload })
+        Some(Sent { sender, decisions, recipient, upload })
     }
 }
 
@@ -476,6 +484,7 @@ impl EncryptedServed {
                     answers,
                     sender: outcome,
                     _place: Some(place),
+                    recipient: member.sent.recipient.clone(),
                     sent: Some(member.sent),
                 }),
                 _ => others.push(member.sent),
@@ -500,7 +509,7 @@ mod tests {
     fn sent(number: u8, memory: &Arc<Semaphore>) -> Option<Sent> {
         let room = memory.clone().try_acquire_many_owned((BYTES / UNIT) as u32).ok()?;
         let upload = Arc::new(Upload { bytes: vec![0; BYTES], _memory: room });
-        Some(Sent { sender: sender(number), decisions: 1, upload })
+        Some(Sent { recipient: None, sender: sender(number), decisions: 1, upload })
     }
 
     /// An evaluation of these senders, whose rounds begin at `first`.

@@ -4,33 +4,52 @@ use super::again::Sent;
 use super::pace::OnTheWay;
 use super::pool::{Brought, Joining, Outcome};
 use super::{EncryptedServed, Sender};
+use crate::access::Caller;
 use crate::bandits::{BodyLimit, Reply};
 use crate::error::Error;
 use crate::metrics::Step;
 use ckks::Ciphertext;
 use helba::ScoresModel;
 use host::{lock, os_rng};
-use protocol::Answers;
+use protocol::{Answers, UserKeys};
 use service::{Body, Content};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::oneshot::Receiver;
-use wire::{DecideReply, Decision};
+use wire::{DecideReply, Decision, Enrolment};
+
+/// What a caller who asks for decisions may do, and for whom they are.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Asker {
+    /// Whether it may answer every task.
+    raises: bool,
+    /// For whom answers are sealed, if users have keys of their own.
+    recipient: Option<Arc<Enrolment>>,
+}
 
 impl EncryptedServed {
+    /// The caller as one who asks for decisions, before its body is read.
+    pub(crate) fn asker(&self, caller: &Caller) -> Result<Asker, Error> {
+        let recipient = match self.created.plan.keys {
+            UserKeys::Shared => None,
+            UserKeys::Own => Some(caller.check_enrolled()?),
+        };
+        Ok(Asker { raises: caller.check_raises_all().is_ok(), recipient })
+    }
+
     /// The longest body of a decision request.
     pub(in crate::bandits) fn decision_body(&self) -> BodyLimit {
         BodyLimit { bytes: self.limits.contexts, content: Content::Binary }
     }
 
-    /// Makes the decisions of a request. `raises` says whether the caller may answer every task.
+    /// Makes the decisions of a request.
     pub(crate) async fn decide(
         self: Arc<Self>,
         body: Body,
         decisions: usize,
         sender: Sender,
-        raises: bool,
+        asker: Asker,
     ) -> Result<Reply, Error> {
         self.exchanges.layout.log_places(decisions).map_err(helba::Error::from)?;
         let stages = &self.shared.stages;
@@ -41,7 +60,7 @@ impl EncryptedServed {
         let served = self.clone();
         let joined = stages.workers.run(move || {
             let _until_placed = (upload, on_the_way);
-            served.score(body, decisions, (sender, raises), place)
+            served.score(body, decisions, (sender, asker), place)
         });
         let outcome = match joined.await? {
             Scored::Answered(reply) => return Ok(Reply::Binary(reply.to_bytes())),
@@ -56,7 +75,7 @@ impl EncryptedServed {
         self: &Arc<Self>,
         body: Body,
         decisions: usize,
-        (sender, raises): (Sender, bool),
+        (sender, Asker { raises, recipient }): (Sender, Asker),
         place: OwnedSemaphorePermit,
     ) -> Result<Scored, Error> {
         let mut place = Some(place);
@@ -66,7 +85,10 @@ impl EncryptedServed {
         let contexts = stages.beside(|| self.read_contexts(&body, decisions))?;
         let alone = lock(&self.senders).places(&sender, Instant::now());
         let repeatable = !self.created.config.decides_alone() && alone.is_none();
-        let sent: Option<Sent> = if repeatable { stages.keep(sender, decisions, &body) } else { None };
+        let sent: Option<Sent> = match repeatable {
+            true => stages.keep(sender, recipient.clone(), decisions, &body),
+            false => None,
+        };
         drop(body);
         loop {
             let (model, model_feedbacks) = {
@@ -85,16 +107,13 @@ impl EncryptedServed {
                     let answer = stages.beside(|| self.small_frame(engine.open_answer(scores, &mut rng)));
                     let count = decisions as u64;
                     let rounds = (self.take_rounds(count)?, count);
-                    return Ok(Scored::Answered(self.answered_alone(
-                        rounds,
-                        (model_feedbacks, raises),
-                        answer,
-                    )));
+                    let reply = self.answered_alone(rounds, (model_feedbacks, raises), answer);
+                    return Ok(Scored::Answered(Box::new(reply)));
                 }
                 brought => brought,
             };
             let model = (&model, model_feedbacks);
-            let joining = Joining { decisions, sent: sent.clone() };
+            let joining = Joining { decisions, recipient: recipient.clone(), sent: sent.clone() };
             let outcome = match &alone {
                 Some(own) => Some(self.join_alone(brought, joining, model, &mut place, own)?),
                 None => self.join(brought, joining, model, &mut place)?,
@@ -143,8 +162,9 @@ impl EncryptedServed {
             let id = |round| live.bandit.decision_id(round);
             (id(first), (first + 1..first + count).map(id).collect())
         };
-        let (round, user, users, question) = (first, 0, count as u32, None);
-        let decision = Decision { id, others, round, model_feedbacks, user, users, answer, question };
+        let (round, user, users) = (first, 0, count as u32);
+        let (sealed, question) = (None, None);
+        let decision = Decision { id, others, round, model_feedbacks, user, users, answer, sealed, question };
         let tasks = self.task_for(raises).into_iter().collect();
         DecideReply { decision: Some(decision), ticket: None, tasks }
     }
@@ -164,6 +184,6 @@ impl EncryptedServed {
 
 /// What became of contexts.
 enum Scored {
-    Answered(DecideReply),
+    Answered(Box<DecideReply>),
     Waits(Receiver<Outcome>),
 }

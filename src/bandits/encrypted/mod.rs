@@ -29,6 +29,7 @@ use crate::error::Error;
 use crate::jobs::Updates;
 use again::Keeping;
 pub use audit::{Audited, Audits};
+pub(crate) use decisions::Asker;
 use helba::{Applied, EncryptedBandit, Engine, Event};
 use host::{lock, os_rng};
 use pace::{Arrivals, Pace};

@@ -46,7 +46,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use wire::{DecideReply, RaiseTask, Ticket};
+use wire::{DecideReply, Enrolment, RaiseTask, Recipient, Ticket};
 
 /// The time for which further users are gathered, but after an evaluation of one request.
 const WINDOW: Duration = Duration::from_millis(10);
@@ -216,10 +216,18 @@ struct Queued {
 pub(super) enum Awaited {
     /// Its raised scores, at this level.
     Scores(oneshot::Sender<Ciphertext>, usize),
-    /// Its answers, still under their mask.
-    Answers(oneshot::Sender<SeededCoefficients>),
-    /// What becomes of this step of its stages, and who answers it.
-    Stage(oneshot::Sender<(StageReply, Holder)>, Arc<StagedEngine>, usize),
+    /// Its answers, still under their mask, for so many recipients with keys of their own.
+    Answers(oneshot::Sender<(SeededCoefficients, Vec<Vec<u8>>)>, usize),
+    /// What becomes of this step of its stages, for so many recipients, and who answers it.
+    Stage(oneshot::Sender<Staged>, Arc<StagedEngine>, usize, usize),
+}
+
+/// What a holder of the key made of a step of stages.
+pub(super) struct Staged {
+    pub(super) reply: StageReply,
+    /// The sealed seeds of the pads of its recipients.
+    pub(super) seeds: Vec<Vec<u8>>,
+    pub(super) holder: Holder,
 }
 
 /// What an evaluation waits for.
@@ -227,20 +235,20 @@ pub(super) enum Awaited {
 pub(super) enum Wanted {
     /// Raised scores at this level.
     Scores(usize),
-    /// Answers.
-    Answers,
-    /// What becomes of this step of stages.
-    Stage(Arc<StagedEngine>, usize),
+    /// Answers for so many recipients.
+    Answers(usize),
+    /// What becomes of this step of stages, for so many recipients.
+    Stage(Arc<StagedEngine>, usize, usize),
 }
 
 /// What a holder of the key made of an evaluation.
 pub(super) enum Given {
     /// Raised scores.
     Scores(Ciphertext),
-    /// Answers, still under their mask.
-    Answers(SeededCoefficients),
-    /// What became of a step of stages, and of whom it comes.
-    Stage(StageReply, Holder),
+    /// Answers, still under their mask, and the sealed seeds of their recipients.
+    Answers(SeededCoefficients, Vec<Vec<u8>>),
+    /// What became of a step of stages.
+    Stage(Staged),
 }
 
 /// A pack that is still open.
@@ -266,14 +274,42 @@ pub(super) struct User {
     pub(super) answers: u32,
     pub(super) sender: oneshot::Sender<Outcome>,
     pub(super) _place: Option<OwnedSemaphorePermit>,
+    /// For whom its answers are sealed, if users have keys of their own.
+    pub(super) recipient: Option<Arc<Enrolment>>,
     /// Its contexts, if they are kept.
     pub(super) sent: Option<Sent>,
+}
+
+/// What the users of an evaluation are answered with.
+pub(super) struct AnswerFrame {
+    /// Of a ciphertext, or of coefficients under pads.
+    pub(super) frame: Vec<u8>,
+    /// The seed of the pads, sealed for the user, if users have keys of their own. It is empty if the holder
+    /// of the key refused the user.
+    pub(super) sealed: Option<Vec<u8>>,
+}
+
+/// The recipients of the answers of `users`, in their order, if these have keys of their own.
+pub(super) fn recipients(users: &[User]) -> Vec<Recipient> {
+    let of = |user: &User| {
+        let numbers = user.numbers.iter().map(|number| *number as u32).collect();
+        Some(Recipient { users: numbers, enrolment: user.recipient.as_ref()?.to_bytes() })
+    };
+    users.iter().filter_map(of).collect()
+}
+
+/// The answers of users in their order, with the sealed seeds if there are any.
+pub(super) fn answer_frames(frames: Vec<Vec<u8>>, seeds: Vec<Vec<u8>>) -> Vec<AnswerFrame> {
+    let mut seeds = seeds.into_iter();
+    frames.into_iter().map(|frame| AnswerFrame { frame, sealed: seeds.next() }).collect()
 }
 
 /// What a user asks for beside its scores.
 pub(super) struct Joining {
     /// The number of decisions.
     pub(super) decisions: usize,
+    /// As in [`User`].
+    pub(super) recipient: Option<Arc<Enrolment>>,
     /// As in [`User`].
     pub(super) sent: Option<Sent>,
 }
@@ -293,8 +329,10 @@ impl Pool {
     pub(super) fn waits(&self, id: u64) -> Result<Wanted, Error> {
         match self.raising.get(&id) {
             Some(Awaited::Scores(_, level)) => Ok(Wanted::Scores(*level)),
-            Some(Awaited::Answers(_)) => Ok(Wanted::Answers),
-            Some(Awaited::Stage(_, engine, step)) => Ok(Wanted::Stage(engine.clone(), *step)),
+            Some(Awaited::Answers(_, recipients)) => Ok(Wanted::Answers(*recipients)),
+            Some(Awaited::Stage(_, engine, step, recipients)) => {
+                Ok(Wanted::Stage(engine.clone(), *step, *recipients))
+            }
             None => Err(Error::TaskOver { task: id }),
         }
     }
@@ -303,10 +341,10 @@ impl Pool {
     pub(super) fn take_raise(&mut self, id: u64, given: Given) -> Result<(), Error> {
         let taken = match (self.raising.remove(&id), given) {
             (Some(Awaited::Scores(sender, _)), Given::Scores(raised)) => sender.send(raised).is_ok(),
-            (Some(Awaited::Answers(sender)), Given::Answers(answers)) => sender.send(answers).is_ok(),
-            (Some(Awaited::Stage(sender, ..)), Given::Stage(reply, holder)) => {
-                sender.send((reply, holder)).is_ok()
+            (Some(Awaited::Answers(sender, _)), Given::Answers(answers, seeds)) => {
+                sender.send((answers, seeds)).is_ok()
             }
+            (Some(Awaited::Stage(sender, ..)), Given::Stage(staged)) => sender.send(staged).is_ok(),
             (Some(other), _) => {
                 self.raising.insert(id, other);
                 false
@@ -486,13 +524,13 @@ impl EncryptedServed {
         &self,
         gathering: &mut Gathering,
         brought: Brought,
-        Joining { decisions, sent }: Joining,
+        Joining { decisions, recipient, sent }: Joining,
         place: &mut Option<OwnedSemaphorePermit>,
     ) -> Result<oneshot::Receiver<Outcome>, Error> {
         let numbers = self.push(&mut gathering.pack, brought, decisions)?;
         let (sender, receiver) = oneshot::channel();
         let place = place.take();
-        gathering.users.push(User { numbers, round: 0, answers: 0, sender, _place: place, sent });
+        gathering.users.push(User { numbers, round: 0, answers: 0, sender, _place: place, recipient, sent });
         Ok(receiver)
     }
 

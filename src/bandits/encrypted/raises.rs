@@ -1,18 +1,18 @@
 //! What raisers are asked for, and what they answer.
 
 use super::EncryptedServed;
-use super::pool::{Given, Holder, Outcome, Wanted, blocking};
+use super::pool::{Given, Holder, Outcome, Staged, Wanted, blocking};
 use crate::access::Caller;
 use crate::bandits::{BodyLimit, Reply};
 use crate::error::Error;
 use helba::{Applied, Event};
 use host::lock;
-use protocol::{Exchanging, Updates};
+use protocol::{Exchanging, Updates, UserKeys};
 use service::{Body, Content};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot::Receiver;
-use wire::{DecideReply, Raised, Raises, Ticket};
+use wire::{DecideReply, Raised, Raises, SEALED_SEED_BYTES, Ticket};
 
 /// The longest time for which a request for tasks may wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -20,9 +20,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 impl EncryptedServed {
     /// Checks a caller before its body is read, where no user is asked for a raise.
     pub(crate) fn check_raiser(&self, caller: &Caller) -> Result<(), Error> {
-        match self.created.plan.exchanges {
-            Exchanging::Staged => caller.check_raises_all(),
-            Exchanging::One => Ok(()),
+        match (self.created.plan.exchanges, self.created.plan.keys) {
+            (Exchanging::One, UserKeys::Shared) => Ok(()),
+            (Exchanging::Staged, _) | (_, UserKeys::Own) => caller.check_raises_all(),
         }
     }
 
@@ -68,6 +68,14 @@ impl EncryptedServed {
         let (mut outcome, mut refused) = (None, None);
         for (task, raised) in message.raised {
             let done = match raised {
+                raised @ Raised::Sealed { .. } => {
+                    let done = all()
+                        .and_then(|()| self.take_evaluation((task, &holder), &raised, None, &mut outcome));
+                    if let Ok(()) | Err(Error::TaskOver { .. }) = done {
+                        lock(&self.pool).answered(&holder, task);
+                    }
+                    done
+                }
                 Raised::Exchanged(frames) => {
                     // Of an evaluation in stages, or of an update by products.
                     let staged = lock(&self.pool).waits(task).is_ok();
@@ -123,11 +131,21 @@ impl EncryptedServed {
                 let read = || ckks::read_ciphertext(params, id, level, frame);
                 Ok(Given::Scores(rayon::scope(|_| read())?))
             }
-            (Ok(Wanted::Answers), Raised::Answers(frame)) => {
-                Ok(Given::Answers(rayon::scope(|_| engine.read_answers(exchange, frame))?))
+            (Ok(Wanted::Answers(0)), Raised::Answers(frame)) => {
+                Ok(Given::Answers(rayon::scope(|_| engine.read_answers(exchange, frame))?, Vec::new()))
             }
-            (Ok(Wanted::Stage(engine, step)), Raised::Exchanged(frames)) => {
-                Ok(Given::Stage(rayon::scope(|_| engine.read(step, frames))?, holder.clone()))
+            (Ok(Wanted::Answers(recipients)), Raised::Sealed { padded, seeds }) => {
+                check_seeds(seeds, recipients)?;
+                Ok(Given::Answers(rayon::scope(|_| engine.read_answers(exchange, padded))?, seeds.clone()))
+            }
+            (Ok(Wanted::Stage(engine, step, 0)), Raised::Exchanged(frames)) => {
+                let (reply, holder) = (rayon::scope(|_| engine.read(step, frames))?, holder.clone());
+                Ok(Given::Stage(Staged { reply, seeds: Vec::new(), holder }))
+            }
+            (Ok(Wanted::Stage(engine, step, recipients)), Raised::Sealed { padded, seeds }) => {
+                check_seeds(seeds, recipients)?;
+                let reply = rayon::scope(|_| engine.read(step, std::slice::from_ref(padded)))?;
+                Ok(Given::Stage(Staged { reply, seeds: seeds.clone(), holder: holder.clone() }))
             }
             (Ok(_), _) => return Err(Error::TaskOver { task }),
             (Err(over), _) => Err(over),
@@ -189,4 +207,15 @@ impl EncryptedServed {
         let reply = DecideReply { tasks, ..DecideReply::default() };
         Ok(Some(Reply::Binary(reply.to_bytes())))
     }
+}
+
+/// Checks the sealed seeds of so many recipients, of whom the holder of the key may have refused some.
+fn check_seeds(seeds: &[Vec<u8>], recipients: usize) -> Result<(), Error> {
+    let whole = seeds.iter().all(|seed| seed.is_empty() || seed.len() == SEALED_SEED_BYTES);
+    if recipients == 0 || seeds.len() != recipients || !whole {
+        return Err(
+            wire::Error::Malformed("answers that are not sealed for the recipients of their task").into()
+        );
+    }
+    Ok(())
 }

@@ -36,6 +36,7 @@ impl Drop for Counted {
 
 fn keys(updates: Updates) -> (PublicBundle, Device) {
     let request = keygen::Request {
+        keys: Default::default(),
         shape: Shape::for_problem(2, 2),
         security: keygen::Security::None,
         width: Default::default(),
@@ -169,7 +170,7 @@ fn decisions_are_answered_while_a_step_is_computed() {
         let sender = Sender { tag: None, site: [127, 0, 0, 1].into() };
         let feedback = joined.feedback(0, &[0.6, 0.8], 0.5, None, &mut rng).unwrap();
         let round = async {
-            let reply = served.clone().decide(contexts.into(), 1, sender, false).await.unwrap();
+            let reply = served.clone().decide(contexts.into(), 1, sender, Default::default()).await.unwrap();
             let crate::bandits::Reply::Binary(reply) = reply else { panic!("no answer") };
             let decision = DecideReply::read(&reply, &served.limits).unwrap().decision.unwrap();
             served.clone().feedback(decision.id, feedback.into()).await.unwrap();

@@ -4,7 +4,10 @@ use super::schemas::{field, reference};
 use crate::access::Route;
 use crate::policy::cards;
 use serde_json::{Map, Value, json};
-use wire::{DECISIONS_HEADER, ERASURE_HEADER, IDEMPOTENCY_HEADER, OCTET_STREAM, ProblemType, SENDER_HEADER};
+use wire::{
+    DECISIONS_HEADER, ENROLMENT_HEADER, ERASURE_HEADER, IDEMPOTENCY_HEADER, OCTET_STREAM, ProblemType,
+    SENDER_HEADER,
+};
 
 pub(super) const ABOUT: &str = "A server of contextual bandits. Encrypted bandits decide and learn on ciphertexts, which the \
     server cannot decrypt: the messages of a device are binary, and are described in the crate `wire` \
@@ -144,6 +147,13 @@ fn sender() -> Value {
     json!({ "name": SENDER_HEADER, "in": "header",
         "description": "Tells apart senders of contexts that use one token. Clear policies do not need it.",
         "schema": { "type": "string", "pattern": "^[0-9a-f]{32}$" } })
+}
+
+fn enrolment() -> Value {
+    json!({ "name": ENROLMENT_HEADER, "in": "header",
+        "description": "The enrolment of a user with a key of its own, whose token it names, in hexadecimal digits. Without it \
+                        such a token is unknown.",
+        "schema": { "type": "string", "pattern": "^([0-9a-f]{2})+$" } })
 }
 
 fn session() -> Value {
@@ -296,7 +306,7 @@ pub(super) fn operation(route: Route) -> Operation {
             "Gives another answer to an encrypted decision",
             "For a device that cannot rely on the last answer. It is answered when others have asked too.",
         )
-        .takes([id(), decision(), sender()])
+        .takes([id(), decision(), sender(), enrolment()])
         .reads_frame("`AskAgain`: the number of answers to this decision so far, in a frame of some tens of bytes.")
         .frame("The answer, as to a decision.", "`DecideReply`.")
         .fails(FIND)
@@ -315,6 +325,7 @@ pub(super) fn operation(route: Route) -> Operation {
             id(),
             decision(),
             session(),
+            enrolment(),
             json!({ "name": ERASURE_HEADER, "in": "header",
                 "description": "For a bandit of a committee, which needs it: the MACs of the device.",
                 "schema": { "type": "string", "pattern": "^([0-9a-f]{2})*$" } }),
@@ -507,7 +518,7 @@ fn decide() -> Operation {
                 takes and answers binary messages, and answers when the evaluation is done. With an `Idempotency-Key`, a clear \
                 policy answers a repeated request with the first decision.",
     )
-    .takes([id(), sender(), decisions, once])
+    .takes([id(), sender(), enrolment(), decisions, once])
     .answers(answer)
     .fails(FIND)
     .fails(FRAMES)
@@ -521,7 +532,8 @@ fn decide() -> Operation {
 fn feedback() -> Operation {
     use ProblemType as P;
     let receipt = json!({ "anyOf": [reference("Counted"), reference("Receipt")] });
-    let statistics = "The statistics: a partial ciphertext in the ring of scores (at most 1982 bytes with keys of 128 bits); under \
+    let statistics = "The statistics: a partial ciphertext in the ring of scores (at most 1982 bytes with keys of 128 bits, and of users \
+                      with keys of their own some 102 kB); under \
                       `trace_or_growth`, `TracedFeedback`; for a bandit of the paper's method, `PaperVectors`.";
     Operation::new(
         "feedback",
@@ -529,7 +541,7 @@ fn feedback() -> Operation {
         "Counts a feedback",
         "It is answered when the feedback is on disk. A repeated request counts nothing, and gets the first answer.",
     )
-    .takes([id(), decision(), session()])
+    .takes([id(), decision(), session(), enrolment()])
     .reads(json!({
         "application/json": { "schema": reference("ClearFeedback"), "example": { "reward": 1 } },
         OCTET_STREAM: binary(statistics) }))

@@ -4,7 +4,7 @@
 //! | step | here | who learns what |
 //! |---|---|---|
 //! | contexts | [`BanditDevice::contexts`] | the server nothing: they are encrypted in the ring of scores |
-//! | answer | `reply` | this device its arm; with `answers: scores` z and u of its own arms |
+//! | answer | `reply` | this device its arm; with `answers: scores` z and u of its own arms; with users' own keys nobody else, whatever it sees |
 //! | trace question | `question` | this device about whether the trace has reached C; the server one bit of a decryption, counted |
 //! | tasks | `raise` | this device nothing: values of others are under a mask that is uniform modulo q, and the model under one that leaves a statistical distance of at most 2⁻⁴⁷ at λ = 1 (docs/threat-model.md); the server nothing: it gets fresh encryptions |
 //! | feedback | [`BanditDevice::feedback`] | the server nothing: it gets the first coefficients of a fresh encryption, and under the trace condition also a whole one |
@@ -52,8 +52,9 @@ pub struct BanditDevice<'a> {
     small_id: KeyId,
     /// The parameters of answers.
     answers: Params,
-    /// The secret of the ring of scores under the primes of answers.
-    answers_secret: ckks_secret::SecretKey,
+    /// The secret of the ring of scores under the primes of answers. `None` on the device of a user with a
+    /// key of its own.
+    answers_secret: Option<ckks_secret::SecretKey>,
     created: Created,
     exchanges: Exchanges,
     limits: Limits,
@@ -100,7 +101,7 @@ impl Device {
 impl<'a> Held<'a> {
     fn join(self, created: &Created) -> Result<BanditDevice<'a>, Error> {
         let (small, small_id) = (self.small(), self.scores_key_id());
-        let rings = self.rings();
+        let rings = self.rings().clone();
         let ring = ScoreRing::of_keys(self.params().spec(), self.shape(), rings.exchanges)?;
         same("parameters of scores", small.spec().name, ring.params.name.into())?;
         let params = self.params();
@@ -117,7 +118,7 @@ impl<'a> Held<'a> {
         let limits = Limits::new(&rings, small, &answers, config, plan, &exchanges.layout)?;
         let created = created.clone();
         Ok(BanditDevice {
-            answers_secret: self.keys().small.under(&answers),
+            answers_secret: self.secret_keys().ok().map(|keys| keys.small.under(&answers)),
             device: self,
             small_id,
             answers,
@@ -195,7 +196,7 @@ impl BanditDevice<'_> {
         let mut body = Vec::new();
         for coefficients in coefficients.iter() {
             let message = Zeroizing::new(self.message(coefficients, LOG_CONTEXT)?);
-            body.extend(self.encrypted(&message, rng));
+            body.extend(self.encrypted(&message, rng)?);
         }
         Ok(body)
     }

@@ -20,12 +20,12 @@ impl BanditDevice<'_> {
         question: &TraceQuestion,
         rng: &mut R,
     ) -> Result<Option<(QuestionId, bool)>, Error> {
-        let (question_id, keys) = (question.id, self.device.keys());
+        let (question_id, keys) = (question.id, self.device.secret_keys()?);
         let question = self.comparison(question)?;
         if !keys.answers.count()? {
             return Ok(None);
         }
-        let secret = self.device.decisions().0;
+        let secret = keys.decisions();
         let params = secret.params();
         let comparison = ckks_secret::constant_coefficient(secret, &question);
         let threshold = exchange::trace_threshold(params);
@@ -35,8 +35,8 @@ impl BanditDevice<'_> {
 
     /// The ciphertext of a trace question.
     pub(super) fn comparison(&self, question: &TraceQuestion) -> Result<Ciphertext, Error> {
-        let ((secret, id), level) = (self.device.decisions(), self.created.plan.answer_level);
-        Ok(ckks::read_ciphertext(secret.params(), id, level, &question.frame)?)
+        let (params, id) = (&self.device.rings().decisions, self.device.decisions_id());
+        Ok(ckks::read_ciphertext(params, id, self.created.plan.answer_level, &question.frame)?)
     }
 }
 
@@ -133,6 +133,7 @@ mod tests {
             let (answers, key) = (&self.device.answers, self.device.small_id);
             let entry = self.entry * answers.scale(0) as i64;
             let decision = Decision {
+                sealed: None,
                 id: DecisionId([0; 16]),
                 others: Vec::new(),
                 round: 1,
@@ -245,6 +246,7 @@ mod tests {
             (vec![], false),
         ] {
             let decision = Decision {
+                sealed: None,
                 id: DecisionId([0; 16]),
                 others: Vec::new(),
                 round: 1,

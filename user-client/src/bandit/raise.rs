@@ -3,12 +3,13 @@
 
 use super::BanditDevice;
 use crate::Error;
-use ckks::{Ciphertext, KeyId, Params, Side};
+use ckks::{Ciphertext, KeyId, Padded, Params, Side};
 use ckks_secret::{SecretKey, SeededCiphertext};
-use protocol::{LOG_SCORE, LOG_STATISTICS, MOST_FACTOR, TaskKind};
+use protocol::{AskedExchanges, LOG_SCORE, LOG_STATISTICS, MOST_FACTOR, TaskKind, UserKeys};
 use rand::{CryptoRng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
-use wire::{RaiseTask, Raised, Raises, Ticket};
+use wire::{Enrolment, RaiseTask, Raised, Raises, Ticket};
+use zeroize::Zeroizing;
 
 /// A task whose frame and numbers were checked against the plan. Only the [`BanditDevice`] that read it can
 /// answer it.
@@ -16,6 +17,16 @@ pub struct MaskedTask {
     id: u64,
     kind: TaskKind,
     masked: Vec<Ciphertext>,
+    /// Whom its answers are for, if users have keys of their own.
+    recipients: Vec<Recipient>,
+}
+
+/// A user with a key of its own, of whom an evaluation has entries.
+struct Recipient {
+    /// The coefficients with its entries.
+    places: Vec<usize>,
+    /// `None` for one who is refused: it was removed, or its enrolment is over.
+    enrolment: Option<Enrolment>,
 }
 
 impl MaskedTask {
@@ -54,7 +65,70 @@ impl BanditDevice<'_> {
             (_, [frame]) => vec![self.read_masked(task.kind, frame)?],
             _ => return Err(Error::BadTask("it has several ciphertexts, and its kind takes one")),
         };
-        Ok(MaskedTask { id: task.id, kind: task.kind, masked })
+        let recipients = self.recipients(task)?;
+        Ok(MaskedTask { id: task.id, kind: task.kind, masked, recipients })
+    }
+
+    /// Reads whom the answers of a task are for.
+    fn recipients(&self, task: &RaiseTask) -> Result<Vec<Recipient>, Error> {
+        let into_answers = |asked: AskedExchanges<'_>| {
+            asked.groups.iter().flatten().all(|exchange| exchange.to().params == self.answers)
+        };
+        let makes_answers = match &task.kind {
+            TaskKind::Answers => true,
+            kind => self.exchanges.of(kind)?.is_some_and(into_answers),
+        };
+        let own = self.created.plan.keys == UserKeys::Own;
+        if task.recipients.is_empty() == (own && makes_answers) {
+            return Err(Error::BadTask("it names recipients where its answers are for nobody, or none"));
+        }
+        let enroller = match self.device.enroller() {
+            Some(enroller) if own => enroller,
+            _ => return Ok(Vec::new()),
+        };
+        let numbers = self.exchanges.layout.users();
+        let slots = self.device.rings().decisions.max_slots();
+        let of = |recipient: &wire::Recipient| {
+            let users: Vec<usize> = recipient.users.iter().map(|user| *user as usize).collect();
+            if !users.iter().all(|user| numbers.contains(user)) {
+                return Err(Error::BadTask("it names a user that no evaluation has"));
+            }
+            let enrolment = Enrolment::read(&recipient.enrolment, enroller, self.device.key_id())?;
+            let places = self.exchanges.layout.answer_coefficients(&users, slots);
+            Ok(Recipient { places, enrolment: Some(enrolment).filter(|one| self.device.serves(one)) })
+        };
+        let recipients: Vec<Recipient> = task.recipients.iter().map(of).collect::<Result<_, _>>()?;
+        let mut places: Vec<usize> = recipients.iter().flat_map(|one| one.places.iter().copied()).collect();
+        places.sort_unstable();
+        if places.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(Error::BadTask("it names a user twice"));
+        }
+        Ok(recipients)
+    }
+
+    /// The answers to the recipients of a task, from what `under_pads` makes of a fresh seed for each that is
+    /// not refused.
+    fn sealed<R: CryptoRng>(
+        &self,
+        recipients: &[Recipient],
+        under_pads: impl FnOnce(&[Padded<'_>]) -> Result<Vec<u8>, Error>,
+        rng: &mut R,
+    ) -> Result<Raised, Error> {
+        let mut pads = Vec::new();
+        for recipient in recipients {
+            let mut seed = Zeroizing::new([0; 32]);
+            rng.fill_bytes(&mut *seed);
+            pads.push((seed, &recipient.places[..]));
+        }
+        let users = recipients.iter().zip(&pads).filter(|(one, _)| one.enrolment.is_some());
+        let users: Vec<Padded<'_>> = users.map(|(_, (seed, places))| (&**seed, *places)).collect();
+        let padded = under_pads(&users)?;
+        let seal = |(one, (seed, _)): (&Recipient, &(Zeroizing<[u8; 32]>, _))| match &one.enrolment {
+            Some(enrolment) => Ok(enrolment.seal(&self.created.id, seed, rng)?),
+            None => Ok(Vec::new()),
+        };
+        let seeds = recipients.iter().zip(&pads).map(seal).collect::<Result<_, Error>>()?;
+        Ok(Raised::Sealed { padded, seeds })
     }
 
     /// Reads the ciphertexts of an exchange, whose map and factors must be those that this device would use.
@@ -85,11 +159,12 @@ impl BanditDevice<'_> {
 
     /// The key of a ring on one side of an exchange.
     fn holds(&self, params: &Params) -> Result<(&SecretKey, KeyId), Error> {
-        let (small, (decisions, id)) = (&self.device.keys().small, self.device.decisions());
-        match params {
-            params if params == small.params() => Ok((small, self.small_id)),
-            params if params == decisions.params() => Ok((decisions, id)),
-            params if params == self.answers_secret.params() => Ok((&self.answers_secret, self.small_id)),
+        let keys = self.device.secret_keys()?;
+        let (small, decisions, id) = (&keys.small, keys.decisions(), self.device.decisions_id());
+        match (params, &self.answers_secret) {
+            (params, _) if params == small.params() => Ok((small, self.small_id)),
+            (params, _) if params == decisions.params() => Ok((decisions, id)),
+            (params, Some(answers)) if params == answers.params() => Ok((answers, self.small_id)),
             _ => Err(Error::BadTask("it asks for an exchange in a ring whose key this device does not have")),
         }
     }
@@ -112,8 +187,8 @@ impl BanditDevice<'_> {
                 ckks::read_ciphertext(params, self.device.key_id(), level, frame)?
             }
             TaskKind::Answers => {
-                let (secret, id) = self.device.decisions();
-                ckks::read_ciphertext(secret.params(), id, self.exchanges.answers.level(), frame)?
+                let (params, id) = (&self.device.rings().decisions, self.device.decisions_id());
+                ckks::read_ciphertext(params, id, self.exchanges.answers.level(), frame)?
             }
         })
     }
@@ -137,11 +212,22 @@ impl BanditDevice<'_> {
     }
 
     fn raised<R: CryptoRng>(&self, task: &MaskedTask, rng: &mut R) -> Result<Raised, Error> {
-        let keys = self.device.keys();
+        let keys = self.device.secret_keys()?;
         let (deep, small, exchanges) = (&keys.deep, &keys.small, &self.exchanges);
-        let (decisions, decisions_id) = self.device.decisions();
+        let (decisions, decisions_id) = (keys.decisions(), self.device.decisions_id());
         let frame = |fresh: SeededCiphertext| fresh.to_bytes(deep, self.device.key_id());
         if let Some(asked) = exchanges.of(&task.kind)? {
+            if let ([group], false) = (&asked.groups[..], task.recipients.is_empty()) {
+                let [exchange] = &group[..] else {
+                    return Err(Error::BadTask("its answers are of several maps"));
+                };
+                let under_pads = |users: &[Padded<'_>]| {
+                    let (from, masked) = (self.holds(&exchange.from().params)?.0, &task.masked);
+                    let id = self.small_id;
+                    Ok(ckks_secret::exchange_under_pads(exchange, from, masked, asked.factors, id, users)?)
+                };
+                return self.sealed(&task.recipients, under_pads, rng);
+            }
             let (mut rest, mut out) = (&task.masked[..], Vec::new());
             for group in asked.groups {
                 let count = group.first().map_or(0, |exchange| exchange.from().ciphertexts);
@@ -182,7 +268,15 @@ impl BanditDevice<'_> {
                 Ok(Raised::Model { deep: frame(fresh?), scores: scores?.to_bytes(small, self.small_id) })
             }
             TaskKind::Answers => {
-                let (exchange, answers) = (&exchanges.answers, &self.answers_secret);
+                let exchange = &exchanges.answers;
+                if !task.recipients.is_empty() {
+                    let id = self.small_id;
+                    let under_pads = |users: &[Padded<'_>]| {
+                        Ok(ckks_secret::slots_under_pads(exchange, decisions, masked, id, users)?)
+                    };
+                    return self.sealed(&task.recipients, under_pads, rng);
+                }
+                let answers = self.answers_secret.as_ref().ok_or(Error::NoSecretKeys)?;
                 let fresh = ckks_secret::slots_to_coefficients(exchange, decisions, answers, masked, rng)?;
                 Ok(Raised::Answers(fresh.to_bytes(answers, self.small_id)))
             }

@@ -3,16 +3,42 @@
 use super::{BanditDevice, reply};
 use crate::Error;
 use ckks::Plaintext;
-use protocol::{ArmCounter, LOG_CONTEXT, LOG_SCORE, LOG_STATISTICS, LearnId};
+use protocol::{ArmCounter, LOG_CONTEXT, LOG_SCORE, LOG_STATISTICS, LearnId, UserKeys};
 use rand::CryptoRng;
 use wire::{Decision, LearnRequest, ShownCounters, TraceQuestion, TracedFeedback};
 use zeroize::Zeroizing;
 
 impl BanditDevice<'_> {
-    /// The frame of a message under the secret key of the ring of scores.
-    pub(super) fn encrypted<R: CryptoRng>(&self, message: &Plaintext, rng: &mut R) -> Vec<u8> {
-        let small = &self.device.keys().small;
-        ckks_secret::encrypt(small, message, rng).to_bytes(small, self.small_id)
+    /// The frame of a message in the ring of scores: under the secret key, with a seed, or under the public
+    /// key.
+    pub(super) fn encrypted<R: CryptoRng>(&self, message: &Plaintext, rng: &mut R) -> Result<Vec<u8>, Error> {
+        if let Some(own) = self.device.own_key() {
+            let encrypted = ckks::encrypt(self.small(), &own.public_key, message, rng);
+            return Ok(ckks::write_ciphertext(self.small(), self.small_id, &encrypted));
+        }
+        let small = &self.device.secret_keys()?.small;
+        Ok(ckks_secret::encrypt(small, message, rng).to_bytes(small, self.small_id))
+    }
+
+    /// The frame of the first `count` coefficients of a message, as [`Self::encrypted`].
+    fn first_encrypted<R: CryptoRng>(
+        &self,
+        message: &Plaintext,
+        count: usize,
+        rng: &mut R,
+    ) -> Result<Vec<u8>, Error> {
+        let encrypted = match self.device.own_key() {
+            Some(own) => ckks::encrypt(self.small(), &own.public_key, message, rng),
+            None => {
+                let small = &self.device.secret_keys()?.small;
+                let encrypted = ckks_secret::encrypt(small, message, rng);
+                if self.created.plan.keys == UserKeys::Shared {
+                    return Ok(encrypted.to_partial_bytes(small, self.small_id, count));
+                }
+                encrypted.expand(small)
+            }
+        };
+        Ok(ckks::write_truncated_ciphertext(self.small(), self.small_id, &encrypted, count))
     }
 
     /// The body of a feedback with these statistics.
@@ -23,15 +49,14 @@ impl BanditDevice<'_> {
         question: Option<&TraceQuestion>,
         rng: &mut R,
     ) -> Result<Vec<u8>, Error> {
-        let (layout, small) = (&self.exchanges.layout, &self.device.keys().small);
-        let encrypted = ckks_secret::encrypt(small, statistics, rng);
-        let statistics = encrypted.to_partial_bytes(small, self.small_id, layout.feedback_numbers());
+        let layout = &self.exchanges.layout;
+        let statistics = self.first_encrypted(statistics, layout.feedback_numbers(), rng)?;
         if !self.created.config.tests_trace() {
             return Ok(statistics);
         }
         let coefficients = Zeroizing::new(layout.trace(features)?);
         let message = Zeroizing::new(self.message(&coefficients, LOG_CONTEXT)?);
-        let trace = self.encrypted(&message, rng);
+        let trace = self.encrypted(&message, rng)?;
         // The question is answered last, so that every counted answer is sent.
         let answer = question.map(|question| self.answer_question(question, rng)).transpose()?;
         Ok(TracedFeedback { statistics, trace, answer: answer.flatten() }.to_bytes())
@@ -50,17 +75,16 @@ impl BanditDevice<'_> {
         rng: &mut R,
     ) -> Result<Vec<u8>, Error> {
         self.created.config.check_logged()?;
-        let (layout, small) = (&self.exchanges.layout, &self.device.keys().small);
+        let layout = &self.exchanges.layout;
         let coefficients = Zeroizing::new(layout.logged(rounds)?);
         let message = Zeroizing::new(self.message(&coefficients, LOG_STATISTICS)?);
-        let encrypted = ckks_secret::encrypt(small, &message, rng);
-        let statistics = encrypted.to_partial_bytes(small, self.small_id, layout.feedback_numbers());
+        let statistics = self.first_encrypted(&message, layout.feedback_numbers(), rng)?;
         Ok(LearnRequest { id, rounds: rounds.len() as u32, statistics }.to_bytes())
     }
 
     /// N/2 of the ring of evaluations.
     fn evaluation_slots(&self) -> usize {
-        self.device.decisions().0.params().max_slots()
+        self.device.rings().decisions.max_slots()
     }
 
     /// The entry of each arm of these users. They are slots of the answer to a request alone, and
@@ -68,6 +92,18 @@ impl BanditDevice<'_> {
     pub(super) fn entries(&self, decision: &Decision, users: &[usize]) -> Result<Vec<Vec<f64>>, Error> {
         let (params, level) = (&self.answers, self.created.plan.answer_level);
         let places = self.exchanges.layout.answer_coefficients(users, self.evaluation_slots());
+        if let Some(own) = self.device.own_key() {
+            let sealed =
+                decision.sealed.as_ref().ok_or(wire::Error::Malformed("an answer that is not sealed"))?;
+            let seed = own.secret.open(self.device.key_id(), &self.created.id, sealed)?;
+            let (id, scale) = (self.small_id, self.exchanges.answers.to().1);
+            let padded = (&*seed, &places[..]);
+            let coefficients =
+                Zeroizing::new(ckks::read_padded(params, id, scale, padded, &decision.answer)?);
+            let of_user = coefficients.chunks(self.exchanges.layout.arms());
+            return Ok(of_user.map(|of| of.iter().map(|c| *c as f64 / scale).collect()).collect());
+        }
+        let secret = self.answers_secret.as_ref().ok_or(Error::NoSecretKeys)?;
         if decision.answer.len() == ckks::partial_ciphertext_bytes(params, level, places.len()) {
             let (id, scale) = (self.small_id, self.exchanges.answers.to().1);
             let named = places.iter().copied();
@@ -78,11 +114,11 @@ impl BanditDevice<'_> {
                 let of_user = places.chunks(self.exchanges.layout.arms());
                 of_user.map(|places| places.iter().map(entry).collect()).collect()
             };
-            return Ok(ckks_secret::decrypt_coefficients(&self.answers_secret, &answer).with(|c| entries(c)));
+            return Ok(ckks_secret::decrypt_coefficients(secret, &answer).with(|c| entries(c)));
         }
         let answer = ckks::read_ciphertext(params, self.small_id, level, &decision.answer)?;
         let (layout, large) = (&self.exchanges.layout, self.evaluation_slots());
-        Ok(ckks_secret::decrypt(&self.answers_secret, &answer, params.max_slots())
+        Ok(ckks_secret::decrypt(secret, &answer, params.max_slots())
             .with(|slots| users.iter().map(|&user| layout.action_values(slots, user, large)).collect()))
     }
 
@@ -92,7 +128,7 @@ impl BanditDevice<'_> {
         let (level, scale) = (params.max_level(), f64::from(LOG_STATISTICS).exp2());
         let (id, count) = (self.small_id, layout.feedback_numbers());
         let sum = ckks::read_truncated_ciphertext(params, id, level, scale, count, &shown.sum)?;
-        let coefficients = ckks_secret::decrypt_coefficients(&self.device.keys().small, &sum);
+        let coefficients = ckks_secret::decrypt_coefficients(&self.device.secret_keys()?.small, &sum);
         Ok(coefficients.with(|coefficients| layout.read_counters(coefficients)))
     }
 
@@ -114,7 +150,7 @@ impl BanditDevice<'_> {
                 scores.iter().flatten().zip(range.iter().cycle()).all(|(v, range)| range.contains(v));
             reply::Values { values, reliable }
         };
-        Ok(ckks_secret::decrypt_coefficients(&self.device.keys().small, &answer)
+        Ok(ckks_secret::decrypt_coefficients(&self.device.secret_keys()?.small, &answer)
             .with(|coefficients| (0..count).map(|b| of_decision(coefficients, b)).collect()))
     }
 

@@ -18,6 +18,7 @@ pub(crate) fn rng(seed: u64) -> ChaCha20Rng {
 /// Toy keys for problems of `shape`.
 pub(crate) fn bundles(shape: Shape, seed: u64) -> Bundles {
     let request = Request {
+        keys: Default::default(),
         shape,
         security: keygen::Security::None,
         width: Default::default(),

@@ -6,6 +6,7 @@ mod bandit;
 mod data;
 mod device;
 mod http;
+mod own_keys;
 mod raiser;
 mod server;
 mod staged;

@@ -29,6 +29,7 @@ pub(crate) fn other_keys() -> &'static Bundles {
 
 /// A server in this process, and the files of its keys.
 pub(crate) struct Server {
+    keys: &'static Bundles,
     address: SocketAddr,
     state: AppState,
     folder: TempDir,
@@ -43,7 +44,12 @@ impl Server {
 
     /// A server whose evaluations in stages wait so long for silent holders of the key.
     pub(crate) fn start_patient(listen: &str, stage_patience: Duration) -> Self {
-        let (public, secret) = keys();
+        Self::start_with(keys(), listen, stage_patience)
+    }
+
+    /// A server with these keys.
+    pub(crate) fn start_with(keys: &'static Bundles, listen: &str, stage_patience: Duration) -> Self {
+        let (public, secret) = keys;
         let folder = TempDir::new().unwrap();
         std::fs::write(folder.path().join("public.bundle"), public).unwrap();
         std::fs::write(folder.path().join("secret.bundle"), secret).unwrap();
@@ -64,7 +70,7 @@ impl Server {
             tokio::spawn(helba_server::serve(listener, app(of_app), Connections::default(), never));
             address
         });
-        Server { address, state, folder, _runtime: runtime }
+        Server { keys, address, state, folder, _runtime: runtime }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -72,7 +78,7 @@ impl Server {
     }
 
     pub(crate) fn device(&self) -> Device {
-        Device::read(&keys().1[..]).unwrap()
+        Device::read(&self.keys.1[..]).unwrap()
     }
 
     pub(crate) fn client(&self) -> Client {

@@ -18,13 +18,13 @@ fn config() -> BanditConfig {
     BanditConfig { exchanges: Some(Exchanging::Staged), ..BanditConfig::new(4, 2) }
 }
 
-fn raiser(server: &Server, stop: &Stop) -> Raiser {
+pub(crate) fn raiser(server: &Server, stop: &Stop) -> Raiser {
     let (stop, options) = (stop.clone(), RaiserOptions::default());
     Raiser::new(server.client(), server.device(), options, stop, rng(8), |_| ())
 }
 
 /// Stops a raiser, also when an assertion fails beside it.
-struct Stopping<'a>(&'a Stop);
+pub(crate) struct Stopping<'a>(pub(crate) &'a Stop);
 
 impl Drop for Stopping<'_> {
     fn drop(&mut self) {
@@ -32,7 +32,7 @@ impl Drop for Stopping<'_> {
     }
 }
 
-fn context(seed: u64) -> Vec<f64> {
+pub(crate) fn context(seed: u64) -> Vec<f64> {
     let x: Vec<f64> = (0..4).map(|i| ((7 * seed + 3 * i * i + 1) as f64).sin()).collect();
     let norm = x.iter().map(|v| v * v).sum::<f64>().sqrt();
     x.iter().map(|v| v / norm).collect()

@@ -59,7 +59,7 @@ impl World {
         let small = ScoresParty::generate(ring, &mut rng).unwrap();
         let (params, public, id) = (party.params.clone(), party.public.clone(), party.key_id());
         let deep = DeepEngine::new(params, public, id, shape, party.keys.clone()).unwrap();
-        let deep = deep.with_decisions(keys).made_for(plan.updates, plan.exchanges);
+        let deep = deep.with_decisions(keys).made_for(plan.updates, plan.exchanges, plan.keys);
         let switch = testkit::ring_switch(&decisions.secret, &small.secret, &plan.answers, &mut rng);
         let (params, public, keys) = (small.params.clone(), small.public.clone(), small.keys.clone());
         let engine = Engine::new(deep, ring, params, public, small.key_id(), keys, switch).unwrap();

@@ -45,7 +45,7 @@ impl World {
         config.exchanges = Some(Exchanging::Staged);
         let [updates, decisions] = [(); 2].map(|()| params[1].clone());
         let (by, exchanges) = (Updates::Products, Exchanging::Staged);
-        let rings = Rings { updates, decisions, by, exchanges };
+        let rings = Rings { updates, decisions, by, exchanges, keys: Default::default() };
         let mut plan = config.plan(rings, Shape::for_problem(d, k), ring).unwrap();
         // Fewer users than there is room for: those of lifted contexts are then further apart.
         plan.users = if layout.is_lifted() { 4 * users.next_power_of_two() } else { users };

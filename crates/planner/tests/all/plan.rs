@@ -28,7 +28,8 @@ fn planned_bytes_are_those_made() {
     ] {
         let Problem { features, arms, security, width, updates, exchanges, .. } = problem;
         let shape = Shape::for_problem(features, arms);
-        let request = Request { shape, security, width, exchanges, updates, created: 0 };
+        let request =
+            Request { shape, security, width, exchanges, updates, keys: Default::default(), created: 0 };
         let mut rng = ChaCha20Rng::seed_from_u64(1);
         let mut file = Vec::new();
         let summary = generate(request, &mut file, Vec::new(), &mut rng, |_, _| {}).unwrap();

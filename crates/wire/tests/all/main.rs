@@ -2,5 +2,6 @@
 //!
 //! All files are one program: a program for each would link the whole crate again.
 
+mod enrolment;
 mod hostile;
 mod messages;

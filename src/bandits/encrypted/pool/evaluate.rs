@@ -2,7 +2,11 @@
 
 use super::raises::{GivenTo, Raising};
 use super::staged::SealedPack;
-use super::{Awaited, EncryptedServed, Gathering, Holder, Pack, RAISER_RETURNS, Turn, User, blocking};
+use super::{
+    AnswerFrame, Awaited, EncryptedServed, Gathering, Holder, Pack, RAISER_RETURNS, Turn, User,
+    answer_frames, blocking, recipients,
+};
+use crate::access::{Forbidden, Needs, Scope};
 use crate::bandits::encrypted::again::{Group, Sent};
 use crate::error::Error;
 use crate::metrics::Step;
@@ -10,13 +14,13 @@ use ckks::{Ciphertext, RAISE_FACTORS};
 use helba::circuit::DecisionCircuit;
 use helba::{Masked, ScoresModel, TraceTest};
 use host::{lock, os_rng};
-use protocol::TaskKind;
+use protocol::{TaskKind, UserKeys};
 use rand::Rng;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use wire::{DecideReply, Decision, RaiseTask};
+use wire::{DecideReply, Decision, RaiseTask, Recipient};
 
 /// The longest time after the answers for which the next pack waits for users to come back.
 const RETURN: Duration = Duration::from_millis(60);
@@ -72,8 +76,8 @@ struct SealedScores {
 
 /// The answers to the users of an evaluation, before they are sent.
 pub(super) struct Answered<'a> {
-    /// The frames, in the order of the users.
-    pub(super) frames: Vec<Vec<u8>>,
+    /// The answers, in the order of the users.
+    pub(super) frames: Vec<AnswerFrame>,
     /// The place of the user who is asked for the trace, what is tested, and the frame of the question.
     question: Option<(usize, TraceTest, Vec<u8>)>,
     /// What the evaluation waited for holders of the key.
@@ -89,7 +93,7 @@ pub(super) struct Answered<'a> {
 
 impl<'a> Answered<'a> {
     /// Without a question.
-    pub(super) fn new(frames: Vec<Vec<u8>>, times: [Duration; 3], asked: Vec<Raising<'a>>) -> Self {
+    pub(super) fn new(frames: Vec<AnswerFrame>, times: [Duration; 3], asked: Vec<Raising<'a>>) -> Self {
         let [raise, circuit, answers] = times;
         Answered { frames, question: None, raise, circuit, answers, asked, holders: BTreeSet::new() }
     }
@@ -271,10 +275,28 @@ impl EncryptedServed {
             let first = user.numbers[0] as u32;
             let question = question.take_if(|(asked, ..)| *asked == at);
             let question = question.map(|(_, test, frame)| self.question(round, &test, frame));
-            let decision =
-                Decision { id, others, round, model_feedbacks, user: first, users: count, answer, question };
+            let AnswerFrame { frame: answer, sealed } = answer;
+            let refused = sealed.as_ref().is_some_and(Vec::is_empty);
+            let (user_of, users) = (first, count);
+            let decision = Decision {
+                id,
+                others,
+                round,
+                model_feedbacks,
+                user: user_of,
+                users,
+                answer,
+                sealed,
+                question,
+            };
+            let reply = match refused {
+                false => Ok(DecideReply { decision: Some(decision), ..DecideReply::default() }),
+                true => {
+                    Err(Error::ForbiddenScope { needs: Needs::Scope(Scope::Decide), why: Forbidden::Removed })
+                }
+            };
             // A user who is gone leaves a round without feedback.
-            let _ = user.sender.send(Ok(DecideReply { decision: Some(decision), ..DecideReply::default() }));
+            let _ = user.sender.send(reply);
         }
         drop(asked);
         tracing::info!(
@@ -306,7 +328,8 @@ impl EncryptedServed {
         let (kind, masked) = (TaskKind::Scores { factors }, self.small_frame(masked));
         let (sender, receiver) = oneshot::channel();
         let awaited = Awaited::Scores(sender, self.exchanges.scores.to().level);
-        let (raised, raising) = self.ask_a_holder((kind, masked), (awaited, receiver), users, turn).await?;
+        let (raised, raising) =
+            self.ask_a_holder((kind, masked, Vec::new()), (awaited, receiver), users, turn).await?;
         let raise = began.elapsed();
         self.shared.stages.metrics.took(Step::Raise, raise);
         let mask = mask.await.map_err(|_| Error::Broken("a computation panicked"))??;
@@ -331,7 +354,7 @@ impl EncryptedServed {
         let Computed { outcome, question, circuit, answers } = computed?;
         turn.computed(circuit + answers);
         let (frames, answers, of_answers) = match outcome {
-            Products::Alone(frame) => (vec![frame], answers, None),
+            Products::Alone(frame) => (vec![AnswerFrame { frame, sealed: None }], answers, None),
             Products::Masked(masked) => {
                 let (frames, took, asked) = self.exchange_answers(masked, users, turn).await?;
                 (frames, answers + took, Some(asked))
@@ -349,7 +372,7 @@ impl EncryptedServed {
         masked: Masked,
         users: &mut [User],
         turn: &mut Turn,
-    ) -> Result<(Vec<Vec<u8>>, Duration, Raising<'a>), Error> {
+    ) -> Result<(Vec<AnswerFrame>, Duration, Raising<'a>), Error> {
         let began = Instant::now();
         let Masked { ciphertext, seed } = masked;
         // What the mask becomes is computed while the holder works.
@@ -360,8 +383,10 @@ impl EncryptedServed {
         let engine = &self.shared.engine;
         let masked = ckks::write_ciphertext(engine.decision_params(), engine.decision_key_id(), &ciphertext);
         let (sender, receiver) = oneshot::channel();
-        let (task, awaited) = ((TaskKind::Answers, masked), (Awaited::Answers(sender), receiver));
-        let (mut answers, asked) = self.ask_a_holder(task, awaited, users, turn).await?;
+        let recipients = recipients(users);
+        let awaited = (Awaited::Answers(sender, recipients.len()), receiver);
+        let task = (TaskKind::Answers, masked, recipients);
+        let ((mut answers, seeds), asked) = self.ask_a_holder(task, awaited, users, turn).await?;
         self.shared.stages.metrics.took(Step::Exchange, began.elapsed());
         let mask = mask.await.map_err(|_| Error::Broken("a computation panicked"))??;
         let began = Instant::now();
@@ -374,18 +399,19 @@ impl EncryptedServed {
             let answer = |numbers: &Vec<usize>| Ok(engine.answer(layout, &answers, numbers, &mut rng)?);
             numbers.iter().map(answer).collect::<Result<Vec<_>, Error>>()
         });
-        Ok((frames.await?, began.elapsed(), asked))
+        Ok((answer_frames(frames.await?, seeds), began.elapsed(), asked))
     }
 
     /// What an evaluation asks a holder of the key for.
     async fn ask_a_holder<'a, T>(
         self: &'a Arc<Self>,
-        (kind, masked): (TaskKind, Vec<u8>),
+        (kind, masked, recipients): (TaskKind, Vec<u8>, Vec<Recipient>),
         (awaited, mut raised): (Awaited, oneshot::Receiver<T>),
         users: &mut [User],
         turn: &mut Turn,
     ) -> Result<(T, Raising<'a>), Error> {
-        let task = RaiseTask { id: os_rng()?.next_u64() | 1 << 63, kind, masked: vec![masked] };
+        let (id, masked) = (os_rng()?.next_u64() | 1 << 63, vec![masked]);
+        let task = RaiseTask { id, kind, masked, recipients };
         let began = Instant::now();
         let mut raising = self.begin(task.id, awaited)?;
         let (mut asked, mut queued, mut late, mut last) = (0, false, false, began);
@@ -394,12 +420,16 @@ impl EncryptedServed {
             if began.elapsed() >= stages.longest_raise || last.elapsed() >= stages.last_raise {
                 return Err(Error::NotRaised);
             }
-            let patience = match self.ask(&task, users, &mut asked, &mut raising.tickets, &mut queued)? {
+            // Users with keys of their own hold none that a task needs.
+            let own_keys = self.created.plan.keys == UserKeys::Own;
+            let askable = if own_keys { &mut [] } else { &mut *users };
+            let patience = match self.ask(&task, askable, &mut asked, &mut raising.tickets, &mut queued)? {
                 GivenTo::Queued => RAISER_RETURNS,
                 GivenTo::Raiser => {
                     last = Instant::now();
                     PATIENCE
                 }
+                GivenTo::Nobody if own_keys && last == began => return Err(Error::NotRaised),
                 GivenTo::Nobody => PATIENCE,
             };
             match tokio::time::timeout(patience, &mut raised).await {
@@ -468,7 +498,7 @@ impl EncryptedServed {
             let evaluated = engine.evaluate(circuit, raise, raised, mask, &mut rng)?;
             let circuit = lap();
             let outcome = match users {
-                [user] if requests == 1 => {
+                [user] if requests == 1 && user.recipient.is_none() => {
                     let answer = engine.answer_alone(&evaluated, &user.numbers, &mut rng)?;
                     let frame = ckks::write_ciphertext(engine.answer_params(), engine.key_id(), &answer);
                     Products::Alone(frame)

@@ -4,7 +4,7 @@ use super::{Awaited, EncryptedServed, Pool, Queued, User};
 use crate::error::Error;
 use helba::Task;
 use host::{lock, os_rng};
-use protocol::{TaskKind, Updates};
+use protocol::{TaskKind, Updates, UserKeys};
 use rand::Rng;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -98,9 +98,10 @@ impl EncryptedServed {
     }
 
     /// The task of the bandit's own for a device, unless a raiser that comes and goes answers it. `raises`
-    /// says whether the device may answer every task, as updates by products want it.
+    /// says whether the device may answer every task, as updates by products and users' own keys want it.
     pub(in crate::bandits::encrypted) fn task_for(&self, raises: bool) -> Option<RaiseTask> {
-        let may = raises || self.created.plan.updates == Updates::Slots;
+        let plan = &self.created.plan;
+        let may = raises || (plan.updates, plan.keys) == (Updates::Slots, UserKeys::Shared);
         if may && !lock(&self.pool).has_raiser() { self.own_task() } else { None }
     }
 
@@ -132,7 +133,7 @@ impl EncryptedServed {
                 self.small_frame(masked)
             }
         };
-        Some(RaiseTask { id, kind, masked: vec![masked] })
+        Some(RaiseTask { id, kind, masked: vec![masked], recipients: Vec::new() })
     }
 
     /// Gives the task of the bandit's own to a raiser that waits.
@@ -161,7 +162,7 @@ mod tests {
         for id in 0..100 {
             let (sender, _raised) = oneshot::channel();
             let ticket = Ticket([id as u8; 16]);
-            let task = RaiseTask { id, kind: TaskKind::Sum, masked: vec![vec![1]] };
+            let task = RaiseTask { id, kind: TaskKind::Sum, masked: vec![vec![1]], recipients: Vec::new() };
             {
                 let mut pool = lock(&pool);
                 pool.raising.insert(id, Awaited::Scores(sender, 0));

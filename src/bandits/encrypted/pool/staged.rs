@@ -14,7 +14,10 @@
 
 use super::evaluate::Answered;
 use super::raises::Raising;
-use super::{Awaited, EncryptedServed, Holder, Pack, Pool, Queued, RAISER_RETURNS, Turn, User, blocking};
+use super::{
+    AnswerFrame, Awaited, EncryptedServed, Holder, Pack, Pool, Queued, RAISER_RETURNS, Staged, Turn, User,
+    answer_frames, blocking, recipients,
+};
 use crate::error::Error;
 use crate::metrics::Step;
 use ckks::Ciphertext;
@@ -27,7 +30,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use wire::RaiseTask;
+use wire::{RaiseTask, Recipient};
 
 /// The bytes a second, of a task and its answer together, that a holder of the key is given time for beside
 /// the patience of an evaluation.
@@ -127,8 +130,8 @@ impl Asked {
 /// What an evaluation has after a step.
 enum Next {
     Step(Box<Asked>),
-    /// The frames of the answers.
-    Answers(Vec<Vec<u8>>),
+    /// The answers.
+    Answers(Vec<AnswerFrame>),
 }
 
 impl EncryptedServed {
@@ -172,7 +175,9 @@ impl EncryptedServed {
                 tokio::task::spawn_blocking(move || rayon::scope(|_| engine.encode_masks(&evaluation)))
             };
             let step = evaluation.asks().0;
-            let reply = self.ask_an_owner(kind, frames, (&engine, step), &mut owners).await?;
+            let recipients = if engine.is_last(step) { recipients(users) } else { Vec::new() };
+            let step = (&engine, step, recipients);
+            let (reply, seeds) = self.ask_an_owner(kind, frames, step, &mut owners).await?;
             let masks = masks.await.map_err(|_| Error::Broken("a computation panicked"))??;
             raise += began.elapsed();
             self.shared.stages.metrics.took(Step::Exchange, began.elapsed());
@@ -187,7 +192,8 @@ impl EncryptedServed {
                     StageReply::Answers(answers) => {
                         let answers = engine.answers(&evaluation, answers, &masks)?;
                         let frame = |numbers: &Vec<usize>| Ok(engine.answer(&answers, numbers, &mut rng)?);
-                        Ok(Next::Answers(numbers.iter().map(frame).collect::<Result<_, Error>>()?))
+                        let frames = numbers.iter().map(frame).collect::<Result<_, Error>>()?;
+                        Ok(Next::Answers(answer_frames(frames, seeds)))
                     }
                 }
             });
@@ -224,24 +230,25 @@ impl EncryptedServed {
         self: &Arc<Self>,
         kind: TaskKind,
         masked: Vec<Vec<u8>>,
-        (engine, step): (&Arc<StagedEngine>, usize),
+        (engine, step, recipients): (&Arc<StagedEngine>, usize, Vec<Recipient>),
         owners: &mut Owners,
-    ) -> Result<StageReply, Error> {
-        let task = RaiseTask { id: os_rng()?.next_u64() | 1 << 63, kind, masked };
+    ) -> Result<(StageReply, Vec<Vec<u8>>), Error> {
+        let (id, count) = (os_rng()?.next_u64() | 1 << 63, recipients.len());
+        let task = RaiseTask { id, kind, masked, recipients };
         let (sender, mut reply) = oneshot::channel();
         let bytes = task.masked.iter().map(Vec::len).sum::<usize>() + answer_bytes(engine, step)?;
         let of_bytes = Duration::from_secs_f64(bytes as f64 / LEAST_SPEED);
-        let _raising: Raising = self.begin(task.id, Awaited::Stage(sender, engine.clone(), step))?;
+        let _raising: Raising = self.begin(task.id, Awaited::Stage(sender, engine.clone(), step, count))?;
         loop {
             let offered = lock(&self.pool).offer(&task, owners);
             let Offered { wait, to } = offered.ok_or(Error::NotRaised)?;
             let of_bytes = if to.is_some() { of_bytes } else { Duration::ZERO };
             let began = Instant::now();
             match tokio::time::timeout(wait + of_bytes, &mut reply).await {
-                Ok(Ok((reply, holder))) => {
+                Ok(Ok(Staged { reply, seeds, holder })) => {
                     owners.answered.insert(holder.clone());
                     owners.last = Some(holder);
-                    return Ok(reply);
+                    return Ok((reply, seeds));
                 }
                 // The bandit was deleted.
                 Ok(Err(_)) => return Err(self.deleted()),
