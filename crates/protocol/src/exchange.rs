@@ -32,7 +32,8 @@ pub const ENTRY_FLOOD_BITS: u32 = 6;
 
 /// The difference of two entries of an answer up to which a device takes their arms for equal, and plays the
 /// one that the public order prefers: some two deviations of the difference of their noise at N' = 2¹⁴. The
-/// entries of two arms differ by as much where the arms are closer than an eighth of the resolution.
+/// entries of two arms differ by as much where their indices are a sixteenth of the resolution apart, and
+/// above 32 arms an eighth.
 pub const TIE_TOLERANCE: f64 = 0.04;
 
 /// The bits b of the noise that the server adds to the scores of the open tier
