@@ -17,6 +17,7 @@ mod support;
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use helba_server::RemovedUsersList;
+use planner::{Line, Problem, Wanted};
 use protocol::{Answers, BanditConfig, Exchanging, ScoreRing, Updates, UserKeys, WidthShape};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
@@ -73,12 +74,16 @@ struct Args {
     /// Connections that ask for a large answer and read nothing; another takes the place of one that ends.
     #[arg(long, default_value_t = 0)]
     silent: usize,
-    /// How often a decision asks a holder of the key: `staged` takes up to 64 features and 256 arms.
+    /// How often a decision asks a holder of the key: `staged` takes up to 64 features and 256 arms, and
+    /// `auto` is that for which a client alone waits less with --delay.
     #[arg(long, default_value = "one")]
-    exchanges: Exchanging,
+    exchanges: Wanted,
     /// How updates are computed [default: slots with one raise, products in stages].
     #[arg(long)]
     updates: Option<Updates>,
+    /// Ends a batch after so many feedbacks, up to 64 [default: 16, and at first fewer].
+    #[arg(long)]
+    every: Option<u64>,
     /// Milliseconds that each message between the server and clients and raisers takes, there and back.
     #[arg(long, default_value_t = 0)]
     delay: u64,
@@ -144,18 +149,30 @@ fn main() -> Result<()> {
     support::serve_if_asked()?;
     let args = Args::parse();
     let (d, k) = (args.features, args.arms);
-    let staged = args.exchanges == Exchanging::Staged;
+    let security = if args.toy { keygen::Security::None } else { keygen::Security::Classical128 };
+    let problem = Problem::new(d, k, 1000, security);
+    // The line of this machine has no limit of speed.
+    let line = Line { round_trip: 2e-3 * args.delay as f64, up: f64::INFINITY, down: f64::INFINITY };
+    let exchanges = match args.exchanges {
+        Wanted::Only(exchanges) => exchanges,
+        Wanted::Auto => planner::choose(problem, args.updates, &line)?.exchanges,
+    };
+    let staged = exchanges == Exchanging::Staged;
     ensure!(!(staged && args.spoil), "--spoil is about one raise, and not about --exchanges staged");
-    let updates = args.updates.unwrap_or(if staged { Updates::Products } else { Updates::Slots });
+    let updates = args.updates.unwrap_or(planner::default_updates(exchanges));
+    let predicted = planner::plan(problem.with_keys(updates, exchanges))?;
     let own_keys = args.keys == UserKeys::Own;
     ensure!(!(own_keys && (args.check || args.spoil)), "--check and --spoil are about keys that users share");
     ensure!(own_keys || args.remove == 0, "--remove is about users with keys of their own");
-    let keys_for = (WidthShape::default(), updates, args.exchanges, args.keys);
+    let keys_for = (WidthShape::default(), updates, exchanges, args.keys);
     let deployment = Deployment::start_with((d, k), args.toy, args.json, 0, None, keys_for)?;
     let deployment = deployment.behind(Duration::from_millis(args.delay))?;
     let answers = if args.answers == "scores" { Answers::Scores } else { Answers::Arm };
     let open_model = answers == Answers::Scores;
-    let config = BanditConfig { answers, open_model, ..BanditConfig::new(d, k) };
+    let mut config = BanditConfig { answers, open_model, ..BanditConfig::new(d, k) };
+    if let Some(rounds) = args.every {
+        config.linear.schedule = bandit::Schedule::Every { rounds };
+    }
     let device = deployment.device();
     let created = deployment.client().create_encrypted(&config)?;
     let joined = device.join(&created)?;
@@ -272,7 +289,7 @@ fn main() -> Result<()> {
             "decisions": decisions, "decisions_of_a_request": args.decisions, "failed": failed, "decisions_per_second": count / elapsed,
             "p50": percentile(&seconds, 0.5), "p99": percentile(&seconds, 0.99),
             "bytes_up": up, "bytes_down": down, "raise_bytes": share,
-            "exchanges": args.exchanges, "delay": args.delay, "bytes_by_exchange": raised.by_exchange(),
+            "exchanges": exchanges, "delay": args.delay, "predicted_p50_alone": predicted.waits(&line), "bytes_by_exchange": raised.by_exchange(),
             "keys": args.keys, "users": shared.heads.len(), "removed": args.remove, "refused": shared.refused.load(Relaxed),
             "users_per_evaluation": count / evaluations, "load_cpu_seconds": cpu[0], "server_cpu_seconds": cpu[1],
             "feedbacks": status.feedbacks, "refreshes": status.refreshes,

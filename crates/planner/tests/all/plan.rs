@@ -5,7 +5,7 @@ use ckks::{KeyStorage, Security};
 use helba::Scalars;
 use helba::circuit::DecisionCircuit;
 use keygen::{Request, generate};
-use planner::{Error, KernelSeconds, Problem, plan};
+use planner::{Error, KernelSeconds, Line, Problem, choose, plan};
 use protocol::{Automorphism, BanditConfig, Exchanging, KeyPlan, Shape, Updates, WidthShape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -196,6 +196,29 @@ fn plans_compare_kernels() {
     }
     let choice = planner::kernel_choice();
     assert!(choice.starts_with(&format!("{} kernels run", report.kernel)), "{choice}");
+}
+
+/// Of one raise and stages, what is chosen for a line is what was measured to be faster on it.
+#[test]
+fn auto_takes_the_faster_of_both() {
+    let record = std::fs::read_to_string("../../benches/record/2026-11-29-delays.csv").unwrap();
+    let rows: Vec<Vec<&str>> = record.lines().skip(1).map(|line| line.split(',').collect()).collect();
+    let alike = |a: &[&str], b: &[&str]| [0, 1, 3, 4].iter().all(|&at| a[at] == b[at]);
+    let mut compared = 0;
+    for one in rows.iter().filter(|row| row[2] == "one") {
+        let Some(staged) = rows.iter().find(|row| row[2] == "staged" && alike(row, one)) else { continue };
+        let number = |at: usize| one[at].parse::<usize>().unwrap();
+        let problem = Problem::new(number(0), number(1), 1000, Security::Classical128);
+        let round_trip = 2e-3 * number(3) as f64;
+        let line = Line { round_trip, up: f64::INFINITY, down: f64::INFINITY };
+        let choice = choose(problem, Some(Updates::Products), &line).unwrap();
+        let seconds = |row: &[&str]| row[6].parse::<f64>().unwrap();
+        let faster = if seconds(staged) < seconds(one) { Exchanging::Staged } else { Exchanging::One };
+        assert_eq!(choice.exchanges, faster, "{one:?} and {staged:?}: {}", choice.why);
+        compared += 1;
+    }
+    // Of three delays, two sizes and two turns the last pair is missing.
+    assert_eq!(compared, 11);
 }
 
 #[test]
