@@ -1,10 +1,10 @@
 //! What a stranger who reaches the port, or a page in somebody's browser, cannot do to others.
 
 use crate::clear::{create, decided, feedback, refused, view};
-use crate::fixture::{Device, InProcess, Program, files_below, keys, read_head};
+use crate::fixture::{Device, InProcess, Program, command, files_below, keys, read_head, stage_keys};
 use crate::users::{User, encrypted, every_round, random_rows, rng};
-use helba_server::{Connections, Settings};
-use protocol::Answers;
+use helba_server::{Connections, NewToken, Scope, Settings, TokensFile};
+use protocol::{Answers, BanditConfig};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -68,6 +68,29 @@ fn attack_slow_senders_hold_up_nobody() {
         assert_eq!(status(stream), 400);
     }
     assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+}
+
+/// Whoever may not answer stages is told so before the body of its answer has come. The control: the body of
+/// one who may is waited for, until it is too late.
+#[test]
+fn attack_no_answer_to_a_stage_is_read_before_its_scope() {
+    let (state, keys) = (TempDir::new().unwrap(), stage_keys());
+    let server = Program::spawn(&mut command(&keys.public_file(), state.path(), "127.0.0.1:0"));
+    let device = Device::new(server.address, keys);
+    let created = device.create(&BanditConfig::new(20, 5));
+    let status_with = |scope: Scope| {
+        let new = NewToken { name: format!("{scope:?}"), scopes: vec![scope], bandit: None, expires: None };
+        let token = TokensFile::of(state.path()).create(new, &mut rng(scope as u64)).unwrap();
+        let head = format!(
+            "POST /v1/bandits/{}/raises HTTP/1.1\r\nHost: x\r\n{}\r\nContent-Type: {}\r\nContent-Length: 100000\r\n",
+            created.id,
+            device.with_token(Some(&token)).authorization(),
+            wire::OCTET_STREAM
+        );
+        status(send(server.address, &head, b"x"))
+    };
+    assert_eq!(status_with(Scope::Decide), 403);
+    assert_eq!(status_with(Scope::Raise), 400);
 }
 
 /// The longest waiting connection makes room for a new one; those with a request under way stay.

@@ -212,6 +212,11 @@ impl<C> Inverse<C> {
 }
 
 impl<C> ProductUpdate<C> {
+    /// Whether no step has been taken yet.
+    pub(crate) fn is_at_first_step(&self) -> bool {
+        self.at == 0
+    }
+
     /// log₂ of the scale of what the exchange of the next step takes.
     pub(crate) fn log_scale(&self) -> u32 {
         if self.at == 0 { LOG_STATISTICS } else { 2 * LOG_OPERAND }

@@ -213,8 +213,19 @@ impl EncryptedServed {
     fn take_step(&self, task: u64, frames: Vec<Vec<u8>>) -> Result<Applied, Error> {
         let engine = &self.shared.engine;
         let bandit = lock(&self.live).bandit.clone();
+        let began = Instant::now();
         let step = self.shared.stages.beside(|| bandit.step(engine, task, frames))?;
-        self.change_by(|live| live.take_step(engine, step))
+        let took = began.elapsed();
+        let applied = self.change_by(|live| live.take_step(engine, step))?;
+        match applied {
+            Applied::Installed => {
+                let took = self.updated(took);
+                self.shared.stages.metrics.took(crate::metrics::Step::Update, took);
+                tracing::info!(bandit = self.created.id, seconds = took.as_secs_f64(), "updated");
+            }
+            _ => lock(&self.pace).step(took),
+        }
+        Ok(applied)
     }
 
     /// Returns when a change is on disk.

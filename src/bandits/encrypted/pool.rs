@@ -201,8 +201,16 @@ pub(super) struct Pool {
     /// Who took a task of a stage from the queue.
     fetched: HashMap<u64, Holder>,
     holders: Holders,
-    /// The last task of the bandit's own that was given out, and when.
-    asked: Option<(u64, Instant)>,
+    /// The last task of the bandit's own that was given out.
+    asked: Option<AskedOwn>,
+}
+
+/// A task of the bandit's own that was given out.
+struct AskedOwn {
+    task: u64,
+    when: Instant,
+    /// To whom, if it was one who came for tasks.
+    to: Option<Holder>,
 }
 
 /// Tasks for the next raiser who comes.
@@ -409,6 +417,18 @@ impl Pool {
     /// Whether a raiser is here, or was a moment ago.
     pub(super) fn has_raiser(&self) -> bool {
         self.holders.any(Instant::now()) || self.raisers.iter().any(|(_, raiser)| !raiser.is_closed())
+    }
+
+    /// Whether others are asked in place of this holder, because it was silent.
+    fn is_passed_over(&self, holder: &Holder) -> bool {
+        self.holders.rests(holder, Instant::now()) && self.has_another(holder)
+    }
+
+    /// Whether a holder can be asked who is another one.
+    fn has_another(&self, holder: &Holder) -> bool {
+        let waits =
+            |of: &Holder| self.raisers.iter().any(|(other, raiser)| other == of && !raiser.is_closed());
+        self.holders.to_ask(waits, Instant::now())[0].iter().any(|other| other != holder)
     }
 
     /// Takes back a task that no raiser came for, and returns whether it was in the queue.

@@ -69,27 +69,18 @@ impl EncryptedServed {
         for (task, raised) in message.raised {
             let done = match raised {
                 raised @ Raised::Sealed { .. } => {
-                    let done = all()
-                        .and_then(|()| self.take_evaluation((task, &holder), &raised, None, &mut outcome));
-                    if let Ok(()) | Err(Error::TaskOver { .. }) = done {
-                        lock(&self.pool).answered(&holder, task);
-                    }
-                    done
+                    all().and_then(|()| self.take_evaluation((task, &holder), &raised, None, &mut outcome))
                 }
                 Raised::Exchanged(frames) => {
                     // Of an evaluation in stages, or of an update by products.
                     let staged = lock(&self.pool).waits(task).is_ok();
-                    let done = all().and_then(|()| match staged {
+                    all().and_then(|()| match staged {
                         true => {
                             let raised = Raised::Exchanged(frames);
                             self.take_evaluation((task, &holder), &raised, None, &mut outcome)
                         }
                         false => self.answer_task(task, Event::Exchanged { task, frames }),
-                    });
-                    if let Ok(()) | Err(Error::TaskOver { .. }) = done {
-                        lock(&self.pool).answered(&holder, task);
-                    }
-                    done
+                    })
                 }
                 raised @ (Raised::Scores(_) | Raised::Answers(_)) => scores(task).and_then(|()| {
                     self.take_evaluation((task, &holder), &raised, message.ticket, &mut outcome)
@@ -101,6 +92,9 @@ impl EncryptedServed {
                     all().and_then(|()| self.answer_task(task, Event::Refreshed { task, deep, scores }))
                 }
             };
+            if let Ok(()) | Err(Error::TaskOver { .. }) = done {
+                lock(&self.pool).answered(&holder, task);
+            }
             if let Err(error) = done {
                 refused.get_or_insert(error);
             }
@@ -174,6 +168,7 @@ impl EncryptedServed {
         };
         if applied == Applied::Installed {
             self.save();
+            self.offer_after_pause();
         }
         self.update_if_due();
         self.offer_task();
@@ -187,10 +182,13 @@ impl EncryptedServed {
         caller: &Caller,
     ) -> Result<Option<Reply>, Error> {
         let holder = Holder::from(caller.identity());
-        let served = self.clone();
-        let own = blocking(move || Ok(served.own_task())).await?;
+        let (served, to) = (self.clone(), holder.clone());
+        let own = blocking(move || Ok(served.own_task(Some(&to)))).await?;
         let tasks = match own {
-            Some(task) => vec![task],
+            Some(task) => {
+                self.offer_again(task.id);
+                vec![task]
+            }
             // Who does not wait is not expected to come back.
             None if wait.is_zero() => match lock(&self.pool).take_queued(&holder) {
                 Some(tasks) => tasks,

@@ -1,6 +1,6 @@
 //! Batch updates of many bandits, and what goes on while a step of one is computed.
 
-use super::{EncryptedServed, SNAPSHOT, Sender};
+use super::{EncryptedServed, SNAPSHOT, Sender, Shared};
 use crate::bandits::{Bandits, Beside, Room, Stages};
 use ckks::Ciphertext;
 use helba::{Applied, Event};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use user_client::Device;
-use wire::{DecideReply, PublicBundle, Raised, Raises};
+use wire::{DecideReply, PublicBundle, RaiseTask, Raised, Raises};
 
 /// Updates that run in this process, and the most that ever did.
 static NOW: AtomicUsize = AtomicUsize::new(0);
@@ -152,6 +152,81 @@ fn rounds_wait_for_the_disk_without_a_lock() {
     assert_eq!(last.wait().unwrap(), 3);
 }
 
+/// A bandit of the open tier that updates by products after each third feedback, and its device.
+struct Playing<'a> {
+    served: Arc<EncryptedServed>,
+    joined: user_client::BanditDevice<'a>,
+    runtime: tokio::runtime::Runtime,
+    rng: ChaCha20Rng,
+}
+
+impl<'a> Playing<'a> {
+    fn new(bandits: &Bandits, device: &'a Device) -> Self {
+        let mut config =
+            BanditConfig { answers: Answers::Scores, open_model: true, ..BanditConfig::new(2, 2) };
+        config.linear.schedule = bandit::Schedule::Every { rounds: 3 };
+        let id = bandits.create_encrypted(config, &Beside::default()).unwrap().id;
+        let served = bandits.find(&id).unwrap().encrypted(&id).unwrap();
+        let joined = device.join(&served.created).unwrap();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        Playing { served, joined, runtime, rng: ChaCha20Rng::seed_from_u64(3) }
+    }
+
+    /// Decisions with their feedback, each answered within 20 s.
+    fn play(&mut self, rounds: usize) {
+        for _ in 0..rounds {
+            let rows = [vec![0.6, 0.8], vec![0.8, -0.6]];
+            let contexts = self.joined.contexts(&rows, &mut self.rng).unwrap();
+            let feedback = self.joined.feedback(0, &rows[0], 0.5, None, &mut self.rng).unwrap();
+            let sender = Sender { tag: None, site: [127, 0, 0, 1].into() };
+            let round = async {
+                let reply =
+                    self.served.clone().decide(contexts.into(), 1, sender, Default::default()).await.unwrap();
+                let crate::bandits::Reply::Binary(reply) = reply else { panic!("no answer") };
+                let decision = DecideReply::read(&reply, &self.served.limits).unwrap().decision.unwrap();
+                self.served.clone().feedback(decision.id, feedback.into()).await.unwrap();
+            };
+            self.runtime
+                .block_on(async { tokio::time::timeout(Duration::from_secs(20), round).await })
+                .unwrap();
+        }
+    }
+
+    /// The event of the answer to a step.
+    fn answer(&self, task: &RaiseTask) -> Event {
+        let bytes = DecideReply { tasks: vec![task.clone()], ..DecideReply::default() }.to_bytes();
+        let masked = self.joined.read(&bytes).unwrap().tasks;
+        let body = self.joined.raise(&masked, None, &mut ChaCha20Rng::seed_from_u64(4)).unwrap();
+        let [(task, Raised::Exchanged(frames))] =
+            &Raises::read(&body, &self.served.limits).unwrap().raised[..]
+        else {
+            panic!("no answer to a step")
+        };
+        Event::Exchanged { task: *task, frames: frames.clone() }
+    }
+
+    /// Answers steps until none is asked for.
+    fn update(&self) {
+        let _entered = self.runtime.enter();
+        while let Some(task) = self.served.own_task(None) {
+            self.served.answer_task(task.id, self.answer(&task)).unwrap();
+        }
+    }
+
+    /// The number of feedbacks in the model, and of batches.
+    fn learnt(&self) -> (u64, u64) {
+        let status = lock(&self.served.live).status();
+        (status.model_feedbacks, status.batches)
+    }
+
+    /// The number of the task that the log asks for.
+    fn stored_task(&self) -> Option<u64> {
+        let Shared { root, engine, .. } = &self.served.shared;
+        let stored = super::state::replay(root, &self.served.created.id, engine, SNAPSHOT).unwrap();
+        stored.bandit.task().map(|task| task.id)
+    }
+}
+
 /// While a step of an update by products is computed, decisions and feedback are answered; a second answer
 /// to the step that is computed meanwhile too changes nothing. The threads that compute steps are held up
 /// until then.
@@ -159,52 +234,65 @@ fn rounds_wait_for_the_disk_without_a_lock() {
 fn decisions_are_answered_while_a_step_is_computed() {
     let (folder, (bundle, device)) = (tempfile::tempdir().unwrap(), keys(Updates::Products));
     let bandits = open(folder.path(), &bundle);
-    let mut config = BanditConfig { answers: Answers::Scores, open_model: true, ..BanditConfig::new(2, 2) };
-    config.linear.schedule = bandit::Schedule::Every { rounds: 3 };
-    let id = bandits.create_encrypted(config, &Beside::default()).unwrap().id;
-    let served = bandits.find(&id).unwrap().encrypted(&id).unwrap();
-    let (joined, mut rng) = (device.join(&served.created).unwrap(), ChaCha20Rng::seed_from_u64(3));
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let mut play = || {
-        let contexts = joined.contexts(&[vec![0.6, 0.8], vec![0.8, -0.6]], &mut rng).unwrap();
-        let sender = Sender { tag: None, site: [127, 0, 0, 1].into() };
-        let feedback = joined.feedback(0, &[0.6, 0.8], 0.5, None, &mut rng).unwrap();
-        let round = async {
-            let reply = served.clone().decide(contexts.into(), 1, sender, Default::default()).await.unwrap();
-            let crate::bandits::Reply::Binary(reply) = reply else { panic!("no answer") };
-            let decision = DecideReply::read(&reply, &served.limits).unwrap().decision.unwrap();
-            served.clone().feedback(decision.id, feedback.into()).await.unwrap();
-        };
-        runtime.block_on(async { tokio::time::timeout(Duration::from_secs(20), round).await }).unwrap();
+    let mut playing = Playing::new(&bandits, &device);
+    playing.play(3);
+    let served = playing.served.clone();
+    let task = served.own_task(None).unwrap();
+    let event = playing.answer(&task);
+    let handle = playing.runtime.handle().clone();
+    let answer = || {
+        let _entered = handle.enter();
+        served.answer_task(task.id, event.clone())
     };
-    (0..3).for_each(|_| play());
-    let task = served.own_task().unwrap();
-    assert!(matches!(task.kind, TaskKind::Product { .. }));
-    let bytes = DecideReply { tasks: vec![task.clone()], ..DecideReply::default() }.to_bytes();
-    let masked = joined.read(&bytes).unwrap().tasks;
-    let body = joined.raise(&masked, None, &mut ChaCha20Rng::seed_from_u64(4)).unwrap();
-    let raised = Raises::read(&body, &served.limits).unwrap().raised;
-    let [(_, Raised::Exchanged(frames))] = &raised[..] else { panic!("no answer to a step") };
-    let answer = || served.answer_task(task.id, Event::Exchanged { task: task.id, frames: frames.clone() });
 
     let held = std::sync::RwLock::new(());
     let holds = held.write().unwrap();
     std::thread::scope(|scope| {
-        let hold_up = || served.shared.stages.short.broadcast(|_| drop(held.read().unwrap()));
-        scope.spawn(hold_up);
-        let answer = || runtime.block_on(async { tokio::task::block_in_place(answer) });
+        scope.spawn(|| served.shared.stages.short.broadcast(|_| drop(held.read().unwrap())));
         let answers = [(); 2].map(|()| scope.spawn(answer));
         let began = Instant::now();
         while began.elapsed() < Duration::from_millis(300) {
-            play();
+            playing.play(1);
         }
         assert!(answers.iter().all(|answer| !answer.is_finished()), "a step was computed");
         drop(holds);
         let taken = answers.map(|answer| answer.join().unwrap());
         assert_eq!(taken.iter().filter(|taken| taken.is_ok()).count(), 1, "{taken:?}");
     });
-    let next = served.own_task().unwrap();
+    let next = served.own_task(None).unwrap();
     assert!(next.id != task.id && matches!(next.kind, TaskKind::Product { .. }));
-    let stored = super::state::replay(&served.shared.root, &id, &served.shared.engine, SNAPSHOT).unwrap();
-    assert_eq!(stored.bandit.task().unwrap().id, next.id);
+    assert_eq!(playing.stored_task(), Some(next.id));
+}
+
+/// While many ask, an update by products begins after a pause of nine times the last one, with all feedback
+/// that has come until then. A user alone has every update at once, and so has everybody the first one.
+#[test]
+fn updates_by_products_wait_while_many_ask() {
+    let (folder, (bundle, device)) = (tempfile::tempdir().unwrap(), keys(Updates::Products));
+    let bandits = open(folder.path(), &bundle);
+    let mut playing = Playing::new(&bandits, &device);
+    let served = playing.served.clone();
+    let share = |requests: usize| lock(&served.pace).evaluate(requests);
+    share(64);
+    playing.play(3);
+    playing.update();
+    assert_eq!(playing.learnt(), (3, 1));
+    // As if it had taken long.
+    served.updated(Duration::from_secs(100));
+    playing.play(5);
+    assert!(served.own_task(None).is_none() && playing.stored_task().is_some(), "it waits");
+    share(1);
+    let asked = served.own_task(None).unwrap();
+    assert_eq!(playing.stored_task(), Some(asked.id));
+    playing.play(1);
+    assert_eq!(playing.stored_task(), Some(asked.id), "what somebody was asked for stays");
+    let _entered = playing.runtime.enter();
+    served.answer_task(asked.id, playing.answer(&asked)).unwrap();
+    playing.update();
+    assert_eq!(playing.learnt(), (8, 2));
+    drop(_entered);
+    served.updated(Duration::from_secs(100));
+    playing.play(2);
+    playing.update();
+    assert_eq!(playing.learnt(), (11, 3));
 }

@@ -102,11 +102,16 @@ impl EncryptedBandit {
         }
     }
 
-    /// Whether feedback waits for the end of its batch, which may come early
-    /// ([`Event::Closed`](super::Event::Closed)).
+    /// Whether feedback waits for the end of its batch, which may come early, or beside an update by products
+    /// at its first step, which may take it too ([`Event::Closed`](super::Event::Closed)).
     pub fn closes_early(&self) -> bool {
         let s = &self.state;
-        matches!(s.phase, Phase::Open) && (s.feedbacks > s.closed || s.subtracted > 0)
+        let takes_more = match &s.phase {
+            Phase::Open => true,
+            Phase::Exchanging { update, .. } => update.is_at_first_step(),
+            Phase::Raising { .. } | Phase::Updating { .. } | Phase::Refreshing { .. } => false,
+        };
+        takes_more && (s.feedbacks > s.closed || s.subtracted > 0)
     }
 
     /// The inputs of an update, if one is due.
@@ -170,15 +175,23 @@ impl EncryptedBandit {
     /// update by products.
     pub(super) fn close(&mut self, engine: &Engine) -> Result<(), Error> {
         let s = &mut self.state;
-        let (at, untested, subtracted) = (s.feedbacks, s.untested(), std::mem::take(&mut s.subtracted));
+        let (at, untested) = (s.feedbacks, s.untested());
+        let (mut subtracted, mut logged) = (std::mem::take(&mut s.subtracted), std::mem::take(&mut s.logged));
+        match &s.phase {
+            // An update that takes more feedback is that of one batch.
+            Phase::Exchanging { batch, .. } => {
+                subtracted += batch.subtracted;
+                logged |= batch.logged;
+            }
+            _ => s.batches += 1,
+        }
         // Products take as many steps as they need.
         let residual = match s.plan.updates {
             Updates::Slots => s.newton(untested, subtracted)?.residual(),
             Updates::Products => s.residual,
         };
-        let batch = Batch { at, untested, subtracted, logged: std::mem::take(&mut s.logged), residual };
+        let batch = Batch { at, untested, subtracted, logged, residual };
         let sum = std::mem::replace(&mut s.sum, Arc::new(empty_sum(engine)));
-        s.batches += 1;
         s.closed = at;
         if let Some(trace) = &mut s.trace {
             *trace = Trace::after(engine, at);

@@ -60,7 +60,8 @@ pub enum Event {
         #[serde(with = "serde_bytes")]
         frame: Vec<u8>,
     },
-    /// The batch ends before its schedule ends it, to make room for logged rounds.
+    /// The batch ends before its schedule ends it, to make room for logged rounds; or an update by products
+    /// whose first step nobody has been asked for takes the feedback since the end of its batch.
     Closed,
     /// Rounds up to this one were given out.
     Given(u64),

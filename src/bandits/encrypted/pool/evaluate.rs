@@ -111,6 +111,7 @@ impl EncryptedServed {
         }
         let (count, requests) = (users.len(), users.len() + gone.len());
         lock(&self.pool).evaluates(requests);
+        lock(&self.pace).evaluate(requests);
         let kept = users.iter().all(|user| user.sent.is_some());
         let others = gone.into_iter().map(|user| user.sent).collect::<Option<Vec<Sent>>>().filter(|_| kept);
         let rest = Rest { model: model.clone(), others, repeat: false, holders: BTreeSet::new() };

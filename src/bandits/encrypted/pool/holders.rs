@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The time for which a holder is not asked for stages after it was silent.
+/// The time for which a holder is not asked for stages after it was silent, nor for a task of the bandit's
+/// own while there is another one.
 const REST: Duration = Duration::from_secs(60);
 
 /// A holder of the key: what tells its token apart from others. Programs with one token are one holder.
@@ -37,10 +38,16 @@ impl Holders {
     /// Those who can be asked for a stage, since they wait, or did a moment ago, and do not rest; and the
     /// others.
     pub(super) fn to_ask(&self, waits: impl Fn(&Holder) -> bool, now: Instant) -> [Vec<Holder>; 2] {
-        let (asked, others): (Vec<_>, Vec<_>) = self.0.iter().partition(|(holder, record)| {
-            record.rests.is_none_or(|(_, until)| now >= until) && (record.is_here(now) || waits(holder))
-        });
+        let (asked, others): (Vec<_>, Vec<_>) = self
+            .0
+            .iter()
+            .partition(|(holder, record)| !record.is_resting(now) && (record.is_here(now) || waits(holder)));
         [asked, others].map(|of| of.into_iter().map(|(holder, _)| holder.clone()).collect())
+    }
+
+    /// Whether a holder rests, since it was silent.
+    pub(super) fn rests(&self, holder: &Holder, now: Instant) -> bool {
+        self.0.get(holder).is_some_and(|record| record.is_resting(now))
     }
 
     /// Notes that a holder did not answer this task in time.
@@ -58,6 +65,10 @@ impl Holders {
 }
 
 impl Record {
+    fn is_resting(&self, now: Instant) -> bool {
+        self.rests.is_some_and(|(_, until)| now < until)
+    }
+
     fn is_here(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.seen) < 2 * RAISER_RETURNS
     }

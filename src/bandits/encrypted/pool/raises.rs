@@ -1,9 +1,10 @@
 //! Who is asked for a task: raisers who wait, the next raiser who comes, or users of an evaluation.
 
-use super::{Awaited, EncryptedServed, Pool, Queued, User};
+use super::{AskedOwn, Awaited, EncryptedServed, Holder, Pool, Queued, User, blocking};
 use crate::error::Error;
-use helba::Task;
+use helba::{Event, Task};
 use host::{lock, os_rng};
+use protocol::products::ProductStep;
 use protocol::{TaskKind, Updates, UserKeys};
 use rand::Rng;
 use std::sync::{Arc, Mutex};
@@ -13,6 +14,11 @@ use wire::{DecideReply, RaiseTask, Ticket};
 
 /// The time after which a task of the bandit's own is given to the next raiser.
 const TASK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Whether a task is the first step of an update by products.
+fn begins(task: &Task) -> bool {
+    matches!(task.kind, TaskKind::Product { step: ProductStep::Statistics, .. })
+}
 
 /// Who has the task of a raise.
 pub(super) enum GivenTo {
@@ -66,7 +72,7 @@ impl EncryptedServed {
         let mut tasks = vec![task.clone()];
         // A user may be one who must not answer a step of an update by products.
         if self.created.plan.updates == Updates::Slots {
-            tasks.extend(self.own_task());
+            tasks.extend(self.own_task(None));
         }
         let mut pool = lock(&self.pool);
         let Err(mut tasks) = pool.give(tasks, |_| true) else { return Ok(GivenTo::Raiser) };
@@ -102,22 +108,44 @@ impl EncryptedServed {
     pub(in crate::bandits::encrypted) fn task_for(&self, raises: bool) -> Option<RaiseTask> {
         let plan = &self.created.plan;
         let may = raises || (plan.updates, plan.keys) == (Updates::Slots, UserKeys::Shared);
-        if may && !lock(&self.pool).has_raiser() { self.own_task() } else { None }
+        if may && !lock(&self.pool).has_raiser() { self.own_task(None) } else { None }
     }
 
-    /// The task of the bandit's own, unless a raiser has it. The events that it follows from are on disk when
+    /// The task of the bandit's own, for the holder `to` who came for tasks, or for somebody else. `None`
+    /// while somebody has it, or others than `to` are asked; and for the first step of an update by products
+    /// while many ask and another update has ended a moment ago
+    /// ([`Pace`](crate::bandits::encrypted::pace::Pace)). The events that it follows from are on disk when
     /// this returns: after a loss of power the same task would else have another mask, or another sum.
-    pub(in crate::bandits::encrypted) fn own_task(&self) -> Option<RaiseTask> {
+    pub(in crate::bandits::encrypted) fn own_task(&self, to: Option<&Holder>) -> Option<RaiseTask> {
         let (Task { id, kind, masked }, written) = {
-            let live = lock(&self.live);
-            (live.bandit.task()?, live.flush())
+            let mut pool = lock(&self.pool);
+            let mut live = lock(&self.live);
+            let task = live.bandit.task()?;
+            let given = pool.asked.as_ref().filter(|asked| asked.task == task.id);
+            let is_new = given.is_none();
+            if let Some(given) = given {
+                if given.when.elapsed() < TASK_PATIENCE {
+                    return None;
+                }
+                // One who is alone may be slow, and is asked for stages all the same.
+                if let Some(silent) = given.to.clone().filter(|silent| pool.has_another(silent)) {
+                    pool.holders.rest(&silent, task.id, Instant::now());
+                }
+            }
+            if to.is_some_and(|to| pool.is_passed_over(to)) {
+                return None;
+            }
+            let (task, written) = match is_new && begins(&task) {
+                true if !lock(&self.pace).pause(Instant::now()).is_zero() => return None,
+                true if live.bandit.closes_early() => {
+                    let more = live.change(&self.shared.engine, &Event::Closed).map(|more| more.ticket);
+                    (live.bandit.task()?, more)
+                }
+                _ => (task, live.flush()),
+            };
+            pool.asked = Some(AskedOwn { task: task.id, when: Instant::now(), to: to.cloned() });
+            (task, written)
         };
-        let mut pool = lock(&self.pool);
-        if pool.asked.is_some_and(|(last, when)| last == id && when.elapsed() < TASK_PATIENCE) {
-            return None;
-        }
-        pool.asked = Some((id, Instant::now()));
-        drop(pool);
         if let Err(error) = written.and_then(|written| Ok(written.wait()?)) {
             tracing::error!(bandit = self.created.id, %error, "a task is not given out");
             lock(&self.pool).asked = None;
@@ -141,12 +169,40 @@ impl EncryptedServed {
         if lock(&self.pool).raisers.iter().all(|(_, raiser)| raiser.is_closed()) {
             return;
         }
-        let Some(task) = self.own_task() else { return };
+        let Some(task) = self.own_task(None) else { return };
+        let id = task.id;
         let mut pool = lock(&self.pool);
-        if pool.give(vec![task], |_| true).is_err() {
+        let passed_over: Vec<Holder> = pool
+            .raisers
+            .iter()
+            .map(|(holder, _)| holder)
+            .filter(|of| pool.is_passed_over(of))
+            .cloned()
+            .collect();
+        match pool.give(vec![task], |holder| !passed_over.contains(holder)) {
+            Ok(holder) => {
+                pool.asked = Some(AskedOwn { task: id, when: Instant::now(), to: Some(holder) });
+                self.offer_again(id);
+            }
             // All are gone: the next one who comes is asked.
-            pool.asked = None;
+            Err(_) => pool.asked = None,
         }
+    }
+
+    /// Offers a task of the bandit's own to another raiser who waits, if the one who has it is silent.
+    pub(in crate::bandits::encrypted) fn offer_again(self: &Arc<Self>, task: u64) {
+        let served = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(TASK_PATIENCE).await;
+            let waits = move || {
+                if lock(&served.live).bandit.task().is_some_and(|waits| waits.id == task) {
+                    served.offer_task();
+                }
+                Ok(())
+            };
+            // The process ends if that fails.
+            let _ = blocking(waits).await;
+        });
     }
 }
 
@@ -169,7 +225,7 @@ mod tests {
                 pool.tickets.insert(ticket, oneshot::channel().1);
                 pool.queued.push_back(Queued { tasks: vec![task], not: Vec::new() });
                 pool.fetched.insert(id, "one".into());
-                pool.asked = Some((id, Instant::now()));
+                pool.asked = Some(AskedOwn { task: id, when: Instant::now(), to: None });
             }
             drop(Raising { pool: &pool, task: id, tickets: vec![ticket] });
         }
