@@ -70,6 +70,12 @@ pub fn largest_entry(shape: Shape) -> f64 {
     (1.0 + indicator_error(shape.arm_slots)).powi(shape.arm_slots as i32) + 0.5
 }
 
+/// A lower bound on the largest entry of a decrypted answer of stages, noise included: that of the winner is
+/// 0.3 at least, whatever number of arms is equal and best (the tests of `circuits::maximum` and
+/// `circuits::ranks`). All entries are smaller where differences have left the range of the comparison, or
+/// where a holder of the key has moved them. In one raise equal arms multiply, and have no such bound.
+pub const LEAST_WINNER: f64 = 0.25;
+
 #[cfg(test)]
 mod tests {
     use super::*;

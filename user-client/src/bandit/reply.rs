@@ -2,7 +2,7 @@
 
 use super::{BanditDevice, MaskedTask};
 use crate::Error;
-use protocol::{Answers, DecisionId, exchange};
+use protocol::{Answers, DecisionId, Exchanging, exchange};
 use wire::{DecideReply, Decision, Ticket, TraceQuestion};
 use zeroize::Zeroize;
 
@@ -21,9 +21,10 @@ pub struct Choice {
     pub model_feedbacks: u64,
     /// How many decisions the evaluation made, as the server states it.
     pub users: u32,
-    /// Whether every entry is above −0.5 and below [`protocol::exchange::largest_entry`]; with `answers:
-    /// scores`, whether every z and u is one that a model of that many feedbacks can have. If not, somebody's
-    /// scores were outside the range of the comparison, or the server deviates from the protocol, and the arm
+    /// Whether every entry is above −0.5 and below [`protocol::exchange::largest_entry`], and of a decision
+    /// in stages one at least [`protocol::exchange::LEAST_WINNER`]; with `answers: scores`, whether every z
+    /// and u is one that a model of that many feedbacks can have. If not, somebody's scores were outside the
+    /// range of the comparison, or the server or a holder of the key deviates from the protocol, and the arm
     /// must not be relied on.
     pub reliable: bool,
     /// The question that the feedback answers ([`BanditDevice::feedback`]), under the trace condition and if
@@ -112,8 +113,13 @@ impl BanditDevice<'_> {
         }
         let entries = self.entries(decision, &self.users(decision, count)?)?;
         let range = -0.5..exchange::largest_entry(self.device.shape());
+        let least = match self.created.plan.exchanges {
+            Exchanging::Staged => exchange::LEAST_WINNER,
+            Exchanging::One => range.start,
+        };
         let of_user = |values: Vec<f64>| {
-            let reliable = values.iter().all(|value| range.contains(value));
+            let won = values.iter().any(|value| *value >= least);
+            let reliable = won && values.iter().all(|value| range.contains(value));
             Values { values, reliable }
         };
         Ok(entries.into_iter().map(of_user).collect())

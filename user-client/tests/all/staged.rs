@@ -159,8 +159,8 @@ impl Drop for Silent {
     }
 }
 
-/// A silent holder costs one evaluation its patience, and is asked for nothing in the next minute, whether it
-/// is alone or not. Once it answers, though late, it is asked again.
+/// A silent holder costs one evaluation its patience, with the time of the bytes at 1 MB/s, and is asked for
+/// nothing in the next minute, whether it is alone or not. Once it answers, though late, it is asked again.
 #[test]
 fn a_silent_holder_is_asked_once() {
     let patience = Duration::from_secs(8);
@@ -183,10 +183,14 @@ fn a_silent_holder_is_asked_once() {
             assert!(refused.to_string().contains("no holder of the key"), "{refused}");
         }
         // A device asks again three times, so that these were eight evaluations.
+        let waited = began.elapsed();
         assert_eq!(of_alone.taken(), 1);
-        assert!(began.elapsed() >= patience);
         let reply = of_alone.taken.lock().unwrap()[0].clone();
         let late = alone.raise(&alone.read(&reply).unwrap().tasks, None, &mut rng(2)).unwrap();
+        let bytes = (reply.len() + late.len()) as f64;
+        assert!(bytes > 4e5, "{bytes}");
+        // But for the heads of both messages.
+        assert!(waited >= patience + Duration::from_secs_f64(bytes / 1e6 - 1e-3), "{bytes}: {waited:?}");
         assert!(silent.post_raises(&created[0].id, alone.limits(), &late).is_err(), "the evaluation is over");
         alone.decide(&client, &rows, &mut rng(1)).map(drop).unwrap_err();
         assert_eq!(of_alone.taken(), 2);
@@ -205,6 +209,98 @@ fn a_silent_holder_is_asked_once() {
         assert!((0..50).any(|seed| decide(seed) == 1));
         assert!((50..54).all(|seed| decide(seed) == 1));
     });
+}
+
+/// A silent holder has a task of an update for five seconds, once: then another one that waits gets it, and
+/// all tasks of the next minute.
+#[test]
+fn a_silent_holder_holds_up_one_update() {
+    let server = Server::start("127.0.0.1:0");
+    let (client, device) = (server.client(), server.device());
+    let base = BanditConfig { answers: Answers::Scores, open_model: true, ..BanditConfig::new(4, 2) };
+    let mut config = BanditConfig { exchanges: None, ..base };
+    config.linear.schedule = bandit::Schedule::EveryRound;
+    let created = client.create_encrypted(&config).unwrap();
+    let joined = device.join(&created).unwrap();
+    let [silent, good] = ["silent", "good"].map(|name| server.client_of(name, &[Scope::Raise]));
+    let stop = Stop::default();
+    let raiser = Raiser::new(good, server.device(), RaiserOptions::default(), stop.clone(), rng(8), |_| ());
+    std::thread::scope(|scope| {
+        let _stopping = Stopping(&stop);
+        let silent = Silent::start(scope, silent.clone(), &joined);
+        eventually("it waits", || server.raisers_waiting(&created.id) == 1);
+        let play = |seed| {
+            let rows = [context(seed), context(seed + 1)];
+            let choice = joined.decide(&client, &rows, &mut rng(seed)).unwrap().choice;
+            let feedback = joined.feedback(0, &rows[0], 0.5, None, &mut rng(seed)).unwrap();
+            client.feedback_encrypted(&created.id, choice.id, &feedback).unwrap();
+        };
+        let learnt = || client.encrypted(&created.id).unwrap().status.model_feedbacks;
+        play(1);
+        eventually("it has the task", || silent.taken() == 1);
+        let began = Instant::now();
+        scope.spawn(move || raiser.run());
+        eventually("the first update", || learnt() == 1);
+        // It had the task a moment before this clock began.
+        assert!(began.elapsed() > Duration::from_secs(3), "{:?}", began.elapsed());
+        for feedbacks in 2..5 {
+            play(10 * feedbacks);
+            eventually("the next update", || learnt() == feedbacks);
+        }
+        assert_eq!(silent.taken(), 1);
+    });
+}
+
+/// A holder of the key that moves the maximum of a user makes all entries small, as an honest holder does of
+/// contexts that leave the range. The device does not rely on such an answer, though all its entries are
+/// within the range of honest ones. The control: without the move it does.
+#[test]
+fn attack_answers_without_a_winner_are_not_relied_on() {
+    let server = Server::start("127.0.0.1:0");
+    let (client, device) = (server.client(), server.device());
+    let created = client.create_encrypted(&config()).unwrap();
+    let (id, bandit) = (&created.id, device.join(&created).unwrap());
+    let bundle = wire::PublicBundle::read(&crate::server::keys().0[..]).unwrap();
+    let of_decisions = bundle.decisions.as_ref().map(|keys| (keys.evaluator.params().clone(), keys.key_id));
+    let (params, key) = of_decisions.unwrap_or((bundle.params.clone(), bundle.key_id));
+    let level = protocol::levels::PRODUCTS_LEVEL;
+    // Adds to all slots of the maxima, under their mask.
+    let moved = |frame: &[u8], by: f64| {
+        let mut masked = ckks::read_ciphertext(&params, key, level, frame).unwrap();
+        let scale = params.scale(level);
+        let constant = [vec![(by * scale) as i64], vec![0; params.n() - 1]].concat();
+        let constant = ckks::Plaintext::from_integers(&params, &constant, level, scale).unwrap();
+        let evaluator = ckks::Evaluator::new(params.clone(), ckks::EvaluationKeys::default());
+        evaluator.add_plain_assign(&mut masked, &constant).unwrap();
+        ckks::write_ciphertext(&params, key, &masked)
+    };
+    let decide = |by: f64| {
+        let asking = bandit.ask(&[&[context(1), context(2)]], &mut rng(1)).unwrap();
+        let body = asking.request().unwrap().body.to_vec();
+        std::thread::scope(|scope| {
+            let reply = scope.spawn(|| {
+                eventually("a holder waits", || server.raisers_waiting(id) == 1);
+                client.decide_several(id, bandit.limits(), 1, &body).unwrap()
+            });
+            let mut steps = 0;
+            while !reply.is_finished() {
+                let Some(tasks) = client.raises(id, bandit.limits(), 2).unwrap() else { continue };
+                let mut tasks = DecideReply::read(&tasks, bandit.limits()).unwrap();
+                steps += 1;
+                if steps == 2 {
+                    tasks.tasks[0].masked[0] = moved(&tasks.tasks[0].masked[0], by);
+                }
+                let tasks = bandit.read(&tasks.to_bytes()).unwrap().tasks;
+                let raises = bandit.raise(&tasks, None, &mut rng(2)).unwrap();
+                client.post_raises(id, bandit.limits(), &raises).unwrap();
+            }
+            assert_eq!(steps, 3);
+            bandit.read(&reply.join().unwrap()).unwrap().choice.unwrap()
+        })
+    };
+    let (honest, moved) = (decide(0.0), decide(0.5));
+    assert!(honest.reliable, "{:?}", honest.values);
+    assert!(!moved.reliable && moved.values.iter().all(|entry| entry.abs() < 0.25), "{:?}", moved.values);
 }
 
 /// A holder that comes for tasks with many requests at once, and from its second evaluation on answers for
