@@ -104,14 +104,11 @@ impl Connection {
             };
             let device = keys.map(|keys| keys.device.clone());
             let bad = |e: wire::Error| Failure::Argument(format!("token: {e}"));
-            let token = match (token, token_file, &device) {
-                (Some(token), ..) => Some(AccessToken::from_hex(token).map_err(bad)?),
-                (None, Some(file), _) => Some(AccessToken::open(&file).map_err(bad)?),
-                (None, None, device) => device.as_ref().map(|device| device.token().clone()),
-            };
-            let client = match token {
-                Some(token) => client.with_token(token),
-                None => client,
+            let client = match (token, token_file, &device) {
+                (Some(token), ..) => client.with_token(AccessToken::from_hex(token).map_err(bad)?),
+                (None, Some(file), _) => client.with_token(AccessToken::open(&file).map_err(bad)?),
+                (None, None, Some(device)) => client.with_device(device),
+                (None, None, None) => client,
             };
             let patience = Duration::try_from_secs_f64(patience);
             let patience = patience.map_err(|_| {

@@ -13,6 +13,8 @@ pub(crate) enum Failure {
     Device(Error),
     /// From opening a secret bundle.
     Opening(Box<(PathBuf, Error)>),
+    /// From opening a user's secret and the bundle of this user.
+    OpeningUser(Box<([PathBuf; 2], Error)>),
     /// Contexts of the decision with this number, counted from 0, if the call has several.
     Contexts(Option<usize>, protocol::Error),
     /// Named values that make no features.
@@ -58,6 +60,13 @@ pub(crate) fn raised(py: Python<'_>, failure: Failure) -> PyErr {
         Failure::Opening(opening) => match *opening {
             (path, error @ (Error::Wire(_) | Error::Secret(_))) => {
                 one("KeysError", format!("{}: {error}", path.display()))
+            }
+            (_, error) => of_device(py, error),
+        },
+        Failure::OpeningUser(opening) => match *opening {
+            ([secret, user], error @ (Error::Wire(_) | Error::Secret(_) | Error::OtherUser)) => {
+                let text = format!("{} with {}: {error}", secret.display(), user.display());
+                one("KeysError", text)
             }
             (_, error) => of_device(py, error),
         },
@@ -107,6 +116,7 @@ fn of_device(py: Python<'_>, error: Error) -> PyErr {
         | Error::Permissions { .. }
         | Error::WrongKeys { .. }
         | Error::OtherCommittee { .. }
+        | Error::NoSecretKeys
         | Error::NoSession { .. }
         | Error::AnswerCount { .. }
         | Error::RepeatCount { .. } => ("KeysError", error.to_string()),

@@ -43,10 +43,15 @@ class Keys:
         path: Union[str, os.PathLike[str]],
         passphrase: Union[str, bytes, None] = None,
         *,
+        user: Optional[Union[str, os.PathLike[str]]] = None,
         toy: bool = False,
-        repeats: int = ...,
+        repeats: Optional[int] = None,
         trace_answers: int = 0,
     ) -> Keys: ...
+    @staticmethod
+    def create_user(
+        secret: Union[str, os.PathLike[str]], request: Union[str, os.PathLike[str]]
+    ) -> str: ...
     @property
     def key_id(self) -> str: ...
     @property
