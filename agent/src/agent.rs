@@ -195,6 +195,8 @@ impl Agent {
         let options = RaiserOptions { rescan: inner.options.rescan, ..RaiserOptions::default() };
         let (log, of_raiser) = (inner.log.clone(), inner.stop.clone());
         let raiser = match &inner.of {
+            // Of a user with a key of its own, the owner's raiser answers.
+            Of::Keys(device) if device.enrolment().is_some() => None,
             Of::Keys(device) => {
                 let (client, device, rng) = (inner.client.clone(), device.clone(), inner.fork_rng());
                 Some(Raiser::new(client, device, options, of_raiser, rng, move |line| log(line)))
@@ -205,7 +207,7 @@ impl Agent {
         let mut raising = pin!(async {
             match raiser {
                 Some(raiser) => tokio::task::spawn_blocking(|| raiser.run()).await,
-                // A committee needs none.
+                // There is none.
                 None => std::future::pending().await,
             }
         });

@@ -13,8 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use user_client::{
-    Client, CommitteeUser, DEFAULT_REPEATS, Device, KeptSession, Opening, Passphrase, Stop, os_rng,
-    patiently, read_session,
+    Client, CommitteeUser, Device, KeptSession, Opening, Passphrase, Stop, os_rng, patiently, read_session,
 };
 use wire::AccessToken;
 
@@ -33,9 +32,13 @@ struct Arguments {
     /// PEM file of the certificate authorities to trust, instead of those that browsers trust.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Secret bundle.
+    /// Secret bundle, or with --user the secret of this user.
     #[arg(long, value_name = "FILE", required_unless_present = "committee")]
     secret: Option<PathBuf>,
+    /// Bundle of a user with a key of its own, from the owner of the bandit's keys. The agent then decides
+    /// and returns feedback for this user, and answers no tasks: the owner's raiser does.
+    #[arg(long, value_name = "FILE", requires = "secret", conflicts_with_all = ["passphrase_file", "trace_answers", "server_token_file"])]
+    user: Option<PathBuf>,
     /// Id of a committee, 64 hexadecimal digits, as its members print it. The agent offers the
     /// committee's bandits, with a session in place of a key.
     #[arg(long, value_name = "ID", conflicts_with_all = ["secret", "passphrase_file", "toy", "trace_answers", "repeats"])]
@@ -112,11 +115,11 @@ struct Arguments {
     trace_answers: u64,
     /// Number of unreliable decisions that are asked for again under the key. Each request tells the server a
     /// bit of a decryption. The parameters bound the number, by at most 55, and devices that share a key
-    /// share the bound.
+    /// share the bound [default: 5, and 0 with --user].
     ///
     /// [range: at least 0]
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_REPEATS)]
-    repeats: u64,
+    #[arg(long, value_name = "N")]
+    repeats: Option<u64>,
     /// The most open connections.
     ///
     /// [range: at least 1]
@@ -151,8 +154,16 @@ async fn serve(arguments: Arguments) -> Result<()> {
     let opening =
         Opening { toy: arguments.toy, passphrase: arguments.passphrase_file.as_ref().map(open).transpose()? };
     let device = |secret: &PathBuf| -> Result<Device> {
-        let device = Device::open(secret, &opening).with_context(|| secret.display().to_string())?;
-        Ok(device.with_most_answers(trace_answers).with_most_repeats(arguments.repeats))
+        let device = match &arguments.user {
+            Some(user) => Device::open_user(secret, user, arguments.toy)
+                .with_context(|| format!("{} with {}", secret.display(), user.display()))?,
+            None => Device::open(secret, &opening).with_context(|| secret.display().to_string())?,
+        };
+        let device = device.with_most_answers(trace_answers);
+        Ok(match arguments.repeats {
+            Some(most) => device.with_most_repeats(most),
+            None => device,
+        })
     };
     let device = arguments.secret.as_ref().map(device).transpose()?;
     let client = match arguments.ca {
@@ -160,10 +171,10 @@ async fn serve(arguments: Arguments) -> Result<()> {
         None => Client::new(&server)?,
     };
     let token = arguments.server_token_file.as_deref().map(AccessToken::open).transpose()?;
-    let token = token.or_else(|| device.as_ref().map(|device| device.token().clone()));
-    let client = match token {
-        Some(token) => client.with_token(token),
-        None => client,
+    let client = match (token, &device) {
+        (Some(token), _) => client.with_token(token),
+        (None, Some(device)) => client.with_device(device),
+        (None, None) => client,
     };
     // A log on a full disk must not end the program.
     let log = |line: &str| tell!("helba-agent: {line}");
