@@ -85,6 +85,12 @@ impl Server {
         Client::new(&self.url()).unwrap().with_token(self.device().token().clone())
     }
 
+    /// A client on a line on which every byte comes so late.
+    pub(crate) fn client_behind(&self, late: Duration) -> Client {
+        let line = testkit::late_line(self.address, late).unwrap();
+        Client::new(&format!("http://{line}")).unwrap().with_token(self.device().token().clone())
+    }
+
     /// The number of holders of the key that wait for tasks of a bandit.
     pub(crate) fn raisers_waiting(&self, bandit: &str) -> usize {
         self.state.raisers_waiting(bandit)

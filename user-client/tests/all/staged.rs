@@ -80,6 +80,38 @@ fn a_server_decides_in_stages() {
     });
 }
 
+/// A decision takes one round trip, and one more for each exchange, of which stages have three here: no step
+/// waits for a raiser that is on its way back.
+#[test]
+fn exchanges_take_a_round_trip_each() {
+    let late = Duration::from_millis(250);
+    let server = Server::start("127.0.0.1:0");
+    let (client, device) = (server.client_behind(late), server.device());
+    let rows = [context(1), context(2)];
+    let trips = |config: &BanditConfig, exchanges: u32| {
+        let bandit = device.join(&server.client().create_encrypted(config).unwrap()).unwrap();
+        let stop = Stop::default();
+        let of_raiser = (exchanges > 1).then(|| {
+            let options =
+                RaiserOptions { bandits: [bandit.created().id.clone()].into(), ..Default::default() };
+            Raiser::new(client.clone(), server.device(), options, stop.clone(), rng(8), |_| ())
+        });
+        std::thread::scope(|scope| {
+            let _stopping = Stopping(&stop);
+            if let Some(raiser) = of_raiser {
+                scope.spawn(move || raiser.run());
+                eventually("both wait", || server.raisers_waiting(&bandit.created().id) == 2);
+            }
+            let began = Instant::now();
+            bandit.decide(&client, &rows, &mut rng(1)).unwrap();
+            let (took, trips) = (began.elapsed(), 2 * late * (1 + exchanges));
+            assert!(took >= trips && took < trips + 2 * late * exchanges, "{exchanges}: {took:?}");
+        });
+    };
+    trips(&config(), 3);
+    trips(&BanditConfig::new(4, 2), 1);
+}
+
 /// Users of one evaluation get their own arms.
 #[test]
 fn users_share_a_staged_evaluation() {
