@@ -108,7 +108,7 @@ export class User {
         throw named("ValueError", `committee must be the id of the committee, ${why}`);
       }
       const authorization = token === undefined ? undefined : bearer(token);
-      const connection = new Connection(String(url), () => authorization, timeout, observe && ((told) => observe(observed(told))));
+      const connection = new Connection(String(url), () => ({ authorization }), timeout, observe && ((told) => observe(observed(told))));
       await start();
       const bytes = session === undefined || ArrayBuffer.isView(session) ? session : new Uint8Array(session);
       const device = await deviceOf(connection, committee, bytes, signal);

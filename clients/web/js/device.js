@@ -49,11 +49,13 @@ export class Operations {
     this.#exchange = exchange;
   }
 
-  /** Opens a secret bundle. */
-  open({ bytes, passphrase, toy, repeats }) {
+  /** Opens a secret bundle, or with `user`, the bundle of a user with a key of its own, the secret of this user. */
+  open({ bytes, passphrase, user, toy, repeats }) {
     const secret = passphrase === undefined ? undefined : new TextEncoder().encode(passphrase);
+    const { Keys } = this.#device;
     try {
-      this.#keys = this.#device.Keys.open(bytes, secret, toy, repeats);
+      if (user && secret) throw named("ValueError", "a passphrase is for a sealed secret bundle: give none with user");
+      this.#keys = user ? Keys.openUser(bytes, user, toy, repeats) : Keys.open(bytes, secret, toy, repeats);
     } finally {
       // The module zeroes its copies.
       bytes.fill(0);
@@ -70,9 +72,12 @@ export class Operations {
   /** Opens a connection to a server, and checks that it has the public half of the keys, if there are keys. */
   async connect({ client, server, token, timeout, observe }, signal) {
     const given = token === undefined ? undefined : bearer(token);
-    const authorization = () => given ?? this.#keys?.authorization();
+    const credentials = () =>
+      given === undefined
+        ? { authorization: this.#keys?.authorization(), "helba-enrolment": this.#keys?.enrolment() }
+        : { authorization: given };
     const told = observe ? (exchange) => this.#exchange(client, exchange) : undefined;
-    const connection = new Connection(server, authorization, timeout, told);
+    const connection = new Connection(server, credentials, timeout, told);
     if (this.#keys) this.#keys.checkServer(await connection.json("GET", "keys", { signal }));
     this.#connections.set(client, connection);
   }

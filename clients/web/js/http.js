@@ -56,11 +56,12 @@ export function bearer(token) {
 export class Connection {
   /**
    * @param {string} server `https://HOST[:PORT]`, or on the machine itself `http://localhost:PORT`
-   * @param {() => string | undefined} authorization the value of the header, now, if there is a token
+   * @param {() => Record<string, string | undefined>} credentials the headers that say who asks, now: `authorization`, if there is a
+   *   token, and `helba-enrolment` of a user with a key of its own
    * @param {number} timeout milliseconds for one request
    * @param {(exchange: object) => void} [observe] is told of every exchange
    */
-  constructor(server, authorization, timeout, observe) {
+  constructor(server, credentials, timeout, observe) {
     let url;
     try {
       url = new URL(server);
@@ -71,7 +72,7 @@ export class Connection {
       throw named("ValueError", `${server}: give the server as https://HOST:PORT`);
     }
     this.server = url.href.replace(/\/+$/, "");
-    this.authorization = authorization;
+    this.credentials = credentials;
     this.timeout = timeout;
     this.observe = observe;
     // By this number the server tells senders apart whose contexts spoil an evaluation.
@@ -108,11 +109,11 @@ export class Connection {
 
   async send(method, path, { body, type, headers = {}, signal, most, timeout = this.timeout }) {
     const began = performance.now();
-    const authorization = this.authorization();
+    const credentials = this.credentials();
     const limit = AbortSignal.timeout(timeout);
     const either = signal ? AbortSignal.any([signal, limit]) : limit;
     if (type) headers["content-type"] = type;
-    if (authorization !== undefined) headers.authorization = authorization;
+    for (const [name, value] of Object.entries(credentials)) if (value !== undefined) headers[name] = value;
     const unreachable = (error) => {
       if (signal?.aborted) return named("AbortError", "the request was aborted");
       const why = limit.aborted ? `nothing came within ${timeout / 1000} s` : error.message;

@@ -33,18 +33,20 @@ export class RefusedError extends HelbaError {
   readonly detail: string;
 }
 
-/** The secret keys of a bandit. They and all computations are in a worker of their own. */
+/** The secret keys of a bandit, or the key of a user with one of its own. They and all computations are in a worker of their own. */
 export class Keys {
   private constructor();
   /**
-   * Opens the bytes of a secret bundle. The bytes are copied into the worker, and the caller should overwrite its own.
-   * Rejects with `KeysError`.
+   * Opens the bytes of a secret bundle, or with `user` the secret of this user. The bytes are copied into the worker, and the caller should
+   * overwrite its own. Rejects with `KeysError`.
    * @param passphrase of a sealed bundle. A string cannot be wiped from memory.
    */
   static open(
     bundle: ArrayBuffer | Uint8Array,
     passphrase?: string,
     options?: CallOptions & {
+      /** Of a user with a key of its own: the bundle that the owner of the bandit's keys made for it, which has no secret. */
+      user?: ArrayBuffer | Uint8Array;
       /** Accepts keys without security, for tests. */
       toy?: boolean;
       /**

@@ -86,12 +86,12 @@ export class Keys {
     Object.assign(this, described);
   }
 
-  static async open(bundle, passphrase, { toy = false, repeats = 0, signal } = {}) {
+  static async open(bundle, passphrase, { user, toy = false, repeats = 0, signal } = {}) {
     const calls = new Calls();
     try {
       // The worker zeroes what it gets, so that it gets a copy.
       const bytes = ArrayBuffer.isView(bundle) ? new Uint8Array(bundle) : new Uint8Array(bundle).slice();
-      const argument = { bytes, passphrase, toy, repeats };
+      const argument = { bytes, passphrase, user: user && new Uint8Array(user), toy, repeats };
       return new Keys(calls, await calls.call("open", argument, { signal, transfer: [bytes.buffer] }));
     } catch (error) {
       calls.close("the keys were not opened");

@@ -41,7 +41,7 @@ impl From<DeviceError> for Failure {
                 let message = DeviceError::Refused(problem.clone()).to_string();
                 Failure { name: "RefusedError", message, problem: Some(problem) }
             }
-            DeviceError::WrongKeys { .. } => Self::keys(error),
+            DeviceError::WrongKeys { .. } | DeviceError::NoSecretKeys => Self::keys(error),
             DeviceError::BadSealedDecision | DeviceError::BadId | DeviceError::Protocol(_) => {
                 Self::value(error)
             }

@@ -9,18 +9,19 @@ mod transform;
 
 use failure::Failure;
 use js_sys::Array;
-use protocol::BanditConfig;
+use protocol::{BanditConfig, UserKeys};
 use rand_chacha::ChaCha20Rng;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use user_client::{BanditDevice, Device, MaskedTask, Passphrase, Pending, Target, explore};
 use wasm_bindgen::prelude::*;
-use wire::{Created, Manifest};
+use wire::{Created, Enrolment, Manifest, UserBundle, UserSecret};
 use zeroize::Zeroizing;
 
 type Result<T> = std::result::Result<T, Failure>;
 
-/// The secret keys of a bandit, which are zeroed when all that was made of them is freed.
+/// The secret keys of a bandit, or the key of a user with one of its own. They are zeroed when all that was
+/// made of them is freed.
 #[wasm_bindgen]
 pub struct Keys(Arc<Device>);
 
@@ -48,6 +49,22 @@ impl Keys {
             (None, true) => return Err(Failure::keys("the bundle is sealed: give its passphrase")),
             (Some(_), false) => return Err(Failure::keys("the bundle is not sealed: give no passphrase")),
         };
+        Self::checked(device, toy, repeats)
+    }
+
+    /// Opens the bytes of the secret of a user with a key of its own, and those of the bundle that the owner
+    /// of the bandit's keys made for it. The rest is that of [`Keys::open`].
+    ///
+    /// # Errors
+    /// `KeysError`, also for the bundle of another user.
+    #[wasm_bindgen(js_name = openUser)]
+    pub fn open_user(secret: Vec<u8>, user: &[u8], toy: bool, repeats: u32) -> Result<Keys> {
+        let secret = UserSecret::read(&Zeroizing::new(secret)).map_err(Failure::keys)?;
+        let user = UserBundle::read(user).map_err(Failure::keys)?;
+        Self::checked(Device::of_user(secret, user).map_err(Failure::keys)?, toy, repeats)
+    }
+
+    fn checked(device: Device, toy: bool, repeats: u32) -> Result<Keys> {
         if device.params().spec().security == ckks::Security::None && !toy {
             return Err(Failure::keys(
                 "the bundle holds a toy key, which protects nothing: use one that was generated without --toy",
@@ -65,6 +82,11 @@ impl Keys {
     /// The value of the header `Authorization`.
     pub fn authorization(&self) -> String {
         self.0.token().authorization().to_string()
+    }
+
+    /// The value of the header `helba-enrolment`, of a user with a key of its own.
+    pub fn enrolment(&self) -> Option<String> {
+        self.0.enrolment().map(Enrolment::to_header)
     }
 
     /// Checks that the server of the manifest `json` has the public half of these keys.
@@ -236,6 +258,7 @@ impl Bandit {
         if tasks.is_empty() {
             return Ok(None);
         }
+        self.check_raises()?;
         Ok(Some(self.device.raise(&tasks, None, &mut self.rng)?))
     }
 
@@ -245,6 +268,7 @@ impl Bandit {
     /// `AnswerError`.
     #[wasm_bindgen(js_name = raiseTasks)]
     pub fn raise_tasks(&mut self, reply: &[u8]) -> Result<Vec<u8>> {
+        self.check_raises()?;
         let tasks = self.device.read(reply)?.tasks;
         Ok(self.device.raise(&tasks, None, &mut self.rng)?)
     }
@@ -266,6 +290,19 @@ impl Bandit {
             .feedback(*arm, features, reward, question.as_ref(), &mut self.rng)
             .map_err(Failure::value)?;
         Ok(Feedback { decision: decision.to_string(), body })
+    }
+}
+
+impl Bandit {
+    /// Refuses to answer tasks for users with keys of their own: that takes a clock, and the owner's list of
+    /// removed users.
+    fn check_raises(&self) -> Result<()> {
+        match self.device.created().plan.keys {
+            UserKeys::Shared => Ok(()),
+            UserKeys::Own => Err(Failure::keys(
+                "the users have keys of their own: helba-raiser of the owner answers tasks",
+            )),
+        }
     }
 }
 

@@ -7,6 +7,7 @@ import { type Bandit as SharedBandit, Decision as SharedDecision, KeysError, Use
 
 export async function play(bundle: ArrayBuffer, rows: Float64Array[], patience: AbortSignal): Promise<number> {
   const keys: Keys = await Keys.open(bundle, "correct horse", { repeats: 2, signal: patience });
+  await Keys.open(bundle, undefined, { user: new Uint8Array(bundle) });
   const [least, most]: [number, number] = keys.features;
   const seen: number[] = [];
   const observe = (exchange: Exchange): void => void seen.push(exchange.sent.bytes, exchange.received.first.length);
