@@ -104,7 +104,7 @@ const FIELDS: [Field; 21] = [
         "comparison_bits",
         "6, 8 or 10",
         &["5", "7", "12"],
-        "The comparison resolves 2⁻ᵇ of the range of scores. More bits take levels and time, and with a tangent and up to four arms keys of `--width root`.",
+        "The comparison resolves 2⁻ᵇ of the range of scores. More bits take levels and time, and with a tangent and up to eight arms keys of `--width root`.",
     ),
     (
         "sqrt_degree",

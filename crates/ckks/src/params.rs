@@ -278,6 +278,16 @@ pub const LOGN14_LOGQP409_DEPTH11: ParamsSpec = ParamsSpec {
     ..LOGN14_LOGQP409_DEPTH9
 };
 
+/// 12 levels of 28 bits, for evaluations alone. log₂(QP) = 409 at N = 2¹⁴.
+pub const LOGN14_LOGQP409_DEPTH12: ParamsSpec = ParamsSpec {
+    name: "logn14-logqp409-depth12",
+    log_q0: 37,
+    depth: 12,
+    log_scale: 28,
+    log_p: &[36],
+    ..LOGN14_LOGQP409_DEPTH9
+};
+
 /// For tests only: the primes of [`LOGN14_LOGQP409_DEPTH11`] in a ring that is far too small for them. No
 /// security.
 pub const TOY_LOGN12_DEPTH11: ParamsSpec =
@@ -359,7 +369,7 @@ impl ParamsSpec {
 
     /// The sets of rings for evaluations alone, those of fewer levels first.
     pub fn evaluations() -> &'static [ParamsSpec] {
-        &[LOGN14_LOGQP409_DEPTH9, LOGN14_LOGQP409_DEPTH11, TOY_LOGN12_DEPTH11]
+        &[LOGN14_LOGQP409_DEPTH9, LOGN14_LOGQP409_DEPTH11, LOGN14_LOGQP409_DEPTH12, TOY_LOGN12_DEPTH11]
     }
 
     /// The sets of the ring of scores, in each tier the smallest ring first.
@@ -781,7 +791,7 @@ mod tests {
     #[test]
     fn rings_of_evaluations_keep_the_quantum_column() {
         let secure = ParamsSpec::evaluations().iter().filter(|spec| spec.security != Security::None);
-        assert_eq!(secure.clone().count(), 2);
+        assert_eq!(secure.clone().count(), 3);
         for spec in secure {
             assert!(spec.validate().unwrap().log_qp() <= 409.0);
             let more = ParamsSpec { log_q0: spec.log_q0 + 1, ..*spec };

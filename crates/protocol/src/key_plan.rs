@@ -30,7 +30,8 @@ const SETS_256: [ParamsSpec; 2] = [ckks::LOGN16_LOGQP825_DEPTH17, ckks::LOGN16_L
 const TOYS: [ParamsSpec; 2] = [ckks::TOY_LOGN12_DEPTH21, ckks::TOY_LOGN14_DEPTH22];
 
 /// The parameter sets of rings for evaluations alone, for 128 bits of security, those of fewer levels first.
-const EVALUATION_SETS: [ParamsSpec; 2] = [ckks::LOGN14_LOGQP409_DEPTH9, ckks::LOGN14_LOGQP409_DEPTH11];
+const EVALUATION_SETS: [ParamsSpec; 3] =
+    [ckks::LOGN14_LOGQP409_DEPTH9, ckks::LOGN14_LOGQP409_DEPTH11, ckks::LOGN14_LOGQP409_DEPTH12];
 
 /// The parameter set of rings for evaluations alone, for tests.
 const EVALUATION_TOYS: [ParamsSpec; 1] = [ckks::TOY_LOGN12_DEPTH11];
@@ -68,7 +69,7 @@ pub struct KeyPlan {
 }
 
 /// A ring in which evaluations alone are computed, because their circuit has few levels: of bandits with a
-/// tangent and at most four arms. It has a secret key of its own.
+/// tangent and at most eight arms. It has a secret key of its own.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DecisionKeys {
     /// The parameters.

@@ -35,9 +35,9 @@ fn shipped_sets_carry_their_shapes_at_128_bits() {
         let keys = KeyPlan::new(Shape::for_problem(d, k), false, WidthShape::default()).unwrap();
         assert_eq!((keys.params.security.bits(), keys.scores.params.security.bits()), (128, 128));
         assert_eq!((keys.params.log_n, plan.users >= 4), (15, true), "d = {d}, K = {k}");
-        // Evaluations of up to four arms have a ring of their own.
+        // Evaluations of up to eight arms have a ring of their own.
         let own = keys.decisions.as_ref().map(|keys| (keys.params.log_n, keys.params.security.bits()));
-        assert_eq!(own, (k <= 4).then_some((14, 128)), "d = {d}, K = {k}");
+        assert_eq!(own, (k <= 8).then_some((14, 128)), "d = {d}, K = {k}");
         // Of the answers, whose modulus is none of these.
         assert_eq!(keys.answers.params.validate().unwrap().spec().security.bits(), 128);
     }
@@ -324,5 +324,5 @@ fn keys_reach_the_levels_of_their_use() {
         }
         shapes += 1;
     }
-    assert_eq!((shapes, circuits), (48, 184));
+    assert_eq!((shapes, circuits), (48, 176));
 }
