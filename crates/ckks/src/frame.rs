@@ -256,21 +256,21 @@ fn unpack_words(bytes: &[u8], limb: &mut [u64]) -> u64 {
     largest.into()
 }
 
-/// Unpacks residues of `bits` < 64 bits and returns the largest.
+/// Unpacks residues of `bits` ≤ [`Modulus::MAX_BITS`] bits and returns the largest.
 fn unpack_bits(bytes: &[u8], bits: u32, limb: &mut [u64]) -> u64 {
-    let mask = (1u64 << bits) - 1;
-    let mut words = bytes.as_chunks().0.iter();
-    let (mut word, mut filled, mut largest) = (0u128, 0, 0);
-    for x in limb {
-        if filled < bits {
-            let next = words.next().map_or(0, |w| u64::from_le_bytes(*w));
-            word |= u128::from(next) << filled;
-            filled += 64;
+    // Eight residues fill whole bytes, and each is within the eight bytes from the one where it begins.
+    const GROUP: usize = 8;
+    let (bits, mask) = (bits as usize, (1u64 << bits) - 1);
+    let places: [(usize, usize); GROUP] = std::array::from_fn(|k| (k * bits / 8, k * bits % 8));
+    let mut largest = 0;
+    for (xs, group) in limb.chunks_exact_mut(GROUP).zip(bytes.chunks_exact(bits)) {
+        let mut padded = [0; 64];
+        padded[..bits].copy_from_slice(group);
+        for (x, (byte, shift)) in xs.iter_mut().zip(places) {
+            let word = padded[byte..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+            *x = word >> shift & mask;
+            largest = largest.max(*x);
         }
-        *x = word as u64 & mask;
-        largest = largest.max(*x);
-        word >>= bits;
-        filled -= bits;
     }
     largest
 }

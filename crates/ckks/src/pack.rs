@@ -134,7 +134,7 @@ impl Packer {
     fn carry(&mut self, log: usize, mut pack: Undivided) -> Result<usize, Error> {
         let mut k = log;
         while let Some(earlier) = self.packs[k].take() {
-            pack = self.merge(k, earlier, Some(&pack))?;
+            pack = self.merge(k, earlier, Some(pack))?;
             k += 1;
         }
         self.packs[k] = Some(pack);
@@ -148,7 +148,7 @@ impl Packer {
         let mut later: Option<Undivided> = None;
         for k in 0..log {
             later = match (self.packs[k].take(), later) {
-                (Some(earlier), later) => Some(self.merge(k, earlier, later.as_ref())?),
+                (Some(earlier), later) => Some(self.merge(k, earlier, later)?),
                 (None, Some(pack)) => Some(self.merge(k, pack, None)?),
                 (None, None) => None,
             };
@@ -169,17 +169,19 @@ impl Packer {
     }
 
     /// The pack of two packs of stage `k`. Without a second pack, its positions stay empty.
-    fn merge(&self, k: usize, first: Undivided, second: Option<&Undivided>) -> Result<Undivided, Error> {
+    fn merge(&self, k: usize, mut first: Undivided, second: Option<Undivided>) -> Result<Undivided, Error> {
         let Stage { element, shift } = &self.stages[k];
         let basis = self.evaluator.params().qp_basis(self.level);
-        let (mut sum, mut difference) = (first.clone(), first);
-        if let Some(second) = second {
-            for (part, second) in second.parts.iter().enumerate() {
-                let shifted = second.mul(basis, shift);
-                sum.parts[part].add_assign(basis, &shifted);
-                difference.parts[part].sub_assign(basis, &shifted);
+        let (mut sum, difference) = match second {
+            Some(mut second) => {
+                for (first, second) in first.parts.iter_mut().zip(&mut second.parts) {
+                    second.mul_assign(basis, shift);
+                    first.sum_and_difference_assign(basis, second);
+                }
+                (first, second)
             }
-        }
+            None => (first.clone(), first),
+        };
         self.evaluator.add_image_assign(Op::Pack, &mut sum, difference, *element)?;
         Ok(sum)
     }

@@ -61,14 +61,14 @@ impl SeededCoefficients {
         }
         let basis = params.q_basis(self.level);
         let noise: Vec<i64> = places.iter().map(|_| crate::mask::flood(self.scale, bits, rng)).collect();
-        let mut c0 = self.c0.clone();
-        c0.for_each_limb(|i, limb| {
-            let m = basis.modulus(i);
-            for (&place, &noise) in places.iter().zip(&noise) {
-                limb[place] = m.add(limb[place], m.reduce_i128(noise.into()));
+        let mut named = Poly::<Coeff>::zero(places.len().max(1), self.c0.limbs());
+        named.for_each_limb(|i, limb| {
+            let (m, all) = (basis.modulus(i), self.c0.limb(i));
+            for ((x, &place), &noise) in limb.iter_mut().zip(places).zip(&noise) {
+                *x = m.add(all[place], m.reduce_i128(noise.into()));
             }
         });
-        let places = places.iter().copied();
-        Ok(write_partial_ciphertext(params, key, &c0, places, &self.seed, self.level, self.scale))
+        let all = 0..places.len();
+        Ok(write_partial_ciphertext(params, key, &named, all, &self.seed, self.level, self.scale))
     }
 }

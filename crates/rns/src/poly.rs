@@ -141,6 +141,11 @@ impl<D: Domain> Poly<D> {
         self.zip(basis, b, simd::sub_assign);
     }
 
+    /// (self, b) ← (self + b, self − b), for polynomials of as many limbs.
+    pub fn sum_and_difference_assign(&mut self, basis: &Basis, b: &mut Self) {
+        Self::for_each_limb_pair(self, b, |i, x, y| simd::sum_and_difference(basis.modulus(i), x, y));
+    }
+
     /// self ← −self.
     pub fn neg_assign(&mut self, basis: &Basis) {
         self.for_each_limb(|i, limb| simd::neg_assign(basis.modulus(i), limb));

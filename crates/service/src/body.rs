@@ -136,9 +136,9 @@ impl Bodies {
                 return Err(Rejection::BodyTooLarge { limit });
             }
             if length > bytes.capacity() {
-                // The buffer doubles as a vector does, but not beyond what may arrive, and the budget is
-                // charged before it grows.
-                let capacity = length.max(2 * bytes.capacity()).min(most.max(length)).max(length);
+                // The buffer doubles as a vector does, from what no budget bounds on, but not beyond what may
+                // arrive, and the budget is charged before it grows.
+                let capacity = (2 * bytes.capacity()).max(SMALL_BYTES).min(most).max(length);
                 if let Err(rejection) = self.charge(&mut memory, capacity) {
                     drop(bytes);
                     reader.discard().await;

@@ -35,13 +35,15 @@ impl EncryptedBandit {
             let id = self.state.decision_id(round).to_string();
             return Err(protocol::Error::UnknownDecision { id }.into());
         }
-        let feedback = self.read_feedback(engine, frame)?;
+        let mut sum = self.read_feedback(engine, frame)?;
         let s = &mut self.state;
-        engine.scores_evaluator().add_assign(Arc::make_mut(&mut s.sum), &feedback)?;
         s.answered.answer(round);
         s.given.answered(round);
         s.feedbacks += 1;
-        self.add_counters(engine, &feedback)?;
+        self.add_counters(engine, &sum)?;
+        // The state before this event has the earlier sum too, so that adding in place would copy it.
+        engine.scores_evaluator().add_assign(&mut sum, &self.state.sum)?;
+        self.state.sum = Arc::new(sum);
         self.close_if_due(engine)?;
         Ok(self.state.receipt(round))
     }

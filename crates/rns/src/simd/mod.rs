@@ -175,6 +175,10 @@ kernel! {
     pub fn sub_assign(m: &Modulus, a: &mut [u64], b: &[u64]) same_length a.len(), b.len()
 }
 kernel! {
+    /// (a, b) ← (a + b, a − b).
+    pub(crate) fn sum_and_difference(m: &Modulus, a: &mut [u64], b: &mut [u64]) same_length a.len(), b.len()
+}
+kernel! {
     /// a ← −a.
     pub(crate) fn neg_assign(m: &Modulus, a: &mut [u64]) same_length a.len()
 }
@@ -393,6 +397,11 @@ pub(crate) mod tests {
             let wide = |x: u64| u128::from(x);
             both!(add_assign(&b), a, |i| big(wide(a[i]) + wide(b[i])));
             both!(sub_assign(&b), a, |i| big(wide(a[i]) + wide(q) - wide(b[i])));
+            both!(sum_and_difference(&mut b.clone()), a, |i| big(wide(a[i]) + wide(b[i])));
+            let mut difference = b.clone();
+            on(kernel, || sum_and_difference(&m, &mut a.clone(), &mut difference));
+            let slow: Vec<u64> = (0..n).map(|i| big(wide(a[i]) + wide(q) - wide(b[i]))).collect();
+            prop_assert_eq!(&difference, &slow, "sum_and_difference");
             both!(neg_assign(), a, |i| big(wide(q) - wide(a[i])));
             both!(mul_assign(&b), a, |i| big(wide(a[i]) * wide(b[i])));
             both!(mul_into(&b, &c), a, |i| big(wide(b[i]) * wide(c[i])));

@@ -23,6 +23,13 @@ pub(super) fn sub_assign(m: &Modulus, a: &mut [u64], b: &[u64]) {
 }
 
 #[inline(always)]
+pub(super) fn sum_and_difference(m: &Modulus, a: &mut [u64], b: &mut [u64]) {
+    for (x, y) in a.iter_mut().zip(b) {
+        (*x, *y) = (m.add(*x, *y), m.sub(*x, *y));
+    }
+}
+
+#[inline(always)]
 pub(super) fn neg_assign(m: &Modulus, a: &mut [u64]) {
     for x in a {
         *x = m.neg(*x);

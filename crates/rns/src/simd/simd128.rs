@@ -7,7 +7,8 @@
 pub(super) use super::scalar::{
     add_assign, add_constant, combine_into, combine_pair_into, gather_into, inner_products_short_into,
     lift_into, mul_constant_add, mul_constant_assign, neg_assign, pair_products_into, rounded_sum_into,
-    signed_into, signed_ranks_into, split_in_place, sub_assign, sum_of_products_into, take_residues,
+    signed_into, signed_ranks_into, split_in_place, sub_assign, sum_and_difference, sum_of_products_into,
+    take_residues,
 };
 
 use super::operands::{Input, NttKernel, Output, bit_reverse};

@@ -55,6 +55,7 @@ macro_rules! recompiled {
 recompiled! {
     add_assign(m: &Modulus, a: &mut [u64], b: &[u64]);
     sub_assign(m: &Modulus, a: &mut [u64], b: &[u64]);
+    sum_and_difference(m: &Modulus, a: &mut [u64], b: &mut [u64]);
     neg_assign(m: &Modulus, a: &mut [u64]);
     add_constant(m: &Modulus, a: &mut [u64], c: u64);
     signed_ranks_into(out: &mut [i64], words: &[u64], table: &[u64]);
