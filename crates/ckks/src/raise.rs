@@ -90,6 +90,11 @@ impl Places {
 ///
 /// Under a uniform mask a value v of a coefficient comes back wrong by a multiple of q with probability
 /// |v|/q, and then all slots do.
+///
+/// It is no [`Exchange`], because the q of a masked model has three primes, more bits than [`MAX_WIDE_BITS`],
+/// which is all that the transform of an exchange takes. That of a model has few slots, and takes them.
+///
+/// [`MAX_WIDE_BITS`]: crate::MAX_WIDE_BITS
 #[derive(Debug, Clone)]
 pub struct SlotsToCoefficients {
     large: Params,
