@@ -82,8 +82,9 @@ fn attack_no_answer_to_a_stage_is_read_before_its_scope() {
         let new = NewToken { name: format!("{scope:?}"), scopes: vec![scope], bandit: None, expires: None };
         let token = TokensFile::of(state.path()).create(new, &mut rng(scope as u64)).unwrap();
         let head = format!(
-            "POST /v1/bandits/{}/raises HTTP/1.1\r\nHost: x\r\n{}\r\nContent-Type: {}\r\nContent-Length: 100000\r\n",
+            "POST /v1/bandits/{}/raises HTTP/1.1\r\nHost: {}\r\n{}\r\nContent-Type: {}\r\nContent-Length: 100000\r\n",
             created.id,
+            server.address,
             device.with_token(Some(&token)).authorization(),
             wire::OCTET_STREAM
         );
