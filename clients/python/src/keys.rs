@@ -32,8 +32,8 @@ impl Keys {
     /// or answer tells the server one bit of a decryption, and both are counted in files beside the bundle,
     /// over all processes.
     ///
-    /// Raises KeysError if a file cannot be used, and if user is the bundle of another user; ArgumentError
-    /// for passphrase or trace_answers with user, which has no secret keys of the bandit.
+    /// Raises KeysError if the file cannot be used, or that of user, and if it is the bundle of another user;
+    /// ArgumentError for passphrase or trace_answers with user, which has no secret keys of the bandit.
     #[staticmethod]
     #[pyo3(signature = (path, passphrase=None, *, user=None, toy=false, repeats=None, trace_answers=0))]
     fn open(
