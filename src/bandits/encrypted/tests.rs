@@ -245,10 +245,18 @@ fn decisions_are_answered_while_a_step_is_computed() {
         served.answer_task(task.id, event.clone())
     };
 
+    let short = &served.shared.stages.short;
+    let all_held = std::sync::Barrier::new(short.current_num_threads() + 1);
     let held = std::sync::RwLock::new(());
     let holds = held.write().unwrap();
     std::thread::scope(|scope| {
-        scope.spawn(|| served.shared.stages.short.broadcast(|_| drop(held.read().unwrap())));
+        scope.spawn(|| {
+            short.broadcast(|_| {
+                all_held.wait();
+                drop(held.read().unwrap());
+            })
+        });
+        all_held.wait();
         let answers = [(); 2].map(|()| scope.spawn(answer));
         let began = Instant::now();
         while began.elapsed() < Duration::from_millis(300) {
