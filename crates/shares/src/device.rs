@@ -194,7 +194,7 @@ impl Device {
         let id = bandit.id(&self.manifest.id());
         let named = place.nonce == nonce
             && place.bandit == id
-            && decision == decision_label(&place.run, place.position);
+            && decision == decision_label(&place.run, place.position, &nonce);
         if !named {
             return Err(Error::Message);
         }

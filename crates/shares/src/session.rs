@@ -14,8 +14,8 @@
 //! All numbers are under pads of the session. Each message has a MAC for each member, so that whoever carries
 //! it cannot change it, and a nonce, so that no pad serves twice.
 
-use crate::{Error, Field, Key, Kind, Label, Pads, Row, Sharing};
-use envelope::SealingSecret;
+use crate::{Error, Field, Key, Kind, Label, Pads, Row, Sharing, Threshold};
+use envelope::{SEALED_OVERHEAD, SealingSecret};
 use rand::{CryptoRng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use serde::{Deserialize, Serialize};
@@ -70,6 +70,14 @@ impl Session {
             hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
         }
         *hasher.finalize().as_bytes()
+    }
+
+    /// Whether it has a hash for each subset and a box for each member, as long as their keys.
+    pub fn fits(&self, threshold: Threshold) -> bool {
+        let subsets = threshold.subsets();
+        let keys = |member: u8| 1 + subsets.iter().filter(|subset| subset.has(member)).count();
+        let boxes = (1..=threshold.members()).map(|member| 32 * keys(member) + SEALED_OVERHEAD);
+        self.hashes.len() == subsets.len() && self.sealed.iter().map(Vec::len).eq(boxes)
     }
 
     /// What a box of this session is for, so that it opens in no other.

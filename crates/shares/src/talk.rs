@@ -5,7 +5,7 @@
 //! part in different runs.
 
 use crate::moves::{Dealing, Roll, Take};
-use crate::{Answer, Error, Field, Label, Record, Session, SessionId, SignedManifest};
+use crate::{Answer, Error, Field, Label, Nonce, Record, Session, SessionId, SignedManifest};
 use serde::{Deserialize, Serialize};
 
 /// The hash of all that a run is about.
@@ -210,9 +210,10 @@ impl Pack {
     }
 }
 
-/// The label of the decision at a place of a pack.
-pub fn decision_label(run: &RunId, position: u32) -> [u8; 32] {
-    hash("helba 2026-11-27 decision of a committee", &(run, position))
+/// The label of the decision at a place of a pack, for the request with this nonce: feedback and erasure name
+/// the decision by it. Other devices of the pack know its run, and without the nonce they cannot name it.
+pub fn decision_label(run: &RunId, position: u32, nonce: &Nonce) -> [u8; 32] {
+    hash("helba 2026-11-29 decision of a committee", &(run, position, nonce))
 }
 
 /// The row that a decision has played, and then its arm where arms are counted, as 1 among K numbers that are

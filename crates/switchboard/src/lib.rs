@@ -23,7 +23,7 @@ use shares::talk::{
     Ballot, BanditId, COMMIT, Checkpoint, Counted, Definition, FromMember, Played, RECEIPT, REMEMBERED,
     Remembered, RunId, Signatures, Tags, ToMember, from_bytes, to_bytes,
 };
-use shares::{DecisionState, Feedback, Label, Manifest, Request, Session, SessionId, Threshold};
+use shares::{DecisionState, Feedback, Label, MAC_BYTES, Manifest, Request, Session, SessionId, Threshold};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
@@ -273,8 +273,11 @@ impl Switchboard {
     /// those of requests and of feedback that wait: their devices begin them again.
     ///
     /// # Errors
-    /// [`Error::Full`] if all wait.
+    /// [`Error::Request`] for one of another form; [`Error::Full`] if all wait.
     pub fn session(&mut self, session: Session) -> Result<SessionId, Error> {
+        if !session.fits(self.threshold) {
+            return Err(shares::Error::Form { what: "a session with this committee" }.into());
+        }
         let id = session.id();
         self.uses += 1;
         if let Some(known) = self.sessions.get_mut(&id) {
@@ -479,7 +482,8 @@ impl Switchboard {
     /// the next update.
     ///
     /// # Errors
-    /// [`Error::Bandit`]; [`Error::Session`], [`Error::Decision`], as [`Switchboard::feedback`].
+    /// [`Error::Request`] for what is no MAC for each member; [`Error::Bandit`]; [`Error::Session`],
+    /// [`Error::Decision`], as [`Switchboard::feedback`].
     pub fn erase(
         &mut self,
         id: &BanditId,
@@ -488,6 +492,9 @@ impl Switchboard {
         now: Instant,
     ) -> Result<bool, Error> {
         self.uses_of(id, label)?;
+        if request.len() != MAC_BYTES * usize::from(self.threshold.members()) {
+            return Err(shares::Error::Form { what: "what has a feedback erased" }.into());
+        }
         let bandit = self.bandits.get_mut(id).ok_or(Error::Bandit)?;
         let stored = bandit.erase(label, request)?;
         match &stored {

@@ -601,7 +601,7 @@ impl Switchboard {
                 };
                 all.iter().filter_map(of).collect::<Vec<_>>()
             };
-            let label = decision_label(&run, position as u32);
+            let label = decision_label(&run, position as u32, &waiting.nonce);
             let decision = row.map(|row| (answers(&row), row)).filter(|(answers, _)| answers.len() >= need);
             let Some((answers, row)) = decision else {
                 let why = done.values().find_map(|d| d.get(position)?.clone().err());

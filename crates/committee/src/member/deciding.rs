@@ -193,7 +193,8 @@ impl Deciding {
         for (place, result) in self.places.iter().zip(showing.run.into_results()) {
             let at = *place as usize;
             let decided = result.unwrap_or(Err(Error::Message)).map(|(arm, row)| {
-                let (request, label) = (&self.requests[at], decision_label(&run, *place));
+                let request = &self.requests[at];
+                let label = decision_label(&run, *place, &request.nonce);
                 let (bandit, session) = (self.pack.bandit, request.session);
                 let played = Played { bandit, session, label, row };
                 let (position, nonce) = (*place, request.nonce);

@@ -78,31 +78,29 @@ fn counted(config: &LinearConfig, committee: (u8, u8), t: u64) -> (Bound, Decide
     (bound, scalars)
 }
 
-fn counted_update(config: &LinearConfig, committee: (u8, u8), t: u64, batch: u64) -> Result<Bound, Error> {
-    update_with_counters(config, committee, (t, batch), 0)
-}
-
-/// An update with so many arms that are counted, which opens what was counted before.
-pub(super) fn update_with_counters(
+/// An update at `t` feedbacks, with these numbers of feedbacks that come and go, and so many arms that are
+/// counted, which opens what was counted before.
+pub(super) fn counted_update(
     config: &LinearConfig,
     committee: (u8, u8),
-    (t, batch): (u64, u64),
+    (t, added, erased): (u64, u64, u64),
     arms: usize,
 ) -> Result<Bound, Error> {
     let sharing = sharing(committee);
-    let scalars = Learn::new(config, &sharing, (t, MOST_RESIDUAL), (batch, 0))?.counting(arms, arms > 0);
+    let counts = (added, erased);
+    let scalars = Learn::new(config, &sharing, (t, MOST_RESIDUAL), counts)?.counting(arms, arms > 0);
     let mut bound = Bound::new(sharing.subsets().len());
     let d = config.d;
     let triangle = d * (d + 1) / 2;
     let most = |most: f64| Bound::input(most as u128);
     let numbers = vec![most((t as f64 + 10.0) * 2f64.powi(40)); 3 * triangle + 2 * (d + arms)];
     let state = State::from_numbers(d, arms, &numbers).unwrap();
-    let feedback = |_| Feedback {
+    let feedback = |at| Feedback {
         row: vec![most(2f64.powi(16)); d + arms],
         reward: most(2f64.powi(18)),
-        squares: Some([most(2f64.powi(18)); 3]),
+        squares: (at < added).then(|| [most(2f64.powi(18)); 3]),
     };
-    let feedbacks = (0..batch).map(feedback).collect();
+    let feedbacks = (0..added + erased).map(feedback).collect();
     walk(learn(&mut bound, &scalars, state, feedbacks))?;
     Ok(bound)
 }
@@ -115,7 +113,7 @@ fn what_decisions_and_updates_cost() {
     let of = |d, k, width, batch| {
         let config = LinearConfig { width, ..config(d, k) };
         let (decision, _) = counted(&config, (2, 3), 100);
-        let update = counted_update(&config, (2, 3), 100, 16).unwrap();
+        let update = counted_update(&config, (2, 3), (100, 16, 0), 0).unwrap();
         let prepared = (decision.prepared(batch).0 / batch, decision.prepared(1).1);
         let of_update = (update.shown + update.prepared(1).0, update.rounds);
         (prepared, (decision.shown, decision.rounds), of_update)
@@ -139,11 +137,12 @@ fn what_decisions_and_updates_cost() {
 fn every_mask_covers_its_number() {
     let mut accepted = 0;
     for committee in COMMITTEES {
+        let arms = if committee == (2, 3) { 64 } else { 4 };
         for lambda in [0.1, 1.0, 4.0] {
             for d in [2, 16, 64] {
                 for t in [0, 20_000, 4_000_000] {
                     for width in [WidthShape::Tangent.width(0.5), WidthShape::Root.width(0.5)] {
-                        let config = LinearConfig { lambda, width, ..config(d, 4) };
+                        let config = LinearConfig { lambda, width, ..config(d, arms) };
                         let sharing = sharing(committee);
                         match Decide::new(&config, &sharing, t + 1, t, 0) {
                             Ok(_) => {
@@ -155,11 +154,13 @@ fn every_mask_covers_its_number() {
                             Err(other) => panic!("{other}"),
                         }
                     }
-                    for batch in [1, 16, 200] {
-                        let config = LinearConfig { lambda, ..config(d, 4) };
-                        match counted_update(&config, committee, t, batch) {
+                    for (added, erased) in [(1, 0), (16, 0), (200, 0), (0, 16), (16, 1), (16, 16), (200, 16)]
+                    {
+                        let config = LinearConfig { lambda, ..config(d, arms) };
+                        match counted_update(&config, committee, (t, added, erased), 0) {
                             Ok(bound) => {
-                                assert!(bound.slack.unwrap() >= LEAST_SLACK, "{committee:?} {d} {t} {batch}");
+                                let slack = bound.slack.unwrap();
+                                assert!(slack >= LEAST_SLACK, "{committee:?} {d} {t} {added} {erased}");
                                 accepted += 1;
                             }
                             Err(Error::Bound { .. } | Error::OutOfRange { .. }) => {}
@@ -308,15 +309,17 @@ pub(super) fn row(features: &[f64], seed: u64) -> Vec<i64> {
 /// bits too narrow, and a difference of indices does not fit.
 #[test]
 fn attack_valid_feedback_stretches_the_model() {
-    for t in [256u64, 1024, 20_000] {
+    for t in [256u64, 1024, 20_000, 1_000_000] {
         let width = WidthShape::Root.width(0.5);
         let mut bandit = InClear::new(LinearConfig { width, ..config(2, 4) }, (2, 3));
         let epsilon = 1.0 / (t as f64).sqrt();
         let c = (1.0 - epsilon * epsilon).sqrt() * (1.0 - 2f64.powi(-12));
         let rows = [row(&[c, epsilon], 1), row(&[c, -epsilon], 2)];
         let rewards = [reward(1.0, 1), reward(-1.0, 2)];
-        let batch: Vec<_> = (0..16).map(|i| (rows[i % 2].clone(), rewards[i % 2].clone(), false)).collect();
-        for _ in 0..t / 16 {
+        let length = if t > 20_000 { 200 } else { 16 };
+        let batch: Vec<_> =
+            (0..length).map(|i| (rows[i % 2].clone(), rewards[i % 2].clone(), false)).collect();
+        for _ in 0..t / length as u64 {
             bandit.learn(&batch).unwrap();
             assert!(bandit.residual <= MOST_RESIDUAL);
         }

@@ -1,6 +1,6 @@
 //! Counters of arms: what they are, and what members open of them, when.
 
-use super::circuits::{field, row, sharing, update_with_counters};
+use super::circuits::{counted_update, field, row, sharing};
 use super::hostile::{Played, Server, message_of, one_more, opened, round};
 use super::served::{Committee, Lies, config, honest, tells};
 use super::world::{self, made_up, reward, rng};
@@ -117,8 +117,7 @@ fn counters_are_sums_of_integers() {
             assert_eq!(states[1].counters.iter().map(|x| x.signed()).collect::<Vec<_>>(), want);
             before = (of.feedbacks, of.residual);
         }
-        let [with, without] =
-            [arms, 0].map(|of| update_with_counters(&config, (2, 3), (50, 16), of).unwrap());
+        let [with, without] = [arms, 0].map(|of| counted_update(&config, (2, 3), (50, 16, 0), of).unwrap());
         assert_eq!((with.rounds, with.slack), (without.rounds, without.slack));
         // The arms of 16 feedbacks, rewards by arm, 2K numbers in the state, and as many that are opened.
         assert_eq!(with.shown - without.shown, (16 + 1 + 2 + 2) * arms);

@@ -13,7 +13,9 @@ use shares::talk::{
     Pack, Prepare, Purpose, REMEMBERED, Remembered, Rules, Signatures, SlotAt, Tags, ToMember, Update, VOTE,
     decision_label, from_bytes, to_bytes,
 };
-use shares::{DecisionState, Field, Key, Kind, Label, Message, Pads, Record, Row, SessionSecret, Tree};
+use shares::{
+    DecisionState, Field, Key, Kind, Label, Message, Pads, Record, Request, Row, Session, SessionSecret, Tree,
+};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// All numbers that were shown, and which of them were shown twice.
@@ -288,6 +290,69 @@ fn attack_a_request_is_changed() {
             }
         }
     }
+}
+
+/// A device of a pack knows its run, and from it guesses the decision of its neighbour, to take that one's
+/// reward back or to return another one in its place. In the control the label is the neighbour's own.
+#[test]
+fn attack_a_neighbour_in_the_pack_names_a_decision() {
+    let mut committee = Committee::new(2, 3);
+    let bandit = committee.create(&config(2, 2), 1);
+    let devices = [committee.session(), committee.session()];
+    let ask = |committee: &mut Committee, device: &SessionSecret| {
+        let bytes = committee.request(device, &bandit, &rows(0.1));
+        committee.board.ask(&bandit, bytes, committee.now).unwrap()
+    };
+    // The first two packs take a request each, and the third the other two.
+    for _ in 0..2 {
+        ask(&mut committee, &devices[0]);
+    }
+    let tickets = [0, 1].map(|at: usize| ask(&mut committee, &devices[at]));
+    committee.run();
+    let [hostile, honest] = tickets.map(|ticket| committee.board.outcome(ticket).unwrap().unwrap());
+    assert_eq!((hostile.place.run, honest.place.position), (honest.place.run, 1));
+    let guessed = decision_label(&hostile.place.run, 1, &hostile.place.nonce);
+    let reward = Row::new(&[1.0], &mut committee.rng).unwrap();
+    let mut feedback = |label: &[u8; 32]| {
+        devices[0].feedback(label, &committee.sharing, &reward, &mut committee.rng).unwrap().to_bytes()
+    };
+    let (of_guessed, of_known) = (feedback(&guessed), feedback(&honest.label));
+    let (board, now) = (&mut committee.board, committee.now);
+    let unknown = switchboard::Error::Decision;
+    assert_eq!(board.feedback(&bandit, of_guessed, now).err(), Some(unknown.clone()));
+    assert_eq!(board.erase(&bandit, &guessed, vec![0; 48], now).err(), Some(unknown));
+    board.feedback(&bandit, of_known, now).unwrap();
+    assert!(!board.erase(&bandit, &honest.label, vec![0; 48], now).unwrap(), "the control takes it back");
+}
+
+/// What the server would keep for a device, and members would refuse, it does not take: a session with a hash
+/// or a box too many, or a longer one, and a request to erase that is longer than its MACs.
+#[test]
+fn attack_a_server_is_made_to_keep_what_is_no_message() {
+    let (mut committee, bandit, device) = Committee::with_bandit(2, 3);
+    let (right, now) = (committee.sent.clone().unwrap(), committee.now);
+    let changes: [fn(&mut Session); 5] = [
+        |session| session.hashes.push([0; 32]),
+        |session| session.hashes.truncate(2),
+        |session| session.sealed.push(vec![]),
+        |session| session.sealed[0].push(0),
+        |session| session.sealed[2].truncate(1000),
+    ];
+    for change in changes {
+        let mut session = right.clone();
+        change(&mut session);
+        let refused = committee.board.session(session);
+        assert!(matches!(refused, Err(switchboard::Error::Request(_))), "{refused:?}");
+    }
+    committee.board.session(right).unwrap();
+    let (_, label) = committee.decide(&device, &bandit, &rows(0.1));
+    committee.reward(&device, &bandit, &label, 1.0);
+    let mut long = device.erasure(&label);
+    long.push(0);
+    let refused = committee.board.erase(&bandit, &label, long.clone(), now);
+    assert!(matches!(refused, Err(switchboard::Error::Request(_))), "{refused:?}");
+    long.pop();
+    committee.board.erase(&bandit, &label, long, now).unwrap();
 }
 
 /// How many numbers a member shows in a pack of one request.
@@ -879,22 +944,21 @@ fn attack_a_member_claims_other_rows_and_tags() {
     }
 }
 
-/// Rows, rewards and tags as they are counted, by decision.
+/// Rows and tags as they are counted, by decision.
 #[derive(Default)]
 pub(super) struct Played {
     pub(super) decided: HashMap<[u8; 32], (Record, Tags)>,
+    /// Those of the last pack, of one request.
+    last: Option<([u8; 32], Record, Tags)>,
 }
 
 impl Played {
     fn see(&mut self, committee: (usize, usize), said: &FromMember) {
         let FromMember::Decided { run, decisions } = said else { return };
-        for (at, decided) in decisions.iter().enumerate() {
-            if let Ok(decided) = decided {
-                let of = self.decided.entry(decision_label(run, at as u32));
-                let (_, tags) = of.or_insert((decided.row.clone(), Tags::default()));
-                tags.add(committee.1, committee.0, &decided.tags);
-            }
-        }
+        let [Ok(decided)] = &decisions[..] else { return };
+        let last = self.last.take().filter(|(of, ..)| of == run);
+        let (_, _, tags) = self.last.insert(last.unwrap_or((*run, decided.row.clone(), Tags::default())));
+        tags.add(committee.1, committee.0, &decided.tags);
     }
 }
 
@@ -930,6 +994,8 @@ pub(super) fn round(
     let ticket = committee.board.ask(bandit, bytes, committee.now).unwrap();
     assert!(until_update(committee, played).is_none());
     let (_, label) = committee.arm(device, ticket, rows.len()).unwrap();
+    let (_, row, tags) = played.last.take().unwrap();
+    played.decided.insert(label, (row, tags));
     committee.tell(device, bandit, &label, reward);
     (label, until_update(committee, played))
 }
@@ -1128,6 +1194,7 @@ fn attack_a_server_counts_what_it_likes() {
     for (device, (rows, _)) in [0, 0, 0, 1, 0].iter().zip(made_up(5, 2, 2, 9)) {
         let device = &devices[*device];
         let request = server.committee.request(device, &bandit, &rows);
+        let nonce = Request::from_bytes(&request, 3).unwrap().nonce;
         let set = server.committee.members.iter().flatten().map(|m| (m.number(), m.nonce())).collect();
         let purpose = Purpose::Decide { feedbacks: after.feedbacks };
         let slot = server.prepare(Prepare { bandit, purpose, set, number: 0, slots: 1 });
@@ -1143,7 +1210,7 @@ fn attack_a_server_counts_what_it_likes() {
         server.said.clear();
         server.tell_all(&ToMember::Pack(pack));
         server.go_on();
-        let (mut tags, mut row, label) = (Tags::default(), None, decision_label(&run, 0));
+        let (mut tags, mut row, label) = (Tags::default(), None, decision_label(&run, 0, &nonce));
         for decisions in server.decided().into_values() {
             let decided = decisions[0].clone().ok().unwrap();
             tags.add(3, 3, &decided.tags);

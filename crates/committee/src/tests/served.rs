@@ -625,7 +625,7 @@ fn sessions_are_forgotten_and_begin_again() {
     committee.run();
     feedback(&mut committee, &begun[2]).unwrap();
     let other = begun[0].2.clone();
-    let full = committee.board.session(shares::Session { hashes: vec![], ..other });
+    let full = committee.board.session(shares::Session { hashes: vec![[0; 32]; 3], ..other });
     assert!(matches!(full, Err(switchboard::Error::Full { most: 3, .. })), "{full:?}");
     // The batch of four is learnt with all of them.
     let (_, label) = committee.decide(&begun[0].0, &bandit, &rows);
