@@ -191,6 +191,16 @@ pub enum Error {
         /// The bandit.
         id: String,
     },
+    /// Misuse: a request for what encrypted bandits of one party's keys alone have.
+    #[error("bandit {id} is {of}, and no such bandit is {what}: name an encrypted bandit of a key bundle")]
+    NotHeld {
+        /// The bandit.
+        id: String,
+        /// Its kind.
+        of: &'static str,
+        /// What it was to be: frozen, copied or exported.
+        what: &'static str,
+    },
     /// Misuse: an answer to a task that does not wait for one.
     #[error(
         "task {task} does not wait for an answer: another raiser was faster, or its evaluation has ended; ask for tasks again"
@@ -567,8 +577,9 @@ impl Error {
             Error::Policy(error) => error.fault().into(),
             Error::Wire(error) => error.fault().into(),
             Error::Helba(helba::Error::Protocol(protocol::Error::StillLearning { .. })) => P::StillLearning,
+            Error::Helba(helba::Error::Frozen) => P::Frozen,
             Error::Helba(error) => error.fault().into(),
-            Error::NotEncrypted { .. } | Error::OfPaper { .. } => P::NotEncrypted,
+            Error::NotEncrypted { .. } | Error::NotHeld { .. } | Error::OfPaper { .. } => P::NotEncrypted,
             Error::TaskOver { .. } => P::TaskOver,
             Error::NotRaised | Error::NotEvaluated { .. } => P::NotEvaluated,
             Error::NoCounters { .. } => P::NoCounters,

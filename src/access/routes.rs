@@ -26,6 +26,8 @@ pub enum Route {
     Show,
     /// Changes name and tags of a bandit.
     Relabel,
+    /// Freezes or thaws an encrypted bandit.
+    Freeze,
     /// Deletes a bandit.
     Delete,
     /// Makes a decision.
@@ -97,7 +99,7 @@ impl std::fmt::Display for Needs {
 
 impl Route {
     /// All routes.
-    pub const ALL: [Route; 24] = [
+    pub const ALL: [Route; 25] = [
         Route::Health,
         Route::OpenApi,
         Route::Docs,
@@ -108,6 +110,7 @@ impl Route {
         Route::Create,
         Route::Show,
         Route::Relabel,
+        Route::Freeze,
         Route::Delete,
         Route::Decide,
         Route::Again,
@@ -142,6 +145,7 @@ impl Route {
             Route::Create => (Method::POST, "/bandits", ADMIN),
             Route::Show => (Method::GET, "/bandits/{id}", Reading),
             Route::Relabel => (Method::PATCH, "/bandits/{id}", ADMIN),
+            Route::Freeze => (Method::PUT, "/bandits/{id}/frozen", ADMIN),
             Route::Delete => (Method::DELETE, "/bandits/{id}", ADMIN),
             Route::Decide => (Method::POST, "/bandits/{id}/decisions", DECIDE),
             Route::Again => (Method::POST, "/bandits/{id}/decisions/{decision}/again", DECIDE),

@@ -67,6 +67,8 @@ pub(crate) enum Awaited {
     Model,
     /// The update of a batch.
     Update,
+    /// Its thaw: until then it decides, and learns nothing.
+    Thaw,
     /// Feedback on decisions.
     Feedback,
     /// A batch of an intermediary, or shares of users.

@@ -19,7 +19,7 @@ pub(crate) use encrypted::{Asker, EncryptedServed, Sender, Stages};
 pub use encrypted::{Audited, Audits};
 use helba::{DeepEngine, Engine};
 use host::{lock, os_rng};
-pub(crate) use measured::Measured;
+pub(crate) use measured::{Awaited, Measured};
 pub(crate) use paper::PaperServed;
 use paper::PaperShared;
 use policies::PolicyConfig;
@@ -65,6 +65,17 @@ impl Bandit {
             Bandit::Paper(_) => Err(Error::OfPaper { id: id.to_string() }),
             Bandit::Committee(_) | Bandit::Clear(_) => Err(Error::NotEncrypted { id: id.to_string() }),
         }
+    }
+
+    /// The bandit, which requests know as `id`, if one party holds its keys, who asks for `what`.
+    pub(crate) fn held(self, id: &str, what: &'static str) -> Result<Arc<EncryptedServed>, Error> {
+        let of = match self {
+            Bandit::Encrypted(bandit) => return Ok(bandit),
+            Bandit::Paper(_) => "of `method: paper`",
+            Bandit::Committee(_) => "of a committee",
+            Bandit::Clear(_) => "one with a policy in the clear",
+        };
+        Err(Error::NotHeld { id: id.to_string(), of, what })
     }
 
     /// The answer to its creation request. `None` if it was deleted.

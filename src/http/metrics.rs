@@ -4,7 +4,7 @@
 use super::AppState;
 use super::bandits::check_after;
 use crate::access::Caller;
-use crate::bandits::{Bandits, Found, Measured};
+use crate::bandits::{Awaited, Bandits, Found, Measured};
 use crate::committee::MembersPresent;
 use crate::error::Error;
 use crate::jobs::{self, Work};
@@ -209,11 +209,14 @@ fn text(seen: &Seen) -> String {
         out.line(&format!("helba_step_seconds_count{{step=\"{step}\"}}"), *count as f64);
     }
     type Of = fn(&Measured) -> Option<f64>;
-    let of_bandits: [(&str, &str, &str, Of); 6] = [
+    let of_bandits: [(&str, &str, &str, Of); 7] = [
         ("helba_bandit_rounds_total", "counter", "Decisions.", |m| Some(m.round as f64)),
         ("helba_bandit_feedbacks_total", "counter", "Feedbacks.", |m| Some(m.feedbacks as f64)),
         ("helba_bandit_batches_total", "counter", "Batches closed.", |m| Some(m.batches? as f64)),
         ("helba_bandit_open", "gauge", "Decisions that wait for feedback.", |m| Some(m.open as f64)),
+        ("helba_bandit_frozen", "gauge", "Whether it decides and does not learn.", |m| {
+            m.levels.map(|_| f64::from(u8::from(m.awaited.contains(&Awaited::Thaw))))
+        }),
         ("helba_bandit_epsilon", "gauge", "The guarantee.", |m| {
             m.privacy.as_ref()?.statement.epsilon.map(|epsilon| epsilon.get())
         }),

@@ -11,6 +11,7 @@
 //! | `GET /keys` | `keys` |
 //! | `GET /policies` | `policies` |
 //! | `GET, POST /bandits`, `GET, PATCH, DELETE /bandits/{id}` | `bandits` |
+//! | `PUT /bandits/{id}/frozen` | `life` |
 //! | `POST /bandits/{id}/decisions` | `decisions` |
 //! | `POST /bandits/{id}/decisions/{decision}/again` | `again` |
 //! | `POST /bandits/{id}/decisions/{decision}/feedback` | `feedback` |
@@ -26,6 +27,7 @@ mod decisions;
 mod feedback;
 mod health;
 mod keys;
+mod life;
 mod metrics;
 mod openapi;
 mod pages;
@@ -213,7 +215,7 @@ impl AppState {
             hosts: Hosts(hosts),
             cors: Cors {
                 origins: cors_origins,
-                methods: "GET, POST, PATCH, DELETE",
+                methods: "GET, POST, PUT, PATCH, DELETE",
                 request_headers: REQUEST_HEADERS,
                 answer_headers: ANSWER_HEADERS,
             },
@@ -387,6 +389,7 @@ fn handler(route: Route) -> MethodRouter<AppState> {
         Route::Create => on(method, bandits::create),
         Route::Show => on(method, bandits::show),
         Route::Relabel => on(method, bandits::relabel),
+        Route::Freeze => on(method, life::freeze),
         Route::Delete => on(method, bandits::delete),
         Route::Decide => on(method, decisions::decide),
         Route::Again => on(method, again::again),

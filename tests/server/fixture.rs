@@ -265,6 +265,11 @@ impl Device {
         answer("patch", path, request.send(body).unwrap())
     }
 
+    pub(crate) fn put(&self, path: &str, body: &[u8]) -> Answer {
+        let request = self.authorized(self.agent.put(format!("{}{path}", self.base)));
+        answer("put", path, request.content_type("application/json").send(body).unwrap())
+    }
+
     pub(crate) fn delete(&self, path: &str) -> Answer {
         answer(
             "delete",

@@ -16,6 +16,7 @@ mod hostile;
 mod labels;
 mod late;
 mod learning;
+mod life;
 mod metrics;
 mod misuse;
 mod paper;

@@ -30,6 +30,7 @@ fn send(device: &Device, route: Route, id: &str) -> Answer {
     match route.method().as_str() {
         "GET" => device.get(&path),
         "DELETE" => device.delete(&path),
+        "PUT" => device.put(&path, b"{\"nothing\": 1}"),
         "PATCH" => device.patch(&path, None, b"{\"nothing\": 1}"),
         "POST" => device.post(&path, b"{\"nothing\": 1}"),
         method => panic!("{method}"),
@@ -43,7 +44,9 @@ fn opens(route: Route) -> &'static [&'static str] {
         Route::Keys | Route::Policies | Route::List | Route::Show | Route::Committee | Route::Members => {
             &["*"]
         }
-        Route::Metrics | Route::Create | Route::Relabel | Route::Delete | Route::Learn => &["admin"],
+        Route::Metrics | Route::Create | Route::Relabel | Route::Freeze | Route::Delete | Route::Learn => {
+            &["admin"]
+        }
         Route::Decide | Route::Again | Route::Session => &["decide", "admin"],
         Route::Feedback | Route::Erase | Route::Shuffled => &["feedback", "admin"],
         Route::Counters | Route::Tasks | Route::Rounds => &["raise", "admin"],

@@ -286,6 +286,22 @@ pub(crate) enum Command {
         #[arg(long, group = "change", conflicts_with = "tags")]
         no_tags: bool,
     },
+    /// Freezes an encrypted bandit: it decides with the model that it has, and refuses rewards until `thaw`.
+    Freeze {
+        #[command(flatten)]
+        caller: Caller,
+        /// Id of the bandit.
+        #[arg(long)]
+        bandit: String,
+    },
+    /// Thaws a bandit that was frozen: it learns again.
+    Thaw {
+        #[command(flatten)]
+        caller: Caller,
+        /// Id of the bandit.
+        #[arg(long)]
+        bandit: String,
+    },
     /// Erases the reward of a decision of an encrypted bandit: the model after the next batch has nothing of
     /// it.
     Erase {

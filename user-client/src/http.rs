@@ -1,6 +1,6 @@
 use crate::notice::Notice;
 use crate::{Device, Error, OpenedCounters, PaperDevice};
-use protocol::{BanditConfig, Counters, DecisionId, Erasure, LearnReceipt, Receipt};
+use protocol::{BanditConfig, Counters, DecisionId, Erasure, LearnReceipt, Receipt, Status};
 use rand::{CryptoRng, Rng};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -15,7 +15,7 @@ use ureq::typestate::WithoutBody;
 use ureq::{Agent, Body, RequestBuilder};
 use wire::{
     AccessToken, AskAgain, BanditView, ClearFeedback, Counted, Created, DECISIONS_HEADER, DecideRequest,
-    Decided, ENROLMENT_HEADER, Enrolment, IDEMPOTENCY_HEADER, Labelled, Labels, LabelsPatch, Limits,
+    Decided, ENROLMENT_HEADER, Enrolment, Freeze, IDEMPOTENCY_HEADER, Labelled, Labels, LabelsPatch, Limits,
     MAX_CLEAR_BYTES, MAX_JSON_BYTES, Manifest, OCTET_STREAM, PaperCreated, PaperDecision, PaperManifest,
     PaperReply, PaperTask, PaperView, PolicyCard, PolicyCreated, PolicyView, SENDER_HEADER, SenderTag,
     ServerAddress, ShuffledBatch,
@@ -308,6 +308,16 @@ impl Client {
         let view: Labelled<Map<String, Value>> =
             self.json_up_to(MAX_CLEAR_BYTES, request.send(&json_of(patch)?[..]))?;
         Ok(view.labels)
+    }
+
+    /// Freezes or thaws an encrypted bandit, and returns its counters. A frozen bandit decides with the model
+    /// that it has, and refuses feedback with the reason `frozen`. The same call may be made again.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] for a bandit of another kind; as [`Self::encrypted`].
+    pub fn freeze(&self, id: &str, frozen: bool) -> Result<Status, Error> {
+        let request = self.authorized(self.agent.put(self.url(&format!("bandits/{}/frozen", checked(id)?))));
+        self.json(request.content_type("application/json").send(&json_of(&Freeze { frozen })?[..]))
     }
 
     /// The state of a bandit with a clear policy.

@@ -175,6 +175,14 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
             }
             say!("{bandit}{}", shown(&labels));
         }
+        Command::Freeze { caller, bandit } => {
+            let client = caller.client()?;
+            print(&patiently(|| client.freeze(&bandit, true))?)?;
+        }
+        Command::Thaw { caller, bandit } => {
+            let client = caller.client()?;
+            print(&patiently(|| client.freeze(&bandit, false))?)?;
+        }
         Command::Erase { caller, bandit, decision } => {
             let (client, decision) = (caller.client()?, decision.parse()?);
             print(&patiently(|| client.erase_feedback(&bandit, decision))?)?;

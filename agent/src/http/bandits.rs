@@ -17,7 +17,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use user_client::{AnyBandit, Creation, OF_KEYS_ALONE};
 use wire::{
-    BanditView, CommitteeBandit, CommitteeBanditView, Created, Labelled, Labels, LabelsPatch, MAX_CLEAR_BYTES,
+    BanditView, CommitteeBandit, CommitteeBanditView, Created, Freeze, Labelled, Labels, LabelsPatch,
+    MAX_CLEAR_BYTES,
 };
 
 /// The most bandits of a page of the list.
@@ -390,6 +391,23 @@ pub(super) async fn counters(
         Ok(bandit.open_counters(&client.counters(&id, bandit.limits())?)?)
     });
     Ok(Json(opened.await?).into_response())
+}
+
+/// Freezes or thaws a bandit at the server, for all of its devices, and answers with its counters there.
+pub(super) async fn freeze(
+    State(agent): State<Agent>,
+    id: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let Path(id) = id?;
+    let what = "whether a bandit is frozen";
+    let Freeze { frozen } = read(&agent, request, MAX_CLEAR_BYTES, what).await?;
+    let status = blocking(move || {
+        let View { view, .. } = self::view(&agent, &id)?;
+        view.of_keys("frozen", "its members share what it learns")?;
+        Ok(agent.0.client.freeze(&id, frozen)?)
+    });
+    Ok(Json(status.await?).into_response())
 }
 
 /// Deletes a bandit on the server, and what the agent keeps of it. Answers 204, and 404 to a repeated

@@ -278,6 +278,11 @@ impl Http {
         answer(request.content_type("application/json").send(body.to_string()).unwrap())
     }
 
+    pub(crate) fn put(&self, path: &str, body: &Value) -> Answer {
+        let request = self.authorized(self.agent.put(format!("{}/v1{path}", self.base)));
+        answer(request.content_type("application/json").send(body.to_string()).unwrap())
+    }
+
     pub(crate) fn delete(&self, bandit: &str) -> Answer {
         let request = self.agent.delete(format!("{}/v1/bandits/{bandit}", self.base));
         answer(self.authorized(request).call().unwrap())

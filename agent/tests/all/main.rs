@@ -10,6 +10,7 @@ mod configuration;
 mod controls;
 mod features;
 mod fixture;
+mod life;
 mod own_keys;
 mod program;
 mod refusals;

@@ -202,6 +202,20 @@ impl Connection {
         })
     }
 
+    /// Freezes or thaws an encrypted bandit, and returns its counters.
+    #[pyo3(signature = (id, frozen, done=None))]
+    fn freeze(
+        &self,
+        py: Python<'_>,
+        id: String,
+        frozen: bool,
+        done: Option<Py<PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        self.request(py, done, move |inner, stop| {
+            json(&inner.patiently(stop, |client| client.freeze(&id, frozen))?)
+        })
+    }
+
     /// The policies that the server offers.
     #[pyo3(signature = (done=None))]
     fn policies(&self, py: Python<'_>, done: Option<Py<PyAny>>) -> PyResult<Py<PyAny>> {

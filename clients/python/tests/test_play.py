@@ -107,6 +107,20 @@ def test_a_round(client: helba.Client, kind: str) -> None:
         bandit.decide(WIDE)
 
 
+def test_a_frozen_bandit_decides_and_learns_nothing(client: helba.Client) -> None:
+    bandit = client.create(features=FEATURES, arms=ARMS)
+    bandit.freeze()
+    decision = bandit.decide(WIDE)
+    with pytest.raises(helba.ConflictError) as refused:
+        bandit.feedback(decision, 0.5)
+    assert refused.value.code == "frozen" and refused.value.code in helba.PROBLEMS
+    assert bandit.status().feedbacks == 0 and bandit.status().view["status"]["frozen"]
+    bandit.thaw()
+    assert bandit.feedback(decision, 0.5).feedbacks == 1
+    with pytest.raises(helba.ConflictError, match="policy in the clear, and no such bandit is frozen"):
+        client.create(policy="ucb1", arms=2).freeze()
+
+
 def test_configurations_are_passed_on(client: helba.Client) -> None:
     bandit = client.create(features=4, arms=2, lambda_=2.0, alpha=0.25, horizon=500, schedule={"every": {"rounds": 8}})
     config = bandit.created["config"]

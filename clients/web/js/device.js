@@ -145,6 +145,11 @@ export class Operations {
     return { name: view.name ?? null, tags: view.tags ?? [] };
   }
 
+  /** Freezes or thaws an encrypted bandit, and returns its counters. */
+  async freeze({ bandit, frozen }, signal) {
+    return JSON.parse(await this.#ofBandit(bandit, "PUT", "/frozen", { body: JSON.stringify({ frozen }) }, signal));
+  }
+
   /** Deletes a bandit. */
   async delete({ bandit }, signal) {
     await this.#ofBandit(bandit, "DELETE", "", {}, signal);

@@ -220,6 +220,13 @@ export class Bandit {
    * @param decision with its id, or the id
    */
   erase(decision: Decision | string, options?: CallOptions): Promise<Record<string, unknown>>;
+  /**
+   * Lets an encrypted bandit decide with the model that it has, and learn nothing, until `thaw`. Rewards are refused meanwhile (`frozen`), and
+   * can be returned later. Needs a token with the scope `admin`. Returns the public counters.
+   */
+  freeze(options?: CallOptions): Promise<Record<string, unknown>>;
+  /** Lets a bandit learn that was frozen. Returns the public counters. */
+  thaw(options?: CallOptions): Promise<Record<string, unknown>>;
   /** Deletes the bandit. */
   delete(options?: CallOptions): Promise<void>;
 }

@@ -204,6 +204,14 @@ export class Bandit {
     return this.#calls.call("erase", { bandit: this.#bandit, decision: id }, { signal });
   }
 
+  async freeze({ signal } = {}) {
+    return this.#calls.call("freeze", { bandit: this.#bandit, frozen: true }, { signal });
+  }
+
+  async thaw({ signal } = {}) {
+    return this.#calls.call("freeze", { bandit: this.#bandit, frozen: false }, { signal });
+  }
+
   async delete({ signal } = {}) {
     return this.#calls.call("delete", { bandit: this.#bandit }, { signal });
   }

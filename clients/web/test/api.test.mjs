@@ -270,6 +270,16 @@ test("names and tags, and what is listed", async () => {
   assert.equal((await operations.decide({ bandit, contexts: [CONTEXTS] })).length, 1);
 });
 
+test("a frozen bandit decides and learns nothing", async () => {
+  const { operations } = await opened();
+  const { bandit } = await operations.create({ client: "c", features: FEATURES, arms: ARMS, changes: {} });
+  assert.equal((await operations.freeze({ bandit, frozen: true })).frozen, true);
+  const [{ sealed }] = await operations.decide({ bandit, contexts: [CONTEXTS] });
+  await assert.rejects(operations.feedback({ bandit, sealed, reward: 0.5 }), (error) => error.reason === "frozen");
+  assert.equal((await operations.freeze({ bandit, frozen: false })).frozen, false);
+  assert.equal((await operations.feedback({ bandit, sealed, reward: 0.5 })).feedbacks, 1);
+});
+
 test("arms that epsilon draws are the ones that are learnt, and feedback can be erased", async () => {
   const client = await opened();
   const { operations } = client;

@@ -39,6 +39,8 @@ export async function named(keys: Keys, text: string): Promise<number> {
   const paid: number = await transform.reward(12.5);
   await bandit.feedback(drawn, paid);
   await bandit.erase(drawn);
+  await bandit.freeze();
+  await bandit.thaw();
   const { pulls }: { pulls: number } = (await bandit.counters()).arms[0]!;
   const { tags }: { tags: string[] } = await bandit.relabel({ name: null, tags: ["old"] });
   const clear: Bandit = await new Client(location.origin).create({ policy: "oful", features, arms, wait: 60 });

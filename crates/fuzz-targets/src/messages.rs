@@ -8,9 +8,9 @@ use serde::{Serialize, de::DeserializeSeed};
 use std::sync::OnceLock;
 use wire::{
     AskAgain, BanditView, ClearFeedback, Counted, Created, DecideReply, DecideRequest, Decided,
-    EnrollerSecret, Enrolment, EnrolmentRequest, Labelled, LabelsPatch, LearnRequest, Limits, PolicyCard,
-    PolicyCreated, PolicyView, Problem, Raises, RemovedUsers, SenderTag, ShownCounters, ShuffledBatch,
-    SummedBatch, TracedFeedback, UserBundle, UserSecret,
+    EnrollerSecret, Enrolment, EnrolmentRequest, Freeze, Labelled, LabelsPatch, LearnRequest, Limits,
+    PolicyCard, PolicyCreated, PolicyView, Problem, Raises, RemovedUsers, SenderTag, ShownCounters,
+    ShuffledBatch, SummedBatch, TracedFeedback, UserBundle, UserSecret,
 };
 
 /// The limits of a bandit with the trace condition, whose messages have all parts.
@@ -78,6 +78,7 @@ pub(crate) fn json(input: &[u8]) {
     check::<BanditView>(input);
     check::<Problem>(input);
     check::<LabelsPatch>(input);
+    check::<Freeze>(input);
     check::<Labelled<PolicyView>>(input);
     check::<BanditConfig>(input);
     for most in [0, 1, 10] {

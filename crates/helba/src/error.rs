@@ -25,6 +25,12 @@ pub enum Error {
         "the feedback answers a trace question that was not asked with this decision: answer the question that came with it, or none"
     )]
     UnknownQuestion,
+    /// Misuse: feedback or logged rounds for a bandit that does not learn now.
+    #[error(
+        "the bandit is frozen: it decides and does not learn, and nothing was counted. Its decisions wait on: send their feedback \
+         again when it is thawed"
+    )]
+    Frozen,
     /// Misuse: an answer to a task that does not wait for one.
     #[error("task {task} does not wait for an answer: ask for tasks again")]
     TaskOver {
@@ -49,7 +55,7 @@ impl Error {
             Error::Protocol(error) => error.fault(),
             Error::WrongLevel { .. } => Fault::Level,
             Error::UnknownQuestion => Fault::Value,
-            Error::TaskOver { .. } => Fault::Over,
+            Error::TaskOver { .. } | Error::Frozen => Fault::Over,
             Error::Ckks(error) | Error::Circuit(circuits::Error::Ckks(error)) => error.fault(),
             Error::BadState(_) | Error::Broken(_) | Error::Circuit(_) => Fault::Internal,
         }

@@ -130,4 +130,6 @@ pub struct Status {
     pub refresh_due: bool,
     /// The number of decisions that wait for feedback.
     pub pending_decisions: usize,
+    /// Whether the bandit decides with its model and learns nothing.
+    pub frozen: bool,
 }

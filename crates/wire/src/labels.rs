@@ -42,6 +42,14 @@ pub struct LabelsPatch {
     pub tags: Option<Option<Vec<String>>>,
 }
 
+/// Whether an encrypted bandit is frozen: it then decides with the model that it has, and learns nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Freeze {
+    /// False thaws it.
+    pub frozen: bool,
+}
+
 /// A value that is given, which may be null.
 fn given<'a, D: Deserializer<'a>, T: Deserialize<'a>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)

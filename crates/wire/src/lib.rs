@@ -47,7 +47,9 @@ pub use enrolment::{
 pub use error::Error;
 pub use frame::{MAGIC, MAX_HEADER_BYTES};
 pub use json::{MAX_JSON_BYTES, OCTET_STREAM};
-pub use labels::{IDEMPOTENCY_HEADER, Labelled, Labels, LabelsPatch, MOST_NAME, MOST_TAG, MOST_TAGS, is_id};
+pub use labels::{
+    Freeze, IDEMPOTENCY_HEADER, Labelled, Labels, LabelsPatch, MOST_NAME, MOST_TAG, MOST_TAGS, is_id,
+};
 pub use manifest::{
     AnswersManifest, DecisionsManifest, Manifest, RingManifest, SECURITY_TABLE, ScoresManifest,
 };

@@ -129,6 +129,7 @@ problem_types! {
     TaskOver 409 "task_over" "The task was answered before, or its evaluation has ended."
     NotKept 409 "not_kept" "The evaluation or the feedback of the decision is not kept, or no longer."
     StillLearning 409 "still_learning" "As many rounds as one model takes wait for it; answer the tasks of the bandit."
+    Frozen 409 "frozen" "The bandit is frozen: it decides, and counts no feedback until it is thawed."
     AskedAgain 409 "asked_again" "The user has asked again for this answer before."
     OtherSender 409 "other_sender" "The contexts of the decision came from another sender."
     TooFewAsked 409 "too_few_asked" "Too few users of the evaluation asked again in time."

@@ -32,8 +32,11 @@ impl EncryptedServed {
                 return Err(served.deleted());
             }
             match live.bandit.waiting(decision)? {
-                Ok(_) if live.bandit.sum_is_full() => Err(Error::SumIsFull),
                 Ok(round) => {
+                    live.bandit.check_learns()?;
+                    if live.bandit.sum_is_full() {
+                        return Err(Error::SumIsFull);
+                    }
                     let event = served.feedback_event(round, &body)?;
                     let Pending { applied, ticket } = live.change(&served.shared.engine, &event)?;
                     Ok((applied, ticket))

@@ -27,6 +27,7 @@ impl EncryptedServed {
         awaited.extend(raising.then_some(Awaited::Raise));
         awaited.extend(task);
         awaited.extend(status.updating.then_some(Awaited::Update));
+        awaited.extend(status.frozen.then_some(Awaited::Thaw));
         awaited.extend((open > 0).then_some(Awaited::Feedback));
         let Created { id, config, plan, .. } = &self.created;
         Measured {

@@ -36,7 +36,7 @@ use pace::{Arrivals, Pace};
 use pool::Pool;
 pub(crate) use pool::Stages;
 pub(super) use pool::blocking;
-use protocol::{BanditConfig, Exchanges};
+use protocol::{BanditConfig, Exchanges, Status};
 use rand::Rng;
 pub(crate) use senders::Sender;
 use senders::Senders;
@@ -187,6 +187,33 @@ impl EncryptedServed {
         let (engine, count) = (&self.shared.engine, self.exchanges.layout.feedback_numbers());
         let sum = ckks::write_truncated_ciphertext(engine.params(), engine.key_id(), &sum, count);
         Ok(Reply::Binary(ShownCounters { feedbacks, sum }.to_bytes()))
+    }
+
+    /// Freezes or thaws the bandit, durably, and returns its counters. A bandit that is so already stays so.
+    ///
+    /// Must be called within a tokio runtime.
+    pub(crate) fn freeze(self: &Arc<Self>, frozen: bool) -> Result<Status, Error> {
+        let (status, stored) = {
+            // A task that somebody had before is offered at once after a thaw.
+            let mut pool = lock(&self.pool);
+            let mut live = lock(&self.live);
+            if live.deleted {
+                return Err(self.deleted());
+            }
+            let stored = match live.status().frozen == frozen {
+                true => live.flush()?,
+                false => {
+                    pool.forget_asked();
+                    live.change(&self.shared.engine, &Event::Frozen(frozen))?.ticket
+                }
+            };
+            (live.status(), stored)
+        };
+        stored.wait()?;
+        self.update_if_due();
+        self.offer_task();
+        tracing::info!(bandit = self.created.id, frozen, "frozen or thawed");
+        Ok(status)
     }
 
     /// Deletes it from the disk, and ends what waits.

@@ -328,6 +328,11 @@ impl Pool {
         if self.lone { Duration::ZERO } else { WINDOW }
     }
 
+    /// Forgets who has the task of the bandit's own, which the next holder is asked for.
+    pub(super) fn forget_asked(&mut self) {
+        self.asked = None;
+    }
+
     /// Notes an evaluation of so many requests.
     fn evaluates(&mut self, requests: usize) {
         self.lone = requests == 1;

@@ -97,9 +97,9 @@ pub(super) fn metrics() -> Named {
             ),
             (
                 "awaited",
-                list(one_of(&["raise", "sum", "model", "update", "feedback", "batch"])),
+                list(one_of(&["raise", "sum", "model", "update", "thaw", "feedback", "batch"])),
                 "What the bandit waits for: a holder of the key for scores of users, a sum or a model; the update of a batch; \
-                 feedback; a batch of an intermediary or shares of users.",
+                 its thaw, before which it learns nothing; feedback; a batch of an intermediary or shares of users.",
             ),
         ],
     );

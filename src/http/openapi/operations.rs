@@ -292,6 +292,19 @@ pub(super) fn operation(route: Route) -> Operation {
             operation.answers.truncate(1);
             operation
         }
+        Route::Freeze => Operation::new(
+            "freeze_bandit",
+            BANDITS,
+            "Freezes or thaws an encrypted bandit",
+            "A frozen bandit decides with the model that it has, and learns nothing: feedback and logged rounds are refused \
+             (`frozen`), an update that is under way waits, and decisions wait on for their feedback. It is answered when that \
+             is on disk, and a repeated request changes nothing. Others than encrypted bandits of a key bundle are refused.",
+        )
+        .takes([id()])
+        .reads(json!({ "application/json": { "schema": reference("Freeze"), "example": { "frozen": true } } }))
+        .json("The counters of the bandit.", reference("Status"))
+        .fails(FIND)
+        .fails([P::Malformed, P::NotEncrypted, P::DiskFull]),
         Route::Delete => {
             Operation::new("delete_bandit", BANDITS, "Deletes a bandit and its stored state", "")
                 .takes([id()])
@@ -350,7 +363,7 @@ pub(super) fn operation(route: Route) -> Operation {
         .json("The rounds are learnt.", reference("LearnReceipt"))
         .fails(FIND)
         .fails(FRAMES)
-        .fails([P::NotEncrypted, P::BadValue, P::StillLearning, P::DiskFull]),
+        .fails([P::NotEncrypted, P::BadValue, P::StillLearning, P::Frozen, P::DiskFull]),
         Route::Counters => Operation::new(
             "counters",
             KEY_HOLDERS,
@@ -548,5 +561,6 @@ fn feedback() -> Operation {
     .json("The feedback is counted.", receipt)
     .fails(FIND)
     .fails(FRAMES)
-    .fails([P::UnknownDecision, P::Settled, P::Answered, P::TakesBatches, P::Over, P::Expired, P::DiskFull])
+    .fails([P::UnknownDecision, P::Settled, P::Answered, P::TakesBatches, P::Over, P::Expired, P::Frozen])
+    .fails([P::DiskFull])
 }

@@ -367,6 +367,10 @@ fn policies() -> Named {
         ("ListedPolicy", labelled("A bandit with a clear policy, with its name and tags.", &created)),
         ("PolicyView", view),
         ("Learnt", learnt),
+        (
+            "Freeze",
+            object("Whether a bandit is frozen.", &[("frozen", truth(), "True freezes, false thaws.")]),
+        ),
         ("LabelsPatch", object("What is given replaces name or tags. Null removes them.", &given_labels())),
         ("Listed", listed),
         ("CreationRequest", request),
@@ -640,6 +644,7 @@ fn encrypted() -> Named {
             ("updating", truth(), "Whether the update of a batch is due or runs."),
             ("refresh_due", truth(), "Whether a masked model waits for a holder of the key."),
             ("pending_decisions", count(), "The number of decisions that wait for feedback."),
+            ("frozen", truth(), "Whether the bandit decides with its model and learns nothing."),
         ],
     );
     let view = labelled(

@@ -166,6 +166,7 @@ fn answers_become_values() {
         updating: true,
         refresh_due: false,
         pending_decisions: 6,
+        frozen: false,
     };
     let view = BanditView { created, status };
     let client = || {

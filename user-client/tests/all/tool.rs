@@ -319,6 +319,18 @@ fn the_tool_labels_bandits() {
     assert!(!tool.output("label", &["--bandit", &id]).status.success(), "nothing changes");
 }
 
+/// A bandit is frozen and thawed, and its counters say so.
+#[test]
+fn the_tool_freezes_bandits() {
+    let server = Server::start("127.0.0.1:0");
+    let tool = Tool(&server);
+    let (id, _) = tool.create(&[]);
+    for (command, frozen) in [("freeze", true), ("freeze", true), ("thaw", false)] {
+        let (status, _) = tool.run(command, &["--bandit", &id]);
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&status).unwrap()["frozen"], frozen);
+    }
+}
+
 /// An API token in a file takes the place of that of the bundle, for encrypted bandits too. Each fault of a
 /// token has a sentence of its own, and an empty list says why it is empty.
 #[test]

@@ -305,6 +305,18 @@ class Bandit:
         """
         return _requests.erase(self._connection, self._description, decision_id).result()
 
+    def freeze(self) -> None:
+        """Lets an encrypted bandit decide with the model that it has, and learn nothing, until `thaw`.
+
+        Rewards are refused meanwhile (`ConflictError`, code `frozen`); decisions wait for them, so that they can be
+        returned later.
+        """
+        _requests.freeze(self._connection, self.bandit_id, True).result()
+
+    def thaw(self) -> None:
+        """Lets a bandit learn that was frozen."""
+        _requests.freeze(self._connection, self.bandit_id, False).result()
+
     def delete(self) -> None:
         """Deletes the bandit and what it has learnt."""
         _requests.delete(self._connection, self.bandit_id).result()

@@ -559,6 +559,10 @@ def index(arm: Any, at: int) -> int:
     return found
 
 
+def freeze(connection: _native.Connection, bandit_id: str, frozen: bool) -> Call[None]:
+    return Call(lambda done: connection.freeze(bandit_id, frozen, done), lambda _: None)
+
+
 def delete(connection: _native.Connection, bandit_id: str) -> Call[None]:
     return Call(lambda done: connection.delete(bandit_id, done), lambda _: None)
 

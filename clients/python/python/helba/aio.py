@@ -234,6 +234,14 @@ class Bandit:
         """As `helba.Bandit.erase`."""
         return await _requests.erase(self._connection, self._description, decision_id).awaited()
 
+    async def freeze(self) -> None:
+        """As `helba.Bandit.freeze`."""
+        await _requests.freeze(self._connection, self.bandit_id, True).awaited()
+
+    async def thaw(self) -> None:
+        """As `helba.Bandit.thaw`."""
+        await _requests.freeze(self._connection, self.bandit_id, False).awaited()
+
     async def delete(self) -> None:
         """As `helba.Bandit.delete`."""
         await _requests.delete(self._connection, self.bandit_id).awaited()

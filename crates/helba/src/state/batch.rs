@@ -89,6 +89,7 @@ impl EncryptedBandit {
     /// The task that waits for a holder of the key.
     pub fn task(&self) -> Option<Task> {
         match &self.state.phase {
+            _ if self.state.frozen => None,
             Phase::Raising { task, masked, .. } => {
                 Some(Task { id: *task, kind: TaskKind::Sum, masked: masked.clone() })
             }
@@ -111,7 +112,7 @@ impl EncryptedBandit {
             Phase::Exchanging { update, .. } => update.is_at_first_step(),
             Phase::Raising { .. } | Phase::Updating { .. } | Phase::Refreshing { .. } => false,
         };
-        takes_more && (s.feedbacks > s.closed || s.subtracted > 0)
+        takes_more && !s.frozen && (s.feedbacks > s.closed || s.subtracted > 0)
     }
 
     /// The inputs of an update, if one is due.
@@ -121,6 +122,9 @@ impl EncryptedBandit {
     pub fn update(&self) -> Result<Option<Update>, Error> {
         let s = &self.state;
         let Phase::Updating { task, batch, seed, .. } = s.phase else { return Ok(None) };
+        if s.frozen {
+            return Ok(None);
+        }
         let factors = s.newton(batch.untested, batch.subtracted)?;
         let Statistics::Slots { model, statistics } = s.statistics.clone() else { return Ok(None) };
         let plan = s.plan.clone();

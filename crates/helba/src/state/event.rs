@@ -87,6 +87,8 @@ pub enum Event {
         #[serde(with = "serde_bytes")]
         frame: Vec<u8>,
     },
+    /// From here on the bandit decides and does not learn, or learns again.
+    Frozen(bool),
 }
 
 /// Frames as byte strings, which are copied whole and not byte by byte.
@@ -141,4 +143,6 @@ pub enum Applied {
     Installed,
     /// The batch has ended.
     Closed,
+    /// The bandit was frozen or thawed.
+    Frozen,
 }

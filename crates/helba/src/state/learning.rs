@@ -39,13 +39,14 @@ impl EncryptedBandit {
     /// many may be learnt now.
     ///
     /// # Errors
-    /// [`protocol::Error::NoLoggedRounds`] under the trace condition; [`LoggedCount`]; [`StillLearning`]
-    /// while too many others wait for a model.
+    /// [`Error::Frozen`]; [`protocol::Error::NoLoggedRounds`] under the trace condition; [`LoggedCount`];
+    /// [`StillLearning`] while too many others wait for a model.
     pub fn learnt(&self, id: LearnId, rounds: u64) -> Result<Option<LearnReceipt>, Error> {
         let (s, config) = (&self.state, &self.state.config);
         if let Some(rounds) = s.learnt.rounds(id) {
             return Ok(Some(s.learnt_receipt(id, rounds)));
         }
+        self.check_learns()?;
         config.check_logged()?;
         let most = config.most_logged(s.model_feedbacks);
         if !(1..=most as u64).contains(&rounds) {

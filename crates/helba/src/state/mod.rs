@@ -5,6 +5,9 @@
 //! Updates by products have one phase for both, with an exchange after each product.
 //! In every phase decisions use the current model, and feedback is added to the next sum.
 //!
+//! A frozen bandit decides with the model in use, and takes no step of a batch: no feedback is counted, no
+//! task is asked for, and no model is installed. An update that was under way goes on when it is thawed.
+//!
 //! All that changes the state is an [`Event`]. The same events in the same order give the same state, byte
 //! for byte, so that a journal of events is a store. Masks are drawn from the secret of the bandit and from a
 //! hash over all events so far: no mask is used for two sums or two models, whatever a crash undid.
@@ -112,6 +115,8 @@ struct State<C = Arc<Ciphertext>> {
     trace: Option<Trace<C>>,
     counters: Option<CounterSums<C>>,
     phase: Phase<C>,
+    /// Whether nothing is learnt ([`Event::Frozen`]).
+    frozen: bool,
 }
 
 /// The model in the ring of scores, divided by the gap of packs, that contexts are multiplied by
@@ -236,6 +241,7 @@ impl EncryptedBandit {
             tasks: 0,
             residual: 0.0,
             phase: Phase::Open,
+            frozen: false,
         };
         Ok(EncryptedBandit { state, exchanges })
     }
@@ -299,10 +305,19 @@ impl EncryptedBandit {
             model_feedbacks: s.model_feedbacks,
             batches: s.batches,
             refreshes: s.refreshes,
-            updating: matches!(s.phase, Phase::Raising { .. } | Phase::Updating { .. }),
-            refresh_due: matches!(s.phase, Phase::Refreshing { .. } | Phase::Exchanging { .. }),
+            updating: !s.frozen && matches!(s.phase, Phase::Raising { .. } | Phase::Updating { .. }),
+            refresh_due: !s.frozen && matches!(s.phase, Phase::Refreshing { .. } | Phase::Exchanging { .. }),
             pending_decisions: s.waiting(round) as usize,
+            frozen: s.frozen,
         }
+    }
+
+    /// Checks that feedback is learnt now.
+    ///
+    /// # Errors
+    /// [`Error::Frozen`].
+    pub fn check_learns(&self) -> Result<(), Error> {
+        if self.state.frozen { Err(Error::Frozen) } else { Ok(()) }
     }
 
     /// The id of the decision of `round`: the round, and a code that only this bandit can compute.
@@ -314,8 +329,8 @@ impl EncryptedBandit {
     ///
     /// # Errors
     /// [`Error::Ckks`] for a frame that is not one of this bandit; [`protocol::Error::UnknownDecision`] for a
-    /// round that does not wait; [`Error::UnknownQuestion`]; [`Error::TaskOver`]; [`Error::BadState`] for
-    /// feedback of another schedule.
+    /// round that does not wait; [`Error::UnknownQuestion`]; [`Error::TaskOver`]; [`Error::Frozen`];
+    /// [`Error::BadState`] for feedback of another schedule.
     pub fn apply(&mut self, engine: &Engine, event: &Event) -> Result<Applied, Error> {
         self.applied(engine, event, None)
     }
@@ -324,6 +339,15 @@ impl EncryptedBandit {
     fn applied(&mut self, engine: &Engine, event: &Event, step: Option<Next>) -> Result<Applied, Error> {
         let mut next = self.clone();
         next.state.note(event)?;
+        match event {
+            Event::Feedback { .. } | Event::Traced { .. } | Event::Learnt { .. } => self.check_learns()?,
+            Event::Raised { task, .. } | Event::Refreshed { task, .. } | Event::Exchanged { task, .. }
+                if self.state.frozen =>
+            {
+                return Err(Error::TaskOver { task: *task });
+            }
+            _ => {}
+        }
         let applied = match event {
             Event::Rounds(reserved) => {
                 // More are reserved when all are given out.
@@ -370,6 +394,10 @@ impl EncryptedBandit {
             Event::Closed => {
                 next.close_early(engine)?;
                 Applied::Closed
+            }
+            Event::Frozen(frozen) => {
+                next.state.frozen = *frozen;
+                Applied::Frozen
             }
         };
         *self = next;

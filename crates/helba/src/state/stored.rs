@@ -113,6 +113,7 @@ impl<C> State<C> {
             trace: self.trace.map(|trace| trace.try_map(map)).transpose()?,
             counters: self.counters.map(|sums| sums.try_map(map)).transpose()?,
             phase: self.phase.try_map(plan, map)?,
+            frozen: self.frozen,
             erased: self.erased,
             subtracted: self.subtracted,
             config: self.config,

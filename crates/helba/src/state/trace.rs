@@ -66,7 +66,8 @@ impl EncryptedBandit {
     /// that is not within the tolerance of an inverse is not used for a test.
     pub fn trace_test(&self) -> Option<TraceTest> {
         let (s, trace) = (&self.state, self.state.trace.as_ref()?);
-        let tests = (1..=s.config.unanswered).contains(&s.untested()) && s.residual <= INVERSE_TOLERANCE;
+        let asks = (1..=s.config.unanswered).contains(&s.untested()) && !s.frozen;
+        let tests = asks && s.residual <= INVERSE_TOLERANCE;
         let (feedbacks, model_feedbacks) = (s.feedbacks, s.model_feedbacks);
         tests.then(|| TraceTest { statistics: trace.sum.clone(), feedbacks, model_feedbacks })
     }

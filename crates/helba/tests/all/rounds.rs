@@ -1718,6 +1718,42 @@ fn attack_erasures_fill_a_sum_too() {
     assert!(learnt.is_err(), "{learnt:?}");
 }
 
+/// A bandit that is frozen between any two exchanges of an update asks for nothing, and takes no answer to a
+/// task that somebody has, no feedback and no logged rounds; thawed, it asks for the same task. Its models
+/// are the twin's.
+#[test]
+fn a_frozen_bandit_waits_where_it_is() {
+    let mut config = BanditConfig { horizon: 100, ..BanditConfig::new(2, 2) };
+    config.linear.schedule = Schedule::Every { rounds: 1 };
+    for mut world in [World::with(config), by_products()] {
+        for _ in 0..4 {
+            world.learn_one();
+            while let Some(answer) = world.next_answer() {
+                let task = world.bandit.task().unwrap().id;
+                world.apply(&Event::Frozen(true));
+                let status = world.bandit.status(0);
+                assert!(status.frozen && !status.updating && !status.refresh_due, "{status:?}");
+                assert!(world.bandit.task().is_none() && !world.bandit.closes_early());
+                let bytes = world.bandit.to_bytes(&world.engine).unwrap();
+                let feedback = Event::Feedback { round: world.round, frame: Vec::new() };
+                let over = helba::Error::TaskOver { task };
+                for (event, error) in [(&answer, over), (&feedback, helba::Error::Frozen)] {
+                    assert_eq!(world.bandit.apply(&world.engine, event), Err(error));
+                }
+                assert_eq!(world.bandit.learnt(LearnId([1; 16]), 1), Err(helba::Error::Frozen));
+                assert!(world.bandit.to_bytes(&world.engine).unwrap() == bytes);
+                world.bandit = EncryptedBandit::from_bytes(&world.engine, &bytes).unwrap();
+                world.apply(&Event::Frozen(false));
+                assert_eq!(world.bandit.task().unwrap().id, task);
+                world.apply(&answer);
+            }
+        }
+        assert_eq!(world.bandit.status(0).model_feedbacks, 4);
+        let far = world.distance_from_the_twin();
+        assert!(far < 1e-2, "{far}");
+    }
+}
+
 /// A stored state has the plan of its configuration and as many bits for rounds as this version: with others
 /// its circuits would run at levels that nobody checked, and a round would be looked up beside the bits.
 #[test]

@@ -236,6 +236,7 @@ fn json_round_trips() {
         updating: true,
         refresh_due: false,
         pending_decisions: 6,
+        frozen: false,
     };
     let view = BanditView { created: samples::created(), status };
     let json = serde_json::to_string(&view).unwrap();
