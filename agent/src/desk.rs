@@ -137,15 +137,17 @@ impl Desk {
         let mut rng = agent.fork_rng();
         while let Some((load, under_way)) = self.next_load(joined.most_decisions()) {
             let mut good = Vec::with_capacity(load.len());
+            let settings = agent.pending.settings(&joined.created().id);
             for asked in load {
-                match joined.check_contexts(&asked.rows) {
+                let checked = joined.check_contexts(&asked.rows).map_err(Error::from);
+                match checked.and_then(|()| settings.check_rows(&asked.rows)) {
                     Ok(()) => good.push(asked),
                     // Whoever has left wants no answer, here and below.
-                    Err(error) => drop(asked.answer.send(Err(Error::from(error).into()))),
+                    Err(error) => drop(asked.answer.send(Err(error.into()))),
                 }
             }
             if !good.is_empty() {
-                decide(agent, joined, good, under_way, &mut rng);
+                decide(agent, joined, &settings, (good, under_way), &mut rng);
             }
         }
     }
@@ -210,11 +212,10 @@ impl Drop for UnderWay<'_> {
 fn decide<R: CryptoRng>(
     agent: &Inner,
     joined: &BanditDevice,
-    load: Vec<Asked>,
-    under_way: UnderWay,
+    settings: &Settings,
+    (load, under_way): (Vec<Asked>, UnderWay),
     rng: &mut R,
 ) {
-    let settings = agent.pending.settings(&joined.created().id);
     if let (Mode::Baseline, Some(arm)) = (settings.mode, settings.baseline) {
         return decide_here(agent, joined, load, arm, rng);
     }
@@ -224,8 +225,11 @@ fn decide<R: CryptoRng>(
     let made = patiently(agent.options.patience, &agent.stop, rng, ask).map_err(Error::from);
     let kept = made.and_then(|round| {
         let now = now();
-        let played: Vec<Played> =
-            round.choice.iter().map(|choice| played(choice, &settings, now, rng)).collect();
+        let played: Vec<Played> = rows
+            .iter()
+            .zip(&round.choice)
+            .map(|(rows, choice)| played(choice, rows, settings, now, rng))
+            .collect();
         let waiting = |((rows, choice), played): ((&&[Vec<f64>], &Choice), &Played)| {
             let question = choice.question.clone().filter(|_| agent.options.trace_answers);
             // The reward belongs to the arm that is played, whoever chose it.
@@ -398,14 +402,20 @@ impl Returning<'_> {
 }
 
 /// What is known of a decision that was made at the time `now`.
-fn played<R: CryptoRng>(choice: &Choice, settings: &Settings, now: u64, rng: &mut R) -> Played {
+fn played<R: CryptoRng>(
+    choice: &Choice,
+    rows: &[Vec<f64>],
+    settings: &Settings,
+    now: u64,
+    rng: &mut R,
+) -> Played {
     let number = |of: usize| u32::try_from(of).unwrap_or(u32::MAX);
-    let (arm, probability) = settings.play(choice.arm, choice.values.len(), rng);
+    let (arm, probability) = settings.play(choice.arm, rows, rng);
     Played {
         decided: now,
         round: choice.round,
         model_feedbacks: Some(choice.model_feedbacks),
-        arms: number(choice.values.len()),
+        arms: number(rows.len()),
         arm: number(arm),
         chosen: Some(number(choice.arm)),
         probability,

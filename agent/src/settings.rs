@@ -38,11 +38,23 @@ pub(crate) enum Mode {
 }
 
 impl Settings {
-    /// The arm to play of `arms` arms, where the bandit chose `chosen`, and the probability with which it was
-    /// to be played. The model and the baseline determine it but for the uniform draw of epsilon.
-    pub(crate) fn play<R: CryptoRng>(&self, chosen: usize, arms: usize, rng: &mut R) -> (usize, f64) {
+    /// Refuses contexts in which the arm that is played in place of the bandit's is closed.
+    pub(crate) fn check_rows(&self, rows: &[Vec<f64>]) -> Result<(), Error> {
+        let row = self.baseline.and_then(|arm| rows.get(arm));
+        if self.mode != Mode::Bandit && row.is_some_and(|x| !protocol::is_open(x)) {
+            return Err(Error::BadField(
+                "contexts: the baseline arm is closed, and the mode of the bandit plays it; open it, or take the mode `bandit`",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The arm to play in the contexts `rows`, where the bandit chose `chosen`, and the probability with
+    /// which it was to be played. The model and the baseline determine it but for the uniform draw of
+    /// epsilon.
+    pub(crate) fn play<R: CryptoRng>(&self, chosen: usize, rows: &[Vec<f64>], rng: &mut R) -> (usize, f64) {
         match (self.mode, self.baseline) {
-            (Mode::Bandit, _) | (_, None) => explore(chosen, arms, self.epsilon, rng),
+            (Mode::Bandit, _) | (_, None) => explore(chosen, rows, self.epsilon, rng),
             (Mode::Shadow | Mode::Baseline, Some(baseline)) => (baseline, 1.0),
         }
     }

@@ -111,11 +111,11 @@ impl Answer {
         self.drawn.map(|(_, probability)| probability)
     }
 
-    /// The decision whose arm is drawn uniformly from all with probability `epsilon`.
+    /// The decision whose arm is drawn uniformly from the open ones with probability `epsilon`.
     fn explored(&self, py: Python<'_>, epsilon: f64) -> PyResult<Self> {
         let mut rng = or_raise(py, os_rng().map_err(Failure::from))?;
         let mut pending = self.pending.clone();
-        let (arm, probability) = explore(pending.arm, pending.contexts.len(), epsilon, &mut rng);
+        let (arm, probability) = explore(pending.arm, &pending.contexts, epsilon, &mut rng);
         let drawn = Some((std::mem::replace(&mut pending.arm, arm), probability));
         Ok(Answer { pending, seen: self.seen, drawn, sent: Mutex::default() })
     }

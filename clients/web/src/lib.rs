@@ -189,7 +189,8 @@ impl Bandit {
         serde_json::to_string(&opened).map_err(|_| Failure::answer("the counters cannot be written as JSON"))
     }
 
-    /// Begins to ask for decisions. `decisions` has, for each, an array of rows with the features of an arm.
+    /// Begins to ask for decisions. `decisions` has, for each, an array of rows with the features of an arm,
+    /// or null for a closed arm.
     ///
     /// # Errors
     /// `ValueError` with row and column, counted from 1.
@@ -219,7 +220,7 @@ impl Bandit {
     }
 
     /// The decisions that `asking` led to, kept for feedback to `server`. With probability `epsilon`, the arm
-    /// to play of each is drawn uniformly from all.
+    /// to play of each is drawn uniformly from the open ones.
     ///
     /// # Errors
     /// `AnswerError` while there are none.
@@ -228,7 +229,7 @@ impl Bandit {
         let round = asking.finish()?;
         let mut decisions = Vec::new();
         for (choice, contexts) in round.choice.iter().zip(contexts.iter_mut()) {
-            let (arm, probability) = explore(choice.arm, contexts.len(), epsilon, &mut self.rng);
+            let (arm, probability) = explore(choice.arm, contexts, epsilon, &mut self.rng);
             let pending = Waiting(Pending {
                 server: server.into(),
                 contexts: std::mem::take(contexts),
@@ -405,7 +406,17 @@ fn read_rows(rows: &JsValue) -> Result<Vec<Vec<f64>>> {
     };
     let rows = listed(rows, "the contexts of a decision")?;
     let row = |(i, row): (usize, JsValue)| -> Result<Vec<f64>> {
+        // A closed arm.
+        if row.is_null() {
+            return Ok(Vec::new());
+        }
         let cells = listed(&row, &format!("row {} of the contexts", i + 1))?;
+        if cells.length() == 0 {
+            return Err(Failure::value(format!(
+                "row {} of the contexts is empty: null is a closed arm",
+                i + 1
+            )));
+        }
         cells.iter().enumerate().map(|(j, value)| cell(i, j, value)).collect()
     };
     rows.iter().enumerate().map(row).collect()

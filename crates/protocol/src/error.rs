@@ -85,6 +85,18 @@ pub enum Error {
         /// The features of the bandit.
         want: usize,
     },
+    /// Misuse: a decision without an open arm.
+    #[error("all arms of the decision are closed: at least one arm must have features")]
+    NoOpenArm,
+    /// Misuse: features of an arm that is closed, where they are needed.
+    #[error(
+        "row {row} has no features, so that its arm is closed: a closed arm gets no feedback, and bandits of a committee and of the \
+         paper's method have no closed arms"
+    )]
+    ClosedArm {
+        /// The row, from 1. The features of the arm that was played are row 1.
+        row: usize,
+    },
     /// Misuse: a value that is no finite number.
     #[error("row {row}, column {column} is not a finite number")]
     NotANumber {
@@ -213,6 +225,8 @@ impl Error {
             Error::ArmCount { .. }
             | Error::DecisionCount { .. }
             | Error::FeatureCount { .. }
+            | Error::NoOpenArm
+            | Error::ClosedArm { .. }
             | Error::NoArm { .. }
             | Error::NotANumber { .. }
             | Error::NormAboveBound { .. }

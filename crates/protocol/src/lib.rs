@@ -18,6 +18,7 @@
 //! | s | scaling of the statistics, [`Plan::design_scale`] |
 
 mod answers;
+mod arms;
 mod config;
 mod counters;
 mod error;
@@ -35,6 +36,7 @@ mod shape;
 pub mod staged;
 
 pub use answers::AnswerLayout;
+pub use arms::{check_rows, is_open};
 pub use bandit::{Bonus, PREDICTION_BOUND, UNCERTAINTY_BOUND, WidthShape};
 pub use config::{Answers, BanditConfig, INVERSE_TOLERANCE, MOST_LOGGED, Plan};
 pub use counters::{ArmCounter, Counters, LEAST_COUNTED, LOG_COUNTER_STEPS};

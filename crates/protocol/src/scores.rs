@@ -30,6 +30,7 @@
 //! divided by a power of two that is at least L, and the model by one that is at least the largest entry of
 //! A, so that scores are at most 1 in size ([`ScoreLayout::log_range`]).
 
+use crate::arms::{check_rows, is_open};
 use crate::levels::PRODUCTS_LEVEL;
 use crate::products::MatrixLayout;
 use crate::staged::{MOST_STAGED_DECISIONS, StagedLayout};
@@ -361,11 +362,11 @@ impl ScoreLayout {
     }
 
     /// The coefficients of the contexts of the `decisions` of a request at the scale 2^[`LOG_CONTEXT`], from
-    /// one row of features for each arm of each decision.
+    /// one row of features for each arm of each decision, which is empty for a closed arm.
     ///
     /// # Errors
-    /// [`Error::DecisionCount`], [`Error::ArmCount`]; [`Error::FeatureCount`], [`Error::NotANumber`],
-    /// [`Error::NormAboveBound`], which count the rows of all decisions.
+    /// [`Error::DecisionCount`], [`Error::ArmCount`], [`Error::NoOpenArm`]; [`Error::FeatureCount`],
+    /// [`Error::NotANumber`], [`Error::NormAboveBound`], which count the rows of all decisions.
     pub fn contexts(&self, decisions: &[&[Vec<f64>]]) -> Result<Vec<i64>, Error> {
         let step = self.ring.gap >> self.log_places(decisions.len())?;
         // All rows are checked before coefficients are filled, because coefficients contain features.
@@ -390,13 +391,13 @@ impl ScoreLayout {
         self.checked(decisions).map(drop)
     }
 
-    /// The rows of all decisions, one after the other.
+    /// The rows of all decisions, one after the other, with those of closed arms filled in.
     fn checked<'a>(&self, decisions: &[&'a [Vec<f64>]]) -> Result<Vec<Cow<'a, [f64]>>, Error> {
-        if let Some(rows) = decisions.iter().find(|rows| rows.len() != self.arms) {
-            return Err(Error::ArmCount { got: rows.len(), want: self.arms });
+        let mut out = Vec::with_capacity(decisions.len() * self.arms);
+        for rows in decisions {
+            out.extend(check_rows(rows, out.len(), self.arms, self.features, self.bound)?);
         }
-        let check = |(row, x): (usize, &'a Vec<f64>)| check_features(row + 1, x, self.features, self.bound);
-        decisions.iter().flat_map(|rows| rows.iter()).enumerate().map(check).collect()
+        Ok(out)
     }
 
     /// The coefficients of the feedback on `arm` at the scale 2^[`LOG_STATISTICS`]: the L statistics, and the
@@ -720,8 +721,11 @@ impl ScoreLayout {
 /// encryption. Rows are numbered from 1. A row that rounding made longer is shortened ([`within`]).
 ///
 /// # Errors
-/// [`Error::FeatureCount`], [`Error::NotANumber`], [`Error::NormAboveBound`].
+/// [`Error::ClosedArm`], [`Error::FeatureCount`], [`Error::NotANumber`], [`Error::NormAboveBound`].
 pub fn check_features(row: usize, x: &[f64], features: usize, bound: f64) -> Result<Cow<'_, [f64]>, Error> {
+    if !is_open(x) {
+        return Err(Error::ClosedArm { row });
+    }
     if x.len() != features {
         return Err(Error::FeatureCount { row, got: x.len(), want: features });
     }

@@ -41,10 +41,12 @@
 //! and u, of which the first exchange makes indices; answers have the numbers that users have in a pack of
 //! scores, where number b is moved by b with its bits reversed.
 
+use crate::arms::check_rows;
 use crate::levels::{ANSWER_LEVEL, PRODUCTS_LEVEL};
-use crate::{BanditConfig, Error, LOG_CONTEXT, LOG_MODEL, LOG_SCORE, ScoreRing, Shape, check_features};
+use crate::{BanditConfig, Error, LOG_CONTEXT, LOG_MODEL, LOG_SCORE, ScoreRing, Shape};
 use ckks::{Domain, Exchange, Fingerprint, MapTerm, Params, Side, SumTerm, Term};
 use fault::OutOfRange;
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The most features of staged decisions.
@@ -286,20 +288,15 @@ impl StagedLayout {
     }
 
     /// The coefficients of the contexts of a user at the scale 2^[`LOG_CONTEXT`], from one row of features
-    /// for each arm.
+    /// for each arm, which is empty for a closed arm.
     ///
     /// # Errors
-    /// [`Error::ArmCount`]; [`Error::FeatureCount`], [`Error::NotANumber`], [`Error::NormAboveBound`].
+    /// [`Error::ArmCount`], [`Error::NoOpenArm`]; [`Error::FeatureCount`], [`Error::NotANumber`],
+    /// [`Error::NormAboveBound`].
     pub fn contexts(&self, rows: &[Vec<f64>]) -> Result<Vec<Vec<i64>>, Error> {
-        if rows.len() != self.arms {
-            return Err(Error::ArmCount { got: rows.len(), want: self.arms });
-        }
-        let check = |(row, x): (usize, &Vec<f64>)| {
-            check_features(row + 1, x, self.features, self.bound).map(std::borrow::Cow::into_owned)
-        };
-        let rows: Vec<Vec<f64>> = rows.iter().enumerate().map(check).collect::<Result<_, _>>()?;
+        let rows = check_rows(rows, 0, self.arms, self.features, self.bound)?;
         let scale = f64::from(LOG_CONTEXT as i32 - self.log_bound).exp2();
-        let part = |rows: &[Vec<f64>]| {
+        let part = |rows: &[Cow<'_, [f64]>]| {
             let mut out = vec![0; self.n];
             for (x, arm) in rows.iter().zip(out.chunks_exact_mut(self.distance())) {
                 x.iter().zip(arm).for_each(|(x, c)| *c = (x * scale).round() as i64);

@@ -47,7 +47,7 @@ impl ClearTwin {
     }
 
     /// The optimistic indices that [`Self::arm`] compares, ⟨ω, x⟩ and the bonus of xᵀAx, one a row of
-    /// features.
+    /// features; −∞ of a closed arm, whose row is empty.
     pub fn indices(&mut self, rows: &[Vec<f64>], round: u64, feedbacks: u64) -> Vec<f64> {
         let feedbacks = feedbacks as usize;
         if feedbacks > self.used {
@@ -65,6 +65,9 @@ impl ClearTwin {
         let linear = &self.config.linear;
         let bonus = linear.bonus(round, feedbacks as u64, linear.c1(feedbacks as u64));
         let index = |x: &Vec<f64>| {
+            if x.is_empty() {
+                return f64::NEG_INFINITY;
+            }
             let x = DVector::from_column_slice(x);
             self.model.1.dot(&x) + bonus.of((x.transpose() * &self.model.0 * &x)[0])
         };

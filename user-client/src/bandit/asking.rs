@@ -38,7 +38,8 @@ pub struct PlayedRound<C = Choice> {
 /// returns the decisions.
 pub struct Asking {
     contexts: Vec<u8>,
-    decisions: usize,
+    /// For each decision, whether each arm is open.
+    open: Vec<Vec<bool>>,
     next: Option<Next>,
     /// How often the contexts were sent again.
     asked: usize,
@@ -90,7 +91,7 @@ impl Asking {
     pub fn request(&self) -> Option<Request<'_>> {
         Some(match self.next.as_ref()? {
             Next::Contexts => {
-                Request { to: Target::Decisions { decisions: self.decisions }, body: &self.contexts }
+                Request { to: Target::Decisions { decisions: self.open.len() }, body: &self.contexts }
             }
             Next::Again(decision, answers, body) => {
                 Request { to: Target::Again { decision: *decision, answers: *answers }, body }
@@ -123,20 +124,20 @@ impl PlayedRound<Vec<Choice>> {
 }
 
 impl BanditDevice<'_> {
-    /// Begins to ask for decisions on the rows of each. If the server waits for a holder of the key, the
-    /// device raises first. If another one was faster, or the evaluation ended without an answer, it asks
-    /// once more, up to three times. If an answer cannot be relied on and others share it, the device asks
-    /// for another one, which is counted ([`crate::Device::with_most_repeats`]), until it can be relied on or
-    /// the server refuses.
+    /// Begins to ask for decisions on the rows of each, which are empty for closed arms. If the server waits
+    /// for a holder of the key, the device raises first. If another one was faster, or the evaluation ended
+    /// without an answer, it asks once more, up to three times. If an answer cannot be relied on and others
+    /// share it, the device asks for another one, which is counted ([`crate::Device::with_most_repeats`]),
+    /// until it can be relied on or the server refuses.
     ///
     /// # Errors
     /// [`Error::Protocol`] for the rows, also for more decisions than [`Self::most_decisions`].
     pub fn ask<R: CryptoRng>(&self, decisions: &[&[Vec<f64>]], rng: &mut R) -> Result<Asking, Error> {
         let contexts = self.contexts_of_several(decisions, rng)?;
-        let decisions = decisions.len();
+        let open_of = |rows: &&[Vec<f64>]| rows.iter().map(|x| protocol::is_open(x)).collect();
         Ok(Asking {
             contexts,
-            decisions,
+            open: decisions.iter().map(open_of).collect(),
             next: Some(Next::Contexts),
             asked: 0,
             raises: 0,
@@ -200,10 +201,11 @@ impl BanditDevice<'_> {
         rng: &mut R,
     ) -> Result<Option<(Vec<Choice>, Vec<MaskedTask>)>, Error> {
         asking.received += reply.len();
-        let ReadReply { choice, others, ticket, tasks } = self.read(reply)?;
+        let is_open = |b: usize, arm: usize| asking.open.get(b).and_then(|open| open.get(arm)) == Some(&true);
+        let ReadReply { choice, others, ticket, tasks } = self.read_open(reply, is_open)?;
         if let Some(choice) = choice {
             let choice: Vec<Choice> = [choice].into_iter().chain(others).collect();
-            let (got, want) = (choice.len(), asking.decisions);
+            let (got, want) = (choice.len(), asking.open.len());
             if got != want {
                 return Err(Error::BadAnswer(format!("it has {got} decisions for {want}")));
             }

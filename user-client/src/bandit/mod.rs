@@ -160,7 +160,8 @@ impl BanditDevice<'_> {
     }
 
     /// The body of a decision request: the frame of the contexts at the top level of the ring of scores.
-    /// `rows` has the features of each arm: K rows of d features with norms of at most L.
+    /// `rows` has the features of each arm: K rows of d features with norms of at most L. The row of an arm
+    /// that is closed in this decision is empty: it is not played, and nobody else learns that it is closed.
     ///
     /// # Errors
     /// [`Error::Protocol`] for the rows.

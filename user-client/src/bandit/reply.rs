@@ -13,7 +13,8 @@ pub struct Choice {
     /// The arm to play, from 0.
     pub arm: usize,
     /// The decrypted entry of each arm, near 1 for the arms worth playing; with `answers: scores` the index
-    /// of each arm. They must stay on this device, because exact decryptions reveal the key to the server.
+    /// of each arm; NaN of a closed arm. They must stay on this device, because exact decryptions reveal the
+    /// key to the server.
     pub values: Vec<f64>,
     /// Round t, from 1.
     pub round: u64,
@@ -22,10 +23,10 @@ pub struct Choice {
     /// How many decisions the evaluation made, as the server states it.
     pub users: u32,
     /// Whether every entry is above −0.5 and below [`protocol::exchange::largest_entry`], and of a decision
-    /// in stages one at least [`protocol::exchange::LEAST_WINNER`]; with `answers: scores`, whether every z
-    /// and u is one that a model of that many feedbacks can have. If not, somebody's scores were outside the
-    /// range of the comparison, or the server or a holder of the key deviates from the protocol, and the arm
-    /// must not be relied on.
+    /// in stages that of one open arm at least [`protocol::exchange::LEAST_WINNER`]; with `answers: scores`,
+    /// whether every z and u is one that a model of that many feedbacks can have. If not, somebody's scores
+    /// were outside the range of the comparison, or the server or a holder of the key deviates from the
+    /// protocol, and the arm must not be relied on.
     pub reliable: bool,
     /// The question that the feedback answers ([`BanditDevice::feedback`]), under the trace condition and if
     /// this device is asked.
@@ -67,19 +68,41 @@ impl BanditDevice<'_> {
     /// [`Error::BadAnswer`] for a user that no evaluation has; [`Error::BadTask`] for a task that this bandit
     /// does not have. The whole reply is refused then.
     pub fn read(&self, reply: &[u8]) -> Result<ReadReply, Error> {
+        self.read_open(reply, |_, _| true)
+    }
+
+    /// As [`Self::read`], where `open(b, a)` says whether arm a of decision b may be played.
+    pub(super) fn read_open(
+        &self,
+        reply: &[u8],
+        open: impl Fn(usize, usize) -> bool,
+    ) -> Result<ReadReply, Error> {
         let reply = DecideReply::read(reply, &self.limits)?;
         // All is read before anything is decrypted.
         let tasks = reply.tasks.iter().map(|task| self.task(task)).collect::<Result<_, _>>()?;
-        let choices = reply.decision.as_ref().map(|decision| self.choices(decision)).transpose()?;
+        let choices = reply.decision.as_ref().map(|decision| self.choices(decision, open)).transpose()?;
         let mut choices = choices.unwrap_or_default().into_iter();
         Ok(ReadReply { choice: choices.next(), others: choices.collect(), ticket: reply.ticket, tasks })
     }
 
-    fn choices(&self, decision: &Decision) -> Result<Vec<Choice>, Error> {
+    fn choices(
+        &self,
+        decision: &Decision,
+        open: impl Fn(usize, usize) -> bool,
+    ) -> Result<Vec<Choice>, Error> {
         if let Some(question) = &decision.question {
             self.comparison(question)?;
         }
-        let values = self.values(decision)?;
+        let mut values = self.values(decision)?;
+        let least = match self.created.plan.exchanges {
+            Exchanging::Staged => exchange::LEAST_WINNER,
+            Exchanging::One => f64::NEG_INFINITY,
+        };
+        for (at, Values { values, reliable }) in values.iter_mut().enumerate() {
+            // NaN is never the largest.
+            values.iter_mut().enumerate().filter(|(arm, _)| !open(at, *arm)).for_each(|(_, v)| *v = f64::NAN);
+            *reliable &= values.iter().any(|value| *value >= least);
+        }
         let linear = &self.created.config.linear;
         let tolerance = match self.created.config.answers {
             Answers::Arm => exchange::TIE_TOLERANCE,
@@ -113,13 +136,8 @@ impl BanditDevice<'_> {
         }
         let entries = self.entries(decision, &self.users(decision, count)?)?;
         let range = -0.5..exchange::largest_entry(self.device.shape());
-        let least = match self.created.plan.exchanges {
-            Exchanging::Staged => exchange::LEAST_WINNER,
-            Exchanging::One => range.start,
-        };
         let of_user = |values: Vec<f64>| {
-            let won = values.iter().any(|value| *value >= least);
-            let reliable = won && values.iter().all(|value| range.contains(value));
+            let reliable = values.iter().all(|value| range.contains(value));
             Values { values, reliable }
         };
         Ok(entries.into_iter().map(of_user).collect())

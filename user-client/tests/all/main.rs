@@ -2,6 +2,7 @@
 //!
 //! All files are one program: a program for each would link the whole crate again.
 
+mod arms;
 mod bandit;
 mod data;
 mod device;

@@ -3,6 +3,7 @@
 //! All files are one program: a program for each would link the whole crate again.
 
 mod answers;
+mod arms;
 mod config;
 mod paper;
 mod rounds;
