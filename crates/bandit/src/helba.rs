@@ -2,9 +2,11 @@
 
 #[cfg(doc)]
 use crate::Schedule;
-use crate::oful::observed;
+use crate::oful::{check_schedule, observed};
 use crate::vector::dot;
-use crate::{Bonus, EXACT_TIE, Error, Features, Learnt, LinearConfig, Policy, Ridge, Width, paper};
+use crate::{
+    Bonus, EXACT_TIE, Error, Features, Forgetting, Learnt, LinearConfig, Policy, Ridge, Width, paper,
+};
 use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
@@ -35,6 +37,7 @@ privacy::stored! {
         config: LinearConfig,
         arithmetic: Arithmetic,
         ridge: Ridge,
+        forgetting: Option<Forgetting>,
     }
 }
 
@@ -49,7 +52,32 @@ impl HelbaClear {
         config.validate()?;
         check_width(&config, arithmetic)?;
         let ridge = Ridge::new(config.d, config.lambda, config.schedule.needs_tracking());
-        Ok(Self { config, arithmetic, ridge })
+        Ok(Self { config, arithmetic, ridge, forgetting: None })
+    }
+
+    /// The policy before any data whose old feedback counts less, so that it follows a parameter that drifts.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] for a schedule that is not public: its conditions need a design that grows.
+    pub fn forgetting(self, forgetting: Option<Forgetting>) -> Result<Self, Error> {
+        let Some(given) = forgetting else { return Ok(self) };
+        check_schedule(&self.config)?;
+        if self.arithmetic == Arithmetic::Paper {
+            let want = "left out in the paper's arithmetic";
+            return Err(fault::OutOfRange::new("forgetting", "given", want).into());
+        }
+        let ridge = Ridge::forgetting(self.config.d, self.config.lambda, given);
+        Ok(Self { ridge, forgetting, ..self })
+    }
+
+    fn tracks(&self) -> bool {
+        self.forgetting.is_none() && self.config.schedule.needs_tracking()
+    }
+
+    /// t_j, from which widths are computed: as many feedbacks as are as much without forgetting.
+    fn effective_start(&self) -> u64 {
+        let t_j = self.ridge.batch_start();
+        self.forgetting.map_or(t_j, |forgetting| forgetting.effective(t_j).max(1))
     }
 
     /// The configuration.
@@ -69,7 +97,7 @@ impl HelbaClear {
     pub fn indices(&self, context: &Features) -> Result<impl ExactSizeIterator<Item = f64>, Error> {
         let LinearConfig { k, d, l, .. } = self.config;
         context.check(k, d, l)?;
-        let (t, t_j) = (self.ridge.round() + 1, self.ridge.batch_start());
+        let (t, t_j) = (self.ridge.round() + 1, self.effective_start());
         let (c1, c2) = (self.config.c1(t_j), self.config.c2(t_j));
         let bonus = self.config.bonus(t, t_j, c1);
         let precision = (t as f64).recip();
@@ -103,7 +131,7 @@ impl HelbaClear {
                 Ok((0..self.config.k).map(|a| f64::from(a == best)).collect())
             }
             Arithmetic::Paper => {
-                let (t, t_j) = (self.ridge.round() + 1, self.ridge.batch_start());
+                let (t, t_j) = (self.ridge.round() + 1, self.effective_start());
                 let range = self.config.rho_max(t, t_j) + 1.0;
                 let scaled: Vec<f64> = indices.map(|rho| (rho + 1.0) / range).collect();
                 let (least, most) =
@@ -146,7 +174,8 @@ impl HelbaClear {
     fn check_stored(&self) -> Result<(), Error> {
         self.config.validate()?;
         check_width(&self.config, self.arithmetic)?;
-        self.ridge.check(self.config.d, self.config.schedule.needs_tracking())
+        self.forgetting.map_or(Ok(()), |_| check_schedule(&self.config))?;
+        self.ridge.check(self.config.d, self.tracks(), self.forgetting)
     }
 }
 

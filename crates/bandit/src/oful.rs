@@ -1,7 +1,7 @@
 //! OFUL (optimism in the face of uncertainty) and its rarely switching variants.
 
 use crate::vector::dot;
-use crate::{EXACT_TIE, Error, Features, Learnt, LinearConfig, Policy, Ridge, Schedule};
+use crate::{EXACT_TIE, Error, Features, Forgetting, Learnt, LinearConfig, Policy, Ridge, Schedule};
 use privacy::PrivacyStatement;
 use rand::Rng;
 
@@ -19,6 +19,7 @@ privacy::stored! {
     pub struct Oful {
         config: LinearConfig,
         ridge: Ridge,
+        forgetting: Option<Forgetting>,
     }
 }
 
@@ -29,7 +30,8 @@ impl Oful {
     /// Those of [`LinearConfig::validate`].
     pub fn new(config: LinearConfig) -> Result<Self, Error> {
         config.validate()?;
-        Ok(Self { config, ridge: Ridge::new(config.d, config.lambda, config.schedule.needs_tracking()) })
+        let ridge = Ridge::new(config.d, config.lambda, config.schedule.needs_tracking());
+        Ok(Self { config, ridge, forgetting: None })
     }
 
     /// OFUL: the statistics are renewed in every round.
@@ -56,6 +58,27 @@ impl Oful {
         Self::new(LinearConfig { schedule: Schedule::Trace, ..config })
     }
 
+    /// The policy before any data whose old feedback counts less, so that it follows a parameter that drifts.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] for a schedule that is not public: its conditions need a design that grows.
+    pub fn forgetting(self, forgetting: Option<Forgetting>) -> Result<Self, Error> {
+        let Some(given) = forgetting else { return Ok(self) };
+        check_schedule(&self.config)?;
+        let ridge = Ridge::forgetting(self.config.d, self.config.lambda, given);
+        Ok(Self { ridge, forgetting, ..self })
+    }
+
+    fn tracks(&self) -> bool {
+        self.forgetting.is_none() && self.config.schedule.needs_tracking()
+    }
+
+    /// t_j, from which widths are computed: as many feedbacks as are as much without forgetting.
+    fn effective_start(&self) -> u64 {
+        let t_j = self.ridge.batch_start();
+        self.forgetting.map_or(t_j, |forgetting| forgetting.effective(t_j).max(1))
+    }
+
     /// The configuration.
     pub fn config(&self) -> &LinearConfig {
         &self.config
@@ -69,7 +92,8 @@ impl Oful {
     /// Refuses statistics that do not fit the configuration.
     fn check_stored(&self) -> Result<(), Error> {
         self.config.validate()?;
-        self.ridge.check(self.config.d, self.config.schedule.needs_tracking())
+        self.forgetting.map_or(Ok(()), |_| check_schedule(&self.config))?;
+        self.ridge.check(self.config.d, self.tracks(), self.forgetting)
     }
 }
 
@@ -89,7 +113,7 @@ impl Policy for Oful {
         let LinearConfig { k, d, l, .. } = self.config;
         context.check(k, d, l)?;
         let round = self.ridge.round() + 1;
-        let bonus = self.config.bonus(round, self.ridge.batch_start(), 0.0);
+        let bonus = self.config.bonus(round, self.effective_start(), 0.0);
         let index = |x: &[f64]| dot(self.ridge.omega(), x) + bonus.of(self.ridge.quadratic_form(x));
         let indices: Vec<f64> = context.rows().map(index).collect();
         Ok(self.config.preferred(&indices, EXACT_TIE, round))
@@ -102,6 +126,17 @@ impl Policy for Oful {
             self.ridge.start_batch()?;
         }
         Ok(())
+    }
+}
+
+/// Refuses forgetting where the end of a batch depends on a design that grows.
+pub(crate) fn check_schedule(config: &LinearConfig) -> Result<(), Error> {
+    match config.schedule.is_public() {
+        true => Ok(()),
+        false => {
+            let want = "one that is public, such as growth_or_every, where old feedback counts less";
+            Err(fault::OutOfRange::new("schedule", format!("{:?}", config.schedule), want).into())
+        }
     }
 }
 

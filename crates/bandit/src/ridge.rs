@@ -1,7 +1,7 @@
 //! Ridge regression whose estimate changes at batch starts only.
 
 use crate::vector::{add_outer, dot, quadratic_form};
-use crate::{BatchProgress, Error};
+use crate::{BatchProgress, Error, Forgetting, WeightedSums};
 use nalgebra::{Cholesky, DMatrix, Dyn};
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,8 @@ pub struct Ridge {
     omega: Vec<f64>,
     /// `V^-1` of the current round, for the schedules of OFUL and RSOFUL.
     tracked: Option<Tracked>,
+    /// The sums of batches, if old feedback counts less: `sum x x^T` and `sum r x`.
+    past: Option<Past>,
     round: u64,
     batch_start: u64,
     updates: u64,
@@ -26,6 +28,38 @@ pub struct Ridge {
     /// `A_j x` or `V^-1 x`.
     #[serde(skip)]
     scratch: Vec<f64>,
+}
+
+/// Sums whose weights fall with their age.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Past {
+    lambda: f64,
+    sums: WeightedSums<Sums>,
+    /// The sums of the open batch.
+    open: Sums,
+}
+
+/// The sums of some rounds: of `x x^T`, and of `r x`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sums {
+    design: Vec<f64>,
+    moment: Vec<f64>,
+}
+
+impl Sums {
+    fn zero(d: usize) -> Self {
+        Sums { design: vec![0.0; d * d], moment: vec![0.0; d] }
+    }
+
+    fn add(&mut self, weight: f64, other: &Sums) {
+        let both = |to: &mut Vec<f64>, from: &[f64]| {
+            to.iter_mut().zip(from).for_each(|(a, b)| *a += weight * b);
+        };
+        both(&mut self.design, &other.design);
+        both(&mut self.moment, &other.moment);
+    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -59,6 +93,7 @@ impl Ridge {
             omega: vec![0.0; d],
             tracked: track.then(|| Tracked { inverse: inverse.clone(), age: 0, log_det_growth: 0.0 }),
             inverse,
+            past: None,
             round: 0,
             batch_start: 1,
             updates: 0,
@@ -67,12 +102,19 @@ impl Ridge {
         }
     }
 
-    /// `V = lambda I + sum x x^T` over all rounds, `d * d` entries.
+    /// The same with rounds that lose their weight as `forgetting` says. Nothing is tracked then, because a
+    /// rank-one update of the inverse does not lower weights.
+    pub(crate) fn forgetting(d: usize, lambda: f64, forgetting: Forgetting) -> Self {
+        let past = Past { lambda, sums: WeightedSums::new(forgetting), open: Sums::zero(d) };
+        Self { past: Some(past), ..Self::new(d, lambda, false) }
+    }
+
+    /// `V = lambda I + sum x x^T` over all rounds, each times its weight, `d * d` entries.
     pub fn design(&self) -> &[f64] {
         &self.design
     }
 
-    /// `g = sum r x` over all rounds, `d` entries.
+    /// `g = sum r x` over all rounds, each times its weight, `d` entries.
     pub fn moment(&self) -> &[f64] {
         &self.moment
     }
@@ -123,6 +165,10 @@ impl Ridge {
         add_outer(&mut self.design, 1.0, x);
         self.moment.iter_mut().zip(x).for_each(|(g, xi)| *g += reward * xi);
         self.round += 1;
+        if let Some(Past { open, .. }) = &mut self.past {
+            add_outer(&mut open.design, 1.0, x);
+            open.moment.iter_mut().zip(x).for_each(|(g, xi)| *g += reward * xi);
+        }
         if let Some(tracked) = &mut self.tracked {
             tracked.log_det_growth += sherman_morrison(&mut tracked.inverse, x, &mut self.scratch).ln();
             tracked.age += 1;
@@ -136,6 +182,7 @@ impl Ridge {
 
     /// Starts a batch with `A_j = V^-1`.
     pub(crate) fn start_batch(&mut self) -> Result<(), Error> {
+        self.weigh();
         match &self.tracked {
             Some(tracked) => self.inverse.copy_from_slice(&tracked.inverse),
             None => invert_into(&self.design, self.d, &mut self.inverse)?,
@@ -147,6 +194,20 @@ impl Ridge {
     pub(crate) fn start_batch_with(&mut self, inverse: &[f64]) -> Result<(), Error> {
         self.inverse.copy_from_slice(inverse);
         self.freeze()
+    }
+
+    /// Makes the statistics of the sums of batches with the weights that they have now.
+    fn weigh(&mut self) {
+        let Some(Past { lambda, sums, open }) = &mut self.past else { return };
+        let batch = std::mem::replace(open, Sums::zero(self.d));
+        let _: Result<_, std::convert::Infallible> = sums.end_batch(self.round, batch, |sum, batch| {
+            sum.add(1.0, &batch);
+            Ok(())
+        });
+        let (mut total, one) = (Sums::zero(self.d), f64::from(1u32 << sums.forgetting().log_weight()));
+        sums.iter().for_each(|(sum, weight)| total.add(f64::from(weight) / one, sum));
+        total.design.iter_mut().step_by(self.d + 1).for_each(|entry| *entry += *lambda);
+        (self.design, self.moment) = (total.design, total.moment);
     }
 
     fn freeze(&mut self) -> Result<(), Error> {
@@ -165,8 +226,18 @@ impl Ridge {
     }
 
     /// Refuses a stored state that contradicts the configuration or itself.
-    pub(crate) fn check(&self, d: usize, track: bool) -> Result<(), Error> {
+    pub(crate) fn check(&self, d: usize, track: bool, forgetting: Option<Forgetting>) -> Result<(), Error> {
         let fail = |what| Err(Error::State { what });
+        let past = self.past.as_ref();
+        let sums =
+            || past.into_iter().flat_map(|past| past.sums.iter().map(|(sum, _)| sum).chain([&past.open]));
+        if past.map(|past| past.sums.forgetting()) != forgetting
+            || past.is_some_and(|past| !past.sums.is_valid())
+            || sums().any(|sum| Some(sum.design.len()) != d.checked_mul(d) || sum.moment.len() != d)
+            || !sums().flat_map(|sum| sum.design.iter().chain(&sum.moment)).all(|v| v.is_finite())
+        {
+            return fail("sums of batches that do not go with the weights of the configuration");
+        }
         let tracked = self.tracked.as_ref();
         let squares = [Some(&self.design), Some(&self.inverse), tracked.map(|t| &t.inverse)];
         let vectors = [&self.moment, &self.omega];
@@ -277,6 +348,28 @@ mod tests {
             let grown = DMatrix::from_column_slice(d, d, ridge.design()) - at_start;
             let want = (DMatrix::from_column_slice(d, d, ridge.inverse()) * grown).trace();
             prop_assert!((ridge.progress().trace - want).abs() < 1e-9 * (1.0 + want));
+        }
+    }
+
+    /// By hand: with γ = ½ and a batch a round, three rounds of x = 1 weigh ¼, ½ and 1; a window of two has
+    /// the last two. Stored and read back, the statistics go on alike.
+    #[test]
+    fn forgetting_by_hand() {
+        for (discount, window, design, moment) in
+            [(Some(0.5), None, 2.75, 0.25 + 1.0 + 3.0), (None, Some(2), 3.0, 5.0)]
+        {
+            let forgetting = Forgetting::new(discount, window).unwrap();
+            let mut ridge = Ridge::forgetting(1, 1.0, forgetting.unwrap());
+            for reward in [1.0, 2.0, 3.0] {
+                ridge.observe(&[1.0], reward).unwrap();
+                ridge.start_batch().unwrap();
+                let stored = serde_json::to_string(&ridge).unwrap();
+                ridge = serde_json::from_str(&stored).unwrap();
+                ridge.check(1, false, forgetting).unwrap();
+                assert!(ridge.check(1, false, None).is_err());
+            }
+            assert_eq!((ridge.design()[0], ridge.moment()[0]), (design, moment));
+            assert_eq!(ridge.omega()[0], moment * ridge.inverse()[0]);
         }
     }
 
