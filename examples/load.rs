@@ -84,6 +84,12 @@ struct Args {
     /// Ends a batch after so many feedbacks, up to 64 [default: 16, and at first fewer].
     #[arg(long)]
     every: Option<u64>,
+    /// Factor by which a feedback counts less with each feedback after it.
+    #[arg(long)]
+    discount: Option<f64>,
+    /// Number of feedbacks after which a feedback counts no more.
+    #[arg(long)]
+    window: Option<u64>,
     /// Milliseconds that each message between the server and clients and raisers takes, there and back.
     #[arg(long, default_value_t = 0)]
     delay: u64,
@@ -169,7 +175,8 @@ fn main() -> Result<()> {
     let deployment = deployment.behind(Duration::from_millis(args.delay))?;
     let answers = if args.answers == "scores" { Answers::Scores } else { Answers::Arm };
     let open_model = answers == Answers::Scores;
-    let mut config = BanditConfig { answers, open_model, ..BanditConfig::new(d, k) };
+    let (discount, window) = (args.discount, args.window);
+    let mut config = BanditConfig { answers, open_model, discount, window, ..BanditConfig::new(d, k) };
     if let Some(rounds) = args.every {
         config.linear.schedule = bandit::Schedule::Every { rounds };
     }

@@ -65,6 +65,13 @@ struct Args {
     /// Whose keys users have: `own` enrols the user, and asks a raiser of the owner beside its device.
     #[arg(long, default_value = "shared")]
     keys: UserKeys,
+    /// Factor by which a feedback counts less with each feedback after it; with --synchronous the twin in the
+    /// clear weighs the same batches.
+    #[arg(long)]
+    discount: Option<f64>,
+    /// Number of feedbacks after which a feedback counts no more.
+    #[arg(long)]
+    window: Option<u64>,
     /// Small keys without security, for tests.
     #[arg(long)]
     toy: bool,
@@ -94,6 +101,8 @@ fn main() -> Result<()> {
         answers: if args.scores { Answers::Scores } else { Answers::Arm },
         // One device holds the key, and may see its model.
         open_model: args.scores,
+        discount: args.discount,
+        window: args.window,
         ..BanditConfig::new(d, k)
     };
 
@@ -149,7 +158,8 @@ fn main() -> Result<()> {
         let mut env = DatasetLog::new(dataset.clone());
         Ok(bandit::play(policy, &mut env, rounds, &mut rng.clone(), &mut rng)?.running_mean_reward())
     };
-    let clear = clear(&mut HelbaClear::new(config.linear, Arithmetic::Exact)?)?;
+    let clear =
+        clear(&mut HelbaClear::new(config.linear, Arithmetic::Exact)?.forgetting(config.forgetting())?)?;
     let random = {
         let mut rng = ChaCha20Rng::seed_from_u64(2);
         let mut env = DatasetLog::new(dataset.clone());

@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 use tables::Tables;
 
 /// The format of the folder. A folder of another format is refused.
-const FORMAT: u16 = 14;
+const FORMAT: u16 = 15;
 
 /// A state folder, open and locked.
 pub(crate) struct Store {

@@ -19,7 +19,7 @@ fn configuration_of_the_server() {
 /// A field of an encrypted bandit: where it is, its range, values outside of it, advice.
 type Field = (&'static str, &'static str, &'static [&'static str], &'static str);
 
-const FIELDS: [Field; 21] = [
+const FIELDS: [Field; 23] = [
     (
         "linear.d",
         "1 to 16",
@@ -135,6 +135,18 @@ const FIELDS: [Field; 21] = [
         "`null`, or `{\"every\": 10 to 1000000, \"rho\": 0.0001 to 10 or null}`",
         &["{\"every\": 9}", "{\"rho\": 0}"],
         "Encrypted counts and rewards by arm, which holders of the key open ([encrypted-counters.md](encrypted-counters.md)). Larger groups hide more; `rho` adds noise.",
+    ),
+    (
+        "discount",
+        "`null`, above 0 to 0.999999, or 1",
+        &["0", "1.5", "0.9999999"],
+        "γ: a feedback counts γᵃ when a feedbacks have come after it, so that rewards that drift are followed ([forgetting.md](forgetting.md)). 0.999 halves it in 693 feedbacks.",
+    ),
+    (
+        "window",
+        "`null`, or 1 to 1000000",
+        &["0", "1000001"],
+        "Feedbacks after which a feedback counts no more. Updates by products take some steps more, and those in slots a second update.",
     ),
 ];
 

@@ -3,14 +3,24 @@
 use crate::fixture::*;
 use crate::users::*;
 use helba_server::Settings;
-use protocol::{Answers, Erasure};
+use protocol::{Answers, BanditConfig, Erasure};
 
 /// An erasure is durable, counts once, and passes an audit; what was not counted is not erased.
 #[test]
 fn a_feedback_is_erased_once() {
+    erased_once(&every_round(Answers::Arm));
+}
+
+/// The same where it is subtracted from the sum that it is in, which has a weight below 1.
+#[test]
+fn a_feedback_with_a_weight_is_erased_once() {
+    erased_once(&BanditConfig { discount: Some(0.9), ..every_round(Answers::Arm) });
+}
+
+fn erased_once(config: &BanditConfig) {
     let settings = Settings { keep_log: true, ..Settings::default() };
     let server = InProcess::start(settings.clone());
-    let user = User::create_with(server.device(), &every_round(Answers::Arm));
+    let user = User::create_with(server.device(), config);
     let (mut rng, history) = (rng(4), History::default());
     let first = user.round(&history, &mut rng);
     user.settle(&mut rng);

@@ -297,6 +297,8 @@ fn configurations_are_refused() {
         (with("/horizon", 0.into()), "horizon"),
         (with("/unanswered", 1000.into()), "unanswered"),
         (with("/comparison_bits", 7.into()), "comparison_bits"),
+        (and("discount", 1.5.into()), "discount"),
+        (and("window", 0.into()), "window"),
         (with("/linear/schedule", "trace".into()), "schedule"),
     ];
     for (body, named) in cases {

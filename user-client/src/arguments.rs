@@ -171,10 +171,10 @@ pub(crate) enum Command {
         #[command(flatten)]
         tuning: Tuning,
         /// JSON file with the whole configuration, instead of the options above.
-        #[arg(long, conflicts_with_all = ["features", "arms", "lambda", "alpha", "width", "rewards", "horizon", "unanswered", "schedule", "answers", "open_model", "counters"])]
+        #[arg(long, conflicts_with_all = ["features", "arms", "lambda", "alpha", "width", "rewards", "horizon", "unanswered", "schedule", "answers", "open_model", "counters", "discount", "window"])]
         config: Option<PathBuf>,
         /// Name of a clear policy, as `policies` lists them, instead of encrypted HELBA.
-        #[arg(long, conflicts_with_all = ["config", "features", "arms", "lambda", "alpha", "width", "rewards", "horizon", "unanswered", "schedule", "answers", "open_model", "counters", "secret"])]
+        #[arg(long, conflicts_with_all = ["config", "features", "arms", "lambda", "alpha", "width", "rewards", "horizon", "unanswered", "schedule", "answers", "open_model", "counters", "discount", "window", "secret"])]
         policy: Option<String>,
         /// Parameters of the policy, as a JSON object such as {"arms": 5, "epsilon": 1.0}.
         #[arg(long, value_name = "JSON")]
@@ -429,7 +429,7 @@ pub(crate) struct ReplayArguments {
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) rounds: Option<u64>,
     /// Id of an existing bandit [default: a new one].
-    #[arg(long, conflicts_with_all = ["lambda", "alpha", "width", "rewards", "horizon", "unanswered", "schedule", "answers", "open_model", "counters"])]
+    #[arg(long, conflicts_with_all = ["lambda", "alpha", "width", "rewards", "horizon", "unanswered", "schedule", "answers", "open_model", "counters", "discount", "window"])]
     pub(crate) bandit: Option<String>,
     /// Goes on where the bandit stands: leaves out as many rounds of the file as it has counted feedbacks.
     #[arg(long, requires = "bandit")]
@@ -710,6 +710,13 @@ pub(crate) struct Tuning {
     /// privacy of one feedback). Without it they are exact.
     #[arg(long, value_name = "RHO", requires = "counters", help_heading = OF_KEYS)]
     pub(crate) counters_rho: Option<f64>,
+    /// Factor by which a feedback counts less with each feedback after it, so that the bandit follows rewards
+    /// that drift: 0.999 halves it in 693 feedbacks [default: 1].
+    #[arg(long, value_name = "GAMMA", help_heading = OF_KEYS)]
+    pub(crate) discount: Option<f64>,
+    /// Number of feedbacks after which a feedback counts no more.
+    #[arg(long, value_name = "N", help_heading = OF_KEYS)]
+    pub(crate) window: Option<u64>,
 }
 
 /// The shape of the confidence width.
@@ -741,6 +748,8 @@ impl Tuning {
             ("--answers", self.answers.is_some()),
             ("--open-model", self.open_model),
             ("--counters-rho", self.counters_rho.is_some()),
+            ("--discount", self.discount.is_some()),
+            ("--window", self.window.is_some()),
         ];
         given.into_iter().filter_map(|(option, given)| given.then_some(option)).collect()
     }
@@ -751,6 +760,7 @@ impl Tuning {
         config.open_model = self.open_model;
         config.counters = self.counters.map(|every| Counters { every, rho: self.counters_rho });
         config.unanswered = self.unanswered.unwrap_or(config.unanswered);
+        (config.discount, config.window) = (self.discount, self.window);
         if let Some(Rule::TraceOrGrowth) = self.schedule {
             config.linear.schedule = Schedule::TraceOrGrowth;
         }

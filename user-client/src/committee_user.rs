@@ -31,12 +31,14 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The most bandits that a session remembers as they were created.
 const MOST_KNOWN: usize = 1024;
 /// What a configuration of a bandit under keys has and one of a committee has not, and why.
-pub const OF_KEYS_ALONE: [(&str, &str); 5] = [
+pub const OF_KEYS_ALONE: [(&str, &str); 7] = [
     ("horizon", "its numbers are exact in any number of rounds"),
     ("unanswered", "no device is asked when a batch ends"),
     ("answers", "a device gets its arm and nothing else"),
     ("exchanges", "no holder of a key is asked"),
     ("open_model", "nobody sees its model"),
+    ("discount", "members add up all feedback alike"),
+    ("window", "members add up all feedback alike"),
 ];
 /// Reads a session from a file that its owner alone can read.
 ///

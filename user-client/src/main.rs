@@ -399,7 +399,7 @@ pub(crate) fn explore(config: &BanditConfig, range: f64) {
         Width::Theory => "the width of the paper's proof".into(),
         Width::SelfNormalized => "the width of OFUL's proof".into(),
     };
-    let resolved = |round| config.resolution() * config.linear.index_range(round, round);
+    let resolved = |round| config.resolution() * config.linear.index_range(round, config.effective(round));
     tell!(
         "exploration: {width}, lambda {}, for rewards that differ by up to {range}; the comparison of arms resolves {:.3} of the \
          reward at first, and {:.3} after {} rounds",
@@ -408,7 +408,7 @@ pub(crate) fn explore(config: &BanditConfig, range: f64) {
         resolved(config.horizon),
         config.horizon
     );
-    if let Some(warning) = linear.lock_in_warning(config.horizon, range) {
+    if let Some(warning) = linear.lock_in_warning(config.effective(config.horizon), range) {
         tell!("helba-client: {warning}");
     }
 }

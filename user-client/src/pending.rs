@@ -10,8 +10,8 @@ use std::path::Path;
 use wire::{Created, TraceQuestion};
 use zeroize::Zeroizing;
 
-/// The first bytes of a sealed decision, which are authenticated with it: a name and the version 2.
-const SEALED: [u8; 10] = *b"HELBADEC\x02\0";
+/// The first bytes of a sealed decision, which are authenticated with it: a name and the version 3.
+const SEALED: [u8; 10] = *b"HELBADEC\x03\0";
 const NONCE_BYTES: usize = 24;
 /// The context of the derivation of the key.
 const CONTEXT: &str = "helba user-client 2026 sealed decision";

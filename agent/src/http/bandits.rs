@@ -241,7 +241,7 @@ impl Exploration {
                 .map_err(|e| Error::BadConfig { why: e.to_string() })?,
         };
         let range = rewards.map_or(1.0, |[low, high]| high - low);
-        let warning = config.linear.lock_in_warning(config.horizon, range);
+        let warning = config.linear.lock_in_warning(config.effective(config.horizon), range);
         Ok((config, warning))
     }
 }

@@ -242,6 +242,8 @@ fn what_a_committee_does_not_do_is_refused_by_name() {
     for (name, value) in [
         ("horizon", json!(500)),
         ("unanswered", json!(2)),
+        ("discount", json!(0.99)),
+        ("window", json!(100)),
         ("answers", json!("scores")),
         ("open_model", json!(true)),
         ("epsilon", json!(0.1)),

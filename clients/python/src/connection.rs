@@ -47,7 +47,7 @@ pub(crate) fn exploring(
         config = or_raise(py, config.exploring(shape, alpha, rewards).map_err(|e| bad(&e)))?;
     }
     let range = rewards.map_or(1.0, |[low, high]| high - low);
-    let warning = config.linear.lock_in_warning(config.horizon, range);
+    let warning = config.linear.lock_in_warning(config.effective(config.horizon), range);
     Ok((or_raise(py, json(&config))?, warning))
 }
 

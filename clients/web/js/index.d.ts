@@ -100,6 +100,8 @@ export interface Configuration {
   answers?: "arm" | "scores";
   open_model?: boolean;
   counters?: { every?: number; rho?: number | null } | null;
+  discount?: number | null;
+  window?: number | null;
 }
 
 /** A clear policy, which the server computes and whose contexts and rewards it reads, with its parameters. */

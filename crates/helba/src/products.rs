@@ -12,10 +12,10 @@
 
 use crate::Error;
 use ckks::{Ciphertext, Evaluator, MaskSeed, Packer, Plaintext, RingKeys};
+use protocol::LOG_MODEL;
 use protocol::products::{
     LOG_BALANCE, LOG_OPERAND, MatrixLayout, ProductExchanges, ProductScalars, ProductStep,
 };
-use protocol::{LOG_MODEL, LOG_STATISTICS};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use serde::{Deserialize, Serialize};
@@ -219,7 +219,7 @@ impl<C> ProductUpdate<C> {
 
     /// log₂ of the scale of what the exchange of the next step takes.
     pub(crate) fn log_scale(&self) -> u32 {
-        if self.at == 0 { LOG_STATISTICS } else { 2 * LOG_OPERAND }
+        if self.at == 0 { self.scalars.log_sums } else { 2 * LOG_OPERAND }
     }
 
     /// The update with `map` of its ciphertexts, which gets log₂ of their scale.
@@ -296,7 +296,8 @@ mod tests {
     use nalgebra::{DMatrix, DVector};
     use protocol::staged::StagedLayout;
     use protocol::{
-        BanditConfig, Exchanging, INVERSE_TOLERANCE, KeyPlan, ScoreLayout, Shape, Updates, WidthShape,
+        BanditConfig, Exchanging, INVERSE_TOLERANCE, KeyPlan, LOG_STATISTICS, ScoreLayout, Shape, Updates,
+        WidthShape,
     };
     use rand::RngExt;
     use testkit::ScoresParty;
@@ -324,6 +325,8 @@ mod tests {
         /// The twin of X.
         exact: DMatrix<f64>,
         residual: f64,
+        /// What the last batch took of V.
+        removed: f64,
         updates: u64,
         /// The sum over all exchanges of |v|/q, by which the probability of a wrong number is bounded.
         wraps: f64,
@@ -366,6 +369,7 @@ mod tests {
                 feedbacks: 0,
                 pending: 0,
                 residual: 0.0,
+                removed: 1.0,
                 updates: 0,
                 wraps: 0.0,
                 config,
@@ -413,7 +417,7 @@ mod tests {
         }
 
         fn warm(&self) -> ProductScalars {
-            let factors = self.config.newton(self.residual, self.pending, 0, usize::MAX).unwrap();
+            let factors = self.config.newton(self.residual, self.pending, self.removed, usize::MAX).unwrap();
             ProductScalars::warm(&self.config, self.exact.nrows(), factors, self.feedbacks)
         }
 

@@ -27,7 +27,7 @@ pub struct Scalars {
 impl Scalars {
     /// The scalars of round `t` with a model of `t_j` feedbacks.
     pub fn new(config: &BanditConfig, t: u64, t_j: u64) -> Self {
-        let l = &config.linear;
+        let (l, t_j) = (&config.linear, config.effective(t_j));
         let bonus = l.bonus(t, t_j, l.c1(t_j));
         let c1 = match bonus {
             Bonus::Root { c1, .. } => c1,

@@ -380,7 +380,7 @@ fn by_products(config: &BanditConfig, exchanges: &ProductExchanges) -> Result<(U
     let (linear, matrices) = (&config.linear, &exchanges.matrices);
     let top = 1.0 + BATCH * linear.l * linear.l / linear.lambda;
     let factors = Factors::warm(1.0, top, warm_steps(1.0, top, INVERSE_TOLERANCE)?)?;
-    let scalars = ProductScalars::warm(config, matrices.dim(), factors, config.horizon);
+    let scalars = ProductScalars::warm(config, matrices.dim(), factors, config.scaled_rounds());
     let (mut all, mut asked) = (Products::default(), Vec::new());
     for (step, _) in (0..scalars.steps()).filter_map(|at| scalars.step(at)) {
         let Products { products, merges } = product_of(step, matrices);

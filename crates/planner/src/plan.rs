@@ -265,7 +265,7 @@ pub fn plan(problem: Problem) -> Result<Report, Error> {
         Updates::Products => &[],
     };
     let key_costs = key_costs(&rings, &keys)?;
-    let state = state_bytes(&levels, params, &small, &layout)?;
+    let state = state_bytes(&config, &levels, params, &small, &layout)?;
     // Powers of the polynomial's argument, digits and two polynomials modulo QP.
     let wide = params.qp_basis(params.max_level()).len();
     let scratch = memory_of(params, 12 * wide + 2 * params.galois_gadget().digits(params.max_level()));
@@ -404,23 +404,32 @@ fn decision_depth(
     Ok((depth(&squares.into_iter().chain(winner).collect::<Vec<_>>()), slots))
 }
 
-/// Bytes of a bandit's ciphertexts in memory: model, statistics and those of an update that runs.
-fn state_bytes(levels: &Plan, deep: &Params, small: &Params, layout: &ScoreLayout) -> Result<u64, Error> {
+/// Bytes of a bandit's ciphertexts in memory: model, statistics, sums that have a weight and those of an
+/// update that runs.
+fn state_bytes(
+    config: &BanditConfig,
+    levels: &Plan,
+    deep: &Params,
+    small: &Params,
+    layout: &ScoreLayout,
+) -> Result<u64, Error> {
     let in_scores = |ciphertexts: usize| ciphertexts as u64 * memory_of(small, 2 * (small.max_level() + 1));
-    Ok(match levels.updates {
-        // In the ring of scores model, sum and trace.
-        Updates::Slots => {
-            let levels = [levels.model_level, levels.statistics_level, levels.statistics_level];
-            levels.map(|level| memory_of(deep, 2 * (level + 1))).iter().sum::<u64>() + in_scores(3)
-        }
-        // The inverse before and after, rows of the statistics, sum, product, and the model twice.
-        Updates::Products => {
-            let matrices = layout.matrices()?;
-            let inverse = matrices.left_parts(matrices.dim()) + matrices.right_parts();
-            let rows = matrices.left_parts(matrices.dim() + 1);
-            in_scores(2 * inverse + rows + 2 + 2 * layout.model_parts())
-        }
-    })
+    let past = config.forgetting().map_or(0, |forgetting| in_scores(forgetting.most_sums() as usize));
+    Ok(past
+        + match levels.updates {
+            // In the ring of scores model, sum and trace.
+            Updates::Slots => {
+                let levels = [levels.model_level, levels.statistics_level, levels.statistics_level];
+                levels.map(|level| memory_of(deep, 2 * (level + 1))).iter().sum::<u64>() + in_scores(3)
+            }
+            // The inverse before and after, rows of the statistics, sum, product, and the model twice.
+            Updates::Products => {
+                let matrices = layout.matrices()?;
+                let inverse = matrices.left_parts(matrices.dim()) + matrices.right_parts();
+                let rows = matrices.left_parts(matrices.dim() + 1);
+                in_scores(2 * inverse + rows + 2 + 2 * layout.model_parts())
+            }
+        })
 }
 
 /// The reasons for the parameters.

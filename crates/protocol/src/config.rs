@@ -4,9 +4,10 @@ use crate::levels::{ANSWER_LEVEL, DecisionLevels, REFRESH_LEVEL, UpdateLevels};
 use crate::products::{MOST_CONDITION, MatrixLayout};
 use crate::staged::{ALL_PAIRS_LEVEL, MOST_STAGED_LOG_N, StagedLayout};
 use crate::{
-    Counters, Error, Exchanging, Factors, MOST_SUMMED, Rings, ScoreRing, Shape, Updates, UserKeys, warm_steps,
+    Counters, Error, Exchanging, Factors, LOG_STATISTICS, MOST_SUMMED, Rings, ScoreRing, Shape, Updates,
+    UserKeys, warm_steps,
 };
-use bandit::{LinearConfig, Schedule, Width, WidthShape};
+use bandit::{Forgetting, LinearConfig, Schedule, Width, WidthShape};
 use ckks::Params;
 use fault::OutOfRange;
 use serde::{Deserialize, Serialize};
@@ -34,6 +35,11 @@ const MOST_GROWTH: f64 = 16384.0;
 const MOST_SPREAD: f64 = 262_144.0;
 /// The most that n·L² may be for a sum of n feedbacks or logged rounds, so that it is below 2⁶² units.
 const MOST_SQUARES: f64 = 262_144.0;
+
+/// The most that L² times the feedbacks with a weight may be, so that their sums are below 2⁷⁶ units at the
+/// scale of weighted sums: under a mask modulo 2⁹⁸ a number then comes back wrong with a probability below
+/// 2⁻²².
+const MOST_WEIGHED: f64 = 2_097_152.0;
 
 /// The most arms for which a comparison of eight levels is precise enough. Its indicators are within 0.0122
 /// of 0 or 1, and the relative errors of a row multiply, so that with 32 arms a product of 1 is between 0.67
@@ -80,6 +86,13 @@ pub struct BanditConfig {
     /// coefficients more.
     #[serde(default)]
     pub counters: Option<Counters>,
+    /// γ, by which a feedback counts less with each feedback after it, so that the bandit follows rewards
+    /// that drift ([`Forgetting`]). A width with a proof has none with old feedback weighed less.
+    #[serde(default)]
+    pub discount: Option<f64>,
+    /// The number of feedbacks after which a feedback counts no more.
+    #[serde(default)]
+    pub window: Option<u64>,
 }
 
 /// What a user learns from a decision.
@@ -137,6 +150,8 @@ impl BanditConfig {
             exchanges: None,
             open_model: false,
             counters: None,
+            discount: None,
+            window: None,
         }
     }
 
@@ -192,8 +207,9 @@ impl BanditConfig {
         if need > have {
             return Err(Error::Slots { need, have });
         }
-        if *by == Updates::Products {
-            self.check_products(shape, ring)?;
+        match by {
+            Updates::Products => self.check_products(shape, ring)?,
+            Updates::Slots => self.check_forgetting_in_slots()?,
         }
         if self.tests_trace() && self.answers == Answers::Scores {
             let got = format!("{:?}", self.linear.schedule);
@@ -220,7 +236,7 @@ impl BanditConfig {
                 // A transform takes a level, so that the old model is one level above the statistics.
                 (steps, [update, update + 1, REFRESH_LEVEL])
             }
-            Updates::Products => (self.newton(0.0, batch, 0, usize::MAX)?.steps().len(), [0; 3]),
+            Updates::Products => (self.planned_steps(batch)?, [0; 3]),
         };
         Ok(Plan {
             updates: *by,
@@ -267,6 +283,7 @@ impl BanditConfig {
         linear.validate()?;
         self.check_open_model()?;
         self.counters.as_ref().map_or(Ok(()), Counters::check)?;
+        self.check_forgetting()?;
         let field =
             |field, got: String, want: &'static str| Error::OutOfRange(OutOfRange::new(field, got, want));
         // Newton's iteration needs a bound on the statistics of a batch. Growth alone gives none, and neither
@@ -327,7 +344,7 @@ impl BanditConfig {
             return Err(OutOfRange::new("linear.width", "a root", want).into());
         }
         let l = self.linear.l;
-        let least = l.max(l * l) * self.horizon as f64 / MOST_CONDITION;
+        let least = l.max(l * l) * self.scaled_rounds() as f64 / MOST_CONDITION;
         if self.linear.lambda < least {
             let want = format!(
                 "at least horizon·max(linear.l, linear.l²)/{MOST_CONDITION} = {least} with keys of updates by products, or keys of \
@@ -347,7 +364,7 @@ impl BanditConfig {
             // Batches grow with the rounds.
             _ => return Ok(()),
         };
-        let steps = self.newton(0.0, batch, 0, usize::MAX)?.steps().len();
+        let steps = self.planned_steps(batch)?;
         // A fresh ciphertext is one polynomial and a seed.
         let bits = ring.params.log_q0 as usize + ring.params.depth * ring.params.log_scale as usize;
         let update = matrices.exchanged(steps) * ring.n() * bits / 8;
@@ -421,8 +438,8 @@ impl BanditConfig {
         // The width is largest in the last round.
         let width = match linear.width {
             Width::Constant { alpha } => ("linear.width.alpha", alpha),
-            Width::Tangent { .. } => ("linear.width", linear.untried_bonus(self.horizon)),
-            _ => ("linear.width", linear.beta(self.horizon, self.horizon)),
+            Width::Tangent { .. } => ("linear.width", linear.untried_bonus(self.scaled_rounds())),
+            _ => ("linear.width", linear.beta(self.horizon, self.scaled_rounds())),
         };
         for (name, value) in [
             ("linear.lambda", linear.lambda.max(1.0 / linear.lambda)),
@@ -455,7 +472,7 @@ impl BanditConfig {
     /// The Newton steps of an update after the longest batch, and the level of its statistics.
     fn update_levels(&self, batch: u64, shape: Shape, top: usize) -> Result<(usize, usize), Error> {
         let linear = &self.linear;
-        let steps = self.newton(0.0, batch, 0, usize::MAX)?.steps().len();
+        let steps = self.planned_steps(batch)?;
         let update = UpdateLevels::new(steps).total();
         // The old model must be one level above the statistics, because a transform takes a level.
         let highest = shape.update_level(top);
@@ -472,9 +489,92 @@ impl BanditConfig {
         Err(Error::Depth { what: "a batch update", need: update + 1, have: highest, advice })
     }
 
+    /// The Newton steps of an update after a batch of `batch` feedbacks. A discount of 0.99 and more takes
+    /// half of V at most in a batch ([`Faded::bound`](bandit::Faded::bound)). What takes more, as a window
+    /// may, takes further steps, or in slots a further update.
+    fn planned_steps(&self, batch: u64) -> Result<usize, Error> {
+        let removed = if self.forgetting().is_some() { 2.0 } else { 1.0 };
+        Ok(self.newton(0.0, batch, removed, usize::MAX)?.steps().len())
+    }
+
+    /// L²/λ, the most that a feedback adds to an eigenvalue of V/λ.
+    pub fn ratio(&self) -> f64 {
+        self.linear.l * self.linear.l / self.linear.lambda
+    }
+
+    /// The c with V_j ≤ c·V, for a V that lacks `subtracted` of the feedbacks of V_j.
+    pub fn removed(&self, subtracted: u64) -> f64 {
+        1.0 + subtracted as f64 * self.ratio()
+    }
+
+    /// How old feedback loses its weight, if it does.
+    pub fn forgetting(&self) -> Option<Forgetting> {
+        // The plan has checked both.
+        Forgetting::new(self.discount, self.window).ok().flatten()
+    }
+
+    /// log₂ of the scale of sums of feedback with their weights.
+    pub fn log_sums(&self) -> u32 {
+        LOG_STATISTICS + self.forgetting().map_or(0, |forgetting| forgetting.log_weight())
+    }
+
+    /// The number of feedbacks that the confidence width of a model of `feedbacks` feedbacks is computed
+    /// from.
+    pub fn effective(&self, feedbacks: u64) -> u64 {
+        self.forgetting().map_or(feedbacks, |forgetting| forgetting.effective(feedbacks))
+    }
+
+    /// The number of feedbacks for which numbers are scaled: the horizon, or as many as have a weight.
+    pub fn scaled_rounds(&self) -> u64 {
+        self.forgetting().map_or(self.horizon, |forgetting| self.horizon.min(forgetting.most(MOST_IN_BATCH)))
+    }
+
+    /// Refuses what cannot go with forgetting.
+    fn check_forgetting(&self) -> Result<(), Error> {
+        let Some(forgetting) = Forgetting::new(self.discount, self.window)? else { return Ok(()) };
+        let field = if self.discount.is_some() { "discount" } else { "window" };
+        if self.tests_trace() {
+            let want = "left out with the schedule trace_or_growth, whose test needs inverses that decrease from batch to batch; \
+                        or a public schedule, such as growth_or_every";
+            return Err(OutOfRange::new(field, "given", want).into());
+        }
+        let most = forgetting.most(MOST_IN_BATCH) as f64 * self.linear.l * self.linear.l;
+        if most > MOST_WEIGHED {
+            let want = format!(
+                "one with which some {MOST_WEIGHED}/linear.l² feedbacks have a weight: these have {most:.0}/linear.l²"
+            );
+            return Err(OutOfRange::new(field, self.discount.unwrap_or(1.0), want).into());
+        }
+        Ok(())
+    }
+
+    /// Refuses weights of so much feedback that an update in slots, which may have to begin with a multiple
+    /// of I, would be too far from the inverse.
+    fn check_forgetting_in_slots(&self) -> Result<(), Error> {
+        let Some(forgetting) = self.forgetting() else { return Ok(()) };
+        let most = forgetting.most(MOST_IN_BATCH) as f64;
+        if most * most <= self.most_spread() {
+            return Ok(());
+        }
+        let field = if self.discount.is_some() { "discount" } else { "window" };
+        let want = format!(
+            "one with which at most {:.0} feedbacks have a weight, with keys of updates in slots; or keys of \
+             `helba-keygen create --updates products`",
+            self.most_spread().sqrt()
+        );
+        Err(OutOfRange::new(field, format!("{most} feedbacks"), want).into())
+    }
+
+    /// The most that the product of the factor by which an eigenvalue of A_j·V_j grows, in units of L²/λ, and
+    /// of the feedbacks in V may be.
+    fn most_spread(&self) -> f64 {
+        let squared = self.linear.l * self.linear.l;
+        MOST_SPREAD * self.design_scale() * self.linear.lambda / (squared * squared)
+    }
+
     /// The power of two s, by which statistics are divided.
     fn design_scale(&self) -> f64 {
-        let growth = (self.linear.l * self.linear.l * self.horizon as f64 / self.linear.lambda).max(1.0);
+        let growth = (self.ratio() * self.scaled_rounds() as f64).max(1.0);
         // Both factors of V·X are then of order √t, and their product is of order one.
         (growth.log2() / 2.0).round().exp2()
     }
@@ -544,12 +644,14 @@ impl BanditConfig {
     /// ([`Self::newton`]), the entries of V/s at most (`learnt` + n)·L²/s, an entry of their sum at most
     /// n·L², and the mask of a raise is at least 2³⁵ times as wide as that.
     pub fn most_waiting(&self, learnt: u64) -> u64 {
+        let learnt =
+            self.forgetting().map_or(learnt, |forgetting| learnt.min(forgetting.most(MOST_IN_BATCH)));
         let (squared, lambda, learnt) = (self.linear.l * self.linear.l, self.linear.lambda, learnt as f64);
         // n·max(horizon, learnt + n) ≤ spread.
-        let spread = MOST_SPREAD * self.design_scale() * lambda / (squared * squared);
+        let spread = self.most_spread();
         let most = (self.most_summed() as f64)
             .min(MOST_GROWTH * lambda / squared)
-            .min(spread / self.horizon as f64)
+            .min(spread / self.scaled_rounds() as f64)
             .min(2.0 * spread / (learnt + (learnt * learnt + 4.0 * spread).sqrt()));
         // A single feedback always fits.
         most.max(1.0) as u64
@@ -570,32 +672,28 @@ impl BanditConfig {
     /// The Newton factors of a batch update, if the eigenvalues of A_j·V_j are within `residual` of one and
     /// `pending` feedbacks arrived since then. Under a public schedule these are the feedbacks since V_j;
     /// under the trace condition, those since the trace was known to be below C. The number of steps reaches
-    /// [`INVERSE_TOLERANCE`], and is at most `most`. `subtracted` feedbacks are removed from V_j.
+    /// [`INVERSE_TOLERANCE`], and is at most `most`. Of V_j, V has kept at least 1/`removed`: 1 if nothing
+    /// was removed.
     ///
     /// A feedback adds xxᵀ to V, and xᵀA_j x ≤ (1 + residual)·L²/λ for any x of norm L, because A_j ≤ (1 +
     /// residual)·V_j⁻¹ and V_j ≥ λI. Hence the eigenvalues of A_j·V are at most (1 + residual)·(1 +
     /// pending·L²/λ) for any contexts. The feedbacks that the trace condition was tested with add C, up to
     /// the resolution of the comparison.
     ///
-    /// What is left of V_j after an erasure is W ≥ λI, and V_j = W + Σ xxᵀ ≤ (1 + subtracted·L²/λ)·W: the
-    /// eigenvalues of A_j·V are at least (1 − residual)/(1 + subtracted·L²/λ).
+    /// With V_j ≤ `removed`·V the eigenvalues of A_j·V are at least (1 − residual)/`removed`. What is left of
+    /// V_j after an erasure is W ≥ λI, and V_j = W + Σ xxᵀ ≤ (1 + n·L²/λ)·W for n feedbacks
+    /// ([`Self::removed`]). [`Faded::bound`](bandit::Faded::bound) has the number for old feedback that
+    /// counts less. Both add up: V_j ≤ (c + n·L²/λ)·V.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if the bound on the eigenvalues overflows.
-    pub fn newton(
-        &self,
-        residual: f64,
-        pending: u64,
-        subtracted: u64,
-        most: usize,
-    ) -> Result<Factors, Error> {
+    pub fn newton(&self, residual: f64, pending: u64, removed: f64, most: usize) -> Result<Factors, Error> {
         let l = &self.linear;
-        let untested = (1.0 + residual) * (1.0 + pending as f64 * l.l * l.l / l.lambda);
+        let untested = (1.0 + residual) * (1.0 + pending as f64 * self.ratio());
         let tested = match l.schedule.is_public() {
             true => 0.0,
             false => l.c + 2.0 * self.resolution() * self.trace_bound(pending),
         };
-        let removed = 1.0 + subtracted as f64 * l.l * l.l / l.lambda;
         let (bottom, top) = ((1.0 - residual) / removed, untested + tested);
         let steps = warm_steps(bottom, top, INVERSE_TOLERANCE)?;
         Factors::warm(bottom, top, steps.min(most))

@@ -3,7 +3,7 @@
 use crate::levels::{ANSWER_LEVEL, PRODUCTS_LEVEL};
 use crate::products::{PRODUCT_FACTORS, ProductExchanges, ProductStep};
 use crate::staged::{STAGED_FACTORS, Staging};
-use crate::{BanditConfig, LOG_SCORE, LOG_STATISTICS, Plan, Rings, ScoreLayout, ScoreRing, Updates};
+use crate::{BanditConfig, LOG_SCORE, Plan, Rings, ScoreLayout, ScoreRing, Updates};
 use ckks::{Exchange, Params, RAISE_FACTORS, SlotsToCoefficients};
 use serde::{Deserialize, Serialize};
 
@@ -94,7 +94,7 @@ impl Exchanges {
         let scores = layout.raised_scores(slots).exchange(small, decisions, LOG_SCORE, plan.scores_level)?;
         let of_slots = || {
             let places = layout.raised_statistics(updates.max_slots());
-            let statistics = places.exchange(small, updates, LOG_STATISTICS, plan.statistics_level)?;
+            let statistics = places.exchange(small, updates, layout.log_sums(), plan.statistics_level)?;
             let (level, count) = (plan.refresh_level, plan.model_slots);
             let scale = updates.scale(plan.model_level);
             let model = SlotsToCoefficients::new(updates, small, level, count, scale, &layout.model())?;

@@ -42,7 +42,7 @@
 //! and a condition of 2²⁰, 2⁻¹⁸·⁸. The model is wrong until an update begins with a multiple of I. A holder
 //! of the key or a sender of feedback can make it wrong at will.
 
-use crate::scores::{LOG_MODEL, LOG_STATISTICS};
+use crate::scores::LOG_MODEL;
 use crate::staged::StagedLayout;
 use crate::{BanditConfig, Error, Factors, ScoreLayout};
 use ckks::{Exchange, MapTerm, Params, Side, Term};
@@ -260,7 +260,7 @@ impl ProductExchanges {
             let (at, sign) = matrices.left(dim, j);
             term(layout.single(j), at, sign, 0)
         });
-        let sums = Side::coefficients(small, 1, LOG_STATISTICS);
+        let sums = Side::coefficients(small, 1, layout.log_sums());
         let statistics = {
             let terms = design.chain(moment).collect();
             Exchange::new(sums, operands(matrices.left_parts(dim + 1)), terms)?
@@ -343,11 +343,13 @@ pub struct ProductScalars {
     cold: bool,
     /// Whether M is computed anew before each step.
     anew: bool,
+    /// log₂ of the scale of the sums of feedback.
+    pub log_sums: u32,
 }
 
 impl ProductScalars {
     /// The numbers of an update of `dim` × `dim` matrices with the statistics of `feedbacks` feedbacks,
-    /// erased ones included, that begins with the inverse of the last one.
+    /// erased ones included and each times its weight, that begins with the inverse of the last one.
     pub fn warm(config: &BanditConfig, dim: usize, factors: Factors, feedbacks: u64) -> Self {
         Self::new(config, dim, factors, feedbacks, false)
     }
@@ -365,7 +367,8 @@ impl ProductScalars {
     fn new(config: &BanditConfig, dim: usize, factors: Factors, feedbacks: u64, cold: bool) -> Self {
         let (l, lambda) = (config.linear.l, config.linear.lambda);
         let moment = feedbacks as f64 * l / lambda;
-        let mut out = ProductScalars { factors, lambda, dim, design: moment * l, moment, cold, anew: false };
+        let (design, log_sums) = (moment * l, config.log_sums());
+        let mut out = ProductScalars { factors, lambda, dim, design, moment, cold, anew: false, log_sums };
         out.anew = out.drift() * out.drift() > out.noise();
         out
     }
@@ -521,7 +524,7 @@ mod tests {
     fn an_update_has_nine_steps() {
         let config = BanditConfig::new(16, 2);
         let at = |dim: usize, feedbacks: u64| {
-            let factors = config.newton(0.0, 16, 0, usize::MAX).unwrap();
+            let factors = config.newton(0.0, 16, 1.0, usize::MAX).unwrap();
             ProductScalars::warm(&config, dim, factors, feedbacks)
         };
         let steps = |scalars: &ProductScalars| -> Vec<_> {
@@ -563,7 +566,7 @@ mod tests {
             let condition = |feedbacks: u64| feedbacks as f64 * l.max(l * l) / lambda;
             while condition(feedbacks + 16) < MOST_CONDITION {
                 feedbacks += 16;
-                let factors = config.newton(residual, 16, 0, usize::MAX).unwrap();
+                let factors = config.newton(residual, 16, 1.0, usize::MAX).unwrap();
                 let warm = ProductScalars::warm(&config, dim, factors, feedbacks);
                 residual = warm.residual();
                 assert!(residual < 1.0 / 6.0, "{dim}, {feedbacks}: 2^{:.2}", residual.log2());

@@ -225,6 +225,7 @@ pub struct ScoreLayout {
     counts: bool,
     /// The most logged rounds of a sum.
     most_logged: usize,
+    log_sums: u32,
     /// Where the numbers of staged decisions are. Contexts, model and answers are then those of stages.
     staged: Option<StagedLayout>,
 }
@@ -249,6 +250,7 @@ impl ScoreLayout {
             differences: config.raises_differences(),
             counts: config.counters.is_some(),
             most_logged: config.most_logged(0),
+            log_sums: config.log_sums(),
             staged: (plan.exchanges == Exchanging::Staged)
                 .then(|| StagedLayout::of(config, plan.users, ring)),
         }
@@ -257,6 +259,12 @@ impl ScoreLayout {
     /// L, the numbers of an arm in contexts and in statistics.
     pub fn numbers(&self) -> usize {
         numbers(self.features)
+    }
+
+    /// log₂ of the scale of sums of feedback with their weights: [`LOG_STATISTICS`], and 11 bits more under a
+    /// discount.
+    pub fn log_sums(&self) -> u32 {
+        self.log_sums
     }
 
     /// The number of coefficients of a feedback: L, and 2K for the counters if there are any.

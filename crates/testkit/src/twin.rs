@@ -1,5 +1,7 @@
+use bandit::WeightedSums;
 use nalgebra::{DMatrix, DVector};
 use protocol::BanditConfig;
+use std::convert::Infallible;
 
 /// The exact twin of a bandit: inverse, square root and argmax in `f64`, on the feedbacks that the encrypted
 /// model in use was made of.
@@ -11,8 +13,13 @@ pub struct ClearTwin {
     history: Vec<(DVector<f64>, f64)>,
     /// Feedbacks in design, moment and model.
     used: usize,
+    /// The feedbacks up to the last end of a batch, and the sums of batches, if old feedback counts less.
+    past: Option<(u64, WeightedSums<Sum>)>,
     model: (DMatrix<f64>, DVector<f64>),
 }
+
+/// Σ xxᵀ and Σ r·x.
+type Sum = (DMatrix<f64>, DVector<f64>);
 
 impl ClearTwin {
     /// A twin without feedback: A = I/λ and ω = 0.
@@ -20,7 +27,8 @@ impl ClearTwin {
         let d = config.linear.d;
         let design = DMatrix::identity(d, d) * config.linear.lambda;
         let model = (DMatrix::identity(d, d) / config.linear.lambda, DVector::zeros(d));
-        ClearTwin { config, design, moment: DVector::zeros(d), history: Vec::new(), used: 0, model }
+        let past = config.forgetting().map(|forgetting| (0, WeightedSums::new(forgetting)));
+        ClearTwin { config, design, moment: DVector::zeros(d), history: Vec::new(), used: 0, past, model }
     }
 
     /// Appends the features of the arm played and its reward. They enter the model when a decision asks for
@@ -49,11 +57,34 @@ impl ClearTwin {
     /// The optimistic indices that [`Self::arm`] compares, ⟨ω, x⟩ and the bonus of xᵀAx, one a row of
     /// features; −∞ of a closed arm, whose row is empty.
     pub fn indices(&mut self, rows: &[Vec<f64>], round: u64, feedbacks: u64) -> Vec<f64> {
-        let feedbacks = feedbacks as usize;
+        let (feedbacks, d) = (feedbacks as usize, self.config.linear.d);
         if feedbacks > self.used {
-            for (x, r) in &self.history[self.used..feedbacks] {
-                self.design += x * x.transpose();
-                self.moment += x * *r;
+            let mut open: Sum = (DMatrix::zeros(d, d), DVector::zeros(d));
+            for (number, (x, r)) in self.history[..feedbacks].iter().enumerate().skip(self.used) {
+                open.0 += x * x.transpose();
+                open.1 += x * *r;
+                let number = number as u64 + 1;
+                let Some((closed, sums)) = &mut self.past else { continue };
+                // Feedback that came while a model was on its way ends a batch with it.
+                if self.config.linear.batch_ends_publicly(number, *closed) || number == feedbacks as u64 {
+                    let batch = std::mem::replace(&mut open, (DMatrix::zeros(d, d), DVector::zeros(d)));
+                    let _: Result<_, Infallible> = sums.end_batch(number, batch, |sum, batch| {
+                        (sum.0, sum.1) = (&sum.0 + batch.0, &sum.1 + batch.1);
+                        Ok(())
+                    });
+                    *closed = number;
+                }
+            }
+            self.design += open.0;
+            self.moment += open.1;
+            if let Some((_, sums)) = &self.past {
+                self.design = DMatrix::identity(d, d) * self.config.linear.lambda;
+                self.moment.fill(0.0);
+                let one = f64::from(1u32 << sums.forgetting().log_weight());
+                for ((design, moment), weight) in sums.iter() {
+                    self.design += design * (f64::from(weight) / one);
+                    self.moment += moment * (f64::from(weight) / one);
+                }
             }
             self.used = feedbacks;
             // λI + Σ xxᵀ is positive definite.
@@ -63,7 +94,8 @@ impl ClearTwin {
             self.model = (inverse, omega);
         }
         let linear = &self.config.linear;
-        let bonus = linear.bonus(round, feedbacks as u64, linear.c1(feedbacks as u64));
+        let effective = self.config.effective(feedbacks as u64);
+        let bonus = linear.bonus(round, effective, linear.c1(effective));
         let index = |x: &Vec<f64>| {
             if x.is_empty() {
                 return f64::NEG_INFINITY;

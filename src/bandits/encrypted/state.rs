@@ -33,7 +33,7 @@ pub(super) const GENESIS: &str = "genesis";
 /// The last round that was given out.
 const GIVEN: &str = "given";
 const MAGIC: [u8; 8] = *b"HELBAPKD";
-const VERSION: u16 = 21;
+const VERSION: u16 = 22;
 /// The longest event: a model in both rings, of at most some 10 MB.
 const LONGEST_EVENT: usize = 64 << 20;
 /// After a snapshot a new segment of the log begins if the last one has more bytes than this.

@@ -332,7 +332,7 @@ pub(super) fn operation(route: Route) -> Operation {
             ROUNDS,
             "Erases the feedback on an encrypted decision",
             "It is answered when that is on disk. The feedback is subtracted from the sum of the batch that is closed next, \
-             so that the model after it has nothing of it. A repeated request changes nothing.",
+             or with a discount or a window from the sum that it is in, so that the model after it has nothing of it. A repeated request changes nothing.",
         )
         .takes([
             id(),

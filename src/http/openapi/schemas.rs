@@ -568,9 +568,12 @@ fn encrypted() -> Named {
             "exchanges",
             "open_model",
             "counters",
+            "discount",
+            "window",
         ]
         .map(name);
-        let [horizon, unanswered, bits, degree, answers, exchanges, open, counters] = names.each_ref();
+        let [horizon, unanswered, bits, degree, answers, exchanges, open, counters, discount, window] =
+            names.each_ref();
         let mut fields = vec![
             ("linear", reference("LinearConfig"), "The linear bandit."),
             (horizon.as_str(), count(), "The number of rounds for which numbers are scaled."),
@@ -589,6 +592,13 @@ fn encrypted() -> Named {
             ),
             (open, truth(), "That everyone who holds the key may see the model."),
             (counters, or_null(reference("Counters")), "Encrypted counters per arm; null for none."),
+            (
+                discount,
+                or_null(number()),
+                "The factor by which a feedback counts less with each feedback after it, above 0 and at most 0.999999, \
+                 or 1; null: all feedback counts alike.",
+            ),
+            (window, or_null(from_one()), "The feedbacks after which a feedback counts no more; null: none."),
         ];
         if let Some(policy) = policy {
             fields.push(policy);

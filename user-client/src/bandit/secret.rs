@@ -141,7 +141,7 @@ impl BanditDevice<'_> {
         // A product keeps the scale of its factors' product, and frames hold the canonical one.
         let answer = answer.with_scale(f64::from(LOG_SCORE).exp2());
         let (linear, t_j) = (&self.created.config.linear, decision.model_feedbacks);
-        let range = self.possible_scores(t_j);
+        let (range, t_j) = (self.possible_scores(t_j), self.created.config.effective(t_j));
         let of_decision = |coefficients: &[i128], b: usize| {
             let scores = Zeroizing::new(layout.scores(coefficients, b, log));
             let bonus = linear.bonus(decision.round.saturating_add(b as u64), t_j, linear.c1(t_j));

@@ -5,7 +5,7 @@ use super::feedback::empty_sum;
 use super::secrets::derive;
 use super::stored::Place;
 use super::trace::Trace;
-use super::{EncryptedBandit, ScoresModel, State, Statistics};
+use super::{EncryptedBandit, Past, ScoresModel, State, Statistics, first_model, trivial};
 use crate::deep::ModelLevels;
 use crate::engine::{Engine, Masked};
 use crate::products::ProductUpdate;
@@ -77,8 +77,9 @@ pub(super) struct Batch {
     at: u64,
     /// Those of which nothing is known but the bound on their features.
     pub(super) untested: u64,
-    /// The erased feedbacks of earlier batches that its sum subtracts, or more.
-    pub(super) subtracted: u64,
+    /// The c with V_j ≤ c·V, for the V_j of the model before: more than 1 if its statistics lack erased
+    /// feedback, or if old feedback counts less ([`protocol::BanditConfig::newton`]).
+    pub(super) removed: f64,
     /// Whether logged rounds are among them.
     logged: bool,
     /// The residual of its model.
@@ -125,7 +126,7 @@ impl EncryptedBandit {
         if s.frozen {
             return Ok(None);
         }
-        let factors = s.newton(batch.untested, batch.subtracted)?;
+        let factors = s.newton(batch.untested, batch.removed)?;
         let Statistics::Slots { model, statistics } = s.statistics.clone() else { return Ok(None) };
         let plan = s.plan.clone();
         Ok(Some(Update { plan, statistics, model, factors, seed, task }))
@@ -179,29 +180,45 @@ impl EncryptedBandit {
     /// update by products.
     pub(super) fn close(&mut self, engine: &Engine) -> Result<(), Error> {
         let s = &mut self.state;
-        let (at, untested) = (s.feedbacks, s.untested());
-        let (mut subtracted, mut logged) = (std::mem::take(&mut s.subtracted), std::mem::take(&mut s.logged));
+        let (at, mut untested) = (s.feedbacks, s.untested());
+        let mut removed = s.config.removed(std::mem::take(&mut s.subtracted));
+        let mut logged = std::mem::take(&mut s.logged);
+        let mut sum = std::mem::replace(&mut s.sum, Arc::new(empty_sum(engine)));
+        if let Some(past) = &mut s.past {
+            let weighed = past.end_batch(engine, at, sum, s.config.ratio())?;
+            removed += weighed.removed - 1.0;
+            sum = Arc::new(weighed.total);
+        }
         match &s.phase {
             // An update that takes more feedback is that of one batch.
             Phase::Exchanging { batch, .. } => {
-                subtracted += batch.subtracted;
+                removed *= batch.removed;
                 logged |= batch.logged;
             }
             _ => s.batches += 1,
         }
+        if s.plan.updates == Updates::Slots && s.begins_anew(untested, removed) {
+            (s.residual, untested, removed) = (0.0, s.weighed(), 1.0);
+            let first = first_model(engine, &self.exchanges.layout, &s.plan, s.config.linear.lambda)?;
+            if let Statistics::Slots { model, .. } = &mut s.statistics {
+                *model = Arc::new(first);
+            }
+        }
         // Products take as many steps as they need.
         let residual = match s.plan.updates {
-            Updates::Slots => s.newton(untested, subtracted)?.residual(),
+            Updates::Slots => s.newton(untested, removed)?.residual(),
             Updates::Products => s.residual,
         };
-        let batch = Batch { at, untested, subtracted, logged, residual };
-        let sum = std::mem::replace(&mut s.sum, Arc::new(empty_sum(engine)));
+        let batch = Batch { at, untested, removed, logged, residual };
         s.closed = at;
         if let Some(trace) = &mut s.trace {
             *trace = Trace::after(engine, at);
         }
         if let Statistics::Products { total, .. } = &mut s.statistics {
-            engine.scores_evaluator().add_assign(Arc::make_mut(total), &sum)?;
+            match &s.past {
+                Some(_) => *total = sum,
+                None => engine.scores_evaluator().add_assign(Arc::make_mut(total), &sum)?,
+            }
             return self.begin_products(engine, batch);
         }
         let (task, seed) = (s.next_task(), s.mask());
@@ -212,7 +229,8 @@ impl EncryptedBandit {
         Ok(())
     }
 
-    /// Adds the raised sum of a batch to the statistics. An update is due.
+    /// Adds the raised sum of a batch to the statistics, or if old feedback counts less, makes them of the
+    /// raised sums of all batches. An update is due.
     pub(super) fn take_raised(&mut self, engine: &Engine, task: u64, frame: &[u8]) -> Result<(), Error> {
         let (batch, seed) = match self.state.phase {
             Phase::Raising { task: want, batch, seed, .. } if want == task => (batch, seed),
@@ -225,6 +243,10 @@ impl EncryptedBandit {
         let mut raised = ckks::read_ciphertext(deep.params(), deep.key_id(), s.plan.statistics_level, frame)?;
         raise.unmask_assign(std::slice::from_mut(&mut raised), &raise.encode_mask(&seed, &factors)?)?;
         let Statistics::Slots { statistics, .. } = &mut s.statistics else { return Err(unasked(task)) };
+        if s.past.is_some() {
+            let ridge = layout.ridge(s.config.linear.lambda);
+            *statistics = Arc::new(trivial(engine, &ridge, s.plan.statistics_level)?);
+        }
         deep.evaluator().add_assign(Arc::make_mut(statistics), &raised)?;
         let (task, seed) = (s.next_task(), s.mask());
         s.phase = Phase::Updating { task, batch, seed };
@@ -259,7 +281,7 @@ impl EncryptedBandit {
         let Statistics::Slots { model: last, .. } = &mut s.statistics else { return Err(unasked(task)) };
         *last = Arc::new(model);
         s.refreshes += 1;
-        if batch.logged && batch.residual > INVERSE_TOLERANCE {
+        if (batch.logged || s.past.is_some()) && batch.residual > INVERSE_TOLERANCE {
             s.residual = batch.residual;
             return self.update_again(batch);
         }
@@ -283,8 +305,8 @@ impl EncryptedBandit {
     /// used.
     fn update_again(&mut self, batch: Batch) -> Result<(), Error> {
         let s = &mut self.state;
-        let residual = s.newton(0, 0)?.residual();
-        let batch = Batch { untested: 0, subtracted: 0, residual, ..batch };
+        let residual = s.newton(0, 1.0)?.residual();
+        let batch = Batch { untested: 0, removed: 1.0, residual, ..batch };
         let (task, seed) = (s.next_task(), s.mask());
         s.phase = Phase::Updating { task, batch, seed };
         Ok(())
@@ -321,10 +343,24 @@ impl<C> State<C> {
         }
     }
 
-    /// The Newton factors of an update with `untested` feedbacks, from which `subtracted` are removed.
-    fn newton(&self, untested: u64, subtracted: u64) -> Result<Factors, Error> {
-        let steps = self.config.newton(self.residual, untested, subtracted, self.plan.newton_steps);
+    /// The Newton factors of an update with `untested` feedbacks, of which the last statistics have kept
+    /// 1/`removed` at least.
+    fn newton(&self, untested: u64, removed: f64) -> Result<Factors, Error> {
+        let steps = self.config.newton(self.residual, untested, removed, self.plan.newton_steps);
         steps.map_err(|_| Error::Broken("a batch that Newton's iteration does not converge for"))
+    }
+
+    /// Whether the last model is farther from the next inverse than I/λ, as it may be where old feedback
+    /// counts less.
+    fn begins_anew(&self, untested: u64, removed: f64) -> bool {
+        let ratio = self.config.ratio();
+        let [warm, first] = [untested, self.weighed()].map(|feedbacks| 1.0 + feedbacks as f64 * ratio);
+        self.past.is_some() && warm * removed > first
+    }
+
+    /// The feedbacks in the statistics, each times its weight.
+    pub(super) fn weighed(&self) -> u64 {
+        self.past.as_ref().map_or(self.feedbacks, Past::feedbacks)
     }
 }
 
@@ -345,16 +381,18 @@ impl Update {
 }
 
 impl<C> Phase<C> {
-    /// The phase with `map` of its ciphertexts, in the bandit of this plan.
+    /// The phase with `map` of its ciphertexts, in the bandit of this plan, whose sums have the scale
+    /// 2^`log_sums`.
     pub(super) fn try_map<D>(
         self,
         plan: &Plan,
+        log_sums: u32,
         map: &mut impl FnMut(Place, C) -> Result<D, Error>,
     ) -> Result<Phase<D>, Error> {
         Ok(match self {
             Phase::Open => Phase::Open,
             Phase::Raising { task, batch, seed, masked } => {
-                Phase::Raising { task, batch, seed, masked: map(Place::Statistics, masked)? }
+                Phase::Raising { task, batch, seed, masked: map(Place::Scaled(log_sums), masked)? }
             }
             Phase::Updating { task, batch, seed } => Phase::Updating { task, batch, seed },
             Phase::Refreshing { task, batch, seed, masked } => {

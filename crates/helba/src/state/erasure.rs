@@ -24,8 +24,8 @@ impl EncryptedBandit {
         }
     }
 
-    /// Subtracts a feedback that was counted from the sum of the next batch that is closed. Returns the
-    /// receipt.
+    /// Subtracts a feedback that was counted from the sum of the next batch that is closed, or if old
+    /// feedback counts less, from the sum that it is in. Returns the receipt.
     pub(super) fn erase(&mut self, engine: &Engine, round: u64, frame: &[u8]) -> Result<Erasure, Error> {
         self.state.check_erasable()?;
         let s = &mut self.state;
@@ -37,8 +37,14 @@ impl EncryptedBandit {
         if let Some(sums) = &mut s.counters {
             sums.subtract(engine, &feedback)?;
         }
-        engine.scores_evaluator().sub_assign(Arc::make_mut(&mut s.sum), &feedback)?;
-        s.subtracted += 1;
+        let of_open = match &mut s.past {
+            Some(past) => past.erase(engine, round, &feedback)?,
+            None => Some(true),
+        };
+        if of_open == Some(true) {
+            engine.scores_evaluator().sub_assign(Arc::make_mut(&mut s.sum), &feedback)?;
+        }
+        s.subtracted += u64::from(of_open.is_some());
         Ok(s.erasure(round))
     }
 }

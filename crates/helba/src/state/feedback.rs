@@ -40,6 +40,9 @@ impl EncryptedBandit {
         s.answered.answer(round);
         s.given.answered(round);
         s.feedbacks += 1;
+        if let Some(past) = &mut s.past {
+            past.counted(round);
+        }
         self.add_counters(engine, &sum)?;
         // The state before this event has the earlier sum too, so that adding in place would copy it.
         engine.scores_evaluator().add_assign(&mut sum, &self.state.sum)?;

@@ -28,6 +28,7 @@
 //! | `counters` | counters of whole groups of feedbacks |
 //! | `trace` | the trace condition |
 //! | `erasure` | feedback is removed |
+//! | `past` | old feedback counts less |
 //! | `batch` | a batch from its end to the next model: phases, tasks, updates |
 //! | `products` | updates by products, step by step |
 //! | `stored` | the state as bytes |
@@ -39,6 +40,7 @@ mod event;
 mod feedback;
 mod given;
 mod learning;
+mod past;
 mod products;
 mod rounds;
 mod secrets;
@@ -56,6 +58,7 @@ use feedback::empty_sum;
 use given::Given;
 use learning::LearntIds;
 use num_complex::Complex64;
+use past::Past;
 use products::Next;
 pub use products::{COLD, Step};
 use protocol::products::LOG_OPERAND;
@@ -104,12 +107,14 @@ struct State<C = Arc<Ciphertext>> {
     statistics: Statistics<C>,
     /// The sum of the feedbacks after `closed`.
     sum: C,
+    /// The sums of earlier batches, if old feedback counts less.
+    past: Option<Past<C>>,
     /// Whether logged rounds are in it.
     logged: bool,
     learnt: LearntIds,
     /// The rounds of erased feedbacks.
     erased: BTreeSet<u64>,
-    /// How many of them the sum subtracts.
+    /// How many of them the sums of the next model lack, and those of the current one may have.
     subtracted: u64,
     /// Under the trace condition, that of the batch after `closed`.
     trace: Option<Trace<C>>,
@@ -171,8 +176,23 @@ impl<C> ScoresModel<C> {
 enum Statistics<C = Arc<Ciphertext>> {
     /// A_j and ω_j, and V and g up to the last batch that was raised, in the deep ring.
     Slots { model: C, statistics: C },
-    /// The inverse as operands of products, and the sums of all feedback of batches that were closed.
+    /// The inverse as operands of products, and the sums of all feedback of batches that were closed, with
+    /// their weights if old feedback counts less.
     Products { inverse: Inverse<C>, total: C },
+}
+
+/// A ciphertext of these slots without encryption, at a level of the deep ring.
+fn trivial(engine: &Engine, slots: &[Complex64], level: usize) -> Result<Ciphertext, Error> {
+    let (deep, params) = (engine.deep(), engine.deep().params());
+    let mut out = Ciphertext::zero(params, level);
+    deep.evaluator().add_plain_assign(&mut out, &Plaintext::encode(params, slots, level)?)?;
+    Ok(out)
+}
+
+/// A = I/λ and ω = 0 in the deep ring.
+fn first_model(engine: &Engine, layout: &ScoreLayout, plan: &Plan, lambda: f64) -> Result<Ciphertext, Error> {
+    let model = layout.model_slots(|i, j| if i == j { 1.0 / lambda } else { 0.0 }, |_| 0.0);
+    trivial(engine, &model, plan.model_level)
 }
 
 impl EncryptedBandit {
@@ -182,26 +202,17 @@ impl EncryptedBandit {
     /// As [`BanditConfig::plan`]; [`protocol::Error::OutOfRange`] for a root without its keys.
     pub fn create(engine: &Engine, config: BanditConfig, secret: [u8; 32]) -> Result<Self, Error> {
         let deep = engine.deep();
-        let (params, small) = (deep.params(), engine.params());
+        let small = engine.params();
         let plan = config.plan(deep.rings(), deep.shape(), engine.ring())?;
         deep.check_width(&config)?;
         let exchanges = Self::exchanges_of(engine, &config, &plan)?;
         let lambda = config.linear.lambda;
-        let trivial = |slots: &[Complex64], level: usize| -> Result<Arc<Ciphertext>, Error> {
-            let mut out = Ciphertext::zero(params, level);
-            deep.evaluator().add_plain_assign(&mut out, &Plaintext::encode(params, slots, level)?)?;
-            Ok(Arc::new(out))
-        };
         let layout = &exchanges.layout;
         let statistics = match plan.updates {
-            Updates::Slots => {
-                let model = layout.model_slots(|i, j| if i == j { 1.0 / lambda } else { 0.0 }, |_| 0.0);
-                let model = trivial(&model, plan.model_level)?;
-                Statistics::Slots {
-                    model,
-                    statistics: trivial(&layout.ridge(lambda), plan.statistics_level)?,
-                }
-            }
+            Updates::Slots => Statistics::Slots {
+                model: Arc::new(first_model(engine, layout, &plan, lambda)?),
+                statistics: Arc::new(trivial(engine, &layout.ridge(lambda), plan.statistics_level)?),
+            },
             Updates::Products => {
                 let inverse = Inverse::identity(engine.scores_keys(), &layout.matrices()?, 1 << LOG_OPERAND)?;
                 Statistics::Products { inverse, total: Arc::new(empty_sum(engine)) }
@@ -220,6 +231,7 @@ impl EncryptedBandit {
             scores_model,
             statistics,
             sum: Arc::new(empty_sum(engine)),
+            past: config.forgetting().map(Past::new),
             logged: false,
             learnt: LearntIds::default(),
             erased: BTreeSet::new(),

@@ -79,12 +79,12 @@ impl EncryptedBandit {
             return Err(Error::Broken("an update by products of statistics in slots"));
         };
         let dim = engine.deep().shape().dim;
-        let cold = ProductScalars::cold(&s.config, dim, s.feedbacks)?;
+        let cold = ProductScalars::cold(&s.config, dim, s.weighed())?;
         let warm = match s.batches.is_multiple_of(COLD) || s.residual > MOST_RESIDUAL {
             true => None,
-            false => s.config.newton(s.residual, batch.untested, batch.subtracted, usize::MAX).ok(),
+            false => s.config.newton(s.residual, batch.untested, batch.removed, usize::MAX).ok(),
         };
-        let warm = warm.map(|factors| ProductScalars::warm(&s.config, dim, factors, s.feedbacks));
+        let warm = warm.map(|factors| ProductScalars::warm(&s.config, dim, factors, s.weighed()));
         let (scalars, inverse) = match warm.filter(|warm| warm.steps() <= cold.steps()) {
             Some(warm) => (warm, inverse.clone()),
             None => {
@@ -95,6 +95,8 @@ impl EncryptedBandit {
         };
         batch.residual = scalars.residual();
         if batch.residual > MOST_RESIDUAL {
+            // The next update knows nothing of how far this one would have been from the last inverse.
+            self.state.residual = 1.0;
             return self.open_again(engine);
         }
         let (total, s) = (Ciphertext::clone(total), &mut self.state);
