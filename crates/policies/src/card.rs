@@ -89,7 +89,8 @@ const CARDS: &[(&str, &str)] = &[
     ),
     (
         "OFUL: linear contextual bandit, late feedback welcome; no privacy (Abbasi-Yadkori, Pal, Szepesvari)",
-        r#"{"policy": "oful", "arms": 4, "features": 7, "lambda": 1.0, "alpha": 0.5, "width": "tangent"}"#,
+        r#"{"policy": "oful", "arms": 4, "features": 7, "lambda": 1.0, "alpha": 0.5, "width": "tangent",
+            "discount": null, "window": null}"#,
     ),
     (
         "RS-GLinUCB: generalised linear contextual bandit that renews its estimate rarely; no privacy (Sawarni and others)",

@@ -107,6 +107,20 @@ const DESCRIBED: &[Row] = &[
         None,
     ),
     (
+        "oful",
+        "discount",
+        "Factor by which a feedback counts less with each feedback after it, so that drift is followed.",
+        "above 0 to 0.999999, or 1",
+        Some("all feedback counts alike"),
+    ),
+    (
+        "oful",
+        "window",
+        "Feedbacks after which a feedback counts no more.",
+        "1 to 1000000",
+        Some("no feedback is too old"),
+    ),
+    (
         "ars-ucb",
         "round_size",
         "Decisions for one arm in succession, by the number k of its rounds.",

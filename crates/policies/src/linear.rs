@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::config::{FEATURES_BOUND, Profile, policy};
 use crate::limits::{MAX_KEPT_ROUNDS, within};
-use bandit::{LinearConfig, Oful, Schedule, WidthShape};
+use bandit::{Forgetting, LinearConfig, Oful, Schedule, WidthShape};
 use glm::baseline::{Ecolog, GlmUcb, Gloc};
 use glm::joint::{JointConfig, JointGlm};
 use glm::{Link, Problem};
@@ -20,6 +20,10 @@ policy! {
         alpha: f64,
         #[serde(default)]
         width: WidthShape,
+        #[serde(default)]
+        discount: Option<f64>,
+        #[serde(default)]
+        window: Option<u64>,
     } => Oful;
     profile(p) Profile::contextual(p.features, p.arms);
     make(p) Oful::new(LinearConfig {
@@ -36,6 +40,7 @@ policy! {
         schedule: Schedule::EveryRound,
         tie_seed: 0,
     })?
+    .forgetting(Forgetting::new(p.discount, p.window)?)?
 }
 
 /// Declares a generalised linear policy: name in requests, type, policy, further parameters, and the policy

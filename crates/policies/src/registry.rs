@@ -57,6 +57,15 @@ pub(crate) fn read(name: &str, parameters: Map<String, Value>) -> Result<PolicyC
 }
 
 fn parse<P: DeserializeOwned>(name: &str, parameters: Value) -> Result<P, Error> {
+    if let Some(what) = ["discount", "window"].into_iter().find(|what| !parameters[*what].is_null())
+        && name != "oful"
+    {
+        let why = format!(
+            "{what}: {name} has none, since its guarantee or its regret is proven for feedback that counts alike; \
+             policies with a {what} are oful and helba"
+        );
+        return Err(Error::Parameter { why });
+    }
     serde_path_to_error::deserialize(parameters).map_err(|e| {
         let path = e.path().to_string();
         let field = Some(path.as_str()).filter(|path| ![".", "", "?"].contains(path));
@@ -102,6 +111,26 @@ mod tests {
             let mut stated = config.parameters().unwrap();
             stated.insert("policy".into(), card.policy.into());
             assert_eq!(stated, example);
+        }
+    }
+
+    /// Old feedback counts less in OFUL, and the policies whose proofs have it count alike refuse that by
+    /// name.
+    #[test]
+    fn forgetting_is_refused_where_no_proof_has_it() {
+        let read = |request: &str| PolicyConfig::from_request(serde_json::from_str(request).unwrap());
+        let oful = read(r#"{"policy": "oful", "arms": 2, "features": 2, "discount": 0.99, "window": 500}"#);
+        assert_eq!(PolicyState::new(oful.unwrap()).unwrap().privacy().unwrap().epsilon, None);
+        let bad = read(r#"{"policy": "oful", "arms": 2, "features": 2, "discount": 1.5}"#).unwrap();
+        let why = PolicyState::new(bad).map(drop).unwrap_err().to_string();
+        assert!(why.contains("discount") && why.contains("0.999999"), "{why}");
+        for card in cards().unwrap().into_iter().filter(|card| card.policy != "oful") {
+            for (name, value) in [("discount", Value::from(0.99)), ("window", Value::from(500))] {
+                let Value::Object(mut request) = card.example.clone() else { panic!("{}", card.policy) };
+                request.insert(name.into(), value);
+                let why = PolicyConfig::from_request(request).unwrap_err().to_string();
+                assert!(why.starts_with(name) && why.contains(&card.policy), "{why}");
+            }
         }
     }
 
