@@ -7,6 +7,7 @@ use serde::Serialize;
 pub mod ciphertexts;
 pub mod delayed;
 pub mod distributed;
+pub mod drift;
 pub mod exploration;
 pub mod glm;
 pub mod helba;
@@ -19,6 +20,7 @@ pub fn all() -> Vec<&'static dyn Experiment> {
     [
         delayed::EXPERIMENTS,
         distributed::EXPERIMENTS,
+        drift::EXPERIMENTS,
         glm::EXPERIMENTS,
         helba::EXPERIMENTS,
         ciphertexts::EXPERIMENTS,
